@@ -18,7 +18,7 @@ from jaxspec.models.decoder import forward_text
 from jaxspec.models.embedded import EMBEDDED_NAME, load_model
 from jaxspec.models.fp16_attention import attend_fp16
 from jaxspec.models.stored import as_computed
-from jaxspec.text import load_text, windows
+from jaxspec.text import load_text
 from jaxspec.tuning import target_params
 
 _AT_ONCE = 4
@@ -28,7 +28,7 @@ def compared(model: str, texts: int, tokens: int) -> dict[str, float]:
     """Share of places with the same likeliest token, and nats per token with float32 and with float16 attention."""
     loaded = load_model(model)
     config, params = loaded.config, as_computed(target_params(loaded.params))
-    rows = np.asarray(windows(load_text("stdlib", loaded.tokenizer).held_out, texts, tokens + 1, 0))
+    rows = np.asarray(load_text("stdlib", loaded.tokenizer).held_out_windows(texts, tokens + 1, 0))
 
     @jax.jit
     def both(params, part):

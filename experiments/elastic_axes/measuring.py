@@ -27,7 +27,7 @@ from jaxspec.speculate.hotness import RETENTION, hotness_before, hotness_rank, s
 from jaxspec.speculate.proof import continue_texts
 from jaxspec.speculate.sampling import SAMPLING, Decoding
 from jaxspec.speculate.text_pools import TextPools
-from jaxspec.text import load_text, windows
+from jaxspec.text import load_text
 from jaxspec.tuning.calibration import target_params
 
 __all__ = [
@@ -101,13 +101,7 @@ def measured_network(loaded: LoadedModel, settings: Settings) -> Measured:
     stored = target_params(loaded.params)
     target = as_computed(target_network(ELASTIC, stored))
     text = load_text("stdlib", loaded.tokenizer)
-    prompts = windows(
-        text.held_out,
-        settings.prompts,
-        settings.prompt_tokens,
-        settings.seed,
-        document_starts=text.held_out_starts,
-    )
+    prompts = text.held_out_windows(settings.prompts, settings.prompt_tokens, settings.seed)
     length = settings.prompt_tokens + settings.output_tokens + 1
     decoded = continue_texts(
         target, config, prompts, num_tokens=settings.output_tokens + 1, decoding=settings.decoding, seed=settings.seed

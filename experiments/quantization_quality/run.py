@@ -13,7 +13,7 @@ from experiments.quantization_quality.report import Scores, comparison_rows, sta
 from experiments.quantization_quality.variants import FLOAT, VARIANTS, Variant, bits_per_weight
 from jaxspec.models.embedded import ARITHMETIC_NAME, load_model
 from jaxspec.runs.progress import Reporter
-from jaxspec.text import load_text, windows
+from jaxspec.text import load_text
 from jaxspec.tuning import target_params
 
 __all__ = ["Settings", "measure"]
@@ -48,13 +48,7 @@ def measure(
     """
     loaded = load_model(model)
     split = load_text(settings.text, loaded.tokenizer, needed=(0, settings.tokens + 1))
-    rows = windows(
-        split.held_out,
-        settings.windows,
-        settings.tokens + 1,
-        settings.seed,
-        document_starts=split.held_out_starts,
-    )
+    rows = split.held_out_windows(settings.windows, settings.tokens + 1, settings.seed)
     text, stored = Text.of(np.asarray(rows), loaded), target_params(loaded.params)
     solutions = held_out_solutions(settings.problems)
     solver = load_model(ARITHMETIC_NAME)

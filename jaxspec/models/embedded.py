@@ -119,12 +119,14 @@ def load_draft_head(name_or_path: str | os.PathLike[str], target: LoadedModel, *
     """The embedded draft head for "embedded-head", otherwise a directory as `save_head` writes it.
 
     Args:
-        target: the network that the head was trained on, in whatever dtype holds its stored weights exactly.
+        target: the network that the head was trained on.
         dtype: as for `load_directory`; of the head alone.
     Raises:
         InputError: see `embedded_directory` and `load_head`.
     """
-    return load_head(_head_place(name_or_path), target, dtype=dtype)
+    # Read from the files again, without being held: the head knows its target by every bit of these.
+    as_stored = load_model(target.directory, part=target.part, stream="all").params if target.rounded else None
+    return load_head(_head_place(name_or_path), target, dtype=dtype, as_stored=as_stored)
 
 
 def check_draft_head(name_or_path: str | os.PathLike[str], target: DecoderConfig) -> None:

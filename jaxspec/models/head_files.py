@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from safetensors.numpy import save
 
@@ -26,7 +27,7 @@ from jaxspec.models.hf_export import config_json, family_for
 from jaxspec.models.hf_load import LoadedModel, parameter_dtype, read_tensors
 from jaxspec.models.stored_parameters import Path as ParameterPath
 from jaxspec.models.stored_parameters import StoredParameter, layer_parameters, stored_tensors
-from jaxspec.models.streamed import fetched, is_streamed
+from jaxspec.models.streamed import Stack, Streamed, made
 
 __all__ = ["HEAD_MODEL_TYPE", "LoadedHead", "check_head", "load_head", "save_head", "weights_sha256"]
 
@@ -57,9 +58,13 @@ class LoadedHead:
 
 def _parts(node: Any) -> Iterator[Any]:
     """Layer by layer, or many rows at a time: the wide copy of a whole stack need not fit."""
-    size = 1 if len(node.shape) > 2 else _ROWS_AT_ONCE
-    for first in range(0, node.shape[0], size):
-        yield node.part((slice(first, first + size),)) if is_streamed(node) else node[first : first + size]
+    size, count = 1 if len(node.shape) > 2 else _ROWS_AT_ONCE, node.shape[0]
+    for first in range(0, count, size):
+        last = min(first + size, count)
+        if isinstance(node, Streamed):
+            yield node.part((slice(first, last),))
+        else:
+            yield node.take(jnp.arange(first, last)).values() if isinstance(node, Stack) else node[first:last]
 
 
 def weights_sha256(params: Params) -> str:
@@ -108,12 +113,15 @@ def save_head(params: Params, config: DecoderConfig, out: Path, *, target: Param
     write_text(out / "config.json", json.dumps(raw, indent=2, sort_keys=True) + "\n")
 
 
-def load_head(path: str | os.PathLike[str], target: LoadedModel, *, dtype: Any = None) -> LoadedHead:
+def load_head(
+    path: str | os.PathLike[str], target: LoadedModel, *, dtype: Any = None, as_stored: Params | None = None
+) -> LoadedHead:
     """Read a head for the network that it was trained on.
 
     Args:
         path: a directory as `save_head` writes it.
-        target: its weights, in a dtype that holds the stored ones exactly.
+        target: its weights.
+        as_stored: the same in a dtype that holds the stored ones exactly; None: the target's own are in such a one.
         dtype: of the head's parameters: bfloat16, float16 or float32; None keeps what is stored.
     Raises:
         InputError: anything about the directory that cannot be used, or another target, in one line.
@@ -126,7 +134,7 @@ def load_head(path: str | os.PathLike[str], target: LoadedModel, *, dtype: Any =
             "model.safetensors: check the path"
         )
     config, trained_on = _head_config(directory / "config.json")
-    found = weights_sha256(target.params)
+    found = weights_sha256(target.params if as_stored is None else as_stored)
     if found != trained_on:
         raise InputError(
             f"the draft head in {directory} was trained on weights with SHA-256 {trained_on[:12]}...; those of "
@@ -136,7 +144,7 @@ def load_head(path: str | os.PathLike[str], target: LoadedModel, *, dtype: Any =
     _check_sizes(config, target.config, directory / "config.json", "fetch it again")
     params = read_tensors(_stored(config), CheckpointFiles(directory), directory, wanted)
     # On the device also where the target's embeddings stay in host memory: those live as long as the target does.
-    ends = fetched(target_ends(target.params))
+    ends = made(target_ends(target.params))
     return LoadedHead(config=config, params=params, ends=ends, directory=directory)
 
 

@@ -48,6 +48,7 @@ class LoadedModel:
         directory: where it came from; the file, for a container.
         part: "draft" if the parameters are those of a container's draft.
         bytes_read: of a container, for these parameters; None for a directory.
+        rounded: whether the files have more bits of some parameters.
     """
 
     config: DecoderConfig
@@ -56,6 +57,7 @@ class LoadedModel:
     directory: Path
     part: Part = "target"
     bytes_read: int | None = None
+    rounded: bool = False
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:

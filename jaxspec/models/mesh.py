@@ -19,7 +19,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.stored import Stored
 from jaxspec.models.streamed import Streamed
 
-__all__ = ["AXES", "make_mesh", "mesh_of", "on_host", "on_mesh", "split_inside", "split_rows"]
+__all__ = ["AXES", "make_mesh", "mesh_of", "on_host", "on_mesh", "placed_beside", "split_inside", "split_rows"]
 
 #: Texts are split over the first axis, matrices over the second.
 AXES = ("data", "tensor")
@@ -85,6 +85,12 @@ def on_mesh(params: Any, config: DecoderConfig, mesh: Mesh) -> Any:
         return Stored(jax.make_array_from_callback(leaf.shape, where, read), leaf.dtype)
 
     return jax.tree_util.tree_map_with_path(place, params, is_leaf=lambda leaf: isinstance(leaf, Streamed))
+
+
+def placed_beside(params: Any, config: DecoderConfig, other: Any) -> Any:
+    """Parameters of a network, split over the devices of another network that runs with it; as they are on one device."""
+    mesh = mesh_of(other)
+    return params if mesh is None else on_mesh(params, config, mesh)
 
 
 def mesh_of(params: Any) -> Mesh | None:

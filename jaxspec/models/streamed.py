@@ -21,7 +21,7 @@ from jaxtyping import Array, Int
 
 from jaxspec.formats.patterns import format_of, from_bits
 
-__all__ = ["Stack", "Streamed", "fetched", "is_streamed", "stays_in_host"]
+__all__ = ["Stack", "Streamed", "fetched", "is_streamed", "made", "stays_in_host"]
 
 #: Stacks by number, as long as somebody holds their references.
 _STACKS: dict[int, Sequence[np.ndarray] | np.ndarray] = {}
@@ -143,3 +143,9 @@ def is_streamed(tree: Any) -> bool:
 def fetched(tree: Any) -> Any:
     """A tree with the entries in the place of references."""
     return jax.tree.map(lambda leaf: leaf.values() if _is_streamed(leaf) else leaf, tree, is_leaf=_is_streamed)
+
+
+def made(tree: Any) -> Any:
+    """A tree with arrays in the place of all stacks."""
+    is_stack = lambda node: isinstance(node, Stack)
+    return jax.tree.map(lambda leaf: leaf.values() if is_stack(leaf) else leaf, tree, is_leaf=is_stack)

@@ -70,7 +70,8 @@ class JsonTokenizer:
     """A `tokenizer.json`.
 
     Encoding adds the special tokens that the file's own post-processor adds (a begin-of-text token, say), since the
-    network was trained with them; decoding leaves special tokens out.
+    network was trained with them; decoding leaves special tokens out. As in `transformers` 5, `add_bos_token` of
+    tokenizer_config.json changes nothing beside a tokenizer.json.
 
     Raises:
         InputError: the `tokenizers` package is missing, or the file is none of its own.
@@ -145,3 +146,11 @@ def load_tokenizer(directory: Path, *, vocab_size: int) -> Tokenizer:
         f"{directory} has no tokenizer.json and a vocabulary of {vocab_size}; without the file only a vocabulary of "
         f"{ByteTokenizer.vocab_size} (bytes) can be read: copy tokenizer.json from the model's release"
     )
+
+
+def beginning(tokenizer: Tokenizer) -> Int[np.ndarray, " token"]:
+    """Tokens that a tokenizer puts before every text, as a begin-of-text token; none of bytes."""
+    text = "a"
+    whole, plain = tokenizer.encode(text), tokenizer.encode(text, special_tokens=False)
+    places = range(len(whole) - len(plain) + 1)
+    return whole[: next((i for i in places if np.array_equal(whole[i : i + len(plain)], plain)), 0)]

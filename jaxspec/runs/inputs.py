@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxspec.formats.container import SUFFIX
+from jaxspec.formats.container import weight_files
 from jaxspec.models.embedded import SHIPPED_NAMES, embedded_directory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.draft_kinds import has_files
 
 __all__ = ["changed_inputs", "input_digests", "input_files", "input_sizes", "unrecorded_inputs"]
 
-#: Files of a model's folder that decide what it computes.
-_MODEL_SUFFIXES = (".json", ".jinja", ".safetensors", SUFFIX)
+#: Files of a model's folder that decide what it computes, apart from its weights.
+_BESIDE_WEIGHTS = (".json", ".jinja")
 
 #: Files are read in pieces of this size, 16 MiB.
 _PIECE_BYTES = 1 << 24
@@ -34,7 +34,7 @@ def input_digests(config: Any, reporter: Reporter | None = None) -> dict[str, st
         name (of network, text and prompts) or path of the file, after its kind where two are alike -> SHA-256. Names of the
         catalog are not files.
     Raises:
-        InputError: an embedded network that this installation lacks.
+        InputError: an embedded network that this installation lacks; an index of shards that is none.
     """
     return _digests(input_files(config), reporter)
 
@@ -79,6 +79,9 @@ def input_files(config: Any) -> dict[str, Path]:
         add("knobs", str(Path(config.knobs)), Path(config.knobs))
     for key, path in getattr(config, "input_files", {}).items():
         add("input", key, path)
+    for name in getattr(config, "named_drafts", ()):
+        for path in _model_files(name) if os.path.exists(name) else ():
+            add("input", f"{name}/{path.name}" if path != Path(name) else name, path)
     draft = getattr(config, "draft", "self")
     files |= {f"draft/{path.name}": path for path in (_model_files(draft) if has_files(draft) else ())}
     return {key: path for key, path in files.items() if os.path.isfile(path)}
@@ -133,6 +136,7 @@ def _several(names: str | Iterable[str]) -> tuple[str, ...]:
 
 def _model_files(name: str) -> list[Path]:
     place = embedded_directory(name) if name in SHIPPED_NAMES else Path(name)
-    if os.path.isdir(place):
-        return sorted(path for path in place.iterdir() if path.suffix in _MODEL_SUFFIXES)
-    return [place]
+    if not os.path.isdir(place):
+        return [place]
+    beside = {path for path in place.iterdir() if path.suffix in _BESIDE_WEIGHTS}
+    return sorted(beside | {place / file for file in weight_files(place)})

@@ -32,8 +32,10 @@ def machine_name() -> str:
 
 
 def device_memory_bytes() -> int:
-    """What programs may take of the first device's memory; of a CPU's, what this process may take."""
-    device = jax.local_devices()[0]
+    """What programs may take of the first device's memory; of a CPU's, what this process may take, divided among the devices
+    that it makes of it."""
+    devices = jax.local_devices()
+    device = devices[0]
     told = (device.memory_stats() or {}).get("bytes_limit")
     if told is not None or device.platform != "cpu":
         return int(told or _UNKNOWN_BYTES)
@@ -42,7 +44,7 @@ def device_memory_bytes() -> int:
     except (OSError, ValueError, AttributeError):  # not on every system
         found = _UNKNOWN_BYTES
     limit = _LIMIT.read_text(encoding="utf-8").strip() if _LIMIT.is_file() else ""
-    return min(found, int(limit)) if limit.isdigit() else found
+    return (min(found, int(limit)) if limit.isdigit() else found) // len(devices)
 
 
 def peak_device_bytes() -> int | None:

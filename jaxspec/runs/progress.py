@@ -106,8 +106,12 @@ class Reporter:
             self._alive = False
 
     @contextmanager
-    def bar(self, description: str, total: int) -> Iterator[_Bar]:
-        """A progress bar; where there is no terminal, lines: one at its beginning, one at its end, one per period."""
+    def bar(self, description: str, total: int, *, step: int = 1) -> Iterator[_Bar]:
+        """A progress bar; where there is no terminal, lines: one at its beginning, one at its end, one per period.
+
+        Args:
+            total: units of work. step: units that each `advance` stands for, of the last one perhaps fewer.
+        """
         columns = (
             TextColumn("{task.description}", markup=False),
             BarColumn(),
@@ -121,7 +125,7 @@ class Reporter:
         else:
             self.line(f"{description} ...")
         with self.alive(), Progress(*columns, console=self.console, disable=not live, transient=False) as progress:
-            bar = _Bar(progress, description, total, self._clock, self.beat)
+            bar = _Bar(progress, description, total, step, self._clock, self.beat)
             self._bars.append(bar)
             try:
                 yield bar
@@ -159,10 +163,11 @@ class _Bar:
         progress: Progress,
         description: str,
         total: int,
+        step: int,
         clock: Callable[[], float],
         beat: Callable[[], None],
     ):
-        self._description, self._total = description, total
+        self._description, self._total, self._step = description, total, step
         self._clock, self._beat = clock, beat
         self.began, self.done, self.note = clock(), 0, ""
         self._first, self._last = (self.began, 0), self.began
@@ -189,8 +194,8 @@ class _Bar:
         return f"about {in_words(pace_s * remaining - since_s)} left"
 
     def advance(self, note: str | None = None) -> None:
-        """One unit further, with a note that replaces the last one."""
-        self.jump(self.done + 1, self.note if note is None else note)
+        """One step further, with a note that replaces the last one."""
+        self.jump(min(self.done + self._step, self._total), self.note if note is None else note)
 
     def jump(self, done: int, note: str) -> None:
         """To `done` units."""

@@ -4,7 +4,7 @@ from jaxspec.text.documents import Document, Encoder
 from jaxspec.text.overlap import num_within
 from jaxspec.text.prompt_set import read_prompts
 from jaxspec.text.user_text import check_text
-from jaxspec.text.windows import TextSplit, load_text, prompt_starts, windows, windows_between
+from jaxspec.text.windows import TextSplit, load_text, prompt_starts, windows, windows_between, without_beginning
 
 __all__ = [
     "Document",
@@ -17,4 +17,5 @@ __all__ = [
     "read_prompts",
     "windows",
     "windows_between",
+    "without_beginning",
 ]

@@ -11,7 +11,7 @@ from jaxtyping import Int
 
 from jaxspec.errors import InputError
 from jaxspec.models.chat_template import ChatTemplate
-from jaxspec.models.tokenizer import Tokenizer
+from jaxspec.models.tokenizer import Tokenizer, beginning
 from jaxspec.text.documents import Document, Encoder
 from jaxspec.text.user_text import STDLIB, check_lengths, read_halves
 
@@ -30,6 +30,7 @@ class TextSplit(NamedTuple):
         source: what the report calls it.
         calibration_starts, held_out_starts: where the documents of a stream begin, 0 first: a window lies within one.
         notes: what the user should know of it.
+        beginning: tokens that the tokenizer puts before each text. The streams are without them, windows begin with them.
     """
 
     calibration: np.ndarray
@@ -38,6 +39,22 @@ class TextSplit(NamedTuple):
     calibration_starts: tuple[int, ...] = (0,)
     held_out_starts: tuple[int, ...] = (0,)
     notes: tuple[str, ...] = ()
+    beginning: tuple[int, ...] = ()
+
+    def calibration_windows(self, count: int, length: int, seed: int) -> Int[np.ndarray, "count length"]:
+        """`windows` of the calibration text."""
+        where = {"document_starts": self.calibration_starts, "beginning": self.beginning}
+        return windows(self.calibration, count, length, seed, **where)
+
+    def calibration_between(self, count: int, length: int, seed: int) -> Int[np.ndarray, "found length"]:
+        """`windows_between` of the calibration text."""
+        where = {"document_starts": self.calibration_starts, "beginning": self.beginning}
+        return windows_between(self.calibration, count, length, seed, **where)
+
+    def held_out_windows(self, count: int, length: int, seed: int) -> Int[np.ndarray, "count length"]:
+        """`windows` of the held-out text."""
+        where = {"document_starts": self.held_out_starts, "beginning": self.beginning}
+        return windows(self.held_out, count, length, seed, **where)
 
 
 class _Stream(NamedTuple):
@@ -66,11 +83,17 @@ def load_text(
     Raises:
         InputError: the file is missing, unreadable, not UTF-8 text or too short, or a line of it is no document.
     """
+    begin = beginning(tokenizer)
     if source == STDLIB:
-        parts = tokenizer.encode(_snapshot("calibration")), tokenizer.encode(_snapshot("held_out"))
-        return TextSplit(*parts, "standard-library snapshot (calibration modules and held-out modules apart)")
+        return TextSplit(
+            calibration=without_beginning(tokenizer.encode(_snapshot("calibration")), begin),
+            held_out=without_beginning(tokenizer.encode(_snapshot("held_out")), begin),
+            source="standard-library snapshot (calibration modules and held-out modules apart)",
+            beginning=tuple(begin.tolist()),
+        )
+    needed = max(needed[0] - len(begin), 0), max(needed[1] - len(begin), 0)
     halves, encoder = read_halves(source), Encoder(tokenizer, chat)
-    calibration, held_out = (_stream(half, encoder, window) for half, window in zip(halves, needed))
+    calibration, held_out = (_stream(half, encoder, begin, window) for half, window in zip(halves, needed))
     check_lengths(source, halves.bytes, (len(calibration.tokens), len(held_out.tokens)), needed)
     kinds = {"calibration": calibration, "held-out": held_out}
     notes = tuple(
@@ -79,12 +102,18 @@ def load_text(
         if stream.joined
     )
     name = f"{Path(source).name} (first half calibrates, second half held out)"
-    return TextSplit(calibration.tokens, held_out.tokens, name, calibration.starts, held_out.starts, notes)
+    starts = calibration.starts, held_out.starts
+    return TextSplit(calibration.tokens, held_out.tokens, name, *starts, notes, tuple(begin.tolist()))
 
 
-def _stream(documents: Sequence[Document], encoder: Encoder, window: int) -> _Stream:
-    """Documents as one stream; joined to one document where none holds a window."""
-    encoded = [encoder.encode(document, as_prompt=False) for document in documents]
+def without_beginning(tokens: Int[np.ndarray, " token"], begin: Sequence[int] | np.ndarray) -> Int[np.ndarray, " rest"]:
+    """Tokens of a text behind those that begin it, where it begins with these."""
+    return tokens[len(begin) :] if np.array_equal(tokens[: len(begin)], begin) else tokens
+
+
+def _stream(documents: Sequence[Document], encoder: Encoder, begin: np.ndarray, window: int) -> _Stream:
+    """Documents as one stream, without what begins each; joined to one document where none holds a window."""
+    encoded = [without_beginning(encoder.encode(document, as_prompt=False), begin) for document in documents]
     if len(encoded) > 1 and max(map(len, encoded)) < window:
         line_end = encoder.tokenizer.encode("\n", special_tokens=False)
         return _Stream(np.concatenate([part for tokens in encoded for part in (tokens, line_end)][:-1]), (0,), True)
@@ -109,37 +138,54 @@ def prompt_starts(num_tokens: int, count: int, length: int, seed: int) -> np.nda
 
 
 def windows(
-    tokens: np.ndarray, count: int, length: int, seed: int, *, document_starts: Sequence[int] = (0,)
+    tokens: np.ndarray,
+    count: int,
+    length: int,
+    seed: int,
+    *,
+    document_starts: Sequence[int] = (0,),
+    beginning: Sequence[int] = (),
 ) -> Int[np.ndarray, "count length"]:
     """`count` windows of `length` tokens spread over the whole stream; they overlap where the stream is short.
 
+    Each is a text of its own to a network, at position 0, so each begins as the tokenizer begins a text, wherever it is cut:
+    networks that were trained with a begin-of-text token are lost without it.
+
     Args:
         document_starts: where documents begin, 0 first; a window lies within one of them.
+        beginning: first tokens of every window, which count among its `length`; text follows them.
     Returns:
         int32 "count length".
     Raises:
-        InputError: no document holds a window.
+        InputError: no document holds a window, or a window no text.
+    Source: llama.cpp's perplexity, which sets the begin-of-text token in the first place of every chunk.
     """
-    cut = _Cut.of(tokens, length, document_starts)
+    cut = _Cut.of(tokens, length, document_starts, beginning)
     if not cut.num_places:
-        return _taken(tokens, prompt_starts(cut.longest, count, length, seed), length)  # says what is too short
-    return cut.windows(prompt_starts(cut.num_places - 1 + length, count, length, seed))
+        prompt_starts(cut.longest, count, cut.length, seed)  # says what is too short
+    return cut.windows(prompt_starts(cut.num_places - 1 + cut.length, count, cut.length, seed))
 
 
 def windows_between(
-    tokens: np.ndarray, count: int, length: int, seed: int, *, document_starts: Sequence[int] = (0,)
+    tokens: np.ndarray,
+    count: int,
+    length: int,
+    seed: int,
+    *,
+    document_starts: Sequence[int] = (0,),
+    beginning: Sequence[int] = (),
 ) -> Int[np.ndarray, "found length"]:
-    """Windows midway between those of `windows` with the same arguments, none of which shares a token with them.
+    """Windows midway between those of `windows` with the same arguments, none of which shares a token of text with them.
 
     Returns:
         int32 "found length": `count` less one, fewer where the stream is short, perhaps none.
     """
-    cut = _Cut.of(tokens, length, document_starts)
+    cut = _Cut.of(tokens, length, document_starts, beginning)
     if not cut.num_places:
         return np.zeros((0, length), np.int32)
-    others = prompt_starts(cut.num_places - 1 + length, count, length, seed)
+    others = prompt_starts(cut.num_places - 1 + cut.length, count, cut.length, seed)
     # Places of one document follow each other as its tokens do; windows of two documents never share a token.
-    apart = np.diff(others) >= 2 * length
+    apart = np.diff(others) >= 2 * cut.length
     return cut.windows((others[:-1] + np.diff(others) // 2)[apart])
 
 
@@ -147,19 +193,27 @@ class _Cut(NamedTuple):
     """Where windows of one length may lie in a stream: places at which they may begin, counted over all documents.
 
     Attributes:
+        length: tokens of text in each.
         begin, sizes: first token of each document, and its tokens.
+        beginning: tokens before the text of each.
     """
 
     tokens: np.ndarray
     length: int
     begin: np.ndarray
     sizes: np.ndarray
+    beginning: np.ndarray
 
     @classmethod
-    def of(cls, tokens: np.ndarray, length: int, document_starts: Sequence[int]) -> _Cut:
-        """Args: document_starts: as for `windows`."""
-        begin = np.asarray(document_starts)
-        return cls(tokens, length, begin, np.diff(np.append(begin, len(tokens))))
+    def of(cls, tokens: np.ndarray, length: int, document_starts: Sequence[int], beginning: Sequence[int]) -> _Cut:
+        """Args: as for `windows`."""
+        if length <= len(beginning):
+            raise InputError(
+                f"windows of {length} {'token' if length == 1 else 'tokens'} came; this tokenizer begins each text with "
+                f"{len(beginning)}, and text must follow: ask for {len(beginning) + 1} or more"
+            )
+        begin, room = np.asarray(document_starts), length - len(beginning)
+        return cls(tokens, room, begin, np.diff(np.append(begin, len(tokens))), np.asarray(beginning, np.int32))
 
     @property
     def places(self) -> np.ndarray:
@@ -180,8 +234,6 @@ class _Cut(NamedTuple):
         """Those that begin at some places."""
         upto = np.cumsum(self.places)
         document = np.searchsorted(upto, places, side="right")
-        return _taken(self.tokens, self.begin[document] + places - (upto - self.places)[document], self.length)
-
-
-def _taken(tokens: np.ndarray, starts: np.ndarray, length: int) -> np.ndarray:
-    return tokens[starts[:, None] + np.arange(length)].astype(np.int32)
+        starts = self.begin[document] + places - (upto - self.places)[document]
+        text = self.tokens[starts[:, None] + np.arange(self.length)].astype(np.int32)
+        return np.concatenate([np.tile(self.beginning, (len(text), 1)), text], axis=1)

@@ -6,7 +6,7 @@ from jaxspec.formats.container.naming import check_container_output, default_con
 from jaxspec.formats.container.opened import Container
 from jaxspec.formats.container.packing import Division, Packed, pack
 from jaxspec.formats.container.schemes import CODECS, codec_of, drafted_bytes
-from jaxspec.formats.container.source import Checkpoint, SafetensorsFile, open_checkpoint, open_weights
+from jaxspec.formats.container.source import Checkpoint, SafetensorsFile, open_checkpoint, open_weights, weight_files
 from jaxspec.formats.container.tensors import StoredTensor, TensorForm, Whole
 from jaxspec.formats.container.unpacking import unpack
 
@@ -37,4 +37,5 @@ __all__ = [
     "open_weights",
     "pack",
     "unpack",
+    "weight_files",
 ]

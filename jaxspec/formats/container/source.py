@@ -159,11 +159,8 @@ def open_weights(folder: Path) -> list[SafetensorsFile]:
     Raises:
         InputError: neither is there, a shard is missing or not listed, a file is damaged, or index and shards disagree.
     """
-    if (folder / _SINGLE_FILE).is_file():
-        return _open_files(folder, [_SINGLE_FILE], {})
-    if (folder / INDEX_FILE).is_file():
-        weight_map = read_index(folder)
-        return _open_files(folder, sorted(set(weight_map.values())), weight_map)
+    if names := weight_files(folder):
+        return _open_files(folder, names, {} if names == [_SINGLE_FILE] else read_index(folder))
     pickles = sorted(path.name for path in folder.iterdir() if path.suffix in _PICKLES)
     if pickles:
         raise InputError(
@@ -171,6 +168,17 @@ def open_weights(folder: Path) -> list[SafetensorsFile]:
             f"{_SINGLE_FILE}: convert them with transformers' save_pretrained"
         )
     raise InputError(f"{folder} has no weights; allowed are {_SINGLE_FILE} or {INDEX_FILE} with its shards: fetch them")
+
+
+def weight_files(folder: Path) -> list[str]:
+    """Names of the safetensors files of a folder that `open_weights` reads; none where there are no weights.
+
+    Raises:
+        InputError: an index that is none, or that leaves a file out.
+    """
+    if (folder / _SINGLE_FILE).is_file():
+        return [_SINGLE_FILE]
+    return sorted(set(read_index(folder).values())) if (folder / INDEX_FILE).is_file() else []
 
 
 def _open_files(folder: Path, names: list[str], weight_map: dict[str, str]) -> list[SafetensorsFile]:

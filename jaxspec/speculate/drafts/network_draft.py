@@ -18,6 +18,7 @@ from jaxspec.models.embedded import check_model, load_model
 from jaxspec.models.ends import unembed
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
+from jaxspec.models.mesh import mesh_of, placed_beside
 from jaxspec.models.rope import text_lengths
 from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
@@ -124,14 +125,16 @@ class NetworkDraft:
 
 
 def load_network_draft(name: str, target: LoadedModel) -> ReadyDraft:
-    """A network by name or directory, in the form to decode with (see `as_computed`).
+    """A network by name or directory, in the form to decode with (see `as_computed`), on the devices of its target.
 
     Raises:
         InputError: see `load_model`; another vocabulary than the target's.
     """
-    found = load_model(name)
+    # Where several devices share it, each reads its part from the files.
+    found = load_model(name, stream=False if mesh_of(target.params) is None else "all")
     _check_vocabulary(name, found.config, target.config)
-    return ReadyDraft(NetworkDraft(found.config, name), as_computed(as_stored(found.params)))
+    params = placed_beside(as_stored(found.params), found.config, target.params)
+    return ReadyDraft(NetworkDraft(found.config, name), as_computed(params))
 
 
 def check_network_draft(name: str, target: DecoderConfig) -> None:

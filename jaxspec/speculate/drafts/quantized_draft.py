@@ -9,16 +9,22 @@ import jax
 from hwmodels.network.architecture import Architecture
 from hwmodels.speculation.draft_cost import DraftCost
 from jaxspec.compress.schemes.quantized import Q4_0
+from jaxspec.compress.weights import target_network
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.hf_load import LoadedModel
-from jaxspec.models.stored import as_computed, stack_of
+from jaxspec.models.stored import as_computed, as_stored, stack_of
+from jaxspec.models.streamed import Stack, is_streamed
 from jaxspec.speculate.drafts.interface import ReadyDraft
 from jaxspec.speculate.drafts.plain_copy import PlainCopy
 
 __all__ = ["QuantizedDraft", "quantized_copy", "quantized_draft"]
 
-_in_q4_0 = jax.jit(Q4_0.target)
+
+@jax.jit
+def _in_q4_0(stack: Stack) -> Stack:
+    """Layer after layer, so that what it takes to quantize exists of one layer at a time."""
+    return jax.lax.map(lambda layer: stack_of(Q4_0.target(layer.values())), stack)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,9 +45,14 @@ class QuantizedDraft(PlainCopy):
 
 
 def quantized_copy(params: Params, config: DecoderConfig) -> Params:
-    """Parameters with the matrices of the layers in Q4_0: groups of 32 along a row, the last one filled up with zeros."""
-    made = {kind: _in_q4_0(stack_of(params["layers"][kind]).values()) for kind in config.matrix_kinds}
-    return as_computed(params | {"layers": params["layers"] | made})
+    """Parameters with the matrices of the layers in Q4_0: groups of 32 along a row, the last one filled up with zeros.
+
+    Of a network whose layers stream, each is made where it is used.
+    """
+    if is_streamed(params):
+        return target_network(Q4_0, params)
+    made = {kind: _in_q4_0(stack_of(params["layers"][kind])) for kind in config.matrix_kinds}
+    return as_computed(as_stored(params | {"layers": params["layers"] | made}))
 
 
 def quantized_draft(name: str, target: LoadedModel) -> ReadyDraft:

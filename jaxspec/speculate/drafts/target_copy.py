@@ -4,6 +4,7 @@ positions and the draft's own behind them."""
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
@@ -45,7 +46,11 @@ class TargetCopy:
 
     def num_parameters(self, params: Any) -> int:
         """See `Draft.num_parameters`: the matrices of the layers if they are stored apart; all else is the target's."""
-        return sum(params["layers"][kind].size for kind in self.config.matrix_kinds) if self.stored_apart else 0
+        return (
+            sum(math.prod(params["layers"][kind].shape) for kind in self.config.matrix_kinds)
+            if self.stored_apart
+            else 0
+        )
 
     def empty_copy(self, params: Params, batch: int, slots: int, numbers: int) -> KVCache:
         """Cache of no text; arguments: of `Draft.empty`, the parameters those of the network alone."""

@@ -120,13 +120,8 @@ class CompareConfig(StopwatchSettings, KnobSettings, CommonConfig):
 
     @property
     def input_files(self) -> dict[str, Path]:
-        """Files that a run depends on beside those that all commands name: of drafts, and of tuned runs."""
-        found = {}
-        for name in self.named_drafts:
-            place = Path(name)
-            files = sorted(place.iterdir()) if os.path.isdir(place) else [place] if os.path.isfile(place) else []
-            found |= {f"{name}/{path.name}" if path != place else name: path for path in files if path.is_file()}
-        return found | {f"tuned {run}": tuned_result(run) for run in self.tuned or ()}
+        """Files that a run depends on beside those that all commands name: results of tuned runs."""
+        return {f"tuned {run}": tuned_result(run) for run in self.tuned or ()}
 
     @property
     def compressions(self) -> tuple[str, ...]:

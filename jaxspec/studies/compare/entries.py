@@ -88,7 +88,7 @@ def _drafts(config: CompareConfig, network: DecoderConfig) -> tuple[list[str], d
             check_draft(name, network)
             if name == HEAD_NAME and config.model not in NETWORK_NAMES:
                 # Of its target's widths, so a small network: only the weights can tell.
-                load_draft_head(name, load_model(config.model))
+                load_draft_head(name, load_model(config.model, stream="all"))
             fitting.append(name)
         except InputError as error:
             left_out[name] = str(error)

@@ -22,7 +22,7 @@ from jaxspec.studies.expert_pricing import check_routing, placed
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.measured.stopping import stop_tokens
 from jaxspec.studies.positions import TextLength
-from jaxspec.text import Encoder, TextSplit, check_text, load_text, num_within, read_prompts, windows
+from jaxspec.text import Encoder, TextSplit, check_text, load_text, num_within, read_prompts, without_beginning
 from jaxspec.tuning.objective import Pricing
 
 __all__ = ["CheckedInputs", "check_inputs", "given_mesh", "text_length", "window_tokens"]
@@ -129,7 +129,8 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
         notes += (
             f"{config.model} names no token that ends a text; every prompt is decoded to {config.output_tokens} tokens",
         )
-    if prompts and (known := num_within(prompts, text.calibration)):
+    plain = [without_beginning(prompt, text.beginning) for prompt in prompts or ()]
+    if prompts and (known := num_within(plain, text.calibration)):
         notes += (
             f"{known} of {len(prompts)} prompts stand in the text that drafts are calibrated on, so that acceptance may be "
             "lower on others; give prompts of other text",
@@ -178,5 +179,4 @@ def text_length(config: CommonConfig, longest: int) -> TextLength:
 
 def _held_out(config: CommonConfig, text: TextSplit) -> list[np.ndarray]:
     """Prompts cut from held-out text, all of one length."""
-    count, tokens = int(config.prompts), config.prompt_tokens
-    return list(windows(text.held_out, count, tokens, config.seed, document_starts=text.held_out_starts))
+    return list(text.held_out_windows(int(config.prompts), config.prompt_tokens, config.seed))

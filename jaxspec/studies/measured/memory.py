@@ -18,22 +18,20 @@ from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.chunks import chunk_size
 from jaxspec.speculate.proof import WIDTH
 from jaxspec.studies.measured.checking import given_mesh, window_tokens
+from jaxspec.studies.measured.draft_memory import COMPUTED, STORED, draft_need, drafts_of, matrix_sizes
 from jaxspec.tuning.calibration import windows_per_pass
 
 __all__ = ["MemoryNeed", "MemoryPlan", "memory_need", "plan_memory"]
 
 #: Room for programs, and for logits and matrices that are made piece by piece.
-_ROOM_BYTES = 1 << 30
-
-#: Bytes of a stored value, and of a computed one.
-_STORED, _COMPUTED = 2, 4
+_ROOM_BYTES = 1 << 29
 
 
 class MemoryNeed(NamedTuple):
     """Bytes on the device.
 
     Attributes:
-        network: the target and its hard draft; of streamed ones, what is not streamed, and a layer.
+        network: the target and its drafts; of streamed ones, what is not streamed, and a layer.
         calibration: KV and hidden states of the calibration text.
         work: activations of whatever takes most: a gradient step, a pass over calibration text, or decoding.
     """
@@ -59,7 +57,7 @@ class MemoryPlan(NamedTuple):
 def memory_need(
     config: CommonConfig, network: DecoderConfig, prompts: list[int], *, gradient_windows: int, stream: bool
 ) -> MemoryNeed:
-    """An estimate, good to about a third.
+    """An estimate, good to about a third; where a network of some hundred million parameters drafts, to about a sixth.
 
     Args:
         prompts: tokens of each held-out prompt.
@@ -69,40 +67,41 @@ def memory_need(
     # Finals are elected on as many other windows.
     held = 2 * windows if gradient_windows else windows
     layers, cached = network.num_layers, network.cached_shape.elements
-    kv = _STORED * cached * held * length
-    hidden = _COMPUTED * network.hidden_size * held * length
+    kv = STORED * cached * held * length
+    hidden = COMPUTED * network.hidden_size * held * length
     calibration = hidden + (kv if stream else layers * kv)
     at_once = min(windows, max(gradient_windows, windows_per_pass(network, length))) * length
     wide = 6 * network.hidden_size + 4 * network.intermediate_size + 4 * network.num_heads * network.head_dim
     scores = 2 * network.num_heads * length  # of queries with keys, one way and back
-    inputs = _COMPUTED * layers * network.hidden_size * min(windows, gradient_windows) * length
-    pass_bytes = inputs + _COMPUTED * (wide + scores) * at_once
+    inputs = COMPUTED * layers * network.hidden_size * min(windows, gradient_windows) * length
+    pass_bytes = inputs + COMPUTED * (wide + scores) * at_once
     slots = max(prompts) + config.output_tokens + 2 * WIDTH
     chunk = chunk_size(len(prompts))
-    heads = _COMPUTED * network.num_heads * max(prompts) ** 2
+    heads = COMPUTED * network.num_heads * max(prompts) ** 2
     # KV of the target and of the draft; while the prompt is processed, what it writes too.
-    decoding = chunk * (_COMPUTED * layers * cached * 3 * slots + heads + 3 * _COMPUTED * WIDTH * network.vocab_size)
-    whole = _network_bytes(network, stream)
+    drafts = [draft_need(name, network, stream=stream) for name in drafts_of(config)]
+    own = max(each.per_slot * slots + each.per_token * max(prompts) for each in drafts) if drafts else 0
+    decoding = chunk * (
+        COMPUTED * layers * cached * 3 * slots + heads + 3 * COMPUTED * WIDTH * network.vocab_size + own
+    )
+    whole = _network_bytes(network, stream) + sum(each.network for each in drafts)
     if SCHEME_FACTS[config.scheme].head:
         # A draft's own head as decoding reads it; while knobs are tuned, with its gradient.
         head = network.vocab_size * network.hidden_size
-        wide = _COMPUTED if network.num_parameters() <= SMALL else 0
-        whole, pass_bytes = whole + (_STORED + wide) * head, pass_bytes + 2 * _COMPUTED * head * (gradient_windows > 0)
+        wide = COMPUTED if network.num_parameters() <= SMALL else 0
+        whole, pass_bytes = whole + (STORED + wide) * head, pass_bytes + 2 * COMPUTED * head * (gradient_windows > 0)
     return MemoryNeed(whole, calibration, _ROOM_BYTES + max(pass_bytes, decoding))
 
 
 def _network_bytes(network: DecoderConfig, stream: bool) -> int:
-    whole = network.num_parameters()
-    layers = {name: (p.num_layers, *p.shape) for name, p in network.layer_parameters.items()}
-    matrices = sum(math.prod(shape) for shape in layers.values() if len(shape) > 2)
+    whole, matrices = network.num_parameters(), matrix_sizes(network)
     if not stream:
-        computed = 2 * whole * _COMPUTED if whole <= SMALL else 0
-        return _STORED * (whole + matrices) + computed
+        return STORED * whole + (2 * whole * COMPUTED if whole <= SMALL else 0)
     outside = {name: shape for name, (shape, _) in network.outside_parameters.items()}
     tied = network.tie_embeddings
     held = sum(math.prod(shape) for name, shape in outside.items() if not stays_in_host((name,), shape, tied=tied))
     # Of a layer: as it is stored, and its largest matrices as they are computed with.
-    return _STORED * held + (_STORED + _COMPUTED) * -(-matrices // network.num_layers)
+    return STORED * held + (STORED + COMPUTED) * -(-matrices // network.num_layers)
 
 
 def plan_memory(
@@ -132,6 +131,8 @@ def plan_memory(
     if stream:
         why = "as --stream asks" if config.stream else f"without that it would take about {gigabytes(unstreamed.total)}"
         line += f". Layers stay in host memory and pass through the device one at a time: {why}"
+        if taken.total > there:
+            line += ". That may not fit: give fewer --calibration-prompts, shorter --prompt-tokens or a smaller draft"
     elif too_large:
         advice = "leave out --no-stream and --mesh" if jax.process_count() == 1 else "take more devices"
         line += f". That may not fit: {advice}"

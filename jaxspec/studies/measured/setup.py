@@ -11,13 +11,14 @@ from jaxspec.compress.weights import target_network
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import load_model
+from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.mesh import make_mesh, on_mesh
 from jaxspec.models.stored import as_computed, stored_dtypes
 from jaxspec.settings import CommonConfig
 from jaxspec.speculate.ragged import padded
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs, window_tokens
-from jaxspec.text import TextSplit, windows
+from jaxspec.text import TextSplit
 from jaxspec.tuning.calibration import target_params
 
 
@@ -26,6 +27,7 @@ class Setup:
     """A network with its text, ready to be measured.
 
     Attributes:
+        loaded: the checkpoint, its parameters in 16 bits where the run has them: drafts are made of it.
         stored: the target's parameters, as the scheme makes them of the checkpoint's in 16 bits.
         params: the same to decode with (see `as_computed`).
         prompts: int32 "prompt token", held-out prompts, each followed by zeros up to the longest one's length.
@@ -37,6 +39,7 @@ class Setup:
     """
 
     model_name: str
+    loaded: LoadedModel
     config: DecoderConfig
     stored: Params
     params: Params
@@ -72,13 +75,17 @@ def make_setup(
     loaded = load_model(config.model, stream=stream if mesh is None else "all")
     dtypes = stored_dtypes(loaded.params)
     notes = list(checked.notes)
-    if not dtypes <= {"bfloat16", "float16"}:
+    if wide := dtypes - {"bfloat16", "float16"}:
+        others = f"; its {' and '.join(sorted(dtypes - wide))} values stay as they are" if dtypes - wide else ""
         notes.append(
-            f"the checkpoint stores {', '.join(sorted(dtypes))}; target and draft are values rounded to bfloat16"
+            f"the checkpoint stores {', '.join(sorted(dtypes))}; target and draft have its {' and '.join(sorted(wide))} values "
+            f"rounded to bfloat16{others}"
         )
     stored = target_params(loaded.params)
     if mesh is not None:
         stored = on_mesh(stored, loaded.config, make_mesh(*mesh))
+    # The target's matrices are these very arrays, or are made of them where they are used.
+    loaded = dataclasses.replace(loaded, params=stored, rounded=bool(wide))
     scheme = find_scheme(config.scheme, runs=True)
     stored = target_network(scheme, stored)
     shape = _stored_shape(loaded.config, scheme)
@@ -89,12 +96,11 @@ def make_setup(
     if loaded.config.experts is None and (pools := [s.name for s in scheme.knob_specs if s.per == "experts"]):
         notes.append(f"{config.model} has no experts; {', '.join(pools)} changes nothing")
     prompts, lengths = padded(checked.prompts)
-    calibration = windows(
-        text.calibration, config.calibration_prompts, window, config.seed, document_starts=text.calibration_starts
-    )
+    calibration = text.calibration_windows(config.calibration_prompts, window, config.seed)
     sample = text.calibration[:4096]
     return Setup(
         model_name=config.model,
+        loaded=loaded,
         config=shape,
         stored=stored,
         params=as_computed(stored),

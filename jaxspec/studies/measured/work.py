@@ -11,7 +11,7 @@ from jaxspec.runs.processes import ONE_PROCESS, Processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Stages
 from jaxspec.settings import CommonConfig
-from jaxspec.speculate.chunks import num_chunks
+from jaxspec.speculate.chunks import chunk_size
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
 from jaxspec.studies.measured.memory import plan_memory
@@ -38,8 +38,8 @@ class Work:
     inputs: dict[str, str]
 
     def bar(self, description: str, prompts: int) -> AbstractContextManager[Any]:
-        """Progress over the chunks of so many prompts."""
-        return self.reporter.bar(description, num_chunks(prompts))
+        """Progress over so many prompts, which advances by chunks of them."""
+        return self.reporter.bar(description, prompts, step=chunk_size(prompts))
 
 
 def begin_work(

@@ -22,7 +22,7 @@ from jaxspec.models.layerwise import StoredNetwork, input_squares
 from jaxspec.models.stored_parameters import head_tensor, layer_parameters
 from jaxspec.report.formatting import gigabytes
 from jaxspec.runs.machine import device_memory_bytes
-from jaxspec.text import load_text, windows
+from jaxspec.text import load_text
 
 #: Tensors that stay whole unless they are matrices of a known network: embeddings and heads, by the names of common families.
 WHOLE_TENSORS = ("*embed*", "*lm_head*", "*wte*", "*wpe*", "*head.weight", "*router*")
@@ -167,7 +167,7 @@ def measured_norms(
         )
     # Only the first half is used here.
     split = load_text(text, model.tokenizer, needed=(window_tokens, 0))
-    squares = input_squares(model, windows(split.calibration, num_windows, window_tokens, seed), head=head)
+    squares = input_squares(model, split.calibration_windows(num_windows, window_tokens, seed), head=head)
     place = lambda kind, layer: model.config.layer_parameters[kind].before(layer)
     named = {
         name: squares[INPUT_OF[kinds[0]]][place(kinds[0], layer)]

@@ -17,7 +17,7 @@ from jaxspec.scaling.beam import BeamSearch, beam_search
 from jaxspec.scaling.sampling import Samples, sample_continuations
 from jaxspec.scaling.verifiers.judge import Judge
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
-from jaxspec.speculate.chunks import num_chunks
+from jaxspec.speculate.chunks import chunk_size
 from jaxspec.speculate.drafts import make_draft
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.ragged import padded
@@ -87,7 +87,8 @@ class ScaleStages:
         def compute() -> Arrays:
             prompts, lengths = padded([network.encoded(prompt) for prompt in self.problems.prompts])
             draft = make_draft(config.draft, load_model(name))
-            with self.reporter.bar(f"decoding with {config.draft}, {name}", num_chunks(len(prompts))) as bar:
+            at_once = chunk_size(len(prompts))
+            with self.reporter.bar(f"decoding with {config.draft}, {name}", len(prompts), step=at_once) as bar:
                 found = decode_chains(
                     network.params,
                     network.config,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from jaxspec.compress.knobs import Knobs
-from jaxspec.models.embedded import load_model
-from jaxspec.models.streamed import is_streamed
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.draft_kinds import SELF
@@ -59,7 +57,7 @@ def tree_stages(config: TreeConfig, work: Work, given: Knobs | None = None) -> T
     copies = HardDrafts(work, continuation)
     if config.draft == SELF:
         return TreeStages(config, work, copies, None, given=given)
-    target = load_model(config.model, stream=is_streamed(work.setup.stored))
+    target = work.setup.loaded
     if is_searched(config.draft):
         return TreeStages(config, work, copies, None, target)
     return TreeStages(config, work, copies, make_draft(config.draft, target))

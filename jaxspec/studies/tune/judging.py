@@ -13,7 +13,6 @@ from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
 from jaxspec.studies.measured.checking import window_tokens
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.tune.config import TuneConfig
-from jaxspec.text import windows_between
 from jaxspec.tuning.hard import best_length
 from jaxspec.tuning.objective import DraftMeasurement, Pricing
 
@@ -36,8 +35,7 @@ def finals_of(config: TuneConfig, drafts: HardDrafts) -> HardDrafts:
     windows between, it is that text itself.
     """
     text, tokens = drafts.work.setup.text, window_tokens(config)[0]
-    where = {"document_starts": text.calibration_starts}
-    found = windows_between(text.calibration, config.calibration_prompts, tokens, config.seed, **where)
+    found = text.calibration_between(config.calibration_prompts, tokens, config.seed)
     return drafts.on_windows(found, "finals") if len(found) >= config.calibration_prompts / 2 else drafts
 
 

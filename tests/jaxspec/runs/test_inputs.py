@@ -16,7 +16,7 @@ from jaxspec.errors import InputError
 from jaxspec.runs import Reporter, inputs
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.inputs import input_digests
-from jaxspec.studies import EvaluateConfig, SweepConfig, TreeConfig
+from jaxspec.studies import CompareConfig, EvaluateConfig, SweepConfig, TreeConfig
 
 DEVICE = (Path(catalog.__file__).parent / "devices" / "rtx-4090.toml").read_text(encoding="utf-8")
 
@@ -53,10 +53,10 @@ SWEEP = {"axes": {"workload.batch": [1]}, "device": ["mine.toml"], "architecture
         (
             EvaluateConfig,
             EVALUATE,
-            {"config.json", "model.safetensors", "more.jspk", "shape/config.json", "mine.toml", "r.json", "t.txt"},
+            {"config.json", "model.safetensors", "shape/config.json", "mine.toml", "r.json", "t.txt"},
         ),
         (EvaluateConfig, {"model": "model/more.jspk"}, {"more.jspk"}),
-        (TreeConfig, TREE, {"config.json", "model.safetensors", "more.jspk", "draft/config.json"}),
+        (TreeConfig, TREE, {"config.json", "model.safetensors", "draft/config.json"}),
         (SweepConfig, SWEEP, {"mine.toml", "shape/config.json", "r.json"}),
         (SweepConfig, SWEEP | {"device": ["rtx-4090"], "architecture": ["llama-3.1-8b"]}, set()),
     ],
@@ -112,7 +112,7 @@ def test_runs_of_earlier_versions_say_what_they_do_not_know(files):
     RunDirectory("evaluate", config, inputs=old, out=files / "run").close()
     for _ in range(2):  # it does not get to know it by being asked
         with RunDirectory("evaluate", config, inputs=input_digests(config), out=files / "run") as run:
-            assert run.unrecorded == ["mine.toml", "more.jspk", "r.json", "shape/config.json", "t.txt"]
+            assert run.unrecorded == ["mine.toml", "r.json", "shape/config.json", "t.txt"]
     Path("model", "model.safetensors").write_bytes(b"other")
     with pytest.raises(InputError, match=r"model\.safetensors has changed"):
         RunDirectory("evaluate", config, inputs=input_digests(config), out=files / "run")
@@ -125,7 +125,6 @@ def test_files_of_one_name_are_told_apart(files, monkeypatch):
     assert set(found) == {
         "config.json",
         "model.safetensors",
-        "more.jspk",
         "text config.json",
         "architecture config.json",
     }
@@ -153,3 +152,25 @@ def test_large_inputs_are_digested_with_time_left(files, monkeypatch):
 def test_templates_belong_to_a_model(files):
     Path("model", "chat_template.jinja").write_text("{{ messages }}")
     assert "chat_template.jinja" in input_digests(EvaluateConfig(**EVALUATE))
+
+
+def test_weights_that_are_not_read_have_no_digest(files):
+    # Some releases have the same weights twice, in one large file and in another layout.
+    Path("model", "consolidated.safetensors").write_bytes(b"again")
+    Path("draft", "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "b.safetensors"}}))
+    Path("draft", "b.safetensors").write_bytes(b"shard")
+    found = input_digests(TreeConfig(model="model", draft="draft"))
+    assert {name for name in found if not name.endswith(".json")} == {"model.safetensors", "draft/b.safetensors"}
+    assert found["draft/b.safetensors"] == hashlib.sha256(b"shard").hexdigest()
+
+
+def test_drafts_of_a_comparison_are_digested_by_the_same_rule(files):
+    for folder in ("one", "two"):
+        Path(folder).mkdir()
+        for name in ("config.json", "model.safetensors", "consolidated.safetensors", "README.md"):
+            Path(folder, name).write_text(folder)
+    found = input_digests(CompareConfig(model="model", drafts=("one", "two", "ngram", "model/more.jspk")))
+    assert {name for name in found if "/" in name} == {
+        *(f"{folder}/{name}" for folder in ("one", "two") for name in ("config.json", "model.safetensors")),
+        "model/more.jspk",
+    }

@@ -15,9 +15,9 @@ from jaxspec.settings.base import Settings
 def device(monkeypatch):
     """Replaces the first device by one that tells these numbers of its memory."""
 
-    def replaced(platform, stats):
+    def replaced(platform, stats, count=1):
         one = SimpleNamespace(platform=platform, memory_stats=lambda: stats, device_kind="made up")
-        monkeypatch.setattr(jax, "local_devices", lambda: [one])
+        monkeypatch.setattr(jax, "local_devices", lambda: [one] * count)
 
     return replaced
 
@@ -41,9 +41,11 @@ def test_memory_of_a_processor_is_what_the_process_may_take(device, tmp_path, mo
     for text, wanted in (("max\n", everything), ("1000000\n", 1_000_000), (str(2 * everything), everything)):
         file.write_text(text, encoding="utf-8")
         assert machine.device_memory_bytes() == wanted
+    device("cpu", None, count=4)  # they share it
+    assert machine.device_memory_bytes() == everything // 4
     monkeypatch.delattr(os, "sysconf")
     file.unlink()
-    assert machine.device_memory_bytes() == 8_000_000_000
+    assert machine.device_memory_bytes() == 2_000_000_000
 
 
 @pytest.mark.parametrize(("peak", "told"), [(None, False), (9e8, False), (32.21e9, True)])

@@ -83,3 +83,15 @@ def test_a_terminal_has_bars_and_no_such_lines():
         bar.advance("better")
     assert "so far" not in file.getvalue()
     assert "1/2" in file.getvalue()
+
+
+def test_steps_of_several_units_end_at_the_last_unit():
+    said, seconds = io.StringIO(), iter(range(0, 10_000, 61))
+    reporter = Reporter(Console(file=said, width=200), clock=lambda: float(next(seconds)))
+    with reporter.bar("decoding", 30, step=16) as bar:
+        bar.advance()
+        assert bar.done == 16
+        bar.advance()
+        assert bar.done == 30
+    assert "decoding: 16 of 30, " in said.getvalue()
+    assert "decoding: 30 of 30, " in said.getvalue()

@@ -3,9 +3,11 @@
 import pytest
 
 from jaxspec.models import DecoderConfig
+from jaxspec.models.embedded import check_model
 from jaxspec.models.streamed import is_streamed
-from jaxspec.studies import EvaluateConfig
+from jaxspec.studies import CompareConfig, EvaluateConfig, TreeConfig
 from jaxspec.studies.measured.checking import check_inputs
+from jaxspec.studies.measured.draft_memory import draft_need, drafts_of
 from jaxspec.studies.measured.memory import memory_need, plan_memory
 from jaxspec.studies.measured.setup import make_setup
 
@@ -67,3 +69,64 @@ def test_a_run_is_set_up_either_way(tiny_model, some_text):
     config = EvaluateConfig(model=str(tiny_model), text=str(some_text), prompts=2, prompt_tokens=8, output_tokens=4)
     checked = check_inputs(config)
     assert [is_streamed(make_setup(config, checked, stream=stream).stored) for stream in (False, True)] == [False, True]
+
+
+@pytest.fixture
+def draft(tmp_path, monkeypatch):
+    """A network of 256 tokens, whose 116 million parameters are mostly in 8 layers."""
+    config = DecoderConfig(
+        vocab_size=256,
+        hidden_size=1024,
+        intermediate_size=3840,
+        num_layers=8,
+        num_heads=16,
+        num_kv_heads=4,
+        head_dim=64,
+    )
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    monkeypatch.setattr("jaxspec.studies.measured.draft_memory.check_model", lambda name: config)
+    return str(tmp_path)
+
+
+def test_a_draft_network_is_counted_whether_layers_stream_or_not(draft):
+    network = check_model("embedded")
+    need = lambda stream, name: memory_need(
+        TreeConfig(draft=name, calibration_prompts=1), network, [600] * 24, gradient_windows=0, stream=stream
+    )
+    # By hand: matrices of 1024 x (1024 + 256 + 256 + 1024 + 3 x 3840) in 8 layers; two of 256 x 1024 outside; 17 norms.
+    parameters = 8 * 1024 * (2560 + 11520) + 2 * 256 * 1024 + 17 * 1024
+    for stream in (False, True):
+        assert need(stream, draft).network - need(stream, "ngram").network == 2 * parameters
+        # 24 prompts of 600 tokens, and what follows them: more than the KV of so many tokens alone.
+        assert need(stream, draft).work > need(stream, "ngram").work + 24 * 600 * 8 * 512 * 4
+
+
+def test_other_drafts_by_hand():
+    drafted = lambda name, stream=False: draft_need(name, LLAMA_8B, stream=stream).network
+    matrices = 32 * (4096 * (2 * 4096 + 2 * 1024) + 3 * 4096 * 14336)
+    assert drafted("self") == 2 * matrices
+    # What is read back of 4 bits is held in 32, or made where it is used.
+    assert drafted("q4") == 4 * matrices
+    assert drafted("q4", stream=True) == drafted("self", stream=True) == 0
+    assert drafted("ngram") == drafted("sparse-kv-25") == drafted("layer-skip") == 0
+    small = check_model("embedded-small").num_parameters()
+    assert drafted("embedded-small") == 6 * small  # as stored, and widened
+    # Both ends of the target in float32, and one layer.
+    assert drafted("embedded-head") == pytest.approx(4 * (2 * 128256 * 4096 + matrices / 32))
+
+
+def test_a_comparison_holds_all_its_drafts():
+    assert drafts_of(EvaluateConfig()) == drafts_of(TreeConfig()) == ("self",)
+    compared = CompareConfig(schemes=("cassandra1", "mxint8"), drafts=("q4", "ngram"))
+    assert drafts_of(compared) == ("self", "self", "q4", "ngram")
+    assert drafts_of(CompareConfig(schemes=("none",), drafts=("q4",))) == ("q4",)
+
+
+def test_streamed_runs_that_do_not_fit_are_told(there):
+    plan = lambda **settings: plan_memory(EvaluateConfig(**settings), LLAMA_8B, PROMPTS, gradient_windows=0)
+    there(1_000_000_000)
+    for stream in (None, True):
+        assert plan(stream=stream).stream
+        assert "That may not fit: give fewer" in plan(stream=stream).line
+    there(24_000_000_000)
+    assert "may not fit" not in plan(stream=True).line

@@ -273,9 +273,7 @@ def test_what_ranks_the_values_is_told_once(folder, monkeypatch):
     monkeypatch.setattr(run_module, "named_norms", lambda *_, **__: {"of a run": np.ones(1, np.float32)})
     monkeypatch.setattr(Reporter, "line", lambda _, text: told.append(text))
     packed(folder, knobs=write_result(uniform_knobs(CASSANDRA1, CONFIG)))
-    assert [line for line in told if "ranked" in line] == [
-        "note: values are ranked with the channel norms of the run"
-    ]
+    assert [line for line in told if "ranked" in line] == ["note: values are ranked with the channel norms of the run"]
 
 
 def test_a_container_is_not_replaced_unless_asked(folder, tmp_path):

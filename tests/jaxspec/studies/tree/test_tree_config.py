@@ -5,9 +5,13 @@ import shutil
 import pytest
 
 from jaxspec.errors import InputError
+from jaxspec.models import embedded
+from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.inputs import input_digests
+from jaxspec.runs.progress import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies import TreeConfig, search_tree
+from jaxspec.studies.tree.beginning import begin_tree
 
 
 @pytest.fixture(scope="module")
@@ -56,3 +60,15 @@ def test_contexts_are_whole_numbers(value, words):
     with pytest.raises(InputError, match=words):
         build_config(TreeConfig, {"contexts": value})
     assert build_config(TreeConfig, {"contexts": "512, 7,512"}).contexts == (7, 512)
+
+
+def test_a_tree_run_loads_its_target_once(tiny_model, some_text, tmp_path, monkeypatch):
+    loaded, load = [], embedded.load_directory
+    monkeypatch.setattr(embedded, "load_directory", lambda path, **more: loaded.append(str(path)) or load(path, **more))
+    settings = {"model": str(tiny_model), "text": str(some_text), "prompts": 2, "prompt_tokens": 8, "output_tokens": 4}
+    config = build_config(TreeConfig, settings, {"nodes": 3, "depth": 2, "draft": "q4"})
+    with RunDirectory("tree", config, inputs={}, out=tmp_path / "run") as directory:
+        stages = begin_tree(config, directory, Reporter())
+    assert loaded == [str(tiny_model)]
+    assert stages.made is not None
+    assert stages.work.setup.loaded.params is stages.work.setup.stored

@@ -10,6 +10,7 @@ from hwmodels.catalog.huggingface import (
 )
 from hwmodels.catalog.links import link, link_entry, link_names
 from hwmodels.catalog.loader import (
+    OWN_ENGINE,
     UnknownNameError,
     architecture,
     architecture_names,
@@ -30,6 +31,7 @@ from hwmodels.catalog.loader import (
 )
 
 __all__ = [
+    "OWN_ENGINE",
     "ConfigReading",
     "Division",
     "EntryError",

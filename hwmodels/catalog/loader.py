@@ -23,6 +23,9 @@ _ENGINE_TERMS = tuple(field.name for field in dataclasses.fields(EngineTerms))
 #: Scatter of an engine's cycles by kind of draft -> its field in the engine's file.
 _SCATTER = {"small network": "scatter_of_small_networks", "other drafts": "scatter_of_other_drafts"}
 
+#: What this package is called among engines.
+OWN_ENGINE = "jax"
+
 #: In the file of an engine whose terms nobody knows, in their place: why.
 _GAP = "no_source"
 
@@ -157,7 +160,7 @@ def with_engine(
     Args:
         entry: of a device.
         name: what the device is called in messages.
-        engine: of `calibrated_engines`; the device's own unless given.
+        engine: of `calibrated_engines`, or `OWN_ENGINE` on a machine whose file has its terms; the device's own unless given.
         weight_format: of `calibrated_formats`; what weights narrower than 16 bits are multiplied in; those kernels whose
             activations keep 16 bits unless given.
     Raises:
@@ -166,6 +169,8 @@ def with_engine(
     """
     if engine is None and weight_format is None:
         return entry
+    if engine == OWN_ENGINE and weight_format is None and entry.engine_terms is not None:
+        return entry  # a measured machine: its kernels are those of this package, and its file has what the loop spends
     if entry.calibration is None:
         what = f"engine {engine!r}" if engine is not None else f"format {weight_format!r}"
         raise EntryError(

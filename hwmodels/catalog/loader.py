@@ -171,6 +171,11 @@ def with_engine(
         return entry
     if engine == OWN_ENGINE and weight_format is None and entry.engine_terms is not None:
         return entry  # a measured machine: its kernels are those of this package, and its file has what the loop spends
+    if engine == OWN_ENGINE:
+        raise EntryError(
+            f"engine {engine!r} came, but the file of {name} has no [engine_terms] of this package's own loop; leave it out, "
+            "or give the file that jaxspec calibrate writes, without a weight format"
+        )
     if entry.calibration is None:
         what = f"engine {engine!r}" if engine is not None else f"format {weight_format!r}"
         raise EntryError(

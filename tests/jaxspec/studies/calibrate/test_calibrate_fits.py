@@ -229,7 +229,7 @@ def test_a_file_carries_what_the_loop_spends(tmp_path):
     assert used.sources["cycle_s"] == entry.sources["engine_terms.cycle_s"]
     assert engine_notes("jax", device=str(place))[0].startswith("jax adds to each cycle (calibrated): ")
     assert "assumed to be 0; `jaxspec calibrate` measures it" in engine_notes("jax")[0]
-    with pytest.raises(InputError, match="no measured kernels"):
+    with pytest.raises(InputError, match=r"has no \[engine_terms\] of this package's own loop"):
         resolve_pricing(CommonConfig(engine="jax"), "rtx-4090", None)
     # A machine without cycles is priced with what the catalog says of this package.
     assert loop_terms("rtx-4090") == catalog.engine("jax")

@@ -61,5 +61,5 @@ def engine_of(text: str) -> Engine:
 
 def _version(text: str) -> tuple[str, ...]:
     """Terms are those of vLLM V1: its scheduler and sampler are other programs than those of V0."""
-    old = re.search(r"\bv0\b|\b0\.[0-7]\.", text.lower())
+    old = re.search(r"\bv0(?![.0-9])|\bv?0\.[0-7]\b", text.lower())
     return (f"the terms of {_MEASURED} were fitted to its version V1; this row names {text.strip()}",) if old else ()

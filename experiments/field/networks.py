@@ -61,6 +61,8 @@ def draft_of(row: FieldRow, target: Architecture) -> DraftCost:
     kind = row.draft_kind.lower()
     if re.search(r"n-?gram|lookup|suffix|rest\b", kind):
         return DraftCost(passes=0.0, statement="a lookup, which takes no time")
+    if re.search(r"\bp-?eagle|parallel|medusa|dflash", kind):
+        raise NotPricedError(f"draft_kind {row.draft_kind!r} drafts all tokens in one pass, which is not modelled here")
     if "eagle" in kind:
         own = EAGLE3_VOCABULARY if re.search(r"eagle-?3", kind) else target.vocab_size
         share = re.search(r"fr-?spec\s*([0-9]+)\s*%", kind)

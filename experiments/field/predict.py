@@ -176,7 +176,7 @@ def _price(row: FieldRow, scales: _Bandwidths) -> Parts:
         step_given=scales.is_from(row),
         kernels=ran.gpu.kernels,
         weight_format=ran.gpu.weight_format,
-        draft_weight_format=ran.draft_gpu.weight_format,
+        draft_weight_format=ran.draft_format,
         notes=ran.notes,
     )
 

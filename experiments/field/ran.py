@@ -20,10 +20,15 @@ __all__ = ["Ran", "what_ran"]
 
 @dataclasses.dataclass(frozen=True)
 class Ran:
-    """What a row ran on: the target's kernels and the draft's, widths of both, and what is not measured of that."""
+    """What a row ran on: the target's kernels and the draft's, widths of both, and what is not measured of that.
+
+    Attributes:
+        draft_format: of kernels that also quantize a draft's activations; None: they keep 16 bits.
+    """
 
     gpu: Gpu
     draft_gpu: Gpu
+    draft_format: str | None
     footprint: Footprint
     notes: tuple[str, ...]
 
@@ -31,12 +36,12 @@ class Ran:
 def what_ran(row: FieldRow, target: Architecture, draft: DraftCost) -> Ran:
     """Kernels and widths of a row. A draft is stored in 16 bits unless its row says otherwise, as heads and small networks are
     published."""
-    how, of_draft = stored(row.target_precision), stored(row.draft_precision)
-    drafts = float(draft.passes) > 0.0
+    how, drafts = stored(row.target_precision), float(draft.passes) > 0.0
+    of_draft = stored(row.draft_precision) if drafts else how
     own = target if draft.architecture is None else draft.architecture
     footprint = Footprint(
         target_weight_bits=weight_bits(how, target),
-        draft_weight_bits=weight_bits(of_draft if drafts else how, own),
+        draft_weight_bits=weight_bits(of_draft, own),
         target_kv_bits=row.kv_bits,
         draft_kv_bits=row.kv_bits,
     )
@@ -44,12 +49,13 @@ def what_ran(row: FieldRow, target: Architecture, draft: DraftCost) -> Ran:
     # Weights of 16 bits have one kernel, which every format's device holds.
     apart = drafts and of_draft != SIXTEEN_BITS and of_draft != how
     draft_gpu = _gpu_of(row, of_draft, target, draft) if apart else gpu
+    draft_format = draft_gpu.weight_format if drafts and of_draft.formats else None
     remarks = [*gpu.notes, *_of_widths(gpu, footprint.target_weight_bits, row, target)]
     if drafts:
         remarks += [*draft_gpu.notes, *_of_widths(draft_gpu, footprint.draft_weight_bits, row, own)]
     if drafts and not row.draft_precision and how.bits < SIXTEEN_BITS.bits:
         remarks.append("draft_precision is empty: 16 bits are assumed")
-    return Ran(gpu, draft_gpu, footprint, tuple(dict.fromkeys(remarks)))
+    return Ran(gpu, draft_gpu, draft_format, footprint, tuple(dict.fromkeys(remarks)))
 
 
 def _of_widths(gpu: Gpu, bits: Mapping[str, Leaf], row: FieldRow, network: Architecture) -> list[str]:

@@ -103,8 +103,9 @@ def test_each_engine_has_its_own_kernels():
 
 def test_precisions_choose_the_kernels_of_target_and_draft():
     fp8 = ran(changed(target_precision="FP8", draft_precision="bf16"))
-    assert (fp8.gpu.weight_format, fp8.draft_gpu, fp8.notes) == ("fp8", fp8.gpu, ())
+    assert (fp8.gpu.weight_format, fp8.draft_gpu, fp8.draft_format, fp8.notes) == ("fp8", fp8.gpu, None, ())
     both = ran(changed(target_precision="FP8", draft_precision="fp8"))
+    assert both.draft_format == "fp8"
     assert (both.draft_gpu, both.footprint.draft_weight_bits["q"]) == (both.gpu, 8.0)
     apart = ran(changed(draft_precision="FP8"))
     assert (apart.gpu.weight_format, apart.draft_gpu.weight_format, apart.notes) == (None, "fp8", ())
@@ -138,7 +139,9 @@ def test_narrow_weights_are_faster_on_either_side():
 def test_terms_of_one_engine_are_not_taken_for_another():
     assert engine_of("vLLM V1 main").terms == catalog.engine("vllm")
     assert engine_of("vLLM V1 main").notes == ()
-    assert "fitted to its version V1" in engine_of("vLLM 0.6.3").notes[0]
+    for old in ("vLLM 0.6.3", "vllm v0.7", "vLLM V0 (Mar 2025)"):
+        assert "fitted to its version V1" in engine_of(old).notes[0]
+    assert engine_of("vLLM v0.10.1").notes == engine_of("vLLM 0.9.2 (V1)").notes == ()
     for name, why in (("SGLang", "no source"), ("llama.cpp", "no source"), ("", "the catalog has no such engine")):
         found = engine_of(name)
         assert found.terms == NO_ENGINE
@@ -156,7 +159,8 @@ def test_terms_of_one_engine_are_not_taken_for_another():
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"draft_kind": "medusa"}, "draft_kind 'medusa' is not known"),
+        ({"draft_kind": "lookahead"}, "draft_kind 'lookahead' is not known"),
+        ({"draft_kind": "P-EAGLE"}, "drafts all tokens in one pass"),
         ({"draft_kind": "separate_model", "draft": ""}, "but draft_model is empty"),
         ({"draft_kind": "separate_model", "draft": "Nobody-3B"}, "no architecture 'nobody-3b'"),
         ({"draft_precision": "ternary"}, "precision 'ternary' is not known"),

@@ -1,7 +1,8 @@
 """Predict speedups that others measured and published: `python -m experiments.field [--rows FILE.csv] [--json FILE]`.
 
-Each row says device, engine, target, draft, draft length, sequences and acceptance; the prediction is made of shapes, the
-calibrated device and the engine's few terms. Rows that cannot be predicted say why.
+Each row says device, engine, target, draft, precisions, draft length, sequences and acceptance; the prediction is made of
+shapes, the calibrated device with the kernels of the row's engine and formats, and the engine's few terms. Rows say what of
+that is not measured, and why they cannot be predicted.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from rich.console import Console
 
 from experiments.command_line import carry_out
 from experiments.field.answers import CALIBRATION_ROWS, Fitted, answers, fitted
+from experiments.field.engines import engine_of
 from experiments.field.figure import draw
 from experiments.field.fit import FITTED_TERMS
 from experiments.field.predict import price_rows
@@ -79,8 +81,8 @@ def run(path: Path = PUBLISHED, *, fit: bool = False) -> dict[str, Any]:
         fit_found = fitted(rows, parts)
         write_text(_ENGINE_FILE, _entry(fit_found))
         write_text(CALIBRATION_ROWS, to_json(fit_found.rows))
-    terms = catalog.engine(_ENGINE)
-    found = answers(rows, parts, terms, catalog.engine_scatter(_ENGINE))
+    engine_of.cache_clear()  # its terms may just have been written
+    found, terms = answers(rows, parts), catalog.engine(_ENGINE)
     return {
         "rows": found,
         "summary": summarise(rows, found) | {"engine": _ENGINE, "engine_terms": dataclasses.asdict(terms)},
@@ -112,6 +114,8 @@ def show(summary: dict[str, Any], console: Console) -> None:
             table.add_row(title, *_cells(errors))
         console.print(table)
     say(f"{summary['predicted']} of {summary['rows']} rows predicted.", console=console)
+    for note, count in summary["notes"].items():
+        say(f"{count} {'row' if count == 1 else 'rows'}: {note}.", console=console)
     for reason, count in summary["without_prediction"].items():
         say(f"{count} not predicted: {reason}.", console=console)
 

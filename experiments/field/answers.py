@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.field.engines import Engine, engine_of
 from experiments.field.fit import calibration_rows, errors_of_unseen_kinds, fit_terms, leave_one_out, rounded
 from experiments.field.predict import Parts, predict
 from experiments.field.rows import FieldRow
@@ -53,33 +54,44 @@ def fitted(rows: Sequence[FieldRow], parts: Sequence[Parts | str]) -> Fitted:
 
 
 def answers(
-    rows: Sequence[FieldRow], parts: Sequence[Parts | str], terms: EngineTerms, scatter: Mapping[str, float]
+    rows: Sequence[FieldRow], parts: Sequence[Parts | str], engines: Callable[[str], Engine] = engine_of
 ) -> list[dict[str, Any]]:
     """One record per row, keys of the contract: id, predicted times and speedup, interval, `why_not`; and what was measured.
 
     Args:
-        scatter: of the engine, by kind of draft.
+        engines: what is known of an engine, by its name in a row.
     """
     seen = set(json.loads(CALIBRATION_ROWS.read_text(encoding="utf-8")))
-    return [_answer(row, part, terms, scatter, row.id in seen) for row, part in zip(rows, parts, strict=True)]
+    return [_answer(row, part, engines(row.engine), row.id in seen) for row, part in zip(rows, parts, strict=True)]
 
 
-def _answer(
-    row: FieldRow, parts: Parts | str, terms: EngineTerms, scatter: Mapping[str, float], calibrated: bool
-) -> dict[str, Any]:
+#: What only a row with a prediction says.
+_OF_PREDICTIONS = (
+    *("predicted_speedup", "predicted_cycle_s", "predicted_ar_s", "low", "high", "device", "bandwidth_scale"),
+    *("kernels", "weight_format", "draft_weight_format"),
+)
+
+
+def _answer(row: FieldRow, parts: Parts | str, engine: Engine, calibrated: bool) -> dict[str, Any]:
     measured = {"measured_speedup": row.speedup, "measured_cycle_s": row.cycle_s, "measured_ar_s": row.ar_s}
     about = {
         "id": row.id,
         "source": row.source,
         "draft_kind": row.draft_kind,
+        "engine": row.engine,
         "excluded": row.excluded,
         "tokens_per_cycle": row.tokens_per_cycle,
     } | measured
     if isinstance(parts, str):
-        names = ("predicted_speedup", "predicted_cycle_s", "predicted_ar_s", "low", "high", "device", "bandwidth_scale")
-        return about | dict.fromkeys(names) | {"why_not": parts, "status": None, "ar_status": None}
-    found = predict(row, parts, terms)
-    low, high = LogNormal(jnp.asarray(found.speedup), jnp.asarray(scatter[kind_of(row)])).ends()
+        return (
+            about
+            | dict.fromkeys(_OF_PREDICTIONS)
+            | {"why_not": parts, "status": None, "ar_status": None, "engine_terms": None, "notes": []}
+        )
+    found = predict(row, parts, engine.terms)
+    scatter = jnp.asarray(engine.scatter[kind_of(row)])
+    _, high = LogNormal(jnp.asarray(found.speedup), scatter).ends()
+    low, _ = LogNormal(jnp.asarray(predict(row, parts, engine.most).speedup), scatter).ends()
     status = "calibrated" if calibrated else "predicted"
     return about | {
         "predicted_speedup": found.speedup,
@@ -89,6 +101,11 @@ def _answer(
         "high": float(high),
         "device": parts.device,
         "bandwidth_scale": parts.bandwidth_scale,
+        "kernels": parts.kernels,
+        "weight_format": parts.weight_format,
+        "draft_weight_format": parts.draft_weight_format,
+        "engine_terms": engine.name if engine.terms is engine.most else None,
+        "notes": [*engine.notes, *parts.notes],
         "why_not": None,
         "status": status,
         "ar_status": "input" if parts.step_given else status,

@@ -14,74 +14,142 @@ from collections.abc import Callable
 
 from scipy.optimize import brentq
 
-from experiments.field.networks import NotPricedError
+from experiments.field.stored import NotPricedError
 from hwmodels import Architecture, Device, catalog
 from hwmodels.catalog import EntryError, UnknownNameError
+from hwmodels.catalog.calibrations import (
+    DEFAULT_ENGINES,
+    LARGEST_HELD_OUT_ERROR,
+    calibrated_engines,
+    calibrated_formats,
+    calibration_record,
+    held_out_error,
+)
+from hwmodels.catalog.entries import shown
 
-__all__ = ["at_bandwidth", "device_of_group", "named_device", "solved_bandwidth"]
+__all__ = ["Gpu", "at_bandwidth", "device_of_group", "named_device", "solved_bandwidth"]
+
+#: Before a name: "2xH100". How many there are is `device_count`.
+_MANY = r"\b(?:[0-9]+ ?x ?)?"
 
 #: A name as logs write it -> the catalog's.
 _DEVICES = (
-    (r"\bb200\b", "b200-sxm"),
-    (r"\bh200\b", "h200-sxm"),
-    (r"\bh100\b|\bgh200\b", "h100-sxm"),
-    (r"\ba100\b", "a100-sxm-80gb"),
-    (r"\bl40s?\b", "l40s"),
-    (r"\b4090\b", "rtx-4090-calibrated"),
+    (rf"{_MANY}b200\b", "b200-sxm"),
+    (rf"{_MANY}h200\b", "h200-sxm"),
+    (rf"{_MANY}h100\b|\bgh200\b", "h100-sxm"),
+    (rf"{_MANY}a100\b", "a100-sxm-80gb"),
+    (rf"{_MANY}l40s?\b", "l40s"),
+    (rf"{_MANY}(rtx)?4090\b", "rtx-4090-calibrated"),
     (r"\brtx pro 6000\b", "rtx-pro-6000"),
     (r"\borin\b", "jetson-agx-orin"),
 )
 
+#: Cards of a name whose memory or clocks are others than those of the catalog's.
+_SIBLING = re.compile(r"pcie|\bnvl\b|gh200|\bl40\b|\b40 ?gb|max-q|laptop")
+
 #: Links of cards whose names say that they have no NVLink -> the catalog's.
 _LINKS = ((r"a100.*pcie|pcie.*a100", "pcie4"), (r"pcie", "pcie5"))
-
-#: Engines as logs name them and calibrations do.
-_ENGINES = ("vllm", "sglang", "trtllm")
 
 #: Bandwidth over the catalog's that can be another memory on the same chip, or an engine that leaves it idle.
 _SCALES = (0.2, 1.3)
 
 
-@functools.cache
-def named_device(name: str, engine: str = "") -> tuple[str, Device]:
-    """A device by the name that logs use, with the kernels of the engine where they were measured: the catalog's name, numbers.
+@dataclasses.dataclass(frozen=True)
+class Gpu:
+    """A device of a row.
 
-    Raises:
-        NotPricedError: the catalog has none.
+    Attributes:
+        name: in the catalog.
+        kernels: engine whose measured kernels it has; None: no kernels were measured on it, but rates.
+        weight_format: of kernels that also quantize activations; None: activations keep 16 bits.
+        notes: what was asked for and is not measured, sentences for a reader.
     """
-    for pattern, found in _DEVICES:
-        if re.search(pattern, name.lower()):
-            own = next((one for one in _ENGINES if one in engine.lower()), None)
-            try:
-                return found, catalog.device(found, engine=own)
-            except EntryError:
-                return found, catalog.device(found)
-    raise NotPricedError(f"the catalog has no device {name!r}")
+
+    name: str
+    device: Device
+    kernels: str | None
+    weight_format: str | None
+    notes: tuple[str, ...] = ()
 
 
-def device_of_group(name: str, engine: str, *, tensor: int, devices: int, target: Architecture) -> tuple[str, Device]:
-    """A device as one of several that hold the target together: the catalog's name, numbers.
+@functools.cache
+def named_device(name: str, engine: str | None = None, formats: tuple[str, ...] = ()) -> Gpu:
+    """A device by the name that logs use, with the kernels of an engine and a format where they were measured.
+
+    Args:
+        engine: in the catalog; None: of no known name.
+        formats: kernels of the weights, see `experiments.field.stored.Stored`; the first that was measured counts.
+    Raises:
+        NotPricedError: the catalog has no such device.
+    """
+    found = next((entry for pattern, entry in _DEVICES if re.search(pattern, name.lower())), None)
+    if found is None:
+        raise NotPricedError(f"the catalog has no device {shown(name)}")
+    notes = (
+        [f"{shown(name)} is priced as {found}, at the bandwidth of its own step where one was published"]
+        if _SIBLING.search(name.lower())
+        else []
+    )
+    gpu = catalog.device_entry(found).calibration
+    if gpu is None:
+        said = f"no kernels were measured on {found}, neither of this engine nor of another: rates of its data sheet"
+        return Gpu(found, catalog.device(found), None, None, (*notes, said))
+    kernels = engine if engine in calibrated_engines(gpu) else None
+    if kernels is None:
+        measured = ", ".join(calibrated_engines(gpu))
+        notes.append(
+            f"kernels of {engine or 'this engine'} were not measured on {found}: those of {DEFAULT_ENGINES[gpu]} "
+            f"(measured: {measured})"
+        )
+    held = calibrated_formats(gpu, kernels)
+    weights = next((kind for kind in formats if kind in held), None)
+    own = kernels or DEFAULT_ENGINES[gpu]
+    if weights != next(iter(formats), None):
+        instead = "kernels with 16-bit activations, at its bits" if weights is None else f"those of {weights}"
+        notes.append(f"kernels of {formats[0]} were not measured on {found} with {own}: {instead}")
+    if weights is not None:
+        error = held_out_error(calibration_record(gpu, kernels)["formats"][weights])
+        if error > LARGEST_HELD_OUT_ERROR:
+            notes.append(f"kernels of {weights} on {found} with {own} err by {100.0 * error:.0f} % on held-out shapes")
+    device = catalog.device(found, engine=kernels, weight_format=weights)
+    return Gpu(found, device, own, weights, tuple(notes))
+
+
+def device_of_group(
+    name: str, one: Gpu, *, tensor: int, devices: int, target: Architecture, draft: Architecture | None = None
+) -> Gpu:
+    """A device as one of several that hold the target together.
 
     A draft network is shared by as many devices as the target, as vLLM and SGLang have it unless told otherwise.
 
     Args:
-        name, engine: as of `named_device`.
+        name: as logs write it; says where a card has no NVLink.
+        one: a device of the group, alone.
         tensor: devices that share every matrix; the others of all `devices` are replicas.
         target: the network.
+        draft: a network of its own, None for other drafts; one that cannot be shared so is held by each device as a whole.
     Raises:
-        NotPricedError: the catalog has no such device or no link of it; the network cannot be divided so.
+        NotPricedError: the catalog has no link of such a device; the network cannot be divided so.
     """
-    found, device = named_device(name, engine)
     link = next((own for pattern, own in _LINKS if re.search(pattern, name.lower())), None)
     if devices % tensor:
-        raise NotPricedError(f"{tensor} of {devices} devices share matrices")
-    division = catalog.Division(tensor=tensor, data=devices // tensor, link=link)
+        raise NotPricedError(f"its notes say tp={tensor}, which does not divide device_count, {devices}")
+    if link is None and catalog.device_entry(one.name).link is None:
+        raise NotPricedError(f"the catalog knows no link between devices of {one.name}")
+    division, notes = catalog.Division(tensor=tensor, data=devices // tensor, link=link), one.notes
     try:
         catalog.check_division(division, target, "the target")
-        entry = catalog.device_entry(found)
-        if entry.calibration is not None:
-            entry = dataclasses.replace(entry, device=device)
-        return found, catalog.grouped(entry, division, found).device
+    except EntryError as error:
+        raise NotPricedError(str(error)) from None
+    try:
+        if draft is not None:
+            catalog.check_draft_division(division, draft, "the draft")
+    except EntryError:
+        division = dataclasses.replace(division, draft_tensor=1)
+        notes = (*notes, f"the draft network cannot be shared by {tensor} devices: each holds it as a whole")
+    try:
+        entry = dataclasses.replace(catalog.device_entry(one.name), device=one.device)
+        return dataclasses.replace(one, device=catalog.grouped(entry, division, one.name).device, notes=notes)
     except (EntryError, UnknownNameError) as error:
         raise NotPricedError(str(error)) from None
 

@@ -1,17 +1,23 @@
-"""What the names in published measurements mean to the cost model: networks, drafts, widths."""
+"""What the names in published measurements mean to the cost model: networks and drafts."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from pathlib import Path
 
 from experiments.field.rows import FieldRow
+from experiments.field.stored import NotPricedError
 from hwmodels import Architecture, DraftCost, catalog
 from hwmodels.catalog import EntryError, UnknownNameError
+from hwmodels.catalog.entries import shown
 from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head, multi_token_head
 
-__all__ = ["NotPricedError", "draft_of", "named_architecture", "stored_bits"]
+__all__ = ["A_NETWORK", "draft_of", "named_architecture"]
+
+#: What a draft is called that is a network of its own.
+A_NETWORK = "a small network"
 
 #: Names of the same shapes in the catalog.
 _SAME_SHAPES = {
@@ -24,18 +30,6 @@ _SAME_SHAPES = {
 _ENDINGS = re.compile(r"-(instruct|chat|it|base|hf|v0\.[0-9]|v1\.[0-9]|fp8|awq|gptq|int4|int8|w4a16|[0-9]{4})(?=-|$)")
 _BEGINNINGS = re.compile(r"^(meta-|nvidia-|redhatai-)")
 
-#: Precision as written -> bits per stored weight, scales of groups included.
-_BITS = (
-    (r"^(bf16|fp16|bfloat16|float16|16-bit)\b|^$", 16.0),
-    (r"fp8|w8a8|int8|8-bit|q8", 8.0),
-    (r"(4-bit|int4|w4a16|awq|gptq|q4).*32", 5.0),
-    (r"4-bit|int4|w4a16|awq|gptq|q4", 4.5),
-)
-
-
-class NotPricedError(ValueError):
-    """This row cannot be predicted: the message says why."""
-
 
 def named_architecture(name: str) -> Architecture:
     """The shapes of a network by the name that papers and logs use, or of a config.json by its path.
@@ -43,7 +37,7 @@ def named_architecture(name: str) -> Architecture:
     Raises:
         NotPricedError: the catalog holds none of that name.
     """
-    if name.endswith(".json") and Path(name).is_file():
+    if name.endswith(".json") and os.path.isfile(name):  # `Path.is_file` raises on names too long for one
         try:
             return catalog.architecture_from_config_file(Path(name))
         except EntryError as error:
@@ -55,19 +49,7 @@ def named_architecture(name: str) -> Architecture:
     try:
         return catalog.architecture(_SAME_SHAPES.get(slug, slug))
     except UnknownNameError:
-        raise NotPricedError(f"the catalog has no architecture {slug!r}") from None
-
-
-def stored_bits(precision: str) -> float:
-    """Bits per stored weight of a precision as it is written; 16 where nothing is.
-
-    Raises:
-        NotPricedError: a precision that this table does not know.
-    """
-    for pattern, bits in _BITS:
-        if re.search(pattern, precision.strip().lower()):
-            return bits
-    raise NotPricedError(f"precision {precision!r} is not known")
+        raise NotPricedError(f"the catalog has no architecture {shown(slug)}") from None
 
 
 def draft_of(row: FieldRow, target: Architecture) -> DraftCost:
@@ -79,6 +61,8 @@ def draft_of(row: FieldRow, target: Architecture) -> DraftCost:
     kind = row.draft_kind.lower()
     if re.search(r"n-?gram|lookup|suffix|rest\b", kind):
         return DraftCost(passes=0.0, statement="a lookup, which takes no time")
+    if re.search(r"\bp-?eagle|parallel|medusa|dflash", kind):
+        raise NotPricedError(f"draft_kind {row.draft_kind!r} drafts all tokens in one pass, which is not modelled here")
     if "eagle" in kind:
         own = EAGLE3_VOCABULARY if re.search(r"eagle-?3", kind) else target.vocab_size
         share = re.search(r"fr-?spec\s*([0-9]+)\s*%", kind)
@@ -89,6 +73,13 @@ def draft_of(row: FieldRow, target: Architecture) -> DraftCost:
         return dataclasses.replace(pruned, maps_logits=0.0)
     if "mtp" in kind:
         return multi_token_head(target)
-    if re.search(r"model|assist|self", kind) and row.draft:
-        return DraftCost(architecture=named_architecture(row.draft), statement="a small network")
-    raise NotPricedError(f"draft {row.draft_kind!r} is of no kind that is known")
+    if re.search(r"model|assist|self", kind):
+        if not row.draft:
+            raise NotPricedError(
+                f"draft_kind is {row.draft_kind!r}, but draft_model is empty: a network needs its name"
+            )
+        return DraftCost(architecture=named_architecture(row.draft), statement=A_NETWORK)
+    raise NotPricedError(
+        f"draft_kind {row.draft_kind!r} is not known; known are such as separate_model, EAGLE-1 head, EAGLE-3 head, MTP head, "
+        "n-gram"
+    )

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.field.gpus import at_bandwidth, device_of_group, named_device, solved_bandwidth
-from experiments.field.networks import NotPricedError, draft_of, named_architecture, stored_bits
+from experiments.field.gpus import Gpu, at_bandwidth, solved_bandwidth
+from experiments.field.networks import draft_of, named_architecture
+from experiments.field.ran import what_ran
 from experiments.field.rows import FieldRow
-from hwmodels import Architecture, Device, DraftCost, Plan, Workload, chain_plan, uniform_footprint
+from experiments.field.stored import NotPricedError
+from hwmodels import Architecture, Device, DraftCost, Footprint, Plan, Workload, chain_plan
 from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
 from hwmodels.speculation.steady_state import entering_tokens, serving_cycle, serving_step
@@ -26,6 +29,10 @@ ASSUMED_CONTEXT = 512.0
 _ROUNDED = 0.02
 
 
+#: Drafted tokens beyond which a row is a slip: the longest published lookups draft some dozens.
+_LONGEST = 512.0
+
+
 @dataclasses.dataclass(frozen=True)
 class Parts:
     """Times of a row without the engine's terms, and what these are multiplied by.
@@ -36,6 +43,9 @@ class Parts:
         bandwidth_scale: over the catalog's.
         device: name in the catalog.
         draft: what was priced as the draft.
+        kernels: engine whose measured kernels count; None: the device's rates do.
+        weight_format, draft_weight_format: of kernels that also quantize activations; None: activations keep 16 bits.
+        notes: what is not measured of this row, sentences for a reader.
         step_given: whether the bandwidth was solved from this row's own step without speculation, which then is no prediction.
     """
 
@@ -47,6 +57,10 @@ class Parts:
     device: str
     draft: str
     step_given: bool = False
+    kernels: str | None = None
+    weight_format: str | None = None
+    draft_weight_format: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,25 +73,21 @@ class Predicted:
 
 
 @quick_jit
-def _ar_s(device: Device, architecture: Architecture, bits: float, workload: Workload) -> jax.Array:
-    return serving_step(device, architecture, footprint=uniform_footprint(bits), workload=workload)
+def _ar_s(device: Device, architecture: Architecture, footprint: Footprint, workload: Workload) -> jax.Array:
+    return serving_step(device, architecture, footprint=footprint, workload=workload)
 
 
 @quick_jit
-def _cycle_s(
+def _cycle_parts(
     device: Device,
     architecture: Architecture,
-    bits: float,
+    footprint: Footprint,
     draft: DraftCost,
     workload: Workload,
     plan: Plan,
     tokens: float,
-) -> jax.Array:
-    # A draft is read in 16 bits unless it is the target's own kind of copy: heads and small networks are published so.
-    footprint = dataclasses.replace(
-        uniform_footprint(bits), draft_weight_bits=uniform_footprint(16.0).draft_weight_bits
-    )
-    return serving_cycle(
+) -> tuple[jax.Array, jax.Array]:
+    found = serving_cycle(
         device,
         architecture,
         footprint=footprint,
@@ -85,7 +95,8 @@ def _cycle_s(
         workload=workload,
         plan=plan,
         tokens_per_cycle=tokens,
-    ).total_s
+    )
+    return found.draft_s, found.verify_s
 
 
 def price_rows(rows: Sequence[FieldRow]) -> list[Parts | str]:
@@ -94,7 +105,10 @@ def price_rows(rows: Sequence[FieldRow]) -> list[Parts | str]:
     found: list[Parts | str] = []
     for row in rows:
         try:
-            found.append(_price(row, scales))
+            priced = _price(row, scales)
+            if not math.isfinite(priced.ar_s + priced.cycle_s):
+                raise NotPricedError("its numbers are beyond what the model can price: check batch and lengths")
+            found.append(priced)
         except NotPricedError as reason:
             found.append(str(reason))
     return found
@@ -115,22 +129,31 @@ def _price(row: FieldRow, scales: _Bandwidths) -> Parts:
         raise NotPricedError("no acceptance was published")
     if row.draft_length < 1:
         raise NotPricedError("no draft length was published")
+    if row.draft_length > _LONGEST:
+        raise NotPricedError(f"draft_length is {row.draft_length:g}; drafts of up to {_LONGEST:g} tokens are priced")
     if not 1.0 <= row.tokens_per_cycle <= row.draft_length + 1.0 + _ROUNDED:
         raise NotPricedError(
             f"its acceptance means {row.tokens_per_cycle:g} tokens per cycle, and drafts of {row.draft_length:g} tokens give "
             f"1 to {row.draft_length + 1:g}: check acceptance_definition and draft_length"
         )
-    target, bits = named_architecture(row.target), stored_bits(row.target_precision)
-    draft, plan = draft_of(row, target), _plan(row)
-    name, device = _device_of(row, target)
+    target, plan = named_architecture(row.target), _plan(row)
+    draft = draft_of(row, target)
+    ran = what_ran(row, target, draft)
     scale = scales.of(row)
-    device = at_bandwidth(device, scale)
     workload, without = _workload(row, row.batch), _workload(row, row.ar_batch)
     tokens = float(row.tokens_per_cycle)
     entering = entering_tokens(workload, tokens)
+
+    def cycle(gpu: Gpu) -> tuple[float, float]:
+        found = _cycle_parts(at_bandwidth(gpu.device, scale), target, ran.footprint, draft, workload, plan, tokens)
+        return float(found[0]), float(found[1])
+
+    draft_s, verify_s = cycle(ran.gpu)
+    if ran.draft_gpu is not ran.gpu:  # kernels of another format
+        draft_s, _ = cycle(ran.draft_gpu)
     return Parts(
-        ar_s=float(_ar_s(device, target, bits, without)),
-        cycle_s=float(_cycle_s(device, target, bits, draft, workload, plan, tokens)),
+        ar_s=float(_ar_s(at_bandwidth(ran.gpu.device, scale), target, ran.footprint, without)),
+        cycle_s=draft_s + verify_s,
         ar_counts=row.ar_batch * float(entering_tokens(without, 1.0)) * _OF_PROMPTS,
         cycle_counts=np.array(
             [
@@ -148,9 +171,13 @@ def _price(row: FieldRow, scales: _Bandwidths) -> Parts:
             ]
         ),
         bandwidth_scale=scale,
-        device=name,
+        device=ran.gpu.name,
         draft=draft.statement,
         step_given=scales.is_from(row),
+        kernels=ran.gpu.kernels,
+        weight_format=ran.gpu.weight_format,
+        draft_weight_format=ran.draft_format,
+        notes=ran.notes,
     )
 
 
@@ -161,14 +188,6 @@ _UNIT_TERMS = [
 ]
 #: What a step without speculation spends: the term of prompts alone.
 _OF_PROMPTS = np.array([field.name == "prompt_token_s" for field in dataclasses.fields(EngineTerms)], float)
-
-
-def _device_of(row: FieldRow, target: Architecture) -> tuple[str, Device]:
-    """A row's device, alone or as one of several: those that share matrices as its notes say, else all of them."""
-    if row.device_count == 1:
-        return named_device(row.device, row.engine)
-    tensor = row.tensor_parallel or row.device_count
-    return device_of_group(row.device, row.engine, tensor=tensor, devices=row.device_count, target=target)
 
 
 def _plan(row: FieldRow) -> Plan:
@@ -221,11 +240,10 @@ class _Bandwidths:
         if first is None:
             return 1.0
         if row.group not in self._found:
-            target, bits = named_architecture(first.target), stored_bits(first.target_precision)
-            _, device = _device_of(first, target)
-            work = _workload(first, first.ar_batch)
+            target, work = named_architecture(first.target), _workload(first, first.ar_batch)
+            ran = what_ran(first, target, DraftCost(passes=0.0))
             assert first.ar_s is not None
             self._found[row.group] = solved_bandwidth(
-                lambda scale: float(_ar_s(at_bandwidth(device, scale), target, bits, work)), first.ar_s
+                lambda scale: float(_ar_s(at_bandwidth(ran.gpu.device, scale), target, ran.footprint, work)), first.ar_s
             )
         return self._found[row.group]

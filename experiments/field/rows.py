@@ -11,6 +11,7 @@ import dataclasses
 import re
 from pathlib import Path
 
+from experiments.field.stored import kv_bits
 from jaxspec.errors import InputError
 from jaxspec.settings.coercion import shown
 
@@ -52,6 +53,7 @@ class FieldRow:
     target_precision: str
     draft_kind: str
     draft: str
+    draft_precision: str
     draft_length: float
     tree_nodes: float | None
     batch: float
@@ -64,6 +66,7 @@ class FieldRow:
     cycle_s: float | None
     ar_s: float | None
     excluded: str = ""
+    kv_bits: float = 16.0  # per element of cached keys and values
     tensor_parallel: int | None = None  # devices that share every matrix
 
 
@@ -151,6 +154,7 @@ def _row(cells: dict[str, str | None], where: str) -> FieldRow:
         target_precision=values["target_precision"],
         draft_kind=values["draft_kind"],
         draft=values["draft_model"],
+        draft_precision=values.get("draft_precision", ""),
         draft_length=length or 0.0,
         tree_nodes=number("tree_nodes"),
         batch=batch,
@@ -163,6 +167,7 @@ def _row(cells: dict[str, str | None], where: str) -> FieldRow:
         cycle_s=cycle_s,
         ar_s=ar_s,
         tensor_parallel=int(found[1]) if (found := re.search(r"\btp\s*=\s*([1-9][0-9]*)\b", notes)) else None,
+        kv_bits=kv_bits(values["target_precision"], notes),
         excluded="ran another batch than asked" if _OTHER_BATCH in notes else "",
     )
 
@@ -193,5 +198,7 @@ def _tokens_per_cycle(
     if definition.startswith(("accepted_over_drafted", "alpha_fraction")):
         return 1.0 + share * length
     if definition.startswith(("alpha_token", "acceptance_rate")):
-        return sum(share**position for position in range(int(length) + 1))
+        if share >= 1.0:  # beyond 1 it is refused where it is priced, as more tokens than were drafted
+            return 1.0 + share * length
+        return (1.0 - share ** (int(length) + 1)) / (1.0 - share)
     return None

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from experiments.field.networks import NotPricedError, draft_of, named_architecture
+from experiments.field.networks import draft_of, named_architecture
 from experiments.field.rows import FieldRow
-from hwmodels import parameters
+from experiments.field.stored import NotPricedError, stored, weight_bits
+from hwmodels import Architecture, parameters
 
 __all__ = ["SIMPLEST", "constant_per_group"]
 
@@ -24,10 +25,11 @@ def weights_ratio(row: FieldRow) -> float:
     try:
         target = named_architecture(row.target)
         draft = draft_of(row, target)
+        own = target if draft.architecture is None else draft.architecture
+        read = _read(own, row.draft_precision), _read(target, row.target_precision)
     except NotPricedError:
         return float("nan")
-    own = target if draft.architecture is None else draft.architecture
-    share = float(draft.passes) * _read(own) / _read(target)
+    share = float(draft.passes) * read[0] / read[1]
     return tokens_alone(row) / (1.0 + row.draft_length * share)
 
 
@@ -40,12 +42,13 @@ def constant_per_group(rows: Sequence[FieldRow]) -> Mapping[str, float]:
     return {group: float(np.median(found)) for group, found in groups.items()}
 
 
-def _read(architecture) -> float:
-    """Parameters that a step reads: all but an embedding table that is no head, and of experts those of one token."""
+def _read(architecture: Architecture, precision: str) -> float:
+    """Bits that a step reads: of all but an embedding table that is no head, and of experts those of one token."""
     counts = {kind: float(count) for kind, count in parameters(architecture).items()}
     if not float(architecture.tied_embeddings):
         counts["embed"] = 0.0
-    return sum(counts.values())
+    bits = weight_bits(stored(precision), architecture)
+    return sum(count * float(bits[kind]) for kind, count in counts.items())
 
 
 #: Name in the table -> predicted speedup of a row.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -54,7 +55,14 @@ def best_lengths(scored: Sequence[Scored]) -> dict[str, int]:
     for one in scored:
         row = one.row
         # Sequences in flight differ a little from run to run: what was asked for is rounded.
-        key = (row.group, row.draft_kind, row.draft, row.dataset, round(math.log2(row.ar_batch), 1))
+        key = (
+            row.group,
+            row.draft_kind,
+            row.draft,
+            row.draft_precision,
+            row.dataset,
+            round(math.log2(row.ar_batch), 1),
+        )
         groups.setdefault(key, []).append((one.predicted, one.measured))
     found = [group for group in groups.values() if len(group) > 1]
     right = sum(max(group)[1] >= (1.0 - _CLOSE) * max(measured for _, measured in group) for group in found)
@@ -76,7 +84,8 @@ def summarise(rows: Sequence[FieldRow], answers: Sequence[dict[str, Any]]) -> di
     return {
         "rows": len(rows),
         "predicted": sum(answer["predicted_speedup"] is not None for answer in answers),
-        "without_prediction": _reasons(answers),
+        "without_prediction": _counted(answer["why_not"] for answer in answers),
+        "notes": _counted(note for answer in answers for note in answer["notes"]),
         "sources": {name: _source([one for one in scored if _name(one.row) == name], constants) for name in names},
     }
 
@@ -122,6 +131,6 @@ def _pairs(found: Sequence[tuple[float, float]]) -> dict[str, Any]:
     return errors_of([one for one, _ in found], [other for _, other in found])
 
 
-def _reasons(answers: Sequence[dict[str, Any]]) -> dict[str, int]:
-    reasons = [answer["why_not"] for answer in answers if answer["why_not"]]
-    return {reason: reasons.count(reason) for reason in dict.fromkeys(reasons)}
+def _counted(texts: Iterable[str | None]) -> dict[str, int]:
+    """How many rows say each, in the order of the rows."""
+    return dict(Counter(text for text in texts if text))

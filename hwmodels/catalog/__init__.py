@@ -10,6 +10,7 @@ from hwmodels.catalog.huggingface import (
 )
 from hwmodels.catalog.links import link, link_entry, link_names
 from hwmodels.catalog.loader import (
+    OWN_ENGINE,
     UnknownNameError,
     architecture,
     architecture_names,
@@ -23,12 +24,14 @@ from hwmodels.catalog.loader import (
     device_text,
     device_title,
     engine,
+    engine_gap,
     engine_names,
     engine_scatter,
     engine_sources,
 )
 
 __all__ = [
+    "OWN_ENGINE",
     "ConfigReading",
     "Division",
     "EntryError",
@@ -49,6 +52,7 @@ __all__ = [
     "device_text",
     "device_title",
     "engine",
+    "engine_gap",
     "engine_names",
     "engine_scatter",
     "engine_sources",

@@ -11,7 +11,7 @@ from pathlib import Path
 from hwmodels.catalog.architecture_entries import checked_architecture, parse_architecture
 from hwmodels.catalog.calibrated import calibrated_unit
 from hwmodels.catalog.device_entries import DeviceEntry, parse_device
-from hwmodels.catalog.entries import Entry, EntryError, UnknownNameError, near_matches, parse_entry
+from hwmodels.catalog.entries import Entry, EntryError, UnknownNameError, near_matches, parse_entry, titled_document
 from hwmodels.catalog.units import calibrated_sources
 from hwmodels.device import Device
 from hwmodels.network.architecture import Architecture
@@ -22,6 +22,12 @@ _ENGINE_TERMS = tuple(field.name for field in dataclasses.fields(EngineTerms))
 
 #: Scatter of an engine's cycles by kind of draft -> its field in the engine's file.
 _SCATTER = {"small network": "scatter_of_small_networks", "other drafts": "scatter_of_other_drafts"}
+
+#: What this package is called among engines.
+OWN_ENGINE = "jax"
+
+#: In the file of an engine whose terms nobody knows, in their place: why.
+_GAP = "no_source"
 
 #: Field -> rule of a serving engine's file.
 _ENGINE_RULES = dict.fromkeys((*_ENGINE_TERMS, *_SCATTER.values()), NOT_NEGATIVE)
@@ -59,15 +65,25 @@ def architecture(name: str) -> Architecture:
 
 
 def engine_names() -> tuple[str, ...]:
-    """Names of all serving engines whose terms are known, sorted."""
-    return _names("engines")
+    """Names of all serving engines whose terms are known, sorted; see `engine_gap` for the others."""
+    return tuple(name for name in _names("engines") if engine_gap(name) is None)
+
+
+def engine_gap(name: str) -> str | None:
+    """Why nobody knows what an engine spends beside its kernels; None where it is known, or no such engine is listed."""
+    slug = name.strip().lower()
+    if slug not in _names("engines"):
+        return None
+    _, document = titled_document(_read("engines", slug), slug)
+    gap = document.get(_GAP)
+    return None if gap is None else f"no source: {gap}"
 
 
 def engine(name: str) -> EngineTerms:
     """What a serving engine spends beside its kernels, by its name in any case.
 
     Raises:
-        UnknownNameError: no such engine.
+        UnknownNameError: no such engine, or one whose terms nobody knows (see `engine_gap`).
     """
     found = _engine_entry(name).values
     return EngineTerms(**{field: found[field] for field in _ENGINE_TERMS})
@@ -85,6 +101,8 @@ def engine_scatter(name: str) -> dict[str, float]:
 
 def engine_sources(name: str) -> dict[str, str]:
     """Where each of an engine's terms comes from: field -> text. Raises UnknownNameError."""
+    if (gap := engine_gap(name)) is not None:
+        return dict.fromkeys(_ENGINE_TERMS, gap)
     found = _engine_entry(name).sources
     return {field: found[field] for field in _ENGINE_TERMS}
 
@@ -142,7 +160,7 @@ def with_engine(
     Args:
         entry: of a device.
         name: what the device is called in messages.
-        engine: of `calibrated_engines`; the device's own unless given.
+        engine: of `calibrated_engines`, or `OWN_ENGINE` on a machine whose file has its terms; the device's own unless given.
         weight_format: of `calibrated_formats`; what weights narrower than 16 bits are multiplied in; those kernels whose
             activations keep 16 bits unless given.
     Raises:
@@ -151,6 +169,13 @@ def with_engine(
     """
     if engine is None and weight_format is None:
         return entry
+    if engine == OWN_ENGINE and weight_format is None and entry.engine_terms is not None:
+        return entry  # a measured machine: its kernels are those of this package, and its file has what the loop spends
+    if engine == OWN_ENGINE:
+        raise EntryError(
+            f"engine {engine!r} came, but the file of {name} has no [engine_terms] of this package's own loop; leave it out, "
+            "or give the file that jaxspec calibrate writes, without a weight format"
+        )
     if entry.calibration is None:
         what = f"engine {engine!r}" if engine is not None else f"format {weight_format!r}"
         raise EntryError(
@@ -207,6 +232,8 @@ def _architecture_entry(name: str) -> Entry:
 
 
 def _engine_entry(name: str) -> Entry:
+    if (gap := engine_gap(name)) is not None:
+        raise UnknownNameError(f"terms of engine {name!r} are not known ({gap}); allowed: {', '.join(engine_names())}")
     return parse_entry(_read("engines", name), _ENGINE_RULES, where=name, optional=frozenset(_SCATTER.values()))
 
 

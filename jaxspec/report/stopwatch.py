@@ -13,13 +13,17 @@ from jaxspec.report.figures.style import INK, PAPER, colour_of, legend_below, li
 from jaxspec.report.formatting import NOT_KNOWN, fixed
 from jaxspec.report.section import Cell
 from jaxspec.report.terminal import Table
+from jaxspec.results.intervals import Ends
 from jaxspec.results.network_results import MeasuredResult
 from jaxspec.results.stopwatch_results import ClockedWay, PredictedClock, Repeated, Stopwatch
 
 __all__ = ["STOPWATCH_CAPTION", "stopwatch_figure", "stopwatch_in_words", "stopwatch_page_tables", "stopwatch_tables"]
 
 #: What the figure shows.
-STOPWATCH_CAPTION = "Speed over decoding without speculation, both timed in turns here; bars hold 90 % of the repeats."
+STOPWATCH_CAPTION = (
+    "Speed over decoding without speculation, both timed in turns here; bars hold 90 % of the repeats, and are 90 % intervals "
+    "of predictions."
+)
 
 
 def _repeated(
@@ -34,11 +38,20 @@ def _repeated(
     return Column(title, heading, meaning, lambda way: read(way).median, lambda value: f"{value:g}", words=words)
 
 
-def _foretold(
-    title: str, heading: str, read: Callable[[PredictedClock], Any], scale: float, digits: int
-) -> Column[ClockedWay]:
-    number = lambda way: read(way.predicted or PredictedClock())
-    return Column(title, heading, "for this machine", number, lambda value: fixed(value / scale, digits), optional=True)
+def _foretold(title: str, heading: str, name: str, scale: float, digits: int) -> Column[ClockedWay]:
+    def ends(way: ClockedWay) -> Ends | None:
+        found = None if way.predicted is None else way.predicted.intervals
+        return None if found is None else getattr(found, name)
+
+    return Column(
+        title,
+        heading,
+        "for this machine",
+        lambda way: getattr(way.predicted or PredictedClock(), name),
+        lambda value: fixed(value / scale, digits),
+        interval=ends,
+        optional=True,
+    )
 
 
 #: Numbers of each way, in order.
@@ -51,14 +64,15 @@ _COLUMNS = (
         lambda value: fixed(value, 2),
     ),
     _repeated("tokens/s", "tokens/s", "of all sequences together", lambda way: way.tokens_per_s, 1.0, 0),
+    _foretold("tokens/s, predicted", "tokens/s\npredicted", "tokens_per_s", 1.0, 0),
     _repeated("speedup", "speedup", "over decoding without speculation", lambda way: way.speedup, 1.0, 2),
-    _foretold("speedup, predicted", "speedup\npredicted", lambda told: told.speedup, 1.0, 2),
+    _foretold("speedup, predicted", "speedup\npredicted", "speedup", 1.0, 2),
     _repeated("cycle, ms", "cycle\nms", "of a batch", lambda way: way.cycle_s, MILLI, 2),
-    _foretold("cycle, predicted, ms", "cycle\npredicted\nms", lambda told: told.cycle_s, MILLI, 2),
+    _foretold("cycle, predicted, ms", "cycle\npredicted\nms", "cycle_s", MILLI, 2),
     _repeated("draft step, ms", "draft step\nms", "its share of the cycle", lambda way: way.draft_step_s, MILLI, 3),
-    _foretold("draft step, predicted, ms", "draft step\npredicted\nms", lambda told: told.draft_step_s, MILLI, 3),
+    _foretold("draft step, predicted, ms", "draft step\npredicted\nms", "draft_step_s", MILLI, 3),
     _repeated("verification, ms", "verify\nms", "and what else a cycle does", lambda way: way.verify_s, MILLI, 2),
-    _foretold("verification, predicted, ms", "verify\npredicted\nms", lambda told: told.verify_s, MILLI, 2),
+    _foretold("verification, predicted, ms", "verify\npredicted\nms", "verify_s", MILLI, 2),
 )
 
 
@@ -143,8 +157,12 @@ def stopwatch_figure(result: MeasuredResult) -> Figure | None:
         tops.append(high)
         if way.predicted is not None and (told := way.predicted.speedup.number) is not None:
             label = "predicted" if place == 0 else None
-            axes.plot(place + 0.15, told, "D", color=INK, markerfacecolor=PAPER, markersize=9, label=label)
-            tops.append(told)
+            known = None if way.predicted.intervals is None else way.predicted.intervals.speedup
+            low, high = (told, told) if known is None else (known.low.number or told, known.high.number or told)
+            bars = [[told - low], [high - told]]
+            style = {"color": INK, "markerfacecolor": PAPER, "markersize": 9, "capsize": 5}
+            axes.errorbar(place + 0.15, told, yerr=bars, fmt="D", label=label, **style)
+            tops.append(high)
     axes.axhline(1.0, color=INK, linewidth=0.8, linestyle="--", label="no speculation")
     axes.set_xticks(range(len(shown)), list(shown))
     axes.set_xlim(-0.6, len(shown) - 0.4)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
+from jaxspec.results.intervals import NO_ENDS, Ends
 from jaxspec.results.quantity import UNKNOWN, Quantity
 from jaxspec.results.records import Record
 
-__all__ = ["ClockedWay", "PredictedClock", "Repeated", "Stopwatch"]
+__all__ = ["ClockIntervals", "ClockedWay", "PredictedClock", "Repeated", "Stopwatch"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,14 +22,37 @@ class Repeated(Record):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class ClockIntervals(Record):
+    """Intervals of predicted times and speeds.
+
+    Attributes:
+        coverage: probability that each is to cover the measured number with.
+        statement: which errors they hold, and which they leave out.
+    """
+
+    coverage: float | None = None
+    statement: str | None = None
+    tokens_per_s: Ends = NO_ENDS
+    speedup: Ends = NO_ENDS
+    cycle_s: Ends = NO_ENDS
+    draft_step_s: Ends = NO_ENDS
+    verify_s: Ends = NO_ENDS
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class PredictedClock(Record):
-    """Times and speeds of one way to decode by the model of this machine, with the tokens that were counted."""
+    """Times and speeds of one way to decode by the model of this machine, with the tokens that were counted.
+
+    Attributes:
+        intervals: None where nobody measured how far the device's times lie off.
+    """
 
     tokens_per_s: Quantity[float] = UNKNOWN
     speedup: Quantity[float] = UNKNOWN
     cycle_s: Quantity[float] = UNKNOWN
     draft_step_s: Quantity[float] = UNKNOWN
     verify_s: Quantity[float] = UNKNOWN
+    intervals: ClockIntervals | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

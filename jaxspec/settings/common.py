@@ -74,7 +74,7 @@ class CommonConfig(ParallelSettings, PlacementSettings):
     engine: str | None = setting(
         None,
         "Engine of a calibrated GPU: trtllm, vllm or sglang. It sets the measured kernels; for vllm, the time that the engine "
-        "adds to a cycle is included.",
+        "adds to a cycle is included. With a file of jaxspec calibrate: jax, this package's own loop as measured there.",
         unset="the device's own kernels (trtllm), no added time",
     )
     weight_format: str | None = setting(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from hwmodels import Device, DraftCost, EngineTerms, catalog
-from hwmodels.numerics.scalars import Leaf
 from hwmodels.speculation.engine_terms import NO_ENGINE
-from jaxspec.results import calibrated
+from jaxspec.results import calibrated, given
 from jaxspec.results.intervals import EngineUsed
 from jaxspec.studies.headline_intervals import interval_notes
 
@@ -21,7 +21,15 @@ __all__ = [
     "engine_used",
     "kind_of_draft",
     "noted",
+    "notes_of",
 ]
+
+_TERMS = tuple(field.name for field in dataclasses.fields(EngineTerms))
+
+#: How the source of a term begins that was fitted to measured cycles.
+_FITTED = ("fitted", "calibrated")
+
+_NOT_IN_FILE = "0: the device's file does not give it"
 
 #: Kind of draft whose measured speedups lie nearest to predictions,
 SMALL_NETWORK = "small network"
@@ -30,9 +38,26 @@ SMALL_NETWORK = "small network"
 OTHER_DRAFTS = "other drafts"
 
 
-def engine_terms(engine: str | None) -> EngineTerms:
-    """Terms of an engine by name; none for None, and for engines whose terms nobody has fitted."""
-    return catalog.engine(engine) if engine in catalog.engine_names() else NO_ENGINE
+def engine_terms(engine: str | None, device: str | None = None) -> EngineTerms:
+    """Terms of an engine by name; none for None, and for engines whose terms nobody has fitted.
+
+    Args:
+        device: a name of the catalog, or a file, whose measured terms of this package count; None: the catalog's do.
+    """
+    known = _known(engine, device)
+    return NO_ENGINE if known is None else known[0]
+
+
+def _known(engine: str | None, device: str | None) -> tuple[EngineTerms, Mapping[str, str]] | None:
+    """Terms and their sources; those of this package are a machine's, and stand in the file that measured it."""
+    if engine == catalog.OWN_ENGINE and device is not None:
+        entry = catalog.device_entry(device)
+        if entry.engine_terms is not None:
+            sources = {name: entry.sources.get(f"engine_terms.{name}", _NOT_IN_FILE) for name in _TERMS}
+            return entry.engine_terms, sources
+    if engine not in catalog.engine_names():
+        return None
+    return catalog.engine(engine), catalog.engine_sources(engine)
 
 
 def engine_scatter(engine: str | None, draft: str = OTHER_DRAFTS) -> float:
@@ -46,51 +71,68 @@ def kind_of_draft(cost: DraftCost) -> str:
     return SMALL_NETWORK if own else OTHER_DRAFTS
 
 
-def engine_used(engine: str | None) -> EngineUsed | None:
-    """What a result says of an engine; None where none was named."""
+def engine_used(engine: str | None, device: str | None = None) -> EngineUsed | None:
+    """What a result says of an engine; None where none was named. Arguments as of `engine_terms`."""
     if engine is None:
         return None
-    if engine not in catalog.engine_names():
-        return EngineUsed(name=engine)
-    terms = {name: calibrated(value) for name, value in dataclasses.asdict(catalog.engine(engine)).items()}
-    return EngineUsed(name=engine, terms=terms, sources=dict(catalog.engine_sources(engine)))
+    known = _known(engine, device)
+    if known is None:
+        gap = catalog.engine_gap(engine)
+        return EngineUsed(name=engine, sources={} if gap is None else dict(catalog.engine_sources(engine)))
+    terms, sources = known
+    status = {name: calibrated if source.startswith(_FITTED) else given for name, source in sources.items()}
+    numbers = {name: status[name](value) for name, value in dataclasses.asdict(terms).items()}
+    return EngineUsed(name=engine, terms=numbers, sources=dict(sources))
 
 
-def engine_notes(engine: str | None, *, prompts: bool = False) -> list[str]:
+def engine_notes(engine: str | None, *, prompts: bool = False, device: str | None = None) -> list[str]:
     """Sentences for a reader of times that an engine has a part in.
 
     Args:
         prompts: whether prompts are processed beside decoding.
+        device: as of `engine_terms`.
     """
-    if engine is None:
+    return notes_of(engine_used(engine, device), prompts=prompts)
+
+
+def notes_of(used: EngineUsed | None, *, prompts: bool = False) -> list[str]:
+    """The same from what a result says of its engine."""
+    if used is None:
         return []
-    if engine not in catalog.engine_names():
-        return [f"the time that {engine} spends on a cycle outside its kernels is not known; none is added"]
-    terms = catalog.engine(engine)
+    what = f"the time that {used.name} spends on a cycle outside its kernels is"
+    if not used.terms:
+        gap = next(iter(used.sources.values()), None)
+        return [f"{what} not known{'' if gap is None else f' ({gap})'}; none is added"]
+    if not any(term.status == "calibrated" for term in used.terms.values()):
+        return [f"{what} assumed to be 0; `jaxspec calibrate` measures it and writes it into the machine's device file"]
+    terms = {name: term.number or 0.0 for name, term in used.terms.items()}
     alone = "nothing is added to autoregressive steps"
     if prompts:
         alone = (
-            f"{float(terms.prompt_token_s) * 1e6:.3g} µs for each prompt token processed during decoding; only this last term "
+            f"{terms['prompt_token_s'] * 1e6:.3g} µs for each prompt token processed during decoding; only this last term "
             "is added to autoregressive steps"
         )
-    of_heads = _ms(terms.draft_pass_s + terms.mapped_pass_s)
+    of_pass, of_heads = terms["draft_pass_s"], _ms(terms["draft_pass_s"] + terms["mapped_pass_s"])
     return [
-        f"{engine} adds to each cycle (calibrated): {_ms(terms.cycle_s)}, {_ms(terms.draft_layer_s)} for each layer of the "
-        f"draft, {_ms(terms.draft_pass_s)} for each pass of the draft ({of_heads} for an EAGLE-3 head) "
-        f"and {float(terms.drafted_token_s) * 1e6:.3g} µs for each drafted token of a sequence; {alone}"
+        f"{used.name} adds to each cycle (calibrated): {_ms(terms['cycle_s'])}, {_ms(terms['draft_layer_s'])} for each layer "
+        f"of the draft, {_ms(of_pass)} for each pass of the draft ({of_heads} for an EAGLE-3 head) and "
+        f"{terms['drafted_token_s'] * 1e6:.3g} µs for each drafted token of a sequence; {alone}"
     ]
 
 
-def _ms(seconds: Leaf) -> str:
-    return f"{float(seconds) * 1e3:.3g} ms"
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms"
 
 
-def noted(fields: dict[str, Any], device: Device, engine: str | None, *, prompts: bool = False) -> dict[str, Any]:
+def noted(
+    fields: dict[str, Any], device: Device, engine: str | None, *, prompts: bool = False, named: str | None = None
+) -> dict[str, Any]:
     """Fields of a result with sentences on errors of its times and on its engine among its "notes".
 
     Args:
         fields: of `jaxspec.studies.kernel_notes`.
         engine, prompts: see `engine_notes`.
+        named: the device's name or file, see `engine_terms`.
     """
-    more = [*interval_notes(device), *engine_notes(engine, prompts=prompts)]
+    more = [*interval_notes(device), *engine_notes(engine, prompts=prompts, device=named)]
     return fields | {"notes": [*fields["notes"], *more]}

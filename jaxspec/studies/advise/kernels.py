@@ -54,7 +54,7 @@ def measured_kernels(config: AdviseConfig, device: str) -> tuple[Pricing, Kernel
             f"no engine is known here to run on {device}, {why}: its settings are those for a device that it runs on"
         )
         kernels = dataclasses.replace(kernels, notes=(*kernels.notes, unsure))
-    return dataclasses.replace(priced, workload=workload, engine=engine_terms(config.engine)), kernels
+    return dataclasses.replace(priced, workload=workload, engine=engine_terms(config.engine, device)), kernels
 
 
 def _no_known_engine(device: Device) -> str:

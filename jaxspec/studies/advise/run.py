@@ -135,7 +135,7 @@ def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDi
         device_data={name: PricedNumber(**number) for name, number in facts["device_data"].items()},
         assumptions=facts["assumptions"],
         inputs=directory.inputs,
-        engine=engine_used(config.engine),
+        engine=engine_used(config.engine, device),
         scheme=given(config.scheme),
         workload=AdvisedWorkload(
             context_tokens=given(config.context),
@@ -169,6 +169,7 @@ def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDi
                 pricing.device,
                 config.engine,
                 prompts=config.prompt_tokens > 0,
+                named=device,
             ),
         ),
         versions=versions(),

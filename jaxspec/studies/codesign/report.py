@@ -17,7 +17,7 @@ from jaxspec.results import Quantity
 from jaxspec.studies.codesign.config import DEVICE_FILE
 from jaxspec.studies.codesign.figures import figures
 from jaxspec.studies.codesign.result import BudgetUse, CodesignResult, DesignRow
-from jaxspec.studies.engine_pricing import engine_notes
+from jaxspec.studies.engine_pricing import notes_of
 
 __all__ = ["codesign_tables", "headline", "shown", "write_codesign_report"]
 
@@ -155,8 +155,7 @@ def shown(result: CodesignResult) -> Shown:
     files = f"report: {result.directory}/report.html" if result.directory else ""
     if files and (Path(result.directory) / DEVICE_FILE).is_file():
         files += f", proposed device: {result.directory}/{DEVICE_FILE}"
-    asked = None if result.engine is None else result.engine.name
-    return Shown(result.plain(), codesign_tables(result), [headline(result), *engine_notes(asked)], files)
+    return Shown(result.plain(), codesign_tables(result), [headline(result), *notes_of(result.engine)], files)
 
 
 def write_codesign_report(result: CodesignResult, directory: Path) -> None:

@@ -203,7 +203,7 @@ def _result(
         device=config.device,
         scheme=config.scheme,
         objective=config.objective,
-        engine=engine_used(config.engine),
+        engine=engine_used(config.engine, config.device),
         gain=predicted(objective(after) / objective(before) if after.feasible else None),
         before=before,
         after=after,

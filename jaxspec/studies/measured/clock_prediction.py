@@ -11,10 +11,11 @@ from collections.abc import Sequence
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Int
 
 from hwmodels import (
     Architecture,
+    CycleCost,
     Device,
     DraftCost,
     EngineTerms,
@@ -31,11 +32,10 @@ from hwmodels import (
 from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.speculation.plan import tree_shape
 from jaxspec.models.decoder import Params
+from jaxspec.studies.engine_pricing import engine_terms
+from jaxspec.studies.measured.clock_errors import WayErrors, way_errors
 
-__all__ = ["ENGINE", "PredictedWay", "computed_bits", "cycle_plan", "loop_terms", "predict_ways"]
-
-#: What this package is called among engines.
-ENGINE = "jax"
+__all__ = ["PredictedWay", "computed_bits", "cycle_plan", "loop_terms", "predict_ways"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,11 +46,13 @@ class PredictedWay:
         step_s: of decoding without speculation, at width 1.
         draft_s: of all draft steps of a cycle.
         verify_s: of the rest of the cycle.
+        errors: of each; None: nobody knows.
     """
 
     step_s: float
     draft_s: float
     verify_s: float
+    errors: WayErrors | None = None
 
     @property
     def cycle_s(self) -> float:
@@ -72,7 +74,7 @@ def loop_terms(device: str) -> EngineTerms:
     Raises:
         EntryError: the file cannot be read, or is no device.
     """
-    return catalog.device_entry(device).engine_terms or catalog.engine(ENGINE)
+    return engine_terms(catalog.OWN_ENGINE, device)
 
 
 def cycle_plan(parent: Int[np.ndarray, " node"], takes_in: int | None) -> Plan:
@@ -132,13 +134,24 @@ def predict_ways(
     workload = Workload(batch=float(batch), context_tokens=float(slots))
     cost = dataclasses.replace(draft, statement="")  # for readers: it must not compile anew
     found = _priced(device, architecture, uniform_footprint(bits), cost, workload, plans)
-    step_s, draft_s, verify_s = (np.asarray(x, np.float64) for x in jax.device_get(found))
+    parts = (found.baselines.stored.cost.total_s, found.draft_s, found.verify_s)
+    step_s, draft_s, verify_s = (np.asarray(x, np.float64) for x in jax.device_get(parts))
     per_cycle = dataclasses.replace(terms, draft_pass_s=0.0, mapped_pass_s=0.0, drafted_token_s=0.0)
     options = {"target": architecture, "draft_cost": draft, "batch": float(batch)}
     every, cycles = (np.asarray(engine_time(each, spent, **options)) for each in (terms, per_cycle))
+    errors = way_errors(
+        device,
+        found,
+        np.asarray(plans.draft_repeats, np.float32) * np.float32(cost.passes),
+        draft_engine_s=np.broadcast_to(every - cycles, draft_s.shape).astype(np.float32),
+        engine_s=np.broadcast_to(cycles, draft_s.shape).astype(np.float32),
+    )
     draft_s, verify_s = draft_s + every - cycles, verify_s + cycles
     rows = zip(draft_s.tolist(), np.broadcast_to(verify_s, draft_s.shape).tolist(), strict=True)
-    return [PredictedWay(float(step_s), *row) for row in rows]
+    return [
+        PredictedWay(float(step_s), *row, errors=err)
+        for row, err in zip(rows, errors or [None] * len(parents), strict=True)
+    ]
 
 
 @quick_jit
@@ -149,6 +162,5 @@ def _priced(
     draft: DraftCost,
     workload: Workload,
     plans: Plan,
-) -> tuple[Array, Float[Array, " way"], Float[Array, " way"]]:
-    found = price_cycle(device, architecture, footprint=footprint, draft_cost=draft, workload=workload, plan=plans)
-    return found.baselines.stored.cost.total_s, found.draft_s, found.verify_s
+) -> CycleCost:
+    return price_cycle(device, architecture, footprint=footprint, draft_cost=draft, workload=workload, plan=plans)

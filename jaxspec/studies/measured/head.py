@@ -43,7 +43,7 @@ def head(work: Work, device: str, footprints: list[Any]) -> dict[str, Any]:
         "device": device,
         **facts,
         "device_data": {name: PricedNumber(**number) for name, number in facts["device_data"].items()},
-        "engine": engine_used(config.engine),
+        "engine": engine_used(config.engine, device),
         "placement": placement_name(config, pricing),
         "routing": routing_part(pricing),
         "workload": WorkloadSettings(
@@ -73,6 +73,7 @@ def head(work: Work, device: str, footprints: list[Any]) -> dict[str, Any]:
             kernel_notes(pricing.device, footprints, batch=float(config.batch), architecture=pricing.architecture),
             pricing.device,
             config.engine,
+            named=device,
         ),
     }
 

@@ -123,4 +123,6 @@ def resolve_pricing(config: PricedConfig, device: str, own: DecoderConfig | None
         prompt_tokens=float(config.prompt_tokens),
         output_tokens=float(getattr(config, "output_tokens", CommonConfig.output_tokens)),
     )
-    return Pricing(device=found, architecture=architecture, workload=workload, engine=engine_terms(config.engine))
+    return Pricing(
+        device=found, architecture=architecture, workload=workload, engine=engine_terms(config.engine, device)
+    )

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from hwmodels import COMPRESSED_COPY, DraftCost, catalog
+from hwmodels.analysis.uncertainty.delta_method import COVERAGE, LogNormal
 from jaxspec.models.architecture import architecture_of
 from jaxspec.results import given, measured, predicted
-from jaxspec.results.stopwatch_results import ClockedWay, PredictedClock, Repeated, Stopwatch
+from jaxspec.results.stopwatch_results import ClockedWay, ClockIntervals, PredictedClock, Repeated, Stopwatch
 from jaxspec.runs.machine import load_per_core, machine_name, measured_title
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings.stopwatch import StopwatchSettings
@@ -25,10 +28,19 @@ from jaxspec.speculate.timing import (
     time_ways,
     timed_prompts,
 )
+from jaxspec.studies.headline_intervals import interval_ends
+from jaxspec.studies.measured.clock_errors import WayErrors
 from jaxspec.studies.measured.clock_prediction import PredictedWay, computed_bits, loop_terms, predict_ways
 from jaxspec.studies.measured.work import Work
 
-__all__ = ["clocked_way", "is_here", "stopwatch_part"]
+__all__ = ["INTERVALS_HOLD", "clocked_way", "is_here", "stopwatch_part"]
+
+
+#: What the intervals of predictions are.
+INTERVALS_HOLD = (
+    f"brackets are {100 * COVERAGE:.0f} % intervals of predictions, including errors of steps that the calibration had not seen"
+    "; tokens are counted, and errors of what the loop adds and of other load are not included"
+)
 
 
 class _Timed(NamedTuple):
@@ -101,7 +113,7 @@ def stopwatch_part(
     found = {name: clocked_way(one.way, alone, nodes=one.nodes, told=foretold.get(name)) for name, one in timed.items()}
     return Stopwatch(
         machine=machine_name(),
-        statement=_statement(device, bool(foretold)),
+        statement=_statement(device, bool(foretold), any(way.errors is not None for way in foretold.values())),
         repeats=given(settings.rounds),
         prompts=given(count),
         batch=given(config.batch),
@@ -156,13 +168,34 @@ def clocked_way(found: TimedWay, alone: TimedWay, *, nodes: int, told: Predicted
 def _predicted_clock(found: TimedWay, alone: TimedWay, told: PredictedWay) -> PredictedClock:
     """Predicted times with counted tokens."""
     gain = found.tokens_per_turn / alone.tokens_per_turn
-    return PredictedClock(
-        tokens_per_s=predicted(found.tokens_per_turn / told.cycle_s),
-        speedup=predicted(gain * told.step_s / told.cycle_s),
-        cycle_s=predicted(told.cycle_s),
-        draft_step_s=predicted(told.draft_s / max(found.steps, 1)),
-        verify_s=predicted(told.verify_s),
-    )
+    numbers = {
+        "tokens_per_s": found.tokens_per_turn / told.cycle_s,
+        "speedup": gain * told.step_s / told.cycle_s,
+        "cycle_s": told.cycle_s,
+        "draft_step_s": told.draft_s / max(found.steps, 1),
+        "verify_s": told.verify_s,
+    }
+    shown = {name: predicted(value) for name, value in numbers.items()}
+    return PredictedClock(**shown, intervals=_intervals(numbers, told.errors))
+
+
+def _intervals(numbers: Mapping[str, float], errors: WayErrors | None) -> ClockIntervals | None:
+    """What the intervals of a step's or a cycle's parts say of a way's numbers; None where nothing is known to err."""
+    if errors is None:
+        return None
+    deviations = {
+        "tokens_per_s": errors.cycle_s,
+        "speedup": errors.speedup,
+        "cycle_s": errors.cycle_s,
+        "draft_step_s": errors.draft_s,
+        "verify_s": errors.verify_s,
+    }
+    ends: dict[str, Any] = {
+        name: interval_ends(LogNormal(jnp.asarray(value), jnp.asarray(deviations[name])))
+        for name, value in numbers.items()
+        if value > 0.0 and math.isfinite(deviations[name])
+    }
+    return ClockIntervals(coverage=COVERAGE, statement=INTERVALS_HOLD, **ends)
 
 
 def _predicted(
@@ -183,7 +216,11 @@ def _predicted(
         bits=computed_bits(setup.params),
         terms=loop_terms(device),
     )
-    alone = PredictedWay(told[0].step_s, 0.0, told[0].step_s)
+    errors = told[0].errors
+    if errors is not None:
+        step, zero = errors.step_s, jnp.zeros(())
+        errors = dataclasses.replace(errors, cycle_s=step, verify_s=step, draft_s=zero, speedup=zero)
+    alone = PredictedWay(told[0].step_s, 0.0, told[0].step_s, errors)
     return {AUTOREGRESSIVE: alone} | dict(zip(parents, told, strict=True))
 
 
@@ -192,8 +229,8 @@ def _read(entry: Arrays) -> _Timed:
     return _Timed(TimedWay(**numbers), int(entry["nodes"]))
 
 
-def _statement(device: str, compared: bool) -> str:
+def _statement(device: str, compared: bool, with_errors: bool) -> str:
     own = "times are those of this machine and this network, which decodes in the types it computes with"
     if compared:
-        return f"{own}; predicted for it as {device} describes it"
+        return f"{own}; predicted for it as {device} describes it{f'; {INTERVALS_HOLD}' if with_errors else ''}"
     return f"{own}; {device}, which is priced, is another machine, and its predictions are not about these times"

@@ -232,7 +232,7 @@ def _result(
         device_data={name: PricedNumber(**number) for name, number in facts["device_data"].items()},
         assumptions=facts["assumptions"],
         inputs=input_digests(config),
-        engine=engine_used(config.engine),
+        engine=engine_used(config.engine, device),
         scheme=given(config.scheme),
         lossless=None if open_question else find_scheme(config.scheme).lossless,
         workload=PredictedWorkload(
@@ -265,7 +265,7 @@ def _result(
                 for metric, found in priced.elasticity.items()
             }
         ),
-        **noted(_notes(pricing, widths, experts, steps), pricing.device, config.engine),
+        **noted(_notes(pricing, widths, experts, steps), pricing.device, config.engine, named=device),
         **results,
     )
 

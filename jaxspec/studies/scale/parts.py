@@ -44,7 +44,7 @@ def head_parts(config: ScaleConfig, checked: Checked, device: str, footprints: S
     parameters = given(None if several else first.num_parameters())
     facts = device_facts(device, config, config)
     priced_on = next(iter(pricings.values())).device
-    found = noted(kernel_notes(priced_on, list(footprints)), priced_on, config.engine)
+    found = noted(kernel_notes(priced_on, list(footprints)), priced_on, config.engine, named=device)
     return {
         "model": RunningModel(name=", ".join(config.model), parameters=parameters),
         "architecture": ", ".join(dict.fromkeys(config.priced.values())),
@@ -68,7 +68,7 @@ def head_parts(config: ScaleConfig, checked: Checked, device: str, footprints: S
         "statement": f"accuracy measured on {', '.join(config.model)}, cost predicted for "
         f"{', '.join(dict.fromkeys(config.priced.values()))}; tokens are counted as the networks that ran have them",
         "versions": versions(),
-        "engine": engine_used(config.engine),
+        "engine": engine_used(config.engine, device),
         **found,
         "notes": [*checked.notes, *found["notes"]],
     }

@@ -181,7 +181,7 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
         device_data={field: PricedNumber(**number) for field, number in facts["device_data"].items()},
         assumptions=facts["assumptions"],
         inputs=inputs,
-        engine=engine_used(config.engine),
+        engine=engine_used(config.engine, name),
         placement=placement_name(config, pricing),
         interval_statement=f"{coverage_in_words(covers)}; all steps err together" if errs else None,
         versions=versions(),
@@ -210,6 +210,7 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
             pricing.device,
             config.engine,
             prompts=True,
+            named=name,
         ),
     )
 

@@ -214,14 +214,19 @@ def join_points(
             **({} if config.engine is None else {"engine": "calibrated"}),
             "everything else": "predicted",
         },
-        engine=engine_used(config.engine),
+        engine=engine_used(config.engine, config.device[0] if len(config.device) == 1 else None),
         interval_statement=_intervals_in_words(grid),
-        notes=[*_notes(grid), *engine_notes(config.engine), *_unheard(config, plan), *_unknown(front)],
+        notes=[*_notes(grid), *_of_engine(config), *_unheard(config, plan), *_unknown(front)],
         directory=str(folder),
         inputs=directory.inputs,
         acceptance=None if plan.law is None else law_facts(plan.law),
         shard=config.shard,
     )
+
+
+def _of_engine(config: SweepConfig) -> list[str]:
+    """What the engine adds; a measured machine's file has its own terms."""
+    return list(dict.fromkeys(note for device in config.device for note in engine_notes(config.engine, device=device)))
 
 
 def _priced(config: SweepConfig, part: str, data: dict[str, dict[str, Any]]) -> dict[str, PricedNumber]:

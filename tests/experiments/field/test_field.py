@@ -12,6 +12,7 @@ import pytest
 
 from experiments.field import predict as pricing
 from experiments.field.answers import answers
+from experiments.field.engines import Engine
 from experiments.field.fit import (
     CALIBRATION_CELLS,
     FITTED_TERMS,
@@ -21,9 +22,10 @@ from experiments.field.fit import (
     leave_one_out,
 )
 from experiments.field.gpus import device_of_group, named_device, solved_bandwidth
-from experiments.field.networks import NotPricedError, draft_of, named_architecture, stored_bits
+from experiments.field.networks import draft_of, named_architecture
 from experiments.field.predict import Parts, predict
 from experiments.field.rows import PUBLISHED, read_rows
+from experiments.field.stored import NotPricedError, stored
 from experiments.field.summary import errors_of, summarise
 from hwmodels import catalog, parameters
 from hwmodels.speculation.engine_terms import EngineTerms
@@ -133,18 +135,11 @@ def test_what_is_not_known_says_so():
     for found in (
         lambda: named_architecture("Qwen9-1T"),
         lambda: named_device("Cerebras WSE-3"),
-        lambda: stored_bits("3-bit vectors"),
+        lambda: stored("3-bit vectors"),
         lambda: solved_bandwidth(lambda scale: 1.0 / scale, 100.0),
     ):
         with pytest.raises(NotPricedError):
             found()
-
-
-def test_precisions():
-    found = [
-        stored_bits(text) for text in ("bf16", "bf16 (default)", "", "FP8 (per tensor)", "4-bit (group-32)", "AWQ")
-    ]
-    assert found == [16.0, 16.0, 16.0, 8.0, 5.0, 4.5]
 
 
 def test_heads_are_as_large_as_the_released_ones():
@@ -203,7 +198,8 @@ def test_a_kind_that_nothing_was_fitted_to_errs_by_what_it_alone_shows():
 def test_a_summary_counts_what_it_says():
     rows = [row for row in PUBLISHED_ROWS if row.source.endswith("vllm-scripts")]
     terms = EngineTerms(1e-3, 2e-4, 3e-5, 4e-5)
-    found = answers(rows, [*made(rows[:-1], terms), "no reason"], terms, catalog.engine_scatter("vllm"))
+    known = Engine("vllm", terms, terms, catalog.engine_scatter("vllm"))
+    found = answers(rows, [*made(rows[:-1], terms), "no reason"], lambda _: known)
     summary = summarise(rows, found)
     (source,) = summary["sources"].values()
     assert (summary["rows"], summary["predicted"]) == (102, 101)
@@ -246,13 +242,12 @@ def test_a_step_without_speculation_gives_the_bandwidth(tmp_path):
     assert 0.6 < parts.bandwidth_scale < 0.8
     # What it was solved from is no prediction, of a time or of anything that is counted as one.
     assert parts.step_given
-    terms, scatter = catalog.engine("vllm"), catalog.engine_scatter("vllm")
-    (answer,) = answers(rows, [parts], terms, scatter)
+    (answer,) = answers(rows, [parts])
     assert (answer["status"], answer["ar_status"]) == ("predicted", "input")
     (source,) = summarise(rows, [answer])["sources"].values()
     assert (source["ar_s"]["rows"], source["cycle_s"]["rows"], source["speedup"]["rows"]) == (0, 1, 1)
     slower = [dataclasses.replace(rows[0], id="slower", ar_s=1.1 * rows[0].ar_s, ar_batch=2.0 * rows[0].ar_batch)]
-    found = answers(rows + slower, pricing.price_rows(rows + slower), terms, scatter)
+    found = answers(rows + slower, pricing.price_rows(rows + slower))
     assert [one["ar_status"] for one in found] == ["input", "predicted"]
     np.testing.assert_allclose(parts.cycle_counts, [1.0, 0.0, 4.0, 1.72 * 144.5 / 200, 0.0, 0.0], rtol=1e-5)
     # A lookup drafts for nothing: five rows of a verification cost a little more than one of a step.
@@ -287,12 +282,13 @@ def test_rows_of_several_gpus_are_groups(tmp_path):
     (row,) = read_rows(written(tmp_path, device_count="4", notes="tp=2; tpot_ar_ms=13.0"))
     assert (row.device_count, row.tensor_parallel) == (4, 2)
     target = named_architecture(row.target)
-    of = lambda name, tensor: device_of_group(name, row.engine, tensor=tensor, devices=4, target=target)[1].group
+    alone = lambda name: named_device(name, "vllm")
+    of = lambda name, tensor: device_of_group(name, alone(name), tensor=tensor, devices=4, target=target).device.group
     group = of(row.device, 2)
     assert (group.tensor_parallel, group.data_parallel, group.draft_tensor_parallel) == (2, 2, 2)
     assert group.link == catalog.link("nvlink4", engine="vllm")
     assert of("NVIDIA A100 PCIe", 4).link == catalog.link("pcie4", engine="vllm")
-    with pytest.raises(NotPricedError, match="3 of 4 devices share matrices"):
+    with pytest.raises(NotPricedError, match="tp=3, which does not divide device_count, 4"):
         of(row.device, 3)
     with pytest.raises(NotPricedError, match="give a divisor of it"):
-        device_of_group("NVIDIA H100", "vLLM", tensor=3, devices=3, target=target)
+        device_of_group("NVIDIA H100", alone("NVIDIA H100"), tensor=3, devices=3, target=target)

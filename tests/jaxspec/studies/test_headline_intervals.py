@@ -71,7 +71,11 @@ def test_terms_come_with_the_engine_that_has_them():
     assert engine_used(None) is None
     assert engine_notes(None) == []
     assert engine_used("sglang").terms == {}
-    assert "not known" in engine_notes("sglang")[0]
+    assert "not known (no source: " in engine_notes("sglang")[0]
+    assert engine_used("sglang").sources["cycle_s"].startswith("no source: ")
+    # What was set to 0 was not fitted.
+    assert [engine_used("vllm").terms[name].status for name in ("cycle_s", "draft_pass_s")] == ["calibrated", "input"]
+    assert {term.status for term in engine_used("jax").terms.values()} == {"input"}
     assert "0.699 ms, 0.0615 ms for each layer of the draft" in engine_notes("vllm")[0]
     with pytest.raises(InputError, match="did you mean 'vllm'"):
         resolve_pricing(CommonConfig(engine="vlm"), "h100-sxm", None)

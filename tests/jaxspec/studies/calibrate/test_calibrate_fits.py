@@ -25,13 +25,16 @@ from hwmodels import OPERATORS, catalog, step_cost, step_operators, uniform_weig
 from hwmodels.compute.row_costs import row_factor
 from jaxspec.errors import InputError
 from jaxspec.report.assumptions import device_facts
+from jaxspec.settings.common import CommonConfig
 from jaxspec.studies.calibrate.device_file import device_text
 from jaxspec.studies.calibrate.doubts import doubts_of
 from jaxspec.studies.calibrate.fit_cycles import fit_cycles
 from jaxspec.studies.calibrate.fit_products import factors, row_costs_of
 from jaxspec.studies.calibrate.machine import fit_machine
 from jaxspec.studies.calibrate.table import Row
+from jaxspec.studies.engine_pricing import engine_notes, engine_used
 from jaxspec.studies.measured.clock_prediction import loop_terms
+from jaxspec.studies.measured.pricing import resolve_pricing
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 
@@ -217,6 +220,17 @@ def test_a_file_carries_what_the_loop_spends(tmp_path):
     assert entry.sources["engine_terms.cycle_s"].startswith("calibrated: measured, 12 times of cycles")
     assert device_facts(str(place))["device_data"]["engine_terms.cycle_s"]["status"] == "calibrated"
     assert entry.engine_terms.cycle_s == pytest.approx(TERMS.cycle_s, rel=0.5)
+    # As an engine by name, in every command that has one.
+    config = CommonConfig(device=(str(place),), engine="jax")
+    assert resolve_pricing(config, str(place), None).engine == entry.engine_terms
+    used = engine_used("jax", str(place))
+    assert used.terms["cycle_s"].value == entry.engine_terms.cycle_s
+    assert (used.terms["cycle_s"].status, used.terms["prompt_token_s"].status) == ("calibrated", "input")
+    assert used.sources["cycle_s"] == entry.sources["engine_terms.cycle_s"]
+    assert engine_notes("jax", device=str(place))[0].startswith("jax adds to each cycle (calibrated): ")
+    assert "assumed to be 0; `jaxspec calibrate` measures it" in engine_notes("jax")[0]
+    with pytest.raises(InputError, match=r"has no \[engine_terms\] of this package's own loop"):
+        resolve_pricing(CommonConfig(engine="jax"), "rtx-4090", None)
     # A machine without cycles is priced with what the catalog says of this package.
     assert loop_terms("rtx-4090") == catalog.engine("jax")
     place.write_text(place.read_text().replace("[engine_terms]", "[engine_terms]\nturns = 3"))

@@ -1,0 +1,230 @@
+"""Four tables on one screen, as they were recorded: published speedups, a host's clock, kernels and steps of GPUs, papers.
+
+`docs/write_evidence.py` puts them at the top of the page "Does it come true?", negative results included.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import statistics
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from generated.calibrations import FOLDER as CALIBRATED
+from generated.calibrations import held_out, kernels
+from generated.page import ROOT, percent, table
+from generated.papers import FOLDER, papers
+
+__all__ = ["BEGIN", "END", "FIELD", "HOST", "PAGE", "summary", "with_summary"]
+
+PAGE = ROOT / "docs" / "pages" / "does-it-come-true.md"
+FIELD, HOST = FOLDER / "field.json", FOLDER / "host.json"
+STEPS = ROOT / "experiments" / "silicon" / "steps_priced.csv"
+
+BEGIN = "<!-- written by docs/write_evidence.py from here -->"
+END = "<!-- to here -->"
+
+#: Median and largest error that the host's speedups should keep to, and the least rank correlation.
+_HOST_BARS = (0.12, 0.25, 0.9)
+
+#: When a run's predictions were made, as a rule.
+_BEFORE = "before the clock"
+
+_ERRORS = ("median", "90 %", "largest")
+_YES, _NO = "yes", "**no**"
+
+
+def summary() -> str:
+    """The four tables in Markdown."""
+    return "\n\n".join([_field(_read(FIELD)), _host(_read(HOST)), _silicon(), _of_papers()])
+
+
+def with_summary(page: str) -> str:
+    """A page with its summary written anew. Raises ValueError: it has no place for one."""
+    start, end = page.index(BEGIN) + len(BEGIN), page.index(END)
+    return f"{page[:start]}\n{summary()}\n{page[end:]}"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _field(found: Mapping[str, Any]) -> str:
+    rows = []
+    for name, one in found["sources"].items():
+        where, target, draft = name.split(", ", 2)
+        errors = one["speedup"]
+        nearest = min((peer["median"], rule) for rule, peer in one["simplest"].items() if peer["median"] is not None)
+        inside = f"{one['inside_interval']} of {errors['rows']}"
+        best = one["best_draft_length"]
+        rows.append(
+            [
+                where.removeprefix("github.com/"),
+                f"{target}, {draft}",
+                str(errors["rows"]),
+                *(percent(errors[key]) for key in ("median", "p90", "largest")),
+                inside,
+                f"{best['right']} of {best['groups']}" if best["groups"] else "",
+                f"{percent(nearest[0])} ({nearest[1]})",
+                _YES if errors["median"] < nearest[0] else _NO,
+            ]
+        )
+    headings = (
+        "measured by",
+        "target, draft",
+        "rows",
+        *_ERRORS,
+        "in 90 % interval",
+        "best length",
+        "simplest",
+        "better?",
+    )
+    missing = [f"{count} rows: {reason}" for reason, count in found["without_prediction"].items()]
+    missing += [f"{count} rows: {note}" for note, count in found["notes"].items()]
+    return "\n\n".join(
+        [
+            f"**The field**: decode speedups that others published, {found['predicted']} of {found['rows']} rows predicted; "
+            "rows that terms were fitted to are left out. *Best length*: groups in which the best draft length is picked, or "
+            "one within 2 % of it.",
+            table(headings, rows, numbers=("rows", *_ERRORS)),
+            f"Not predicted, or with a remark: {'; '.join(missing)}." if missing else "Every row is predicted.",
+        ]
+    )
+
+
+def _host(found: Mapping[str, Any]) -> str:
+    median, largest, rank = _HOST_BARS
+    rows = []
+    for name, run in found["runs"].items():
+        for part, errors in run["speedup"].items():
+            if part == "all":
+                continue
+            kept = errors["median"] <= median and errors["largest"] <= largest and errors["spearman"] >= rank
+            rows.append(
+                [
+                    f"{name}, {run['machine']}{'' if run['predicted'] == _BEFORE else ', ' + run['predicted']}",
+                    part,
+                    percent(errors["median"]),
+                    *(percent(errors[key], 0) for key in ("p90", "largest")),
+                    f"{errors['spearman']:.2f}",
+                    percent(errors["constant"]),
+                    percent(run["picked"][part], 0),
+                    f"{run['fastest'][part]:.2f}x",
+                    _YES if kept and errors["median"] < errors["constant"] else _NO,
+                ]
+            )
+    headings = ("run", "prompts", *_ERRORS, "rank", "a constant", "picked", "fastest", "good?")
+    noises = [run["noise"] for run in found["runs"].values()]
+    return "\n\n".join(
+        [
+            f"**The host**: speedups of {found['ways']} ways to decode on two CPU cores, by the clock; predictions were "
+            "written before it unless a run says otherwise. *A constant* has seen the answers. *Picked*: speed of the way that "
+            "the model chooses, over the fastest, whose speedup is *fastest* (1: no speculation). *Good*: a median of at most "
+            f"{percent(median, 0)}, none above {percent(largest, 0)}, a rank correlation of at least {rank:g}, and better than "
+            "the constant.",
+            table(headings, rows, numbers=(*_ERRORS, "rank", "a constant", "picked", "fastest")),
+            f"All runs were too noisy by their own rule (median speedups uncertain by {percent(min(noises))} to "
+            f"{percent(max(noises))}; the rule says 3 %).",
+        ]
+    )
+
+
+def _silicon() -> str:
+    rows = []
+    records = [(path, tomllib.loads(path.read_text(encoding="utf-8"))) for path in sorted(CALIBRATED.glob("*/*.toml"))]
+    fits: dict[str, list[tuple[float, str, float | None]]] = {}
+    for path, record in records:
+        for name, entry in kernels(record):
+            roofline = entry.get("baselines", {}).get("roofline", {}).get("mean")
+            where = f"{path.parent.name}, {path.stem}"
+            fits.setdefault(_kind_of_kernel(name), []).append((held_out(entry["errors"])["mean"], where, roofline))
+    for kind, found in sorted(fits.items()):
+        rows.append(_spread_row(f"kernels: {kind}", f"{len(found)} fits", found))
+    for phase, errors in _steps().items():
+        mean = lambda column, errors=errors: statistics.fmean(abs(one[column]) for one in errors)
+        worst = max(errors, key=lambda one: abs(one[0]))
+        better = _YES if mean(0) < mean(1) else _NO
+        rows.append(
+            [
+                phase,
+                f"{len(errors)} cells",
+                percent(mean(0)),
+                percent(abs(worst[0])),
+                worst[2],
+                percent(mean(1)),
+                better,
+            ]
+        )
+    headings = ("GPUs and engines", "of", "mean error", "largest", "there", "roofline", "better?")
+    return "\n\n".join(
+        [
+            "**The silicon**: six GPUs with three engines. Kernels: mean errors on shapes that a fit did not see, median and "
+            "largest over the fits. Whole steps: the mean over cells composed from measured kernels, and the largest error.",
+            table(headings, rows, numbers=("mean error", "largest", "roofline")),
+        ]
+    )
+
+
+def _kind_of_kernel(name: str) -> str:
+    """Products in 16 bits apart from narrower ones."""
+    kind, _, detail = name.partition(", ")
+    if kind == "attention":
+        return f"attention, {detail.split(', ')[0]}"
+    return f"{kind}, {'16 bits' if detail == 'bfloat16' else 'narrower'}"
+
+
+def _spread_row(kind: str, of: str, found: Sequence[tuple[float, str, float | None]]) -> list[str]:
+    largest, where, _ = max(found)
+    middle = statistics.median(error for error, _, _ in found)
+    rooflines = [roofline for _, _, roofline in found if roofline is not None]
+    bare = statistics.median(rooflines) if rooflines else None
+    return [
+        kind,
+        of,
+        percent(middle),
+        percent(largest),
+        where,
+        percent(bare),
+        "" if bare is None else _YES if middle < bare else _NO,
+    ]
+
+
+def _steps() -> dict[str, list[tuple[float, float, str]]]:
+    """Phase -> errors of the model and of the roofline, and where, of each cell."""
+    found: dict[str, list[tuple[float, float, str]]] = {}
+    with STEPS.open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            composed = float(row["composed_s"])
+            errors = (float(row["model_s"]) / composed - 1.0, float(row["roofline_s"]) / composed - 1.0)
+            phase = f"steps: {row['phase']}, KV of {row['kv_bits']} bits"
+            found.setdefault(phase, []).append((*errors, f"{row['gpu']}, {row['engine']}"))
+    return found
+
+
+def _of_papers() -> str:
+    rows = []
+    for name in papers():
+        found = _read(FOLDER / f"{name}.json")
+        judged = [one for one in found["summary"].values() if one["judged"]]
+        missed = [one["title"].split(": ")[0] for one in judged if not one["reproduced"]]
+        rows.append(
+            [
+                f"[{found['title'].split(':')[0]}](../../experiments/papers/{name}/README.md)",
+                str(sum(one["judged"]["cells"] for one in judged)),
+                f"{len(judged) - len(missed)} of {len(judged)}",
+                percent(statistics.median(one["judged"]["median"] for one in judged)),
+                percent(max(one["judged"]["max"] for one in judged), 0),
+                ", ".join(missed),
+            ]
+        )
+    headings = ("paper", "predicted cells", "tables reproduced", "median", "largest", "**not reproduced**")
+    return "\n\n".join(
+        [
+            "**The papers**: tables with predicted cells. A table is reproduced where the model errs less than each of the "
+            "simplest predictors on the same cells. Median over the tables' medians, largest error of a cell.",
+            table(headings, rows, numbers=("predicted cells", "tables reproduced", "median", "largest")),
+        ]
+    )

@@ -1,0 +1,65 @@
+"""Engines of published rows: whose kernels ran, what the engine spends beside them, and what is not known of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Mapping
+
+from hwmodels import catalog
+from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms
+
+__all__ = ["Engine", "engine_of"]
+
+#: Words of an engine in logs -> its name in the catalog and in calibrations.
+_NAMES = (
+    (r"vllm", "vllm"),
+    (r"sglang|\bsgl\b", "sglang"),
+    (r"trt-?llm|tensor-?rt", "trtllm"),
+    (r"llama\.?cpp|ggml|ollama", "llama.cpp"),
+)
+
+#: The engine whose terms bound what others may spend: the only one with measured rows.
+_MEASURED = "vllm"
+
+
+@dataclasses.dataclass(frozen=True)
+class Engine:
+    """What is known of a row's engine.
+
+    Attributes:
+        name: in the catalog; None: the catalog has none of that name.
+        terms: that are added to kernels; none where nobody fitted any.
+        most: the terms of an engine that was measured, where this one's are not known: how slow a cycle may be; else `terms`.
+        scatter: kind of draft -> standard deviation of log speedup about predictions with `most`.
+        notes: sentences for a reader.
+    """
+
+    name: str | None
+    terms: EngineTerms
+    most: EngineTerms
+    scatter: Mapping[str, float]
+    notes: tuple[str, ...] = ()
+
+
+@functools.cache
+def engine_of(text: str) -> Engine:
+    """The engine that a row names, as logs write it."""
+    name = next((found for pattern, found in _NAMES if re.search(pattern, text.lower())), None)
+    if name is not None and name in catalog.engine_names():
+        terms = catalog.engine(name)
+        return Engine(name, terms, terms, catalog.engine_scatter(name), _version(text))
+    title = text.strip() or "an engine without a name"
+    why = None if name is None else catalog.engine_gap(name)
+    said = (
+        f"what {title} spends beside its kernels is not known ({why or 'the catalog has no such engine'}): kernels alone; the "
+        f"interval reaches down to what it would be with the terms of {_MEASURED}"
+    )
+    return Engine(name, NO_ENGINE, catalog.engine(_MEASURED), catalog.engine_scatter(_MEASURED), (said,))
+
+
+def _version(text: str) -> tuple[str, ...]:
+    """Terms are those of vLLM V1: its scheduler and sampler are other programs than those of V0."""
+    old = re.search(r"\bv0(?![.0-9])|\bv?0\.[0-7]\b", text.lower())
+    return (f"the terms of {_MEASURED} were fitted to its version V1; this row names {text.strip()}",) if old else ()

@@ -1,0 +1,103 @@
+"""How weights of published networks are stored: bits, and kernels that multiply them, by precisions as logs write them."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from hwmodels import Architecture
+from hwmodels.network.architecture import ALL_LAYER_MATRICES, EXPERT_MATRICES, KINDS
+from hwmodels.network.footprint import uniform_weight_bits
+from hwmodels.numerics.scalars import Leaf
+
+__all__ = ["SIXTEEN_BITS", "NotPricedError", "Stored", "kv_bits", "stored", "weight_bits"]
+
+#: Elements of a group that share a scale and an offset of 16 bits each, unless a precision says how many:
+_GROUP = 128.0  # of AWQ, GPTQ and kernels named W4A16; the papers' and the tools' default
+_SMALL_GROUP = 64.0  # of "4-bit": MLX's and bitsandbytes' default
+_OF_A_GROUP = 32.0
+
+#: Bits per weight of llama.cpp's blocks: bytes of a block over its elements (ggml-common.h).
+_GGUF = {"2_k": 2.625, "3_k": 3.4375, "4_0": 4.5, "4_1": 5.0, "4_k": 4.5, "5_0": 5.5, "5_1": 6.0, "5_k": 5.5}
+_GGUF |= {"6_k": 6.5625, "8_0": 8.5}
+
+
+class NotPricedError(ValueError):
+    """This row cannot be predicted: the message says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """How a network is stored.
+
+    Attributes:
+        bits: per weight of its quantized matrices, scales and offsets included.
+        formats: names in a calibration of kernels that also quantize activations, the wanted one first; none: activations
+            keep 16 bits.
+        ends_too: whether embedding and LM head are quantized; engines of GPUs leave them at 16 bits.
+        experts_alone: whether nothing but routed experts is.
+    """
+
+    bits: float
+    formats: tuple[str, ...] = ()
+    ends_too: bool = False
+    experts_alone: bool = False
+
+
+#: Weights in 16 bits, and what is taken where a row is silent.
+SIXTEEN_BITS = Stored(16.0)
+
+#: After "4-bit": words of scalar formats; codebooks and vectors of 3 bits are read in other ways.
+_PLAINLY = r"(?=[ -]*(?:$|[,;(]|group|g[0-9]|quant|weight|integer|awq|gptq|mlx))"
+
+#: Precisions whose bits do not depend on a group; the first that is found counts.
+_KNOWN = (
+    (r"^((torch\.)?(bf16|fp16|bfloat16|float16|half)|16[ -]?bit)\b|^$", SIXTEEN_BITS),
+    (r"^((torch\.)?(fp32|float32|tf32)|32[ -]?bit)\b", Stored(32.0)),
+    (r"nvfp4|\bfp4\b", Stored(4.5, ("nvfp4",))),
+    (r"mxfp4", Stored(4.25, experts_alone=True)),
+    (r"(fp8|float8|e4m3).*(w8a16|weight[ -]only|marlin)", Stored(8.0)),
+    (r"(fp8|float8|e4m3).*block|block.*(fp8|float8|e4m3)", Stored(8.0, ("fp8_block", "fp8"))),
+    (r"fp8|float8|e4m3", Stored(8.0, ("fp8",))),
+    (r"w8a8|smooth[ -]?quant", Stored(8.0, ("sq",))),
+    (r"w8a16|\bint8|\b8[ -]?bit", Stored(8.0)),
+)
+
+
+def stored(precision: str) -> Stored:
+    """How weights of a precision are stored; 16 bits where nothing is written.
+
+    Raises:
+        NotPricedError: a precision that is not known.
+    """
+    text = re.sub(r"[(,;+][^(,;+)]*\bkv[^,;)]*\)?", "", precision.strip().lower())  # the cache has a width of its own
+    for pattern, found in _KNOWN:
+        if re.search(pattern, text):
+            return found
+    if (block := re.search(r"\bi?q([2-8])_(k|[01])", text)) and (bits := _GGUF.get(f"{block[1]}_{block[2]}")):
+        return Stored(bits, ends_too=True)
+    width = re.search(rf"\bint([2-8])|\bw([2-8])a(?:4|8|16)|\b([2-8])[ -]?bit{_PLAINLY}|\b(?:uint|nf|q)([2-8])\b", text)
+    if width is None and not re.search(r"awq|gptq", text):
+        raise NotPricedError(
+            f"precision {precision!r} is not known; known are such as bf16, fp8, fp8 block, w8a8, int8, int4, awq, gptq, "
+            "nvfp4, mxfp4, q4_k, 4-bit (group-64)"
+        )
+    bits = 4.0 if width is None else float(next(filter(None, width.groups())))
+    plain = width is not None and width[3] is not None and not re.search(r"awq|gptq", text)
+    group = re.search(r"group[ _-]?(?:size)?[ =_-]*([1-9][0-9]{0,3})|\bg([1-9][0-9]{1,3})\b", text)
+    size = float(group[1] or group[2]) if group else _SMALL_GROUP if plain else _GROUP
+    return Stored(bits + _OF_A_GROUP / size, ends_too=plain)
+
+
+def kv_bits(*texts: str) -> float:
+    """Bits per element of keys and values: 8 where a precision or a note says so, else 16."""
+    eight = r"(fp8|int8|8[ -]?bit)[ _-]*kv\b|\bkv[ _-]*(cache)?[ _-]*(dtype)?[ =:]*(fp8|int8|8[ -]?bit)"
+    return 8.0 if any(re.search(eight, text.lower()) for text in texts) else 16.0
+
+
+def weight_bits(how: Stored, architecture: Architecture) -> dict[str, Leaf]:
+    """Kind of weight -> bits read, of a network that is stored so."""
+    kinds = KINDS if how.ends_too else ALL_LAYER_MATRICES
+    if how.experts_alone and float(architecture.num_experts):
+        kinds = EXPERT_MATRICES
+    return uniform_weight_bits(how.bits, kinds)

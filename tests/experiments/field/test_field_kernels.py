@@ -1,0 +1,204 @@
+"""Rows of any engine, precision and device: each with its own kernels and terms, or a sentence on what is not measured."""
+
+import dataclasses
+
+import pytest
+from rich.console import Console
+
+from experiments.field.__main__ import show
+from experiments.field.answers import answers
+from experiments.field.engines import engine_of
+from experiments.field.gpus import named_device
+from experiments.field.networks import draft_of, named_architecture
+from experiments.field.predict import price_rows
+from experiments.field.ran import what_ran
+from experiments.field.rows import read_rows
+from experiments.field.simplest import weights_ratio
+from experiments.field.stored import SIXTEEN_BITS, NotPricedError, kv_bits, stored, weight_bits
+from experiments.field.summary import summarise
+from hwmodels import catalog
+from hwmodels.speculation.engine_terms import NO_ENGINE
+
+EAGLE = next(row for row in read_rows() if row.id == "V20780-1-k3")
+NETWORK = dataclasses.replace(read_rows()[0], draft_length=3.0, tokens_per_cycle=2.2, ar_s=None)
+
+
+def changed(row=EAGLE, **changes):
+    """A row without a step of its own, so that no bandwidth is solved for."""
+    return dataclasses.replace(row, ar_s=None, **changes)
+
+
+def ran(row):
+    target = named_architecture(row.target)
+    return what_ran(row, target, draft_of(row, target))
+
+
+@pytest.mark.parametrize(
+    ("text", "bits", "formats"),
+    [
+        ("bf16 (default)", 16.0, ()),
+        ("", 16.0, ()),
+        ("torch.float16", 16.0, ()),
+        ("float32", 32.0, ()),
+        ("FP8 (per tensor)", 8.0, ("fp8",)),
+        ("fp8 w8a8", 8.0, ("fp8",)),
+        ("FP8 block 128x128", 8.0, ("fp8_block", "fp8")),
+        ("fp8 marlin", 8.0, ()),
+        ("W8A8 INT8", 8.0, ("sq",)),
+        ("w8a16", 8.0, ()),
+        ("NVFP4", 4.5, ("nvfp4",)),
+        ("MXFP4", 4.25, ()),
+        ("AWQ", 4.25, ()),
+        ("GPTQ-INT4 g64", 4.5, ()),
+        ("W4A16", 4.25, ()),
+        ("W4A16 (fp8 kv cache)", 4.25, ()),
+        ("4-bit (group-32)", 5.0, ()),
+        ("5-bit", 5.5, ()),
+        ("Q4_K_M", 4.5, ()),
+        ("Q8_0", 8.5, ()),
+    ],
+)
+def test_precisions_are_bits_and_kernels(text, bits, formats):
+    found = stored(text)
+    assert (found.bits, found.formats) == (bits, formats)
+
+
+@pytest.mark.parametrize("text", ["ternary", "auto", "iq2_xxs", "16 bananas", "8"])
+def test_precisions_that_are_not_known_say_what_is(text):
+    with pytest.raises(NotPricedError, match=r"precision .* is not known; known are such as bf16, fp8"):
+        stored(text)
+
+
+def test_quantized_networks_keep_their_ends_and_their_cache():
+    llama, mixture = catalog.architecture("llama-3.1-8b"), catalog.architecture("gpt-oss-20b")
+    fp8 = weight_bits(stored("fp8"), llama)
+    assert (fp8["q"], fp8["expert_up"], fp8["lm_head"], fp8["embed"]) == (8.0, 8.0, 16.0, 16.0)
+    assert weight_bits(stored("q8_0"), llama)["lm_head"] == 8.5
+    assert [weight_bits(stored("mxfp4"), mixture)[kind] for kind in ("q", "expert_up")] == [16.0, 4.25]
+    assert [kv_bits(text) for text in ("fp8", "bf16, fp8 kv", "kv_cache_dtype=fp8", "KV 8-bit")] == [
+        16.0,
+        8.0,
+        8.0,
+        8.0,
+    ]
+
+
+def test_each_engine_has_its_own_kernels():
+    found = {
+        name: named_device("NVIDIA H100", engine_of(name).name) for name in ("vLLM V1", "SGLang 0.4", "TensorRT-LLM")
+    }
+    assert [one.kernels for one in found.values()] == ["vllm", "sglang", "trtllm"]
+    assert not any(one.notes for one in found.values())
+    steps = {name: price_rows([changed(engine=name)])[0].cycle_s for name in ("vLLM V1", "SGLang 0.4", "TensorRT-LLM")}
+    assert len(set(steps.values())) == 3
+    other = named_device("NVIDIA H100", engine_of("llama.cpp b4000").name)
+    assert other.kernels == "trtllm"
+    assert other.notes == (
+        "kernels of llama.cpp were not measured on h100-sxm: those of trtllm (measured: sglang, trtllm, vllm)",
+    )
+    assert "no kernels were measured on jetson-agx-orin" in named_device("Jetson AGX Orin", "vllm").notes[0]
+    assert "is priced as h100-sxm" in named_device("H100 PCIe", "vllm").notes[0]
+    assert named_device("2xH100", "vllm") == named_device("NVIDIA H100", "vllm")
+
+
+def test_precisions_choose_the_kernels_of_target_and_draft():
+    fp8 = ran(changed(target_precision="FP8", draft_precision="bf16"))
+    assert (fp8.gpu.weight_format, fp8.draft_gpu, fp8.draft_format, fp8.notes) == ("fp8", fp8.gpu, None, ())
+    both = ran(changed(target_precision="FP8", draft_precision="fp8"))
+    assert both.draft_format == "fp8"
+    assert (both.draft_gpu, both.footprint.draft_weight_bits["q"]) == (both.gpu, 8.0)
+    apart = ran(changed(draft_precision="FP8"))
+    assert (apart.gpu.weight_format, apart.draft_gpu.weight_format, apart.notes) == (None, "fp8", ())
+    ampere = ran(changed(device="NVIDIA A100", target_precision="fp8", draft_precision="bf16"))
+    assert ampere.gpu.weight_format is None
+    assert ampere.notes[0].startswith("kernels of fp8 were not measured on a100-sxm-80gb with vllm")
+    assert "the bytes of its 16-bit kernel are scaled" in ampere.notes[1]
+    block = ran(changed(device="B200", target_precision="fp8 block", draft_precision="bf16"))
+    assert block.notes[0] == "kernels of fp8_block were not measured on b200-sxm with vllm: those of fp8"
+    assert "err by 14 % on held-out shapes" in block.notes[1]
+    assert "draft_precision is empty" in ran(changed(target_precision="int4", draft_precision="")).notes[-1]
+    assert ran(changed(draft_kind="n-gram", target_precision="fp8")).notes == ()
+
+
+def test_narrow_weights_are_faster_on_either_side():
+    plain, target, draft, packed = price_rows(
+        [
+            changed(NETWORK),
+            changed(NETWORK, target_precision="fp8"),
+            changed(NETWORK, draft_precision="fp8"),
+            changed(NETWORK, draft_precision="int4"),
+        ]
+    )
+    assert plain.ar_s / target.ar_s > 1.4
+    assert plain.ar_s == draft.ar_s
+    # Of the cycle, a draft's weights are the smaller part.
+    assert target.cycle_s < packed.cycle_s < draft.cycle_s < plain.cycle_s
+    assert weights_ratio(changed(NETWORK, draft_precision="int4")) > weights_ratio(NETWORK)
+
+
+def test_terms_of_one_engine_are_not_taken_for_another():
+    assert engine_of("vLLM V1 main").terms == catalog.engine("vllm")
+    assert engine_of("vLLM V1 main").notes == ()
+    for old in ("vLLM 0.6.3", "vllm v0.7", "vLLM V0 (Mar 2025)"):
+        assert "fitted to its version V1" in engine_of(old).notes[0]
+    assert engine_of("vLLM v0.10.1").notes == engine_of("vLLM 0.9.2 (V1)").notes == ()
+    for name, why in (("SGLang", "no source"), ("llama.cpp", "no source"), ("", "the catalog has no such engine")):
+        found = engine_of(name)
+        assert found.terms == NO_ENGINE
+        assert why in found.notes[0]
+    rows = [changed(), changed(engine="SGLang")]
+    own, other = answers(rows, price_rows(rows))
+    assert (own["engine_terms"], own["kernels"], own["notes"]) == ("vllm", "vllm", [])
+    assert (other["engine_terms"], other["kernels"], len(other["notes"])) == (None, "sglang", 1)
+    # Kernels alone are the most there can be; the low end is one of an engine that spends what vLLM does.
+    assert other["predicted_speedup"] > own["predicted_speedup"]
+    assert other["low"] < own["predicted_speedup"] < other["predicted_speedup"] < other["high"]
+    assert summarise(rows, [own, other])["notes"] == {other["notes"][0]: 1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"draft_kind": "lookahead"}, "draft_kind 'lookahead' is not known"),
+        ({"draft_kind": "P-EAGLE"}, "drafts all tokens in one pass"),
+        ({"draft_kind": "separate_model", "draft": ""}, "but draft_model is empty"),
+        ({"draft_kind": "separate_model", "draft": "Nobody-3B"}, "no architecture 'nobody-3b'"),
+        ({"draft_precision": "ternary"}, "precision 'ternary' is not known"),
+        ({"target": "x" * 5000 + ".json"}, "the catalog has no architecture 'xxx"),
+        ({"target": ""}, "the catalog has no architecture ''"),
+        ({"device": "Apple M3 Max"}, "the catalog has no device 'Apple M3 Max'"),
+        ({"device": "Jetson Orin", "device_count": 2}, "no link between devices of jetson-agx-orin"),
+        ({"device_count": 4, "tensor_parallel": 8}, "tp=8, which does not divide device_count, 4"),
+        ({"draft_length": 1e9}, "drafts of up to 512 tokens"),
+        ({"prompt_tokens": 9e11, "output_tokens": 1.0}, "beyond what the model can price"),
+    ],
+)
+def test_each_row_that_is_not_priced_has_one_reason(changes, reason):
+    (found,) = price_rows([changed(**changes)])
+    assert isinstance(found, str)
+    assert reason in found
+    assert "\n" not in found
+    (answer,) = answers([changed(**changes)], [found])
+    assert (answer["why_not"], answer["predicted_speedup"], answer["notes"]) == (found, None, [])
+
+
+def test_a_draft_network_that_cannot_be_shared_is_held_whole():
+    row = changed(NETWORK, target="Qwen2.5-72B", draft="Qwen2.5-0.5B", device_count=4, tensor_parallel=4)
+    found = ran(row)
+    assert float(found.gpu.device.group.draft_tensor_parallel) == 1.0
+    assert "cannot be shared by 4 devices" in found.notes[0]
+    assert ran(changed(device_count=4)).notes == ()
+
+
+def test_sixteen_bits_are_taken_where_nothing_is_written():
+    assert stored("") == SIXTEEN_BITS == stored("bf16")
+
+
+def test_what_is_not_measured_is_shown():
+    rows = [changed(engine="SGLang"), changed(id="other", engine="SGLang"), changed(id="none", device="Apple M3 Max")]
+    found = answers(rows, price_rows(rows))
+    console = Console(width=200, record=True)
+    show(summarise(rows, found), console)
+    text = " ".join(console.export_text().split())
+    assert "2 rows: what SGLang spends beside its kernels is not known (no source: " in text
+    assert "1 not predicted: the catalog has no device 'Apple M3 Max'" in text

@@ -1,0 +1,103 @@
+"""Intervals of predictions beside the stopwatch: which errors they hold, and that every number has its own."""
+
+import dataclasses
+import math
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+from hwmodels import NO_ENGINE, DraftCost, EngineTerms, catalog
+from hwmodels.compute.unit import Spread
+from jaxspec.report.stopwatch import stopwatch_page_tables, stopwatch_tables
+from jaxspec.results.network_results import RunningModel
+from jaxspec.results.stopwatch_results import PredictedClock, Stopwatch
+from jaxspec.speculate.timing import TimedWay
+from jaxspec.studies.evaluate.result import EvaluateResult
+from jaxspec.studies.measured.clock_prediction import predict_ways
+from jaxspec.studies.measured.stopwatch import INTERVALS_HOLD, clocked_way
+
+NETWORK = catalog.architecture("embedded")
+PARENTS = [np.arange(2) - 1, np.arange(5) - 1]
+#: Ends of whole steps: 1.2 times slower or faster with 90 %.
+LOW, HIGH = 1 / 1.2, 1.2
+STEP = math.log(HIGH) / NormalDist().inv_cdf(0.95)
+
+
+def machine(*spreads):
+    """A device whose kernels err as given."""
+    device = catalog.device("h100-sxm")
+    return dataclasses.replace(device, matrix_unit=dataclasses.replace(device.matrix_unit, spreads=spreads))
+
+
+def told(device, draft=None, terms=NO_ENGINE):
+    cost = DraftCost(architecture=catalog.architecture("embedded-small")) if draft is None else draft
+    options = {"takes_in": 1, "batch": 2, "slots": 64.0, "bits": 16.0}
+    return predict_ways(device, NETWORK, cost, PARENTS, terms=terms, **options)
+
+
+WHOLE = machine(Spread("steps", 16.0, LOW, HIGH, 0.90))
+
+
+def test_a_step_errs_as_steps_that_were_held_out():
+    for way in told(WHOLE):
+        assert way.errors.step_s == pytest.approx(STEP, rel=1e-4)
+        assert way.errors.verify_s == pytest.approx(STEP, rel=1e-4)
+        # Half of the variance is each step's own: a cycle of several steps errs less than one of them,
+        assert 0.7 * STEP < way.errors.cycle_s < STEP
+        # and what all have in common cancels in a speedup.
+        assert way.errors.speedup < STEP * math.sqrt(1.5)
+    assert told(machine())[0].errors is None
+
+
+def test_what_the_loop_adds_is_taken_as_it_is():
+    plain, slow = told(WHOLE)[0], told(WHOLE, terms=EngineTerms(cycle_s=1.0))[0]
+    assert slow.errors.step_s == plain.errors.step_s
+    assert slow.errors.draft_s == pytest.approx(plain.errors.draft_s, rel=1e-4)
+    assert slow.errors.cycle_s < 0.01 * plain.errors.cycle_s
+    assert slow.errors.verify_s < 0.01 * plain.errors.verify_s
+
+
+def clocked(way):
+    """The way as a result has it, with made measurements: 3 tokens per turn, where decoding alone makes 2."""
+    samples = np.array([1.0, 1.1, 0.9])
+    clocks = {"cycle_s": samples, "verify_s": samples, "cycle_over_step": samples, "compile_s": 1.0}
+    made = lambda tokens, steps: TimedWay(
+        steps=steps, tokens=tokens, turns=10, tokens_per_cycle=1.5, agree=1.0, **clocks
+    )
+    return clocked_way(made(30, 2), made(20, 0), nodes=2, told=way)
+
+
+def test_every_predicted_number_has_its_ends():
+    way = told(WHOLE)[0]
+    found = clocked(way).predicted
+    assert found.intervals.coverage == 0.9
+    assert "that the calibration had not seen" in found.intervals.statement
+    reach = math.exp(NormalDist().inv_cdf(0.95) * way.errors.cycle_s)
+    assert found.intervals.cycle_s.low.value == pytest.approx(way.cycle_s / reach, rel=1e-4)
+    assert found.intervals.cycle_s.high.value == pytest.approx(way.cycle_s * reach, rel=1e-4)
+    assert found.intervals.tokens_per_s.low.value == pytest.approx(3.0 / way.cycle_s / reach, rel=1e-4)
+    for name in ("tokens_per_s", "speedup", "cycle_s", "draft_step_s", "verify_s"):
+        ends, value = getattr(found.intervals, name), getattr(found, name).value
+        assert ends.low.value < value < ends.high.value
+        assert ends.low.status == "predicted"
+    # A lookup takes no time, which has no ends.
+    assert clocked(told(WHOLE, draft=DraftCost(passes=0.0))[0]).predicted.intervals.draft_step_s.low.value is None
+    assert clocked(told(machine())[0]).predicted.intervals is None
+
+
+def test_intervals_are_read_back_and_shown():
+    way = clocked(told(WHOLE)[0])
+    clock = Stopwatch(machine="here", statement=INTERVALS_HOLD, ways={"given": way})
+    result = EvaluateResult(model=RunningModel(name="tiny"), stopwatch=clock)
+    again = EvaluateResult.from_plain(result.plain())
+    assert again.stopwatch.ways["given"].predicted == way.predicted
+    assert result.plain()["stopwatch"]["ways"]["given"]["predicted"]["intervals"]["cycle_s"].keys() == {"low", "high"}
+    assert PredictedClock.from_plain({"cycle_s": 1.0}).intervals is None
+    (table,) = stopwatch_tables([result])
+    assert "brackets are 90 % intervals" in table.caption
+    (page,) = stopwatch_page_tables(result)
+    shown = {row["title"]: row["cells"][1].text for row in page["rows"]}
+    for title in ("tokens/s", "speedup", "cycle", "draft step", "verification"):
+        name = next(one for one in shown if one.startswith(f"{title}, predicted"))
+        assert "[" in shown[name]

@@ -38,6 +38,20 @@ class MemoryTier:
 
 
 @flax.struct.dataclass
+class OnChipPath:
+    """What all bytes of a step pass between its memories and the compute unit. Every field is a leaf, "*b".
+
+    A buffer first, the L2 cache of a GPU or the scratchpad of an NPU, then links: an interconnect, or a network on chip. Where
+    the device has decoders, their place says on which of the two values are coded.
+    """
+
+    buffer_bytes_per_s: Leaf = number(POSITIVE)  # that it delivers, > 0
+    link_bytes_per_s: Leaf = number(POSITIVE, default=None)  # of all links together, > 0; None: as the buffer
+    #: Of moving a bit over the links, >= 0; None: in the energy of arithmetic.
+    link_energy_j_per_bit: Leaf = number(NOT_NEGATIVE, default=None)
+
+
+@flax.struct.dataclass
 class Chip:
     """Power and area beside memory and decoder. Every field is a leaf, "*b"."""
 
@@ -81,6 +95,8 @@ class Device:
     placement: Any = None  # a hwmodels.memory.placement.PlacementPolicy; None: KV, dense weights, experts in this order
     #: How it is made, which energy, area and price follow from; instead of a chip. None: not known.
     technology: Technology | None = part(Technology, default=None)
+    #: Between memories and compute unit; None: it keeps up, whatever passes it.
+    on_chip_path: OnChipPath | None = part(OnChipPath, default=None)
 
     @property
     def tiers(self) -> tuple[MemoryTier, ...]:

@@ -23,7 +23,7 @@ from jaxtyping import Array, Float
 
 from hwmodels.analysis.design_point import chip_area
 from hwmodels.analysis.sensitivity import leaf_names
-from hwmodels.chip.bill import decoder_power
+from hwmodels.chip.bill import decoder_power, path_power
 from hwmodels.chip.cost import chip_bill
 from hwmodels.chip.price import die_price, memory_price
 from hwmodels.compute.roofline import unit_of
@@ -120,10 +120,10 @@ def _own_area(device: Device) -> Leaf:
 
 
 def _own_power(device: Device) -> Leaf:
-    """By technology; else static power, decoders and memories at full rate, and arithmetic at the peak of a roofline."""
+    """By technology; else static power, decoders, memories and links at full rate, and arithmetic at a roofline's peak."""
     if device.technology is not None:
         return chip_bill(device).power_w
-    power: Leaf = 0.0
+    power: Leaf = path_power(device)
     for tier in device.tiers:
         if tier.energy_j_per_bit is not None:
             power = power + as_float(tier.bandwidth_bytes_per_s) * BITS_PER_BYTE * as_float(tier.energy_j_per_bit)

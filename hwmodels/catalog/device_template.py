@@ -97,6 +97,15 @@ access_bytes = { value = 8, source = "as the input buffer" }
 access_energy_j = { value = 14e-12, source = "as the input buffer" }
 #~ capacity_bytes = { value = 65536, source = "example" }
 
+# What all bytes pass between the memories and what multiplies. Without this table: it keeps up with anything.
+#~ [on_chip_path]
+# Of the L2 cache or scratchpad, byte/s.
+#~ buffer_bytes_per_s = { value = 3e12, source = "example" }
+# Of the interconnect or network on chip behind it, byte/s. Without it: as the buffer.
+#~ link_bytes_per_s = { value = 3e12, source = "example" }
+# Of moving a bit over these links, J. Without it: in the energy of arithmetic.
+#~ link_energy_j_per_bit = { value = 1e-13, source = "example" }
+
 # How it is made: area, power, price and energy per operation then follow from the sizes above. Without it they are not known.
 [technology]
 # Name of the node, m: 7 nm is 7e-9.
@@ -121,7 +130,9 @@ sram_bytes = { value = 16e6, source = "assumed: a scratchpad" }
 # Decoders of compressed weights. Without this table: decompressing costs nothing, which is optimistic.
 #~ [decoder]
 #~ kind = "unary"               # or "mx", "huffman_cam", "lut"
-#~ place = "dma"                # the default; or "l2", "array_edge": where values become 16 bits wide
+# Where values become 16 bits wide: "dma" (the default), before the buffer on the chip; "l2", between buffer and links;
+# "array_edge", at the compute unit, behind both. What an [on_chip_path] carries depends on it.
+#~ place = "dma"
 #~ frequency_hz = { value = 1e9, source = "example" }
 # Values that one unit puts out per cycle. Only huffman_cam has its own: 1.
 #~ symbols_per_cycle = { value = 12.8, source = "example: Cassandra, sec. VI-D" }

@@ -1,7 +1,7 @@
 """What one step costs: time by cause, traffic by memory, energy, computed once.
 
-Each operator takes the longest of computing, moving and decoding, with a smooth maximum for gradients, plus its launches;
-operators follow one another.
+Each operator takes the longest of computing, moving, on the chip too, and decoding, with a smooth maximum for gradients, plus
+its launches; operators follow one another.
 
 Source: Williams, Waterman, Patterson 2009, doi:10.1145/1498765.1498785, per operator instead of per program.
 Departs: a fixed latency per launch is added.
@@ -27,6 +27,7 @@ from hwmodels.numerics.smoothing import smooth_maximum
 from hwmodels.parallel.collectives import COLLECTIVES
 from hwmodels.step.decoding import decoder_cost, decoder_energy
 from hwmodels.step.energy import StepEnergy, memory_energy, step_energy
+from hwmodels.step.on_chip import on_chip_cost
 from hwmodels.step.traffic import memory_time, traffic_by_memory
 
 __all__ = ["STEP_PARTS", "StepCost", "seconds_by_part", "step_cost"]
@@ -40,9 +41,11 @@ class StepCost:
     """Cost of one step and where it goes; arrays are "... operator" over `OPERATORS`, all layers together."""
 
     total_s: Float[Array, "*b"]  # of the step: its operators, and collectives, one after the other
-    operator_s: Float[Array, "... operator"]  # the longest of the next four, launches included
+    operator_s: Float[Array, "... operator"]  # the longest of the next five, launches included
     compute_s: Float[Array, "... operator"]  # if only arithmetic took time
     memory_s: Float[Array, "... operator"]  # if only traffic took time
+    #: If only traffic between memories and compute unit took time; 0: the device does not say what it takes.
+    on_chip_s: Float[Array, "... operator"]
     decoding_s: Float[Array, "... operator"]  # if only decoding took time
     exchange_s: Float[Array, "... operator"]  # if only exchange between the parts of a unit took time
     launch_s: Float[Array, "... operator"]  # overlapped with nothing
@@ -73,9 +76,9 @@ def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
     """
     device, work = over_batches(device, work)
     unit = unit_of(device)
-    kernels = unit.kernels(work)
+    kernels, on_chip = unit.kernels(work), on_chip_cost(device, work)
     price = _kernel_cost_once if len(kernels) > 1 and isinstance(temperature, (int, float)) else _kernel_cost
-    found = [price(device, one, its_work, temperature) for one, its_work in kernels]
+    found = [price(device, one, its_work, temperature, on_chip.limit_s) for one, its_work in kernels]
     cost, traffic = found[0], found[0].traffic_bytes
     if len(found) > 1:
         # Of the work as it is given: a kernel may read weights that are stored wider.
@@ -91,7 +94,7 @@ def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
         device,
         arithmetic_j=cost.arithmetic_j,
         memory_j=memory_j,
-        link_j=cost.link_j,
+        link_j=cost.link_j if on_chip.link_j is None else cost.link_j + on_chip.link_j,
         decoder_j=decoder_energy(device, work),
         time_s=total_s,
     )
@@ -100,6 +103,7 @@ def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
         operator_s=cost.total_s,
         compute_s=cost.compute_s,
         memory_s=cost.memory_s,
+        on_chip_s=_longest(on_chip.limit_s, temperature) if on_chip.limit_s else jnp.zeros_like(work.flops),
         decoding_s=cost.decoding_s,
         exchange_s=cost.exchange_s,
         launch_s=cost.launch_s,
@@ -136,12 +140,18 @@ class _OperatorCost:
     decoding_s: Float[Array, "... operator"]
 
 
-def _kernel_cost(device: Device, unit: ComputeUnit, work: OperatorWork, temperature: Number) -> _OperatorCost:
+def _kernel_cost(
+    device: Device,
+    unit: ComputeUnit,
+    work: OperatorWork,
+    temperature: Number,
+    on_chip_s: tuple[Float[Array, "... operator"], ...],
+) -> _OperatorCost:
     times = unit.operator_times(work, device, temperature=temperature)
     traffic = traffic_by_memory(device, work)
     memory_s = memory_time(device, traffic, work=work, share=times.memory_share, temperature=temperature)
     decoded = decoder_cost(device, work)
-    limits = [times.compute_s, memory_s, *decoded.limit_s]
+    limits = [times.compute_s, memory_s, *on_chip_s, *decoded.limit_s]
     limits += [] if times.exchange_s is None else [times.exchange_s]
     # Two Python numbers stay one, which a smooth maximum is faster with.
     known = isinstance(temperature, (int, float))

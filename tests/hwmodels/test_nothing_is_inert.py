@@ -12,6 +12,7 @@ from hwmodels import (
     Acceptance,
     Chip,
     Footprint,
+    OnChipPath,
     Workload,
     best,
     catalog,
@@ -62,6 +63,12 @@ def waiting():
     return device.replace(memory=memory.replace(capacity_bytes=1e9), spill=(spill,), decoder=decoder, chip=chip)
 
 
+def on_the_way():
+    """A scratchpad and links that decoded values pass, about as slow as the memory."""
+    path = OnChipPath(buffer_bytes_per_s=6e11, link_bytes_per_s=4e11, link_energy_j_per_bit=2e-13)
+    return catalog.device("cassandra-npu").replace(on_chip_path=path)
+
+
 #: What stands in for 0, by the dimension in a number's name.
 FOR_ZERO = {"s": 1e-7, "j": 1e-12, "bit": 1e-12, "cycles": 5.0, "w": 1e-2, "m2": 1e-9}
 
@@ -69,6 +76,7 @@ DEVICES = {name: lambda name=name: catalog.device(name) for name in catalog.devi
     "systolic array": systolic,
     "vector array": lambda: catalog.device("rtx-4090").replace(matrix_unit=VectorArray(4.0, 3.0, 8.0, 7.0, 2e9)),
     "accesses that wait": waiting,
+    "paths on the chip": on_the_way,
 }
 
 

@@ -21,7 +21,7 @@ from jaxspec.tuning.objective import Pricing
 __all__ = ["CAUSES", "Advised", "price_advice", "time_by_cause"]
 
 #: What an operator waits for.
-CAUSES = ("arithmetic", "memory", "decoding of weights", "exchange")
+CAUSES = ("arithmetic", "memory", "paths on the chip", "decoding of weights", "exchange")
 
 
 class Advised(NamedTuple):
@@ -171,7 +171,7 @@ def time_by_cause(advised: Advised, batch: int, length: int, passes: float) -> d
 def _causes(step: PricedStep, part: str, runs: float) -> dict[str, float]:
     """Each operator's time belongs to the longest of what it waits for, and its launches to themselves."""
     cost = step.cost
-    limits = np.stack([cost.compute_s, cost.memory_s, cost.decoding_s, cost.exchange_s])
+    limits = np.stack([cost.compute_s, cost.memory_s, cost.on_chip_s, cost.decoding_s, cost.exchange_s])
     busy = np.asarray(cost.operator_s, np.float64)
     launches = np.where(limits.max(axis=0) > 0, np.minimum(cost.launch_s, busy), 0.0)
     waits = limits.argmax(axis=0)

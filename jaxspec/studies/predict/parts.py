@@ -32,6 +32,7 @@ def step_totals(step: hwmodels.PricedStep) -> StepTotals:
         total_s=predicted(float(time.total_s)),
         compute_s=predicted(float(time.compute_s.sum())),
         memory_s=predicted(float(time.memory_s.sum())),
+        on_chip_s=predicted(float(time.on_chip_s.sum())),
         decoding_s=predicted(float(time.decoding_s.sum())),
         flops=predicted(float(work.flops.sum())),
         weight_bytes=predicted(float(work.weight_bytes.sum())),
@@ -70,7 +71,7 @@ def decoder_needs(pricing: Pricing, steps: Steps) -> DecoderNeeds | None:
     count = float(pricing.device.decoder.count)
 
     def needed(time: hwmodels.StepCost) -> int:
-        busy = np.maximum(time.compute_s, time.memory_s)
+        busy = np.maximum(np.maximum(time.compute_s, time.memory_s), time.on_chip_s)
         share = np.divide(time.decoding_s, busy, out=np.zeros_like(busy), where=busy > 0)
         # A unit is not added for a rounding error.
         return math.ceil(count * float(share.max()) * (1.0 - 1e-6))

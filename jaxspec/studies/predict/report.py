@@ -14,8 +14,8 @@ from jaxspec.report.terminal import Table
 from jaxspec.studies.predict.columns import (
     BATCH_COLUMNS,
     LENGTH_COLUMNS,
-    STEP_COLUMNS,
     headline_in_words,
+    step_columns,
     step_ends_in_words,
 )
 from jaxspec.studies.predict.result import PredictResult
@@ -110,10 +110,11 @@ def _steps(result: PredictResult) -> Table:
         remarks.append(f"{energy / MILLI:.1f} mJ per token against {plain / MILLI:.1f} of 16-bit AR")
     table = Table(title=f"{_head(result)}: steps (predicted)", caption="; ".join(remarks))
     table.add_column("step")
-    for column in STEP_COLUMNS:
+    columns = step_columns(result.steps.values())
+    for column in columns:
         table.add_column(column.heading, justify="right")
     for name, label in STEPS.items():
-        total, *others = (column.text(result.steps[name]) for column in STEP_COLUMNS)
+        total, *others = (column.text(result.steps[name]) for column in columns)
         table.add_row(label, f"{total}{step_ends_in_words(result, name)}", *others)
     return table
 

@@ -81,11 +81,15 @@ class BatchRow(Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StepTotals(Record):
-    """Totals of one step; `energy_j` by component, None where the device's energies are not known."""
+    """Totals of one step; `energy_j` by component, None where the device's energies are not known.
+
+    `on_chip_s`: if only traffic between memories and compute unit took time; 0 where the device's file has no bandwidth of it.
+    """
 
     total_s: Quantity[float] = UNKNOWN
     compute_s: Quantity[float] = UNKNOWN
     memory_s: Quantity[float] = UNKNOWN
+    on_chip_s: Quantity[float] = UNKNOWN
     decoding_s: Quantity[float] = UNKNOWN
     flops: Quantity[float] = UNKNOWN
     weight_bytes: Quantity[float] = UNKNOWN

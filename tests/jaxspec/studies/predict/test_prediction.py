@@ -9,6 +9,7 @@ from what_is_shown import all_is_shown, numbers_are_whole
 
 import hwmodels
 from hwmodels import catalog
+from hwmodels.catalog.loader import device_text
 from jaxspec.studies import predict
 from jaxspec.studies.predict.figures import prediction_figure
 from jaxspec.studies.predict.report import prediction_tables
@@ -191,6 +192,38 @@ def test_every_number_has_a_true_status(entry):
     assert status["everything else"] == "predicted"
     assert set(status["footprint"].values()) == {"predicted"}
     assert "40 unary decoders" in " ".join(entry["assumptions"])
+
+
+def test_a_place_on_the_chip_shows_where_decoded_values_do_not_fit_through(tmp_path):
+    """A GPU with decoders behind its L2 cache: the links decide, and decoders need not be faster than these."""
+    text = device_text("rtx-4090") + (
+        '[decoder]\nkind = "mx"\nplace = "PLACE"\nfrequency_hz = { value = 1e9, source = "s" }\n'
+        'symbols_per_cycle = { value = 10, source = "s" }\ncount = { value = 500, source = "s" }\n'
+        '[on_chip_path]\nbuffer_bytes_per_s = { value = 2e12, source = "s" }\n'
+    )
+    found = {}
+    for place in ("l2", "array_edge"):
+        path = tmp_path / f"{place}.toml"
+        path.write_text(text.replace("PLACE", place), encoding="utf-8")
+        # 3 bits of a weight at 1008 GB/s are 5.4 TB/s decoded; the head, in 16 bits, waits for the memory.
+        (found[place],) = predict(
+            architecture="llama-3.2-1b", device=str(path), acceptance="0.9", draft_bits=3, verify_bits=12
+        )
+    behind, edge = found["l2"].plain(), found["array_edge"].plain()
+    steps = {name: entry["steps"]["draft"] for name, entry in (("l2", behind), ("edge", edge))}
+    assert steps["l2"]["on_chip_s"] > 1.3 * steps["l2"]["memory_s"]
+    assert steps["l2"]["total_s"] > 1.3 * steps["edge"]["total_s"]
+    assert steps["edge"]["on_chip_s"] < steps["edge"]["memory_s"]
+    # 2 TB/s are 1000 values per nanosecond, 100 units; behind memory alone 5.4 TB/s, 270.
+    assert behind["decoders"]["needed_by_draft"] == pytest.approx(100, abs=2)
+    assert edge["decoders"]["needed_by_draft"] == pytest.approx(269, rel=0.1)
+    assert "on chip" in headings(tables_of([behind]))
+    (usual,) = predict(architecture="llama-3.2-1b", device="rtx-4090", acceptance="0.9", draft_bits=3, verify_bits=12)
+    assert "on chip" not in headings(prediction_tables([usual]))
+
+
+def headings(tables):
+    return {column.heading for table in tables for column in table.columns}
 
 
 def test_a_device_without_energy_says_so():

@@ -116,6 +116,7 @@ from hwmodels.speculation.verification_length import (
 )
 from hwmodels.step.capacity import HeldBytes, activation_buffer_bytes, held_bytes, longest_context
 from hwmodels.step.decoding import DecoderCost, decoder_cost, decoder_energy
+from hwmodels.step.encoding import encoder_energy, encoder_time, time_with_encoder
 from hwmodels.step.energy import StepEnergy, idle_energy, memory_energy, step_energy
 from hwmodels.step.group_step import group_step
 from hwmodels.step.on_chip import OnChipCost, on_chip_cost
@@ -224,6 +225,8 @@ __all__ = [
     "eagle_head",
     "effective_performance",
     "elasticities",
+    "encoder_energy",
+    "encoder_time",
     "engine_time",
     "entering_tokens",
     "expected_log_speedup",
@@ -282,6 +285,7 @@ __all__ = [
     "step_cost",
     "step_energy",
     "step_operators",
+    "time_with_encoder",
     "tokens_per_cycle",
     "touched_experts",
     "touched_share",

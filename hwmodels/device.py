@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 import flax.struct
 
 from hwmodels.chip.technology import Technology
+from hwmodels.decoders.encoder import Encoder
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, SHARE, choice, flag, number, part
 from hwmodels.numerics.reprs import short_line, tree_html
 from hwmodels.numerics.scalars import Leaf
@@ -97,6 +98,8 @@ class Device:
     technology: Technology | None = part(Technology, default=None)
     #: Between memories and compute unit; None: it keeps up, whatever passes it.
     on_chip_path: OnChipPath | None = part(OnChipPath, default=None)
+    #: Where new keys and values are stored compressed; None: encoding them takes nothing.
+    encoder: Encoder | None = part(Encoder, default=None)
 
     @property
     def tiers(self) -> tuple[MemoryTier, ...]:

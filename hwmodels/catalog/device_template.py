@@ -147,6 +147,19 @@ sram_bytes = { value = 16e6, source = "assumed: a scratchpad" }
 #~ power_w = { value = 6.6e-3, source = "example: Cassandra, Table V" }
 #~ symbol_energy_j = { value = 0.0, source = "default" }
 
+# Encoders of new keys and values, where these are stored compressed. Without this table: encoding takes nothing.
+#~ [encoder]
+#~ frequency_hz = { value = 1e9, source = "example" }
+# Values that one unit takes in per cycle.
+#~ values_per_cycle = { value = 4, source = "example" }
+# Units; cycles from a token's last value to its last coded bit.
+#~ count = { value = 1.0, source = "default" }
+#~ latency_cycles = { value = 0.0, source = "default" }
+# Of one unit: area, m2, and power, W, or energy of a value, J. Needed with a [technology] or a [chip].
+#~ area_m2 = { value = 8e-8, source = "example: Cassandra, Table V" }
+#~ power_w = { value = 0.017, source = "example: Cassandra, Table V" }
+#~ value_energy_j = { value = 0.0, source = "default" }
+
 # Instead of [technology], where the numbers are known: delete that table, and "#= " here.
 #= [chip]
 #= energy_j_per_flop = { value = 0.36e-12, source = "example" }     # of arithmetic with its on-chip traffic, J

@@ -26,21 +26,25 @@ from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.smoothing import smooth_maximum
 from hwmodels.parallel.collectives import COLLECTIVES
 from hwmodels.step.decoding import decoder_cost, decoder_energy
+from hwmodels.step.encoding import encoder_energy, encoder_time, time_with_encoder
 from hwmodels.step.energy import StepEnergy, memory_energy, step_energy
 from hwmodels.step.on_chip import on_chip_cost
 from hwmodels.step.traffic import memory_time, traffic_by_memory
 
 __all__ = ["STEP_PARTS", "StepCost", "seconds_by_part", "step_cost"]
 
-#: What a step's time is told apart by: operators, then collectives of several devices.
-STEP_PARTS = (*OPERATORS, *COLLECTIVES)
+#: What a step waits for where encoding new keys and values outlasts all else.
+_ENCODING = "kv_encoding"
+
+#: What a step's time is told apart by: operators, then collectives of several devices, then waiting for encoders.
+STEP_PARTS = (*OPERATORS, *COLLECTIVES, _ENCODING)
 
 
 @flax.struct.dataclass
 class StepCost:
     """Cost of one step and where it goes; arrays are "... operator" over `OPERATORS`, all layers together."""
 
-    total_s: Float[Array, "*b"]  # of the step: its operators, and collectives, one after the other
+    total_s: Float[Array, "*b"]  # of the step: its operators, and collectives, one after the other, or `encoding_s`
     operator_s: Float[Array, "... operator"]  # the longest of the next five, launches included
     compute_s: Float[Array, "... operator"]  # if only arithmetic took time
     memory_s: Float[Array, "... operator"]  # if only traffic took time
@@ -49,6 +53,7 @@ class StepCost:
     decoding_s: Float[Array, "... operator"]  # if only decoding took time
     exchange_s: Float[Array, "... operator"]  # if only exchange between the parts of a unit took time
     launch_s: Float[Array, "... operator"]  # overlapped with nothing
+    encoding_s: Float[Array, "*b"]  # if only encoding new keys and values took time
     traffic_bytes: Float[Array, "... operator tier"]  # to and from each memory, the first one first
     memory_j: Float[Array, "*b tier"] | None  # of moving it; None unless all memories say what a bit takes
     energy: StepEnergy | None  # of everything; None where the device's energy is not known
@@ -89,6 +94,7 @@ def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
         cost = jax.tree.map(lambda *parts: _mixed(shares, parts), *found)
     # Summed here, not by a reader: inside a map over steps the sum is one pass with what it adds up.
     total_s = jnp.sum(batch_innermost(cost.total_s), axis=-1)
+    total_s = time_with_encoder(device, work, total_s, temperature=temperature)
     memory_j = memory_energy(device, traffic)
     energy = step_energy(
         device,
@@ -96,6 +102,7 @@ def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
         memory_j=memory_j,
         link_j=cost.link_j if on_chip.link_j is None else cost.link_j + on_chip.link_j,
         decoder_j=decoder_energy(device, work),
+        encoder_j=encoder_energy(device, work),
         time_s=total_s,
     )
     return StepCost(
@@ -107,6 +114,7 @@ def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
         decoding_s=cost.decoding_s,
         exchange_s=cost.exchange_s,
         launch_s=cost.launch_s,
+        encoding_s=encoder_time(device, work),
         traffic_bytes=jnp.stack(jnp.broadcast_arrays(*traffic), axis=-1),
         memory_j=memory_j,
         energy=energy,
@@ -114,7 +122,9 @@ def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
 
 
 def seconds_by_part(cost: StepCost) -> dict[str, float]:
-    """Operator or collective -> seconds of a single step, launches included; collectives of several devices alone.
+    """Part of `STEP_PARTS` -> seconds of a single step, launches included; they sum to the step's time.
+
+    Collectives are those of several devices, and encoders are named where the step waits for them.
 
     Args:
         cost: of one step, on the host.
@@ -122,6 +132,10 @@ def seconds_by_part(cost: StepCost) -> dict[str, float]:
     found: dict[str, float] = dict(zip(OPERATORS, cost.operator_s.tolist(), strict=True))
     if cost.collective_s is not None:
         found |= dict(zip(COLLECTIVES, cost.collective_s.tolist(), strict=True))
+    waiting_s = float(cost.total_s) - sum(found.values())
+    # Sums of single precision differ by roundings.
+    if float(cost.encoding_s) > 0 and waiting_s > 1e-5 * float(cost.total_s):
+        found[_ENCODING] = waiting_s
     return found
 
 

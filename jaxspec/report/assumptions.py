@@ -93,7 +93,7 @@ def device_assumptions(entry: DeviceEntry) -> list[str]:
             f"Attention moves {float(device.kv_traffic_factor):g} bytes per byte of the cache "
             f"({_word(entry, 'kv_traffic_factor')})."
         )
-    said += [_launches(entry), _decoding(entry), *_on_chip(entry), _energy(entry)]
+    said += [_launches(entry), _decoding(entry), *_on_chip(entry), *_encoding(entry), _energy(entry)]
     fitted = [field for field, source in entry.sources.items() if number_status(source) == "calibrated"]
     if fitted and entry.calibration is None and unit_of(device).measured is None:
         said.append(
@@ -206,6 +206,17 @@ def _decoding(entry: DeviceEntry) -> str:
             f"{quantity('_hz', float(decoder.frequency_hz))}); a step waits for them where they are the slowest."
         )
     return unit_of(entry.device).unpacking
+
+
+def _encoding(entry: DeviceEntry) -> list[str]:
+    encoder = entry.device.encoder
+    if encoder is None:
+        return []
+    return [
+        f"New keys and values that are stored in fewer than 16 bits pass {float(encoder.count):g} encoders while the step runs "
+        f"({float(encoder.values_per_cycle):g} values per cycle each at {quantity('_hz', float(encoder.frequency_hz))}); a "
+        "step waits for them only where they take longer than all else."
+    ]
 
 
 #: Where decoders sit -> what passes buffer and links on the chip.

@@ -44,6 +44,7 @@ def step_operators(
     stored_weight_bits: Mapping[str, Number] | None = None,
     stored_kv_bits: Number | None = None,
     copy_weight_bits: Mapping[str, Number] | None = None,
+    encoded_kv_share: Number | None = None,
     pool_experts: Number = EVERY_EXPERT,
     speculating: Number = 0.0,
     drafting: Number = 0.0,
@@ -73,6 +74,8 @@ def step_operators(
         stored_weight_bits, stored_kv_bits: what is held, as `weight_bits` and `kv_bits` unless given: a draft reads a part of
             the target.
         pool_experts: "*b", > 0; the most popular experts of a layer, among which alone tokens choose; all unless given.
+        encoded_kv_share: "*b", in [0, 1]; of the new keys and values, that are stored coded. Unless given: all where a cached
+            element is read in fewer than 16 bits, else none.
         copy_weight_bits: of what is held, bits of copies that only a draft reads; none unless given.
         speculating, drafting: "*b", 1 for steps of a draft-verify cycle, for draft steps; a placement may differ by it.
         ahead_bytes, beside_bytes: "*b", of another network in the same memories; see `ExpertReads`.
@@ -129,6 +132,9 @@ def step_operators(
         name: sum(either(bits[kind] < UNCOMPRESSED_BITS, count * bits[kind], 0.0) for kind, count in kinds.items())
         for name, kinds in read.items()
     } | {"attention": coded["attention"] * kv_bits_read}
+    encoded = (
+        either(kv_bits_read < UNCOMPRESSED_BITS, 1.0, 0.0) if encoded_kv_share is None else as_float(encoded_kv_share)
+    )
     attention = attention_work(
         a,
         tokens=tokens,
@@ -174,6 +180,7 @@ def step_operators(
         new_tokens=jnp.asarray(tokens),
         kv_elements=jnp.asarray(kv_read),
         kv_bits=jnp.asarray(kv_bits_read),
+        encoded_kv=jnp.asarray(kv_elements_per_token(a) * rows * encoded),
         experts=ExpertReads(
             num_experts=a.num_experts,
             per_token=a.experts_per_token,

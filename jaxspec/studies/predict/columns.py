@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from hwmodels.numerics.units import GB, GIGA, MILLI
 from jaxspec.report.columns import Column, interval_in_words
@@ -11,7 +11,7 @@ from jaxspec.results import Quantity, predicted
 from jaxspec.results.intervals import Ends
 from jaxspec.studies.predict.result import BatchRow, LengthRow, PredictResult, StepTotals
 
-__all__ = ["BATCH_COLUMNS", "LENGTH_COLUMNS", "headline_in_words", "step_columns", "step_ends_in_words"]
+__all__ = ["BATCH_COLUMNS", "LENGTH_COLUMNS", "STEP_COLUMNS", "headline_in_words", "step_ends_in_words"]
 
 _SPEEDUP = lambda value: times(value, 3)
 
@@ -116,23 +116,16 @@ def _energy_in_words(step: StepTotals) -> str:
     return "not known" if found is None else fixed(found / MILLI, 1)
 
 
-#: Left out where no device's file says what the chip's own paths deliver.
-_ON_CHIP = Column[StepTotals]("on chip", "on chip", "ms", lambda step: step.on_chip_s, _scaled(MILLI, 3))
-
-_STEP_COLUMNS = (
+#: Columns of a step; the optional ones where the device has what they are of.
+STEP_COLUMNS = (
     Column[StepTotals]("ms", "ms", "in all", lambda step: step.total_s, _scaled(MILLI, 3)),
     Column[StepTotals]("compute", "compute", "ms", lambda step: step.compute_s, _scaled(MILLI, 3)),
     Column[StepTotals]("memory", "memory", "ms", lambda step: step.memory_s, _scaled(MILLI, 3)),
-    _ON_CHIP,
+    Column[StepTotals]("on chip", "on chip", "ms", lambda step: step.on_chip_s, _scaled(MILLI, 3), optional=True),
     Column[StepTotals]("decode", "decode", "ms", lambda step: step.decoding_s, _scaled(MILLI, 3)),
+    Column[StepTotals]("encode", "encode", "ms", lambda step: step.encoding_s, _scaled(MILLI, 3), optional=True),
     Column[StepTotals]("GFLOP", "GFLOP", "", lambda step: step.flops, _scaled(GIGA, 2)),
     Column[StepTotals]("weights, GB", "weights, GB", "read", lambda step: step.weight_bytes, _scaled(GB, 3)),
     Column[StepTotals]("KV, GB", "KV, GB", "read and written", lambda step: step.kv_bytes, _scaled(GB, 3)),
     Column[StepTotals]("mJ", "mJ", "energy", _energy, _scaled(MILLI, 1), words=_energy_in_words),
 )
-
-
-def step_columns(steps: Iterable[StepTotals]) -> tuple[Column[StepTotals], ...]:
-    """Columns of a table of steps."""
-    known = any((step.on_chip_s.number or 0.0) > 0 for step in steps)
-    return tuple(column for column in _STEP_COLUMNS if known or column is not _ON_CHIP)

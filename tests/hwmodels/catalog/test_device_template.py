@@ -13,6 +13,7 @@ from hwmodels.catalog.forms import form_of
 from hwmodels.chip.technology import Technology
 from hwmodels.compute.systolic.unit import SystolicUnit
 from hwmodels.decoders.decoder import Decoder
+from hwmodels.decoders.encoder import Encoder
 from hwmodels.device import Chip, Device, MemoryTier, OnChipPath
 
 WHOLE = DEVICE_TEMPLATE.replace("#~ ", "")
@@ -25,6 +26,7 @@ TABLES = {
     "matrix_unit": SystolicUnit,
     "technology": Technology,
     "on_chip_path": OnChipPath,
+    "encoder": Encoder,
     "decoder": Decoder,
     "chip": Chip,
 }

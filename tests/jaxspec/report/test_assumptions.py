@@ -5,6 +5,7 @@ from made_results import read
 
 from hwmodels import catalog
 from hwmodels.catalog.calibrations import calibration_record
+from hwmodels.catalog.loader import device_text
 from jaxspec.report.assumptions import device_facts, number_status
 from jaxspec.report.device_data import assumptions, device_data
 
@@ -135,3 +136,15 @@ def test_a_device_of_ones_own_speaks_for_itself(tmp_path):
 def test_what_nobody_knows_is_not_invented():
     assert assumptions(read({"device": "my-board"})) == []
     assert number_status("NVIDIA data sheet, not calibrated") == "input"
+
+
+def test_encoders_are_told(tmp_path):
+    path = tmp_path / "chip.toml"
+    path.write_text(
+        device_text("rtx-4090") + '[encoder]\nfrequency_hz = { value = 2e9, source = "s" }\n'
+        'values_per_cycle = { value = 4, source = "s" }\ncount = { value = 3, source = "s" }\n',
+        encoding="utf-8",
+    )
+    text = said(str(path))
+    assert "pass 3 encoders while the step runs (4 values per cycle each at 2 GHz)" in text
+    assert "encoder" not in said("rtx-4090")

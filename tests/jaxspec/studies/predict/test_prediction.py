@@ -222,6 +222,34 @@ def test_a_place_on_the_chip_shows_where_decoded_values_do_not_fit_through(tmp_p
     assert "on chip" not in headings(prediction_tables([usual]))
 
 
+def test_encoders_of_the_cache_are_priced_or_told_to_be_free(tmp_path):
+    common = {"architecture": "llama-3.2-1b", "acceptance": "0.9", "draft_bits": 5, "verify_bits": 12}
+    coded = common | {"draft_kv_bits": 7, "verify_kv_bits": 11}
+    text = device_text("rtx-4090") + '[encoder]\nfrequency_hz = { value = 1e9, source = "s" }\n'
+    found = {}
+    # 16 layers with 8 heads of 64, keys and values: 16,384 values of a token, 0.8 us or 33 ms.
+    for rate in (20, 5e-4):
+        path = tmp_path / f"{rate}.toml"
+        path.write_text(text + f'values_per_cycle = {{ value = {rate}, source = "s" }}\n', encoding="utf-8")
+        (found[rate],) = predict(device=str(path), **coded)
+    fast, slow = (found[rate].plain() for rate in (20, 5e-4))
+    (usual,) = predict(device="rtx-4090", **coded)
+    plain = usual.plain()
+    assert slow["steps"]["ar_stored"]["encoding_s"] == pytest.approx(16384 / 5e5, rel=1e-5)
+    assert slow["steps"]["ar_stored"]["total_s"] == pytest.approx(16384 / 5e5, rel=1e-5)
+    assert slow["operators"]["ar_stored"]["kv_encoding"] > 0.9 * slow["steps"]["ar_stored"]["total_s"]
+    assert slow["steps"]["draft"]["encoding_s"] == 0 == slow["steps"]["ar_bf16"]["encoding_s"]
+    for step, totals in plain["steps"].items():
+        assert fast["steps"][step]["total_s"] == totals["total_s"]
+        assert totals["encoding_s"] is None
+    assert "encode" in headings(tables_of([fast]))
+    assert "encode" not in headings(tables_of([plain]))
+    told = [entry for entry in (plain, fast, slow) if any("no [encoder]" in note for note in entry["notes"])]
+    assert told == [plain]
+    (nothing,) = predict(device="rtx-4090", **common, draft_kv_bits=16, verify_kv_bits=16)
+    assert not any("[encoder]" in note for note in nothing.plain()["notes"])
+
+
 def headings(tables):
     return {column.heading for table in tables for column in table.columns}
 

@@ -53,6 +53,14 @@ class OnChipPath:
 
 
 @flax.struct.dataclass
+class Superblocks:
+    """How compressed tensors lie in memory: in groups of blocks that are loaded as a whole. Every field is a leaf, "*b"."""
+
+    blocks_per_superblock: Leaf = number(POSITIVE)  # > 0
+    block_bytes: Leaf = number(POSITIVE, default=128.0)  # of a cache block, > 0
+
+
+@flax.struct.dataclass
 class Chip:
     """Power and area beside memory and decoder. Every field is a leaf, "*b"."""
 
@@ -100,6 +108,8 @@ class Device:
     on_chip_path: OnChipPath | None = part(OnChipPath, default=None)
     #: Where new keys and values are stored compressed; None: encoding them takes nothing.
     encoder: Encoder | None = part(Encoder, default=None)
+    #: Of compressed tensors; None: nothing is padded.
+    superblocks: Superblocks | None = part(Superblocks, default=None)
 
     @property
     def tiers(self) -> tuple[MemoryTier, ...]:

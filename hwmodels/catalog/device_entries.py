@@ -1,8 +1,8 @@
 """A device's TOML entry: which tables and fields it may have, and the tree that they make.
 
 Beside the numbers of `Device` a file may name the `link` to other devices, one of `link_names`, and have the tables [chip]
-or [technology], [on_chip_path], [matrix_unit], [decoder], [encoder], [placement] and [engine_terms] and any number of
-[[spill]] memories. A matrix unit says its `kind`, one of `hwmodels.catalog.units`, and has the fields of that kind's class,
+or [technology], [on_chip_path], [matrix_unit], [decoder], [encoder], [superblocks], [placement], [engine_terms] and any number
+of [[spill]] memories. A matrix unit says its `kind`, one of `hwmodels.catalog.units`, and has the fields of that kind's class,
 as a placement does, one of `hwmodels.memory.placement.PLACEMENTS`:
 
 [matrix_unit]

@@ -147,6 +147,12 @@ sram_bytes = { value = 16e6, source = "assumed: a scratchpad" }
 #~ power_w = { value = 6.6e-3, source = "example: Cassandra, Table V" }
 #~ symbol_energy_j = { value = 0.0, source = "default" }
 
+# How compressed tensors lie in memory: blocks of which a superblock is loaded as a whole. Without this table: no padding.
+#~ [superblocks]
+#~ blocks_per_superblock = { value = 16, source = "example" }
+# byte.
+#~ block_bytes = { value = 128.0, source = "default" }
+
 # Encoders of new keys and values, where these are stored compressed. Without this table: encoding takes nothing.
 #~ [encoder]
 #~ frequency_hz = { value = 1e9, source = "example" }

@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 from hwmodels.compute.roofline import unit_of
 from hwmodels.compute.unit import ComputeUnit
 from hwmodels.device import Device
+from hwmodels.memory.padded_work import padded_work
 from hwmodels.network.operators import OPERATORS, OperatorWork
 from hwmodels.network.operators.work import over_batches
 from hwmodels.numerics.layouts import batch_innermost
@@ -80,8 +81,10 @@ def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
         `smooth_maximum`, `place_in_order`.
     """
     device, work = over_batches(device, work)
-    unit = unit_of(device)
-    kernels, on_chip = unit.kernels(work), on_chip_cost(device, work)
+    unit, on_chip = unit_of(device), on_chip_cost(device, work)
+    # Padding is loaded, and goes no further.
+    work = padded_work(device, work)
+    kernels = unit.kernels(work)
     price = _kernel_cost_once if len(kernels) > 1 and isinstance(temperature, (int, float)) else _kernel_cost
     found = [price(device, one, its_work, temperature, on_chip.limit_s) for one, its_work in kernels]
     cost, traffic = found[0], found[0].traffic_bytes

@@ -93,6 +93,11 @@ def device_assumptions(entry: DeviceEntry) -> list[str]:
             f"Attention moves {float(device.kv_traffic_factor):g} bytes per byte of the cache "
             f"({_word(entry, 'kv_traffic_factor')})."
         )
+    if (blocks := device.superblocks) is not None:
+        said.append(
+            f"Compressed tensors are padded to blocks of {float(blocks.block_bytes):g} bytes and superblocks of "
+            f"{float(blocks.blocks_per_superblock):g} of these."
+        )
     said += [_launches(entry), _decoding(entry), *_on_chip(entry), *_encoding(entry), _energy(entry)]
     fitted = [field for field, source in entry.sources.items() if number_status(source) == "calibrated"]
     if fitted and entry.calibration is None and unit_of(device).measured is None:

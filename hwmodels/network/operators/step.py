@@ -22,7 +22,7 @@ from hwmodels.network.operators.attention import AttentionWork, attention_work
 from hwmodels.network.operators.blocks_in_part import blocks_in_part
 from hwmodels.network.operators.expert_sharing import ExpertSharing, busiest_experts, busiest_load
 from hwmodels.network.operators.experts import ExpertReads, touched_experts
-from hwmodels.network.operators.weights import weights_read
+from hwmodels.network.operators.weights import coded_tensors, weights_read
 from hwmodels.network.operators.work import MATRIX_OPERATORS, MatrixShapes, OperatorWork, StoredBytes, over_operators
 from hwmodels.network.routing import EVERY_EXPERT, UNIFORM, Routing
 from hwmodels.numerics.folds import settled
@@ -145,6 +145,9 @@ def step_operators(
         shared_tokens=seen_shared,
     )
     launches = _launches(a)
+    tensors = coded_tensors(read, bits, launches, touched)
+    # Keys and values of each layer and sequence.
+    tensors["attention"] = either(kv_bits_read < UNCOMPRESSED_BITS, 2.0 * a.num_layers * batch, 0.0)
     expert_products = {"expert_rows": expert_rows, "touched": touched}
     shapes = _shapes(a, attention, elements, launches, rows=rows, logit_rows=logit_rows, **expert_products)
     weight_bits_read = {
@@ -177,6 +180,7 @@ def step_operators(
         ),
         coded_elements=over_operators(coded),
         coded_bits=over_operators(coded_bits),
+        coded_tensors=over_operators(tensors),
         new_tokens=jnp.asarray(tokens),
         kv_elements=jnp.asarray(kv_read),
         kv_bits=jnp.asarray(kv_bits_read),

@@ -85,6 +85,7 @@ class OperatorWork:
     )
 
     coded_bits: Float[Array, "... operator"] | None = None  # that these elements are stored in
+    coded_tensors: Float[Array, "... operator"] | None = None  # that they belong to, each stored by itself
     experts: ExpertReads | None = None  # what a placement with a cache of experts needs
     #: What a unit with measured attention needs: new tokens per sequence, cached elements read and bits of each.
     new_tokens: Float[Array, ...] | None = None

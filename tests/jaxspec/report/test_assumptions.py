@@ -148,3 +148,13 @@ def test_encoders_are_told(tmp_path):
     text = said(str(path))
     assert "pass 3 encoders while the step runs (4 values per cycle each at 2 GHz)" in text
     assert "encoder" not in said("rtx-4090")
+
+
+def test_superblocks_are_told(tmp_path):
+    path = tmp_path / "chip.toml"
+    path.write_text(
+        device_text("rtx-4090") + '[superblocks]\nblocks_per_superblock = { value = 16, source = "s" }\n',
+        encoding="utf-8",
+    )
+    assert "padded to blocks of 128 bytes and superblocks of 16 of these" in said(str(path))
+    assert "superblocks" not in said("rtx-4090")

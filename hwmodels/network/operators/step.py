@@ -146,8 +146,9 @@ def step_operators(
     )
     launches = _launches(a)
     tensors = coded_tensors(read, bits, launches, touched)
-    # Keys and values of each layer and sequence.
-    tensors["attention"] = either(kv_bits_read < UNCOMPRESSED_BITS, 2.0 * a.num_layers * batch, 0.0)
+    # Keys and values of each layer and sequence, where any are cached.
+    cached = (kv_bits_read < UNCOMPRESSED_BITS) & (kv_read > 0)
+    tensors["attention"] = either(cached, 2.0 * a.num_layers * batch, 0.0)
     expert_products = {"expert_rows": expert_rows, "touched": touched}
     shapes = _shapes(a, attention, elements, launches, rows=rows, logit_rows=logit_rows, **expert_products)
     weight_bits_read = {

@@ -69,6 +69,9 @@ def test_only_what_is_coded_and_read_is_padded(toy_device, small, workload):
     half = added(device, step_operators(small, feed_forward_share=0.5, **step, **coded))["weight_bytes"]
     assert half["down"] == pytest.approx(whole["down"] / 2, rel=1e-3)
     assert half["o"] == whole["o"] > 0
+    # Nothing is cached before the prompt.
+    first = step_operators(small, **step | {"context_tokens": 0.0, "kv_bits": 6.0}, **coded)
+    assert not any(added(device, first)["kv_bytes"].values())
     # Two experts of a token are two tensors of a kind, in each of two layers.
     mixture = small.replace(
         num_moe_layers=2.0, num_experts=5.0, experts_per_token=2.0, expert_intermediate_size=6.0, gated_ffn=1.0

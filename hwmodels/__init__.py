@@ -11,7 +11,7 @@ from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, lea
 from hwmodels.chip.cost import ChipBill, chip_bill
 from hwmodels.chip.technology import Technology
 from hwmodels.compute.unit import ComputeUnit
-from hwmodels.device import Chip, Device, MemoryTier
+from hwmodels.device import Chip, Device, MemoryTier, OnChipPath
 from hwmodels.network.architecture import (
     ALL_LAYER_MATRICES,
     EXPERT_MATRICES,
@@ -116,8 +116,10 @@ from hwmodels.speculation.verification_length import (
 )
 from hwmodels.step.capacity import HeldBytes, activation_buffer_bytes, held_bytes, longest_context
 from hwmodels.step.decoding import DecoderCost, decoder_cost, decoder_energy
+from hwmodels.step.encoding import encoder_energy, encoder_time, time_with_encoder
 from hwmodels.step.energy import StepEnergy, idle_energy, memory_energy, step_energy
 from hwmodels.step.group_step import group_step
+from hwmodels.step.on_chip import OnChipCost, on_chip_cost
 from hwmodels.step.priced_steps import PricedStep, price_steps
 from hwmodels.step.roofline_cases import (
     Drafting,
@@ -172,6 +174,8 @@ __all__ = [
     "MatrixShapes",
     "MemoryTier",
     "MixedSpeedup",
+    "OnChipCost",
+    "OnChipPath",
     "OperatorWork",
     "Plan",
     "PooledChoices",
@@ -221,6 +225,8 @@ __all__ = [
     "eagle_head",
     "effective_performance",
     "elasticities",
+    "encoder_energy",
+    "encoder_time",
     "engine_time",
     "entering_tokens",
     "expected_log_speedup",
@@ -252,6 +258,7 @@ __all__ = [
     "multi_token_head",
     "naive_length",
     "node_depths",
+    "on_chip_cost",
     "one_layer",
     "original_length",
     "parameters",
@@ -278,6 +285,7 @@ __all__ = [
     "step_cost",
     "step_energy",
     "step_operators",
+    "time_with_encoder",
     "tokens_per_cycle",
     "touched_experts",
     "touched_share",

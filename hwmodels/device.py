@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 import flax.struct
 
 from hwmodels.chip.technology import Technology
+from hwmodels.decoders.encoder import Encoder
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, SHARE, choice, flag, number, part
 from hwmodels.numerics.reprs import short_line, tree_html
 from hwmodels.numerics.scalars import Leaf
@@ -35,6 +36,28 @@ class MemoryTier:
     energy_j_per_bit: Leaf = number(NOT_NEGATIVE, default=None)  # of moving a bit, >= 0; None: not known
     coupled: bool = flag()
     on_chip: bool = flag()
+
+
+@flax.struct.dataclass
+class OnChipPath:
+    """What all bytes of a step pass between its memories and the compute unit. Every field is a leaf, "*b".
+
+    A buffer first, the L2 cache of a GPU or the scratchpad of an NPU, then links: an interconnect, or a network on chip. Where
+    the device has decoders, their place says on which of the two values are coded.
+    """
+
+    buffer_bytes_per_s: Leaf = number(POSITIVE)  # that it delivers, > 0
+    link_bytes_per_s: Leaf = number(POSITIVE, default=None)  # of all links together, > 0; None: as the buffer
+    #: Of moving a bit over the links, >= 0; None: in the energy of arithmetic.
+    link_energy_j_per_bit: Leaf = number(NOT_NEGATIVE, default=None)
+
+
+@flax.struct.dataclass
+class Superblocks:
+    """How compressed tensors lie in memory: in groups of blocks that are loaded as a whole. Every field is a leaf, "*b"."""
+
+    blocks_per_superblock: Leaf = number(POSITIVE)  # > 0
+    block_bytes: Leaf = number(POSITIVE, default=128.0)  # of a cache block, > 0
 
 
 @flax.struct.dataclass
@@ -81,6 +104,12 @@ class Device:
     placement: Any = None  # a hwmodels.memory.placement.PlacementPolicy; None: KV, dense weights, experts in this order
     #: How it is made, which energy, area and price follow from; instead of a chip. None: not known.
     technology: Technology | None = part(Technology, default=None)
+    #: Between memories and compute unit; None: it keeps up, whatever passes it.
+    on_chip_path: OnChipPath | None = part(OnChipPath, default=None)
+    #: Where new keys and values are stored compressed; None: encoding them takes nothing.
+    encoder: Encoder | None = part(Encoder, default=None)
+    #: Of compressed tensors; None: nothing is padded.
+    superblocks: Superblocks | None = part(Superblocks, default=None)
 
     @property
     def tiers(self) -> tuple[MemoryTier, ...]:

@@ -23,7 +23,7 @@ from jaxtyping import Array, Float
 
 from hwmodels.analysis.design_point import chip_area
 from hwmodels.analysis.sensitivity import leaf_names
-from hwmodels.chip.bill import decoder_power
+from hwmodels.chip.bill import decoder_power, encoder_power, path_power
 from hwmodels.chip.cost import chip_bill
 from hwmodels.chip.price import die_price, memory_price
 from hwmodels.compute.roofline import unit_of
@@ -116,19 +116,22 @@ def _own_area(device: Device) -> Leaf:
     if whole is not None:
         return whole
     fixed = 0.0 if device.chip is None or device.chip.area_m2 is None else as_float(device.chip.area_m2)
-    return jnp.asarray(fixed + (0.0 if device.decoder is None else device.decoder.total_area_m2))
+    coders = [one.total_area_m2 for one in (device.decoder, device.encoder) if one is not None]
+    return jnp.asarray(sum(coders, start=fixed))
 
 
 def _own_power(device: Device) -> Leaf:
-    """By technology; else static power, decoders and memories at full rate, and arithmetic at the peak of a roofline."""
+    """By technology; else static power, decoders, encoders, memories, links and a roofline's arithmetic at full rate."""
     if device.technology is not None:
         return chip_bill(device).power_w
-    power: Leaf = 0.0
+    power: Leaf = path_power(device)
     for tier in device.tiers:
         if tier.energy_j_per_bit is not None:
             power = power + as_float(tier.bandwidth_bytes_per_s) * BITS_PER_BYTE * as_float(tier.energy_j_per_bit)
     if device.decoder is not None:
         power = power + decoder_power(device.decoder)
+    if device.encoder is not None:
+        power = power + encoder_power(device.encoder)
     if device.chip is not None:
         power = power + as_float(device.chip.static_power_w)
         if device.matrix_unit is None:

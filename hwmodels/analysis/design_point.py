@@ -83,7 +83,12 @@ def priced_steps(
     """
     plan = chain_plan(draft_length)
     draft, verify = plan_steps(workload, footprint, plan, draft_cost=draft_cost)
-    shapes = [prefill_step(workload, footprint=footprint), *baseline_steps(workload, footprint), draft, verify]
+    shapes = [
+        prefill_step(workload, footprint=footprint),
+        *baseline_steps(workload, footprint, draft_cost=draft_cost),
+        draft,
+        verify,
+    ]
     priced = price_steps(device, architecture, shapes, routing=routing, temperature=temperature)
     prefill, bf16, stored, drafts, verify = priced
     return Steps(prefill, bf16, stored, jax.tree.map(lambda leaf: leaf[0], drafts), verify)
@@ -177,7 +182,7 @@ def design_point(
 
 
 def chip_area(device: Device) -> Float[Array, "*b"] | None:
-    """Area of the die: its fixed part, the elements of its matrix unit, its decoders; by technology, `chip_area_parts`.
+    """Area of the die: its fixed part, the elements of its matrix unit, decoders, encoders; by technology, `chip_area_parts`.
 
     Args:
         device: leaves "*b".
@@ -190,8 +195,8 @@ def chip_area(device: Device) -> Float[Array, "*b"] | None:
         return chip_area_parts(device, device.technology).total
     if device.chip is None or device.chip.area_m2 is None:
         return None
-    decoders = 0.0 if device.decoder is None else device.decoder.total_area_m2
-    fixed = jnp.asarray(as_float(device.chip.area_m2) + decoders)
+    coders = [one.total_area_m2 for one in (device.decoder, device.encoder) if one is not None]
+    fixed = jnp.asarray(sum(coders, start=as_float(device.chip.area_m2)))
     if device.matrix_unit is None:
         return fixed
     elements = unit_of(device).elements

@@ -1,9 +1,9 @@
 """A device's TOML entry: which tables and fields it may have, and the tree that they make.
 
 Beside the numbers of `Device` a file may name the `link` to other devices, one of `link_names`, and have the tables [chip]
-or [technology], [matrix_unit], [decoder], [placement] and [engine_terms] and any number of [[spill]] memories. A matrix unit
-says its `kind`, one of `hwmodels.catalog.units`, and has the fields of that kind's class, as a placement does, one of
-`hwmodels.memory.placement.PLACEMENTS`:
+or [technology], [on_chip_path], [matrix_unit], [decoder], [encoder], [superblocks], [placement], [engine_terms] and any number
+of [[spill]] memories. A matrix unit says its `kind`, one of `hwmodels.catalog.units`, and has the fields of that kind's class,
+as a placement does, one of `hwmodels.memory.placement.PLACEMENTS`:
 
 [matrix_unit]
 kind = "systolic_array"
@@ -158,6 +158,8 @@ def _check_nothing_is_free(device: Device, given: Mapping[str, str], where: str)
     needed = [(f"{tier}.energy_j_per_bit",) for tier in ("memory", *(f"spill.{i}" for i in range(len(device.spill))))]
     if device.decoder is not None:
         needed += [("decoder.power_w", "decoder.symbol_energy_j"), ("decoder.area_m2",)]
+    if device.encoder is not None:
+        needed += [("encoder.power_w", "encoder.value_energy_j"), ("encoder.area_m2",)]
     for names in needed:
         if not any(name in given for name in names):
             raise EntryError(

@@ -97,6 +97,15 @@ access_bytes = { value = 8, source = "as the input buffer" }
 access_energy_j = { value = 14e-12, source = "as the input buffer" }
 #~ capacity_bytes = { value = 65536, source = "example" }
 
+# What all bytes pass between the memories and what multiplies. Without this table: it keeps up with anything.
+#~ [on_chip_path]
+# Of the L2 cache or scratchpad, byte/s.
+#~ buffer_bytes_per_s = { value = 3e12, source = "example" }
+# Of the interconnect or network on chip behind it, byte/s. Without it: as the buffer.
+#~ link_bytes_per_s = { value = 3e12, source = "example" }
+# Of moving a bit over these links, J. Without it: in the energy of arithmetic.
+#~ link_energy_j_per_bit = { value = 1e-13, source = "example" }
+
 # How it is made: area, power, price and energy per operation then follow from the sizes above. Without it they are not known.
 [technology]
 # Name of the node, m: 7 nm is 7e-9.
@@ -121,7 +130,9 @@ sram_bytes = { value = 16e6, source = "assumed: a scratchpad" }
 # Decoders of compressed weights. Without this table: decompressing costs nothing, which is optimistic.
 #~ [decoder]
 #~ kind = "unary"               # or "mx", "huffman_cam", "lut"
-#~ place = "dma"                # the default; or "l2", "array_edge": where values become 16 bits wide
+# Where values become 16 bits wide: "dma" (the default), before the buffer on the chip; "l2", between buffer and links;
+# "array_edge", at the compute unit, behind both. What an [on_chip_path] carries depends on it.
+#~ place = "dma"
 #~ frequency_hz = { value = 1e9, source = "example" }
 # Values that one unit puts out per cycle. Only huffman_cam has its own: 1.
 #~ symbols_per_cycle = { value = 12.8, source = "example: Cassandra, sec. VI-D" }
@@ -135,6 +146,25 @@ sram_bytes = { value = 16e6, source = "assumed: a scratchpad" }
 #~ area_m2 = { value = 4.4e-8, source = "example: Cassandra, Table V" }
 #~ power_w = { value = 6.6e-3, source = "example: Cassandra, Table V" }
 #~ symbol_energy_j = { value = 0.0, source = "default" }
+
+# How compressed tensors lie in memory: blocks of which a superblock is loaded as a whole. Without this table: no padding.
+#~ [superblocks]
+#~ blocks_per_superblock = { value = 16, source = "example" }
+# byte.
+#~ block_bytes = { value = 128.0, source = "default" }
+
+# Encoders of new keys and values, where these are stored compressed. Without this table: encoding takes nothing.
+#~ [encoder]
+#~ frequency_hz = { value = 1e9, source = "example" }
+# Values that one unit takes in per cycle.
+#~ values_per_cycle = { value = 4, source = "example" }
+# Units; cycles from a token's last value to its last coded bit.
+#~ count = { value = 1.0, source = "default" }
+#~ latency_cycles = { value = 0.0, source = "default" }
+# Of one unit: area, m2, and power, W, or energy of a value, J. Needed with a [technology] or a [chip].
+#~ area_m2 = { value = 8e-8, source = "example: Cassandra, Table V" }
+#~ power_w = { value = 0.017, source = "example: Cassandra, Table V" }
+#~ value_energy_j = { value = 0.0, source = "default" }
 
 # Instead of [technology], where the numbers are known: delete that table, and "#= " here.
 #= [chip]

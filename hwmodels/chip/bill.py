@@ -1,7 +1,7 @@
 """What a device's die consists of: area and power part by part, from the sizes that its times follow from.
 
 A larger array, scratchpad, decoder or interface always takes more area and more power: each part is a sum over what the compute
-unit says that it is built of (`ComputeUnit.hardware`), over the decoders, and over the interfaces to memories.
+unit says that it is built of (`ComputeUnit.hardware`), over decoders and encoders, and over the interfaces to memories.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from hwmodels.chip.published import FPGA_AREA, FPGA_POWER
 from hwmodels.chip.technology import Technology
 from hwmodels.compute.roofline import unit_of
 from hwmodels.decoders.decoder import Decoder
+from hwmodels.decoders.encoder import Encoder
 from hwmodels.device import Device, MemoryTier
 from hwmodels.numerics.scalars import Leaf, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE, GB
 
-__all__ = ["ChipParts", "chip_area_parts", "chip_power_parts", "decoder_power"]
+__all__ = ["ChipParts", "chip_area_parts", "chip_power_parts", "decoder_power", "encoder_power", "path_power"]
 
 #: Links between parts of a die, by their area: UCIe 1.0, advanced package, its densest. doi:10.1109/TCPMT.2022.3207195.
 _LINK_BYTES_PER_S_M2 = 1350 * GB / 1e-6
@@ -44,9 +45,9 @@ class ChipParts:
 
     arrays: Float[Array, "*b"]  # multipliers and adders
     sram: Float[Array, "*b"]
-    decoders: Float[Array, "*b"]
+    decoders: Float[Array, "*b"]  # and encoders
     interfaces: Float[Array, "*b"]  # to the memories
-    links: Float[Array, "*b"]  # between the unit's parts
+    links: Float[Array, "*b"]  # between the unit's parts, and from memories to it where the device's file has them
     other: Float[Array, "*b"]  # area: what is beside; power: drawn whatever is done
 
     @property
@@ -69,7 +70,9 @@ def chip_area_parts(device: Device, technology: Technology) -> ChipParts:
         + [sram_area(node, tier.capacity_bytes, **kept) for tier in device.tiers if tier.on_chip]
     )
     decoders = jnp.asarray(0.0 if device.decoder is None else device.decoder.total_area_m2)
-    links = _total(as_float(one.link_bytes_per_s) / _LINK_BYTES_PER_S_M2 for one in blocks)
+    decoders = decoders + (0.0 if device.encoder is None else device.encoder.total_area_m2)
+    rates = [as_float(one.link_bytes_per_s) for one in blocks] + [_path_rate(device)]
+    links = _total(rate / _LINK_BYTES_PER_S_M2 for rate in rates)
     interfaces = _total(
         interface_area(technology.memory_interface, node, tier.bandwidth_bytes_per_s)
         for tier in device.tiers
@@ -96,7 +99,9 @@ def chip_power_parts(device: Device, technology: Technology) -> ChipParts:
     sram = sram + _total(_streaming_power(tier) for tier in device.tiers if tier.on_chip)
     interfaces = _total(_streaming_power(tier) for tier in outside)
     decoders = 0.0 if device.decoder is None else decoder_power(device.decoder)
+    decoders = decoders + (0.0 if device.encoder is None else encoder_power(device.encoder))
     links = _total(as_float(one.link_bytes_per_s) * BITS_PER_BYTE * as_float(one.link_j_per_bit) for one in blocks)
+    links = links + path_power(device)
     static = chip_area_parts(device, technology).total * as_float(technology.static_w_per_m2)
     return ChipParts(arrays, sram, jnp.asarray(decoders), interfaces, links, static)
 
@@ -106,6 +111,28 @@ def decoder_power(decoder: Decoder) -> Float[Array, "*b"]:
     a_second = as_float(decoder.frequency_hz) * jnp.nan_to_num(as_float(decoder.symbols_per_cycle), posinf=0.0)
     each = as_float(decoder.power_w) + as_float(decoder.symbol_energy_j) * a_second
     return jnp.asarray(as_float(decoder.count) * each)
+
+
+def encoder_power(encoder: Encoder) -> Float[Array, "*b"]:
+    """Power of all of a device's encoders at their full rate, "*b", in W."""
+    a_second = as_float(encoder.frequency_hz) * as_float(encoder.values_per_cycle)
+    each = as_float(encoder.power_w) + as_float(encoder.value_energy_j) * a_second
+    return jnp.asarray(as_float(encoder.count) * each)
+
+
+def path_power(device: Device) -> Leaf:
+    """Power of the links between memories and compute unit at their full rate, "*b", in W; 0 where they are not known."""
+    if device.on_chip_path is None or device.on_chip_path.link_energy_j_per_bit is None:
+        return 0.0
+    return _path_rate(device) * BITS_PER_BYTE * as_float(device.on_chip_path.link_energy_j_per_bit)
+
+
+def _path_rate(device: Device) -> Leaf:
+    """Bytes per second that the links between memories and compute unit are made for; 0 where they are not known."""
+    path = device.on_chip_path
+    if path is None:
+        return 0.0
+    return as_float(path.buffer_bytes_per_s if path.link_bytes_per_s is None else path.link_bytes_per_s)
 
 
 def _streaming_power(tier: MemoryTier) -> Leaf:

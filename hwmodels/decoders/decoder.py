@@ -42,14 +42,14 @@ __all__ = [
 #: What a decoder undoes.
 DECODER_KINDS = ("none", "unary", "mx", "huffman_cam", "lut")
 
-#: Memories that a place divides: off chip, and the last one on chip (L2 cache or scratchpad).
-LEVELS = ("dram", "on_chip")
+#: What a place divides: memory off chip, the last one on chip (L2 cache or scratchpad), and the links behind that one.
+LEVELS = ("dram", "on_chip", "link")
 
 #: Where decoders sit, and at which levels the data are therefore still coded.
 PLACES = {
     "dma": ("dram",),  # in an NPU's DMA, before the scratchpad
     "l2": ("dram", "on_chip"),  # between a GPU's L2 cache and the interconnect
-    "array_edge": ("dram", "on_chip"),  # between the weight buffer and the first row of elements
+    "array_edge": LEVELS,  # between the weight buffer and the first row of elements, or in each compute unit
 }
 
 #: Leaves are rounded, and so are their products: a shortfall of this many units of the last place is none.
@@ -99,7 +99,7 @@ def no_decoder(*, place: str = "dma") -> Decoder:
 
 
 def is_coded_at(decoder: Decoder, level: str) -> bool:
-    """Whether data lie coded in a memory; never without a decoder.
+    """Whether data are coded where they lie or pass; never without a decoder.
 
     Raises:
         ValueError: `level` is not in `LEVELS`.
@@ -110,7 +110,7 @@ def is_coded_at(decoder: Decoder, level: str) -> bool:
 
 
 def bits_at(decoder: Decoder, level: str, coded_bits: Number) -> Leaf:
-    """Bits that a value takes in a memory: `coded_bits` ("*b") before the decoder, those of a symbol behind it.
+    """Bits that a value takes at a level: `coded_bits` ("*b") before the decoder, those of a symbol behind it.
 
     Raises:
         ValueError: `level` is not in `LEVELS`.

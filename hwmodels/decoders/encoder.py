@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.decoders.exact import exact_counts, round_up
+from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, number
 from hwmodels.numerics.folds import Whole, smooth_ceil_div
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.numerics.smoothing import smooth_maximum
@@ -34,12 +35,14 @@ __all__ = [
 class Encoder:
     """Encoding units that work side by side; every field is a leaf, "*b"."""
 
-    frequency_hz: Leaf  # > 0
-    values_per_cycle: Leaf  # that one unit takes in, > 0
-    count: Leaf = 1.0  # units, > 0
-    area_m2: Leaf = 0.0  # of one unit, >= 0
-    power_w: Leaf = 0.0  # of one unit while it encodes, >= 0
-    latency_cycles: Leaf = 0.0  # from a token's last value to its last coded bit (the selection), >= 0
+    frequency_hz: Leaf = number(POSITIVE)  # > 0
+    values_per_cycle: Leaf = number(POSITIVE)  # that one unit takes in, > 0
+    count: Leaf = number(POSITIVE, default=1.0)  # units, > 0
+    area_m2: Leaf = number(NOT_NEGATIVE, default=0.0)  # of one unit, >= 0
+    power_w: Leaf = number(NOT_NEGATIVE, default=0.0)  # of one unit while it encodes, >= 0
+    value_energy_j: Leaf = number(NOT_NEGATIVE, default=0.0)  # in addition, of each value, >= 0
+    #: From a token's last value to its last coded bit (the selection), >= 0.
+    latency_cycles: Leaf = number(NOT_NEGATIVE, default=0.0)
 
     @property
     def total_area_m2(self) -> Leaf:
@@ -119,6 +122,10 @@ def smooth_encoders_needed(
 
 
 def encode_energy(encoder: Encoder, values: Number) -> Float[Array, "*b"]:
-    """Joules to encode `values` ("*b", >= 0) elements: each unit's power while it encodes; their number cancels."""
-    cycles = jnp.asarray(as_float(values)) / as_float(encoder.values_per_cycle)
-    return as_float(encoder.power_w) * cycles / as_float(encoder.frequency_hz)
+    """Joules to encode `values` ("*b", >= 0) elements: each unit's power while it encodes, and the energy of each value.
+
+    Fewer units encode for longer, so their number cancels.
+    """
+    values = jnp.asarray(as_float(values))
+    active_s = 1.0 / (as_float(encoder.values_per_cycle) * as_float(encoder.frequency_hz))
+    return values * (as_float(encoder.power_w) * active_s + as_float(encoder.value_energy_j))

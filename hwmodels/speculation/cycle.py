@@ -21,7 +21,7 @@ from hwmodels.network.operators import StepShape, decode_step, draft_step, verif
 from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.axes import same_rank, with_rank
-from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.scalars import Leaf, Number, as_float, either
 from hwmodels.parallel.group import for_draft
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost, copied_widths, held_beside
 from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
@@ -94,7 +94,7 @@ def price_cycle(
         ValueError: the footprint lacks a kind or names one that does not exist.
     Gradient: right for every input, with the kinks of the roofline at temperature 0.
     """
-    target_steps = baseline_steps(workload, footprint)
+    target_steps = baseline_steps(workload, footprint, draft_cost=draft_cost)
     draft_steps, verify_steps = plan_steps(workload, footprint, plan, draft_cost=draft_cost)
     shared = {"routing": routing, "temperature": temperature}
     if draft_cost.architecture is None:
@@ -145,11 +145,13 @@ def baselines(
     return Baselines(*price_steps(device, architecture, steps, routing=routing, temperature=temperature))
 
 
-def baseline_steps(workload: Workload, footprint: Footprint) -> tuple[StepShape, StepShape]:
+def baseline_steps(
+    workload: Workload, footprint: Footprint, *, draft_cost: DraftCost = COMPRESSED_COPY
+) -> tuple[StepShape, StepShape]:
     """A step of autoregressive decoding in 16 bits, and one of what is stored."""
     return (
         decode_step(workload, footprint=uniform_footprint(UNCOMPRESSED_BITS)),
-        decode_step(workload, footprint=footprint),
+        decode_step(workload, footprint=_of_target(footprint, draft_cost)),
     )
 
 
@@ -172,8 +174,15 @@ def plan_steps(
         visible_share=draft_cost.visible_share,
     )
     verify = verify_step(
-        workload, footprint=footprint, verify_tokens=plan.verify_tokens, visible_new_tokens=plan.verify_visible
+        workload,
+        footprint=_of_target(footprint, draft_cost),
+        verify_tokens=plan.verify_tokens,
+        visible_new_tokens=plan.verify_visible,
     )
+    if draft_cost.architecture is not None:
+        # A network of its own keeps what it writes.
+        kept = either(as_float(footprint.draft_kv_bits) < UNCOMPRESSED_BITS, 1.0, 0.0)
+        draft = dataclasses.replace(draft, encoded_kv_share=kept)
     copies = copied_widths(footprint, draft_cost)
     stored = {kind: as_float(bits) + copies[kind] for kind, bits in footprint.target_weight_bits.items()}
     draft, verify = (
@@ -181,6 +190,13 @@ def plan_steps(
     )
     beside = held_beside(workload=workload, footprint=footprint, draft_cost=draft_cost, with_table=False)
     return draft, dataclasses.replace(verify, beside_bytes=beside)
+
+
+def _of_target(footprint: Footprint, draft_cost: DraftCost) -> Footprint:
+    """The footprint as the target's steps have it: the cache of a network of its own is none of theirs."""
+    if draft_cost.architecture is None:
+        return footprint
+    return dataclasses.replace(footprint, draft_kv_bits=footprint.target_kv_bits)
 
 
 def _without_experts(architecture: Architecture, workload: Workload, footprint: Footprint) -> Leaf:

@@ -103,7 +103,7 @@ def serving_cycle(
     entering = entering_tokens(workload, tokens_per_cycle)
     draft, verify = plan_steps(workload, footprint, plan, draft_cost=draft_cost)
     alone_entering = entering_tokens(workload, 1.0)
-    plain = [_with_prompts(step, alone_entering) for step in baseline_steps(workload, footprint)]
+    plain = [_with_prompts(step, alone_entering) for step in baseline_steps(workload, footprint, draft_cost=draft_cost)]
     bf16, stored, verified = price_steps(device, architecture, [*plain, _with_prompts(verify, entering)])
     own, on = architecture, device
     if draft_cost.architecture is not None:

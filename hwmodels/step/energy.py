@@ -1,4 +1,4 @@
-"""Energy of a step: what arithmetic, memories and decoders take for its work, and what the chip draws meanwhile."""
+"""Energy of a step: what arithmetic, memories, decoders and encoders take for its work, and what the chip draws meanwhile."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ class StepEnergy:
     memory_j: Float[Array, "*b tier"]  # the first memory first
     link_j: Float[Array, "*b"]  # between the parts of the compute unit, and to memories that it does not sit in
     decoder_j: Float[Array, "*b"]
+    encoder_j: Float[Array, "*b"]  # of new keys and values
     static_j: Float[Array, "*b"]  # drawn over the step's time, whatever it does
 
     @property
     def total_j(self) -> Float[Array, "*b"]:
         """All components."""
-        return self.arithmetic_j + jnp.sum(self.memory_j, axis=-1) + self.link_j + self.decoder_j + self.static_j
+        parts = self.arithmetic_j + jnp.sum(self.memory_j, axis=-1) + self.link_j + self.decoder_j + self.static_j
+        return parts + self.encoder_j
 
 
 def memory_energy(
@@ -70,6 +72,7 @@ def step_energy(
     memory_j: Float[Array, "... tier"] | None,
     link_j: Float[Array, "... operator"],
     decoder_j: Float[Array, "*#b"],
+    encoder_j: Float[Array, "*#b"],
     time_s: Float[Array, "*#b"],
 ) -> StepEnergy | None:
     """Energy of a step from its parts; None where the device has neither chip nor technology.
@@ -80,6 +83,7 @@ def step_energy(
         memory_j: of each memory; None: not known, and taken as 0.
         link_j: of the compute unit's links.
         decoder_j: of the decoders.
+        encoder_j: of the encoders.
         time_s: of the whole step.
     Source: ELMoE-3D, 7.2: computation, accesses by tier and static power; Huff-LLM, appendix A.1: energy per operation.
     """
@@ -92,5 +96,6 @@ def step_energy(
         memory_j=nothing if memory_j is None else memory_j,
         link_j=jnp.sum(link_j, axis=-1),
         decoder_j=decoder_j,
+        encoder_j=encoder_j,
         static_j=time_s * static_power(device),
     )

@@ -91,6 +91,7 @@ def group_step(
             memory_j=energy.memory_j * busy,
             link_j=(energy.link_j + bits) * busy,
             decoder_j=energy.decoder_j * busy,
+            encoder_j=energy.encoder_j * busy,
             static_j=idle_energy(device, total_s),
         )
     cost = dataclasses.replace(

@@ -1,7 +1,7 @@
 """What one step costs: time by cause, traffic by memory, energy, computed once.
 
-Each operator takes the longest of computing, moving and decoding, with a smooth maximum for gradients, plus its launches;
-operators follow one another.
+Each operator takes the longest of computing, moving, on the chip too, and decoding, with a smooth maximum for gradients, plus
+its launches; operators follow one another.
 
 Source: Williams, Waterman, Patterson 2009, doi:10.1145/1498765.1498785, per operator instead of per program.
 Departs: a fixed latency per launch is added.
@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 from hwmodels.compute.roofline import unit_of
 from hwmodels.compute.unit import ComputeUnit
 from hwmodels.device import Device
+from hwmodels.memory.padded_work import padded_work
 from hwmodels.network.operators import OPERATORS, OperatorWork
 from hwmodels.network.operators.work import over_batches
 from hwmodels.numerics.layouts import batch_innermost
@@ -26,26 +27,34 @@ from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.smoothing import smooth_maximum
 from hwmodels.parallel.collectives import COLLECTIVES
 from hwmodels.step.decoding import decoder_cost, decoder_energy
+from hwmodels.step.encoding import encoder_energy, encoder_time, time_with_encoder
 from hwmodels.step.energy import StepEnergy, memory_energy, step_energy
+from hwmodels.step.on_chip import on_chip_cost
 from hwmodels.step.traffic import memory_time, traffic_by_memory
 
 __all__ = ["STEP_PARTS", "StepCost", "seconds_by_part", "step_cost"]
 
-#: What a step's time is told apart by: operators, then collectives of several devices.
-STEP_PARTS = (*OPERATORS, *COLLECTIVES)
+#: What a step waits for where encoding new keys and values outlasts all else.
+_ENCODING = "kv_encoding"
+
+#: What a step's time is told apart by: operators, then collectives of several devices, then waiting for encoders.
+STEP_PARTS = (*OPERATORS, *COLLECTIVES, _ENCODING)
 
 
 @flax.struct.dataclass
 class StepCost:
     """Cost of one step and where it goes; arrays are "... operator" over `OPERATORS`, all layers together."""
 
-    total_s: Float[Array, "*b"]  # of the step: its operators, and collectives, one after the other
-    operator_s: Float[Array, "... operator"]  # the longest of the next four, launches included
+    total_s: Float[Array, "*b"]  # of the step: its operators, and collectives, one after the other, or `encoding_s`
+    operator_s: Float[Array, "... operator"]  # the longest of the next five, launches included
     compute_s: Float[Array, "... operator"]  # if only arithmetic took time
     memory_s: Float[Array, "... operator"]  # if only traffic took time
+    #: If only traffic between memories and compute unit took time; 0: the device does not say what it takes.
+    on_chip_s: Float[Array, "... operator"]
     decoding_s: Float[Array, "... operator"]  # if only decoding took time
     exchange_s: Float[Array, "... operator"]  # if only exchange between the parts of a unit took time
     launch_s: Float[Array, "... operator"]  # overlapped with nothing
+    encoding_s: Float[Array, "*b"]  # if only encoding new keys and values took time
     traffic_bytes: Float[Array, "... operator tier"]  # to and from each memory, the first one first
     memory_j: Float[Array, "*b tier"] | None  # of moving it; None unless all memories say what a bit takes
     energy: StepEnergy | None  # of everything; None where the device's energy is not known
@@ -72,10 +81,12 @@ def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
         `smooth_maximum`, `place_in_order`.
     """
     device, work = over_batches(device, work)
-    unit = unit_of(device)
+    unit, on_chip = unit_of(device), on_chip_cost(device, work)
+    # Padding is loaded, and goes no further.
+    work = padded_work(device, work)
     kernels = unit.kernels(work)
     price = _kernel_cost_once if len(kernels) > 1 and isinstance(temperature, (int, float)) else _kernel_cost
-    found = [price(device, one, its_work, temperature) for one, its_work in kernels]
+    found = [price(device, one, its_work, temperature, on_chip.limit_s) for one, its_work in kernels]
     cost, traffic = found[0], found[0].traffic_bytes
     if len(found) > 1:
         # Of the work as it is given: a kernel may read weights that are stored wider.
@@ -86,13 +97,15 @@ def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
         cost = jax.tree.map(lambda *parts: _mixed(shares, parts), *found)
     # Summed here, not by a reader: inside a map over steps the sum is one pass with what it adds up.
     total_s = jnp.sum(batch_innermost(cost.total_s), axis=-1)
+    total_s = time_with_encoder(device, work, total_s, temperature=temperature)
     memory_j = memory_energy(device, traffic)
     energy = step_energy(
         device,
         arithmetic_j=cost.arithmetic_j,
         memory_j=memory_j,
-        link_j=cost.link_j,
+        link_j=cost.link_j if on_chip.link_j is None else cost.link_j + on_chip.link_j,
         decoder_j=decoder_energy(device, work),
+        encoder_j=encoder_energy(device, work),
         time_s=total_s,
     )
     return StepCost(
@@ -100,9 +113,11 @@ def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
         operator_s=cost.total_s,
         compute_s=cost.compute_s,
         memory_s=cost.memory_s,
+        on_chip_s=_longest(on_chip.limit_s, temperature) if on_chip.limit_s else jnp.zeros_like(work.flops),
         decoding_s=cost.decoding_s,
         exchange_s=cost.exchange_s,
         launch_s=cost.launch_s,
+        encoding_s=encoder_time(device, work),
         traffic_bytes=jnp.stack(jnp.broadcast_arrays(*traffic), axis=-1),
         memory_j=memory_j,
         energy=energy,
@@ -110,7 +125,9 @@ def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
 
 
 def seconds_by_part(cost: StepCost) -> dict[str, float]:
-    """Operator or collective -> seconds of a single step, launches included; collectives of several devices alone.
+    """Part of `STEP_PARTS` -> seconds of a single step, launches included; they sum to the step's time.
+
+    Collectives are those of several devices, and encoders are named where the step waits for them.
 
     Args:
         cost: of one step, on the host.
@@ -118,6 +135,10 @@ def seconds_by_part(cost: StepCost) -> dict[str, float]:
     found: dict[str, float] = dict(zip(OPERATORS, cost.operator_s.tolist(), strict=True))
     if cost.collective_s is not None:
         found |= dict(zip(COLLECTIVES, cost.collective_s.tolist(), strict=True))
+    waiting_s = float(cost.total_s) - sum(found.values())
+    # Sums of single precision differ by roundings.
+    if float(cost.encoding_s) > 0 and waiting_s > 1e-5 * float(cost.total_s):
+        found[_ENCODING] = waiting_s
     return found
 
 
@@ -136,12 +157,18 @@ class _OperatorCost:
     decoding_s: Float[Array, "... operator"]
 
 
-def _kernel_cost(device: Device, unit: ComputeUnit, work: OperatorWork, temperature: Number) -> _OperatorCost:
+def _kernel_cost(
+    device: Device,
+    unit: ComputeUnit,
+    work: OperatorWork,
+    temperature: Number,
+    on_chip_s: tuple[Float[Array, "... operator"], ...],
+) -> _OperatorCost:
     times = unit.operator_times(work, device, temperature=temperature)
     traffic = traffic_by_memory(device, work)
     memory_s = memory_time(device, traffic, work=work, share=times.memory_share, temperature=temperature)
     decoded = decoder_cost(device, work)
-    limits = [times.compute_s, memory_s, *decoded.limit_s]
+    limits = [times.compute_s, memory_s, *on_chip_s, *decoded.limit_s]
     limits += [] if times.exchange_s is None else [times.exchange_s]
     # Two Python numbers stay one, which a smooth maximum is faster with.
     known = isinstance(temperature, (int, float))

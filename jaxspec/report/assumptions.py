@@ -93,7 +93,12 @@ def device_assumptions(entry: DeviceEntry) -> list[str]:
             f"Attention moves {float(device.kv_traffic_factor):g} bytes per byte of the cache "
             f"({_word(entry, 'kv_traffic_factor')})."
         )
-    said += [_launches(entry), _decoding(entry), _energy(entry)]
+    if (blocks := device.superblocks) is not None:
+        said.append(
+            f"Compressed tensors are padded to blocks of {float(blocks.block_bytes):g} bytes and superblocks of "
+            f"{float(blocks.blocks_per_superblock):g} of these."
+        )
+    said += [_launches(entry), _decoding(entry), *_on_chip(entry), *_encoding(entry), _energy(entry)]
     fitted = [field for field, source in entry.sources.items() if number_status(source) == "calibrated"]
     if fitted and entry.calibration is None and unit_of(device).measured is None:
         said.append(
@@ -206,6 +211,43 @@ def _decoding(entry: DeviceEntry) -> str:
             f"{quantity('_hz', float(decoder.frequency_hz))}); a step waits for them where they are the slowest."
         )
     return unit_of(entry.device).unpacking
+
+
+def _encoding(entry: DeviceEntry) -> list[str]:
+    encoder = entry.device.encoder
+    if encoder is None:
+        return []
+    return [
+        f"New keys and values that are stored in fewer than 16 bits pass {float(encoder.count):g} encoders while the step runs "
+        f"({float(encoder.values_per_cycle):g} values per cycle each at {quantity('_hz', float(encoder.frequency_hz))}); a "
+        "step waits for them only where they take longer than all else."
+    ]
+
+
+#: Where decoders sit -> what passes buffer and links on the chip.
+_PASSES = {
+    "dma": "values pass both in 16 bits, as the decoders in the DMA leave them",
+    "l2": "values pass the buffer as they are stored, and the links in 16 bits",
+    "array_edge": "values pass both as they are stored",
+}
+
+
+def _on_chip(entry: DeviceEntry) -> list[str]:
+    """What the paths of the chip take, or that they are not known where decoders would make them matter."""
+    path, decoder = entry.device.on_chip_path, entry.device.decoder
+    # Without decoders the compute unit unpacks values, as decoders at its edge do.
+    place = "array_edge" if decoder is None or decoder.kind == "none" else decoder.place
+    if path is None:
+        if place == "array_edge":
+            return []
+        return [
+            "The device's file gives no bandwidth between its memories and what multiplies ([on_chip_path]): decoded values "
+            "pass there however many they are, and where decoders sit changes no step's time by it."
+        ]
+    said = f"A buffer on the chip delivers {quantity('_bytes_per_s', float(path.buffer_bytes_per_s))}"
+    if path.link_bytes_per_s is not None:
+        said += f", and the links behind it {quantity('_bytes_per_s', float(path.link_bytes_per_s))}"
+    return [f"{said}; each byte of a step passes once, and {_PASSES[place]}."]
 
 
 def _energy(entry: DeviceEntry) -> str:

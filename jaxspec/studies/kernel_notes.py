@@ -1,4 +1,4 @@
-"""What result.json says of widths that a device has no measured kernel for, of fits behind its times, of idle devices."""
+"""What result.json says of widths without a measured kernel, of fits behind a device's times, of encoders, of idle devices."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from hwmodels import Architecture, Device, Footprint
+from hwmodels.analysis.encoder_remarks import encoder_remarks
 from hwmodels.analysis.group_remarks import group_remarks
 from hwmodels.analysis.kernel_widths import kernel_remarks, kernel_widths
 
@@ -41,6 +42,7 @@ def kernel_notes(
         "kernel_widths": None if found is None else {k: list(v) for k, v in dataclasses.asdict(found).items()},
         "notes": [
             *kernel_remarks(device, together, experts=experts),
+            *encoder_remarks(device, together),
             *([] if batch is None else group_remarks(device, batch)),
         ],
     }

@@ -12,6 +12,7 @@ from hwmodels import (
     Acceptance,
     Chip,
     Footprint,
+    OnChipPath,
     Workload,
     best,
     catalog,
@@ -24,8 +25,9 @@ from hwmodels.compute.roofline import unit_of
 from hwmodels.compute.systolic.array import OnChipBuffer
 from hwmodels.compute.systolic.unit import SystolicUnit
 from hwmodels.compute.vector_array import VectorArray
-from hwmodels.decoders import Decoder
+from hwmodels.decoders import Decoder, Encoder
 from hwmodels.decoders.decoder import PLACES
+from hwmodels.device import Superblocks
 from hwmodels.numerics.scalars import as_float
 
 #: With experts in half of its layers and wide matrices in the others, and too large for the smaller memories.
@@ -62,6 +64,13 @@ def waiting():
     return device.replace(memory=memory.replace(capacity_bytes=1e9), spill=(spill,), decoder=decoder, chip=chip)
 
 
+def on_the_way():
+    """A scratchpad and links that decoded values pass, about as slow as the memory, and an encoder of keys and values."""
+    path = OnChipPath(buffer_bytes_per_s=6e11, link_bytes_per_s=4e11, link_energy_j_per_bit=2e-13)
+    encoder = Encoder(1e9, values_per_cycle=0.1, count=2.0, area_m2=1e-8, power_w=1e-2, value_energy_j=1e-12)
+    return catalog.device("cassandra-npu").replace(on_chip_path=path, encoder=encoder, superblocks=Superblocks(16.0))
+
+
 #: What stands in for 0, by the dimension in a number's name.
 FOR_ZERO = {"s": 1e-7, "j": 1e-12, "bit": 1e-12, "cycles": 5.0, "w": 1e-2, "m2": 1e-9}
 
@@ -69,6 +78,7 @@ DEVICES = {name: lambda name=name: catalog.device(name) for name in catalog.devi
     "systolic array": systolic,
     "vector array": lambda: catalog.device("rtx-4090").replace(matrix_unit=VectorArray(4.0, 3.0, 8.0, 7.0, 2e9)),
     "accesses that wait": waiting,
+    "paths on the chip": on_the_way,
 }
 
 

@@ -40,10 +40,14 @@ def blocks_in_part(work: OperatorWork, attention_share: Leaf, feed_forward_share
     def less(totals: Float[Array, "... operator"] | None) -> Float[Array, "... operator"] | None:
         return None if totals is None else _scaled(totals, share)
 
-    scaled = ("flops", "weight_bytes", "kv_bytes", "activation_bytes", "launches", "coded_elements", "coded_bits")
+    moved = ("weight_bytes", "kv_bytes", "activation_bytes")
+    scaled = ("flops", *moved, "launches", "coded_elements", "coded_bits", "coded_tensors")
     found = {name: less(getattr(work, name)) for name in scaled}
-    elements = jax.tree.map(lambda count: _scaled(count, attention_share), work.kv_elements)
-    return dataclasses.replace(work, **found, kv_elements=elements)
+    read, written = (
+        jax.tree.map(lambda count: _scaled(count, attention_share), count)
+        for count in (work.kv_elements, work.encoded_kv)
+    )
+    return dataclasses.replace(work, **found, kv_elements=read, encoded_kv=written)
 
 
 def _scaled(totals: Array, share: Leaf) -> Array:

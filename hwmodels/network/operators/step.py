@@ -22,7 +22,7 @@ from hwmodels.network.operators.attention import AttentionWork, attention_work
 from hwmodels.network.operators.blocks_in_part import blocks_in_part
 from hwmodels.network.operators.expert_sharing import ExpertSharing, busiest_experts, busiest_load
 from hwmodels.network.operators.experts import ExpertReads, touched_experts
-from hwmodels.network.operators.weights import weights_read
+from hwmodels.network.operators.weights import coded_tensors, weights_read
 from hwmodels.network.operators.work import MATRIX_OPERATORS, MatrixShapes, OperatorWork, StoredBytes, over_operators
 from hwmodels.network.routing import EVERY_EXPERT, UNIFORM, Routing
 from hwmodels.numerics.folds import settled
@@ -44,6 +44,7 @@ def step_operators(
     stored_weight_bits: Mapping[str, Number] | None = None,
     stored_kv_bits: Number | None = None,
     copy_weight_bits: Mapping[str, Number] | None = None,
+    encoded_kv_share: Number | None = None,
     pool_experts: Number = EVERY_EXPERT,
     speculating: Number = 0.0,
     drafting: Number = 0.0,
@@ -73,6 +74,8 @@ def step_operators(
         stored_weight_bits, stored_kv_bits: what is held, as `weight_bits` and `kv_bits` unless given: a draft reads a part of
             the target.
         pool_experts: "*b", > 0; the most popular experts of a layer, among which alone tokens choose; all unless given.
+        encoded_kv_share: "*b", in [0, 1]; of the new keys and values, that are stored coded. Unless given: all where a cached
+            element is read in fewer than 16 bits, else none.
         copy_weight_bits: of what is held, bits of copies that only a draft reads; none unless given.
         speculating, drafting: "*b", 1 for steps of a draft-verify cycle, for draft steps; a placement may differ by it.
         ahead_bytes, beside_bytes: "*b", of another network in the same memories; see `ExpertReads`.
@@ -129,6 +132,9 @@ def step_operators(
         name: sum(either(bits[kind] < UNCOMPRESSED_BITS, count * bits[kind], 0.0) for kind, count in kinds.items())
         for name, kinds in read.items()
     } | {"attention": coded["attention"] * kv_bits_read}
+    encoded = (
+        either(kv_bits_read < UNCOMPRESSED_BITS, 1.0, 0.0) if encoded_kv_share is None else as_float(encoded_kv_share)
+    )
     attention = attention_work(
         a,
         tokens=tokens,
@@ -139,6 +145,10 @@ def step_operators(
         shared_tokens=seen_shared,
     )
     launches = _launches(a)
+    tensors = coded_tensors(read, bits, launches, touched)
+    # Keys and values of each layer and sequence, where any are cached.
+    cached = (kv_bits_read < UNCOMPRESSED_BITS) & (kv_read > 0)
+    tensors["attention"] = either(cached, 2.0 * a.num_layers * batch, 0.0)
     expert_products = {"expert_rows": expert_rows, "touched": touched}
     shapes = _shapes(a, attention, elements, launches, rows=rows, logit_rows=logit_rows, **expert_products)
     weight_bits_read = {
@@ -171,9 +181,11 @@ def step_operators(
         ),
         coded_elements=over_operators(coded),
         coded_bits=over_operators(coded_bits),
+        coded_tensors=over_operators(tensors),
         new_tokens=jnp.asarray(tokens),
         kv_elements=jnp.asarray(kv_read),
         kv_bits=jnp.asarray(kv_bits_read),
+        encoded_kv=jnp.asarray(kv_elements_per_token(a) * rows * encoded),
         experts=ExpertReads(
             num_experts=a.num_experts,
             per_token=a.experts_per_token,

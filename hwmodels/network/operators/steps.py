@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 
 from hwmodels.network.architecture import Architecture
-from hwmodels.network.footprint import Footprint
+from hwmodels.network.footprint import UNCOMPRESSED_BITS, Footprint
 from hwmodels.network.operators.expert_sharing import ExpertSharing
 from hwmodels.network.operators.step import step_operators
 from hwmodels.network.operators.work import OperatorWork
 from hwmodels.network.routing import EVERY_EXPERT, UNIFORM, Routing
 from hwmodels.network.workload import Workload
-from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.scalars import Leaf, Number, as_float, either
 
 
 @flax.struct.dataclass
@@ -33,6 +33,7 @@ class StepShape:
     stored_weight_bits: dict[str, Leaf]
     stored_kv_bits: Leaf
     copy_weight_bits: dict[str, Leaf]
+    encoded_kv_share: Leaf = 0.0
     pool_experts: Leaf = EVERY_EXPERT
     speculating: Leaf = 0.0
     drafting: Leaf = 0.0
@@ -81,6 +82,8 @@ def draft_step(
 ) -> StepShape:
     """One step of the draft: the target's network, read at the draft's widths.
 
+    What it writes is not encoded: the verification overwrites it.
+
     Args:
         tokens: "*b", >= 1; nodes that one step expands per sequence, 1 for a chain.
         visible_new_tokens: "*b", see `step_operators`; siblings do not see each other, so 1 for the nodes of one depth.
@@ -91,6 +94,7 @@ def draft_step(
         step,
         weight_bits=footprint.draft_weight_bits,
         kv_bits=footprint.draft_kv_bits,
+        encoded_kv_share=0.0,
         pool_experts=as_float(pool_experts),
         attention_share=as_float(attention_share),
         feed_forward_share=as_float(feed_forward_share),
@@ -138,4 +142,11 @@ def _target_step(
         stored_weight_bits=footprint.target_weight_bits,
         stored_kv_bits=footprint.target_kv_bits,
         copy_weight_bits=dict.fromkeys(footprint.target_weight_bits, 0.0),
+        # A cache of 16 bits of which a draft reads a part is encoded too.
+        encoded_kv_share=either(
+            (as_float(footprint.target_kv_bits) < UNCOMPRESSED_BITS)
+            | (as_float(footprint.draft_kv_bits) < UNCOMPRESSED_BITS),
+            1.0,
+            0.0,
+        ),
     )

@@ -6,7 +6,11 @@ routed experts, those are read that at least one token chooses.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from hwmodels.network.architecture import Architecture, attention_shape, parameters
+from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.operators.work import EXPERT_OPERATORS
 from hwmodels.numerics.scalars import Leaf, either
 
 
@@ -43,4 +47,26 @@ def weights_read(architecture: Architecture, rows: Leaf, touched: Leaf) -> dict[
         "shared_down": {"shared": shared_down},
         "norm": {"norm": stored["norm"]},
         "lm_head": {"lm_head": a.vocab_size * a.hidden_size},
+    }
+
+
+def coded_tensors(
+    read: Mapping[str, Mapping[str, Leaf]], bits: Mapping[str, Leaf], launches: Mapping[str, Leaf], touched: Leaf
+) -> dict[str, Leaf]:
+    """Operator -> tensors, "*b", that are read in fewer than 16 bits: one of each kind and launch, or of each touched expert.
+
+    Rows of an embedding are none: nothing is read to the end of its tensor.
+
+    Args:
+        read: of `weights_read`.
+        bits: kind -> "*b".
+        launches: operator -> "*b".
+        touched: "*b", routed experts of a layer.
+    """
+    return {
+        name: launches[name]
+        * (touched if name in EXPERT_OPERATORS else 1.0)
+        * sum(either((bits[kind] < UNCOMPRESSED_BITS) & (count > 0), 1.0, 0.0) for kind, count in kinds.items())
+        for name, kinds in read.items()
+        if name != "embed"
     }

@@ -85,11 +85,14 @@ class OperatorWork:
     )
 
     coded_bits: Float[Array, "... operator"] | None = None  # that these elements are stored in
+    coded_tensors: Float[Array, "... operator"] | None = None  # that they belong to, each stored by itself
     experts: ExpertReads | None = None  # what a placement with a cache of experts needs
     #: What a unit with measured attention needs: new tokens per sequence, cached elements read and bits of each.
     new_tokens: Float[Array, ...] | None = None
     kv_elements: Float[Array, ...] | None = None
     kv_bits: Float[Array, ...] | None = None
+    #: Elements of new keys and values that are stored coded, of all sequences: what an encoder has to encode.
+    encoded_kv: Float[Array, ...] | None = None
 
     @property
     def memory_bytes(self) -> Float[Array, "... operator"]:
@@ -104,7 +107,7 @@ def over_operators(values: Mapping[str, Leaf], default: float = 0.0) -> Float[Ar
 
 
 #: Fields of `OperatorWork` that a step has one of, without an axis of operators.
-_OF_A_STEP = ("stored", "experts", "new_tokens", "kv_elements", "kv_bits")
+_OF_A_STEP = ("stored", "experts", "new_tokens", "kv_elements", "kv_bits", "encoded_kv")
 
 
 def over_batches(device: Tree, work: OperatorWork) -> tuple[Tree, OperatorWork]:

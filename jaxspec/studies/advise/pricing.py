@@ -21,7 +21,7 @@ from jaxspec.tuning.objective import Pricing
 __all__ = ["CAUSES", "Advised", "price_advice", "time_by_cause"]
 
 #: What an operator waits for.
-CAUSES = ("arithmetic", "memory", "decoding of weights", "exchange")
+CAUSES = ("arithmetic", "memory", "paths on the chip", "decoding of weights", "exchange")
 
 
 class Advised(NamedTuple):
@@ -169,14 +169,18 @@ def time_by_cause(advised: Advised, batch: int, length: int, passes: float) -> d
 
 
 def _causes(step: PricedStep, part: str, runs: float) -> dict[str, float]:
-    """Each operator's time belongs to the longest of what it waits for, and its launches to themselves."""
+    """Each operator's time belongs to the longest of what it waits for, and its launches to themselves; then encoders'."""
     cost = step.cost
-    limits = np.stack([cost.compute_s, cost.memory_s, cost.decoding_s, cost.exchange_s])
+    limits = np.stack([cost.compute_s, cost.memory_s, cost.on_chip_s, cost.decoding_s, cost.exchange_s])
     busy = np.asarray(cost.operator_s, np.float64)
     launches = np.where(limits.max(axis=0) > 0, np.minimum(cost.launch_s, busy), 0.0)
     waits = limits.argmax(axis=0)
     found = {f"{part}: {name}": runs * float(np.sum((busy - launches)[waits == i])) for i, name in enumerate(CAUSES)}
-    return found | {f"{part}: launches": runs * float(np.sum(launches))}
+    encoding = max(float(cost.encoding_s) - float(np.sum(busy)), 0.0)
+    return found | {
+        f"{part}: launches": runs * float(np.sum(launches)),
+        f"{part}: encoding of the cache": runs * encoding,
+    }
 
 
 def _above_nothing(found: dict[str, float]) -> dict[str, float]:

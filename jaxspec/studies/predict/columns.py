@@ -116,12 +116,14 @@ def _energy_in_words(step: StepTotals) -> str:
     return "not known" if found is None else fixed(found / MILLI, 1)
 
 
-#: Columns of a step.
+#: Columns of a step; the optional ones where the device has what they are of.
 STEP_COLUMNS = (
     Column[StepTotals]("ms", "ms", "in all", lambda step: step.total_s, _scaled(MILLI, 3)),
     Column[StepTotals]("compute", "compute", "ms", lambda step: step.compute_s, _scaled(MILLI, 3)),
     Column[StepTotals]("memory", "memory", "ms", lambda step: step.memory_s, _scaled(MILLI, 3)),
+    Column[StepTotals]("on chip", "on chip", "ms", lambda step: step.on_chip_s, _scaled(MILLI, 3), optional=True),
     Column[StepTotals]("decode", "decode", "ms", lambda step: step.decoding_s, _scaled(MILLI, 3)),
+    Column[StepTotals]("encode", "encode", "ms", lambda step: step.encoding_s, _scaled(MILLI, 3), optional=True),
     Column[StepTotals]("GFLOP", "GFLOP", "", lambda step: step.flops, _scaled(GIGA, 2)),
     Column[StepTotals]("weights, GB", "weights, GB", "read", lambda step: step.weight_bytes, _scaled(GB, 3)),
     Column[StepTotals]("KV, GB", "KV, GB", "read and written", lambda step: step.kv_bytes, _scaled(GB, 3)),

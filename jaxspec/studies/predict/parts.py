@@ -15,8 +15,8 @@ from jaxspec.tuning.objective import Pricing
 __all__ = ["decoder_needs", "expert_use", "step_totals"]
 
 
-def step_totals(step: hwmodels.PricedStep) -> StepTotals:
-    """Totals of a step: work, what limits it, energy by component."""
+def step_totals(step: hwmodels.PricedStep, device: hwmodels.Device) -> StepTotals:
+    """Totals of a step on a device: work, what limits it, energy by component."""
     work, time, energy = step.work, step.cost, step.cost.energy
     components = None
     if energy is not None:
@@ -25,6 +25,7 @@ def step_totals(step: hwmodels.PricedStep) -> StepTotals:
             "memory": [float(x) for x in energy.memory_j],
             "links": float(energy.link_j),
             "decoder": float(energy.decoder_j),
+            "encoder": float(energy.encoder_j),
             "static": float(energy.static_j),
             "total": float(energy.total_j),
         }
@@ -32,7 +33,9 @@ def step_totals(step: hwmodels.PricedStep) -> StepTotals:
         total_s=predicted(float(time.total_s)),
         compute_s=predicted(float(time.compute_s.sum())),
         memory_s=predicted(float(time.memory_s.sum())),
+        on_chip_s=predicted(None if device.on_chip_path is None else float(time.on_chip_s.sum())),
         decoding_s=predicted(float(time.decoding_s.sum())),
+        encoding_s=predicted(None if device.encoder is None else float(time.encoding_s)),
         flops=predicted(float(work.flops.sum())),
         weight_bytes=predicted(float(work.weight_bytes.sum())),
         kv_bytes=predicted(float(work.kv_bytes.sum())),
@@ -70,7 +73,7 @@ def decoder_needs(pricing: Pricing, steps: Steps) -> DecoderNeeds | None:
     count = float(pricing.device.decoder.count)
 
     def needed(time: hwmodels.StepCost) -> int:
-        busy = np.maximum(time.compute_s, time.memory_s)
+        busy = np.maximum(np.maximum(time.compute_s, time.memory_s), time.on_chip_s)
         share = np.divide(time.decoding_s, busy, out=np.zeros_like(busy), where=busy > 0)
         # A unit is not added for a rounding error.
         return math.ceil(count * float(share.max()) * (1.0 - 1e-6))

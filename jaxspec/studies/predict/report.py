@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from hwmodels.numerics.units import GB, MILLI
 from hwmodels.step.step_cost import STEP_PARTS
-from jaxspec.report.columns import Column
+from jaxspec.report.columns import Column, shown_columns
 from jaxspec.report.notes import note_lines
 from jaxspec.report.shown import Shown
 from jaxspec.report.terminal import Table
@@ -110,10 +110,11 @@ def _steps(result: PredictResult) -> Table:
         remarks.append(f"{energy / MILLI:.1f} mJ per token against {plain / MILLI:.1f} of 16-bit AR")
     table = Table(title=f"{_head(result)}: steps (predicted)", caption="; ".join(remarks))
     table.add_column("step")
-    for column in STEP_COLUMNS:
+    columns = shown_columns(STEP_COLUMNS, result.steps.values())
+    for column in columns:
         table.add_column(column.heading, justify="right")
     for name, label in STEPS.items():
-        total, *others = (column.text(result.steps[name]) for column in STEP_COLUMNS)
+        total, *others = (column.text(result.steps[name]) for column in columns)
         table.add_row(label, f"{total}{step_ends_in_words(result, name)}", *others)
     return table
 

@@ -81,12 +81,18 @@ class BatchRow(Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StepTotals(Record):
-    """Totals of one step; `energy_j` by component, None where the device's energies are not known."""
+    """Totals of one step; `energy_j` by component, None where the device's energies are not known.
+
+    `on_chip_s`: if only traffic between memories and compute unit took time; None where the device's file has no rate of it.
+    `encoding_s`: if only encoding new keys and values took time; None without encoders, 0 where the cache has 16 bits.
+    """
 
     total_s: Quantity[float] = UNKNOWN
     compute_s: Quantity[float] = UNKNOWN
     memory_s: Quantity[float] = UNKNOWN
+    on_chip_s: Quantity[float | None] = UNKNOWN
     decoding_s: Quantity[float] = UNKNOWN
+    encoding_s: Quantity[float | None] = UNKNOWN
     flops: Quantity[float] = UNKNOWN
     weight_bytes: Quantity[float] = UNKNOWN
     kv_bytes: Quantity[float] = UNKNOWN

@@ -255,7 +255,7 @@ def _result(
         operators=predicted({name: seconds_by_part(step.cost) for name, step in named.items()}),
         intervals=headline(errors, pricing, priced.numbers, int(point.draft_length)),
         step_intervals=step_intervals(pricing.device, named),
-        steps={name: step_totals(step) for name, step in named.items()},
+        steps={name: step_totals(step, pricing.device) for name, step in named.items()},
         decoders=decoder_needs(pricing, priced.steps),
         placement=placement_name(config, pricing),
         experts=expert_use(priced.steps, pricing),

@@ -52,6 +52,7 @@ DECODER = table(
     power_w=1e-3,
     area_m2=2e-9,
 )
+PATH = table("on_chip_path", buffer_bytes_per_s=7e11, link_bytes_per_s=5e11)
 CHIP = table("chip", energy_j_per_flop=5e-13, static_power_w=0, area_m2=1e-5)
 
 
@@ -161,6 +162,13 @@ def test_parts_of_several_kinds_and_parts_that_may_be_absent(host):
         ),
         (BASE + MEMORY + "coupled = 1\n", "memory.coupled is 1; it must be true or false"),
         (BASE + MEMORY + "on_chip = 1\n", "memory.on_chip is 1; it must be true or false"),
+        (BASE + MEMORY + PATH.replace("value = 700000000000.0", "value = 0"), "on_chip_path.buffer_bytes_per_s is 0"),
+        (
+            BASE + MEMORY + PATH.replace("buffer", "bufer"),
+            "unknown key 'on_chip_path.bufer_bytes_per_s'; did you mean 'on_",
+        ),
+        (BASE + MEMORY + "[on_chip_path]\n", "on_chip_path.buffer_bytes_per_s is missing"),
+        ("on_chip_path = 3\n" + BASE + MEMORY, r"on_chip_path is 3; .*write \[on_chip_path\]"),
         ('schedule = "none"\n' + BASE + MEMORY, "schedule is 'none'; allowed: overlapped, serial"),
         (BASE + MEMORY + CHIP.replace("area_m2", "area"), "unknown key 'chip.area'"),
         ("x = " + "[" * 10_000, "not valid TOML"),

@@ -13,7 +13,8 @@ from hwmodels.catalog.forms import form_of
 from hwmodels.chip.technology import Technology
 from hwmodels.compute.systolic.unit import SystolicUnit
 from hwmodels.decoders.decoder import Decoder
-from hwmodels.device import Chip, Device, MemoryTier
+from hwmodels.decoders.encoder import Encoder
+from hwmodels.device import Chip, Device, MemoryTier, OnChipPath, Superblocks
 
 WHOLE = DEVICE_TEMPLATE.replace("#~ ", "")
 OTHER_CHIP = re.sub(r"\n\[technology\].*?\n\[decoder\]", "\n[decoder]", WHOLE.replace("#= ", ""), flags=re.DOTALL)
@@ -24,6 +25,9 @@ TABLES = {
     "memory": MemoryTier,
     "matrix_unit": SystolicUnit,
     "technology": Technology,
+    "on_chip_path": OnChipPath,
+    "encoder": Encoder,
+    "superblocks": Superblocks,
     "decoder": Decoder,
     "chip": Chip,
 }

@@ -169,13 +169,14 @@ def test_without_a_decoder():
 
 def test_places():
     coded = {
-        place: [is_coded_at(unit(place=place), level) for level in ("dram", "on_chip")] for place in decoder.PLACES
+        place: [is_coded_at(unit(place=place), level) for level in ("dram", "on_chip", "link")]
+        for place in decoder.PLACES
     }
-    assert coded == {"l2": [True, True], "dma": [True, False], "array_edge": [True, True]}
+    assert coded == {"dma": [True, False, False], "l2": [True, True, False], "array_edge": [True, True, True]}
     assert bits_at(unit(place="dma", symbol_bytes=3.0), "dram", 5.11) == 5.11
     assert bits_at(unit(place="dma", symbol_bytes=3.0), "on_chip", 5.11) == 24
     assert bits_at(no_decoder(place="l2"), "dram", 5.11) == 16
-    with pytest.raises(ValueError, match="choose one of dram, on_chip"):
+    with pytest.raises(ValueError, match="choose one of dram, on_chip, link"):
         is_coded_at(no_decoder(), "l1")
 
 

@@ -19,7 +19,15 @@ from hwmodels.decoders.encoder import (
     step_time_with_encoding,
 )
 
-UNITS = Encoder(frequency_hz=3e8, values_per_cycle=4.0, count=3.0, area_m2=2e-8, power_w=0.02, latency_cycles=60.0)
+UNITS = Encoder(
+    frequency_hz=3e8,
+    values_per_cycle=4.0,
+    count=3.0,
+    area_m2=2e-8,
+    power_w=0.02,
+    value_energy_j=5e-12,
+    latency_cycles=60.0,
+)
 
 LEAVES = [field.name for field in dataclasses.fields(UNITS)]
 
@@ -28,7 +36,7 @@ def test_by_hand():
     # 120,000 values over 3 units of 4 per cycle: 10,000 cycles, 60 more for the last, at 300 MHz.
     np.testing.assert_allclose(encode_time(UNITS, 120_000), 10_060 / 3e8, rtol=1e-6)
     assert float(encode_time(UNITS, 0)) == 0
-    np.testing.assert_allclose(encode_energy(UNITS, 120_000), 0.02 * 30_000 / 3e8, rtol=1e-6)
+    np.testing.assert_allclose(encode_energy(UNITS, 120_000), 0.02 * 30_000 / 3e8 + 120_000 * 5e-12, rtol=1e-6)
     np.testing.assert_allclose(UNITS.total_area_m2, 6e-8)
     # A step of 5,060 cycles leaves 5,000, in which a unit encodes 20,000.
     step_s = 5060 / 3e8

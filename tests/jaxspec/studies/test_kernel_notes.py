@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hwmodels import LAYER_MATRICES, catalog, uniform_footprint, uniform_weight_bits
+from hwmodels.decoders import Encoder
 from jaxspec.report.notes import note_lines
 from jaxspec.studies.kernel_notes import kernel_notes
 
@@ -35,8 +36,20 @@ def test_all_priced_footprints_count():
     assert any("weights of 2.5 to 3.75 bits" in note for note in found["notes"])
 
 
+def plain_cache(footprint):
+    return footprint.replace(draft_kv_bits=16.0, target_kv_bits=16.0)
+
+
+def test_encoding_of_a_cache_is_told_to_be_free_without_encoders():
+    device = catalog.device("rtx-4090")
+    (note,) = kernel_notes(device, [plain_cache(uniform_footprint(4.0)), uniform_footprint(7.0)])["notes"]
+    assert note.startswith("encoding: keys and values are read in 7 bits")
+    encoder = Encoder(frequency_hz=1e9, values_per_cycle=1.0)
+    assert kernel_notes(device.replace(encoder=encoder), [uniform_footprint(7.0)])["notes"] == []
+
+
 @pytest.mark.parametrize("name", ["rtx-4090", "cassandra-npu", "alveo-v80"])
 def test_devices_without_kernels_have_nothing_to_say(name):
-    found = kernel_notes(catalog.device(name), [uniform_footprint(4.0)])
+    found = kernel_notes(catalog.device(name), [plain_cache(uniform_footprint(4.0))])
     assert found == {"kernel_widths": None, "notes": []}
     assert note_lines([noted({"device": name} | found), noted({})]) == []

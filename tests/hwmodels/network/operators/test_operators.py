@@ -136,6 +136,7 @@ def test_steps_differ_in_tokens_widths_logits_and_mode_only(small, workload, foo
                 kv_bits=6.3,
                 stored_weight_bits=footprint.target_weight_bits,
                 stored_kv_bits=12.7,
+                encoded_kv_share=0.0,
                 speculating=1,
                 drafting=1,
             ),

@@ -9,6 +9,7 @@ from what_is_shown import all_is_shown, numbers_are_whole
 
 import hwmodels
 from hwmodels import catalog
+from hwmodels.catalog.loader import device_text
 from jaxspec.studies import predict
 from jaxspec.studies.predict.figures import prediction_figure
 from jaxspec.studies.predict.report import prediction_tables
@@ -191,6 +192,66 @@ def test_every_number_has_a_true_status(entry):
     assert status["everything else"] == "predicted"
     assert set(status["footprint"].values()) == {"predicted"}
     assert "40 unary decoders" in " ".join(entry["assumptions"])
+
+
+def test_a_place_on_the_chip_shows_where_decoded_values_do_not_fit_through(tmp_path):
+    """A GPU with decoders behind its L2 cache: the links decide, and decoders need not be faster than these."""
+    text = device_text("rtx-4090") + (
+        '[decoder]\nkind = "mx"\nplace = "PLACE"\nfrequency_hz = { value = 1e9, source = "s" }\n'
+        'symbols_per_cycle = { value = 10, source = "s" }\ncount = { value = 500, source = "s" }\n'
+        '[on_chip_path]\nbuffer_bytes_per_s = { value = 2e12, source = "s" }\n'
+    )
+    found = {}
+    for place in ("l2", "array_edge"):
+        path = tmp_path / f"{place}.toml"
+        path.write_text(text.replace("PLACE", place), encoding="utf-8")
+        # 3 bits of a weight at 1008 GB/s are 5.4 TB/s decoded; the head, in 16 bits, waits for the memory.
+        (found[place],) = predict(
+            architecture="llama-3.2-1b", device=str(path), acceptance="0.9", draft_bits=3, verify_bits=12
+        )
+    behind, edge = found["l2"].plain(), found["array_edge"].plain()
+    steps = {name: entry["steps"]["draft"] for name, entry in (("l2", behind), ("edge", edge))}
+    assert steps["l2"]["on_chip_s"] > 1.3 * steps["l2"]["memory_s"]
+    assert steps["l2"]["total_s"] > 1.3 * steps["edge"]["total_s"]
+    assert steps["edge"]["on_chip_s"] < steps["edge"]["memory_s"]
+    # 2 TB/s are 1000 values per nanosecond, 100 units; behind memory alone 5.4 TB/s, 270.
+    assert behind["decoders"]["needed_by_draft"] == pytest.approx(100, abs=2)
+    assert edge["decoders"]["needed_by_draft"] == pytest.approx(269, rel=0.1)
+    assert "on chip" in headings(tables_of([behind]))
+    (usual,) = predict(architecture="llama-3.2-1b", device="rtx-4090", acceptance="0.9", draft_bits=3, verify_bits=12)
+    assert "on chip" not in headings(prediction_tables([usual]))
+
+
+def test_encoders_of_the_cache_are_priced_or_told_to_be_free(tmp_path):
+    common = {"architecture": "llama-3.2-1b", "acceptance": "0.9", "draft_bits": 5, "verify_bits": 12}
+    coded = common | {"draft_kv_bits": 7, "verify_kv_bits": 11}
+    text = device_text("rtx-4090") + '[encoder]\nfrequency_hz = { value = 1e9, source = "s" }\n'
+    found = {}
+    # 16 layers with 8 heads of 64, keys and values: 16,384 values of a token, 0.8 us or 33 ms.
+    for rate in (20, 5e-4):
+        path = tmp_path / f"{rate}.toml"
+        path.write_text(text + f'values_per_cycle = {{ value = {rate}, source = "s" }}\n', encoding="utf-8")
+        (found[rate],) = predict(device=str(path), **coded)
+    fast, slow = (found[rate].plain() for rate in (20, 5e-4))
+    (usual,) = predict(device="rtx-4090", **coded)
+    plain = usual.plain()
+    assert slow["steps"]["ar_stored"]["encoding_s"] == pytest.approx(16384 / 5e5, rel=1e-5)
+    assert slow["steps"]["ar_stored"]["total_s"] == pytest.approx(16384 / 5e5, rel=1e-5)
+    assert slow["operators"]["ar_stored"]["kv_encoding"] > 0.9 * slow["steps"]["ar_stored"]["total_s"]
+    assert slow["steps"]["draft"]["encoding_s"] == 0 == slow["steps"]["ar_bf16"]["encoding_s"]
+    for step, totals in plain["steps"].items():
+        assert fast["steps"][step]["total_s"] == totals["total_s"]
+        assert totals["encoding_s"] is None
+    assert "encode" in headings(tables_of([fast]))
+    assert "encode" not in headings(tables_of([plain]))
+    told = [entry for entry in (plain, fast, slow) if any("no [encoder]" in note for note in entry["notes"])]
+    assert told == [plain]
+    (nothing,) = predict(device="rtx-4090", **common, draft_kv_bits=16, verify_kv_bits=16)
+    assert not any("[encoder]" in note for note in nothing.plain()["notes"])
+
+
+def headings(tables):
+    return {column.heading for table in tables for column in table.columns}
 
 
 def test_a_device_without_energy_says_so():

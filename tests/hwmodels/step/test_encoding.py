@@ -1,0 +1,211 @@
+"""Encoders of new keys and values in a step: overlapped with it, never free of energy, and nothing where nothing is coded."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hwmodels import (
+    COMPRESSED_COPY,
+    Chip,
+    DraftCost,
+    catalog,
+    chain_plan,
+    decode_operators,
+    encoder_energy,
+    encoder_time,
+    price_cycle,
+    seconds_by_part,
+    step_cost,
+    step_operators,
+    uniform_footprint,
+    uniform_weight_bits,
+)
+from hwmodels.analysis.design_costs import design_costs
+from hwmodels.analysis.design_point import chip_area, priced_steps
+from hwmodels.analysis.encoder_remarks import encoder_remarks
+from hwmodels.chip.bill import chip_area_parts, chip_power_parts
+from hwmodels.chip.technology import Technology
+from hwmodels.decoders import Encoder
+from hwmodels.step.step_cost import STEP_PARTS
+
+ENCODER = Encoder(
+    frequency_hz=1e9,
+    values_per_cycle=0.7,
+    count=3.0,
+    area_m2=2e-8,
+    power_w=0.02,
+    value_energy_j=3e-12,
+    latency_cycles=40.0,
+)
+CHIP = Chip(energy_j_per_flop=1e-12, static_power_w=0.3, area_m2=9e-5)
+#: Elements of a new token: keys and values of 3 layers with 2 heads of 7.
+TOKEN = 84
+#: Sequences of the workload.
+BATCH = 3
+
+
+@pytest.fixture
+def encoding(toy_device):
+    memory = toy_device.memory.replace(energy_j_per_bit=4e-12)
+    return toy_device.replace(encoder=ENCODER, chip=CHIP, memory=memory)
+
+
+def test_by_hand(encoding, small, workload, footprint):
+    work = decode_operators(small, workload, footprint=footprint)
+    assert float(work.encoded_kv) == TOKEN * BATCH
+    seconds = (TOKEN * BATCH / (3 * 0.7) + 40) / 1e9
+    assert float(encoder_time(encoding, work)) == pytest.approx(seconds, rel=1e-6)
+    # A unit takes 1.43 ns for a value.
+    joules = TOKEN * BATCH * (0.02 / 0.7e9 + 3e-12)
+    assert float(encoder_energy(encoding, work)) == pytest.approx(joules, rel=1e-6)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.2])
+def test_it_counts_where_it_is_the_longest_and_its_energy_always(encoding, small, workload, footprint, temperature):
+    work = decode_operators(small, workload, footprint=footprint)
+    usual = step_cost(encoding.replace(encoder=None), work, temperature=temperature)
+    step_s = float(usual.total_s)
+    for factor in (1e-3, 0.9, 1.5, 20.0):
+        rate = TOKEN * BATCH / (factor * step_s * 1e9)
+        encoder = ENCODER.replace(values_per_cycle=rate, count=1.0, latency_cycles=0.0)
+        found = step_cost(encoding.replace(encoder=encoder), work, temperature=temperature)
+        assert float(found.encoding_s) == pytest.approx(factor * step_s, rel=1e-5)
+        joined = max(1.0, factor) if temperature == 0 else (1.0 + factor**5) ** 0.2
+        assert float(found.total_s) == pytest.approx(joined * step_s, rel=1e-5)
+        np.testing.assert_array_equal(found.operator_s, usual.operator_s)
+        assert found.energy is not None
+        assert usual.energy is not None
+        assert float(found.energy.encoder_j) == pytest.approx(
+            float(encoder_energy(encoding.replace(encoder=encoder), work))
+        )
+        assert float(found.energy.encoder_j) > 0
+        static = 0.3 * (float(found.total_s) - step_s)
+        expected = float(usual.energy.total_j) + static + float(found.energy.encoder_j)
+        assert float(found.energy.total_j) == pytest.approx(expected, rel=1e-5)
+
+
+def test_parts_of_a_step_sum_to_its_time(encoding, small, workload, footprint):
+    work = decode_operators(small, workload, footprint=footprint)
+    for rate in (1e-3, 1e6):
+        cost = step_cost(encoding.replace(encoder=ENCODER.replace(values_per_cycle=rate)), work)
+        parts = seconds_by_part(cost)
+        assert sum(parts.values()) == pytest.approx(float(cost.total_s), rel=1e-5)
+        assert parts.keys() <= set(STEP_PARTS)
+        assert ("kv_encoding" in parts) == (rate < 1)
+
+
+def test_a_cache_of_16_bits_pays_nothing(encoding, small, workload, footprint):
+    plain = footprint.replace(draft_kv_bits=16.0, target_kv_bits=16.0)
+    for stored in (plain, uniform_footprint(16)):
+        work = decode_operators(small, workload, footprint=stored)
+        cost, without = (step_cost(device, work) for device in (encoding, encoding.replace(encoder=None)))
+        assert float(cost.encoding_s) == 0
+        assert float(cost.total_s) == float(without.total_s)
+        assert cost.energy is not None
+        assert without.energy is not None
+        assert float(cost.energy.total_j) == float(without.energy.total_j)
+
+
+def encoded(steps):
+    return {name: float(step.work.encoded_kv) for name, step in vars(steps).items()}
+
+
+def test_which_steps_encode(encoding, small, workload, footprint):
+    shared: dict[str, Any] = {"workload": workload, "draft_length": 4.0}
+    found = encoded(priced_steps(encoding, small, footprint=footprint, **shared))
+    # A draft's own keys and values are overwritten by the verification, of five tokens; the prompt is 53.
+    new = TOKEN * BATCH
+    assert found == {"prefill": 53 * new, "ar_bf16": 0, "ar_stored": new, "draft": 0, "verify": 5 * new}
+    # A target of 16 bits of which the draft reads a part is divided as it is written.
+    parts = footprint.replace(draft_kv_bits=6.3, target_kv_bits=16.0)
+    assert encoded(priced_steps(encoding, small, footprint=parts, **shared)) == found
+
+
+def test_a_network_of_its_own_encodes_its_own_cache(encoding, small, workload, footprint):
+    own = DraftCost(architecture=small.replace(num_layers=1.0))
+
+    def cycle(target_bits, draft_bits, draft_cost):
+        read = footprint.replace(target_kv_bits=target_bits, draft_kv_bits=draft_bits)
+        found = price_cycle(
+            encoding, small, footprint=read, draft_cost=draft_cost, workload=workload, plan=chain_plan(4.0)
+        )
+        steps = (found.draft, found.verify, found.baselines.stored)
+        return [float(np.ravel(step.work.encoded_kv)[0]) / BATCH for step in steps]
+
+    assert cycle(16.0, 8.0, own) == [28, 0, 0]
+    assert cycle(8.0, 16.0, own) == [0, 5 * TOKEN, TOKEN]
+    assert cycle(16.0, 8.0, COMPRESSED_COPY) == [0, 5 * TOKEN, TOKEN]
+
+
+def test_a_draft_that_skips_attention_writes_less(small, workload, footprint):
+    step: dict[str, Any] = {
+        "tokens": 2.0,
+        "batch": 3.0,
+        "context_tokens": 50.0,
+        "weight_bits": uniform_weight_bits(5.0),
+    }
+    whole = step_operators(small, kv_bits=6.0, **step)
+    assert float(whole.encoded_kv) == 2 * 3 * TOKEN
+    assert float(step_operators(small, kv_bits=6.0, attention_share=0.25, **step).encoded_kv) == 1.5 * TOKEN
+    assert float(step_operators(small, kv_bits=16.0, **step).encoded_kv) == 0
+    assert float(step_operators(small, kv_bits=16.0, encoded_kv_share=0.5, **step).encoded_kv) == 3 * TOKEN
+
+
+def test_gradients(toy_device, small, workload, footprint, check_gradient):
+    work = decode_operators(small, workload, footprint=footprint)
+    memory = toy_device.memory.replace(energy_j_per_bit=4e-12)
+    # About as long as the step.
+    step_s = float(step_cost(toy_device, work).total_s)
+    encoder = ENCODER.replace(values_per_cycle=TOKEN * BATCH / (3 * step_s * 1e9))
+    device = toy_device.replace(encoder=encoder, chip=CHIP, memory=memory)
+    check_gradient(lambda d: step_cost(d, work, temperature=0.1).total_s, device)
+    check_gradient(lambda d: step_cost(d, work, temperature=0.1).energy.total_j, device)  # pyright: ignore
+
+
+def test_batches_of_encoders_and_new_values(encoding, small, workload, footprint, jit_once):
+    work = decode_operators(small, workload, footprint=footprint)
+    counts = jnp.array([0.01, 0.1, 100.0])
+
+    def total(count):
+        return step_cost(encoding.replace(encoder=ENCODER.replace(count=count)), work).total_s
+
+    together, once = jax.vmap(total)(counts), jit_once(total)
+    np.testing.assert_allclose(together, [once(count) for count in counts], rtol=1e-6)
+    assert np.all(np.diff(together) < 0)
+
+
+def test_work_must_say_what_is_encoded(encoding, small, workload, footprint):
+    blank = decode_operators(small, workload, footprint=footprint).replace(encoded_kv=None)
+    with pytest.raises(ValueError, match=r"which new keys and values are stored coded.*step_operators"):
+        step_cost(encoding, blank)
+    assert float(step_cost(encoding.replace(encoder=None), blank).encoding_s) == 0
+
+
+def test_area_and_power(encoding):
+    without = encoding.replace(encoder=None)
+    added = float(chip_area(encoding)) - float(chip_area(without))  # pyright: ignore[reportArgumentType]
+    assert added == pytest.approx(6e-8, rel=1e-3)
+    watts = 3 * (0.02 + 3e-12 * 0.7e9)
+    more = float(design_costs(encoding).power_w) - float(design_costs(without).power_w)
+    assert more == pytest.approx(watts, rel=1e-3)
+    node = Technology(node_m=7e-9)
+    assert float(chip_area_parts(encoding, node).decoders) == pytest.approx(6e-8, rel=1e-6)
+    assert float(chip_power_parts(encoding, node).decoders) == pytest.approx(watts, rel=1e-6)
+    assert float(chip_area_parts(without, node).decoders) == 0
+    unknown = encoding.replace(chip=CHIP.replace(area_m2=None))
+    extra = float(design_costs(unknown).area_m2) - float(design_costs(unknown.replace(encoder=None)).area_m2)
+    assert extra == pytest.approx(6e-8, rel=1e-6)
+
+
+def test_a_reader_is_told_where_encoding_is_free(encoding, footprint):
+    free = encoding.replace(encoder=None)
+    (said,) = encoder_remarks(free, footprint)
+    assert "6.3 bits" in said
+    assert "no [encoder]" in said
+    assert encoder_remarks(encoding, footprint) == []
+    assert encoder_remarks(free, footprint.replace(draft_kv_bits=16.0, target_kv_bits=16.0)) == []
+    assert encoder_remarks(free, footprint.replace(draft_kv_bits=jnp.array([16.0, 9.0]), target_kv_bits=16.0)) != []
+    assert encoder_remarks(catalog.device("rtx-4090"), uniform_footprint(16)) == []

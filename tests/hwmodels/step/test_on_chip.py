@@ -1,0 +1,188 @@
+"""A decoder's place: what passes buffer and links of the chip, when it holds up a step, and what it costs."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hwmodels import (
+    OPERATORS,
+    Chip,
+    OnChipPath,
+    catalog,
+    decode_operators,
+    on_chip_cost,
+    step_cost,
+    step_operators,
+    uniform_footprint,
+    uniform_weight_bits,
+)
+from hwmodels.analysis.design_costs import design_costs
+from hwmodels.chip.bill import chip_area_parts, chip_power_parts
+from hwmodels.chip.technology import Technology
+from hwmodels.decoders import Decoder, no_decoder
+from hwmodels.decoders.decoder import PLACES
+
+PATH = OnChipPath(buffer_bytes_per_s=7e11, link_bytes_per_s=5e11)
+DECODER = Decoder(frequency_hz=1e9, symbols_per_cycle=1e6, kind="mx")
+CHIP = Chip(energy_j_per_flop=1e-12, static_power_w=0.3, area_m2=9e-5)
+STEP: dict[str, Any] = {"tokens": 1.0, "batch": 1.0, "context_tokens": 900.0, "kv_bits": 6.85}
+ATTENTION = OPERATORS.index("attention")
+
+
+def placed(device, place, path=PATH, **decoder):
+    return device.replace(decoder=DECODER.replace(place=place, **decoder), on_chip_path=path)
+
+
+@pytest.fixture
+def work(small, workload, footprint):
+    return decode_operators(small, workload, footprint=footprint)
+
+
+def widened(work, factor):
+    """Bytes of a step whose coded values are 16 bits wide, keys and values `factor` times."""
+    added = 2.0 * np.asarray(work.coded_elements, float) - np.asarray(work.coded_bits, float) / 8.0
+    assert np.all(added >= 0)
+    assert np.any(added > 0)
+    added[ATTENTION] *= factor
+    return np.asarray(work.memory_bytes, float) + (factor - 1.0) * np.asarray(work.kv_bytes, float) + added
+
+
+def test_what_passes_by_hand(toy_device, work):
+    device = toy_device.replace(kv_traffic_factor=1.7)
+    coded = np.asarray(work.memory_bytes) + 0.7 * np.asarray(work.kv_bytes)
+    wide = widened(work, 1.7)
+    passes = {"dma": (wide, wide), "l2": (coded, wide), "array_edge": (coded, coded)}
+    assert passes.keys() == PLACES.keys()
+    for place, (in_buffer, on_links) in passes.items():
+        found = on_chip_cost(placed(device, place), work)
+        np.testing.assert_allclose(found.limit_s[0], in_buffer / 7e11, rtol=1e-5)
+        np.testing.assert_allclose(found.limit_s[1], on_links / 5e11, rtol=1e-5)
+        assert found.link_j is None
+        # Links without a rate of their own deliver what the buffer does.
+        (alone,) = on_chip_cost(placed(device, place, OnChipPath(7e11)), work).limit_s
+        np.testing.assert_allclose(alone, on_links / 7e11, rtol=1e-5)
+    for decoder in (None, no_decoder(place="dma"), no_decoder(place="l2")):
+        found = on_chip_cost(device.replace(decoder=decoder, on_chip_path=PATH), work)
+        np.testing.assert_allclose(found.limit_s[1], coded / 5e11, rtol=1e-5)
+
+
+def test_all_weights_and_the_cache_pass_in_16_bits(toy_device, small, workload, footprint):
+    """Another witness: the same step of a network that is stored in 16 bits."""
+    work = decode_operators(small, workload, footprint=footprint)
+    plain = decode_operators(small, workload, footprint=uniform_footprint(16))
+    found = on_chip_cost(placed(toy_device, "l2"), work).limit_s[1] * 5e11
+    # New keys and values are written as they are stored, whatever passes to the unit.
+    np.testing.assert_allclose(found, plain.memory_bytes, rtol=1e-5)
+
+
+def test_a_step_takes_the_longest(toy_device, work):
+    usual = step_cost(toy_device, work)
+    for place in PLACES:
+        found = step_cost(placed(toy_device, place), work)
+        busy = np.max([found.compute_s, found.memory_s, found.on_chip_s, found.decoding_s], axis=0)
+        launches = toy_device.operator_latency_s * float(work.launches.sum())
+        assert float(found.total_s) == pytest.approx(busy.sum() + launches, rel=1e-5)
+        np.testing.assert_array_equal(
+            found.on_chip_s, np.max(on_chip_cost(placed(toy_device, place), work).limit_s, axis=0)
+        )
+    # Links of 5e11 behind a memory of 2.7e11 carry 13.9 bits of a weight, and not 16 of a weight that came in 6.
+    assert float(step_cost(placed(toy_device, "array_edge"), work).total_s) == float(usual.total_s)
+    assert float(usual.on_chip_s.sum()) == 0
+
+
+def test_the_place_decides_where_links_are_slower_than_what_is_decoded():
+    # A draft of 5.11 bits at 1008 GB/s is 3.2 TB/s decoded, which 2 TB/s of links do not carry; 5.1 TB/s do.
+    gpu, shape = catalog.device("rtx-4090"), catalog.architecture("llama-3.1-8b")
+    work = step_operators(shape, weight_bits=uniform_weight_bits(5.11), **STEP)
+    seconds = {
+        (place, rate): float(step_cost(placed(gpu, place, OnChipPath(5.1e12, rate)), work).total_s)
+        for place in PLACES
+        for rate in (5.1e12, 2e12)
+    }
+    alone = float(step_cost(gpu, work).total_s)
+    assert {seconds[place, 5.1e12] for place in PLACES} == {alone} == {seconds["array_edge", 2e12]}
+    assert seconds["l2", 2e12] == seconds["dma", 2e12] == pytest.approx(alone * 1008 / 2000 * 16 / 5.11, rel=0.02)
+    # A slow buffer is what tells a GPU's L2 from an NPU's DMA.
+    slow = {place: placed(gpu, place, OnChipPath(2e12, 5.1e12)) for place in PLACES}
+    found = {place: float(step_cost(device, work).total_s) for place, device in slow.items()}
+    assert found["array_edge"] == found["l2"] == alone < 0.7 * found["dma"]
+
+
+def test_without_a_path_no_place_changes_a_time(toy_device, work):
+    found = {float(step_cost(placed(toy_device, place, None), work).total_s) for place in PLACES}
+    assert found == {float(step_cost(toy_device.replace(decoder=DECODER), work).total_s)}
+    fast = OnChipPath(1e18, 1e18, link_energy_j_per_bit=1e-13)
+    assert {float(step_cost(placed(toy_device, place, fast), work).total_s) for place in PLACES} == found
+
+
+def link_energy(device, work):
+    energy = step_cost(device, work).energy
+    assert energy is not None
+    return float(energy.link_j)
+
+
+def test_links_cost_energy_by_what_passes_them(toy_device, work):
+    priced = toy_device.replace(memory=toy_device.memory.replace(energy_j_per_bit=4e-12), chip=CHIP)
+    path = PATH.replace(link_energy_j_per_bit=2e-13)
+    energies = {place: link_energy(placed(priced, place, path), work) for place in PLACES}
+    assert energies["l2"] == pytest.approx(widened(work, 1.0).sum() * 8 * 2e-13, rel=1e-5)
+    coded = float(work.memory_bytes.sum()) * 8 * 2e-13
+    assert energies["array_edge"] == pytest.approx(coded, rel=1e-5)
+    assert energies["dma"] == energies["l2"] > coded
+    assert link_energy(placed(priced, "l2"), work) == 0
+
+
+def test_wider_links_are_larger_and_draw_more(toy_device):
+    path, node = PATH.replace(link_energy_j_per_bit=2e-13), Technology(node_m=7e-9)
+    made = toy_device.replace(technology=node)
+    once, wider = (made.replace(on_chip_path=one) for one in (path, path.replace(link_bytes_per_s=9e11)))
+    parts = [chip_area_parts(device, node).links for device in (made, once, wider)]
+    # 5e11 and 9e11 of 1350 GB/s per mm2.
+    np.testing.assert_allclose(parts, [0.0, 5e11 / 1.35e18, 9e11 / 1.35e18], rtol=1e-5)
+    powers = [chip_power_parts(device, node).links for device in (made, once, wider)]
+    np.testing.assert_allclose(powers, [0.0, 5e11 * 8 * 2e-13, 9e11 * 8 * 2e-13], rtol=1e-5)
+    told = toy_device.replace(chip=CHIP)
+    more = design_costs(told.replace(on_chip_path=path)).power_w - design_costs(told).power_w
+    assert float(more) == pytest.approx(5e11 * 8 * 2e-13, rel=1e-4)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_gradients(place, toy_device, small, workload, footprint, check_gradient):
+    work = decode_operators(small, workload, footprint=footprint)
+    device = placed(toy_device, place, symbols_per_cycle=300.0, code_bits_per_cycle=2000.0)
+    check_gradient(lambda d: step_cost(d, work, temperature=0.1).total_s, device)
+
+
+def test_batches_of_rates_and_new_values(toy_device, work, jit_once):
+    device = placed(toy_device, "l2")
+    rates = jnp.array([2e10, 2e11, 2e12])
+
+    def total(rate):
+        return step_cost(device.replace(on_chip_path=PATH.replace(link_bytes_per_s=rate)), work).total_s
+
+    together = jax.vmap(total)(rates)
+    once = jit_once(total)
+    np.testing.assert_allclose(together, [once(rate) for rate in rates], rtol=1e-6)
+    assert np.all(np.diff(together) < 0)
+    batch = jax.tree.map(lambda leaf: jnp.broadcast_to(jnp.asarray(leaf, float), (3,)), device)
+    batch = batch.replace(on_chip_path=batch.on_chip_path.replace(link_bytes_per_s=rates))
+    np.testing.assert_allclose(step_cost(batch, work).total_s, together, rtol=1e-6)
+
+
+def test_measured_kernels_wait_for_the_links_too():
+    gpu, shape = catalog.device("a100-sxm-80gb"), catalog.architecture("llama-3.1-8b")
+    work = step_operators(shape, weight_bits=uniform_weight_bits(5.11), **STEP)
+    slow = step_cost(placed(gpu, "l2", OnChipPath(3e11)), work)
+    passed = float(np.sum(widened(work, 1.0))) / 3e11
+    assert float(slow.on_chip_s.sum()) == pytest.approx(passed, rel=1e-5)
+    assert float(slow.total_s) >= passed > 5 * float(step_cost(gpu, work).total_s)
+
+
+def test_work_must_say_what_is_coded(toy_device, work):
+    blank = work.replace(coded_elements=None, coded_bits=None)
+    with pytest.raises(ValueError, match=r"does not say what is coded.*step_operators"):
+        on_chip_cost(placed(toy_device, "l2"), blank)
+    assert len(on_chip_cost(placed(toy_device, "array_edge"), blank).limit_s) == 2

@@ -174,6 +174,7 @@ def step_operators(
         new_tokens=jnp.asarray(tokens),
         kv_elements=jnp.asarray(kv_read),
         kv_bits=jnp.asarray(kv_bits_read),
+        attention=attention.reads,
         experts=ExpertReads(
             num_experts=a.num_experts,
             per_token=a.experts_per_token,

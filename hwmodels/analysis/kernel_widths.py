@@ -105,7 +105,8 @@ def _sorted_out(of_what: str, measured: tuple[float, ...], widths: Iterable[floa
 def kernel_remarks(device: Device, footprint: Footprint, *, experts: bool | None = None) -> list[str]:
     """What a reader of times on this device should know, a sentence each; empty for a device that is not calibrated.
 
-    Names the footprint's widths without a measured kernel, then what the device's fits do not describe.
+    Names the footprint's widths without a measured kernel, experts with another engine's kernels where the network has any,
+    fits that err to one side, then what else the device's fits do not describe.
 
     Args:
         others: as of `kernel_widths`.
@@ -119,7 +120,27 @@ def kernel_remarks(device: Device, footprint: Footprint, *, experts: bool | None
             f"extrapolated: KV of {_in_words(found.extrapolated_kv)} bits; attention is measured with "
             f"{_in_words(kernels.kv_widths)} bits, its bytes are scaled"
         )
-    return [*remarks, *kernels.remarks]
+    if experts:
+        remarks += _borrowed(kernels)
+    return [*remarks, *_one_sided(kernels), *kernels.remarks]
+
+
+def _borrowed(kernels: MeasuredKernels) -> list[str]:
+    return [
+        f"borrowed: {one.bits:g}-bit experts have kernels measured with {one.borrowed_from}; no fit to this engine's is used"
+        for one in kernels.spreads
+        if one.part == "experts" and one.borrowed_from
+    ]
+
+
+def _one_sided(kernels: MeasuredKernels) -> list[str]:
+    """Fits whose interval had to be widened for the predicted time to lie in it."""
+    return [
+        f"biased: measured times of {one.part} ({one.bits:g} bits) are {one.low:.2f} to {one.high:.2f} times the predicted; "
+        "intervals begin or end at the predicted time"
+        for one in kernels.spreads
+        if one.one_sided
+    ]
 
 
 def _remarks_on(widths: _Widths) -> list[str]:

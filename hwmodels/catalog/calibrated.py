@@ -189,11 +189,23 @@ def _spreads(name: str, engine: str | None, weight_format: str | None) -> tuple[
     parts += [("experts", entry["weight_bits"], entry) for entry in used_formats(record, "experts", weight_format)]
     parts += [("attention", entry["kv_bits"], entry) for entry in used_attention(record)]
     parts += [("prefill", 16.0, record["prefill"])]
+    own = engine or DEFAULT_ENGINES[name.strip().lower()]
     return tuple(
-        Spread(part, float(bits), *(float(entry["interval"][end]) for end in ("low", "high", "coverage")))
+        Spread(
+            part,
+            float(bits),
+            *(float(entry["interval"][end]) for end in ("low", "high", "coverage")),
+            borrowed_from=_borrowed_from(entry, own),
+        )
         for part, bits, entry in parts
         if "interval" in entry
     )
+
+
+def _borrowed_from(entry: Mapping[str, Any], engine: str) -> str:
+    """Whose table a fit is to, where that is another engine's; empty where it is its own."""
+    system, other, version = str(entry["table"]).split()[-1].split("/")
+    return "" if other == engine else f"{other} {version} on {system}"
 
 
 def _numbers(entry: Mapping[str, Any], kind: Any) -> dict[str, float]:

@@ -130,4 +130,6 @@ def _spread(entry: Any, where: str) -> Spread:
         value = entry[name]
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value <= 0:
             raise EntryError(f"{where}.{name} is {value!r}; it must be a positive number")
+    if entry["low"] > entry["high"]:
+        raise EntryError(f"{where}.low is {entry['low']!r}; it must not exceed high, which is {entry['high']!r}")
     return Spread(entry["part"], *(float(entry[name]) for name in numbers))

@@ -24,7 +24,7 @@ from jaxtyping import Array, Float
 
 from hwmodels.chip.hardware import HardwareBlock
 from hwmodels.chip.technology import Technology
-from hwmodels.compute.products import products_of, with_products
+from hwmodels.compute.products import at_one_depth, with_products
 from hwmodels.compute.unit import SingleKernel, UnitTimes
 from hwmodels.compute.weight_slices import share_narrower
 from hwmodels.device import Device
@@ -101,7 +101,7 @@ class FpgaArray(SingleKernel):
 
     def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
         """Products as `product_time` has them, everything else at the device's roofline; see `ComputeUnit`."""
-        unit, shapes = with_last_axis(self), products_of(work)
+        unit, shapes = with_last_axis(self), at_one_depth(work)
         seconds = unit.product_time(
             shapes.m, shapes.k, shapes.n, weight_bits=shapes.weight_bits, temperature=as_float(temperature)
         )

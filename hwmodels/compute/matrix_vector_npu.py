@@ -33,9 +33,10 @@ from jaxtyping import Array, Float
 from hwmodels.chip.energy import energy_per_flop
 from hwmodels.chip.hardware import HardwareBlock
 from hwmodels.chip.technology import Technology
+from hwmodels.compute.gpu_formats import stored_at
 from hwmodels.compute.host_processor import HostProcessor, head_on_host, reached_share
 from hwmodels.compute.products import products_of, with_products
-from hwmodels.compute.unit import SingleKernel, UnitTimes
+from hwmodels.compute.unit import ComputeUnit, Rated, SingleKernel, UnitTimes
 from hwmodels.compute.vector_units import VectorUnits, dequantization_time, softmax_time
 from hwmodels.compute.weight_slices import share_narrower
 from hwmodels.device import Device
@@ -63,7 +64,7 @@ _ACTIVATION_BYTES = UNCOMPRESSED_BITS / BITS_PER_BYTE
 
 
 @flax.struct.dataclass
-class MatrixVectorNpu(SingleKernel):
+class MatrixVectorNpu(Rated):
     """A matrix unit with vector units and a DMA. Every field but `schedule` is a leaf, "*b", or a tree of leaves.
 
     Raises:
@@ -98,6 +99,20 @@ class MatrixVectorNpu(SingleKernel):
     def __post_init__(self) -> None:
         if self.schedule not in SCHEDULES:
             raise ValueError(f"schedule {self.schedule!r} is unknown; choose one of {', '.join(SCHEDULES)}")
+
+    def kernels(self, work: OperatorWork) -> list[tuple[ComputeUnit, OperatorWork]]:
+        """Weights as they are stored, and the same weights stored as wide as the matrix unit takes them."""
+        bits = products_of(work).weight_bits
+        wide = stored_at(work, jnp.maximum(bits, with_last_axis(self.converted_below_bits)))
+        return [(_OneWidth(self), work), (_OneWidth(self), wide)]
+
+    def kernel_shares(
+        self, work: OperatorWork, total_s: Float[Array, "... operator kernel"]
+    ) -> Float[Array, "... operator kernel"]:
+        """All of the faster one: weights that take longer to convert than to copy can always be stored wider."""
+        del work
+        wide = (total_s[..., 1] < total_s[..., 0]).astype(total_s.dtype)
+        return jnp.stack([1.0 - wide, wide], axis=-1)
 
     def product_time(
         self, m: Number, k: Number, n: Number, *, weight_bits: Number = UNCOMPRESSED_BITS, temperature: Number = 0.0
@@ -176,6 +191,20 @@ class MatrixVectorNpu(SingleKernel):
             return self
         rate_flops_per_s = as_float(device.peak_flops_per_s) * as_float(device.compute_efficiency)
         return dataclasses.replace(self, peak_flops_per_s=rate_flops_per_s)
+
+
+@flax.struct.dataclass
+class _OneWidth(SingleKernel):
+    """The same NPU for weights that are read as they are given."""
+
+    short_title: ClassVar[str] = MatrixVectorNpu.short_title
+    title: ClassVar[str] = MatrixVectorNpu.title
+
+    unit: MatrixVectorNpu
+
+    def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
+        """See `ComputeUnit`."""
+        return self.unit.operator_times(work, device, temperature=temperature)
 
 
 class AttentionTimes(NamedTuple):

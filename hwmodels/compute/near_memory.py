@@ -25,7 +25,7 @@ from jaxtyping import Array, Float
 
 from hwmodels.chip.hardware import HardwareBlock
 from hwmodels.chip.technology import Technology
-from hwmodels.compute.products import products_of, with_products
+from hwmodels.compute.products import at_one_depth, products_of, with_products
 from hwmodels.compute.unit import SingleKernel, UnitTimes
 from hwmodels.compute.weight_slices import METADATA_BITS, weight_slices
 from hwmodels.device import Device
@@ -131,7 +131,7 @@ class NearMemoryUnit(SingleKernel):
     def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
         """Products as `product_time` has them, everything else at the device's roofline; idle PEs' banks slow a coupled
         memory down; see `ComputeUnit`."""
-        unit, shapes, tiers = with_last_axis(self), products_of(work), device.tiers
+        unit, shapes, tiers = with_last_axis(self), at_one_depth(work), device.tiers
         counts = {"weight_bits": shapes.weight_bits, "temperature": as_float(temperature)}
         seconds = unit.product_time(shapes.m, shapes.k, shapes.n, **counts)
         if self.external_phase == "data" and device.spill:
@@ -175,14 +175,16 @@ def _with_links(
 def _share_of_traffic(unit: NearMemoryUnit, work: OperatorWork, *, temperature: Number) -> Float[Array, "... operator"]:
     """Share of a coupled memory's bandwidth that an operator's whole traffic has.
 
-    What lies in blocks crosses at the banks that have some; activations, and keys and values that are written, at all banks, so
-    that their time does not depend on how many blocks there are to read.
+    What lies in blocks crosses at the banks that have some: weights, and keys and values of the context. Activations, and keys
+    and values that are written, cross at all banks, so that their time does not depend on how many blocks there are to read.
     """
     shapes, total = products_of(work), work.memory_bytes
-    cached = shapes.k * shapes.n * shapes.products * work.launches * shapes.weight_bits / BITS_PER_BYTE
-    in_blocks = jnp.where(shapes.products > 0, work.weight_bytes, 0.0)
-    in_blocks += select(_IS_ATTENTION, jnp.minimum(cached, work.kv_bytes), 0.0)
-    slowed = in_blocks / active_share(unit, shapes.k, shapes.n, temperature=temperature) + (total - in_blocks)
+    in_blocks, k, n = jnp.where(shapes.products > 0, work.weight_bytes, 0.0), shapes.k, shapes.n
+    if work.attention is not None and work.kv_elements is not None and work.kv_bits is not None:
+        cached, kv_bytes = with_last_axis(work.attention), work.kv_elements * work.kv_bits / BITS_PER_BYTE
+        in_blocks += select(_IS_ATTENTION, jnp.minimum(with_last_axis(kv_bytes), work.kv_bytes), 0.0)
+        k, n = select(_IS_ATTENTION, cached.elements, k), select(_IS_ATTENTION, jnp.maximum(cached.tokens, 1.0), n)
+    slowed = in_blocks / active_share(unit, k, n, temperature=temperature) + (total - in_blocks)
     return jnp.where(in_blocks > 0, total / jnp.where(in_blocks > 0, slowed, 1.0), 1.0)
 
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 import dataclasses
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from hwmodels.compute.roofline import ROOFLINE
 from hwmodels.compute.unit import UnitTimes
 from hwmodels.device import Device
-from hwmodels.network.operators.work import MatrixShapes, OperatorWork
+from hwmodels.network.operators.work import OPERATORS, MatrixShapes, OperatorWork
+from hwmodels.numerics.axes import select
+from hwmodels.numerics.scalars import with_last_axis
 
-__all__ = ["products_of", "with_products"]
+__all__ = ["at_one_depth", "products_of", "with_products"]
+
+_IS_ATTENTION = np.array([name == "attention" for name in OPERATORS])
 
 
 def products_of(work: OperatorWork) -> MatrixShapes:
@@ -26,6 +31,21 @@ def products_of(work: OperatorWork) -> MatrixShapes:
             "the work has no shapes, which a device with a matrix unit needs; build it with step_operators"
         )
     return work.shapes
+
+
+def at_one_depth(work: OperatorWork) -> MatrixShapes:
+    """`products_of` for units that round sizes up to whole blocks: attention at the depth of what is cached.
+
+    Expanding latents counts as depth, spread over the new tokens. It would fall as they become more, and a whole block less
+    would make more tokens faster. Here it counts as rows, in as many FLOPs; without latents nothing changes.
+    """
+    shapes = products_of(work)
+    if work.attention is None:
+        return shapes
+    depth = with_last_axis(work.attention.depth)
+    other = _IS_ATTENTION & (shapes.k != depth)
+    m = select(other, shapes.m * shapes.k / depth, shapes.m)
+    return dataclasses.replace(shapes, m=m, k=select(other, depth, shapes.k))
 
 
 def with_products(

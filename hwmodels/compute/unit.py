@@ -52,6 +52,7 @@ class Spread:
         bits: per weight, or per element of keys and values.
         low, high: ends of the interval as factors of a predicted time.
         coverage: probability that the interval is for.
+        borrowed_from: the engine, its version and the system of the table, where that is not the unit's own engine's.
     """
 
     part: str
@@ -59,6 +60,17 @@ class Spread:
     low: float
     high: float
     coverage: float
+    borrowed_from: str = ""
+
+    @property
+    def one_sided(self) -> bool:
+        """Whether measured times lie on one side of the model's: the fit is biased there."""
+        return self.low > 1.0 or self.high < 1.0
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The interval with the predicted time itself, so that a printed time never lies outside: wider where one-sided."""
+        return min(self.low, 1.0), max(self.high, 1.0)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,6 +6,7 @@ an operator moves to and from each; activations stay in the first.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import jax.numpy as jnp
@@ -65,15 +66,27 @@ def memory_time(
         work: "*b operator"; each product of each launch is one access to a memory that lets accesses wait.
         share: of each memory's bandwidth that each operator's streams reach, in (0, 1].
         temperature: one number in [0, 1], of the maximum over memories that work at the same time.
+    Returns:
+        never less than if what lies in a memory and behind it all came from the fastest of these: all streams enter the unit
+        by ports as wide as that memory, so that a memory that is too small saves no time.
+    Gradient: a kink where the ports decide.
     """
-    seconds = [
-        _with_waiting(tier, moved, work) / (with_last_axis(tier.bandwidth_bytes_per_s) * reached)
-        for moved, tier, reached in zip(traffic_bytes, device.tiers, share, strict=True)
+    rates = [
+        with_last_axis(tier.bandwidth_bytes_per_s) * reached for tier, reached in zip(device.tiers, share, strict=True)
     ]
+    alone = lambda place, moved: _with_waiting(device.tiers[place], moved, work) / rates[place]
+    seconds = [alone(place, moved) for place, moved in enumerate(traffic_bytes)]
     if not device.spill:
         return seconds[0]
     tier_s = jnp.stack(jnp.broadcast_arrays(*seconds), axis=-1)
-    return jnp.sum(tier_s, axis=-1) if device.schedule == "serial" else smooth_maximum(tier_s, temperature)
+    if device.schedule == "serial":
+        return jnp.sum(tier_s, axis=-1)
+    total_s, last = smooth_maximum(tier_s, temperature), len(device.spill)
+    for first in range(last):
+        behind = sum(traffic_bytes[first + 1 :], start=traffic_bytes[first])
+        entered_s = functools.reduce(jnp.minimum, [alone(place, behind) for place in range(first, last + 1)])
+        total_s = jnp.maximum(total_s, entered_s)
+    return total_s
 
 
 def _with_waiting(

@@ -19,7 +19,13 @@ from hwmodels import (
 from hwmodels.analysis.kernel_widths import kernel_remarks, kernel_widths
 from hwmodels.catalog import calibrated, calibrations
 from hwmodels.catalog.calibrated import calibrated_experts
-from hwmodels.catalog.calibrations import calibrated_names, calibration_record, calibration_remarks
+from hwmodels.catalog.calibrations import (
+    calibrated_engines,
+    calibrated_names,
+    calibration_record,
+    calibration_remarks,
+    used_formats,
+)
 from hwmodels.compute.gpu_experts import expert_layer_time
 from hwmodels.network.architecture import EXPERT_MATRICES
 from hwmodels.network.operators.steps import prefill_step
@@ -89,6 +95,39 @@ def test_engines_have_experts_of_their_own():
     # Triton's kernels pass over choices of experts elsewhere, CUTLASS' do not, as rows of dealt experts say.
     for gpu, engine, share in (("h200-sxm", "vllm", 1.0), ("h200-sxm", "trtllm", 0.0), ("rtx-pro-6000", "vllm", 0.0)):
         assert float(calibrated_experts(gpu, engine)[16.0].coefficients.passed_elsewhere) == share
+
+
+@pytest.mark.parametrize(("name", "engine"), [(n, e) for n in calibrated_names() for e in calibrated_engines(n)])
+def test_experts_err_by_their_own_tables(name, engine):
+    record = calibration_record(name, engine)
+    unit = calibrated.calibrated_unit(name, multiprocessors=100.0, engine=engine)
+    spreads = {one.bits: one for one in unit.spreads if one.part == "experts"}
+    assert tuple(sorted(spreads)) == unit.expert_widths
+    for entry in used_formats(record, "experts"):
+        interval = entry["interval"]
+        assert (spreads[entry["weight_bits"]].low, spreads[entry["weight_bits"]].high) == (
+            interval["low"],
+            interval["high"],
+        )
+        # Of networks whose errors the ends were not made from.
+        assert min(interval["covered"]) >= 0.7
+        assert np.mean(interval["covered"]) >= 0.77
+
+
+def test_experts_with_another_engines_kernels_say_so():
+    wide = uniform_footprint(16)
+    borrowed = lambda device, **more: [
+        line for line in kernel_remarks(device, wide, **more) if line.startswith("borrowed")
+    ]
+    device = catalog.device("h200-sxm", engine="sglang")
+    (line,) = borrowed(device, experts=True)
+    assert "16-bit experts have kernels measured with trtllm 1.3.0rc20 on h200_sxm" in line
+    # A network without experts has no use for it, and an engine's own are not told.
+    assert borrowed(device, experts=False) == borrowed(device) == []
+    assert borrowed(catalog.device("rtx-pro-6000", engine="vllm"), experts=True) == []
+    four, sixteen = borrowed(catalog.device("a100-sxm-80gb"), experts=True)
+    assert "4-bit experts have kernels measured with sglang 0.5.10 on a100_sxm" in four
+    assert "16-bit experts" in sixteen
 
 
 def test_passes_over_choices_elsewhere_are_part_of_a_group():

@@ -9,7 +9,6 @@ step's.
 from __future__ import annotations
 
 import dataclasses
-import math
 from statistics import NormalDist
 
 import jax.numpy as jnp
@@ -63,7 +62,8 @@ def step_interval(device: Device, step: PricedStep) -> StepInterval | None:
         return None
     total = float(np.asarray(step.cost.total_s))
     if (whole := _whole(device)) is not None:
-        return StepInterval(total * whole.low, total * whole.high, whole.coverage)
+        low, high = whole.ends
+        return StepInterval(total * low, total * high, whole.coverage)
     seconds, ends = np.asarray(part_times(step), np.float64), np.asarray(found, np.float64)
     below, above = (np.sqrt(np.sum((seconds * (ends[:, side] - 1.0)) ** 2)) for side in (0, 1))
     return StepInterval(total - float(below), total + float(above), _coverage(device))
@@ -92,7 +92,8 @@ def part_deviations(device: Device, step: PricedStep) -> Float[Array, "*b part"]
     Returns:
         None as of `step_interval`. 0 for parts without a table; where whole steps were held out, as much for each as makes the
         step err as they do.
-    Departs: the two sides of a table's interval, which differ by a few percent of it, count alike.
+    Departs: the two sides of a table's interval, which differ by a few percent of it, count alike. Where all measured times lie
+        on one side, that side counts for both.
     """
     found = _part_ends(device, step)
     if found is None:
@@ -100,13 +101,9 @@ def part_deviations(device: Device, step: PricedStep) -> Float[Array, "*b part"]
     if (whole := _whole(device)) is not None:
         seconds = part_times(step)
         together = jnp.sqrt(jnp.sum(seconds**2, axis=-1, keepdims=True))
-        return jnp.broadcast_to(
-            _deviates(whole.coverage, math.log(whole.high / whole.low))
-            * jnp.sum(seconds, -1, keepdims=True)
-            / together,
-            seconds.shape,
-        )
-    return _deviates(_coverage(device), 1.0) * jnp.log(found[..., 1] / found[..., 0])
+        deviation = _deviates(whole.coverage, jnp.asarray(whole.ends, seconds.dtype))
+        return jnp.broadcast_to(deviation * jnp.sum(seconds, -1, keepdims=True) / together, seconds.shape)
+    return _deviates(_coverage(device), found)
 
 
 def _whole(device: Device) -> Spread | None:
@@ -121,9 +118,12 @@ def _coverage(device: Device) -> float:
     return kernels.spreads[0].coverage
 
 
-def _deviates(coverage: float, width: float) -> float:
-    """Standard deviation of what lies within an interval of this width with this probability."""
-    return width / 2.0 / NormalDist().inv_cdf(0.5 + coverage / 2.0)
+def _deviates(coverage: float, ends: Float[Array, "... 2"]) -> Float[Array, ...]:
+    """Standard deviation of the logarithm of what lies between these factors with this probability, about a factor of 1."""
+    low, high = ends[..., 0], ends[..., 1]
+    one_sided = (low >= 1.0) | (high <= 1.0)
+    reach = jnp.log(high / low) * jnp.where(one_sided, 1.0, 0.5)
+    return reach / NormalDist().inv_cdf(0.5 + coverage / 2.0)
 
 
 def _part_ends(device: Device, step: PricedStep) -> Float[Array, "*b part 2"] | None:
@@ -141,7 +141,7 @@ def _part_ends(device: Device, step: PricedStep) -> Float[Array, "*b part 2"] | 
     products = select(_IS_EXPERT, near("experts", bits), near("products", bits))
     operators = select(_IS_ATTENTION, attention, select(_IS_MATRIX, products, 1.0))
     links = () if device.group is None else device.group.link.spreads
-    of_links = {one.part: (one.low, one.high) for one in links}
+    of_links = {one.part: one.ends for one in links}
     others = np.array([*(of_links.get(name, (1.0, 1.0)) for name in COLLECTIVES), (1.0, 1.0)], np.float32)
     return jnp.concatenate([operators, jnp.broadcast_to(others, (*bits.shape[:-1], *others.shape))], axis=-2)
 
@@ -153,5 +153,5 @@ def _nearest(
     found = [one for one in spreads if one.part == part] or [one for one in spreads if one.part == "products"]
     if not found:
         return jnp.ones((*bits.shape, 2))
-    widths, ends = (np.array(rows, np.float32) for rows in ([x.bits for x in found], [(x.low, x.high) for x in found]))
+    widths, ends = (np.array(rows, np.float32) for rows in ([x.bits for x in found], [x.ends for x in found]))
     return jnp.asarray(ends)[jnp.argmin(jnp.abs(bits[..., None] - with_rank(widths, bits.ndim + 1)), axis=-1)]

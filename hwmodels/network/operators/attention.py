@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from hwmodels.network.architecture import Architecture, attention_shape, cached_rows, kv_elements_per_token
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.operators.work import AttentionReads
 from hwmodels.numerics.scalars import Leaf, Number, as_float, either
 from hwmodels.numerics.units import BITS_PER_BYTE
 
@@ -29,6 +30,7 @@ class AttentionWork:
     depth: Leaf  # elements multiplied per query head and visible token, scores and values together
     queries_per_head: Leaf  # rows that share keys of one key-value head, on average over what is visible
     products: Leaf  # products of these rows with keys: sequences x key-value heads, fewer where sequences share keys
+    reads: AttentionReads  # what each of these products finds in the cache
 
 
 def attention_work(
@@ -70,6 +72,11 @@ def attention_work(
         depth=depth,
         queries_per_head=tokens * batch * a.num_heads / products,
         products=products,
+        reads=AttentionReads(
+            tokens=rows * shape.kv_heads / products,
+            elements=shape.cached_elements / shape.kv_heads,
+            depth=absorbed,
+        ),
     )
 
 

@@ -186,6 +186,7 @@ def step_operators(
         kv_elements=jnp.asarray(kv_read),
         kv_bits=jnp.asarray(kv_bits_read),
         encoded_kv=jnp.asarray(kv_elements_per_token(a) * rows * encoded),
+        attention=attention.reads,
         experts=ExpertReads(
             num_experts=a.num_experts,
             per_token=a.experts_per_token,

@@ -70,6 +70,15 @@ class StoredBytes:
 
 
 @flax.struct.dataclass
+class AttentionReads:
+    """What one product of attention finds in the cache, "*b". Sizes do not depend on how many new tokens there are."""
+
+    tokens: Leaf  # cached ones that it reads, >= 0, on average over layers
+    elements: Leaf  # of each of them: keys and values of a head, or latents with rotated keys
+    depth: Leaf  # elements multiplied per query and token where keys and values are used as they are cached
+
+
+@flax.struct.dataclass
 class OperatorWork:
     """Work of one step, "*b operator" over `OPERATORS`, totals over all layers."""
 
@@ -93,6 +102,7 @@ class OperatorWork:
     kv_bits: Float[Array, ...] | None = None
     #: Elements of new keys and values that are stored coded, of all sequences: what an encoder has to encode.
     encoded_kv: Float[Array, ...] | None = None
+    attention: AttentionReads | None = None  # what units need whose banks or folds hold whole blocks of the cache
 
     @property
     def memory_bytes(self) -> Float[Array, "... operator"]:
@@ -107,7 +117,7 @@ def over_operators(values: Mapping[str, Leaf], default: float = 0.0) -> Float[Ar
 
 
 #: Fields of `OperatorWork` that a step has one of, without an axis of operators.
-_OF_A_STEP = ("stored", "experts", "new_tokens", "kv_elements", "kv_bits", "encoded_kv")
+_OF_A_STEP = ("stored", "experts", "new_tokens", "kv_elements", "kv_bits", "encoded_kv", "attention")
 
 
 def over_batches(device: Tree, work: OperatorWork) -> tuple[Tree, OperatorWork]:

@@ -44,7 +44,11 @@ def head_parts(config: ScaleConfig, checked: Checked, device: str, footprints: S
     parameters = given(None if several else first.num_parameters())
     facts = device_facts(device, config, config)
     priced_on = next(iter(pricings.values())).device
-    found = noted(kernel_notes(priced_on, list(footprints)), priced_on, config.engine, named=device)
+    # Of several networks the one with experts, where one has any.
+    largest = max((one.architecture for one in pricings.values()), key=lambda shape: float(shape.num_experts))
+    found = noted(
+        kernel_notes(priced_on, list(footprints), architecture=largest), priced_on, config.engine, named=device
+    )
     return {
         "model": RunningModel(name=", ".join(config.model), parameters=parameters),
         "architecture": ", ".join(dict.fromkeys(config.priced.values())),

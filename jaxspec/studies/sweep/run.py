@@ -273,6 +273,6 @@ def _notes(grid: Grid) -> list[str]:
     for (_, device), base in zip(grid.pairs, grid.bases, strict=True):
         varied = grid.axes | derived
         bits = {name: varied.get(f"footprint.{name}", value) for name, value in base["footprint"].items()}
-        found = kernel_notes(base["device"], [footprint_of(bits)])
+        found = kernel_notes(base["device"], [footprint_of(bits)], architecture=base["architecture"])
         notes += [f"{device}: {note}" for note in (*found["notes"], *interval_notes(base["device"]))]
     return list(dict.fromkeys(notes))

@@ -177,6 +177,7 @@ def test_without_row_costs_and_intervals(read):
         ('part = "steps"', 'part = "stairs"', "allowed: products"),
         ("low = 0.9", 'low = "0.9"', "held_out.0.low is '0.9'"),
         ("low = 0.9\n", "", "held_out.0 is"),
+        ("low = 0.9", "low = 1.9", "held_out.0.low is 1.9; it must not exceed high, which is 1.3"),
         ('remarks = ["', 'remarks = [3, "', "list of sentences"),
         ("cache_bytes = { value = 3e7,", "cash_bytes = { value = 3e7,", "did you mean 'matrix_unit.cache_bytes'"),
     ],

@@ -10,6 +10,7 @@ import pytest
 from narrow_devices import kernels_of_16_bits
 
 from hwmodels import catalog, uniform_footprint
+from hwmodels.analysis.kernel_widths import kernel_remarks
 from hwmodels.analysis.uncertainty.acceptance_errors import conditional_errors
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, cycle_numbers, cycle_times, draw_cycle
 from hwmodels.analysis.uncertainty.kernel_errors import part_deviations, part_times, step_interval
@@ -125,6 +126,32 @@ def test_deviations_are_those_of_the_calibrated_kernels(priced):
     bare = dataclasses.replace(device, matrix_unit=None)
     assert part_deviations(bare, plain) is None
     assert step_interval(bare, plain) is None
+
+
+@pytest.mark.parametrize(("low", "high"), [(1.1, 1.4), (0.6, 0.8), (0.9, 1.2)])
+@pytest.mark.parametrize("part", ["steps", "products"])
+def test_a_price_never_lies_outside_its_interval(priced, part, low, high):
+    device, (plain, stored, verify) = priced
+    biased = Spread(part, 16.0, low, high, 0.9)
+    unit = dataclasses.replace(device.matrix_unit, spreads=(biased,))
+    measured = dataclasses.replace(device, matrix_unit=unit)
+    total, ends = float(plain.cost.total_s), step_interval(measured, plain)
+    assert ends.low_s <= total <= ends.high_s
+    # Times that were measured lie in it too: of the whole step, or of those parts that err, apart from each other.
+    errs = np.asarray(part_times(plain))[np.asarray(part_deviations(measured, plain)) > 0]
+    for end in (low, high):
+        late_s = total * (end - 1) if part == "steps" else np.sign(end - 1) * np.sqrt(np.sum((errs * (end - 1)) ** 2))
+        assert ends.low_s * (1 - 1e-6) <= total + late_s <= ends.high_s * (1 + 1e-6)
+    times = cycle_times(measured, bf16=plain, stored=plain, cycle=[(2.0, stored), (1.0, verify)])
+    for name, number in cycle_numbers(times, CHANCES[:1], np.zeros((1, 0), np.float32)).items():
+        below, above = number.ends()
+        assert below <= number.value <= above, name
+    below, above = cycle_numbers(times, CHANCES[:1], np.zeros((1, 0), np.float32))["ar_stored_s"].ends()
+    if part == "steps" and biased.one_sided:
+        # As far as the farthest measured time, on both sides.
+        assert max(float(above) / total, total / float(below)) == pytest.approx(max(high, 1 / low), rel=1e-4)
+    told = [line for line in kernel_remarks(measured, uniform_footprint(16.0)) if line.startswith("biased")]
+    assert bool(told) == biased.one_sided
 
 
 def test_equal_steps_are_one(priced):

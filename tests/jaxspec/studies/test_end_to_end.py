@@ -198,11 +198,11 @@ def test_a_run_stopped_at_any_stage_ends_with_the_same_result(finished, config, 
             super().__init__()
             self.left = stages
 
-        def bar(self, description, total):
+        def bar(self, description, total, **more):
             if self.left == 0:
                 raise StopError
             self.left -= 1
-            return super().bar(description, total)
+            return super().bar(description, total, **more)
 
     out = tmp_path / "stopped"
 

@@ -159,11 +159,11 @@ def test_a_stopped_run_goes_on(finished, config, tmp_path):
 
         left = 3
 
-        def bar(self, description, total):
+        def bar(self, description, total, **more):
             if self.left == 0:
                 raise StopError
             self.left -= 1
-            return super().bar(description, total)
+            return super().bar(description, total, **more)
 
     with pytest.raises(StopError):
         compare(config, out=str(tmp_path / "stopped"), reporter=Fuse())

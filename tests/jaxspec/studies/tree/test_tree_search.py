@@ -262,11 +262,11 @@ def test_a_run_stopped_at_any_stage_ends_with_the_same_result(finished, config, 
 
         left = 2
 
-        def bar(self, description, total):
+        def bar(self, description, total, **more):
             if self.left == 0:
                 raise StopError
             self.left -= 1
-            return super().bar(description, total)
+            return super().bar(description, total, **more)
 
     stops = 0
     while True:

@@ -76,13 +76,16 @@ def flat_table(table: Mapping[str, Any]) -> dict[str, str]:
 def rest_table(table: Mapping[str, Any]) -> dict[str, Any]:
     """Only what differs from the commonest status, numbers within parts by dotted names, and that status for the rest."""
     common, _ = Counter(_leaves(table)).most_common(1)[0]
-    found: dict[str, Any] = {}
+    return {name: word for name, word in _dotted(table) if word != common} | {"everything else": common}
+
+
+def _dotted(table: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, str]]:
+    """Statuses of a table and of those within it, by dotted names."""
     for name, part in table.items():
         if isinstance(part, Mapping):
-            found |= {f"{name}.{key}": word for key, word in part.items() if word != common}
-        elif part != common:
-            found[name] = part
-    return found | {"everything else": common}
+            yield from _dotted(part, f"{within}{name}.")
+        else:
+            yield f"{within}{name}", part
 
 
 def status_in(table: Mapping[str, Any], path: tuple[str, ...]) -> str | None:

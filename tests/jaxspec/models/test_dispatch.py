@@ -186,8 +186,8 @@ def test_each_experts_matrix_is_packed_by_the_inputs_of_its_layer(folder, monkey
     # The dense layer has no experts' inputs, so those of layer 2 are the second.
     squares = {group: np.arange(1.0, 4.0)[:, None] ** 2 for group in division.INPUT_OF.values()}
     monkeypatch.setattr(division, "input_squares", lambda *_, **__: squares)
-    monkeypatch.setattr(division, "load_text", lambda *_, **__: SimpleNamespace(calibration=None))
-    monkeypatch.setattr(division, "windows", lambda *_: None)
+    text = SimpleNamespace(calibration_windows=lambda *_: None)
+    monkeypatch.setattr(division, "load_text", lambda *_, **__: text)
     monkeypatch.setattr(type(network), "tokenizer", None)
     norms = division.measured_norms(network, "", num_windows=1, window_tokens=1, seed=0)
     assert float(norms["model.layers.2.mlp.experts.5.down_proj.weight"][0]) == 2.0

@@ -21,7 +21,7 @@ from jaxspec.results import (
     spread_field,
 )
 from jaxspec.results.network_results import Configuration
-from jaxspec.results.status_tables import flat_table, rest_table
+from jaxspec.results.status_tables import flat_table, rest_table, status_in
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -121,6 +121,14 @@ def test_tables_can_be_flat_or_tell_exceptions_only():
         "rows.cut": "input",
         "everything else": "measured",
     }
+
+
+@pytest.mark.parametrize("arrange", [dict, flat_table, rest_table])
+def test_parts_within_parts_keep_their_statuses(arrange):
+    terms = {"cycle_s": "calibrated", "draft_pass_s": "input"}
+    table = arrange({"engine": {"terms": terms}, "speed": "predicted", "pays": "predicted", "fits": "predicted"})
+    assert {name: status_in(table, ("engine", "terms", name)) for name in terms} == terms
+    assert status_in(table, ("speed",)) == "predicted"
 
 
 @pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf, "fast", True, [1.0], {}])

@@ -75,10 +75,7 @@ def link_entry(name: str, *, engine: str | None = None) -> LinkEntry:
         records = {**measured.get(_LIBRARY, {}), **measured.get(engine or "", {})}
         kernels = {collective: _kernels(record) for collective, record in records.items()}
         errors = {collective: float(record["errors"]["held out"]["mean"]) for collective, record in records.items()}
-        spreads = tuple(
-            Spread(collective, 16.0, *(float(record["interval"][end]) for end in ("low", "high", "coverage")))
-            for collective, record in records.items()
-        )
+        spreads = tuple(Spread(collective, 16.0, **_ends(record["interval"])) for collective, record in records.items())
         sources = {
             f"{collective}.{place}.{field}": f"calibrated: {record['table']}; hwmodels/catalog/{where}"
             for collective, record in records.items()
@@ -91,6 +88,10 @@ def link_entry(name: str, *, engine: str | None = None) -> LinkEntry:
         ) from error
     whole = dataclasses.replace(found, **kernels, spreads=spreads)
     return LinkEntry(title, whole, reader.sources | sources, errors, measured)
+
+
+def _ends(interval: dict[str, Any]) -> dict[str, Any]:
+    return {name: float(interval[name]) for name in ("low", "high", "coverage")}
 
 
 def _kernels(record: Mapping[str, Any]) -> tuple[CollectiveKernel, ...]:

@@ -132,4 +132,5 @@ def _spread(entry: Any, where: str) -> Spread:
             raise EntryError(f"{where}.{name} is {value!r}; it must be a positive number")
     if entry["low"] > entry["high"]:
         raise EntryError(f"{where}.low is {entry['low']!r}; it must not exceed high, which is {entry['high']!r}")
-    return Spread(entry["part"], *(float(entry[name]) for name in numbers))
+    found: dict[str, Any] = {name: float(entry[name]) for name in numbers}
+    return Spread(entry["part"], **found)

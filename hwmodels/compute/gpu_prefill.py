@@ -23,6 +23,7 @@ from jaxtyping import Array, Float
 
 from hwmodels.compute.gpu_attention import GpuAttention, launch_time, streaming_time
 from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.units import MICRO
 
 __all__ = ["GpuPrefill", "PrefillParts", "prefill_attention_time", "prefill_parts"]
 
@@ -85,8 +86,9 @@ def prefill_parts(
     arithmetic_s = flops / as_float(peak_flops_per_s)
     chain_s = many * as_float(unit.chain_s) * (visible + 0.5 * more)
     pass_s = moved / (as_float(unit.memory_efficiency) * as_float(bandwidth_bytes_per_s))
-    # The fourth root has no slope where both are nothing.
-    joined = jnp.sqrt(jnp.sqrt(jnp.maximum(arithmetic_s**4 + chain_s**4, 1e-36)))
+    # Of microseconds, whose fourth powers single precision holds. The root has no slope where both are nothing.
+    fourth = (arithmetic_s / MICRO) ** 4 + (chain_s / MICRO) ** 4
+    joined = MICRO * jnp.sqrt(jnp.sqrt(jnp.maximum(fourth, 1e-36)))
     return PrefillParts(joined, many * (as_float(unit.extra_s) + pass_s))
 
 

@@ -90,19 +90,17 @@ def _left_of_kinds(knobs: Knobs, config: DecoderConfig) -> Footprint:
 
 
 def num_candidates() -> int:
-    """Drafts that `two_stages` measures."""
+    """Drafts that `two_stages` scores."""
     return 2 * math.prod(map(len, _GRIDS))
 
 
-def two_stages(
-    scheme: Scheme, config: DecoderConfig, pricing: Pricing, measure: Callable[[Knobs], DraftMeasurement]
-) -> Knobs:
+def two_stages(scheme: Scheme, config: DecoderConfig, pricing: Pricing, score: Callable[[Knobs], float]) -> Knobs:
     """The draft with the largest J over a grid of the larger term, weights or KV cache, and then over that of the other.
 
     Args:
         scheme: one that prunes and cuts (see `SchemeFacts`); the search starts at its defaults.
         config: of the network that runs.
-        measure: a draft.
+        score: J of a draft.
     Returns:
         Uniform knobs.
     Source: Cassandra, VII-B.2: pruned shares of 30 to 60 % in steps of 10 %, 0 to 5 cut bits.
@@ -113,7 +111,7 @@ def two_stages(
     best = uniform_knobs(scheme, config)
     for names in order:
         tried = [_with(best, dict(zip(names, point, strict=True))) for point in itertools.product(*_GRIDS)]
-        best = max(tried, key=lambda each: float(relative_j(pricing, measure(each), each, config)))
+        best = max(tried, key=score)
     return best
 
 

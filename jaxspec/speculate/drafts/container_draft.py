@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -80,7 +81,7 @@ def container_footprint(name: str, model: str) -> Footprint:
     own = _stored_footprint(name)
     place = model_place(model)
     if is_container(place):
-        target = _stored_footprint(str(place))
+        target = own if os.path.samefile(name, place) else _stored_footprint(str(place))
     elif _scheme_of(name).lossless:
         target = own
     else:
@@ -165,10 +166,10 @@ def _bits_of(container: Container, files: TensorTable, names: Iterable[str]) -> 
 def _check_same(name: str, own: LoadedModel, target: LoadedModel) -> None:
     """Raise InputError unless the vectors, which no scheme changes, are the target's."""
     config = own.config
-    vectors = {("layers", n) for n, parameter in config.layer_parameters.items() if len(parameter.shape) == 1}
-    if is_streamed(target.params):
-        vectors = set()
-    for path in sorted(vectors | {(n,) for n, (shape, _) in config.outside_parameters.items() if len(shape) == 1}):
+    vectors = {(n,) for n, (shape, _) in config.outside_parameters.items() if len(shape) == 1}
+    if not is_streamed(target.params):
+        vectors |= {("layers", n) for n, parameter in config.layer_parameters.items() if len(parameter.shape) == 1}
+    for path in sorted(vectors):
         ours, theirs = (np.asarray(lookup(params, path)) for params in (own.params, target.params))
         # A run has wider values rounded.
         if not np.array_equal(ours.astype(theirs.dtype).astype(np.float32), theirs.astype(np.float32)):

@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from jaxspec.formats.container import SUFFIX, Container, open_checkpoint
+from jaxspec.formats.container import Container, open_checkpoint
 from jaxspec.formats.shard_index import INDEX_FILE, json_object
-from jaxspec.models.embedded import model_place
+from jaxspec.models.embedded import is_container, model_place
 from jaxspec.models.families import family_of, running
 from jaxspec.models.text_config import text_config
 from jaxspec.studies.export.directory import MANIFEST
@@ -67,7 +67,7 @@ def target_files(model: str) -> TargetFiles:
         InputError: it cannot be opened.
     """
     path = model_place(model)
-    if str(path).endswith(SUFFIX) and not os.path.isdir(path):
+    if is_container(path):
         with Container(path) as container:
             beside = {name: container.read_file(name) or b"" for name in container.beside}
     else:

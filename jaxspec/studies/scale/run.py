@@ -12,6 +12,7 @@ from typing import Any
 
 from hwmodels import DraftCost, Footprint
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY
+from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.models.embedded import load_model
 from jaxspec.results import Quantity, given, measured, predicted
@@ -129,7 +130,7 @@ def _acceptance(stages: ScaleStages, name: str) -> Quantity[list]:
 def _footprint(config: ScaleConfig) -> Footprint:
     """Bits read of the network as it is stored, and of the draft: of a container or another network, its own."""
     scheme = find_scheme(config.scheme)
-    stored = scheme.expected_footprint({spec.name: spec.default for spec in scheme.knob_specs})
+    stored = scheme.expected_footprint(knob_defaults(scheme))
     if config.draft == SELF:
         return stored
     own = widths_beside(config.draft, config.model[0])

@@ -9,7 +9,7 @@ from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.runs.stages import Arrays
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.tuning.compression_objective import num_candidates, relative_j, two_stages
-from jaxspec.tuning.objective import DraftMeasurement, Pricing
+from jaxspec.tuning.objective import Pricing
 
 __all__ = ["search_by_j"]
 
@@ -31,12 +31,12 @@ def search_by_j(drafts: HardDrafts, pricing: Pricing) -> Knobs:
     def compute() -> Arrays:
         with work.bar("searching a grid in two stages by J", num_candidates()) as bar:
 
-            def measure(knobs: Knobs) -> DraftMeasurement:
-                found = few.measure(knobs)
-                bar.advance(f"J {float(relative_j(pricing, found, knobs, setup.config)):.3f} of a whole draft's")
+            def score(knobs: Knobs) -> float:
+                found = float(relative_j(pricing, few.measure(knobs), knobs, setup.config))
+                bar.advance(f"J {found:.3f} of a whole draft's")
                 return found
 
-            return dict(two_stages(setup.scheme, setup.config, pricing, measure).values)
+            return dict(two_stages(setup.scheme, setup.config, pricing, score).values)
 
     if not work.stages.has(_STAGE):
         _ = few.calibration  # stages of its own, whose bars may not begin inside this one

@@ -147,7 +147,7 @@ class Tuning:
         found = {"default": default, "grid": best_point, "uniform": uniform, "tuned": tuned}
         if config.j_grid:
             by_j = search_by_j(self.drafts, pricing)
-            found["j_grid"] = best_of(self._judged("the draft that J chooses", device, pricing, [by_j]))
+            (found["j_grid"],) = self._judged("the draft that J chooses", device, pricing, [by_j])
         return found
 
     def _judged(self, what: str, device: str, pricing: Pricing, candidates: Sequence[Knobs]) -> list[Judged]:

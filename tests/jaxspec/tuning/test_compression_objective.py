@@ -78,7 +78,8 @@ def test_the_larger_term_is_searched_first(batch, weights_first):
         )
         return accepted(np.full(8, np.exp(-2 * beyond)))
 
-    best = two_stages(CASSANDRA1, CONFIG, priced, measure)
+    score = lambda knobs: float(relative_j(priced, measure(knobs), knobs, CONFIG))
+    best = two_stages(CASSANDRA1, CONFIG, priced, score)
     first, other = ("weight", "kv") if weights_first else ("kv", "weight")
     chosen = {f"{what}_{knob}": value for what in (first, other) for knob, value in (("prune", 0.5), ("cut_bits", 3.0))}
     for name, value in chosen.items():

@@ -48,6 +48,7 @@ def host_run(result: dict[str, Any], machine: str) -> dict[str, Any]:
             "speedup": errors,
             "picked": {part: found[_MODEL]["share_of_fastest"] for part, found in picked.items()},
             "fastest": {part: found["fastest_speedup"] for part, found in picked.items()},
+            "covered": {part: found["covered"] for part, found in summary["parts"].items()},
         }
     )
 

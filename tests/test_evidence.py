@@ -48,7 +48,7 @@ def test_results_are_recorded_as_they_are():
     speedup = {"this model": errors, "a constant, the median of the answers": {"median": 0.4}}
     summary = {
         "largest_noise": 0.02,
-        "parts": {"all": {"speedup": speedup}, "batch 1": {"speedup": speedup}},
+        "parts": {"all": {"speedup": speedup, "covered": 0.9}, "batch 1": {"speedup": speedup, "covered": None}},
         "picked": {"batch 1": {"fastest_speedup": 1.5, "this model": {"share_of_fastest": 0.97}}},
     }
     kept = {"median": 0.1235, "p90": 0.2, "largest": 0.3, "spearman": 0.95, "constant": 0.4}
@@ -59,6 +59,7 @@ def test_results_are_recorded_as_they_are():
         "speedup": {"all": kept, "batch 1": kept},
         "picked": {"batch 1": 0.97},
         "fastest": {"batch 1": 1.5},
+        "covered": {"all": 0.9, "batch 1": None},
     }
 
 

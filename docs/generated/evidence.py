@@ -113,19 +113,21 @@ def _host(found: Mapping[str, Any]) -> str:
                     percent(errors["constant"]),
                     percent(run["picked"][part], 0),
                     f"{run['fastest'][part]:.2f}x",
+                    percent(run.get("covered", {}).get(part), 0),
                     _YES if kept and errors["median"] < errors["constant"] else _NO,
                 ]
             )
-    headings = ("run", "prompts", *_ERRORS, "rank", "a constant", "picked", "fastest", "good?")
+    headings = ("run", "prompts", *_ERRORS, "rank", "a constant", "picked", "fastest", "covered", "good?")
     noises = [run["noise"] for run in found["runs"].values()]
     return "\n\n".join(
         [
             f"**The host**: speedups of {found['ways']} ways to decode on two CPU cores, by the clock; predictions were "
             "written before it unless a run says otherwise. *A constant* has seen the answers. *Picked*: speed of the way that "
-            "the model chooses, over the fastest, whose speedup is *fastest* (1: no speculation). *Good*: a median of at most "
+            "the model chooses, over the fastest, whose speedup is *fastest* (1: no speculation). *Covered*: measured speedups "
+            "within the 90 % interval of the predicted one, where the device's file had errors. *Good*: a median of at most "
             f"{percent(median, 0)}, none above {percent(largest, 0)}, a rank correlation of at least {rank:g}, and better than "
             "the constant.",
-            table(headings, rows, numbers=(*_ERRORS, "rank", "a constant", "picked", "fastest")),
+            table(headings, rows, numbers=(*_ERRORS, "rank", "a constant", "picked", "fastest", "covered")),
             f"All runs were too noisy by their own rule (median speedups uncertain by {percent(min(noises))} to "
             f"{percent(max(noises))}; the rule says 3 %).",
         ]

@@ -16,6 +16,7 @@ from experiments.host_speedups.configurations import BATCHES, LENGTHS, groups
 from experiments.host_speedups.figure import draw
 from experiments.host_speedups.run import Host, measure
 from experiments.host_speedups.summary import summarise
+from hwmodels.analysis.uncertainty.delta_method import COVERAGE
 from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
 from jaxspec.report.formatting import fixed
@@ -117,7 +118,11 @@ def show(result: dict[str, Any]) -> None:
         )
     console.print(table)
     for name, part in result["summary"]["parts"].items():
-        errors = Table(f"Errors, {name}", "")
+        covered = part["covered"]
+        said = (
+            f"{100 * COVERAGE:.0f} % intervals of speedups cover {100 * covered:.0f} %" if covered is not None else ""
+        )
+        errors = Table(f"Errors, {name}", said)
         errors.add_column("predictor")
         for heading in ("rows", "median", "90 %", "largest", "with its sign", "Spearman"):
             errors.add_column(heading, justify="right")

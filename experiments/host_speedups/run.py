@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from experiments.host_speedups.configurations import Group
 from hwmodels import Device, EngineTerms
+from hwmodels.analysis.uncertainty.delta_method import COVERAGE, LogNormal
 from jaxspec.errors import InputError
 from jaxspec.files import plain, to_json, write_text
 from jaxspec.models.architecture import architecture_of
@@ -28,6 +30,7 @@ from jaxspec.runs.progress import Reporter
 from jaxspec.runs.provenance import versions
 from jaxspec.speculate import GREEDY
 from jaxspec.speculate.timing import AUTOREGRESSIVE, CountedWay, TimedWay, noise_of, spread_of, time_ways, timed_prompts
+from jaxspec.studies.measured.clock_errors import WayErrors
 from jaxspec.studies.measured.clock_prediction import computed_bits, predict_ways
 from jaxspec.text import load_text, windows
 from jaxspec.tuning import target_params
@@ -131,6 +134,10 @@ def _measure_group(
 
     def write_predictions(counted: Mapping[str, CountedWay]) -> None:
         alone = counted[AUTOREGRESSIVE]
+        speedups = {
+            name: counted[name].tokens_per_turn / alone.tokens_per_turn * way.step_s / way.cycle_s
+            for name, way in zip(group.row_ids(), told, strict=True)
+        }
         rows = {
             name: {
                 "draft": group.draft,
@@ -145,7 +152,8 @@ def _measure_group(
                 "predicted_cycle_s": way.cycle_s,
                 "predicted_draft_s": way.draft_s,
                 "predicted_verify_s": way.verify_s,
-                "predicted_speedup": counted[name].tokens_per_turn / alone.tokens_per_turn * way.step_s / way.cycle_s,
+                "predicted_speedup": speedups[name],
+                "predicted_speedup_interval": _ends(speedups[name], way.errors),
             }
             for (name, shape), way in zip(zip(group.row_ids(), group.shapes, strict=True), told, strict=True)
         }
@@ -168,6 +176,13 @@ def _measure_group(
     rows = {name: _measured(timed[name], timed[AUTOREGRESSIVE]) for name in ways}
     content = {"schema_version": 1, "status": "measured", "load": load_per_core(), "rows": rows}
     write_text(_timed(folder, group), to_json(content))
+
+
+def _ends(speedup: float, errors: WayErrors | None) -> list[float] | None:
+    """Of the interval that `COVERAGE` of measured speedups should lie in; None: the device's file has no errors."""
+    if errors is None:
+        return None
+    return [float(end) for end in LogNormal(jnp.asarray(speedup), jnp.asarray(errors.speedup)).ends(COVERAGE)]
 
 
 def _prompts(group: Group) -> int:

@@ -71,7 +71,18 @@ def _part(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         [row["predicted_cycle_s"] / row["predicted_ar_s"] for row in rows],
         [row["measured_cycle_over_step"]["median"] for row in rows],
     )
-    return {"speedup": found, "times": times | {"cycle over step": ratio}}
+    return {"speedup": found, "times": times | {"cycle over step": ratio}, "covered": _covered(rows)}
+
+
+def _covered(rows: Sequence[dict[str, Any]]) -> float | None:
+    """Share of measured speedups within the interval of the predicted one; None where the device's file has no errors."""
+    inside = []
+    for row in rows:
+        interval = row.get("predicted_speedup_interval")  # runs of earlier versions have none
+        if interval is None:
+            return None
+        inside.append(interval[0] <= row["measured_speedup"]["median"] <= interval[1])
+    return float(np.mean(inside))
 
 
 def _picked(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

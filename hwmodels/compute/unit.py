@@ -23,7 +23,7 @@ from hwmodels.numerics.scalars import Leaf, Number
 __all__ = ["SPREAD_PARTS", "ComputeUnit", "MeasuredKernels", "Rated", "SingleKernel", "Spread", "UnitTimes"]
 
 #: What a fit may be of: products, experts, attention (decoding), prefill, or whole steps.
-SPREAD_PARTS = ("products", "experts", "attention", "prefill", "steps")
+SPREAD_PARTS = ("products", "experts", "attention", "prefill", "steps", "cycles")
 
 
 @flax.struct.dataclass

@@ -66,7 +66,7 @@ def knobs_from_json(raw: Any, scheme: Scheme, config: DecoderConfig) -> Knobs:
     return knobs
 
 
-def read_tuned_knobs(path: str, scheme: Scheme, config: DecoderConfig) -> Knobs:
+def knobs_of_result(path: str, scheme: Scheme, config: DecoderConfig) -> Knobs:
     """The knobs of the first device in a result.json: tuned, or given to a run of `jaxspec evaluate`.
 
     Raises:

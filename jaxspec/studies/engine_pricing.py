@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hwmodels import Device, DraftCost, EngineTerms, catalog
+from hwmodels.analysis.uncertainty.kernel_errors import loop_scatter
 from hwmodels.speculation.engine_terms import NO_ENGINE
 from jaxspec.results import calibrated, given
 from jaxspec.results.intervals import EngineUsed
@@ -60,8 +61,15 @@ def _known(engine: str | None, device: str | None) -> tuple[EngineTerms, Mapping
     return catalog.engine(engine), catalog.engine_sources(engine)
 
 
-def engine_scatter(engine: str | None, draft: str = OTHER_DRAFTS) -> float:
-    """Standard deviation of log speedup about predictions with an engine's terms; 0 without any."""
+def engine_scatter(engine: str | None, draft: str = OTHER_DRAFTS, *, device: Device) -> float:
+    """Standard deviation of log speedup about predictions with an engine's terms; 0 without any.
+
+    Args:
+        draft: see `kind_of_draft`.
+        device: a machine that was measured says itself how far cycles of this package err.
+    """
+    if engine == catalog.OWN_ENGINE:
+        return loop_scatter(device)
     return catalog.engine_scatter(engine).get(draft, 0.0) if engine in catalog.engine_names() else 0.0
 
 

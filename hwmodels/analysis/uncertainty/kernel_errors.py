@@ -23,7 +23,7 @@ from hwmodels.numerics.axes import select, with_rank
 from hwmodels.parallel.collectives import COLLECTIVES
 from hwmodels.step.priced_steps import PricedStep
 
-__all__ = ["StepInterval", "part_deviations", "part_times", "step_interval", "times_have_errors"]
+__all__ = ["StepInterval", "loop_scatter", "part_deviations", "part_times", "step_interval", "times_have_errors"]
 
 #: New tokens per sequence from which attention is prefill.
 _PREFILL_TOKENS = 64.0
@@ -48,6 +48,20 @@ def times_have_errors(device: Device) -> bool:
     return kernels is not None and bool(kernels.spreads)
 
 
+def loop_scatter(device: Device) -> float:
+    """Standard deviation of the logarithm of this package's cycles about their prediction, beyond what their steps err by.
+
+    Args:
+        device: a measured machine. Cycles that its calibration held out err by their steps and by what the loop adds: what is
+            left of their variance without that of whole steps is the loop's.
+    Returns:
+        0 where no cycles were held out, or where they err no more than steps.
+    """
+    cycles, steps = (_held_out(device, part) for part in ("cycles", "steps"))
+    of = lambda one: 0.0 if one is None else float(_deviates(one.coverage, jnp.asarray(one.ends, jnp.float32)))
+    return max(of(cycles) ** 2 - of(steps) ** 2, 0.0) ** 0.5
+
+
 def step_interval(device: Device, step: PricedStep) -> StepInterval | None:
     """The interval of one step's time; on the host.
 
@@ -61,7 +75,7 @@ def step_interval(device: Device, step: PricedStep) -> StepInterval | None:
     if found is None:
         return None
     total = float(np.asarray(step.cost.total_s))
-    if (whole := _whole(device)) is not None:
+    if (whole := _held_out(device, "steps")) is not None:
         low, high = whole.ends
         return StepInterval(total * low, total * high, whole.coverage)
     seconds, ends = np.asarray(part_times(step), np.float64), np.asarray(found, np.float64)
@@ -98,7 +112,7 @@ def part_deviations(device: Device, step: PricedStep) -> Float[Array, "*b part"]
     found = _part_ends(device, step)
     if found is None:
         return None
-    if (whole := _whole(device)) is not None:
+    if (whole := _held_out(device, "steps")) is not None:
         seconds = part_times(step)
         together = jnp.sqrt(jnp.sum(seconds**2, axis=-1, keepdims=True))
         deviation = _deviates(whole.coverage, jnp.asarray(whole.ends, seconds.dtype))
@@ -106,10 +120,10 @@ def part_deviations(device: Device, step: PricedStep) -> Float[Array, "*b part"]
     return _deviates(_coverage(device), found)
 
 
-def _whole(device: Device) -> Spread | None:
-    """Of whole steps."""
+def _held_out(device: Device, part: str) -> Spread | None:
+    """Of whole steps or cycles."""
     kernels = unit_of(device).measured
-    return None if kernels is None else next((one for one in kernels.spreads if one.part == "steps"), None)
+    return None if kernels is None else next((one for one in kernels.spreads if one.part == part), None)
 
 
 def _coverage(device: Device) -> float:

@@ -99,7 +99,7 @@ def _check(config: AdviseConfig) -> dict[str, _Checked]:
 def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDirectory) -> AdviseResult:
     pricing, kernels, acceptance = found.pricing, found.kernels, found.acceptance
     widths = read_widths(config)
-    scatter = engine_scatter(config.engine, kind_of_draft(found.draft))
+    scatter = engine_scatter(config.engine, kind_of_draft(found.draft), device=pricing.device)
     advised = price_advice(
         pricing, footprint=widths, draft=found.draft, acceptance=acceptance, batches=config.batch, scatter=scatter
     )

@@ -13,7 +13,7 @@ from jaxspec.studies.calibrate.machine import Machine
 __all__ = ["device_text", "format_name"]
 
 #: Parts that a spread may be of.
-_SPREADS = ("products", "attention", "steps")
+_SPREADS = ("products", "attention", "steps", "cycles")
 
 
 def format_name(bits: float) -> str:

@@ -129,7 +129,7 @@ def _drafted(stages: CompareStages, drafted: Drafted, device: str) -> tuple[Cont
         draft_parameters=given(None if other is None else other.draft.num_parameters(other.params)),
         **_of_prices(pricing, prices, cost, length, compared.counted),
         intervals=headline_intervals(
-            prices.times(length, engine_scatter(stages.config.engine, kind_of_draft(cost))),
+            prices.times(length, engine_scatter(stages.config.engine, kind_of_draft(cost), device=pricing.device)),
             [compared.counted - 1.0],
             [compared.standard_error],
             batch=float(pricing.workload.batch),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from jaxspec.compress.knob_files import read_tuned_knobs
+from jaxspec.compress.knob_files import knobs_of_result
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
@@ -138,5 +138,5 @@ def _tuned(config: CompareConfig, run: str, network: DecoderConfig) -> Entry:
         raise InputError(
             f"{result} was tuned with scheme {scheme!r}, which has no draft; allowed are {', '.join(SELF_DRAFTS)}"
         )
-    knobs = read_tuned_knobs(str(result), find_scheme(scheme, runs=True), network)
+    knobs = knobs_of_result(str(result), find_scheme(scheme, runs=True), network)
     return Entry(f"tuned {scheme}", SELF_DRAFT, _chain(config, SELF, scheme), knobs)

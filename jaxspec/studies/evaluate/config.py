@@ -22,7 +22,7 @@ class EvaluateConfig(KnobSettings, StopwatchSettings, CommonConfig):
     draft_length: int = setting(5, "Tokens drafted per cycle.", low=1, high=MAX_DRAFT_LENGTH)
     knobs: str | None = setting(
         None,
-        "result.json of a tuning run: take the tuned knobs of its first device instead.",
+        "result.json of `jaxspec tune` or `jaxspec evaluate`: take the knobs of its first device instead.",
         unset="none",
     )
 
@@ -32,6 +32,6 @@ class EvaluateConfig(KnobSettings, StopwatchSettings, CommonConfig):
         *knobs_of_other_schemes(),
         Unused(
             (*KNOBS, "draft_length"),
-            lambda config: "knobs takes all of them from a tuning run" if config.knobs is not None else None,
+            lambda config: "knobs takes all of them from a result.json" if config.knobs is not None else None,
         ),
     )

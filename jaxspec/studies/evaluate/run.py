@@ -7,7 +7,7 @@ from functools import cache, partial
 from typing import Any
 
 from jaxspec.compress import Knobs, Scheme, find_scheme, uniform_knobs
-from jaxspec.compress.knob_files import read_tuned_knobs
+from jaxspec.compress.knob_files import knobs_of_result
 from jaxspec.models.config import DecoderConfig
 from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
@@ -93,5 +93,5 @@ def evaluate_drafts(config: EvaluateConfig, work: Work) -> HardDrafts:
 def _given_knobs(config: EvaluateConfig, scheme: Scheme, network: DecoderConfig) -> Knobs:
     """Those of an earlier run, or the same everywhere."""
     if config.knobs is not None:
-        return read_tuned_knobs(config.knobs, scheme, network)
+        return knobs_of_result(config.knobs, scheme, network)
     return uniform_knobs(scheme, network, knob_values(config), draft_length=config.draft_length)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from hwmodels import CycleCost, Device
 from hwmodels.analysis.uncertainty.cycle_errors import cycle_numbers, cycle_times
-from hwmodels.analysis.uncertainty.kernel_errors import times_have_errors
+from hwmodels.analysis.uncertainty.kernel_errors import loop_scatter, times_have_errors
 from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.step.priced_steps import PricedStep
 
@@ -42,11 +42,12 @@ def way_errors(
         device: of this machine.
         cycle: of the family, as priced.
         runs: how often the draft runs each kind of its steps in a cycle.
-        draft_engine_s, engine_s: what the loop adds to draft steps, and to the rest of a cycle; without an error.
+        draft_engine_s, engine_s: what the loop adds to draft steps, and to the rest of a cycle. Whole cycles err by
+            `loop_scatter` beside their steps; of the parts' shares in it nothing is known, so that each errs by all of it.
     """
     if not times_have_errors(device):
         return None
-    found = jax.device_get(_errors(device, cycle, runs, draft_engine_s, engine_s))
+    found = jax.device_get(_errors(device, cycle, runs, draft_engine_s, engine_s, np.float32(loop_scatter(device))))
     return [jax.tree.map(lambda leaf, at=at: float(leaf[at]), found) for at in range(len(runs))]
 
 
@@ -57,12 +58,13 @@ def _errors(
     runs: Float[Array, "way kind"],
     draft_engine_s: Float[Array, " way"],
     engine_s: Float[Array, " way"],
+    scatter: Float[Array, ""],
 ) -> WayErrors:
     stored = cycle.baselines.stored
 
     def of_way(verify: PricedStep, often: Array, of_draft: Array, of_rest: Array) -> WayErrors:
         def numbers(steps, added_s: Array):
-            times = cycle_times(device, bf16=stored, stored=stored, cycle=steps, engine_s=added_s)
+            times = cycle_times(device, bf16=stored, stored=stored, cycle=steps, engine_s=added_s, scatter=scatter)
             return cycle_numbers(times, jnp.zeros(1), jnp.zeros((1, 0)))  # tokens are counted: one stands for all
 
         drafts, rest = (often, cycle.draft), (1.0, verify)

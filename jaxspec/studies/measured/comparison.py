@@ -54,7 +54,7 @@ def compare_configurations(
             expected=decoding.predicted(knobs, name),
             pricing=pricing,
             choices=choices.get(name, ()),
-            scatter=engine_scatter(config.engine),
+            scatter=engine_scatter(config.engine, device=pricing.device),
         )
         speeds[name] = (counts["generated"], counts["cycles"], found[name].cycle.total_s.known)
     # Greedy even where the run itself samples. Before the head, which tells how long the stages took.

@@ -38,8 +38,8 @@ __all__ = ["INTERVALS_HOLD", "clocked_way", "is_here", "stopwatch_part"]
 
 #: What the intervals of predictions are.
 INTERVALS_HOLD = (
-    f"brackets are {100 * COVERAGE:.0f} % intervals of predictions, including errors of steps that the calibration had not seen"
-    "; tokens are counted, and errors of what the loop adds and of other load are not included"
+    f"brackets are {100 * COVERAGE:.0f} % intervals of predictions: errors of steps and cycles that the device's file was not "
+    "fitted to, where it states them; tokens are counted, and errors of other load are not included"
 )
 
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from jaxspec.compress.knob_files import read_tuned_knobs
+from jaxspec.compress.knob_files import knobs_of_result
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes import SCHEMES
 from jaxspec.errors import InputError
@@ -171,7 +171,7 @@ def _division(config: PackConfig, source: Path, reporter: Reporter) -> tuple[Mat
     importance = "magnitude" if model is None or config.importance == "magnitude" else "wanda"
     norms, knobs, kept = {}, {}, {}
     if model is not None and config.knobs is not None:
-        tuned: Knobs = read_tuned_knobs(config.knobs, scheme, model.config)
+        tuned: Knobs = knobs_of_result(config.knobs, scheme, model.config)
         knobs, kept = named_knobs(model, tuned), {KV_OPTION: kv_option(tuned)}
         norms = named_norms(model, config.knobs, head=head) if importance == "wanda" else {}
         if norms:

@@ -40,7 +40,7 @@ def known_errors(config: PredictConfig, pricing: Pricing, conditional: list[floa
     error = np.zeros(len(conditional), np.float32)
     if config.acceptance_cycles is not None:
         error = np.asarray(conditional_errors(jnp.asarray(conditional), config.acceptance_cycles))
-    scatter = engine_scatter(config.engine)
+    scatter = engine_scatter(config.engine, device=pricing.device)
     if not covered_by(pricing.device, acceptance=bool(np.any(error > 0)), scatter=scatter):
         return None
     return KnownErrors(error, np.asarray(scatter, np.float32))

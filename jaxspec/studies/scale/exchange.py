@@ -68,7 +68,7 @@ def exchange_rows(
             jnp.asarray(lengths, float),
             jnp.asarray(tokens, jnp.float32),
             pricing.engine,
-            jnp.asarray(engine_scatter(config.engine, kind_of_draft(draft))),
+            jnp.asarray(engine_scatter(config.engine, kind_of_draft(draft), device=pricing.device)),
         )
     )
     result = []

@@ -134,7 +134,7 @@ def _requests(config: ServeConfig) -> Requests:
 
 def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str]) -> ServeResult:
     pricing, requests = parts.pricing, parts.requests
-    scatter = engine_scatter(config.engine, kind_of_draft(parts.draft))
+    scatter = engine_scatter(config.engine, kind_of_draft(parts.draft), device=pricing.device)
     numbers = list(config.acceptance)
     conditional = np.array((numbers * config.draft_length)[: config.draft_length], np.float32)
     table = priced_table(

@@ -34,7 +34,7 @@ class Grid:
         pairs: names of network and device.
         bases: of each pair, the tree whose leaves axes are named by.
         derived: numbers that follow from the axes.
-        scatter: of the engine's cycles, for intervals.
+        scatters: of the engine's cycles for each pair, for intervals; 0 unless given.
     """
 
     axes: dict[str, np.ndarray]
@@ -42,7 +42,7 @@ class Grid:
     bases: list[dict[str, Any]]
     max_draft_length: int
     derived: DerivedNumbers = dataclasses.field(default_factory=DerivedNumbers)
-    scatter: float = 0.0
+    scatters: tuple[float, ...] = ()
 
     @cached_property
     def has_intervals(self) -> bool:
@@ -92,7 +92,7 @@ class Grid:
         own = varied | self.derived.at(places)
         shape, count = self.blocks.block_shape, self.blocks.points_of(number)
         asked: dict[str, Any] = {"max_draft_length": self.max_draft_length, "device": device}
-        asked |= {"intervals": self.has_intervals, "scatter": self.scatter}
+        asked |= {"intervals": self.has_intervals, "scatter": self.scatters[pair] if self.scatters else 0.0}
         wait = begin_points(self.bases[pair], own, shape=shape, **asked)
         names = dict(zip(("architecture", "device"), self.pairs[pair], strict=True))
 

@@ -41,7 +41,8 @@ def plan_sweep(config: SweepConfig) -> SweepPlan:
     scheme = find_scheme(config.scheme)
     knobs = {name: config.set.get(f"draft.{name}", value) for name, value in knob_defaults(scheme).items()}
     derived, law = derived_numbers(config, knobs)
-    grid = Grid(axes, pairs, bases, config.max_draft_length, derived, scatter=engine_scatter(config.engine))
+    scatters = tuple(engine_scatter(config.engine, device=base["device"]) for base in bases)
+    grid = Grid(axes, pairs, bases, config.max_draft_length, derived, scatters)
     front.check_columns((*axes, *COLUMNS, *(INTERVAL_COLUMNS if grid.has_intervals else ())), axes)
     return SweepPlan(grid, front, law)
 

@@ -253,7 +253,7 @@ def _intervals_in_words(grid: Grid) -> str | None:
     """What columns of intervals hold; None where there are none."""
     if not grid.has_intervals:
         return None
-    return coverage_in_words([name for name, known in (("calibration", True), ("engine", grid.scatter > 0)) if known])
+    return coverage_in_words([name for name, known in (("calibration", True), ("engine", any(grid.scatters))) if known])
 
 
 def _unknown(front: ParetoFront) -> list[str]:

@@ -86,7 +86,7 @@ def _of_device(stages: TreeStages, device: str, curve: AATBySize, of_chains: AAT
     times, chain_times = (
         price_growth(work.pricings[device], growth, **options) for growth in (stages.growth, stages.chains)
     )
-    scatter = engine_scatter(config.engine, kind_of_draft(priced))
+    scatter = engine_scatter(config.engine, kind_of_draft(priced), device=work.pricings[device].device)
     rows = beside_chains(
         context_rows(stages.contexts, curve, times, scatter=scatter),
         context_rows(stages.contexts, of_chains, chain_times, scatter=scatter),

@@ -26,6 +26,7 @@ TIMES = CycleTimes(
     stored=np.array([1.0, 0.0], np.float32),
     cycle=np.array([0.0, 1.0], np.float32),
 )
+DEVICE = catalog.device("rtx-4090")
 CALIBRATED = dataclasses.replace(TIMES, deviation=np.full((2, 2), 0.07, np.float32))
 
 
@@ -87,5 +88,5 @@ def test_scatter_is_that_of_the_kind_of_draft():
     eagle3 = eagle_head(catalog.architecture("llama-3.1-8b"), EAGLE3_VOCABULARY)
     kinds = [kind_of_draft(cost) for cost in (small, dataclasses.replace(small, shares_ends=1.0), DraftCost(), eagle3)]
     assert kinds == ["small network", "other drafts", "other drafts", "other drafts"]
-    assert engine_scatter("vllm", kinds[0]) < engine_scatter("vllm", kinds[1])
-    assert engine_scatter("trtllm") == engine_scatter(None) == 0.0
+    assert engine_scatter("vllm", kinds[0], device=DEVICE) < engine_scatter("vllm", kinds[1], device=DEVICE)
+    assert engine_scatter("trtllm", device=DEVICE) == engine_scatter(None, device=DEVICE) == 0.0

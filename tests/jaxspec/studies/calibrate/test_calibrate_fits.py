@@ -1,6 +1,8 @@
 """Fits of a machine whose numbers are known: they are found again, with honest errors, and priced as they were measured."""
 
 import dataclasses
+import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -32,7 +34,7 @@ from jaxspec.studies.calibrate.fit_cycles import fit_cycles
 from jaxspec.studies.calibrate.fit_products import factors, row_costs_of
 from jaxspec.studies.calibrate.machine import fit_machine
 from jaxspec.studies.calibrate.table import Row
-from jaxspec.studies.engine_pricing import engine_notes, engine_used
+from jaxspec.studies.engine_pricing import engine_notes, engine_scatter, engine_used
 from jaxspec.studies.measured.clock_prediction import loop_terms
 from jaxspec.studies.measured.pricing import resolve_pricing
 
@@ -228,6 +230,14 @@ def test_a_file_carries_what_the_loop_spends(tmp_path):
     assert (used.terms["cycle_s"].status, used.terms["prompt_token_s"].status) == ("calibrated", "input")
     assert used.sources["cycle_s"] == entry.sources["engine_terms.cycle_s"]
     assert engine_notes("jax", device=str(place))[0].startswith("jax adds to each cycle (calibrated): ")
+    # With how far cycles err that were held out, beyond their steps.
+    cycles = next(one for one in entry.device.matrix_unit.spreads if one.part == "cycles")
+    assert (cycles.low, cycles.high) == pytest.approx(
+        [machine.parts["cycles"].interval[end] for end in ("low", "high")]
+    )
+    steps = next(one for one in entry.device.matrix_unit.spreads if one.part == "steps")
+    wide, narrow = (math.log(one.high / one.low) / 2 / NormalDist().inv_cdf(0.95) for one in (cycles, steps))
+    assert engine_scatter("jax", device=entry.device) == pytest.approx(math.sqrt(max(wide**2 - narrow**2, 0)), rel=1e-4)
     assert "assumed to be 0; `jaxspec calibrate` measures it" in engine_notes("jax")[0]
     with pytest.raises(InputError, match=r"has no \[engine_terms\] of this package's own loop"):
         resolve_pricing(CommonConfig(engine="jax"), "rtx-4090", None)

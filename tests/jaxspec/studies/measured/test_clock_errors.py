@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hwmodels import NO_ENGINE, DraftCost, EngineTerms, catalog
+from hwmodels.analysis.uncertainty.kernel_errors import loop_scatter
 from hwmodels.compute.unit import Spread
 from jaxspec.report.stopwatch import stopwatch_page_tables, stopwatch_tables
 from jaxspec.results.network_results import RunningModel
@@ -50,12 +51,27 @@ def test_a_step_errs_as_steps_that_were_held_out():
     assert told(machine())[0].errors is None
 
 
-def test_what_the_loop_adds_is_taken_as_it_is():
+def test_what_the_loop_adds_has_no_error_without_cycles_held_out():
     plain, slow = told(WHOLE)[0], told(WHOLE, terms=EngineTerms(cycle_s=1.0))[0]
     assert slow.errors.step_s == plain.errors.step_s
     assert slow.errors.draft_s == pytest.approx(plain.errors.draft_s, rel=1e-4)
     assert slow.errors.cycle_s < 0.01 * plain.errors.cycle_s
     assert slow.errors.verify_s < 0.01 * plain.errors.verify_s
+
+
+def test_a_cycle_errs_as_cycles_that_were_held_out():
+    """Beyond what its steps err by; of a step without speculation nothing changes."""
+    plain = told(WHOLE)[0].errors
+    twice = machine(WHOLE.matrix_unit.spreads[0], Spread("cycles", 32.0, LOW**2, HIGH**2, 0.90))
+    assert loop_scatter(twice) == pytest.approx(math.sqrt(3.0) * STEP, rel=1e-4)
+    found = told(twice)[0].errors
+    assert found.step_s == plain.step_s
+    for name in ("cycle_s", "speedup", "draft_s", "verify_s"):
+        both = math.hypot(getattr(plain, name), math.sqrt(3.0) * STEP)
+        assert getattr(found, name) == pytest.approx(both, rel=1e-3), name
+    # Cycles that err less than steps add nothing, and neither does a file without them.
+    assert loop_scatter(machine(WHOLE.matrix_unit.spreads[0], Spread("cycles", 32.0, 0.99, 1.01, 0.90))) == 0.0
+    assert loop_scatter(WHOLE) == loop_scatter(machine()) == 0.0
 
 
 def clocked(way):
@@ -72,7 +88,7 @@ def test_every_predicted_number_has_its_ends():
     way = told(WHOLE)[0]
     found = clocked(way).predicted
     assert found.intervals.coverage == 0.9
-    assert "that the calibration had not seen" in found.intervals.statement
+    assert "was not fitted to" in found.intervals.statement
     reach = math.exp(NormalDist().inv_cdf(0.95) * way.errors.cycle_s)
     assert found.intervals.cycle_s.low.value == pytest.approx(way.cycle_s / reach, rel=1e-4)
     assert found.intervals.cycle_s.high.value == pytest.approx(way.cycle_s * reach, rel=1e-4)

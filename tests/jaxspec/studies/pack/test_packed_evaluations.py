@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from packed_runs import CONFIG, patterns
 
-from jaxspec.compress.knob_files import read_tuned_knobs
+from jaxspec.compress.knob_files import knobs_of_result
 from jaxspec.compress.norm_files import NORMS_FILE
 from jaxspec.errors import InputError
 from jaxspec.models.embedded import load_model
@@ -42,7 +42,7 @@ def test_the_packed_draft_is_the_evaluated_one(random_network, some_text, small,
     inputs = json.loads((directory.path / "inputs.json").read_text())
     with RunDirectory("evaluate", config, inputs=inputs, out=directory.path) as again:
         drafts = evaluate_drafts(config, begin_work(config, again, Reporter()))
-        measured = drafts.params(read_tuned_knobs(packing.knobs, drafts.work.setup.scheme, packed.config))
+        measured = drafts.params(knobs_of_result(packing.knobs, drafts.work.setup.scheme, packed.config))
     for kind in packed.config.matrix_kinds:
         found, expected = (stack_of(each["layers"][kind]).values() for each in (packed.params, measured))
         np.testing.assert_array_equal(patterns(found), patterns(expected))

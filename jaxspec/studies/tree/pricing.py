@@ -1,11 +1,13 @@
 """What a cycle costs with a tree of every size, at every context, and what plain decoding costs there.
 
-All sizes are one family of plans, so that a draft step is priced once for each number of tokens that any of them expands.
+All sizes of all growing trees are one family of plans, so that a draft step is priced once for each number of tokens that
+any of them expands.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +22,7 @@ from hwmodels.speculation.draft_cost import held_with_draft
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.tuning.objective import Pricing
 
-__all__ = ["GrowthTimes", "cycle_times_of", "price_growth"]
+__all__ = ["GrowthTimes", "cycle_times_of", "price_growths"]
 
 
 class GrowthTimes(NamedTuple):
@@ -44,27 +46,44 @@ class GrowthTimes(NamedTuple):
     errors: CycleTimes
 
 
-def price_growth(
-    pricing: Pricing, growth: RankedTree, *, footprint: Footprint, contexts: tuple[int, ...], draft: DraftCost
-) -> GrowthTimes:
-    """Price the first 1, 2, ... nodes of a growing tree at every context.
+def price_growths(
+    pricing: Pricing,
+    growths: Sequence[RankedTree],
+    *,
+    footprint: Footprint,
+    contexts: tuple[int, ...],
+    draft: DraftCost,
+) -> list[GrowthTimes]:
+    """Price the first 1, 2, ... nodes of growing trees at every context.
 
     Args:
         footprint: read by draft and verification; of a draft network, its own widths stand under the draft's.
         contexts: cached tokens; the workload's own is not used.
     """
-    sizes = plan_family([tree_plan(growth.parent[:count]) for count in range(1, growth.parent.size + 1)])
+    parents = [growth.parent[:count] for growth in growths for count in range(1, growth.parent.size + 1)]
+    sizes = plan_family([tree_plan(parent) for parent in parents])
     # The statement is for readers: it must not compile anew.
     cost = dataclasses.replace(draft, statement="")
     priced, held, errors = jax.device_get(_priced(pricing, footprint, cost, jnp.asarray(contexts, jnp.float32), sizes))
     capacity = sum(float(tier.capacity_bytes) for tier in (pricing.device.memory, *pricing.device.spill))
     plain = priced.baselines
-    seconds = (priced.verify_s, priced.draft_s, plain.bf16.cost.total_s, plain.stored.cost.total_s, priced.engine_s)
-    return GrowthTimes(
-        *(np.asarray(each, np.float64) for each in seconds),
-        fits=np.asarray(held, np.float64) <= capacity,
-        errors=errors,
-    )
+    double = lambda seconds: np.asarray(seconds, np.float64)
+    ends = np.cumsum([growth.parent.size for growth in growths])
+    of_sizes = priced.verify_s, priced.draft_s, priced.engine_s, errors
+
+    def own(end: int, growth: RankedTree) -> GrowthTimes:
+        verify_s, draft_s, engine_s, err = jax.tree.map(lambda leaf: leaf[:, end - growth.parent.size : end], of_sizes)
+        return GrowthTimes(
+            verify_s=double(verify_s),
+            draft_s=double(draft_s),
+            ar_bf16_s=double(plain.bf16.cost.total_s),
+            ar_stored_s=double(plain.stored.cost.total_s),
+            engine_s=double(engine_s),
+            fits=double(held) <= capacity,
+            errors=err,
+        )
+
+    return [own(int(end), growth) for end, growth in zip(ends, growths, strict=True)]
 
 
 def cycle_times_of(times: GrowthTimes, *, context: int, size: int, scatter: float) -> CycleTimes:

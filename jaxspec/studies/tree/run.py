@@ -38,7 +38,7 @@ from jaxspec.studies.tree.parts import (
     proof_part,
     schedule_part,
 )
-from jaxspec.studies.tree.pricing import price_growth
+from jaxspec.studies.tree.pricing import price_growths
 from jaxspec.studies.tree.report import write_tree_report
 from jaxspec.studies.tree.result import SearchSettings, TreeResult
 from jaxspec.studies.tree.stages import TreeStages
@@ -83,9 +83,7 @@ def _of_device(stages: TreeStages, device: str, curve: AATBySize, of_chains: AAT
     kinds = work.setup.config.matrix_kinds
     priced = stages.cost_on(device)
     options: dict[str, Any] = {"footprint": stages.widths, "contexts": stages.contexts, "draft": priced}
-    times, chain_times = (
-        price_growth(work.pricings[device], growth, **options) for growth in (stages.growth, stages.chains)
-    )
+    times, chain_times = price_growths(work.pricings[device], [stages.growth, stages.chains], **options)
     scatter = engine_scatter(config.engine, kind_of_draft(priced), device=work.pricings[device].device)
     rows = beside_chains(
         context_rows(stages.contexts, curve, times, scatter=scatter),

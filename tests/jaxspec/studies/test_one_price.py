@@ -34,7 +34,7 @@ from jaxspec.studies.predict.run import _points
 from jaxspec.studies.scale.pricing import price_speculation
 from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.evaluating import evaluate_points
-from jaxspec.studies.tree.pricing import cycle_times_of, price_growth
+from jaxspec.studies.tree.pricing import cycle_times_of, price_growths
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.tuning.objective import DraftMeasurement, Pricing
 
@@ -90,7 +90,7 @@ def of_evaluate(pricing):
 
 def of_tree(pricing):
     chain = RankedTree(np.arange(LENGTH) - 1, np.zeros(LENGTH, int))
-    times = price_growth(pricing, chain, footprint=uniform(*WIDTHS), contexts=(int(CONTEXT),), draft=DraftCost())
+    (times,) = price_growths(pricing, [chain], footprint=uniform(*WIDTHS), contexts=(int(CONTEXT),), draft=DraftCost())
     cycle_s = times.verify_s[0, -1] + times.draft_s[0, -1] + times.engine_s[0, -1]
     return cycle_s, times.ar_stored_s[0], cycle_times_of(times, context=0, size=LENGTH - 1, scatter=np.float32(SCATTER))
 

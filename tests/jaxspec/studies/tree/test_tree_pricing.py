@@ -17,7 +17,7 @@ from jaxspec.settings import CommonConfig, build_config
 from jaxspec.speculate.drafts import HeadDraft, NetworkDraft, NGramDraft, SelfDraft
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.tree.config import TreeConfig
-from jaxspec.studies.tree.pricing import cycle_times_of, price_growth
+from jaxspec.studies.tree.pricing import cycle_times_of, price_growths
 from jaxspec.studies.tree.stages import TreeStages
 from jaxspec.trees.ranked_tree import RankedTree
 
@@ -40,7 +40,7 @@ def test_times_are_those_of_one_tree_after_the_other(name):
         "lookup": NGramDraft(256).cost(TARGET, pricing.architecture, "a network"),
     }[name]
     contexts = (33, 5000)
-    times = price_growth(pricing, growth, footprint=bits, contexts=contexts, draft=draft)
+    (times,) = price_growths(pricing, [growth], footprint=bits, contexts=contexts, draft=draft)
     for i, context in enumerate(contexts):
         workload = pricing.workload.replace(context_tokens=float(context))
         for size in (8,) if name == "network" else (6,):
@@ -64,7 +64,7 @@ def test_what_is_too_large_does_not_fit():
     pricing = PRICING
     draft = DraftCost(architecture=pricing.architecture)
     keywords = {"footprint": uniform_footprint(16.0), "contexts": (64, 65)}
-    assert not price_growth(pricing, GROWTH, draft=draft, **keywords).fits.any()  # 2 x 16 GB in 24 GB
+    assert not price_growths(pricing, [GROWTH], draft=draft, **keywords)[0].fits.any()  # 2 x 16 GB in 24 GB
 
 
 def test_a_draft_network_is_priced_with_the_measured_ratios():
@@ -121,7 +121,7 @@ def test_a_scheme_that_changes_the_target_counts_beside_another_draft():
 
 def test_cycles_of_a_tree_have_all_their_steps():
     bits, draft = uniform_footprint(11.0), DraftCost()
-    times = price_growth(PRICING, GROWTH, footprint=bits, contexts=(33, 5000), draft=draft)
+    (times,) = price_growths(PRICING, [GROWTH], footprint=bits, contexts=(33, 5000), draft=draft)
     for size in (0, 5):
         one = cycle_times_of(times, context=1, size=size, scatter=0.1)
         step_s = one.part_s.sum(axis=1)
@@ -129,3 +129,18 @@ def test_cycles_of_a_tree_have_all_their_steps():
         assert float(one.cycle @ step_s) == pytest.approx(expected, rel=1e-5)
         assert float(one.stored @ step_s) == pytest.approx(times.ar_stored_s[1], rel=1e-5)
         assert float(one.scatter) == 0.1
+
+
+def test_trees_that_are_priced_together_cost_what_each_costs():
+    growths, options = (
+        (GROWTH, RankedTree(np.arange(3) - 1, np.zeros(3, int))),
+        {"contexts": (33, 5000), "draft": DraftCost()},
+    )
+    together = price_growths(PRICING, growths, footprint=uniform_footprint(11.0), **options)
+    for found, growth in zip(together, growths, strict=True):
+        (alone,) = price_growths(PRICING, [growth], footprint=uniform_footprint(11.0), **options)
+        for name in ("verify_s", "draft_s", "engine_s", "ar_bf16_s", "ar_stored_s", "fits"):
+            np.testing.assert_allclose(getattr(found, name), getattr(alone, name), rtol=1e-6, err_msg=name)
+        cycles = [cycle_times_of(one, context=1, size=growth.parent.size - 1, scatter=0.0) for one in (found, alone)]
+        own, expected = (float(one.cycle @ one.part_s.sum(axis=1)) for one in cycles)
+        assert own == pytest.approx(expected, rel=1e-6)

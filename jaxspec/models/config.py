@@ -12,6 +12,7 @@ from typing import NamedTuple
 from jaxspec.models.blocks import Attention, DenseFeedForward, FeedForward, GroupedAttention
 from jaxspec.models.blocks.interface import CachedShape
 from jaxspec.models.norms import NORMS
+from jaxspec.models.rounded_inputs import input_scale_of
 from jaxspec.models.sizes import DecoderSizes, shortest
 from jaxspec.settings.shared_exponents import SharedExponents
 
@@ -176,6 +177,8 @@ class DecoderConfig(DecoderSizes):
         for block in self.blocks(layer):
             for name, shape in block.matrices(self).items():
                 yield name, LayerParameter(shape, 1, (True,), residual=name in block.residual_matrices)
+                if self.rounded_inputs is not None and self.rounded_inputs.scaled and name in MATRIX_KINDS:
+                    yield input_scale_of(name), LayerParameter((*shape[:-2], shape[-1]), 1, (True,), initial=1.0)
             for name, (length, initial) in block.vectors(self).items():
                 yield name, LayerParameter(length if isinstance(length, tuple) else (length,), 1, (True,), initial)
 

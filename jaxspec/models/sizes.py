@@ -11,6 +11,7 @@ from jaxspec.models.activations import ACTIVATIONS
 from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.latent_sizes import LatentSizes
 from jaxspec.models.rope_scaling import Rope, RopeScaling
+from jaxspec.settings.rounded_inputs import RoundedInputs
 
 __all__ = ["DecoderSizes", "LearnedPositions", "NormKind", "shortest"]
 
@@ -68,9 +69,10 @@ class DecoderSizes:
         latent: sizes of latent attention, which caches one vector per token; None: keys and values are cached. `head_dim` is
             then the part of a head that is not rotated, `qkv_bias` of the projections from the hidden state to latents.
         experts: sizes and rules of the layers that are mixtures of experts; None: there are none.
+        rounded_inputs: form in which the layers' matrices read activations; None: as they are.
     Raises:
         ValueError: a size is not positive, the query heads are no multiple of the KV heads, an unknown activation, or a pattern
-            that does not divide the layers.
+            that does not divide the layers; rounded inputs beside latent attention.
     """
 
     vocab_size: int
@@ -108,6 +110,7 @@ class DecoderSizes:
     attention_sinks: bool = False
     latent: LatentSizes | None = None
     experts: ExpertSizes | None = None
+    rounded_inputs: RoundedInputs | None = None
 
     def __post_init__(self) -> None:
         for name in _SIZES:
@@ -134,6 +137,11 @@ class DecoderSizes:
             object.__setattr__(self, name, shortest(pattern))
         if any(window is not None and window < 1 for window in self.windows):
             raise ValueError(f"windows are {self.windows}; each must be at least 1, or None")
+        if self.rounded_inputs is not None and self.latent is not None:
+            raise ValueError(
+                "rounded_inputs and latent are both given; latent attention, which multiplies by its projections in two ways, "
+                "reads activations as they are: give one of the two"
+            )
         if self.latent is None and any(self.rotated) and 2 * self.planes > self.head_dim:
             if self.rotary_dim in (None, self.head_dim):
                 raise ValueError(f"head_dim is {self.head_dim}; rotary embeddings need an even one")

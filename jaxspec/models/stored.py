@@ -21,8 +21,10 @@ from jaxtyping import Array, Float, Int
 from jaxspec.formats.patterns import format_of, from_bits, to_bits
 from jaxspec.models.apart import Apart, Columns, columns_first
 from jaxspec.models.dots import dot_rows
+from jaxspec.models.rounded_inputs import rounded_input
 from jaxspec.models.split_products import splits
 from jaxspec.models.streamed import Stack, is_streamed
+from jaxspec.settings.rounded_inputs import RoundedInputs
 
 __all__ = [
     "SMALL",
@@ -194,15 +196,21 @@ def dot_stored(
 
 
 def biased_rows(
-    x: Float[Array, "*b column"], weights: Mapping[str, Any], kind: str, biased: bool, dot_dtype: Any = None
+    x: Float[Array, "*b column"],
+    weights: Mapping[str, Any],
+    kind: str,
+    biased: bool,
+    dot_dtype: Any = None,
+    rounded: RoundedInputs | None = None,
 ) -> Float[Array, "*b row"]:
     """Product of `x` and a layer's matrix, in the dtype of `x`, plus its bias.
 
     Args:
         weights: of one layer, arrays or `OfLayer`; the bias of `kind` is called `<kind>_bias`.
         biased: static; whether there is one.
+        rounded: static; form to which `x` is rounded first (see `rounded_input`).
     """
-    matrix = weights[kind]
+    matrix, x = weights[kind], rounded_input(x, rounded, weights, kind)
     inside = isinstance(matrix, Stack)
     product = dot_stored(x, matrix, dot_dtype) if inside else dot_rows(x, matrix, dot_dtype)
     if not biased:

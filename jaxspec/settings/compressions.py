@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from jaxspec.settings.rounded_inputs import UNROUNDED_BITS, RoundedInputs
 from jaxspec.settings.schemes import SCHEME_FACTS
 
 __all__ = ["COMPRESSIONS", "LOSSY_NAMES", "CompressionFacts"]
@@ -21,12 +22,24 @@ class CompressionFacts:
         place: "module:function" below `jaxspec.compress.fitted`: from a matrix "row column" and the L2 norms of its input
             channels over calibration tokens to a `CompressedMatrix`.
         source: where it comes from, and how this one departs.
+        inputs: form to which activations are rounded before they meet a layer's matrices; None: they keep 16 bits.
+        scales: "module:function" likewise, from the same two to the scales by which a matrix's inputs are divided before they
+            are rounded; of forms that are scaled.
+        kernels: of measured kernels that multiply so, as `--weight-format` calls them; None: none of the catalog does.
     """
 
     name: str
     title: str
     place: str
     source: str
+    inputs: RoundedInputs | None = None
+    scales: str | None = None
+    kernels: str | None = None
+
+    @property
+    def activation_bits(self) -> int:
+        """Bits of what enters the layers' matrix products."""
+        return UNROUNDED_BITS if self.inputs is None else self.inputs.bits
 
 
 _ALL = (
@@ -41,6 +54,16 @@ _ALL = (
         "8 bits per output channel, input channels smoothed by their norms",
         "smoothing:smoothquant_w8",
         "Xiao et al. 2022, arXiv:2211.10438; weights alone: activations are smoothed and stay in 16 bits",
+    ),
+    CompressionFacts(
+        "smoothquant-w8a8",
+        "W8A8: weights of smoothquant-w8, smoothed activations rounded to 8 bits per token",
+        "smoothing:smoothquant_w8",
+        "Xiao et al. 2022, arXiv:2211.10438, with scales per token (O1); smoothed by norms, not by largest values, and each "
+        "matrix by scales of its own; attention computes in 16 bits",
+        inputs=RoundedInputs(8, scaled=True),
+        scales="smoothing:smoothing_scale",
+        kernels="sq",
     ),
     CompressionFacts(
         "awq-int4",
@@ -59,6 +82,22 @@ _ALL = (
         "4-bit groups of 32 of rows rotated by Hadamard blocks",
         "rotation:rotated_int4",
         "DuQuant, Lin et al. 2024, arXiv:2406.01721, and QuaRot; weights alone, random signs, no permutation",
+    ),
+    CompressionFacts(
+        "rotated-w4a8",
+        "W4A8: weights of rotated-int4, rotated activations rounded to 8 bits per token",
+        "rotation:rotated_int4",
+        "QoQ, Lin et al. 2024, arXiv:2405.04532; groups of 32 with one level of scales, all inputs rotated and none smoothed, "
+        "keys and values in 16 bits (QoQ: 4)",
+        inputs=RoundedInputs(8, rotated=True),
+    ),
+    CompressionFacts(
+        "rotated-w4a4",
+        "W4A4: weights of rotated-int4, rotated activations rounded to 4 bits per token",
+        "rotation:rotated_int4",
+        "DuQuant, Lin et al. 2024, arXiv:2406.01721; Hadamard blocks with random signs in place of its greedy rotations and "
+        "its permutation, groups of 32 in place of output channels, nothing clipped, keys and values in 16 bits",
+        inputs=RoundedInputs(4, rotated=True),
     ),
 )
 

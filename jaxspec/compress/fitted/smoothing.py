@@ -15,7 +15,7 @@ from jaxspec.compress.schemes import number_forms
 from jaxspec.compress.schemes.interface import CompressedMatrix
 from jaxspec.compress.schemes.number_forms import NumberForm
 
-__all__ = ["awq_int4", "scaled_rounding", "smoothquant_w8"]
+__all__ = ["awq_int4", "scaled_rounding", "smoothing_scale", "smoothquant_w8"]
 
 _INT8 = number_forms.channels("int8", 8.0)
 _INT4 = number_forms.groups("q4_0", 4.0)
@@ -25,10 +25,20 @@ _POWERS = 20
 
 
 def smoothquant_w8(matrix: Float[Array, "row column"], channel_norm: Float[Array, " column"]) -> CompressedMatrix:
-    """8 bits per row; scales are the roots of norm over largest weight (SmoothQuant, Eq. 4 with alpha = 1/2)."""
+    """8 bits per row, after the columns were multiplied by `smoothing_scale`."""
+    return scaled_rounding(matrix, _smoothing(matrix, channel_norm), _INT8)
+
+
+def smoothing_scale(
+    matrix: Float[Array, "row column"], channel_norm: Float[Array, " column"]
+) -> Float[Array, " column"]:
+    """Roots of norm over largest weight (SmoothQuant, Eq. 4 with alpha = 1/2), brought to mean 1."""
+    return _mean_one(_smoothing(matrix, channel_norm))
+
+
+def _smoothing(matrix: Float[Array, "row column"], channel_norm: Float[Array, " column"]) -> Float[Array, " column"]:
     largest = jnp.max(jnp.abs(matrix), axis=0)
-    scale = jnp.sqrt(_positive(channel_norm) / _positive(largest))
-    return scaled_rounding(matrix, scale, _INT8)
+    return jnp.sqrt(_positive(channel_norm) / _positive(largest))
 
 
 def awq_int4(matrix: Float[Array, "row column"], channel_norm: Float[Array, " column"]) -> CompressedMatrix:
@@ -47,9 +57,13 @@ def scaled_rounding(
     matrix: Float[Array, "row column"], scale: Float[Array, " column"], form: NumberForm
 ) -> CompressedMatrix:
     """The matrix rounded in a form after its columns were multiplied by scales, which are brought to mean 1 first."""
-    scale = (scale / jnp.exp(jnp.mean(jnp.log(scale))))[None]
+    scale = _mean_one(scale)[None]
     bits = jnp.full((), form.bits(*matrix.shape))
     return CompressedMatrix(form.rounded(matrix * scale) / scale, BitsPerValue(bits, bits))
+
+
+def _mean_one(scale: Float[Array, " column"]) -> Float[Array, " column"]:
+    return scale / jnp.exp(jnp.mean(jnp.log(scale)))
 
 
 def _positive(numbers: Float[Array, " column"]) -> Float[Array, " column"]:

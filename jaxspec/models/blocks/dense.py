@@ -54,7 +54,8 @@ class DenseFeedForward:
         step: StepInput,
     ) -> FeedForwardResult:
         """See `FeedForward`."""
-        product = partial(biased_rows, weights=weights, biased=sizes.ffn_bias, dot_dtype=step.dot_dtype)
+        options = {"biased": sizes.ffn_bias, "dot_dtype": step.dot_dtype, "rounded": sizes.rounded_inputs}
+        product = partial(biased_rows, weights=weights, **options)
         inner = ACTIVATIONS[sizes.activation](product(normed, kind="gate" if self.gated else "up"))
         if self.gated:
             inner = inner * product(normed, kind="up")

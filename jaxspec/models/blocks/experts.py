@@ -16,6 +16,7 @@ from jaxspec.models.blocks.interface import FeedForwardResult, StepInput
 from jaxspec.models.dispatch import through_experts
 from jaxspec.models.dots import dot_rows
 from jaxspec.models.expert_sizes import ExpertSizes
+from jaxspec.models.rounded_inputs import rounded_input
 from jaxspec.models.router import route
 from jaxspec.models.sizes import DecoderSizes
 
@@ -101,9 +102,9 @@ class Experts:
         output = weighed.sum(axis=1).reshape(normed.shape)
         inputs = {"expert_gate_up": normed, "expert_down": inner.reshape(len(normed), -1, own.inner_size)}
         if own.shared_size:
-            product = lambda x, kind: dot_rows(x, weights[f"shared_{kind}"].astype(x.dtype), step.dot_dtype)
-            shared = ACTIVATIONS[sizes.activation](product(normed, "gate")) * product(normed, "up")
-            output = output + product(shared, "down")
+            product = lambda x, kind: _product(x, weights, kind, sizes, step.dot_dtype)
+            shared = ACTIVATIONS[sizes.activation](product(normed, "shared_gate")) * product(normed, "shared_up")
+            output = output + product(shared, "shared_down")
             inputs |= {"shared_gate_up": normed, "shared_down": shared}
         return FeedForwardResult(output, inputs, routed.choices)
 
@@ -114,13 +115,17 @@ def _own(sizes: DecoderSizes) -> ExpertSizes:
     return sizes.experts
 
 
+def _product(x: Array, weights: Mapping[str, Any], kind: str, sizes: DecoderSizes, dot_dtype: Any) -> Array:
+    return dot_rows(rounded_input(x, sizes.rounded_inputs, weights, kind), weights[kind].astype(x.dtype), dot_dtype)
+
+
 def _expert(
     weights: Mapping[str, Array], rows: Float[Array, "row hidden"], *, sizes: DecoderSizes, dot_dtype: Any
 ) -> tuple[Float[Array, "row hidden"], Float[Array, "row inner"]]:
     """One expert's output, and what enters its last matrix."""
 
     def product(x: Array, kind: str) -> Array:
-        found = dot_rows(x, weights[f"expert_{kind}"].astype(x.dtype), dot_dtype)
+        found = _product(x, weights, f"expert_{kind}", sizes, dot_dtype)
         biased = _own(sizes).expert_biases
         return found + weights[f"expert_{kind}_bias"].astype(x.dtype)[None] if biased else found
 

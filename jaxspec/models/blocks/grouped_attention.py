@@ -86,7 +86,7 @@ class GroupedAttention:
         dtype, dot_dtype = normed.dtype, step.dot_dtype
 
         def project(kind: str) -> Float[Array, "batch token head head_dim"]:
-            product = biased_rows(normed, weights, kind, sizes.qkv_bias, dot_dtype)
+            product = biased_rows(normed, weights, kind, sizes.qkv_bias, dot_dtype, sizes.rounded_inputs)
             heads = (*product.shape[:2], -1, sizes.head_dim)
             if sizes.qk_norm and kind != "v":
                 parts = product if sizes.qk_norm_whole else product.reshape(heads)
@@ -108,5 +108,5 @@ class GroupedAttention:
         ]
         sinks = weights["sinks"] if sizes.attention_sinks else None
         attended = step.attending()(query, sources, scale=sizes.score_scale, cap=sizes.score_cap, sinks=sinks)
-        output = biased_rows(attended, weights, "o", sizes.o_bias, dot_dtype)
+        output = biased_rows(attended, weights, "o", sizes.o_bias, dot_dtype, sizes.rounded_inputs)
         return AttentionResult(output, (key, value), {"qkv": normed, "o": attended})

@@ -124,6 +124,13 @@ _BITS_HEAD = Column[Contestant](
     lambda value: fixed(value, 2),
     optional=True,
 )
+_BITS_ACTIVATION = Column[Contestant](
+    "bits per activation",
+    "bits\nact.",
+    "to which the decoded network rounds what enters the products of its layers' matrices",
+    lambda found: found.activation_bits,
+    lambda value: fixed(value, 0),
+)
 _STEP = Column[Contestant](
     "draft step, ms",
     "draft\nstep, ms",
@@ -198,7 +205,7 @@ _OUTPUT = Column[Contestant](
 #: Rows of the page's table.
 PAGE_COLUMNS = (
     *(_VS_BF16, _INTERVAL, _VS_STORED, _VS_SELF, _OUTPUT, _LENGTH, _LENGTH_HELD_OUT, _ALPHA, _CALIBRATION, _PREDICTED),
-    *(_COUNTED, _BITS, _BITS_VERIFY, _BITS_HEAD, _STEP, _CYCLE, _HELD, _ENERGY, _BPB, _AGREEMENT),
+    *(_COUNTED, _BITS, _BITS_VERIFY, _BITS_HEAD, _BITS_ACTIVATION, _STEP, _CYCLE, _HELD, _ENERGY, _BPB, _AGREEMENT),
     *(_ACCURACY, _CHANGE),
 )
 

@@ -17,12 +17,13 @@ from jaxspec.results import Quantity, given, measured, predicted
 from jaxspec.results.network_results import AcceptanceRates, Ratio
 from jaxspec.results.stopwatch_results import Stopwatch
 from jaxspec.settings.compressions import COMPRESSIONS
+from jaxspec.settings.rounded_inputs import UNROUNDED_BITS
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.drafts.making import kind_of
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.speculate.statistics import acceptance_rates, compare_cycles, speedup_ratio
 from jaxspec.speculate.timing import tree_way
-from jaxspec.studies.compare.pricing import ChainPrices, capacity_bytes, price_chains
+from jaxspec.studies.compare.pricing import ChainPrices, capacity_bytes, price_chains, with_own_kernels
 from jaxspec.studies.compare.result import AUTOREGRESSIVE, COMPRESSION, SELF_DRAFT, Contestant
 from jaxspec.studies.compare.stages import CompareStages, Drafted
 from jaxspec.studies.engine_pricing import engine_scatter, kind_of_draft
@@ -67,9 +68,10 @@ def contest_on(stages: CompareStages, device: str) -> Contest:
         found[name], speeds[name] = _drafted(stages, drafted, device)
         footprints.append(drafted.stages.widths)
         clocks.append(_timed(drafted, device, found[name].draft_length.known))
-    for name in config.compressions:
+    for name in stages.compressions:
         footprint = stages.footprint_of_compression(name)
-        found[name] = _undrafted(stages, pricing, name, footprint)
+        own, words = with_own_kernels(config, device, pricing, stages.work.setup.config, COMPRESSIONS.get(name))
+        found[name] = _undrafted(stages, own, name, footprint, words)
         footprints.append(footprint)
     found = _against_best(found, speeds, config.seed)
     unchanged = {name: each.speedup_vs_bf16_ar.known for name, each in found.items() if not each.changes_output}
@@ -113,6 +115,7 @@ def _drafted(stages: CompareStages, drafted: Drafted, device: str) -> tuple[Cont
         kind=entry.kind,
         statement=cost.statement,
         scheme=facts.name if entry.kind == SELF_DRAFT else None,
+        activation_bits=given(float(UNROUNDED_BITS)),
         changes_output=not facts.lossless,
         pays=predicted(vs_stored > 1.0),
         speedup_vs_bf16_ar=predicted(interval.ratio),
@@ -140,15 +143,22 @@ def _drafted(stages: CompareStages, drafted: Drafted, device: str) -> tuple[Cont
     ), speed
 
 
-def _undrafted(stages: CompareStages, pricing: Pricing, name: str, footprint: Footprint) -> Contestant:
-    """Plain decoding: of the 16-bit network, or of a compressed one."""
+def _undrafted(
+    stages: CompareStages, pricing: Pricing, name: str, footprint: Footprint, priced: str | None = None
+) -> Contestant:
+    """Plain decoding: of the 16-bit network, or of a compressed one.
+
+    Args:
+        priced: what its times assume, in words, where that is not what all others assume.
+    """
     prices = price_chains(pricing, footprint, DraftCost(), 1)
     compressed = name != AUTOREGRESSIVE
     speedup = prices.ar_bf16_s / float(prices.cycle_s[0])
     title = COMPRESSIONS[name].title if name in COMPRESSIONS else SCHEME_FACTS[name].title if compressed else "16 bits"
     return Contestant(
         kind=COMPRESSION if compressed else AUTOREGRESSIVE,
-        statement=title,
+        statement=title if priced is None else f"{title}; {priced}",
+        activation_bits=given(float(COMPRESSIONS[name].activation_bits if name in COMPRESSIONS else UNROUNDED_BITS)),
         changes_output=compressed,
         pays=predicted(speedup > 1.0),
         speedup_vs_bf16_ar=predicted(speedup),

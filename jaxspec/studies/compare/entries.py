@@ -11,6 +11,7 @@ from jaxspec.errors import InputError
 from jaxspec.files import read_json
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.embedded import HEAD_NAME, NETWORK_NAMES, load_draft_head, load_model
+from jaxspec.settings.compressions import COMPRESSIONS, LOSSY_NAMES
 from jaxspec.settings.draft_kinds import DRAFT_NAMES, SELF
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS
 from jaxspec.speculate.drafts import check_draft
@@ -45,12 +46,14 @@ class CheckedComparison:
     """Everything that can be told without weights.
 
     Attributes:
-        left_out: draft that ships and does not fit -> why.
+        compressions: names of those that take part.
+        left_out: draft or compression that ships and does not fit -> why.
         task: problems that are answered, if any; no_task: why there are none, unless the settings say so.
     """
 
     inputs: CheckedInputs
     entries: tuple[Entry, ...]
+    compressions: tuple[str, ...]
     left_out: dict[str, str]
     task: CheckedTask | None
     no_task: str | None
@@ -60,10 +63,11 @@ def check_comparison(config: CompareConfig) -> CheckedComparison:
     """Read and check all that a configuration names.
 
     Raises:
-        InputError: bad input; a draft or a task that was named and does not fit, a run without tuned knobs.
+        InputError: bad input; a draft, a compression or a task that was named and does not fit, a run without tuned knobs.
     """
     checked = check_inputs(config)
     drafts, left_out = _drafts(config, checked.network)
+    compressions, unfit = _compressions(config, checked.network)
     entries = [
         *(Entry(name, SELF_DRAFT, _chain(config, SELF, scheme=name)) for name in config.self_drafts),
         *_apart([_tuned(config, run, checked.network) for run in config.tuned or ()], config.tuned or ()),
@@ -71,7 +75,7 @@ def check_comparison(config: CompareConfig) -> CheckedComparison:
     ]
     if not entries and not config.compressions:
         raise InputError("schemes, drafts and lossy are all none, and tuned is not given; there is nothing to compare")
-    return CheckedComparison(checked, tuple(entries), left_out, *check_task(config, checked))
+    return CheckedComparison(checked, tuple(entries), compressions, left_out | unfit, *check_task(config, checked))
 
 
 def _drafts(config: CompareConfig, network: DecoderConfig) -> tuple[list[str], dict[str, str]]:
@@ -93,6 +97,22 @@ def _drafts(config: CompareConfig, network: DecoderConfig) -> tuple[list[str], d
         except InputError as error:
             left_out[name] = str(error)
     return fitting, left_out
+
+
+def _compressions(config: CompareConfig, network: DecoderConfig) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Names of the compressions, and of those that do not fit, with the reason. Those that are named must fit."""
+    if network.latent is None:
+        return config.compressions, {}
+    # Products of latent attention are taken with its projections or with what these make of the cache, whichever is cheaper.
+    unfit = {
+        name: f"{name} rounds activations to {COMPRESSIONS[name].activation_bits} bits, which networks with latent attention "
+        "do not support; leave it out of lossy"
+        for name in config.compressions
+        if name in COMPRESSIONS and COMPRESSIONS[name].inputs is not None
+    }
+    if unfit and config.lossy != LOSSY_NAMES:
+        raise InputError(next(iter(unfit.values())))
+    return tuple(name for name in config.compressions if name not in unfit), unfit
 
 
 def _chain(config: CompareConfig, draft: str, scheme: str = DEFAULT_SCHEME_NAME) -> TreeConfig:

@@ -10,13 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from hwmodels import DraftCost, Footprint, chain_plan, price_cycle
+from hwmodels import DraftCost, Footprint, catalog, chain_plan, price_cycle
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, chain_times
+from hwmodels.catalog.calibrations import calibrated_formats
 from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.speculation.draft_cost import held_with_draft
+from jaxspec.models.config import DecoderConfig
+from jaxspec.settings.compressions import CompressionFacts
+from jaxspec.studies.compare.config import CompareConfig
+from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.tuning.objective import Pricing
 
-__all__ = ["ChainPrices", "capacity_bytes", "price_chains"]
+__all__ = ["ChainPrices", "capacity_bytes", "price_chains", "with_own_kernels"]
 
 
 class ChainPrices(NamedTuple):
@@ -62,6 +67,33 @@ def price_chains(pricing: Pricing, footprint: Footprint, draft: DraftCost, longe
         float(ar_bf16_s),
         float(held),
         errors,
+    )
+
+
+def with_own_kernels(
+    config: CompareConfig, device: str, pricing: Pricing, network: DecoderConfig, facts: CompressionFacts | None
+) -> tuple[Pricing, str | None]:
+    """What a compression is priced on, and in words what that says of its activations; None where these keep 16 bits.
+
+    A device with measured kernels that round activations as the compression does has these; on others the arithmetic is that of
+    16 bits, and the weights' bytes alone are fewer. A weight format of the settings' own holds for all.
+
+    Args:
+        network: that runs. facts: None: of a storage scheme.
+    """
+    if facts is None or facts.inputs is None:
+        return pricing, None
+    if config.weight_format is not None:
+        return pricing, f"priced with the kernels of weight_format {config.weight_format}"
+    calibration = catalog.device_entry(device).calibration
+    measured = () if calibration is None else calibrated_formats(calibration, config.engine)
+    if facts.kernels in measured:
+        own = resolve_pricing(dataclasses.replace(config, weight_format=facts.kernels), device, network)
+        said = f"priced with measured kernels of {facts.activation_bits}-bit weights and activations ({facts.kernels})"
+        return dataclasses.replace(pricing, device=own.device), said
+    return pricing, (
+        "priced by the bits of its weights with 16-bit arithmetic, as the device has no measured kernels for it: rounded "
+        "activations neither cost nor save time"
     )
 
 

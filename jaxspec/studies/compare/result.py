@@ -68,6 +68,7 @@ class Contestant(Record):
     Attributes:
         kind: autoregressive, self-draft, draft or compression.
         statement: what is priced, in words.
+        activation_bits: of what enters the layers' matrix products of the network that is decoded.
         changes_output: whether the network that is decoded is another than the 16-bit one.
         speedup_vs_bf16_ar: over autoregressive decoding of the 16-bit network, with a 95 % interval over prompts.
         speedup_vs_stored_ar: over that of what is stored.
@@ -85,6 +86,7 @@ class Contestant(Record):
     kind: str | None = None
     statement: str | None = None
     scheme: str | None = None
+    activation_bits: Quantity[float] = UNKNOWN
     changes_output: bool | None = None
     pays: Quantity[bool] = UNKNOWN
     speedup_vs_bf16_ar: Quantity[float] = UNKNOWN
@@ -122,7 +124,7 @@ class CompareResult(MeasuredResult):
     Attributes:
         task: whose problems were answered; None: no task's. problems: how many.
         best: the fastest one that leaves the output as it is; "autoregressive" where no draft pays.
-        left_out: draft that was not compared -> why.
+        left_out: draft or compression that was not compared -> why.
         lossless: of all drafts together.
     """
 

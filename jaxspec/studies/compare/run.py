@@ -87,11 +87,12 @@ def compare(
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
         found = checked()
         for name, reason in found.left_out.items():
-            reporter.line(f"note: draft {name} is left out: {reason}")
+            reporter.line(f"note: {name} is left out: {reason}")
         if found.no_task:
             reporter.line(f"note: no problems are answered: {found.no_task}")
         work = begin_work(config, directory, reporter, found.inputs)
-        stages = CompareStages(config, work, begin_drafts(work, found.entries), found.inputs.tokenizer, found.task)
+        drafts = begin_drafts(work, found.entries)
+        stages = CompareStages(config, work, drafts, found.compressions, found.inputs.tokenizer, found.task)
 
         def results() -> list[dict[str, Any]]:
             plain = [result.plain() for result in compare_results(stages, found.left_out)]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hwmodels import Footprint
-from jaxspec.compress.fitted import fitted_footprint, fitted_network
+from jaxspec.compress.fitted import fitted_config, fitted_footprint, fitted_network
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.models.config import DecoderConfig
@@ -95,12 +95,14 @@ class CompareStages:
 
     Attributes:
         work: on the 16-bit network.
+        compressions: names of those that take part.
         task: problems that every network answers.
     """
 
     config: CompareConfig
     work: Work
     drafts: list[Drafted]
+    compressions: tuple[str, ...]
     tokenizer: Tokenizer
     task: CheckedTask | None = None
 
@@ -115,7 +117,8 @@ class CompareStages:
         """Of a network in a lossy compression, fitted or a scheme."""
         if name not in COMPRESSIONS:
             return self.quality_of_scheme(name)
-        return self._quality(self._read_with(name, self.work.setup.config, lambda: self._fitted(name)))
+        config = fitted_config(name, self.work.setup.config)
+        return self._quality(self._read_with(name, config, lambda: self._fitted(name)))
 
     def _quality(self, found: _Read) -> Quality:
         quality = quality_of(found.scores, self._plain.scores, self.work.setup.prompt_lengths, self._num_bytes)

@@ -10,10 +10,19 @@ from jaxspec.report.formatting import times
 from jaxspec.report.intervals import BRACKETS, statements
 from jaxspec.report.terminal import Table
 from jaxspec.report.titles import architecture_title, device_title, provenance
+from jaxspec.settings.rounded_inputs import UNROUNDED_BITS
 from jaxspec.studies.compare.columns import TERMINAL_COLUMNS, interval
 from jaxspec.studies.compare.result import AUTOREGRESSIVE, CompareResult, Contestant
 
-__all__ = ["by_speed", "compare_headline", "compare_tables", "gaps_in_words", "intervals_in_words", "task_in_words"]
+__all__ = [
+    "activations_in_words",
+    "by_speed",
+    "compare_headline",
+    "compare_tables",
+    "gaps_in_words",
+    "intervals_in_words",
+    "task_in_words",
+]
 
 # Task -> its problems, with their number.
 _TASKS = {
@@ -66,6 +75,7 @@ def _caption(result: CompareResult) -> list[str]:
         *task_in_words(result),
         *(f"{BRACKETS}{words}" for words in intervals_in_words(result)),
         *gaps_in_words(result),
+        *activations_in_words(result),
         *(f"left out: {name}: {reason}" for name, reason in result.left_out.items()),
         provenance(result),
     ]
@@ -83,6 +93,16 @@ def task_in_words(result: CompareResult) -> list[str]:
     return [
         f"accuracy: {_TASKS[result.task].format(result.problems.number)}, decoded greedily (measured, 95 % over problems)"
     ]
+
+
+def activations_in_words(result: CompareResult) -> list[str]:
+    """Which networks round activations; nothing where none does."""
+    bits = {name: each.activation_bits.number for name, each in result.contestants.items()}
+    rounded = {name: number for name, number in bits.items() if number is not None and number < UNROUNDED_BITS}
+    narrow = [f"{name} to {number:.0f} bits" for name, number in rounded.items()]
+    if not narrow:
+        return []
+    return [f"activations rounded: {', '.join(narrow)}; the report tells what their times assume"]
 
 
 def gaps_in_words(result: CompareResult) -> list[str]:

@@ -9,7 +9,7 @@ from jaxspec.compress.fitted import fitted_footprint, fitted_network
 from jaxspec.compress.fitted.codebooks import weighted_values
 from jaxspec.compress.fitted.networks import _function
 from jaxspec.compress.fitted.pruning import wanda_half
-from jaxspec.compress.fitted.rotation import rotate_rows
+from jaxspec.models.rotated_rows import rotate_rows
 from jaxspec.settings.compressions import COMPRESSIONS, LOSSY_NAMES
 from jaxspec.settings.schemes import SCHEME_FACTS
 
@@ -20,14 +20,14 @@ NORMS = jnp.asarray(RNG.lognormal(0, 2, 96), jnp.float32)
 
 @pytest.mark.parametrize("name", COMPRESSIONS)
 def test_a_compression_stays_near_the_matrix_and_below_16_bits(jit, name):
-    made = jit(_function(name))(MATRIX, NORMS)
+    made = jit(_function(COMPRESSIONS[name].place))(MATRIX, NORMS)
     assert made.values.shape == MATRIX.shape
     weigh = lambda matrix: float(jnp.sum(jnp.square(matrix * NORMS[None])))
     assert 0 < weigh(made.values - MATRIX) < 0.1 * weigh(MATRIX)
     assert float(made.bits.draft) == float(made.bits.target) < 16
     # A channel that nothing flows through, and a matrix of zeros, give numbers all the same.
-    assert np.isfinite(jit(_function(name))(MATRIX, NORMS.at[7].set(0.0)).values).all()
-    np.testing.assert_array_equal(jit(_function(name))(jnp.zeros_like(MATRIX), NORMS).values, 0)
+    assert np.isfinite(jit(_function(COMPRESSIONS[name].place))(MATRIX, NORMS.at[7].set(0.0)).values).all()
+    np.testing.assert_array_equal(jit(_function(COMPRESSIONS[name].place))(jnp.zeros_like(MATRIX), NORMS).values, 0)
 
 
 def test_half_of_a_row_is_pruned_by_size_times_norm():
@@ -57,9 +57,26 @@ def test_a_network_is_compressed_layer_by_layer(random_network, jit):
     norms = {"qkv": np.ones((2, 32), np.float32), "down": np.ones((2, 64), np.float32)}
     made = fitted_network("rotated-int4", {"layers": layers, "embed": 7}, norms)
     assert made["embed"] == 7
-    alone = jax.jit(_function("rotated-int4"))(layers["down"][1].astype(jnp.float32), jnp.ones(64)).values
+    alone = jax.jit(_function(COMPRESSIONS["rotated-int4"].place))(
+        layers["down"][1].astype(jnp.float32), jnp.ones(64)
+    ).values
     np.testing.assert_array_equal(made["layers"]["down"].values()[1], alone.astype(jnp.bfloat16))
     assert float(fitted_footprint("rotated-int4").target_weight_bits["q"]) == 4.5
+
+
+def test_scales_of_inputs_stand_beside_the_matrices_that_they_smooth():
+    kinds = {"q": (2, 4, 32), "expert_up": (2, 3, 4, 32)}
+    layers = {kind: jnp.asarray(RNG.standard_normal(shape), jnp.bfloat16) for kind, shape in kinds.items()}
+    norms = {name: jnp.asarray(RNG.lognormal(0, 1, (2, 32)), jnp.float32) for name in ("qkv", "expert_gate_up")}
+    weights = fitted_network("smoothquant-w8", {"layers": layers}, norms)["layers"]
+    made = fitted_network("smoothquant-w8a8", {"layers": layers}, norms)["layers"]
+    assert set(made) - set(weights) == {"q_input_scale", "expert_up_input_scale"}
+    for kind in kinds:  # the weights are the same, whatever becomes of activations
+        np.testing.assert_array_equal(made[kind].values(), weights[kind].values())
+    largest = np.abs(np.asarray(layers["expert_up"], np.float32)).max(axis=(1, 2))  # experts share their inputs
+    root = np.sqrt(np.asarray(norms["expert_gate_up"]) / largest)
+    expected = root / np.exp(np.log(root).mean(axis=-1, keepdims=True))
+    np.testing.assert_allclose(made["expert_up_input_scale"], np.broadcast_to(expected[:, None], (2, 3, 32)), rtol=1e-5)
 
 
 def test_what_has_a_draft_is_not_among_the_lossy_ones():

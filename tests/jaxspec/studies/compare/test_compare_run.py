@@ -36,7 +36,7 @@ SMALL = {
     "max_draft_length": 3,
     "schemes": "none",
     "drafts": "ngram",
-    "lossy": "int4-channel,rotated-int4",
+    "lossy": "int4-channel,rotated-int4,smoothquant-w8a8",
     "task": "arithmetic",
     "problems": 3,
 }
@@ -73,14 +73,25 @@ def test_every_contestant_is_there_with_statuses(finished):
     entries, _ = finished
     assert [entry["device"] for entry in entries] == ["hexagon-v75"]
     for entry in entries:
-        assert list(entry["contestants"]) == ["autoregressive", "ngram", "int4-channel", "rotated-int4"]
+        assert list(entry["contestants"]) == [
+            "autoregressive",
+            "ngram",
+            "int4-channel",
+            "rotated-int4",
+            "smoothquant-w8a8",
+        ]
         kinds = [each["kind"] for each in entry["contestants"].values()]
-        assert kinds == ["autoregressive", "draft", "compression", "compression"]
+        assert kinds == ["autoregressive", "draft", *["compression"] * 3]
         for each in entry["contestants"].values():
             counted = {name for name in each if name.startswith("tokens_per_cycle") and "predicted" not in name}
             measured = {name for name, word in each["status"].items() if word == "measured"}
             assert measured == set(each["status"]) & (counted | {"acceptance", "lossless", "quality"})
             assert each["status"]["speedup_vs_bf16_ar"] == each["status"]["cycle_s"] == "predicted"
+        bits = [each["activation_bits"] for each in entry["contestants"].values()]
+        assert bits == [16, 16, 16, 16, 8]
+        assert {each["status"]["activation_bits"] for each in entry["contestants"].values()} == {"input"}
+        assert "activations rounded to 8 bits" in entry["contestants"]["smoothquant-w8a8"]["statement"]
+        assert "16-bit arithmetic" in entry["contestants"]["smoothquant-w8a8"]["statement"]
         assert entry["lossless"]["mismatches"] == 0
         assert entry["lossless"]["tokens"] == 3 * 12
         assert (entry["task"], entry["problems"], entry["status"]["problems"]) == ("arithmetic", 3, "input")
@@ -132,9 +143,10 @@ def test_page_and_figures_are_there_and_show_everything(finished):
     ElementTree.fromstring(page)
     assert "Which way of decoding is the fastest?" in page
     assert "accuracy minus 16 bits" in page
+    assert "bits per activation" in page
     assert "3 sums worked out in steps" in page
     odd = copy.deepcopy(entries[0])
-    for factor, each in zip((1e-3, 1e4, 1.0, 7.0), odd["contestants"].values()):
+    for factor, each in zip((1e-3, 1e4, 1.0, 7.0, 2.0), odd["contestants"].values()):
         each["speedup_vs_bf16_ar"] *= factor
         each["quality"]["bits_per_byte"] *= factor
     bare = {**entries[0], "contestants": {"autoregressive": {"kind": "autoregressive"}}, "best": "autoregressive"}
@@ -144,6 +156,8 @@ def test_page_and_figures_are_there_and_show_everything(finished):
             numbers_are_whole(table)
         for figure in draw_compare_figures(result).values():
             all_is_shown(figure)
+    (whole,) = compare_tables([CompareResult.from_plain(entries[0])])
+    assert "activations rounded: smoothquant-w8a8 to 8 bits" in whole.caption
     assert "no draft pays" in compare_headline(CompareResult.from_plain(bare))
 
 

@@ -1,0 +1,145 @@
+"""Activations rounded where they enter products: by hand, against an engine's integers, and no trace where absent."""
+
+import dataclasses
+import importlib.resources
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxspec.compress.fitted import fitted_config, fitted_network
+from jaxspec.models import stored
+from jaxspec.models.blocks import DenseFeedForward, Experts, LatentAttention
+from jaxspec.models.config import INPUT_OF, DecoderConfig
+from jaxspec.models.decoder import forward_text
+from jaxspec.models.embedded import load_model
+from jaxspec.models.expert_sizes import ExpertSizes
+from jaxspec.models.latent_sizes import LatentSizes
+from jaxspec.models.rotated_rows import rotate_rows
+from jaxspec.models.rounded_inputs import input_scale_of, rounded_input
+from jaxspec.models.stored import biased_rows
+from jaxspec.settings.rounded_inputs import RoundedInputs
+
+RNG = np.random.default_rng(5)
+DENSE = DecoderConfig(
+    vocab_size=11, hidden_size=12, intermediate_size=20, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=4
+)
+
+
+def test_each_row_is_rounded_to_its_own_scale_by_hand():
+    rows = jnp.asarray([[[1.0, -2.4, 0.5, 7.0]], [[14.0, 3.0, -5.0, 0.0]], [[0.0, 0.0, 0.0, 0.0]]])
+    # 7 / 7 = 1 and 14 / 7 = 2 are the scales; halves go away from zero.
+    made = rounded_input(rows, RoundedInputs(4), {}, "q")
+    np.testing.assert_array_equal(made, [[[1, -2, 1, 7]], [[14, 4, -6, 0]], [[0, 0, 0, 0]]])
+    # The largest element of the second row is halved before: all are integers up to 7 then, and nothing is lost.
+    scale = {input_scale_of("q"): jnp.asarray([2.0, 1.0, 1.0, 1.0])}
+    np.testing.assert_array_equal(rounded_input(rows[1:2], RoundedInputs(4, scaled=True), scale, "q"), rows[1:2])
+    # 127 / 127 = 1.
+    eight = rounded_input(jnp.asarray([[127.0, 0.4, -1.6, 50.5]]), RoundedInputs(8), {}, "q")
+    np.testing.assert_array_equal(eight, [[127, 0, -2, 51]])
+    assert rounded_input(rows, None, {}, "q") is rows
+
+
+def integers(rows, most):
+    """Codes and scales as an engine keeps them: a row of integers, and one number in 16 bits."""
+    exact = np.abs(rows).max(axis=-1, keepdims=True) / np.float32(most)
+    return np.rint(rows / exact).astype(np.int64), exact.astype(np.float16).astype(np.float64)
+
+
+def test_smoothed_products_are_those_of_integers():
+    x = (RNG.standard_normal((6, 96)) * RNG.lognormal(0, 1.5, 96)).astype(np.float32)
+    matrix = RNG.standard_normal((7, 96)).astype(np.float32)
+    norms = np.linalg.norm(x, axis=0)
+    params = {"layers": {"up": jnp.asarray(matrix[None])}}
+    made = fitted_network("smoothquant-w8a8", params, {INPUT_OF["up"]: jnp.asarray(norms[None])})["layers"]
+    layer = {"up": made["up"].values()[0], input_scale_of("up"): made[input_scale_of("up")][0]}
+    found = biased_rows(jnp.asarray(x), layer, "up", False, rounded=RoundedInputs(8, scaled=True))
+
+    scale = np.sqrt(norms / np.abs(matrix).max(axis=0))
+    scale = (scale / np.exp(np.log(scale).mean())).astype(np.float32)
+    (inputs, of_inputs), (weights, of_weights) = integers(x / scale, 127), integers(matrix * scale, 127)
+    expected = (inputs @ weights.T) * of_inputs * of_weights.T
+    exact = x.astype(np.float64) @ matrix.T.astype(np.float64)
+    # Rounding moves products by much more than the two ways differ.
+    assert np.abs(expected - exact).max() > 20 * np.abs(found - expected).max()
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(("bits", "most"), [(8, 127), (4, 7)])
+def test_rotated_products_round_in_the_rotated_space(bits, most):
+    x = (RNG.standard_normal((5, 96)) * RNG.lognormal(0, 1.5, 96)).astype(np.float32)
+    matrix = RNG.standard_normal((7, 96)).astype(np.float32)
+    found = biased_rows(
+        jnp.asarray(x), {"up": jnp.asarray(matrix)}, "up", False, rounded=RoundedInputs(bits, rotated=True)
+    )
+    rotation = np.asarray(rotate_rows(jnp.eye(96)), np.float64)
+    np.testing.assert_allclose(rotation @ rotation.T, np.eye(96), atol=1e-6)
+    codes, scales = integers((x.astype(np.float64) @ rotation).astype(np.float32), most)
+    expected = (codes * scales) @ (matrix @ rotation).T
+    exact = x @ matrix.T
+    assert np.abs(expected - exact).max() > 20 * np.abs(found - expected).max()
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("wide", [jnp.float32, jnp.bfloat16])
+def test_without_a_form_programs_are_what_they_would_be_without_the_gate(random_network, monkeypatch, wide):
+    params = jax.tree.map(lambda leaf: leaf.astype(wide), random_network(DENSE, 1))
+    tokens = jnp.asarray(RNG.integers(11, size=(2, 5)))
+    program = lambda config: str(jax.make_jaxpr(lambda p: forward_text(p, config, tokens).logits)(params))
+    gated, rounding = program(DENSE), program(dataclasses.replace(DENSE, rounded_inputs=RoundedInputs(8)))
+    monkeypatch.setattr(stored, "rounded_input", lambda x, form, weights, kind: x)
+    assert gated == program(DENSE)
+    assert gated != rounding
+
+
+def test_every_product_of_the_layers_reads_rounded_inputs(random_network, jit):
+    experts = ExpertSizes(num_experts=3, per_token=2, inner_size=8, shared_size=8)
+    config = dataclasses.replace(DENSE, experts=experts, feed_forward=(DenseFeedForward(), Experts()))
+    rounding = dataclasses.replace(config, rounded_inputs=RoundedInputs(8, scaled=True))
+    params, tokens = random_network(config, 2), jnp.asarray(RNG.integers(11, size=(2, 5)))
+    scales = {n: p for n, p in rounding.layer_parameters.items() if n not in config.layer_parameters}
+    assert set(scales) == {input_scale_of(kind) for kind in config.matrix_kinds}
+    ones = {n: jnp.ones((p.num_layers, *p.shape)) for n, p in scales.items()}
+    run = jit(lambda layers: forward_text(params | {"layers": layers}, rounding, tokens).logits)
+    plain = run(params["layers"] | ones)
+    for name in scales:
+        # Another scale of one channel rounds this matrix's inputs in another way, and nothing else.
+        moved = ones | {name: ones[name].at[..., 0].set(40.0)}
+        assert np.any(run(params["layers"] | moved) != plain), name
+
+
+def test_fewer_bits_lose_more_on_the_embedded_network():
+    target = load_model("embedded")
+    text = next(iter(sorted((importlib.resources.files("jaxspec.text") / "held_out").iterdir(), key=str))).read_bytes()
+    tokens = jnp.asarray(np.frombuffer(text[: 6 * 128], np.uint8).reshape(6, 128).astype(np.int32))
+
+    @jax.jit
+    def log_probabilities(params):
+        return {
+            bits: jax.nn.log_softmax(forward_text(params, config, tokens).logits[:, :-1])
+            for bits, config in {
+                16: target.config,
+                **{b: dataclasses.replace(target.config, rounded_inputs=RoundedInputs(b)) for b in (8, 4)},
+            }.items()
+        }
+
+    found = log_probabilities(target.params)
+    nats = {bits: -float(jnp.take_along_axis(f, tokens[:, 1:, None], -1).mean()) for bits, f in found.items()}
+    far = {bits: float(jnp.mean(jnp.sum(jnp.exp(found[16]) * (found[16] - f), axis=-1))) for bits, f in found.items()}
+    assert 0 == far[16] < far[8] < 0.02 < far[4]
+    assert abs(nats[8] - nats[16]) < 0.02 < nats[4] - nats[16]
+    assert nats[8] < nats[4]
+
+
+def test_latent_attention_refuses_rounded_inputs():
+    latent = dataclasses.replace(
+        DENSE,
+        num_kv_heads=3,
+        attention=(LatentAttention(),),
+        latent=LatentSizes(kv_rank=5, rope_head_dim=4, value_head_dim=4),
+    )
+    assert fitted_config("rotated-int4", latent) == latent
+    with pytest.raises(ValueError, match="rounded_inputs and latent are both given"):
+        fitted_config("rotated-w4a4", latent)
+    assert fitted_config("rotated-w4a4", DENSE).rounded_inputs == RoundedInputs(4, rotated=True)

@@ -1,0 +1,92 @@
+"""Whose kernels price a compression that rounds activations, and what its entry says of that."""
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hwmodels import DraftCost
+from jaxspec.compress.fitted import fitted_footprint
+from jaxspec.errors import InputError
+from jaxspec.models.blocks import LatentAttention
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.latent_sizes import LatentSizes
+from jaxspec.settings.compressions import COMPRESSIONS, LOSSY_NAMES
+from jaxspec.studies import CompareConfig
+from jaxspec.studies.compare.contestants import contest_on
+from jaxspec.studies.compare.entries import _compressions
+from jaxspec.studies.compare.pricing import price_chains, with_own_kernels
+from jaxspec.studies.compare.result import Quality
+from jaxspec.studies.measured.pricing import resolve_pricing
+
+NETWORK = DecoderConfig(
+    vocab_size=11, hidden_size=12, intermediate_size=20, num_layers=1, num_heads=3, num_kv_heads=3, head_dim=4
+)
+W8A8 = COMPRESSIONS["smoothquant-w8a8"]
+
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+
+
+def priced(config, device, facts):
+    pricing = resolve_pricing(config, device, NETWORK)
+    return pricing, *with_own_kernels(config, device, pricing, NETWORK, facts)
+
+
+def test_a_device_with_measured_kernels_prices_the_step_with_them():
+    config = CompareConfig(device=("a100-sxm-80gb",), batch=16)
+    plain, own, said = priced(config, "a100-sxm-80gb", W8A8)
+    assert said == "priced with measured kernels of 8-bit weights and activations (sq)"
+    assert own.device.matrix_unit != plain.device.matrix_unit
+    stages: Any = SimpleNamespace(
+        config=config,
+        drafts=[],
+        compressions=("smoothquant-w8", "smoothquant-w8a8"),
+        work=SimpleNamespace(pricings={"a100-sxm-80gb": plain}, setup=SimpleNamespace(config=NETWORK)),
+        footprint_of_compression=fitted_footprint,
+        quality_of_compression=lambda name: Quality(),
+        quality_of_scheme=lambda name: Quality(),
+    )
+    found = contest_on(stages, "a100-sxm-80gb").contestants
+    step_s = {name: each.cycle_s.known for name, each in found.items()}
+    asked = resolve_pricing(dataclasses.replace(config, weight_format="sq"), "a100-sxm-80gb", NETWORK)
+    prices = price_chains(asked, fitted_footprint("smoothquant-w8a8"), DraftCost(), 1)
+    assert step_s["smoothquant-w8a8"] == prices.cycle_s[0]
+    assert not np.isclose(step_s["smoothquant-w8a8"], step_s["smoothquant-w8"], rtol=1e-3)
+    # The baseline multiplies in 16 bits on both.
+    assert step_s["autoregressive"] == pytest.approx(prices.ar_bf16_s, rel=1e-6)
+    assert found["smoothquant-w8a8"].statement == f"{W8A8.title}; {said}"
+    assert [each.activation_bits.known for each in found.values()] == [16, 16, 8]
+
+
+@pytest.mark.parametrize("device", ["h100-sxm", "rtx-4090"])
+def test_elsewhere_bytes_are_priced_and_the_entry_says_so(device):
+    plain, own, said = priced(CompareConfig(device=(device,)), device, W8A8)
+    assert own is plain
+    assert "16-bit arithmetic" in str(said)
+
+
+def test_other_engines_formats_of_the_settings_and_16_bit_activations():
+    _, _, said = priced(CompareConfig(device=("a100-sxm-80gb",), engine="vllm"), "a100-sxm-80gb", W8A8)
+    assert "16-bit arithmetic" in str(said)
+    plain, own, said = priced(CompareConfig(device=("h100-sxm",), weight_format="fp8"), "h100-sxm", W8A8)
+    assert own is plain
+    assert said == "priced with the kernels of weight_format fp8"
+    for facts in (None, COMPRESSIONS["smoothquant-w8"]):
+        plain, own, said = priced(CompareConfig(device=("a100-sxm-80gb",)), "a100-sxm-80gb", facts)
+        assert (own is plain, said) == (True, None)
+
+
+def test_networks_with_latent_attention_leave_rounded_activations_out_or_refuse_them():
+    latent = LatentSizes(kv_rank=5, rope_head_dim=4, value_head_dim=4)
+    network = dataclasses.replace(NETWORK, attention=(LatentAttention(),), latent=latent)
+    kept, left_out = _compressions(CompareConfig(), network)
+    assert set(left_out) == {"smoothquant-w8a8", "rotated-w4a8", "rotated-w4a4"} == set(LOSSY_NAMES) - set(kept)
+    with pytest.raises(
+        InputError, match="rotated-w4a4 rounds activations to 4 bits, which networks with latent"
+    ) as caught:
+        _compressions(CompareConfig(lossy=("q4_0", "rotated-w4a4")), network)
+    assert "\n" not in str(caught.value)
+    assert _compressions(CompareConfig(lossy=("q4_0", "smoothquant-w8")), network) == (("q4_0", "smoothquant-w8"), {})
+    assert _compressions(CompareConfig(), NETWORK) == (LOSSY_NAMES, {})

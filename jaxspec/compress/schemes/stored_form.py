@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from hwmodels import Footprint
 from jaxspec.compress.schemes.described import Described
+from jaxspec.settings.knobs import StoredDtype
 
 __all__ = ["StoredForm"]
 
@@ -17,14 +18,14 @@ class StoredForm(Described):
     """A scheme (see `Scheme`) known by its footprint and, where there is one, by its container codec.
 
     Attributes:
-        footprint: knobs -> expected footprint.
+        footprint: (knobs, type in which networks are stored) -> expected footprint.
     """
 
-    footprint: Callable[[Mapping[str, float]], Footprint] = dataclasses.field(repr=False)
+    footprint: Callable[[Mapping[str, float], StoredDtype], Footprint] = dataclasses.field(repr=False)
 
     def expected_footprint(self, knobs: Mapping[str, float]) -> Footprint:
         """See `Scheme.expected_footprint`."""
-        return self.footprint(knobs)
+        return self.footprint(knobs, self.stored_dtype)
 
     def _not_run(self, *_: Any) -> NoReturn:
         raise NotImplementedError(

@@ -37,8 +37,7 @@ def check_range(spec: KnobSpec, value: Any) -> None:
     numbers = np.asarray(value)
     bad = numbers[~((numbers >= spec.low) & (numbers <= spec.high))]
     if bad.size:
-        why = "" if spec.cut_of is None else f", the mantissa bits of {spec.cut_of}"
-        raise InputError(f"knob {spec.name} is {bad.flat[0]:g}; allowed is {spec.low:g} to {spec.high:g}{why}")
+        raise InputError(f"knob {spec.name} is {bad.flat[0]:g}; allowed is {spec.range_text}")
 
 
 @struct.dataclass

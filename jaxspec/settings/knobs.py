@@ -51,6 +51,12 @@ class KnobSpec:
     grid: tuple[float, ...] = ()
     cut_of: StoredDtype | None = None
 
+    @property
+    def range_text(self) -> str:
+        """Its range in words, and why it ends there."""
+        why = "" if self.cut_of is None else f", the mantissa bits of {self.cut_of}"
+        return f"{self.low:g} to {self.high:g}{why}"
+
     def of_dtype(self, dtype: StoredDtype) -> KnobSpec:
         """The knob of a network that is stored in this type: as many mantissa bits can be cut as it has.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,27 +13,19 @@ from jaxspec.compress.schemes.gaussian import gaussian_patterns
 from jaxspec.compress.schemes.stored_form import StoredForm
 from jaxspec.formats import huffman
 from jaxspec.formats.fields import split
-from jaxspec.formats.patterns import target_format
-from jaxspec.settings.knobs import StoredDtype
+from jaxspec.formats.patterns import BFLOAT16, FLOAT16, NumberFormat
 from jaxspec.settings.schemes import SCHEME_FACTS
 
 __all__ = ["HUFFLLM", "HUFFMAN"]
 
 
-class _Fields(NamedTuple):
-    """Widths of the fields of a value, and which of them are Huffman-coded."""
+def _footprint(widths: tuple[int, ...], coded: tuple[int, ...], number_format: NumberFormat = BFLOAT16):
+    """Expected footprint of values with some fields Huffman-coded."""
 
-    widths: tuple[int, ...]
-    coded: tuple[int, ...]
-
-
-def _footprint(fields: Mapping[StoredDtype, _Fields]):
-    """Expected footprint of values with some fields Huffman-coded, by the type in which they are stored."""
-
-    def count(knobs: Mapping[str, float], dtype: StoredDtype) -> Footprint:
+    def count(knobs: Mapping[str, float]) -> Footprint:
         del knobs
-        total, (widths, coded) = 0.0, fields[dtype]
-        for i, field in enumerate(split(jnp.asarray(gaussian_patterns(target_format(jnp.dtype(dtype)))), widths)):
+        total = 0.0
+        for i, field in enumerate(split(jnp.asarray(gaussian_patterns(number_format)), widths)):
             if i in coded:
                 counts = np.bincount(np.asarray(field).ravel(), minlength=1 << widths[i])
                 total += huffman.num_bits(counts, huffman.code_lengths(counts)) / field.size
@@ -47,10 +38,13 @@ def _footprint(fields: Mapping[StoredDtype, _Fields]):
 
 #: Exponents as one field.
 HUFFMAN = StoredForm(
-    SCHEME_FACTS["huffman"], _footprint({"bfloat16": _Fields((1, 8, 7), (1,)), "float16": _Fields((1, 5, 10), (1,))})
+    SCHEME_FACTS["huffman"],
+    _footprint((1, 8, 7), coded=(1,)),
+    of_float16=_footprint((1, 5, 10), coded=(1,), number_format=FLOAT16),
 )
 #: Exponents in halves; of float16 whole, and the mantissa in halves.
 HUFFLLM = StoredForm(
     SCHEME_FACTS["huffllm"],
-    _footprint({"bfloat16": _Fields((1, 4, 4, 7), (1, 2)), "float16": _Fields((1, 5, 5, 5), (1, 2, 3))}),
+    _footprint((1, 4, 4, 7), coded=(1, 2)),
+    of_float16=_footprint((1, 5, 5, 5), coded=(1, 2, 3), number_format=FLOAT16),
 )

@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 
 from hwmodels import Footprint
 from jaxspec.compress.schemes.described import Described
-from jaxspec.settings.knobs import StoredDtype
 
 __all__ = ["StoredForm"]
 
@@ -18,14 +17,17 @@ class StoredForm(Described):
     """A scheme (see `Scheme`) known by its footprint and, where there is one, by its container codec.
 
     Attributes:
-        footprint: (knobs, type in which networks are stored) -> expected footprint.
+        footprint: knobs -> expected footprint.
+        of_float16: the same of networks stored in float16; None: `footprint`.
     """
 
-    footprint: Callable[[Mapping[str, float], StoredDtype], Footprint] = dataclasses.field(repr=False)
+    footprint: Callable[[Mapping[str, float]], Footprint] = dataclasses.field(repr=False)
+    of_float16: Callable[[Mapping[str, float]], Footprint] | None = dataclasses.field(default=None, repr=False)
 
     def expected_footprint(self, knobs: Mapping[str, float]) -> Footprint:
         """See `Scheme.expected_footprint`."""
-        return self.footprint(knobs, self.stored_dtype)
+        own = self.of_float16 if self.stored_dtype == "float16" else None
+        return (own or self.footprint)(knobs)
 
     def _not_run(self, *_: Any) -> NoReturn:
         raise NotImplementedError(

@@ -9,7 +9,7 @@ from jaxspec.settings.schemes import SCHEME_FACTS
 __all__ = ["BF16", "RAW"]
 
 #: 16 bits for everything.
-BF16 = StoredForm(SCHEME_FACTS["bf16"], lambda *_: uniform(16.0, 16.0))
+BF16 = StoredForm(SCHEME_FACTS["bf16"], lambda knobs: uniform(16.0, 16.0))
 
 #: The same in a file, whatever the tensors' types.
-RAW = StoredForm(SCHEME_FACTS["raw"], lambda *_: uniform(16.0, 16.0))
+RAW = StoredForm(SCHEME_FACTS["raw"], lambda knobs: uniform(16.0, 16.0))

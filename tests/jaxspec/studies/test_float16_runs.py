@@ -15,6 +15,7 @@ from jaxspec.formats.container import Container
 from jaxspec.models import DecoderConfig, init_params, load_container, load_directory, load_model, save_directory
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.embedded import check_model
+from jaxspec.models.hf_export import config_json
 from jaxspec.models.layerwise import open_network
 from jaxspec.settings import build_config
 from jaxspec.speculate.drafts.container_draft import container_footprint, load_container_draft
@@ -203,6 +204,11 @@ def test_what_a_network_is_stored_in(half, tiny_model, tmp_path):
         tensors | {"lm_head.weight": tensors["lm_head.weight"].astype(ml_dtypes.bfloat16)}, folder / "model.safetensors"
     )
     assert check_model(folder).stored_dtype == "bfloat16"
+
+
+def test_a_config_json_says_nothing_of_the_stored_type(half):
+    config = load_directory(half).config
+    assert config_json(config, max_positions=8) == config_json(WIDE, max_positions=8)
 
 
 def test_the_cache_is_float16_and_nearer_to_float32_than_bfloat16_is(half):

@@ -10,9 +10,11 @@ from jaxspec.formats.patterns import BFLOAT16, NumberFormat, from_bits
 from jaxspec.formats.truncation import high_part
 
 
-def blend_cuts(cut_bits: Float[Array, "*b"], temperature: Float[Array, ""] | float) -> Blend:
-    """`blend` of numbers of cut mantissa bits, 0 to 7."""
-    return blend(cut_bits, temperature, least=0, most=BFLOAT16.mantissa_bits)
+def blend_cuts(
+    cut_bits: Float[Array, "*b"], temperature: Float[Array, ""] | float, number_format: NumberFormat = BFLOAT16
+) -> Blend:
+    """`blend` of numbers of cut mantissa bits, 0 to as many as the format has."""
+    return blend(cut_bits, temperature, least=0, most=number_format.mantissa_bits)
 
 
 def soft_truncate(

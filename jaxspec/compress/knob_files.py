@@ -45,6 +45,7 @@ def knobs_from_json(raw: Any, scheme: Scheme, config: DecoderConfig) -> Knobs:
     Raises:
         InputError: no JSON object, a missing or unknown key, a wrong shape, a value out of range or not whole where it must be.
     """
+    scheme = scheme.of_dtype(config.stored_dtype)
     specs = {spec.name: spec for spec in scheme.knob_specs}
     allowed = {*specs, _LENGTH}
     if not isinstance(raw, Mapping):

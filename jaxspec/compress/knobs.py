@@ -37,7 +37,7 @@ def check_range(spec: KnobSpec, value: Any) -> None:
     numbers = np.asarray(value)
     bad = numbers[~((numbers >= spec.low) & (numbers <= spec.high))]
     if bad.size:
-        raise InputError(f"knob {spec.name} is {bad.flat[0]:g}; allowed is {spec.low:g} to {spec.high:g}")
+        raise InputError(f"knob {spec.name} is {bad.flat[0]:g}; allowed is {spec.range_text}")
 
 
 @struct.dataclass
@@ -126,12 +126,14 @@ def uniform_knobs(
     """The same knobs for all matrices and layers; those not given keep the scheme's defaults.
 
     Args:
+        scheme: the knobs are of this scheme for networks stored as this one is (see `Scheme.of_dtype`).
         values, more: knob -> value, as a mapping or by keyword.
     Raises:
         InputError: an unknown knob, or a value outside its range.
     """
     if not 1 <= draft_length <= MAX_DRAFT_LENGTH:
         raise InputError(f"draft length {draft_length} is out of range; allowed are 1 to {MAX_DRAFT_LENGTH}")
+    scheme = scheme.of_dtype(config.stored_dtype)
     numbers = checked_values(scheme, {**(values or {}), **more})
     return Knobs(
         values={spec.name: jnp.full(knob_shape(spec, config), numbers[spec.name], float) for spec in scheme.knob_specs},

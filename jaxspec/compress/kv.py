@@ -2,8 +2,8 @@
 
 Keys and values of a token are each one row of (KV head, head dimension). Where they differ in length, as the rotated key and
 the latent of latent attention do, both together are one row, which is what such a cache holds of a token. The target stores
-its KV in bfloat16, or in blocks that share exponents too (`stored_kv`); what the draft writes for tokens not yet verified
-stays at compute precision and is overwritten by verification, so it is never compressed.
+its KV in the 16 bits that the network is stored in, or in blocks that share exponents too (`stored_kv`); what the draft writes
+for tokens not yet verified stays at compute precision and is overwritten by verification, so it is never compressed.
 """
 
 from __future__ import annotations
@@ -22,22 +22,38 @@ from jaxtyping import Array, Float, Int
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes.interface import CompressedKV, Scheme
 from jaxspec.formats import mx_truncated
+from jaxspec.formats.group_quantization import to_float16
 from jaxspec.models.blocks.interface import CachedShape, KVCodec
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.kv_cache import KVCache
 from jaxspec.models.streamed import Streamed
+from jaxspec.settings.knobs import StoredDtype
 from jaxspec.settings.shared_exponents import SharedExponents
 
 
 def round_kv(x: Array) -> Array:
-    """A target's KV codec: what it writes is rounded to bfloat16, in the step that writes it and in all later ones."""
+    """KV codec of a target in bfloat16: what it writes is rounded to that, in the step that writes it and in all later ones."""
     return x.astype(jnp.bfloat16).astype(x.dtype)
 
 
+def round_kv_to_float16(x: Array) -> Array:
+    """`round_kv` of a target in float16; what is beyond its largest value becomes infinite, as it does in such a cache."""
+    return to_float16(x).astype(x.dtype)
+
+
+#: Of a target stored in a type.
+_ROUNDED: dict[StoredDtype, KVCodec] = {"bfloat16": round_kv, "float16": round_kv_to_float16}
+
+
+def rounded_kv(config: DecoderConfig) -> KVCodec:
+    """Keys and values in the 16 bits that a network is stored in."""
+    return _ROUNDED[config.stored_dtype]
+
+
 def stored_kv(config: DecoderConfig) -> KVCodec:
-    """The KV codec of a target: `round_kv`, or blocks that share exponents too, in each token's keys and in its values."""
+    """The KV codec of a target: `rounded_kv`, or blocks that share exponents too, in each token's keys and in its values."""
     form = config.shared_kv_exponents
-    return round_kv if form is None else partial(_share_exponents, form=form)
+    return rounded_kv(config) if form is None else partial(_share_exponents, form=form)
 
 
 def _share_exponents(x: Float[Array, "batch token head element"], form: SharedExponents) -> Array:
@@ -73,7 +89,7 @@ class PreparedKV:
 
 
 def prepare_kv(scheme: Scheme, cache: KVCache) -> PreparedKV:
-    """Prepare the target's KV of calibration text (values already representable in bfloat16)."""
+    """Prepare the target's KV of calibration text (values that 16 bits hold already)."""
     rows = jax.vmap(lambda cache: scheme.prepare_kv(token_rows(cache)))(cache)
     return PreparedKV(rows=rows, shape=_shape(cache), position=cache.position)
 

@@ -16,6 +16,8 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Num, UInt
 
+from jaxspec.settings.knobs import MANTISSA_BITS
+
 __all__ = [
     "BFLOAT16",
     "FLOAT16",
@@ -53,10 +55,12 @@ class NumberFormat:
 
 
 #: 1-8-7: the upper half of float32.
-BFLOAT16 = NumberFormat("bfloat16", 16, 8, 7, 127, np.dtype(np.uint16), np.dtype(ml_dtypes.bfloat16))
+BFLOAT16 = NumberFormat(
+    "bfloat16", 16, 8, MANTISSA_BITS["bfloat16"], 127, np.dtype(np.uint16), np.dtype(ml_dtypes.bfloat16)
+)
 
 #: 1-5-10: IEEE 754 binary16.
-FLOAT16 = NumberFormat("float16", 16, 5, 10, 15, np.dtype(np.uint16), np.dtype(np.float16))
+FLOAT16 = NumberFormat("float16", 16, 5, MANTISSA_BITS["float16"], 15, np.dtype(np.uint16), np.dtype(np.float16))
 
 #: 1-8-23: IEEE 754 binary32.
 FLOAT32 = NumberFormat("float32", 32, 8, 23, 127, np.dtype(np.uint32), np.dtype(np.float32))

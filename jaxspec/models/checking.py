@@ -7,7 +7,7 @@ from pathlib import Path
 from jaxspec.formats.container import Container
 from jaxspec.models.checkpoint_files import CheckpointFiles, ContainerFiles, TensorTable
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.described import Described, described_in, packed_in
+from jaxspec.models.described import Described, NamedTensors, described_in, packed_in
 from jaxspec.models.stored_parameters import network_parameters
 from jaxspec.models.tensor_names import checked_names, unread_names
 
@@ -21,8 +21,7 @@ def check_directory(directory: Path) -> DecoderConfig:
         InputError: see `load_directory`.
     """
     found = described_in(directory)
-    _check_tensors(found, CheckpointFiles(directory), directory)
-    return found.config
+    return _checked(found, CheckpointFiles(directory), directory)
 
 
 def check_container(path: Path) -> DecoderConfig:
@@ -33,10 +32,10 @@ def check_container(path: Path) -> DecoderConfig:
     """
     with Container(path) as container:
         found = packed_in(container)
-        _check_tensors(found, ContainerFiles(container, "target"), container.path)
-    return found.config
+        return _checked(found, ContainerFiles(container, "target"), container.path)
 
 
-def _check_tensors(found: Described, stored: TensorTable, source: Path) -> None:
+def _checked(found: Described, stored: TensorTable, source: Path) -> DecoderConfig:
     row, files = found.tensors(stored, source)
     checked_names(network_parameters(found.config, row), unread_names(found.config, row, files), files, source)
+    return found.stored_config(NamedTensors(row, files))

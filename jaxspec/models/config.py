@@ -14,6 +14,7 @@ from jaxspec.models.blocks.interface import CachedShape
 from jaxspec.models.norms import NORMS
 from jaxspec.models.rounded_inputs import input_scale_of
 from jaxspec.models.sizes import DecoderSizes, shortest
+from jaxspec.settings.knobs import MANTISSA_BITS, StoredDtype
 from jaxspec.settings.shared_exponents import SharedExponents
 
 __all__ = ["INPUT_OF", "MATRIX_KINDS", "DecoderConfig", "LayerParameter", "LayerRun", "kinds_of"]
@@ -89,14 +90,16 @@ class DecoderConfig(DecoderSizes):
 
     Attributes:
         attention, feed_forward: kinds of block, layer by layer; a pattern shorter than the network is repeated.
-        shared_kv_exponents: form in which a target's KV cache is stored; None: bfloat16.
+        stored_dtype: the 16 bits in which a target's KV cache is stored: what the network's matrices are stored in.
+        shared_kv_exponents: blocks that the KV cache is stored in instead; None: it is not.
     Raises:
         ValueError: sizes do not fit together (see `DecoderSizes`), neither norms before nor after the blocks, a pattern does
-            not divide the layers, or two blocks give one parameter different shapes.
+            not divide the layers, two blocks give one parameter different shapes, or an unknown stored type.
     """
 
     attention: tuple[Attention, ...] = (GroupedAttention(),)
     feed_forward: tuple[FeedForward, ...] = (DenseFeedForward(),)
+    stored_dtype: StoredDtype = "bfloat16"
     shared_kv_exponents: SharedExponents | None = None
 
     def __post_init__(self) -> None:
@@ -109,6 +112,8 @@ class DecoderConfig(DecoderSizes):
             raise ValueError("pre_norms and post_norms are both False; a layer has the ones, the others or both")
         if len({kind.cached_shape(self) for kind in self.attention}) > 1:
             raise ValueError("the layers differ in what they cache per token; all must cache keys of one shape")
+        if self.stored_dtype not in MANTISSA_BITS:
+            raise ValueError(f"stored_dtype is {self.stored_dtype!r}; allowed are {', '.join(MANTISSA_BITS)}")
         _ = self.layer_parameters  # shapes are compared there
         if self.experts is not None and self.router is None:
             raise ValueError("experts has sizes, and no layer is a mixture of experts; give None, or such layers")

@@ -5,6 +5,7 @@ Of a network that sees as well as reads, the text decoder is described, and its 
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,11 +16,13 @@ import numpy as np
 from hwmodels.catalog.huggingface import Family, Running, Wrapper, wrapper_of
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
+from jaxspec.formats.patterns import FLOAT16, target_format
 from jaxspec.formats.shard_index import json_object, read_json_object
-from jaxspec.models.checkpoint_files import TensorTable
+from jaxspec.models.checkpoint_files import STORED_DTYPES, TensorTable
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.families import decoder_config, family_of, running
 from jaxspec.models.packed_tensors import unpacked
+from jaxspec.models.stored_parameters import head_tensor, layer_parameters
 
 __all__ = ["Described", "NamedTensors", "described_in", "packed_in"]
 
@@ -59,6 +62,23 @@ class Described(NamedTuple):
                 )
             row, files = naming.row(row), _Part(files, own)
         return NamedTensors(row, unpacked(files, row))
+
+    def stored_config(self, tensors: NamedTensors, wanted: np.dtype | None = None) -> DecoderConfig:
+        """The configuration of the network as its files store it, once their names and formats are checked.
+
+        It is stored in float16 where all matrices that a draft may compress are, and the LM head; transformers keeps the KV
+        cache of such a network in float16 too. Every other network is one in bfloat16, to which wider values are rounded.
+
+        Args:
+            wanted: type that all parameters are read in; None: as they are stored.
+        """
+        row, files = tensors
+        stored = layer_parameters(self.config, row)
+        names = {name for kind in self.config.matrix_kinds for name in stored["layers", kind].names()}
+        kinds = {files.tensors[name].dtype for name in names | {head_tensor(self.config, row)}}
+        read = {STORED_DTYPES[kind] for kind in kinds} if wanted is None else {wanted}
+        formats = {target_format(dtype) for dtype in read}
+        return dataclasses.replace(self.config, stored_dtype="float16" if formats == {FLOAT16} else "bfloat16")
 
 
 class _Part:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,9 @@ def family_for(config: DecoderConfig) -> Family:
 
 def _computes(family: Family, config: DecoderConfig) -> bool:
     try:
-        return decoder_config(_written(config, _SOME_POSITIONS, family)) == config
+        # What the network is stored in, weights files say.
+        plain = dataclasses.replace(config, stored_dtype="bfloat16")
+        return decoder_config(_written(config, _SOME_POSITIONS, family)) == plain
     except (NotImplementedError, ValueError):
         return False
 

@@ -91,7 +91,8 @@ def load_directory(path: str | os.PathLike[str], *, dtype: Any = None, stream: S
     found = described_in(directory)
     tensors = found.tensors(CheckpointFiles(directory), directory)
     params = _read_params(found.config, tensors, directory, wanted, stream=stream)
-    return LoadedModel(config=found.config, params=params, family=found.family, directory=directory)
+    config = found.stored_config(tensors, wanted)
+    return LoadedModel(config=config, params=params, family=found.family, directory=directory)
 
 
 def load_container(
@@ -124,7 +125,8 @@ def load_container(
         if part == "draft" and found.config.tie_embeddings and SCHEME_FACTS[container.scheme].head:
             whole = found.tensors(ContainerFiles(container, "target"), container.path)
             params |= {"lm_head": params["embed"], "embed": _embedding(found.config, whole, container.path, wanted)}
-        config = dataclasses.replace(found.config, shared_kv_exponents=SCHEME_FACTS[container.scheme].shared_exponents)
+        shared = SCHEME_FACTS[container.scheme].shared_exponents
+        config = dataclasses.replace(found.stored_config(tensors, wanted), shared_kv_exponents=shared)
         bytes_read = container.bytes_read
     return LoadedModel(
         config=config, params=params, family=found.family, directory=container.path, part=part, bytes_read=bytes_read

@@ -7,29 +7,50 @@ from typing import Any
 
 from jaxspec.settings.base import Settings, Unused
 from jaxspec.settings.fields import setting
-from jaxspec.settings.knobs import KnobSpec
+from jaxspec.settings.knobs import MANTISSA_BITS, KnobSpec
 from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS
 
-__all__ = ["MATRIX_KNOBS", "KnobSettings", "MatrixKnobSettings", "knob_values", "knobs_of_other_schemes"]
+__all__ = [
+    "MATRIX_KNOBS",
+    "KnobSettings",
+    "MatrixKnobSettings",
+    "NetworkKnobSettings",
+    "knob_values",
+    "knobs_of_other_schemes",
+]
 
 
-def _settings(name: str, specs: list[KnobSpec], *, hard: bool) -> Any:
+#: Types that a network may be stored in, in words: as many bits as each has can be cut.
+_MANTISSAS = ", ".join(f"{dtype} has {bits}" for dtype, bits in MANTISSA_BITS.items())
+
+
+def _settings(name: str, specs: list[KnobSpec], *, hard: bool = False, any_dtype: bool = False) -> Any:
     """A configuration with one field per knob.
 
     Args:
         hard: knobs that a hard configuration rounds are whole numbers.
+        any_dtype: of a network in a file, which may be stored in any type: its own range is checked once the type is known
+            (see `check_range`). Otherwise of networks that are stored in bfloat16.
     """
 
     def field(spec: KnobSpec) -> tuple[str, type, Any]:
-        kind = int if hard and spec.whole else float
-        return spec.name, kind, setting(kind(spec.default), spec.help, low=spec.low, high=spec.high)
+        kind, told = int if hard and spec.whole else float, spec.help
+        if any_dtype and spec.cut_of is not None:
+            told, spec = f"{told.rstrip('.')} ({_MANTISSAS}).", spec.of_dtype(_LONGEST)
+        return spec.name, kind, setting(kind(spec.default), told, low=spec.low, high=spec.high)
 
     namespace = {"__doc__": "One field for each knob.", "__module__": __name__}
     return dataclasses.make_dataclass(name, map(field, specs), bases=(Settings,), frozen=True, namespace=namespace)
 
 
-#: One field for each knob of any scheme, the same for the whole network.
-KnobSettings = _settings("KnobSettings", list(KNOBS.values()), hard=False)
+#: The type whose mantissa is the longest.
+_LONGEST = max(MANTISSA_BITS, key=lambda dtype: MANTISSA_BITS[dtype])
+
+#: One field for each knob of any scheme, the same for the whole network; of architectures, which are priced in bfloat16.
+KnobSettings = _settings("KnobSettings", list(KNOBS.values()))
+
+#: The same of a network in a file.
+NetworkKnobSettings = _settings("NetworkKnobSettings", list(KNOBS.values()), any_dtype=True)
 
 #: Names of the knobs of matrices, the LM head's among them, of the schemes that a container can hold.
 MATRIX_KNOBS = tuple(
@@ -40,7 +61,7 @@ MATRIX_KNOBS = tuple(
 )
 
 #: One field for each of them, as a hard draft has it.
-MatrixKnobSettings = _settings("MatrixKnobSettings", [KNOBS[name] for name in MATRIX_KNOBS], hard=True)
+MatrixKnobSettings = _settings("MatrixKnobSettings", [KNOBS[name] for name in MATRIX_KNOBS], hard=True, any_dtype=True)
 
 
 def knob_values(config: Any) -> dict[str, float]:

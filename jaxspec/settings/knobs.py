@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
-__all__ = ["CUT_AND_PRUNE", "EXPERT_POOL", "HEAD_KNOBS", "MAX_DRAFT_LENGTH", "SLICE_BITS", "KnobSpec"]
+__all__ = [
+    "CUT_AND_PRUNE",
+    "EXPERT_POOL",
+    "HEAD_KNOBS",
+    "MANTISSA_BITS",
+    "MAX_DRAFT_LENGTH",
+    "SLICE_BITS",
+    "KnobSpec",
+    "StoredDtype",
+]
 
 #: Longest draft that tuning considers.
 MAX_DRAFT_LENGTH = 8
+
+#: The 16-bit types in which a network can be stored.
+StoredDtype = Literal["bfloat16", "float16"]
+
+#: Mantissa bits that a value of either stores: as many can be cut.
+MANTISSA_BITS: dict[StoredDtype, int] = {"bfloat16": 7, "float16": 10}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +38,7 @@ class KnobSpec:
             layer's experts, " layer", without effect on layers that have none; "head": one of the LM head, a single number.
         whole: a hard configuration rounds it.
         grid: values of the uniform grid that tuning is compared with; empty where the grid keeps the default.
+        cut_of: type whose mantissa bits are cut, and `high` says how many there are; None of every other knob.
     """
 
     name: str
@@ -33,7 +49,34 @@ class KnobSpec:
     per: Literal["matrix", "layer", "experts", "head"] = "matrix"
     whole: bool = False
     grid: tuple[float, ...] = ()
+    cut_of: StoredDtype | None = None
 
+    @property
+    def range_text(self) -> str:
+        """Its range in words, and why it ends there."""
+        why = "" if self.cut_of is None else f", the mantissa bits of {self.cut_of}"
+        return f"{self.low:g} to {self.high:g}{why}"
+
+    def of_dtype(self, dtype: StoredDtype) -> KnobSpec:
+        """The knob of a network that is stored in this type: as many mantissa bits can be cut as it has.
+
+        The grid moves along, so that its drafts keep as many mantissa bits; the default is the same number of cut bits.
+        """
+        if self.cut_of is None or self.cut_of == dtype:
+            return self
+        more = MANTISSA_BITS[dtype] - MANTISSA_BITS[self.cut_of]
+        grid = tuple(cut + more for cut in self.grid)
+        return dataclasses.replace(self, high=self.high + more, grid=grid, cut_of=dtype)
+
+
+#: What a knob is that cuts mantissa bits, in the registry: of a network stored in bfloat16.
+_CUT: dict[str, Any] = {
+    "default": 4.0,
+    "low": 0.0,
+    "high": float(MANTISSA_BITS["bfloat16"]),
+    "whole": True,
+    "cut_of": "bfloat16",
+}
 
 #: Cassandra's knobs. The defaults are its "40 %/4 bits" (VI-A): weights 40 % pruned and 4 bits cut, KV cache not pruned and 4
 #: bits cut. The grid is that of VII-B.2. A draft without any weight of a matrix has no use, so pruning ends at 95 %.
@@ -49,11 +92,8 @@ CUT_AND_PRUNE = (
     KnobSpec(
         "weight_cut_bits",
         "Mantissa bits of a weight that the draft does not read.",
-        default=4.0,
-        low=0.0,
-        high=7.0,
-        whole=True,
         grid=(0.0, 1.0, 2.0, 3.0, 4.0, 5.0),
+        **_CUT,
     ),
     KnobSpec(
         "kv_prune",
@@ -66,11 +106,8 @@ CUT_AND_PRUNE = (
     KnobSpec(
         "kv_cut_bits",
         "Mantissa bits of the KV cache that the draft does not read.",
-        default=4.0,
-        low=0.0,
-        high=7.0,
         per="layer",
-        whole=True,
+        **_CUT,
     ),
 )
 
@@ -87,11 +124,8 @@ HEAD_KNOBS = (
     KnobSpec(
         "head_cut_bits",
         "Mantissa bits of the LM head that the draft does not read.",
-        default=4.0,
-        low=0.0,
-        high=7.0,
         per="head",
-        whole=True,
+        **_CUT,
     ),
 )
 

@@ -76,7 +76,7 @@ def _fitted(
             )
         spec = known[name]
         if bad := [value for value in column if not spec.low <= value <= spec.high]:
-            raise InputError(f"acceptance has a point with {name} {bad[0]:g}; allowed is {spec.low:g} to {spec.high:g}")
+            raise InputError(f"acceptance has a point with {name} {bad[0]:g}; allowed is {spec.range_text}")
     fit = fit_law(knobs, alpha, profile=profile)
     ranges = {name: (float(np.min(knobs[name])), float(np.max(knobs[name]))) for name in fit.law.names}
     return FoundLaw(fit.law, f"law fitted to {fit.points} points ({words})", "calibrated", fit, ranges)

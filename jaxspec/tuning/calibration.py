@@ -107,6 +107,7 @@ def calibrate(
     check_count("first", first, least=0, most=length - 2)
     check_network(params, vocab_size=config.vocab_size, hidden_size=config.hidden_size)
     mesh, streams = mesh_of(params), is_streamed(params)
+    scheme = scheme.of_dtype(config.stored_dtype)
     # What one device may take at once, for each of those that texts are split over.
     size = windows_per_pass(config, length) * (1 if mesh is None else mesh.shape["data"])
 

@@ -21,16 +21,13 @@ from jaxspec.compress.footprint import BitsPerValue, measured_footprint
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.schemes import Scheme
 from jaxspec.models.config import DecoderConfig
-from jaxspec.settings.knobs import CUT_AND_PRUNE
+from jaxspec.settings.knobs import CUT_AND_PRUNE, KnobSpec
 from jaxspec.tuning.objective import DraftMeasurement, Pricing, priced_footprint
 
 __all__ = ["J_LENGTH", "left_bits", "num_candidates", "objective_j", "relative_j", "two_stages"]
 
 #: Drafted tokens whose accepted share is alpha: those of Cassandra-1 in the paper's table of acceptance rates.
 J_LENGTH = 5
-
-#: Pruned shares and cut bits of either term.
-_GRIDS = tuple(spec.grid for spec in CUT_AND_PRUNE if spec.grid)
 
 _WEIGHTS, _KV = ("weight_prune", "weight_cut_bits"), ("kv_prune", "kv_cut_bits")
 
@@ -91,7 +88,12 @@ def _left_of_kinds(knobs: Knobs, config: DecoderConfig) -> Footprint:
 
 def num_candidates() -> int:
     """Drafts that `two_stages` scores."""
-    return 2 * math.prod(map(len, _GRIDS))
+    return 2 * math.prod(map(len, _grids(CUT_AND_PRUNE)))
+
+
+def _grids(specs: Iterable[KnobSpec]) -> list[tuple[float, ...]]:
+    """Pruned shares and cut bits of either term."""
+    return [spec.grid for spec in specs if spec.grid]
 
 
 def two_stages(scheme: Scheme, config: DecoderConfig, pricing: Pricing, score: Callable[[Knobs], float]) -> Knobs:
@@ -109,8 +111,9 @@ def two_stages(scheme: Scheme, config: DecoderConfig, pricing: Pricing, score: C
     weights = sum(float(elements[kind]) for kind in ALL_LAYER_MATRICES)
     order = (_WEIGHTS, _KV) if weights >= float(_kv_elements(pricing)) else (_KV, _WEIGHTS)
     best = uniform_knobs(scheme, config)
+    grids = _grids(best.scheme.knob_specs)
     for names in order:
-        tried = [_with(best, dict(zip(names, point, strict=True))) for point in itertools.product(*_GRIDS)]
+        tried = [_with(best, dict(zip(names, point, strict=True))) for point in itertools.product(*grids)]
         best = max(tried, key=score)
     return best
 

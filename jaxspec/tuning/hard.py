@@ -78,7 +78,7 @@ def grid_points(scheme: Scheme) -> list[dict[str, float]]:
 
 def grid_knobs(scheme: Scheme, config: DecoderConfig) -> list[Knobs]:
     """The grid's points as knobs; what has no grid keeps its default."""
-    return [uniform_knobs(scheme, config, point) for point in grid_points(scheme)]
+    return [uniform_knobs(scheme, config, point) for point in grid_points(scheme.of_dtype(config.stored_dtype))]
 
 
 def token_acceptance(survival: Float[Array, " depth"], draft_length: int) -> Float[Array, ""]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import cast
+from typing import Self, cast
 
 from jaxspec.compress.schemes.interface import Scheme
 from jaxspec.formats.container import Codec, codec_of
-from jaxspec.settings.knobs import KnobSpec
+from jaxspec.settings.knobs import KnobSpec, StoredDtype
 from jaxspec.settings.schemes import SchemeFacts
 
 __all__ = ["Described"]
@@ -19,10 +19,17 @@ class Described:
 
     Attributes:
         apart: kinds of matrix with the schemes by which they are stored instead, of the same knobs; the LM head has its own.
+        stored_dtype: type in which networks are stored whose KV cache, and whose cuts, these are; see `of_dtype`.
     """
 
     facts: SchemeFacts
     apart: tuple[tuple[str, Scheme], ...] = dataclasses.field(default=(), kw_only=True)
+    stored_dtype: StoredDtype = dataclasses.field(default="bfloat16", kw_only=True)
+
+    def of_dtype(self, dtype: StoredDtype) -> Self:
+        """See `Scheme.of_dtype`."""
+        apart = tuple((kind, scheme.of_dtype(dtype)) for kind, scheme in self.apart)
+        return self if dtype == self.stored_dtype else dataclasses.replace(self, apart=apart, stored_dtype=dtype)
 
     def of_kind(self, kind: str) -> Scheme:
         """See `Scheme.of_kind`."""
@@ -45,8 +52,13 @@ class Described:
 
     @property
     def knob_specs(self) -> tuple[KnobSpec, ...]:
-        """What may be set."""
-        return self.facts.knob_specs
+        """What may be set, in the range that the type has in which networks are stored."""
+        # Elements of blocks that share exponents are the same whatever they are made of; the LM head is in none.
+        in_blocks = self.facts.shared_exponents is not None
+        return tuple(
+            spec if in_blocks and spec.per != "head" else spec.of_dtype(self.stored_dtype)
+            for spec in self.facts.knob_specs
+        )
 
     @property
     def codec(self) -> Codec | None:

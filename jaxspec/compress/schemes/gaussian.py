@@ -1,6 +1,6 @@
 """The statistical model of values on which widths are counted where there is no network.
 
-Gaussian rows whose scales differ log-normally, rounded to bfloat16; pruning drops the smallest of a row. Trained weights are
+Gaussian rows whose scales differ log-normally, rounded to 16 bits; pruning drops the smallest of a row. Trained weights are
 close to it (exponent entropy 2.6 bits, mean unary codeword 2.85). What a network's own values take is measured by
 `jaxspec evaluate`, `tune` and `pack`.
 """
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, UInt16
 
-from jaxspec.formats.patterns import to_bits
+from jaxspec.formats.patterns import BFLOAT16, NumberFormat, to_bits
 
 #: Rows and columns of the model: enough for a hundredth of a bit, few enough for a blink.
 GAUSSIAN_SHAPE = 64, 2048
@@ -20,8 +20,8 @@ _ROW_SPREAD = 0.25
 _SCALE = 0.02
 
 
-def gaussian_patterns() -> UInt16[Array, "row column"]:
-    """bfloat16 patterns of the model's values, always the same."""
+def gaussian_patterns(number_format: NumberFormat = BFLOAT16) -> UInt16[Array, "row column"]:
+    """Patterns of the model's values in bfloat16 or float16, always the same."""
     rng = np.random.default_rng(0)
     scale = _SCALE * np.exp(_ROW_SPREAD * rng.standard_normal((GAUSSIAN_SHAPE[0], 1)))
-    return to_bits(jnp.asarray(scale * rng.standard_normal(GAUSSIAN_SHAPE), jnp.bfloat16))
+    return to_bits(jnp.asarray(scale * rng.standard_normal(GAUSSIAN_SHAPE), number_format.value_dtype))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 from jaxtyping import Array, Float
 
 from hwmodels import Footprint
 from jaxspec.compress.footprint import BitsPerValue
 from jaxspec.formats.container import Codec
-from jaxspec.settings.knobs import KnobSpec
+from jaxspec.settings.knobs import KnobSpec, StoredDtype
 from jaxspec.settings.schemes import SchemeFacts
 
 __all__ = ["CompressedKV", "CompressedMatrix", "OwnKnobs", "Scheme"]
@@ -75,6 +75,14 @@ class Scheme(Protocol):
         """What may be set; empty for a scheme without choices."""
         ...
 
+    def of_dtype(self, dtype: StoredDtype) -> Self:
+        """The same scheme of networks stored in a 16-bit type: knobs that cut mantissa bits range over those that it has,
+        KV caches are in it, and so is what the expected footprint counts. The registry's are of bfloat16.
+
+        A matrix has the type that it is stored in, whichever this is.
+        """
+        ...
+
     @property
     def codec(self) -> Codec | None:
         """The container's, or None where no file of this scheme can be written yet."""
@@ -115,7 +123,8 @@ class Scheme(Protocol):
         ...
 
     def prepare_kv(self, rows: Float[Array, "*b slot column"]) -> Any:
-        """Whatever of one layer's known KV is worth computing once for all knobs."""
+        """Whatever of one layer's known KV, values of the type that networks are stored in, is worth computing once for all
+        knobs."""
         ...
 
     def soft_kv(self, prepared: Any, knobs: OwnKnobs, temperature: Float[Array, ""] | float) -> CompressedKV:

@@ -26,7 +26,7 @@ from jaxspec.compress.schemes.described import Described
 from jaxspec.compress.schemes.gaussian import gaussian_patterns
 from jaxspec.compress.schemes.interface import CompressedKV, CompressedMatrix, OwnKnobs
 from jaxspec.compress.selection import hard_mask, keep_largest, log_of, num_pruned, soft_mask, wanda_score
-from jaxspec.formats.patterns import BFLOAT16, NumberFormat, from_bits, to_bits
+from jaxspec.formats.patterns import NumberFormat, from_bits, to_bits
 
 __all__ = ["ExponentCoding", "NestedDraft"]
 
@@ -122,34 +122,38 @@ class NestedDraft(Described):
 
     def prepare_kv(self, rows: Float[Array, "*b slot column"]) -> UInt16[Array, "*b slot column"]:
         """The target's patterns; a value's score is its magnitude."""
-        return to_bits(self.coding.target(rows.astype(jnp.bfloat16)))
+        return to_bits(self.coding.target(rows.astype(self._kv_format.value_dtype)))
 
     def soft_kv(
         self, prepared: UInt16[Array, "*b slot column"], knobs: OwnKnobs, temperature: Float[Array, ""] | float
     ) -> CompressedKV:
         """As for weights."""
-        rows = _as_rows(prepared)
-        made = self._soft(rows, _by_magnitude, BFLOAT16, knobs["kv_prune"], knobs["kv_cut_bits"], temperature)
+        rows, number_format = _as_rows(prepared), self._kv_format
+        scored = partial(_by_magnitude, number_format=number_format)
+        made = self._soft(rows, scored, number_format, knobs["kv_prune"], knobs["kv_cut_bits"], temperature)
         return CompressedKV(made.values.reshape(prepared.shape), made.bits)
 
     def hard_kv(self, prepared: UInt16[Array, "*b slot column"], knobs: OwnKnobs) -> CompressedKV:
         """As for weights; rows are float32."""
-        made = self._hard(_as_rows(prepared), _by_magnitude, BFLOAT16, knobs["kv_prune"], knobs["kv_cut_bits"])
+        number_format = self._kv_format
+        scored = partial(_by_magnitude, number_format=number_format)
+        made = self._hard(_as_rows(prepared), scored, number_format, knobs["kv_prune"], knobs["kv_cut_bits"])
         return CompressedKV(made.values.reshape(prepared.shape).astype(jnp.float32), made.bits)
 
     def encode_kv(self, rows: Float[Array, "*b column"], knobs: OwnKnobs) -> Float[Array, "*b column"]:
         """No ranks are prepared, nothing is sorted; rows keep their type."""
-        bits = to_bits(self.coding.target(rows.astype(jnp.bfloat16)))
+        number_format = self._kv_format
+        bits = self.prepare_kv(rows)
         keep = rows.shape[-1] - num_pruned(knobs["kv_prune"], rows.shape[-1])
         cut = jnp.round(knobs["kv_cut_bits"]).astype(jnp.int32)
-        values = from_bits(self.coding.cut(bits, cut, BFLOAT16), BFLOAT16)
+        values = from_bits(self.coding.cut(bits, cut, number_format), number_format)
         return jnp.where(keep_largest(bits & 0x7FFF, keep), values.astype(rows.dtype), 0)
 
     def expected_footprint(self, knobs: Mapping[str, float]) -> Footprint:
         """Counted on the model's values, pruned by magnitude."""
         prune = np.array([knobs["weight_prune"], knobs["kv_prune"]], np.float32)
         cut_bits = np.array([knobs["weight_cut_bits"], knobs["kv_cut_bits"]], np.float32)
-        found = self._of_model(gaussian_patterns(), prune, cut_bits)
+        found = self._of_model(gaussian_patterns(self._kv_format), prune, cut_bits)
         widths = found.draft[0], found.target[0], found.draft[1], found.target[1]
         if not self.facts.head:
             return uniform(*widths)
@@ -165,15 +169,21 @@ class NestedDraft(Described):
         prune: Float[Array, " case"],
         cut_bits: Float[Array, " case"],
     ) -> BitsPerValue:
-        scored = _by_magnitude(to_bits(self.coding.target(from_bits(rows, BFLOAT16))))
+        number_format = self._kv_format  # of weights too: the model is of a network all of one type
+        scored = _by_magnitude(to_bits(self.coding.target(from_bits(rows, number_format))), number_format)
 
         def count(prune: Array, cut_bits: Array) -> BitsPerValue:
-            counts = self._counts(scored, hard_mask(scored.log_score, prune), BFLOAT16)
+            counts = self._counts(scored, hard_mask(scored.log_score, prune), number_format)
             # A ratio that prunes no value of these rows prunes some of longer ones.
             bitmap = (prune > 0).astype(cut_bits.dtype)
-            return self.coding.bits_read(counts, rows.shape, cut_bits, bitmap, BFLOAT16)
+            return self.coding.bits_read(counts, rows.shape, cut_bits, bitmap, number_format)
 
         return jax.vmap(count)(prune, cut_bits)
+
+    @property
+    def _kv_format(self) -> NumberFormat:
+        """Format of the target's keys and values."""
+        return self.coding.number_format(jnp.dtype(self.stored_dtype))
 
     def _weights(
         self, matrix: Float[Array, "row column"], norm: Float[Array, " column"]
@@ -217,7 +227,7 @@ class NestedDraft(Described):
         cut_bits: Array,
         temperature: Float[Array, ""] | float,
     ) -> CompressedMatrix:
-        mix = blend_cuts(cut_bits, temperature)
+        mix = blend_cuts(cut_bits, temperature, number_format)
 
         def make(part: Array) -> tuple[Array, Any]:
             rows = scored(part)
@@ -242,6 +252,6 @@ def _as_rows(rows: UInt16[Array, "*b column"]) -> UInt16[Array, "row column"]:
     return rows.reshape(-1, rows.shape[-1])
 
 
-def _by_magnitude(bits: UInt16[Array, "row column"]) -> _Rows:
-    """The target's bfloat16 values, whose score is their magnitude."""
-    return _Rows(bits, log_of(jnp.abs(from_bits(bits, BFLOAT16).astype(jnp.float32))))
+def _by_magnitude(bits: UInt16[Array, "row column"], number_format: NumberFormat) -> _Rows:
+    """The target's values, whose score is their magnitude."""
+    return _Rows(bits, log_of(jnp.abs(from_bits(bits, number_format).astype(jnp.float32))))

@@ -18,13 +18,16 @@ class StoredForm(Described):
 
     Attributes:
         footprint: knobs -> expected footprint.
+        of_float16: the same of networks stored in float16; None: `footprint`.
     """
 
     footprint: Callable[[Mapping[str, float]], Footprint] = dataclasses.field(repr=False)
+    of_float16: Callable[[Mapping[str, float]], Footprint] | None = dataclasses.field(default=None, repr=False)
 
     def expected_footprint(self, knobs: Mapping[str, float]) -> Footprint:
         """See `Scheme.expected_footprint`."""
-        return self.footprint(knobs)
+        own = self.of_float16 if self.stored_dtype == "float16" else None
+        return (own or self.footprint)(knobs)
 
     def _not_run(self, *_: Any) -> NoReturn:
         raise NotImplementedError(

@@ -103,10 +103,10 @@ def _stored_footprint(name: str) -> Footprint:
     """
     with Container(name) as container:
         described = packed_in(container)
-        config = described.config
-        scheme = find_scheme(container.scheme)
+        tensors = row, files = described.tensors(ContainerFiles(container, "draft"), container.path)
+        config = described.stored_config(tensors)
         knobs = _kv_knobs(container, config)
-        row, files = described.tensors(ContainerFiles(container, "draft"), container.path)
+        scheme = knobs.scheme
         stored = layer_parameters(config, row)
         bits = {kind: _bits_of(container, files, stored["layers", kind].names()) for kind in config.matrix_kinds}
         head = _bits_of(container, files, [head_tensor(config, row)]) if scheme.facts.head else None
@@ -181,7 +181,8 @@ def _check_same(name: str, own: LoadedModel, target: LoadedModel) -> None:
 
 def _check_shape(name: str, own: DecoderConfig, target: DecoderConfig) -> None:
     # How either stores its KV cache is no part of a shape.
-    if dataclasses.replace(own, shared_kv_exponents=target.shared_kv_exponents) != target:
+    kept = {"shared_kv_exponents": target.shared_kv_exponents, "stored_dtype": target.stored_dtype}
+    if dataclasses.replace(own, **kept) != target:
         raise InputError(
             f"draft {name!r} is the draft of another network than the model's; give the same container to both"
         )

@@ -13,7 +13,7 @@ from jaxspec.settings.base import Unused
 from jaxspec.settings.coercion import shown
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.compressions import LOSSY_NAMES
-from jaxspec.settings.draft import KnobSettings
+from jaxspec.settings.draft import NetworkKnobSettings
 from jaxspec.settings.draft_kinds import DRAFT_NAMES, SELF, check_draft_name
 from jaxspec.settings.fields import setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
@@ -67,7 +67,7 @@ def _read_by_no_scheme(name: str, config: CompareConfig) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class CompareConfig(StopwatchSettings, KnobSettings, CommonConfig):
+class CompareConfig(StopwatchSettings, NetworkKnobSettings, CommonConfig):
     """`jaxspec compare`."""
 
     schemes: tuple[str, ...] = setting(

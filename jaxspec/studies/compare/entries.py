@@ -18,7 +18,7 @@ from jaxspec.speculate.drafts import check_draft
 from jaxspec.studies.compare.config import SELF_DRAFTS, CompareConfig, tuned_result
 from jaxspec.studies.compare.result import DRAFT, SELF_DRAFT
 from jaxspec.studies.compare.tasks import CheckedTask, check_task
-from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
+from jaxspec.studies.measured.checking import CheckedInputs, check_inputs, given_knobs
 from jaxspec.studies.tree.config import TreeConfig
 
 __all__ = ["CheckedComparison", "Entry", "check_comparison"]
@@ -68,8 +68,11 @@ def check_comparison(config: CompareConfig) -> CheckedComparison:
     checked = check_inputs(config)
     drafts, left_out = _drafts(config, checked.network)
     compressions, unfit = _compressions(config, checked.network)
+    own = [Entry(name, SELF_DRAFT, _chain(config, SELF, scheme=name)) for name in config.self_drafts]
+    for entry in own:
+        given_knobs(entry.config, checked.network)
     entries = [
-        *(Entry(name, SELF_DRAFT, _chain(config, SELF, scheme=name)) for name in config.self_drafts),
+        *own,
         *_apart([_tuned(config, run, checked.network) for run in config.tuned or ()], config.tuned or ()),
         *(Entry(name, DRAFT, _chain(config, name)) for name in drafts),
     ]

@@ -6,7 +6,7 @@ import dataclasses
 
 from jaxspec.settings.base import Unused
 from jaxspec.settings.common import CommonConfig
-from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
+from jaxspec.settings.draft import NetworkKnobSettings, knobs_of_other_schemes
 from jaxspec.settings.fields import setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.schemes import KNOBS
@@ -16,7 +16,7 @@ __all__ = ["EvaluateConfig"]
 
 
 @dataclasses.dataclass(frozen=True)
-class EvaluateConfig(KnobSettings, StopwatchSettings, CommonConfig):
+class EvaluateConfig(NetworkKnobSettings, StopwatchSettings, CommonConfig):
     """`jaxspec evaluate`."""
 
     draft_length: int = setting(5, "Tokens drafted per cycle.", low=1, high=MAX_DRAFT_LENGTH)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 
+from jaxspec.compress.knobs import Knobs, uniform_knobs
+from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
 from jaxspec.models.chat_template import load_chat_template
@@ -16,6 +19,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.embedded import check_model, is_container, model_place
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
 from jaxspec.settings.common import CommonConfig, mesh_sizes
+from jaxspec.settings.draft import knob_values
 from jaxspec.settings.stopwatch import StopwatchSettings, check_stopwatch
 from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies.expert_pricing import check_routing, placed
@@ -25,7 +29,7 @@ from jaxspec.studies.positions import TextLength
 from jaxspec.text import Encoder, TextSplit, check_text, load_text, num_within, read_prompts, without_beginning
 from jaxspec.tuning.objective import Pricing
 
-__all__ = ["CheckedInputs", "check_inputs", "given_mesh", "text_length", "window_tokens"]
+__all__ = ["CheckedInputs", "check_inputs", "given_knobs", "given_mesh", "text_length", "window_tokens"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,6 +148,17 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
         stop=stop,
         notes=notes,
     )
+
+
+def given_knobs(config: Any, network: DecoderConfig) -> Knobs:
+    """Knobs of a self-draft as settings give them, the same everywhere.
+
+    Args:
+        config: settings with a field for each knob (see `NetworkKnobSettings`).
+    Raises:
+        InputError: one that is out of range for the type that the network is stored in.
+    """
+    return uniform_knobs(find_scheme(config.scheme, runs=True), network, knob_values(config))
 
 
 def _about_its_draft(config: CommonConfig, place: Path) -> tuple[str, ...]:

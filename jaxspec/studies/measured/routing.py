@@ -12,7 +12,7 @@ from jaxtyping import Array, Int
 
 from hwmodels import Routing
 from hwmodels.network.measured_routing import measured_routing
-from jaxspec.compress.kv import round_kv
+from jaxspec.compress.kv import rounded_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
 from jaxspec.models.mesh import on_host, split_rows
@@ -71,6 +71,6 @@ def routing_part(pricing: Pricing) -> MeasuredRouting | None:
 def _choices(
     params: Params, config: DecoderConfig, tokens: Int[Array, "batch token"]
 ) -> Int[Array, "batch token layer chosen"]:
-    extras = forward_text(params, config, tokens, kv_codec=round_kv, logits_from=tokens.shape[1]).extras
+    extras = forward_text(params, config, tokens, kv_codec=rounded_kv(config), logits_from=tokens.shape[1]).extras
     assert extras is not None
     return extras.original

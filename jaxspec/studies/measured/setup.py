@@ -86,7 +86,7 @@ def make_setup(
         stored = on_mesh(stored, loaded.config, make_mesh(*mesh))
     # The target's matrices are these very arrays, or are made of them where they are used.
     loaded = dataclasses.replace(loaded, params=stored, rounded=bool(wide))
-    scheme = find_scheme(config.scheme, runs=True)
+    scheme = find_scheme(config.scheme, runs=True).of_dtype(loaded.config.stored_dtype)
     stored = target_network(scheme, stored)
     shape = _stored_shape(loaded.config, scheme)
     if not scheme.lossless:
@@ -128,6 +128,7 @@ def stored_by(setup: Setup, scheme: Scheme) -> Setup:
         setup: of a lossless scheme, whose target is the uncompressed network.
     """
     assert setup.scheme.lossless, "what a scheme has changed, another cannot undo"
+    scheme = scheme.of_dtype(setup.config.stored_dtype)
     stored = target_network(scheme, setup.stored)
     params = setup.params if scheme.lossless else as_computed(stored)
     return dataclasses.replace(

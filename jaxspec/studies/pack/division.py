@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 import jax.numpy as jnp
-import ml_dtypes
 import numpy as np
 
 from jaxspec.compress.head import HEAD, HEAD_KNOBS
 from jaxspec.compress.host_selection import keep_largest_of_rows, wanda_ranking
-from jaxspec.compress.knobs import Knobs
+from jaxspec.compress.knobs import Knobs, check_range
 from jaxspec.compress.norm_files import read_norms
 from jaxspec.compress.schemes import DEFAULT_SCHEME, Scheme
 from jaxspec.compress.selection import num_pruned
@@ -22,12 +22,17 @@ from jaxspec.models.layerwise import StoredNetwork, input_squares
 from jaxspec.models.stored_parameters import head_tensor, layer_parameters
 from jaxspec.report.formatting import gigabytes
 from jaxspec.runs.machine import device_memory_bytes
+from jaxspec.settings.knobs import StoredDtype
 from jaxspec.text import load_text
 
 #: Tensors that stay whole unless they are matrices of a known network: embeddings and heads, by the names of common families.
 WHOLE_TENSORS = ("*embed*", "*lm_head*", "*wte*", "*wpe*", "*head.weight", "*router*")
 
-_VALUE_DTYPES = {"BF16": ml_dtypes.bfloat16, "F16": np.float16}
+#: Types of values that can be divided, by safetensors' names.
+_VALUE_DTYPES: dict[str, StoredDtype] = {"BF16": "bfloat16", "F16": "float16"}
+
+#: Knob that says how much of a matrix's values is cut.
+_CUT = "weight_cut_bits"
 
 #: Memory that running a layer takes, in layers as stored: as read, widened to float32, and what it works with.
 _COPIES_OF_A_LAYER = 4
@@ -69,10 +74,30 @@ class MatrixDivision:
         kept, own = form.columns - int(num_pruned(prune, form.columns)), self._scheme_of(form)
         return Selection(kept, cut_bits, codec=None if own is self.scheme else own.facts.codec)
 
+    def check(self, forms: Iterable[TensorForm]) -> None:
+        """Check what would be cut of each tensor, before any is read.
+
+        Raises:
+            InputError: more mantissa bits than its type has.
+        """
+        codec = self.scheme.codec
+        for form in forms:
+            found = self.selection(form)
+            if found is None or codec is None or form.dtype not in codec.dtypes:
+                continue
+            own = self._scheme_of(form).of_dtype(_VALUE_DTYPES[form.dtype])
+            spec = next(spec for spec in own.knob_specs if spec.name == _CUT)
+            if form.name == self.head:
+                spec = dataclasses.replace(spec, name=HEAD_KNOBS[_CUT])
+            try:
+                check_range(spec, found.cut_bits)
+            except InputError as error:
+                raise InputError(f"tensor {form.name!r} is stored in {form.dtype}: {error}") from None
+
     def keep(self, form: TensorForm, rows: np.ndarray, kept_per_row: int) -> np.ndarray:
         """The values of largest score in each row; ties from the right."""
         norms = self.norms.get(form.name, np.ones(form.columns, np.float32))
-        values = jnp.asarray(rows.view(_VALUE_DTYPES[form.dtype]))
+        values = jnp.asarray(rows.view(jnp.dtype(_VALUE_DTYPES[form.dtype])))
         ranking = wanda_ranking(values, jnp.asarray(norms), scheme=self._scheme_of(form))
         return keep_largest_of_rows(np.asarray(ranking), kept_per_row)
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from jaxspec.compress.knob_files import knobs_of_result
-from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes import SCHEMES
 from jaxspec.errors import InputError
 from jaxspec.formats.container import (
     Container,
+    TensorForm,
     check_container_output,
     codec_of,
     default_container,
@@ -77,7 +77,7 @@ def pack_checkpoint(
     division = None
     if has_draft:
         with reporter.alive(), told_in_one_line(config):
-            division, used = _division(config, source, reporter)
+            division, used = _division(config, source, [form for _, form in checkpoint.tensors()], reporter)
         own = {spec.name for spec in SCHEME_FACTS[config.scheme].knob_specs}
         left_out = {"model", "scheme", *(set(MATRIX_KNOBS) - own)}
         options |= {k: v for k, v in dataclasses.asdict(config).items() if k not in left_out} | used
@@ -152,8 +152,10 @@ def _network(source: Path) -> StoredNetwork | str:
         return str(error)
 
 
-def _division(config: PackConfig, source: Path, reporter: Reporter) -> tuple[MatrixDivision, dict[str, Any]]:
-    """What the draft keeps, and how that was decided."""
+def _division(
+    config: PackConfig, source: Path, forms: list[TensorForm], reporter: Reporter
+) -> tuple[MatrixDivision, dict[str, Any]]:
+    """What the draft keeps of tensors of these forms, and how that was decided."""
     scheme = SCHEMES[config.scheme]
     head = scheme.facts.head
     found = "" if config.importance == "magnitude" and config.knobs is None and not head else _network(source)
@@ -171,8 +173,16 @@ def _division(config: PackConfig, source: Path, reporter: Reporter) -> tuple[Mat
     importance = "magnitude" if model is None or config.importance == "magnitude" else "wanda"
     norms, knobs, kept = {}, {}, {}
     if model is not None and config.knobs is not None:
-        tuned: Knobs = knobs_of_result(config.knobs, scheme, model.config)
+        tuned = knobs_of_result(config.knobs, scheme, model.config)
         knobs, kept = named_knobs(model, tuned), {KV_OPTION: kv_option(tuned)}
+    only = None if model is None else frozenset(matrix_names(model))
+    whose = head_name(model) if model is not None and head else None
+    if only is not None and whose is not None:
+        only |= {whose}
+        knobs = {whose: (config.head_prune, config.head_cut_bits)} | knobs
+    division = MatrixDivision(config.weight_prune, config.weight_cut_bits, knobs, {}, only, scheme, whose)
+    division.check(forms)
+    if model is not None and config.knobs is not None:
         norms = named_norms(model, config.knobs, head=head) if importance == "wanda" else {}
         if norms:
             reporter.line("note: values are ranked with the channel norms of the run")
@@ -188,10 +198,4 @@ def _division(config: PackConfig, source: Path, reporter: Reporter) -> tuple[Mat
         )
     elif model is None and config.importance == "auto":
         reporter.line(f"note: values are ranked by magnitude, as the network cannot be run here: {found}")
-    only = None if model is None else frozenset(matrix_names(model))
-    whose = head_name(model) if model is not None and head else None
-    if only is not None and whose is not None:
-        only |= {whose}
-        knobs = {whose: (config.head_prune, config.head_cut_bits)} | knobs
-    division = MatrixDivision(config.weight_prune, config.weight_cut_bits, knobs, norms, only, scheme, whose)
-    return division, {"importance": importance} | kept
+    return dataclasses.replace(division, norms=norms), {"importance": importance} | kept

@@ -9,7 +9,7 @@ from jaxspec.settings.draft_kinds import SELF
 from jaxspec.speculate.drafts import check_draft, make_draft
 from jaxspec.speculate.drafts.making import is_searched
 from jaxspec.speculate.proof import continuation_length
-from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
+from jaxspec.studies.measured.checking import CheckedInputs, check_inputs, given_knobs
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import Work, begin_work
 from jaxspec.studies.tree.config import TreeConfig
@@ -28,6 +28,8 @@ def check_tree(config: TreeConfig) -> CheckedInputs:
     checked = check_inputs(config)
     candidate_shape(config.search, **tree_sizes(config, checked.network.vocab_size))
     check_draft(config.draft, checked.network)
+    if config.draft == SELF:
+        given_knobs(config, checked.network)
     return checked
 
 

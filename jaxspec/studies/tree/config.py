@@ -7,7 +7,7 @@ from typing import Literal
 
 from jaxspec.settings.base import Unused
 from jaxspec.settings.common import CommonConfig
-from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
+from jaxspec.settings.draft import NetworkKnobSettings, knobs_of_other_schemes
 from jaxspec.settings.draft_kinds import DRAFT_HELP, SELF, check_draft_name
 from jaxspec.settings.fields import setting
 from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS
@@ -27,7 +27,7 @@ def _no_part_of_the_scheme(config: TreeConfig) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class TreeConfig(KnobSettings, StopwatchSettings, CommonConfig):
+class TreeConfig(NetworkKnobSettings, StopwatchSettings, CommonConfig):
     """`jaxspec tree`."""
 
     draft: str = setting(SELF, DRAFT_HELP, check=check_draft_name)

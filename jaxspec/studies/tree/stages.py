@@ -12,11 +12,10 @@ import numpy as np
 import hwmodels
 from hwmodels import DraftCost
 from jaxspec.compress.expert_pool import has_pool, pool_sizes
-from jaxspec.compress.knobs import Knobs, knob_defaults, uniform_knobs
+from jaxspec.compress.knobs import Knobs, knob_defaults
 from jaxspec.models.architecture import architecture_of
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.runs.stages import Arrays
-from jaxspec.settings import knob_values
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.speculate.drafts import ReadyDraft, compressed_copy, make_draft
 from jaxspec.speculate.drafts.layer_skip_search import CalibrationText
@@ -28,6 +27,7 @@ from jaxspec.speculate.predicted_cycles import predict_trees
 from jaxspec.speculate.proof import decode_prompts
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.studies.draft_widths import widths_beside
+from jaxspec.studies.measured.checking import given_knobs
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import Work, way_of
 from jaxspec.studies.tree.config import TreeConfig
@@ -90,7 +90,7 @@ class TreeStages:
             return None
         if self.given is not None:
             return self.given
-        return uniform_knobs(self.work.setup.scheme, self.work.setup.config, knob_values(self.config))
+        return given_knobs(self.config, self.work.setup.config)
 
     @cached_property
     def draft(self) -> ReadyDraft:

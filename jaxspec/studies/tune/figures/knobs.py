@@ -71,7 +71,9 @@ def _draw_panel(
         columns.append(("KV", len(columns) + _GAP, knobs[kv]))
     if knobs.get(head) is not None:  # one number, not one of each layer
         columns.append(("head", len(columns) + 2 * _GAP, [knobs[head]]))
-    low, high = (factor * limit for limit in (KNOBS[weights].low, KNOBS[weights].high))
+    # The range of networks in bfloat16; of float16 more bits can be cut.
+    most = max((float(v) for _, _, values in columns for v in map(finite, values) if v is not None), default=0.0)
+    low, high = factor * KNOBS[weights].low, factor * max(KNOBS[weights].high, most)
     colours, scale = colormaps["cividis"], Normalize(low, high)
     for _, x, values in columns:
         found = [finite(value) for value in values]

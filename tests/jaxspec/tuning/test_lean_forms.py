@@ -1,5 +1,7 @@
 """What large networks need, forced upon a small one: layers computed again, blocks of rows, pieces of tokens and vocabulary."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -77,6 +79,27 @@ def test_hard_drafts_are_measured_alike_in_parts(monkeypatch, calibration, knobs
     assert_near(parts.footprint.draft_weight_bits, plain.footprint.draft_weight_bits)
     # Each part's KV has a codebook of its own.
     assert np.all(np.asarray(parts.footprint.draft_kv_bits) >= np.asarray(plain.footprint.draft_kv_bits) - 1e-5)
+
+
+def test_windows_that_do_not_count_change_nothing(monkeypatch, calibration, knobs):
+    """Three windows of which the first two count, against those two alone: also in parts, of which the last counts none, and
+    with windows of other text in the place that does not count."""
+    decoding = Decoding(greedy=True, temperature=1.0)
+    given = calibration.params, CONFIG
+    options = {"scheme": CASSANDRA1_CODED, "first": FIRST}
+    alone = dataclasses.replace(
+        calibrate(*given, calibration.text.tokens[:2], **options), prepared=calibration.prepared
+    )
+    expected = measure_hard(alone, knobs, decoding)
+    found = measure_hard(calibration, knobs, decoding, windows=2)
+    assert_near(found, expected)
+    assert float(found.footprint.draft_kv_bits[0]) != float(
+        measure_hard(calibration, knobs, decoding).footprint.draft_kv_bits[0]
+    )
+    monkeypatch.setattr("jaxspec.tuning.calibration._PASS_BYTES", LIMITS["jaxspec.tuning.calibration._PASS_BYTES"])
+    assert_near(measure_hard(calibration, knobs, decoding, windows=2), expected)
+    with pytest.raises(ValueError, match="windows is 4"):
+        measure_hard(calibration, knobs, decoding, windows=4)
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])

@@ -90,7 +90,7 @@ def compare(
             reporter.line(f"note: draft {name} is left out: {reason}")
         if found.no_task:
             reporter.line(f"note: no problems are answered: {found.no_task}")
-        work = begin_work(config, directory, reporter, found.inputs)
+        work = begin_work(config, directory, reporter, found.inputs, drafts=found.drafts)
         stages = CompareStages(config, work, begin_drafts(work, found.entries), found.inputs.tokenizer, found.task)
 
         def results() -> list[dict[str, Any]]:

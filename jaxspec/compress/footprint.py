@@ -44,15 +44,19 @@ def count_exponents(
     kept: Float[Array, "*b n"],
     pruned_exponents: PrunedExponents,
     number_format: NumberFormat = BFLOAT16,
+    pruned: Float[Array, "*b n"] | None = None,
 ) -> ExponentCounts:
     """Of stored patterns.
 
     Args:
         kept: weight of each value in the draft: 0 or 1, between for a soft mask.
+        pruned: weight of each value that it lacks; None: 1 - kept.
     """
     exponents = (bits >> number_format.mantissa_bits) & ((1 << number_format.exponent_bits) - 1)
     count = lambda weight: found_once(weighted_counts(exponents, weight))
-    return ExponentCounts(count(kept), count(1 - kept) if pruned_exponents == "coded" else None)
+    return ExponentCounts(
+        count(kept), count(1 - kept if pruned is None else pruned) if pruned_exponents == "coded" else None
+    )
 
 
 class BitsPerValue(NamedTuple):
@@ -64,7 +68,7 @@ class BitsPerValue(NamedTuple):
 
 def bits_per_value(
     counts: ExponentCounts,
-    values: int,
+    values: Float[Array, ""] | int,
     cut_bits: Float[Array, "*b"],
     bitmap: Float[Array, "*b"],
     number_format: NumberFormat = BFLOAT16,

@@ -34,12 +34,13 @@ def found_once(x: Array) -> Array:
 
 
 def made_in_blocks(
-    make: Callable[[Array], tuple[Array, Sums]], rows: Shaped[Array, "row column"]
+    make: Callable[..., tuple[Array, Sums]], rows: Shaped[Array, "row column"], *beside: Shaped[Array, " row"]
 ) -> tuple[Float[Array, "row column"], Sums]:
     """A matrix from stored rows, a block of them at a time, each made again in the backward pass.
 
     Args:
-        make: stored rows -> rows to compute with, and sums over them: a pytree.
+        make: stored rows, and what stands beside them -> rows to compute with, and sums over them: a pytree.
+        beside: of each row, for `make`.
     Returns:
         all rows, and the sums of all blocks.
     """
@@ -49,12 +50,13 @@ def made_in_blocks(
     # Blocks of equal size, so that one program serves them all; of a count that no number near divides, a few rows are left.
     blocks = next((number for number in range(wanted, min(2 * wanted, count) + 1) if count % number == 0), wanted)
     if blocks == 1:
-        return again(rows)
+        return again(rows, *beside)
     size = count // blocks
     whole = count // size * size
-    made, parts = jax.lax.map(again, rows[:whole].reshape(-1, size, columns))
+    of_blocks = [part[:whole].reshape(-1, size, *part.shape[1:]) for part in (rows, *beside)]
+    made, parts = jax.lax.map(lambda given: again(*given), of_blocks)
     values, sums = made.reshape(whole, columns), jax.tree.map(lambda part: jnp.sum(part, axis=0), parts)
     if whole == count:
         return values, sums
-    rest, sums_of_rest = again(rows[whole:])
+    rest, sums_of_rest = again(*(part[whole:] for part in (rows, *beside)))
     return jnp.concatenate([values, rest]), jax.tree.map(jnp.add, sums, sums_of_rest)

@@ -200,6 +200,7 @@ def draft_view(
     config: DecoderConfig,
     windows: Int[Array, " batch"],
     policy: Any = None,
+    counted: Float[Array, " batch"] | None = None,
 ) -> LayerView:
     """A draft that exists one matrix at a time: for `forward` over the target's parameters and one source, `kv`.
 
@@ -211,6 +212,7 @@ def draft_view(
         temperature: of the differentiable draft, which tends to the hard one as it falls, away from half-way knobs. None: the
             hard draft.
         policy: as for `LayerView`.
+        counted: of the hard draft, whether the bits of the cache are about a sequence; None: about all.
     """
     scheme, kinds = knobs.scheme, kinds_of(prepared)
 
@@ -228,7 +230,7 @@ def draft_view(
 
         weights, known = _MadeWhereUsed(stored, own, make), known.in_layer(windows)
         cached = (
-            scheme.hard_kv(known.rows, values)
+            scheme.hard_kv(known.rows, values, counted)
             if temperature is None
             else scheme.soft_kv(known.rows, values, temperature)
         )

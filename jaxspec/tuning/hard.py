@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from hwmodels.numerics.quick_jit import quick_jit
-from jaxspec.checks import check_sampling
+from jaxspec.checks import check_count, check_sampling
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.schemes import Scheme
 from jaxspec.models.config import DecoderConfig
@@ -29,28 +29,50 @@ def measured_windows(
     windows: Int[Array, " batch"],
     decoding: Decoding,
     offset: Int[Array, ""] | int = 0,
+    counted: Float[Array, " batch"] | None = None,
 ) -> DraftMeasurement:
-    """One pass of the bit-exact draft over some windows of calibration text."""
-    return measure(calibration, knobs, windows=windows, offset=offset, soft_temperature=None, decoding=decoding)
+    """One pass of the bit-exact draft over some windows of calibration text.
+
+    Args:
+        counted: whether a window counts, 0 or 1; None: all do.
+    """
+    options = {"windows": windows, "offset": offset, "soft_temperature": None, "decoding": decoding}
+    return measure(calibration, knobs, **options, counted=counted)
 
 
-def measure_hard(calibration: Calibration, knobs: Knobs, decoding: Decoding, *, offset: int = 0) -> DraftMeasurement:
-    """One pass of the bit-exact draft over all calibration windows; in parts, where activations would not be small.
+def measure_hard(
+    calibration: Calibration, knobs: Knobs, decoding: Decoding, *, offset: int = 0, windows: int | None = None
+) -> DraftMeasurement:
+    """One pass of the bit-exact draft over calibration windows; in parts, where activations would not be small.
 
-    Bits of the KV cache are the mean over the parts, each coded on its own.
+    Bits of the KV cache are the mean over the parts, each coded on its own. One program serves all parts, and all calibrations
+    of equal shape, however many of their windows count.
 
     Args:
         offset: shifts the roots of cycles (see `block_pass`), 0 to the longest draft length less one.
+        windows: that count, from the first on; None: all.
     Raises:
-        ValueError: when sampling, a number out of its range.
+        ValueError: when sampling, a number out of its range; none or too many windows.
     """
     check_sampling(decoding)
+    there = calibration.num_windows
+    count = there if windows is None else windows
+    check_count("windows", count, most=there)
     decoding = dataclasses.replace(decoding, temperature=jnp.asarray(decoding.temperature, jnp.float32)).for_program()
     size = windows_per_pass(calibration.config, calibration.text.tokens.shape[1])
-    parts = np.array_split(np.arange(calibration.num_windows), -(-calibration.num_windows // size))
+    number = -(-there // size)
+    width = -(-there // number)
+    parts = [part for part in np.array_split(np.arange(there), number) if part[0] < count]
     place = jnp.asarray(offset, jnp.int32)
-    found = [on_host(measured_windows(calibration, knobs, jnp.asarray(part), decoding, place)) for part in parts]
-    return mean_measurement(found, [len(part) / calibration.num_windows for part in parts])
+    found, shares = [], []
+    for part in parts:
+        # A part that is shorter than the others has its last window twice, and counts it once.
+        full = np.minimum(part[0] + np.arange(width), part[-1])
+        counted = ((np.arange(width) < len(part)) & (full < count)).astype(np.float32)
+        given = calibration, knobs, jnp.asarray(full), decoding, place, jnp.asarray(counted)
+        found.append(on_host(measured_windows(*given)))
+        shares.append(float(counted.sum()) / count)
+    return found[0] if len(found) == 1 else mean_measurement(found, shares)
 
 
 def mean_measurement(found: Sequence[DraftMeasurement], shares: Sequence[float]) -> DraftMeasurement:
@@ -81,7 +103,8 @@ def grid_knobs(scheme: Scheme, config: DecoderConfig) -> list[Knobs]:
     return [uniform_knobs(scheme, config, point) for point in grid_points(scheme.of_dtype(config.stored_dtype))]
 
 
-def token_acceptance(survival: Float[Array, " depth"], draft_length: int) -> Float[Array, ""]:
-    """alpha_token of a chain: accepted draft tokens over draft tokens reached."""
-    reached = jnp.concatenate([jnp.ones(1, survival.dtype), survival[: draft_length - 1]])
-    return jnp.sum(survival[:draft_length]) / jnp.sum(reached)
+def token_acceptance(survival: Float[Array | np.ndarray, " depth"], draft_length: int) -> float:
+    """alpha_token of a chain: accepted draft tokens over draft tokens reached; on the host, as a program for each length would
+    take longer to compile than all else that a grid is told by."""
+    accepted = np.asarray(survival)[:draft_length]
+    return float(accepted.sum() / (1 + accepted[:-1].sum()))

@@ -7,6 +7,7 @@ per weight of each matrix kind (the mean over layers, which all have the same si
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, Literal
 
 import jax.numpy as jnp
@@ -155,6 +156,7 @@ def measure(
     offset: Int[Array, ""] | int,
     soft_temperature: Float[Array, ""] | float | None,
     decoding: Decoding = SAMPLING,
+    counted: Float[Array, " batch"] | None = None,
 ) -> DraftMeasurement:
     """Build the draft and run it once over some windows of calibration text.
 
@@ -163,17 +165,21 @@ def measure(
         offset: shifts the roots (see `block_pass`).
         soft_temperature: of masks and blends; None builds the hard draft.
         decoding: how tokens are chosen.
+        counted: of the hard draft, whether a window counts (1) or fills a place alone (0); None: all count.
     """
     text, kv, config = calibration.window(windows), calibration.kv, calibration.config
     block = knobs.draft_length_logits.shape[0]
     # What streams in is never kept for the backward pass, but streams in again.
     large = is_streamed(calibration.params) or _is_large(config, windows.shape[0], text.hidden.shape[1])
     policy = KEPT if large else None
-    options = {"config": config, "windows": windows, "policy": policy}
+    options = {"config": config, "windows": windows, "policy": policy, "counted": counted}
     view = draft_view(calibration.prepared, kv, knobs, soft_temperature, **options)
     choices = None if calibration.choices is None else jnp.take(calibration.choices, windows, axis=0)
-    sharing = calibration.sharing
-    pools = text_pools(choices, config, knobs, first=text.first, temperature=soft_temperature, sharing=sharing)
+    of_pools: dict[str, Any] = {"first": text.first, "temperature": soft_temperature, "sharing": calibration.sharing}
+    if counted is not None and calibration.sharing > 1:
+        # What does not count chooses no expert of the pool that it would share.
+        of_pools["before"] = jnp.where(counted > 0, 0, text.tokens.shape[1])
+    pools = text_pools(choices, config, knobs, **of_pools)
     ran = block_forward(calibration.params, config, text, kv, offset=offset, block=block, view=view, pools=pools)
     draft_ends, footprint = calibration.params, _of_present_matrices(ran.facts, config)
     if knobs.scheme.facts.head:
@@ -181,12 +187,22 @@ def measure(
         draft_ends, footprint = draft_ends | {HEAD: head.values}, with_head(footprint, head.bits)
     passed = compare_with_target(ran, text, (calibration.params, draft_ends), config, decoding)
     return DraftMeasurement(
-        survival=jnp.mean(passed.survival, axis=(0, 1)),
-        kl=jnp.mean(passed.kl),
-        cross_entropy=jnp.mean(passed.cross_entropy),
+        survival=_mean(passed.survival, counted, (0, 1)),
+        kl=_mean(passed.kl, counted, (0, 1, 2)),
+        cross_entropy=_mean(passed.cross_entropy, counted, (0, 1, 2)),
         footprint=footprint,
         pool_share=None if pools is None else pools.sizes.share,
     )
+
+
+def _mean(
+    values: Float[Array, "batch start depth"], counted: Float[Array, " batch"] | None, axes: tuple[int, ...]
+) -> Array:
+    """Mean over some axes, the first among them, of the sequences that count."""
+    if counted is None:
+        return jnp.mean(values, axis=axes)
+    of_each = math.prod(values.shape[axis] for axis in axes[1:])
+    return jnp.sum(values * counted[:, None, None], axis=axes) / (jnp.sum(counted) * of_each)
 
 
 def _of_present_matrices(footprint: Footprint, config: DecoderConfig) -> Footprint:

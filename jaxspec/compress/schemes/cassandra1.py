@@ -50,15 +50,20 @@ class UnaryExponents:
         return high_part(bits, cut_bits, number_format=number_format)
 
     def count(
-        self, bits: UInt16[Array, "row column"], kept: Float[Array, "row column"], number_format: NumberFormat
+        self,
+        bits: UInt16[Array, "row column"],
+        kept: Float[Array, "row column"],
+        number_format: NumberFormat,
+        counted: Float[Array, "row 1"] | float,
     ) -> ExponentCounts:
         """How often each exponent occurs."""
-        return count_exponents(bits.reshape(-1), kept.reshape(-1), self.pruned, number_format)
+        pruned = counted - kept
+        return count_exponents(bits.reshape(-1), kept.reshape(-1), self.pruned, number_format, pruned.reshape(-1))
 
     def bits_read(
         self,
         counts: ExponentCounts,
-        shape: tuple[int, ...],
+        shape: tuple[Float[Array, ""] | int, int],
         cut_bits: Float[Array, ""],
         bitmap: Float[Array, ""],
         number_format: NumberFormat,

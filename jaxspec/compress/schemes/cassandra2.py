@@ -55,16 +55,20 @@ class BlockExponents:
         return to_bits(mx_truncated.decode(high))
 
     def count(
-        self, bits: UInt16[Array, "row column"], kept: Float[Array, "row column"], number_format: NumberFormat
+        self,
+        bits: UInt16[Array, "row column"],
+        kept: Float[Array, "row column"],
+        number_format: NumberFormat,
+        counted: Float[Array, "row 1"] | float,
     ) -> Float[Array, ""]:
         """Kept values."""
-        del bits, number_format
+        del bits, number_format, counted
         return jnp.sum(kept)
 
     def bits_read(
         self,
         counts: Float[Array, ""],
-        shape: tuple[int, ...],
+        shape: tuple[Float[Array, ""] | int, int],
         cut_bits: Float[Array, ""],
         bitmap: Float[Array, ""],
         number_format: NumberFormat,

@@ -131,8 +131,12 @@ class Scheme(Protocol):
         """The differentiable compressed KV."""
         ...
 
-    def hard_kv(self, prepared: Any, knobs: OwnKnobs) -> CompressedKV:
-        """The bit-exact compressed KV."""
+    def hard_kv(self, prepared: Any, knobs: OwnKnobs, counted: Float[Array, " batch"] | None = None) -> CompressedKV:
+        """The bit-exact compressed KV.
+
+        Args:
+            counted: whether the bits are about a sequence, 0 or 1; None: about all. Rows of all are compressed.
+        """
         ...
 
     def encode_kv(self, rows: Float[Array, "*b column"], knobs: OwnKnobs) -> Float[Array, "*b column"]:

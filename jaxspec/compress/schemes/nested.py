@@ -52,19 +52,24 @@ class ExponentCoding(Protocol):
         ...
 
     def count(
-        self, bits: UInt16[Array, "row column"], kept: Float[Array, "row column"], number_format: NumberFormat
+        self,
+        bits: UInt16[Array, "row column"],
+        kept: Float[Array, "row column"],
+        number_format: NumberFormat,
+        counted: Float[Array, "row 1"] | float,
     ) -> Any:
         """What `bits_read` needs of some rows: a pytree of sums, which those of several blocks of rows add up to.
 
         Args:
-            kept: weight of each value in the draft: 0 or 1, between for a soft mask.
+            kept: weight of each value in the draft: 0 or 1, between for a soft mask; 0 in rows that do not count.
+            counted: whether a row counts, 0 or 1.
         """
         ...
 
     def bits_read(
         self,
         counts: Any,
-        shape: tuple[int, ...],
+        shape: tuple[Float[Array, ""] | int, int],
         cut_bits: Float[Array, ""],
         bitmap: Float[Array, ""],
         number_format: NumberFormat,
@@ -72,7 +77,7 @@ class ExponentCoding(Protocol):
         """Bits per value.
 
         Args:
-            shape: of all rows that were counted.
+            shape: of all rows that were counted; how many there are may be traced.
             cut_bits: mean number of cut mantissa bits. bitmap: bits of bitmap per value, 0 to 1.
         """
         ...
@@ -133,11 +138,17 @@ class NestedDraft(Described):
         made = self._soft(rows, scored, number_format, knobs["kv_prune"], knobs["kv_cut_bits"], temperature)
         return CompressedKV(made.values.reshape(prepared.shape), made.bits)
 
-    def hard_kv(self, prepared: UInt16[Array, "*b slot column"], knobs: OwnKnobs) -> CompressedKV:
+    def hard_kv(
+        self,
+        prepared: UInt16[Array, "part batch slot column"],
+        knobs: OwnKnobs,
+        counted: Float[Array, " batch"] | None = None,
+    ) -> CompressedKV:
         """As for weights; rows are float32."""
-        number_format = self._kv_format
+        of_rows = None if counted is None else jnp.broadcast_to(counted[:, None], prepared.shape[:-1]).reshape(-1)
+        number_format, own = self._kv_format, (knobs["kv_prune"], knobs["kv_cut_bits"])
         scored = partial(_by_magnitude, number_format=number_format)
-        made = self._hard(_as_rows(prepared), scored, number_format, knobs["kv_prune"], knobs["kv_cut_bits"])
+        made = self._hard(_as_rows(prepared), scored, number_format, *own, counted=of_rows)
         return CompressedKV(made.values.reshape(prepared.shape).astype(jnp.float32), made.bits)
 
     def encode_kv(self, rows: Float[Array, "*b column"], knobs: OwnKnobs) -> Float[Array, "*b column"]:
@@ -176,7 +187,8 @@ class NestedDraft(Described):
             counts = self._counts(scored, hard_mask(scored.log_score, prune), number_format)
             # A ratio that prunes no value of these rows prunes some of longer ones.
             bitmap = (prune > 0).astype(cut_bits.dtype)
-            return self.coding.bits_read(counts, rows.shape, cut_bits, bitmap, number_format)
+            shape = rows.shape[0], rows.shape[1]
+            return self.coding.bits_read(counts, shape, cut_bits, bitmap, number_format)
 
         return jax.vmap(count)(prune, cut_bits)
 
@@ -204,18 +216,20 @@ class NestedDraft(Described):
         number_format: NumberFormat,
         prune: Array,
         cut_bits: Array,
+        counted: Float[Array, " row"] | None = None,
     ) -> CompressedMatrix:
         cut = jnp.round(cut_bits).astype(jnp.int32)
 
-        def make(part: Array) -> tuple[Array, Any]:
+        def make(part: Array, *counts: Array) -> tuple[Array, Any]:
             rows = scored(part)
             kept = hard_mask(rows.log_score, prune)
             draft = jnp.where(kept, self.coding.cut(rows.bits, cut, number_format), jnp.uint16(0))
-            return from_bits(draft, number_format), self._counts(rows, kept, number_format)
+            return from_bits(draft, number_format), self._counts(rows, kept, number_format, *counts)
 
-        values, counts = made_in_blocks(make, stored)
+        values, counts = made_in_blocks(make, stored, *(() if counted is None else (counted,)))
         bitmap = (num_pruned(prune, stored.shape[-1]) > 0).astype(jnp.float32)
-        bits = self.coding.bits_read(counts, stored.shape, cut.astype(jnp.float32), bitmap, number_format)
+        shape = stored.shape[0] if counted is None else jnp.sum(counted), stored.shape[1]
+        bits = self.coding.bits_read(counts, shape, cut.astype(jnp.float32), bitmap, number_format)
         return CompressedMatrix(values, bits)
 
     def _soft(
@@ -241,11 +255,17 @@ class NestedDraft(Described):
 
         values, counts = made_in_blocks(make, stored)
         bitmap = soft_bitmap(prune, temperature).astype(mix.mean.dtype)
-        return CompressedMatrix(values, self.coding.bits_read(counts, stored.shape, mix.mean, bitmap, number_format))
+        shape = stored.shape[0], stored.shape[1]
+        return CompressedMatrix(values, self.coding.bits_read(counts, shape, mix.mean, bitmap, number_format))
 
-    def _counts(self, rows: _Rows, kept: Array, number_format: NumberFormat) -> Any:
+    def _counts(
+        self, rows: _Rows, kept: Array, number_format: NumberFormat, counted: Float[Array, " row"] | None = None
+    ) -> Any:
         weight = kept if jnp.issubdtype(kept.dtype, jnp.floating) else kept.astype(jnp.float32)
-        return self.coding.count(rows.bits, weight, number_format)
+        if counted is None:
+            return self.coding.count(rows.bits, weight, number_format, 1.0)
+        of_row = counted[:, None]
+        return self.coding.count(rows.bits, weight * of_row, number_format, of_row)
 
 
 def _as_rows(rows: UInt16[Array, "*b column"]) -> UInt16[Array, "row column"]:

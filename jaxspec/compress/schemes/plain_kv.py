@@ -32,9 +32,14 @@ class PlainKV(Described):
         del temperature
         return self.hard_kv(prepared, knobs)
 
-    def hard_kv(self, prepared: Float[Array, "*b slot column"], knobs: OwnKnobs) -> CompressedKV:
+    def hard_kv(
+        self,
+        prepared: Float[Array, "*b slot column"],
+        knobs: OwnKnobs,
+        counted: Float[Array, " batch"] | None = None,
+    ) -> CompressedKV:
         """The cache as it is."""
-        del knobs
+        del knobs, counted
         read = jnp.full((), KV_BITS)
         return CompressedKV(prepared, BitsPerValue(read, read))
 

@@ -58,6 +58,11 @@ class CheckedComparison:
     task: CheckedTask | None
     no_task: str | None
 
+    @property
+    def drafts(self) -> tuple[str, ...]:
+        """Names of the drafts that the run holds; all self-drafts have the same."""
+        return tuple(entry.config.draft for entry in self.entries)
+
 
 def check_comparison(config: CompareConfig) -> CheckedComparison:
     """Read and check all that a configuration names.

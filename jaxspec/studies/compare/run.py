@@ -90,7 +90,7 @@ def compare(
             reporter.line(f"note: {name} is left out: {reason}")
         if found.no_task:
             reporter.line(f"note: no problems are answered: {found.no_task}")
-        work = begin_work(config, directory, reporter, found.inputs)
+        work = begin_work(config, directory, reporter, found.inputs, drafts=found.drafts)
         drafts = begin_drafts(work, found.entries)
         stages = CompareStages(config, work, drafts, found.compressions, found.inputs.tokenizer, found.task)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -29,7 +29,7 @@ from jaxspec.studies.positions import TextLength
 from jaxspec.text import Encoder, TextSplit, check_text, load_text, num_within, read_prompts, without_beginning
 from jaxspec.tuning.objective import Pricing
 
-__all__ = ["CheckedInputs", "check_inputs", "given_knobs", "given_mesh", "text_length", "window_tokens"]
+__all__ = ["CheckedInputs", "Placed", "check_inputs", "given_knobs", "given_mesh", "text_length", "window_tokens"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,21 @@ def window_tokens(config: CommonConfig) -> tuple[int, int]:
     return calibration, 0 if config.own_prompts else config.prompt_tokens
 
 
-def given_mesh(config: CommonConfig) -> tuple[int, int] | None:
+class Placed(Protocol):
+    """Settings of a command that says where its networks lie; see `CommonConfig`."""
+
+    @property
+    def stream(self) -> bool | None:
+        """Whether layers stay in host memory."""
+        ...
+
+    @property
+    def mesh(self) -> str | None:
+        """Devices along the axes."""
+        ...
+
+
+def given_mesh(config: Placed) -> tuple[int, int] | None:
     """Devices along data and tensor that a configuration asks for; None: it leaves that open.
 
     Raises:

@@ -35,13 +35,11 @@ class DraftNeed(NamedTuple):
 
 
 def drafts_of(config: Any) -> tuple[str, ...]:
-    """Names of the drafts that a run holds, one for each that it holds at the same time; `self` is a compressed copy.
+    """Name of the draft that a run holds; `self` is a compressed copy.
 
     Args:
-        config: of any command that runs a network.
+        config: of any command that runs a network with one draft.
     """
-    if hasattr(config, "self_drafts"):  # drafts that ship are left out where they do not fit, and are small
-        return (SELF,) * (len(config.self_drafts) + len(config.tuned or ())) + tuple(config.named_drafts)
     return (getattr(config, "draft", SELF),)
 
 

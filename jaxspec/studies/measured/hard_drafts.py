@@ -47,6 +47,7 @@ class HardDrafts:
     Attributes:
         continuation_tokens: that the target generates after each calibration prompt.
         ranked_by: drafts on whose text values are ranked; None: these themselves, on their own.
+        room: windows of text that programs are made for; None: as many as there are. Those that are lacking do not count.
         on_own_text: measure drafts on the calibration text as it was written, not on the target's own continuation of its
             prompts.
     """
@@ -55,6 +56,7 @@ class HardDrafts:
     continuation_tokens: int
     on_own_text: bool = False
     ranked_by: HardDrafts | None = None
+    room: int | None = None
 
     @cached_property
     def text(self) -> np.ndarray:
@@ -102,34 +104,37 @@ class HardDrafts:
         """Calibration text and everything ranked on it, which takes seconds and is no stage."""
         setup, first = self.work.setup, self.work.config.prompt_tokens - 1
         options = {"scheme": setup.scheme, "first": first, "sharing": self.work.config.batch}
-        found = calibrate(setup.stored, setup.config, jnp.asarray(self.text), **options)
+        filled = np.arange(self.room or len(self.text)).clip(max=len(self.text) - 1)
+        found = calibrate(setup.stored, setup.config, jnp.asarray(self.text[filled]), **options)
         return (
             found
             if self.ranked_by is None
             else dataclasses.replace(found, prepared=self.ranked_by.calibration.prepared)
         )
 
-    def on_windows(self, windows: np.ndarray, folder: str) -> HardDrafts:
+    def on_windows(self, windows: np.ndarray, folder: str, *, room: int | None = None) -> HardDrafts:
         """The same drafts, with values ranked as here, measured on other text.
 
         Args:
             windows: "text token", as calibration prompts are.
             folder: of the stages.
+            room: see above; as many windows as here share the programs made here.
         """
         setup = dataclasses.replace(self.work.setup, calibration_prompts=windows)
         work = dataclasses.replace(self.work, setup=setup, stages=self.work.stages.within(folder))
-        return dataclasses.replace(self, work=work, ranked_by=self)
+        return dataclasses.replace(self, work=work, ranked_by=self, room=room)
 
     def measure(self, knobs: Knobs, offset: int = 0) -> DraftMeasurement:
         """Measurement of the hard draft on calibration text, in cycles that begin at one offset."""
-        return measure_hard(self.calibration, knobs, self.work.setup.decoding, offset=offset)
+        decoding = self.work.setup.decoding
+        return measure_hard(self.calibration, knobs, decoding, offset=offset, windows=len(self.text))
 
     def measured(self, knobs: Knobs, offset: int = 0) -> DraftMeasurement:
         """The same, measured once for the same values of the knobs."""
         values = sorted(knobs.values.items())
         key = offset, *(np.asarray(part).tobytes() for _, value in values for part in jax.tree.leaves(value))
         if key not in self._measured:
-            self._measured[key] = self.measure(knobs, offset)
+            self._measured[key] = jax.device_get(self.measure(knobs, offset))
         return self._measured[key]
 
     def measured_at(self, knobs: Knobs, offsets: int) -> DraftMeasurement:

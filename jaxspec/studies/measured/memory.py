@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -17,14 +18,23 @@ from jaxspec.settings import CommonConfig
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.chunks import chunk_size
 from jaxspec.speculate.proof import WIDTH
-from jaxspec.studies.measured.checking import given_mesh, window_tokens
-from jaxspec.studies.measured.draft_memory import COMPUTED, STORED, draft_need, drafts_of, matrix_sizes
+from jaxspec.studies.measured.checking import Placed, given_mesh, window_tokens
+from jaxspec.studies.measured.draft_memory import COMPUTED, STORED, DraftNeed, draft_need, drafts_of, matrix_sizes
 from jaxspec.tuning.calibration import windows_per_pass
 
-__all__ = ["MemoryNeed", "MemoryPlan", "memory_need", "plan_memory"]
+__all__ = [
+    "ROOM_BYTES",
+    "MemoryNeed",
+    "MemoryPlan",
+    "decoding_bytes",
+    "memory_need",
+    "network_bytes",
+    "plan_by",
+    "plan_memory",
+]
 
 #: Room for programs, and for logits and matrices that are made piece by piece.
-_ROOM_BYTES = 1 << 29
+ROOM_BYTES = 1 << 29
 
 
 class MemoryNeed(NamedTuple):
@@ -55,13 +65,20 @@ class MemoryPlan(NamedTuple):
 
 
 def memory_need(
-    config: CommonConfig, network: DecoderConfig, prompts: list[int], *, gradient_windows: int, stream: bool
+    config: CommonConfig,
+    network: DecoderConfig,
+    prompts: list[int],
+    *,
+    gradient_windows: int,
+    stream: bool,
+    drafts: Sequence[str] | None = None,
 ) -> MemoryNeed:
     """An estimate, good to about a third; where a network of some hundred million parameters drafts, to about a sixth.
 
     Args:
         prompts: tokens of each held-out prompt.
         gradient_windows: of a gradient step; 0: there is none.
+        drafts: names of those that the run holds at the same time; None: the one of its settings.
     """
     windows, length = config.calibration_prompts, window_tokens(config)[0]
     # Finals are elected on as many other windows.
@@ -75,25 +92,36 @@ def memory_need(
     scores = 2 * network.num_heads * length  # of queries with keys, one way and back
     inputs = COMPUTED * layers * network.hidden_size * min(windows, gradient_windows) * length
     pass_bytes = inputs + COMPUTED * (wide + scores) * at_once
-    slots = max(prompts) + config.output_tokens + 2 * WIDTH
-    chunk = chunk_size(len(prompts))
-    heads = COMPUTED * network.num_heads * max(prompts) ** 2
-    # KV of the target and of the draft; while the prompt is processed, what it writes too.
-    drafts = [draft_need(name, network, stream=stream) for name in drafts_of(config)]
-    own = max(each.per_slot * slots + each.per_token * max(prompts) for each in drafts) if drafts else 0
-    decoding = chunk * (
-        COMPUTED * layers * cached * 3 * slots + heads + 3 * COMPUTED * WIDTH * network.vocab_size + own
-    )
-    whole = _network_bytes(network, stream) + sum(each.network for each in drafts)
+    held_drafts = [
+        draft_need(name, network, stream=stream) for name in (drafts_of(config) if drafts is None else drafts)
+    ]
+    decoding = decoding_bytes(network, prompts, config.output_tokens, held_drafts)
+    whole = network_bytes(network, stream=stream) + sum(each.network for each in held_drafts)
     if SCHEME_FACTS[config.scheme].head:
         # A draft's own head as decoding reads it; while knobs are tuned, with its gradient.
         head = network.vocab_size * network.hidden_size
         wide = COMPUTED if network.num_parameters() <= SMALL else 0
         whole, pass_bytes = whole + (STORED + wide) * head, pass_bytes + 2 * COMPUTED * head * (gradient_windows > 0)
-    return MemoryNeed(whole, calibration, _ROOM_BYTES + max(pass_bytes, decoding))
+    return MemoryNeed(whole, calibration, ROOM_BYTES + max(pass_bytes, decoding))
 
 
-def _network_bytes(network: DecoderConfig, stream: bool) -> int:
+def decoding_bytes(network: DecoderConfig, prompts: Sequence[int], tokens: int, drafts: Sequence[DraftNeed]) -> int:
+    """What decoding takes beside the networks: KV of the target and of the draft that has most; while the prompt is processed,
+    what it writes too.
+
+    Args:
+        prompts: tokens of each. tokens: that are decoded.
+    """
+    longest = max(prompts)
+    slots = longest + tokens + 2 * WIDTH
+    own = max((each.per_slot * slots + each.per_token * longest for each in drafts), default=0)
+    heads = COMPUTED * network.num_heads * longest**2
+    cached = COMPUTED * network.num_layers * network.cached_shape.elements * 3 * slots
+    return chunk_size(len(prompts)) * (cached + heads + 3 * COMPUTED * WIDTH * network.vocab_size + own)
+
+
+def network_bytes(network: DecoderConfig, *, stream: bool) -> int:
+    """What a network's parameters take: of a streamed one, what is not streamed, and a layer."""
     whole, matrices = network.num_parameters(), matrix_sizes(network)
     if not stream:
         return STORED * whole + (2 * whole * COMPUTED if whole <= SMALL else 0)
@@ -105,7 +133,12 @@ def _network_bytes(network: DecoderConfig, stream: bool) -> int:
 
 
 def plan_memory(
-    config: CommonConfig, network: DecoderConfig, prompts: list[int], *, gradient_windows: int
+    config: CommonConfig,
+    network: DecoderConfig,
+    prompts: list[int],
+    *,
+    gradient_windows: int,
+    drafts: Sequence[str] | None = None,
 ) -> MemoryPlan:
     """Whether the network streams, or how it is split: as the configuration says, or else so that it fits.
 
@@ -113,18 +146,34 @@ def plan_memory(
     Raises:
         InputError: a mesh of more devices than there are.
     """
-    need = partial(memory_need, config, network, prompts, gradient_windows=gradient_windows)
-    whole, there = need(stream=False), device_memory_bytes()
-    mesh = None if config.stream else _mesh(config, network, whole, there)
+    need = partial(memory_need, config, network, prompts, gradient_windows=gradient_windows, drafts=drafts)
+    savers = "fewer --calibration-prompts, shorter --prompt-tokens or a smaller draft"
+    return plan_by(config, lambda stream: need(stream=stream), network.num_kv_heads, savers)
+
+
+def plan_by(config: Placed, need: Callable[[bool], MemoryNeed], kv_heads: int, savers: str) -> MemoryPlan:
+    """The plan of a run, by its need.
+
+    Args:
+        config: of a command that streams and splits.
+        need: given whether layers stream.
+        kv_heads: of the network, along which its matrices may be split; of several networks, what divides those of all.
+        savers: what a user may give to need less, in words.
+    Raises:
+        InputError: a mesh of more devices than there are.
+    """
+    whole, there = need(False), device_memory_bytes()
+    mesh = None if config.stream else _mesh(config, kv_heads, whole, there)
     unstreamed = whole if mesh is None else _share(whole, *mesh)
     too_large = unstreamed.total > there
     may_stream = config.mesh is None and jax.process_count() == 1
     stream = too_large and may_stream if config.stream is None else config.stream
     mesh = None if stream else mesh
-    taken = need(stream=True) if stream else unstreamed
+    taken = need(True) if stream else unstreamed
+    text = f", {gigabytes(taken.calibration)} the calibration text" if taken.calibration else ""
     line = (
-        f"memory: about {gigabytes(taken.total)} ({gigabytes(taken.network)} of it the network, "
-        f"{gigabytes(taken.calibration)} the calibration text); there are {gigabytes(there)}"
+        f"memory: about {gigabytes(taken.total)} ({gigabytes(taken.network)} of it the network{text}); there are "
+        f"{gigabytes(there)}"
     )
     if mesh is not None:
         line += f" on each of {math.prod(mesh)} devices (data={mesh[0]},tensor={mesh[1]})"
@@ -132,21 +181,21 @@ def plan_memory(
         why = "as --stream asks" if config.stream else f"without that it would take about {gigabytes(unstreamed.total)}"
         line += f". Layers stay in host memory and pass through the device one at a time: {why}"
         if taken.total > there:
-            line += ". That may not fit: give fewer --calibration-prompts, shorter --prompt-tokens or a smaller draft"
+            line += f". That may not fit: give {savers}"
     elif too_large:
         advice = "leave out --no-stream and --mesh" if jax.process_count() == 1 else "take more devices"
         line += f". That may not fit: {advice}"
     return MemoryPlan(stream, mesh, line)
 
 
-def _mesh(config: CommonConfig, network: DecoderConfig, need: MemoryNeed, there: int) -> tuple[int, int] | None:
+def _mesh(config: Placed, kv_heads: int, need: MemoryNeed, there: int) -> tuple[int, int] | None:
     """Devices along both axes; as few for matrices as it takes. None: one device."""
     count = jax.device_count()
     if (given := given_mesh(config)) is not None:
         return given
     if count == 1:
         return None
-    ways = [tensor for tensor in range(1, count + 1) if count % tensor == 0 and network.num_kv_heads % tensor == 0]
+    ways = [tensor for tensor in range(1, count + 1) if count % tensor == 0 and kv_heads % tensor == 0]
     fitting = (tensor for tensor in ways if _share(need, count // tensor, tensor).total <= there)
     tensor = next(fitting, ways[-1])
     return count // tensor, tensor

@@ -10,16 +10,14 @@ from jaxspec.compress.schemes import Scheme, find_scheme
 from jaxspec.compress.weights import target_network
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
-from jaxspec.models.embedded import load_model
 from jaxspec.models.hf_load import LoadedModel
-from jaxspec.models.mesh import make_mesh, on_mesh
-from jaxspec.models.stored import as_computed, stored_dtypes
+from jaxspec.models.stored import as_computed
 from jaxspec.settings import CommonConfig
 from jaxspec.speculate.ragged import padded
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs, window_tokens
+from jaxspec.studies.measured.target import load_target
 from jaxspec.text import TextSplit
-from jaxspec.tuning.calibration import target_params
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,22 +70,17 @@ def make_setup(
     """
     checked = checked or check_inputs(config)
     text, window = checked.text, window_tokens(config)[0]
-    loaded = load_model(config.model, stream=stream if mesh is None else "all")
-    dtypes = stored_dtypes(loaded.params)
+    target = load_target(config.model, stream=stream, mesh=mesh)
+    loaded, dtypes = target.loaded, target.stored_as
     notes = list(checked.notes)
-    if wide := dtypes - {"bfloat16", "float16"}:
+    if wide := target.wide:
         others = f"; its {' and '.join(sorted(dtypes - wide))} values stay as they are" if dtypes - wide else ""
         notes.append(
             f"the checkpoint stores {', '.join(sorted(dtypes))}; target and draft have its {' and '.join(sorted(wide))} values "
             f"rounded to bfloat16{others}"
         )
-    stored = target_params(loaded.params)
-    if mesh is not None:
-        stored = on_mesh(stored, loaded.config, make_mesh(*mesh))
-    # The target's matrices are these very arrays, or are made of them where they are used.
-    loaded = dataclasses.replace(loaded, params=stored, rounded=bool(wide))
     scheme = find_scheme(config.scheme, runs=True).of_dtype(loaded.config.stored_dtype)
-    stored = target_network(scheme, stored)
+    stored = target_network(scheme, loaded.params)
     shape = _stored_shape(loaded.config, scheme)
     if not scheme.lossless:
         notes.append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -49,6 +50,7 @@ def begin_work(
     checked: CheckedInputs | None = None,
     *,
     gradient_windows: int = 0,
+    drafts: Sequence[str] | None = None,
     processes: Processes = ONE_PROCESS,
 ) -> Work:
     """Load all that a configuration names.
@@ -56,19 +58,27 @@ def begin_work(
     Args:
         checked: from `check_inputs`, which is called unless it is given.
         gradient_windows: windows of calibration text in each gradient step; 0: there are no such steps.
+        drafts: names of those that the run holds at the same time; None: the one of the configuration.
         processes: that do all of it together.
     Raises:
         InputError: bad input.
     """
     checked = checked or check_inputs(config)
-    setup = set_up(config, checked, reporter, gradient_windows=gradient_windows)
+    setup = set_up(config, checked, reporter, gradient_windows=gradient_windows, drafts=drafts)
     return Work(config, setup, Stages(directory.checkpoints, processes), reporter, checked.pricings, directory.inputs)
 
 
-def set_up(config: CommonConfig, checked: CheckedInputs, reporter: Reporter, *, gradient_windows: int = 0) -> Setup:
+def set_up(
+    config: CommonConfig,
+    checked: CheckedInputs,
+    reporter: Reporter,
+    *,
+    gradient_windows: int = 0,
+    drafts: Sequence[str] | None = None,
+) -> Setup:
     """Load a network with its text, told how much memory it will need. Arguments as for `begin_work`."""
     lengths = [len(prompt) for prompt in checked.prompts]
-    memory = plan_memory(config, checked.network, lengths, gradient_windows=gradient_windows)
+    memory = plan_memory(config, checked.network, lengths, gradient_windows=gradient_windows, drafts=drafts)
     reporter.line(memory.line)
     reporter.line(f"loading {config.model} ...")
     setup = make_setup(config, checked, stream=memory.stream, mesh=memory.mesh)

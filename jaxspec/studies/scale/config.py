@@ -143,9 +143,12 @@ class ScaleConfig(ParallelSettings, Settings):
     accuracy: float | None = setting(
         None, "Accuracy to reach; the cheapest plan for it is reported.", low=0, high=1, unset="none"
     )
+    stream: bool | None = same_as(CommonConfig, "stream")
+    mesh: str | None = same_as(CommonConfig, "mesh")
     seed: int = same_as(CommonConfig, "seed", "Seed of problems and samples.")
 
     unused = (
+        Unused(("mesh",), lambda config: "with stream, layers pass through one device" if config.stream else None),
         Unused(("judge",), _no_judge),
         Unused(
             ("check", "prompt_bytes", "text"),

@@ -14,11 +14,14 @@ from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import check_model, load_model, model_place
+from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.special_tokens import end_tokens
 from jaxspec.models.stored import as_computed
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
 from jaxspec.scaling.verifiers.judge import Judge
 from jaxspec.settings.schemes import SCHEME_FACTS
+from jaxspec.speculate.drafts import ReadyDraft, make_draft
+from jaxspec.studies.measured.target import load_target
 from jaxspec.studies.positions import TextLength
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.scale.problems import Problems
@@ -40,6 +43,7 @@ class Network:
     Attributes:
         scheme: of storage, which may change the network.
         end_tokens: its own, which end a text.
+        stream, mesh: where its weights lie (see `load_target`).
     """
 
     name: str
@@ -47,12 +51,34 @@ class Network:
     tokenizer: Tokenizer
     scheme: str
     end_tokens: tuple[int, ...] = ()
+    stream: bool = False
+    mesh: tuple[int, int] | None = None
+
+    @cached_property
+    def loaded(self) -> LoadedModel:
+        """The checkpoint, read once: drafts are made of it too."""
+        return load_target(self.name, stream=self.stream, mesh=self.mesh).loaded
 
     @cached_property
     def params(self) -> Params:
         """Parameters to compute with."""
-        params = target_params(load_model(self.name).params)
-        return as_computed(target_network(find_scheme(self.scheme), params) if self.changed else params)
+        stored = self.loaded.params
+        return as_computed(target_network(find_scheme(self.scheme), stored) if self.changed else stored)
+
+    @cached_property
+    def drafts(self) -> dict[str, ReadyDraft]:
+        """By name, those that were made of it."""
+        return {}
+
+    def drafted_by(self, draft: str) -> ReadyDraft:
+        """A draft, made once.
+
+        Raises:
+            InputError: see `make_draft`.
+        """
+        if draft not in self.drafts:
+            self.drafts[draft] = make_draft(draft, self.loaded)
+        return self.drafts[draft]
 
     @property
     def changed(self) -> bool:

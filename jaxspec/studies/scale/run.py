@@ -14,7 +14,6 @@ from hwmodels import DraftCost, Footprint
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
-from jaxspec.models.embedded import load_model
 from jaxspec.results import Quantity, given, measured, predicted
 from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
@@ -23,13 +22,13 @@ from jaxspec.runs.stages import Stages
 from jaxspec.settings import expect
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
-from jaxspec.speculate.drafts import make_draft
 from jaxspec.speculate.statistics import acceptance_rates
 from jaxspec.studies.draft_widths import widths_beside
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.scale.curves import curve_point, measured_method
 from jaxspec.studies.scale.exchange import all_positions, exchange_rows
 from jaxspec.studies.scale.inputs import Checked, check_scale
+from jaxspec.studies.scale.memory import plan_scale
 from jaxspec.studies.scale.parts import head_parts, task_part
 from jaxspec.studies.scale.planning import Plan, cheapest, most_accurate, plan_rows, with_fronts
 from jaxspec.studies.scale.report import write_scale_report
@@ -56,7 +55,7 @@ def scale_results(config: ScaleConfig, checked: Checked, stages: ScaleStages) ->
             of_network = plan_rows(
                 config, pricing, plans[name], footprint=footprint, judge=checked.judge, batches=batches
             )
-            draft = _draft_cost(config, checked, name, device)
+            draft = _draft_cost(stages, checked, name, device)
             conditional = acceptance[name].known
             parts = {"footprint": footprint, "draft": draft, "conditional": conditional}
             exchanges += exchange_rows(config, pricing, of_network, **parts)
@@ -137,16 +136,12 @@ def _footprint(config: ScaleConfig) -> Footprint:
     return dataclasses.replace(stored, draft_weight_bits=own.draft_weight_bits, draft_kv_bits=stored.target_kv_bits)
 
 
-@cache
-def _loaded_draft(draft: str, model: str) -> Any:
-    return make_draft(draft, load_model(model)).draft
-
-
-def _draft_cost(config: ScaleConfig, checked: Checked, name: str, device: str) -> DraftCost:
+def _draft_cost(stages: ScaleStages, checked: Checked, name: str, device: str) -> DraftCost:
+    config, network = stages.config, stages.networks[name]
     if config.draft == SELF:
         return dataclasses.replace(COMPRESSED_COPY, statement="")
     priced = checked.pricings[device][name].architecture
-    cost = _loaded_draft(config.draft, name).cost(checked.networks[name].config, priced, config.priced[name])
+    cost = network.drafted_by(config.draft).draft.cost(network.config, priced, config.priced[name])
     # The statement is for readers: it must not compile anew.
     return dataclasses.replace(cost, statement="")
 
@@ -170,9 +165,15 @@ def scale(
 
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
         found = checked()
+        memory = plan_scale(config, found)
+        reporter.line(memory.line)
         for note in found.notes:
             reporter.line(f"note: {note}")
-        stages = ScaleStages(config, found.problems, found.networks, Stages(directory.checkpoints), reporter)
+        networks = {
+            name: dataclasses.replace(network, stream=memory.stream, mesh=memory.mesh)
+            for name, network in found.networks.items()
+        }
+        stages = ScaleStages(config, found.problems, networks, Stages(directory.checkpoints), reporter)
 
         def work() -> list[dict[str, Any]]:
             results = [

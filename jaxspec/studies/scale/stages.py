@@ -10,7 +10,6 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from jaxspec.models.embedded import load_model
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays, Stages
 from jaxspec.scaling.beam import BeamSearch, beam_search
@@ -18,7 +17,6 @@ from jaxspec.scaling.sampling import Samples, sample_continuations
 from jaxspec.scaling.verifiers.judge import Judge
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.chunks import chunk_size
-from jaxspec.speculate.drafts import make_draft
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.ragged import padded
 from jaxspec.speculate.sampling import Decoding
@@ -86,7 +84,7 @@ class ScaleStages:
 
         def compute() -> Arrays:
             prompts, lengths = padded([network.encoded(prompt) for prompt in self.problems.prompts])
-            draft = make_draft(config.draft, load_model(name))
+            draft = network.drafted_by(config.draft)
             at_once = chunk_size(len(prompts))
             with self.reporter.bar(f"decoding with {config.draft}, {name}", len(prompts), step=at_once) as bar:
                 found = decode_chains(

@@ -31,12 +31,15 @@ _OFFSETS = 4
 def finals_of(config: TuneConfig, drafts: HardDrafts) -> HardDrafts:
     """The same drafts on windows of calibration text between those that knobs are tuned on: no gradient step saw them.
 
+    There are fewer windows between than windows; programs are those of as many (see `HardDrafts.room`).
     Knobs fit the text that they were tuned on, by 1 to 3 % of a speedup. Where the text is too short for half as many
     windows between, it is that text itself.
     """
     text, tokens = drafts.work.setup.text, window_tokens(config)[0]
     found = text.calibration_between(config.calibration_prompts, tokens, config.seed)
-    return drafts.on_windows(found, "finals") if len(found) >= config.calibration_prompts / 2 else drafts
+    if len(found) < config.calibration_prompts / 2:
+        return drafts
+    return drafts.on_windows(found, "finals", room=len(drafts.work.setup.calibration_prompts))
 
 
 class Judged(NamedTuple):

@@ -49,8 +49,9 @@ class OnlyCut(Described):
         del knobs, temperature
         return CompressedKV(prepared, BitsPerValue(jnp.asarray(16.0), jnp.asarray(16.0)))
 
-    def hard_kv(self, prepared, knobs):
+    def hard_kv(self, prepared, knobs, counted=None):
         """The cache is read as it is."""
+        del counted
         return self.soft_kv(prepared, knobs, None)
 
     def encode_kv(self, rows, knobs):

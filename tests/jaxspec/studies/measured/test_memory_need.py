@@ -5,7 +5,11 @@ import pytest
 from jaxspec.models import DecoderConfig
 from jaxspec.models.embedded import check_model
 from jaxspec.models.streamed import is_streamed
+from jaxspec.runs import Reporter
+from jaxspec.settings.draft_kinds import DRAFT_NAMES
 from jaxspec.studies import CompareConfig, EvaluateConfig, TreeConfig
+from jaxspec.studies.compare.entries import check_comparison
+from jaxspec.studies.compare.run import compare
 from jaxspec.studies.measured.checking import check_inputs
 from jaxspec.studies.measured.draft_memory import draft_need, drafts_of
 from jaxspec.studies.measured.memory import memory_need, plan_memory
@@ -116,10 +120,36 @@ def test_other_drafts_by_hand():
 
 
 def test_a_comparison_holds_all_its_drafts():
+    """Those that ship too, where no draft is named: the line of the run counts each of them, by hand."""
     assert drafts_of(EvaluateConfig()) == drafts_of(TreeConfig()) == ("self",)
-    compared = CompareConfig(schemes=("cassandra1", "mxint8"), drafts=("q4", "ngram"))
-    assert drafts_of(compared) == ("self", "self", "q4", "ngram")
-    assert drafts_of(CompareConfig(schemes=("none",), drafts=("q4",))) == ("q4",)
+    held = lambda **settings: check_comparison(CompareConfig(task="none", **settings)).drafts
+    assert held(schemes=("cassandra1", "mxint8"), drafts=("q4", "ngram")) == ("self", "self", "q4", "ngram")
+    assert held(schemes=("none",), drafts=("q4",)) == ("q4",)
+    shipped = held(schemes=("cassandra1",))
+    assert {"self", "embedded-small", "embedded-head"} < set(shipped)
+    network = check_model("embedded")
+    need = lambda drafts: (
+        memory_need(CompareConfig(), network, PROMPTS, gradient_windows=0, stream=False, drafts=drafts).network
+    )
+    own = {name: draft_need(name, network, stream=False).network for name in shipped}
+    assert need(shipped) == need(()) + sum(own.values())
+    # 6 bytes for each of its weights, as stored and widened.
+    assert own["embedded-small"] == 6 * check_model("embedded-small").num_parameters() > 0
+
+
+def test_the_line_of_a_comparison_counts_the_drafts_that_ship(monkeypatch, tmp_path):
+    told = []
+    monkeypatch.setattr("jaxspec.studies.measured.memory.gigabytes", lambda count: f"{count:.0f} bytes")
+    monkeypatch.setattr(Reporter, "line", lambda self, text: told.append(text))
+    monkeypatch.setattr("jaxspec.studies.measured.work.make_setup", lambda *given, **named: pytest.fail("stop here"))
+    with pytest.raises(pytest.fail.Exception, match="stop here"):
+        compare(CompareConfig(schemes=("none",), task="none"), out=str(tmp_path / "run"))
+    (line,) = (text for text in told if text.startswith("memory: "))
+    network = check_model("embedded")
+    shipped = sum(draft_need(name, network, stream=False).network for name in DRAFT_NAMES if name != "self")
+    bare = memory_need(CompareConfig(), network, PROMPTS, gradient_windows=0, stream=False, drafts=()).network
+    assert f"({bare + shipped} bytes of it the network" in line
+    assert shipped > bare / 2
 
 
 def test_streamed_runs_that_do_not_fit_are_told(there):

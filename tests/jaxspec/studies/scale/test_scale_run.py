@@ -10,9 +10,12 @@ from what_is_shown import all_is_shown, numbers_are_whole
 
 from jaxspec.cli import main
 from jaxspec.errors import InputError
-from jaxspec.models import DecoderConfig, init_params, save_directory
+from jaxspec.models import DecoderConfig, embedded, init_params, load_model, save_directory
+from jaxspec.runs import Reporter
 from jaxspec.settings import build_config
+from jaxspec.speculate.drafts import make_draft
 from jaxspec.studies import ScaleConfig, scale
+from jaxspec.studies.measured import memory
 from jaxspec.studies.scale import stages as stages_module
 from jaxspec.studies.scale.figures.costs import plot
 from jaxspec.studies.scale.inputs import check_scale
@@ -98,6 +101,41 @@ def test_entries_are_per_device_and_whole(finished, config):
             "input",
         }
     assert (path / "report.html").is_file()
+
+
+def test_a_network_is_read_once_for_samples_and_drafts_and_streams_alike(settings, tmp_path, monkeypatch):
+    """The line before the run counts the network, its 4-bit copy and no judge, by hand; a streamed run finds the same."""
+    reads, told = [], []
+    load = embedded.load_directory
+    monkeypatch.setattr(embedded, "load_directory", lambda place, **how: reads.append(str(place)) or load(place, **how))
+    monkeypatch.setattr(memory, "gigabytes", lambda count: f"{count:.0f} bytes")
+    monkeypatch.setattr(Reporter, "line", lambda self, text: told.append(text))
+    asked = {"prompts": 2, "samples": "1", "method": "best-of-n", "output_tokens": 6, "batches": "1", "draft": "q4"}
+    own = {name: value for name, value in settings.items() if name not in ("acceptance", "score", "judge")} | asked
+    found = []
+    for stream in (False, True):
+        (result,), _ = scale(build_config(ScaleConfig, own | {"stream": stream}), out=str(tmp_path / f"run-{stream}"))
+        found.append({name: part for name, part in result.plain().items() if name not in ("timing_s", "inputs")})
+    assert reads == [settings["model"]] * 2
+    assert found[0] == found[1]
+    lines = [line for line in told if line.startswith("memory: ")]
+    matrices = 16 * (24 + 2 * 12 + 24) + 3 * 16 * 24
+    assert f"({2 * ONE_LAYER.num_parameters() * (1 + 2 * 2) + 4 * matrices} bytes of it the network);" in lines[0]
+    assert "as --stream asks" in lines[1]
+
+
+def test_a_draft_is_made_of_the_network_that_answers(config, settings):
+    network = check_scale(config).networks[settings["model"]]
+    ours, fresh = network.drafted_by("q4"), make_draft("q4", load_model(settings["model"]))
+    assert jax.tree.all(jax.tree.map(np.array_equal, ours.params, fresh.params))
+    assert network.drafted_by("q4") is ours
+
+
+def test_a_mesh_of_more_devices_than_there_are_is_told_before_any_work(settings):
+    with pytest.raises(InputError, match=r"mesh is 'data=64'; 1 device is there"):
+        check_scale(build_config(ScaleConfig, settings | {"mesh": "data=64"}))
+    with pytest.raises(InputError, match="mesh would have no effect: with stream"):
+        build_config(ScaleConfig, settings | {"mesh": "data=1", "stream": True})
 
 
 def test_a_killed_run_goes_on_where_it_was(finished, config, tmp_path, monkeypatch):

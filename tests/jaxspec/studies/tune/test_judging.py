@@ -4,6 +4,7 @@ import dataclasses
 import re
 from types import SimpleNamespace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -18,6 +19,8 @@ from jaxspec.studies.tune import judging
 from jaxspec.studies.tune.config import TuneConfig
 from jaxspec.studies.tune.judging import Judge, Judged, finals_of
 from jaxspec.studies.tune.run import tune_drafts
+from jaxspec.tuning.calibration import _heard
+from jaxspec.tuning.hard import measured_windows
 
 NETWORK = DecoderConfig(
     vocab_size=256, hidden_size=16, intermediate_size=24, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=6
@@ -103,6 +106,17 @@ def test_text_that_elects_lies_between_that_which_is_tuned_on(tiny_model, small,
         lines = [set(re.findall(rb"line \d+:", text)) for text in texts]
         assert all(lines)
         assert not lines[0] & lines[1]
+        of_tuned = drafts.measure(knobs := uniform_knobs(DEFAULT_SCHEME, drafts.work.setup.config))
+        programs = [program._cache_size() for program in (_heard, measured_windows)]
+        of_finals = finals.measured_at(knobs, 2)
+        # One window fewer is measured by the programs of as many, and alike.
+        assert [program._cache_size() for program in (_heard, measured_windows)] == programs
+        assert finals.calibration.num_windows == drafts.calibration.num_windows
+        of_fewer = dataclasses.replace(finals, room=None).measured_at(knobs, 2)
+        assert [program._cache_size() for program in (_heard, measured_windows)] == [count + 1 for count in programs]
+        for found, expected in zip(jax.tree.leaves(of_finals), jax.tree.leaves(of_fewer), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-5)
+        assert float(of_finals.kl) != float(of_tuned.kl)
         assert finals.calibration.prepared is drafts.calibration.prepared
         assert not np.array_equal(finals.text, drafts.text[:-1])
         # A text that is too short for windows between.

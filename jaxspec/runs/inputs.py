@@ -69,7 +69,7 @@ def input_files(config: Any) -> dict[str, Path]:
     for name in networks:
         path = Path(name) / "config.json" if os.path.isdir(name) else Path(name)
         add("architecture", str(path), path)
-    for name in _several(getattr(config, "device", ())):
+    for name in _several(getattr(config, "device", None) or ()):
         add("device", str(Path(name)), Path(name))
     if getattr(config, "trace", None) is not None:
         add("trace", Path(config.trace).name, Path(config.trace))

@@ -88,6 +88,7 @@ def engines_for(
     schedule: Sequence[Range] = (),
     division: Division = _ALONE,
     tree: ServedTree | None = None,
+    float32: bool = False,
 ) -> list[Engine]:
     """Settings of all engines that know the kind of draft.
 
@@ -98,11 +99,18 @@ def engines_for(
         schedule: draft length by batch, for engines that change it; none: `draft_length` everywhere.
         division: of the target, and of a draft network, among devices.
         tree: drafted in place of a chain by engines that grow trees; None: chains everywhere.
+        float32: weights are in float32 and mean what they do there alone; engines round them to 16 bits by themselves.
     """
     if draft.kind not in SERVED_DRAFTS:
         return []
     makers: tuple[Callable[..., Engine | None], ...] = (_transformers, _vllm, _sglang, _llama_cpp)
-    asked: dict[str, Any] = {"tokenizer": tokenizer, "schedule": tuple(schedule), "division": division, "tree": tree}
+    asked: dict[str, Any] = {
+        "tokenizer": tokenizer,
+        "schedule": tuple(schedule),
+        "division": division,
+        "tree": tree,
+        "float32": float32,
+    }
     found = [make(target, draft, draft_length, **asked) for make in makers]
     return [engine for engine in found if engine is not None]
 
@@ -156,6 +164,7 @@ def _vllm(
     tokenizer: bool,
     schedule: tuple[Range, ...],
     division: Division,
+    float32: bool,
     **_: Any,
 ) -> Engine | None:
     settings: dict[str, Any] = {"method": "draft_model" if draft.kind == "network" else draft.kind}
@@ -188,7 +197,8 @@ def _vllm(
     shared = _shared(division, flags)
     if division.expert > 1:
         shared.append(["--enable-expert-parallel"])
-    serve = _command("vllm serve", [target], *shared, ["--speculative-config", text])
+    wide = [["--dtype", "float32"]] if float32 else []
+    serve = _command("vllm serve", [target], *wide, *shared, ["--speculative-config", text])
     note = " ".join(each for each in notes if each)
     return Engine("vLLM", versions, *("vllm.json", f"{text}\n", "bash", serve), note + _skipped(tokenizer))
 
@@ -202,11 +212,13 @@ def _sglang(
     schedule: tuple[Range, ...],
     division: Division,
     tree: ServedTree | None,
+    float32: bool,
 ) -> Engine | None:
     # A network's own head is EAGLE's algorithm there, without weights beside the target's.
     algorithm = {"network": "STANDALONE", "eagle": "EAGLE", "eagle3": "EAGLE3", "mtp": "EAGLE", "ngram": "NGRAM"}
     flags = {"tensor": "--tp-size", "pipeline": "--pp-size", "data": "--dp-size", "expert": "--ep-size"}
-    lines: list[list[str | int]] = [["--model-path", target], *_shared(division, flags)]
+    wide: list[list[str | int]] = [["--dtype", "float32"]] if float32 else []
+    lines: list[list[str | int]] = [["--model-path", target], *wide, *_shared(division, flags)]
     lines.append(["--speculative-algorithm", algorithm[draft.kind]])
     if draft.weights:
         lines.append(["--speculative-draft-model-path", draft.weights])
@@ -232,18 +244,18 @@ def _sglang(
 
 
 def _llama_cpp(
-    target: str, draft: ServedDraft, length: int, *, tokenizer: bool, division: Division, **_: Any
+    target: str, draft: ServedDraft, length: int, *, tokenizer: bool, division: Division, float32: bool, **_: Any
 ) -> Engine | None:
     kinds = {"network": "draft-simple", "eagle3": "draft-eagle3", "mtp": "draft-mtp", "ngram": "ngram-simple"}
     if draft.kind not in kinds:
         return None
-    convert = "python convert_hf_to_gguf.py"
-    commands = [_command(convert, [target, "--outtype", "bf16", "--outfile", "target.gguf"])]
+    convert, outtype = "python convert_hf_to_gguf.py", "f32" if float32 else "bf16"
+    commands = [_command(convert, [target, "--outtype", outtype, "--outfile", "target.gguf"])]
     files = ["--model", "target.gguf"]
     if draft.weights:
         # A head is converted with the sizes of its target at hand.
         beside = ["--target-model-dir", target] if draft.kind == "eagle3" else []
-        commands.append(_command(convert, [draft.weights, *beside, "--outtype", "bf16", "--outfile", "draft.gguf"]))
+        commands.append(_command(convert, [draft.weights, *beside, "--outtype", outtype, "--outfile", "draft.gguf"]))
         files += ["--model-draft", "draft.gguf"]
     limits: list[str | int] = ["--spec-draft-n-max", length, "--spec-draft-n-min", 0, "--spec-draft-p-min", 0]
     if draft.kind == "ngram":

@@ -22,8 +22,9 @@ from unittest.mock import patch
 import numpy as np
 
 from jaxspec.compress.knobs import uniform_knobs
-from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
+from jaxspec.compress.schemes import find_scheme
 from jaxspec.models import embedded_directory, load_model
+from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME
 from jaxspec.studies import ExportConfig, TuneConfig, export_draft
 from jaxspec.text import load_text, windows
 
@@ -38,13 +39,15 @@ def make_run(folder: Path, *, draft_length: int = DRAFT_LENGTH, **settings: Any)
     """A finished run on the embedded network, calibrated on text as it was written, which needs no decoding.
 
     Args:
-        settings: knobs, or settings of `jaxspec tune`.
+        settings: knobs, or settings of `jaxspec tune`, the scheme among them.
     """
     sys.path.insert(0, str(HELPERS))
     from finished_runs import write_run
 
-    own = {name: settings.pop(name, value) for name, value in KNOBS.items()}
-    knobs = uniform_knobs(CASSANDRA1, load_model("embedded").config, own, draft_length=draft_length)
+    scheme = find_scheme(settings.get("scheme", DEFAULT_SCHEME_NAME))
+    own = {name: value for name, value in KNOBS.items() if scheme.facts.prunes_and_cuts}
+    own |= {spec.name: settings.pop(spec.name) for spec in scheme.knob_specs if spec.name in settings}
+    knobs = uniform_knobs(scheme, load_model("embedded").config, own, draft_length=draft_length)
     config = TuneConfig(objective="bits_per_byte", **(SETTINGS | settings))
     return write_run(folder, config, {"tuned": knobs})
 
@@ -55,15 +58,21 @@ def held_out(*, prompts: int, prompt_tokens: int, seed: int = 0) -> np.ndarray:
     return windows(text.held_out, prompts, prompt_tokens, seed)
 
 
-def assisted(draft: Path, prompts: np.ndarray, *, draft_length: int, output_tokens: int) -> list[dict[str, Any]]:
-    """What transformers generates for each prompt with the directory `draft` as the embedded network's assistant."""
+def assisted(
+    draft: Path, prompts: np.ndarray, *, draft_length: int, output_tokens: int, target: Path | None = None
+) -> list[dict[str, Any]]:
+    """What transformers generates for each prompt with the directory `draft` as the assistant of `target`.
+
+    Args:
+        target: None: the embedded network.
+    """
     import torch
     import transformers
     from transformers.generation.candidate_generator import AssistedCandidateGenerator
 
     torch.set_num_threads(1)
     open_network = lambda place: transformers.AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32).eval()
-    target, assistant = open_network(embedded_directory()), open_network(draft)
+    network, assistant = open_network(target or embedded_directory()), open_network(draft)
     assistant.generation_config.num_assistant_tokens = draft_length
     assistant.generation_config.num_assistant_tokens_schedule = "constant"
     assistant.generation_config.assistant_confidence_threshold = 0.0
@@ -80,9 +89,9 @@ def assisted(draft: Path, prompts: np.ndarray, *, draft_length: int, output_toke
 
         inputs = {"attention_mask": torch.ones_like(prompt[None]), "pad_token_id": 0, **options}
         with torch.no_grad():
-            plain = target.generate(prompt[None], **inputs)
+            plain = network.generate(prompt[None], **inputs)
             with patch.object(AssistedCandidateGenerator, "update_candidate_strategy", note):
-                output = target.generate(prompt[None], assistant_model=assistant, **inputs)
+                output = network.generate(prompt[None], assistant_model=assistant, **inputs)
         assert torch.equal(plain, output), "assisted output differs from the target's own"
         cycles = int(np.searchsorted(np.cumsum(np.array(accepted) + 1), output_tokens)) + 1
         tokens = plain[0, len(prompt) : len(prompt) + output_tokens].tolist()

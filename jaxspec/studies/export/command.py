@@ -13,6 +13,9 @@ RUN is a finished run of tune or evaluate.
 jaxspec export runs/tune-0123456789ab -o draft              the tuned draft of the first device
 jaxspec export runs/tune-0123456789ab -o draft --device jetson-agx-orin --configuration grid
 
+Where the run's scheme rounds the target (cassandra2, mxint8, any-precision and others), that network is written as well,
+into the folder target in the directory: the draft belongs to it, not to the checkpoint.
+
 transformers, vLLM and SGLang open it as the draft of the run's target, llama.cpp after its own conversion. README.md in
 the directory gives the flags for each engine, with the tuned number of drafted tokens. The acceptance carries over, the
 predicted speed does not, because these engines read all bits of every weight.

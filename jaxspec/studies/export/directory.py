@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from jaxspec.errors import InputError
 from jaxspec.files import to_json
@@ -15,10 +15,13 @@ from jaxspec.models.layer_files import LayeredTensors, index_json, plan_shards, 
 from jaxspec.output_places import check_folder_place
 from jaxspec.partial_files import PartialFiles
 
-__all__ = ["MANIFEST", "check_place", "write_directory"]
+__all__ = ["MANIFEST", "TARGET", "check_place", "write_directory"]
 
 #: The manifest of an export, which tells it from other folders.
 MANIFEST = "jaxspec_export.json"
+
+#: Folder in an export that holds the target, where the draft belongs to no checkpoint that exists.
+TARGET = "target"
 
 
 def check_place(out: Path, *, force: bool, kept: Mapping[str, Path]) -> None:
@@ -31,8 +34,9 @@ def check_place(out: Path, *, force: bool, kept: Mapping[str, Path]) -> None:
     """
     check_folder_place(out, "export")
     for what, path in kept.items():
-        if os.path.exists(out) and os.path.exists(path) and os.path.samefile(out, path):
-            raise InputError(f"{str(out)!r} is {what}; give another --out")
+        for place, verb in ((out, "is"), (out / TARGET, f"has in its folder {TARGET!r}")):
+            if os.path.exists(place) and os.path.exists(path) and os.path.samefile(place, path):
+                raise InputError(f"{str(out)!r} {verb} {what}; give another --out")
     there = sorted(os.listdir(out)) if os.path.isdir(out) else []
     if MANIFEST in there and not force:
         raise InputError(f"{str(out)!r} holds an export already; give another --out, or --force to replace it")
@@ -44,7 +48,7 @@ def check_place(out: Path, *, force: bool, kept: Mapping[str, Path]) -> None:
 
 def write_directory(
     out: Path,
-    tensors: LayeredTensors,
+    networks: Mapping[str, LayeredTensors],
     finish: Callable[[dict[str, int]], dict[str, bytes]],
     *,
     shard_bytes: int,
@@ -53,29 +57,33 @@ def write_directory(
     """Write the weights, shard by shard, and then the files beside them; each gets its name once all are whole.
 
     Args:
+        networks: by the folder within `out` that they are written into, "" for `out` itself; in the order of writing.
         finish: from name and bytes of the files of weights, index included, to the contents of all others, by name.
     Returns:
         name -> bytes of all files.
     Raises:
         InputError: the folder cannot be made.
     """
-    shards = plan_shards(tensors.forms, shard_bytes)
-    values = tensors.values()
     sizes: dict[str, int] = {}
+    indices: dict[str, bytes] = {}
     with PartialFiles() as files:
         try:
             files.make_folder(out)
         except OSError as error:
             raise InputError(f"{out} cannot be made a folder ({error.strerror}); give another --out") from error
-        for shard in shards:
-            with files.add(out / shard.name).open("wb") as file:
-                write_shard(file, shard, values, on_bytes=on_bytes)
-                sizes[shard.name] = file.tell()
-        index = {INDEX_FILE: to_json(index_json(shards)).encode()} if len(shards) > 1 else {}
-        others = index | finish(sizes | {name: len(content) for name, content in index.items()})
+        for folder, tensors in networks.items():
+            shards, values = plan_shards(tensors.forms, shard_bytes), tensors.values()
+            for shard in shards:
+                name = str(PurePosixPath(folder) / shard.name)
+                with files.add(out / name).open("wb") as file:
+                    write_shard(file, shard, values, on_bytes=on_bytes)
+                    sizes[name] = file.tell()
+            if len(shards) > 1:
+                indices[str(PurePosixPath(folder) / INDEX_FILE)] = to_json(index_json(shards)).encode()
+        others = indices | finish(sizes | {name: len(content) for name, content in indices.items()})
         # Without a configuration no engine opens a folder: what was there stops being a network before its files are
-        # exchanged, and what comes begins to be one with its last file.
-        for name in sorted(others, key=lambda name: name == "config.json"):
+        # exchanged, and what comes begins to be one with its last files.
+        for name in sorted(others, key=_is_config):
             files.add(out / name).write_bytes(others[name])
             sizes[name] = len(others[name])
         with UNDER_WAY.lock:
@@ -90,8 +98,14 @@ def _remove_earlier(out: Path) -> None:
         return
     listed = read_json_object(out / MANIFEST).get("files")
     names = {name for name in listed if isinstance(name, str)} if isinstance(listed, dict) else set()
-    for name in sorted(names | {MANIFEST}, key=lambda name: (name != "config.json", name)):
+    for name in sorted(names | {MANIFEST}, key=lambda name: (not _is_config(name), name)):
         # What a manifest that somebody changed names outside its folder stays.
         if (out / name).resolve().is_relative_to(out.resolve()):
             with contextlib.suppress(FileNotFoundError, IsADirectoryError, PermissionError):
                 (out / name).unlink()
+    with contextlib.suppress(OSError):  # it has something else in it, or is not there
+        (out / TARGET).rmdir()
+
+
+def _is_config(name: str) -> bool:
+    return PurePosixPath(name).name == "config.json"

@@ -131,10 +131,11 @@ def open_run(path: str, *, configuration: str | None = None, device: str | None 
     if not any(result.configurations for result in results):
         raise InputError(f"{place / 'result.json'} holds no configurations; start the run anew with --force")
     result = _of_device(results, device)
-    if not SCHEME_FACTS[config.scheme].lossless:
+    if not SCHEME_FACTS[config.scheme].has_draft:
+        able = [name for name, facts in SCHEME_FACTS.items() if facts.runs and facts.has_draft]
         raise InputError(
-            f"run {path!r} drafts for a target that scheme {config.scheme} changes, which engines that run the checkpoint do "
-            "not verify with; export a run of a lossless scheme"
+            f"run {path!r} has no draft to export: of scheme {config.scheme} it is the target itself; export a run of one of "
+            f"{', '.join(able)}"
         )
     wanted = configuration or _COMMANDS[command][0]
     if wanted not in result.configurations:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jaxspec.report.formatting import fixed, times
-from jaxspec.settings.schemes import SCHEME_FACTS
+from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS, SchemeFacts
 from jaxspec.studies.engine_flags import Engine
+from jaxspec.studies.export.directory import TARGET
 from jaxspec.studies.export.result import DecodedDraft, ExportResult
 
 __all__ = ["readme"]
@@ -19,11 +20,11 @@ def readme(result: ExportResult, engines: Sequence[Engine]) -> str:
         [
             f"# Draft for {result.target}",
             "",
-            f"This network drafts for speculative decoding with {result.target} as the target. It is the target itself with "
-            f"{_per_cent(result.zero_share.known)} of the weights of its layers' matrices zero and low mantissa bits of the "
-            f"others cut to zero: configuration `{result.configuration}` for device `{result.device}` of a run of `jaxspec "
-            f"{result.command}`, bit for bit. Weights are stored whole, in {result.dtype}.",
+            f"This network drafts for speculative decoding with {result.target} as the target. It is {_made_of(result)}: "
+            f"configuration `{result.configuration}` for device `{result.device}` of a run of `jaxspec {result.command}`, bit "
+            f"for bit. Weights are stored whole, in {result.dtype}.",
             "",
+            *_rounded_target(result),
             *_with_head(result),
             *_unpacked(result),
             f"**Draft {length} tokens per cycle.** {_about_length(result)}",
@@ -44,6 +45,52 @@ def readme(result: ExportResult, engines: Sequence[Engine]) -> str:
     )
 
 
+def _facts(result: ExportResult) -> SchemeFacts:
+    return SCHEME_FACTS.get(result.scheme or "", SCHEME_FACTS[DEFAULT_SCHEME_NAME])
+
+
+def _made_of(result: ExportResult) -> str:
+    zeros = _per_cent(result.zero_share.known)
+    if _facts(result).prunes_and_cuts:
+        return (
+            f"the target itself with {zeros} of the weights of its layers' matrices zero and low mantissa bits of the others "
+            "cut to zero"
+        )
+    return (
+        f"the upper bits of the target's 8-bit weights, times the same scales, in the matrices of its layers ({zeros} of these "
+        "weights are zero)"
+    )
+
+
+def _rounded_target(result: ExportResult) -> list[str]:
+    """About a target that was written beside the draft."""
+    if result.checkpoint is None:
+        return []
+    facts = _facts(result)
+    about = [
+        f"**The target is in `{TARGET}/`, not in {result.checkpoint}.** Scheme `{facts.name}` rounds the matrices of the "
+        "layers, and draft, acceptance and output are those of the rounded network: its values as the run decoded with them, "
+        f"stored whole, in {result.target_dtype}. With the checkpoint as the target the output is the checkpoint's, and how "
+        "much of this draft it accepts was not measured."
+    ]
+    if "float32" in (result.dtype, result.target_dtype):
+        about.append(
+            "These values have more digits than 16 bits hold, so engines have to compute in float32. The flags below say so; "
+            "the fastest attention kernels take 16 bits only. In 16 bits engines round both networks once more, and the output "
+            "is that of yet another network."
+        )
+    if facts.shared_exponents is not None:
+        about.append(
+            "The run's target kept its KV cache in blocks of shared exponents too. Engines keep it whole, so that their output "
+            "may differ from the run's after some tokens."
+        )
+    if any(spec.per == "experts" for spec in facts.knob_specs):
+        about.append(
+            "Where the network has experts, the run's draft chose among a pool of them; here it chooses among all."
+        )
+    return [" ".join(about), ""]
+
+
 def _about_length(result: ExportResult) -> str:
     if result.draft_length.status == "input":
         return "The number was given to the run."
@@ -54,8 +101,7 @@ def _about_length(result: ExportResult) -> str:
 
 
 def _with_head(result: ExportResult) -> list[str]:
-    facts = SCHEME_FACTS.get(result.scheme or "")
-    if facts is None or not facts.head:
+    if not _facts(result).head:
         return []
     return [
         "Its LM head is pruned and cut as well. Where the target's head is its embedding, the draft's is a matrix of its own "

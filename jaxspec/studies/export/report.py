@@ -22,10 +22,15 @@ def shown(result: ExportResult) -> Shown:
     for name, found in (("in the run", result.in_run), ("with a KV cache of its own, as engines do it", result.alone)):
         if found.tokens_per_cycle.number is not None:
             table.add_row(name, str(found.prompts.value), *_numbers(found))
+    notes = ["Engines read every weight whole: acceptance carries over to them, the predicted speed does not."]
+    if result.checkpoint is not None:
+        notes.append(
+            f"Scheme {result.scheme} rounds the target: serve {result.target} ({result.target_dtype}), not {result.checkpoint}."
+        )
     return Shown(
         result.plain(),
         [table],
-        ["Engines read every weight whole: acceptance carries over to them, the predicted speed does not."],
+        notes,
         f"flags for transformers, vLLM, SGLang and llama.cpp: {result.directory}/README.md",
     )
 

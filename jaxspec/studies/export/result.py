@@ -27,6 +27,8 @@ class ExportResult(Result):
     Attributes:
         run, command: run directory and the command that made it.
         target: where engines find the target; unpacked there from `container`, where the run opened one.
+        checkpoint: that the run opened, where the scheme rounds the target and it was written as well; otherwise None.
+        target_dtype: number format in which it was written.
         files: name -> bytes, of the directory.
         zero_share: of the weights of the layers' matrices, those that are zero.
         compressed_kv: whether the run's draft read a compressed KV cache, which engines do not.
@@ -43,6 +45,8 @@ class ExportResult(Result):
     architecture: str | None = None
     target: str | None = None
     container: str | None = None
+    checkpoint: str | None = None
+    target_dtype: str | None = None
     directory: str | None = None
     files: dict[str, int] = dataclasses.field(default_factory=dict)
     dtype: str | None = None

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hwmodels.catalog.huggingface import Running
 from jaxspec.compress.knobs import Knobs
 from jaxspec.files import to_json
 from jaxspec.models.families import family_of, running
@@ -26,12 +27,12 @@ from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.statistics import acceptance_rates
 from jaxspec.studies.engine_flags import ServedDraft, engines_for
 from jaxspec.studies.export.config import ExportConfig
-from jaxspec.studies.export.directory import MANIFEST, check_place, write_directory
+from jaxspec.studies.export.directory import MANIFEST, TARGET, check_place, write_directory
 from jaxspec.studies.export.finished import FinishedRun, open_run
 from jaxspec.studies.export.readme import readme
 from jaxspec.studies.export.result import DecodedDraft, ExportResult
 from jaxspec.studies.export.source import TargetFiles, target_files
-from jaxspec.studies.export.weights import DraftLayers
+from jaxspec.studies.export.weights import DraftLayers, Layers, TargetLayers, format_of_all
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.trees.text_ratios import ratio_of_totals
 
@@ -41,7 +42,7 @@ __all__ = ["export_draft"]
 def export_draft(
     config: ExportConfig, out: str | Path | None = None, *, force: bool = False, reporter: Reporter | None = None
 ) -> ExportResult:
-    """Write the hard draft of a finished run as a Hugging Face directory.
+    """Write the hard draft of a finished run as a Hugging Face directory, with the target in it where the scheme rounds that.
 
     Args:
         out: the directory; None is `<name of the run>-<configuration>` in the working directory.
@@ -74,11 +75,13 @@ def _decoded_alone(drafts: HardDrafts, knobs: Knobs, prompts: int | None) -> Dec
     setup, wanted = work.setup, work.setup.prompts[:prompts]
     if len(wanted) == 0:
         return DecodedDraft()
-    draft = ReadyDraft(NetworkDraft(setup.config), drafts.params(knobs))
+    # Engines keep no cache in blocks that share exponents: neither the target's nor the draft's.
+    network = dataclasses.replace(setup.config, shared_kv_exponents=None)
+    draft = ReadyDraft(NetworkDraft(network), drafts.params(knobs))
     with work.bar("decoding with the draft as engines run it", len(wanted)) as bar:
         counts = decode_chains(
             setup.params,
-            setup.config,
+            network,
             draft,
             wanted,
             knobs.draft_length,
@@ -112,8 +115,9 @@ def _about(run: FinishedRun, files: TargetFiles, knobs: Knobs, place: Path) -> E
         configuration=run.configuration,
         device=result.device,
         architecture=result.architecture,
-        target=_target(files),
-        container=str(files.path) if files.packed else None,
+        target=_target(files) if knobs.scheme.lossless else str(place.absolute() / TARGET),
+        container=str(files.path) if files.packed and knobs.scheme.lossless else None,
+        checkpoint=None if knobs.scheme.lossless else str(files.path),
         directory=str(place),
         scheme=result.scheme,
         draft_length=found.draft_length,
@@ -139,29 +143,45 @@ def _write(
     place: Path, run: FinishedRun, files: TargetFiles, drafts: HardDrafts, knobs: Knobs, result: ExportResult
 ) -> ExportResult:
     """Write the directory."""
-    layers = DraftLayers(drafts, knobs)
-    own_head = layers.config.tie_embeddings != drafts.work.setup.config.tie_embeddings
+    target = TargetLayers(drafts.work.setup)
+    draft = DraftLayers(target, drafts, knobs)
+    own_head = draft.config.tie_embeddings != target.config.tie_embeddings
     row = running(family_of(files.config))
-    tensors = LayeredTensors(layers.config, row, outside=layers.outside, layer=layers, dtype=layers.dtype)
-    served = ServedDraft("network", str(place.absolute()))
-    engines = engines_for(_target(files), served, knobs.draft_length, tokenizer=files.has_tokenizer)
+    networks = {"": _tensors(draft, row)}
+    result = dataclasses.replace(result, dtype=str(format_of_all(draft)))
+    beside = files.copied
+    if result.checkpoint is not None:
+        networks[TARGET] = _tensors(target, row)
+        result = dataclasses.replace(result, target_dtype=str(format_of_all(target)))
+        copied = files.copied | {"config.json": to_json(files.written_config(str(result.target_dtype))).encode()}
+        beside = beside | {f"{TARGET}/{name}": content for name, content in copied.items()}
+    engines = engines_for(
+        str(result.target),
+        ServedDraft("network", str(place.absolute())),
+        knobs.draft_length,
+        tokenizer=files.has_tokenizer,
+        float32="float32" in (result.dtype, result.target_dtype),
+    )
     made: list[ExportResult] = []
 
     def finish(weights: dict[str, int]) -> dict[str, bytes]:
         complete = dataclasses.replace(
             result,
-            dtype=str(layers.matrix_dtype),
-            zero_share=measured(layers.zeros / layers.weights),
+            zero_share=measured(draft.zeros / draft.weights),
             engines={engine.title: engine.content for engine in engines},
         )
-        others = files.copied | {f"engines/{engine.file}": engine.content.encode() for engine in engines}
+        others = beside | {f"engines/{engine.file}": engine.content.encode() for engine in engines}
         others["README.md"] = readme(complete, engines).encode()
-        others["config.json"] = to_json(files.draft_config(str(layers.matrix_dtype), own_head=own_head)).encode()
+        others["config.json"] = to_json(files.written_config(str(result.dtype), own_head=own_head)).encode()
         complete = dataclasses.replace(complete, files=weights | {name: len(text) for name, text in others.items()})
         made.append(complete)
         return others | {MANIFEST: to_json(complete.plain()).encode()}
 
-    total = sum(form.bytes for form in tensors.forms)
+    total = sum(form.bytes for tensors in networks.values() for form in tensors.forms)
     with drafts.work.reporter.bytes_bar(f"writing {place}", total) as advance:
-        write_directory(place, tensors, finish, shard_bytes=SHARD_BYTES, on_bytes=advance)
+        write_directory(place, networks, finish, shard_bytes=SHARD_BYTES, on_bytes=advance)
     return made[0]
+
+
+def _tensors(layers: Layers, row: Running) -> LayeredTensors:
+    return LayeredTensors(layers.config, row, outside=layers.outside, layer=layers, dtype=layers.dtype)

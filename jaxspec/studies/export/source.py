@@ -42,11 +42,11 @@ class TargetFiles:
         """Whether engines need the target unpacked first."""
         return not os.path.isdir(self.path)
 
-    def draft_config(self, dtype: str, *, own_head: bool = False) -> dict[str, Any]:
-        """The config.json of a draft in a number format; of a text decoder, that of the decoder alone.
+    def written_config(self, dtype: str, *, own_head: bool = False) -> dict[str, Any]:
+        """The config.json of a network in a number format; of a text decoder, that of the decoder alone.
 
         Args:
-            own_head: the draft's LM head is not its embedding, whatever the target's is.
+            own_head: the network's LM head is not its embedding, whatever the target's is.
         """
         found = text_config(self.config)
         if found is not self.config:

@@ -125,7 +125,7 @@ def test_containers_hold_the_whole_and_open_as_the_decoder(tmp_path):
 
 
 def test_a_draft_is_the_decoder_alone():
-    found = target_files(str(GOLDEN)).draft_config("bfloat16")
+    found = target_files(str(GOLDEN)).written_config("bfloat16")
     assert (found["model_type"], found["architectures"]) == ("gemma3_text", ["Gemma3ForCausalLM"])
     assert decoder_config(found) == load_directory(GOLDEN).config
 

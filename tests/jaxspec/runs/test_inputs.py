@@ -15,8 +15,8 @@ from hwmodels import catalog
 from jaxspec.errors import InputError
 from jaxspec.runs import Reporter, inputs
 from jaxspec.runs.directory import RunDirectory
-from jaxspec.runs.inputs import input_digests
-from jaxspec.studies import CompareConfig, EvaluateConfig, SweepConfig, TreeConfig
+from jaxspec.runs.inputs import input_digests, input_files
+from jaxspec.studies import CompareConfig, EvaluateConfig, ExportConfig, SweepConfig, TreeConfig
 
 DEVICE = (Path(catalog.__file__).parent / "devices" / "rtx-4090.toml").read_text(encoding="utf-8")
 
@@ -174,3 +174,7 @@ def test_drafts_of_a_comparison_are_digested_by_the_same_rule(files):
         *(f"{folder}/{name}" for folder in ("one", "two") for name in ("config.json", "model.safetensors")),
         "model/more.jspk",
     }
+
+
+def test_a_command_whose_device_is_its_runs_has_no_file_of_one():
+    assert input_files(ExportConfig(run="runs/made")) == {}

@@ -18,11 +18,12 @@ NUMBERS = {
 DENSE_KINDS = ("q", "k", "v", "o", "gate", "up", "down")
 
 
-def write_run(folder, config, configurations):
+def write_run(folder, config, configurations, kinds=DENSE_KINDS):
     """A run directory.
 
     Args:
         configurations: name -> hard knobs, the same on every device; or device -> such a table.
+        kinds: of the network's matrices.
     """
     entries = []
     for device in config.device:
@@ -34,7 +35,7 @@ def write_run(folder, config, configurations):
                 "scheme": config.scheme,
                 "decoding": {"prompts": config.prompts},
                 "configurations": {
-                    name: NUMBERS | {"knobs": knobs_to_json(knobs, DENSE_KINDS), "draft_length": knobs.draft_length}
+                    name: NUMBERS | {"knobs": knobs_to_json(knobs, kinds), "draft_length": knobs.draft_length}
                     for name, knobs in found.items()
                 },
             }

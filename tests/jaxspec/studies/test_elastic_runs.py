@@ -5,6 +5,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from elastic_networks import uneven_network
 from finished_runs import write_run
@@ -18,9 +19,10 @@ from jaxspec.errors import InputError
 from jaxspec.models import DecoderConfig, load_directory, save_directory
 from jaxspec.models.blocks import Experts
 from jaxspec.models.expert_sizes import ExpertSizes
+from jaxspec.models.stored import as_computed
 from jaxspec.runs import Reporter
 from jaxspec.settings import build_config
-from jaxspec.studies import EvaluateConfig, evaluate
+from jaxspec.studies import EvaluateConfig, ExportConfig, evaluate, export_draft
 from jaxspec.studies.export.finished import open_run
 from jaxspec.studies.measured.pricing import resolve_pricing
 
@@ -140,9 +142,13 @@ def test_a_dense_network_says_that_it_has_no_pools(tiny_model, some_text, small,
     assert "has no experts; expert_pool changes nothing" in " ".join((said.out + said.err).split())
 
 
-def test_its_draft_is_not_exported(tiny_model, some_text, small, tmp_path):
-    config = settings(tiny_model, some_text, small)
-    knobs = uniform_knobs(ELASTIC, load_directory(tiny_model).config)
-    run = write_run(tmp_path / "run", dataclasses.replace(config), {"given": knobs})
-    with pytest.raises(InputError, match="a target that scheme elastic changes"):
-        open_run(str(run))
+def test_an_export_is_the_rounded_mixture_and_its_draft(mixture, some_text, small, tmp_path):
+    config = settings(mixture, some_text, small)
+    knobs = uniform_knobs(ELASTIC, TINY, expert_pool=0.5, slice_bits=3.0)
+    run = write_run(tmp_path / "run", config, {"given": knobs}, TINY.matrix_kinds)
+    export_draft(ExportConfig(run=str(run), prompts=0), tmp_path / "out")
+    drafts = open_run(str(run)).drafts(tmp_path / "scratch", Reporter())
+    found = [as_computed(load_directory(tmp_path / place).params) for place in ("out/target", "out")]
+    same = lambda a, b: np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+    jax.tree.map(same, found, [drafts.work.setup.params, drafts.params(knobs)])
+    assert "chose among a pool of them; here it chooses among all" in (tmp_path / "out" / "README.md").read_text()

@@ -70,6 +70,8 @@ def test_the_recorded_tokens_and_acceptance(maker, tmp_path):
     [
         {"weight_prune": 0.35, "weight_cut_bits": 5.0, "draft_length": 3, "seed": 5},
         {"weight_prune": 0.6, "weight_cut_bits": 2.0, "draft_length": 7, "output_tokens": 40, "prompt_tokens": 23},
+        {"scheme": "cassandra2", "weight_prune": 0.4, "weight_cut_bits": 4.0, "draft_length": 4},
+        {"scheme": "any-precision", "slice_bits": 4.0, "draft_length": 4},
     ],
 )
 def test_transformers_decodes_with_an_exported_draft(maker, settings, tmp_path):
@@ -79,7 +81,9 @@ def test_transformers_decodes_with_an_exported_draft(maker, settings, tmp_path):
     full = maker.SETTINGS | settings
     prompts = maker.held_out(prompts=12, prompt_tokens=full["prompt_tokens"], seed=full.get("seed", 0))
     length, count = full["draft_length"], full["output_tokens"]
-    found = maker.assisted(tmp_path / "draft", prompts, draft_length=length, output_tokens=count)
+    # The target of a scheme that rounds it is exported as well.
+    target = None if result.checkpoint is None else tmp_path / "draft" / "target"
+    found = maker.assisted(tmp_path / "draft", prompts, draft_length=length, output_tokens=count, target=target)
     assert_same_acceptance(result.alone.tokens_per_cycle.value, [prompt["accepted"] for prompt in found])
 
 

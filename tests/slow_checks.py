@@ -1,9 +1,15 @@
-"""Checks that run with `pytest -m slow` alone: those that repeat another on a further device, scheme, size or network.
+"""Checks that run with `pytest -m slow` alone: repetitions of another, and those that take the longest of their module.
 
-One of each kind stays in every run. A test that is slow by itself carries the marker where it stands.
+Repetitions are on a further device, scheme, size or network, and stand here; one of each kind stays in every run. What takes
+long stands in `slow_checks.txt`, which `choose_slow_checks.py` writes from measured times; one of each module stays. A test
+that is slow wherever it runs carries the marker where it stands.
 """
 
 import re
+from pathlib import Path
+
+#: Node ids, one a line.
+CHOSEN = Path(__file__).parent / "slow_checks.txt"
 
 #: Regular expressions of node ids.
 SLOW_CHECKS = tuple(
@@ -85,6 +91,10 @@ SLOW_CHECKS = tuple(
 )
 
 
+#: Those of `choose_slow_checks.py`.
+LONG_CHECKS = frozenset(CHOSEN.read_text(encoding="utf-8").splitlines())
+
+
 def is_slow(node_id: str) -> bool:
     """Whether a test is one of them."""
-    return any(pattern.search(node_id) for pattern in SLOW_CHECKS)
+    return node_id in LONG_CHECKS or any(pattern.search(node_id) for pattern in SLOW_CHECKS)

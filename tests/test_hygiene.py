@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 from longest_units import LONGEST_S
-from slow_checks import SLOW_CHECKS, is_slow
+from slow_checks import LONG_CHECKS, SLOW_CHECKS, is_slow
 
 TESTS = Path(__file__).parent
 
@@ -106,6 +106,19 @@ def test_slow_checks_are_of_files_that_exist():
     assert [name for name in files if not (TESTS.parent / name).is_file()] == []
     assert is_slow("tests/test_documentation.py::Test_huffllm::test_executes")
     assert not is_slow("tests/test_documentation.py::Test_first_plot::test_executes")
+
+
+def test_long_checks_are_there():
+    """A test that gets another name, or moves, would run in every run again without a word."""
+    gone = []
+    for name in sorted(LONG_CHECKS):
+        path, _, rest = name.partition("::")
+        module = TESTS.parent / path
+        function = rest.partition("[")[0].split("::")[-1]
+        if not module.is_file() or f"def {function}(" not in module.read_text(encoding="utf-8"):
+            gone.append(name)
+    assert gone == []
+    assert is_slow(min(LONG_CHECKS))
 
 
 GOOD = """

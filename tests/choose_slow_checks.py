@@ -3,9 +3,9 @@
     pytest -m 'not oracle' --junitxml=durations.xml
     python tests/choose_slow_checks.py durations.xml
 
-A check is slow that takes more than a two-thousandth of all. Each module keeps one of them in every run, the first that is no
-gradient or draw, beside all its quick ones; what `KEPT` names stays whole. Times are shares of all, so that neither the machine
-nor its load matters.
+A check is long that takes more than a five-thousandth of all. Each module keeps long ones in every run as far as they have room,
+a nine-hundredth of all, and one in any case, beside all its quick ones; gradients and draws go first, and what `KEPT` names stays
+whole. Times are shares of all, so that neither the machine nor its load matters. With `--add` the list keeps what it has, and the reports need not have it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ import xml.etree.ElementTree as ElementTree
 from collections import defaultdict
 from pathlib import Path
 
-from slow_checks import CHOSEN, SLOW_CHECKS
+from slow_checks import CHOSEN, LONG_CHECKS, SLOW_CHECKS
 
 HERE = Path(__file__).parent
 
-#: A check is slow that takes more than this share of all.
-SHARE = 1 / 2000
+#: A check is long that takes more than this share of all.
+LONG = 1 / 5000
+
+#: Long checks of a module have this share of all.
+ROOM = 1 / 900
 
 #: What stays in every run, whatever it takes: whole commands, contracts of registries, promises of the README.
 KEPT = tuple(
@@ -45,8 +48,8 @@ KEPT = tuple(
     )
 )
 
-#: What is the last to be kept of a module.
-_LAST = re.compile(r"gradient|slope|batch|retrace|vmap|drawn|memory")
+#: What is the first to go.
+_FIRST_TO_GO = re.compile(r"gradient|slope|batch|retrace|vmap|drawn|memory")
 
 
 def node_id(classname: str, name: str) -> str | None:
@@ -61,15 +64,17 @@ def node_id(classname: str, name: str) -> str | None:
 
 def slow_of(seconds: dict[str, float]) -> list[str]:
     """Node ids of the slow checks, sorted."""
-    least = SHARE * sum(seconds.values())
-    by_module: dict[str, list[str]] = defaultdict(list)
-    for name, taken in seconds.items():
-        if taken > least and not any(pattern.search(name) for pattern in (*KEPT, *SLOW_CHECKS)):
-            by_module[name.partition("::")[0]].append(name)
+    total = sum(seconds.values())
+    taken: dict[str, float] = defaultdict(float)
     found = []
-    for names in by_module.values():
-        stays = next((name for name in names if not _LAST.search(name)), names[0])
-        found += [name for name in names if name != stays]
+    for name in sorted(seconds, key=lambda name: bool(_FIRST_TO_GO.search(name))):
+        share, module = seconds[name] / total, name.partition("::")[0]
+        if share <= LONG or any(pattern.search(name) for pattern in (*KEPT, *SLOW_CHECKS)):
+            continue
+        if taken[module] and taken[module] + share > ROOM:
+            found.append(name)
+        else:
+            taken[module] += share
     return sorted(found)
 
 
@@ -79,14 +84,17 @@ def main() -> None:
     parser.add_argument(
         "reports", nargs="+", type=Path, metavar="FILE", help="of `pytest --junitxml=FILE`, of all tests together"
     )
+    parser.add_argument("--add", action="store_true", help="keep what is chosen already, and choose among the rest")
+    asked = parser.parse_args()
     seconds: dict[str, float] = {}
-    for report in parser.parse_args().reports:
+    for report in asked.reports:
         for case in ElementTree.parse(report).iter("testcase"):
             name = node_id(case.get("classname") or "", case.get("name") or "")
             if name is not None:
                 seconds[name] = float(case.get("time") or 0.0)
     chosen = slow_of(seconds)
-    CHOSEN.write_text("".join(f"{name}\n" for name in chosen), encoding="utf-8")
+    every = sorted({*chosen, *(LONG_CHECKS if asked.add else ())})
+    CHOSEN.write_text("".join(f"{name}\n" for name in every), encoding="utf-8")
     share = sum(seconds[name] for name in chosen) / sum(seconds.values())
     sys.stdout.write(f"{len(chosen)} of {len(seconds)} checks are slow; they take {share:.0%} of the time\n")
 

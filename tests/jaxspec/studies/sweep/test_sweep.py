@@ -4,7 +4,6 @@ import dataclasses
 import importlib
 import itertools
 from pathlib import Path
-from statistics import NormalDist
 
 import jax
 import jax.numpy as jnp
@@ -17,18 +16,15 @@ from hwmodels import catalog
 from hwmodels.analysis.design_point import design_point
 from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.catalog.entries import LARGEST, SMALLEST
-from hwmodels.compute.unit import Spread
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import DEFAULT_SCHEME
 from jaxspec.errors import InputError
 from jaxspec.results.network_results import PricedNumber
-from jaxspec.studies.engine_pricing import engine_scatter
 from jaxspec.studies.sweep.axes import axis_values
 from jaxspec.studies.sweep.config import EXAMPLE, SIZES, SweepConfig, read_sweep_config
-from jaxspec.studies.sweep.plan import plan_sweep
 from jaxspec.studies.sweep.points_file import read_sweep
 from jaxspec.studies.sweep.result import SweepResult
-from jaxspec.studies.sweep.run import _intervals_in_words, sweep
+from jaxspec.studies.sweep.run import sweep
 
 #: The package has a function of this name.
 sweep_module = importlib.import_module("jaxspec.studies.sweep.run")
@@ -272,27 +268,6 @@ def test_a_damaged_run_is_named(tmp_path, small_chunks):
 
 def test_sizes_of_numbers_are_those_of_the_catalog():
     assert SIZES == (SMALLEST, LARGEST)
-
-
-def test_intervals_hold_each_devices_own_scatter_of_cycles():
-    config = SweepConfig(
-        axes={"acceptance.alpha_token": [0.93, 0.97]},
-        architecture=("llama-3.1-70b",),
-        device=("h100-sxm", "h200-sxm"),
-        engine="vllm",
-        max_draft_length=2,
-    )
-    grid = plan_sweep(config).grid
-    assert grid.scatters == (catalog.engine_scatter("vllm")["other drafts"],) * 2
-    assert _intervals_in_words(grid).endswith("the scatter of the engine's cycles")
-    host = dataclasses.replace(grid.bases[0]["device"].matrix_unit, spreads=(Spread("cycles", 32.0, 0.8, 1.25, 0.9),))
-    own = engine_scatter("jax", device=grid.bases[0]["device"].replace(matrix_unit=host))
-    wide, narrow = (
-        dataclasses.replace(grid, bases=grid.bases[:1], pairs=grid.pairs[:1], scatters=one) for one in ((own,), ())
-    )
-    ends = [next(one.columns(range(1))) for one in (wide, narrow)]
-    reach = [np.log(one["cycle_s_high"] / one["cycle_s_low"]) / 2 / NormalDist().inv_cdf(0.95) for one in ends]
-    np.testing.assert_allclose(reach[0], np.hypot(reach[1], own), rtol=1e-3)
 
 
 @pytest.mark.slow

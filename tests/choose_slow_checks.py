@@ -3,9 +3,10 @@
     pytest -m 'not oracle' --junitxml=durations.xml
     python tests/choose_slow_checks.py durations.xml
 
-A check is long that takes more than a five-thousandth of all. Each module keeps long ones in every run as far as they have room,
-a nine-hundredth of all, and one in any case, beside all its quick ones; gradients and draws go first, and what `KEPT` names stays
-whole. Times are shares of all, so that neither the machine nor its load matters. With `--add` the list keeps what it has, and the reports need not have it.
+A check is long that takes more than a five-thousandth of all. Each module keeps long ones in every run as far as they have
+room, a nine-hundredth of all, and one in any case, beside all its quick ones; gradients and draws go first, and what `KEPT`
+names stays whole. Times are shares of all, so that neither the machine nor its load matters. With `--add` the list keeps what
+it has, and the reports need not have it.
 """
 
 from __future__ import annotations

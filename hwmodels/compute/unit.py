@@ -22,7 +22,7 @@ from hwmodels.numerics.scalars import Leaf, Number
 
 __all__ = ["SPREAD_PARTS", "ComputeUnit", "MeasuredKernels", "Rated", "SingleKernel", "Spread", "UnitTimes"]
 
-#: What a fit may be of: products, experts, attention (decoding), prefill, or whole steps.
+#: What a fit may be of: products, experts, attention (decoding), prefill, whole steps, or whole cycles.
 SPREAD_PARTS = ("products", "experts", "attention", "prefill", "steps", "cycles")
 
 

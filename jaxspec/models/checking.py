@@ -7,7 +7,7 @@ from pathlib import Path
 from jaxspec.formats.container import Container
 from jaxspec.models.checkpoint_files import CheckpointFiles, ContainerFiles, TensorTable
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.described import Described, NamedTensors, described_in, packed_in
+from jaxspec.models.described import Described, described_in, packed_in
 from jaxspec.models.stored_parameters import network_parameters
 from jaxspec.models.tensor_names import checked_names, unread_names
 
@@ -36,6 +36,6 @@ def check_container(path: Path) -> DecoderConfig:
 
 
 def _checked(found: Described, stored: TensorTable, source: Path) -> DecoderConfig:
-    row, files = found.tensors(stored, source)
+    row, files = tensors = found.tensors(stored, source)
     checked_names(network_parameters(found.config, row), unread_names(found.config, row, files), files, source)
-    return found.stored_config(NamedTensors(row, files))
+    return found.stored_config(tensors)

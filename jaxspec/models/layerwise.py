@@ -22,7 +22,7 @@ from jaxspec.models.checkpoint_files import CheckpointFiles, TensorTable
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import causal_mask
 from jaxspec.models.decoder_layer import decoder_layer
-from jaxspec.models.described import NamedTensors, described_in
+from jaxspec.models.described import described_in
 from jaxspec.models.ends import embed, head_input
 from jaxspec.models.layer_numbers import layer_numbers, of_layer
 from jaxspec.models.norms import NORMS
@@ -111,9 +111,10 @@ def open_network(directory: Path) -> StoredNetwork:
         InputError: see `load_directory`; whether a head that is stored beside the embedding equals it is not looked at.
     """
     found = described_in(directory)
-    (row, files), config = found.tensors(CheckpointFiles(directory), directory), found.config
+    row, files = tensors = found.tensors(CheckpointFiles(directory), directory)
+    config = found.config
     checked_names(network_parameters(config, row), unread_names(config, row, files), files, directory)
-    return StoredNetwork(found.stored_config(NamedTensors(row, files)), row, directory, files)
+    return StoredNetwork(found.stored_config(tensors), row, directory, files)
 
 
 def input_squares(

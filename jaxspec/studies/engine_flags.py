@@ -156,6 +156,11 @@ def _shared(division: Division, names: Mapping[str, str]) -> list[list[str | int
     return [found] if found else []
 
 
+def _dtype(float32: bool) -> list[list[str | int]]:
+    """Flag without which vLLM and SGLang round weights in float32 to 16 bits."""
+    return [["--dtype", "float32"]] if float32 else []
+
+
 def _vllm(
     target: str,
     draft: ServedDraft,
@@ -197,8 +202,7 @@ def _vllm(
     shared = _shared(division, flags)
     if division.expert > 1:
         shared.append(["--enable-expert-parallel"])
-    wide = [["--dtype", "float32"]] if float32 else []
-    serve = _command("vllm serve", [target], *wide, *shared, ["--speculative-config", text])
+    serve = _command("vllm serve", [target], *_dtype(float32), *shared, ["--speculative-config", text])
     note = " ".join(each for each in notes if each)
     return Engine("vLLM", versions, *("vllm.json", f"{text}\n", "bash", serve), note + _skipped(tokenizer))
 
@@ -217,8 +221,7 @@ def _sglang(
     # A network's own head is EAGLE's algorithm there, without weights beside the target's.
     algorithm = {"network": "STANDALONE", "eagle": "EAGLE", "eagle3": "EAGLE3", "mtp": "EAGLE", "ngram": "NGRAM"}
     flags = {"tensor": "--tp-size", "pipeline": "--pp-size", "data": "--dp-size", "expert": "--ep-size"}
-    wide: list[list[str | int]] = [["--dtype", "float32"]] if float32 else []
-    lines: list[list[str | int]] = [["--model-path", target], *wide, *_shared(division, flags)]
+    lines: list[list[str | int]] = [["--model-path", target], *_dtype(float32), *_shared(division, flags)]
     lines.append(["--speculative-algorithm", algorithm[draft.kind]])
     if draft.weights:
         lines.append(["--speculative-draft-model-path", draft.weights])

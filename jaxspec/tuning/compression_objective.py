@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable
+from functools import cache, partial
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -16,6 +17,7 @@ from jaxtyping import Array, Float
 from hwmodels import ALL_LAYER_MATRICES
 from hwmodels.network.architecture import cached_rows, kv_elements_per_token, parameters
 from hwmodels.network.footprint import UNCOMPRESSED_BITS, Footprint
+from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from jaxspec.compress.footprint import BitsPerValue, measured_footprint
 from jaxspec.compress.knobs import Knobs, uniform_knobs
@@ -24,7 +26,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.settings.knobs import CUT_AND_PRUNE, KnobSpec
 from jaxspec.tuning.objective import DraftMeasurement, Pricing, priced_footprint
 
-__all__ = ["J_LENGTH", "left_bits", "num_candidates", "objective_j", "relative_j", "two_stages"]
+__all__ = ["J_LENGTH", "compiled_j", "left_bits", "num_candidates", "objective_j", "relative_j", "two_stages"]
 
 #: Drafted tokens whose accepted share is alpha: those of Cassandra-1 in the paper's table of acceptance rates.
 J_LENGTH = 5
@@ -46,6 +48,12 @@ def objective_j(alpha: Number, terms: Iterable[tuple[Number, Number]]) -> Leaf:
     Source: Cassandra, VII-B.2, Eq. 2.
     """
     return as_float(alpha) / sum(as_float(size) * as_float(bits) for size, bits in terms)
+
+
+@cache
+def compiled_j(config: DecoderConfig) -> Callable[[Pricing, DraftMeasurement, Knobs], Float[Array, ""]]:
+    """`relative_j` of drafts of a network, as one program: operation by operation would compile twenty."""
+    return quick_jit(partial(relative_j, config=config))
 
 
 def relative_j(pricing: Pricing, measured: DraftMeasurement, knobs: Knobs, config: DecoderConfig) -> Float[Array, ""]:

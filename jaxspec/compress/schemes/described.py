@@ -28,8 +28,10 @@ class Described:
 
     def of_dtype(self, dtype: StoredDtype) -> Self:
         """See `Scheme.of_dtype`."""
+        if dtype == self.stored_dtype:
+            return self
         apart = tuple((kind, scheme.of_dtype(dtype)) for kind, scheme in self.apart)
-        return self if dtype == self.stored_dtype else dataclasses.replace(self, apart=apart, stored_dtype=dtype)
+        return dataclasses.replace(self, apart=apart, stored_dtype=dtype)
 
     def of_kind(self, kind: str) -> Scheme:
         """See `Scheme.of_kind`."""

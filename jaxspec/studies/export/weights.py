@@ -79,8 +79,11 @@ class TargetLayers:
 
     def __call__(self, number: int) -> dict[str, Any]:
         """See `Layers`."""
-        names = [name for name, found in self.config.layer_parameters.items() if found.in_layer(number)]
-        return {name: self.parameter(name, number) for name in names}
+        return {name: self.parameter(name, number) for name in self.names(number)}
+
+    def names(self, number: int) -> list[str]:
+        """Of the parameters that a layer has."""
+        return [name for name, found in self.config.layer_parameters.items() if found.in_layer(number)]
 
     def parameter(self, name: str, number: int) -> Array:
         """A parameter of one layer."""
@@ -124,10 +127,9 @@ class DraftLayers:
 
     def __call__(self, number: int) -> dict[str, Any]:
         """See `Layers`."""
-        names = [name for name, found in self.config.layer_parameters.items() if found.in_layer(number)]
         return {
             name: self._matrix(name, number) if name in self._prepared else self._target.parameter(name, number)
-            for name in names
+            for name in self._target.names(number)
         }
 
     def _matrix(self, kind: str, number: int) -> Array:

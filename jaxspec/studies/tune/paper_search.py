@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.runs.stages import Arrays
 from jaxspec.studies.measured.hard_drafts import HardDrafts
-from jaxspec.tuning.compression_objective import num_candidates, relative_j, two_stages
+from jaxspec.tuning.compression_objective import compiled_j, num_candidates, two_stages
 from jaxspec.tuning.objective import Pricing
 
 __all__ = ["search_by_j"]
@@ -32,7 +32,7 @@ def search_by_j(drafts: HardDrafts, pricing: Pricing) -> Knobs:
         with work.bar("searching a grid in two stages by J", num_candidates()) as bar:
 
             def score(knobs: Knobs) -> float:
-                found = float(relative_j(pricing, few.measure(knobs), knobs, setup.config))
+                found = float(compiled_j(setup.config)(pricing, few.measure(knobs), knobs))
                 bar.advance(f"J {found:.3f} of a whole draft's")
                 return found
 

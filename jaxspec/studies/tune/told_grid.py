@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cache, partial
-from typing import Any
+from collections.abc import Sequence
 
-from hwmodels.numerics.quick_jit import quick_jit
 from jaxspec.compress.footprint import mean_draft_bits
-from jaxspec.models.config import DecoderConfig
 from jaxspec.results import given, measured, predicted
 from jaxspec.studies.measured.setup import Setup
 from jaxspec.studies.tune.result import GridPoint
-from jaxspec.tuning.compression_objective import relative_j
+from jaxspec.tuning.compression_objective import compiled_j
 from jaxspec.tuning.hard import best_length, grid_knobs, grid_points, token_acceptance
 from jaxspec.tuning.objective import DraftMeasurement, Pricing
 
@@ -31,14 +27,8 @@ def told_grid(grid: Sequence[DraftMeasurement], setup: Setup, pricing: Pricing) 
                 bits_per_weight=measured(float(mean_draft_bits(measurement.footprint))),
                 draft_length=predicted(length),
                 speedup_vs_bf16_ar=predicted(speedup),
-                relative_j=measured(float(_j(setup.config)(pricing, measurement, knobs)) if has_j else None),
+                relative_j=measured(float(compiled_j(setup.config)(pricing, measurement, knobs)) if has_j else None),
                 knobs={name: given(value) for name, value in point.items()},
             )
         )
     return found
-
-
-@cache
-def _j(config: DecoderConfig) -> Callable[..., Any]:
-    """`relative_j` as one program, where operation by operation would compile twenty."""
-    return quick_jit(partial(relative_j, config=config))

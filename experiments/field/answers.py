@@ -12,6 +12,7 @@ import numpy as np
 
 from experiments.field.engines import Engine, engine_of
 from experiments.field.fit import calibration_rows, errors_of_unseen_kinds, fit_terms, leave_one_out, rounded
+from experiments.field.networks import A_NETWORK
 from experiments.field.predict import Parts, predict
 from experiments.field.rows import FieldRow
 from hwmodels.analysis.uncertainty.delta_method import LogNormal
@@ -41,12 +42,12 @@ def fitted(rows: Sequence[FieldRow], parts: Sequence[Parts | str]) -> Fitted:
     chosen = calibration_rows(rows)
     cells = [(row, part) for row, part in zip(rows, parts, strict=True) if row.id in chosen and isinstance(part, Parts)]
     terms = rounded(fit_terms(cells))
-    networks = [index for index, (row, _) in enumerate(cells) if kind_of(row) == "small network"]
+    networks = [index for index, (_, part) in enumerate(cells) if kind_of(part) == "small network"]
     scatter = {"small network": float(np.sqrt(np.mean(leave_one_out(cells)[networks] ** 2)))}
     others = [
         (row, part)
         for row, part in zip(rows, parts, strict=True)
-        if isinstance(part, Parts) and row.speedup and kind_of(row) != "small network"
+        if isinstance(part, Parts) and row.speedup and kind_of(part) != "small network"
     ]
     # The next head is of a kind that nothing was fitted to; a median, since one of few kinds is far off.
     scatter["other drafts"] = float(np.median(list(errors_of_unseen_kinds(cells, others).values())))
@@ -89,7 +90,7 @@ def _answer(row: FieldRow, parts: Parts | str, engine: Engine, calibrated: bool)
             | {"why_not": parts, "status": None, "ar_status": None, "engine_terms": None, "notes": []}
         )
     found = predict(row, parts, engine.terms)
-    scatter = jnp.asarray(engine.scatter[kind_of(row)])
+    scatter = jnp.asarray(engine.scatter[kind_of(parts)])
     _, high = LogNormal(jnp.asarray(found.speedup), scatter).ends()
     low, _ = LogNormal(jnp.asarray(predict(row, parts, engine.most).speedup), scatter).ends()
     status = "calibrated" if calibrated else "predicted"
@@ -112,6 +113,6 @@ def _answer(row: FieldRow, parts: Parts | str, engine: Engine, calibrated: bool)
     }
 
 
-def kind_of(row: FieldRow) -> str:
-    """Which of the engine's scatters counts for a row."""
-    return "small network" if "model" in row.draft_kind.lower() else "other drafts"
+def kind_of(parts: Parts) -> str:
+    """Which of the engine's scatters counts for a row: by what was priced, whatever the row calls it."""
+    return "small network" if parts.draft == A_NETWORK else "other drafts"

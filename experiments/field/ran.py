@@ -76,7 +76,7 @@ def _of_widths(gpu: Gpu, bits: Mapping[str, Leaf], row: FieldRow, network: Archi
 def _gpu_of(row: FieldRow, how: Stored, target: Architecture, draft: DraftCost) -> Gpu:
     """A row's device, alone or as one of several: those that share matrices as its notes say, else all of them."""
     one = named_device(row.device, engine_of(row.engine).name, how.formats)
-    if row.device_count == 1:
+    if row.device_count == 1 and row.tensor_parallel in (None, 1):
         return one
     tensor = row.tensor_parallel or row.device_count
     own = draft.architecture if draft.statement == A_NETWORK else None

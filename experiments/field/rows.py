@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import io
 import re
 from pathlib import Path
 
@@ -28,6 +29,12 @@ _COLUMNS = (
 
 #: The note of a run that held another number of sequences than asked.
 _OTHER_BATCH = "DISAGREE"
+
+#: A run that is a thousand times slower did not happen, and 0 has no relative error.
+_LEAST_SPEEDUP = 1e-3
+
+#: What is meant as a number in the notes: a sign, commas and exponents belong to it, so that no part of it is taken for all.
+_NOTED = r"[-+]?[0-9.,]*[0-9](?:[eE][-+]?[0-9]+)?"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +89,7 @@ def read_rows(path: Path = PUBLISHED) -> list[FieldRow]:
         raise InputError(
             f"{path}: cannot be read as a text file in UTF-8: {error}; give a CSV file of measurements"
         ) from None
-    table = csv.DictReader(text.splitlines())
+    table = csv.DictReader(io.StringIO(text, newline=""))
     try:
         found = list(table)
     except csv.Error as error:
@@ -90,6 +97,9 @@ def read_rows(path: Path = PUBLISHED) -> list[FieldRow]:
     missing = [name for name in _COLUMNS if name not in (table.fieldnames or ())]
     if missing:
         raise InputError(f"{path}: columns missing: {', '.join(missing)}; needed: {', '.join(_COLUMNS)}")
+    columns = list(table.fieldnames or ())
+    if twice := [name for name in dict.fromkeys(columns) if columns.count(name) > 1]:
+        raise InputError(f"{path}: column {twice[0]} stands {columns.count(twice[0])} times; leave one")
     rows = [_row(cells, f"{path}, row {line}") for line, cells in enumerate(found, 2)]
     names = [row.id for row in rows]
     for name in names:
@@ -121,7 +131,7 @@ def _row(cells: dict[str, str | None], where: str) -> FieldRow:
         return value
 
     def noted(name: str) -> float | None:
-        found = re.search(rf"\b{name}\s*=\s*(?:[A-Za-z*]+\s*=\s*)?([0-9.]*[0-9])", notes)
+        found = re.search(rf"\b{name}\s*=\s*(?:[A-Za-z*]+\s*=\s*)?({_NOTED})", notes)
         return _plain_number(found[1], f"{where}: {name} in the notes") if found else None
 
     def milliseconds(name: str) -> float | None:
@@ -135,7 +145,7 @@ def _row(cells: dict[str, str | None], where: str) -> FieldRow:
     devices = number("device_count", 1.0) or 1.0
     if not devices.is_integer():
         raise InputError(f"{where}: device_count is {devices:g}; it must be a whole number")
-    whole_run = number("speedup")
+    whole_run = number("speedup", _LEAST_SPEEDUP)
     ar_rate, rate = number("ar_tokens_per_s"), number("sd_tokens_per_s")
     ar_s = milliseconds("tpot_ar_ms") or (ar_batch / ar_rate if ar_rate else None)
     cycle_s = (
@@ -173,11 +183,14 @@ def _row(cells: dict[str, str | None], where: str) -> FieldRow:
 
 
 def _plain_number(text: str, what: str) -> float:
-    """Raises InputError, which begins with `what`, for what is no number."""
+    """Raises InputError, which begins with `what`, for what is no number >= 0."""
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        raise InputError(f"{what} is {shown(text)}; it must be a number") from None
+        value = -1.0
+    if not 0.0 <= value < 1e12:
+        raise InputError(f"{what} is {shown(text)}; it must be a number >= 0")
+    return value
 
 
 def _tokens_per_cycle(
@@ -200,5 +213,5 @@ def _tokens_per_cycle(
     if definition.startswith(("alpha_token", "acceptance_rate")):
         if share >= 1.0:  # beyond 1 it is refused where it is priced, as more tokens than were drafted
             return 1.0 + share * length
-        return (1.0 - share ** (int(length) + 1)) / (1.0 - share)
+        return (1.0 - share ** (length + 1.0)) / (1.0 - share)
     return None

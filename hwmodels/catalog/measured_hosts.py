@@ -25,16 +25,16 @@ low = 0.9
 high = 1.2
 coverage = 0.9
 
-Row costs and what was held out may be absent; further keys of the latter (rows, errors) are for readers.
+Row costs and what was held out may be absent; further keys of the latter (rows, errors) are for readers. All intervals are for
+one coverage; whole steps and whole cycles have one each, other parts one for each number of bits.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any
 
-from hwmodels.catalog.entries import EntryError, read_source, read_value
+from hwmodels.catalog.entries import LARGEST, SMALLEST, EntryError, read_source, read_value, shown
 from hwmodels.catalog.forms import TableReader, form_of
 from hwmodels.compute.measured_host import HostProducts, MeasuredHost
 from hwmodels.compute.row_costs import RowCosts
@@ -47,6 +47,9 @@ __all__ = ["OVERLAP", "read_measured_host"]
 OVERLAP = Rule("a number in [0, 1]", lambda value: 0 <= value <= 1)
 
 _NAME = "matrix_unit"
+
+#: Of what is held out, what has no kernels of several widths.
+_WHOLE = ("steps", "cycles")
 
 
 def read_measured_host(reader: TableReader, table: dict[str, Any]) -> MeasuredHost:
@@ -82,7 +85,7 @@ def read_measured_host(reader: TableReader, table: dict[str, Any]) -> MeasuredHo
             row_costs=tuple(costs for *_, costs in found),
             overlap_temperature=joined,
             remarks=tuple(remarks),
-            spreads=tuple(_spread(entry, f"{reader.where}: {_NAME}.held_out.{i}") for i, entry in enumerate(held_out)),
+            spreads=_spreads(held_out, f"{reader.where}: {_NAME}.held_out"),
             **values,
         ),
     )
@@ -120,6 +123,20 @@ def _row_costs(table: Any, where: str) -> RowCosts:
         raise EntryError(f"{where}: {error}") from error
 
 
+def _spreads(entries: list[Any], where: str) -> tuple[Spread, ...]:
+    found = tuple(_spread(entry, f"{where}.{i}") for i, entry in enumerate(entries))
+    seen: dict[tuple[str, float], int] = {}
+    for i, one in enumerate(found):
+        if one.coverage != found[0].coverage:
+            raise EntryError(
+                f"{where}.{i}.coverage is {one.coverage:g}; it must be that of {where}.0, {found[0].coverage:g}"
+            )
+        first = seen.setdefault((one.part, 0.0 if one.part in _WHOLE else one.bits), i)
+        if first != i:
+            raise EntryError(f"{where}.{i} is of {one.part} as {where}.{first} is; leave one of them out")
+    return found
+
+
 def _spread(entry: Any, where: str) -> Spread:
     numbers = ("bits", "low", "high", "coverage")
     if not isinstance(entry, dict) or not {"part", *numbers} <= set(entry):
@@ -128,8 +145,10 @@ def _spread(entry: Any, where: str) -> Spread:
         raise EntryError(f"{where}.part is {entry['part']!r}; allowed: {', '.join(SPREAD_PARTS)}")
     for name in numbers:
         value = entry[name]
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value <= 0:
-            raise EntryError(f"{where}.{name} is {value!r}; it must be a positive number")
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not SMALLEST <= value <= LARGEST:
+            raise EntryError(f"{where}.{name} is {shown(value)}; it must be a positive number")
+    if entry["coverage"] >= 1:
+        raise EntryError(f"{where}.coverage is {shown(entry['coverage'])}; it must be between 0 and 1, as 0.9 for 90 %")
     if entry["low"] > entry["high"]:
         raise EntryError(f"{where}.low is {entry['low']!r}; it must not exceed high, which is {entry['high']!r}")
     found: dict[str, Any] = {name: float(entry[name]) for name in numbers}

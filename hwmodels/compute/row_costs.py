@@ -37,7 +37,8 @@ class RowCosts:
 
     def __post_init__(self) -> None:
         for name, values in (("weights", self.weights), ("rows", self.rows)):
-            if not values or values[0] <= 0 or any(one >= other for one, other in itertools.pairwise(values)):
+            increasing = all(one < other for one, other in itertools.pairwise(values))
+            if not values or not all(map(math.isfinite, values)) or values[0] <= 0 or not increasing:
                 raise ValueError(f"{name} are {values}; they must be one or more increasing positive numbers")
         if len(self.factors) != len(self.weights) or any(len(row) != len(self.rows) for row in self.factors):
             raise ValueError(

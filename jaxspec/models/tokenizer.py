@@ -11,6 +11,9 @@ from jaxtyping import Int
 from jaxspec.errors import InputError, one_line
 from jaxspec.models.beside_weights import read_beside
 
+#: Stands for bytes that are no UTF-8.
+_NO_CHARACTER = "\ufffd"
+
 
 class Tokenizer(Protocol):
     """What a network needs of a tokenizer; ids lie in [0, vocab_size) of the network it was loaded for."""
@@ -30,6 +33,10 @@ class Tokenizer(Protocol):
 
     def decode(self, ids: Any) -> str:
         """Text of token ids; bytes that are no UTF-8 become U+FFFD, for ids may end inside a character."""
+        ...
+
+    def num_bytes(self, ids: Any) -> int:
+        """Bytes of the text of token ids, which may begin and end inside a character."""
         ...
 
 
@@ -64,6 +71,10 @@ class ByteTokenizer:
                 f"token ids from {ids.min()} to {ids.max()} came; a byte is 0 to 255: check the model's vocab_size"
             )
         return ids.astype(np.uint8).tobytes().decode("utf-8", errors="replace")
+
+    def num_bytes(self, ids: Any) -> int:
+        """See `Tokenizer`: as many as ids."""
+        return np.asarray(ids).size
 
 
 class JsonTokenizer:
@@ -121,6 +132,11 @@ class JsonTokenizer:
     def decode(self, ids: Any) -> str:
         """The text of ids, without special tokens."""
         return self._tokenizer.decode(np.asarray(ids, np.int64).reshape(-1).tolist())
+
+    def num_bytes(self, ids: Any) -> int:
+        """See `Tokenizer`; what is no whole character counts one byte for each U+FFFD, so that an end may lack up to two."""
+        text = self.decode(ids)
+        return len(text.encode()) - text.count(_NO_CHARACTER) * (len(_NO_CHARACTER.encode()) - 1)
 
 
 def _utf8(text: str | bytes) -> bytes:

@@ -43,9 +43,14 @@ class StepInterval:
 
 
 def times_have_errors(device: Device) -> bool:
-    """Whether somebody measured how far times lie from those of the device's model; static."""
+    """Whether somebody measured how far times of steps, or of their parts, lie from those of the device's model; static."""
+    return bool(_of_steps(device))
+
+
+def _of_steps(device: Device) -> tuple[Spread, ...]:
+    """All but those of whole cycles, which say nothing of a step alone."""
     kernels = unit_of(device).measured
-    return kernels is not None and bool(kernels.spreads)
+    return () if kernels is None else tuple(one for one in kernels.spreads if one.part != "cycles")
 
 
 def loop_scatter(device: Device) -> float:
@@ -127,30 +132,28 @@ def _held_out(device: Device, part: str) -> Spread | None:
 
 
 def _coverage(device: Device) -> float:
-    kernels = unit_of(device).measured
-    assert kernels is not None
-    return kernels.spreads[0].coverage
+    return _of_steps(device)[0].coverage
 
 
 def _deviates(coverage: float, ends: Float[Array, "... 2"]) -> Float[Array, ...]:
     """Standard deviation of the logarithm of what lies between these factors with this probability, about a factor of 1."""
     low, high = ends[..., 0], ends[..., 1]
     one_sided = (low >= 1.0) | (high <= 1.0)
-    reach = jnp.log(high / low) * jnp.where(one_sided, 1.0, 0.5)
+    reach = (jnp.log(high) - jnp.log(low)) * jnp.where(one_sided, 1.0, 0.5)
     return reach / NormalDist().inv_cdf(0.5 + coverage / 2.0)
 
 
 def _part_ends(device: Device, step: PricedStep) -> Float[Array, "*b part 2"] | None:
     """Low and high end of each part's interval as factors of its time; 1 without a table. None: not calibrated."""
-    kernels, work = unit_of(device).measured, step.work
-    if kernels is None or not kernels.spreads or work.shapes is None:
+    spreads, work = _of_steps(device), step.work
+    if not spreads or work.shapes is None:
         return None
     bits = jnp.broadcast_to(jnp.asarray(work.shapes.weight_bits), jnp.asarray(step.cost.operator_s).shape)
     # One width of the cache and one number of new tokens for all operators.
     cache, tokens = (
         jnp.broadcast_to(jnp.asarray(leaf)[..., None], bits.shape) for leaf in (work.kv_bits, work.new_tokens)
     )
-    near = lambda part, widths: _nearest(kernels.spreads, part, widths)
+    near = lambda part, widths: _nearest(spreads, part, widths)
     attention = jnp.where((tokens >= _PREFILL_TOKENS)[..., None], near("prefill", cache), near("attention", cache))
     products = select(_IS_EXPERT, near("experts", bits), near("products", bits))
     operators = select(_IS_ATTENTION, attention, select(_IS_MATRIX, products, 1.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -95,7 +96,7 @@ def _counted(path: str) -> DraftAcceptance:
         if name is None or not isinstance(found, Mapping):
             raise TypeError("no configuration that tune or evaluate writes")
         return _of_configuration(found[name], f"counted in {path}, configuration {name}")
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(
             f"{str(file)!r} holds no acceptance by position ({error}); give a finished run of evaluate or tune"
         ) from error
@@ -109,6 +110,8 @@ def _of_configuration(entry: Mapping[str, Any], source: str) -> DraftAcceptance:
     if not chances.size or np.any((chances < 0) | (chances > 1)):
         raise ValueError(f"conditional acceptance is {raw!r}")
     tokens, error = 1.0 + np.sum(np.cumprod(chances)), entry.get("tokens_per_cycle_standard_error")
+    if error is not None and not math.isfinite(float(error)):
+        raise ValueError(f"tokens_per_cycle_standard_error is {error!r}")
     if error is None or not float(error) > 0:
         return DraftAcceptance(chances, np.zeros((chances.size, 1)), "measured", source)
     # As many independent cycles as explain the standard error of tokens per cycle, which is taken over prompts.

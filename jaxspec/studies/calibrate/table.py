@@ -63,8 +63,11 @@ _MAY_BE_ZERO = ("context_tokens", "draft_layers")
 #: Least time of a row: a cycle of a fast clock. Rates of shorter ones overflow in the fit.
 _LEAST_S = 1e-10
 
-#: Operations per second that no processor does, nor will soon: several times those of the fastest in 4 bits.
+#: Operations, or bytes, per second that no processor does, nor will soon: several times those of the fastest in 4 bits.
 _MOST_RATE = 1e17
+
+#: Bits of the widest weights.
+_MOST_BITS = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +105,21 @@ class Row:
     def rate(self) -> float:
         """Operations per second of a product."""
         return 2.0 * self.rows * self.weights / self.seconds
+
+    @property
+    def least_rate(self) -> float:
+        """Operations per second of any part, or bytes, at least: of a step and a cycle a look at each cached token."""
+        seen = self.rows * max(self.context_tokens, 1.0)
+        least = {
+            "product": self.rate * self.seconds,
+            "attention": 4.0 * seen * self.heads * self.head_dim,
+            "step": seen,
+            "cycle": seen,
+            "stream": self.read_bytes,
+            "lookup": self.rows * self.inner,
+            "sampling": self.rows * self.vocab_size,
+        }
+        return least.get(self.part, 0.0) / self.seconds
 
     @property
     def read(self) -> float:
@@ -214,9 +232,15 @@ def _checked(row: Row, where: str) -> Row:
         raise InputError(f"{where}, column tokens: {row.tokens:g} came; a cycle drafts {MOST_DRAFTED} tokens at most")
     if not _LEAST_S <= row.seconds <= 3600:
         raise InputError(f"{where}, column seconds: {row.seconds:g} came; times are in seconds, {_LEAST_S:g} to 3600")
-    if row.part == "product" and row.rate > _MOST_RATE:
+    if row.weight_bits > _MOST_BITS:
         raise InputError(
-            f"{where}, column seconds: {row.seconds:g} came for {row.rows:g} rows by a matrix of {row.inner:g} x "
-            f"{row.outer:g}, which is {row.rate:.0e} operations per second; allowed are {_MOST_RATE:.0e}: check sizes and unit"
+            f"{where}, column weight_bits: {row.weight_bits:g} came; a weight has {_MOST_BITS} bits at most"
+        )
+    if row.least_rate > _MOST_RATE:
+        is_product, unit = row.part == "product", "bytes" if row.part == "stream" else "operations"
+        what = f"{row.rows:g} rows by a matrix of {row.inner:g} x {row.outer:g}" if is_product else f"part {row.part}"
+        raise InputError(
+            f"{where}, column seconds: {row.seconds:g} came for {what}, which is {row.least_rate:.0e} {unit} per second; "
+            f"allowed are {_MOST_RATE:.0e}: check sizes and unit"
         )
     return row

@@ -86,11 +86,15 @@ def with_own_kernels(
     if config.weight_format is not None:
         return pricing, f"priced with the kernels of weight_format {config.weight_format}"
     calibration = catalog.device_entry(device).calibration
-    measured = () if calibration is None else calibrated_formats(calibration, config.engine)
+    # This package's own loop has no kernels of the catalog's, whatever the machine it was measured on.
+    own_loop = config.engine == catalog.OWN_ENGINE
+    measured = () if calibration is None or own_loop else calibrated_formats(calibration, config.engine)
     if facts.kernels in measured:
         own = resolve_pricing(dataclasses.replace(config, weight_format=facts.kernels), device, network)
         said = f"priced with measured kernels of {facts.activation_bits}-bit weights and activations ({facts.kernels})"
-        return dataclasses.replace(pricing, device=own.device), said
+        # The kernels alone: where things lie, and with how many devices, is as for all others.
+        kernels = dataclasses.replace(pricing.device, matrix_unit=own.device.matrix_unit)
+        return dataclasses.replace(pricing, device=kernels), said
     return pricing, (
         "priced by the bits of its weights with 16-bit arithmetic, as the device has no measured kernels for it: rounded "
         "activations neither cost nor save time"

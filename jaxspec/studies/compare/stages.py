@@ -162,9 +162,8 @@ class CompareStages:
     def _num_bytes(self) -> np.ndarray:
         """Of all tokens of each prompt but the first."""
         setup = self.work.setup
-        decode = self.tokenizer.decode
         rows = zip(setup.prompts, setup.prompt_lengths, strict=True)
-        return np.array([len(decode(row[1:length]).encode()) for row, length in rows], np.int64)
+        return np.array([self.tokenizer.num_bytes(row[1:length]) for row, length in rows], np.int64)
 
     def _fitted(self, name: str) -> Params:
         return as_computed(fitted_network(name, self.work.setup.stored, self._norms))

@@ -45,9 +45,10 @@ def way_errors(
         draft_engine_s, engine_s: what the loop adds to draft steps, and to the rest of a cycle. Whole cycles err by
             `loop_scatter` beside their steps; of the parts' shares in it nothing is known, so that each errs by all of it.
     """
-    if not times_have_errors(device):
+    scatter = loop_scatter(device)
+    if not times_have_errors(device) and not scatter:
         return None
-    found = jax.device_get(_errors(device, cycle, runs, draft_engine_s, engine_s, np.float32(loop_scatter(device))))
+    found = jax.device_get(_errors(device, cycle, runs, draft_engine_s, engine_s, np.float32(scatter)))
     return [jax.tree.map(lambda leaf, at=at: float(leaf[at]), found) for at in range(len(runs))]
 
 

@@ -109,7 +109,7 @@ def make_setup(
             top_p=config.top_p,
         ),
         scheme=scheme,
-        bytes_per_token=len(checked.tokenizer.decode(sample).encode()) / max(len(sample), 1),
+        bytes_per_token=checked.tokenizer.num_bytes(sample) / max(len(sample), 1),
         notes=tuple(notes),
     )
 

@@ -17,6 +17,7 @@ from jaxspec.compress.schemes import DEFAULT_SCHEME, Scheme
 from jaxspec.compress.selection import num_pruned
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Selection, TensorForm
+from jaxspec.models.chat_template import load_chat_template
 from jaxspec.models.config import INPUT_OF
 from jaxspec.models.layerwise import StoredNetwork, input_squares
 from jaxspec.models.stored_parameters import head_tensor, layer_parameters
@@ -191,7 +192,8 @@ def measured_norms(
             f"{gigabytes(memory)}: pack with --importance magnitude"
         )
     # Only the first half is used here.
-    split = load_text(text, model.tokenizer, needed=(window_tokens, 0))
+    chat = load_chat_template(model.directory)
+    split = load_text(text, model.tokenizer, needed=(window_tokens, 0), chat=chat)
     squares = input_squares(model, split.calibration_windows(num_windows, window_tokens, seed), head=head)
     place = lambda kind, layer: model.config.layer_parameters[kind].before(layer)
     named = {

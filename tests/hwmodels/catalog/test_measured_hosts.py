@@ -8,7 +8,12 @@ import pytest
 from hwmodels import OPERATORS, Workload, catalog, decode_operators, step_cost, uniform_footprint
 from hwmodels.analysis.kernel_widths import kernel_remarks
 from hwmodels.analysis.sensitivity import leaf_names
-from hwmodels.analysis.uncertainty.kernel_errors import step_interval
+from hwmodels.analysis.uncertainty.kernel_errors import (
+    loop_scatter,
+    part_deviations,
+    step_interval,
+    times_have_errors,
+)
 from hwmodels.catalog import EntryError
 from hwmodels.catalog.device_entries import number_rules
 from hwmodels.step.priced_steps import PricedStep
@@ -177,6 +182,11 @@ def test_without_row_costs_and_intervals(read):
         ('part = "steps"', 'part = "stairs"', "allowed: products"),
         ("low = 0.9", 'low = "0.9"', "held_out.0.low is '0.9'"),
         ("low = 0.9\n", "", "held_out.0 is"),
+        ("low = 0.9", "low = 1e-300", "held_out.0.low is 1e-300"),
+        ("coverage = 0.9", "coverage = 90", r"held_out.0.coverage is 90; it must be between 0 and 1, as 0.9 for 90 %"),
+        ("coverage = 0.9", "coverage = 1", "held_out.0.coverage is 1; it must be between 0 and 1"),
+        ("rows = [1, 2, 7, 8]", "rows = [nan, 2, 7, 8]", "row_costs: rows are"),
+        ("rows = [1, 2, 7, 8]", "rows = [1, 2, 7, inf]", "row_costs: rows are"),
         ("low = 0.9", "low = 1.9", "held_out.0.low is 1.9; it must not exceed high, which is 1.3"),
         ('remarks = ["', 'remarks = [3, "', "list of sentences"),
         ("cache_bytes = { value = 3e7,", "cash_bytes = { value = 3e7,", "did you mean 'matrix_unit.cache_bytes'"),
@@ -187,6 +197,39 @@ def test_what_is_refused(read, old, new, message):
     assert old in content
     with pytest.raises(EntryError, match=message):
         read(content.replace(old, new, 1))
+
+
+MORE = """
+[[matrix_unit.held_out]]
+part = "cycles"
+bits = 32
+low = 0.8
+high = 1.5
+coverage = 0.9
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("coverage = 0.9", "coverage = 0.5", r"held_out.1.coverage is 0.5; it must be that of .*held_out.0, 0.9"),
+        ('"cycles"\nbits = 32', '"steps"\nbits = 16', "held_out.1 is of steps as .*held_out.0 is"),
+    ],
+)
+def test_intervals_that_contradict_each_other(read, old, new, message):
+    assert len(read(text(TAIL + MORE)).device.matrix_unit.spreads) == 2
+    with pytest.raises(EntryError, match=message):
+        read(text(TAIL + MORE.replace(old, new)))
+
+
+def test_cycles_alone_say_nothing_of_a_step(read):
+    """A step would have an interval without width."""
+    device = read(text(MORE)).device
+    work = decode_operators(catalog.architecture("llama-3.2-1b"), WORKLOAD, footprint=uniform_footprint(32.0))
+    step = PricedStep(work, step_cost(device, work))
+    assert not times_have_errors(device)
+    assert step_interval(device, step) is part_deviations(device, step) is None
+    assert loop_scatter(device) > 0
 
 
 def test_no_format_is_refused(read):

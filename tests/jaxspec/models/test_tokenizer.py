@@ -4,6 +4,7 @@ import sys
 import numpy as np
 import pytest
 
+from experiments.random_checkpoint import _byte_tokenizer
 from jaxspec.errors import InputError
 from jaxspec.models.tokenizer import ByteTokenizer, load_tokenizer
 
@@ -53,6 +54,12 @@ def test_bytes_round_trip_and_half_a_character_decodes_to_the_replacement():
     assert tokenizer.decode(np.array([], np.int32)) == ""
 
 
+def test_bytes_of_text_that_begins_and_ends_inside_a_character():
+    ids = ByteTokenizer().encode("漢a字")
+    for first, last in ((0, 7), (1, 7), (2, 5), (1, 6), (3, 3)):
+        assert ByteTokenizer().num_bytes(ids[first:last]) == last - first
+
+
 @pytest.mark.parametrize("ids", [[256], [-1], [3, 1000]])
 def test_ids_beyond_a_byte_are_refused(ids):
     with pytest.raises(InputError, match="a byte is 0 to 255"):
@@ -91,6 +98,15 @@ class TestJson:
         np.testing.assert_array_equal(ids, [0, 2, 3, 2])  # not cut to the file's max_length of 2
         assert tokenizer.decode(ids) == "tree draft tree"
         np.testing.assert_array_equal(tokenizer.encode(b"tree draft tree"), ids)
+        assert tokenizer.num_bytes(ids) == len("tree draft tree")
+
+    def test_half_a_character_counts_the_bytes_that_it_has(self, tmp_path):
+        pytest.importorskip("tokenizers")
+        (tmp_path / "tokenizer.json").write_text(json.dumps(_byte_tokenizer()))
+        tokenizer = load_tokenizer(tmp_path, vocab_size=256)
+        ids = tokenizer.encode("éa漢")
+        assert len(ids) == 6
+        assert [tokenizer.num_bytes(ids[first:]) for first in range(6)] == [6, 5, 4, 3, 2, 1]
 
     def test_a_token_beyond_the_vocabulary_is_refused(self, tokenizer):
         with pytest.raises(InputError, match="gave token 7; the network has 7"):

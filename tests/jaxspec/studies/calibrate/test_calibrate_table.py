@@ -75,6 +75,24 @@ def test_columns_in_any_order_spaces_and_empty_lines(read):
         (GOOD + "product,16,1,1e300,256,704,,,,,1\n", "line 3, column tokens: '1e300' came"),
         (HEAD + "attention,,1,1,,,5,3,2,64,1\n", "line 2, column heads: 3 came; it must be a multiple of kv_heads, 2"),
         (HEAD + "attention,,1,1,,,-5,4,2,64,1\n", "line 2, column context_tokens: '-5' came; it must be a number >= 0"),
+        (
+            GOOD + "product,1e7,1,8,256,704,,,,,1\n",
+            "line 3, column weight_bits: 1e+07 came; a weight has 64 bits at most",
+        ),
+        (
+            HEAD + "attention,,1e9,1e9,,,1e9,4,2,64,1\n",
+            "line 2, column seconds: 1 came for part attention, which is 1e+30 operations per second; allowed are 1e+17",
+        ),
+        ("part,read_bytes,seconds\nstream,1e15,1e-6\n", "1e-06 came for part stream, which is 1e+21 bytes per second"),
+        ("part,batch,tokens,vocab_size,seconds\nsampling,1e9,1e9,9,1\n", "part sampling, which is 9e+18 operations"),
+        (
+            "part,batch,tokens,inner,vocab_size,seconds\nlookup,1e9,1e9,9,9,1\n",
+            "part lookup, which is 9e+18 operations",
+        ),
+        (
+            "part,weight_bits,batch,tokens,context_tokens,architecture,seconds\nstep,16,1e9,1,1e12,tiny,1\n",
+            "part step, which is 1e+21 operations",
+        ),
         (GOOD + 'product,"16,1\n', "not valid CSV"),
         (b"part,seconds\nturn,\xff\n", "cannot be read"),
     ],

@@ -1,13 +1,14 @@
 """Whose kernels price a compression that rounds activations, and what its entry says of that."""
 
 import dataclasses
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hwmodels import DraftCost
+from hwmodels import DraftCost, catalog
 from jaxspec.compress.fitted import fitted_footprint
 from jaxspec.errors import InputError
 from jaxspec.models.blocks import LatentAttention
@@ -19,12 +20,22 @@ from jaxspec.studies.compare.contestants import contest_on
 from jaxspec.studies.compare.entries import _compressions
 from jaxspec.studies.compare.pricing import price_chains, with_own_kernels
 from jaxspec.studies.compare.result import Quality
+from jaxspec.studies.expert_pricing import placed
 from jaxspec.studies.measured.pricing import resolve_pricing
 
 NETWORK = DecoderConfig(
     vocab_size=11, hidden_size=12, intermediate_size=20, num_layers=1, num_heads=3, num_kv_heads=3, head_dim=4
 )
 W8A8 = COMPRESSIONS["smoothquant-w8a8"]
+
+MORE = """
+[[spill]]
+bandwidth_bytes_per_s = { value = 50e9, source = "made" }
+efficiency = { value = 0.9, source = "made" }
+capacity_bytes = { value = 1e12, source = "made" }
+[engine_terms]
+cycle_s = { value = 1e-3, source = "made" }
+"""
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 
@@ -76,6 +87,30 @@ def test_other_engines_formats_of_the_settings_and_16_bit_activations():
     for facts in (None, COMPRESSIONS["smoothquant-w8"]):
         plain, own, said = priced(CompareConfig(device=("a100-sxm-80gb",)), "a100-sxm-80gb", facts)
         assert (own is plain, said) == (True, None)
+
+
+@pytest.fixture
+def own_device(tmp_path):
+    """A calibrated GPU with a memory beside its own, whose file says what this package's loop spends."""
+    catalogued = Path(catalog.__file__).with_name("devices") / "a100-sxm-80gb.toml"
+    path = tmp_path / "mine.toml"
+    path.write_text(catalogued.read_text(encoding="utf-8") + MORE, encoding="utf-8")
+    return str(path)
+
+
+def test_kernels_of_rounded_activations_leave_placement_as_it_is(own_device):
+    config = CompareConfig(device=(own_device,), placement="external")
+    pricing = placed(resolve_pricing(config, own_device, NETWORK), config, own_device)
+    own, said = with_own_kernels(config, own_device, pricing, NETWORK, W8A8)
+    assert "(sq)" in str(said)
+    assert own.device.matrix_unit != pricing.device.matrix_unit
+    assert dataclasses.replace(own.device, matrix_unit=pricing.device.matrix_unit) == pricing.device
+
+
+def test_this_packages_own_loop_has_no_kernels_of_the_catalog(own_device):
+    plain, own, said = priced(CompareConfig(device=(own_device,), engine="jax"), own_device, W8A8)
+    assert own is plain
+    assert "16-bit arithmetic" in str(said)
 
 
 def test_networks_with_latent_attention_leave_rounded_activations_out_or_refuse_them():

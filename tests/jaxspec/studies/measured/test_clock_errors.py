@@ -74,6 +74,12 @@ def test_a_cycle_errs_as_cycles_that_were_held_out():
     assert loop_scatter(WHOLE) == loop_scatter(machine()) == 0.0
 
 
+def test_cycles_alone_err_by_themselves():
+    """Where no steps were held out, all that cycles err is the loop's, and a step alone has no error that anybody knows."""
+    for way in told(machine(Spread("cycles", 32.0, LOW, HIGH, 0.90))):
+        assert (way.errors.step_s, way.errors.cycle_s) == (0.0, pytest.approx(STEP, rel=1e-4))
+
+
 def clocked(way):
     """The way as a result has it, with made measurements: 3 tokens per turn, where decoding alone makes 2."""
     samples = np.array([1.0, 1.1, 0.9])

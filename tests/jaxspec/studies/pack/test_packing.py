@@ -1,6 +1,7 @@
 """A packed draft is the draft that tuning builds, its size is what the footprint predicts, and bad input says what to do."""
 
 import json
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -274,6 +275,14 @@ def test_what_ranks_the_values_is_told_once(folder, monkeypatch):
     monkeypatch.setattr(Reporter, "line", lambda _, text: told.append(text))
     packed(folder, knobs=write_result(uniform_knobs(CASSANDRA1, CONFIG)))
     assert [line for line in told if "ranked" in line] == ["note: values are ranked with the channel norms of the run"]
+
+
+def test_conversations_are_text_to_pack_by_as_they_are_in_a_run(folder, tmp_path):
+    line = json.dumps({"messages": [{"role": "user", "content": "what is a draft tree, and why"}]}) + "\n"
+    (tmp_path / "chats.jsonl").write_text(2 * line)
+    model = shutil.copytree(folder, tmp_path / "chat")
+    (model / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+    assert packed(model, text="chats.jsonl", importance="wanda", calibration_windows=1)[0]["lossless"]
 
 
 def test_a_container_is_not_replaced_unless_asked(folder, tmp_path):

@@ -1,0 +1,82 @@
+"""Rows of a stranger: numbers in notes are read whole or refused, and what contradicts itself is told."""
+
+import csv
+
+import pytest
+
+from experiments.field.answers import answers
+from experiments.field.predict import price_rows
+from experiments.field.rows import PUBLISHED, read_rows
+from jaxspec.errors import InputError
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Writes a file with the first published row, changed."""
+
+    def write(**changes):
+        with PUBLISHED.open(encoding="utf-8") as file:
+            table = csv.DictReader(file)
+            row = next(iter(table)) | changes
+        path = tmp_path / "rows.csv"
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, table.fieldnames)
+            writer.writeheader()
+            writer.writerow(row)
+        return path
+
+    return write
+
+
+def test_notes_of_several_lines_and_exponents_are_read_whole(written):
+    notes = "tp=1\ntpot_ar_ms=1.2e1,tpot_speedup=15e-1;\u2028itl_sd_ms=4,"
+    (row,) = read_rows(written(notes=notes))
+    assert (row.ar_s, row.speedup, row.cycle_s) == (pytest.approx(0.012), 1.5, 0.004)
+    assert row.tensor_parallel == 1
+
+
+@pytest.mark.parametrize(
+    ("notes", "words"),
+    [
+        ("cycle_ms = AL*TPOT = 1,250; tp=1", "cycle_ms in the notes is '1,250'; it must be a number >= 0"),
+        ("tpot_ar_ms=-3.5", "tpot_ar_ms in the notes is '-3.5'; it must be a number >= 0"),
+    ],
+)
+def test_no_part_of_a_number_is_taken_for_all_of_it(written, notes, words):
+    with pytest.raises(InputError, match=words):
+        read_rows(written(notes=notes))
+
+
+def test_a_speedup_of_nothing_is_refused(written):
+    with pytest.raises(InputError, match=r"speedup is '0'; it must be a number >= 0.001"):
+        read_rows(written(speedup="0", notes=""))
+
+
+def test_a_column_twice_is_refused(written):
+    path = written()
+    head, *rest = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([f"{head},batch", *(f"{line},8" for line in rest)]), encoding="utf-8")
+    with pytest.raises(InputError, match="column batch stands 2 times"):
+        read_rows(path)
+
+
+def test_more_devices_that_share_matrices_than_there_are(written):
+    (reason,) = price_rows(read_rows(written(notes="tp=2")))
+    assert reason == "its notes say tp=2, which does not divide device_count, 1"
+
+
+def test_a_network_is_a_network_by_any_name(written):
+    """Its interval has the scatter of small networks, also where the row calls it an assistant."""
+    widths = []
+    for name in ("separate_model", "assistant"):
+        rows = read_rows(written(draft_kind=name))
+        (answer,) = answers(rows, price_rows(rows))
+        widths.append(answer["high"] / answer["low"])
+    assert widths[0] == widths[1]
+
+
+def test_tokens_of_a_mean_draft_length_grow_with_it(written):
+    """Half a drafted token more is not none: 1 + a + a^2 at 2, and the same sum of powers between."""
+    given = {"acceptance_value": "0.5", "acceptance_definition": "alpha_token", "notes": ""}
+    tokens = [read_rows(written(draft_length=length, **given))[0].tokens_per_cycle for length in ("2", "2.5", "3")]
+    assert tokens == pytest.approx([1.75, 2 * (1 - 0.5**3.5), 1.875])

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxspec.checks import check_lengths, check_sampling, check_tokens
+from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.mesh import split_rows
@@ -80,6 +81,7 @@ def decode_prompts(
         The fields of `Decoded`, over all prompts.
     Raises:
         ValueError: see `decode`.
+        InputError: logits that are no numbers.
     """
     count, places = check_tokens("prompts", prompts, vocab_size=config.vocab_size)
     check_lengths(lengths, count, places)
@@ -96,7 +98,17 @@ def decode_prompts(
         result = decode(target, params, prompts_here, ids, tree, key, decoding, lengths=of_these, **options)
         parts.append((jax.block_until_ready(result), chunk.real))
         advance()
-    return gather(parts)
+    return _of_numbers(gather(parts))
+
+
+def _of_numbers(found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The same. Logits that are no numbers choose one token for target and draft, whatever these are: all would be accepted."""
+    if wrong := int(np.count_nonzero(np.isnan(found["margin"]).any(axis=1))):
+        raise InputError(
+            f"the network's logits are no numbers (NaN) for {wrong} of {len(found['margin'])} texts: its weights hold NaN or "
+            "infinities, or values overflow in its number format; check the checkpoint"
+        )
+    return found
 
 
 def decode_chains(

@@ -1,6 +1,7 @@
 """A checkpoint in float16 from tuning to its file: its draft is a part of its own bits, and its KV cache is in float16."""
 
 import dataclasses
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -261,6 +262,19 @@ def test_knobs_of_a_file_and_of_packing_are_checked_by_the_type(given, tiny_mode
     unpack_container("out.jspk", "back")
     original, back = (load_file(folder / "model.safetensors") for folder in (half, tmp_path / "back"))
     assert all(np.asarray(back[name]).tobytes() == np.asarray(value).tobytes() for name, value in original.items())
+
+
+def test_a_network_without_numbers_is_refused_where_it_decodes(shared, half, tmp_path):
+    """An infinity among the weights, as a conversion to float16 leaves it: every drafted token would be accepted."""
+    folder = shutil.copytree(half, tmp_path / "damaged")
+    tensors = {name: np.array(value) for name, value in load_file(half / "model.safetensors").items()}
+    tensors["model.layers.1.mlp.down_proj.weight"][0, 0] = np.inf
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    config = build_config(EvaluateConfig, settings_of(EvaluateConfig, shared) | {"model": str(folder)})
+    with pytest.raises(
+        InputError, match=r"logits are no numbers \(NaN\) for .* texts: its weights hold NaN or infinities"
+    ):
+        evaluate(config, out=str(tmp_path / "run"))
 
 
 def test_architectures_are_priced_in_bfloat16():

@@ -131,7 +131,7 @@ def test_parts_within_parts_keep_their_statuses(arrange):
     assert status_in(table, ("speed",)) == "predicted"
 
 
-@pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf, "fast", True, [1.0], {}])
+@pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf, 10**400, "fast", True, [1.0], {}])
 def test_only_finite_numbers_are_numbers(value):
     assert Quantity(value).number is None
     assert Configuration.from_plain({"kl": value}).kl.value is None

@@ -185,9 +185,17 @@ def test_bad_input_is_one_line(settings, message, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+_ODD = '[{"configurations": {"given": {"acceptance": {"conditional": [%s]}, "tokens_per_cycle_standard_error": %s}}}]'
+
+
 @pytest.mark.parametrize(
     "content",
-    ["", "[", "[]", "{}", '[{"configurations": {"tuned": {}}}]', "[1]", pytest.param("[" * 100_000, id="deep")],
+    [
+        *("", "[", "[]", "{}", '[{"configurations": {"tuned": {}}}]', "[1]"),
+        pytest.param("[" * 100_000, id="deep"),
+        pytest.param(_ODD % ("0.5", "Infinity"), id="an error without end"),
+        pytest.param(_ODD % ("1" + "0" * 400, "null"), id="a number beyond all floats"),
+    ],
 )
 def test_a_damaged_run_is_one_line(tmp_path, content):
     (tmp_path / "result.json").write_text(content)

@@ -43,6 +43,7 @@ class Apart:
     def __init__(self, content: bytes):
         end = int.from_bytes(content[16:24], "little")
         self.body, self.directory = bytearray(content[:end]), json.loads(directory_text(content))
+        self._version = content[8]
 
     def nodes(self) -> list[Node]:
         """All values below the directory, outer ones first."""
@@ -81,7 +82,7 @@ class Apart:
         text = json.dumps(self.directory, separators=(",", ":"))
         text = re.sub(f'"{NESTED}(\\d+)"', lambda found: "[" * int(found[1]) + "]" * int(found[1]), text).encode()
         stored = compressed(text)
-        self.body[:PRELUDE_BYTES] = write_prelude(stored, len(self.body))
+        self.body[:PRELUDE_BYTES] = write_prelude(stored, len(self.body), self._version)
         return bytes(self.body) + stored
 
     def files(self) -> list[dict[str, Any]]:

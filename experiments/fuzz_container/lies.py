@@ -35,7 +35,7 @@ _ITEM_BYTES = {"F8_E4M3": 1, "F8_E5M2": 1, "BF16": 2, "F16": 2, "F32": 4}
 
 _DTYPES = [*_ITEM_BYTES, "F64", "I8", "U64", "BOOL", "none"]
 
-_CODECS = ["huffman", "huffllm", "cassandra1", "cassandra1-coded", "cassandra2", "raw"]
+_CODECS = ["huffman", "huffllm", "cassandra1", "cassandra1-coded", "cassandra2", "any-precision", "raw"]
 
 _ROLES = ["bitmap", "sign", "exponent", "scale", "high", "low", "pruned", "pruned_rest", "bytes", "plane0", "field1"]
 
@@ -195,7 +195,10 @@ def _coding(rng: Random, apart: Apart) -> None:
         entry["codec"] = some(rng, _CODECS)
         return
     kind = rng.integers(6)
-    if kind == 0:
+    if "slice_bits" in coding and rng.integers(2):
+        coding["slice_bits"] = some(rng, [2, 3, 5, 6, 1, 7, 8, -1, 1 << 40, None, 4.0, True])
+        coding["packed_dtype"] = some(rng, _DTYPES)
+    elif kind == 0:
         coding["kept_per_row"] = near(rng, 37)
     elif kind == 5:
         constants = coding.get("constants")

@@ -93,7 +93,7 @@ def digests(container: Container) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def build_samples(seed: int = 0) -> list[Sample]:
-    """One container of each scheme, and of three schemes one with several chunks per tensor."""
+    """One container of each scheme, and of four schemes one with several chunks per tensor."""
     rng = np.random.default_rng(seed)
     samples = []
     with tempfile.TemporaryDirectory() as scratch:
@@ -102,7 +102,9 @@ def build_samples(seed: int = 0) -> list[Sample]:
         _checkpoint(source, rng)
         files = {path.name: path.read_bytes() for path in source.iterdir()}
         named = [(name, name, tensors_module.CHUNK_ELEMENTS) for name in CODECS]
-        named += [(f"{name} in chunks", name, _SHORT_CHUNK) for name in ("huffman", "cassandra1", "raw")]
+        named += [
+            (f"{name} in chunks", name, _SHORT_CHUNK) for name in ("huffman", "cassandra1", "any-precision", "raw")
+        ]
         for name, scheme_name, chunk in named:
             path = Path(scratch) / "a.jspk"
             with (

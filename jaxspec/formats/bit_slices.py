@@ -25,6 +25,7 @@ from jaxspec.checks import known_value
 from jaxspec.formats import group_quantization
 
 __all__ = [
+    "GROUP_SIZE",
     "WEIGHT_BITS",
     "Int8Groups",
     "Operand",
@@ -41,6 +42,7 @@ __all__ = [
     "join",
     "mean_squared_error",
     "num_bits",
+    "of_rows",
     "read_draft",
     "round_slice",
     "split",
@@ -48,6 +50,9 @@ __all__ = [
 
 #: Of a whole weight: both slices together.
 WEIGHT_BITS = 8
+
+#: Weights of a row that share a scale.
+GROUP_SIZE = 32
 
 #: How a draft reads the most significant slice alone.
 Reading = Literal["truncation", "rounding", "augmentation"]
@@ -59,7 +64,7 @@ class Int8Groups:
 
     values: Int8[Array, "*b n"]
     scales: Float16[Array, "*b groups"]
-    group_size: int = struct.field(pytree_node=False, default=32)
+    group_size: int = struct.field(pytree_node=False, default=GROUP_SIZE)
 
 
 @struct.dataclass
@@ -99,7 +104,7 @@ class SliceBits(NamedTuple):
     rest: Float[Array, "*b"] | float
 
 
-def encode(x: Float[Array, "*b n"], *, group_size: int = 32) -> Int8Groups:
+def encode(x: Float[Array, "*b n"], *, group_size: int = GROUP_SIZE) -> Int8Groups:
     """Symmetric INT8 in groups along the last axis: scale = largest magnitude / 127, values in −127 to 127.
 
     Raises:
@@ -109,6 +114,12 @@ def encode(x: Float[Array, "*b n"], *, group_size: int = 32) -> Int8Groups:
     """
     quantized = group_quantization.encode(x, "int8", group_size=group_size)
     return Int8Groups(quantized.codes, quantized.scales, group_size)
+
+
+def of_rows(rows: Float[Array, "*b column"], *, group_size: int = GROUP_SIZE) -> Int8Groups:
+    """`encode` of rows of any length, each filled up with zeros to whole groups: no scale feels them."""
+    pad = [(0, 0)] * (rows.ndim - 1) + [(0, -rows.shape[-1] % group_size)]
+    return encode(jnp.pad(rows, pad), group_size=group_size)
 
 
 def decode(groups: Int8Groups) -> Float[Array, "*b n"]:
@@ -227,7 +238,7 @@ def num_bits(groups: Int8Groups, *, draft_bits: int = 4) -> SliceBits:
 
 
 def expected_bits(
-    num_values: Float[Array, "*#b"] | float, draft_bits: Float[Array, "*#b"] | float, *, group_size: int = 32
+    num_values: Float[Array, "*#b"] | float, draft_bits: Float[Array, "*#b"] | float, *, group_size: int = GROUP_SIZE
 ) -> SliceBits:
     """Sizes at a fractional draft width, interpolated between whole ones: linear in both, without kinks."""
     draft = group_quantization.expected_bits(num_values, draft_bits, group_size=group_size)

@@ -9,7 +9,14 @@ import ml_dtypes
 import numpy as np
 
 from jaxspec.errors import InputError
-from jaxspec.formats.container import Container, Part, TensorForm, open_weights
+from jaxspec.formats.container import (
+    Container,
+    Part,
+    StoredTensor,
+    TensorForm,
+    open_weights,
+    packed_form,
+)
 
 __all__ = ["STORED_DTYPES", "CheckpointFiles", "ContainerFiles", "TensorPlace", "TensorTable", "check_tied_head"]
 
@@ -21,11 +28,22 @@ _READ_DTYPES = STORED_DTYPES | {"U8": np.dtype(np.uint8)}
 
 
 class TensorPlace(NamedTuple):
-    """Where a tensor lies and what it is; `dtype` is the file's own spelling, allowed or not."""
+    """Where a tensor lies and what it is; `dtype` is the file's own spelling, allowed or not.
+
+    Attributes:
+        packed_dtype: 16-bit type that it was packed in, of a container that gives back integers times scales, for which that is
+            too narrow; None of every other tensor.
+    """
 
     path: Path
     shape: tuple[int, ...]
     dtype: str
+    packed_dtype: str | None = None
+
+    @property
+    def network_dtype(self) -> str:
+        """Type that the network was stored in."""
+        return self.packed_dtype or self.dtype
 
 
 class TensorTable(Protocol):
@@ -56,7 +74,10 @@ class ContainerFiles:
     def __init__(self, container: Container, part: Part):
         self._container = container
         self._part: Part = part
-        self.tensors = {name: _place(container.path, tensor.form) for name, tensor in container.tensors.items()}
+        self.tensors = {
+            name: _place(container.path, tensor.form)._replace(packed_dtype=_packed_dtype(tensor))
+            for name, tensor in container.tensors.items()
+        }
 
     def read(self, name: str) -> np.ndarray:
         """One tensor, decoded.
@@ -96,6 +117,11 @@ class CheckpointFiles:
 
 def _place(path: Path, form: TensorForm) -> TensorPlace:
     return TensorPlace(path, form.shape, form.dtype)
+
+
+def _packed_dtype(tensor: StoredTensor) -> str | None:
+    dtype = packed_form(tensor).dtype
+    return None if dtype == tensor.form.dtype else dtype
 
 
 def check_tied_head(files: TensorTable, head_name: str, embedding_name: str) -> None:

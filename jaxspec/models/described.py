@@ -75,7 +75,7 @@ class Described(NamedTuple):
         row, files = tensors
         stored = layer_parameters(self.config, row)
         names = {name for kind in self.config.matrix_kinds for name in stored["layers", kind].names()}
-        kinds = {files.tensors[name].dtype for name in names | {head_tensor(self.config, row)}}
+        kinds = {files.tensors[name].network_dtype for name in names | {head_tensor(self.config, row)}}
         read = {STORED_DTYPES[kind] for kind in kinds} if wanted is None else {wanted}
         formats = {target_format(dtype) for dtype in read}
         return dataclasses.replace(self.config, stored_dtype="float16" if formats == {FLOAT16} else "bfloat16")

@@ -49,6 +49,8 @@ class LoadedModel:
         part: "draft" if the parameters are those of a container's draft.
         bytes_read: of a container, for these parameters; None for a directory.
         rounded: whether the files have more bits of some parameters.
+        exact: places of parameters whose float32 values are what a container stores in fewer bits; rounded to 16 bits they
+            would be those of another network.
     """
 
     config: DecoderConfig
@@ -58,6 +60,7 @@ class LoadedModel:
     part: Part = "target"
     bytes_read: int | None = None
     rounded: bool = False
+    exact: frozenset[ParameterPath] = frozenset()
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
@@ -128,9 +131,23 @@ def load_container(
         shared = SCHEME_FACTS[container.scheme].shared_exponents
         config = dataclasses.replace(found.stored_config(tensors, wanted), shared_kv_exponents=shared)
         bytes_read = container.bytes_read
+        exact = frozenset() if wanted is not None else _exact(found.config, tensors)
     return LoadedModel(
-        config=config, params=params, family=found.family, directory=container.path, part=part, bytes_read=bytes_read
+        config=config,
+        params=params,
+        family=found.family,
+        directory=container.path,
+        part=part,
+        bytes_read=bytes_read,
+        exact=exact,
     )
+
+
+def _exact(config: DecoderConfig, tensors: NamedTensors) -> frozenset[ParameterPath]:
+    """Places of parameters that a container gives back in a wider type than they were packed in."""
+    stored = network_parameters(config, tensors.row)
+    wider = lambda name: tensors.files.tensors[name].packed_dtype is not None
+    return frozenset(path for path, parameter in stored.items() if any(map(wider, parameter.names())))
 
 
 def _read_params(

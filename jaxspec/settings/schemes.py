@@ -45,6 +45,11 @@ class SchemeFacts:
         return {spec.name for spec in CUT_AND_PRUNE} <= {spec.name for spec in self.knob_specs}
 
     @property
+    def prunes(self) -> bool:
+        """Whether the draft leaves out the weights of a row that rank lowest."""
+        return any(spec.name == "weight_prune" for spec in self.knob_specs)
+
+    @property
     def packs(self) -> bool:
         """Whether a container can hold it."""
         return self.codec is not None
@@ -150,6 +155,7 @@ _ALL = (
         "8-bit weights, of which the draft reads the upper bits as a narrower integer (Any-Precision LLM)",
         "elastic:ANY_PRECISION",
         lossless=False,
+        codec="any-precision",
         knob_specs=(SLICE_BITS,),
         has_draft=True,
         runs=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
@@ -65,16 +66,22 @@ class Calibration:
         return split_inside(self.mesh, jax.tree.map(partial(jnp.take, indices=index, axis=0), self.text))
 
 
-def target_params(stored: Params) -> Params:
+def target_params(stored: Params, *, exact: Collection[tuple[str, ...]] = ()) -> Params:
     """Stored parameters in 16 bits: the target that everything is compared with. What is stored so is not copied, wider values
-    are rounded to bfloat16."""
+    are rounded to bfloat16.
+
+    Args:
+        exact: places of parameters that stay as they are (see `LoadedModel.exact`).
+    """
     is_stack = lambda leaf: isinstance(leaf, Streamed)
 
-    def rounded(leaf: Any) -> Any:
+    def rounded(path: tuple[Any, ...], leaf: Any) -> Any:
+        if tuple(getattr(step, "key", None) for step in path) in exact:
+            return leaf
         wanted = target_format(leaf.dtype).value_dtype
         return leaf.astype(wanted) if is_stack(leaf) else jnp.asarray(leaf, wanted)
 
-    return as_stored(jax.tree.map(rounded, stored, is_leaf=is_stack))
+    return as_stored(jax.tree_util.tree_map_with_path(rounded, stored, is_leaf=is_stack))
 
 
 def windows_per_pass(config: DecoderConfig, tokens: int) -> int:

@@ -35,7 +35,8 @@ def pack_run(folder, network, config, knobs):
     prepared = calibrate(target, config, tokens, scheme=scheme, first=4).prepared
     tuned = {"configurations": {"tuned": {"knobs": knobs_to_json(knobs, config.matrix_kinds)}}}
     (folder / "result.json").write_text(json.dumps([tuned]))
-    write_norms(folder, jax.device_get(prepared))
+    if scheme.facts.prunes:
+        write_norms(folder, jax.device_get(prepared))
     settings = PackConfig(model=str(folder / "model"), scheme=scheme.name, knobs=str(folder / "result.json"))
     pack_checkpoint(settings, folder / "model.jspk")
     return hard_draft(target, prepared, knobs)

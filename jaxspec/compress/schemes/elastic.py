@@ -22,15 +22,12 @@ from jaxspec.compress.rematerialised import made_in_blocks
 from jaxspec.compress.schemes.interface import CompressedMatrix, OwnKnobs
 from jaxspec.compress.schemes.plain_kv import KV_BITS, PlainKV
 from jaxspec.formats import bit_slices
-from jaxspec.formats.bit_slices import WEIGHT_BITS, Int8Groups, Reading
+from jaxspec.formats.bit_slices import GROUP_SIZE, WEIGHT_BITS, Int8Groups, Reading, of_rows
 from jaxspec.formats.group_quantization import SCALE_BITS
 from jaxspec.settings.knobs import SLICE_BITS
 from jaxspec.settings.schemes import SCHEME_FACTS
 
 __all__ = ["ANY_PRECISION", "BIT_SLICES", "ELASTIC", "Elastic"]
-
-#: Weights that share a scale; the last group of a row may be shorter.
-_GROUP = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +46,7 @@ class Elastic(PlainKV):
 
     def target(self, matrix: Float[Array, "*b row column"]) -> Float[Array, "*b row column"]:
         """The INT8 matrix, in float32: what is stored is rounded once, and rounding it again changes nothing."""
-        return bit_slices.decode(_groups(matrix))[..., : matrix.shape[-1]]
+        return bit_slices.decode(of_rows(matrix))[..., : matrix.shape[-1]]
 
     def hard(self, matrix: Float[Array, "row column"], prepared: None, knobs: OwnKnobs) -> CompressedMatrix:
         """A whole number of bits (rounded here)."""
@@ -57,7 +54,7 @@ class Elastic(PlainKV):
         bits = jnp.round(knobs["slice_bits"])
 
         def make(rows: Array) -> tuple[Array, tuple[()]]:
-            return self._read(_groups(rows), bits.astype(jnp.int32), rows.shape[-1]), ()
+            return self._read(of_rows(rows), bits.astype(jnp.int32), rows.shape[-1]), ()
 
         values, _ = made_in_blocks(make, matrix)
         return CompressedMatrix(values, _bits(bits, matrix.shape[-1]))
@@ -70,7 +67,7 @@ class Elastic(PlainKV):
         mix = blend(knobs["slice_bits"], temperature, least=int(SLICE_BITS.low), most=int(SLICE_BITS.high))
 
         def make(rows: Array) -> tuple[Array, tuple[()]]:
-            groups, columns = _groups(rows), rows.shape[-1]
+            groups, columns = of_rows(rows), rows.shape[-1]
             low, high = (self._read(groups, bits, columns).astype(mix.weight.dtype) for bits in (mix.low, mix.low + 1))
             return low + mix.weight * (high - low), ()
 
@@ -86,16 +83,9 @@ class Elastic(PlainKV):
         return bit_slices.decode_draft(groups, self.reading, draft_bits=bits)[..., :columns]
 
 
-def _groups(matrix: Float[Array, "*b column"]) -> Int8Groups:
-    """INT8 values of rows, each filled up with zeros to whole groups: no scale feels them."""
-    missing = -matrix.shape[-1] % _GROUP
-    pad = [(0, 0)] * (matrix.ndim - 1) + [(0, missing)]
-    return bit_slices.encode(jnp.pad(matrix, pad), group_size=_GROUP)
-
-
 def _bits(slice_bits: Float[Array, ""], columns: int) -> BitsPerValue:
     """Bits per weight with the scales, one for each begun group of a row."""
-    scales = SCALE_BITS * -(-columns // _GROUP) / columns
+    scales = SCALE_BITS * -(-columns // GROUP_SIZE) / columns
     return BitsPerValue(slice_bits + scales, jnp.full_like(slice_bits, WEIGHT_BITS + scales))
 
 

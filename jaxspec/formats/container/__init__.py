@@ -5,7 +5,7 @@ from jaxspec.formats.container.layout import SUFFIX, VERSION, Section
 from jaxspec.formats.container.naming import check_container_output, default_container, default_folder
 from jaxspec.formats.container.opened import Container
 from jaxspec.formats.container.packing import Division, Packed, pack
-from jaxspec.formats.container.schemes import CODECS, codec_of, drafted_bytes
+from jaxspec.formats.container.schemes import CODECS, codec_of, drafted_bytes, packed_form
 from jaxspec.formats.container.source import Checkpoint, SafetensorsFile, open_checkpoint, open_weights, weight_files
 from jaxspec.formats.container.tensors import StoredTensor, TensorForm, Whole
 from jaxspec.formats.container.unpacking import unpack
@@ -36,6 +36,7 @@ __all__ = [
     "open_checkpoint",
     "open_weights",
     "pack",
+    "packed_form",
     "unpack",
     "weight_files",
 ]

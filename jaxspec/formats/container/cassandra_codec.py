@@ -36,7 +36,7 @@ from jaxspec.formats.container.cassandra_sections import (
     without_exponent,
     write_unary,
 )
-from jaxspec.formats.container.codec import MASK_ROLE, Chunk, Decoded, Part, Selection, occurrences, take
+from jaxspec.formats.container.codec import MASK_ROLE, Chunk, Decoded, Part, SameDtype, Selection, occurrences, take
 from jaxspec.formats.container.gain import ENTRY_BYTES
 from jaxspec.formats.container.tensors import TensorForm, Whole
 from jaxspec.formats.patterns import BFLOAT16, NumberFormat
@@ -61,8 +61,10 @@ class _Kept(NamedTuple):
     values: np.ndarray
 
 
-class CassandraCodec:
+class CassandraCodec(SameDtype):
     """Divides two-dimensional tensors of 16-bit floating point by a bitmap and a number of cut bits."""
+
+    prunes = True
 
     def __init__(self, name: str, *, pruned_coded: bool = False, shared: SharedExponents | None = None):
         """A codec.

@@ -8,9 +8,21 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from jaxspec.formats.container.layout import OLDEST_WRITTEN
 from jaxspec.formats.container.tensors import TensorForm, Whole
 
-__all__ = ["MASK_ROLE", "Chunk", "Codec", "CodecError", "Decoded", "Part", "Raw", "Selection", "Undivided"]
+__all__ = [
+    "MASK_ROLE",
+    "Chunk",
+    "Codec",
+    "CodecError",
+    "Decoded",
+    "Part",
+    "Raw",
+    "SameDtype",
+    "Selection",
+    "Undivided",
+]
 
 #: Which part of a tensor a section belongs to: what a draft reads, or what only the target reads.
 Part = Literal["draft", "target"]
@@ -51,7 +63,7 @@ class Selection(NamedTuple):
     """What of a matrix its draft reads.
 
     Attributes:
-        kept_per_row: values of each row that the draft keeps.
+        kept_per_row: values of each row that the draft keeps; codecs that prune nothing do not look at it.
         cut_bits: low mantissa bits that it does without.
         growth_bytes: that the matrix may take beyond its own, so that there is such a draft.
         codec: that divides it; None: that of the container's scheme.
@@ -72,6 +84,12 @@ class Codec(Protocol):
     lossless: bool
     #: Data types, as safetensors spells them, of the tensors that it codes; all others stay as they are.
     dtypes: tuple[str, ...]
+    #: Data type of the tensors that it gives back; empty: that of the tensor. Methods that read are given a form in this type.
+    gives: str
+    #: Whether chunks must say which values a draft keeps.
+    prunes: bool
+    #: Layout version from which on readers know it.
+    version: int
 
     def unit(self, form: TensorForm) -> int:
         """Elements that a chunk must hold a multiple of."""
@@ -81,6 +99,10 @@ class Codec(Protocol):
         self, form: TensorForm, chunks: Callable[[], Iterable[Chunk]], selection: Selection | None
     ) -> dict[str, Any] | Whole:
         """Code tables and parameters for a tensor, or why it is left as it is."""
+        ...
+
+    def packed_form(self, coding: dict[str, Any], form: TensorForm) -> TensorForm:
+        """What a tensor that is given back was before it was packed; of a plan that was checked."""
         ...
 
     def check(self, coding: dict[str, Any], form: TensorForm) -> None:
@@ -166,8 +188,22 @@ def take(sections: dict[str, bytes], role: str, dtype: np.dtype | type | str, co
     return np.frombuffer(content, dtype)
 
 
-class Undivided(ABC):
+class SameDtype:
+    """The part of a codec that gives tensors back in their own type."""
+
+    gives = ""
+    version = OLDEST_WRITTEN
+
+    def packed_form(self, coding: dict[str, Any], form: TensorForm) -> TensorForm:
+        """The same."""
+        del coding
+        return form
+
+
+class Undivided(SameDtype, ABC):
     """A codec of tensors whose draft is their target."""
+
+    prunes = False
 
     @abstractmethod
     def decode(self, coding: dict[str, Any], form: TensorForm, count: int, sections: dict[str, bytes]) -> np.ndarray:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import reprlib
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from jaxspec.errors import one_line
 from jaxspec.formats.container.tensors import MOST_AXES, TensorForm, is_text
 
-__all__ = ["HeaderError", "PlacedTensor", "header_of_text", "parse_header", "text_of_header"]
+__all__ = ["HeaderError", "PlacedTensor", "header_of_text", "parse_header", "text_of_header", "with_dtypes"]
 
 #: Bits of an element, by safetensors' spelling; the size of other dtypes is not known here.
 _BITS = (
@@ -81,6 +82,24 @@ def header_of_text(text: str) -> bytes:
         raise HeaderError("it is no text that UTF-8 can write")
     content = text.encode()
     return len(content).to_bytes(_LENGTH_BYTES, "little") + content
+
+
+def with_dtypes(text: str, dtypes: Mapping[str, str]) -> str:
+    """The text of a header that was parsed, with other dtypes of some tensors, and all data in the same order without holes.
+
+    Args:
+        dtypes: of known number formats, by tensor name; without any the text is given back word for word.
+    """
+    if not dtypes:
+        return text
+    entries, end = json.loads(text), 0
+    # What is empty begins where another tensor does, and keeps doing so: readers order tensors by their beginning.
+    for placed in sorted(parse_header(header_of_text(text)), key=lambda tensor: (tensor.start, tensor.form.bytes)):
+        form = placed.form.in_dtype(dtypes.get(placed.form.name, ""))
+        entries[form.name] |= {"dtype": form.dtype, "data_offsets": [end, end := end + form.bytes]}
+    written = json.dumps(entries, separators=(",", ":"), ensure_ascii=False)
+    # Data begin at a multiple of 8, as the format asks.
+    return written + " " * (-len(written.encode()) % 8)
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -13,7 +13,8 @@
 The directory comes last so that a file is written in one pass; the prelude is written once more at the end. A file that was
 cut anywhere has no directory at its place, and a changed byte fails a checksum. Version 2 compresses the directory with zlib
 and keeps headers and all tensors in sections; version 1 has the directory as plain JSON and all sections at multiples of 64
-bytes. Both are read and no longer written.
+bytes. Both are read and no longer written. Version 3 is written wherever its readers know all codecs; version 4 is that of
+containers with tensors that are given back in another type than they were packed in, under headers that say so.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from jaxspec.errors import InputError, one_line
 from jaxspec.files import CONTAINER_SUFFIX, parse_json
 
 __all__ = [
+    "OLDEST_WRITTEN",
     "PRELUDE_BYTES",
     "READ_VERSIONS",
     "SUFFIX",
@@ -48,10 +50,12 @@ SUFFIX = CONTAINER_SUFFIX
 
 MAGIC = b"\x89JSPK\r\n\x1a"
 
-#: Version of the layout and of the codecs that is written.
-VERSION = 3
+#: Newest version of the layout and of the codecs that is written.
+VERSION = 4
+#: Oldest version that is written: a container has the oldest one that knows its codecs.
+OLDEST_WRITTEN = 3
 #: Versions that are read; a reader opens no other.
-READ_VERSIONS = (1, 2, 3)
+READ_VERSIONS = (1, 2, 3, 4)
 
 #: Length of the prelude; the first section begins there.
 PRELUDE_BYTES = 64
@@ -94,7 +98,7 @@ def alignment(length: int) -> int:
     return _ALIGNMENT if length >= _SHORT_BYTES else _SHORT_ALIGNMENT
 
 
-def write_prelude(stored: bytes, offset: int, version: int = VERSION) -> bytes:
+def write_prelude(stored: bytes, offset: int, version: int = OLDEST_WRITTEN) -> bytes:
     """The first 64 bytes of a file whose directory, as it is stored, lies at `offset`."""
     return _PRELUDE.pack(MAGIC, version, 0, offset, len(stored), hashlib.sha256(stored).digest())
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from jaxspec.formats.container.codec import Chunk, Codec, Decoded, Raw, Selection
 from jaxspec.formats.container.gain import LEAST_BYTES, Balance, CodedSize
-from jaxspec.formats.container.layout import Section
+from jaxspec.formats.container.header import with_dtypes
+from jaxspec.formats.container.layout import OLDEST_WRITTEN, Section
 from jaxspec.formats.container.naming import check_container_output
 from jaxspec.formats.container.schemes import CODECS, codec_of
 from jaxspec.formats.container.source import Checkpoint, SafetensorsFile
@@ -86,12 +87,24 @@ def pack(
             "scheme": scheme_name,
             "options": options or {},
             "jaxspec": version("jaxspec"),
-            "files": [{"name": file.path.name, "header": file.header_text} for file in checkpoint.files],
+            "files": [
+                {"name": file.path.name, "header": _header(file, index, entries)}
+                for index, file in enumerate(checkpoint.files)
+            ],
             "beside": beside,
             "tensors": [entry.listed() for entry in entries],
         }
-        size = writer.finish(directory)
-    return Packed(size, sum(entry.form.bytes for entry in entries))
+        layout = max((CODECS[entry.codec].version for entry in entries), default=OLDEST_WRITTEN)
+        size = writer.finish(directory, layout)
+    return Packed(size, sum(form.bytes for _, form in checkpoint.tensors()))
+
+
+def _header(file: SafetensorsFile, index: int, entries: list[StoredTensor]) -> str:
+    """The header of a file as its tensors are given back."""
+    own = [entry for entry in entries if entry.file == index]
+    return with_dtypes(
+        file.header_text, {entry.form.name: gives for entry in own if (gives := CODECS[entry.codec].gives)}
+    )
 
 
 class _Pieces:
@@ -115,7 +128,7 @@ class _Pieces:
         self.form = form
         self.selection = None if selection is None else selection._replace(growth_bytes=growth_bytes)
         self.step = chunk_elements(codec.unit(form))
-        self._file, self._division = file, division
+        self._file, self._division, self._prunes = file, division, codec.prunes
         self._masks: dict[int, np.ndarray] = {}  # packed
 
     def __call__(self) -> Iterator[Chunk]:
@@ -125,7 +138,7 @@ class _Pieces:
             self._file.release()
 
     def _kept(self, patterns: np.ndarray, first: int) -> np.ndarray | None:
-        if self.selection is None or self._division is None:
+        if self.selection is None or self._division is None or not self._prunes:
             return None
         if first not in self._masks:
             rows = patterns.reshape(-1, self.form.columns)
@@ -189,13 +202,14 @@ def _coded(
 ) -> StoredTensor | Whole:
     """Write a tensor by this codec; if that turns out to gain nothing, nothing is written and the reason returned."""
     form, place, size = pieces.form, writer.place, CodedSize(pieces.form, codec, balance.allowed(pieces.form))
+    given_back = form.in_dtype(codec.gives)
     whole, draft, done = hashlib.sha256(), hashlib.sha256(), 0
     listed: list[dict[str, Section]] = []
     divided = False
     for chunk in pieces():
         sections = codec.encode(coding, form, chunk)
         listed.append({role: writer.add(content) for role, content in sections.items()})
-        found = _proved(codec, coding, form, chunk, sections)
+        found = _proved(codec, coding, given_back, chunk, sections)
         whole.update(np.ascontiguousarray(found.target).view(np.uint8).data)
         if found.draft is not found.target:
             divided = True
@@ -210,7 +224,7 @@ def _coded(
         return reason
     balance.book(form, size.stored + size.listing)
     digests = whole.hexdigest(), (draft if divided else whole).hexdigest()
-    return StoredTensor(form, index, *digests, codec.name, coding, pieces.step, listed)
+    return StoredTensor(given_back, index, *digests, codec.name, coding, pieces.step, listed)
 
 
 def _proved(

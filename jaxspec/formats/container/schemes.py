@@ -6,10 +6,11 @@ from jaxspec.errors import InputError
 from jaxspec.formats.container.cassandra_codec import CassandraCodec
 from jaxspec.formats.container.codec import Codec, Raw
 from jaxspec.formats.container.field_codec import FieldCodec, partitions
-from jaxspec.formats.container.tensors import StoredTensor
+from jaxspec.formats.container.slice_codec import SliceCodec
+from jaxspec.formats.container.tensors import StoredTensor, TensorForm
 from jaxspec.settings.schemes import SCHEME_FACTS
 
-__all__ = ["CODECS", "codec_of", "drafted_bytes"]
+__all__ = ["CODECS", "codec_of", "drafted_bytes", "packed_form"]
 
 
 _HUFFMAN = FieldCodec(
@@ -40,6 +41,7 @@ CODECS: dict[str, Codec] = {
             for name, facts in SCHEME_FACTS.items()
             if facts.codec == name and facts.shared_exponents
         ),
+        SliceCodec("any-precision"),
         Raw(),
     )
 }
@@ -62,3 +64,8 @@ def drafted_bytes(tensor: StoredTensor) -> int:
     """Bytes of a tensor's sections that a draft reads, all chunks together."""
     codec = CODECS[tensor.codec]
     return sum(length for role, length in tensor.stored_bytes().items() if codec.part(role) == "draft")
+
+
+def packed_form(tensor: StoredTensor) -> TensorForm:
+    """What a tensor was before it was packed; `tensor.form` is what it is given back as."""
+    return CODECS[tensor.codec].packed_form(tensor.coding, tensor.form)

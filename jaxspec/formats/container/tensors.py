@@ -86,6 +86,12 @@ class TensorForm(NamedTuple):
         """Length of a row: the last axis."""
         return self.shape[-1] if self.shape else 1
 
+    def in_dtype(self, dtype: str) -> TensorForm:
+        """The same in another of the known number formats; itself where none is named."""
+        if not dtype:
+            return self
+        return self._replace(dtype=dtype, bytes=self.elements * PATTERN_DTYPES[dtype].itemsize)
+
 
 #: Why a tensor is stored as it is: no codec for its form, not to be divided, or no gain.
 Why = Literal["form", "asked", "gain"]

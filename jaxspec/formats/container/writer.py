@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 from jaxspec.errors import InputError
 from jaxspec.formats.container.layout import (
+    OLDEST_WRITTEN,
     PRELUDE_BYTES,
     Section,
     alignment,
@@ -74,13 +75,13 @@ class ContainerWriter:
         self._file.truncate()
         self._place = place
 
-    def finish(self, directory: dict[str, Any]) -> int:
-        """Write the directory, give the file its name, and say how many bytes it has."""
+    def finish(self, directory: dict[str, Any], version: int = OLDEST_WRITTEN) -> int:
+        """Write the directory and the layout's version, give the file its name, and say how many bytes it has."""
         stored = compressed(directory_bytes(directory))
         offset = self._place
         self._file.write(stored)
         self._file.seek(0)
-        self._file.write(write_prelude(stored, offset))
+        self._file.write(write_prelude(stored, offset, version))
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()

@@ -26,7 +26,7 @@ from jaxspec.models.embedded import is_container, load_model, model_place
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.mesh import placed_beside
 from jaxspec.models.packed_tensors import stored_under
-from jaxspec.models.stored import as_computed, as_stored
+from jaxspec.models.stored import as_computed, as_stored, stack_of
 from jaxspec.models.stored_parameters import head_tensor, layer_parameters, lookup
 from jaxspec.models.streamed import is_streamed
 from jaxspec.settings.draft_kinds import KV_OPTION
@@ -170,7 +170,8 @@ def _check_same(name: str, own: LoadedModel, target: LoadedModel) -> None:
     if not is_streamed(target.params):
         vectors |= {("layers", n) for n, parameter in config.layer_parameters.items() if len(parameter.shape) == 1}
     for path in sorted(vectors):
-        ours, theirs = (np.asarray(lookup(params, path)) for params in (own.params, target.params))
+        # Of a run's target they are held as stacks.
+        ours, theirs = (np.asarray(stack_of(lookup(params, path)).values()) for params in (own.params, target.params))
         # A run has wider values rounded.
         if not np.array_equal(ours.astype(theirs.dtype).astype(np.float32), theirs.astype(np.float32)):
             raise InputError(

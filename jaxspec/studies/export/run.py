@@ -160,7 +160,7 @@ def _write(
         ServedDraft("network", str(place.absolute())),
         knobs.draft_length,
         tokenizer=files.has_tokenizer,
-        float32="float32" in (result.dtype, result.target_dtype),
+        float32="float32" in (result.dtype, result.target_dtype) or bool(drafts.work.setup.loaded.exact),
     )
     made: list[ExportResult] = []
 

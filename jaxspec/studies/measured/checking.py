@@ -13,13 +13,14 @@ import numpy as np
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
-from jaxspec.formats.container import Container
+from jaxspec.formats.container import Container, packed_form
 from jaxspec.models.chat_template import load_chat_template
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.embedded import check_model, is_container, model_place
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
 from jaxspec.settings.common import CommonConfig, mesh_sizes
 from jaxspec.settings.draft import knob_values
+from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.settings.stopwatch import StopwatchSettings, check_stopwatch
 from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies.expert_pricing import check_routing, placed
@@ -183,9 +184,15 @@ def _about_its_draft(config: CommonConfig, place: Path) -> tuple[str, ...]:
         return ()
     with Container(place) as container:
         scheme, has_draft = container.scheme, container.has_draft
+        wider = any(packed_form(tensor) != tensor.form for tensor in container.tensors.values())
     if not has_draft:
         return ()
+    rounded = (
+        f"{config.model} gives back integers times scales in float32, which the target keeps; drafts of scheme {config.scheme} "
+        "are made of them rounded to bfloat16",
+    )
     return (
+        *(rounded if wider and SCHEME_FACTS[config.scheme].prunes else ()),
         f"{config.model} holds a draft of scheme {scheme}, which is not the one measured here (of scheme {config.scheme}, made "
         f"anew of the file's target); jaxspec compare --model {config.model} --drafts {config.model} measures it, by the bytes "
         "of the file",

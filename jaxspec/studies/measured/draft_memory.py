@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from jaxspec.formats.container import Container, packed_form
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.embedded import check_model
+from jaxspec.models.embedded import check_model, is_container, model_place
 from jaxspec.models.stored import SMALL
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.speculate.drafts.making import kind_of
 
-__all__ = ["COMPUTED", "STORED", "DraftNeed", "draft_need", "drafts_of", "matrix_sizes"]
+__all__ = ["COMPUTED", "STORED", "DraftNeed", "draft_need", "drafts_of", "matrix_sizes", "wider_bytes"]
 
 #: Bytes of a stored value.
 STORED = 2
@@ -54,7 +55,7 @@ def draft_need(name: str, network: DecoderConfig, *, stream: bool) -> DraftNeed:
     kind = kind_of(name)
     matrices = matrix_sizes(network)
     if kind.calibrated or kind.suffix:  # streamed ones are made, or fetched, where they are used
-        return DraftNeed() if stream else DraftNeed(network=STORED * matrices)
+        return DraftNeed() if stream else DraftNeed(network=STORED * matrices + wider_bytes(name))
     if kind.stored_as:  # values read back of 4 bits need more than 16
         return DraftNeed() if stream else DraftNeed(network=COMPUTED * matrices)
     if kind.directory == "head":
@@ -69,6 +70,15 @@ def draft_need(name: str, network: DecoderConfig, *, stream: bool) -> DraftNeed:
     # A small network is widened once; a cache is read while the next one is written, and a prompt's is written beside both.
     weights = (STORED + COMPUTED if whole <= SMALL else STORED) * whole
     return DraftNeed(weights, 3 * COMPUTED * own.num_layers * own.cached_shape.elements, COMPUTED * width)
+
+
+def wider_bytes(model: str) -> int:
+    """Bytes beyond 16 bits a value of what a container gives back in float32; 0 of every other model, and of a draft's name."""
+    place = model_place(model)
+    if not is_container(place):
+        return 0
+    with Container(place) as container:
+        return sum(tensor.form.bytes - packed_form(tensor).bytes for tensor in container.tensors.values())
 
 
 def matrix_sizes(network: DecoderConfig) -> int:

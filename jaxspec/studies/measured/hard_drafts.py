@@ -33,7 +33,8 @@ __all__ = ["HardDrafts", "keep_norms"]
 
 def keep_norms(drafts: HardDrafts, directory: RunDirectory) -> None:
     """Write what values are ranked by: `jaxspec pack` makes the same draft of it. All processes call it."""
-    if not drafts.work.setup.scheme.facts.packs:
+    facts = drafts.work.setup.scheme.facts
+    if not (facts.packs and facts.prunes):
         return
     norms = on_host(drafts.calibration.prepared)
     if directory.owned:

@@ -19,7 +19,15 @@ from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.chunks import chunk_size
 from jaxspec.speculate.proof import WIDTH
 from jaxspec.studies.measured.checking import Placed, given_mesh, window_tokens
-from jaxspec.studies.measured.draft_memory import COMPUTED, STORED, DraftNeed, draft_need, drafts_of, matrix_sizes
+from jaxspec.studies.measured.draft_memory import (
+    COMPUTED,
+    STORED,
+    DraftNeed,
+    draft_need,
+    drafts_of,
+    matrix_sizes,
+    wider_bytes,
+)
 from jaxspec.tuning.calibration import windows_per_pass
 
 __all__ = [
@@ -96,7 +104,8 @@ def memory_need(
         draft_need(name, network, stream=stream) for name in (drafts_of(config) if drafts is None else drafts)
     ]
     decoding = decoding_bytes(network, prompts, config.output_tokens, held_drafts)
-    whole = network_bytes(network, stream=stream) + sum(each.network for each in held_drafts)
+    own = network_bytes(network, stream=stream, model=config.model)
+    whole = own + sum(each.network for each in held_drafts)
     if SCHEME_FACTS[config.scheme].head:
         # A draft's own head as decoding reads it; while knobs are tuned, with its gradient.
         head = network.vocab_size * network.hidden_size
@@ -120,16 +129,20 @@ def decoding_bytes(network: DecoderConfig, prompts: Sequence[int], tokens: int, 
     return chunk_size(len(prompts)) * (cached + heads + 3 * COMPUTED * WIDTH * network.vocab_size + own)
 
 
-def network_bytes(network: DecoderConfig, *, stream: bool) -> int:
-    """What a network's parameters take: of a streamed one, what is not streamed, and a layer."""
-    whole, matrices = network.num_parameters(), matrix_sizes(network)
+def network_bytes(network: DecoderConfig, *, stream: bool, model: str = "") -> int:
+    """What a network's parameters take: of a streamed one, what is not streamed, and a layer.
+
+    Args:
+        model: its name or path, if it may be a container that gives matrices back in float32.
+    """
+    whole, matrices, wider = network.num_parameters(), matrix_sizes(network), wider_bytes(model)
     if not stream:
-        return STORED * whole + (2 * whole * COMPUTED if whole <= SMALL else 0)
+        return STORED * whole + wider + (2 * whole * COMPUTED if whole <= SMALL else 0)
     outside = {name: shape for name, (shape, _) in network.outside_parameters.items()}
     tied = network.tie_embeddings
     held = sum(math.prod(shape) for name, shape in outside.items() if not stays_in_host((name,), shape, tied=tied))
     # Of a layer: as it is stored, and its largest matrices as they are computed with.
-    return STORED * held + (STORED + COMPUTED) * -(-matrices // network.num_layers)
+    return STORED * held + (STORED + COMPUTED) * -(-matrices // network.num_layers) + wider // network.num_layers
 
 
 def plan_memory(

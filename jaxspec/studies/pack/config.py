@@ -11,7 +11,7 @@ from jaxspec.settings.draft import MATRIX_KNOBS, MatrixKnobSettings, knobs_of_ot
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS, PackScheme
 
-__all__ = ["Importance", "PackConfig"]
+__all__ = ["RANKING", "Importance", "PackConfig"]
 
 #: How the values that a draft keeps are chosen.
 Importance = Literal["auto", "wanda", "magnitude"]
@@ -20,13 +20,21 @@ _NOT_LOSSLESS = [name for name, facts in SCHEME_FACTS.items() if facts.packs and
 
 _TEXT = ("text", "calibration_windows", "window_tokens", "seed")
 
+#: Settings of how values are ranked.
+RANKING = ("importance", *_TEXT)
+
 
 def _no_draft(config: PackConfig) -> str | None:
     return None if SCHEME_FACTS[config.scheme].has_draft else f"scheme {config.scheme} has no draft"
 
 
+def _no_ranks(config: PackConfig) -> str | None:
+    prunes = SCHEME_FACTS[config.scheme].prunes
+    return _no_draft(config) or (None if prunes else f"scheme {config.scheme} prunes nothing")
+
+
 def _no_text(config: PackConfig) -> str | None:
-    return _no_draft(config) or ("importance magnitude reads no text" if config.importance == "magnitude" else None)
+    return _no_ranks(config) or ("importance magnitude reads no text" if config.importance == "magnitude" else None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +45,8 @@ class PackConfig(MatrixKnobSettings):
         model: "embedded", a safetensors file, or a folder with a checkpoint.
         one field for each knob of matrices: of every matrix of the draft.
         knobs: result.json of a tuning run, whose knobs are taken instead, matrix by matrix.
-        importance: wanda runs the network on text; magnitude does not; auto takes wanda where the network is known.
+        importance: wanda runs the network on text; magnitude does not; auto takes wanda where the network is known. Of schemes
+            that prune.
         text, calibration_windows, window_tokens, seed: what wanda is measured on.
     """
 
@@ -59,7 +68,8 @@ class PackConfig(MatrixKnobSettings):
     seed: int = same_as(CommonConfig, "seed", "Seed of the windows of that text.")
 
     unused = (
-        Unused((*MATRIX_KNOBS, "knobs", "importance"), _no_draft),
+        Unused((*MATRIX_KNOBS, "knobs"), _no_draft),
+        Unused(("importance",), _no_ranks),
         *knobs_of_other_schemes(only_matrices=True),
         Unused(
             MATRIX_KNOBS,

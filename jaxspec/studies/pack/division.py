@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +17,7 @@ from jaxspec.compress.norm_files import read_norms
 from jaxspec.compress.schemes import DEFAULT_SCHEME, Scheme
 from jaxspec.compress.selection import num_pruned
 from jaxspec.errors import InputError
+from jaxspec.formats.bit_slices import WEIGHT_BITS
 from jaxspec.formats.container import Selection, TensorForm
 from jaxspec.models.chat_template import load_chat_template
 from jaxspec.models.config import INPUT_OF
@@ -23,7 +25,7 @@ from jaxspec.models.layerwise import StoredNetwork, input_squares
 from jaxspec.models.stored_parameters import head_tensor, layer_parameters
 from jaxspec.report.formatting import gigabytes
 from jaxspec.runs.machine import device_memory_bytes
-from jaxspec.settings.knobs import StoredDtype
+from jaxspec.settings.knobs import SLICE_BITS, StoredDtype
 from jaxspec.text import load_text
 
 #: Tensors that stay whole unless they are matrices of a known network: embeddings and heads, by the names of common families.
@@ -32,8 +34,9 @@ WHOLE_TENSORS = ("*embed*", "*lm_head*", "*wte*", "*wpe*", "*head.weight", "*rou
 #: Types of values that can be divided, by safetensors' names.
 _VALUE_DTYPES: dict[str, StoredDtype] = {"BF16": "bfloat16", "F16": "float16"}
 
-#: Knob that says how much of a matrix's values is cut.
-_CUT = "weight_cut_bits"
+#: Knobs that say which share of a matrix's values is pruned, how many bits of the others are cut, and how many bits of an
+#: integer are not.
+_PRUNE, _CUT, _UPPER = "weight_prune", "weight_cut_bits", SLICE_BITS.name
 
 #: Memory that running a layer takes, in layers as stored: as read, widened to float32, and what it works with.
 _COPIES_OF_A_LAYER = 4
@@ -44,7 +47,7 @@ class MatrixDivision:
     """The same rule for every matrix, with knobs and activation norms of its own where they are known.
 
     Attributes:
-        weight_prune, weight_cut_bits: of matrices that `knobs` does not name.
+        weight_prune, weight_cut_bits: of matrices that `knobs` does not name; see `left_out`.
         knobs: tensor name -> pruning ratio and cut bits.
         norms: tensor name -> L2 norm of each input channel; without, the score of a value is its magnitude.
         only: tensor names that are divided; None: all two-dimensional ones of 16-bit floating point but `WHOLE_TENSORS`.
@@ -87,7 +90,9 @@ class MatrixDivision:
             if found is None or codec is None or form.dtype not in codec.dtypes:
                 continue
             own = self._scheme_of(form).of_dtype(_VALUE_DTYPES[form.dtype])
-            spec = next(spec for spec in own.knob_specs if spec.name == _CUT)
+            spec = next((spec for spec in own.knob_specs if spec.name == _CUT), None)
+            if spec is None:  # whose range is the same for all types
+                continue
             if form.name == self.head:
                 spec = dataclasses.replace(spec, name=HEAD_KNOBS[_CUT])
             try:
@@ -125,14 +130,25 @@ def head_name(model: StoredNetwork) -> str:
     return head_tensor(model.config, model.row)
 
 
+def left_out(values: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Pruning ratio and whole bits that are cut of a value, by the knobs of matrices; of 8-bit integers all but the upper bits.
+
+    Args:
+        values: knob -> numbers, with those of the scheme.
+    """
+    if _UPPER in values:
+        upper = np.asarray(values[_UPPER])
+        return np.zeros_like(upper), WEIGHT_BITS - np.round(upper).astype(int)
+    return np.asarray(values[_PRUNE]), np.round(np.asarray(values[_CUT])).astype(int)
+
+
 def named_knobs(model: StoredNetwork, knobs: Knobs) -> dict[str, tuple[float, int]]:
     """Pruning ratio and whole cut bits of each matrix by its tensor's name, of the head too where the scheme divides it.
 
     Raises:
         InputError: different ones for matrices that one tensor holds.
     """
-    prune = np.asarray(knobs.values["weight_prune"])
-    cut = np.round(np.asarray(knobs.values["weight_cut_bits"])).astype(int)
+    prune, cut = left_out(knobs.values)
     place = {kind: index for index, kind in enumerate(model.config.matrix_kinds)}
     named: dict[str, tuple[float, int]] = {}
     for name, (layer, kinds) in matrix_names(model).items():

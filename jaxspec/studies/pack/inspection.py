@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxspec.formats.container import SUFFIX, Container, StoredTensor, TensorForm, open_checkpoint
 from jaxspec.formats.container.field_codec import field_counts
-from jaxspec.formats.container.schemes import CODECS, drafted_bytes
+from jaxspec.formats.container.schemes import CODECS, drafted_bytes, packed_form
 from jaxspec.formats.container.tensors import CHUNK_ELEMENTS, NAMED_FIELDS
 from jaxspec.formats.entropy import counted_entropy_bits
 from jaxspec.models.embedded import NETWORK_NAMES, embedded_directory
@@ -111,14 +111,15 @@ def _stored(tensor: StoredTensor, has_draft: bool) -> TensorResult:
     stored = by_role.total()
     codec = CODECS[tensor.codec]
     drafted = drafted_bytes(tensor) if has_draft else None
-    elements = tensor.form.elements
+    packed, elements = packed_form(tensor), tensor.form.elements
     return TensorResult(
-        **_form(tensor.form),
+        **_form(packed),
+        unpacked_dtype=None if packed == tensor.form else tensor.form.dtype,
         codec=tensor.codec,
         sha256=tensor.sha256,
         stored_bytes=stored,
         draft_bytes=drafted,
-        ratio=measured(_over(tensor.form.bytes, stored)),
+        ratio=measured(_over(packed.bytes, stored)),
         target_bits_per_weight=measured(_over(8 * stored, elements)),
         draft_bits_per_weight=measured(None if drafted is None else _over(8 * drafted, elements)),
         bits_by_section={role: 8 * length / elements for role, length in sorted(by_role.items()) if elements},

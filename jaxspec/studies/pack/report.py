@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections import Counter
 from statistics import fmean
 from typing import Any
 
@@ -77,7 +78,7 @@ def tensor_table(result: PackResult, *, every: bool = False) -> Table:
     left_out = 0 if every else max(0, len(kinds) - _MOST_ROWS)
     if left_out:
         kinds = sorted(kinds, key=lambda kind: -kind.mean.bytes)[:_MOST_ROWS]
-    lines = [container_caption(result), *whole_lines(result)]
+    lines = [container_caption(result), *whole_lines(result), *wider_lines(result)]
     lines += [f"{left_out} more kinds of tensors, all smaller: see --all or --json"] if left_out else []
     table = Table(container_title(result), "\n".join(lines))
     columns = [_FORM]
@@ -109,6 +110,15 @@ def whole_lines(result: PackResult) -> list[str]:
             line += f" ({printable(largest.name)}: {sizes})"
         lines.append(line)
     return lines
+
+
+def wider_lines(result: PackResult) -> list[str]:
+    """What is given back in another type than it was packed in: one line per type."""
+    counts = Counter(each.unpacked_dtype for each in result.tensors if each.unpacked_dtype)
+    return [
+        f"{count} tensor{'s' if count > 1 else ''} given back in {printable(dtype)}: integers times scales fit no 16 bits"
+        for dtype, count in counts.items()
+    ]
 
 
 def printable(text: str) -> str:

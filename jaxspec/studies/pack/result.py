@@ -28,7 +28,10 @@ class TensorResult(Record):
     """One tensor; from `codec` on, as a container stores it.
 
     Attributes:
-        entropy: bits per value of each named field; None for types without fields, and where values were not read.
+        dtype, bytes: before packing.
+        unpacked_dtype: type in which the container gives it back, where that is another one.
+        entropy: of what is given back, bits per value of each named field; None for types without fields, and where values were
+            not read.
         bits_by_section: section -> bits per weight.
         code_tables: field -> symbol -> bits of its codeword.
         whole: None where the tensor is coded, or the scheme codes nothing.
@@ -39,6 +42,7 @@ class TensorResult(Record):
     shape: list[int] = dataclasses.field(default_factory=list)
     bytes: int = 0
     elements: int = 0
+    unpacked_dtype: str | None = None
     entropy: dict[str, float] | None = None
     codec: str | None = None
     sha256: str | None = None

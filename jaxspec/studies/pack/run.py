@@ -34,10 +34,11 @@ from jaxspec.settings.draft import MATRIX_KNOBS
 from jaxspec.settings.draft_kinds import KV_OPTION
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.drafts.container_draft import kv_option
-from jaxspec.studies.pack.config import PackConfig
+from jaxspec.studies.pack.config import RANKING, PackConfig
 from jaxspec.studies.pack.division import (
     MatrixDivision,
     head_name,
+    left_out,
     matrix_names,
     measured_norms,
     named_knobs,
@@ -78,11 +79,12 @@ def pack_checkpoint(
     if has_draft:
         with reporter.alive(), told_in_one_line(config):
             division, used = _division(config, source, [form for _, form in checkpoint.tensors()], reporter)
-        own = {spec.name for spec in SCHEME_FACTS[config.scheme].knob_specs}
-        left_out = {"model", "scheme", *(set(MATRIX_KNOBS) - own)}
-        options |= {k: v for k, v in dataclasses.asdict(config).items() if k not in left_out} | used
+        facts = SCHEME_FACTS[config.scheme]
+        own = {spec.name for spec in facts.knob_specs}
+        unused = {"model", "scheme", *(set(MATRIX_KNOBS) - own), *(() if facts.prunes else RANKING)}
+        options |= {k: v for k, v in dataclasses.asdict(config).items() if k not in unused} | used
         # A container goes to other machines; the places of files on this one do not.
-        options |= {key: options[key] and _printable(Path(options[key]).name) for key in ("knobs", "text")}
+        options |= {key: _printable(Path(options[key]).name) for key in ("knobs", "text") if options.get(key)}
     started = time.perf_counter()
     total = sum(form.bytes for _, form in checkpoint.tensors())
     with reporter.bytes_bar(f"packing {source.name} ({config.scheme})", total) as advance, told_in_one_line(config):
@@ -157,8 +159,9 @@ def _division(
 ) -> tuple[MatrixDivision, dict[str, Any]]:
     """What the draft keeps of tensors of these forms, and how that was decided."""
     scheme = SCHEMES[config.scheme]
-    head = scheme.facts.head
-    found = "" if config.importance == "magnitude" and config.knobs is None and not head else _network(source)
+    head, ranks = scheme.facts.head, scheme.facts.prunes
+    alike = ranks and config.importance == "magnitude" and config.knobs is None and not head
+    found = "" if alike else _network(source)
     model = None if isinstance(found, str) else found
     if model is None and head:
         raise InputError(
@@ -170,7 +173,7 @@ def _division(
         if config.knobs is not None:
             asked, instead = "--knobs", f"leave --knobs out and {instead}"
         raise InputError(f"{asked} needs a network that can be run here: {found}; {instead}, or correct that first")
-    importance = "magnitude" if model is None or config.importance == "magnitude" else "wanda"
+    importance = "magnitude" if model is None or config.importance == "magnitude" or not ranks else "wanda"
     norms, knobs, kept = {}, {}, {}
     if model is not None and config.knobs is not None:
         tuned = knobs_of_result(config.knobs, scheme, model.config)
@@ -180,7 +183,9 @@ def _division(
     if only is not None and whose is not None:
         only |= {whose}
         knobs = {whose: (config.head_prune, config.head_cut_bits)} | knobs
-    division = MatrixDivision(config.weight_prune, config.weight_cut_bits, knobs, {}, only, scheme, whose)
+    own = {spec.name for spec in scheme.knob_specs}
+    prune, cut = left_out({name: getattr(config, name) for name in MATRIX_KNOBS if name in own})
+    division = MatrixDivision(float(prune), int(cut), knobs, {}, only, scheme, whose)
     division.check(forms)
     if model is not None and config.knobs is not None:
         norms = named_norms(model, config.knobs, head=head) if importance == "wanda" else {}
@@ -196,6 +201,8 @@ def _division(
             seed=config.seed,
             head=head,
         )
-    elif model is None and config.importance == "auto":
+    elif model is None and config.importance == "auto" and ranks:
         reporter.line(f"note: values are ranked by magnitude, as the network cannot be run here: {found}")
-    return dataclasses.replace(division, norms=norms), {"importance": importance} | kept
+    elif model is None and not ranks:
+        reporter.line(f"note: matrices are known by their names, as the network cannot be run here: {found}")
+    return dataclasses.replace(division, norms=norms), ({"importance": importance} if ranks else {}) | kept

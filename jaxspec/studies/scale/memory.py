@@ -28,10 +28,10 @@ def scale_need(config: ScaleConfig, checked: Checked, *, stream: bool) -> Memory
     held, work = 0, 0
     for network in checked.networks.values():
         drafts = [] if config.draft == SELF else [draft_need(config.draft, network.config, stream=stream)]
-        held += network_bytes(network.config, stream=stream) + sum(each.network for each in drafts)
+        held += network_bytes(network.config, stream=stream, model=network.name) + sum(each.network for each in drafts)
         work = max(work, _work_bytes(config, checked, network, drafts))
     if config.judging is not None:
-        held += network_bytes(check_model(config.judging), stream=False)
+        held += network_bytes(check_model(config.judging), stream=False, model=config.judging)
     return MemoryNeed(held, 0, ROOM_BYTES + work)
 
 

@@ -171,4 +171,4 @@ def load_judge(name: str, problems: Problems) -> Judge:
     """A judge, which says after each step and at the end whether all is right so far."""
     loaded = load_model(name)
     marks = tuple(sorted({*problems.step_end, *problems.end}))
-    return Judge(as_computed(target_params(loaded.params)), loaded.config, marks)
+    return Judge(as_computed(target_params(loaded.params, exact=loaded.exact)), loaded.config, marks)

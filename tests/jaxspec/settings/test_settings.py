@@ -58,10 +58,10 @@ def numbers():
 
 def made(kind, name, value):
     """A configuration with one setting, beside those without which it would have no effect."""
-    scheme = next(facts.name for facts in SCHEME_FACTS.values() if name not in KNOBS or KNOBS[name] in facts.knob_specs)
+    allowed = [facts for facts in SCHEME_FACTS.values() if facts.packs or kind is not PackConfig]
+    scheme = next(facts.name for facts in allowed if name not in KNOBS or KNOBS[name] in facts.knob_specs)
     needed = {SweepConfig: {"axes": {"workload.batch": [1]}}, PredictConfig: {"scheme": scheme}}
-    if name in KNOBS:
-        needed[kind] = {"scheme": scheme}
+    needed |= {kind: {"scheme": scheme}} if name in KNOBS else {}
     sampling = {"temperature": 0.7} if name in ("top_k", "top_p") else {}
     timed = {"stopwatch": True} if name == "repeats" else {}
     return kind(**needed.get(kind, {}), **sampling, **timed, **{name: value})

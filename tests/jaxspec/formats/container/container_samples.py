@@ -11,7 +11,7 @@ from unittest import mock
 import ml_dtypes
 import numpy as np
 
-from jaxspec.formats.container import Container, Selection, open_checkpoint, pack, packing, unpack
+from jaxspec.formats.container import Container, Selection, open_checkpoint, pack, packing, slice_codec, unpack
 from jaxspec.formats.container.gain import CodedSize
 from jaxspec.formats.container.layout import PRELUDE_BYTES, compressed, directory_bytes, uncompressed, write_prelude
 
@@ -85,6 +85,7 @@ def coding_everything():
     """Tensors are coded by every codec that can, also where that gains nothing: for tests of codecs."""
     with (
         mock.patch.object(packing, "LEAST_BYTES", 0),
+        mock.patch.object(slice_codec, "gains", return_value=True),
         mock.patch.object(CodedSize, "verdict", return_value=None),
         mock.patch.object(CodedSize, "hopeless", return_value=False),
     ):
@@ -127,7 +128,7 @@ def under_text(content, text):
     """A container's sections under a directory that is this text, whose checksum fits."""
     offset = int.from_bytes(content[16:24], "little")
     stored = compressed(text)
-    return write_prelude(stored, offset) + content[PRELUDE_BYTES:offset] + stored
+    return write_prelude(stored, offset, content[8]) + content[PRELUDE_BYTES:offset] + stored
 
 
 def in_sections(content, directory):

@@ -88,11 +88,11 @@ def test_other_files_are_no_containers(packed, tmp_path):
         Container("nul\0.jspk")
 
 
-@pytest.mark.parametrize("version", [0, 4, 2**32 - 1])
+@pytest.mark.parametrize("version", [0, 5, 2**32 - 1])
 def test_another_version_is_named(packed, version, tmp_path):
     content, _ = packed["raw"]
     changed = content[:8] + version.to_bytes(4, "little") + content[12:]
-    message = refused(tmp_path / "a.jspk", changed, f"layout version {version}; this release reads 1 to 3")
+    message = refused(tmp_path / "a.jspk", changed, f"layout version {version}; this release reads 1 to 4")
     assert "damaged" not in message
 
 

@@ -89,6 +89,8 @@ def test_memory_of_packing_and_unpacking(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme_name", ["huffllm", "cassandra1", "cassandra1-coded", "cassandra2", "raw"])
+@pytest.mark.parametrize(
+    "scheme_name", ["huffllm", "cassandra1", "cassandra1-coded", "cassandra2", "any-precision", "raw"]
+)
 def test_memory_of_the_other_schemes(scheme_name, tmp_path):
     check(measure(tmp_path, scheme_name, 190))

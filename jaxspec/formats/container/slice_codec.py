@@ -1,0 +1,199 @@
+"""Matrices of 8-bit integers with a scale for each group: what a draft reads (scales, upper bits) and the lower bits.
+
+Integers times scales fit no 16-bit type, so that such a matrix is given back in float32: target and draft are the very values
+that `jaxspec.formats.bit_slices` computes with. Sections of a chunk of whole rows, in bits per value unless said:
+
+    draft   scale (16 per group of a row, float16), high (the upper bits, two's complement)
+    target  low (the other bits)
+
+Source: Park et al. 2024, arXiv:2402.10517 (Any-Precision LLM: the upper bits are an integer of their own).
+"""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxspec.formats import bit_slices
+from jaxspec.formats.bit_slices import GROUP_SIZE, WEIGHT_BITS, Int8Groups
+from jaxspec.formats.container.cassandra_sections import FORMATS, packed, unpacked
+from jaxspec.formats.container.codec import Chunk, CodecError, Decoded, Part, Selection, take
+from jaxspec.formats.container.tensors import CHUNK_ELEMENTS, TensorForm, Whole, chunk_elements
+from jaxspec.formats.group_quantization import SCALE_BITS
+from jaxspec.formats.patterns import from_bits
+from jaxspec.settings.knobs import SLICE_BITS
+
+__all__ = ["SliceCodec", "gains"]
+
+#: More than the directory and the gaps between sections take of a chunk.
+_MOST_BESIDE_CHUNK = 512
+
+_encode = jax.jit(bit_slices.of_rows)
+_decode = jax.jit(bit_slices.decode)
+
+
+class SliceCodec:
+    """Divides the integers of two-dimensional tensors of 16-bit floating point into upper and lower bits."""
+
+    lossless = False
+    dtypes = tuple(FORMATS)
+    gives = "F32"
+    prunes = False
+    version = 4
+
+    def __init__(self, name: str):
+        """Args: name: as the directory has it."""
+        self.name = name
+
+    def unit(self, form: TensorForm) -> int:
+        """A row."""
+        return max(1, form.columns)
+
+    def part(self, role: str) -> Part:
+        """By role: see the module."""
+        return "target" if role == "low" else "draft"
+
+    def packed_form(self, coding: dict[str, Any], form: TensorForm) -> TensorForm:
+        """In the 16-bit type that was packed."""
+        return form.in_dtype(coding["packed_dtype"])
+
+    def plan(
+        self, form: TensorForm, chunks: Callable[[], Iterable[Chunk]], selection: Selection | None
+    ) -> dict[str, Any] | Whole:
+        """Upper bits and the type that was packed.
+
+        Whether a matrix is coded depends on its form alone: networks stack matrices of one form, so that all of them must be
+        given back in one type.
+
+        Raises:
+            ValueError: fewer or more upper bits than a draft may read.
+        """
+        del chunks
+        if form.dtype not in self.dtypes or len(form.shape) != 2 or not form.elements:
+            return Whole("form")
+        if selection is None:
+            return Whole("asked")
+        if not gains(form):
+            return Whole("gain")
+        coding = {"slice_bits": WEIGHT_BITS - selection.cut_bits, "packed_dtype": form.dtype}
+        try:
+            self.check(coding, form.in_dtype(self.gives))
+        except CodecError as error:
+            raise ValueError(str(error)) from None
+        return coding
+
+    def check(self, coding: dict[str, Any], form: TensorForm) -> None:
+        """A number of upper bits, and types that such a tensor has.
+
+        Raises:
+            CodecError: otherwise.
+        """
+        bits, was = coding.get("slice_bits"), coding.get("packed_dtype")
+        if form.dtype != self.gives or len(form.shape) != 2 or not form.elements:
+            raise CodecError(f"a tensor of {form.dtype} and shape {form.shape} cannot be coded so")
+        if type(bits) is not int or not SLICE_BITS.low <= bits <= SLICE_BITS.high or was not in self.dtypes:
+            raise CodecError(
+                f"{reprlib.repr(bits)} upper bits of values packed as {reprlib.repr(was)} cannot be; "
+                f"there are {SLICE_BITS.range_text} of {' or '.join(self.dtypes)}"
+            )
+
+    def code_tables(self, coding: dict[str, Any], form: TensorForm) -> dict[str, dict[int, int]]:
+        """None: all codewords have one length."""
+        del coding, form
+        return {}
+
+    def encode(self, coding: dict[str, Any], form: TensorForm, chunk: Chunk) -> dict[str, np.ndarray]:
+        """Sections of some rows."""
+        rows = chunk.patterns.reshape(-1, form.columns)
+        found = [_encode(from_bits(jnp.asarray(rows[part]), FORMATS[form.dtype])) for part in _parts(*rows.shape)]
+        values = np.concatenate([np.asarray(groups.values)[:, : form.columns] for groups in found])
+        scales = np.concatenate([np.asarray(groups.scales) for groups in found])
+        patterns, low_bits = values.reshape(-1).view(np.uint8).astype(np.uint16), WEIGHT_BITS - coding["slice_bits"]
+        return {
+            "scale": scales.reshape(-1).view(np.uint16),
+            "high": packed(patterns >> low_bits, coding["slice_bits"]),
+            "low": packed(patterns, low_bits),
+        }
+
+    def draft(self, coding: dict[str, Any], form: TensorForm, count: int, sections: dict[str, bytes]) -> np.ndarray:
+        """Upper bits times scales, in float32.
+
+        Raises:
+            CodecError: the sections do not fit.
+        """
+        return _scaled(_high(coding, count, sections), form, sections)
+
+    def decode(self, coding: dict[str, Any], form: TensorForm, count: int, sections: dict[str, bytes]) -> np.ndarray:
+        """Integers times scales, in float32.
+
+        Raises:
+            CodecError: the sections do not fit.
+        """
+        return _scaled(_whole(_high(coding, count, sections), coding, sections), form, sections)
+
+    def both(
+        self,
+        coding: dict[str, Any],
+        form: TensorForm,
+        count: int,
+        drafted: dict[str, bytes],
+        sections: dict[str, bytes],
+    ) -> Decoded:
+        """The target's patterns and the draft's.
+
+        Raises:
+            CodecError: the sections do not fit.
+        """
+        high = _high(coding, count, drafted)
+        return Decoded(_scaled(_whole(high, coding, sections), form, sections), _scaled(high, form, drafted))
+
+
+def gains(form: TensorForm) -> bool:
+    """Whether a matrix gets smaller, whatever its values are."""
+    rows, columns = form.shape
+    bits = form.elements * WEIGHT_BITS + rows * math.ceil(columns / GROUP_SIZE) * SCALE_BITS
+    chunks = math.ceil(form.elements / chunk_elements(columns))
+    return bits / 8 + _MOST_BESIDE_CHUNK * chunks <= form.bytes
+
+
+def _high(coding: dict[str, Any], count: int, sections: dict[str, bytes]) -> np.ndarray:
+    """Integers without their lower bits, as 16-bit numbers."""
+    bits = coding["slice_bits"]
+    return unpacked(sections, "high", count, bits) << (WEIGHT_BITS - bits)
+
+
+def _whole(high: np.ndarray, coding: dict[str, Any], sections: dict[str, bytes]) -> np.ndarray:
+    return high | unpacked(sections, "low", high.size, WEIGHT_BITS - coding["slice_bits"])
+
+
+def _scaled(integers: np.ndarray, form: TensorForm, sections: dict[str, bytes]) -> np.ndarray:
+    """Patterns of integers times scales.
+
+    Raises:
+        CodecError: another number of scales than of groups, or no whole rows.
+    """
+    columns = form.columns
+    if integers.size % columns:
+        raise CodecError(f"a chunk of {integers.size} values has no whole rows of {columns}")
+    rows, groups = integers.size // columns, math.ceil(columns / GROUP_SIZE)
+    scales = take(sections, "scale", "<f2", rows * groups).reshape(rows, groups)
+    values, found = (
+        integers.astype(np.uint8).view(np.int8).reshape(rows, columns),
+        np.empty((rows, columns), np.float32),
+    )
+    for part in _parts(rows, columns):
+        filled = np.pad(values[part], [(0, 0), (0, groups * GROUP_SIZE - columns)])
+        found[part] = np.asarray(_decode(Int8Groups(jnp.asarray(filled), jnp.asarray(scales[part]))))[:, :columns]
+    return found.reshape(-1).view(np.uint32)
+
+
+def _parts(rows: int, columns: int) -> list[slice]:
+    """Rows that are worked on at once: all but where short ones, filled up to whole groups, are several times as long."""
+    step = max(1, 2 * CHUNK_ELEMENTS // (math.ceil(columns / GROUP_SIZE) * GROUP_SIZE))
+    return [slice(first, first + step) for first in range(0, rows, step)]

@@ -1,0 +1,267 @@
+"""Containers of 8-bit integers with scales: the float32 values of their scheme, in as many bytes as it foretells."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+import safetensors.numpy
+from container_samples import (
+    ByMagnitude,
+    agreeing,
+    directory_of,
+    pack_to,
+    signed_again,
+    tensor,
+    weights,
+    write_checkpoint,
+)
+from damage_samples import read_all, refused
+
+from jaxspec.compress.schemes import SCHEMES
+from jaxspec.formats.container import CODECS, Container, Selection, open_checkpoint, packed_form, slice_codec, unpack
+from jaxspec.formats.container.header import header_of_text, parse_header, with_dtypes
+from jaxspec.formats.container.slice_codec import gains
+
+SCHEME = SCHEMES["any-precision"]
+VALUES = {"BF16": ml_dtypes.bfloat16, "F16": np.float16}
+
+target = jax.jit(SCHEME.target)
+draft = jax.jit(lambda values, bits: SCHEME.hard(values, None, {"slice_bits": bits}).values)
+
+
+def matrix(shape, dtype="BF16", *, seed=1, scale=0.02):
+    """Patterns."""
+    return weights(shape, seed=seed, dtype=VALUES[dtype], scale=scale)
+
+
+def values_of(patterns, dtype="BF16"):
+    return jnp.asarray(patterns.view(VALUES[dtype]))
+
+
+def packed_matrix(folder, patterns, dtype="BF16", cut_bits=4):
+    """A container of a matrix, an embedding and a vector."""
+    tensors = [
+        tensor("embed", "BF16", matrix((20, 61))),
+        tensor("matrix", dtype, patterns),
+        tensor("norm", "BF16", weights((61,), seed=2)),
+    ]
+    source = write_checkpoint(folder / "source" / "model.safetensors", tensors, metadata={"format": "pt"})
+    pack_to(folder / "a.jspk", source, "any-precision", ByMagnitude(1.0, cut_bits))
+    return folder / "a.jspk", source
+
+
+SHAPES = [(20, 61), (20, 64), (1, 3000), (300, 1), (3, 5), (1, 1), (7, 33)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("dtype", "slice_bits"), [("BF16", 4), ("F16", 2), ("BF16", 6)])
+def test_values_are_those_of_the_scheme(everything_coded, shape, dtype, slice_bits, tmp_path):
+    patterns = matrix(shape, dtype)
+    patterns[0, :1] = 0
+    path, _ = packed_matrix(tmp_path, patterns, dtype, 8 - slice_bits)
+    found = {
+        "target": target(values_of(patterns, dtype)),
+        "draft": draft(values_of(patterns, dtype), float(slice_bits)),
+    }
+    with Container(path) as container:
+        assert container.tensors["matrix"].codec == "any-precision"
+        for part, expected in found.items():
+            read = container.read("matrix", part)
+            assert read.dtype == np.uint32
+            np.testing.assert_array_equal(read.reshape(shape), np.asarray(expected).view(np.uint32))
+            # Whatever is no matrix stays as it is.
+            np.testing.assert_array_equal(container.read("embed", part), matrix((20, 61)).reshape(-1))
+
+
+def test_odd_scales(everything_coded, tmp_path):
+    """Groups of zeros, of values too small for a float16 scale, and of large ones."""
+    patterns = np.concatenate(
+        [matrix((2, 64), "BF16", scale=scale) for scale in (1e-30, 1e-8, 1e-5, 1e3)] + [np.zeros((1, 64), np.uint16)]
+    )
+    path, _ = packed_matrix(tmp_path, patterns)
+    expected = np.asarray(target(values_of(patterns)))
+    assert (expected[:2] == 0).all()
+    assert np.abs(expected[6:8]).max() > 500
+    with Container(path) as container:
+        np.testing.assert_array_equal(container.read("matrix").reshape(9, 64), expected.view(np.uint32))
+        np.testing.assert_array_equal(container.read("matrix", "draft").reshape(9, 64).view(np.float32)[8], 0)
+
+
+def test_short_rows_are_worked_on_in_parts(everything_coded, monkeypatch, tmp_path):
+    """Filled up to a group they would be ten times as long as their chunk."""
+    monkeypatch.setattr(slice_codec, "CHUNK_ELEMENTS", 160)
+    patterns = matrix((33, 3))
+    path, _ = packed_matrix(tmp_path, patterns)
+    with Container(path) as container:
+        found = container.read("matrix").reshape(33, 3)
+    np.testing.assert_array_equal(found, np.asarray(target(values_of(patterns))).view(np.uint32))
+
+
+def test_chunks_divide_at_rows(small_chunks, tmp_path):
+    patterns = matrix((38, 61))
+    path, _ = packed_matrix(tmp_path, patterns)
+    with Container(path) as container:
+        assert len(container.tensors["matrix"].chunks) == 3
+        np.testing.assert_array_equal(
+            container.read("matrix").reshape(38, 61), np.asarray(target(values_of(patterns))).view(np.uint32)
+        )
+
+
+@pytest.mark.parametrize("slice_bits", [2, 4, 6])
+def test_bytes_are_those_of_the_footprint(slice_bits, tmp_path):
+    patterns = matrix((96, 200))
+    path, _ = packed_matrix(tmp_path, patterns, cut_bits=8 - slice_bits)
+    bits = SCHEME.hard(values_of(patterns), None, {"slice_bits": jnp.asarray(float(slice_bits))}).bits
+    with Container(path) as container:
+        lengths = {role: 8 * where.length for role, where in container.tensors["matrix"].chunks[0].items()}
+        assert {role: SCHEME.codec.part(role) for role in lengths} == {
+            "scale": "draft",
+            "high": "draft",
+            "low": "target",
+        }
+    assert lengths == {
+        "scale": 96 * 7 * 16,
+        "high": slice_bits * patterns.size,
+        "low": (8 - slice_bits) * patterns.size,
+    }
+    read = lengths["scale"] + lengths["high"]
+    assert read / patterns.size == pytest.approx(float(bits.draft), rel=1e-6)
+    assert sum(lengths.values()) / patterns.size == pytest.approx(float(bits.target), rel=1e-6)
+
+
+def test_unpacking_writes_float32_under_a_header_that_says_so(tmp_path):
+    patterns = matrix((40, 61))
+    path, source = packed_matrix(tmp_path, patterns)
+    with Container(path) as container:
+        unpack(container, tmp_path / "out.safetensors")
+        assert packed_form(container.tensors["matrix"]).dtype == "BF16"
+        assert packed_form(container.tensors["embed"]) == container.tensors["embed"].form
+    found, before = (safetensors.numpy.load_file(file) for file in (tmp_path / "out.safetensors", source))
+    assert found["matrix"].dtype == np.float32
+    np.testing.assert_array_equal(found["matrix"], target(before["matrix"]))
+    for name in ("embed", "norm"):
+        assert found[name].tobytes() == before[name].tobytes()
+        assert found[name].dtype == before[name].dtype
+    content = (tmp_path / "out.safetensors").read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    assert length % 8 == 0
+    assert json.loads(content[8 : 8 + length])["__metadata__"] == {"format": "pt"}
+
+
+def test_a_header_keeps_its_order_and_what_is_empty_stays_in_its_place():
+    spans = {"b": ("BF16", [2, 3], [0, 12]), "z": ("BF16", [0], [12, 12]), "c": ("BF16", [1, 2], [12, 16])}
+    text = json.dumps({n: {"dtype": d, "shape": s, "data_offsets": o} for n, (d, s, o) in spans.items()})
+    changed = with_dtypes(text, {"b": "F32"})
+    assert list(json.loads(changed)) == list(spans)
+    placed = [(tensor.form.name, tensor.form.dtype, tensor.start) for tensor in parse_header(header_of_text(changed))]
+    assert placed == [("b", "F32", 0), ("c", "BF16", 24), ("z", "BF16", 24)]
+    before = [tensor.form.name for tensor in parse_header(header_of_text(text))]
+    assert before == [name for name, _, _ in placed]
+    assert with_dtypes(text, {}) == text
+
+
+def test_only_such_containers_have_a_new_layout(tmp_path):
+    path, source = packed_matrix(tmp_path, matrix((40, 61)))
+    assert path.read_bytes()[8] == 4
+    pack_to(tmp_path / "b.jspk", source, "cassandra1")
+    assert (tmp_path / "b.jspk").read_bytes()[8] == 3
+    # A container in which nothing is coded so is one that earlier releases read.
+    pack_to(tmp_path / "c.jspk", source, "any-precision", ByMagnitude(whole=("embed", "matrix")))
+    assert (tmp_path / "c.jspk").read_bytes()[8] == 3
+
+
+def test_matrices_of_one_form_are_coded_or_raw_alike(tmp_path):
+    """Networks stack them, so that they must be given back in one type, whatever their values and their places are."""
+    coded = {}
+    for columns in range(20, 80, 3):
+        tensors = [tensor(f"m{i}", "BF16", matrix((16, columns), seed=i)) for i in range(4)]
+        source = write_checkpoint(tmp_path / f"{columns}.safetensors", tensors)
+        pack_to(tmp_path / "a.jspk", source, "any-precision", ByMagnitude(1.0, 4))
+        with Container(tmp_path / "a.jspk") as container:
+            (coded[columns],) = {found.codec for found in container.tensors.values()}
+            # What is coded gains, so that no container grows.
+            assert (tmp_path / "a.jspk").stat().st_size < source.stat().st_size * 1.02 + 800
+    assert set(coded.values()) == {"any-precision", "raw"}
+
+
+@pytest.mark.parametrize("dtype", ["F32", "F64"])
+def test_other_tensors_stay_as_they_are(dtype, tmp_path):
+    values = np.random.default_rng(0).standard_normal((40, 61)).astype(np.float64 if dtype == "F64" else np.float32)
+    path, _ = packed_matrix(tmp_path, values, dtype)
+    with Container(path) as container:
+        assert container.tensors["matrix"].codec == "raw"
+        assert container.read("matrix").tobytes() == values.tobytes()
+
+
+def test_a_column_alone_gains_nothing(tmp_path):
+    path, source = packed_matrix(tmp_path, matrix((3000, 1)))
+    form = next(form for _, form in open_checkpoint(source).tensors() if form.name == "matrix")
+    assert not gains(form)
+    with Container(path) as container:
+        assert container.tensors["matrix"].whole.why == "gain"
+        np.testing.assert_array_equal(container.read("matrix", "draft"), matrix((3000, 1)).reshape(-1))
+
+
+@pytest.mark.parametrize("cut_bits", [1, 7, 9, -1])
+def test_bits_that_no_draft_may_read_pack_nothing(cut_bits, tmp_path):
+    with pytest.raises(ValueError, match="upper bits of values packed as 'BF16' cannot be; there are 2 to 6"):
+        packed_matrix(tmp_path, matrix((40, 61)), cut_bits=cut_bits)
+    assert not (tmp_path / "a.jspk").exists()
+
+
+def test_what_is_pruned_is_not_asked(tmp_path):
+    class Division(ByMagnitude):
+        def selection(self, form):
+            return Selection(0, 4) if form.name == "matrix" else None
+
+        def keep(self, form, rows, kept_per_row):
+            raise AssertionError("asked")
+
+    source = write_checkpoint(tmp_path / "m.safetensors", [tensor("matrix", "BF16", matrix((40, 61)))])
+    pack_to(tmp_path / "a.jspk", source, "any-precision", Division())
+    assert not CODECS["any-precision"].prunes
+
+
+@pytest.mark.parametrize(
+    ("edit", "match"),
+    [
+        (lambda entry: entry["coding"].update(slice_bits=5), "'high' should hold 764, has 612"),
+        (lambda entry: entry["coding"].update(slice_bits=7), "7 upper bits"),
+        (lambda entry: entry["coding"].update(slice_bits=True), "True upper bits"),
+        (lambda entry: entry["coding"].update(slice_bits="4\n"), "upper bits"),
+        (lambda entry: entry["coding"].pop("slice_bits"), "None upper bits"),
+        (lambda entry: entry["coding"].update(packed_dtype="F32"), "packed as 'F32'"),
+        (lambda entry: entry["coding"].update(packed_dtype=[[]]), "packed as"),
+        (lambda entry: entry["coding"].pop("packed_dtype"), "packed as None"),
+        (lambda entry: entry.update(dtype="BF16", bytes=2440), "cannot be coded so"),
+        (lambda entry: entry.update(codec="cassandra1"), "cannot be coded so"),
+        (lambda entry: entry.update(codec="cassandra2"), "cannot be coded so"),
+        (lambda entry: entry.update(codec="raw"), "has another|should hold|lacks its bytes"),
+        (lambda entry: entry.update(shape=[1220]), "cannot be coded so"),
+        (lambda entry: entry.update(shape=[61, 20]), "another|should hold|no whole rows|damaged"),
+        (lambda entry: entry["chunks"][0].pop("scale"), "'scale' should hold 80, has none"),
+        (lambda entry: entry["chunks"][0].pop("low"), "'low' should hold .* has none"),
+        (lambda entry: entry.update(sha256="0" * 64), "another SHA-256"),
+        (lambda entry: entry.update(draft_sha256="0" * 64), "another SHA-256"),
+    ],
+)
+def test_a_directory_that_lies(packed, edit, match, tmp_path):
+    content, _ = packed["any-precision"]
+    directory, _ = directory_of(content)
+    edit(directory["tensors"][0])
+    refused(tmp_path / "a.jspk", signed_again(*agreeing(content, directory)), match)
+
+
+def test_a_cast_of_its_header_is_refused(packed, tmp_path):
+    """A directory that gives the packed type, as an older release would have had it, does not pass for one."""
+    content, found = packed["any-precision"]
+    directory, _ = directory_of(content)
+    header = json.loads(directory["files"][0]["header"])
+    header["matrix"]["dtype"] = "BF16"
+    directory["files"][0]["header"] = json.dumps(header)
+    refused(tmp_path / "a.jspk", signed_again(content, directory), "damaged")
+    (tmp_path / "b.jspk").write_bytes(content)
+    assert read_all(tmp_path / "b.jspk")["matrix"].tobytes() == found["matrix"].tobytes()

@@ -1,0 +1,246 @@
+"""Containers of integers with scales as models: target and draft of every command are those of a run on the checkpoint."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from packed_runs import pack_run
+from safetensors.numpy import load_file, save_file
+
+from jaxspec.compress.knobs import uniform_knobs
+from jaxspec.compress.schemes import SCHEMES
+from jaxspec.compress.weights import hard_draft, target_network
+from jaxspec.errors import InputError
+from jaxspec.formats.container import Container
+from jaxspec.models import DecoderConfig, load_directory, load_model
+from jaxspec.models.embedded import check_model
+from jaxspec.models.hf_load import load_container
+from jaxspec.models.stored import as_computed, as_stored
+from jaxspec.runs.progress import Reporter
+from jaxspec.speculate.drafts import make_draft
+from jaxspec.speculate.drafts.container_draft import container_footprint
+from jaxspec.speculate.proof import decode_chains
+from jaxspec.speculate.sampling import GREEDY
+from jaxspec.studies import EvaluateConfig
+from jaxspec.studies.measured.draft_memory import draft_need, matrix_sizes
+from jaxspec.studies.measured.memory import network_bytes
+from jaxspec.studies.measured.setup import make_setup
+from jaxspec.studies.measured.target import load_target
+from jaxspec.studies.pack.config import PackConfig
+from jaxspec.studies.pack.inspection import inspect_file
+from jaxspec.studies.pack.report import tensor_table
+from jaxspec.studies.pack.run import pack_checkpoint, unpack_container
+from jaxspec.tuning.calibration import target_params
+
+SCHEME = SCHEMES["any-precision"]
+
+#: Rows of whole groups and of others, in matrices that gain something.
+CONFIG = DecoderConfig(
+    vocab_size=256, hidden_size=40, intermediate_size=72, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=10
+)
+
+
+def patterns(x):
+    values = np.asarray(x)
+    assert values.dtype == np.float32
+    return values.view(np.uint32)
+
+
+@pytest.fixture(scope="module")
+def packed(random_network, tmp_path_factory):
+    """Folder with a container and what it was packed from; the hard draft of the knobs; these."""
+    folder = tmp_path_factory.mktemp("integers")
+    knobs = uniform_knobs(SCHEME, CONFIG)
+    bits = knobs.values["slice_bits"]
+    knobs = knobs.replace_values(slice_bits=2.0 + jnp.arange(bits.size).reshape(bits.shape) % 5)
+    return folder, pack_run(folder, random_network(CONFIG, 3, sharpness=3.0), CONFIG, knobs), knobs
+
+
+@pytest.fixture(scope="module")
+def wanted(packed):
+    """The target of a run on the checkpoint."""
+    layers = target_network(SCHEME, as_stored(load_directory(packed[0] / "model").params))["layers"]
+    return jax.jit(lambda: {kind: layers[kind].values() for kind in CONFIG.matrix_kinds})()
+
+
+def test_target_and_draft_are_those_of_the_run(packed, wanted):
+    folder, draft, _ = packed
+    path = folder / "model.jspk"
+    found, drafted = load_container(path), load_container(path, part="draft")
+    before = load_directory(folder / "model")
+    assert found.config == before.config
+    assert found.exact == {("layers", kind) for kind in CONFIG.matrix_kinds}
+    for kind in CONFIG.matrix_kinds:
+        np.testing.assert_array_equal(patterns(found.params["layers"][kind]), patterns(wanted[kind]), err_msg=kind)
+        np.testing.assert_array_equal(
+            patterns(drafted.params["layers"][kind]), patterns(draft["layers"][kind].values()), err_msg=kind
+        )
+    for name in ("embed", "lm_head", "final_norm"):
+        assert np.asarray(found.params[name]).tobytes() == np.asarray(before.params[name]).tobytes()
+
+
+def test_a_run_rounds_nothing_again(packed, wanted):
+    path = str(packed[0] / "model.jspk")
+    for stream in (False, True):
+        target = load_target(path, stream=stream)
+        assert (target.wide, target.loaded.rounded) == (frozenset(), False)
+        assert target.loaded.params["embed"].dtype == jnp.bfloat16
+        for kind in CONFIG.matrix_kinds:
+            np.testing.assert_array_equal(
+                patterns(target.loaded.params["layers"][kind].values()), patterns(wanted[kind])
+            )
+    # Whoever asks for 16 bits gets them; without the places, so does whoever asks for a target.
+    loaded = load_model(path)
+    assert load_model(path, dtype="bfloat16").exact == frozenset()
+    assert target_params(loaded.params)["layers"]["q"].dtype == jnp.bfloat16
+
+
+def test_memory_counts_float32(packed):
+    """A network as large as this one is, as a target and as a draft."""
+    folder, matrices = packed[0], matrix_sizes(CONFIG)
+    model, container = str(folder / "model"), str(folder / "model.jspk")
+    wide, narrow = (network_bytes(CONFIG, stream=False, model=name) for name in (container, model))
+    assert wide - narrow == 2 * matrices
+    wide, narrow = (network_bytes(CONFIG, stream=True, model=name) for name in (container, model))
+    assert wide - narrow == matrices
+    assert draft_need(container, CONFIG, stream=False).network == 4 * matrices
+
+
+@pytest.fixture(scope="module")
+def setups(packed, some_text):
+    """Of a run on the checkpoint and of one on the container."""
+    settings = {"scheme": "any-precision", "text": str(some_text), "prompts": 2, "prompt_tokens": 8, "output_tokens": 4}
+    return [make_setup(EvaluateConfig(model=str(packed[0] / name), **settings)) for name in ("model", "model.jspk")]
+
+
+def test_evaluating_the_container_is_evaluating_the_checkpoint(packed, setups):
+    knobs, found = packed[2], []
+    for setup in setups:
+        prepared = dict.fromkeys(CONFIG.matrix_kinds)
+        draft = hard_draft(setup.stored, prepared, knobs)
+        made = jax.jit(lambda params: {kind: params["layers"][kind].values() for kind in CONFIG.matrix_kinds})
+        found.append((made(setup.stored), made(draft), setup.config))
+    jax.tree.map(np.testing.assert_array_equal, found[0][:2], found[1][:2])
+    assert found[0][2] == found[1][2]
+    assert not any("rounded to bfloat16" in note for note in setups[1].notes)
+
+
+def test_the_draft_needs_its_own_sections_alone_and_decodes_losslessly(packed):
+    folder, _, _ = packed
+    content = bytearray((folder / "model.jspk").read_bytes())
+    with Container(folder / "model.jspk") as container:
+        for section in container.sections("target"):
+            content[section.offset : section.offset + section.length] = bytes(section.length)
+    (folder / "half.jspk").write_bytes(content)
+    with pytest.raises(InputError, match="is a damaged container"):
+        load_container(folder / "half.jspk")
+    target = load_target(str(folder / "model.jspk")).loaded
+    ready = make_draft(str(folder / "half.jspk"), target)
+    prompts = np.random.default_rng(5).integers(256, size=(3, 6)).astype(np.int32)
+    params, options = as_computed(target.params), {"num_tokens": 10, "decoding": GREEDY, "seed": 0}
+    alone, drafted = (decode_chains(params, target.config, ready, prompts, k, **options) for k in (0, 3))
+    np.testing.assert_array_equal(drafted["tokens"][:, :16], alone["tokens"][:, :16])
+    assert drafted["cycles"].sum() < alone["cycles"].sum()
+
+
+def test_widths_are_those_of_the_scheme(packed):
+    folder, _, knobs = packed
+    found = container_footprint(*[str(folder / "model.jspk")] * 2)
+    for place, kind in enumerate(CONFIG.matrix_kinds):
+        rows, columns = CONFIG.matrix_shape(kind)
+        scales = 16 * -(-columns // 32) / columns
+        upper = np.asarray(knobs.values["slice_bits"])[:, place]
+        # Sections end in whole words.
+        np.testing.assert_allclose(found.draft_weight_bits[kind], upper + scales, atol=32 / (rows * columns))
+        np.testing.assert_allclose(found.target_weight_bits[kind], 8 + scales, atol=64 / (rows * columns))
+    assert (found.draft_kv_bits, found.target_kv_bits) == (16, 16)
+    # Beside the checkpoint itself, which the scheme has changed, the target is read in 16 bits.
+    beside = container_footprint(str(folder / "model.jspk"), str(folder / "model"))
+    np.testing.assert_array_equal(beside.target_weight_bits["q"], 16)
+
+
+def test_inspecting_and_unpacking_say_what_is_given_back(packed, wanted, tmp_path):
+    folder = packed[0]
+    result = inspect_file(str(folder / "model.jspk"))
+    name = "model.layers.1.mlp.up_proj.weight"
+    entry = next(each for each in result.tensors if each.name == name)
+    assert (entry.dtype, entry.unpacked_dtype, entry.bytes) == ("BF16", "F32", 2 * 72 * 40)
+    assert set(entry.bits_by_section) == {"scale", "high", "low"}
+    assert entry.ratio.value == pytest.approx(16 / entry.target_bits_per_weight.value)
+    assert result.tensor_bytes == (folder / "model" / "model.safetensors").stat().st_size - 8 - int.from_bytes(
+        (folder / "model" / "model.safetensors").read_bytes()[:8], "little"
+    )
+    assert "14 tensors given back in F32" in str(tensor_table(result).caption)
+    unpacked = unpack_container(folder / "model.jspk", tmp_path / "out")
+    assert not unpacked.lossless
+    found = load_file(tmp_path / "out" / "model.safetensors")
+    np.testing.assert_array_equal(patterns(found[name]), patterns(wanted["up"][1]))
+    assert (
+        found["model.embed_tokens.weight"].dtype
+        == load_file(folder / "model" / "model.safetensors")["model.embed_tokens.weight"].dtype
+    )
+    assert (tmp_path / "out" / "config.json").read_bytes() == (folder / "model" / "config.json").read_bytes()
+
+
+def test_settings_of_the_command(packed, tmp_path, monkeypatch):
+    folder, told = packed[0], []
+    monkeypatch.setattr(Reporter, "line", lambda _, text: told.append(text))
+    config = PackConfig(model=str(folder / "model"), scheme="any-precision", slice_bits=3)
+    result = pack_checkpoint(config, tmp_path / "a.jspk")
+    assert result.options == {"scheme": "any-precision", "slice_bits": 3, "knobs": None}
+    # No network is run, nothing is ranked.
+    assert not [line for line in told if line.startswith(("note", "measuring"))]
+    with Container(tmp_path / "a.jspk") as container:
+        bits = {t.coding["slice_bits"] for t in container.tensors.values() if t.codec == "any-precision"}
+        assert bits == {3}
+    with Container(folder / "model.jspk") as container:
+        bits = {t.coding["slice_bits"] for t in container.tensors.values() if t.codec == "any-precision"}
+        assert bits == {2, 3, 4, 5, 6}
+        assert json.loads(container.options["kv_knobs"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"slice_bits": 7}, "slice_bits is 7; allowed is 2 to 6"),
+        ({"weight_prune": 0.5}, "scheme any-precision has no such knob"),
+        ({"importance": "wanda"}, "scheme any-precision prunes nothing"),
+        ({"scheme": "cassandra1", "slice_bits": 3}, "scheme cassandra1 has no such knob"),
+    ],
+)
+def test_settings_that_cannot_be_say_why(packed, settings, match):
+    with pytest.raises(InputError, match=match):
+        PackConfig(**({"model": str(packed[0] / "model"), "scheme": "any-precision"} | settings))
+
+
+def test_weights_of_no_known_network(tmp_path, monkeypatch):
+    told = []
+    monkeypatch.setattr(Reporter, "line", lambda _, text: told.append(text))
+    rng = np.random.default_rng(0)
+    save_file(
+        {name: rng.standard_normal((40, 60)).astype(np.float16) for name in ("block.w", "tok_embed.weight")},
+        tmp_path / "some.safetensors",
+    )
+    config = PackConfig(model=str(tmp_path / "some.safetensors"), scheme="any-precision")
+    found = pack_checkpoint(config, tmp_path / "a.jspk")
+    assert {each.name: each.codec for each in found.tensors} == {"block.w": "any-precision", "tok_embed.weight": "raw"}
+    assert [line.partition(",")[0] for line in told if "note" in line] == ["note: matrices are known by their names"]
+
+
+def test_a_float16_network_stays_one(packed, tmp_path):
+    (tmp_path / "half").mkdir()
+    source = packed[0] / "model"
+    (tmp_path / "half" / "config.json").write_bytes((source / "config.json").read_bytes())
+    tensors = {name: value.astype(np.float16) for name, value in load_file(source / "model.safetensors").items()}
+    save_file(tensors, tmp_path / "half" / "model.safetensors", metadata={"format": "pt"})
+    pack_checkpoint(PackConfig(model=str(tmp_path / "half"), scheme="any-precision"), tmp_path / "a.jspk")
+    expected = load_directory(tmp_path / "half").config
+    assert expected.stored_dtype == "float16"
+    found = load_container(tmp_path / "a.jspk")
+    assert found.config == expected == check_model(str(tmp_path / "a.jspk"))
+    assert dataclasses.replace(found.config, stored_dtype="bfloat16") == CONFIG
+    values = jax.jit(SCHEME.target)(jnp.asarray(tensors["model.layers.0.mlp.down_proj.weight"]))
+    np.testing.assert_array_equal(patterns(found.params["layers"]["down"][0]), patterns(values))

@@ -11,9 +11,11 @@ from typing import NamedTuple
 
 from jaxspec.models.blocks import Attention, DenseFeedForward, FeedForward, GroupedAttention
 from jaxspec.models.blocks.interface import CachedShape
+from jaxspec.models.integer_kv import KEY_SCALE
 from jaxspec.models.norms import NORMS
-from jaxspec.models.rounded_inputs import input_scale_of
+from jaxspec.models.rounded_inputs import input_scale_of, input_space_of
 from jaxspec.models.sizes import DecoderSizes, shortest
+from jaxspec.models.spread_rows import spread_shapes
 from jaxspec.settings.knobs import MANTISSA_BITS, StoredDtype
 from jaxspec.settings.shared_exponents import SharedExponents
 
@@ -182,10 +184,22 @@ class DecoderConfig(DecoderSizes):
         for block in self.blocks(layer):
             for name, shape in block.matrices(self).items():
                 yield name, LayerParameter(shape, 1, (True,), residual=name in block.residual_matrices)
-                if self.rounded_inputs is not None and self.rounded_inputs.scaled and name in MATRIX_KINDS:
-                    yield input_scale_of(name), LayerParameter((*shape[:-2], shape[-1]), 1, (True,), initial=1.0)
+                if name in MATRIX_KINDS:
+                    yield from self._beside(name, shape)
             for name, (length, initial) in block.vectors(self).items():
                 yield name, LayerParameter(length if isinstance(length, tuple) else (length,), 1, (True,), initial)
+
+    def _beside(self, kind: str, shape: tuple[int, ...]) -> Iterator[tuple[str, LayerParameter]]:
+        """Arrays beside a matrix that say how its inputs, or the keys that it makes, are rounded."""
+        form, kv = self.rounded_inputs, self.integer_kv
+        array = lambda shape: LayerParameter(shape, 1, (True,), initial=1.0)
+        if form is not None and form.scaled:
+            yield input_scale_of(kind), array((*shape[:-2], shape[-1]))
+        if form is not None and form.spread:
+            shapes = spread_shapes(shape[-1])
+            yield from ((name, array(shapes[field])) for field, name in input_space_of(kind).items())
+        if kv is not None and kv.smoothed_keys and kind == "k":
+            yield KEY_SCALE, array(shape[:1])
 
     def _merged(self, name: str, found: list[LayerParameter | None]) -> LayerParameter:
         """One parameter from what each place of the pattern says of it."""

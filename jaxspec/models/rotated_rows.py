@@ -11,13 +11,18 @@ from jaxtyping import Array, Float
 
 from hwmodels.numerics.exact_products import exact_matmul
 
-__all__ = ["rotate_rows"]
+__all__ = ["block_of", "rotate_rows"]
 
 #: Largest block that is rotated.
 _BLOCK = 128
 
 #: Draws the signs, the same for all rows of a width: activations are rotated as the weights that they meet.
 _SIGNS = 2024
+
+
+def block_of(columns: int) -> int:
+    """Elements that are rotated together: the largest power of two that divides the columns, at most 128."""
+    return min(_BLOCK, columns & -columns)
 
 
 def rotate_rows(matrix: Float[Array, "row column"], *, back: bool = False) -> Float[Array, "row column"]:
@@ -27,7 +32,7 @@ def rotate_rows(matrix: Float[Array, "row column"], *, back: bool = False) -> Fl
         back: static; the inverse.
     """
     rows, columns = matrix.shape
-    block = min(_BLOCK, columns & -columns)
+    block = block_of(columns)
     signs = jax.random.rademacher(jax.random.key(_SIGNS), (columns,), matrix.dtype)[None]
     hadamard = _hadamard(block).astype(matrix.dtype) / block**0.5
     mixed = lambda x: exact_matmul(x.reshape(rows, columns // block, block), hadamard).reshape(rows, columns)

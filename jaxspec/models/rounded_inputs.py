@@ -13,11 +13,12 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxspec.formats import group_quantization
+from jaxspec.formats import asymmetric, group_quantization
 from jaxspec.models.rotated_rows import rotate_rows
+from jaxspec.models.spread_rows import Spread, spread_rows
 from jaxspec.settings.rounded_inputs import RoundedInputs
 
-__all__ = ["input_scale_of", "rounded_input"]
+__all__ = ["input_scale_of", "input_space_of", "rounded_input"]
 
 
 #: Symmetric integers by their bits.
@@ -29,17 +30,22 @@ def input_scale_of(kind: str) -> str:
     return f"{kind}_input_scale"
 
 
+def input_space_of(kind: str) -> dict[str, str]:
+    """The same of the arrays of its inputs' space, by the fields of `Spread`."""
+    return {field: f"{kind}_input_{field}" for field in ("rotations", "order")}
+
+
 def rounded_input(
     x: Float[Array, "*b column"], form: RoundedInputs | None, weights: Mapping[str, Any], kind: str
 ) -> Float[Array, "*b column"]:
     """What a product with the matrix of some kind reads of its input; `x` itself without a form.
 
     Each row, a token's, is rounded by itself: to multiples of a scale in float16 that takes its largest element to
-    2^(bits - 1) - 1.
+    2^(bits - 1) - 1, or to asymmetric integers (see `jaxspec.formats.asymmetric`).
 
     Args:
         form: static.
-        weights: of one layer, or of one expert; read only if the form is scaled.
+        weights: of one layer, or of one expert; read only if the form is scaled or spread.
     Gradient: that of the scale alone, as integers are piecewise constant.
     """
     if form is None:
@@ -48,7 +54,16 @@ def rounded_input(
     scale = weights[input_scale_of(kind)].astype(jnp.float32)[None] if form.scaled else None
     rows = rows if scale is None else rows / scale
     rows = rotate_rows(rows) if form.rotated else rows
-    rows = group_quantization.decode(group_quantization.encode(rows, _INTEGERS[form.bits], group_size=None))
+    space = Spread(**{field: weights[name] for field, name in input_space_of(kind).items()}) if form.spread else None
+    rows = rows if space is None else spread_rows(rows, space)
+    rows = _integers(rows, form)
+    rows = rows if space is None else spread_rows(rows, space, back=True)
     rows = rotate_rows(rows, back=True) if form.rotated else rows
     rows = rows if scale is None else rows * scale
     return rows.reshape(x.shape).astype(x.dtype)
+
+
+def _integers(rows: Float[Array, "row column"], form: RoundedInputs) -> Float[Array, "row column"]:
+    if form.range_share is not None:
+        return asymmetric.decode(asymmetric.encode(rows, form.bits, share=form.range_share))
+    return group_quantization.decode(group_quantization.encode(rows, _INTEGERS[form.bits], group_size=None))

@@ -11,6 +11,7 @@ from jaxspec.models.activations import ACTIVATIONS
 from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.latent_sizes import LatentSizes
 from jaxspec.models.rope_scaling import Rope, RopeScaling
+from jaxspec.settings.integer_kv import IntegerKV
 from jaxspec.settings.rounded_inputs import RoundedInputs
 
 __all__ = ["DecoderSizes", "LearnedPositions", "NormKind", "shortest"]
@@ -70,9 +71,11 @@ class DecoderSizes:
             then the part of a head that is not rotated, `qkv_bias` of the projections from the hidden state to latents.
         experts: sizes and rules of the layers that are mixtures of experts; None: there are none.
         rounded_inputs: form in which the layers' matrices read activations; None: as they are.
+        integer_kv: integers to which keys and values are rounded as they are written; None: they are not.
     Raises:
         ValueError: a size is not positive, the query heads are no multiple of the KV heads, an unknown activation, or a pattern
-            that does not divide the layers; rounded inputs beside latent attention.
+            that does not divide the layers; rounded inputs or a cache of integers beside latent attention, spread inputs beside
+            experts.
     """
 
     vocab_size: int
@@ -111,6 +114,7 @@ class DecoderSizes:
     latent: LatentSizes | None = None
     experts: ExpertSizes | None = None
     rounded_inputs: RoundedInputs | None = None
+    integer_kv: IntegerKV | None = None
 
     def __post_init__(self) -> None:
         for name in _SIZES:
@@ -141,6 +145,14 @@ class DecoderSizes:
             raise ValueError(
                 "rounded_inputs and latent are both given; latent attention, which multiplies by its projections in two ways, "
                 "reads activations as they are: give one of the two"
+            )
+        if self.rounded_inputs is not None and self.rounded_inputs.spread and self.experts is not None:
+            raise ValueError(
+                "rounded_inputs are spread, and experts are given; no space is made for the inputs of experts: give one of both"
+            )
+        if self.integer_kv is not None and self.latent is not None:
+            raise ValueError(
+                "integer_kv and latent are both given; latent attention caches no keys and values of heads: give one of the two"
             )
         if self.latent is None and any(self.rotated) and 2 * self.planes > self.head_dim:
             if self.rotary_dim in (None, self.head_dim):

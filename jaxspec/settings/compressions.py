@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from jaxspec.settings.integer_kv import IntegerKV
 from jaxspec.settings.rounded_inputs import UNROUNDED_BITS, RoundedInputs
 from jaxspec.settings.schemes import SCHEME_FACTS
 
@@ -25,6 +26,10 @@ class CompressionFacts:
         inputs: form to which activations are rounded before they meet a layer's matrices; None: they keep 16 bits.
         scales: "module:function" likewise, from the same two to the scales by which a matrix's inputs are divided before they
             are rounded; of forms that are scaled.
+        spaces: "module:function" likewise, from the largest weights of the columns of all matrices that read some inputs, and a
+            sample of these, to the scales and the space (see `jaxspec.models.spread_rows`) in which they are rounded; of forms
+            that are spread.
+        kv: integers to which keys and values are rounded as they are written; None: they keep 16 bits.
         kernels: of measured kernels that multiply so, as `--weight-format` calls them; None: none of the catalog does.
     """
 
@@ -34,6 +39,8 @@ class CompressionFacts:
     source: str
     inputs: RoundedInputs | None = None
     scales: str | None = None
+    spaces: str | None = None
+    kv: IntegerKV | None = None
     kernels: str | None = None
 
     @property
@@ -41,6 +48,19 @@ class CompressionFacts:
         """Bits of what enters the layers' matrix products."""
         return UNROUNDED_BITS if self.inputs is None else self.inputs.bits
 
+    @property
+    def needs_sample(self) -> bool:
+        """Whether it is fitted to rows of inputs, or to keys, and not to norms alone."""
+        return self.spaces is not None or (self.kv is not None and self.kv.smoothed_keys)
+
+
+_DUQUANT = (
+    "DuQuant, Lin et al. 2024, arXiv:2406.01721; one rotation for all blocks of a row, queries in 16 bits (DuQuant: 4), a "
+    "sample of 128 tokens, ranges clipped by the paper's shares and not learned"
+)
+
+#: DuQuant's activations, with the paper's share of the range.
+_SPREAD = RoundedInputs(4, scaled=True, spread=True, range_share=0.9)
 
 _ALL = (
     CompressionFacts(
@@ -98,6 +118,40 @@ _ALL = (
         "DuQuant, Lin et al. 2024, arXiv:2406.01721; Hadamard blocks with random signs in place of its greedy rotations and "
         "its permutation, groups of 32 in place of output channels, nothing clipped, keys and values in 16 bits",
         inputs=RoundedInputs(4, rotated=True),
+    ),
+    CompressionFacts(
+        "rotated-w4a4kv4",
+        "W4A4KV4: rotated-w4a4 with keys and values rounded to 4 bits per token and head",
+        "rotation:rotated_int4",
+        "as rotated-w4a4; keys and values in asymmetric integers after rotary embeddings",
+        inputs=RoundedInputs(4, rotated=True),
+        kv=IntegerKV(4),
+    ),
+    CompressionFacts(
+        "qoq-w4a8kv4",
+        "W4A8KV4: rotated weights in two levels of integers, rotated activations rounded to 8 bits per token, keys and values "
+        "to 4 bits per token and head, keys smoothed",
+        "progressive:qoq_w4",
+        "QoQ, Lin et al. 2024, arXiv:2405.04532; all inputs rotated and none smoothed, nothing clipped or reordered",
+        inputs=RoundedInputs(8, rotated=True),
+        kv=IntegerKV(4, smoothed_keys=True),
+    ),
+    CompressionFacts(
+        "duquant-w4a4",
+        "W4A4: inputs smoothed, rotated, reordered and rotated again; weights rounded to 4 bits per row, activations per token",
+        "spreading:duquant_w4",
+        _DUQUANT + "; keys and values in 16 bits",
+        inputs=_SPREAD,
+        spaces="spreading:duquant_space",
+    ),
+    CompressionFacts(
+        "duquant-w4a4kv4",
+        "W4A4KV4: duquant-w4a4 with keys and values rounded to 4 bits per token and head",
+        "spreading:duquant_w4",
+        _DUQUANT,
+        inputs=_SPREAD,
+        spaces="spreading:duquant_space",
+        kv=IntegerKV(4),
     ),
 )
 

@@ -6,13 +6,15 @@ import dataclasses
 import importlib
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from hwmodels import Footprint
+from jaxspec.compress.fitted.smoothing import key_scale
 from jaxspec.compress.footprint import stored_alike
 from jaxspec.compress.schemes.gaussian import GAUSSIAN_SHAPE
 from jaxspec.compress.schemes.interface import CompressedMatrix
@@ -20,63 +22,127 @@ from jaxspec.compress.schemes.plain_kv import KV_BITS
 from jaxspec.compress.weights import rows_of
 from jaxspec.models.config import INPUT_OF, DecoderConfig, kinds_of
 from jaxspec.models.decoder import Params
-from jaxspec.models.rounded_inputs import input_scale_of
+from jaxspec.models.integer_kv import KEY_SCALE
+from jaxspec.models.rounded_inputs import input_scale_of, input_space_of
 from jaxspec.models.stored import Stored, stack_of
 from jaxspec.settings.compressions import COMPRESSIONS
 
-__all__ = ["fitted_config", "fitted_footprint", "fitted_network"]
+__all__ = ["CalibrationSample", "fitted_config", "fitted_footprint", "fitted_network"]
 
-#: From a matrix and the norms of its input channels to its compressed form.
-Compression = Callable[[Float[Array, "row column"], Float[Array, " column"]], CompressedMatrix]
+#: From a matrix, the norms of its input channels and, where there is one, its inputs' space to its compressed form.
+Compression = Callable[..., CompressedMatrix]
+
+#: Elements of a head's key or value where no architecture is at hand: those of most large networks.
+_HEAD_ELEMENTS = 128.0
 
 
-def fitted_network(name: str, params: Params, norms: Mapping[str, Float[Array, "layer column"]]) -> Params:
-    """Parameters whose matrices are what is read back, rounded to the type that the stored ones have; with the scales of their
-    inputs where activations are rounded so (see `fitted_config`).
+class CalibrationSample(NamedTuple):
+    """What some compressions know of calibration text beside norms.
+
+    Attributes:
+        inputs: rows that enter the matrices, by input group (see `INPUT_OF`).
+        largest_keys: largest size of each element of the keys, of both elements of a rotary plane the larger.
+    """
+
+    inputs: Mapping[str, Float[Array | np.ndarray, "layer row column"]]
+    largest_keys: Float[Array | np.ndarray, "layer head element"]
+
+
+def fitted_network(
+    name: str,
+    params: Params,
+    norms: Mapping[str, Float[Array, "layer column"]],
+    sample: CalibrationSample | None = None,
+) -> Params:
+    """Parameters whose matrices are what is read back, rounded to the type that the stored ones have; with the scales and
+    spaces of inputs, and the scales of keys, where these are rounded so (see `fitted_config`).
 
     Args:
         name: of the registry.
         params: the target's, as stored.
         norms: L2 norm of each input channel over calibration tokens, by input group (see `INPUT_OF`).
+        sample: of the same text; read by compressions whose facts say that they need one.
+    Raises:
+        ValueError: it is not given and is needed.
     """
     facts = COMPRESSIONS[name]
-    inputs = {
-        kind: (stack_of(params["layers"][kind]), jnp.asarray(norms[INPUT_OF[kind]]))
-        for kind in kinds_of(params["layers"])
+    if facts.needs_sample and sample is None:
+        raise ValueError(f"{name} is fitted to a sample of calibration text, and none came; give a CalibrationSample")
+    stacks = {kind: stack_of(params["layers"][kind]) for kind in kinds_of(params["layers"])}
+    inputs = {kind: (stack, jnp.asarray(norms[INPUT_OF[kind]])) for kind, stack in stacks.items()}
+    spaces = _spaces(_function(facts.spaces), stacks, sample.inputs) if facts.spaces and sample else {}
+    compress = _function(facts.place)
+    made: dict[str, Any] = {
+        kind: _of_layers(*of, spaces.get(INPUT_OF[kind]), compress=compress) for kind, of in inputs.items()
     }
-    made: dict[str, Any] = {kind: _of_layers(*of, compress=_function(facts.place)) for kind, of in inputs.items()}
     if facts.scales is not None:
         scales = _function(facts.scales)
         made |= {input_scale_of(kind): _scales_of_layers(*of, scales=scales) for kind, of in inputs.items()}
+    for kind in stacks if spaces else ():
+        own = spaces[INPUT_OF[kind]]
+        made |= {input_scale_of(kind): own.scale}
+        made |= {each: getattr(own.space, field) for field, each in input_space_of(kind).items()}
+    if facts.kv is not None and facts.kv.smoothed_keys and sample is not None:
+        made[KEY_SCALE] = jax.vmap(key_scale)(jnp.asarray(sample.largest_keys))
     return params | {"layers": params["layers"] | made}
 
 
 def fitted_config(name: str, config: DecoderConfig) -> DecoderConfig:
-    """Shape of a network in a compression, which rounds activations where the compression does.
+    """Shape of a network in a compression, which rounds activations, keys and values where the compression does.
 
     Raises:
-        ValueError: it does, and the network has latent attention.
+        ValueError: it does, and the network has latent attention; or experts, whose inputs no space is made for.
     """
-    inputs = COMPRESSIONS[name].inputs
-    return config if inputs is None else dataclasses.replace(config, rounded_inputs=inputs)
+    facts = COMPRESSIONS[name]
+    # A cache of integers is none of blocks with a shared exponent.
+    shared = config.shared_kv_exponents if facts.kv is None else None
+    return dataclasses.replace(config, rounded_inputs=facts.inputs, integer_kv=facts.kv, shared_kv_exponents=shared)
 
 
-def fitted_footprint(name: str) -> Footprint:
-    """Bits per weight of Gaussian matrices, whose rows are about as long as those of large networks."""
-    made = jax.jit(_function(COMPRESSIONS[name].place))(
+def fitted_footprint(name: str, head_elements: float = _HEAD_ELEMENTS) -> Footprint:
+    """Bits per weight of Gaussian matrices, whose rows are about as long as those of large networks, and per KV element.
+
+    Args:
+        head_elements: of a head's key or value.
+    """
+    facts = COMPRESSIONS[name]
+    made = jax.jit(_function(facts.place))(
         jax.random.normal(jax.random.key(0), GAUSSIAN_SHAPE), jnp.ones(GAUSSIAN_SHAPE[1])
     )
-    return stored_alike(float(made.bits.target), {}, KV_BITS)
+    kv_bits = KV_BITS if facts.kv is None else facts.kv.stored_bits(head_elements)
+    return stored_alike(float(made.bits.target), {}, kv_bits)
 
 
 @partial(jax.jit, static_argnames="compress")
-def _of_layers(stack: Any, norms: Float[Array, "layer column"], *, compress: Compression) -> Stored:
-    def one(layer: tuple[Any, Float[Array, " column"]]) -> Stored:
+def _of_layers(stack: Any, norms: Float[Array, "layer column"], spaces: Any, *, compress: Compression) -> Stored:
+    def one(layer: tuple[Any, Float[Array, " column"], Any]) -> Stored:
         values = layer[0].values()
-        made = compress(rows_of(values).astype(jnp.float32), layer[1])
+        more = () if layer[2] is None else (layer[2],)
+        made = compress(rows_of(values).astype(jnp.float32), layer[1], *more)
         return Stored.of(made.values.reshape(values.shape).astype(values.dtype))
 
-    return jax.lax.map(one, (stack, norms))
+    return jax.lax.map(one, (stack, norms, spaces))
+
+
+def _spaces(
+    make: Callable[[Array, Array], Any], stacks: Mapping[str, Any], inputs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The space of each input group, which all matrices that read it share."""
+    groups: dict[str, list[Any]] = {}
+    for kind, stack in stacks.items():
+        groups.setdefault(INPUT_OF[kind], []).append(stack)
+    return {name: _spaces_of_layers(found, jnp.asarray(inputs[name]), make=make) for name, found in groups.items()}
+
+
+@partial(jax.jit, static_argnames="make")
+def _spaces_of_layers(
+    stacks: list[Any], sample: Float[Array, "layer row column"], *, make: Callable[[Array, Array], Any]
+) -> Any:
+    def one(layer: tuple[list[Any], Float[Array, "row column"]]) -> Any:
+        largest = [jnp.max(jnp.abs(rows_of(stack.values()).astype(jnp.float32)), axis=0) for stack in layer[0]]
+        return make(jnp.max(jnp.stack(largest), axis=0), layer[1])
+
+    return jax.lax.map(one, (stacks, sample))
 
 
 @partial(jax.jit, static_argnames="scales")

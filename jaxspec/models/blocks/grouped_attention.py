@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from jaxspec.models.attention import KVSource
 from jaxspec.models.blocks.interface import AttentionResult, CachedShape, StepInput
+from jaxspec.models.integer_kv import as_integers
 from jaxspec.models.norms import NORMS
 from jaxspec.models.rope import chosen_rope, rotate
 from jaxspec.models.sizes import DecoderSizes
@@ -99,6 +100,7 @@ class GroupedAttention:
             frequency, factor = chosen_rope(sizes.ropes, sizes.rotated_elements, lengths, step.rope)
             turn = partial(rotate, factor=factor, interleaved=sizes.interleaved_rope)
             query, key = turn(query, step.positions, frequency), turn(key, step.positions, frequency)
+        key, value = as_integers(key, value, sizes.integer_kv, weights)
         if step.kv_codec is not None:
             key, value = step.kv_codec(key), step.kv_codec(value)
         key, value = key.transpose(0, 2, 3, 1), value.transpose(0, 2, 1, 3)

@@ -116,6 +116,13 @@ _BITS_VERIFY = Column[Contestant](
     lambda found: found.bits_per_weight_verify,
     lambda value: fixed(value, 2),
 )
+_BITS_KV = Column[Contestant](
+    "bits per KV element, target",
+    "bits\nKV",
+    "read per element of the KV cache by the network that is decoded, scales included",
+    lambda found: found.bits_per_kv_verify,
+    lambda value: fixed(value, 2),
+)
 _BITS_HEAD = Column[Contestant](
     "bits per weight of the LM head, draft",
     "bits\nhead",
@@ -205,7 +212,20 @@ _OUTPUT = Column[Contestant](
 #: Rows of the page's table.
 PAGE_COLUMNS = (
     *(_VS_BF16, _INTERVAL, _VS_STORED, _VS_SELF, _OUTPUT, _LENGTH, _LENGTH_HELD_OUT, _ALPHA, _CALIBRATION, _PREDICTED),
-    *(_COUNTED, _BITS, _BITS_VERIFY, _BITS_HEAD, _BITS_ACTIVATION, _STEP, _CYCLE, _HELD, _ENERGY, _BPB, _AGREEMENT),
+    *(
+        _COUNTED,
+        _BITS,
+        _BITS_VERIFY,
+        _BITS_KV,
+        _BITS_HEAD,
+        _BITS_ACTIVATION,
+        _STEP,
+        _CYCLE,
+        _HELD,
+        _ENERGY,
+        _BPB,
+        _AGREEMENT,
+    ),
     *(_ACCURACY, _CHANGE),
 )
 

@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 import hwmodels
 from hwmodels import DraftCost, Footprint
+from hwmodels.network.architecture import attention_shape
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from jaxspec.results import Quantity, given, measured, predicted
 from jaxspec.results.network_results import AcceptanceRates, Ratio
@@ -62,6 +63,7 @@ def contest_on(stages: CompareStages, device: str) -> Contest:
     found: dict[str, Contestant] = {AUTOREGRESSIVE: _undrafted(stages, pricing, AUTOREGRESSIVE, plain)}
     footprints, speeds = [plain], dict[str, Speed]()
     clocks = []
+    head_elements = float(attention_shape(pricing.architecture).score_size)
     for number, drafted in enumerate(stages.drafts, 1):
         name = drafted.entry.name
         stages.work.reporter.line(f"draft {name}, {number} of {len(stages.drafts)}, for {device}:")
@@ -69,7 +71,7 @@ def contest_on(stages: CompareStages, device: str) -> Contest:
         footprints.append(drafted.stages.widths)
         clocks.append(_timed(drafted, device, found[name].draft_length.known))
     for name in stages.compressions:
-        footprint = stages.footprint_of_compression(name)
+        footprint = stages.footprint_of_compression(name, head_elements)
         own, words = with_own_kernels(config, device, pricing, stages.work.setup.config, COMPRESSIONS.get(name))
         found[name] = _undrafted(stages, own, name, footprint, words)
         footprints.append(footprint)
@@ -194,8 +196,11 @@ def _of_prices(
 def _bits(
     pricing: Pricing, footprint: Footprint, cost: DraftCost | None, status: Callable[[float], Quantity[float]]
 ) -> dict[str, Any]:
-    """Bits per weight that are read; none by a draft that does not run as a network."""
-    found = {"bits_per_weight_verify": status(priced_mean(footprint.target_weight_bits, pricing))}
+    """Bits per weight that are read, none by a draft that does not run as a network; and per KV element."""
+    found = {
+        "bits_per_weight_verify": status(priced_mean(footprint.target_weight_bits, pricing)),
+        "bits_per_kv_verify": status(float(np.mean(footprint.target_kv_bits))),
+    }
     if cost is not None and float(np.max(np.asarray(cost.passes))) > 0:
         found["bits_per_weight"] = status(priced_mean(footprint.draft_weight_bits, pricing))
         found |= head_bits(footprint, status)

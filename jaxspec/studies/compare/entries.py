@@ -11,7 +11,7 @@ from jaxspec.errors import InputError
 from jaxspec.files import read_json
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.embedded import HEAD_NAME, NETWORK_NAMES, load_draft_head, load_model
-from jaxspec.settings.compressions import COMPRESSIONS, LOSSY_NAMES
+from jaxspec.settings.compressions import COMPRESSIONS, LOSSY_NAMES, CompressionFacts
 from jaxspec.settings.draft_kinds import DRAFT_NAMES, SELF
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS
 from jaxspec.speculate.drafts import check_draft
@@ -109,18 +109,28 @@ def _drafts(config: CompareConfig, network: DecoderConfig) -> tuple[list[str], d
 
 def _compressions(config: CompareConfig, network: DecoderConfig) -> tuple[tuple[str, ...], dict[str, str]]:
     """Names of the compressions, and of those that do not fit, with the reason. Those that are named must fit."""
-    if network.latent is None:
-        return config.compressions, {}
-    # Products of latent attention are taken with its projections or with what these make of the cache, whichever is cheaper.
     unfit = {
-        name: f"{name} rounds activations to {COMPRESSIONS[name].activation_bits} bits, which networks with latent attention "
-        "do not support; leave it out of lossy"
+        name: f"{name} {reason}; leave it out of lossy"
         for name in config.compressions
-        if name in COMPRESSIONS and COMPRESSIONS[name].inputs is not None
+        if name in COMPRESSIONS and (reason := _misfit(COMPRESSIONS[name], network))
     }
     if unfit and config.lossy != LOSSY_NAMES:
         raise InputError(next(iter(unfit.values())))
     return tuple(name for name in config.compressions if name not in unfit), unfit
+
+
+def _misfit(facts: CompressionFacts, network: DecoderConfig) -> str | None:
+    """Why a network cannot be compressed so; None: it can."""
+    if network.latent is not None and facts.inputs is not None:
+        # Its products are taken with its projections or with what these make of the cache, whichever is cheaper.
+        return (
+            f"rounds activations to {facts.activation_bits} bits, which networks with latent attention do not support"
+        )
+    if network.latent is not None and facts.kv is not None:
+        return f"rounds keys and values to {facts.kv.bits} bits, and networks with latent attention cache neither"
+    if network.experts is not None and facts.spaces is not None:
+        return "rotates inputs by what it finds in them, which mixtures of experts do not support"
+    return None
 
 
 def _chain(config: CompareConfig, draft: str, scheme: str = DEFAULT_SCHEME_NAME) -> TreeConfig:

@@ -12,17 +12,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from jaxspec.compress.fitted import CalibrationSample
 from jaxspec.compress.kv import stored_kv
 from jaxspec.compress.weights import sum_of_squares
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
+from jaxspec.models.integer_kv import plane_partners
 from jaxspec.results import measured
 from jaxspec.runs.stages import Arrays
 from jaxspec.speculate.chunks import prompt_chunks
 from jaxspec.studies.compare.result import Quality
 from jaxspec.trees.text_ratios import ratio_of_totals
 
-__all__ = ["channel_norms", "quality_of", "read_prompts_with"]
+__all__ = ["calibration_sample", "channel_norms", "quality_of", "read_prompts_with"]
+
+#: Rows of calibration text that a space for inputs is found with.
+_SAMPLE = 128
 
 
 def read_prompts_with(
@@ -95,3 +100,30 @@ def _squares(params: Params, config: DecoderConfig, tokens: Int[Array, "batch to
     found = forward_text(params, config, tokens, **options).activations
     assert found is not None
     return found
+
+
+def calibration_sample(
+    params: Params, config: DecoderConfig, texts: Int[np.ndarray, "text token"]
+) -> CalibrationSample:
+    """Rows at even distances out of the first texts, as many as are read together, and the largest sizes of their keys.
+
+    Args:
+        config: of a network without latent attention.
+    """
+    first = prompt_chunks(texts)[0]
+    inputs, largest = _sampled(params, config, first.prompts[: first.real])
+    largest = np.asarray(largest)
+    tied = np.maximum(largest, largest[..., plane_partners(config)])
+    return CalibrationSample({name: np.asarray(rows) for name, rows in inputs.items()}, tied)
+
+
+@partial(jax.jit, static_argnames="config")
+def _sampled(
+    params: Params, config: DecoderConfig, tokens: Int[Array, "batch token"]
+) -> tuple[dict[str, Array], Float[Array, "layer head element"]]:
+    places = np.linspace(0, tokens.size - 1, min(_SAMPLE, tokens.size)).astype(np.int32)
+    rows = lambda inputs: inputs.reshape(-1, inputs.shape[-1])[places].astype(jnp.float32)
+    options = {"kv_codec": stored_kv(config), "keep_activations": rows, "logits_from": tokens.shape[1]}
+    found = forward_text(params, config, tokens, **options)
+    assert found.activations is not None
+    return found.activations, jnp.max(jnp.abs(found.cache.key), axis=(1, 4)).astype(jnp.float32)

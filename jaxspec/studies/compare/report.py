@@ -44,8 +44,8 @@ _CAPTIONS = {
 _CLOSING = (
     "Every draft proposes a chain, of the length that is predicted to be the fastest on calibration text; held-out prompts "
     "are decoded with it. A self-draft's target is the network as its scheme stores it, which is another network where the "
-    "scheme is not lossless. Compression without a draft is plain decoding of fewer bits: its keys and values stay in 16 bits, "
-    "its activations too unless the table says otherwise, and what undoing a scale or a rotation takes is left out. A sparse "
+    "scheme is not lossless. Compression without a draft is plain decoding of fewer bits: its activations, keys and values "
+    "stay in 16 bits unless the table says otherwise, and what undoing a scale or a rotation takes is left out. A sparse "
     "cache is read as the same share of the priced context as of the measured one. Skipped blocks take no time. What a draft "
     "network computes anew after a verification is left out."
 )

@@ -75,6 +75,7 @@ class Contestant(Record):
         vs_best_self_draft: speed over that of the fastest self-draft, on the same prompts; None for that one itself.
         intervals: of its main numbers, with the errors of times; None where nothing is known to err.
         draft_length: fastest on calibration text; draft_length_held_out: fastest on the held-out prompts, looked at afterwards.
+        bits_per_kv_verify: read by the target per element of its KV cache.
         tokens_per_cycle_calibration: of the same length on calibration text.
         held_bytes: weights and KV of target and draft.
         energy_j_per_token: of all steps; unknown where the device's energy is.
@@ -104,6 +105,7 @@ class Contestant(Record):
     draft_parameters: Quantity[int] = UNKNOWN
     bits_per_weight: Quantity[float] = UNKNOWN
     bits_per_weight_verify: Quantity[float] = UNKNOWN
+    bits_per_kv_verify: Quantity[float] = UNKNOWN
     bits_per_head_weight: Quantity[float] | None = None
     bits_per_head_weight_verify: Quantity[float] | None = None
     draft_step_s: Quantity[float] = UNKNOWN

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hwmodels import Footprint
-from jaxspec.compress.fitted import fitted_config, fitted_footprint, fitted_network
+from jaxspec.compress.fitted import CalibrationSample, fitted_config, fitted_footprint, fitted_network
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.models.config import DecoderConfig
@@ -22,7 +22,7 @@ from jaxspec.settings.compressions import COMPRESSIONS
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.studies.compare.config import CompareConfig
 from jaxspec.studies.compare.entries import Entry
-from jaxspec.studies.compare.quality import channel_norms, quality_of, read_prompts_with
+from jaxspec.studies.compare.quality import calibration_sample, channel_norms, quality_of, read_prompts_with
 from jaxspec.studies.compare.result import Quality
 from jaxspec.studies.compare.tasks import CheckedTask, task_accuracy
 from jaxspec.studies.measured.setup import Setup, stored_by
@@ -166,7 +166,13 @@ class CompareStages:
         return np.array([self.tokenizer.num_bytes(row[1:length]) for row, length in rows], np.int64)
 
     def _fitted(self, name: str) -> Params:
-        return as_computed(fitted_network(name, self.work.setup.stored, self._norms))
+        sample = self._sample if COMPRESSIONS[name].needs_sample else None
+        return as_computed(fitted_network(name, self.work.setup.stored, self._norms, sample))
+
+    @cached_property
+    def _sample(self) -> CalibrationSample:
+        setup = self.work.setup
+        return calibration_sample(setup.params, setup.config, setup.calibration_prompts)
 
     @cached_property
     def _norms(self) -> Arrays:
@@ -179,9 +185,13 @@ class CompareStages:
         return self.work.stages.run("channel_norms", compute)
 
     @staticmethod
-    def footprint_of_compression(name: str) -> Footprint:
-        """Bits that reading a network in a lossy compression takes."""
+    def footprint_of_compression(name: str, head_elements: float) -> Footprint:
+        """Bits that reading a network in a lossy compression takes.
+
+        Args:
+            head_elements: of a head's key or value in the architecture that is priced.
+        """
         if name in COMPRESSIONS:
-            return fitted_footprint(name)
+            return fitted_footprint(name, head_elements)
         scheme = find_scheme(name)
         return scheme.expected_footprint(knob_defaults(scheme))

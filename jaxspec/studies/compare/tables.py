@@ -12,7 +12,7 @@ from jaxspec.report.terminal import Table
 from jaxspec.report.titles import architecture_title, device_title, provenance
 from jaxspec.settings.rounded_inputs import UNROUNDED_BITS
 from jaxspec.studies.compare.columns import TERMINAL_COLUMNS, interval
-from jaxspec.studies.compare.result import AUTOREGRESSIVE, CompareResult, Contestant
+from jaxspec.studies.compare.result import AUTOREGRESSIVE, COMPRESSION, CompareResult, Contestant
 
 __all__ = [
     "activations_in_words",
@@ -96,13 +96,16 @@ def task_in_words(result: CompareResult) -> list[str]:
 
 
 def activations_in_words(result: CompareResult) -> list[str]:
-    """Which networks round activations; nothing where none does."""
+    """Which networks round activations, keys and values; nothing where none does."""
     bits = {name: each.activation_bits.number for name, each in result.contestants.items()}
     rounded = {name: number for name, number in bits.items() if number is not None and number < UNROUNDED_BITS}
     narrow = [f"{name} to {number:.0f} bits" for name, number in rounded.items()]
-    if not narrow:
-        return []
-    return [f"activations rounded: {', '.join(narrow)}; the report tells what their times assume"]
+    kv = {name: each.bits_per_kv_verify.number for name, each in result.contestants.items() if each.kind == COMPRESSION}
+    stored = [f"{name} in {bits:.2f} bits" for name, bits in kv.items() if bits is not None and bits < UNROUNDED_BITS]
+    return [
+        *([f"activations rounded: {', '.join(narrow)}; the report tells what their times assume"] * bool(narrow)),
+        *([f"keys and values rounded: {', '.join(stored)} per element, scales included"] * bool(stored)),
+    ]
 
 
 def gaps_in_words(result: CompareResult) -> list[str]:

@@ -11,8 +11,9 @@ import pytest
 from hwmodels import DraftCost, catalog
 from jaxspec.compress.fitted import fitted_footprint
 from jaxspec.errors import InputError
-from jaxspec.models.blocks import LatentAttention
+from jaxspec.models.blocks import Experts, LatentAttention
 from jaxspec.models.config import DecoderConfig
+from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.latent_sizes import LatentSizes
 from jaxspec.settings.compressions import COMPRESSIONS, LOSSY_NAMES
 from jaxspec.studies import CompareConfig
@@ -20,6 +21,7 @@ from jaxspec.studies.compare.contestants import contest_on
 from jaxspec.studies.compare.entries import _compressions
 from jaxspec.studies.compare.pricing import price_chains, with_own_kernels
 from jaxspec.studies.compare.result import Quality
+from jaxspec.studies.compare.stages import CompareStages
 from jaxspec.studies.expert_pricing import placed
 from jaxspec.studies.measured.pricing import resolve_pricing
 
@@ -117,7 +119,9 @@ def test_networks_with_latent_attention_leave_rounded_activations_out_or_refuse_
     latent = LatentSizes(kv_rank=5, rope_head_dim=4, value_head_dim=4)
     network = dataclasses.replace(NETWORK, attention=(LatentAttention(),), latent=latent)
     kept, left_out = _compressions(CompareConfig(), network)
-    assert set(left_out) == {"smoothquant-w8a8", "rotated-w4a8", "rotated-w4a4"} == set(LOSSY_NAMES) - set(kept)
+    rounding = {name for name, facts in COMPRESSIONS.items() if facts.inputs is not None or facts.kv is not None}
+    assert {"smoothquant-w8a8", "rotated-w4a4", "duquant-w4a4", "qoq-w4a8kv4"} < rounding
+    assert set(left_out) == rounding == set(LOSSY_NAMES) - set(kept)
     with pytest.raises(
         InputError, match="rotated-w4a4 rounds activations to 4 bits, which networks with latent"
     ) as caught:
@@ -125,3 +129,40 @@ def test_networks_with_latent_attention_leave_rounded_activations_out_or_refuse_
     assert "\n" not in str(caught.value)
     assert _compressions(CompareConfig(lossy=("q4_0", "smoothquant-w8")), network) == (("q4_0", "smoothquant-w8"), {})
     assert _compressions(CompareConfig(), NETWORK) == (LOSSY_NAMES, {})
+
+
+def test_mixtures_of_experts_leave_spaces_of_their_inputs_out_or_refuse_them():
+    experts = ExpertSizes(num_experts=3, per_token=2, inner_size=8)
+    network = dataclasses.replace(NETWORK, experts=experts, feed_forward=(Experts(),))
+    kept, left_out = _compressions(CompareConfig(), network)
+    assert set(left_out) == {"duquant-w4a4", "duquant-w4a4kv4"} == set(LOSSY_NAMES) - set(kept)
+    with pytest.raises(InputError, match="duquant-w4a4 rotates inputs by what it finds in them") as caught:
+        _compressions(CompareConfig(lossy=("q4_0", "duquant-w4a4")), network)
+    assert "\n" not in str(caught.value)
+
+
+def test_keys_and_values_of_4_bits_are_priced_with_their_scales():
+    config = CompareConfig(device=("rtx-4090",), context=32768, batch=16)
+    plain = resolve_pricing(config, "rtx-4090", NETWORK)
+    heads = float(plain.architecture.head_dim)
+    stages: Any = SimpleNamespace(
+        config=config,
+        drafts=[],
+        compressions=("rotated-w4a4", "rotated-w4a4kv4"),
+        work=SimpleNamespace(pricings={"rtx-4090": plain}, setup=SimpleNamespace(config=NETWORK)),
+        footprint_of_compression=CompareStages.footprint_of_compression,
+        quality_of_compression=lambda name: Quality(),
+        quality_of_scheme=lambda name: Quality(),
+    )
+    contest = contest_on(stages, "rtx-4090")
+    bits = {name: each.bits_per_kv_verify for name, each in contest.contestants.items()}
+    assert [each.known for each in bits.values()] == [16, 16, 4 + 32 / heads]
+    assert [each.status for each in bits.values()] == ["input", "predicted", "predicted"]
+    held = {name: each.held_bytes.known for name, each in contest.contestants.items()}
+    cache = 16 * 32768 * plain.architecture.num_layers * 2 * plain.architecture.num_kv_heads * heads / 8
+    saved = held["rotated-w4a4"] - held["rotated-w4a4kv4"]
+    assert saved == pytest.approx(float((16 - 4 - 32 / heads) * cache), rel=0.02)
+    step_s = {name: each.cycle_s.known for name, each in contest.contestants.items()}
+    assert step_s["rotated-w4a4kv4"] < 0.5 * step_s["rotated-w4a4"]
+    # Shorter heads have more scales.
+    assert float(fitted_footprint("rotated-w4a4kv4", 64.0).target_kv_bits) == 4.5

@@ -36,7 +36,7 @@ SMALL = {
     "max_draft_length": 3,
     "schemes": "none",
     "drafts": "ngram",
-    "lossy": "int4-channel,rotated-int4,smoothquant-w8a8",
+    "lossy": "int4-channel,rotated-int4,smoothquant-w8a8,duquant-w4a4kv4",
     "task": "arithmetic",
     "problems": 3,
 }
@@ -79,16 +79,19 @@ def test_every_contestant_is_there_with_statuses(finished):
             "int4-channel",
             "rotated-int4",
             "smoothquant-w8a8",
+            "duquant-w4a4kv4",
         ]
         kinds = [each["kind"] for each in entry["contestants"].values()]
-        assert kinds == ["autoregressive", "draft", *["compression"] * 3]
+        assert kinds == ["autoregressive", "draft", *["compression"] * 4]
         for each in entry["contestants"].values():
             counted = {name for name in each if name.startswith("tokens_per_cycle") and "predicted" not in name}
             measured = {name for name, word in each["status"].items() if word == "measured"}
             assert measured == set(each["status"]) & (counted | {"acceptance", "lossless", "quality"})
             assert each["status"]["speedup_vs_bf16_ar"] == each["status"]["cycle_s"] == "predicted"
         bits = [each["activation_bits"] for each in entry["contestants"].values()]
-        assert bits == [16, 16, 16, 16, 8]
+        assert bits == [16, 16, 16, 16, 8, 4]
+        kv = [each["bits_per_kv_verify"] for each in entry["contestants"].values()]
+        assert kv == [16, 16, 16, 16, 16, 4.25]
         assert {each["status"]["activation_bits"] for each in entry["contestants"].values()} == {"input"}
         assert "activations rounded to 8 bits" in entry["contestants"]["smoothquant-w8a8"]["statement"]
         assert "16-bit arithmetic" in entry["contestants"]["smoothquant-w8a8"]["statement"]
@@ -144,9 +147,10 @@ def test_page_and_figures_are_there_and_show_everything(finished):
     assert "Which way of decoding is the fastest?" in page
     assert "accuracy minus 16 bits" in page
     assert "bits per activation" in page
+    assert "bits per KV element, target" in page
     assert "3 sums worked out in steps" in page
     odd = copy.deepcopy(entries[0])
-    for factor, each in zip((1e-3, 1e4, 1.0, 7.0, 2.0), odd["contestants"].values()):
+    for factor, each in zip((1e-3, 1e4, 1.0, 7.0, 2.0, 3.0), odd["contestants"].values()):
         each["speedup_vs_bf16_ar"] *= factor
         each["quality"]["bits_per_byte"] *= factor
     bare = {**entries[0], "contestants": {"autoregressive": {"kind": "autoregressive"}}, "best": "autoregressive"}
@@ -157,7 +161,8 @@ def test_page_and_figures_are_there_and_show_everything(finished):
         for figure in draw_compare_figures(result).values():
             all_is_shown(figure)
     (whole,) = compare_tables([CompareResult.from_plain(entries[0])])
-    assert "activations rounded: smoothquant-w8a8 to 8 bits" in whole.caption
+    assert "activations rounded: smoothquant-w8a8 to 8 bits, duquant-w4a4kv4 to 4 bits" in whole.caption
+    assert "keys and values rounded: duquant-w4a4kv4 in 4.25 bits per element" in whole.caption
     assert "no draft pays" in compare_headline(CompareResult.from_plain(bare))
 
 

@@ -1,0 +1,134 @@
+"""Caches of integers: what is written by hand, decoding against one pass, smoothing that leaves scores, and who is refused."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxspec.compress.fitted import CalibrationSample, fitted_config, fitted_network
+from jaxspec.compress.fitted.smoothing import key_scale
+from jaxspec.compress.kv import stored_kv
+from jaxspec.formats import asymmetric
+from jaxspec.models.blocks import Experts, LatentAttention
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import forward, forward_text
+from jaxspec.models.expert_sizes import ExpertSizes
+from jaxspec.models.integer_kv import KEY_SCALE, as_integers, plane_partners
+from jaxspec.models.kv_cache import CachedKV
+from jaxspec.models.latent_sizes import LatentSizes
+from jaxspec.models.rope import rotate
+from jaxspec.models.stored import as_computed
+from jaxspec.settings.integer_kv import IntegerKV
+from jaxspec.settings.rounded_inputs import RoundedInputs
+
+RNG = np.random.default_rng(7)
+PLAIN = DecoderConfig(
+    vocab_size=11, hidden_size=12, intermediate_size=20, num_layers=2, num_heads=6, num_kv_heads=2, head_dim=6
+)
+INTEGERS = dataclasses.replace(PLAIN, integer_kv=IntegerKV(4))
+TOKENS = jnp.asarray(RNG.integers(11, size=(2, 7)))
+
+
+def test_what_is_written_is_what_a_cache_of_integers_holds(random_network, jit):
+    params = random_network(PLAIN, 1)
+    written = lambda config: jit(lambda p: forward_text(p, config, TOKENS).cache)(params)
+    plain, found = written(PLAIN), written(INTEGERS)
+    # The first layer reads what it reads without rounding. Of keys slots come last, of values elements.
+    key, value = jnp.swapaxes(plain.key[0], -1, -2), plain.value[0]
+    for rows, made in ((key, jnp.swapaxes(found.key[0], -1, -2)), (value, found.value[0])):
+        expected = asymmetric.decode(asymmetric.encode(rows, 4))
+        np.testing.assert_allclose(made, expected, atol=1e-6)
+        assert float(jnp.max(jnp.abs(expected - rows))) > 1e-3
+        assert max(len(np.unique(row)) for row in np.asarray(made).reshape(-1, 6)) <= 16
+    # Later layers read other hidden states: attention has read rounded rows.
+    assert float(jnp.max(jnp.abs(found.key[1] - plain.key[1]))) > 1e-3
+
+
+def test_prefill_and_decoding_read_the_same_rounded_rows(random_network, jit):
+    params, codec = as_computed(random_network(INTEGERS, 2)), stored_kv(INTEGERS)
+    whole = jit(lambda p: forward_text(p, INTEGERS, TOKENS, kv_codec=codec).logits)(params)
+
+    @jit
+    def in_two(params):
+        first = forward_text(params, INTEGERS, TOKENS[:, :6], kv_codec=codec)
+        return forward(
+            params,
+            INTEGERS,
+            tokens=TOKENS[:, 6:],
+            positions=jnp.full((2, 1), 6),
+            mask=jnp.ones((2, 1, 1), bool),
+            sources=[CachedKV(first.cache, jnp.ones((2, 1, 6), bool))],
+            kv_codec=codec,
+        ).logits
+
+    np.testing.assert_allclose(in_two(params)[:, 0], whole[:, -1], atol=2e-5 * float(jnp.max(jnp.abs(whole))))
+
+
+def test_smoothed_keys_are_those_of_an_engine_that_scales_its_queries(random_network):
+    key, query = (jnp.asarray(RNG.standard_normal((1, 5, 2, 6)), jnp.float32) for _ in range(2))
+    key = key * jnp.asarray([1, 9, 1, 1, 1, 1], jnp.float32)[None, None, None]
+    # Both elements of a plane, i and i + 3, share a scale.
+    largest = jnp.max(jnp.abs(key), axis=(0, 1))
+    scale = key_scale(jnp.maximum(largest, jnp.roll(largest, 3, axis=-1)))
+    form = IntegerKV(4, smoothed_keys=True)
+    made, _ = as_integers(key, key, form, {KEY_SCALE: scale})
+    own = scale.reshape(2, 6)[None, None]
+    positions, frequency = jnp.arange(5)[None], np.asarray([1.0, 0.3, 0.1], np.float32)
+    # The engine scales before the rotation, and rounds behind it.
+    engine = lambda x: asymmetric.decode(asymmetric.encode(rotate(x / own, positions, frequency), 4))
+    mine, _ = as_integers(rotate(key, positions, frequency), key, form, {KEY_SCALE: scale})
+    scores = jnp.einsum("bthd,bshd->bhts", rotate(query * own, positions, frequency), engine(key))
+    ours = jnp.einsum("bthd,bshd->bhts", rotate(query, positions, frequency), mine)
+    np.testing.assert_allclose(ours, scores, atol=1e-4)
+    error = lambda made: float(jnp.mean(jnp.abs(made - key)[..., jnp.asarray([0, 2, 3, 4, 5])]))
+    plain, _ = as_integers(key, key, IntegerKV(4), {})
+    assert error(made) < 0.7 * error(plain)
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, [3, 4, 5, 0, 1, 2]),
+        ({"interleaved_rope": True}, [1, 0, 3, 2, 5, 4]),
+        ({"rotary_dim": 4}, [2, 3, 0, 1, 4, 5]),
+        ({"rotary_dim": 3}, [2, 3, 0, 1, 4, 5]),
+        ({"rotated": (False,)}, [0, 1, 2, 3, 4, 5]),
+    ],
+)
+def test_partners_are_turned_together(changed, expected):
+    config = dataclasses.replace(PLAIN, **changed)
+    np.testing.assert_array_equal(plane_partners(config), expected)
+    if config.ropes != (None,):
+        # A unit vector stays in the plane of both.
+        turned = rotate(jnp.eye(6)[None, :, None], jnp.full((1, 6), 1), np.full(config.planes, 0.7, np.float32),
+                        interleaved=config.interleaved_rope)  # fmt: skip
+        for one, row in enumerate(np.asarray(turned)[0, :, 0]):
+            assert set(np.flatnonzero(np.abs(row) > 1e-6)) == {one, expected[one]}
+
+
+def test_a_compression_brings_its_keys_scales(random_network, jit):
+    params = random_network(PLAIN, 3)
+    norms = {"qkv": (2, 12), "o": (2, 36), "gate_up": (2, 12), "down": (2, 20)}
+    norms = {name: jnp.asarray(RNG.lognormal(0, 1, shape), jnp.float32) for name, shape in norms.items()}
+    largest = jnp.asarray(RNG.lognormal(0, 1, (2, 2, 6)), jnp.float32)
+    config = fitted_config("qoq-w4a8kv4", PLAIN)
+    assert config.integer_kv == IntegerKV(4, smoothed_keys=True)
+    with pytest.raises(ValueError, match="give a CalibrationSample"):
+        fitted_network("qoq-w4a8kv4", params, norms)
+    made = fitted_network("qoq-w4a8kv4", params, norms, CalibrationSample({}, largest))
+    found = np.asarray(made["layers"][KEY_SCALE])
+    np.testing.assert_allclose(found / found[:, :1], np.sqrt(largest / largest[:, :1, :1]).reshape(2, 12), rtol=1e-4)
+    run = jit(lambda layers: forward_text(params | {"layers": layers}, config, TOKENS).logits)
+    moved = made["layers"] | {KEY_SCALE: jnp.ones_like(found)}
+    assert np.any(run(made["layers"]) != run(moved))
+
+
+def test_networks_without_keys_of_heads_and_spread_experts_are_refused():
+    latent = LatentSizes(kv_rank=5, rope_head_dim=4, value_head_dim=4)
+    with pytest.raises(ValueError, match="integer_kv and latent are both given"):
+        dataclasses.replace(INTEGERS, num_kv_heads=6, attention=(LatentAttention(),), latent=latent)
+    experts = ExpertSizes(num_experts=3, per_token=2, inner_size=8)
+    spread = RoundedInputs(4, spread=True)
+    with pytest.raises(ValueError, match="no space is made for the inputs of experts"):
+        dataclasses.replace(PLAIN, experts=experts, feed_forward=(Experts(),), rounded_inputs=spread)

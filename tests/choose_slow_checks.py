@@ -147,6 +147,7 @@ def main() -> None:
                 seconds[name] = float(case.get("time") or 0.0)
     collected = Fixtures()
     pytest.main(["--collect-only", "-qq", "-n", "0", "-m", "not oracle"], plugins=[collected])
+    seconds = {name: each for name, each in seconds.items() if name in collected.of}  # those that still are
     chosen = slow_of(seconds, collected.of)
     kept = [name for name in LONG_CHECKS if name not in seconds] if asked.add else []
     every = sorted({*chosen, *kept})

@@ -3,10 +3,11 @@
     pytest -m 'not oracle' --junitxml=durations.xml
     python tests/choose_slow_checks.py durations.xml
 
-A check is long that takes more than a five-thousandth of all. Each module keeps long ones in every run as far as they have
-room, a nine-hundredth of all, and one in any case, beside all its quick ones; gradients and draws go first, and what `KEPT`
-names stays whole. Times are shares of all, so that neither the machine nor its load matters. With `--add` the list keeps what
-it has, and the reports need not have it.
+A check is long that takes more than a ten-thousandth of all. Each module keeps long ones in every run, the shortest first, as
+far as they have room, an eighteen-hundredth of all, and one in any case, beside all its quick ones; gradients and draws go
+first, and what `KEPT` names stays whole. So does the check that makes what others of its module share (a fixture of theirs):
+the next one would only make it instead. Times are shares of all, so that neither the machine nor its load matters. With
+`--add` the list keeps what the reports do not have.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ import xml.etree.ElementTree as ElementTree
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
 from slow_checks import CHOSEN, LONG_CHECKS, SLOW_CHECKS
 
 HERE = Path(__file__).parent
 
 #: A check is long that takes more than this share of all.
-LONG = 1 / 5000
+LONG = 1 / 10000
 
 #: Long checks of a module have this share of all.
-ROOM = 1 / 900
+ROOM = 1 / 1800
 
 #: What stays in every run, whatever it takes: whole commands, contracts of registries, promises of the README.
 KEPT = tuple(
@@ -44,6 +46,8 @@ KEPT = tuple(
             r"^tests/jaxspec/models/test_decoder(_gradients)?\.py::test_(token_by_token|gradient_agrees)",
             r"^tests/jaxspec/compress/test_weights\.py::test_the_hard_draft_is_a_bitwise_part",
             r"^tests/jaxspec/speculate/test_chain\.py::test_greedy",
+            r"^tests/jaxspec/studies/pack/test_packed_evaluations\.py::test_the_packed_draft_",
+            r"^tests/jaxspec/studies/test_elastic_runs\.py::test_a_mixture_decodes_",
             r"^tests/test_",
         ),
     )
@@ -63,20 +67,68 @@ def node_id(classname: str, name: str) -> str | None:
     return None
 
 
-def slow_of(seconds: dict[str, float]) -> list[str]:
-    """Node ids of the slow checks, sorted."""
+class Fixtures:
+    """A plugin of pytest: of each collected test the fixtures of its module that several tests share."""
+
+    def __init__(self):
+        self.of: dict[str, set[str]] = {}
+
+    def pytest_collection_finish(self, session) -> None:
+        for item in session.items:
+            found = getattr(item, "_fixtureinfo", None)  # code blocks have none
+            module = item.nodeid.partition("::")[0]
+            self.of[item.nodeid] = {
+                name
+                for name, definitions in (found.name2fixturedefs if found else {}).items()
+                if definitions[-1].scope != "function" and definitions[-1].baseid == module
+            }
+
+
+def slow_of(seconds: dict[str, float], fixtures: dict[str, set[str]]) -> list[str]:
+    """Node ids of the slow checks, sorted.
+
+    Args:
+        seconds: of each check, what it makes first included.
+        fixtures: of each check in the order of their running, as of `Fixtures`.
+    """
+    stay: set[str] = set()
+    while True:
+        found = _longest(seconds, stay)
+        makers = _makers(found, fixtures)
+        if not makers:
+            return sorted(found)
+        stay |= makers
+
+
+def _longest(seconds: dict[str, float], stay: set[str]) -> set[str]:
     total = sum(seconds.values())
     taken: dict[str, float] = defaultdict(float)
-    found = []
-    for name in sorted(seconds, key=lambda name: bool(_FIRST_TO_GO.search(name))):
+    found = set()
+    for name in sorted(seconds, key=lambda name: (bool(_FIRST_TO_GO.search(name)), seconds[name])):
         share, module = seconds[name] / total, name.partition("::")[0]
-        if share <= LONG or any(pattern.search(name) for pattern in (*KEPT, *SLOW_CHECKS)):
+        if share <= LONG or name in stay or any(pattern.search(name) for pattern in (*KEPT, *SLOW_CHECKS)):
             continue
         if taken[module] and taken[module] + share > ROOM:
-            found.append(name)
+            found.add(name)
         else:
             taken[module] += share
-    return sorted(found)
+    return found
+
+
+def _makers(slow: set[str], fixtures: dict[str, set[str]]) -> set[str]:
+    """Of the slow checks those that make all they share for others of their module that are in every run."""
+    users: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for name, made in fixtures.items():
+        if not any(pattern.search(name) for pattern in SLOW_CHECKS):
+            for fixture in made:
+                users[name.partition("::")[0], fixture].append(name)
+    found = set()
+    for name in slow & fixtures.keys():
+        shared = [users[name.partition("::")[0], fixture] for fixture in fixtures[name]]
+        alone = any(all(other in slow for other in each) for each in shared)
+        if not alone and any(each[0] == name for each in shared if each):
+            found.add(name)
+    return found
 
 
 def main() -> None:
@@ -85,7 +137,7 @@ def main() -> None:
     parser.add_argument(
         "reports", nargs="+", type=Path, metavar="FILE", help="of `pytest --junitxml=FILE`, of all tests together"
     )
-    parser.add_argument("--add", action="store_true", help="keep what is chosen already, and choose among the rest")
+    parser.add_argument("--add", action="store_true", help="keep what is chosen already and is in no report")
     asked = parser.parse_args()
     seconds: dict[str, float] = {}
     for report in asked.reports:
@@ -93,8 +145,12 @@ def main() -> None:
             name = node_id(case.get("classname") or "", case.get("name") or "")
             if name is not None:
                 seconds[name] = float(case.get("time") or 0.0)
-    chosen = slow_of(seconds)
-    every = sorted({*chosen, *(LONG_CHECKS if asked.add else ())})
+    collected = Fixtures()
+    pytest.main(["--collect-only", "-qq", "-n", "0", "-m", "not oracle"], plugins=[collected])
+    seconds = {name: each for name, each in seconds.items() if name in collected.of}  # those that still are
+    chosen = slow_of(seconds, collected.of)
+    kept = [name for name in LONG_CHECKS if name not in seconds] if asked.add else []
+    every = sorted({*chosen, *kept})
     CHOSEN.write_text("".join(f"{name}\n" for name in every), encoding="utf-8")
     share = sum(seconds[name] for name in chosen) / sum(seconds.values())
     sys.stdout.write(f"{len(chosen)} of {len(seconds)} checks are slow; they take {share:.0%} of the time\n")

@@ -15,6 +15,7 @@ from hwmodels.network.architecture import Architecture
 from hwmodels.network.operators import OperatorWork, StepShape
 from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.numerics.scalars import Number, as_float
+from hwmodels.numerics.traced_once import traced_once
 from hwmodels.step.group_step import group_step
 from hwmodels.step.step_cost import StepCost, step_cost
 
@@ -49,6 +50,26 @@ def price_steps(
     Returns:
         for each group its steps, leaves "*g ...".
     """
+    leaves = [[jnp.asarray(as_float(leaf)) for leaf in jax.tree.leaves(group)] for group in groups]
+    shapes = [np.broadcast_shapes(*(leaf.shape for leaf in group)) for group in leaves]
+    columns = [
+        jnp.concatenate([jnp.broadcast_to(leaf, shape).reshape(-1) for leaf, shape in zip(rows, shapes, strict=True)])
+        for rows in zip(*leaves, strict=True)
+    ]
+    steps = jax.tree.structure(groups[0]).unflatten(columns)
+    found = _price_rows(device, architecture, steps, routing=routing, temperature=temperature)
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    return [
+        jax.tree.map(lambda leaf, rows=slice(start, end), s=shape: leaf[rows].reshape(*s, *leaf.shape[1:]), found)
+        for start, end, shape in zip([0, *ends[:-1]], ends, shapes, strict=True)
+    ]
+
+
+@traced_once
+def _price_rows(
+    device: Device, architecture: Architecture, steps: StepShape, *, routing: Routing, temperature: Number
+) -> PricedStep:
+    """Steps, leaves "row", and their costs, leaves "row ..."."""
 
     def price(step: StepShape) -> PricedStep:
         if device.group is not None:
@@ -56,15 +77,4 @@ def price_steps(
         work = step.operators(architecture, routing)
         return PricedStep(work, step_cost(device, work, temperature=temperature))
 
-    leaves = [[jnp.asarray(as_float(leaf)) for leaf in jax.tree.leaves(group)] for group in groups]
-    shapes = [np.broadcast_shapes(*(leaf.shape for leaf in group)) for group in leaves]
-    columns = [
-        jnp.concatenate([jnp.broadcast_to(leaf, shape).reshape(-1) for leaf, shape in zip(rows, shapes, strict=True)])
-        for rows in zip(*leaves, strict=True)
-    ]
-    found = jax.vmap(price)(jax.tree.structure(groups[0]).unflatten(columns))
-    ends = np.cumsum([math.prod(shape) for shape in shapes])
-    return [
-        jax.tree.map(lambda leaf, rows=slice(start, end), s=shape: leaf[rows].reshape(*s, *leaf.shape[1:]), found)
-        for start, end, shape in zip([0, *ends[:-1]], ends, shapes, strict=True)
-    ]
+    return jax.vmap(price)(steps)

@@ -1,0 +1,32 @@
+"""Which checks run with `-m slow` alone, chosen by made times."""
+
+from choose_slow_checks import LONG, ROOM, slow_of
+
+MODULE = "tests/jaxspec/trees/test_made.py"
+
+
+def chosen(seconds, fixtures=None):
+    """Of checks in thousandths of all; the rest is one that stays in every run."""
+    named = {f"{MODULE}::{name}": value for name, value in seconds.items()}
+    rest = {"tests/test_rest.py::test_all": 1000.0 - sum(seconds.values())}
+    shared = {f"{MODULE}::{name}": set(value) for name, value in (fixtures or {}).items()}
+    return [name.partition("::")[2] for name in slow_of(named | rest, shared)]
+
+
+def test_the_shortest_stay_as_far_as_there_is_room():
+    assert 1000 * LONG == 0.1
+    assert 0.5 < 1000 * ROOM < 0.6
+    assert chosen({"test_b": 0.4, "test_a": 5.0, "test_c": 0.3, "test_d": 0.2, "test_e": 0.09}) == ["test_a", "test_b"]
+    # One in any case; gradients go first.
+    assert chosen({"test_a": 5.0}) == []
+    assert chosen({"test_a": 5.0, "test_gradient": 0.4}) == ["test_gradient"]
+
+
+def test_what_makes_what_others_share_stays():
+    seconds = {"test_a": 9.0, "test_b": 0.3, "test_c": 0.09}
+    assert chosen(seconds) == ["test_a"]
+    assert chosen(seconds, {"test_a": ["run"], "test_c": ["run"]}) == []
+    # Not if another makes it before, if none of the others runs, or if it also makes what it has for itself.
+    assert chosen(seconds, {"test_c": ["run"], "test_a": ["run"]}) == ["test_a"]
+    assert chosen(seconds | {"test_c": 9.0}, {"test_a": ["run"], "test_c": ["run"]}) == ["test_a", "test_c"]
+    assert chosen(seconds, {"test_a": ["run", "own"], "test_c": ["run"]}) == ["test_a"]

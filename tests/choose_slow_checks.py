@@ -149,7 +149,7 @@ def main() -> None:
     pytest.main(["--collect-only", "-qq", "-n", "0", "-m", "not oracle"], plugins=[collected])
     seconds = {name: each for name, each in seconds.items() if name in collected.of}  # those that still are
     chosen = slow_of(seconds, collected.of)
-    kept = [name for name in LONG_CHECKS if name not in seconds] if asked.add else []
+    kept = [name for name in LONG_CHECKS if name in collected.of and name not in seconds] if asked.add else []
     every = sorted({*chosen, *kept})
     CHOSEN.write_text("".join(f"{name}\n" for name in every), encoding="utf-8")
     share = sum(seconds[name] for name in chosen) / sum(seconds.values())

@@ -102,7 +102,8 @@ def memory_need(
     # Finals are elected on as many other windows.
     held = on_each(windows) * (2 if gradient_windows else 1)
     layers, cached = network.num_layers, network.cached_shape.elements
-    kv = STORED * cached * held * length
+    by_head = network.latent is None and network.num_heads % tensor == 0 and network.num_kv_heads % tensor == 0
+    kv = STORED * cached * held * length // (tensor if by_head else 1)
     hidden = COMPUTED * network.hidden_size * held * length
     calibration = hidden + (kv if stream else layers * kv)
     at_once = max(on_each(gradient_windows), on_each(data * windows_per_pass(network, length))) * length

@@ -12,6 +12,7 @@ from jaxspec.models.checking import check_container, check_directory
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.head_files import LoadedHead, check_head, load_head
 from jaxspec.models.hf_load import LoadedModel, Stream, load_container, load_directory
+from jaxspec.models.mesh import mesh_of
 
 #: The name that stands for the network of this package, wherever a model is asked for.
 EMBEDDED_NAME = "embedded"
@@ -125,7 +126,9 @@ def load_draft_head(name_or_path: str | os.PathLike[str], target: LoadedModel, *
         InputError: see `embedded_directory` and `load_head`.
     """
     # Read from the files again, without being held: the head knows its target by every bit of these.
-    as_stored = load_model(target.directory, part=target.part, stream="all").params if target.rounded else None
+    # No process has all of a target that is split over several.
+    again = target.rounded or mesh_of(target.params) is not None
+    as_stored = load_model(target.directory, part=target.part, stream="all").params if again else None
     return load_head(_head_place(name_or_path), target, dtype=dtype, as_stored=as_stored)
 
 

@@ -6,6 +6,8 @@ tell each other. Sums over split channels are taken in another order than on one
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -19,7 +21,18 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.stored import Stored
 from jaxspec.models.streamed import Streamed
 
-__all__ = ["AXES", "make_mesh", "mesh_of", "on_host", "on_mesh", "placed_beside", "split_inside", "split_rows"]
+__all__ = [
+    "AXES",
+    "make_mesh",
+    "mesh_of",
+    "on_host",
+    "on_mesh",
+    "placed_beside",
+    "rows_on_each",
+    "split_inside",
+    "split_rows",
+    "values_on_each",
+]
 
 #: Texts are split over the first axis, matrices over the second.
 AXES = ("data", "tensor")
@@ -46,13 +59,12 @@ def make_mesh(data: int, tensor: int) -> Mesh:
     return Mesh(np.array(devices[: data * tensor]).reshape(data, tensor), AXES)
 
 
-def _split(path: tuple[Any, ...], shape: tuple[int, ...], config: DecoderConfig, tensor: int) -> PartitionSpec:
+def _split(names: Sequence[str | None], shape: tuple[int, ...], config: DecoderConfig, tensor: int) -> PartitionSpec:
     """How a parameter lies on a mesh: whole, where the axis does not divide it.
 
     Args:
-        path: keys of the parameter; of a stored one, its leaf's behind them.
+        names: of the parameter, "layers" first of one of the layers; of a stored one, its leaf's behind them.
     """
-    names = [getattr(key, "key", None) for key in path]
     attends = config.num_heads % tensor == 0 and config.num_kv_heads % tensor == 0
     by_output, by_input = _BY_OUTPUT + _HEADS_BY_OUTPUT * attends, _BY_INPUT + _HEADS_BY_INPUT * attends
     axes = len(shape)
@@ -75,7 +87,8 @@ def on_mesh(params: Any, config: DecoderConfig, mesh: Mesh) -> Any:
     """
 
     def place(path: tuple[Any, ...], leaf: Any) -> Any:
-        where = NamedSharding(mesh, _split(path, leaf.shape, config, mesh.shape["tensor"]))
+        names = [getattr(key, "key", None) for key in path]
+        where = NamedSharding(mesh, _split(names, leaf.shape, config, mesh.shape["tensor"]))
         if isinstance(leaf, jax.ShapeDtypeStruct):
             return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where)
         if not isinstance(leaf, Streamed):
@@ -85,6 +98,23 @@ def on_mesh(params: Any, config: DecoderConfig, mesh: Mesh) -> Any:
         return Stored(jax.make_array_from_callback(leaf.shape, where, read), leaf.dtype)
 
     return jax.tree_util.tree_map_with_path(place, params, is_leaf=lambda leaf: isinstance(leaf, Streamed))
+
+
+def values_on_each(shapes: Mapping[tuple[str, ...], tuple[int, ...]], config: DecoderConfig, tensor: int) -> int:
+    """How many values of parameters each device has where matrices are split over so many.
+
+    Args:
+        shapes: of parameters by their names, "layers" first of one of the layers, which leads with them.
+    """
+    return sum(
+        math.prod(shape) // (tensor if any(_split(names, shape, config, tensor)) else 1)
+        for names, shape in shapes.items()
+    )
+
+
+def rows_on_each(rows: int, data: int) -> int:
+    """How many of so many texts each device has where they are split over so many: all, where these do not divide them."""
+    return rows // data if rows % data == 0 else rows
 
 
 def placed_beside(params: Any, config: DecoderConfig, other: Any) -> Any:
@@ -139,4 +169,5 @@ def split_inside(mesh: Mesh | None, texts: Any) -> Any:
 
 def _by_row(mesh: Mesh, array: Array) -> NamedSharding:
     """Split by row, or whole on each device where there are too few rows or an odd number."""
-    return NamedSharding(mesh, PartitionSpec("data") if array.shape[0] % mesh.shape["data"] == 0 else PartitionSpec())
+    rows, data = array.shape[0], mesh.shape["data"]
+    return NamedSharding(mesh, PartitionSpec("data") if rows_on_each(rows, data) * data == rows else PartitionSpec())

@@ -117,6 +117,14 @@ class Processes:
         size = int(broadcast_one_to_all(np.int32(len(said))))
         return pickle.loads(broadcast_one_to_all(_padded(said, size))[:size].tobytes())
 
+    def done_once(self, work: Callable[[], Said]) -> Said:
+        """What `work` finds on process 0, the only one that does it, for work that could end otherwise on another machine, such
+        as running a program within limits of time. All processes call this together."""
+        if self.count == 1:
+            return work()
+        found = work() if self.owns else None
+        return self.told(found)  # pyright: ignore[reportReturnType] -- what process 0 has found
+
     def every(self, value: Said) -> list[Said]:
         """What each process gives, in their order. All processes call this together."""
         if self.count == 1:

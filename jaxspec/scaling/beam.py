@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from jaxspec.checks import check_count
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
+from jaxspec.models.mesh import on_host
 from jaxspec.scaling.branches import grow, kept_branches, started
 from jaxspec.scaling.sampling import Samples, check_settings, padded_prompt, token_ids
 from jaxspec.speculate.sampling import SAMPLING, Decoding
@@ -102,9 +103,10 @@ def beam_search(
     settings = (seed, jnp.asarray(prompt_id), decoding.for_program(), jnp.asarray(search.step_tokens), pauses, ends)
     found, kept, step, passes, tokens = None, np.zeros(search.beams), 0, 0, 0
     for step in range(search.steps):
-        before = np.asarray(branches.length)
+        before = np.asarray(on_host(branches.length))
         branches = grow(params, branches, *settings, config=config)
-        found = Samples(*(np.asarray(x) for x in (branches.tokens, branches.length, branches.ended, branches.log_prob)))
+        fields = branches.tokens, branches.length, branches.ended, branches.log_prob
+        found = Samples(*map(np.asarray, on_host(fields)))
         passes, tokens = passes + int(np.max(found.length - before)), tokens + int(np.sum(found.length - before))
         if done is not None:
             found = found._replace(stopped=found.stopped | done(found))

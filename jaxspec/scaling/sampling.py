@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from jaxspec.checks import check_count, check_key, check_network, check_sampling, check_stop, check_tokens
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
+from jaxspec.models.mesh import on_host
 from jaxspec.scaling.branches import Branches, grow, started
 from jaxspec.speculate.sampling import SAMPLING, Decoding
 
@@ -81,7 +82,7 @@ def sample_continuations(
         number = first + jnp.arange(width)
         branches = started(params, places, length, number, config=config, room=num_tokens)
         found.append(grow(params, branches, *settings, nothing, ends, config=config))
-    of = lambda name: np.concatenate([np.asarray(getattr(part, name)) for part in found])[:samples]
+    of = lambda name: np.concatenate([np.asarray(on_host(getattr(part, name))) for part in found])[:samples]
     return Samples(tokens=of("tokens"), length=of("length"), stopped=of("ended"), log_prob=of("log_prob"))
 
 

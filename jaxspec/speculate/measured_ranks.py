@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, Int
 from jaxspec.checks import check_count, check_draft_vocabulary, check_lengths, check_network, check_tokens
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
+from jaxspec.models.mesh import on_host, split_rows
 from jaxspec.speculate.chunks import prompt_chunks
 from jaxspec.speculate.drafts.interface import Draft, ReadyDraft
 from jaxspec.speculate.heard_text import chain_level, hear
@@ -103,19 +104,20 @@ def record_ranks(
     """`measure_ranks` over all texts, of which there is one or more, chunk by chunk."""
     check_tokens("texts", texts, vocab_size=config.vocab_size)
     parts = []
+    rows = {name: row for name, row in (("lengths", lengths), ("generated", generated)) if row is not None}
     for chunk in prompt_chunks(texts):
+        these, *of_these = split_rows(target, chunk.prompts, *map(chunk.of, rows.values()))
         traces = measure_ranks(
             target,
             draft.params,
-            chunk.prompts,
+            these,
             draft=draft.draft,
             config=config,
             prompt_tokens=prompt_tokens,
             depth=depth,
-            lengths=None if lengths is None else chunk.of(lengths),
-            generated=None if generated is None else chunk.of(generated),
+            **dict(zip(rows, of_these, strict=True)),
         )
-        parts.append(jax.tree.map(lambda x, count=chunk.real: np.asarray(x)[:count], traces))
+        parts.append(jax.tree.map(lambda x, count=chunk.real: np.asarray(x)[:count], on_host(traces)))
         advance()
     return jax.tree.map(lambda *x: jnp.asarray(np.concatenate(x)), *parts)
 

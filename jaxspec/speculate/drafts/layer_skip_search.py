@@ -25,6 +25,7 @@ from jaxspec.compress.kv import stored_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
 from jaxspec.models.kv_cache import KVCache
+from jaxspec.models.mesh import on_host, split_rows
 from jaxspec.models.rope import text_lengths
 from jaxspec.models.skipped_blocks import BLOCKS, block_parameters, without_blocks
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
@@ -77,7 +78,7 @@ def search_blocks(params: Params, config: DecoderConfig, text: CalibrationText) 
     Args:
         params: of the target, as they are computed with.
     """
-    tokens = jnp.asarray(text.tokens[:_TEXTS])
+    (tokens,) = split_rows(params, jnp.asarray(text.tokens[:_TEXTS]))
     heard, cache = _heard(params, config, tokens, first=text.prompt_tokens - 1)
     weights = block_weights(config)
     total = weights.sum() + config.vocab_size * config.hidden_size  # the head is read by all
@@ -85,12 +86,9 @@ def search_blocks(params: Params, config: DecoderConfig, text: CalibrationText) 
 
     def speed(run: np.ndarray) -> float:
         share = 1.0 - float((weights * (1.0 - run)).sum() / total)
-        survival = np.asarray(
-            _survival(
-                params, config, heard, cache, jnp.asarray(run, jnp.float32), text.decoding.for_program(), block=block
-            ),
-            np.float64,
-        )
+        candidate, decoding = jnp.asarray(run, jnp.float32), text.decoding.for_program()
+        found = _survival(params, config, heard, cache, candidate, decoding, block=block)
+        survival = np.asarray(on_host(found), np.float64)
         gained, length = 1.0 + np.cumsum(survival), np.arange(1, block + 1)
         return float(np.max(gained / (1.0 + length * share)))
 

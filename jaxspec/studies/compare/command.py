@@ -14,6 +14,7 @@ jaxspec compare --quick                        all that fit the network; cost of
 jaxspec compare --device rtx-4090,h200 --context 32768 --batch 16
 jaxspec compare --drafts ngram,layer-skip --schemes cassandra1 --lossy none
 jaxspec compare --tuned runs/tune-0123456789ab
+srun jaxspec compare --model DIR --distributed   one network on the devices of several hosts
 
 The drafts are self-drafts of several schemes, a separate network, a head, layer skipping, a sparse KV cache and a lookup. Each
 proposes chains of the length with the highest predicted speed on calibration text; tokens per cycle are then predicted and
@@ -33,4 +34,5 @@ COMPARE = Study(
     figures="jaxspec.studies.compare.report:figures",
     announce=lambda config: f"{config.model} priced as {config.architecture} on {', '.join(config.device)}",
     out=run_directory("compare"),
+    meshed=True,
 )

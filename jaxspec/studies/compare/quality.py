@@ -18,6 +18,7 @@ from jaxspec.compress.weights import sum_of_squares
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
 from jaxspec.models.integer_kv import plane_partners
+from jaxspec.models.mesh import on_host, split_rows
 from jaxspec.results import measured
 from jaxspec.runs.stages import Arrays
 from jaxspec.speculate.chunks import prompt_chunks
@@ -41,7 +42,7 @@ def read_prompts_with(
     """
     parts: dict[str, list[np.ndarray]] = {"nats": [], "likeliest": []}
     for chunk in prompt_chunks(prompts):
-        nats, likeliest = _read(params, config, chunk.prompts)
+        nats, likeliest = on_host(_read(params, config, *split_rows(params, chunk.prompts)))
         parts["nats"].append(np.asarray(nats)[: chunk.real])
         parts["likeliest"].append(np.asarray(likeliest)[: chunk.real])
         advance()
@@ -88,7 +89,7 @@ def channel_norms(
     squares: dict[str, Any] = {}
     for chunk in prompt_chunks(texts):
         # A chunk is filled up with further copies of texts, which do not count.
-        found = _squares(params, config, chunk.prompts[: chunk.real])
+        found = on_host(_squares(params, config, *split_rows(params, chunk.prompts[: chunk.real])))
         squares = {name: squares.get(name, 0.0) + np.asarray(value, np.float64) for name, value in found.items()}
         advance()
     return {name: np.sqrt(value).astype(np.float32) for name, value in squares.items()}

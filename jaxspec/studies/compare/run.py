@@ -15,6 +15,7 @@ from jaxspec.results import given, measured, predicted
 from jaxspec.results.network_results import Lossless
 from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
 from jaxspec.studies.compare.clocks import joined_clocks
@@ -82,6 +83,7 @@ def compare(
     Raises:
         InputError: bad input; nothing is lost.
     """
+    processes = shared_processes()
     checked: Callable[[], CheckedComparison] = cache(lambda: check_comparison(config))
 
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
@@ -90,12 +92,14 @@ def compare(
             reporter.line(f"note: {name} is left out: {reason}")
         if found.no_task:
             reporter.line(f"note: no problems are answered: {found.no_task}")
-        work = begin_work(config, directory, reporter, found.inputs, drafts=found.drafts)
+        work = begin_work(config, directory, reporter, found.inputs, drafts=found.drafts, processes=processes)
         drafts = begin_drafts(work, found.entries)
         stages = CompareStages(config, work, drafts, found.compressions, found.inputs.tokenizer, found.task)
 
         def results() -> list[dict[str, Any]]:
             plain = [result.plain() for result in compare_results(stages, found.left_out)]
+            if not directory.owned:
+                return plain
             reporter.line("writing the report ...")
             write_compare_report([CompareResult.from_plain(entry) for entry in plain], directory.path)
             return plain
@@ -104,6 +108,14 @@ def compare(
 
     expect(CompareConfig, config)
     found, directory = carry_out(
-        "compare", config, prepare, check=checked, out=out, force=force, reporter=reporter, headline=_HEADLINE
+        "compare",
+        config,
+        prepare,
+        check=checked,
+        out=out,
+        force=force,
+        reporter=reporter,
+        headline=_HEADLINE,
+        processes=processes,
     )
     return [CompareResult.from_plain(entry) for entry in found], directory

@@ -145,7 +145,8 @@ class CompareStages:
 
         def compute() -> Arrays:
             with self.work.bar(f"answering the problems with {name}", len(task.problems.prompts)) as bar:
-                return task.right(params(), config, bar.advance)
+                answers = task.answers(params(), config, bar.advance)
+            return self.work.stages.processes.done_once(lambda: task.right(answers))
 
         return self.work.stages.run(f"answered/{name}", compute)["right"]
 

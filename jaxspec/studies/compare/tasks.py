@@ -46,8 +46,8 @@ class CheckedTask:
     def _prompts(self) -> tuple[np.ndarray, np.ndarray]:
         return padded([self.reader.encoded(prompt) for prompt in self.problems.prompts])
 
-    def right(self, params: Params, config: DecoderConfig, advance: Callable[[], None]) -> Arrays:
-        """Of a network, which problems it answers rightly: `right`, " problem".
+    def answers(self, params: Params, config: DecoderConfig, advance: Callable[[], None]) -> list[list[bytes]]:
+        """Of a network, one answer to each problem.
 
         Args:
             config: with the form in which the network keeps its KV cache.
@@ -67,7 +67,10 @@ class CheckedTask:
             advance=advance,
         )
         rows = generated_tokens(found["tokens"], lengths, found["generated"], most)
-        answers = [[self._answer(number, row[row >= 0])] for number, row in enumerate(rows)]
+        return [[self._answer(number, row[row >= 0])] for number, row in enumerate(rows)]
+
+    def right(self, answers: list[list[bytes]]) -> Arrays:
+        """Which of these answers are right: `right`, " problem"."""
         return {"right": self.problems.right(range(len(answers)), answers)[:, 0]}
 
     def _answer(self, problem: int, tokens: np.ndarray) -> bytes:

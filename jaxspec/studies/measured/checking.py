@@ -30,7 +30,16 @@ from jaxspec.studies.positions import TextLength
 from jaxspec.text import Encoder, TextSplit, check_text, load_text, num_within, read_prompts, without_beginning
 from jaxspec.tuning.objective import Pricing
 
-__all__ = ["CheckedInputs", "Placed", "check_inputs", "given_knobs", "given_mesh", "text_length", "window_tokens"]
+__all__ = [
+    "CheckedInputs",
+    "Placed",
+    "check_inputs",
+    "check_processes",
+    "given_knobs",
+    "given_mesh",
+    "text_length",
+    "window_tokens",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +104,7 @@ def given_mesh(config: Placed) -> tuple[int, int] | None:
     return sizes["data"], sizes["tensor"]
 
 
-def check_processes(config: CommonConfig) -> None:
+def check_processes(config: Placed) -> None:
     """What several processes cannot do together.
 
     Raises:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import jax
 
 from jaxspec.models.config import DecoderConfig
+from jaxspec.models.mesh import rows_on_each
 from jaxspec.models.stored import SMALL
 from jaxspec.models.streamed import stays_in_host
 from jaxspec.report.formatting import gigabytes
@@ -25,12 +26,15 @@ from jaxspec.studies.measured.draft_memory import (
     DraftNeed,
     draft_need,
     drafts_of,
+    head_size,
     matrix_sizes,
+    parameter_sizes,
     wider_bytes,
 )
 from jaxspec.tuning.calibration import windows_per_pass
 
 __all__ = [
+    "ONE_DEVICE",
     "ROOM_BYTES",
     "MemoryNeed",
     "MemoryPlan",
@@ -45,8 +49,12 @@ __all__ = [
 ROOM_BYTES = 1 << 29
 
 
+#: A mesh along data and tensor that is none.
+ONE_DEVICE = (1, 1)
+
+
 class MemoryNeed(NamedTuple):
-    """Bytes on the device.
+    """Bytes on each device.
 
     Attributes:
         network: the target and its drafts; of streamed ones, what is not streamed, and a layer.
@@ -80,6 +88,7 @@ def memory_need(
     gradient_windows: int,
     stream: bool,
     drafts: Sequence[str] | None = None,
+    mesh: tuple[int, int] = ONE_DEVICE,
 ) -> MemoryNeed:
     """An estimate, good to about a third; where a network of some hundred million parameters drafts, to about a sixth.
 
@@ -87,57 +96,65 @@ def memory_need(
         prompts: tokens of each held-out prompt.
         gradient_windows: of a gradient step; 0: there is none.
         drafts: names of those that the run holds at the same time; None: the one of its settings.
+        mesh: devices along data, which share windows and prompts, and along tensor, which share matrices.
     """
-    windows, length = config.calibration_prompts, window_tokens(config)[0]
+    (data, tensor), windows, length = mesh, config.calibration_prompts, window_tokens(config)[0]
+    on_each = lambda rows: rows_on_each(min(windows, rows), data)
     # Finals are elected on as many other windows.
-    held = 2 * windows if gradient_windows else windows
+    held = on_each(windows) * (2 if gradient_windows else 1)
     layers, cached = network.num_layers, network.cached_shape.elements
-    kv = STORED * cached * held * length
+    by_head = network.latent is None and network.num_heads % tensor == 0 and network.num_kv_heads % tensor == 0
+    kv = STORED * cached * held * length // (tensor if by_head else 1)
     hidden = COMPUTED * network.hidden_size * held * length
     calibration = hidden + (kv if stream else layers * kv)
-    at_once = min(windows, max(gradient_windows, windows_per_pass(network, length))) * length
+    at_once = max(on_each(gradient_windows), on_each(data * windows_per_pass(network, length))) * length
     wide = 6 * network.hidden_size + 4 * network.intermediate_size + 4 * network.num_heads * network.head_dim
     scores = 2 * network.num_heads * length  # of queries with keys, one way and back
-    inputs = COMPUTED * layers * network.hidden_size * min(windows, gradient_windows) * length
+    inputs = COMPUTED * layers * network.hidden_size * on_each(gradient_windows) * length
     pass_bytes = inputs + COMPUTED * (wide + scores) * at_once
     held_drafts = [
-        draft_need(name, network, stream=stream) for name in (drafts_of(config) if drafts is None else drafts)
+        draft_need(name, network, stream=stream, tensor=tensor)
+        for name in (drafts_of(config) if drafts is None else drafts)
     ]
-    decoding = decoding_bytes(network, prompts, config.output_tokens, held_drafts)
-    own = network_bytes(network, stream=stream, model=config.model)
+    decoding = decoding_bytes(network, prompts, config.output_tokens, held_drafts, data)
+    own = network_bytes(network, stream=stream, tensor=tensor, model=config.model)
     whole = own + sum(each.network for each in held_drafts)
     if SCHEME_FACTS[config.scheme].head:
         # A draft's own head as decoding reads it; while knobs are tuned, with its gradient.
-        head = network.vocab_size * network.hidden_size
+        head = head_size(network, tensor)
         wide = COMPUTED if network.num_parameters() <= SMALL else 0
         whole, pass_bytes = whole + (STORED + wide) * head, pass_bytes + 2 * COMPUTED * head * (gradient_windows > 0)
     return MemoryNeed(whole, calibration, ROOM_BYTES + max(pass_bytes, decoding))
 
 
-def decoding_bytes(network: DecoderConfig, prompts: Sequence[int], tokens: int, drafts: Sequence[DraftNeed]) -> int:
+def decoding_bytes(
+    network: DecoderConfig, prompts: Sequence[int], tokens: int, drafts: Sequence[DraftNeed], data: int = 1
+) -> int:
     """What decoding takes beside the networks: KV of the target and of the draft that has most; while the prompt is processed,
     what it writes too.
 
     Args:
-        prompts: tokens of each. tokens: that are decoded.
+        prompts: tokens of each. tokens: that are decoded. data: devices that share the prompts.
     """
     longest = max(prompts)
     slots = longest + tokens + 2 * WIDTH
     own = max((each.per_slot * slots + each.per_token * longest for each in drafts), default=0)
     heads = COMPUTED * network.num_heads * longest**2
     cached = COMPUTED * network.num_layers * network.cached_shape.elements * 3 * slots
-    return chunk_size(len(prompts)) * (cached + heads + 3 * COMPUTED * WIDTH * network.vocab_size + own)
+    at_once = rows_on_each(chunk_size(len(prompts)), data)
+    return at_once * (cached + heads + 3 * COMPUTED * WIDTH * network.vocab_size + own)
 
 
-def network_bytes(network: DecoderConfig, *, stream: bool, model: str = "") -> int:
-    """What a network's parameters take: of a streamed one, what is not streamed, and a layer.
+def network_bytes(network: DecoderConfig, *, stream: bool, tensor: int = 1, model: str = "") -> int:
+    """What a network's parameters take on each of so many devices that its matrices are split over: of a streamed one, what is
+    not streamed, and a layer.
 
     Args:
         model: its name or path, if it may be a container that gives matrices back in float32.
     """
-    whole, matrices, wider = network.num_parameters(), matrix_sizes(network), wider_bytes(model)
+    whole, matrices, wider = network.num_parameters(), matrix_sizes(network), wider_bytes(model, network, tensor)
     if not stream:
-        return STORED * whole + wider + (2 * whole * COMPUTED if whole <= SMALL else 0)
+        return parameter_sizes(network, tensor) * (STORED + (2 * COMPUTED if whole <= SMALL else 0)) + wider
     outside = {name: shape for name, (shape, _) in network.outside_parameters.items()}
     tied = network.tie_embeddings
     held = sum(math.prod(shape) for name, shape in outside.items() if not stays_in_host((name,), shape, tied=tied))
@@ -161,28 +178,30 @@ def plan_memory(
     """
     need = partial(memory_need, config, network, prompts, gradient_windows=gradient_windows, drafts=drafts)
     savers = "fewer --calibration-prompts, shorter --prompt-tokens or a smaller draft"
-    return plan_by(config, lambda stream: need(stream=stream), network.num_kv_heads, savers)
+    return plan_by(config, lambda stream, mesh: need(stream=stream, mesh=mesh), network.num_kv_heads, savers)
 
 
-def plan_by(config: Placed, need: Callable[[bool], MemoryNeed], kv_heads: int, savers: str) -> MemoryPlan:
+def plan_by(
+    config: Placed, need: Callable[[bool, tuple[int, int]], MemoryNeed], kv_heads: int, savers: str
+) -> MemoryPlan:
     """The plan of a run, by its need.
 
     Args:
         config: of a command that streams and splits.
-        need: given whether layers stream.
+        need: given whether layers stream, and devices along data and tensor.
         kv_heads: of the network, along which its matrices may be split; of several networks, what divides those of all.
         savers: what a user may give to need less, in words.
     Raises:
         InputError: a mesh of more devices than there are.
     """
-    whole, there = need(False), device_memory_bytes()
-    mesh = None if config.stream else _mesh(config, kv_heads, whole, there)
-    unstreamed = whole if mesh is None else _share(whole, *mesh)
+    there, on_each = device_memory_bytes(), partial(need, False)
+    mesh = None if config.stream else _mesh(config, kv_heads, on_each, there)
+    unstreamed = on_each(mesh or ONE_DEVICE)
     too_large = unstreamed.total > there
     may_stream = config.mesh is None and jax.process_count() == 1
     stream = too_large and may_stream if config.stream is None else config.stream
     mesh = None if stream else mesh
-    taken = need(True) if stream else unstreamed
+    taken = need(True, ONE_DEVICE) if stream else unstreamed
     text = f", {gigabytes(taken.calibration)} the calibration text" if taken.calibration else ""
     line = (
         f"memory: about {gigabytes(taken.total)} ({gigabytes(taken.network)} of it the network{text}); there are "
@@ -201,7 +220,9 @@ def plan_by(config: Placed, need: Callable[[bool], MemoryNeed], kv_heads: int, s
     return MemoryPlan(stream, mesh, line)
 
 
-def _mesh(config: Placed, kv_heads: int, need: MemoryNeed, there: int) -> tuple[int, int] | None:
+def _mesh(
+    config: Placed, kv_heads: int, need: Callable[[tuple[int, int]], MemoryNeed], there: int
+) -> tuple[int, int] | None:
     """Devices along both axes; as few for matrices as it takes. None: one device."""
     count = jax.device_count()
     if (given := given_mesh(config)) is not None:
@@ -209,11 +230,6 @@ def _mesh(config: Placed, kv_heads: int, need: MemoryNeed, there: int) -> tuple[
     if count == 1:
         return None
     ways = [tensor for tensor in range(1, count + 1) if count % tensor == 0 and kv_heads % tensor == 0]
-    fitting = (tensor for tensor in ways if _share(need, count // tensor, tensor).total <= there)
+    fitting = (tensor for tensor in ways if need((count // tensor, tensor)).total <= there)
     tensor = next(fitting, ways[-1])
     return count // tensor, tensor
-
-
-def _share(need: MemoryNeed, data: int, tensor: int) -> MemoryNeed:
-    """Of one device of a mesh."""
-    return MemoryNeed(need.network // tensor, need.calibration // data, need.work // data)

@@ -12,6 +12,7 @@ jaxspec scale --quick                         functions of the standard library;
 jaxspec scale --method pass-at-n,beam --samples 1,4,16 --device hexagon-v75,rtx-4090
 jaxspec scale --model embedded,embedded-small --architecture llama-3.1-8b,llama-3.2-1b --accuracy 0.5
 jaxspec scale --acceptance 0.7 --batches 1,8,64
+srun jaxspec scale --model DIR --distributed   one network on the devices of several hosts
 
 A device that decodes one text leaves its matrix units mostly idle. N samples of one problem use them at nearly the same
 time per step; so do N drafted tokens in one verification. Samples increase accuracy, drafted tokens save time.
@@ -37,5 +38,6 @@ SCALE = Study(
         f"{', '.join(config.model)} on {config.task}, priced as {', '.join(config.architecture)} on {', '.join(config.device)}"
     ),
     out=run_directory("scale"),
+    meshed=True,
     plot=Plot("Write a figure: accuracy against the cost of every plan.", "jaxspec.studies.scale.figures.costs:plot"),
 )

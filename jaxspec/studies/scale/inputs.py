@@ -16,7 +16,7 @@ from jaxspec.settings.parallel import PARALLEL
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.drafts import check_draft
 from jaxspec.speculate.drafts.making import is_searched
-from jaxspec.studies.measured.checking import given_mesh
+from jaxspec.studies.measured.checking import check_processes, given_mesh
 from jaxspec.studies.measured.pricing import resolve_architecture, resolve_device, resolve_pricing
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.scale.networks import Network, check_judge, check_length, check_network
@@ -75,6 +75,7 @@ def check_scale(config: ScaleConfig) -> Checked:
         resolve_architecture(name, None)
     for device in config.device:
         resolve_device(device, engine=config.engine, weight_format=config.weight_format)
+    check_processes(config)
     given_mesh(config)
     text = tokenizer = None
     if config.task == "python":

@@ -53,6 +53,7 @@ class Network:
     end_tokens: tuple[int, ...] = ()
     stream: bool = False
     mesh: tuple[int, int] | None = None
+    _encoded: dict[bytes, np.ndarray] = dataclasses.field(default_factory=dict)  # by prompt
 
     @cached_property
     def loaded(self) -> LoadedModel:
@@ -88,7 +89,10 @@ class Network:
 
     def encoded(self, prompt: bytes) -> Int[np.ndarray, " token"]:
         """A prompt as tokens; half a character at its beginning, as a cut leaves it, is dropped where tokens are not bytes."""
-        return self.tokenizer.encode(prompt if self._of_bytes else prompt.decode(errors="ignore"))
+        if prompt not in self._encoded:
+            text = prompt if self._of_bytes else prompt.decode(errors="ignore")
+            self._encoded[prompt] = self.tokenizer.encode(text)
+        return self._encoded[prompt]
 
     def decoded(self, tokens: Int[np.ndarray, " token"]) -> bytes:
         """Bytes that tokens stand for; a token of the network's own that ends a text is `_TEXT_END`."""

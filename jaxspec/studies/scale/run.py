@@ -17,6 +17,7 @@ from jaxspec.compress.schemes import find_scheme
 from jaxspec.results import Quantity, given, measured, predicted
 from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Stages
 from jaxspec.settings import expect
@@ -161,6 +162,7 @@ def scale(
         InputError: bad input; nothing is lost.
     """
     expect(ScaleConfig, config)
+    processes = shared_processes()
     checked = cache(lambda: check_scale(config))
 
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
@@ -173,20 +175,30 @@ def scale(
             name: dataclasses.replace(network, stream=memory.stream, mesh=memory.mesh)
             for name, network in found.networks.items()
         }
-        stages = ScaleStages(config, found.problems, networks, Stages(directory.checkpoints), reporter)
+        stages = ScaleStages(config, found.problems, networks, Stages(directory.checkpoints, processes), reporter)
 
         def work() -> list[dict[str, Any]]:
             results = [
                 dataclasses.replace(each, inputs=directory.inputs) for each in scale_results(config, found, stages)
             ]
-            reporter.line("writing the report ...")
             plain = [result.plain() for result in results]
+            if not directory.owned:
+                return plain
+            reporter.line("writing the report ...")
             write_scale_report([ScaleResult.from_plain(entry) for entry in plain], directory.path)
             return plain
 
         return work
 
     found, directory = carry_out(
-        "scale", config, prepare, check=checked, out=out, force=force, reporter=reporter, headline=_HEADLINE
+        "scale",
+        config,
+        prepare,
+        check=checked,
+        out=out,
+        force=force,
+        reporter=reporter,
+        headline=_HEADLINE,
+        processes=processes,
     )
     return [ScaleResult.from_plain(entry) for entry in found], directory

@@ -54,9 +54,10 @@ class ScaleStages:
         return Decoding(greedy=False, temperature=config.temperature, top_k=config.top_k, top_p=config.top_p)
 
     @cached_property
-    def judge(self) -> Judge | None:
-        """The judge, if one is asked."""
-        return None if self.config.judging is None else load_judge(self.config.judging, self.problems)
+    def judge(self) -> Judge:
+        """The judge that the settings name."""
+        assert self.config.judging is not None
+        return load_judge(self.config.judging, self.problems)
 
     def samples(self, name: str) -> Arrays:
         """Of a network, all samples of all problems.
@@ -150,7 +151,7 @@ class ScaleStages:
             found["score"][row] = np.where(ended, self._scores(problem, samples, spent, texts), np.nan)
             found["answer"][row] = self.problems.answers(problem, texts)
             completions.append(texts)
-        return found | {"right": self.problems.right(part, completions)}
+        return found | {"right": self._right(part, completions)}
 
     def _searched(self, name: str, samples: int, part: list[int]) -> Arrays:
         network, (beams, copies) = self.networks[name], beams_of(samples)
@@ -182,8 +183,11 @@ class ScaleStages:
             answers.append([network.decoded(result.samples.texts()[best][: spent[best]])])
             numbers.append((result.passes, result.tokens, result.steps))
         passes, tokens, rounds = np.array(numbers, np.int64).T
-        right = self.problems.right(part, answers)[:, 0]
+        right = self._right(part, answers)[:, 0]
         return {"right": right, "passes": passes, "tokens": tokens, "rounds": rounds}
+
+    def _right(self, part: list[int], answers: list[list[bytes]]) -> Bool[np.ndarray, "problem sample"]:
+        return self.stages.processes.done_once(lambda: self.problems.right(part, answers))
 
     def _ends(
         self, network: Network, problem: int, samples: Samples
@@ -196,8 +200,11 @@ class ScaleStages:
     def _scores(
         self, problem: int, samples: Samples, spent: Int[np.ndarray, " sample"], texts: list[bytes]
     ) -> Float[np.ndarray, " sample"]:
-        if self.judge is None:
+        if self.config.judging is None:
             return _likelihood(samples, spent)
+        return self.stages.processes.done_once(lambda: self._judged(problem, texts))
+
+    def _judged(self, problem: int, texts: list[bytes]) -> Float[np.ndarray, " sample"]:
         as_tokens = lambda text: np.frombuffer(text, np.uint8).astype(np.int32)
         return self.judge(as_tokens(self.problems.prompts[problem]), [as_tokens(text) for text in texts])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jaxspec.compress.knobs import Knobs
 from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.processes import ONE_PROCESS, Processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.speculate.drafts import check_draft, make_draft
@@ -34,16 +35,23 @@ def check_tree(config: TreeConfig) -> CheckedInputs:
 
 
 def begin_tree(
-    config: TreeConfig, directory: RunDirectory, reporter: Reporter, checked: CheckedInputs | None = None
+    config: TreeConfig,
+    directory: RunDirectory,
+    reporter: Reporter,
+    checked: CheckedInputs | None = None,
+    *,
+    processes: Processes = ONE_PROCESS,
 ) -> TreeStages:
     """Load all that a configuration names, its draft included.
 
     Args:
         checked: from `check_tree`, which is called unless it is given.
+        processes: that do all of it together.
     Raises:
         InputError: bad input.
     """
-    return tree_stages(config, begin_work(config, directory, reporter, checked or check_tree(config)))
+    work = begin_work(config, directory, reporter, checked or check_tree(config), processes=processes)
+    return tree_stages(config, work)
 
 
 def tree_stages(config: TreeConfig, work: Work, given: Knobs | None = None) -> TreeStages:

@@ -13,6 +13,7 @@ The best tree at --context also decodes held-out prompts, as a proof.
 jaxspec tree --quick                          a compressed copy drafts; cost of Llama 3.1 8B on an RTX 4090
 jaxspec tree --device rtx-4090,alveo-v80 --contexts 512,4096,32768
 jaxspec tree --draft ngram --search greedy    a lookup in the text drafts
+srun jaxspec tree --model DIR --distributed   one network on the devices of several hosts
 
 A cycle drafts a tree of tokens, and the target verifies all of them at once. A larger tree gains more tokens per
 cycle and takes longer; how much longer depends on the device and on the context. Calibration text gives the order in
@@ -36,4 +37,5 @@ TREE = Study(
         f"{config.draft} drafts for {config.model}, priced as {config.architecture} on {', '.join(config.device)}"
     ),
     out=run_directory("tree"),
+    meshed=True,
 )

@@ -17,6 +17,7 @@ from typing import Any
 from jaxspec.results import given, predicted
 from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
 from jaxspec.speculate.drafts.making import kind_of
@@ -132,13 +133,16 @@ def search_tree(
         InputError: bad input; nothing is lost.
     """
 
+    processes = shared_processes()
     checked = cache(lambda: check_tree(config))
 
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
-        stages = begin_tree(config, directory, reporter, checked())
+        stages = begin_tree(config, directory, reporter, checked(), processes=processes)
 
         def work() -> list[dict[str, Any]]:
             found = [result.plain() for result in tree_results(stages)]
+            if not directory.owned:
+                return found
             reporter.line("writing the report ...")
             write_tree_report([TreeResult.from_plain(entry) for entry in found], directory.path)
             return found
@@ -147,6 +151,14 @@ def search_tree(
 
     expect(TreeConfig, config)
     found, directory = carry_out(
-        "tree", config, prepare, check=checked, out=out, force=force, reporter=reporter, headline=_HEADLINE
+        "tree",
+        config,
+        prepare,
+        check=checked,
+        out=out,
+        force=force,
+        reporter=reporter,
+        headline=_HEADLINE,
+        processes=processes,
     )
     return [TreeResult.from_plain(entry) for entry in found], directory

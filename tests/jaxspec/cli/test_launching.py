@@ -1,5 +1,7 @@
 """Flags that say how processes find one another, and which commands stay on the processor."""
 
+import dataclasses
+import importlib
 import os
 import socket
 import subprocess
@@ -9,6 +11,10 @@ import pytest
 
 from jaxspec.cli import main
 from jaxspec.cli.launching import Launch, keep_to_processor, launch_of
+from jaxspec.cli.study_command import study_command
+from jaxspec.runs.processes import Processes
+from jaxspec.studies.registry import STUDIES, find_study
+from jaxspec.studies.study import load_object
 
 
 def flags(**given):
@@ -74,6 +80,31 @@ def test_other_commands_have_no_such_flags(capsys):
     with pytest.raises(SystemExit) as left:
         main(["predict", "--distributed"])
     assert left.value.code == 2
+
+
+def test_every_command_that_splits_a_network_has_the_flags():
+    for name in STUDIES:
+        study = find_study(name)
+        splits = "mesh" in {field.name for field in dataclasses.fields(study.config)}
+        assert study.meshed == splits, name
+        options = {parameter.name for parameter in study_command(study).params}
+        assert ({"distributed", "coordinator", "processes", "process_id"} <= options) == (splits or study.shared), name
+
+
+@pytest.mark.parametrize("name", [name for name in STUDIES if find_study(name).meshed])
+def test_processes_that_share_a_mesh_share_the_whole_run(monkeypatch, name):
+    study, given, both = find_study(name), {}, Processes(1, 2)
+    module = importlib.import_module(study.run.partition(":")[0])
+
+    def carried(*_, **named):
+        given.update(named)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "shared_processes", lambda: both)
+    monkeypatch.setattr(module, "carry_out", carried)
+    with pytest.raises(KeyboardInterrupt):
+        load_object(study.run)(study.config())
+    assert given["processes"] is both
 
 
 #: A command line that ends where it would read its settings, and tells on which devices it would run.

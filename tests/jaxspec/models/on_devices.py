@@ -57,6 +57,13 @@ def parts_of(params):
     return {name: leaf.array.addressable_shards[0].data.shape for name, leaf in params["layers"].items()}
 
 
+def first_bytes(tree):
+    """Bytes that the first device has of all arrays."""
+    first = jax.devices()[0]
+    shards = (shard for leaf in jax.tree.leaves(tree) for shard in leaf.addressable_shards)
+    return sum(shard.data.nbytes for shard in shards if shard.device == first)
+
+
 def main(directory):
     """Once whole on one device, once split while it is read; a mixture once whole, once split."""
     whole, split = (load_directory(directory, stream=stream) for stream in (False, "all"))
@@ -67,7 +74,11 @@ def main(directory):
     placed_mixture = on_mesh(mixture, MIXTURE, make_mesh(4, 2))
     texts = {"one": decoded_mixture(mixture), "eight": decoded_mixture(placed_mixture)}
     parts, parts_of_mixture = parts_of(placed), parts_of(placed_mixture)
-    found = {"one": one, "eight": other, "devices": devices, "parts": parts}
+    held = {
+        tensor: first_bytes(on_mesh(target_params(split.params), split.config, make_mesh(1, tensor)))
+        for tensor in (2, 4)
+    }
+    found = {"one": one, "eight": other, "devices": devices, "parts": parts, "held": held}
     print(json.dumps(found | {"mixture": texts | {"parts": parts_of_mixture}}))
 
 

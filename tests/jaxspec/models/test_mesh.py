@@ -12,6 +12,7 @@ import pytest
 
 from jaxspec.models import DecoderConfig, init_params, save_directory
 from jaxspec.models.mesh import make_mesh, split_rows
+from jaxspec.studies.measured.draft_memory import STORED, parameter_sizes
 
 CONFIG = DecoderConfig(
     vocab_size=40, hidden_size=16, intermediate_size=24, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=6
@@ -59,6 +60,15 @@ def test_each_device_has_its_channels_of_all_experts(found):
 
 def test_tokens_of_a_mixture_are_the_same_on_one_device_and_on_eight(found):
     assert found["mixture"]["one"] == found["mixture"]["eight"]
+
+
+def test_each_device_holds_what_is_counted_before_a_run(found):
+    """With 2 KV heads attention is split over 2 devices, and whole on each of 4."""
+    for tensor, held in found["held"].items():
+        assert held == STORED * parameter_sizes(CONFIG, int(tensor))
+    attention = 2 * 16 * 6 * (2 * 4 + 2 * 2)
+    whole = attention + 5 * 16
+    assert parameter_sizes(CONFIG, 4) == whole + (parameter_sizes(CONFIG) - whole) // 4
 
 
 def test_more_devices_than_there_are():

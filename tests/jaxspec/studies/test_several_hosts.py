@@ -1,20 +1,14 @@
-"""Evaluating and tuning over two processes of two devices each. Minutes: `pytest -m slow`."""
+"""Commands over two processes of two devices each. Minutes: `pytest -m slow`."""
 
-import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from functools import cache
 
 import pytest
-from own_address import launch_flags, own_address
+from own_address import own_address
+from runs_on_devices import check_same, check_stages, child, ended, launched, result, start, write_settings
 
 pytestmark = pytest.mark.slow
-
-#: Shares of a result that stand for the same run: times are none.
-RELATIVE = 1e-5
 
 #: A program of one's own.
 OWN = """
@@ -31,62 +25,8 @@ COUNTED = ("tokens_per_cycle_counted", "draft_length", "bits_per_weight")
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, tiny_model, some_text, small):
     path = tmp_path_factory.mktemp("hosts")
-    both = {"model": str(tiny_model), "text": str(some_text), "device": ["rtx-4090"]}
-    for command in ("evaluate", "tune"):
-        steps = () if command == "tune" else ("steps", "uniform_steps", "windows_per_step")
-        settings = both | {name: value for name, value in small.items() if name not in steps}
-        (path / f"{command}.toml").write_text(
-            "".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items())
-        )
+    write_settings(path, tiny_model, some_text, small)
     return path
-
-
-def start(folder, command, out, *flags, devices):
-    return child(folder, "-m", "jaxspec", command, "--config", f"{command}.toml", "--out", out, *flags, devices=devices)
-
-
-def child(folder, *words, devices):
-    environment = os.environ | {
-        "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={devices}",
-        "JAX_PLATFORMS": "cpu",
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",
-        "PYTHONPATH": os.pathsep.join(sys.path),
-    }
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, *words], cwd=folder, env=environment, **pipes)
-
-
-def launched(folder, command, out, *flags, devices=2):
-    return [start(folder, command, out, *flags, *own, devices=devices) for own in launch_flags(2)]
-
-
-def ended(process, code=0):
-    out, error = process.communicate(timeout=1800)
-    assert process.returncode == code, error
-    assert "Traceback" not in error
-    return out, error
-
-
-def result(folder, out):
-    (found,) = json.loads((folder / out / "result.json").read_text())
-    found.pop("timing_s")
-    return found
-
-
-def check_same(ours, theirs, where=""):
-    """Equal, numbers to rounding."""
-    if isinstance(ours, dict):
-        assert set(ours) == set(theirs), where
-        for name in ours:
-            check_same(ours[name], theirs[name], f"{where}.{name}")
-    elif isinstance(ours, list):
-        assert len(ours) == len(theirs), where
-        for index, pair in enumerate(zip(ours, theirs, strict=True)):
-            check_same(*pair, f"{where}[{index}]")
-    elif isinstance(ours, float):
-        assert ours == pytest.approx(theirs, rel=RELATIVE, abs=1e-9), where
-    else:
-        assert ours == theirs, where
 
 
 def check_counted(ours, theirs):
@@ -184,3 +124,33 @@ def test_tuning_over_two_processes_is_tuning_in_one(folder):
     check_counted(result(folder, "tuned-two"), result(folder, "tuned-whole"))
     files = {path.name for path in (folder / "tuned-whole").iterdir()}
     assert {path.name for path in (folder / "tuned-two").iterdir()} == files
+
+
+@pytest.mark.parametrize("command", ["tree", "compare"])
+def test_measuring_over_two_processes_is_measuring_in_one(folder, command):
+    ended(start(folder, command, f"{command}-whole", devices=4))
+    first, second = launched(folder, command, f"{command}-two")
+    ended(first)
+    assert ended(second)[1] == ""
+    check_same(result(folder, f"{command}-two"), result(folder, f"{command}-whole"))
+    files = {path.name for path in (folder / f"{command}-whole").iterdir()}
+    assert {path.name for path in (folder / f"{command}-two").iterdir()} == files
+
+
+def test_a_head_drafts_over_two_processes(folder):
+    flags = ("--model", "embedded", "--draft", "embedded-head", "--prompts", "2", "--calibration-prompts", "2")
+    ended(start(folder, "tree", "head-whole", *flags, devices=2))
+    for process in launched(folder, "tree", "head-two", *flags, "--mesh", "tensor=2", devices=1):
+        ended(process)
+    check_same(result(folder, "head-two"), result(folder, "head-whole"))
+
+
+def test_scaling_over_two_processes_is_scaling_in_one(folder):
+    """Branches of a search are chosen by a judge that process 0 alone runs: all grow the same ones."""
+    ended(start(folder, "scale", "scaled-whole", devices=4))
+    first, second = launched(folder, "scale", "scaled-two")
+    ended(first)
+    assert ended(second)[1] == ""
+    check_same(result(folder, "scaled-two"), result(folder, "scaled-whole"))
+    names = ("samples/0/0", "samples/0/8", "beams/0-4/0", "drafted/0")
+    check_stages(folder, "scaled-two", "scaled-whole", names)

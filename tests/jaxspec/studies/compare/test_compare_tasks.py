@@ -44,7 +44,7 @@ def test_greedy_answers_are_those_of_one_sample_without_chance(network):
     params, config = network
     task, reason = check_task(*checked({"model": "embedded-arithmetic", "problems": 6}))
     assert (task.settings.task, reason) == ("arithmetic", None)
-    right = task.right(params, config, lambda: None)["right"]
+    right = task.right(task.answers(params, config, lambda: None))["right"]
     wanted = []
     for problem in task.problems.problems:
         prompt = np.frombuffer(problem.text, np.uint8).astype(np.int32)
@@ -67,7 +67,7 @@ def test_a_network_without_layers_answers_nothing_rightly(network):
     params, config = network
     task, _ = check_task(*checked({"model": "embedded-arithmetic", "problems": 3}))
     silent = jax.tree.map(lambda leaf: leaf * 0, params)
-    assert not task.right(silent, config, lambda: None)["right"].any()
+    assert not task.right(task.answers(silent, config, lambda: None))["right"].any()
 
 
 def test_the_task_follows_the_network_and_its_text(tiny_model, some_text, code):

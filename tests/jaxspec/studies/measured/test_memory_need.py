@@ -12,7 +12,7 @@ from jaxspec.studies.compare.entries import check_comparison
 from jaxspec.studies.compare.run import compare
 from jaxspec.studies.measured.checking import check_inputs
 from jaxspec.studies.measured.draft_memory import draft_need, drafts_of
-from jaxspec.studies.measured.memory import memory_need, plan_memory
+from jaxspec.studies.measured.memory import ROOM_BYTES, memory_need, plan_memory
 from jaxspec.studies.measured.setup import make_setup
 
 LLAMA_8B = DecoderConfig(
@@ -67,6 +67,38 @@ def test_layers_stream_where_they_do_not_fit_or_are_told_to(there):
     assert "without that it would take about 40" in plan().line
     assert not plan(stream=False).stream
     assert "may not fit" in plan(stream=False).line
+
+
+def test_each_device_of_a_mesh_by_hand():
+    need = lambda mesh, windows=0, prompts=PROMPTS: memory_need(
+        EvaluateConfig(), LLAMA_8B, prompts, gradient_windows=windows, stream=False, mesh=mesh
+    )
+    whole, split = need((1, 1)), need((4, 2))
+    # 65 norms of 4096 values are whole; the other parameters, and the draft's matrices, are halved.
+    norms = 2 * 65 * 4096
+    assert split.network == (whole.network - norms) // 2 + norms
+    # 24 windows, of whose KV each device has its heads.
+    assert split.calibration == 24 * 201 * (32 * 2 * 2 * 1024 // 2 + 4 * 4096)
+    # 5 devices do not divide 96 windows or two prompts: each has all of them. No room for programs is shared.
+    assert need((5, 1)).calibration == whole.calibration
+    assert need((5, 1), prompts=[4000] * 2).work == need((1, 1), prompts=[4000] * 2).work
+    assert (
+        need((2, 1), prompts=[4000] * 2).work - ROOM_BYTES == (need((1, 1), prompts=[4000] * 2).work - ROOM_BYTES) // 2
+    )
+    # 16 devices have no whole KV heads: attention is whole, of the target and the draft.
+    attention = 2 * 2 * 32 * 4096 * (2 * 4096 + 2 * 1024)
+    assert need((1, 16)).network == (whole.network - norms - attention) // 16 + norms + attention
+    assert need((4, 2), windows=16).work < need((1, 1), windows=16).work
+
+
+def test_the_line_tells_what_each_device_needs(there, monkeypatch):
+    there(24_000_000_000)
+    monkeypatch.setattr("jax.device_count", lambda: 8)
+    plan = plan_memory(EvaluateConfig(), LLAMA_8B, PROMPTS, gradient_windows=0)
+    assert plan.mesh == (4, 2)
+    need = memory_need(EvaluateConfig(), LLAMA_8B, PROMPTS, gradient_windows=0, stream=False, mesh=(4, 2))
+    assert f"about {need.total / 1e9:.1f} GB" in plan.line
+    assert "on each of 8 devices (data=4,tensor=2)" in plan.line
 
 
 def test_a_run_is_set_up_either_way(tiny_model, some_text):

@@ -19,6 +19,7 @@ from jaxspec.studies.measured import memory
 from jaxspec.studies.scale import stages as stages_module
 from jaxspec.studies.scale.figures.costs import plot
 from jaxspec.studies.scale.inputs import check_scale
+from jaxspec.studies.scale.memory import plan_scale
 from jaxspec.studies.scale.report import draw_scale_figures, write_scale_report
 from jaxspec.studies.scale.result import ScaleResult
 from jaxspec.studies.scale.tables import scale_headline, scale_tables
@@ -131,11 +132,27 @@ def test_a_draft_is_made_of_the_network_that_answers(config, settings):
     assert network.drafted_by("q4") is ours
 
 
+def test_a_prompt_is_encoded_once_however_often_memory_is_estimated(config, monkeypatch):
+    kind, texts = type(check_scale(config).networks[config.model[0]].tokenizer), []
+    encode = kind.encode
+    monkeypatch.setattr(kind, "encode", lambda self, text: texts.append(text) or encode(self, text))
+    monkeypatch.setattr(jax, "device_count", lambda: 2)
+    checked = check_scale(config)
+    plan_scale(config, checked)
+    assert sorted(texts) == sorted(set(checked.problems.prompts))
+
+
 def test_a_mesh_of_more_devices_than_there_are_is_told_before_any_work(settings):
     with pytest.raises(InputError, match=r"mesh is 'data=64'; 1 device is there"):
         check_scale(build_config(ScaleConfig, settings | {"mesh": "data=64"}))
     with pytest.raises(InputError, match="mesh would have no effect: with stream"):
         build_config(ScaleConfig, settings | {"mesh": "data=1", "stream": True})
+
+
+def test_what_several_processes_cannot_do_is_told_before_any_work(settings, monkeypatch):
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    with pytest.raises(InputError, match="stream came with 2 processes"):
+        check_scale(build_config(ScaleConfig, settings | {"stream": True}))
 
 
 def test_a_killed_run_goes_on_where_it_was(finished, config, tmp_path, monkeypatch):

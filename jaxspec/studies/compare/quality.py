@@ -112,10 +112,8 @@ def calibration_sample(
         config: of a network without latent attention.
     """
     first = prompt_chunks(texts)[0]
-    inputs, largest = _sampled(params, config, first.prompts[: first.real])
-    largest = np.asarray(largest)
-    tied = np.maximum(largest, largest[..., plane_partners(config)])
-    return CalibrationSample({name: np.asarray(rows) for name, rows in inputs.items()}, tied)
+    inputs, largest = on_host(_sampled(params, config, *split_rows(params, first.prompts[: first.real])))
+    return CalibrationSample(inputs, np.maximum(largest, largest[..., plane_partners(config)]))
 
 
 @partial(jax.jit, static_argnames="config")

@@ -23,7 +23,7 @@ OF_COMMAND = {
         "max_draft_length": 3,
         "schemes": ["cassandra1"],
         "drafts": ["q4", "sparse-kv-25", "layer-skip"],
-        "lossy": ["int4-channel", "smoothquant-w8a8"],
+        "lossy": ["int4-channel", "duquant-w4a4kv4"],
         "task": "arithmetic",
         "problems": 3,
     },

@@ -138,9 +138,10 @@ def test_measuring_over_two_processes_is_measuring_in_one(folder, command):
 
 
 def test_a_head_drafts_over_two_processes(folder):
-    flags = ("--model", "embedded", "--draft", "embedded-head", "--prompts", "2", "--calibration-prompts", "2")
+    few = ("--prompts", "2", "--calibration-prompts", "2", "--mesh", "tensor=2")
+    flags = ("--model", "embedded", "--draft", "embedded-head", *few)
     ended(start(folder, "tree", "head-whole", *flags, devices=2))
-    for process in launched(folder, "tree", "head-two", *flags, "--mesh", "tensor=2", devices=1):
+    for process in launched(folder, "tree", "head-two", *flags, devices=1):
         ended(process)
     check_same(result(folder, "head-two"), result(folder, "head-whole"))
 

@@ -1,11 +1,13 @@
 """What every test runs under."""
 
 import ctypes
+import functools
 import gc
 import itertools
 import os
 import pathlib
 import signal
+import sys
 from importlib.metadata import version
 
 # Compiling is what the tests spend their time on, and what they run is small: compile fast, also in the processes that
@@ -25,7 +27,6 @@ import array_hints
 import jax
 import jaxtyping
 import pytest
-import shared_lowering
 from hypothesis import settings
 from longest_units import LONGEST_S
 from slow_checks import is_slow
@@ -38,8 +39,13 @@ jaxtyping.install_import_hook(["jaxspec", "hwmodels"], None)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-# Compiling begins with MLIR, which takes a third of the time of a small program unless programs share what they can.
-shared_lowering.share()
+# JAX makes a context of MLIR for each program that it compiles, and registers all of MLIR's operations in it: a quarter of
+# the time of a small program, and much memory. The programs of a module share one, which keeps their constants until the
+# next. A version that makes its contexts elsewhere makes them as before.
+_mlir = sys.modules.get("jax._src.interpreters.mlir")
+_context_of_module = functools.cache(getattr(_mlir, "make_ir_context", lambda: None))
+if _mlir is not None:
+    _mlir.make_ir_context = _context_of_module
 
 # Children of a job in the background would ignore Ctrl-C, as they should; those of tests are sent it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -72,7 +78,7 @@ def _num_pieces():
 @pytest.fixture(autouse=True, scope="module")
 def _garbage():
     yield
-    shared_lowering.drop()
+    _context_of_module.cache_clear()
     if _num_pieces() > _MOST_PIECES:
         jax.clear_caches()
     if next(_modules) % _MODULES_BETWEEN:

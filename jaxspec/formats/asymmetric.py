@@ -14,10 +14,10 @@ from jaxtyping import Array, Float, Float16, UInt8
 
 from jaxspec.formats.group_quantization import SCALE_BITS, to_float16
 
-__all__ = ["ROW_BITS", "AsymmetricRows", "decode", "encode", "num_bits"]
+__all__ = ["AsymmetricRows", "bits_per_element", "decode", "encode", "num_bits"]
 
 #: Bits of a row beside its codes: scale and smallest value.
-ROW_BITS = 2 * SCALE_BITS
+_ROW_BITS = 2 * SCALE_BITS
 
 
 @struct.dataclass
@@ -67,4 +67,9 @@ def decode(found: AsymmetricRows) -> Float[Array, "*b n"]:
 
 def num_bits(found: AsymmetricRows) -> int:
     """Bits of codes, scales and smallest values."""
-    return found.codes.size * found.code_bits + found.scales.size * ROW_BITS
+    return found.codes.size * found.code_bits + found.scales.size * _ROW_BITS
+
+
+def bits_per_element(bits: int, elements: float) -> float:
+    """Bits of an element of a row of so many, scale and smallest value included."""
+    return bits + _ROW_BITS / elements

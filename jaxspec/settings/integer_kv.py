@@ -7,9 +7,6 @@ from typing import Literal
 
 __all__ = ["IntegerKV"]
 
-#: Scale and smallest value of a row, 16 bits each (see `jaxspec.formats.asymmetric`).
-_ROW_BITS = 32
-
 
 @dataclasses.dataclass(frozen=True)
 class IntegerKV:
@@ -23,11 +20,3 @@ class IntegerKV:
 
     bits: Literal[4, 8]
     smoothed_keys: bool = False
-
-    def stored_bits(self, elements: float) -> float:
-        """Bits of an element, scale and smallest value included.
-
-        Args:
-            elements: of a head's key or value.
-        """
-        return self.bits + _ROW_BITS / elements

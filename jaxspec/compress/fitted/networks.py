@@ -20,6 +20,7 @@ from jaxspec.compress.schemes.gaussian import GAUSSIAN_SHAPE
 from jaxspec.compress.schemes.interface import CompressedMatrix
 from jaxspec.compress.schemes.plain_kv import KV_BITS
 from jaxspec.compress.weights import rows_of
+from jaxspec.formats import asymmetric
 from jaxspec.models.config import INPUT_OF, DecoderConfig, kinds_of
 from jaxspec.models.decoder import Params
 from jaxspec.models.integer_kv import KEY_SCALE
@@ -109,7 +110,7 @@ def fitted_footprint(name: str, head_elements: float = _HEAD_ELEMENTS) -> Footpr
     made = jax.jit(_function(facts.place))(
         jax.random.normal(jax.random.key(0), GAUSSIAN_SHAPE), jnp.ones(GAUSSIAN_SHAPE[1])
     )
-    kv_bits = KV_BITS if facts.kv is None else facts.kv.stored_bits(head_elements)
+    kv_bits = KV_BITS if facts.kv is None else asymmetric.bits_per_element(facts.kv.bits, head_elements)
     return stored_alike(float(made.bits.target), {}, kv_bits)
 
 

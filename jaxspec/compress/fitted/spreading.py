@@ -72,7 +72,7 @@ def duquant_w4(
         found = duquant_space(jnp.max(jnp.abs(matrix), axis=0), channel_norm[None])
     rows = spread_rows(matrix * found.scale[None], found.space)
     rows = asymmetric.decode(asymmetric.encode(rows, _BITS, share=_WEIGHT_SHARE))
-    bits = jnp.full((), _BITS + asymmetric.ROW_BITS / matrix.shape[1])
+    bits = jnp.full((), asymmetric.bits_per_element(_BITS, matrix.shape[1]))
     return CompressedMatrix(spread_rows(rows, found.space, back=True) / found.scale[None], BitsPerValue(bits, bits))
 
 

@@ -37,7 +37,11 @@ def test_every_element_is_within_half_a_step(bits):
 def test_sizes_are_counted_with_both_numbers_of_a_row():
     for form, elements, expected in ((IntegerKV(4), 128, 4.25), (IntegerKV(8), 64, 8.5)):
         found = asymmetric.encode(jnp.ones((3, elements)), form.bits)
-        assert asymmetric.num_bits(found) / found.codes.size == form.stored_bits(elements) == expected
+        assert (
+            asymmetric.num_bits(found) / found.codes.size
+            == asymmetric.bits_per_element(form.bits, elements)
+            == expected
+        )
 
 
 @pytest.mark.parametrize("given", [{"bits": 0}, {"bits": 9}, {"bits": 4, "share": 0.0}, {"bits": 4, "share": 1.1}])

@@ -1,13 +1,15 @@
 """Choose the checks that run with `pytest -m slow` alone by what they took: `tests/slow_checks.txt` anew.
 
-    pytest -m 'not oracle' --junitxml=durations.xml
-    python tests/choose_slow_checks.py durations.xml
+    pytest --junitxml=durations.xml
+    python tests/choose_slow_checks.py --add durations.xml
 
 A check is long that takes more than a ten-thousandth of all. Each module keeps long ones in every run, the shortest first, as
-far as they have room, an eighteen-hundredth of all, and one in any case, beside all its quick ones; gradients and draws go
-first, and what `KEPT` names stays whole. So does the check that makes what others of its module share (a fixture of theirs):
-the next one would only make it instead. Times are shares of all, so that neither the machine nor its load matters. With
-`--add` the list keeps what the reports do not have.
+far as they have room, a three-thousandth of all, and one that takes no more than a thousandth in any case, beside all its
+quick ones; gradients and draws go first, and what `KEPT` names stays whole. So does the check that makes what others of its
+module share (a fixture of theirs), since the next one would only make it instead; where making takes more than a thousandth,
+and more than a four-thousandth for each that shares it, all of them go. Times are shares of what the reports hold, so that
+neither the machine nor its load matters. With `--add` the list keeps what they do not have; without it, from reports of slow
+checks too, it is made anew.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import re
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -28,19 +31,26 @@ HERE = Path(__file__).parent
 LONG = 1 / 10000
 
 #: Long checks of a module have this share of all.
-ROOM = 1 / 1800
+ROOM = 1 / 3000
+
+#: What takes more than this share of all stays in every run only where `KEPT` says so.
+MOST = 1 / 1000
+
+#: For each check that shares a fixture, the share of all that making it may take.
+MOST_OF_EACH = 1 / 4000
 
 #: What stays in every run, whatever it takes: whole commands, contracts of registries, promises of the README.
 KEPT = tuple(
     map(
         re.compile,
         (
-            r"^tests/jaxspec/studies/test_end_to_end\.py",
+            r"^tests/jaxspec/studies/test_end_to_end\.py::(?!test_(a_run_stopped|sampled_tokens))",
+            r"^tests/jaxspec/studies/(compare/test_compare_run|tree/test_tree_search|scale/test_scale_run)\.py::test_e",
             r"^tests/jaxspec/compress/schemes/test_(new_scheme|scheme_contract)\.py",
             r"^tests/jaxspec/cli/test_processes\.py",
-            r"^tests/jaxspec/speculate/drafts/test_draft_contract\.py",
+            r"^tests/jaxspec/speculate/drafts/test_draft_contract\.py::(?!test_chains_trees_.*\[(head|q4|table)\])",
             r"^tests/hwmodels/compute/test_(unit_contract|new_unit)\.py",
-            r"^tests/experiments/papers/test_contract\.py",
+            r"^tests/experiments/papers/test_contract\.py::.*\[(fpga_tree_sd|huffllm|mobile_npu)\]",
             r"^tests/jaxspec/tuning/test_objective\.py::test_gradient_in_every_knob",
             r"^tests/hwmodels/(network/operators/test_operators\.py::test_gradient|.*/test_speculation\.py::test_gradient_of_the_)",
             r"^tests/jaxspec/models/test_decoder(_gradients)?\.py::test_(token_by_token|gradient_agrees)",
@@ -91,43 +101,64 @@ def slow_of(seconds: dict[str, float], fixtures: dict[str, set[str]]) -> list[st
         seconds: of each check, what it makes first included.
         fixtures: of each check in the order of their running, as of `Fixtures`.
     """
-    stay: set[str] = set()
+    total = sum(seconds.values())
+    shares = {name: each / total for name, each in seconds.items() if not _is_named(name, SLOW_CHECKS)}
+    users = _users(shares.keys(), fixtures)
+    stay, gone = set(), set()
     while True:
-        found = _longest(seconds, stay)
-        makers = _makers(found, fixtures)
+        found = _longest(shares, stay, gone)
+        makers = _makers(found - gone, fixtures, users)
         if not makers:
             return sorted(found)
-        stay |= makers
+        for name, shared in makers.items():
+            too_long = shares[name] > max(MOST, MOST_OF_EACH * len(shared))
+            if too_long and not any(_is_named(other, KEPT) for other in shared):
+                gone |= shared
+            else:
+                stay.add(name)
 
 
-def _longest(seconds: dict[str, float], stay: set[str]) -> set[str]:
-    total = sum(seconds.values())
+def _is_named(name: str, patterns: Iterable[re.Pattern[str]]) -> bool:
+    return any(pattern.search(name) for pattern in patterns)
+
+
+def _longest(shares: dict[str, float], stay: set[str], gone: set[str]) -> set[str]:
     taken: dict[str, float] = defaultdict(float)
-    found = set()
-    for name in sorted(seconds, key=lambda name: (bool(_FIRST_TO_GO.search(name)), seconds[name])):
-        share, module = seconds[name] / total, name.partition("::")[0]
-        if share <= LONG or name in stay or any(pattern.search(name) for pattern in (*KEPT, *SLOW_CHECKS)):
+    found = set(gone)
+    for name in sorted(
+        shares.keys() - gone - stay, key=lambda name: (bool(_FIRST_TO_GO.search(name)), shares[name], name)
+    ):
+        share, module = shares[name], name.partition("::")[0]
+        if share <= LONG or _is_named(name, KEPT):
             continue
-        if taken[module] and taken[module] + share > ROOM:
+        if share > MOST or (taken[module] and taken[module] + share > ROOM):
             found.add(name)
         else:
             taken[module] += share
     return found
 
 
-def _makers(slow: set[str], fixtures: dict[str, set[str]]) -> set[str]:
-    """Of the slow checks those that make all they share for others of their module that are in every run."""
+def _users(names: Iterable[str], fixtures: dict[str, set[str]]) -> dict[tuple[str, str], list[str]]:
+    """Of a module and a fixture the checks that share it, in the order of their running."""
     users: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for name, made in fixtures.items():
-        if not any(pattern.search(name) for pattern in SLOW_CHECKS):
-            for fixture in made:
+    for name in fixtures:
+        if name in names:
+            for fixture in fixtures[name]:
                 users[name.partition("::")[0], fixture].append(name)
-    found = set()
+    return users
+
+
+def _makers(
+    slow: set[str], fixtures: dict[str, set[str]], users: dict[tuple[str, str], list[str]]
+) -> dict[str, set[str]]:
+    """Of the slow checks those that make all they share for others of their module that are in every run, with all these."""
+    found = {}
     for name in slow & fixtures.keys():
         shared = [users[name.partition("::")[0], fixture] for fixture in fixtures[name]]
         alone = any(all(other in slow for other in each) for each in shared)
-        if not alone and any(each[0] == name for each in shared if each):
-            found.add(name)
+        made = [each for each in shared if each and each[0] == name]
+        if not alone and made:
+            found[name] = set().union(*made)
     return found
 
 

@@ -1,6 +1,6 @@
 """Which checks run with `-m slow` alone, chosen by made times."""
 
-from choose_slow_checks import LONG, ROOM, slow_of
+from choose_slow_checks import LONG, MOST, MOST_OF_EACH, ROOM, slow_of
 
 MODULE = "tests/jaxspec/trees/test_made.py"
 
@@ -15,18 +15,30 @@ def chosen(seconds, fixtures=None):
 
 def test_the_shortest_stay_as_far_as_there_is_room():
     assert 1000 * LONG == 0.1
-    assert 0.5 < 1000 * ROOM < 0.6
-    assert chosen({"test_b": 0.4, "test_a": 5.0, "test_c": 0.3, "test_d": 0.2, "test_e": 0.09}) == ["test_a", "test_b"]
-    # One in any case; gradients go first.
-    assert chosen({"test_a": 5.0}) == []
-    assert chosen({"test_a": 5.0, "test_gradient": 0.4}) == ["test_gradient"]
+    assert 0.3 < 1000 * ROOM < 0.4
+    assert chosen({"test_b": 0.4, "test_a": 0.9, "test_c": 0.2, "test_d": 0.11, "test_e": 0.09}) == ["test_a", "test_b"]
+    # One in any case, unless it takes more than any may; gradients go first.
+    assert 1000 * MOST == 1
+    assert chosen({"test_a": 0.9}) == []
+    assert chosen({"test_a": 1.1}) == ["test_a"]
+    assert chosen({"test_a": 0.9, "test_gradient": 0.3}) == ["test_gradient"]
 
 
 def test_what_makes_what_others_share_stays():
-    seconds = {"test_a": 9.0, "test_b": 0.3, "test_c": 0.09}
+    seconds = {"test_a": 0.9, "test_b": 0.3, "test_c": 0.09}
     assert chosen(seconds) == ["test_a"]
     assert chosen(seconds, {"test_a": ["run"], "test_c": ["run"]}) == []
     # Not if another makes it before, if none of the others runs, or if it also makes what it has for itself.
     assert chosen(seconds, {"test_c": ["run"], "test_a": ["run"]}) == ["test_a"]
-    assert chosen(seconds | {"test_c": 9.0}, {"test_a": ["run"], "test_c": ["run"]}) == ["test_a", "test_c"]
+    assert chosen(seconds | {"test_c": 0.8}, {"test_a": ["run"], "test_c": ["run"]}) == ["test_a", "test_c"]
     assert chosen(seconds, {"test_a": ["run", "own"], "test_c": ["run"]}) == ["test_a"]
+
+
+def test_where_making_takes_too_long_all_go_that_share_it():
+    seconds = {"test_a": 1.1, "test_b": 0.3, "test_c": 0.01, "test_d": 0.01}
+    assert chosen(seconds, {"test_a": ["run"], "test_c": ["run"]}) == ["test_a", "test_c"]
+    assert chosen(seconds, {"test_a": ["run"], "test_c": ["other"]}) == ["test_a"]
+    # Not if many share it.
+    assert 1000 * MOST_OF_EACH == 0.25
+    assert chosen(seconds, {name: ["run"] for name in seconds}) == list(seconds)
+    assert chosen(seconds | {"test_e": 0.01}, {name: ["run"] for name in [*seconds, "test_e"]}) == []

@@ -111,7 +111,7 @@ _WORK: dict[str, Callable] = {
     "jaxspec.runs.processes:start_processes": _leave_out,
     "jaxspec.studies.predict.run:_price": _leave_out,
     "jaxspec.studies.serve.run:_served": _leave_out,
-    "jaxspec.studies.codesign.run:refuse_free_lunches": _leave_out,
+    "jaxspec.studies.codesign.problem:_check_budgets": _leave_out,
     "jaxspec.studies.export.run:export_draft": _leave_out,
     "jaxspec.studies.pack.run:_division": _leave_out,
     "jaxspec.studies.pack.run:pack": _leave_out,

@@ -35,7 +35,7 @@ _ITEM_BYTES = {"F8_E4M3": 1, "F8_E5M2": 1, "BF16": 2, "F16": 2, "F32": 4}
 
 _DTYPES = [*_ITEM_BYTES, "F64", "I8", "U64", "BOOL", "none"]
 
-_CODECS = ["huffman", "huffllm", "cassandra1", "cassandra1-coded", "cassandra2", "any-precision", "raw"]
+_CODECS = ["huffman", "huffllm", "cassandra1", "cassandra1-coded", "cassandra2", "any-precision", "bit-slices", "raw"]
 
 _ROLES = ["bitmap", "sign", "exponent", "scale", "high", "low", "pruned", "pruned_rest", "bytes", "plane0", "field1"]
 

@@ -8,10 +8,11 @@ from jaxtyping import Array, Float, Int
 
 from jaxspec.compress.blending import blend
 from jaxspec.compress.knobs import Knobs
+from jaxspec.compress.schemes import Scheme
 from jaxspec.models.config import DecoderConfig
 from jaxspec.settings.knobs import EXPERT_POOL
 
-__all__ = ["PoolSizes", "has_pool", "pool_sizes"]
+__all__ = ["PoolSizes", "has_pool", "pool_share", "pool_sizes", "without_experts"]
 
 
 @struct.dataclass
@@ -32,6 +33,14 @@ class PoolSizes:
 def has_pool(knobs: Knobs, config: DecoderConfig) -> bool:
     """Whether a draft of a network chooses among a pool of its experts (static)."""
     return config.experts is not None and EXPERT_POOL.name in knobs.values
+
+
+def without_experts(name: str, scheme: Scheme, config: DecoderConfig) -> str:
+    """What a user should know of a scheme's pools where a network, called by a name, has no experts; empty otherwise."""
+    pools = [spec.name for spec in scheme.knob_specs if spec.per == "experts"]
+    if not pools or config.experts is not None:
+        return ""
+    return f"{name} has no experts; {', '.join(pools)} changes nothing"
 
 
 def pool_sizes(knobs: Knobs, config: DecoderConfig, temperature: Float[Array, ""] | float | None) -> PoolSizes | None:
@@ -56,3 +65,9 @@ def pool_sizes(knobs: Knobs, config: DecoderConfig, temperature: Float[Array, ""
         return PoolSizes(whole.astype(jnp.int32), None, (whole - least) / (most - least))
     mix = blend(size, temperature, least=least, most=most)
     return PoolSizes(mix.low, mix.weight, (mix.mean - least) / (most - least))
+
+
+def pool_share(knobs: Knobs | None, config: DecoderConfig) -> Float[Array, " layer"] | None:
+    """Share of the hard pools of all layers that have a router; None where nothing restricts the choice, and without knobs."""
+    sizes = None if knobs is None else pool_sizes(knobs, config, None)
+    return None if sizes is None else sizes.share

@@ -11,10 +11,10 @@ from jaxspec.settings.knobs import MANTISSA_BITS, KnobSpec
 from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS
 
 __all__ = [
-    "MATRIX_KNOBS",
+    "PACKED_KNOBS",
     "KnobSettings",
-    "MatrixKnobSettings",
     "NetworkKnobSettings",
+    "PackedKnobSettings",
     "knob_values",
     "knobs_of_other_schemes",
 ]
@@ -52,16 +52,15 @@ KnobSettings = _settings("KnobSettings", list(KNOBS.values()))
 #: The same of a network in a file.
 NetworkKnobSettings = _settings("NetworkKnobSettings", list(KNOBS.values()), any_dtype=True)
 
-#: Names of the knobs of matrices, the LM head's among them, of the schemes that a container can hold.
-MATRIX_KNOBS = tuple(
+#: Names of the knobs of weights, the LM head's and pools of experts among them, of the schemes that a container can hold.
+PACKED_KNOBS = tuple(
     name
     for name, spec in KNOBS.items()
-    if spec.per in ("matrix", "head")
-    and any(facts.packs for facts in SCHEME_FACTS.values() if spec in facts.knob_specs)
+    if spec.per != "layer" and any(facts.packs for facts in SCHEME_FACTS.values() if spec in facts.knob_specs)
 )
 
 #: One field for each of them, as a hard draft has it.
-MatrixKnobSettings = _settings("MatrixKnobSettings", [KNOBS[name] for name in MATRIX_KNOBS], hard=True, any_dtype=True)
+PackedKnobSettings = _settings("PackedKnobSettings", [KNOBS[name] for name in PACKED_KNOBS], hard=True, any_dtype=True)
 
 
 def knob_values(config: Any) -> dict[str, float]:
@@ -76,7 +75,6 @@ def _lacks(name: str, config: Any) -> str | None:
     return f"scheme {config.scheme} has no such knob" if facts.knob_specs else f"scheme {config.scheme} has no knobs"
 
 
-def knobs_of_other_schemes(*, only_matrices: bool = False) -> tuple[Unused, ...]:
-    """A rule for each knob: it is refused where the scheme does not have it."""
-    names = MATRIX_KNOBS if only_matrices else tuple(KNOBS)
+def knobs_of_other_schemes(names: tuple[str, ...] = tuple(KNOBS)) -> tuple[Unused, ...]:
+    """A rule for each of some knobs: it is refused where the scheme does not have it."""
     return tuple(Unused((name,), lambda config, name=name: _lacks(name, config)) for name in names)

@@ -40,6 +40,8 @@ class DraftKind:
         calibrated: whether it is made of the target on calibration text, which a run does itself.
         suffix: of files that hold one; empty where none does.
         footprint: likewise "module:function", from a name and the target's to the bits that both read, where files say so.
+        knobs: likewise "module:function", from a name and the target's shape to the knobs of a compressed copy of the target
+            that its files hold; `place` is then told `sharing`, the sequences that share a pool of experts. Empty: it is none.
         takes_in: places that it processes anew in a cycle beside those that the cycle may commit; None: it does no such thing.
         search: likewise "module:function", from a name, the loaded target and calibration text to arrays that `place` gets as a
             third argument; empty: nothing of the draft is chosen on text.
@@ -54,6 +56,7 @@ class DraftKind:
     calibrated: bool = False
     suffix: str = ""
     footprint: str = ""
+    knobs: str = ""
     takes_in: int | None = None
     search: str = ""
 
@@ -89,6 +92,7 @@ DRAFT_KINDS = (
         check="container_draft:check_container_draft",
         suffix=CONTAINER_SUFFIX,
         footprint="container_draft:container_footprint",
+        knobs="container_draft:container_knobs",
     ),
 )
 

@@ -39,7 +39,7 @@ def pack_run(folder, network, config, knobs):
         write_norms(folder, jax.device_get(prepared))
     settings = PackConfig(model=str(folder / "model"), scheme=scheme.name, knobs=str(folder / "result.json"))
     pack_checkpoint(settings, folder / "model.jspk")
-    return hard_draft(target, prepared, knobs)
+    return hard_draft(target, prepared, knobs, config)
 
 
 def patterns(x):

@@ -41,7 +41,8 @@ CODECS: dict[str, Codec] = {
             for name, facts in SCHEME_FACTS.items()
             if facts.codec == name and facts.shared_exponents
         ),
-        SliceCodec("any-precision"),
+        SliceCodec("any-precision", "truncation"),
+        SliceCodec("bit-slices", "augmentation"),
         Raw(),
     )
 }

@@ -1,12 +1,14 @@
 """Matrices of 8-bit integers with a scale for each group: what a draft reads (scales, upper bits) and the lower bits.
 
 Integers times scales fit no 16-bit type, so that such a matrix is given back in float32: target and draft are the very values
-that `jaxspec.formats.bit_slices` computes with. Sections of a chunk of whole rows, in bits per value unless said:
+that `jaxspec.formats.bit_slices` computes with. Its readings of the upper bits are codecs of their own, with the same sections
+of a chunk of whole rows, in bits per value unless said:
 
     draft   scale (16 per group of a row, float16), high (the upper bits, two's complement)
     target  low (the other bits)
 
-Source: Park et al. 2024, arXiv:2402.10517 (Any-Precision LLM: the upper bits are an integer of their own).
+Source: Park et al. 2024, arXiv:2402.10517 (Any-Precision LLM: the upper bits are an integer of their own); ELMoE-3D,
+    arXiv:2604.14626, 4.3 and Fig. 8 (the bit below them is taken as 1).
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxspec.formats import bit_slices
-from jaxspec.formats.bit_slices import GROUP_SIZE, WEIGHT_BITS, Int8Groups
+from jaxspec.formats.bit_slices import GROUP_SIZE, WEIGHT_BITS, Int8Groups, Reading
 from jaxspec.formats.container.cassandra_sections import FORMATS, packed, unpacked
 from jaxspec.formats.container.codec import Chunk, CodecError, Decoded, Part, Selection, take
 from jaxspec.formats.container.tensors import CHUNK_ELEMENTS, TensorForm, Whole, chunk_elements
@@ -36,6 +38,7 @@ _MOST_BESIDE_CHUNK = 512
 
 _encode = jax.jit(bit_slices.of_rows)
 _decode = jax.jit(bit_slices.decode)
+_decode_draft = jax.jit(bit_slices.decode_draft, static_argnums=1)
 
 
 class SliceCodec:
@@ -47,9 +50,9 @@ class SliceCodec:
     prunes = False
     version = 4
 
-    def __init__(self, name: str):
-        """Args: name: as the directory has it."""
-        self.name = name
+    def __init__(self, name: str, reading: Reading):
+        """Args: name: as the directory has it. reading: what the draft takes the upper bits for."""
+        self.name, self._reading = name, reading
 
     def unit(self, form: TensorForm) -> int:
         """A row."""
@@ -122,12 +125,12 @@ class SliceCodec:
         }
 
     def draft(self, coding: dict[str, Any], form: TensorForm, count: int, sections: dict[str, bytes]) -> np.ndarray:
-        """Upper bits times scales, in float32.
+        """What the upper bits are taken for, times scales, in float32.
 
         Raises:
             CodecError: the sections do not fit.
         """
-        return _scaled(_high(coding, count, sections), form, sections)
+        return self._drafted(_high(coding, count, sections), coding, form, sections)
 
     def decode(self, coding: dict[str, Any], form: TensorForm, count: int, sections: dict[str, bytes]) -> np.ndarray:
         """Integers times scales, in float32.
@@ -135,7 +138,7 @@ class SliceCodec:
         Raises:
             CodecError: the sections do not fit.
         """
-        return _scaled(_whole(_high(coding, count, sections), coding, sections), form, sections)
+        return _scaled(_whole(_high(coding, count, sections), coding, sections), form, sections, _decode)
 
     def both(
         self,
@@ -151,7 +154,14 @@ class SliceCodec:
             CodecError: the sections do not fit.
         """
         high = _high(coding, count, drafted)
-        return Decoded(_scaled(_whole(high, coding, sections), form, sections), _scaled(high, form, drafted))
+        target = _scaled(_whole(high, coding, sections), form, sections, _decode)
+        return Decoded(target, self._drafted(high, coding, form, drafted))
+
+    def _drafted(
+        self, high: np.ndarray, coding: dict[str, Any], form: TensorForm, sections: dict[str, bytes]
+    ) -> np.ndarray:
+        bits = jnp.int32(coding["slice_bits"])  # an array, so that all of them share a compilation
+        return _scaled(high, form, sections, lambda groups: _decode_draft(groups, self._reading, draft_bits=bits))
 
 
 def gains(form: TensorForm) -> bool:
@@ -172,9 +182,13 @@ def _whole(high: np.ndarray, coding: dict[str, Any], sections: dict[str, bytes])
     return high | unpacked(sections, "low", high.size, WEIGHT_BITS - coding["slice_bits"])
 
 
-def _scaled(integers: np.ndarray, form: TensorForm, sections: dict[str, bytes]) -> np.ndarray:
+def _scaled(
+    integers: np.ndarray, form: TensorForm, sections: dict[str, bytes], decode: Callable[[Int8Groups], Any]
+) -> np.ndarray:
     """Patterns of integers times scales.
 
+    Args:
+        decode: of the scheme's integers and scales.
     Raises:
         CodecError: another number of scales than of groups, or no whole rows.
     """
@@ -189,7 +203,7 @@ def _scaled(integers: np.ndarray, form: TensorForm, sections: dict[str, bytes]) 
     )
     for part in _parts(rows, columns):
         filled = np.pad(values[part], [(0, 0), (0, groups * GROUP_SIZE - columns)])
-        found[part] = np.asarray(_decode(Int8Groups(jnp.asarray(filled), jnp.asarray(scales[part]))))[:, :columns]
+        found[part] = np.asarray(decode(Int8Groups(jnp.asarray(filled), jnp.asarray(scales[part]))))[:, :columns]
     return found.reshape(-1).view(np.uint32)
 
 

@@ -31,18 +31,26 @@ from jaxspec.models.stored_parameters import head_tensor, layer_parameters, look
 from jaxspec.models.streamed import is_streamed
 from jaxspec.settings.draft_kinds import KV_OPTION
 from jaxspec.settings.knobs import KnobSpec
+from jaxspec.speculate.drafts.compressed_copy import compressed_copy
 from jaxspec.speculate.drafts.interface import ReadyDraft
-from jaxspec.speculate.drafts.self_draft import SelfDraft, SelfDraftParams
 
-__all__ = ["check_container_draft", "container_footprint", "kv_option", "load_container_draft"]
+__all__ = [
+    "check_container_draft",
+    "container_footprint",
+    "container_knobs",
+    "knob_options",
+    "load_container_draft",
+]
 
 #: Bits of a value of a network that is no container.
 _AS_CHECKPOINTS = 16.0
 
 
-def load_container_draft(name: str, target: LoadedModel) -> ReadyDraft:
+def load_container_draft(name: str, target: LoadedModel, *, sharing: int = 1) -> ReadyDraft:
     """The draft of a container, which reads none of the bytes that only the target needs.
 
+    Args:
+        sharing: consecutive sequences of a batch that share a pool of experts.
     Raises:
         InputError: see `load_container`; a network of another shape than the target's, or with other norms, which every scheme
             keeps whole.
@@ -51,11 +59,9 @@ def load_container_draft(name: str, target: LoadedModel) -> ReadyDraft:
     found = load_model(name, part="draft", stream=is_streamed(target.params))
     _check_shape(name, found.config, target.config)
     _check_same(name, found, target)
-    with Container(name) as container:
-        knobs = _kv_knobs(container, target.config)
-    draft = SelfDraft(found.config, Path(name).name)
+    knobs = container_knobs(name, target.config)
     params = placed_beside(as_stored(found.params), found.config, target.params)
-    return ReadyDraft(draft, SelfDraftParams(as_computed(params), knobs))
+    return compressed_copy(found.config, as_computed(params), knobs, sharing=sharing, name=Path(name).name)
 
 
 def check_container_draft(name: str, target: DecoderConfig) -> None:
@@ -66,7 +72,7 @@ def check_container_draft(name: str, target: DecoderConfig) -> None:
                 f"draft {name!r} was packed with scheme {container.scheme!r}, which has no draft; pack it with cassandra1"
             )
         _check_shape(name, packed_in(container).config, target)
-        _kv_knobs(container, target)
+        _layer_knobs(container, target)
 
 
 def container_footprint(name: str, model: str) -> Footprint:
@@ -105,7 +111,7 @@ def _stored_footprint(name: str) -> Footprint:
         described = packed_in(container)
         tensors = row, files = described.tensors(ContainerFiles(container, "draft"), container.path)
         config = described.stored_config(tensors)
-        knobs = _kv_knobs(container, config)
+        knobs = _layer_knobs(container, config)
         scheme = knobs.scheme
         stored = layer_parameters(config, row)
         bits = {kind: _bits_of(container, files, stored["layers", kind].names()) for kind in config.matrix_kinds}
@@ -119,28 +125,47 @@ def _stored_footprint(name: str) -> Footprint:
     return footprint if head is None else with_head(footprint, jax.tree.map(lambda bits: bits[0], head))
 
 
-def kv_option(knobs: Knobs) -> str:
-    """The knobs of a KV cache as a container's option holds them."""
-    values = {spec.name: np.asarray(knobs.values[spec.name]).tolist() for spec in _kv_specs(knobs)}
-    return json.dumps(values, sort_keys=True)
+def container_knobs(name: str, target: DecoderConfig) -> Knobs:
+    """How the draft of a container reads committed KV, and how many experts it chooses among; its sections say the rest.
+
+    Raises:
+        InputError: a damaged file, or options that cannot be read.
+    """
+    with Container(name) as container:
+        return _layer_knobs(container, target)
+
+
+def knob_options(knobs: Knobs) -> dict[str, str]:
+    """The knobs that no section of a container holds, as its options hold them: those of the KV cache together, each of another
+    part of a layer under its own name."""
+    values = lambda spec: np.asarray(knobs.values[spec.name]).tolist()
+    kv = {spec.name: values(spec) for spec in _kv_specs(knobs)}
+    others = {spec.name: json.dumps(values(spec)) for spec in _pool_specs(knobs)}
+    return {KV_OPTION: json.dumps(kv, sort_keys=True)} | others
 
 
 def _kv_specs(knobs: Knobs) -> list[KnobSpec]:
     return [spec for spec in knobs.scheme.knob_specs if spec.per == "layer"]
 
 
-def _kv_knobs(container: Container, config: DecoderConfig) -> Knobs:
-    """How a draft reads committed KV: as the container says, or as its scheme's defaults are."""
-    knobs = uniform_knobs(find_scheme(container.scheme), config)
-    try:
-        noted = parse_json(container.options.get(KV_OPTION) or "{}")
-        given = {
-            spec.name: jnp.broadcast_to(jnp.asarray(noted[spec.name], jnp.float32), (config.num_layers,))
-            for spec in _kv_specs(knobs)
-            if spec.name in noted
-        }
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{container.path} has an option {KV_OPTION!r} that cannot be read; pack it anew") from error
+def _pool_specs(knobs: Knobs) -> list[KnobSpec]:
+    return [spec for spec in knobs.scheme.knob_specs if spec.per == "experts"]
+
+
+def _layer_knobs(container: Container, config: DecoderConfig) -> Knobs:
+    """Knobs that no section holds, one number or one for each layer: as the container says, or as its scheme's defaults are."""
+    knobs, given = uniform_knobs(find_scheme(container.scheme), config), {}
+    options = dict.fromkeys((spec.name for spec in _kv_specs(knobs)), KV_OPTION)
+    options |= {spec.name: spec.name for spec in _pool_specs(knobs)}
+    for name, option in options.items():
+        said = container.options.get(option)
+        try:
+            noted = None if said is None else parse_json(str(said))
+            value = noted.get(name) if noted is not None and option == KV_OPTION else noted
+            if value is not None:
+                given[name] = jnp.broadcast_to(jnp.asarray(value, jnp.float32), (config.num_layers,))
+        except (AttributeError, OverflowError, TypeError, ValueError) as error:
+            raise InputError(f"{container.path} has an option {option!r} that cannot be read; pack it anew") from error
     knobs = knobs.replace_values(**given)
     check_knobs(knobs, config)
     return knobs

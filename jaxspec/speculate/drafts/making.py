@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxspec.compress.footprint import Footprint
+from jaxspec.compress.knobs import Knobs
 from jaxspec.errors import InputError
 from jaxspec.formats.shard_index import read_json_object
 from jaxspec.models.config import DecoderConfig
@@ -17,14 +18,17 @@ from jaxspec.settings.draft_kinds import DRAFT_KINDS, DraftKind, check_draft_nam
 from jaxspec.speculate.drafts.interface import ReadyDraft
 from jaxspec.speculate.drafts.layer_skip_search import CalibrationText
 
-__all__ = ["check_draft", "is_searched", "kind_of", "make_draft", "own_footprint", "search_draft"]
+__all__ = ["check_draft", "is_searched", "kind_of", "make_draft", "own_footprint", "own_knobs", "search_draft"]
 
 
-def make_draft(name: str, target: LoadedModel, found: Mapping[str, Any] | None = None) -> ReadyDraft:
+def make_draft(
+    name: str, target: LoadedModel, found: Mapping[str, Any] | None = None, *, sharing: int = 1
+) -> ReadyDraft:
     """A draft that needs no calibration of its own: a name of the registry, or a directory.
 
     Args:
         found: from `search_draft`, of a draft that is searched on calibration text.
+        sharing: consecutive sequences of a batch that share a pool of experts, of a draft that has one.
     Raises:
         InputError: an unknown name, a broken directory, another vocabulary, a head of another target, a draft that is made
             on calibration text, or one that is searched on it without what was found.
@@ -34,6 +38,8 @@ def make_draft(name: str, target: LoadedModel, found: Mapping[str, Any] | None =
     make = _function(kind.place)
     if kind.calibrated:
         raise InputError(f"draft {name!r} is the target, compressed on calibration text; make it with {make.__name__}")
+    if kind.knobs:
+        return make(name, target, sharing=sharing)
     if not kind.search:
         return make(name, target)
     if found is None:
@@ -76,6 +82,18 @@ def own_footprint(name: str, model: str) -> Footprint | None:
     """
     place = kind_of(name).footprint
     return _function(place)(name, model) if place else None
+
+
+def own_knobs(name: str, target: DecoderConfig) -> Knobs | None:
+    """Knobs of a draft that is a compressed copy of its target, by its own files; None of another draft.
+
+    Args:
+        target: shape of the network that it drafts for.
+    Raises:
+        InputError: a broken file.
+    """
+    place = kind_of(name).knobs
+    return _function(place)(name, target) if place else None
 
 
 def _function(place: str) -> Callable[..., Any]:

@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 
+from jaxspec.compress.expert_pool import without_experts
 from jaxspec.compress.schemes import Scheme, find_scheme
 from jaxspec.compress.weights import target_network
 from jaxspec.models.config import DecoderConfig
@@ -86,8 +87,8 @@ def make_setup(
         notes.append(
             f"the target is the network as {scheme.name} stores it; acceptance and losslessness are about that one"
         )
-    if loaded.config.experts is None and (pools := [s.name for s in scheme.knob_specs if s.per == "experts"]):
-        notes.append(f"{config.model} has no experts; {', '.join(pools)} changes nothing")
+    if told := without_experts(config.model, scheme, loaded.config):
+        notes.append(told)
     prompts, lengths = padded(checked.prompts)
     calibration = text.calibration_windows(config.calibration_prompts, window, config.seed)
     sample = text.calibration[:4096]

@@ -13,6 +13,7 @@ CHECKPOINT is a safetensors file, a folder with one file or with shards, or 'emb
 jaxspec pack model.safetensors -o model.jspk --scheme huffman     smallest, decodes fastest
 jaxspec pack DIR -o model.jspk                                    the target, with a draft inside it (cassandra1)
 jaxspec pack DIR -o model.jspk --knobs runs/tune-.../result.json  the tuned draft
+jaxspec pack DIR -o model.jspk --scheme elastic --slice-bits 4    8-bit weights, whose upper bits are the draft
 jaxspec tune --model model.jspk                                   every --model takes a container
 
 Lossless schemes restore every tensor bit for bit; each tensor is decoded and compared while it is packed.

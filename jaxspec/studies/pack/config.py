@@ -7,7 +7,7 @@ from typing import Literal
 
 from jaxspec.settings.base import Unused
 from jaxspec.settings.common import CommonConfig
-from jaxspec.settings.draft import MATRIX_KNOBS, MatrixKnobSettings, knobs_of_other_schemes
+from jaxspec.settings.draft import PACKED_KNOBS, PackedKnobSettings, knobs_of_other_schemes
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS, PackScheme
 
@@ -38,12 +38,12 @@ def _no_text(config: PackConfig) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class PackConfig(MatrixKnobSettings):
+class PackConfig(PackedKnobSettings):
     """Settings of `jaxspec pack`.
 
     Attributes:
         model: "embedded", a safetensors file, or a folder with a checkpoint.
-        one field for each knob of matrices: of every matrix of the draft.
+        one field for each knob of weights: of every matrix, and every layer's experts, of the draft.
         knobs: result.json of a tuning run, whose knobs are taken instead, matrix by matrix.
         importance: wanda runs the network on text; magnitude does not; auto takes wanda where the network is known. Of schemes
             that prune.
@@ -68,11 +68,11 @@ class PackConfig(MatrixKnobSettings):
     seed: int = same_as(CommonConfig, "seed", "Seed of the windows of that text.")
 
     unused = (
-        Unused((*MATRIX_KNOBS, "knobs"), _no_draft),
+        Unused((*PACKED_KNOBS, "knobs"), _no_draft),
         Unused(("importance",), _no_ranks),
-        *knobs_of_other_schemes(only_matrices=True),
+        *knobs_of_other_schemes(PACKED_KNOBS),
         Unused(
-            MATRIX_KNOBS,
+            PACKED_KNOBS,
             lambda config: "knobs takes them from a tuning run" if config.knobs is not None else None,
         ),
         Unused(_TEXT, _no_text, refused=False),

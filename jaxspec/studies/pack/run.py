@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from jaxspec.compress.expert_pool import without_experts
 from jaxspec.compress.knob_files import knobs_of_result
 from jaxspec.compress.schemes import SCHEMES
 from jaxspec.errors import InputError
@@ -30,10 +31,9 @@ from jaxspec.runs.memory import told_in_one_line
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect, notes
 from jaxspec.settings.coercion import as_path
-from jaxspec.settings.draft import MATRIX_KNOBS
-from jaxspec.settings.draft_kinds import KV_OPTION
+from jaxspec.settings.draft import PACKED_KNOBS
 from jaxspec.settings.schemes import SCHEME_FACTS
-from jaxspec.speculate.drafts.container_draft import kv_option
+from jaxspec.speculate.drafts.container_draft import knob_options
 from jaxspec.studies.pack.config import RANKING, PackConfig
 from jaxspec.studies.pack.division import (
     MatrixDivision,
@@ -81,7 +81,7 @@ def pack_checkpoint(
             division, used = _division(config, source, [form for _, form in checkpoint.tensors()], reporter)
         facts = SCHEME_FACTS[config.scheme]
         own = {spec.name for spec in facts.knob_specs}
-        unused = {"model", "scheme", *(set(MATRIX_KNOBS) - own), *(() if facts.prunes else RANKING)}
+        unused = {"model", "scheme", *(set(PACKED_KNOBS) - own), *(() if facts.prunes else RANKING)}
         options |= {k: v for k, v in dataclasses.asdict(config).items() if k not in unused} | used
         # A container goes to other machines; the places of files on this one do not.
         options |= {key: _printable(Path(options[key]).name) for key in ("knobs", "text") if options.get(key)}
@@ -177,14 +177,14 @@ def _division(
     norms, knobs, kept = {}, {}, {}
     if model is not None and config.knobs is not None:
         tuned = knobs_of_result(config.knobs, scheme, model.config)
-        knobs, kept = named_knobs(model, tuned), {KV_OPTION: kv_option(tuned)}
+        knobs, kept = named_knobs(model, tuned), knob_options(tuned)
     only = None if model is None else frozenset(matrix_names(model))
     whose = head_name(model) if model is not None and head else None
     if only is not None and whose is not None:
         only |= {whose}
         knobs = {whose: (config.head_prune, config.head_cut_bits)} | knobs
     own = {spec.name for spec in scheme.knob_specs}
-    prune, cut = left_out({name: getattr(config, name) for name in MATRIX_KNOBS if name in own})
+    prune, cut = left_out({name: getattr(config, name) for name in PACKED_KNOBS if name in own})
     division = MatrixDivision(float(prune), int(cut), knobs, {}, only, scheme, whose)
     division.check(forms)
     if model is not None and config.knobs is not None:
@@ -205,4 +205,6 @@ def _division(
         reporter.line(f"note: values are ranked by magnitude, as the network cannot be run here: {found}")
     elif model is None and not ranks:
         reporter.line(f"note: matrices are known by their names, as the network cannot be run here: {found}")
+    if model is not None and (told := without_experts(config.model, scheme, model.config)):
+        reporter.line(f"note: {told}")
     return dataclasses.replace(division, norms=norms), ({"importance": importance} if ranks else {}) | kept

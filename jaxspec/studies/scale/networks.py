@@ -71,14 +71,16 @@ class Network:
         """By name, those that were made of it."""
         return {}
 
-    def drafted_by(self, draft: str) -> ReadyDraft:
+    def drafted_by(self, draft: str, *, sharing: int = 1) -> ReadyDraft:
         """A draft, made once.
 
+        Args:
+            sharing: see `make_draft`.
         Raises:
             InputError: see `make_draft`.
         """
         if draft not in self.drafts:
-            self.drafts[draft] = make_draft(draft, self.loaded)
+            self.drafts[draft] = make_draft(draft, self.loaded, sharing=sharing)
         return self.drafts[draft]
 
     @property

@@ -12,6 +12,7 @@ from typing import Any
 
 from hwmodels import DraftCost, Footprint
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY
+from jaxspec.compress.expert_pool import pool_share
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.results import Quantity, given, measured, predicted
@@ -23,6 +24,7 @@ from jaxspec.runs.stages import Stages
 from jaxspec.settings import expect
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
+from jaxspec.speculate.drafts.making import own_knobs
 from jaxspec.speculate.statistics import acceptance_rates
 from jaxspec.studies.draft_widths import widths_beside
 from jaxspec.studies.scale.config import ScaleConfig
@@ -35,6 +37,7 @@ from jaxspec.studies.scale.planning import Plan, cheapest, most_accurate, plan_r
 from jaxspec.studies.scale.report import write_scale_report
 from jaxspec.studies.scale.result import Curve, NetworkCurves, ScaleResult, Speculation
 from jaxspec.studies.scale.stages import ScaleStages
+from jaxspec.tuning.objective import with_pool
 
 __all__ = ["scale", "scale_results"]
 
@@ -142,7 +145,9 @@ def _draft_cost(stages: ScaleStages, checked: Checked, name: str, device: str) -
     if config.draft == SELF:
         return dataclasses.replace(COMPRESSED_COPY, statement="")
     priced = checked.pricings[device][name].architecture
-    cost = network.drafted_by(config.draft).draft.cost(network.config, priced, config.priced[name])
+    draft = network.drafted_by(config.draft, sharing=config.batch).draft
+    cost = draft.cost(network.config, priced, config.priced[name])
+    cost = with_pool(cost, priced, pool_share(own_knobs(config.draft, network.config), network.config))
     # The statement is for readers: it must not compile anew.
     return dataclasses.replace(cost, statement="")
 

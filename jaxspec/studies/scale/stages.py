@@ -85,7 +85,7 @@ class ScaleStages:
 
         def compute() -> Arrays:
             prompts, lengths = padded([network.encoded(prompt) for prompt in self.problems.prompts])
-            draft = network.drafted_by(config.draft)
+            draft = network.drafted_by(config.draft, sharing=config.batch)
             at_once = chunk_size(len(prompts))
             with self.reporter.bar(f"decoding with {config.draft}, {name}", len(prompts), step=at_once) as bar:
                 found = decode_chains(

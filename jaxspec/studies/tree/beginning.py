@@ -70,4 +70,4 @@ def tree_stages(config: TreeConfig, work: Work, given: Knobs | None = None) -> T
     target = work.setup.loaded
     if is_searched(config.draft):
         return TreeStages(config, work, copies, None, target)
-    return TreeStages(config, work, copies, make_draft(config.draft, target))
+    return TreeStages(config, work, copies, make_draft(config.draft, target, sharing=config.batch))

@@ -11,7 +11,7 @@ import numpy as np
 
 import hwmodels
 from hwmodels import DraftCost
-from jaxspec.compress.expert_pool import has_pool, pool_sizes
+from jaxspec.compress.expert_pool import has_pool, pool_share
 from jaxspec.compress.knobs import Knobs, knob_defaults
 from jaxspec.models.architecture import architecture_of
 from jaxspec.models.hf_load import LoadedModel
@@ -19,7 +19,7 @@ from jaxspec.runs.stages import Arrays
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.speculate.drafts import ReadyDraft, compressed_copy, make_draft
 from jaxspec.speculate.drafts.layer_skip_search import CalibrationText
-from jaxspec.speculate.drafts.making import search_draft
+from jaxspec.speculate.drafts.making import own_knobs, search_draft
 from jaxspec.speculate.engine import autoregressive_tree
 from jaxspec.speculate.expansion import TreeLimits, tree_limits
 from jaxspec.speculate.measured_ranks import record_ranks
@@ -91,6 +91,11 @@ class TreeStages:
         if self.given is not None:
             return self.given
         return given_knobs(self.config, self.work.setup.config)
+
+    @cached_property
+    def copied_by(self) -> Knobs | None:
+        """Of a compressed copy of the target, made here or read from a container; None for another draft."""
+        return self.knobs or own_knobs(self.config.draft, self.work.setup.config)
 
     @cached_property
     def draft(self) -> ReadyDraft:
@@ -181,7 +186,7 @@ class TreeStages:
         """Cycles of the held-out prompts with the tree of the first nodes, from its ranks, or followed along the texts where
         what a draft proposes depends on earlier cycles."""
         setup, config = self.work.setup, self.config
-        if self.knobs is None or not has_pool(self.knobs, setup.config):
+        if self.copied_by is None or not has_pool(self.copied_by, setup.config):
             found = jax.jit(cycles_along_text)(self._tree(nodes), self.traces, num_tokens=config.output_tokens)
             return {"generated": np.asarray(found.generated), "cycles": np.asarray(found.cycles)}
         texts, lengths = self._continued
@@ -248,12 +253,9 @@ class TreeStages:
         """What a draft step costs on the architecture that is priced there."""
         # The target's copy needs no parameters to be priced, and making them takes seconds.
         setup, priced = self.work.setup, self.work.pricings[device].architecture
-        if self.knobs is None:
-            return self.draft.draft.cost(setup.config, priced, self.config.architecture)
-        copy = compressed_copy(setup.config, setup.params, self.knobs).draft
-        sizes = pool_sizes(self.knobs, setup.config, None)
-        cost = copy.cost(setup.config, priced, self.config.architecture)
-        return with_pool(cost, priced, None if sizes is None else sizes.share)
+        ready = self.draft if self.knobs is None else compressed_copy(setup.config, setup.params, self.knobs)
+        cost = ready.draft.cost(setup.config, priced, self.config.architecture)
+        return with_pool(cost, priced, pool_share(self.copied_by, setup.config))
 
     @cached_property
     def widths(self) -> hwmodels.Footprint:

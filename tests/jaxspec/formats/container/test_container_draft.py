@@ -196,7 +196,7 @@ def test_half_precision_has_no_shared_exponents(tmp_path):
         np.testing.assert_array_equal(container.read("matrix"), matrix.reshape(-1))
 
 
-@pytest.mark.parametrize("scheme_name", [*EXACT, *BLOCKS, "any-precision"])
+@pytest.mark.parametrize("scheme_name", [*EXACT, *BLOCKS, "any-precision", "elastic"])
 def test_a_draft_reads_its_own_bytes_and_no_others(scheme_name, tmp_path):
     pack_to(tmp_path / "a.jspk", checkpoint(tmp_path, weights(SHAPE, seed=9)), scheme_name)
     directory, offset = directory_of((tmp_path / "a.jspk").read_bytes())

@@ -1,5 +1,6 @@
 """Containers of 8-bit integers with scales: the float32 values of their scheme, in as many bytes as it foretells."""
 
+import functools
 import json
 
 import jax
@@ -28,8 +29,15 @@ from jaxspec.formats.container.slice_codec import gains
 SCHEME = SCHEMES["any-precision"]
 VALUES = {"BF16": ml_dtypes.bfloat16, "F16": np.float16}
 
+#: Scheme -> codec: of one reading of the upper bits each.
+CODEC_OF = {"any-precision": "any-precision", "bit-slices": "bit-slices", "elastic": "bit-slices"}
+
 target = jax.jit(SCHEME.target)
-draft = jax.jit(lambda values, bits: SCHEME.hard(values, None, {"slice_bits": bits}).values)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def draft(values, bits, scheme="any-precision"):
+    return SCHEMES[scheme].hard(values, None, {"slice_bits": bits}).values
 
 
 def matrix(shape, dtype="BF16", *, seed=1, scale=0.02):
@@ -41,7 +49,7 @@ def values_of(patterns, dtype="BF16"):
     return jnp.asarray(patterns.view(VALUES[dtype]))
 
 
-def packed_matrix(folder, patterns, dtype="BF16", cut_bits=4):
+def packed_matrix(folder, patterns, dtype="BF16", cut_bits=4, scheme="any-precision"):
     """A container of a matrix, an embedding and a vector."""
     tensors = [
         tensor("embed", "BF16", matrix((20, 61))),
@@ -49,7 +57,7 @@ def packed_matrix(folder, patterns, dtype="BF16", cut_bits=4):
         tensor("norm", "BF16", weights((61,), seed=2)),
     ]
     source = write_checkpoint(folder / "source" / "model.safetensors", tensors, metadata={"format": "pt"})
-    pack_to(folder / "a.jspk", source, "any-precision", ByMagnitude(1.0, cut_bits))
+    pack_to(folder / "a.jspk", source, scheme, ByMagnitude(1.0, cut_bits))
     return folder / "a.jspk", source
 
 
@@ -57,17 +65,20 @@ SHAPES = [(20, 61), (20, 64), (1, 3000), (300, 1), (3, 5), (1, 1), (7, 33)]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(("dtype", "slice_bits"), [("BF16", 4), ("F16", 2), ("BF16", 6)])
-def test_values_are_those_of_the_scheme(everything_coded, shape, dtype, slice_bits, tmp_path):
+@pytest.mark.parametrize(
+    ("dtype", "slice_bits", "scheme"),
+    [("BF16", 4, "any-precision"), ("F16", 2, "bit-slices"), ("BF16", 6, "any-precision"), ("BF16", 3, "elastic")],
+)
+def test_values_are_those_of_the_scheme(everything_coded, shape, dtype, slice_bits, scheme, tmp_path):
     patterns = matrix(shape, dtype)
     patterns[0, :1] = 0
-    path, _ = packed_matrix(tmp_path, patterns, dtype, 8 - slice_bits)
+    path, _ = packed_matrix(tmp_path, patterns, dtype, 8 - slice_bits, scheme)
     found = {
         "target": target(values_of(patterns, dtype)),
-        "draft": draft(values_of(patterns, dtype), float(slice_bits)),
+        "draft": draft(values_of(patterns, dtype), float(slice_bits), scheme),
     }
     with Container(path) as container:
-        assert container.tensors["matrix"].codec == "any-precision"
+        assert container.tensors["matrix"].codec == CODEC_OF[scheme]
         for part, expected in found.items():
             read = container.read("matrix", part)
             assert read.dtype == np.uint32
@@ -76,18 +87,39 @@ def test_values_are_those_of_the_scheme(everything_coded, shape, dtype, slice_bi
             np.testing.assert_array_equal(container.read("embed", part), matrix((20, 61)).reshape(-1))
 
 
-def test_odd_scales(everything_coded, tmp_path):
+@pytest.mark.parametrize("scheme", ["any-precision", "bit-slices"])
+def test_odd_scales(everything_coded, scheme, tmp_path):
     """Groups of zeros, of values too small for a float16 scale, and of large ones."""
     patterns = np.concatenate(
         [matrix((2, 64), "BF16", scale=scale) for scale in (1e-30, 1e-8, 1e-5, 1e3)] + [np.zeros((1, 64), np.uint16)]
     )
-    path, _ = packed_matrix(tmp_path, patterns)
-    expected = np.asarray(target(values_of(patterns)))
+    path, _ = packed_matrix(tmp_path, patterns, scheme=scheme)
+    expected, drafted = (np.asarray(x) for x in (target(values_of(patterns)), draft(values_of(patterns), 4.0, scheme)))
     assert (expected[:2] == 0).all()
     assert np.abs(expected[6:8]).max() > 500
     with Container(path) as container:
         np.testing.assert_array_equal(container.read("matrix").reshape(9, 64), expected.view(np.uint32))
-        np.testing.assert_array_equal(container.read("matrix", "draft").reshape(9, 64).view(np.float32)[8], 0)
+        # Signs of zeros too: the draft may read a negative multiple of a scale of 0.
+        np.testing.assert_array_equal(container.read("matrix", "draft").reshape(9, 64), drafted.view(np.uint32))
+        assert (drafted[8] == 0).all()
+
+
+def test_readings_share_all_sections(tmp_path):
+    """What a draft takes the upper bits for is no part of the bytes."""
+    patterns, found = matrix((40, 61)), {}
+    for scheme in CODEC_OF:
+        path, _ = packed_matrix(tmp_path / scheme, patterns, scheme=scheme)
+        with Container(path) as container:
+            found[scheme] = dict(container.tensors["matrix"].chunks[0])
+            drafted = container.read("matrix", "draft").view(np.float32)
+            whole = container.read("matrix").view(np.float32)
+        # Half a step of 16 further up, and so nearer to the target in the mean.
+        found[scheme]["error"] = np.mean(drafted - whole) / np.abs(whole).mean()
+    sections = [{role: each[role] for role in ("scale", "high", "low")} for each in found.values()]
+    assert sections[0] == sections[1] == sections[2]
+    assert found["any-precision"]["error"] < -0.1
+    assert abs(found["bit-slices"]["error"]) < 0.02
+    assert found["elastic"] == found["bit-slices"]
 
 
 def test_short_rows_are_worked_on_in_parts(everything_coded, monkeypatch, tmp_path):
@@ -248,8 +280,9 @@ def test_what_is_pruned_is_not_asked(tmp_path):
         (lambda entry: entry.update(draft_sha256="0" * 64), "another SHA-256"),
     ],
 )
-def test_a_directory_that_lies(packed, edit, match, tmp_path):
-    content, _ = packed["any-precision"]
+@pytest.mark.parametrize("codec", ["any-precision", "bit-slices"])
+def test_a_directory_that_lies(packed, codec, edit, match, tmp_path):
+    content, _ = packed[codec]
     directory, _ = directory_of(content)
     edit(directory["tensors"][0])
     refused(tmp_path / "a.jspk", signed_again(*agreeing(content, directory)), match)

@@ -1,0 +1,200 @@
+"""Containers of bit slices and pools of experts: the elastic draft of a run, as model and as draft of every command."""
+
+import json
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from elastic_networks import uneven_network
+from packed_runs import pack_run
+
+from jaxspec.compress.expert_pool import pool_share
+from jaxspec.compress.knobs import uniform_knobs
+from jaxspec.compress.schemes import SCHEMES
+from jaxspec.compress.weights import target_network
+from jaxspec.errors import InputError
+from jaxspec.formats.container import Container, open_checkpoint, pack
+from jaxspec.models import DecoderConfig, load_directory
+from jaxspec.models.blocks import Experts
+from jaxspec.models.expert_sizes import ExpertSizes
+from jaxspec.models.hf_load import load_container
+from jaxspec.models.stored import as_computed, as_stored, stack_of
+from jaxspec.runs import Reporter
+from jaxspec.runs.directory import RunDirectory
+from jaxspec.settings import build_config
+from jaxspec.speculate.drafts import ElasticDraft, check_draft, compressed_copy, make_draft
+from jaxspec.speculate.drafts.container_draft import container_footprint
+from jaxspec.speculate.drafts.making import own_knobs
+from jaxspec.studies import ScaleConfig, TreeConfig, scale
+from jaxspec.studies.measured.target import load_target
+from jaxspec.studies.pack.config import PackConfig
+from jaxspec.studies.pack.run import pack_checkpoint
+from jaxspec.studies.scale import run as run_module
+from jaxspec.studies.tree import stages as stages_module
+from jaxspec.studies.tree.beginning import begin_tree
+from jaxspec.studies.tree.stages import TreeStages
+
+SCHEME = SCHEMES["elastic"]
+
+#: A mixture each of whose matrices gets smaller; rows of whole groups and of others.
+CONFIG = DecoderConfig(
+    vocab_size=256,
+    hidden_size=40,
+    intermediate_size=40,
+    num_layers=2,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=10,
+    qk_norm=True,
+    experts=ExpertSizes(num_experts=7, per_token=2, inner_size=24),
+    feed_forward=(Experts(),),
+)
+
+#: Experts of the priced network that a draft step chooses among, of 128: a token uses 8 of them. Here it uses 2 of 7, and pools
+#: have 2 + 0.2 * 5 = 3 and 2 + 0.6 * 5 = 5.
+POOL = 8 + np.mean([1 / 5, 3 / 5]) * 120
+
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+
+
+def patterns(x):
+    values = np.asarray(x)
+    assert values.dtype == np.float32
+    return values.view(np.uint32)
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory):
+    """Folder with a container and what it was packed from; the hard draft of the knobs; these."""
+    folder = tmp_path_factory.mktemp("elastic")
+    knobs = uniform_knobs(SCHEME, CONFIG)
+    bits = knobs.values["slice_bits"]
+    knobs = knobs.replace_values(
+        slice_bits=2.0 + jnp.arange(bits.size).reshape(bits.shape) % 5, expert_pool=jnp.asarray([0.2, 0.6])
+    )
+    return folder, pack_run(folder, uneven_network(CONFIG, 1, sharpness=3.0), CONFIG, knobs), knobs
+
+
+def test_target_and_draft_are_those_of_the_run(packed):
+    folder, draft, knobs = packed
+    target = target_network(SCHEME, as_stored(load_directory(folder / "model").params))
+    found, drafted = (load_container(folder / "model.jspk", part=part) for part in ("target", "draft"))
+    for kind in CONFIG.matrix_kinds:
+        for ours, wanted in ((found.params, target), (drafted.params, draft)):
+            np.testing.assert_array_equal(
+                patterns(ours["layers"][kind]), patterns(stack_of(wanted["layers"][kind]).values()), err_msg=kind
+            )
+    widths = container_footprint(*[str(folder / "model.jspk")] * 2)
+    for place, kind in enumerate(CONFIG.matrix_kinds):
+        *_, rows, columns = CONFIG.matrix_shape(kind)
+        scales = 16 * -(-columns // 32) / columns
+        upper = np.asarray(knobs.values["slice_bits"])[:, place, None]
+        drafted, whole = (
+            bits[kind].reshape(CONFIG.num_layers, -1) for bits in (widths.draft_weight_bits, widths.target_weight_bits)
+        )  # "layer expert" of those
+        # Sections end in whole bytes.
+        np.testing.assert_allclose(drafted - upper, scales, atol=8 / (rows * columns))
+        np.testing.assert_allclose(whole, 8 + scales, atol=16 / (rows * columns))
+
+
+def test_the_draft_in_the_file_is_the_run_with_its_pools(packed):
+    """Equal drafts with equal numbers: not only the weights are the run's."""
+    folder, draft, knobs = packed
+    path = str(folder / "model.jspk")
+    target = load_target(path).loaded
+    for sharing in (1, 3):
+        ready = make_draft(path, target, sharing=sharing)
+        run = compressed_copy(CONFIG, as_computed(draft), knobs, sharing=sharing)
+        assert ready.draft == run.draft
+        assert ready.draft.name == "model.jspk"
+        np.testing.assert_array_equal(ready.params.knobs.values["expert_pool"], knobs.values["expert_pool"])
+
+
+def settings(packed, text, **more):
+    path = str(packed[0] / "model.jspk")
+    given = {"model": path, "draft": path, "architecture": "qwen3-30b-a3b", "device": "rtx-4090", "batch": 3}
+    return given | {"text": str(text), "prompts": 3, "output_tokens": 6} | more
+
+
+def test_trees_follow_the_pools_and_are_priced_with_them(packed, some_text, tmp_path, monkeypatch):
+    # Whether what is followed is what is decoded, tests of drafts ask; here, whether the draft of a file is followed.
+    followed, texts = [], (np.zeros((1, 9), np.int32), {})
+    monkeypatch.setattr(TreeStages, "growth", TreeStages.chains)
+    monkeypatch.setattr(TreeStages, "_continued", texts)
+    monkeypatch.setattr(stages_module, "predict_trees", lambda _, draft, *a, **m: followed.append(draft) or {})
+    given = settings(packed, some_text, prompt_tokens=8, calibration_prompts=2, nodes=4, depth=3)
+    config = build_config(TreeConfig, given)
+    with RunDirectory("tree", config, inputs={}, out=tmp_path / "run") as directory:
+        stages = begin_tree(config, directory, Reporter())
+        stages.expected_with(3)
+    assert [ready.draft for ready in followed] == [ElasticDraft(CONFIG, sharing=3)]
+    assert float(stages.cost_on("rtx-4090").pool_experts) == pytest.approx(POOL)
+    np.testing.assert_allclose(pool_share(stages.copied_by, CONFIG), [1 / 5, 3 / 5], rtol=1e-6)
+
+
+def test_scaling_prices_the_pool(packed, some_text, tmp_path, monkeypatch):
+    told, rows = [], run_module.exchange_rows
+    monkeypatch.setattr(
+        run_module, "exchange_rows", lambda *a, draft, **m: told.append(draft) or rows(*a, draft=draft, **m)
+    )
+    given = settings(packed, some_text, task="arithmetic", samples="1", acceptance=0.7)
+    del given["text"]
+    scale(build_config(ScaleConfig, given), out=str(tmp_path / "run"))
+    assert [float(cost.pool_experts) for cost in told] == pytest.approx([POOL])
+
+
+def with_option(packed, path, **options):
+    """A container of matrices that are stored as they are, with these options."""
+    pack(open_checkpoint(packed[0] / "model"), path, "elastic", options=options)
+    return str(path)
+
+
+def test_the_pool_is_an_option_of_the_file(packed, tmp_path):
+    model = str(packed[0] / "model")
+    with Container(packed[0] / "model.jspk") as container:
+        assert json.loads(container.options["expert_pool"]) == pytest.approx([0.2, 0.6])
+        assert json.loads(container.options["kv_knobs"]) == {}
+    path = tmp_path / "a.jspk"
+    config = PackConfig(model=model, scheme="elastic", slice_bits=3, expert_pool=0.3)
+    assert pack_checkpoint(config, path).options == {
+        "scheme": "elastic",
+        "slice_bits": 3,
+        "expert_pool": 0.3,
+        "knobs": None,
+    }
+    np.testing.assert_allclose(own_knobs(str(path), CONFIG).values["expert_pool"], [0.3, 0.3])
+    # Nothing said: the scheme's own.
+    path = with_option(packed, tmp_path / "b.jspk")
+    np.testing.assert_allclose(own_knobs(path, CONFIG).values["expert_pool"], [0.5, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("option", "match"),
+    [
+        (1.5, "expert_pool is 1.5; allowed is 0 to 1"),
+        ("[0.1, 0.2, 0.3]", "option 'expert_pool' that cannot be read"),
+        ("[[0.1], [0.2]]", "option 'expert_pool' that cannot be read"),
+        ('{"a": 1}', "option 'expert_pool' that cannot be read"),
+        ('"x"', "option 'expert_pool' that cannot be read"),
+        ("NaN", "expert_pool"),
+        ("1" + "0" * 400, "option 'expert_pool' that cannot be read"),
+        (True, "option 'expert_pool' that cannot be read"),
+    ],
+)
+def test_a_pool_that_cannot_be_is_refused(packed, option, match, tmp_path):
+    path = with_option(packed, tmp_path / "a.jspk", expert_pool=option)
+    with pytest.raises(InputError, match=match) as caught:
+        check_draft(path, CONFIG)
+    assert str(caught.value).isprintable()
+
+
+def test_what_a_network_has_no_use_for_is_said(tiny_model, tmp_path, monkeypatch):
+    told = []
+    monkeypatch.setattr(Reporter, "line", lambda _, text: told.append(text))
+    pack_checkpoint(PackConfig(model=str(tiny_model), scheme="elastic"), tmp_path / "a.jspk")
+    assert [line for line in told if "has no experts; expert_pool changes nothing" in line]
+    told.clear()
+    pack_checkpoint(PackConfig(model=str(tiny_model), scheme="bit-slices"), tmp_path / "b.jspk")
+    assert not [line for line in told if "experts" in line]
+    with pytest.raises(InputError, match="scheme bit-slices has no such knob"):
+        PackConfig(model=str(tiny_model), scheme="bit-slices", expert_pool=0.3)

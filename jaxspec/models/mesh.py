@@ -32,6 +32,7 @@ __all__ = [
     "on_mesh",
     "placed_beside",
     "rows_on_each",
+    "split_by_output",
     "split_inside",
     "split_rows",
     "values_on_each",
@@ -138,6 +139,14 @@ def activation_shares(config: DecoderConfig, tensor: int) -> Shares:
     embedding = _split(("embed",), (config.vocab_size, config.hidden_size), config, tensor)
     heads = 1 if config.latent is not None else over(written(_HEADS_BY_OUTPUT))
     return Shares(heads, over(written(_BY_OUTPUT)), tensor if embedding == PartitionSpec(None, "tensor") else 1)
+
+
+def split_by_output(config: DecoderConfig, tensor: int) -> int:
+    """Values on each of so many devices of the layers' matrices of which each device has some of the rows."""
+    rows, layers = (*_BY_OUTPUT, *_HEADS_BY_OUTPUT), config.layer_parameters
+    shapes = {("layers", name): (layers[name].num_layers, *layers[name].shape) for name in rows if name in layers}
+    split = {names: shape for names, shape in shapes.items() if any(_split(names, shape, config, tensor))}
+    return values_on_each(split, config, tensor) if tensor > 1 else 0
 
 
 def rows_on_each(rows: int, data: int) -> int:

@@ -31,7 +31,7 @@ from jaxspec.studies.measured.draft_memory import (
     parameter_sizes,
     wider_bytes,
 )
-from jaxspec.studies.measured.pass_memory import ONE_DEVICE, ROOM_BYTES, calibration_bytes, pass_bytes
+from jaxspec.studies.measured.pass_memory import ONE_DEVICE, ROOM_BYTES, calibration_bytes, laid_out_anew, pass_bytes
 from jaxspec.tuning.calibration import windows_per_pass
 
 __all__ = [
@@ -122,7 +122,7 @@ def decoding_bytes(
     mesh: tuple[int, int] = ONE_DEVICE,
 ) -> int:
     """What decoding takes beside the networks: KV of the target and of the draft that has most; while the prompt is processed,
-    what it writes too.
+    what it writes too; on a mesh, matrices that are laid out anew.
 
     Args:
         prompts: tokens of each. tokens: that are decoded.
@@ -135,7 +135,8 @@ def decoding_bytes(
     cached = COMPUTED * network.num_layers * network.cached_shape.elements * 3 * slots
     by_head = (cached + scores) // activation_shares(network, tensor).heads
     at_once = rows_on_each(chunk_size(len(prompts)), data)
-    return at_once * (by_head + 3 * COMPUTED * WIDTH * network.vocab_size + own)
+    texts = at_once * (by_head + 3 * COMPUTED * WIDTH * network.vocab_size + own)
+    return texts + max(laid_out_anew(network, tensor) - ROOM_BYTES, 0)  # the room of every run holds them first
 
 
 def network_bytes(network: DecoderConfig, *, stream: bool, tensor: int = 1, model: str = "") -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.mesh import activation_shares, rows_on_each
-from jaxspec.models.stored import is_widened
+from jaxspec.models.mesh import activation_shares, rows_on_each, split_by_output
+from jaxspec.models.stored import SMALL, is_widened
 from jaxspec.studies.measured.draft_memory import COMPUTED, STORED
 
-__all__ = ["ONE_DEVICE", "ROOM_BYTES", "calibration_bytes", "pass_bytes"]
+__all__ = ["ONE_DEVICE", "ROOM_BYTES", "calibration_bytes", "laid_out_anew", "pass_bytes"]
 
 #: Room for programs, and for logits that are made piece by piece.
 ROOM_BYTES = 1 << 29
@@ -53,15 +53,31 @@ def pass_bytes(
     # A draft's matrix is made beside what it is made from; in the backward pass, its gradient with them.
     matrices = 2 * ways * network.intermediate_size * network.hidden_size // shares.inner
     # Logits are made when the layers are done with, before these run back.
-    return max(COMPUTED * (each * places + matrices), ROOM_BYTES) + _gathered_heads(network, tensor, shares.hidden)
+    return max(COMPUTED * (each * places + matrices), ROOM_BYTES) + 2 * _gathered_head(network, tensor)
 
 
-def _gathered_heads(network: DecoderConfig, tensor: int, shares: int) -> int:
-    """Bytes of the LM head as a pass over a mesh gathers it, for the target's logits and for the draft's.
+def laid_out_anew(network: DecoderConfig, tensor: int) -> int:
+    """Bytes of matrices that decoding on a mesh lays out anew on each device, where it reads them in pieces of their rows.
+
+    Their rows are split. Where hidden states are split by channel, devices exchange rows for channels, which takes two copies;
+    elsewhere each gathers all rows.
+    """
+    if not _gathers(network, tensor) or network.num_parameters() <= SMALL:
+        return 0
+    copies = 2 if activation_shares(network, tensor).hidden > 1 else tensor
+    return STORED * copies * split_by_output(network, tensor) + _gathered_head(network, tensor)
+
+
+def _gathered_head(network: DecoderConfig, tensor: int) -> int:
+    """Bytes of the LM head as a program on a mesh gathers it, once for the logits of each network.
 
     Its rows are split, and a loop over pieces of rows has no use for a part: XLA gathers the whole before the loop, or the
-    channels that a device has of the hidden states. Where products take the head as it lies nothing is gathered.
+    channels that a device has of the hidden states.
     """
-    if tensor == 1 or not is_widened(jnp.dtype("float32"), jnp.dtype(network.stored_dtype)):
-        return 0
-    return 2 * STORED * network.vocab_size * network.hidden_size // shares
+    shares = activation_shares(network, tensor).hidden
+    return STORED * network.vocab_size * network.hidden_size // shares if _gathers(network, tensor) else 0
+
+
+def _gathers(network: DecoderConfig, tensor: int) -> bool:
+    """Whether products read pieces of matrices that are split; where they take matrices as these lie, nothing is gathered."""
+    return tensor > 1 and is_widened(jnp.dtype("float32"), jnp.dtype(network.stored_dtype))

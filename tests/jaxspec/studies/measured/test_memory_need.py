@@ -16,7 +16,7 @@ from jaxspec.studies.compare.run import compare
 from jaxspec.studies.measured.checking import check_inputs
 from jaxspec.studies.measured.draft_memory import draft_need, drafts_of
 from jaxspec.studies.measured.memory import ROOM_BYTES, memory_need, plan_memory
-from jaxspec.studies.measured.pass_memory import pass_bytes
+from jaxspec.studies.measured.pass_memory import laid_out_anew, pass_bytes
 from jaxspec.studies.measured.setup import make_setup
 
 LLAMA_8B = DecoderConfig(
@@ -89,14 +89,18 @@ def test_each_device_of_a_mesh_by_hand():
     assert (
         need((2, 1), prompts=[4000] * 2).work - ROOM_BYTES == (need((1, 1), prompts=[4000] * 2).work - ROOM_BYTES) // 2
     )
-    # With tensor=2 each device has its heads of KV and of scores; logits of both prompts are whole.
+    # With tensor=2 each device has its heads of KV and of scores; logits of both prompts are whole. Matrices that are split by
+    # rows, and are read in pieces of rows, are copied twice to be split by channels, the head once.
     logits = 2 * 3 * 4 * WIDTH * 128256
     of_heads = lambda mesh: need(mesh, prompts=[4000] * 2).work - ROOM_BYTES - logits
-    assert of_heads((1, 2)) == of_heads((1, 1)) // 2
+    rows = 4096 + 2 * 1024 + 2 * 14336
+    anew = 2 * 2 * 32 * 4096 * rows // 2 + 2 * 128256 * 4096 // 2
+    assert of_heads((1, 2)) - anew + ROOM_BYTES == of_heads((1, 1)) // 2
     # 16 devices have no whole KV heads: attention is whole, of the target and the draft.
     attention = 2 * 2 * 32 * 4096 * (2 * 4096 + 2 * 1024)
     assert need((1, 16)).network == (whole.network - norms - attention) // 16 + norms + attention
-    assert need((4, 2), windows=16).work < need((1, 1), windows=16).work
+    for mesh in ((8, 1), (1, 8)):
+        assert need(mesh, windows=16).work < need((1, 1), windows=16).work
 
 
 def test_passes_on_each_device_by_hand():
@@ -125,12 +129,17 @@ def test_passes_on_each_device_by_hand():
 def test_a_device_that_multiplies_what_is_stored_gathers_no_head(monkeypatch):
     need = lambda: pass_bytes(LLAMA_8B, 16, 200, gradient=False, mesh=(1, 8))
     pieces = need()
+    tied = dataclasses.replace(LLAMA_8B, tie_embeddings=True)
+    rows = 4096 + 2 * 1024 + 2 * 14336
+    assert laid_out_anew(tied, 8) == 2 * 32 * 4096 * rows + 2 * 128256 * 4096  # whole on each
+    assert laid_out_anew(LLAMA_8B, 1) == 0
     monkeypatch.setattr("jaxspec.studies.measured.pass_memory.is_widened", lambda rows, matrix: False)
     assert pieces - need() == 2 * 2 * 128256 * 4096 // 8
+    assert laid_out_anew(LLAMA_8B, 8) == 0
 
 
 def test_the_line_tells_what_each_device_needs(there, monkeypatch):
-    there(24_000_000_000)
+    there(26_000_000_000)
     monkeypatch.setattr("jax.device_count", lambda: 8)
     plan = plan_memory(EvaluateConfig(), LLAMA_8B, PROMPTS, gradient_windows=0)
     assert plan.mesh == (4, 2)

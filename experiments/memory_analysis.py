@@ -1,7 +1,8 @@
 """Memory that tuning takes, by XLA's own analysis of its compiled programs: `python -m experiments.memory_analysis`.
 
 Nothing is allocated, so that networks of any size can be asked about on any machine. Two programs are compiled for each
-network: a gradient step over all knobs, and the measurement of one bit-exact draft.
+network: a gradient step over all knobs, and the measurement of one bit-exact draft. Beside XLA's figures stands what the line
+before a run would say of the program. With a mesh, as many devices as it has are made of the processor.
 """
 
 from __future__ import annotations
@@ -9,15 +10,16 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 
 from experiments.released_shapes import SHAPES
 from hwmodels import Workload, catalog
@@ -31,17 +33,23 @@ from jaxspec.models.config import INPUT_OF, DecoderConfig
 from jaxspec.models.decoder import abstract_params
 from jaxspec.models.families import decoder_config
 from jaxspec.models.kv_cache import empty_cache
-from jaxspec.models.mesh import make_mesh, on_mesh
+from jaxspec.models.mesh import by_row, make_mesh, on_mesh
 from jaxspec.models.stored import as_stored
 from jaxspec.models.streamed import Streamed, stays_in_host
+from jaxspec.settings.common import mesh_sizes
 from jaxspec.speculate.acceptance import TargetText
 from jaxspec.speculate.sampling import SAMPLING
-from jaxspec.tuning.calibration import Calibration
+from jaxspec.studies.measured.memory import ONE_DEVICE, network_bytes
+from jaxspec.studies.measured.pass_memory import calibration_bytes, pass_bytes
+from jaxspec.tuning.calibration import Calibration, calibration_pass, windows_per_pass
 from jaxspec.tuning.gradient import AscentState, Goal, ascend_once, first_state
 from jaxspec.tuning.hard import measured_windows
 from jaxspec.tuning.objective import Pricing
 
-__all__ = ["abstract_calibration", "analyse"]
+__all__ = ["PROGRAMS", "abstract_calibration", "analyse"]
+
+#: What is compiled.
+PROGRAMS = ("gradient step", "hard draft")
 
 #: Position of the first root.
 _FIRST = 31
@@ -56,12 +64,12 @@ _DEFAULT = (
 
 
 def abstract_calibration(
-    config: DecoderConfig, windows: int, tokens: int, *, stream: bool = False, tensor: int = 1
+    config: DecoderConfig, windows: int, tokens: int, *, stream: bool = False, mesh: Mesh | None = None
 ) -> Calibration:
     """Shapes and types of a calibration on bfloat16 weights.
 
     Args:
-        stream: its layers stay in host memory. tensor: devices that matrices are split over.
+        stream: its layers stay in host memory. mesh: of the devices that it is split over; None: one device.
     """
     width = {kind: config.matrix_shape(kind)[1] for kind in config.matrix_kinds}
     norms = {INPUT_OF[kind]: jax.ShapeDtypeStruct((config.num_layers, width[kind]), jnp.float32) for kind in width}
@@ -75,34 +83,57 @@ def abstract_calibration(
     params = jax.eval_shape(as_stored, jax.tree_util.tree_map_with_path(narrow, abstract_params(config)))
     cache = jax.eval_shape(lambda: empty_cache(config, windows, tokens - 1))
     kv = jax.eval_shape(lambda cache: prepare_kv(DEFAULT_SCHEME, cache), cache)
-    mesh = None if tensor == 1 else make_mesh(1, tensor)
+    text = jax.eval_shape(
+        lambda: TargetText(
+            tokens=jnp.zeros((windows, tokens), jnp.int32),
+            hidden=jnp.zeros((windows, tokens - 1 - _FIRST, config.hidden_size)),
+        )
+    )
     if mesh is not None:
         params = on_mesh(params, config, mesh)
-        by_head = NamedSharding(mesh, PartitionSpec(None, None, None, None, "tensor"))
-        split = lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=by_head)
-        kv = kv.replace(rows=jax.tree.map(split, kv.rows))
+        # Where the pass over the text leaves them.
+        lies = lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where)
+        _, hidden, of_kv, _ = _pass_over_text(params, config, windows, tokens, mesh).output_shardings
+        text = text._replace(hidden=lies(text.hidden, hidden))
+        kv = kv.replace(rows=jax.tree.map(lies, kv.rows, of_kv.rows))
     if stream:
         kv = kv.replace(rows=jax.tree.map(lambda leaf: Streamed.abstract(leaf.shape, leaf.dtype), kv.rows))
     return Calibration(
         params=params,
         prepared=jax.eval_shape(lambda *given: prepare(DEFAULT_SCHEME, *given), params, norms),
-        text=jax.eval_shape(
-            lambda: TargetText(
-                tokens=jnp.zeros((windows, tokens), jnp.int32),
-                hidden=jnp.zeros((windows, tokens - 1 - _FIRST, config.hidden_size)),
-            )
-        ),
+        text=text,
         kv=kv,
         config=config,
         mesh=mesh,
     )
 
 
+def _pass_over_text(params: Any, config: DecoderConfig, windows: int, tokens: int, mesh: Mesh | None) -> Any:
+    """The compiled pass that makes hidden states and KV of as many windows as it takes at once."""
+    count = min(windows, windows_per_pass(config, tokens) * (1 if mesh is None else mesh.shape["data"]))
+    where = None if mesh is None else by_row(mesh, count)
+    text = jax.ShapeDtypeStruct((count, tokens), jnp.int32, sharding=where)
+    return calibration_pass.lower(params, config, text, scheme=DEFAULT_SCHEME, first=_FIRST).compile()
+
+
 def analyse(
-    config: DecoderConfig, windows: int, tokens: int, per_step: int, *, stream: bool = False, tensor: int = 1
+    config: DecoderConfig,
+    windows: int,
+    tokens: int,
+    per_step: int,
+    *,
+    stream: bool = False,
+    sizes: tuple[int, int] = ONE_DEVICE,
+    programs: Sequence[str] = PROGRAMS,
 ) -> dict[str, dict[str, float]]:
-    """Program -> bytes of its arguments, of everything else, of both, and seconds to compile it."""
-    calibration = abstract_calibration(config, windows, tokens, stream=stream, tensor=tensor)
+    """Program -> bytes of its arguments, of everything else, of both, as estimated before a run, and seconds to compile it.
+
+    Args:
+        sizes: devices along data and tensor; bytes are of each.
+        programs: of `PROGRAMS`.
+    """
+    mesh = None if sizes == ONE_DEVICE else make_mesh(*sizes)
+    calibration = abstract_calibration(config, windows, tokens, stream=stream, mesh=mesh)
     knobs = uniform_knobs(DEFAULT_SCHEME, config)
     pricing = Pricing(
         catalog.device("jetson-agx-orin"), architecture_of(config), Workload(batch=1.0, context_tokens=1024.0)
@@ -113,20 +144,24 @@ def analyse(
 
     def step() -> Any:
         whole = jnp.asarray(0)
-        return ascend_once.lower(
-            state, calibration, pricing, whole, number, number, jnp.asarray(False), goal, DEFAULT_SCHEME
-        )
+        given = state, calibration, pricing, whole, number, number, jnp.asarray(False), goal, DEFAULT_SCHEME
+        return ascend_once.lower(*given).compile()
 
-    return {
-        "gradient step": _compiled(step),
-        "hard draft": _compiled(lambda: measured_windows.lower(calibration, knobs, jnp.arange(per_step), decoding)),
-    }
+    hard = lambda: measured_windows.lower(calibration, knobs, jnp.arange(per_step), decoding).compile()
+    held = network_bytes(config, stream=stream, tensor=sizes[1])
+    held += calibration_bytes(config, windows, tokens, stream=stream, mesh=sizes)
+    found = {}
+    for name, compiled in zip(PROGRAMS, (step, hard), strict=True):
+        if name in programs:
+            works = pass_bytes(config, per_step, tokens, gradient=compiled is step, mesh=sizes)
+            found[name] = _of_program(compiled) | {"estimated_bytes": held + works}
+    return found
 
 
-def _compiled(lower: Callable[[], Any]) -> dict[str, float]:
-    began = time.monotonic()
-    compiled = lower().compile()
-    seconds, memory = time.monotonic() - began, compiled.memory_analysis()
+def _of_program(compiled: Callable[[], Any]) -> dict[str, float]:
+    began = time.process_time()
+    memory = compiled().memory_analysis()
+    seconds = time.process_time() - began
     arguments, temporary = memory.argument_size_in_bytes, memory.temp_size_in_bytes + memory.output_size_in_bytes
     return {
         "arguments_bytes": arguments,
@@ -144,13 +179,18 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--layers", type=int, help="instead of the network's own number")
     parser.add_argument("--stream", action="store_true", help="with the layers in host memory")
-    parser.add_argument("--tensor", type=int, default=1, help="devices that matrices are split over; bytes are of one")
+    parser.add_argument(
+        "--mesh", default="data=1", help="devices along the axes, as in data=4,tensor=2; bytes are of each"
+    )
+    parser.add_argument("--program", choices=PROGRAMS, help="one of them; both by default")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the numbers here")
     given = parser.parse_args(arguments)
-    if given.tensor > 1:
-        jax.config.update("jax_num_cpu_devices", given.tensor)
+    sizes = tuple(mesh_sizes(given.mesh).values())
+    if math.prod(sizes) > 1:
+        jax.config.update("jax_num_cpu_devices", math.prod(sizes))
     print(
-        f"{'network':<14} {'layers':>6} {'text':>9} {'step':>5}  {'program':<14} {'file':>8} {'needs':>8} {'compile':>8}"
+        f"{'network':<14} {'layers':>6} {'text':>9} {'step':>5}  {'program':<14} {'file':>9} {'needs':>9} {'estimated':>9} "
+        f"{'off':>6} {'compile':>8}"
     )
     rows = []
     for name, windows, tokens, per_step in _DEFAULT:
@@ -160,15 +200,17 @@ def main(arguments: list[str] | None = None) -> int:
         if given.layers is not None:
             config = dataclasses.replace(config, num_layers=given.layers)
         file_bytes = 2 * config.num_parameters()
-        for program, found in analyse(
-            config, windows, tokens, per_step, stream=given.stream, tensor=given.tensor
-        ).items():
+        programs = PROGRAMS if given.program is None else (given.program,)
+        options = {"stream": given.stream, "sizes": sizes, "programs": programs}
+        for program, found in analyse(config, windows, tokens, per_step, **options).items():
             rows.append({"network": name, "layers": config.num_layers, "windows": windows, "tokens": tokens} | found)
             rows[-1] |= {"windows_per_step": per_step, "program": program, "file_bytes": file_bytes}
-            rows[-1] |= {"streamed": given.stream, "devices": given.tensor}
+            rows[-1] |= {"streamed": given.stream, "mesh": {"data": sizes[0], "tensor": sizes[1]}}
+            off = found["estimated_bytes"] / found["total_bytes"] - 1.0
             print(
                 f"{name:<14} {config.num_layers:>6} {f'{windows}x{tokens}':>9} {per_step:>5}  {program:<14} "
-                f"{file_bytes / 1e9:>5.2f} GB {found['total_bytes'] / 1e9:>5.2f} GB {found['compile_s']:>6.1f} s",
+                f"{file_bytes / 1e9:>6.2f} GB {found['total_bytes'] / 1e9:>6.2f} GB {found['estimated_bytes'] / 1e9:>6.2f} GB "
+                f"{100 * off:>+4.0f} % {found['compile_s']:>6.1f} s",
                 flush=True,
             )
     if given.json is not None:

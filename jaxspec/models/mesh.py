@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,12 +23,16 @@ from jaxspec.models.streamed import Streamed
 
 __all__ = [
     "AXES",
+    "Shares",
+    "activation_shares",
+    "by_row",
     "make_mesh",
     "mesh_of",
     "on_host",
     "on_mesh",
     "placed_beside",
     "rows_on_each",
+    "split_by_output",
     "split_inside",
     "split_rows",
     "values_on_each",
@@ -112,6 +116,39 @@ def values_on_each(shapes: Mapping[tuple[str, ...], tuple[int, ...]], config: De
     )
 
 
+class Shares(NamedTuple):
+    """How many devices share the activations of a pass; 1: each has all of them.
+
+    Attributes:
+        heads: queries, keys, values and scores. inner: channels between the matrices of a feed-forward network.
+        hidden: channels between layers.
+    """
+
+    heads: int
+    inner: int
+    hidden: int
+
+
+def activation_shares(config: DecoderConfig, tensor: int) -> Shares:
+    """Of a network whose matrices are split over so many devices: activations are split as what writes them is."""
+    layers = {name: (config.num_layers, *parameter.shape) for name, parameter in config.layer_parameters.items()}
+    over = lambda names: (
+        tensor if names and all(any(_split(("layers", n), layers[n], config, tensor)) for n in names) else 1
+    )
+    written = lambda kinds: [name for name in kinds if name in layers]
+    embedding = _split(("embed",), (config.vocab_size, config.hidden_size), config, tensor)
+    heads = 1 if config.latent is not None else over(written(_HEADS_BY_OUTPUT))
+    return Shares(heads, over(written(_BY_OUTPUT)), tensor if embedding == PartitionSpec(None, "tensor") else 1)
+
+
+def split_by_output(config: DecoderConfig, tensor: int) -> int:
+    """Values on each of so many devices of the layers' matrices of which each device has some of the rows."""
+    rows, layers = (*_BY_OUTPUT, *_HEADS_BY_OUTPUT), config.layer_parameters
+    shapes = {("layers", name): (layers[name].num_layers, *layers[name].shape) for name in rows if name in layers}
+    split = {names: shape for names, shape in shapes.items() if any(_split(names, shape, config, tensor))}
+    return values_on_each(split, config, tensor) if tensor > 1 else 0
+
+
 def rows_on_each(rows: int, data: int) -> int:
     """How many of so many texts each device has where they are split over so many: all, where these do not divide them."""
     return rows // data if rows % data == 0 else rows
@@ -133,7 +170,7 @@ def mesh_of(params: Any) -> Mesh | None:
 def split_rows(params: Any, *arrays: Array) -> tuple[Array, ...]:
     """Arrays that lead with texts, split over the devices that parameters lie on; as they are where that is one device."""
     mesh = mesh_of(params)
-    return arrays if mesh is None else tuple(_placed(array, _by_row(mesh, array)) for array in arrays)
+    return arrays if mesh is None else tuple(_placed(array, by_row(mesh, len(array))) for array in arrays)
 
 
 def _placed(array: Array, where: NamedSharding) -> Array:
@@ -164,10 +201,11 @@ def split_inside(mesh: Mesh | None, texts: Any) -> Any:
     """A pytree of arrays that lead with texts, split inside a program."""
     if mesh is None:
         return texts
-    return jax.tree.map(lambda array: jax.lax.with_sharding_constraint(array, _by_row(mesh, array)), texts)
+    return jax.tree.map(lambda array: jax.lax.with_sharding_constraint(array, by_row(mesh, len(array))), texts)
 
 
-def _by_row(mesh: Mesh, array: Array) -> NamedSharding:
-    """Split by row, or whole on each device where there are too few rows or an odd number."""
-    rows, data = array.shape[0], mesh.shape["data"]
+def by_row(mesh: Mesh, rows: int) -> NamedSharding:
+    """Where an array lies that leads with so many texts: split, or whole on each device where there are too few or an odd
+    number."""
+    data = mesh.shape["data"]
     return NamedSharding(mesh, PartitionSpec("data") if rows_on_each(rows, data) * data == rows else PartitionSpec())

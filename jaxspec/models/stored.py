@@ -35,6 +35,7 @@ __all__ = [
     "biased_rows",
     "dot_stored",
     "in_pieces",
+    "is_widened",
     "stack_of",
     "stored_dtypes",
 ]
@@ -166,6 +167,12 @@ def _is_stack(node: Any) -> bool:
     return isinstance(node, Stack)
 
 
+def is_widened(rows: Any, matrix: Any) -> bool:
+    """Whether products of rows of one type by a matrix stored in another are taken piece by piece, each widened."""
+    # A GPU that splits rows widens nothing, and has no use for pieces.
+    return matrix != rows and not (jax.default_backend() != "cpu" and splits(rows, matrix))
+
+
 def dot_stored(
     x: Float[Array, "*b column"], w: Float[Array, "row column"] | Stack, dot_dtype: Any = None
 ) -> Float[Array, "*b row"]:
@@ -177,9 +184,7 @@ def dot_stored(
     stored = w if isinstance(w, Stored | OfLayer) else Stored.of(w.values() if isinstance(w, Stack) else w)
     size = max(1, (_few_rows_piece(stored.dtype) if _is_few(math.prod(x.shape[:-1])) else _PIECE) // columns)
     pieces = rows // size
-    # A GPU that splits rows widens nothing, and has no use for pieces.
-    as_it_lies = stored.dtype == x.dtype or (jax.default_backend() != "cpu" and splits(x.dtype, stored.dtype))
-    if as_it_lies or pieces < 2 or not x.size:
+    if not is_widened(x.dtype, stored.dtype) or pieces < 2 or not x.size:
         return dot_rows(x, stored.values(), dot_dtype)
 
     @jax.checkpoint

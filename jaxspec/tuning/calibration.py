@@ -120,7 +120,7 @@ def calibrate(
 
     def heard(part: Array) -> tuple[dict[str, Array], Array, PreparedKV, Array | None]:
         (part,) = split_rows(params, part)
-        squares, hidden, kv, choices = _heard(params, config, part, scheme=scheme, first=first)
+        squares, hidden, kv, choices = calibration_pass(params, config, part, scheme=scheme, first=first)
         return squares, hidden, jax.device_get(kv) if streams else kv, choices
 
     squares, hidden, kv, choices = zip(
@@ -129,7 +129,7 @@ def calibrate(
     norms = jax.tree.map(lambda *sums: jnp.sqrt(sum(sums[1:], sums[0])), *squares)
     return Calibration(
         params=params,
-        prepared=_prepare(scheme, params, norms),
+        prepared=prepare_once(scheme, params, norms),
         text=TargetText(tokens=jnp.asarray(tokens), hidden=jnp.concatenate(hidden)),
         kv=join_kv(kv, stream=streams),
         config=config,
@@ -139,11 +139,12 @@ def calibrate(
     )
 
 
-_prepare = partial(jax.jit, static_argnames="scheme")(prepare)
+#: `prepare` as a program.
+prepare_once = partial(jax.jit, static_argnames="scheme")(prepare)
 
 
 @partial(jax.jit, static_argnames=("config", "scheme", "first"))
-def _heard(
+def calibration_pass(
     params: Params, config: DecoderConfig, tokens: Int[Array, "batch token_plus_1"], *, scheme: Scheme, first: int
 ) -> tuple[
     dict[str, Array], Float[Array, "batch query hidden"], PreparedKV, Int[Array, "batch token layer chosen"] | None

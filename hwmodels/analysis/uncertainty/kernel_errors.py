@@ -23,7 +23,15 @@ from hwmodels.numerics.axes import select, with_rank
 from hwmodels.parallel.collectives import COLLECTIVES
 from hwmodels.step.priced_steps import PricedStep
 
-__all__ = ["StepInterval", "loop_scatter", "part_deviations", "part_times", "step_interval", "times_have_errors"]
+__all__ = [
+    "StepInterval",
+    "loop_scatter",
+    "part_deviations",
+    "part_times",
+    "step_interval",
+    "times_have_errors",
+    "without_spreads",
+]
 
 #: New tokens per sequence from which attention is prefill.
 _PREFILL_TOKENS = 64.0
@@ -45,6 +53,23 @@ class StepInterval:
 def times_have_errors(device: Device) -> bool:
     """Whether somebody measured how far times of steps, or of their parts, lie from those of the device's model; static."""
     return bool(_of_steps(device))
+
+
+def without_spreads(device: Device, *parts: str) -> Device:
+    """The same device, of which nobody knows how far the times of some parts lie off.
+
+    Spreads are static. A program that does not read them is compiled once for all devices that differ in nothing else, if it is
+    given these.
+
+    Args:
+        parts: of `SPREAD_PARTS`; none: all.
+    """
+    kernels = unit_of(device).measured
+    spreads = () if kernels is None else kernels.spreads
+    left = tuple(one for one in spreads if parts and one.part not in parts)
+    if left == spreads:
+        return device
+    return dataclasses.replace(device, matrix_unit=dataclasses.replace(device.matrix_unit, spreads=left))
 
 
 def _of_steps(device: Device) -> tuple[Spread, ...]:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from hwmodels import CycleCost, Device
 from hwmodels.analysis.uncertainty.cycle_errors import cycle_numbers, cycle_times
-from hwmodels.analysis.uncertainty.kernel_errors import loop_scatter, times_have_errors
+from hwmodels.analysis.uncertainty.kernel_errors import loop_scatter, times_have_errors, without_spreads
 from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.step.priced_steps import PricedStep
 
@@ -48,7 +48,8 @@ def way_errors(
     scatter = loop_scatter(device)
     if not times_have_errors(device) and not scatter:
         return None
-    found = jax.device_get(_errors(device, cycle, runs, draft_engine_s, engine_s, np.float32(scatter)))
+    of_steps = without_spreads(device, "cycles")  # what those say is in the scatter
+    found = jax.device_get(_errors(of_steps, cycle, runs, draft_engine_s, engine_s, np.float32(scatter)))
     return [jax.tree.map(lambda leaf, at=at: float(leaf[at]), found) for at in range(len(runs))]
 
 

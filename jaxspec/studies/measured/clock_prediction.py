@@ -29,6 +29,7 @@ from hwmodels import (
     tree_plan,
     uniform_footprint,
 )
+from hwmodels.analysis.uncertainty.kernel_errors import without_spreads
 from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.speculation.plan import tree_shape
 from jaxspec.models.decoder import Params
@@ -133,7 +134,7 @@ def predict_ways(
     spent = plan_family([tree_plan(parent) for parent in parents])  # what is taken in is not drafted
     workload = Workload(batch=float(batch), context_tokens=float(slots))
     cost = dataclasses.replace(draft, statement="")  # for readers: it must not compile anew
-    found = _priced(device, architecture, uniform_footprint(bits), cost, workload, plans)
+    found = _priced(without_spreads(device), architecture, uniform_footprint(bits), cost, workload, plans)
     parts = (found.baselines.stored.cost.total_s, found.draft_s, found.verify_s)
     step_s, draft_s, verify_s = (np.asarray(x, np.float64) for x in jax.device_get(parts))
     per_cycle = dataclasses.replace(terms, draft_pass_s=0.0, mapped_pass_s=0.0, drafted_token_s=0.0)

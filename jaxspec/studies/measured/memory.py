@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.mesh import rows_on_each
+from jaxspec.models.mesh import activation_shares, rows_on_each
 from jaxspec.models.stored import SMALL
 from jaxspec.models.streamed import stays_in_host
 from jaxspec.report.formatting import gigabytes
@@ -31,6 +31,7 @@ from jaxspec.studies.measured.draft_memory import (
     parameter_sizes,
     wider_bytes,
 )
+from jaxspec.studies.measured.pass_memory import ONE_DEVICE, ROOM_BYTES, calibration_bytes, laid_out_anew, pass_bytes
 from jaxspec.tuning.calibration import windows_per_pass
 
 __all__ = [
@@ -44,13 +45,6 @@ __all__ = [
     "plan_by",
     "plan_memory",
 ]
-
-#: Room for programs, and for logits and matrices that are made piece by piece.
-ROOM_BYTES = 1 << 29
-
-
-#: A mesh along data and tensor that is none.
-ONE_DEVICE = (1, 1)
 
 
 class MemoryNeed(NamedTuple):
@@ -99,50 +93,50 @@ def memory_need(
         mesh: devices along data, which share windows and prompts, and along tensor, which share matrices.
     """
     (data, tensor), windows, length = mesh, config.calibration_prompts, window_tokens(config)[0]
-    on_each = lambda rows: rows_on_each(min(windows, rows), data)
     # Finals are elected on as many other windows.
-    held = on_each(windows) * (2 if gradient_windows else 1)
-    layers, cached = network.num_layers, network.cached_shape.elements
-    by_head = network.latent is None and network.num_heads % tensor == 0 and network.num_kv_heads % tensor == 0
-    kv = STORED * cached * held * length // (tensor if by_head else 1)
-    hidden = COMPUTED * network.hidden_size * held * length
-    calibration = hidden + (kv if stream else layers * kv)
-    at_once = max(on_each(gradient_windows), on_each(data * windows_per_pass(network, length))) * length
-    wide = 6 * network.hidden_size + 4 * network.intermediate_size + 4 * network.num_heads * network.head_dim
-    scores = 2 * network.num_heads * length  # of queries with keys, one way and back
-    inputs = COMPUTED * layers * network.hidden_size * on_each(gradient_windows) * length
-    pass_bytes = inputs + COMPUTED * (wide + scores) * at_once
+    sets = 2 if gradient_windows else 1
+    calibration = sets * calibration_bytes(network, windows, length, stream=stream, mesh=mesh)
+    at_once = min(windows, data * windows_per_pass(network, length))
+    passes = partial(pass_bytes, network, tokens=length, mesh=mesh)
+    work = max(passes(min(windows, gradient_windows), gradient=True), passes(at_once, gradient=False))
     held_drafts = [
         draft_need(name, network, stream=stream, tensor=tensor)
         for name in (drafts_of(config) if drafts is None else drafts)
     ]
-    decoding = decoding_bytes(network, prompts, config.output_tokens, held_drafts, data)
+    decoding = decoding_bytes(network, prompts, config.output_tokens, held_drafts, mesh)
     own = network_bytes(network, stream=stream, tensor=tensor, model=config.model)
     whole = own + sum(each.network for each in held_drafts)
     if SCHEME_FACTS[config.scheme].head:
         # A draft's own head as decoding reads it; while knobs are tuned, with its gradient.
         head = head_size(network, tensor)
         wide = COMPUTED if network.num_parameters() <= SMALL else 0
-        whole, pass_bytes = whole + (STORED + wide) * head, pass_bytes + 2 * COMPUTED * head * (gradient_windows > 0)
-    return MemoryNeed(whole, calibration, ROOM_BYTES + max(pass_bytes, decoding))
+        whole, work = whole + (STORED + wide) * head, work + 2 * COMPUTED * head * (gradient_windows > 0)
+    return MemoryNeed(whole, calibration, max(work, ROOM_BYTES + decoding))
 
 
 def decoding_bytes(
-    network: DecoderConfig, prompts: Sequence[int], tokens: int, drafts: Sequence[DraftNeed], data: int = 1
+    network: DecoderConfig,
+    prompts: Sequence[int],
+    tokens: int,
+    drafts: Sequence[DraftNeed],
+    mesh: tuple[int, int] = ONE_DEVICE,
 ) -> int:
     """What decoding takes beside the networks: KV of the target and of the draft that has most; while the prompt is processed,
-    what it writes too.
+    what it writes too; on a mesh, matrices that are laid out anew.
 
     Args:
-        prompts: tokens of each. tokens: that are decoded. data: devices that share the prompts.
+        prompts: tokens of each. tokens: that are decoded.
+        mesh: devices along data, which share prompts, and along tensor, which share the target's heads.
     """
-    longest = max(prompts)
+    (data, tensor), longest = mesh, max(prompts)
     slots = longest + tokens + 2 * WIDTH
     own = max((each.per_slot * slots + each.per_token * longest for each in drafts), default=0)
-    heads = COMPUTED * network.num_heads * longest**2
+    scores = COMPUTED * network.num_heads * longest**2
     cached = COMPUTED * network.num_layers * network.cached_shape.elements * 3 * slots
+    by_head = (cached + scores) // activation_shares(network, tensor).heads
     at_once = rows_on_each(chunk_size(len(prompts)), data)
-    return at_once * (cached + heads + 3 * COMPUTED * WIDTH * network.vocab_size + own)
+    texts = at_once * (by_head + 3 * COMPUTED * WIDTH * network.vocab_size + own)
+    return texts + max(laid_out_anew(network, tensor) - ROOM_BYTES, 0)  # the room of every run holds them first
 
 
 def network_bytes(network: DecoderConfig, *, stream: bool, tensor: int = 1, model: str = "") -> int:

@@ -32,27 +32,29 @@ def scale_need(
     Args:
         mesh: devices along data, which share problems that are decoded with a draft and compute all samples, and along tensor.
     """
-    (data, tensor), held, work = mesh, 0, 0
+    tensor, held, work = mesh[1], 0, 0
     for network in checked.networks.values():
         drafts = (
             [] if config.draft == SELF else [draft_need(config.draft, network.config, stream=stream, tensor=tensor)]
         )
         own = network_bytes(network.config, stream=stream, tensor=tensor, model=network.name)
         held += own + sum(each.network for each in drafts)
-        work = max(work, _work_bytes(config, checked, network, drafts, data))
+        work = max(work, _work_bytes(config, checked, network, drafts, mesh))
     if config.judging is not None:
         held += network_bytes(check_model(config.judging), stream=False, model=config.judging)
     return MemoryNeed(held, 0, ROOM_BYTES + work)
 
 
-def _work_bytes(config: ScaleConfig, checked: Checked, network: Network, drafts: list[DraftNeed], data: int) -> int:
+def _work_bytes(
+    config: ScaleConfig, checked: Checked, network: Network, drafts: list[DraftNeed], mesh: tuple[int, int]
+) -> int:
     """Samples of one problem over one copy of its prompt's KV, or all problems with drafted tokens."""
     shape, most = network.config, config.most_tokens
     prompts = [len(network.encoded(prompt)) for prompt in checked.problems.prompts]
     places = -(-max(prompts) // PROMPT_STEP) * PROMPT_STEP
     cached = COMPUTED * shape.num_layers * shape.cached_shape.elements * 3 * (places + WIDTH * most)
     sampling = cached + COMPUTED * (shape.num_heads * places**2 + 3 * WIDTH * shape.vocab_size)
-    drafted = decoding_bytes(shape, prompts, most, drafts, data) if drafts and config.acceptance is None else 0
+    drafted = decoding_bytes(shape, prompts, most, drafts, mesh) if drafts and config.acceptance is None else 0
     return max(sampling, drafted)
 
 

@@ -4,17 +4,19 @@ import dataclasses
 import math
 from statistics import NormalDist
 
+import jax
 import numpy as np
 import pytest
 
 from hwmodels import NO_ENGINE, DraftCost, EngineTerms, catalog
-from hwmodels.analysis.uncertainty.kernel_errors import loop_scatter
+from hwmodels.analysis.uncertainty.kernel_errors import loop_scatter, without_spreads
 from hwmodels.compute.unit import Spread
 from jaxspec.report.stopwatch import stopwatch_page_tables, stopwatch_tables
 from jaxspec.results.network_results import RunningModel
 from jaxspec.results.stopwatch_results import PredictedClock, Stopwatch
 from jaxspec.speculate.timing import TimedWay
 from jaxspec.studies.evaluate.result import EvaluateResult
+from jaxspec.studies.measured import clock_errors, clock_prediction
 from jaxspec.studies.measured.clock_prediction import predict_ways
 from jaxspec.studies.measured.stopwatch import INTERVALS_HOLD, clocked_way
 
@@ -78,6 +80,31 @@ def test_cycles_alone_err_by_themselves():
     """Where no steps were held out, all that cycles err is the loop's, and a step alone has no error that anybody knows."""
     for way in told(machine(Spread("cycles", 32.0, LOW, HIGH, 0.90))):
         assert (way.errors.step_s, way.errors.cycle_s) == (0.0, pytest.approx(STEP, rel=1e-4))
+
+
+def test_devices_that_differ_in_their_errors_alone_share_compiled_programs(monkeypatch):
+    """What is compiled does not read the errors that are static; those of whole steps stay with the errors' program."""
+    given = {"prices": set(), "errors": set()}
+
+    def recorded(module, name, of):
+        program = getattr(module, name)
+
+        def call(device, *rest):
+            given[of].add(jax.tree.structure(device))
+            return program(device, *rest)
+
+        monkeypatch.setattr(module, name, call)
+
+    recorded(clock_prediction, "_priced", "prices")
+    recorded(clock_errors, "_errors", "errors")
+    steps, cycles = WHOLE.matrix_unit.spreads[0], Spread("cycles", 32.0, LOW**2, HIGH**2, 0.90)
+    for spreads in ((), (steps,), (steps, cycles)):
+        told(machine(*spreads))
+    assert {name: len(found) for name, found in given.items()} == {"prices": 1, "errors": 1}
+    assert without_spreads(machine(steps, cycles), "cycles") == WHOLE
+    assert without_spreads(WHOLE).matrix_unit.spreads == ()
+    plain = dataclasses.replace(WHOLE, matrix_unit=None)
+    assert without_spreads(plain) is plain
 
 
 def clocked(way):

@@ -1,5 +1,7 @@
 """How much memory a run needs, by hand, and when its layers stream."""
 
+import dataclasses
+
 import pytest
 
 from jaxspec.models import DecoderConfig
@@ -7,12 +9,14 @@ from jaxspec.models.embedded import check_model
 from jaxspec.models.streamed import is_streamed
 from jaxspec.runs import Reporter
 from jaxspec.settings.draft_kinds import DRAFT_NAMES
+from jaxspec.speculate.proof import WIDTH
 from jaxspec.studies import CompareConfig, EvaluateConfig, TreeConfig
 from jaxspec.studies.compare.entries import check_comparison
 from jaxspec.studies.compare.run import compare
 from jaxspec.studies.measured.checking import check_inputs
 from jaxspec.studies.measured.draft_memory import draft_need, drafts_of
 from jaxspec.studies.measured.memory import ROOM_BYTES, memory_need, plan_memory
+from jaxspec.studies.measured.pass_memory import laid_out_anew, pass_bytes
 from jaxspec.studies.measured.setup import make_setup
 
 LLAMA_8B = DecoderConfig(
@@ -64,7 +68,7 @@ def test_layers_stream_where_they_do_not_fit_or_are_told_to(there):
     assert "as --stream asks" in plan(stream=True).line
     there(24_000_000_000)
     assert plan().stream
-    assert "without that it would take about 40" in plan().line
+    assert "without that it would take about 39.8 GB" in plan().line
     assert not plan(stream=False).stream
     assert "may not fit" in plan(stream=False).line
 
@@ -77,22 +81,65 @@ def test_each_device_of_a_mesh_by_hand():
     # 65 norms of 4096 values are whole; the other parameters, and the draft's matrices, are halved.
     norms = 2 * 65 * 4096
     assert split.network == (whole.network - norms) // 2 + norms
-    # 24 windows, of whose KV each device has its heads.
-    assert split.calibration == 24 * 201 * (32 * 2 * 2 * 1024 // 2 + 4 * 4096)
+    # 24 windows, of whose KV each device has its heads, and of whose hidden states its channels.
+    assert split.calibration == 24 * 201 * (32 * 2 * 2 * 1024 + 4 * 4096) // 2
     # 5 devices do not divide 96 windows or two prompts: each has all of them. No room for programs is shared.
     assert need((5, 1)).calibration == whole.calibration
     assert need((5, 1), prompts=[4000] * 2).work == need((1, 1), prompts=[4000] * 2).work
     assert (
         need((2, 1), prompts=[4000] * 2).work - ROOM_BYTES == (need((1, 1), prompts=[4000] * 2).work - ROOM_BYTES) // 2
     )
+    # With tensor=2 each device has its heads of KV and of scores; logits of both prompts are whole. Matrices that are split by
+    # rows, and are read in pieces of rows, are copied twice to be split by channels, the head once.
+    logits = 2 * 3 * 4 * WIDTH * 128256
+    of_heads = lambda mesh: need(mesh, prompts=[4000] * 2).work - ROOM_BYTES - logits
+    rows = 4096 + 2 * 1024 + 2 * 14336
+    anew = 2 * 2 * 32 * 4096 * rows // 2 + 2 * 128256 * 4096 // 2
+    assert of_heads((1, 2)) - anew + ROOM_BYTES == of_heads((1, 1)) // 2
     # 16 devices have no whole KV heads: attention is whole, of the target and the draft.
     attention = 2 * 2 * 32 * 4096 * (2 * 4096 + 2 * 1024)
     assert need((1, 16)).network == (whole.network - norms - attention) // 16 + norms + attention
-    assert need((4, 2), windows=16).work < need((1, 1), windows=16).work
+    for mesh in ((8, 1), (1, 8)):
+        assert need(mesh, windows=16).work < need((1, 1), windows=16).work
+
+
+def test_passes_on_each_device_by_hand():
+    need = lambda mesh, windows=64, network=LLAMA_8B, **options: pass_bytes(
+        network, windows, 200, mesh=mesh, **{"gradient": False} | options
+    )
+    # 12800 tokens in float32: three hidden states, two feed-forward states, queries and what is read, scores of 32 heads;
+    # with two matrices of the draft.
+    hidden, inner, heads, matrices = 3 * 4096, 2 * 14336, 2 * 4096 + 32 * 200, 2 * 14336 * 4096
+    assert need((1, 1)) == 4 * (12800 * (hidden + inner + heads) + matrices)
+    # There and back, and what enters each of 32 layers.
+    assert need((1, 1), gradient=True) == 4 * (12800 * (2 * (hidden + inner + heads) + 32 * 4096) + 2 * matrices)
+    assert need((4, 1)) == 4 * (3200 * (hidden + inner + heads) + matrices)
+    # With tensor=4 all are split; the head is gathered for target and draft, as many of its channels as of hidden states.
+    head = 2 * 2 * 128256 * 4096
+    assert need((1, 4)) == (need((1, 1)) + head) // 4
+    # 16 devices do not divide 8 KV heads.
+    assert need((1, 16)) == 4 * (12800 * ((hidden + inner) // 16 + heads) + matrices // 16) + head // 16
+    # Where the embedding is the head, hidden states are whole, and the whole head is gathered.
+    tied = dataclasses.replace(LLAMA_8B, tie_embeddings=True)
+    assert need((1, 4), network=tied) == 4 * (12800 * (hidden + (inner + heads) // 4) + matrices // 4) + head
+    # Logits take some room however small a pass is, and no more than this where it is large.
+    assert need((1, 1), windows=1) == need((8, 1), windows=8) == ROOM_BYTES
+
+
+def test_a_device_that_multiplies_what_is_stored_gathers_no_head(monkeypatch):
+    need = lambda: pass_bytes(LLAMA_8B, 16, 200, gradient=False, mesh=(1, 8))
+    pieces = need()
+    tied = dataclasses.replace(LLAMA_8B, tie_embeddings=True)
+    rows = 4096 + 2 * 1024 + 2 * 14336
+    assert laid_out_anew(tied, 8) == 2 * 32 * 4096 * rows + 2 * 128256 * 4096  # whole on each
+    assert laid_out_anew(LLAMA_8B, 1) == 0
+    monkeypatch.setattr("jaxspec.studies.measured.pass_memory.is_widened", lambda rows, matrix: False)
+    assert pieces - need() == 2 * 2 * 128256 * 4096 // 8
+    assert laid_out_anew(LLAMA_8B, 8) == 0
 
 
 def test_the_line_tells_what_each_device_needs(there, monkeypatch):
-    there(24_000_000_000)
+    there(26_000_000_000)
     monkeypatch.setattr("jax.device_count", lambda: 8)
     plan = plan_memory(EvaluateConfig(), LLAMA_8B, PROMPTS, gradient_windows=0)
     assert plan.mesh == (4, 2)

@@ -19,7 +19,7 @@ from jaxspec.studies.tune import judging
 from jaxspec.studies.tune.config import TuneConfig
 from jaxspec.studies.tune.judging import Judge, Judged, finals_of
 from jaxspec.studies.tune.run import tune_drafts
-from jaxspec.tuning.calibration import _heard
+from jaxspec.tuning.calibration import calibration_pass
 from jaxspec.tuning.hard import measured_windows
 
 NETWORK = DecoderConfig(
@@ -107,13 +107,14 @@ def test_text_that_elects_lies_between_that_which_is_tuned_on(tiny_model, small,
         assert all(lines)
         assert not lines[0] & lines[1]
         of_tuned = drafts.measure(knobs := uniform_knobs(DEFAULT_SCHEME, drafts.work.setup.config))
-        programs = [program._cache_size() for program in (_heard, measured_windows)]
+        programs = [program._cache_size() for program in (calibration_pass, measured_windows)]
         of_finals = finals.measured_at(knobs, 2)
         # One window fewer is measured by the programs of as many, and alike.
-        assert [program._cache_size() for program in (_heard, measured_windows)] == programs
+        assert [program._cache_size() for program in (calibration_pass, measured_windows)] == programs
         assert finals.calibration.num_windows == drafts.calibration.num_windows
         of_fewer = dataclasses.replace(finals, room=None).measured_at(knobs, 2)
-        assert [program._cache_size() for program in (_heard, measured_windows)] == [count + 1 for count in programs]
+        again = [program._cache_size() for program in (calibration_pass, measured_windows)]
+        assert again == [count + 1 for count in programs]
         for found, expected in zip(jax.tree.leaves(of_finals), jax.tree.leaves(of_fewer), strict=True):
             np.testing.assert_allclose(found, expected, rtol=1e-5)
         assert float(of_finals.kl) != float(of_tuned.kl)

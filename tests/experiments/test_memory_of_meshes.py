@@ -1,0 +1,38 @@
+"""What is said before a run of the memory of each device of a mesh, and what XLA says of the compiled program."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+#: The shape of Llama-3.1-8B, 96 windows of 200 tokens, 16 at once, matrices split over eight forced devices. Nothing is
+#: allocated, so that a process of the size of the tests asks about gigabytes; 32 layers compile as one.
+PROGRAM = """
+import json, sys
+import jax
+from experiments.memory_analysis import analyse
+from experiments.released_shapes import SHAPES
+from jaxspec.models.families import decoder_config
+
+assert jax.device_count() == 8
+found = analyse(decoder_config(SHAPES["llama-3.1-8b"]), 96, 200, 16, sizes=(1, 8), programs=[sys.argv[1]])
+print(json.dumps(found[sys.argv[1]]))
+"""
+
+
+@pytest.mark.parametrize("program", ["hard draft", "gradient step"])
+def test_the_estimate_is_what_xla_says(program):
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"
+    child = subprocess.run(
+        [sys.executable, "-c", PROGRAM, program],
+        env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert child.returncode == 0, child.stderr
+    found = json.loads(child.stdout)
+    # Counted as if `tensor` did not split activations it errs by 39 and 90 %, without the gathered head by 13 and 12 %.
+    assert found["estimated_bytes"] == pytest.approx(found["total_bytes"], rel=0.1), found

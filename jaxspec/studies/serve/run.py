@@ -256,7 +256,8 @@ def _row(decoding: str, rate: float, seen: Latencies) -> LoadRow:
         for name, sides in found.items()
     }
     numbers = {name: predicted(float(sides[0])) for name, sides in found.items()}
-    intervals = LoadEnds(**ends) if len(seen.tokens_per_s) > 1 else None
+    # Decoding without a draft has no errors where only those of cycles are known.
+    intervals = LoadEnds(**ends) if any(np.ptp(sides) > 0 for sides in found.values()) else None
     return LoadRow(decoding=decoding, rate_per_s=given(rate), intervals=intervals, **numbers)
 
 

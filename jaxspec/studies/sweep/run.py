@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hwmodels.analysis.uncertainty.kernel_errors import times_have_errors
+from hwmodels.compute.roofline import unit_of
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.report.save import save_figure
@@ -277,5 +278,7 @@ def _notes(grid: Grid, engine: str | None) -> list[str]:
         varied = grid.axes | derived
         bits = {name: varied.get(f"footprint.{name}", value) for name, value in base["footprint"].items()}
         found = kernel_notes(base["device"], [footprint_of(bits)], architecture=base["architecture"])
-        notes += [f"{device}: {note}" for note in (*found["notes"], *interval_notes(base["device"], engine))]
+        mixture = bool(np.asarray(base["architecture"].num_experts) > 0) or "architecture.num_experts" in grid.axes
+        growth = unit_of(base["device"]).growth_remarks(memories=len(base["device"].tiers), experts=mixture)
+        notes += [f"{device}: {note}" for note in (*found["notes"], *growth, *interval_notes(base["device"], engine))]
     return list(dict.fromkeys(notes))

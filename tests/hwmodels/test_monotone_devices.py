@@ -11,6 +11,7 @@ from hwmodels import catalog, step_cost, uniform_weight_bits
 from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.catalog.calibrations import calibrated_engines, calibrated_formats
 from hwmodels.compute.calibrated_gpu import CalibratedGpu
+from hwmodels.compute.roofline import unit_of
 from hwmodels.compute.unit import ROUNDED_ROWS
 from hwmodels.memory.placement import first_memory_share
 from hwmodels.network.operators import step_operators
@@ -76,6 +77,11 @@ def by_form(kernels):
     return [pytest.param(group, id="-".join(filter(None, group[0]))) for group in found.values()]
 
 
+def rounds_rows(device):
+    """Whether its unit rounds the mean rows of an expert up to whole passes."""
+    return ROUNDED_ROWS in unit_of(device).growth_remarks(memories=1, experts=True)
+
+
 @quick_jit
 def seconds(device, shapes, point):
     def one(device, shape, p):
@@ -104,8 +110,8 @@ def drawn(kernels, seed):
         "bits": draw.uniform(1.0, 16.0, GROUP),
         "kv": draw.uniform(1.0, 16.0, GROUP),
     }
-    # Some with one row for each expert, whose passes no number of experts changes.
-    single = draw.random(GROUP) < 0.1
+    # On units that round rows up some have one row for each expert, whose passes no number of experts changes.
+    single = draw.random(GROUP) < (0.1 if rounds_rows(device) else 0.0)
     point |= {name: np.where(single, 1.0, point[name]) for name in ("tokens", "batch")}
     return draw, device, shapes, {name: np.float32(values) for name, values in point.items()}
 
@@ -132,11 +138,8 @@ def least_growth(device, point, name):
     The same choices among more experts are fewer rows of each, rounded up to whole passes. Of x rows, in passes, at least half
     of ceil(x) are needed, and one for each expert.
     """
-    rounds = (
-        ROUNDED_ROWS in device.matrix_unit.growth_remarks(memories=1, experts=True) if device.matrix_unit else False
-    )
     single = point["tokens"] * point["batch"] == 1.0
-    return np.where(single | (name != "num_experts") | (not rounds), 1.0, 0.5) * (1 - ALLOWED)
+    return np.where(single | (name != "num_experts") | (not rounds_rows(device)), 1.0, 0.5) * (1 - ALLOWED)
 
 
 def check_growth(kernels, seed):

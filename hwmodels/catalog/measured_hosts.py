@@ -63,12 +63,15 @@ def read_measured_host(reader: TableReader, table: dict[str, Any]) -> MeasuredHo
     held_out, formats = rest.pop("held_out", []), rest.pop("formats", None)
     if not isinstance(formats, dict) or not formats:
         raise EntryError(
-            f"{reader.where}: {_NAME}.formats is {formats!r}; write [{_NAME}.formats.float32] above the numbers of a format"
+            f"{reader.where}: {_NAME}.formats is {shown(formats)}; write [{_NAME}.formats.float32] above the numbers of "
+            "a format"
         )
     if not isinstance(remarks, list) or not all(isinstance(text, str) for text in remarks):
-        raise EntryError(f"{reader.where}: {_NAME}.remarks is {remarks!r}; it must be a list of sentences")
+        raise EntryError(f"{reader.where}: {_NAME}.remarks is {shown(remarks)}; it must be a list of sentences")
     if not isinstance(held_out, list):
-        raise EntryError(f"{reader.where}: {_NAME}.held_out is {held_out!r}; write [[{_NAME}.held_out]] above each")
+        raise EntryError(
+            f"{reader.where}: {_NAME}.held_out is {shown(held_out)}; write [[{_NAME}.held_out]] above each"
+        )
     found = sorted((_format(reader, name, part) for name, part in formats.items()), key=lambda one: one[0])
     widths = tuple(bits for bits, *_ in found)
     if len(set(widths)) < len(widths):
@@ -98,7 +101,7 @@ def _format(reader: TableReader, name: str, table: Any) -> tuple[float, str, Hos
     prefix = f"{_NAME}.formats.{name}"
     where = f"{reader.where}: {prefix}"
     if not isinstance(table, dict):
-        raise EntryError(f"{where} is {table!r}; it must be a table: write [{prefix}] above its fields")
+        raise EntryError(f"{where} is {shown(table)}; it must be a table: write [{prefix}] above its fields")
     rest = dict(table)
     costs, bits = (
         rest.pop("row_costs", None),
@@ -111,7 +114,10 @@ def _format(reader: TableReader, name: str, table: Any) -> tuple[float, str, Hos
 def _row_costs(table: Any, where: str) -> RowCosts:
     keys = {"weights", "rows", "factors", "source"}
     if not isinstance(table, dict) or set(table) != keys:
-        raise EntryError(f"{where} is {table!r}; it must be a table of {', '.join(sorted(keys))}")
+        raise EntryError(
+            f"{where} has {shown(list(table) if isinstance(table, dict) else table)}; it must be a table of "
+            f"{', '.join(sorted(keys))}"
+        )
     read_source(table, where)
     try:
         return RowCosts(
@@ -140,9 +146,9 @@ def _spreads(entries: list[Any], where: str) -> tuple[Spread, ...]:
 def _spread(entry: Any, where: str) -> Spread:
     numbers = ("bits", "low", "high", "coverage")
     if not isinstance(entry, dict) or not {"part", *numbers} <= set(entry):
-        raise EntryError(f"{where} is {entry!r}; it must be a table with part, {', '.join(numbers)}")
+        raise EntryError(f"{where} is {shown(entry)}; it must be a table with part, {', '.join(numbers)}")
     if entry["part"] not in SPREAD_PARTS:
-        raise EntryError(f"{where}.part is {entry['part']!r}; allowed: {', '.join(SPREAD_PARTS)}")
+        raise EntryError(f"{where}.part is {shown(entry['part'])}; allowed: {', '.join(SPREAD_PARTS)}")
     for name in numbers:
         value = entry[name]
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not SMALLEST <= value <= LARGEST:

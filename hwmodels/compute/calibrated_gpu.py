@@ -30,7 +30,7 @@ from hwmodels.compute.gpu_formats import GemmCoefficients, format_shares, stack_
 from hwmodels.compute.gpu_prefill import GpuPrefill, prefill_parts
 from hwmodels.compute.products import products_of
 from hwmodels.compute.roofline import ROOFLINE
-from hwmodels.compute.unit import MeasuredKernels, Spread, UnitTimes
+from hwmodels.compute.unit import OWN_UNPACKING, ROUNDED_ROWS, MeasuredKernels, Spread, UnitTimes
 from hwmodels.device import Device
 from hwmodels.network.operators.work import EXPERT_OPERATORS, MATRIX_OPERATORS, OPERATORS, OperatorWork
 from hwmodels.numerics.axes import as_arrays, same_rank, select
@@ -64,10 +64,7 @@ class CalibratedGpu:
 
     short_title: ClassVar[str] = "calibrated"
     title: ClassVar[str] = "a GPU with measured kernels"
-    unpacking: ClassVar[str] = (
-        "The measured kernels unpack their own weights; unpacking any other format is taken to cost no more, which is "
-        "optimistic."
-    )
+    unpacking: ClassVar[str] = OWN_UNPACKING
 
     formats: tuple[GemmCoefficients, ...]  # one for each of `weight_widths`
     experts: tuple[ExpertCoefficients, ...]  # one for each of `expert_widths`; none: products one after the other
@@ -107,6 +104,10 @@ class CalibratedGpu:
                 sram_bytes=self.elements * _MULTIPROCESSOR_BYTES,
             ),
         )
+
+    def growth_remarks(self, *, memories: int, experts: bool) -> list[str]:
+        """Of experts that run as products one after the other, where none were measured."""
+        return [ROUNDED_ROWS] if experts and not self.experts else []
 
     @property
     def measured(self) -> MeasuredKernels:

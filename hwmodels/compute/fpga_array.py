@@ -25,7 +25,7 @@ from jaxtyping import Array, Float
 from hwmodels.chip.hardware import HardwareBlock
 from hwmodels.chip.technology import Technology
 from hwmodels.compute.products import at_one_depth, with_products
-from hwmodels.compute.unit import SingleKernel, UnitTimes
+from hwmodels.compute.unit import SingleKernel, UnitTimes, WholePasses
 from hwmodels.compute.weight_slices import share_narrower
 from hwmodels.device import Device
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
@@ -39,7 +39,7 @@ __all__ = ["FpgaArray", "seconds_per_token"]
 
 
 @flax.struct.dataclass
-class FpgaArray(SingleKernel):
+class FpgaArray(WholePasses, SingleKernel):
     """A grid of processing elements. Every field is a leaf, "*b"."""
 
     short_title: ClassVar[str] = "FPGA array"

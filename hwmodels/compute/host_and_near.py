@@ -22,7 +22,7 @@ from hwmodels.chip.hardware import HardwareBlock
 from hwmodels.chip.technology import Technology
 from hwmodels.compute.near_memory import NearMemoryUnit
 from hwmodels.compute.products import products_of
-from hwmodels.compute.unit import ComputeUnit, Rated, SingleKernel, UnitTimes
+from hwmodels.compute.unit import ROUNDED_ROWS, ComputeUnit, Rated, SingleKernel, UnitTimes
 from hwmodels.device import Device
 from hwmodels.memory.placement import first_memory_share
 from hwmodels.network.operators.work import EXPERT_OPERATORS, OPERATORS, OperatorWork
@@ -32,6 +32,12 @@ from hwmodels.numerics.scalars import Leaf, Number, with_last_axis
 from hwmodels.numerics.units import BITS_PER_BYTE
 
 __all__ = ["HostAndNear"]
+
+#: Of a device with memories behind the banks.
+_PLACES = (
+    "places: what does not fit in one memory lies in another; more bits, cached tokens or experts move some there, where host "
+    "or banks may read or multiply it faster, so that a step may take less time"
+)
 
 _IS_EXPERT = np.array([name in EXPERT_OPERATORS for name in OPERATORS])
 
@@ -57,6 +63,10 @@ class HostAndNear(Rated):
     def hardware(self, device: Device, technology: Technology) -> tuple[HardwareBlock, ...]:
         """That of the host and that at the banks."""
         return (*self.host.hardware(device, technology), *self.near.hardware(device, technology))
+
+    def growth_remarks(self, *, memories: int, experts: bool) -> list[str]:
+        """Of experts' mean rows, and of what the banks have no room for."""
+        return [*([ROUNDED_ROWS] if experts else []), *([_PLACES] if memories > 1 else [])]
 
     def kernels(self, work: OperatorWork) -> Sequence[tuple[ComputeUnit, OperatorWork]]:
         """The host alone, and the banks with the host's help."""

@@ -36,7 +36,7 @@ from hwmodels.chip.technology import Technology
 from hwmodels.compute.gpu_formats import stored_at
 from hwmodels.compute.host_processor import HostProcessor, head_on_host, reached_share
 from hwmodels.compute.products import products_of, with_products
-from hwmodels.compute.unit import ComputeUnit, Rated, SingleKernel, UnitTimes
+from hwmodels.compute.unit import ComputeUnit, Rated, SingleKernel, UnitTimes, WholePasses
 from hwmodels.compute.vector_units import VectorUnits, dequantization_time, softmax_time
 from hwmodels.compute.weight_slices import share_narrower
 from hwmodels.device import Device
@@ -64,7 +64,7 @@ _ACTIVATION_BYTES = UNCOMPRESSED_BITS / BITS_PER_BYTE
 
 
 @flax.struct.dataclass
-class MatrixVectorNpu(Rated):
+class MatrixVectorNpu(WholePasses, Rated):
     """A matrix unit with vector units and a DMA. Every field but `schedule` is a leaf, "*b", or a tree of leaves.
 
     Raises:

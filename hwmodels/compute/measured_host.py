@@ -44,7 +44,7 @@ from hwmodels.compute.gpu_formats import format_shares, stored_at, width_in_form
 from hwmodels.compute.products import products_of
 from hwmodels.compute.roofline import ROOFLINE
 from hwmodels.compute.row_costs import RowCosts, row_factor
-from hwmodels.compute.unit import MeasuredKernels, Spread, UnitTimes
+from hwmodels.compute.unit import OWN_UNPACKING, ROUNDED_ROWS, MeasuredKernels, Spread, UnitTimes
 from hwmodels.device import Device
 from hwmodels.network.operators.work import MATRIX_OPERATORS, OPERATORS, OperatorWork
 from hwmodels.numerics.axes import select
@@ -112,10 +112,7 @@ class MeasuredHost:
 
     short_title: ClassVar[str] = "measured"
     title: ClassVar[str] = "a machine with measured kernels"
-    unpacking: ClassVar[str] = (
-        "The measured kernels unpack their own weights; unpacking any other format is taken to cost no more, which is "
-        "optimistic."
-    )
+    unpacking: ClassVar[str] = OWN_UNPACKING
 
     formats: tuple[HostProducts, ...]  # one for each of `weight_widths`
     cache_bytes: Leaf = number(POSITIVE)  # read in a step, of which half stays in the cache, > 0
@@ -145,6 +142,10 @@ class MeasuredHost:
         return (
             HardwareBlock(macs=as_float(device.peak_flops_per_s) / (2.0 * frequency_hz), frequency_hz=frequency_hz),
         )
+
+    def growth_remarks(self, *, memories: int, experts: bool) -> list[str]:
+        """Of experts, whose rows are a mean, between measured jumps."""
+        return [ROUNDED_ROWS] if experts else []
 
     @property
     def measured(self) -> MeasuredKernels:

@@ -26,7 +26,7 @@ from jaxtyping import Array, Float
 from hwmodels.chip.hardware import HardwareBlock
 from hwmodels.chip.technology import Technology
 from hwmodels.compute.products import at_one_depth, products_of, with_products
-from hwmodels.compute.unit import SingleKernel, UnitTimes
+from hwmodels.compute.unit import SingleKernel, UnitTimes, WholePasses
 from hwmodels.compute.weight_slices import METADATA_BITS, weight_slices
 from hwmodels.device import Device
 from hwmodels.memory.placement import first_memory_share
@@ -47,7 +47,7 @@ _IS_EXPERT = np.array([name in EXPERT_OPERATORS for name in OPERATORS])
 
 
 @flax.struct.dataclass
-class NearMemoryUnit(SingleKernel):
+class NearMemoryUnit(WholePasses, SingleKernel):
     """Processing elements, each with a bank of its own. Every field but the last is a leaf, "*b"."""
 
     short_title: ClassVar[str] = "at banks"

@@ -20,7 +20,18 @@ from hwmodels.device import Device
 from hwmodels.network.operators.work import OperatorWork
 from hwmodels.numerics.scalars import Leaf, Number
 
-__all__ = ["SPREAD_PARTS", "ComputeUnit", "MeasuredKernels", "Rated", "SingleKernel", "Spread", "UnitTimes"]
+__all__ = [
+    "OWN_UNPACKING",
+    "ROUNDED_ROWS",
+    "SPREAD_PARTS",
+    "ComputeUnit",
+    "MeasuredKernels",
+    "Rated",
+    "SingleKernel",
+    "Spread",
+    "UnitTimes",
+    "WholePasses",
+]
 
 #: What a fit may be of: products, experts, attention (decoding), prefill, whole steps, or whole cycles.
 SPREAD_PARTS = ("products", "experts", "attention", "prefill", "steps", "cycles")
@@ -93,6 +104,19 @@ class MeasuredKernels:
     spreads: tuple[Spread, ...] = ()
 
 
+#: Of units with measured kernels.
+OWN_UNPACKING = (
+    "The measured kernels unpack their own weights; unpacking any other format is taken to cost no more, which is "
+    "optimistic."
+)
+
+#: Of units that round the mean rows of an expert up.
+ROUNDED_ROWS = (
+    "experts: each counts with their mean rows, rounded up to whole passes of the unit, so that more experts, with fewer rows "
+    "each, may take a pass less and less time"
+)
+
+
 class ComputeUnit(Protocol):
     """What computes on a device: a tree of leaves with these members.
 
@@ -116,6 +140,14 @@ class ComputeUnit(Protocol):
     @property
     def measured(self) -> MeasuredKernels | None:
         """Kernels that the times are fitted to; None: the times follow from shapes and rates."""
+        ...
+
+    def growth_remarks(self, *, memories: int, experts: bool) -> Sequence[str]:
+        """Where more work may take less time, a sentence each; none where it never does.
+
+        Args:
+            memories: of the device. experts: whether the network has any.
+        """
         ...
 
     def kernels(self, work: OperatorWork) -> Sequence[tuple[ComputeUnit, OperatorWork]]:
@@ -159,6 +191,18 @@ class Rated:
     def measured(self) -> MeasuredKernels | None:
         """None: times follow from shapes and rates."""
         return None
+
+    def growth_remarks(self, *, memories: int, experts: bool) -> list[str]:
+        """None: more never takes less."""
+        return []
+
+
+class WholePasses:
+    """Such a unit's member where rows are rounded up to whole passes; stands before the others."""
+
+    def growth_remarks(self, *, memories: int, experts: bool) -> list[str]:
+        """Of experts, whose rows are a mean."""
+        return [ROUNDED_ROWS] if experts else []
 
 
 class SingleKernel(Rated):

@@ -23,7 +23,7 @@ from jaxtyping import Array, Float
 from hwmodels.chip.hardware import HardwareBlock
 from hwmodels.chip.technology import Technology
 from hwmodels.compute.products import products_of, with_products
-from hwmodels.compute.unit import SingleKernel, UnitTimes
+from hwmodels.compute.unit import SingleKernel, UnitTimes, WholePasses
 from hwmodels.device import Device
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.network.operators.work import OperatorWork
@@ -45,7 +45,7 @@ _COLUMNS_ALONG = np.array([[d == columns for d in DIMENSIONS] for _, columns in 
 
 
 @flax.struct.dataclass
-class VectorArray(SingleKernel):
+class VectorArray(WholePasses, SingleKernel):
     """Processing elements with vector MACs. Every field is a leaf, "*b"."""
 
     short_title: ClassVar[str] = "vector array"

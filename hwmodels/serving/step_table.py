@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from hwmodels.analysis.uncertainty.cycle_errors import answer_times, cycle_numbers
-from hwmodels.analysis.uncertainty.kernel_errors import times_have_errors
+from hwmodels.analysis.uncertainty.kernel_errors import known_scatter
 from hwmodels.device import Device
 from hwmodels.network.architecture import Architecture
 from hwmodels.network.footprint import Footprint
@@ -72,7 +72,7 @@ def priced_table(
     draft_cost: DraftCost = COMPRESSED_COPY,
     routing: Routing = UNIFORM,
     engine: EngineTerms = NO_ENGINE,
-    scatter: Number = 0.0,
+    scatter: float = 0.0,
 ) -> StepTable:
     """Price a grid of steps in one map.
 
@@ -80,7 +80,7 @@ def priced_table(
         device, architecture, footprint, draft_cost, routing, engine: leaves are single numbers.
         max_batch, max_context, max_chunk: static, >= 1.
         draft_length: static, >= 0; lengths from 0 to it are priced.
-        scatter: of the engine's cycles with a draft, for `StepTable.deviation`, which a calibrated device has.
+        scatter: static; of the engine's cycles with a draft, for `StepTable.deviation`: see `known_scatter`.
     Raises:
         ValueError: what the pricing path raises.
     """
@@ -91,7 +91,7 @@ def priced_table(
     grid = np.meshgrid(lengths, batches, contexts, chunks, indexing="ij")
     points = [jnp.asarray(axis.reshape(-1), jnp.float32) for axis in grid]
 
-    parts = device, architecture, footprint, draft_cost, routing, engine, jnp.asarray(as_float(scatter))
+    parts = device, architecture, footprint, draft_cost, routing, engine, known_scatter(device, scatter)
     whole = jnp.arange(max_batch + 1.0)
     # Batch 0 is another kind of step, which none is interpolated with.
     between = jax.vmap(lambda known: jnp.interp(whole[1:], jnp.asarray(batches[1:]), known), in_axes=-1, out_axes=-1)
@@ -122,7 +122,7 @@ def _batches(max_batch: int) -> np.ndarray:
 
 @quick_jit
 def _steps(parts: tuple, *points: Array) -> tuple[Array, Array | None]:
-    """Seconds of many steps, and the deviations of their logarithms; None on a device that is not calibrated."""
+    """Seconds of many steps, and the deviations of their logarithms; None where nothing is known to err."""
     return jax.vmap(lambda *point: _step(parts, *point))(*points)
 
 
@@ -152,7 +152,7 @@ def _step(
     terms_s = jnp.where(length > 0, spent_s, as_float(engine.prompt_token_s) * chunk)
     seconds = target.cost.total_s + jnp.where(decoding, draft_s, 0.0) + prompts_s + terms_s
     seconds = jnp.where(decoding | (chunk > 0), seconds, 0.0)
-    if not times_have_errors(device):
+    if scatter is None:
         return seconds, None
     drafts = jnp.where(decoding, length * passes, 0.0)
     alone = jax.tree.map(lambda leaf: leaf[0], drafted)

@@ -13,6 +13,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.mesh import on_host
 from jaxspec.scaling.branches import Branches, grow, started
+from jaxspec.speculate.logit_check import check_logits
 from jaxspec.speculate.sampling import SAMPLING, Decoding
 
 __all__ = ["PROMPT_STEP", "WIDTH", "Samples", "check_settings", "padded_prompt", "sample_continuations", "token_ids"]
@@ -70,6 +71,7 @@ def sample_continuations(
         width: samples that grow together; static.
     Raises:
         ValueError: a count below 1, a token outside the vocabulary, or settings of decoding out of their range.
+        InputError: the network's logits are no numbers.
     """
     for name, value in (("samples", samples), ("num_tokens", num_tokens), ("width", width)):
         check_count(name, value)
@@ -83,7 +85,8 @@ def sample_continuations(
         branches = started(params, places, length, number, config=config, room=num_tokens)
         found.append(grow(params, branches, *settings, nothing, ends, config=config))
     of = lambda name: np.concatenate([np.asarray(on_host(getattr(part, name))) for part in found])[:samples]
-    return Samples(tokens=of("tokens"), length=of("length"), stopped=of("ended"), log_prob=of("log_prob"))
+    check_logits(log_prob := of("log_prob"))
+    return Samples(tokens=of("tokens"), length=of("length"), stopped=of("ended"), log_prob=log_prob)
 
 
 def check_settings(

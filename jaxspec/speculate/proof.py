@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxspec.checks import check_lengths, check_sampling, check_tokens
-from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.mesh import split_rows
@@ -21,6 +20,7 @@ from jaxspec.speculate.drafts.interface import ReadyDraft
 from jaxspec.speculate.engine import autoregressive_tree, decode
 from jaxspec.speculate.expansion import TreeLimits, chain_limits
 from jaxspec.speculate.growing_tree import GrowingTree
+from jaxspec.speculate.logit_check import check_logits
 from jaxspec.speculate.ragged import generated_tokens
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees.public_trees import chain_tree
@@ -103,11 +103,7 @@ def decode_prompts(
 
 def _of_numbers(found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The same. Logits that are no numbers choose one token for target and draft, whatever these are: all would be accepted."""
-    if wrong := int(np.count_nonzero(np.isnan(found["margin"]).any(axis=1))):
-        raise InputError(
-            f"the network's logits are no numbers (NaN) for {wrong} of {len(found['margin'])} texts: its weights hold NaN or "
-            "infinities, or values overflow in its number format; check the checkpoint"
-        )
+    check_logits(found["margin"])
     return found
 
 

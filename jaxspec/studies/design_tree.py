@@ -24,9 +24,22 @@ from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.parallel import ALONE, PARALLEL, ParallelSettings
 from jaxspec.studies.expert_pricing import ExpertPricing, placed, resolve_experts, with_expert_bits
 from jaxspec.studies.measured.pricing import resolve_pricing
+from jaxspec.studies.positions import check_positions
 from jaxspec.suggestions import hint
 
-__all__ = ["DesignSettings", "check_value", "design_tree", "draft_of", "footprint_of", "knob_name", "number_rules"]
+__all__ = [
+    "CONTEXT",
+    "DesignSettings",
+    "check_value",
+    "design_tree",
+    "draft_of",
+    "footprint_of",
+    "knob_name",
+    "number_rules",
+]
+
+#: Name of the cached tokens of a sequence.
+CONTEXT = "workload.context_tokens"
 
 #: Begins the name of a knob of the draft.
 _DRAFT = "draft."
@@ -115,6 +128,9 @@ def design_tree(
         "routing": experts.routing,
         "workload": pricing.workload,
     }
+    check_positions(
+        architecture, pricing.architecture, config.set.get(CONTEXT, float(pricing.workload.context_tokens)) + 1
+    )
     leaves, treedef = jax.tree.flatten(base)
     return treedef.unflatten([config.set.get(name, leaf) for name, leaf in zip(leaf_names(base), leaves, strict=True)])
 

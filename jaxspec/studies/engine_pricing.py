@@ -111,7 +111,8 @@ def notes_of(used: EngineUsed | None, *, prompts: bool = False) -> list[str]:
     if not used.terms:
         gap = next(iter(used.sources.values()), None)
         return [f"{what} not known{'' if gap is None else f' ({gap})'}; none is added"]
-    if not any(term.status == "calibrated" for term in used.terms.values()):
+    fitted = any(term.status == "calibrated" for term in used.terms.values())
+    if not fitted and not any(term.number for term in used.terms.values()):
         return [f"{what} assumed to be 0; `jaxspec calibrate` measures it and writes it into the machine's device file"]
     terms = {name: term.number or 0.0 for name, term in used.terms.items()}
     alone = "nothing is added to autoregressive steps"
@@ -120,9 +121,10 @@ def notes_of(used: EngineUsed | None, *, prompts: bool = False) -> list[str]:
             f"{terms['prompt_token_s'] * 1e6:.3g} µs for each prompt token processed during decoding; only this last term "
             "is added to autoregressive steps"
         )
+    status = "calibrated" if fitted else "input"
     of_pass, of_heads = terms["draft_pass_s"], _ms(terms["draft_pass_s"] + terms["mapped_pass_s"])
     return [
-        f"{used.name} adds to each cycle (calibrated): {_ms(terms['cycle_s'])}, {_ms(terms['draft_layer_s'])} for each layer "
+        f"{used.name} adds to each cycle ({status}): {_ms(terms['cycle_s'])}, {_ms(terms['draft_layer_s'])} for each layer "
         f"of the draft, {_ms(of_pass)} for each pass of the draft ({of_heads} for an EAGLE-3 head) and "
         f"{terms['drafted_token_s'] * 1e6:.3g} µs for each drafted token of a sequence; {alone}"
     ]
@@ -142,5 +144,5 @@ def noted(
         engine, prompts: see `engine_notes`.
         named: the device's name or file, see `engine_terms`.
     """
-    more = [*interval_notes(device), *engine_notes(engine, prompts=prompts, device=named)]
+    more = [*interval_notes(device, engine), *engine_notes(engine, prompts=prompts, device=named)]
     return fields | {"notes": [*fields["notes"], *more]}

@@ -8,15 +8,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from hwmodels import Device
+from hwmodels import Device, catalog
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, cycle_numbers
 from hwmodels.analysis.uncertainty.delta_method import COVERAGE, LogNormal
-from hwmodels.analysis.uncertainty.kernel_errors import times_have_errors
+from hwmodels.analysis.uncertainty.kernel_errors import loop_scatter, times_have_errors
 from hwmodels.numerics.quick_jit import quick_jit
 from jaxspec.results import predicted
 from jaxspec.results.intervals import Ends, HeadlineIntervals
 
 __all__ = [
+    "CYCLES_ALONE",
     "NO_INTERVAL",
     "coverage_in_words",
     "covered",
@@ -30,6 +31,9 @@ __all__ = [
 
 #: Said once of a device whose times have no errors.
 NO_INTERVAL = "the device is not calibrated, so errors of its times are not known"
+
+#: And once of a measured one whose file holds errors of cycles alone.
+CYCLES_ALONE = "the device's file holds errors of whole cycles alone, so errors of its steps are not known"
 
 _numbers = quick_jit(cycle_numbers)
 
@@ -105,7 +109,7 @@ def coverage_in_words(covers: Sequence[str]) -> str:
     """What an interval holds, and what it leaves out."""
     said = f"{100 * COVERAGE:.0f} % intervals, including " + ", ".join(_WORDS[name] for name in covers)
     if "calibration" not in covers:
-        said += "; the device is not calibrated, so errors of its times are not included"
+        said += "; errors of the device's steps are not known, so they are not included"
     return said
 
 
@@ -120,6 +124,15 @@ def covered_by(device: Device, *, acceptance: bool = False, scatter: float = 0.0
     return [name for name, present in known.items() if present]
 
 
-def interval_notes(device: Device) -> list[str]:
-    """A sentence for a reader where a device's times have no errors."""
-    return [] if times_have_errors(device) else [NO_INTERVAL]
+def interval_notes(device: Device, engine: str | None = None) -> list[str]:
+    """A sentence for a reader where a device's times have no errors, and how to see those of its cycles.
+
+    Args:
+        engine: whose cycles are priced; None: none's.
+    """
+    if times_have_errors(device):
+        return []
+    if not loop_scatter(device):
+        return [NO_INTERVAL]
+    own = engine == catalog.OWN_ENGINE
+    return [CYCLES_ALONE if own else f"{CYCLES_ALONE}; --engine {catalog.OWN_ENGINE} prices its cycles with intervals"]

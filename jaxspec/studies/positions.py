@@ -4,13 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 
+from hwmodels import Architecture
 from jaxspec.errors import InputError
 from jaxspec.models.beside_weights import json_beside
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.embedded import model_place
 from jaxspec.models.text_config import text_config
 
-__all__ = ["TextLength"]
+__all__ = ["TextLength", "check_positions"]
+
+
+def check_positions(name: str, architecture: Architecture, tokens: float) -> None:
+    """Refuse to price a text that a network with a table of positions cannot take.
+
+    Args:
+        name: what the network is called, for messages.
+        tokens: of the longest text.
+    Raises:
+        InputError: the table has fewer rows.
+    """
+    rows = float(architecture.learned_positions)
+    if rows and tokens > rows:
+        raise InputError(
+            f"architecture {name!r} has a table of {rows:,.0f} positions, and a text of {tokens:,.0f} tokens is to be priced; "
+            "give a shorter context, prompt or output, or a network without such a table"
+        )
 
 
 @dataclasses.dataclass(frozen=True)

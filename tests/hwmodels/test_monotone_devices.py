@@ -11,6 +11,9 @@ from hwmodels import catalog, step_cost, uniform_weight_bits
 from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.catalog.calibrations import calibrated_engines, calibrated_formats
 from hwmodels.compute.calibrated_gpu import CalibratedGpu
+from hwmodels.compute.roofline import unit_of
+from hwmodels.compute.unit import ROUNDED_ROWS
+from hwmodels.memory.placement import first_memory_share
 from hwmodels.network.operators import step_operators
 from hwmodels.numerics.quick_jit import quick_jit
 
@@ -45,27 +48,24 @@ GROWING = {
     "bits": 4.0,
     "kv": 4.0,
 }
-#: Units that follow from rates, and GPUs whose experts nobody measured with an engine, round the mean rows of an expert up to
-#: whole passes. The same choices among more experts are fewer rows of each, which may be a pass less: there the number of
-#: experts that a token chooses grows alone.
-_MEASURED_ALONE = ("num_experts",)
 #: Single precision.
 ALLOWED = 1e-5
 
 #: Experts lie at the banks of this one wherever they fit, and all else behind them, however many tokens there are: a baseline
-#: as its paper has it. What is displaced from there may be nearer to what is faster at it, so that places are held here.
+#: as its paper has it. What is displaced from there may be nearer to what is faster at it, so that places are held here, and
+#: another test has the device as it is.
 BY_POLICY = "elmoe3d-xpu-nmp"
 
 
-def quiet(name, engine=None, kind=None):
+def quiet(name, engine=None, kind=None, *, roomy=True):
     """Without what only readers see, so that devices of as many kernels share one compilation; leaves are arrays."""
     device = catalog.device(name, engine=engine, weight_format=kind)
     if isinstance(device.matrix_unit, CalibratedGpu):
         unit = dataclasses.replace(device.matrix_unit, remarks=(), spreads=(), engine="", weight_format=None)
         device = device.replace(matrix_unit=unit)
-    if name == BY_POLICY:
-        roomy = [tier.replace(capacity_bytes=1e20) for tier in device.tiers]
-        device = device.replace(memory=roomy[0], spill=tuple(roomy[1:]))
+    if name == BY_POLICY and roomy:
+        first, *others = (tier.replace(capacity_bytes=1e20) for tier in device.tiers)
+        device = device.replace(memory=first, spill=tuple(others))
     return jax.tree.map(np.float32, device)
 
 
@@ -75,6 +75,11 @@ def by_form(kernels):
     for each in kernels:
         found[jax.tree.structure(quiet(*each))].append(each)
     return [pytest.param(group, id="-".join(filter(None, group[0]))) for group in found.values()]
+
+
+def rounds_rows(device):
+    """Whether its unit rounds the mean rows of an expert up to whole passes."""
+    return ROUNDED_ROWS in unit_of(device).growth_remarks(memories=1, experts=True)
 
 
 @quick_jit
@@ -105,6 +110,9 @@ def drawn(kernels, seed):
         "bits": draw.uniform(1.0, 16.0, GROUP),
         "kv": draw.uniform(1.0, 16.0, GROUP),
     }
+    # On units that round rows up some have one row for each expert, whose passes no number of experts changes.
+    single = draw.random(GROUP) < (0.1 if rounds_rows(device) else 0.0)
+    point |= {name: np.where(single, 1.0, point[name]) for name in ("tokens", "batch")}
     return draw, device, shapes, {name: np.float32(values) for name, values in point.items()}
 
 
@@ -114,21 +122,36 @@ def told(kernels, shapes, point, worst):
     return kernels, float(shapes.hidden_size[worst]), numbers
 
 
+def grown(draw, point, name):
+    """The point with more of something, by a little as often as by much: a count that is rounded to one more tile hides what
+    comes before."""
+    most = GROWING[name]
+    more = point[name] * np.where(draw.random(GROUP) < 0.5, draw.uniform(1.0, most, GROUP), draw.uniform(1, 1.1))
+    more = np.minimum(more, 16.0) if name in ("bits", "kv") else np.ceil(more)
+    more = np.minimum(more, point["num_experts"]) if name == "experts_per_token" else more
+    return point | {name: np.float32(more)}
+
+
+def least_growth(device, point, name):
+    """The least factor of a time that a unit's remark on experts allows.
+
+    The same choices among more experts are fewer rows of each, rounded up to whole passes. Of x rows, in passes, at least half
+    of ceil(x) are needed, and one for each expert.
+    """
+    single = point["tokens"] * point["batch"] == 1.0
+    return np.where(single | (name != "num_experts") | (not rounds_rows(device)), 1.0, 0.5) * (1 - ALLOWED)
+
+
 def check_growth(kernels, seed):
     draw, device, shapes, point = drawn(kernels, seed)
     once = np.asarray(seconds(device, shapes, point))
     assert np.all(np.isfinite(once))
     assert np.all(once > 0)
-    for name, most in GROWING.items():
-        if name in _MEASURED_ALONE and not getattr(device.matrix_unit, "experts", ()):
-            continue
-        # By a little as often as by much: a count that is rounded to one more tile hides what comes before.
-        more = point[name] * np.where(draw.random(GROUP) < 0.5, draw.uniform(1.0, most, GROUP), draw.uniform(1, 1.1))
-        more = np.minimum(more, 16.0) if name in ("bits", "kv") else np.ceil(more)
-        more = np.minimum(more, point["num_experts"]) if name == "experts_per_token" else more
-        grown = np.asarray(seconds(device, shapes, point | {name: np.float32(more)}))
-        worst = int(np.argmin(grown / once))
-        assert np.all(grown >= once * (1 - ALLOWED)), (name, more[worst], told(kernels, shapes, point, worst))
+    for name in GROWING:
+        more = grown(draw, point, name)
+        ratio = np.asarray(seconds(device, shapes, more)) / once / least_growth(device, point, name)
+        worst = int(np.argmin(ratio))
+        assert np.all(ratio >= 1.0), (name, more[name][worst], told(kernels, shapes, point, worst))
 
 
 def is_rate(name):
@@ -160,6 +183,39 @@ def check_rates(kernels, seed):
 def test_more_never_takes_less_and_rates_count(kernels):
     check_growth(kernels, seed=3)
     check_rates(kernels, seed=4)
+
+
+@quick_jit
+def at_banks(device, shapes, point):
+    """Shares of weights and of the cache in the first memory."""
+
+    def one(device, shape, p):
+        shape = shape.replace(num_experts=p["num_experts"], experts_per_token=p["experts_per_token"])
+        sizes = {name: p[name] for name in ("tokens", "batch", "context_tokens")}
+        work = step_operators(shape, **sizes, weight_bits=uniform_weight_bits(p["bits"]), kv_bits=p["kv"])
+        return first_memory_share(device, work)
+
+    return jax.vmap(one)(device, shapes, point)
+
+
+def test_time_falls_only_where_something_changes_its_memory():
+    """The device of `BY_POLICY` with the memories that it has, and the remark that a user reads."""
+    (said,) = catalog.device(BY_POLICY).matrix_unit.growth_remarks(memories=2, experts=False)
+    assert said.startswith("places: what does not fit in one memory lies in another")
+    fell = 0
+    for seed in (3, 5):
+        draw, _, shapes, point = drawn([(BY_POLICY, None, None)], seed)
+        device = jax.tree.map(lambda leaf: np.full(GROUP, leaf), quiet(BY_POLICY, roomy=False))
+        once, held = np.asarray(seconds(device, shapes, point)), np.asarray(at_banks(device, shapes, point))
+        for name in GROWING:
+            more = grown(draw, point, name)
+            ratio = np.asarray(seconds(device, shapes, more)) / once / least_growth(device, point, name)
+            moved = np.any(np.abs(np.asarray(at_banks(device, shapes, more)) - held) > 1e-6, axis=-1)
+            assert not np.all(moved)
+            worst = int(np.argmin(np.where(moved, np.inf, ratio)))
+            assert ratio[worst] >= 1.0, (name, told([BY_POLICY], shapes, more, worst))
+            fell += int(np.count_nonzero(ratio < 1.0))
+    assert fell > 0  # the remark is needed
 
 
 def test_latents_are_expanded_or_not_without_a_saving():

@@ -25,6 +25,7 @@ from hwmodels.step.priced_steps import PricedStep
 
 __all__ = [
     "StepInterval",
+    "known_scatter",
     "loop_scatter",
     "part_deviations",
     "part_times",
@@ -90,6 +91,17 @@ def loop_scatter(device: Device) -> float:
     cycles, steps = (_held_out(device, part) for part in ("cycles", "steps"))
     of = lambda one: 0.0 if one is None else float(_deviates(one.coverage, jnp.asarray(one.ends, jnp.float32)))
     return max(of(cycles) ** 2 - of(steps) ** 2, 0.0) ** 0.5
+
+
+def known_scatter(device: Device, scatter: float) -> np.ndarray | None:
+    """An engine's scatter as programs with intervals take it; on the host.
+
+    Args:
+        scatter: standard deviation of the logarithm of a cycle of this engine about its prediction.
+    Returns:
+        None where nothing is known to err: nobody measured the device's steps or their parts, and cycles do not scatter.
+    """
+    return np.asarray(scatter, np.float32) if times_have_errors(device) or scatter > 0 else None
 
 
 def step_interval(device: Device, step: PricedStep) -> StepInterval | None:

@@ -67,7 +67,7 @@ def caption(result: AdviseResult) -> list[str]:
     lines.append(
         f"in brackets: {result.interval_statement}"
         if result.interval_statement
-        else "no intervals: the device is not calibrated, and acceptance was given without --acceptance-cycles"
+        else "no intervals: no errors of the device's times are known, and acceptance was given without --acceptance-cycles"
     )
     return lines
 

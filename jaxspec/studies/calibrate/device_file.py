@@ -10,7 +10,10 @@ from typing import Any
 from jaxspec.studies.calibrate.fitted import PartFit
 from jaxspec.studies.calibrate.machine import Machine
 
-__all__ = ["device_text", "format_name"]
+__all__ = ["SYSTEM", "device_text", "format_name"]
+
+#: Source of the memory's size on the machine that was measured.
+SYSTEM = "the system's own statement"
 
 #: Parts that a spread may be of.
 _SPREADS = ("products", "attention", "steps", "cycles")
@@ -21,13 +24,14 @@ def format_name(bits: float) -> str:
     return {32.0: "float32", 16.0: "bfloat16"}.get(bits, f"bits_{bits:g}".replace(".", "_"))
 
 
-def device_text(machine: Machine, title: str, remarks: tuple[str, ...], origin: str) -> str:
+def device_text(machine: Machine, title: str, remarks: tuple[str, ...], origin: str, *, capacity: str = SYSTEM) -> str:
     """The file's content.
 
     Args:
         title: of the device.
         remarks: for a reader of its times.
         origin: where the times come from, in a few words.
+        capacity: where the memory's size comes from.
     """
     device, unit = machine.device, machine.device.matrix_unit
     widest = machine.products[max(machine.products)].fit
@@ -44,7 +48,7 @@ def device_text(machine: Machine, title: str, remarks: tuple[str, ...], origin: 
         _number(
             "efficiency", device.memory.efficiency, f"calibrated: {origin}: the largest stream over the fastest rate"
         ),
-        _number("capacity_bytes", device.memory.capacity_bytes, "the system's own statement"),
+        _number("capacity_bytes", device.memory.capacity_bytes, capacity),
         "",
         "[matrix_unit]",
         'kind = "measured_host"',

@@ -24,7 +24,7 @@ from jaxspec.runs.provenance import attempt, versions
 from jaxspec.runs.stages import Stages
 from jaxspec.settings import expect
 from jaxspec.studies.calibrate.config import CalibrateConfig
-from jaxspec.studies.calibrate.device_file import device_text
+from jaxspec.studies.calibrate.device_file import SYSTEM, device_text
 from jaxspec.studies.calibrate.doubts import described, doubts_of
 from jaxspec.studies.calibrate.fitted import PartFit
 from jaxspec.studies.calibrate.machine import Machine, check_layers, check_products, fit_machine
@@ -42,6 +42,11 @@ DEVICE_FILE = "my-machine.toml"
 #: Files of the run directory beside those of every run.
 _CONTENTS = ("device.toml", "measurements.csv")
 _HEADLINE = ("step_error", "noise.believed")
+#: Of times that a user brings: source of the memory's size, and what is said of it.
+_NOT_TOLD = "assumed: that of the machine that fitted the times, which do not tell it"
+_OTHER_MEMORY = (
+    "the times do not tell how much memory the device has: capacity_bytes in its file is this machine's; correct it"
+)
 #: A device file that was written here begins so; others are not replaced.
 _OURS = "# Written by jaxspec calibrate."
 
@@ -171,7 +176,7 @@ def _result(
         device="device.toml",
         statement=_statement(found),
         pays=given(noise is None or noise.believed),
-        device_file=device_text(machine, title, tuple(doubts), origin),
+        device_file=device_text(machine, title, tuple(doubts), origin, capacity=SYSTEM if noise else _NOT_TOLD),
         noise=None if noise is None else _seen(noise),
         parts=[_part(fit, machine) for fit in machine.fits],
         row_steps=[
@@ -194,7 +199,7 @@ def _result(
         inputs=directory.inputs,
         timing_s={stage: measured(seconds) for stage, seconds in stages.timing_s.items()},
         versions=versions(),
-        notes=doubts,
+        notes=doubts if noise else [*doubts, _OTHER_MEMORY],
     )
 
 

@@ -155,7 +155,9 @@ def shown(result: CodesignResult) -> Shown:
     files = f"report: {result.directory}/report.html" if result.directory else ""
     if files and (Path(result.directory) / DEVICE_FILE).is_file():
         files += f", proposed device: {result.directory}/{DEVICE_FILE}"
-    return Shown(result.plain(), codesign_tables(result), [headline(result), *notes_of(result.engine)], files)
+    return Shown(
+        result.plain(), codesign_tables(result), [headline(result), *notes_of(result.engine), *result.notes], files
+    )
 
 
 def write_codesign_report(result: CodesignResult, directory: Path) -> None:
@@ -167,6 +169,8 @@ def write_codesign_report(result: CodesignResult, directory: Path) -> None:
     parts += [table._repr_html_() for table in codesign_tables(result)]
     parts += [inline_svg(figure_svg(figure), prefix=name, label=name) for name, figure in drawn.items()]
     parts.append(_costs(result)._repr_html_())
+    if result.notes:
+        parts.append(lines_html(result.notes))
     parts.append(lines_html([f"settings: config.toml; all numbers: result.json; {result.questions} values with gradients and "
                              f"{result.evaluations} exact ones"]))  # fmt: skip
     title = escape(headline(result))

@@ -113,6 +113,7 @@ class CodesignResult(Result):
         costs: by what they are of, as given.
         inputs: SHA-256 of every file that the configuration names.
         engine: whose terms are in the times; None: kernels alone.
+        notes: what a reader of the numbers should know.
     """
 
     schema_version: int = 1
@@ -135,6 +136,7 @@ class CodesignResult(Result):
     directory: str = ""
     inputs: dict[str, str] = dataclasses.field(default_factory=dict)
     engine: EngineUsed | None = None
+    notes: list[str] = dataclasses.field(default_factory=list)
 
     @property
     def ends_with(self) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import qmc
 
+from hwmodels import Device
+from hwmodels.analysis.uncertainty.kernel_errors import known_scatter
 from jaxspec.errors import InputError, one_line
 from jaxspec.files import read_json, to_json, write_text
 from jaxspec.report.assumptions import device_facts
@@ -39,12 +41,15 @@ from jaxspec.studies.codesign.result import (
     VariableRow,
 )
 from jaxspec.studies.codesign.search import Climb, climb
-from jaxspec.studies.engine_pricing import engine_used
+from jaxspec.studies.engine_pricing import engine_scatter, engine_used
 
 __all__ = ["HEADLINE", "checked_problem", "codesign", "drawn_designs", "proposal", "start_places"]
 
 #: Main numbers of a result, for `jaxspec runs`.
 HEADLINE = ("gain", "after.tokens_per_s", "after.area_mm2", "after.power_w")
+
+#: Said where errors of times are known.
+_NO_INTERVALS = "no intervals: errors of times were measured on the device as it is, not on designs with other numbers"
 
 #: Climbs whose ends are hardened.
 _HARDENED = 3
@@ -245,7 +250,14 @@ def _result(
         device_data={name: PricedNumber(**entry) for name, entry in facts.items()},
         directory=str(directory.path),
         inputs=directory.inputs,
+        notes=_notes(config, problem.device),
     )
+
+
+def _notes(config: CodesignConfig, device: Device) -> list[str]:
+    """Why numbers of a device whose times are known to err have no intervals here."""
+    scatter = engine_scatter(config.engine, device=device)
+    return [] if known_scatter(device, scatter) is None else [_NO_INTERVALS]
 
 
 def _row(problem: Problem, values: np.ndarray) -> DesignRow:

@@ -12,6 +12,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.report.division import Divided, division_of
 from jaxspec.settings import CommonConfig
 from jaxspec.studies.engine_pricing import engine_terms
+from jaxspec.studies.positions import check_positions
 from jaxspec.tuning.objective import Pricing
 
 __all__ = ["PricedConfig", "resolve_architecture", "resolve_device", "resolve_draft", "resolve_pricing"]
@@ -106,8 +107,8 @@ def resolve_pricing(config: PricedConfig, device: str, own: DecoderConfig | None
     Args:
         together: make a group of a single device too, so that its numbers can be varied.
     Raises:
-        InputError: an unknown name, a malformed file, an engine or format that the device was not measured with, or a division
-            that the architecture does not allow.
+        InputError: an unknown name, a malformed file, an engine or format that the device was not measured with, a division
+            that the architecture does not allow, or a text that is longer than it can take.
     """
     architecture, division = resolve_architecture(config.architecture, own), division_of(config)
     try:
@@ -117,6 +118,8 @@ def resolve_pricing(config: PricedConfig, device: str, own: DecoderConfig | None
         found = catalog.grouped(entry, division, device, always=together).device
     except (catalog.UnknownNameError, catalog.EntryError) as error:
         raise InputError(str(error)) from error
+    # A step reads the cached tokens, and has a position behind them.
+    check_positions(config.architecture, architecture, max(config.context + 1, config.prompt_tokens))
     workload = Workload(
         batch=float(config.batch),
         context_tokens=float(config.context),

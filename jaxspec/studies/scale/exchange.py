@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from hwmodels import DraftCost, Footprint, tokens_per_cycle
+from hwmodels.analysis.uncertainty.delta_method import LogNormal
+from hwmodels.analysis.uncertainty.kernel_errors import known_scatter
 from jaxspec.results import Quantity, measured, predicted
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.studies.engine_pricing import engine_scatter, kind_of_draft
@@ -68,7 +70,7 @@ def exchange_rows(
             jnp.asarray(lengths, float),
             jnp.asarray(tokens, jnp.float32),
             pricing.engine,
-            jnp.asarray(engine_scatter(config.engine, kind_of_draft(draft), device=pricing.device)),
+            known_scatter(pricing.device, engine_scatter(config.engine, kind_of_draft(draft), device=pricing.device)),
         )
     )
     result = []
@@ -79,9 +81,15 @@ def exchange_rows(
             best = min(allowed, key=lambda j: seconds[j])
             one, sampled = plain[batch], _best(rows, batch, budget)
             row = _row(one, sampled, budget, [0, *lengths][best], float(tokens[best]), float(seconds[best]))
-            ends = {name: interval_ends(number, (i, best)) for name, number in found.numbers.items()}
-            result.append(dataclasses.replace(row, intervals=ExchangeEnds(**ends) if ends else None))
+            result.append(dataclasses.replace(row, intervals=_ends(found.numbers, (i, best))))
     return result
+
+
+def _ends(numbers: dict[str, LogNormal], at: tuple[int, int]) -> ExchangeEnds | None:
+    """None where nothing is known to err, as of plain decoding where cycles alone were measured."""
+    if not any(float(number.log_deviation[at]) > 0 for number in numbers.values()):
+        return None
+    return ExchangeEnds(**{name: interval_ends(number, at) for name, number in numbers.items()})
 
 
 def _first(rows: Sequence[PlanRow], batch: int, samples: int) -> PlanRow:

@@ -169,7 +169,7 @@ def price_speculation(
     lengths: Float[Array, " length"],
     tokens: Float[Array, " length_and_none"],
     engine: EngineTerms,
-    scatter: Float[Array, ""],
+    scatter: Float[Array | np.ndarray, ""] | None,
 ) -> Speculated:
     """Seconds of a cycle with one sample of each problem.
 
@@ -178,7 +178,7 @@ def price_speculation(
         lengths: draft lengths, 1 or more.
         tokens: per cycle of no draft and of these.
         engine: what the engine spends on a cycle beside its kernels.
-        scatter: of the engine's cycles.
+        scatter: of the engine's cycles, see `known_scatter`.
     """
 
     def one(problems: Array, passes: Array) -> Speculated:
@@ -201,10 +201,10 @@ def _speculated(
     lengths: Float[Array, " length"],
     cycles: Float[Array, " length_and_none"],
     passes: Array,
-    scatter: Array,
+    scatter: Array | np.ndarray | None,
 ) -> dict[str, LogNormal]:
-    """Whole answers of no draft and of these lengths; none on a device that is not calibrated."""
-    if not times_have_errors(device):
+    """Whole answers of no draft and of these lengths; none where nothing is known to err."""
+    if scatter is None:
         return {}
     alone, first = cycle.baselines.stored, jax.tree.map(lambda leaf: leaf[0], cycle.draft)
     plain = [(1.0, prefill), (passes, alone)]

@@ -156,7 +156,7 @@ class Exchange(Record):
         rows: samples, or tokens of one verification at most.
         plain_s: one sample without speculation.
         accuracy_one: of one sample, which speculation does not change.
-        intervals: of the time with drafted tokens; None on a device that is not calibrated.
+        intervals: of the time with drafted tokens; None where nothing is known to err.
         method: the attainable one with the highest accuracy.
         speculation_right_s, sampling_right_s: time for a right answer, time over accuracy.
         better: "speculation" or "sampling", by that time; None where nothing was right.
@@ -198,6 +198,7 @@ class ScaleResult(MeasuredResult):
     Attributes:
         most_accurate: plan at the batch asked for; None where none fits.
         target: None where no accuracy was asked for.
+        interval_statement: what intervals of times hold; None: there are none.
     """
 
     task: TaskSettings = TaskSettings()
@@ -206,3 +207,4 @@ class ScaleResult(MeasuredResult):
     most_accurate: PlanRow | None = None
     target: Chosen | None = None
     speculation: Speculation = Speculation()
+    interval_statement: str | None = None

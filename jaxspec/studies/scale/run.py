@@ -27,6 +27,8 @@ from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.drafts.making import own_knobs
 from jaxspec.speculate.statistics import acceptance_rates
 from jaxspec.studies.draft_widths import widths_beside
+from jaxspec.studies.engine_pricing import engine_scatter, kind_of_draft
+from jaxspec.studies.headline_intervals import coverage_in_words, covered_by
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.scale.curves import curve_point, measured_method
 from jaxspec.studies.scale.exchange import all_positions, exchange_rows
@@ -54,7 +56,7 @@ def scale_results(config: ScaleConfig, checked: Checked, stages: ScaleStages) ->
     footprint, batches = _footprint(config), list(dict.fromkeys((config.batch, *config.batches)))
     found = []
     for device, pricings in checked.pricings.items():
-        rows, exchanges = [], []
+        rows, exchanges, scatters = [], [], []
         for name, pricing in pricings.items():
             of_network = plan_rows(
                 config, pricing, plans[name], footprint=footprint, judge=checked.judge, batches=batches
@@ -63,8 +65,10 @@ def scale_results(config: ScaleConfig, checked: Checked, stages: ScaleStages) ->
             conditional = acceptance[name].known
             parts = {"footprint": footprint, "draft": draft, "conditional": conditional}
             exchanges += exchange_rows(config, pricing, of_network, **parts)
+            scatters.append(engine_scatter(config.engine, kind_of_draft(draft), device=pricing.device))
             rows += of_network
         rows = with_fronts(rows)
+        covers = covered_by(next(iter(pricings.values())).device, scatter=max(scatters) if exchanges else 0.0)
         found.append(
             ScaleResult(
                 **head_parts(config, checked, device, [footprint]),
@@ -75,6 +79,7 @@ def scale_results(config: ScaleConfig, checked: Checked, stages: ScaleStages) ->
                 most_accurate=most_accurate(rows, config.batch),
                 target=None if config.accuracy is None else cheapest(rows, config.accuracy, config.batch),
                 speculation=Speculation(draft=config.draft, conditional=acceptance, rows=exchanges),
+                interval_statement=coverage_in_words(covers) if covers else None,
                 timing_s={stage: measured(seconds) for stage, seconds in stages.stages.timing_s.items()},
             )
         )

@@ -10,7 +10,6 @@ from jaxspec.report.formatting import NOT_KNOWN, fixed, times
 from jaxspec.report.intervals import BRACKETS
 from jaxspec.report.terminal import Table
 from jaxspec.report.titles import architecture_title, device_title
-from jaxspec.studies.headline_intervals import coverage_in_words
 from jaxspec.studies.scale.columns import EXCHANGE_COLUMNS, PLAN_COLUMNS, interval, seconds
 from jaxspec.studies.scale.result import Exchange, PlanRow, ScaleResult
 
@@ -116,7 +115,7 @@ def _plans(result: ScaleResult) -> Table:
         "with less energy",
         target_in_words(result),
     ]
-    lines += [f"{BRACKETS}{words}" for words in intervals_in_words(result)]
+    lines += _brackets(result, any(row.intervals for row in rows))
     if any(not row.attainable for row in rows):
         lines.append("bound: a checker that knows the right answer would choose; no user has it")
     table = Table(scale_headline(result), "\n".join(line for line in lines if line))
@@ -133,10 +132,12 @@ def _plans(result: ScaleResult) -> Table:
 
 def intervals_in_words(result: ScaleResult) -> list[str]:
     """What intervals of times hold; nothing where there are none."""
-    if not any(row.intervals for row in result.plans):
-        return []
-    known = ["calibration", *(["engine"] if result.engine is not None and result.engine.terms else [])]
-    return [coverage_in_words(known)]
+    return [] if result.interval_statement is None else [result.interval_statement]
+
+
+def _brackets(result: ScaleResult, present: bool) -> list[str]:
+    """The same below a table that has some."""
+    return [f"{BRACKETS}{words}" for words in intervals_in_words(result) if present]
 
 
 def _exchanges(result: ScaleResult) -> Table:
@@ -152,7 +153,8 @@ def _exchanges(result: ScaleResult) -> Table:
     table = Table(
         f"{device_title(result)}: the same matrix rows, for drafted tokens or for samples",
         f"draft {draft}, accepted by position {accepted}; times of an answer: predicted; the samples are those of the most "
-        "accurate plan; sooner right: the shorter time over accuracy",
+        "accurate plan; sooner right: the shorter time over accuracy"
+        + "".join(f"\n{line}" for line in _brackets(result, any(row.intervals for row in result.speculation.rows))),
     )
     table.add_column("batch, rows")
     for column in EXCHANGE_COLUMNS:

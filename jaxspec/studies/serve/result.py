@@ -58,7 +58,7 @@ class LoadRow(Record):
         requests_per_s: requests that are finished, from the first arrival to the end.
         mean_batch: requests in the engine while it works.
         ttft: from arrival to the first token. tpot: per further token. request: from arrival to the last.
-        intervals: of these; None on a device that is not calibrated.
+        intervals: of these; None where nothing is known to err.
     """
 
     decoding: str = ""

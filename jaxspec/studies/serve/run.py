@@ -34,6 +34,7 @@ from jaxspec.studies.expert_pricing import placed, placement_name, resolve_exper
 from jaxspec.studies.headline_intervals import coverage_in_words, covered_by
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_draft, resolve_pricing
+from jaxspec.studies.positions import check_positions
 from jaxspec.studies.serve.config import ServeConfig
 from jaxspec.studies.serve.loads import DECODING, best_lengths, default_rates, longest_request
 from jaxspec.studies.serve.page import write_serving
@@ -109,6 +110,10 @@ class _Parts:
                 footprint, draft_weight_bits=plain.draft_weight_bits, draft_kv_bits=plain.draft_kv_bits
             )
         requests = _requests(config)
+        # The last token that a request generates is not read again.
+        check_positions(config.architecture, architecture, longest_request(requests) - 1)
+        if draft.architecture is not None:
+            check_positions(str(config.draft_architecture), draft.architecture, longest_request(requests) - 1)
         room = float(capacity_tokens(device, architecture, footprint=footprint, draft_cost=draft))
         if (needed := longest_request(requests)) > room:
             raise InputError(
@@ -256,7 +261,8 @@ def _row(decoding: str, rate: float, seen: Latencies) -> LoadRow:
         for name, sides in found.items()
     }
     numbers = {name: predicted(float(sides[0])) for name, sides in found.items()}
-    intervals = LoadEnds(**ends) if len(seen.tokens_per_s) > 1 else None
+    # Decoding without a draft has no errors where only those of cycles are known.
+    intervals = LoadEnds(**ends) if any(np.ptp(sides) > 0 for sides in found.values()) else None
     return LoadRow(decoding=decoding, rate_per_s=given(rate), intervals=intervals, **numbers)
 
 

@@ -14,7 +14,7 @@ import hwmodels
 from hwmodels.analysis.design_point import DesignPoint, design_point
 from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.analysis.uncertainty.cycle_errors import chain_numbers
-from hwmodels.analysis.uncertainty.kernel_errors import times_have_errors
+from hwmodels.analysis.uncertainty.kernel_errors import known_scatter, times_have_errors
 from hwmodels.speculation.chains import priced_chains
 from jaxspec.studies.design_tree import draft_of, footprint_of
 from jaxspec.studies.sweep.points_file import COLUMNS, INTERVAL_COLUMNS
@@ -40,7 +40,8 @@ def evaluate_points(
         intervals: static; whether `INTERVAL_COLUMNS` are wanted too.
         scatter: of the engine's cycles, for these.
     Returns:
-        name of `COLUMNS` and `INTERVAL_COLUMNS` -> "point", NaN where the device does not say (energy, intervals).
+        name of `COLUMNS` and `INTERVAL_COLUMNS` -> "point", NaN where the device does not say (energy) and where nothing is
+        known to err.
     """
     count = len(next(iter(varied.values())))
     asked: dict[str, Any] = {"max_draft_length": max_draft_length, "intervals": intervals, "scatter": scatter}
@@ -72,8 +73,7 @@ def begin_points(
         value, own = _over_axes(varied[name], shape) if name in varied else (leaf, ())
         values.append(np.asarray(value, np.float32))
         axes.append(own)
-    # Of a device that is not calibrated nothing is known to err.
-    errors = np.float32(scatter) if intervals and times_have_errors(base["device"]) else None
+    errors = known_scatter(base["device"], scatter) if intervals else None
     static: dict[str, Any] = {"treedef": treedef, "axes": tuple(axes), "max_draft_length": max_draft_length}
     found = _evaluate(*jax.device_put((tuple(values), errors), device), shape=shape, **static)
 
@@ -127,8 +127,13 @@ def _one(
     numbers = chain_numbers(
         device, chains.cycle, point.draft_length, chances, batch=workload.batch, passes=draft.passes, scatter=scatter
     )
-    sides = {name: dict(zip(("low", "high"), number.ends(), strict=True)) for name, number in numbers.items()}
-    return point, {f"{name}_{side}": end for name, ends in sides.items() for side, end in ends.items()}
+    # Of a step nothing is known to err where cycles alone were measured, or an engine's on a device that was not.
+    told = lambda number: True if times_have_errors(device) else number.log_deviation > 0
+    return point, {
+        f"{name}_{side}": jnp.where(told(number), end, jnp.nan)
+        for name, number in numbers.items()
+        for side, end in zip(("low", "high"), number.ends(), strict=True)
+    }
 
 
 @jax.jit(static_argnames=("treedef", "axes", "shape", "max_draft_length"))

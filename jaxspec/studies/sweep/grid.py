@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from hwmodels.analysis.uncertainty.kernel_errors import times_have_errors
+from hwmodels.analysis.uncertainty.kernel_errors import known_scatter
 from jaxspec.studies.sweep.axes import DerivedNumbers
 from jaxspec.studies.sweep.blocks import Blocks, blocks_of
 from jaxspec.studies.sweep.evaluating import begin_points
@@ -46,8 +46,10 @@ class Grid:
 
     @cached_property
     def has_intervals(self) -> bool:
-        """Whether a device's times are known to err."""
-        return any(times_have_errors(base["device"]) for base in self.bases)
+        """Whether a device's times are known to err, or an engine's cycles on it."""
+        scatters = self.scatters or (0.0,) * len(self.bases)
+        found = (known_scatter(base["device"], one) for base, one in zip(self.bases, scatters, strict=True))
+        return any(one is not None for one in found)
 
     @cached_property
     def blocks(self) -> Blocks:

@@ -9,8 +9,9 @@ from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.studies.acceptance_points import FoundLaw
-from jaxspec.studies.design_tree import design_tree, number_rules
+from jaxspec.studies.design_tree import CONTEXT, design_tree, number_rules
 from jaxspec.studies.engine_pricing import engine_scatter
+from jaxspec.studies.positions import check_positions
 from jaxspec.studies.sweep.axes import axis_values, check_networks, check_numbers, derived_numbers
 from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.grid import Grid
@@ -35,8 +36,9 @@ def plan_sweep(config: SweepConfig) -> SweepPlan:
     pairs = [(shape, device) for shape in config.architecture for device in config.device]
     bases = [_base(config, shape, device) for shape, device in pairs]
     networks = {shape: base["architecture"] for (shape, _), base in zip(pairs, bases, strict=True)}
-    for network in networks.values():  # the same on every device
+    for name, network in networks.items():  # the same on every device
         check_networks(config, network)
+        check_positions(name, network, max(axes.get(CONTEXT, [0.0])) + 1)
     front = ParetoFront(**vars(config.pareto))
     scheme = find_scheme(config.scheme)
     knobs = {name: config.set.get(f"draft.{name}", value) for name, value in knob_defaults(scheme).items()}

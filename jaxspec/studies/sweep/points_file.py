@@ -32,7 +32,7 @@ POINTS_FILE = "sweep.parquet"
 #: Result columns, in this order, behind the columns of the axes.
 COLUMNS = (*(field.name for field in dataclasses.fields(DesignPoint)), "fits")
 
-#: Ends of 90 % intervals, behind them where a device of the sweep is calibrated.
+#: Ends of 90 % intervals, behind them where errors of a device's times, or of an engine's cycles, are known.
 INTERVAL_COLUMNS = tuple(
     f"{name}_{side}"
     for name in ("cycle_s", "tokens_per_s", "speedup_vs_bf16_ar", "speedup_vs_stored_ar", "ar_bf16_s", "ar_stored_s")

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from hwmodels.analysis.uncertainty.kernel_errors import times_have_errors
+from hwmodels.compute.roofline import unit_of
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.report.save import save_figure
@@ -216,7 +218,7 @@ def join_points(
         },
         engine=engine_used(config.engine, config.device[0] if len(config.device) == 1 else None),
         interval_statement=_intervals_in_words(grid),
-        notes=[*_notes(grid), *_of_engine(config), *_unheard(config, plan), *_unknown(front)],
+        notes=[*_notes(grid, config.engine), *_of_engine(config), *_unheard(config, plan), *_unknown(front)],
         directory=str(folder),
         inputs=directory.inputs,
         acceptance=None if plan.law is None else law_facts(plan.law),
@@ -253,7 +255,9 @@ def _intervals_in_words(grid: Grid) -> str | None:
     """What columns of intervals hold; None where there are none."""
     if not grid.has_intervals:
         return None
-    return coverage_in_words([name for name, known in (("calibration", True), ("engine", any(grid.scatters))) if known])
+    calibrated = any(times_have_errors(base["device"]) for base in grid.bases)
+    known = {"calibration": calibrated, "engine": any(grid.scatters)}
+    return coverage_in_words([name for name, present in known.items() if present])
 
 
 def _unknown(front: ParetoFront) -> list[str]:
@@ -266,7 +270,7 @@ def _unknown(front: ParetoFront) -> list[str]:
     ]
 
 
-def _notes(grid: Grid) -> list[str]:
+def _notes(grid: Grid, engine: str | None) -> list[str]:
     """What a reader should know of the devices' kernels at the widths that the axes take."""
     notes = []
     derived = {name: np.ravel(entries) for _, table in grid.derived.tables for name, entries in table.items()}
@@ -274,5 +278,7 @@ def _notes(grid: Grid) -> list[str]:
         varied = grid.axes | derived
         bits = {name: varied.get(f"footprint.{name}", value) for name, value in base["footprint"].items()}
         found = kernel_notes(base["device"], [footprint_of(bits)], architecture=base["architecture"])
-        notes += [f"{device}: {note}" for note in (*found["notes"], *interval_notes(base["device"]))]
+        mixture = bool(np.asarray(base["architecture"].num_experts) > 0) or "architecture.num_experts" in grid.axes
+        growth = unit_of(base["device"]).growth_remarks(memories=len(base["device"].tiers), experts=mixture)
+        notes += [f"{device}: {note}" for note in (*found["notes"], *growth, *interval_notes(base["device"], engine))]
     return list(dict.fromkeys(notes))

@@ -199,6 +199,18 @@ def test_what_is_refused(read, old, new, message):
         read(content.replace(old, new, 1))
 
 
+def test_a_long_table_that_lacks_a_key_is_told_by_its_keys(read):
+    """Row costs of a calibration are hundreds of numbers."""
+    weights = ", ".join(str(100_000 + place) for place in range(500))
+    broken = text().replace("weights = [100000, 10000000]", f"weights = [{weights}]", 1)
+    broken = broken.replace('source = "measured"\n[[matrix_unit.held_out]]', "[[matrix_unit.held_out]]", 1)
+    with pytest.raises(
+        EntryError, match=r"row_costs has \['weights', 'rows', 'factors'\]; .* factors, .*, source, w"
+    ) as told:
+        read(broken)
+    assert len(str(told.value)) < 300
+
+
 MORE = """
 [[matrix_unit.held_out]]
 part = "cycles"

@@ -127,6 +127,9 @@ def test_it_says_what_it_is(whole):
         assert "\n" not in text
     assert unit.unpacking.endswith(".")
     assert unit.elements is None or unit.elements > 0
+    remarks = [unit.growth_remarks(memories=n, experts=some) for n in (1, 2) for some in (False, True)]
+    assert remarks[0] == []  # with one memory, and without experts, more never takes less
+    assert all(text.partition(":")[0] in ("experts", "places") for said in remarks for text in said)
     if unit.measured is not None:
         widths = unit.measured.weight_widths
         assert widths == tuple(sorted(set(widths)))

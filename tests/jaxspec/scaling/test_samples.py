@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from jaxspec.compress.kv import round_kv
+from jaxspec.errors import InputError
 from jaxspec.models import DecoderConfig
 from jaxspec.models.decoder import forward_text
 from jaxspec.scaling import sample_continuations
@@ -34,6 +35,14 @@ def sample(params):
         return sample_continuations(params, CONFIG, prompt, samples=samples, **settings)
 
     return sample
+
+
+def test_a_network_without_numbers_is_refused(params):
+    """Its samples would be one token again and again, and every accuracy 0."""
+    broken = params | {"final_norm": jnp.full_like(params["final_norm"], jnp.nan)}
+    settings = {"seed": jax.random.key(2), "num_tokens": 5, "width": WIDTH, "samples": 2}
+    with pytest.raises(InputError, match=r"logits are no numbers \(NaN\) for 2 of 2 texts"):
+        sample_continuations(broken, CONFIG, PROMPT, **settings)
 
 
 def test_greedy_samples_are_what_decoding_gives(params, sample):

@@ -39,9 +39,9 @@ def test_intervals_say_what_they_hold():
     sampled = headline_intervals(TIMES, [0.8], [0.05], batch=3.0)
     both = headline_intervals(dataclasses.replace(CALIBRATED, scatter=0.02), [0.8], [0.05], batch=3.0)
     assert sampled.covers == ["acceptance"]
-    assert "not calibrated" in sampled.statement
+    assert "errors of the device's steps are not known" in sampled.statement
     assert both.covers == ["calibration", "acceptance", "engine"]
-    assert "not calibrated" not in both.statement
+    assert "not known" not in both.statement
     # Acceptance does not change how long a cycle takes.
     assert sampled.cycle_s.low.value == pytest.approx(sampled.cycle_s.high.value)
     tokens, reach = 1.8, np.exp(1.6448536 * 0.05 / 1.8)

@@ -112,7 +112,7 @@ def test_files_of_a_run(advised):
     assert advised.engine.terms["cycle_s"].status == "calibrated"
     assert any("were not measured on rtx-4090" in note for note in advised.notes)
     assert not any("were not priced" in note for note in advised.notes)
-    assert "not calibrated" in advised.interval_statement
+    assert "errors of the device's steps are not known" in advised.interval_statement
     assert str(advised.table()).count("[") >= 2
 
 

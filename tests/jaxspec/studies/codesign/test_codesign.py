@@ -21,7 +21,8 @@ from jaxspec.studies.codesign.config import CodesignConfig
 from jaxspec.studies.codesign.examples import EXAMPLES
 from jaxspec.studies.codesign.problem import make_problem
 from jaxspec.studies.codesign.report import codesign_tables, headline
-from jaxspec.studies.codesign.run import checked_problem, codesign
+from jaxspec.studies.codesign.result import CodesignResult
+from jaxspec.studies.codesign.run import _notes, checked_problem, codesign
 
 PROBLEM = """
 architecture = "qwen3-0.6b"
@@ -262,6 +263,16 @@ def test_area_and_power_of_an_array_follow_from_its_node():
         )
     assert np.all(np.diff(found.area_mm2) > 1)
     assert np.all(np.diff(found.power_w) > 1)
+
+
+def test_why_no_number_has_an_interval():
+    config, plain = config_of(), catalog.device("rtx-4090")
+    assert _notes(config, plain) == []
+    for settings, device in ((config, catalog.device("h100-sxm")), (dataclasses.replace(config, engine="vllm"), plain)):
+        (said,) = _notes(settings, device)
+        assert said.startswith("no intervals: errors of times were measured on the device as it is")
+    result = CodesignResult(notes=[said])
+    assert CodesignResult.from_plain(result.plain()) == result
 
 
 @pytest.mark.slow

@@ -7,8 +7,13 @@ import pytest
 from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.sizes import LearnedPositions
+from jaxspec.settings import CommonConfig, build_config
 from jaxspec.speculate.proof import continuation_length
+from jaxspec.studies import ServeConfig, serve
 from jaxspec.studies.measured.checking import text_length
+from jaxspec.studies.measured.pricing import resolve_pricing
+from jaxspec.studies.sweep.config import SweepConfig
+from jaxspec.studies.sweep.plan import plan_sweep
 from jaxspec.studies.tune.config import TuneConfig
 
 NETWORK = DecoderConfig(
@@ -50,3 +55,28 @@ def test_rotated_positions_have_no_end():
         "behind them take 513, and beyond 512 it may guess poorly"
     )
     assert text_length(CONFIG, 1000).beyond_training("embedded", with_positions(2000)) == ()
+
+
+def priced(**settings):
+    return resolve_pricing(CommonConfig(architecture="opt-6.7b", **settings), "rtx-4090", None)
+
+
+#: Of the catalog's network, which keeps two rows for no position.
+OPT = r"architecture 'opt-[0-9.]+b' has a table of 2,050 positions, and a text of {} tokens is to be priced; give a shorter"
+
+
+def test_no_step_is_priced_behind_the_last_position(tmp_path):
+    assert priced(context=2049).architecture.learned_positions == 2050
+    with pytest.raises(InputError, match=OPT.format("2,051")):
+        priced(context=2050)
+    with pytest.raises(InputError, match=OPT.format("2,051")):
+        priced(prompt_tokens=2051)
+    axis = {"axes": {"workload.context_tokens": [100, 4000]}, "architecture": ("opt-2.7b",)}
+    fixed = {"axes": {"workload.batch": [1]}, "architecture": ("opt-2.7b",), "set": {"workload.context_tokens": 4000}}
+    for settings in (axis, fixed):
+        with pytest.raises(InputError, match=OPT.format("4,001")):
+            plan_sweep(SweepConfig(device=("rtx-4090",), **settings))
+    queue = {"architecture": "opt-2.7b", "prompt_tokens": 2000, "prompt_variation": 0.0, "output_variation": 0.0}
+    with pytest.raises(InputError, match=OPT.format("2,099")):
+        serve(build_config(ServeConfig, queue | {"output_tokens": 100}), out=str(tmp_path / "served"))
+    assert not (tmp_path / "served").exists()

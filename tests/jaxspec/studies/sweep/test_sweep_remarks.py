@@ -1,0 +1,25 @@
+"""A sweep says where more work may take less time on its devices."""
+
+import pytest
+
+from hwmodels.compute.unit import ROUNDED_ROWS
+from jaxspec.studies.sweep.config import SweepConfig
+from jaxspec.studies.sweep.plan import plan_sweep
+from jaxspec.studies.sweep.run import _notes
+
+
+@pytest.mark.parametrize(
+    ("network", "device", "rounded", "places"),
+    [
+        ("qwen3-30b-a3b", "elmoe3d-xpu-nmp", True, True),
+        ("llama-3.2-1b", "elmoe3d-xpu-nmp", False, True),
+        ("qwen3-30b-a3b", "alveo-u280", True, False),
+        ("qwen3-30b-a3b", "rtx-4090", False, False),
+        ("llama-3.2-1b", "hexagon-v75", False, False),
+    ],
+)
+def test_only_where_it_may(network, device, rounded, places):
+    axes = {"workload.batch": [1, 2]}
+    notes = _notes(plan_sweep(SweepConfig(axes=axes, architecture=(network,), device=(device,))).grid, None)
+    assert (f"{device}: {ROUNDED_ROWS}" in notes) == rounded
+    assert any(note.startswith(f"{device}: places: what does not fit in one memory") for note in notes) == places

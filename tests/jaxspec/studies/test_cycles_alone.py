@@ -1,0 +1,145 @@
+"""A machine of which whole cycles alone were held out: its cycles have intervals in every command, and its steps have none."""
+
+import dataclasses
+import math
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+from hwmodels import DraftCost, Workload, catalog, uniform_footprint
+from hwmodels.analysis.uncertainty.kernel_errors import loop_scatter
+from jaxspec.results import measured, predicted
+from jaxspec.settings import build_config
+from jaxspec.studies import ScaleConfig, ServeConfig, serve
+from jaxspec.studies.engine_pricing import engine_notes, engine_terms
+from jaxspec.studies.headline_intervals import CYCLES_ALONE, NO_INTERVAL, interval_notes
+from jaxspec.studies.scale.exchange import exchange_rows
+from jaxspec.studies.scale.result import PlanRow
+from jaxspec.studies.sweep.config import SweepConfig
+from jaxspec.studies.sweep.plan import plan_sweep
+from jaxspec.studies.sweep.run import _intervals_in_words
+from jaxspec.tuning.objective import Pricing
+
+SCATTER = math.log(1.25) / NormalDist().inv_cdf(0.95)
+REACH = 1.25
+
+NUMBERS = {
+    "": {"peak_flops_per_s": 9e10, "compute_efficiency": 1.0, "operator_latency_s": 2e-6},
+    "memory": {"bandwidth_bytes_per_s": 9e10, "efficiency": 0.3, "capacity_bytes": 2e10},
+    "matrix_unit": {"overlap": 1.0, "cache_bytes": 3e7, "cache_sharpness": 2.0},
+    "matrix_unit.attention": {
+        "launch_s": 5e-6,
+        "pair_s": 1e-7,
+        "score_s": 2e-9,
+        "compute_efficiency": 0.3,
+        "memory_efficiency": 0.4,
+    },
+    "matrix_unit.between": dict.fromkeys(("turn_s", "row_s", "norm_s", "element_s", "sample_s", "logit_s"), 1e-8),
+    "matrix_unit.formats.float32": {
+        "weight_bits": 32,
+        "launch_s": 2e-6,
+        "compute_efficiency": 0.7,
+        "near_efficiency": 0.8,
+        "far_efficiency": 0.3,
+    },
+    "engine_terms": {"cycle_s": 1e-4, "drafted_token_s": 1e-6},
+}
+HELD_OUT = f"""
+[[matrix_unit.held_out]]
+part = "cycles"
+bits = 32
+low = {1 / REACH}
+high = {REACH}
+coverage = 0.9
+"""
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory):
+    """Its file."""
+    lines = ['title = "A measured machine"']
+    for table, numbers in NUMBERS.items():
+        lines += [f"[{table}]"] if table else []
+        lines += ['kind = "measured_host"'] if table == "matrix_unit" else []
+        lines += [f'{name} = {{ value = {value}, source = "measured" }}' for name, value in numbers.items()]
+    path = tmp_path_factory.mktemp("machine") / "machine.toml"
+    path.write_text("\n".join(lines) + HELD_OUT, encoding="utf-8")
+    return str(path)
+
+
+def test_a_queue_has_intervals_where_it_drafts(machine, tmp_path):
+    settings = {"architecture": "qwen2.5-0.5b", "scheme": "bf16", "draft_architecture": "embedded", "acceptance": 0.9}
+    settings |= {"requests": 20, "prompt_tokens": 30, "output_tokens": 12, "max_batch": 2, "chunk_tokens": 64}
+    settings |= {"draft_length": 1, "rates": (0.01,), "device": machine, "engine": "jax"}
+    ((result,), _) = serve(build_config(ServeConfig, settings), out=str(tmp_path / "served"))
+    rows = {row.decoding: row for row in result.rows}
+    assert rows["autoregressive"].intervals is None
+    # Each request is alone, and all of its cycles err together.
+    fixed = rows["fixed"]
+    ends = fixed.intervals.tpot_p50_s
+    assert ends.low.known == pytest.approx(fixed.tpot_p50_s.known / REACH, rel=1e-3)
+    assert ends.high.known == pytest.approx(fixed.tpot_p50_s.known * REACH, rel=1e-3)
+    assert "the scatter of the engine's cycles" in result.interval_statement
+    assert "kernels" not in result.interval_statement
+    assert CYCLES_ALONE in result.notes
+
+
+def sweep_of(machine, engine):
+    return plan_sweep(
+        SweepConfig(
+            axes={"acceptance.alpha_token": [0.0, 1.0]},
+            set={"footprint.draft_weight_bits": 1.0},
+            scheme="bf16",
+            architecture=("qwen2.5-0.5b",),
+            device=(machine,),
+            engine=engine,
+            max_draft_length=1,
+        )
+    ).grid
+
+
+def test_points_of_a_sweep_have_intervals_where_they_draft(machine):
+    grid = sweep_of(machine, "jax")
+    assert grid.scatters == (pytest.approx(SCATTER, rel=1e-4),)
+    assert _intervals_in_words(grid).startswith("90 % intervals, including the scatter of the engine's cycles; ")
+    found = next(grid.columns(range(1)))
+    assert found["draft_length"].tolist() == [0, 1]
+    np.testing.assert_allclose(found["cycle_s_low"], [np.nan, found["cycle_s"][1] / REACH], rtol=1e-4)
+    np.testing.assert_allclose(found["tokens_per_s_high"], [np.nan, found["tokens_per_s"][1] * REACH], rtol=1e-4)
+    assert np.isnan(found["ar_stored_s_high"]).all()  # nobody measured how far a step errs
+    assert not sweep_of(machine, None).has_intervals
+
+
+def test_answers_have_intervals_where_they_draft(machine):
+    device = catalog.device_from_file(machine)
+    terms = engine_terms("jax", machine)
+    pricing = Pricing(device, catalog.architecture("qwen2.5-0.5b"), Workload(), engine=terms)
+    config = build_config(ScaleConfig, {"samples": "1,2", "context": 300, "batch": 1, "engine": "jax", "batches": "1"})
+    one = PlanRow(model="m", samples=1, batch=1, passes=predicted(20.0), total_s=predicted(1.0), accuracy=measured(0.5))
+    parts = {"rows": [one], "footprint": uniform_footprint(16.0), "draft": DraftCost(passes=0.0, statement="")}
+    (drafted,) = exchange_rows(config, pricing, **parts, conditional=[1.0])
+    assert drafted.draft_length.known == 1
+    ends = drafted.intervals.speculation_s
+    assert ends.low.known == pytest.approx(drafted.speculation_s.known / REACH, rel=1e-3)
+    assert ends.high.known == pytest.approx(drafted.speculation_s.known * REACH, rel=1e-3)
+    (plain,) = exchange_rows(config, pricing, **parts, conditional=[0.0])
+    assert plain.draft_length.known == 0
+    assert plain.intervals is None
+
+
+def test_a_reader_is_told_what_is_not_known_and_how_to_see_what_is(machine):
+    device = catalog.device_from_file(machine)
+    assert loop_scatter(device) == pytest.approx(SCATTER, rel=1e-4)
+    assert interval_notes(device, "jax") == [CYCLES_ALONE]
+    assert interval_notes(device) == [f"{CYCLES_ALONE}; --engine jax prices its cycles with intervals"]
+    bare = dataclasses.replace(device, matrix_unit=dataclasses.replace(device.matrix_unit, spreads=()))
+    assert interval_notes(bare, "jax") == [NO_INTERVAL]
+    assert interval_notes(catalog.device("h100-sxm")) == []
+
+
+def test_terms_of_a_users_own_file_are_told_as_they_are_added(machine):
+    """Their source does not say that they were fitted, and they are not 0."""
+    (said,) = engine_notes("jax", device=machine)
+    assert said.startswith("jax adds to each cycle (input): 0.1 ms, ")
+    assert "assumed to be 0" in engine_notes("jax")[0]

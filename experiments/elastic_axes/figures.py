@@ -9,7 +9,18 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.elastic_axes.readings import READINGS
-from jaxspec.report.figures.style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION, new_figure, styled
+from jaxspec.report.figures.style import (
+    BLUE,
+    GREEN,
+    INK,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    new_figure,
+    styled,
+    text_colour_on,
+)
 
 __all__ = ["axes_figure", "experts_figure", "pools_figure", "readings_figure"]
 
@@ -35,7 +46,8 @@ def axes_figure(rows: Rows, capacity_bytes: float, name: str) -> Figure:
         (i, j) for i, b in enumerate(widths) for j, p in enumerate(pools) if value[b, p]["bytes"] <= capacity_bytes
     ]
     for i, j in np.ndindex(table.shape):
-        axis.text(j, i, f"{table[i, j]:.2f}", ha="center", va="center", color="white", fontsize=8)
+        colour = text_colour_on(image.to_rgba(table[i, j]))
+        axis.text(j, i, f"{table[i, j]:.2f}", ha="center", va="center", color=colour, fontsize=8)
     for i, j in fitting:
         axis.add_patch(_frame(i, j))
     if fitting:

@@ -1,62 +1,17 @@
-"""Progress of a run in a notebook: one line that changes in place. Elsewhere the library shows nothing by itself."""
+"""Progress of functions in Python: shown in a notebook; elsewhere the library shows nothing by itself."""
 
 from __future__ import annotations
 
 import io
-import sys
-from typing import Any
 
 from rich.console import Console
 
-from jaxspec.html import lines_html
+from jaxspec.report.notebook import notebook_console
 from jaxspec.runs.progress import Reporter
 
 __all__ = ["notebook_reporter"]
 
-#: Seconds between two lines of a notebook.
-_PERIOD_S = 1.0
-
-#: Wider than any line.
-_WIDTH = 10_000
-
 
 def notebook_reporter() -> Reporter:
     """A reporter that shows the last line of progress below a cell; one that says nothing where there is no notebook."""
-    display = _notebook_display()
-    if display is None:
-        return Reporter(Console(file=io.StringIO(), quiet=True))
-    stream = _OneLine(display)
-    console = Console(
-        file=stream, width=_WIDTH, force_terminal=False, force_jupyter=False, highlight=False, markup=False
-    )
-    return Reporter(console, period_s=_PERIOD_S)
-
-
-def _notebook_display() -> Any:
-    """IPython's `display`, where this process is the kernel of a notebook."""
-    ipython = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
-    if shell is None or not hasattr(shell, "kernel"):
-        return None
-    from IPython.display import display
-
-    return display
-
-
-class _OneLine(io.StringIO):
-    """A stream whose last line is shown, in place of the one before."""
-
-    def __init__(self, display: Any):
-        super().__init__()
-        self._display, self._handle, self._text = display, None, ""
-
-    def write(self, text: str, /) -> int:
-        self._text += text
-        *whole, self._text = self._text.split("\n")
-        if lines := [line for line in whole if line.strip()]:
-            data = {"text/html": lines_html(lines[-1:]), "text/plain": lines[-1]}
-            if self._handle is None:
-                self._handle = self._display(data, raw=True, display_id=True)
-            else:
-                self._handle.update(data, raw=True)
-        return len(text)
+    return Reporter() if notebook_console() is not None else Reporter(Console(file=io.StringIO(), quiet=True))

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from jaxspec.errors import InputError
+from jaxspec.errors import InputError, one_line
 from jaxspec.files import to_json, write_text
 from jaxspec.output_places import check_folder_place
 from jaxspec.runs.directory import is_run_directory
@@ -41,14 +41,19 @@ def save_results(
     Returns:
         The folder.
     Raises:
-        InputError: it is there already, or cannot be written.
+        InputError: it is there already, is the run directory of a command, or cannot be written.
     """
-    path = Path(as_path("path", path))
-    check_folder_place(path, "path")
+    given = Path(as_path("path", path))
+    check_folder_place(given, "path")
+    path = Path(os.path.realpath(given))  # a folder behind a link is replaced where it is
+    if path == Path.cwd():
+        raise InputError(f"path {str(given)!r} is the working directory; give the name of a folder in it")
     taken = path.is_dir() and any(path.iterdir())
+    if taken and (path / ".lock").exists():  # hours of work may be in it
+        raise InputError(f"path {str(given)!r} is the run directory of a command; give another place")
     if taken and not (force and is_run_directory(path)):
         allowed = "give another place" if force else "give another place, or force=True to replace a saved result"
-        raise InputError(f"path {str(path)!r} is there already; {allowed}")
+        raise InputError(f"path {str(given)!r} is there already; {allowed}")
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     shutil.rmtree(part, ignore_errors=True)
     try:
@@ -64,7 +69,12 @@ def save_results(
             shutil.rmtree(path)
         part.rename(path)
     except OSError as error:
-        raise InputError(f"path {str(path)!r} cannot be written ({error.strerror}); give another place") from error
+        raise InputError(f"path {str(given)!r} cannot be written ({_reason(error)}); give another place") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    return path
+    return given
+
+
+def _reason(error: OSError) -> str:
+    """Why a file cannot be written; a copied folder tells it of each file."""
+    return error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror or one_line(error)

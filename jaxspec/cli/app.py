@@ -27,7 +27,7 @@ _OTHERS = {
 }
 
 #: Failures of the disk, not ours: said in one line.
-_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS}
+_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 #: Exit code where the reader of the output went away, as `head` does: what the shell says of other programs then.

@@ -8,8 +8,10 @@ process without that of the interpreter.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
+import sys
 import threading
 import time
 from typing import TextIO
@@ -49,12 +51,15 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _open_standard_streams() -> None:
-    """Give closed standard descriptors a place, so that no file that is written gets their numbers."""
+    """Give closed standard descriptors a place, so that no file that is written gets their numbers; print in any encoding."""
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+    # What the locale's encoding lacks, as lines of tables in Latin-1, is a question mark and not the end of the command.
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def _watch_signals() -> set[signal.Signals]:

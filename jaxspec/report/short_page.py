@@ -9,6 +9,7 @@ from pathlib import Path
 
 from jaxspec.files import write_text
 from jaxspec.report.page import Drawings
+from jaxspec.report.print_style import PRINT_STYLE
 from jaxspec.report.svg import figure_svg, inline_svg
 from jaxspec.report.terminal import Table
 from jaxspec.results import STATUSES
@@ -86,7 +87,7 @@ def _html(heading: str, sections: Sequence[ShortSection], drawn: Sequence[dict[s
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>'
         '<meta name="viewport" content="width=device-width, initial-scale=1"/><meta name="color-scheme" content="light dark"/>'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}"/>'
-        f"<title>jaxspec: {escape(heading[0].lower() + heading[1:])}</title><style>{_STYLE}</style></head>\n<body>"
+        f"<title>jaxspec: {escape(heading[0].lower() + heading[1:])}</title><style>{_STYLE}{PRINT_STYLE}</style></head>\n<body>"
         f"<h1>{escape(heading)}</h1><p><small>Every number has a status. {statuses}.</small></p>"
         f"{body}</body></html>\n"
     )

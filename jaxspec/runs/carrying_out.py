@@ -60,7 +60,7 @@ def carry_out(
     Raises:
         InputError: bad input, or memory ran out; nothing is lost.
     """
-    reporter = reporter or Reporter(new_console(stderr=True, quiet=not processes.owns))
+    reporter = reporter or Reporter(None if processes.owns else new_console(stderr=True, quiet=True))
     with processes.kept_together():
         for note in notes(config):
             reporter.line(f"note: {note}")
@@ -95,6 +95,8 @@ def carry_out(
                 work = processes.agreed(lambda: prepare(directory, reporter))
                 processes.agreed(directory.begin)
                 reporter.line(f"run directory {directory.path}; the same command resumes it")
+                if directory.shared:
+                    reporter.line("note: its file system has no locks; start no second process on this directory")
                 result = plain(work())
                 directory.write_result(result, headline)
                 if (peak := peak_device_bytes() or 0) >= _WORTH_TELLING:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import reprlib
 import shutil
 import tomllib
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from jaxspec.compress.norm_files import NORMS_FILE
 from jaxspec.errors import InputError, one_line
@@ -19,6 +18,7 @@ from jaxspec.output_places import check_folder_place
 from jaxspec.partial_files import remove_leftovers
 from jaxspec.runs.inputs import changed_inputs, unrecorded_inputs
 from jaxspec.runs.kept import RECORD, check_settings_file, find_run, headline_numbers, new_record
+from jaxspec.runs.locking import Lock, lock_directory
 from jaxspec.settings.base import Settings
 from jaxspec.settings.toml import config_hash, read_toml, to_toml
 
@@ -94,7 +94,7 @@ class RunDirectory:
         self._command, self._config, self._force = command, config, force
         self.inputs: dict[str, str] = {}
         self._contents = (*_CONTENTS, *contents)
-        self._lock: TextIO | None = None
+        self._lock: Lock | None = None
         self.owned = owned
         if not owned:
             return
@@ -133,8 +133,9 @@ class RunDirectory:
         if self._force:
             self._clear()
             self._force = False
-        self._check_settings()
-        self._check_inputs()
+        else:
+            self._check_settings()
+            self._check_inputs()
         self._remove_unfinished()
         write_text(self.path / "config.toml", to_toml(self._config))
         if not (self.path / "inputs.json").exists():  # a digest taken now would say nothing of what was read then
@@ -157,20 +158,13 @@ class RunDirectory:
 
     def _hold(self) -> None:
         """Lock the directory, which is made if need be."""
-        if self._lock is not None:
-            return
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.path / ".lock").open("w")  # held as long as the run
-        except OSError as error:
-            raise InputError(
-                f"run directory {str(self.path)!r} cannot be written ({error.strerror}); give another one with --out"
-            ) from error
-        try:
-            # Freed by the operating system when the process ends, however it ends.
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise InputError(f"run directory {str(self.path)!r} is in use by another process; wait for it") from error
+        if self._lock is None:
+            self._lock = lock_directory(self.path)
+
+    @property
+    def shared(self) -> bool:
+        """Whether nothing keeps other processes out of the directory that is held: its file system has no locks."""
+        return self._lock is not None and not self._lock.excludes
 
     def __repr__(self) -> str:
         return repr(find_run(self.path)) if is_run_directory(self.path) else f"<run {self.path}: not begun>"
@@ -188,15 +182,11 @@ class RunDirectory:
         """Free the directory for another process; its files stay."""
         UNDER_WAY.end(self)
         if self._lock is not None:
-            self._lock.close()
+            self._lock.file.close()
 
     def _clear(self) -> None:
         for name in self._contents:
-            target = self.path / name
-            if target.is_dir():
-                shutil.rmtree(target)
-            else:
-                target.unlink(missing_ok=True)
+            _remove(self.path / name)
 
     def _remove_unfinished(self) -> None:
         """Files and checkpoints that no process works on, since the lock of the directory is held."""
@@ -275,6 +265,15 @@ class RunDirectory:
         if file.exists():
             write_text(file, to_json(self._json(file) | {"headline": headline_numbers(result, headline)}))
         write_text(self.path / "result.json", to_json(result))
+
+
+def _remove(target: Path) -> None:
+    """Remove a file or a folder; of a folder that lies elsewhere, behind a link, what is in it."""
+    for one in list(target.iterdir()) if target.is_symlink() and target.is_dir() else [target]:
+        if one.is_dir() and not one.is_symlink():
+            shutil.rmtree(one)
+        else:
+            one.unlink(missing_ok=True)
 
 
 def is_run_directory(path: Path) -> bool:

@@ -165,7 +165,7 @@ def find_run(path: str | os.PathLike[str]) -> KeptRun:
         InputError: no run directory, or a damaged file in it.
     """
     path = Path(path)
-    if not (path / "config.toml").is_file():
+    if not os.path.isfile(path / "config.toml"):  # not `Path.is_file`, which raises on long names
         raise InputError(f"run {str(path)!r} is no run directory (it has no config.toml); see jaxspec runs list")
     record, config, inputs = _json(path / RECORD), read_toml(path / "config.toml"), _json(path / "inputs.json")
     for name, found, holds in (
@@ -192,12 +192,14 @@ def list_runs(folder: str | os.PathLike[str] = "runs") -> list[KeptRun]:
     """The run directories in a folder, by name; a damaged one does not hide the others.
 
     Raises:
-        InputError: no such folder.
+        InputError: no such folder, or one that cannot be read.
     """
     folder = Path(as_path("folder", folder))
-    if not folder.is_dir():
-        raise InputError(f"folder {str(folder)!r} is not there; give the folder that holds run directories")
-    return [_found_or_damaged(path) for path in sorted(folder.iterdir()) if (path / "config.toml").is_file()]
+    try:
+        found = sorted(folder.iterdir())
+    except OSError as error:
+        raise InputError(f"folder {str(folder)!r} cannot be read ({error.strerror}); give one with runs") from error
+    return [_found_or_damaged(path) for path in found if os.path.isfile(path / "config.toml")]
 
 
 def _found_or_damaged(path: Path) -> KeptRun:

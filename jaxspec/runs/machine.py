@@ -15,6 +15,7 @@ __all__ = [
     "measured_title",
     "peak_device_bytes",
     "processor_name",
+    "whole_machine_name",
 ]
 
 #: Where the system does not say: a common size.
@@ -62,9 +63,14 @@ def processor_name() -> str:
     return " ".join(next(named, "").split()) or platform.machine()
 
 
+def whole_machine_name() -> str:
+    """Processor and `machine_name`, by which times are known to be of this machine."""
+    return f"{processor_name()} ({machine_name()})"
+
+
 def measured_title() -> str:
     """Title of a device file that was measured on this machine, by which it is known again."""
-    return f"{processor_name()} ({machine_name()}), measured"
+    return f"{whole_machine_name()}, measured"
 
 
 def load_per_core() -> float | None:

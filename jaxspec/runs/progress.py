@@ -1,4 +1,4 @@
-"""Live progress on a terminal; elsewhere plain lines, one per stage and one per minute."""
+"""Live progress on a terminal, a line that changes in a notebook; elsewhere plain lines, one per stage and one per minute."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from jaxspec.report.notebook import notebook_console
 from jaxspec.report.terminal import new_console, say
 
 #: Without a terminal, the most seconds between two lines of a run that works.
 PERIOD_S = 60.0
+
+#: In a notebook, the most seconds between two of its lines.
+_NOTEBOOK_S = 1.0
 
 #: Progress over bytes is shown in pieces of this many.
 _BAR_BYTES = 1 << 20
@@ -36,19 +40,22 @@ class Reporter:
         console: Console | None = None,
         *,
         heading: str | None = None,
-        period_s: float = PERIOD_S,
+        period_s: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
         """Begin.
 
         Args:
-            console: standard error unless given, so that standard output stays clean.
+            console: unless given, a line below the cell of a notebook; elsewhere standard error, so that standard output stays
+                clean.
             heading: first line, before whatever is told first; a run that is refused before that tells no more than why.
-            period_s: most seconds between two lines where there is no terminal.
+            period_s: most seconds between two lines where there is no terminal; unless given a minute, or in a notebook one.
             clock: tells the time in seconds.
         """
-        self.console = console or new_console(stderr=True)
-        self._period_s, self._clock = period_s, clock
+        notebook = notebook_console() if console is None else None
+        self.console = console or notebook or new_console(stderr=True)
+        usual_s = PERIOD_S if notebook is None else _NOTEBOOK_S
+        self._period_s, self._clock = usual_s if period_s is None else period_s, clock
         self._lock = threading.Lock()
         self._began = self._spoke = clock()
         self._doing, self._heading = "", heading

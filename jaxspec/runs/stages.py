@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import logging
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -15,11 +14,11 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from jaxspec.errors import InputError, one_line
+from jaxspec.errors import InputError
 from jaxspec.files import read_json, to_json, write_text
 from jaxspec.models.mesh import on_host
+from jaxspec.runs.checkpoint_errors import damage_told, refusal_told
 from jaxspec.runs.processes import ONE_PROCESS, Processes
-from jaxspec.settings.coercion import shown
 
 #: A stage's result: nested dictionaries of arrays.
 Arrays = dict[str, Any]
@@ -32,8 +31,6 @@ _EMPTY = " empty "
 
 #: Where a stored stage has its own name.
 _NAME = " stage"
-
-logging.getLogger("absl").setLevel(logging.ERROR)  # Orbax reports every save at INFO and WARNING
 
 
 class Stages:
@@ -72,7 +69,7 @@ class Stages:
             result = jax.tree.map(np.asarray, on_host(compute()))
             self._tick(name)  # before the stage counts as done, so that a done one has its time
             if self._owns:
-                with _checkpointer() as checkpointer:
+                with refusal_told(path), _checkpointer() as checkpointer:
                     checkpointer.save(path, ocp.args.PyTreeSave(_without_empty(result) | {_NAME: _as_array(name)}))
         if name in self._seconds:
             self.timing_s[name] = self._seconds[name]
@@ -99,19 +96,12 @@ class Stages:
             InputError: its files are damaged, or another stage's.
         """
         path, expected = self.root / "stages" / name, _as_array(name)
-        try:
-            with _checkpointer() as checkpointer:
-                found = _with_empty(jax.tree.map(np.asarray, checkpointer.restore(path)))
+        with damage_told("stage", path), _checkpointer() as checkpointer:
+            found = _with_empty(jax.tree.map(np.asarray, checkpointer.restore(path)))
             # Earlier versions stored no name.
             if not np.array_equal(found.pop(_NAME, expected), expected):
                 raise ValueError("these are the files of another stage")
             return found
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            reason = one_line(error)
-            raise InputError(
-                f"stage {str(path)!r} is damaged ({type(error).__name__}: {shown(reason)}); remove that folder, and the same "
-                "command computes it again"
-            ) from error
 
     def tick(self, name: str) -> None:
         """Record the time spent on a stage so far, for stages that save their progress."""
@@ -170,6 +160,8 @@ class Progress:
 
         Args:
             like: a state, for its form.
+        Raises:
+            InputError: its files are damaged.
         """
         return self._processes.told(None if self._manager is None else _last(self._manager, like))
 
@@ -177,7 +169,8 @@ class Progress:
         """Save the state after so many steps."""
         kept = jax.tree.map(np.asarray, on_host(state))
         if self._manager is not None:
-            self._manager.save(step, args=ocp.args.StandardSave(kept))
+            with refusal_told(self._manager.directory / str(step)):
+                self._manager.save(step, args=ocp.args.StandardSave(kept))
 
 
 def _last(manager: ocp.CheckpointManager, like: Any) -> Any | None:
@@ -185,7 +178,8 @@ def _last(manager: ocp.CheckpointManager, like: Any) -> Any | None:
     if step is None:
         return None
     form = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), like)
-    return manager.restore(step, args=ocp.args.StandardRestore(form))
+    with damage_told("state", manager.directory / str(step)):
+        return manager.restore(step, args=ocp.args.StandardRestore(form))
 
 
 def _as_array(name: str) -> np.ndarray:

@@ -56,7 +56,8 @@ def kernels_figure() -> Figure:
     above.set_yscale("log")
     middle = len(MATRICES) // 2
     names = [
-        one["matrix"] + (f"\n{one['model']}" if i % len(MATRICES) == middle else "") for i, one in enumerate(matrices())
+        MATRICES[one["matrix"]] + (f"\n{one['model']}" if i % len(MATRICES) == middle else "")
+        for i, one in enumerate(matrices())
     ]
     above.set_xticks(places, names, fontsize=7)
     _named(above, "products of one token", "", "times ours")

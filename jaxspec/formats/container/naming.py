@@ -23,8 +23,8 @@ def default_container(source: Path) -> Path:
     Raises:
         InputError: a source without a name, such as the root of a file system.
     """
-    name = _name_of(source.parent if source.name.endswith(".index.json") and not source.is_dir() else source)
-    return Path((name if source.is_dir() else name.removesuffix(_WEIGHTS)) + SUFFIX)
+    name = _name_of(source.parent if source.name.endswith(".index.json") and not os.path.isdir(source) else source)
+    return Path((name if os.path.isdir(source) else name.removesuffix(_WEIGHTS)) + SUFFIX)
 
 
 def default_folder(container: Path) -> Path:

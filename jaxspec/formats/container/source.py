@@ -6,6 +6,7 @@ Networks are loaded and containers packed from it. Headers are kept word for wor
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -128,15 +129,16 @@ def open_checkpoint(path: Path) -> Checkpoint:
     Raises:
         InputError: there is no such thing, a file is missing or damaged, or index and shards disagree.
     """
-    if path.is_file() and path.name.endswith(".index.json"):
+    # `os.path`, not `Path.is_file`, which raises on names too long for one.
+    if os.path.isfile(path) and path.name.endswith(".index.json"):
         path = path.parent
-    if path.is_file():
+    if os.path.isfile(path):
         if path.suffix == CONTAINER_SUFFIX:
             raise InputError(
                 f"{str(path)!r} is a container by its name; needed is a safetensors file or a folder with some: unpack it first"
             )
         return Checkpoint([SafetensorsFile(path)], _beside(path.parent, _NETWORK_FILES), path.parent)
-    if not path.is_dir():
+    if not os.path.isdir(path):
         raise InputError(
             f"{str(path)!r} does not exist; needed is a safetensors file or a folder with some: check the path"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -82,7 +83,7 @@ def _published(config: AdviseConfig) -> DraftAcceptance:
 
 def _counted(path: str) -> DraftAcceptance:
     """Of the first device's tuned or given draft."""
-    file = Path(path) / "result.json" if Path(path).is_dir() else Path(path)
+    file = Path(path) / "result.json" if os.path.isdir(path) else Path(path)
     try:
         raw = read_json(file)
     except (OSError, UnicodeDecodeError) as error:

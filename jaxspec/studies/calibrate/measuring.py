@@ -12,7 +12,7 @@ import numpy as np
 from hwmodels import Architecture
 from jaxspec.errors import InputError, one_line
 from jaxspec.files import read_json, to_json, write_text
-from jaxspec.runs.machine import load_per_core, machine_name
+from jaxspec.runs.machine import load_per_core, machine_name, whole_machine_name
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays, Stages
 from jaxspec.studies.calibrate.config import CalibrateConfig
@@ -47,7 +47,7 @@ class Measured:
 
 
 def begun_here(checkpoints: Path) -> None:
-    """Refuse to go on with times of another machine.
+    """Refuse to go on with times of another machine, or to call them times of this one.
 
     Raises:
         InputError: the run was begun on one.
@@ -55,11 +55,11 @@ def begun_here(checkpoints: Path) -> None:
     kept = checkpoints / _MACHINE
     if not kept.exists():
         return
-    before = _read(kept)["machine"]
-    if before != machine_name():
+    before, here = _read(kept)["machine"], whole_machine_name()
+    if before not in (here, machine_name()):  # earlier versions did not record the processor
         raise InputError(
-            f"the run in {checkpoints.parent} measured {before}, and this is {machine_name()}; start it anew with --force, or "
-            "work in another directory"
+            f"the run in {checkpoints.parent} measured {before}, and this is {here}; start it anew with --force, or work in "
+            "another directory"
         )
 
 
@@ -69,7 +69,7 @@ def measure_machine(
     """Time every group that is not there yet."""
     kept = stages.root / _MACHINE
     if not kept.exists():
-        write_text(kept, to_json({"machine": machine_name(), "load": load_per_core()}))
+        write_text(kept, to_json({"machine": whole_machine_name(), "load": load_per_core()}))
     load = _read(kept)["load"]
     groups, table, spreads = groups_of(config, networks, few=few), [], []
     probes, compile_s = [], 0.0

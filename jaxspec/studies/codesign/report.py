@@ -9,6 +9,7 @@ from typing import Any
 from jaxspec.files import write_text
 from jaxspec.html import lines_html
 from jaxspec.report.formatting import NOT_KNOWN
+from jaxspec.report.print_style import PRINT_STYLE
 from jaxspec.report.save import save_figure
 from jaxspec.report.shown import Shown
 from jaxspec.report.svg import figure_svg, inline_svg
@@ -175,7 +176,7 @@ def write_codesign_report(result: CodesignResult, directory: Path) -> None:
                              f"{result.evaluations} exact ones"]))  # fmt: skip
     title = escape(headline(result))
     head = f'<meta charset="utf-8"><title>{title}</title><meta name="viewport" content="width=device-width">'
-    body = f"<head>{head}<style>{_STYLE}</style></head><body>{''.join(parts)}</body>"
+    body = f"<head>{head}<style>{_STYLE}{PRINT_STYLE}</style></head><body>{''.join(parts)}</body>"
     page = f'<!doctype html><html lang="en">{body}</html>\n'
     write_text(directory / "report.html", page)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -112,7 +113,7 @@ def open_run(path: str, *, configuration: str | None = None, device: str | None 
             configuration or device.
     """
     place = Path(path)
-    if not (place / "config.toml").is_file():
+    if not os.path.isfile(place / "config.toml"):
         raise InputError(
             f"run {path!r} is no run directory (it has no config.toml); give one of `jaxspec tune` or `jaxspec evaluate`"
         )

@@ -12,10 +12,11 @@ import numpy as np
 
 from hwmodels import COMPRESSED_COPY, DraftCost, catalog
 from hwmodels.analysis.uncertainty.delta_method import COVERAGE, LogNormal
+from jaxspec.errors import InputError
 from jaxspec.models.architecture import architecture_of
 from jaxspec.results import given, measured, predicted
 from jaxspec.results.stopwatch_results import ClockedWay, ClockIntervals, PredictedClock, Repeated, Stopwatch
-from jaxspec.runs.machine import load_per_core, machine_name, measured_title
+from jaxspec.runs.machine import load_per_core, machine_name, measured_title, whole_machine_name
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings.stopwatch import StopwatchSettings
 from jaxspec.speculate.timing import (
@@ -43,6 +44,10 @@ INTERVALS_HOLD = (
 )
 
 
+#: Folder of the stages.
+_STAGES = "stopwatch"
+
+
 class _Timed(NamedTuple):
     """A way with the number of tokens that it drafts."""
 
@@ -67,12 +72,15 @@ def stopwatch_part(
         ways: made where they are not stored, by name.
         cost: of the draft of all ways, beside this very network.
         takes_in: see `DraftKind`.
+    Raises:
+        InputError: what was stored was timed on another machine.
     """
     settings: Any = work.config
     if not isinstance(settings, StopwatchSettings) or not settings.stopwatch:
         return None
     setup, config = work.setup, work.config
     count = timed_prompts(len(setup.prompts), config.batch)
+    here = work.stages.processes.told(whole_machine_name())
 
     def compute() -> Arrays:
         made = ways()
@@ -101,9 +109,15 @@ def stopwatch_part(
             for name, way in found.items()
         }
         parents = {name: np.asarray(way.tree.parent) for name, way in made.items()}
-        return {"ways": timed, "parents": parents, "load": np.asarray(math.nan if load is None else load)}
+        return {
+            "ways": timed,
+            "parents": parents,
+            "load": np.asarray(math.nan if load is None else load),
+            "machine": np.frombuffer(here.encode(), np.uint8),
+        }
 
-    stored = work.stages.run(f"stopwatch/{stage}", compute)
+    stored = work.stages.run(f"{_STAGES}/{stage}", compute)
+    work.stages.processes.agreed(lambda: _check_machine(stored, here, work))
     timed = {name: _read(entry) for name, entry in stored["ways"].items()}
     foretold = _predicted(work, device, stored["parents"], cost, takes_in)
     alone = timed[AUTOREGRESSIVE].way
@@ -124,6 +138,16 @@ def stopwatch_part(
         autoregressive=found.pop(AUTOREGRESSIVE),
         ways=found,
     )
+
+
+def _check_machine(stored: Arrays, here: str, work: Work) -> None:
+    """Refuse times of another machine, which would stand beside those of this one and be called its own."""
+    timed_on = np.asarray(stored.get("machine", ())).astype(np.uint8).tobytes().decode()  # earlier versions stored none
+    if timed_on and timed_on != here:
+        raise InputError(
+            f"decoding was timed on {timed_on}, and this is {here}; go on there, or remove the folder "
+            f"{str(work.stages.root / 'stages' / _STAGES)!r}, and the same command times it here"
+        )
 
 
 def is_here(device: str) -> bool:

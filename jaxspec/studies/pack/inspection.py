@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ def inspect_file(path: str | Path, *, reporter: Reporter | None = None) -> PackR
     reporter = reporter or Reporter()
     path = as_path("path", path)
     path = str(embedded_directory(path)) if path in NETWORK_NAMES else path
-    if path.endswith(SUFFIX) and not Path(path).is_dir():
+    if path.endswith(SUFFIX) and not os.path.isdir(path):
         with Container(path) as container:
             found = describe(container)
             tensors = []

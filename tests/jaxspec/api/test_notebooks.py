@@ -6,6 +6,7 @@ import types
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import jaxspec as js
 from jaxspec.api.progress import notebook_reporter
@@ -15,7 +16,8 @@ from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.topology import tree_from_parents
 
 
-def test_a_notebook_shows_one_line_that_changes(monkeypatch, capfd):
+@pytest.mark.parametrize("make", [notebook_reporter, js.runs.Reporter])
+def test_a_notebook_shows_one_line_that_changes(monkeypatch, capfd, make):
     shown = []
     handle = types.SimpleNamespace(update=lambda data, raw: shown.append(data["text/plain"]))
 
@@ -29,7 +31,7 @@ def test_a_notebook_shows_one_line_that_changes(monkeypatch, capfd):
     ipython.display.display = display
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     monkeypatch.setitem(sys.modules, "IPython.display", ipython.display)
-    reporter = notebook_reporter()
+    reporter = make()
     reporter.line("run <directory> runs/x")
     with reporter.bar("building", 2) as bar:
         bar.advance("one")

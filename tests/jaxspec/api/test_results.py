@@ -1,6 +1,7 @@
 """Results that show, save and open themselves."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -55,7 +56,8 @@ def test_tables_figures_and_texts_are_those_of_the_command(found):
         (lambda found: found.table(2), "table 2 is none of these results; there are Toy"),
         (lambda found: found.table("zzz"), "table 'zzz' is none"),
         (lambda found: found.to_json("run"), "is there already and is a folder"),
-        (lambda found: found.save("run"), "'run' is there already; give another place, or force=True"),
+        (lambda found: found.save("run"), "'run' is the run directory of a command; give another place"),
+        (lambda found: found.save(found.save("kept")), "'kept' is there already; give another place, or force=True"),
         (lambda found: found.to_frame("side"), "part 'side' has no rows in these results; did you mean 'sides'"),
         (lambda found: js.open_result("nowhere"), "run 'nowhere' is no run directory"),
         (lambda found: found.table(None), "table None is none of these results; there are Toy"),
@@ -87,6 +89,38 @@ def test_a_result_is_saved_and_opened_again(found):
     Path("other", "mine.txt").write_text("mine")
     with pytest.raises(InputError, match="'other' is there already; give another place"):
         found.save("other", force=True)
+
+
+def test_saving_replaces_neither_a_run_nor_the_working_directory(found, monkeypatch):
+    kept = Path("run", "checkpoints", "stages")
+    kept.mkdir(parents=True)
+    for place in ("run", "./run/"):
+        with pytest.raises(InputError, match="is the run directory of a command; give another place"):
+            found.save(place, force=True)
+    assert kept.is_dir()
+    Path("empty").mkdir()
+    monkeypatch.chdir("empty")
+    for place in (".", "../empty", Path.cwd()):
+        with pytest.raises(InputError, match="is the working directory; give the name of a folder in it"):
+            found["a"].save(place)
+
+
+def test_a_saved_result_behind_a_link_is_replaced_where_it_is(found):
+    found.save("large/kept")
+    Path("link").symlink_to("large/kept")
+    assert found["a"].save("link", force=True) == Path("link")
+    assert Path("link").is_symlink()
+    assert len(js.open_result("large/kept")) == 1
+
+
+def test_what_cannot_be_copied_is_told_with_its_reason(found, monkeypatch):
+    def full(*_, **__):
+        raise shutil.Error([("run/points", "kept/points", "[Errno 28] No space left on device: 'kept/points'")])
+
+    monkeypatch.setattr(shutil, "copytree", full)
+    with pytest.raises(InputError, match=r"'kept' cannot be written \(\[Errno 28\] No space left on device"):
+        found.save("kept")
+    assert not list(Path().glob("*kept*"))
 
 
 def test_rows_of_results(found):

@@ -158,10 +158,12 @@ def test_runs_of_earlier_versions_are_recognised_by_their_settings():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["list", "nowhere"], "folder 'nowhere' is not there"),
+        (["list", "nowhere"], "folder 'nowhere' cannot be read (No such file or directory); give one with runs"),
         (["show", "nowhere"], "run 'nowhere' is no run directory"),
         (["compare", "nowhere"], "run 'nowhere' is no run directory"),
         (["resume", "nowhere"], "run 'nowhere' is no run directory"),
+        (["show", "n" * 300], "nnnn' is no run directory"),
+        (["list", "n" * 300], "nnnn' cannot be read (File name too long)"),
         (["lst"], "no such command 'lst'; did you mean list"),
         (["show", "bad"], "run.json' is damaged"),
     ],

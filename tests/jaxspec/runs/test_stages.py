@@ -1,5 +1,7 @@
 """Times of stages: what they took when they were computed, not what it takes to load them."""
 
+import errno
+import resource
 import shutil
 import time
 
@@ -8,6 +10,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from jaxspec.errors import InputError
+from jaxspec.runs.checkpoint_errors import refusal_told
 from jaxspec.runs.stages import Stages
 
 
@@ -50,6 +53,50 @@ def test_a_damaged_stage_is_named(tmp_path, kept):
         Stages(tmp_path).run("decoded/a", slow)
     shutil.rmtree(stage)
     np.testing.assert_array_equal(Stages(tmp_path).run("decoded/a", slow)["x"], [0, 1, 2])
+
+
+def test_a_damaged_state_of_a_stopped_stage_is_named(tmp_path):
+    state = {"place": np.arange(4.0), "step": np.array(5)}
+    with Stages(tmp_path).progress("ascent/a") as progress:
+        for step in (5, 10):
+            progress.save(step, state | {"step": np.array(step)})
+    folder = tmp_path / "progress" / "ascent" / "a" / "10"
+    for file in folder.rglob("*"):
+        if file.is_file():
+            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    with (
+        Stages(tmp_path).progress("ascent/a") as progress,
+        pytest.raises(InputError, match=r"state '.*ascent.a.10' is damaged .*remove that folder") as caught,
+    ):
+        progress.last(state)
+    assert len(str(caught.value).splitlines()) == 1
+    shutil.rmtree(folder)
+    with Stages(tmp_path).progress("ascent/a") as progress:
+        assert progress.last(state)["step"] == 5
+
+
+@pytest.mark.parametrize("part", ["stage", "state"])
+def test_a_full_disk_is_the_systems_own_error(tmp_path, part, caplog):
+    stages, large = Stages(tmp_path), {"x": np.random.default_rng(0).standard_normal(400_000)}
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))  # no file may be longer
+    try:
+        with pytest.raises(OSError, match="File too large") as caught, stages.progress("ascent") as progress:
+            _ = stages.run("large", lambda: large) if part == "stage" else progress.save(5, large)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert caught.value.errno == errno.EFBIG
+    assert caught.value.filename == str(tmp_path / ("stages/large" if part == "stage" else "progress/ascent/5"))
+    assert not caplog.records  # no stack trace of a thread
+    np.testing.assert_array_equal(Stages(tmp_path).run("large", lambda: large)["x"], large["x"])
+
+
+def test_other_mistakes_in_a_state_stay_what_they_are(tmp_path):
+    with pytest.raises(ValueError, match="mine"), refusal_told(tmp_path):
+        raise ValueError("mine")
+    with pytest.raises(OSError, match="No space left") as caught, refusal_told(tmp_path):
+        raise ValueError("RESOURCE_EXHAUSTED: Failed to write 5 bytes to file: No space left on device")
+    assert caught.value.errno == errno.ENOSPC
 
 
 def test_files_of_another_stage_are_not_taken_for_this_one(tmp_path):

@@ -11,9 +11,12 @@ import jaxspec as js
 from hwmodels import catalog
 from jaxspec.cli import main
 from jaxspec.errors import InputError
+from jaxspec.files import to_json
 from jaxspec.report.assumptions import device_facts, number_status
+from jaxspec.runs.machine import machine_name
 from jaxspec.studies.calibrate import measuring, plan
 from jaxspec.studies.calibrate.config import CalibrateConfig
+from jaxspec.studies.calibrate.noise import noise_of
 from jaxspec.studies.calibrate.table import rows_text
 from jaxspec.studies.calibrate.timing import Timed, Timing
 
@@ -152,13 +155,31 @@ def test_a_stopped_run_goes_on_where_it_was_and_another_machine_is_refused(timed
     assert "product/float32-256x704-17" in first
     assert run(capsys, "calibrate", "--quick")[0] == 130
     assert timed_groups == first  # what was timed is there; the group that stopped it is the next
-    monkeypatch.setattr(measuring, "machine_name", lambda: "another")
-    assert "and this is another; start it anew with --force" in refused(capsys, "calibrate", "--quick")
     (machine,) = Path("runs").glob("*/checkpoints/machine.json")
+    recorded = machine.read_text()
+    machine.write_text(to_json({"machine": machine_name(), "load": None}))  # as earlier versions did
+    assert run(capsys, "calibrate", "--quick")[0] == 130
+    machine.write_text(recorded)
+    monkeypatch.setattr(measuring, "whole_machine_name", lambda: "another")
+    assert "and this is another; start it anew with --force" in refused(capsys, "calibrate", "--quick")
     for damaged in ("{", "[" * 100_000, "[]", '{"machine": "another"}', '{"machine": "another", "load": "high"}'):
         machine.write_text(damaged)
         assert "machine.json' is damaged" in refused(capsys, "calibrate", "--quick")
     assert timed_groups == first
+
+
+def test_a_finished_run_of_another_machine_is_not_called_this_one(monkeypatch, capsys):
+    rows = noisy(known_rows(bits=(32.0,)))
+    spreads = [0.01] * len(rows)
+    found = measuring.Measured(rows, spreads, 0.0, noise_of(spreads, [], None), machine_name())
+    monkeypatch.setattr("jaxspec.studies.calibrate.run.measure_machine", lambda *_, **__: found)
+    js.calibrate(out="first.toml")
+    (folder,) = Path("runs").iterdir()
+    assert js.calibrate(out="second.toml").directory.name == folder.name
+    (folder / "checkpoints").mkdir(exist_ok=True)
+    (folder / "checkpoints" / "machine.json").write_text(to_json({"machine": "a cray", "load": None}))
+    assert "measured a cray, and this is" in refused(capsys, "calibrate", "-o", "third.toml")
+    assert not Path("third.toml").exists()
 
 
 def test_groups_cover_what_decoding_needs():

@@ -33,6 +33,7 @@ from jaxspec.speculate.timing import chain_way
 from jaxspec.studies.evaluate.config import EvaluateConfig
 from jaxspec.studies.evaluate.result import EvaluateResult
 from jaxspec.studies.evaluate.run import evaluate
+from jaxspec.studies.measured import stopwatch
 from jaxspec.studies.measured.clock_prediction import cycle_plan, predict_ways
 from jaxspec.studies.measured.stopwatch import is_here, stopwatch_part
 from jaxspec.studies.measured.work import begin_work
@@ -106,6 +107,21 @@ def test_ways_are_timed_once_and_predicted_for_a_file_alone(timed):
     assert told.cycle_s.value == pytest.approx(2 * told.draft_step_s.value + told.verify_s.value)
     assert told.speedup.value == pytest.approx(way.tokens_per_turn.value / 2.0 * step_s / told.cycle_s.value)
     assert told.tokens_per_s.value == pytest.approx(way.tokens_per_turn.value / told.cycle_s.value)
+
+
+def test_times_of_another_machine_are_not_called_those_of_this_one(settings, timed, monkeypatch):
+    _, folder = timed
+
+    def resumed():
+        with RunDirectory("evaluate", settings, out=folder / "run") as directory:
+            work = begin_work(settings, directory, Reporter(period_s=1e9))
+        return stopwatch_part(work, "rtx-4090", "name", lambda: pytest.fail("timed again"))
+
+    assert resumed().ways["given"].speedup == timed[0][1].stopwatch.ways["given"].speedup
+    monkeypatch.setattr(stopwatch, "whole_machine_name", lambda: "another")
+    with pytest.raises(InputError, match=r"decoding was timed on .*, and this is another; go on there") as caught:
+        resumed()
+    assert f"remove the folder {str(folder / 'run/checkpoints/stages/stopwatch')!r}" in str(caught.value)
 
 
 def test_the_result_is_read_back_with_its_statuses(timed):

@@ -297,14 +297,4 @@ CHECKPOINTS = [
     Row("tune --model {samples}/model --text t.txt", "t.txt", {"t.txt": "täxt ".encode("utf-16") * 2000}),
 ]
 
-#: Names that no file system allows, which are no file rather than an error of ours.
-LONG = "n" * 300
-LONG_NAMES = [
-    Row(f"advise --run {LONG}", "File name too long"),
-    Row(f"export {LONG}", "is no run directory"),
-    Row(f"pack {LONG}", "does not exist"),
-    Row(f"inspect {LONG}", "does not exist"),
-    Row(f"runs show {LONG}", "is no run directory"),
-]
-
-ROWS = [*WORDS, *FLAGS, *CONFLICTS, *SETTINGS, *SWEEPS, *FILES, *CHECKPOINTS, *LONG_NAMES]
+ROWS = [*WORDS, *FLAGS, *CONFLICTS, *SETTINGS, *SWEEPS, *FILES, *CHECKPOINTS]

@@ -13,7 +13,7 @@ import sys
 import ml_dtypes
 import numpy as np
 import pytest
-from bad_inputs import CHECKPOINTS, CONFLICTS, FLAGS, ROWS, SETTINGS, WORDS
+from bad_inputs import CHECKPOINTS, CONFLICTS, FLAGS, ROWS, SETTINGS, WORDS, Row
 from forked_processes import ForkedProcesses
 from safetensors.numpy import save_file
 
@@ -53,6 +53,17 @@ def processes(tmp_path_factory):
     found.close()
 
 
+#: Names that no file system allows, which are no file rather than an error of ours.
+LONG = "n" * 300
+LONG_NAMES = [
+    Row(f"advise --run {LONG}", "File name too long"),
+    Row(f"export {LONG}", "is no run directory"),
+    Row(f"pack {LONG}", "does not exist"),
+    Row(f"inspect {LONG}", "does not exist"),
+    Row(f"runs show {LONG}", "is no run directory"),
+]
+
+
 def prepare(row, folder):
     folder.mkdir()
     for name, content in (row.files or {}).items():
@@ -83,7 +94,7 @@ def test_there_are_a_hundred_kinds():
     assert len({(row.typed, str(row.files)) for row in ROWS}) == len(ROWS) >= 100
 
 
-@pytest.mark.parametrize("row", ROWS, ids=name_of)
+@pytest.mark.parametrize("row", [*ROWS, *LONG_NAMES], ids=name_of)
 def test_bad_input_is_one_line_and_leaves_nothing(row, samples, processes, tmp_path):
     prepare(row, tmp_path / "here")
     before = tree(tmp_path), tree(samples)

@@ -1,8 +1,9 @@
 """Memory that tuning takes, by XLA's own analysis of its compiled programs: `python -m experiments.memory_analysis`.
 
-Nothing is allocated, so that networks of any size can be asked about on any machine. Two programs are compiled for each
-network: a gradient step over all knobs, and the measurement of one bit-exact draft. Beside XLA's figures stands what the line
-before a run would say of the program. With a mesh, as many devices as it has are made of the processor.
+Nothing is allocated, so that networks of any size can be asked about on any machine. Three programs are compiled for each
+network: a gradient step over all knobs, the measurement of one bit-exact draft, and decoding without a draft. Beside XLA's
+figures stands what the line before a run would say of the program. With a mesh, as many devices as it has are made of the
+processor.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import math
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
+from jaxtyping import Array
 
 from experiments.released_shapes import SHAPES
 from hwmodels import Workload, catalog
@@ -38,8 +41,11 @@ from jaxspec.models.stored import as_stored
 from jaxspec.models.streamed import Streamed, stays_in_host
 from jaxspec.settings.common import mesh_sizes
 from jaxspec.speculate.acceptance import TargetText
-from jaxspec.speculate.sampling import SAMPLING
-from jaxspec.studies.measured.memory import ONE_DEVICE, network_bytes
+from jaxspec.speculate.engine import autoregressive_tree
+from jaxspec.speculate.expansion import chain_limits
+from jaxspec.speculate.loop import decoding_loop
+from jaxspec.speculate.sampling import GREEDY, SAMPLING
+from jaxspec.studies.measured.memory import ONE_DEVICE, ROOM_BYTES, decoding_bytes, network_bytes
 from jaxspec.studies.measured.pass_memory import calibration_bytes, pass_bytes
 from jaxspec.tuning.calibration import Calibration, calibration_pass, windows_per_pass
 from jaxspec.tuning.gradient import AscentState, Goal, ascend_once, first_state
@@ -49,7 +55,10 @@ from jaxspec.tuning.objective import Pricing
 __all__ = ["PROGRAMS", "abstract_calibration", "analyse"]
 
 #: What is compiled.
-PROGRAMS = ("gradient step", "hard draft")
+PROGRAMS = ("gradient step", "hard draft", "decoding")
+
+#: Prompts that are decoded, their tokens, and those that follow.
+_PROMPTS, _PROMPT_TOKENS, _OUTPUT_TOKENS = 24, 128, 64
 
 #: Position of the first root.
 _FIRST = 31
@@ -151,11 +160,30 @@ def analyse(
     held = network_bytes(config, stream=stream, tensor=sizes[1])
     held += calibration_bytes(config, windows, tokens, stream=stream, mesh=sizes)
     found = {}
-    for name, compiled in zip(PROGRAMS, (step, hard), strict=True):
+    for name, compiled in zip(PROGRAMS[:2], (step, hard), strict=True):
         if name in programs:
             works = pass_bytes(config, per_step, tokens, gradient=compiled is step, mesh=sizes)
             found[name] = _of_program(compiled) | {"estimated_bytes": held + works}
+    if "decoding" in programs:
+        works = decoding_bytes(config, [_PROMPT_TOKENS] * _PROMPTS, _OUTPUT_TOKENS, [], sizes) + ROOM_BYTES
+        network = network_bytes(config, stream=stream, tensor=sizes[1])
+        compiled = partial(_decoding, calibration.params, config, mesh)
+        found["decoding"] = _of_program(compiled) | {"estimated_bytes": network + works}
     return found
+
+
+def _decoding(params: Any, config: DecoderConfig, mesh: Mesh | None) -> Any:
+    """The compiled program that decodes without a draft, one token per step."""
+    limits = chain_limits(1)
+    static = {"draft": None, "config": config, "room": _OUTPUT_TOKENS, "law": "top", "limits": limits, "growing": None}
+    where = None if mesh is None else by_row(mesh, _PROMPTS)
+    of = lambda *shape: jax.ShapeDtypeStruct(shape, jnp.int32, sharding=where)
+
+    def decode(params: Any, prompts: Array, ids: Array, lengths: Array) -> Any:
+        given = autoregressive_tree(limits), jax.random.key(0), GREEDY.for_program(), jnp.asarray(_OUTPUT_TOKENS)
+        return decoding_loop(params, None, prompts, ids, *given, lengths=lengths, **static)
+
+    return jax.jit(decode).lower(params, of(_PROMPTS, _PROMPT_TOKENS), of(_PROMPTS), of(_PROMPTS)).compile()
 
 
 def _of_program(compiled: Callable[[], Any]) -> dict[str, float]:
@@ -182,7 +210,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--mesh", default="data=1", help="devices along the axes, as in data=4,tensor=2; bytes are of each"
     )
-    parser.add_argument("--program", choices=PROGRAMS, help="one of them; both by default")
+    parser.add_argument("--program", choices=PROGRAMS, help="one of them; all by default")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the numbers here")
     given = parser.parse_args(arguments)
     sizes = tuple(mesh_sizes(given.mesh).values())

@@ -3,13 +3,12 @@
     pytest --junitxml=durations.xml
     python tests/choose_slow_checks.py --add durations.xml
 
-A check is long that takes more than a ten-thousandth of all. Each module keeps long ones in every run, the shortest first, as
-far as they have room, a three-thousandth of all, and one that takes no more than a thousandth in any case, beside all its
-quick ones; gradients and draws go first, and what `KEPT` names stays whole. So does the check that makes what others of its
-module share (a fixture of theirs), since the next one would only make it instead; where making takes more than a thousandth,
-and more than a four-thousandth for each that shares it, all of them go. Times are shares of what the reports hold, so that
-neither the machine nor its load matters. With `--add` the list keeps what they do not have; without it, from reports of slow
-checks too, it is made anew.
+A check is long that takes more than a two-thousandth of all. Each module keeps the shortest of its long ones in every run, if
+that takes no more than a thousandth, beside all its quick ones; gradients and draws go first, and what `KEPT` names stays
+whole. So does the check that makes what others of its module share (a fixture of theirs), since the next one would only make
+it instead; where making takes more than a thousandth, and more than a four-thousandth for each that shares it, all of them
+go. Times are shares of what the reports hold, so that neither the machine nor its load matters. With `--add` the list keeps
+what they do not have; without it, from reports of slow checks too, it is made anew.
 """
 
 from __future__ import annotations
@@ -28,10 +27,7 @@ from slow_checks import CHOSEN, LONG_CHECKS, SLOW_CHECKS
 HERE = Path(__file__).parent
 
 #: A check is long that takes more than this share of all.
-LONG = 1 / 10000
-
-#: Long checks of a module have this share of all.
-ROOM = 1 / 3000
+LONG = 1 / 2000
 
 #: What takes more than this share of all stays in every run only where `KEPT` says so.
 MOST = 1 / 1000
@@ -123,18 +119,17 @@ def _is_named(name: str, patterns: Iterable[re.Pattern[str]]) -> bool:
 
 
 def _longest(shares: dict[str, float], stay: set[str], gone: set[str]) -> set[str]:
-    taken: dict[str, float] = defaultdict(float)
-    found = set(gone)
+    found, served = set(gone), set()
     for name in sorted(
         shares.keys() - gone - stay, key=lambda name: (bool(_FIRST_TO_GO.search(name)), shares[name], name)
     ):
         share, module = shares[name], name.partition("::")[0]
         if share <= LONG or _is_named(name, KEPT):
             continue
-        if share > MOST or (taken[module] and taken[module] + share > ROOM):
+        if share > MOST or module in served:
             found.add(name)
         else:
-            taken[module] += share
+            served.add(module)
     return found
 
 

@@ -14,6 +14,7 @@ from jaxspec.formats.container import (
     Part,
     StoredTensor,
     TensorForm,
+    network_files,
     open_weights,
     packed_form,
 )
@@ -69,14 +70,17 @@ def _as_values(patterns: np.ndarray, place: TensorPlace) -> np.ndarray:
 
 
 class ContainerFiles:
-    """All tensors of an open container, as its target or as its draft."""
+    """The tensors of an open container that its folder would be read with, as its target or as its draft."""
 
     def __init__(self, container: Container, part: Part):
         self._container = container
         self._part: Part = part
+        packed = [name for name, _ in container.files]
+        own = network_files(packed)
         self.tensors = {
             name: _place(container.path, tensor.form)._replace(packed_dtype=_packed_dtype(tensor))
             for name, tensor in container.tensors.items()
+            if packed[tensor.file] in own
         }
 
     def read(self, name: str) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,9 +15,20 @@ from jaxspec.models.beside_weights import read_beside
 #: Stands for bytes that are no UTF-8.
 _NO_CHARACTER = "\ufffd"
 
+#: A text that every tokenizer has.
+_LETTER = "a"
+
+#: A text with most of the bytes that UTF-8 has.
+_MANY_BYTES = "".join(map(chr, range(1 << 11))) + "漢🙂"
+
 
 class Tokenizer(Protocol):
     """What a network needs of a tokenizer; ids lie in [0, vocab_size) of the network it was loaded for."""
+
+    @property
+    def of_bytes(self) -> bool:
+        """Whether each token is the byte of its number."""
+        ...
 
     def encode(self, text: str | bytes, *, special_tokens: bool = True) -> Int[np.ndarray, " token"]:
         """Token ids of a text, int32; bytes are UTF-8 unless the tokenizer's tokens are bytes.
@@ -35,8 +47,12 @@ class Tokenizer(Protocol):
         """Text of token ids; bytes that are no UTF-8 become U+FFFD, for ids may end inside a character."""
         ...
 
-    def num_bytes(self, ids: Any) -> int:
-        """Bytes of the text of token ids, which may begin and end inside a character."""
+    def continuation(self, ids: Any) -> str:
+        """Text of token ids that stand behind others: many files drop the space that a whole text begins with."""
+        ...
+
+    def num_bytes(self, ids: Any, *, behind: int = 0) -> int:
+        """Bytes of the text of token ids, which may begin and end inside a character; of those behind the first `behind`."""
         ...
 
 
@@ -44,6 +60,11 @@ class ByteTokenizer:
     """The identity on UTF-8 bytes: 256 tokens, none of them special."""
 
     vocab_size = 256
+
+    @property
+    def of_bytes(self) -> bool:
+        """See `Tokenizer`."""
+        return True
 
     def encode(self, text: str | bytes, *, special_tokens: bool = True) -> Int[np.ndarray, " token"]:
         """The bytes of `text` as int32 ids.
@@ -72,9 +93,13 @@ class ByteTokenizer:
             )
         return ids.astype(np.uint8).tobytes().decode("utf-8", errors="replace")
 
-    def num_bytes(self, ids: Any) -> int:
+    def continuation(self, ids: Any) -> str:
+        """See `Tokenizer`: the text of these bytes. Raises InputError as `decode` does."""
+        return self.decode(ids)
+
+    def num_bytes(self, ids: Any, *, behind: int = 0) -> int:
         """See `Tokenizer`: as many as ids."""
-        return np.asarray(ids).size
+        return max(np.asarray(ids).size - behind, 0)
 
 
 class JsonTokenizer:
@@ -124,6 +149,16 @@ class JsonTokenizer:
             )
         return ids
 
+    @property
+    def of_bytes(self) -> bool:
+        """See `Tokenizer`; a file may number the 256 bytes in another way, or have joined some."""
+        return self._numbers_bytes
+
+    @functools.cached_property
+    def _numbers_bytes(self) -> bool:
+        found = self._tokenizer.encode(_MANY_BYTES).ids if self.vocab_size == ByteTokenizer.vocab_size else []
+        return found == list(_MANY_BYTES.encode())
+
     def token_id(self, token: str) -> int | None:
         """See `Tokenizer`."""
         found = self._tokenizer.token_to_id(token)
@@ -133,8 +168,18 @@ class JsonTokenizer:
         """The text of ids, without special tokens."""
         return self._tokenizer.decode(np.asarray(ids, np.int64).reshape(-1).tolist())
 
-    def num_bytes(self, ids: Any) -> int:
+    def continuation(self, ids: Any) -> str:
+        """See `Tokenizer`: what these add to the text of a letter."""
+        before = self._tokenizer.encode(_LETTER, add_special_tokens=False).ids
+        begun = self.decode(before)
+        whole = self.decode([*before, *np.asarray(ids, np.int64).reshape(-1).tolist()])
+        return whole.removeprefix(begun) if whole.startswith(begun) else self.decode(ids)
+
+    def num_bytes(self, ids: Any, *, behind: int = 0) -> int:
         """See `Tokenizer`; what is no whole character counts one byte for each U+FFFD, so that an end may lack up to two."""
+        return self._num_bytes(ids) - self._num_bytes(np.asarray(ids)[:behind])
+
+    def _num_bytes(self, ids: Any) -> int:
         text = self.decode(ids)
         return len(text.encode()) - text.count(_NO_CHARACTER) * (len(_NO_CHARACTER.encode()) - 1)
 
@@ -166,7 +211,6 @@ def load_tokenizer(directory: Path, *, vocab_size: int) -> Tokenizer:
 
 def beginning(tokenizer: Tokenizer) -> Int[np.ndarray, " token"]:
     """Tokens that a tokenizer puts before every text, as a begin-of-text token; none of bytes."""
-    text = "a"
-    whole, plain = tokenizer.encode(text), tokenizer.encode(text, special_tokens=False)
+    whole, plain = tokenizer.encode(_LETTER), tokenizer.encode(_LETTER, special_tokens=False)
     places = range(len(whole) - len(plain) + 1)
     return whole[: next((i for i in places if np.array_equal(whole[i : i + len(plain)], plain)), 0)]

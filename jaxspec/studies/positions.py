@@ -8,8 +8,9 @@ from hwmodels import Architecture
 from jaxspec.errors import InputError
 from jaxspec.models.beside_weights import json_beside
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.embedded import model_place
+from jaxspec.models.embedded import check_model, model_place
 from jaxspec.models.text_config import text_config
+from jaxspec.speculate.drafts.making import kind_of
 
 __all__ = ["TextLength", "check_positions"]
 
@@ -71,6 +72,18 @@ class TextLength:
             f"{model} is made for texts of {stated} tokens; {self} take {self.tokens}, and beyond {stated} it may guess "
             "poorly",
         )
+
+    def of_draft(self, name: str) -> tuple[str, ...]:
+        """`check` and `beyond_training` of a draft by its name, which reads the same text where it is a network of its own.
+
+        Raises:
+            InputError: the text is longer, or the draft cannot be read.
+        """
+        if kind_of(name).directory != "network":
+            return ()
+        network = check_model(name)
+        self.check(name, network)
+        return self.beyond_training(name, network)
 
     def __str__(self) -> str:
         """In words, as a plural."""

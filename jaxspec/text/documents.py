@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from jaxspec.models.chat_template import ChatTemplate
 from jaxspec.models.tokenizer import Tokenizer
 from jaxspec.settings.coercion import shown
 
-__all__ = ["Document", "Encoder", "is_json_lines", "parse_documents"]
+__all__ = ["Document", "Encoder", "holds_documents", "is_json_lines", "parse_documents"]
 
 #: Endings of names of JSON lines files.
 _ENDINGS = (".jsonl", ".ndjson")
@@ -73,6 +74,26 @@ class Encoder(NamedTuple):
 def is_json_lines(source: str) -> bool:
     """Whether a file is read as JSON lines, by the ending of its name."""
     return Path(source).suffix.lower() in _ENDINGS
+
+
+def holds_documents(data: bytes) -> bool:
+    """Whether a file's content is JSON, whatever its name is: an object with a document on its first line, or as a whole a list
+    of objects of any kind.
+    """
+    first = next((line for line in data.split(b"\n") if line.strip()), b"")
+    found = _json_of(first)
+    whole = _json_of(data) if first.lstrip().startswith(b"[") else None
+    return (isinstance(found, dict) and not found.keys().isdisjoint(_KEYS)) or (
+        isinstance(whole, list) and any(isinstance(entry, dict) for entry in whole)
+    )
+
+
+def _json_of(text: bytes) -> Any:
+    """What a text of JSON holds; None where it is none."""
+    try:
+        return parse_json(text.decode("utf-8"))
+    except ValueError:
+        return None
 
 
 def parse_documents(data: bytes, what: str, *, as_prompts: bool = False) -> list[Document]:
@@ -134,3 +155,8 @@ def _check_messages(messages: list[Any], where: str) -> None:
             raise InputError(f"{where}, message {i} has no role or no content; {_FORM}")
         if isinstance(message["content"], str) and message["content"]:
             _check_text(message["content"], f"{where}, message {i}")
+        try:
+            # Templates read whatever else is there: the role, parts of contents, calls of tools.
+            json.dumps(message, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InputError(f"{where}, message {i} has half a surrogate pair; give whole characters") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from jaxspec.errors import InputError
-from jaxspec.text.documents import Document, Encoder, is_json_lines, parse_documents
+from jaxspec.text.documents import Document, Encoder, holds_documents, is_json_lines, parse_documents
 from jaxspec.text.user_text import read_text_file
 
 __all__ = ["MAX_PROMPTS", "read_prompts"]
@@ -22,10 +22,16 @@ def read_prompts(source: str, encoder: Encoder) -> list[np.ndarray]:
     where the answer begins.
 
     Raises:
-        InputError: the file cannot be read or is not text, a line is no prompt, or there are none or too many.
+        InputError: the file cannot be read or is not text, a line is no prompt, or there are none or too many; JSON in a file
+            that by its name is text, of which each line would be a prompt.
     """
     what = f"prompts {source!r}"
     data = read_text_file(source, "prompts", "a number")
+    if not is_json_lines(source) and holds_documents(data):
+        raise InputError(
+            f"{what} holds JSON, and a file of this name is read as text, each line a prompt; give one object on each line of "
+            "a file that ends in .jsonl"
+        )
     documents = parse_documents(data, what, as_prompts=True) if is_json_lines(source) else _lines(data, what)
     if not documents:
         raise InputError(f"{what} has no prompt: all lines are empty; give one on each line")

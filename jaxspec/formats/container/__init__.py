@@ -6,7 +6,15 @@ from jaxspec.formats.container.naming import check_container_output, default_con
 from jaxspec.formats.container.opened import Container
 from jaxspec.formats.container.packing import Division, Packed, pack
 from jaxspec.formats.container.schemes import CODECS, codec_of, drafted_bytes, packed_form
-from jaxspec.formats.container.source import Checkpoint, SafetensorsFile, open_checkpoint, open_weights, weight_files
+from jaxspec.formats.container.source import (
+    Checkpoint,
+    SafetensorsFile,
+    files_beside,
+    network_files,
+    open_checkpoint,
+    open_weights,
+    weight_files,
+)
 from jaxspec.formats.container.tensors import StoredTensor, TensorForm, Whole
 from jaxspec.formats.container.unpacking import unpack
 
@@ -33,6 +41,8 @@ __all__ = [
     "default_container",
     "default_folder",
     "drafted_bytes",
+    "files_beside",
+    "network_files",
     "open_checkpoint",
     "open_weights",
     "pack",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +20,16 @@ from jaxspec.formats.container.header import HeaderError, parse_header, text_of_
 from jaxspec.formats.container.tensors import TensorForm
 from jaxspec.formats.shard_index import INDEX_FILE, check_same_tensors, read_index
 
-__all__ = ["BESIDE_SUFFIXES", "Checkpoint", "SafetensorsFile", "open_checkpoint", "open_weights"]
+__all__ = [
+    "BESIDE_SUFFIXES",
+    "Checkpoint",
+    "SafetensorsFile",
+    "files_beside",
+    "network_files",
+    "open_checkpoint",
+    "open_weights",
+    "weight_files",
+]
 
 #: Name of the file that holds all weights of a checkpoint without shards.
 _SINGLE_FILE = "model.safetensors"
@@ -104,7 +113,12 @@ class Checkpoint(NamedTuple):
                 yield file, form
 
 
-def _beside(folder: Path, wanted: tuple[str, ...] | None) -> dict[str, bytes]:
+def files_beside(folder: Path, wanted: tuple[str, ...] | None = None) -> dict[str, bytes]:
+    """The small files beside the weights, by name.
+
+    Args:
+        wanted: their names; None: all of `BESIDE_SUFFIXES`.
+    """
     found = {}
     for path in sorted(folder.iterdir()):
         fits = path.name.isprintable() and (path.suffix in BESIDE_SUFFIXES if wanted is None else path.name in wanted)
@@ -120,6 +134,7 @@ _NETWORK_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
+    "chat_template.jinja",
 )
 
 
@@ -137,7 +152,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
             raise InputError(
                 f"{str(path)!r} is a container by its name; needed is a safetensors file or a folder with some: unpack it first"
             )
-        return Checkpoint([SafetensorsFile(path)], _beside(path.parent, _NETWORK_FILES), path.parent)
+        return Checkpoint([SafetensorsFile(path)], files_beside(path.parent, _NETWORK_FILES), path.parent)
     if not os.path.isdir(path):
         raise InputError(
             f"{str(path)!r} does not exist; needed is a safetensors file or a folder with some: check the path"
@@ -152,7 +167,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
         names = sorted(set(weight_map.values()))
     if not names:
         raise InputError(f"{path} has no .safetensors file; pickled weights are never opened: convert them first")
-    return Checkpoint(_open_files(path, names, weight_map), _beside(path, None), path)
+    return Checkpoint(_open_files(path, names, weight_map), files_beside(path), path)
 
 
 def open_weights(folder: Path) -> list[SafetensorsFile]:
@@ -181,6 +196,13 @@ def weight_files(folder: Path) -> list[str]:
     if (folder / _SINGLE_FILE).is_file():
         return [_SINGLE_FILE]
     return sorted(set(read_index(folder).values())) if (folder / INDEX_FILE).is_file() else []
+
+
+def network_files(names: Collection[str]) -> Collection[str]:
+    """Of the weight files of a folder without an index, those that a network is read from: beside model.safetensors lies a
+    second copy, or another network.
+    """
+    return [_SINGLE_FILE] if _SINGLE_FILE in names else names
 
 
 def _open_files(folder: Path, names: list[str], weight_map: dict[str, str]) -> list[SafetensorsFile]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from functools import cache, cached_property
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.stored import as_computed
 from jaxspec.models.tokenizer import Tokenizer
+from jaxspec.partial_files import part_of
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings.compressions import COMPRESSIONS
 from jaxspec.settings.schemes import SCHEME_FACTS
@@ -72,13 +74,22 @@ def begin_drafts(work: Work, entries: tuple[Entry, ...]) -> list[Drafted]:
         InputError: see `make_draft`.
     """
     found = []
-    for entry in entries:
+    for entry, folder in zip(entries, _folders([entry.name for entry in entries]), strict=True):
         config = entry.config
         setup = stored_by(work.setup, find_scheme(config.scheme, runs=True))
-        own = dataclasses.replace(
-            work, config=config, setup=setup, stages=work.stages.within(entry.name.replace("/", "_"))
-        )
+        own = dataclasses.replace(work, config=config, setup=setup, stages=work.stages.within(folder))
         found.append(Drafted(entry, tree_stages(config, own, entry.knobs)))
+    return found
+
+
+def _folders(names: list[str]) -> list[str]:
+    """Where the stages of each draft lie: no two in one folder, or the second would be given what the first one measured."""
+    found: list[str] = []
+    for name in names:
+        folder = part_of(name.replace("/", "_"))
+        while folder in (os.curdir, os.pardir, *found):
+            folder += "_"
+        found.append(folder)
     return found
 
 
@@ -164,7 +175,7 @@ class CompareStages:
         """Of all tokens of each prompt but the first."""
         setup = self.work.setup
         rows = zip(setup.prompts, setup.prompt_lengths, strict=True)
-        return np.array([self.tokenizer.num_bytes(row[1:length]) for row, length in rows], np.int64)
+        return np.array([self.tokenizer.num_bytes(row[:length], behind=1) for row, length in rows], np.int64)
 
     def _fitted(self, name: str) -> Params:
         sample = self._sample if COMPRESSIONS[name].needs_sample else None

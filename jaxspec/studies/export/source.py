@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from jaxspec.formats.container import Container, open_checkpoint
-from jaxspec.formats.shard_index import INDEX_FILE, json_object
+from hwmodels.catalog.huggingface import wrapper_of
+from jaxspec.formats.container import Container, files_beside
+from jaxspec.formats.shard_index import json_object
 from jaxspec.models.embedded import is_container, model_place
 from jaxspec.models.families import family_of, running
 from jaxspec.models.text_config import text_config
@@ -16,8 +17,8 @@ from jaxspec.studies.export.directory import MANIFEST
 
 __all__ = ["TargetFiles", "target_files"]
 
-#: Files of a checkpoint that are its weights' or an earlier export's.
-_LEFT_OUT = {"config.json", INDEX_FILE, MANIFEST}
+#: Files of a checkpoint that are its weights' or an earlier export's: their names, and endings of names.
+_LEFT_OUT, _LEFT_OUT_ENDINGS = {"config.json", MANIFEST}, (".index.json",)
 
 #: Beginnings of the names of licences.
 _LICENCES = ("LICENSE", "LICENCE", "NOTICE", "USE_POLICY")
@@ -49,7 +50,9 @@ class TargetFiles:
             own_head: the network's LM head is not its embedding, whatever the target's is.
         """
         found = text_config(self.config)
-        if found is not self.config:
+        # Written are values, however the target's files pack them.
+        found = {key: value for key, value in found.items() if key != "quantization_config"}
+        if wrapper_of(self.config) is not None:
             found = found | {"architectures": [running(family_of(found)).architecture]}
         key = "dtype" if "dtype" in found else "torch_dtype"
         return found | {key: dtype} | ({"tie_word_embeddings": False} if own_head else {})
@@ -71,9 +74,10 @@ def target_files(model: str) -> TargetFiles:
         with Container(path) as container:
             beside = {name: container.read_file(name) or b"" for name in container.beside}
     else:
-        beside = dict(open_checkpoint(path).beside)
+        beside = files_beside(path)
         for file in sorted(path.iterdir()):
             if file.name.upper().startswith(_LICENCES) and file.is_file():
                 beside[file.name] = file.read_bytes()
     config = json_object(beside.get("config.json", b""), path / "config.json")
-    return TargetFiles(path, config, {name: beside[name] for name in sorted(beside) if name not in _LEFT_OUT})
+    left = {name for name in beside if name not in _LEFT_OUT and not name.endswith(_LEFT_OUT_ENDINGS)}
+    return TargetFiles(path, config, {name: beside[name] for name in sorted(left)})

@@ -153,9 +153,15 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
     length = text_length(config, max(map(len, held_out)))
     length.check(config.model, network)
     notes = text.notes + length.beyond_training(config.model, network) + _about_its_draft(config, place)
+    notes += tuple(note for name in _named_drafts(config) for note in length.of_draft(name))
     if config.own_prompts and config.stop is None and not stop:
         notes += (
             f"{config.model} names no token that ends a text; every prompt is decoded to {config.output_tokens} tokens",
+        )
+    if copies := len(prompts or ()) - len({prompt.tobytes() for prompt in prompts or ()}):
+        notes += (
+            f"{copies} of {len(held_out)} prompts repeat others; error bars take prompts as independent and are too narrow: "
+            "give each once",
         )
     plain = [without_beginning(prompt, text.beginning) for prompt in prompts or ()]
     if prompts and (known := num_within(plain, text.calibration)):
@@ -185,11 +191,15 @@ def given_knobs(config: Any, network: DecoderConfig) -> Knobs:
     return uniform_knobs(find_scheme(config.scheme, runs=True), network, knob_values(config))
 
 
+def _named_drafts(config: Any) -> tuple[str, ...]:
+    """Of studies that measure several drafts, or one."""
+    one = getattr(config, "draft", None)
+    return (*getattr(config, "named_drafts", ()), *(() if one is None else (one,)))
+
+
 def _about_its_draft(config: CommonConfig, place: Path) -> tuple[str, ...]:
     """A note where a container holds a draft that these settings do not decode with: self-drafts are made of its target."""
-    # Of studies that measure several drafts, and of those that measure one.
-    named = (*(getattr(config, "drafts", None) or ()), getattr(config, "draft", None))
-    if not is_container(place) or config.model in named:
+    if not is_container(place) or config.model in _named_drafts(config):
         return ()
     with Container(place) as container:
         scheme, has_draft = container.scheme, container.has_draft

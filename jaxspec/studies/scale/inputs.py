@@ -95,7 +95,8 @@ def check_scale(config: ScaleConfig) -> Checked:
         text = load_text(config.text, tokenizer, needed=(1, 1), chat=load_chat_template(model_place(first)))
     problems = make_problems(config, text, tokenizer)
     networks = {name: check_network(name, config) for name in config.model}
-    lengths = [note for network in networks.values() for note in check_length(network, config, problems)]
+    # What a draft is made for is told once.
+    lengths = dict.fromkeys(note for network in networks.values() for note in check_length(network, config, problems))
     pricings = {
         device: {
             name: resolve_pricing(_priced(config, given), device, shapes[name]) for name, given in config.priced.items()

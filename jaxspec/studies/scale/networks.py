@@ -97,10 +97,10 @@ class Network:
         return self._encoded[prompt]
 
     def decoded(self, tokens: Int[np.ndarray, " token"]) -> bytes:
-        """Bytes that tokens stand for; a token of the network's own that ends a text is `_TEXT_END`."""
+        """Bytes that tokens behind a prompt stand for; a token of the network's own that ends a text is `_TEXT_END`."""
         over = len(tokens) > 0 and int(tokens[-1]) in self.end_tokens
         tokens = tokens[:-1] if over else tokens
-        text = bytes(tokens.astype(np.uint8)) if self._of_bytes else self.tokenizer.decode(tokens).encode()
+        text = bytes(tokens.astype(np.uint8)) if self._of_bytes else self.tokenizer.continuation(tokens).encode()
         return text + _TEXT_END if over else text
 
     def stop(self, problems: Problems) -> Int[np.ndarray, " stop"]:
@@ -109,7 +109,7 @@ class Network:
 
     @property
     def _of_bytes(self) -> bool:
-        return self.config.vocab_size == _BYTES
+        return self.tokenizer.of_bytes
 
     def spent(self, problems: Problems, problem: int, tokens: Int[np.ndarray, " token"]) -> int | None:
         """Tokens of a sample up to where its answer is seen to end; None where it has no end."""
@@ -151,12 +151,13 @@ def check_length(network: Network, config: ScaleConfig, problems: Problems) -> t
     """What a user should know of the longest prompt with its answer.
 
     Raises:
-        InputError: the network has fewer positions.
+        InputError: the network, or its draft, has fewer positions.
     """
     longest = max(len(network.encoded(prompt)) for prompt in problems.prompts)
     length = TextLength(longest, config.most_tokens, "of an answer", "give a smaller --output-tokens or --prompt-bytes")
     length.check(network.name, network.config)
-    return length.beyond_training(network.name, network.config)
+    of_draft = () if config.acceptance is not None else length.of_draft(config.draft)
+    return (*length.beyond_training(network.name, network.config), *of_draft)
 
 
 def check_judge(name: str) -> DecoderConfig:
@@ -169,6 +170,11 @@ def check_judge(name: str) -> DecoderConfig:
     if shape.vocab_size != _BYTES:
         raise InputError(
             f"judge {name!r} has {shape.vocab_size} tokens; a judge reads bytes, of which there are {_BYTES}"
+        )
+    if not load_tokenizer(model_place(name), vocab_size=_BYTES).of_bytes:
+        raise InputError(
+            f"judge {name!r} has a tokenizer.json whose tokens are not the bytes 0 to 255; a judge reads bytes: give one "
+            "of these"
         )
     return shape
 

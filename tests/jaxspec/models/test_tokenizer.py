@@ -3,8 +3,8 @@ import sys
 
 import numpy as np
 import pytest
+from tokenizer_files import bytes_in_order, bytes_turned, spaced
 
-from experiments.random_checkpoint import _byte_tokenizer
 from jaxspec.errors import InputError
 from jaxspec.models.tokenizer import ByteTokenizer, load_tokenizer
 
@@ -102,11 +102,34 @@ class TestJson:
 
     def test_half_a_character_counts_the_bytes_that_it_has(self, tmp_path):
         pytest.importorskip("tokenizers")
-        (tmp_path / "tokenizer.json").write_text(json.dumps(_byte_tokenizer()))
+        (tmp_path / "tokenizer.json").write_text(json.dumps(bytes_in_order()))
         tokenizer = load_tokenizer(tmp_path, vocab_size=256)
         ids = tokenizer.encode("éa漢")
         assert len(ids) == 6
         assert [tokenizer.num_bytes(ids[first:]) for first in range(6)] == [6, 5, 4, 3, 2, 1]
+
+    def test_what_stands_behind_other_text_keeps_its_first_space(self, tmp_path):
+        pytest.importorskip("tokenizers")
+        (tmp_path / "tokenizer.json").write_text(json.dumps(spaced()))
+        tokenizer = load_tokenizer(tmp_path, vocab_size=64)
+        ids = tokenizer.encode("a  b c")  # <s>, a space that is none of the text's, a, two spaces, b, a space, c
+        assert len(ids) == 8
+        assert tokenizer.decode(ids) == "a  b c"
+        assert [tokenizer.continuation(ids[first:]) for first in (3, 4, 5, 6, 8)] == ["  b c", " b c", "b c", " c", ""]
+        assert tokenizer.decode(ids[3:]) == " b c"
+        assert [tokenizer.num_bytes(ids, behind=first) for first in (0, 1, 3, 4, 5, 8)] == [6, 6, 5, 4, 3, 0]
+
+    @pytest.mark.parametrize(("content", "own"), [(bytes_in_order(), True), (bytes_turned(), False), (spaced(), False)])
+    def test_bytes_are_known_by_their_numbers(self, content, own, tmp_path):
+        pytest.importorskip("tokenizers")
+        (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+        tokenizer = load_tokenizer(tmp_path, vocab_size=256)
+        assert tokenizer.of_bytes == own
+        assert (
+            tokenizer.decode(tokenizer.encode("ab c"))
+            == tokenizer.continuation(tokenizer.encode("ab c")).strip()
+            == "ab c"
+        )
 
     def test_a_token_beyond_the_vocabulary_is_refused(self, tokenizer):
         with pytest.raises(InputError, match="gave token 7; the network has 7"):

@@ -116,6 +116,17 @@ def test_prompts_of_calibration_text_are_told(settings, some_text, tmp_path):
     assert 90 < int(note.split()[0]) < 110
 
 
+def test_prompts_that_repeat_others_are_told(settings, tmp_path):
+    def told(*lines):
+        (tmp_path / "some.txt").write_text("".join(f"{line}\n" for line in lines))
+        notes = check_inputs(build_config(EvaluateConfig, settings, {"prompts": str(tmp_path / "some.txt")})).notes
+        return [note for note in notes if "repeat" in note]
+
+    (note,) = told("one", "two", "one", "one", "one ")
+    assert note.startswith("2 of 5 prompts repeat others; error bars")
+    assert not told("one", "two", "one ")
+
+
 def broken(model, folder, name):
     """A copy of a model with one thing wrong."""
     shutil.copytree(model, folder)

@@ -83,6 +83,29 @@ def test_prompts_of_a_text_file_are_its_lines(tmp_path):
     assert texts(read_prompts(str(path), BYTES)) == ["first", "  second é"]
 
 
+@pytest.mark.parametrize(
+    ("content", "refused"),
+    [
+        ('{"prompt": "one"}\n{"prompt": "two"}\n', True),
+        ('\n{"messages": [{"role": "user", "content": "a"}], "id": 3}\n', True),
+        ('[\n  {"instruction": "one"},\n  {"instruction": "two"}\n]\n', True),
+        ('[{"conversations": []}]', True),
+        ('{"name": "one"}\n', False),
+        ("[1, 2]\n", False),
+        ('[{"text": "begun"},\n', False),
+        ("plain {words}\n", False),
+        ("[" * 100_000, False),
+    ],
+)
+def test_json_in_a_file_of_lines_is_not_taken_for_prompts(tmp_path, content, refused):
+    (tmp_path / "p.json").write_text(content)
+    if refused:
+        with pytest.raises(InputError, match=r"p\.json' holds JSON, .* a file that ends in \.jsonl"):
+            read_prompts(str(tmp_path / "p.json"), BYTES)
+    else:
+        assert len(read_prompts(str(tmp_path / "p.json"), BYTES)) == 1
+
+
 GOOD = {"text": "good"}
 BAD_LINES = [
     ("{", r"line 2 is no JSON \("),
@@ -101,6 +124,8 @@ BAD_LINES = [
     ({"messages": [{"role": "user"}]}, "line 2: messages, message 1 has no role or no content"),
     ({"prompt": [{"role": "user", "content": "a"}, "b"]}, "line 2: prompt, message 2 has no role or no content"),
     ({"prompt": None}, "line 2: prompt is of type NoneType"),
+    ('{"messages": [{"role": "\\udc00", "content": "a"}]}', "line 2: messages, message 1 has half a surrogate pair"),
+    ('{"messages": [{"role": "user", "content": [{"text": "\\ud800"}]}]}', "message 1 has half a surrogate pair"),
     ("[" * 100_000, "line 2 is no JSON"),
 ]
 

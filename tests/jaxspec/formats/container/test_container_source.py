@@ -54,7 +54,7 @@ def test_patterns_have_the_width_of_their_dtype(dtype, tmp_path):
 
 def test_a_single_file_takes_along_what_a_network_needs(tmp_path):
     path = write_checkpoint(tmp_path / "m.safetensors", [SMALL])
-    belong = ("config.json", "tokenizer.json", "generation_config.json")
+    belong = ("config.json", "tokenizer.json", "generation_config.json", "chat_template.jinja")
     # Parts of those names are other files.
     others = ("config", "json", "n", "tokenizer", "notes.json", "notes.txt", "config.json.bak", "m2.bin")
     for name in (*belong, *others):

@@ -1,15 +1,22 @@
 """Settings of `jaxspec compare`: lists of names, tuned runs, what is left out."""
 
 import json
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from jaxspec.errors import InputError
 from jaxspec.models import save_directory
 from jaxspec.models.embedded import load_model
+from jaxspec.runs import Reporter
+from jaxspec.runs.stages import Stages
 from jaxspec.settings import build_config
 from jaxspec.studies import CompareConfig
-from jaxspec.studies.compare.entries import check_comparison
+from jaxspec.studies.compare import stages as stages_module
+from jaxspec.studies.compare.entries import Entry, check_comparison
+from jaxspec.studies.compare.result import DRAFT
+from jaxspec.studies.measured.work import Work
 
 
 @pytest.mark.parametrize(
@@ -101,3 +108,18 @@ def test_a_tuned_run_brings_its_scheme_and_knobs(tiny_model, small, some_text, t
             check_comparison(build_config(CompareConfig, base | {"tuned": str(tmp_path)}))
     with pytest.raises(InputError, match="has no result"):
         check_comparison(build_config(CompareConfig, base | {"tuned": str(tmp_path / "nowhere")}))
+
+
+def test_drafts_with_alike_paths_have_stages_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(stages_module, "stored_by", lambda setup, scheme: setup)
+    monkeypatch.setattr(stages_module, "tree_stages", lambda config, work, knobs: work.stages)
+    settings = SimpleNamespace(scheme="cassandra1")
+    work = Work(settings, None, Stages(tmp_path / "checkpoints"), Reporter(), {}, {})
+    names = ("drafts/small", "drafts_small", ".", "..", f"drafts/{'x' * 300}")
+    entries = tuple(Entry(name, DRAFT, settings) for name in names)
+    drafts = stages_module.begin_drafts(work, entries)
+    for number, drafted in enumerate(drafts):
+        drafted.stages.run("decoded", lambda number=number: {"number": np.array([number])})
+    found = [drafted.stages.run("decoded", lambda: pytest.fail("computed again")) for drafted in drafts]
+    assert [stored["number"].tolist() for stored in found] == [[number] for number in range(len(names))]
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]

@@ -48,6 +48,9 @@ def model(tiny_model, tmp_path_factory):
     (folder / "tokenizer_config.json").write_text('{"model_max_length": 128}')
     (folder / "LICENSE.txt").write_text("as you like\n")
     (folder / "notes.md").write_text("not of the network\n")
+    # A second copy, which no run reads, and what another format leaves behind.
+    shutil.copy(folder / "model.safetensors", folder / "consolidated.safetensors")
+    (folder / "pytorch_model.bin.index.json").write_text('{"weight_map": {}}')
     return folder
 
 

@@ -1,6 +1,7 @@
 """Results that somebody has edited: what an export needs of them is missed before it begins."""
 
 import json
+from pathlib import Path
 
 import pytest
 from finished_runs import write_run
@@ -12,6 +13,7 @@ from jaxspec.models.hf_load import load_directory
 from jaxspec.settings import build_config
 from jaxspec.studies import TuneConfig
 from jaxspec.studies.export.finished import open_run
+from jaxspec.studies.export.source import target_files
 
 
 @pytest.mark.parametrize(
@@ -28,3 +30,13 @@ def test_a_number_that_is_none_is_named_at_once(tiny_model, some_text, small, tm
     (run / "result.json").write_text(json.dumps(entries))
     with pytest.raises(InputError, match=f"holds no {name} of tuned; run the same"):
         open_run(str(run))
+
+
+def test_a_draft_of_a_packed_network_is_not_called_packed():
+    """Its weights are written whole, and tools would look for blocks and scales."""
+    packed = Path(__file__).parents[3] / "golden" / "hf" / "gpt_oss_packed"
+    files = target_files(str(packed))
+    assert files.config["quantization_config"]["quant_method"] == "mxfp4"
+    assert files.written_config("bfloat16") == {
+        name: value for name, value in files.config.items() if name != "quantization_config"
+    } | {"dtype": "bfloat16"}

@@ -1,17 +1,23 @@
 """Networks with learned positions are asked for no more of them than they have."""
 
 import dataclasses
+import json
+from pathlib import Path
 
+import jax
 import pytest
 
 from jaxspec.errors import InputError
+from jaxspec.models import init_params, save_directory
 from jaxspec.models.config import DecoderConfig
+from jaxspec.models.families import decoder_config
 from jaxspec.models.sizes import LearnedPositions
 from jaxspec.settings import CommonConfig, build_config
 from jaxspec.speculate.proof import continuation_length
-from jaxspec.studies import ServeConfig, serve
-from jaxspec.studies.measured.checking import text_length
+from jaxspec.studies import CompareConfig, ScaleConfig, ServeConfig, TreeConfig, serve
+from jaxspec.studies.measured.checking import check_inputs, text_length
 from jaxspec.studies.measured.pricing import resolve_pricing
+from jaxspec.studies.scale.inputs import check_scale
 from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.plan import plan_sweep
 from jaxspec.studies.tune.config import TuneConfig
@@ -80,3 +86,28 @@ def test_no_step_is_priced_behind_the_last_position(tmp_path):
     with pytest.raises(InputError, match=OPT.format("2,099")):
         serve(build_config(ServeConfig, queue | {"output_tokens": 100}), out=str(tmp_path / "served"))
     assert not (tmp_path / "served").exists()
+
+
+@pytest.fixture
+def few_positions(tmp_path):
+    """A network of bytes with learned positions, of which it has few."""
+    golden = json.loads((Path(__file__).parents[3] / "golden" / "hf" / "opt_learned" / "config.json").read_text())
+    network = decoder_config(golden | {"vocab_size": 256, "max_position_embeddings": NEEDED - 1})
+    save_directory(init_params(network, jax.random.key(0)), network, tmp_path / "opt", max_positions=NEEDED - 1)
+    return tmp_path / "opt"
+
+
+def test_a_draft_that_is_a_network_has_positions_of_its_own(few_positions, some_text, tmp_path):
+    length = text_length(CONFIG, 20)
+    assert length.of_draft("ngram") == length.of_draft("self") == length.of_draft("embedded-small") == ()
+    (note,) = text_length(CONFIG, 10_000).of_draft("embedded-small")
+    assert note.startswith("embedded-small is made for texts of ")
+    given = {"text": str(some_text), "prompts": 2, "prompt_tokens": 20, "output_tokens": 10}
+    message = f"opt has {NEEDED - 1} positions; prompts of up to 20 tokens"
+    for config, draft in ((TreeConfig, "draft"), (CompareConfig, "drafts")):
+        with pytest.raises(InputError, match=message):
+            check_inputs(build_config(config, given | {draft: str(few_positions)}))
+    scaled = {"task": "arithmetic", "prompts": 2, "output_tokens": 300, "draft": str(few_positions)}
+    with pytest.raises(InputError, match=f"opt has {NEEDED - 1} positions; prompts of up to"):
+        check_scale(build_config(ScaleConfig, scaled))
+    assert check_scale(build_config(ScaleConfig, scaled | {"acceptance": 0.7})).networks

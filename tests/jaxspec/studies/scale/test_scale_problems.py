@@ -1,13 +1,15 @@
 """Problems as a network sees them: where answers end, which are right, and what is cut out of a text."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
+from tokenizer_files import bytes_in_order, bytes_turned, spaced
 
 from jaxspec.errors import InputError
 from jaxspec.models import DecoderConfig
-from jaxspec.models.tokenizer import ByteTokenizer
+from jaxspec.models.tokenizer import ByteTokenizer, load_tokenizer
 from jaxspec.settings import build_config
 from jaxspec.studies import ScaleConfig
 from jaxspec.studies.scale.networks import Network
@@ -24,6 +26,8 @@ WORDS = ("8", "5", ";", "9", "6.", ".", "7;", "\n")
 
 class WordTokenizer(ByteTokenizer):
     """Tokens are words."""
+
+    of_bytes = False
 
     def decode(self, ids):
         return "".join(WORDS[i] for i in ids)
@@ -111,3 +115,16 @@ def test_a_network_may_say_itself_that_a_text_is_over():
     assert plain.spent(functions, 1, answer[:-1]) is None
     assert functions.right([1], [[plain.decoded(answer)]]).all()
     assert plain.stop(functions).tolist() == [3]
+
+
+@pytest.mark.parametrize("content", [spaced, bytes_turned, bytes_in_order])
+def test_answers_in_tokens_of_any_file_are_the_text_that_was_written(content, tmp_path):
+    pytest.importorskip("tokenizers")
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content()))
+    functions = make_problems(settings(), split(CODE), ByteTokenizer())
+    network = Network("any", SHAPE, load_tokenizer(tmp_path, vocab_size=256), "bf16")
+    prompt, body = functions.prompts[0], b"    a = a\n    return b\nx"
+    answer = network.tokenizer.encode(prompt + body)[len(network.encoded(prompt)) :]
+    assert network.decoded(answer) == body
+    assert network.spent(functions, 0, answer) == len(answer)
+    assert functions.right([0], [[network.decoded(answer)]]).all()

@@ -2,10 +2,12 @@
 
 import copy
 import json
+import shutil
 
 import jax
 import numpy as np
 import pytest
+from tokenizer_files import bytes_in_order, bytes_turned
 from what_is_shown import all_is_shown, numbers_are_whole
 
 from jaxspec.cli import main
@@ -233,6 +235,17 @@ def test_python_with_two_networks_and_a_measured_draft(settings, tmp_path, capsy
 def test_settings_that_do_not_fit_together(given, message):
     with pytest.raises(InputError, match=message):
         build_config(ScaleConfig, given)
+
+
+def test_a_judge_reads_bytes_by_their_numbers(settings, tmp_path):
+    pytest.importorskip("tokenizers")
+    judge = shutil.copytree(settings["judge"], tmp_path / "judge")
+    asked = lambda: check_scale(build_config(ScaleConfig, settings, {"judge": str(judge)}))
+    (judge / "tokenizer.json").write_text(json.dumps(bytes_in_order()))
+    assert asked().judge is not None
+    (judge / "tokenizer.json").write_text(json.dumps(bytes_turned()))
+    with pytest.raises(InputError, match=r"tokenizer\.json whose tokens are not the bytes 0 to 255"):
+        asked()
 
 
 def test_texts_beyond_what_a_network_is_made_for_are_told(settings):

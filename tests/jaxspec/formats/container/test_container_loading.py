@@ -191,6 +191,7 @@ def test_a_container_with_other_weights(tiny, tmp_path):
     pack_to(tmp_path / "a.jspk", tiny, "raw")
     refused(tmp_path / "a.jspk", r"has shape \(.*\); its config\.json needs")
     (tiny / "config.json").write_text(json.dumps(raw))
+    (tiny / "model.safetensors").rename(tiny / "weights.safetensors")  # beside the usual name more would not be read
     write_checkpoint(tiny / "more.safetensors", [tensor("unknown", "U8", np.zeros(3, np.uint8))])
     pack_to(tmp_path / "a.jspk", tiny, "raw")
     refused(tmp_path / "a.jspk", "has tensor 'unknown', which this network does not compute with")

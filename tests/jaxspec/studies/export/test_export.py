@@ -40,17 +40,15 @@ def differing_knobs(config, draft_length, *, kv_cut_bits=4.0, offset=0.0):
 @pytest.fixture(scope="module")
 def model(tiny_model, tmp_path_factory):
     """The tiny network with the files that a release has beside its weights."""
-    folder = tmp_path_factory.mktemp("release") / "tiny"
-    shutil.copytree(tiny_model, folder)
+    folder = shutil.copytree(tiny_model, tmp_path_factory.mktemp("release") / "tiny")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"torch_dtype": "float32", "bos_token_id": 3}))
     (folder / "generation_config.json").write_text('{"eos_token_id": 7}')
     (folder / "tokenizer_config.json").write_text('{"model_max_length": 128}')
     (folder / "LICENSE.txt").write_text("as you like\n")
     (folder / "notes.md").write_text("not of the network\n")
-    # A second copy, which no run reads, and what another format leaves behind.
-    shutil.copy(folder / "model.safetensors", folder / "consolidated.safetensors")
-    (folder / "pytorch_model.bin.index.json").write_text('{"weight_map": {}}')
+    shutil.copy(folder / "model.safetensors", folder / "consolidated.safetensors")  # a second copy, which no run reads
+    (folder / "pytorch_model.bin.index.json").write_text('{"weight_map": {}}')  # another format left it behind
     return folder
 
 
@@ -116,8 +114,7 @@ def test_what_lies_in_the_directory(exported, model):
     engines = {f"engines/{name}" for name in ("with_transformers.py", "vllm.json", "sglang.txt", "llama_cpp.txt")}
     own = {"model.safetensors", "config.json", "README.md", "jaxspec_export.json"}
     assert names == copied | engines | own
-    for name in copied:
-        assert (out / name).read_bytes() == (model / name).read_bytes()
+    assert all((out / name).read_bytes() == (model / name).read_bytes() for name in copied)
     theirs, ours = (json.loads((folder / "config.json").read_text()) for folder in (model, out))
     assert ours == theirs | {"torch_dtype": "bfloat16"}
     # The order of one file of transformers: every tensor of the target, under the same name.

@@ -157,8 +157,8 @@ def analyse(
         return ascend_once.lower(*given).compile()
 
     hard = lambda: measured_windows.lower(calibration, knobs, jnp.arange(per_step), decoding).compile()
-    held = network_bytes(config, stream=stream, tensor=sizes[1])
-    held += calibration_bytes(config, windows, tokens, stream=stream, mesh=sizes)
+    network = network_bytes(config, stream=stream, tensor=sizes[1])
+    held = network + calibration_bytes(config, windows, tokens, stream=stream, mesh=sizes)
     found = {}
     for name, compiled in zip(PROGRAMS[:2], (step, hard), strict=True):
         if name in programs:
@@ -166,7 +166,6 @@ def analyse(
             found[name] = _of_program(compiled) | {"estimated_bytes": held + works}
     if "decoding" in programs:
         works = decoding_bytes(config, [_PROMPT_TOKENS] * _PROMPTS, _OUTPUT_TOKENS, [], sizes) + ROOM_BYTES
-        network = network_bytes(config, stream=stream, tensor=sizes[1])
         compiled = partial(_decoding, calibration.params, config, mesh)
         found["decoding"] = _of_program(compiled) | {"estimated_bytes": network + works}
     return found

@@ -22,7 +22,7 @@ from hwmodels.chip.hardware import HardwareBlock
 from hwmodels.chip.technology import Technology
 from hwmodels.compute.near_memory import NearMemoryUnit
 from hwmodels.compute.products import products_of
-from hwmodels.compute.unit import ROUNDED_ROWS, ComputeUnit, Rated, SingleKernel, UnitTimes
+from hwmodels.compute.unit import ComputeUnit, Rated, SingleKernel, UnitTimes, WholePasses
 from hwmodels.device import Device
 from hwmodels.memory.placement import first_memory_share
 from hwmodels.network.operators.work import EXPERT_OPERATORS, OPERATORS, OperatorWork
@@ -43,7 +43,7 @@ _IS_EXPERT = np.array([name in EXPERT_OPERATORS for name in OPERATORS])
 
 
 @flax.struct.dataclass
-class HostAndNear(Rated):
+class HostAndNear(WholePasses, Rated):
     """A host and elements at the first memory's banks. Every field but `near_memory_runs` is a tree of leaves, "*b".
 
     Elements of the two are of different sizes, so that they have no number together.
@@ -66,7 +66,8 @@ class HostAndNear(Rated):
 
     def growth_remarks(self, *, memories: int, experts: bool) -> list[str]:
         """Of experts' mean rows, and of what the banks have no room for."""
-        return [*([ROUNDED_ROWS] if experts else []), *([_PLACES] if memories > 1 else [])]
+        rows = WholePasses.growth_remarks(self, memories=memories, experts=experts)
+        return [*rows, *([_PLACES] if memories > 1 else [])]
 
     def kernels(self, work: OperatorWork) -> Sequence[tuple[ComputeUnit, OperatorWork]]:
         """The host alone, and the banks with the host's help."""

@@ -44,7 +44,7 @@ from hwmodels.compute.gpu_formats import format_shares, stored_at, width_in_form
 from hwmodels.compute.products import products_of
 from hwmodels.compute.roofline import ROOFLINE
 from hwmodels.compute.row_costs import RowCosts, row_factor
-from hwmodels.compute.unit import OWN_UNPACKING, ROUNDED_ROWS, MeasuredKernels, Spread, UnitTimes
+from hwmodels.compute.unit import OWN_UNPACKING, MeasuredKernels, Spread, UnitTimes, WholePasses
 from hwmodels.device import Device
 from hwmodels.network.operators.work import MATRIX_OPERATORS, OPERATORS, OperatorWork
 from hwmodels.numerics.axes import select
@@ -107,7 +107,7 @@ class Between:
 
 
 @flax.struct.dataclass
-class MeasuredHost:
+class MeasuredHost(WholePasses):
     """Fitted numbers and measured row costs of a machine; leaves are single numbers: `vmap` for more."""
 
     short_title: ClassVar[str] = "measured"
@@ -142,10 +142,6 @@ class MeasuredHost:
         return (
             HardwareBlock(macs=as_float(device.peak_flops_per_s) / (2.0 * frequency_hz), frequency_hz=frequency_hz),
         )
-
-    def growth_remarks(self, *, memories: int, experts: bool) -> list[str]:
-        """Of experts, whose rows are a mean, between measured jumps."""
-        return [ROUNDED_ROWS] if experts else []
 
     @property
     def measured(self) -> MeasuredKernels:

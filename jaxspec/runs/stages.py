@@ -70,7 +70,7 @@ class Stages:
             self._tick(name)  # before the stage counts as done, so that a done one has its time
             if self._owns:
                 with refusal_told(path), _checkpointer() as checkpointer:
-                    checkpointer.save(path, ocp.args.PyTreeSave(_without_empty(result) | {_NAME: _as_array(name)}))
+                    checkpointer.save(path, ocp.args.PyTreeSave(_without_empty(result) | {_NAME: text_array(name)}))
         if name in self._seconds:
             self.timing_s[name] = self._seconds[name]
         return self.processes.told(self._read(name) if self._owns else {})
@@ -95,7 +95,7 @@ class Stages:
         Raises:
             InputError: its files are damaged, or another stage's.
         """
-        path, expected = self.root / "stages" / name, _as_array(name)
+        path, expected = self.root / "stages" / name, text_array(name)
         with damage_told("stage", path), _checkpointer() as checkpointer:
             found = _with_empty(jax.tree.map(np.asarray, checkpointer.restore(path)))
             # Earlier versions stored no name.
@@ -182,8 +182,14 @@ def _last(manager: ocp.CheckpointManager, like: Any) -> Any | None:
         return manager.restore(step, args=ocp.args.StandardRestore(form))
 
 
-def _as_array(name: str) -> np.ndarray:
-    return np.frombuffer(name.encode(), np.uint8)
+def text_array(text: str) -> np.ndarray:
+    """A text as an array of a stage's result."""
+    return np.frombuffer(text.encode(), np.uint8)
+
+
+def array_text(found: np.ndarray) -> str:
+    """The text of such an array."""
+    return found.astype(np.uint8).tobytes().decode()
 
 
 def _without_empty(arrays: Arrays) -> Arrays:

@@ -82,15 +82,16 @@ def rounds_rows(device):
     return ROUNDED_ROWS in unit_of(device).growth_remarks(memories=1, experts=True)
 
 
+def work_at(shape, p):
+    """Work of one step."""
+    shape = shape.replace(num_experts=p["num_experts"], experts_per_token=p["experts_per_token"])
+    sizes = {name: p[name] for name in ("tokens", "batch", "context_tokens")}
+    return step_operators(shape, **sizes, weight_bits=uniform_weight_bits(p["bits"]), kv_bits=p["kv"])
+
+
 @quick_jit
 def seconds(device, shapes, point):
-    def one(device, shape, p):
-        shape = shape.replace(num_experts=p["num_experts"], experts_per_token=p["experts_per_token"])
-        sizes = {name: p[name] for name in ("tokens", "batch", "context_tokens")}
-        work = step_operators(shape, **sizes, weight_bits=uniform_weight_bits(p["bits"]), kv_bits=p["kv"])
-        return step_cost(device, work).total_s
-
-    return jax.vmap(one)(device, shapes, point)
+    return jax.vmap(lambda device, shape, p: step_cost(device, work_at(shape, p)).total_s)(device, shapes, point)
 
 
 def drawn(kernels, seed):
@@ -188,14 +189,7 @@ def test_more_never_takes_less_and_rates_count(kernels):
 @quick_jit
 def at_banks(device, shapes, point):
     """Shares of weights and of the cache in the first memory."""
-
-    def one(device, shape, p):
-        shape = shape.replace(num_experts=p["num_experts"], experts_per_token=p["experts_per_token"])
-        sizes = {name: p[name] for name in ("tokens", "batch", "context_tokens")}
-        work = step_operators(shape, **sizes, weight_bits=uniform_weight_bits(p["bits"]), kv_bits=p["kv"])
-        return first_memory_share(device, work)
-
-    return jax.vmap(one)(device, shapes, point)
+    return jax.vmap(lambda device, shape, p: first_memory_share(device, work_at(shape, p)))(device, shapes, point)
 
 
 def test_time_falls_only_where_something_changes_its_memory():

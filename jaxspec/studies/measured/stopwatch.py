@@ -17,7 +17,7 @@ from jaxspec.models.architecture import architecture_of
 from jaxspec.results import given, measured, predicted
 from jaxspec.results.stopwatch_results import ClockedWay, ClockIntervals, PredictedClock, Repeated, Stopwatch
 from jaxspec.runs.machine import load_per_core, machine_name, measured_title, whole_machine_name
-from jaxspec.runs.stages import Arrays
+from jaxspec.runs.stages import Arrays, array_text, text_array
 from jaxspec.settings.stopwatch import StopwatchSettings
 from jaxspec.speculate.timing import (
     AUTOREGRESSIVE,
@@ -113,7 +113,7 @@ def stopwatch_part(
             "ways": timed,
             "parents": parents,
             "load": np.asarray(math.nan if load is None else load),
-            "machine": np.frombuffer(here.encode(), np.uint8),
+            "machine": text_array(here),
         }
 
     stored = work.stages.run(f"{_STAGES}/{stage}", compute)
@@ -142,7 +142,7 @@ def stopwatch_part(
 
 def _check_machine(stored: Arrays, here: str, work: Work) -> None:
     """Refuse times of another machine, which would stand beside those of this one and be called its own."""
-    timed_on = np.asarray(stored.get("machine", ())).astype(np.uint8).tobytes().decode()  # earlier versions stored none
+    timed_on = array_text(stored["machine"]) if "machine" in stored else ""  # earlier versions stored none
     if timed_on and timed_on != here:
         raise InputError(
             f"decoding was timed on {timed_on}, and this is {here}; go on there, or remove the folder "

@@ -17,6 +17,7 @@ import numpy as np
 import hwmodels
 from experiments.benchmarks.decoding import decoding_speed
 from experiments.benchmarks.expert_dispatch import expert_dispatch
+from experiments.benchmarks.few_rows import few_rows
 from experiments.benchmarks.gpu_gradients import gpu_gradients
 from experiments.benchmarks.hardware import decode_steps, matrix_units
 from experiments.benchmarks.harness import row
@@ -173,4 +174,5 @@ CASES = {
     "tree_simulation": tree_simulation,
     "tree_search": tree_search,
     "expert_dispatch": expert_dispatch,
+    "few_rows": few_rows,
 }

@@ -79,6 +79,10 @@ class Columns(Stack):
         """The matrix: products read through the transposition, so that nothing is moved."""
         return jnp.swapaxes(self.array, -1, -2)
 
+    def astype(self, dtype: Any) -> Array:
+        """Likewise, in another type."""
+        return self.values().astype(dtype)
+
 
 @struct.dataclass
 class Parts:
@@ -155,9 +159,9 @@ def layers_apart(params: dict[str, Any]) -> bool:
     return any(map(is_apart, jax.tree.leaves(params["layers"], is_leaf=is_apart)))
 
 
-def only_layer(layers: dict[str, Any]) -> dict[str, Array]:
+def only_layer(layers: dict[str, Any]) -> dict[str, Array | Stack]:
     """The parameters of a network's only layer, without the layer axis."""
-    one = lambda node: node.parts[0].values() if is_apart(node) else node[0]
+    one = lambda node: node.parts[0] if is_apart(node) else node[0]
     return jax.tree.map(one, layers, is_leaf=is_apart)
 
 

@@ -16,7 +16,7 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxspec.models.allowed_experts import MoreExperts
-from jaxspec.models.apart import entries_between, over_layers
+from jaxspec.models.apart import Columns, entries_between, over_layers
 from jaxspec.models.blocks import StepInput
 from jaxspec.models.blocks.interface import Attend, KVCodec
 from jaxspec.models.config import DecoderConfig, LayerRun
@@ -26,7 +26,7 @@ from jaxspec.models.kv_cache import CachedKV, KVCache
 from jaxspec.models.layer_numbers import layer_numbers, of_layer
 from jaxspec.models.router_choices import RouterChoices
 from jaxspec.models.stored import OfLayer, in_pieces, stack_of
-from jaxspec.models.streamed import fetched
+from jaxspec.models.streamed import Stack, fetched
 
 #: Nested dictionary of arrays: `embed`, `final_norm`, optionally `lm_head`, and `layers`, whose leaves lead with an axis over
 #: the layers that have them (see `DecoderConfig.layer_parameters`).
@@ -229,7 +229,7 @@ def _run_layers(
         stored, caches, of_view, numbers, place, (allowed, more) = inputs
         caches, of_view = fetched((caches, of_view))
         weights: Mapping[str, Any] = {
-            **{name: leaf.values() for name, leaf in stored.items() if name not in whole},
+            **{name: _as_read(leaf, view) for name, leaf in stored.items() if name not in whole},
             **{name: OfLayer(stack, first[name] + place, stored[name]) for name, stack in whole.items()},
         }
         facts = lambda: None
@@ -246,6 +246,11 @@ def _run_layers(
     of_view = parts(view.inputs, run.start) if view is not None else ()
     numbers, places = layer_numbers(config, run.start, run.stop), jnp.arange(num_layers)
     return over_layers(body, x, (stored, caches, of_view, numbers, places, pools), num_layers)
+
+
+def _as_read(leaf: Stack, view: LayerView | None) -> Array | Stack:
+    """A layer's parameter: products take matrices with their columns first as they lie, a view takes arrays."""
+    return leaf if view is None and isinstance(leaf, Columns) else leaf.values()
 
 
 def causal_mask(batch: int, num_tokens: int) -> Bool[Array, "batch token token"]:

@@ -15,17 +15,16 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxspec.models.apart import only_layer
+from jaxspec.models.apart import Columns, only_layer
 from jaxspec.models.attention import KVSource
 from jaxspec.models.blocks import StepInput
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Layers, Params
 from jaxspec.models.decoder_layer import decoder_layer
-from jaxspec.models.dots import dot_rows
 from jaxspec.models.ends import head_of, unembed
 from jaxspec.models.kv_cache import CachedKV, KVCache
 from jaxspec.models.norms import rms_norm
-from jaxspec.models.stored import stack_of
+from jaxspec.models.stored import dot_stored, stack_of
 from jaxspec.models.streamed import Stack
 
 __all__ = [
@@ -135,9 +134,9 @@ def head_forward(
     dtype = hidden.dtype
     embedded = rms_norm(stack_of(ends.embed).take(tokens).values().astype(dtype), params["embed_norm"], config.norm_eps)
     normed = rms_norm(hidden, params["hidden_norm"], config.norm_eps)
-    mixed = dot_rows(
-        jnp.concatenate([embedded, normed], axis=-1), stack_of(params["fc"]).values().astype(dtype), dot_dtype
-    )
+    mixing = stack_of(params["fc"])
+    mixing = mixing if isinstance(mixing, Columns) else mixing.values().astype(dtype)
+    mixed = dot_stored(jnp.concatenate([embedded, normed], axis=-1), mixing, dot_dtype)
     seen = [KVSource(source.cache.key[0], source.cache.value[0], source.mask) for source in sources]
     result = decoder_layer(
         mixed,

@@ -11,7 +11,6 @@ Source: splitting operands over narrow multipliers: Henry, Tang and Heinecke 201
 from __future__ import annotations
 
 import functools
-import pathlib
 from typing import Any
 
 import jax
@@ -19,11 +18,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, BFloat16, Float
 
 from hwmodels.numerics.exact_products import EXACT
+from jaxspec.models.processor import processor_features
 
 __all__ = ["exact_precision", "gpu_has_unit", "split_dot", "splits"]
 
-#: Where Linux says what a processor can do, and what an x86 one with such a unit says.
-_PROCESSOR, _UNIT = pathlib.Path("/proc/cpuinfo"), "amx_bf16"
+#: What Linux says of an x86 processor with such a unit.
+_UNIT = "amx_bf16"
 
 #: NVIDIA GPUs from this compute capability on.
 _CAPABILITY = 8.0
@@ -33,13 +33,9 @@ _CAPABILITY = 8.0
 _MANY_ROWS = 64
 
 
-@functools.cache
 def _has_unit() -> bool:
     """Whether this processor multiplies bfloat16."""
-    try:
-        return _UNIT in _PROCESSOR.read_text(encoding="utf-8").split()
-    except (OSError, UnicodeDecodeError):
-        return False
+    return _UNIT in processor_features()
 
 
 @functools.cache

@@ -21,6 +21,7 @@ from jaxtyping import Array, Float, Int
 from jaxspec.formats.patterns import format_of, from_bits, to_bits
 from jaxspec.models.apart import Apart, Columns, columns_first
 from jaxspec.models.dots import dot_rows
+from jaxspec.models.few_rows import dot_few_rows, is_few_rows
 from jaxspec.models.rounded_inputs import rounded_input
 from jaxspec.models.split_products import splits
 from jaxspec.models.streamed import Stack, is_streamed
@@ -180,6 +181,8 @@ def dot_stored(
 
     A large matrix is widened piece by piece, in the backward pass too; no gradient reaches it then.
     """
+    if isinstance(w, Columns) and dot_dtype is None and is_few_rows(x, w.array):
+        return dot_few_rows(x, w.array)
     rows, columns = w.shape
     stored = w if isinstance(w, Stored | OfLayer) else Stored.of(w.values() if isinstance(w, Stack) else w)
     size = max(1, (_few_rows_piece(stored.dtype) if _is_few(math.prod(x.shape[:-1])) else _PIECE) // columns)

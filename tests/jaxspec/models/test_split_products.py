@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hwmodels.numerics.exact_products import EXACT
-from jaxspec.models import dots, split_products, stored
+from jaxspec.models import dots, processor, split_products, stored
 from jaxspec.models.dots import dot_rows
 from jaxspec.models.split_products import exact_precision, split_dot, splits
 from jaxspec.models.stored import Stored, dot_stored
@@ -136,11 +136,11 @@ def test_gpus_take_a_stored_matrix_whole(gpu, monkeypatch):
 
 def test_a_processor_is_known_by_what_linux_says_of_it(tmp_path, monkeypatch):
     file = tmp_path / "cpuinfo"
-    monkeypatch.setattr(split_products, "_PROCESSOR", file)
+    monkeypatch.setattr(processor, "_PROCESSOR", file)
     for text, has in (("flags : fpu amx_bf16 amx_tile", True), ("flags : fpu avx512f", False), (None, False)):
         file.unlink(missing_ok=True)
         if text is not None:
             file.write_text(text, encoding="utf-8")
-        split_products._has_unit.cache_clear()
+        processor.processor_features.cache_clear()
         assert split_products._has_unit() is has
-    split_products._has_unit.cache_clear()
+    processor.processor_features.cache_clear()

@@ -1,0 +1,73 @@
+"""Few rows read by their transpose: the same product, by other kernels of XLA, where these were measured to be faster."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxspec.models import few_rows, stored
+from jaxspec.models.apart import Columns
+from jaxspec.models.few_rows import dot_few_rows, is_few_rows
+from jaxspec.models.stored import dot_stored
+
+
+@pytest.fixture(params=["avx2", "avx2 avx512f", "asimd", ""])
+def narrow(request, monkeypatch):
+    """Whether vectors of this processor have 256 bits."""
+    monkeypatch.setattr(few_rows, "processor_features", lambda: frozenset(request.param.split()))
+    return request.param == "avx2"
+
+
+def operands(*lead, columns=40, outputs=24):
+    keys = jax.random.split(jax.random.key(columns))
+    return jax.random.normal(keys[0], (*lead, columns)), jax.random.normal(keys[1], (columns, outputs))
+
+
+@pytest.mark.parametrize("lead", [(2,), (3, 5), (2, 2, 16)])
+def test_the_product_and_its_gradients(lead):
+    x, matrix = operands(*lead)
+    loss = lambda product: lambda x, matrix: jnp.sum(jnp.sin(product(x, matrix)))
+    np.testing.assert_allclose(dot_few_rows(x, matrix), x @ matrix, rtol=1e-5, atol=1e-5)
+    wanted, found = (jax.grad(loss(product), argnums=(0, 1))(x, matrix) for product in (jnp.matmul, dot_few_rows))
+    for one, other in zip(wanted, found, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-5)
+
+
+def test_within_vmap():
+    x, matrix = operands(4, 3)
+    np.testing.assert_allclose(jax.vmap(dot_few_rows, (0, None))(x, matrix), x @ matrix, rtol=1e-5, atol=1e-5)
+
+
+def test_no_row_is_moved_to_the_library():
+    # XLA would turn the transpose back, and hand the product to the library, if nothing held it.
+    x, matrix = operands(9, columns=256, outputs=256)
+    program = jax.jit(dot_few_rows).lower(x, matrix).compile().as_text()
+    assert "lhs_contracting_dims={0}" in program
+    assert "ynn" not in program
+
+
+def test_only_few_float32_rows_on_a_processor_that_was_measured(narrow):
+    for rows, few in ((0, False), (1, False), (2, True), (64, True), (65, False)):
+        x, matrix = operands(rows)
+        assert is_few_rows(x, matrix) == (few and narrow)
+    x, matrix = operands(2, 8)
+    assert is_few_rows(x, matrix) == narrow
+    assert not is_few_rows(x, matrix.astype(jnp.bfloat16))
+    assert not is_few_rows(x.astype(jnp.bfloat16), matrix.astype(jnp.bfloat16))
+
+
+def test_on_a_gpu_rows_stay_as_they_lie(monkeypatch):
+    monkeypatch.setattr(few_rows, "processor_features", lambda: frozenset(["avx2"]))
+    x, matrix = operands(5)
+    assert is_few_rows(x, matrix)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert not is_few_rows(x, matrix)
+
+
+def test_matrices_with_their_columns_first_are_multiplied_so(narrow):
+    x, matrix = operands(2, 3)
+    product = lambda x, matrix: dot_stored(x, matrix)
+    for rows, held in ((x, Columns(matrix)), (x[:, :1], Columns(matrix)), (x, stored.Stored.of(matrix.T))):
+        program = str(jax.make_jaxpr(product)(rows, held))
+        assert ("optimization_barrier" in program) == (narrow and isinstance(held, Columns))
+        np.testing.assert_allclose(product(rows, held), rows @ matrix, rtol=1e-5, atol=1e-5)

@@ -14,14 +14,14 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxspec.compress.kv import stored_kv
-from jaxspec.models.apart import Apart, Parts, over_layers
+from jaxspec.models.apart import Apart, Columns, Parts, over_layers
 from jaxspec.models.attention import KVSource, attend
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward
 from jaxspec.models.decoding_programs import jit_decoding
 from jaxspec.models.dots import dot_rows
 from jaxspec.models.kv_cache import CachedKV, empty_cache, write_cache
-from jaxspec.models.stored import Stored
+from jaxspec.models.stored import Stored, dot_stored
 from jaxspec.models.streamed import Stack
 from jaxspec.speculate.sampling import GREEDY, token_distribution
 from jaxspec.speculate.steps import slots_before, top_gap
@@ -67,7 +67,8 @@ def product_program(rows: int, inner: int, outer: int, layers: int, weight_forma
     def body(x: Array, stack: Stack) -> Array:
         def layer(x: Array, stored: Stack) -> tuple[Array, None]:
             # The barrier keeps the product whole, as a step has it: of one row, XLA would compute the column that is read.
-            product = jax.lax.optimization_barrier(dot_rows(x, stored.values()))
+            found = dot_stored(x, stored) if isinstance(stored, Columns) else dot_rows(x, stored.values())
+            product = jax.lax.optimization_barrier(found)
             return x + product[:, :1] * _TRACE, None
 
         return over_layers(layer, x, stack, layers)[0]

@@ -41,7 +41,7 @@ def test_within_vmap():
 def test_no_row_is_moved_to_the_library():
     # XLA would turn the transpose back, and hand the product to the library, if nothing held it.
     x, matrix = operands(9, columns=256, outputs=256)
-    program = jax.jit(dot_few_rows).lower(x, matrix).compile().as_text()
+    program = str(jax.jit(dot_few_rows).lower(x, matrix).compile().as_text())
     assert "lhs_contracting_dims={0}" in program
     assert "ynn" not in program
 

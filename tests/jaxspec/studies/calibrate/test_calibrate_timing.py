@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxspec.models import DecoderConfig, init_params
+from jaxspec.models import DecoderConfig, init_params, stored
 from jaxspec.models.apart import is_apart
 from jaxspec.models.stored import Stored
 from jaxspec.studies.calibrate import programs
@@ -86,6 +86,20 @@ def test_every_piece_runs_and_depends_on_its_turns():
     assert float(made["turn"].run(5)[0]) == 5.0
     tokens = [made["lookup"].run(turns).tolist() for turns in (1, 2)]
     assert all(b == (a + 1) % 11 for a, b in zip(*tokens, strict=True))
+
+
+@pytest.mark.parametrize(("kind", "taken"), [("float32", True), ("bfloat16", False)])
+def test_products_are_timed_as_decoding_takes_them(kind, taken, monkeypatch):
+    multiplied = []
+
+    def noted(x, matrix):
+        multiplied.append((x.shape, matrix.shape))
+        return x @ matrix
+
+    monkeypatch.setattr(stored, "is_few_rows", lambda x, matrix: True)
+    monkeypatch.setattr(stored, "dot_few_rows", noted)
+    assert _finite(programs.product_program(3, 8, 5, 2, kind).run(1))
+    assert multiplied == [((3, 8), (8, 5))] * 2 * taken
 
 
 def test_random_networks_lie_as_those_that_decode():

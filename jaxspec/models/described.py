@@ -16,6 +16,7 @@ import numpy as np
 from hwmodels.catalog.huggingface import Family, Running, Wrapper, wrapper_of
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
+from jaxspec.formats.hub_cache import check_version
 from jaxspec.formats.patterns import FLOAT16, target_format
 from jaxspec.formats.shard_index import json_object, read_json_object
 from jaxspec.models.checkpoint_files import STORED_DTYPES, TensorTable
@@ -101,6 +102,7 @@ def described_in(directory: Path) -> Described:
             f"model directory {str(directory)!r} does not exist; needed is a folder with config.json and "
             "model.safetensors: check the path"
         )
+    check_version(directory)
     return _described(read_json_object(directory / "config.json"), directory / "config.json")
 
 

@@ -88,5 +88,5 @@ def _check_form(names: list[str], shape: tuple[int, ...], files: TensorTable, *,
         if tensor.dtype != first.dtype and not mixed:
             raise InputError(
                 f"tensor {name!r} in {tensor.path} is stored as {tensor.dtype} but {names[0]!r} as {first.dtype}; "
-                "layers are stacked and must agree: load with an explicit dtype"
+                "layers are stacked and must agree: convert the checkpoint, or in Python load it with an explicit dtype"
             )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxspec.formats.container import weight_files
+from jaxspec.formats.container import NETWORK_FILES, weight_files
 from jaxspec.models.embedded import SHIPPED_NAMES, embedded_directory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.draft_kinds import has_files
@@ -17,6 +18,9 @@ __all__ = ["changed_inputs", "input_digests", "input_files", "input_sizes", "unr
 
 #: Files of a model's folder that decide what it computes, apart from its weights.
 _BESIDE_WEIGHTS = (".json", ".jinja")
+
+#: Of these, the one that every model has.
+_CONFIG = "config.json"
 
 #: Files are read in pieces of this size, 16 MiB.
 _PIECE_BYTES = 1 << 24
@@ -121,13 +125,23 @@ def _digest(path: Path, advance: Callable[[int], None]) -> str:
 
 
 def changed_inputs(recorded: Mapping[str, str], current: Mapping[str, str]) -> list[str]:
-    """Files that a run recorded and that now differ or are gone."""
-    return sorted(name for name in recorded if recorded[name] != current.get(name))
+    """Files that a run recorded and that now differ or are gone, and those that came into a model's folder since."""
+    changed = {name for name in recorded if recorded[name] != current.get(name)}
+    return sorted(changed | {f"{name} (new)" for name in _later(recorded, current)})
 
 
 def unrecorded_inputs(recorded: Mapping[str, str], current: Mapping[str, str]) -> list[str]:
     """Files of which a run has no digest, as those of earlier versions; whether they changed cannot be known."""
-    return sorted(set(current) - set(recorded))
+    return sorted(set(current) - set(recorded) - _later(recorded, current))
+
+
+def _later(recorded: Mapping[str, str], current: Mapping[str, str]) -> set[str]:
+    """Files that decide what a model computes, or how text becomes tokens, beside a config.json that the run recorded: every
+    version recorded these together, so that one without a digest was not there.
+    """
+    of_config = lambda key, name: f"{key.removesuffix(name)}{_CONFIG}"
+    names = {key: re.split("[/ ]", key)[-1] for key in current.keys() - recorded.keys()}
+    return {key for key, name in names.items() if name in NETWORK_FILES and of_config(key, name) in recorded}
 
 
 def _several(names: str | Iterable[str]) -> tuple[str, ...]:

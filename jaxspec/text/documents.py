@@ -15,7 +15,7 @@ from jaxspec.models.chat_template import ChatTemplate
 from jaxspec.models.tokenizer import Tokenizer
 from jaxspec.settings.coercion import shown
 
-__all__ = ["Document", "Encoder", "holds_documents", "is_json_lines", "parse_documents"]
+__all__ = ["Document", "Encoder", "check_plain", "is_json_lines", "parse_documents"]
 
 #: Endings of names of JSON lines files.
 _ENDINGS = (".jsonl", ".ndjson")
@@ -76,16 +76,32 @@ def is_json_lines(source: str) -> bool:
     return Path(source).suffix.lower() in _ENDINGS
 
 
-def holds_documents(data: bytes) -> bool:
-    """Whether a file's content is JSON, whatever its name is: an object with a document on its first line, or as a whole a list
-    of objects of any kind.
+def check_plain(source: str, data: bytes, what: str, read_as: str) -> None:
+    """A file that by its name is text holds no documents of JSON, whose braces and keys would be taken for text.
+
+    Args:
+        data: its content. what: errors call it. read_as: what they say that a file of this name is read as.
+    Raises:
+        InputError: it does.
+    """
+    if not is_json_lines(source) and _holds_documents(data):
+        raise InputError(
+            f"{what} holds JSON, and a file of this name is read as text, {read_as}; give one object on each line of a file "
+            "that ends in .jsonl"
+        )
+
+
+def _holds_documents(data: bytes) -> bool:
+    """Whether a file's content is JSON, whatever its name is: an object with a document, on the first line or as a whole, or a
+    list of objects of any kind as a whole.
     """
     first = next((line for line in data.split(b"\n") if line.strip()), b"")
     found = _json_of(first)
-    whole = _json_of(data) if first.lstrip().startswith(b"[") else None
-    return (isinstance(found, dict) and not found.keys().isdisjoint(_KEYS)) or (
-        isinstance(whole, list) and any(isinstance(entry, dict) for entry in whole)
-    )
+    begun = first.lstrip().startswith((b"[", b"{")) and not isinstance(found, dict)
+    whole = _json_of(data) if begun else None
+    document = lambda value: isinstance(value, dict) and not value.keys().isdisjoint(_KEYS)
+    objects = isinstance(whole, list) and any(isinstance(entry, dict) for entry in whole)
+    return document(found) or document(whole) or objects
 
 
 def _json_of(text: bytes) -> Any:

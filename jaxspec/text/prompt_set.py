@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from jaxspec.errors import InputError
-from jaxspec.text.documents import Document, Encoder, holds_documents, is_json_lines, parse_documents
+from jaxspec.text.documents import Document, Encoder, check_plain, is_json_lines, parse_documents
 from jaxspec.text.user_text import read_text_file
 
 __all__ = ["MAX_PROMPTS", "read_prompts"]
@@ -27,11 +27,7 @@ def read_prompts(source: str, encoder: Encoder) -> list[np.ndarray]:
     """
     what = f"prompts {source!r}"
     data = read_text_file(source, "prompts", "a number")
-    if not is_json_lines(source) and holds_documents(data):
-        raise InputError(
-            f"{what} holds JSON, and a file of this name is read as text, each line a prompt; give one object on each line of "
-            "a file that ends in .jsonl"
-        )
+    check_plain(source, data, what, "each line a prompt")
     documents = parse_documents(data, what, as_prompts=True) if is_json_lines(source) else _lines(data, what)
     if not documents:
         raise InputError(f"{what} has no prompt: all lines are empty; give one on each line")

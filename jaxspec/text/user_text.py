@@ -13,12 +13,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jaxspec.errors import InputError
-from jaxspec.text.documents import Document, is_json_lines, parse_documents
+from jaxspec.text.documents import Document, check_plain, is_json_lines, parse_documents
 
 __all__ = ["STDLIB", "Halves", "check_text", "read_halves", "read_text_file"]
 
 #: Stands for the committed snapshot.
 STDLIB = "stdlib"
+
+#: Byte-order marks of other encodings; that of UTF-32 begins with that of UTF-16.
+_WIDE = {
+    "UTF-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
+    "UTF-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+}
 
 _HALVES = ("first half, which calibrates,", "second half, which is held out,")
 
@@ -58,8 +64,8 @@ def read_text_file(source: str, what: str, otherwise: str) -> bytes:
     data = data.removeprefix(codecs.BOM_UTF8)
     if not data:
         raise InputError(f"{what} {source!r} is empty; give {otherwise} or a text file with something in it")
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise InputError(f"{what} {source!r} is UTF-16; allowed is UTF-8: convert it, with iconv for example")
+    if wide := next((name for name, mark in _WIDE.items() if data.startswith(mark)), None):
+        raise InputError(f"{what} {source!r} is {wide}; allowed is UTF-8: convert it, with iconv for example")
     line = lambda place: data.count(b"\n", 0, place) + 1
     if (place := data.find(b"\0")) >= 0:
         raise InputError(
@@ -79,13 +85,15 @@ def read_halves(source: str) -> Halves:
     """The two halves of a file.
 
     Raises:
-        InputError: see `read_text_file` and `parse_documents`; a JSON lines file of a single document.
+        InputError: see `read_text_file` and `parse_documents`; a JSON lines file of a single document; documents of JSON in a
+            file that by its name is text.
     """
-    data = read_text_file(source, "text", repr(STDLIB))
+    data, what = read_text_file(source, "text", repr(STDLIB)), f"text {source!r}"
     if is_json_lines(source):
-        return _between_documents(parse_documents(data, f"text {source!r}"), source)
+        return _between_documents(parse_documents(data, what), source)
+    check_plain(source, data, what, "keys and braces too")
     parts = _between_lines(data)
-    return Halves(*([Document(f"text {source!r}", part.decode("utf-8"), len(part))] for part in parts))
+    return Halves(*([Document(what, part.decode("utf-8"), len(part))] for part in parts))
 
 
 def _between_lines(data: bytes) -> tuple[bytes, bytes]:

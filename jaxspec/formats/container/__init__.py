@@ -7,6 +7,8 @@ from jaxspec.formats.container.opened import Container
 from jaxspec.formats.container.packing import Division, Packed, pack
 from jaxspec.formats.container.schemes import CODECS, codec_of, drafted_bytes, packed_form
 from jaxspec.formats.container.source import (
+    NETWORK_FILES,
+    WEIGHTS_SUFFIX,
     Checkpoint,
     SafetensorsFile,
     files_beside,
@@ -20,8 +22,10 @@ from jaxspec.formats.container.unpacking import unpack
 
 __all__ = [
     "CODECS",
+    "NETWORK_FILES",
     "SUFFIX",
     "VERSION",
+    "WEIGHTS_SUFFIX",
     "Checkpoint",
     "Chunk",
     "Codec",

@@ -18,10 +18,13 @@ from jaxspec.errors import InputError, one_line
 from jaxspec.files import CONTAINER_SUFFIX
 from jaxspec.formats.container.header import HeaderError, parse_header, text_of_header
 from jaxspec.formats.container.tensors import TensorForm
+from jaxspec.formats.hub_cache import check_link, check_version
 from jaxspec.formats.shard_index import INDEX_FILE, check_same_tensors, read_index
 
 __all__ = [
     "BESIDE_SUFFIXES",
+    "NETWORK_FILES",
+    "WEIGHTS_SUFFIX",
     "Checkpoint",
     "SafetensorsFile",
     "files_beside",
@@ -30,6 +33,9 @@ __all__ = [
     "open_weights",
     "weight_files",
 ]
+
+#: Of the names of weight files.
+WEIGHTS_SUFFIX = ".safetensors"
 
 #: Name of the file that holds all weights of a checkpoint without shards.
 _SINGLE_FILE = "model.safetensors"
@@ -69,6 +75,7 @@ class SafetensorsFile:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             placed = parse_header(self.header)
         except FileNotFoundError as error:
+            check_link(path)
             raise InputError(f"{path} does not exist; all weight files must be there: fetch it") from error
         except (SafetensorError, OSError, HeaderError, ValueError) as error:
             reason = one_line(error)
@@ -118,17 +125,21 @@ def files_beside(folder: Path, wanted: tuple[str, ...] | None = None) -> dict[st
 
     Args:
         wanted: their names; None: all of `BESIDE_SUFFIXES`.
+    Raises:
+        InputError: one of them is a link to a file that is gone.
     """
     found = {}
     for path in sorted(folder.iterdir()):
         fits = path.name.isprintable() and (path.suffix in BESIDE_SUFFIXES if wanted is None else path.name in wanted)
+        if fits:
+            check_link(path)
         if fits and path.is_file() and path.stat().st_size <= _MOST_BESIDE_BYTES:
             found[path.name] = path.read_bytes()
     return found
 
 
-#: What a single file of weights takes along, so that the container can be opened as a network.
-_NETWORK_FILES = (
+#: Files beside the weights that a network is opened with: a single file of weights takes them along into its container.
+NETWORK_FILES = (
     "config.json",
     "generation_config.json",
     "tokenizer.json",
@@ -152,12 +163,13 @@ def open_checkpoint(path: Path) -> Checkpoint:
             raise InputError(
                 f"{str(path)!r} is a container by its name; needed is a safetensors file or a folder with some: unpack it first"
             )
-        return Checkpoint([SafetensorsFile(path)], files_beside(path.parent, _NETWORK_FILES), path.parent)
+        return Checkpoint([SafetensorsFile(path)], files_beside(path.parent, NETWORK_FILES), path.parent)
     if not os.path.isdir(path):
         raise InputError(
             f"{str(path)!r} does not exist; needed is a safetensors file or a folder with some: check the path"
         )
-    names = sorted(p.name for p in path.glob("*.safetensors"))
+    check_version(path)
+    names = sorted(p.name for p in path.glob(f"*{WEIGHTS_SUFFIX}"))
     weight_map: dict[str, str] = {}
     if (path / INDEX_FILE).is_file():
         weight_map = read_index(path)
@@ -174,8 +186,12 @@ def open_weights(folder: Path) -> list[SafetensorsFile]:
     """The weights of a network: model.safetensors, or the shards that model.safetensors.index.json lists.
 
     Raises:
-        InputError: neither is there, a shard is missing or not listed, a file is damaged, or index and shards disagree.
+        InputError: neither is there, a shard is missing or not listed, a file is damaged, index and shards disagree, or a file
+            of the folder that networks are read from is a link to one that is gone.
     """
+    for path in sorted(folder.iterdir()):
+        if path.suffix in (*BESIDE_SUFFIXES, WEIGHTS_SUFFIX):
+            check_link(path)
     if names := weight_files(folder):
         return _open_files(folder, names, {} if names == [_SINGLE_FILE] else read_index(folder))
     pickles = sorted(path.name for path in folder.iterdir() if path.suffix in _PICKLES)

@@ -104,6 +104,29 @@ def test_a_file_that_is_gone_is_a_changed_one(files):
         RunDirectory("evaluate", config, inputs=input_digests(config), out=files / "run")
 
 
+@pytest.mark.parametrize(
+    ("settings", "added", "told"),
+    [
+        (EVALUATE, "model/generation_config.json", "generation_config.json (new)"),
+        (EVALUATE, "model/chat_template.jinja", "chat_template.jinja (new)"),
+        (TREE, "draft/tokenizer.json", "draft/tokenizer.json (new)"),
+        (TREE | {"model": "a model", "draft": "draft"}, "a model/tokenizer_config.json", "tokenizer_config.json (new)"),
+    ],
+)
+def test_a_file_that_comes_later_is_a_changed_one(files, settings, added, told):
+    # With it prompts are other ones, or texts end elsewhere.
+    Path("model").rename(settings["model"]) if settings["model"] != "model" else None
+    config = (TreeConfig if "draft" in settings else EvaluateConfig)(**settings)
+    recorded = input_digests(config)
+    RunDirectory("evaluate", config, inputs=recorded, out=files / "run").close()
+    Path(added).write_text("{}")
+    with pytest.raises(InputError, match=rf"^{re.escape(told)} has changed since run directory"):
+        RunDirectory("evaluate", config, inputs=input_digests(config), out=files / "run")
+    Path(added).rename(Path(added).parent / "notes.json")  # which nothing is read from
+    with RunDirectory("evaluate", config, inputs=input_digests(config), out=files / "run") as run:
+        assert [Path(name).name for name in run.unrecorded] == ["notes.json"]
+
+
 def test_runs_of_earlier_versions_say_what_they_do_not_know(files):
     config = EvaluateConfig(**EVALUATE)
     old = {

@@ -10,6 +10,7 @@ from jaxspec.errors import InputError
 from jaxspec.models.chat_template import ChatTemplate
 from jaxspec.models.tokenizer import ByteTokenizer
 from jaxspec.text import Encoder, load_text, read_prompts, windows
+from jaxspec.text.user_text import read_halves
 
 CHAT = ChatTemplate(
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}",
@@ -90,6 +91,9 @@ def test_prompts_of_a_text_file_are_its_lines(tmp_path):
         ('\n{"messages": [{"role": "user", "content": "a"}], "id": 3}\n', True),
         ('[\n  {"instruction": "one"},\n  {"instruction": "two"}\n]\n', True),
         ('[{"conversations": []}]', True),
+        ('{\n  "text": "on lines of its own"\n}\n', True),
+        ('[{"a": 1}]\nand a second prompt\n', False),
+        ('{\n  "name": "one"\n}\n', False),
         ('{"name": "one"}\n', False),
         ("[1, 2]\n", False),
         ('[{"text": "begun"},\n', False),
@@ -97,13 +101,20 @@ def test_prompts_of_a_text_file_are_its_lines(tmp_path):
         ("[" * 100_000, False),
     ],
 )
-def test_json_in_a_file_of_lines_is_not_taken_for_prompts(tmp_path, content, refused):
+def test_json_in_a_file_of_text_is_not_taken_for_text(tmp_path, content, refused):
     (tmp_path / "p.json").write_text(content)
-    if refused:
-        with pytest.raises(InputError, match=r"p\.json' holds JSON, .* a file that ends in \.jsonl"):
-            read_prompts(str(tmp_path / "p.json"), BYTES)
-    else:
-        assert len(read_prompts(str(tmp_path / "p.json"), BYTES)) == 1
+    readers = {
+        "each line a prompt": lambda: read_prompts(str(tmp_path / "p.json"), BYTES),
+        "keys and braces too": lambda: read_halves(str(tmp_path / "p.json")),
+    }
+    for read_as, read in readers.items():
+        if refused:
+            with pytest.raises(
+                InputError, match=rf"p\.json' holds JSON, .* as text, {read_as}; .* that ends in \.jsonl"
+            ):
+                read()
+        else:
+            read()
 
 
 GOOD = {"text": "good"}

@@ -6,6 +6,7 @@ import typing
 
 import click
 import pytest
+from click.shell_completion import BashComplete
 from command_calls import run
 
 from jaxspec.cli.app import cli
@@ -108,6 +109,15 @@ def test_quick_says_values_as_they_are_typed():
     assert (
         quick.help == "Smaller run, with wider error bars: architecture embedded, formats float32, rows 128, repeats 5."
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "begun", "offered"),
+    [([], "pre", ["predict"]), (["predict"], "--dev", ["--device"]), (["runs"], "sh", ["show"])],
+)
+def test_the_tab_key_completes_commands_and_flags(words, begun, offered):
+    found = BashComplete(cli, {}, "jaxspec", "_JAXSPEC_COMPLETE").get_completions(words, begun)
+    assert [item.value for item in found] == offered
 
 
 def test_flag_over_file_over_quick_over_default(tmp_path):

@@ -56,7 +56,8 @@ def _times(path: Path) -> None:
 
 def _tuned(path: Path) -> None:
     knobs = {"weight_prune": 0.4, "weight_cut_bits": 4, "kv_prune": 0.0, "kv_cut_bits": 4, "draft_length": 5}
-    result = {"scheme": "cassandra1", "configurations": {"tuned": {"knobs": knobs}}}
+    tuned = {"knobs": knobs, "acceptance": {"conditional": [0.9, 0.8, 0.8, 0.7, 0.7]}}
+    result = {"scheme": "cassandra1", "configurations": {"tuned": tuned}}
     path.write_text(json.dumps([result]), encoding="utf-8")
 
 

@@ -15,6 +15,7 @@ import page_python
 import pytest
 import run_notebooks
 import stand_ins
+from generated.commands import all_commands
 from own_address import own_address
 
 from jaxspec.cli.app import cli
@@ -60,6 +61,19 @@ def test_commands_within_sentences_are_taken(page, tmp_path, monkeypatch):
                 assert importlib.util.find_spec(program), code
             case ["jaxspec", _, *_] | ["python", "-m", *_]:
                 code_blocks.check_bash(" ".join(code.split()))
+
+
+HELP = {"": cli, **all_commands()}
+#: A command of help in a line of its own, before what the line says of it.
+SHOWN_COMMAND = re.compile(r"^ *((?:srun )?jaxspec (?:(?!  ).)+)", re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", [name for name, command in HELP.items() if SHOWN_COMMAND.search(command.help)])
+def test_commands_of_help_are_taken(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code_blocks.check_bash("jaxspec sweep --example > sweep.toml")  # which `sweep merge` takes for granted
+    for line in SHOWN_COMMAND.findall(HELP[name].help):
+        code_blocks.check_bash(line.removesuffix(" ..."))
 
 
 def known_flags():

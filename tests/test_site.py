@@ -43,14 +43,14 @@ def anchors(text):
 
 
 def broken_links(source, text):
+    """Pages are read in the repository too, so a link names the file there, which the site turns into its own address."""
     found = []
     for link in LINK.findall(FENCED.sub("", text)):
         name, _, anchor = link.partition("#")
         if re.match(r"[a-z]+:", link):
             continue
         target = (source.parent / name).resolve() if name else source
-        in_site = name in GENERATED and source.parent == PAGES
-        if not target.exists() and not in_site:
+        if not target.exists():
             found.append(f"{source.name}: {link} leads nowhere")
         elif target.is_file() and anchor and anchor not in anchors(target.read_text(encoding="utf-8")):
             found.append(f"{source.name}: {link} has no such heading")
@@ -63,10 +63,17 @@ def test_links_lead_somewhere(source):
 
 
 def test_broken_links_are_found():
-    text = "[a](nowhere.md) [b](guide.md#no-such-heading) [c](guide.md#install) [d](https://example.org) [e](papers/huffllm.md)"
+    text = "[a](nowhere.md) [b](guide.md#no-such-heading) [c](guide.md#install) [d](https://example.org)"
+    of_the_site = (
+        "[e](papers/huffllm.md) [f](decisions/0016-one-pricing-path.md) [g](../decisions/0016-one-pricing-path.md)"
+    )
     assert broken_links(PAGES / "index.md", text) == [
         "index.md: nowhere.md leads nowhere",
         "index.md: guide.md#no-such-heading has no such heading",
+    ]
+    assert broken_links(PAGES / "index.md", of_the_site) == [
+        "index.md: papers/huffllm.md leads nowhere",
+        "index.md: decisions/0016-one-pricing-path.md leads nowhere",
     ]
 
 

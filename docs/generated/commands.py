@@ -22,17 +22,23 @@ def _within(command: click.Command) -> dict[str, click.Command]:
     return {name: load_object(place) for name, place in getattr(command, "subcommands", {}).items()}
 
 
-def help_of_commands() -> str:
-    """A heading and the help of each command, and of those below it."""
+def all_commands() -> dict[str, click.Command]:
+    """Every command by its words, those below a command behind it."""
     from jaxspec.cli.app import cli
 
     context = click.Context(cli)
-    found = []
+    found = {}
     for name in cli.list_commands(context):
         command = cli.get_command(context, name)
         assert command is not None
-        below = {f"{name} {word}": inner for word, inner in _within(command).items()}
-        for title, one in {name: command, **below}.items():
-            depth = "##" if title == name else "###"
-            found.append(f"{depth} jaxspec {title}\n\n```text\n{_help(one, f'jaxspec {title}')}\n```")
+        found |= {name: command, **{f"{name} {word}": inner for word, inner in _within(command).items()}}
+    return found
+
+
+def help_of_commands() -> str:
+    """A heading and the help of each command, and of those below it."""
+    found = []
+    for title, command in all_commands().items():
+        depth = "###" if " " in title else "##"
+        found.append(f"{depth} jaxspec {title}\n\n```text\n{_help(command, f'jaxspec {title}')}\n```")
     return "\n\n".join(found)

@@ -15,7 +15,7 @@ from jaxspec.api.progress import notebook_reporter
 from jaxspec.api.results import StudyResults
 from jaxspec.errors import InputError
 from jaxspec.runs.progress import Reporter
-from jaxspec.settings.base import Layer, Settings, expect, layered_config, quick_settings
+from jaxspec.settings.base import Layer, Settings, expect, layered_config, quick_help
 from jaxspec.settings.coercion import as_path
 from jaxspec.settings.fields import explained, hints, key_of
 from jaxspec.settings.toml import read_layer
@@ -82,9 +82,8 @@ def _own_keywords(study: Study) -> dict[str, tuple[Any, Any, str]]:
         found[_OUT] = (None, str | None, f"{study.out.what} [default: {study.out.default}]")
         found[_FORCE] = (False, bool, study.out.force)
         found[_REPORTER] = (None, Reporter | None, "Told of progress [default: shown in a notebook, nowhere elsewhere]")
-    if changed := quick_settings(study.config):
-        words = ", ".join(f"{name} {value}" for name, value in changed.items())
-        found[_QUICK] = (False, bool, f"Smaller run, with wider error bars: {words}.")
+    if said := quick_help(study.config):
+        found[_QUICK] = (False, bool, said)
     return found
 
 

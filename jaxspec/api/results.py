@@ -206,6 +206,6 @@ class StudyResults(Sequence):
         return f"<jaxspec {self.study.name}: {titles}{drawn}{where}>"
 
     def _repr_html_(self) -> str:
-        lines = [*self.shown.lines, *([self.shown.files] if self.shown.files else [])]
+        lines = [*self.shown.commands, *self.shown.lines, *([self.shown.files] if self.shown.files else [])]
         lines += [f"plot(): {', '.join(self.figures)}"] if self.figures else []
         return "".join(table._repr_html_() for table in self.tables) + lines_html(lines)

@@ -13,8 +13,8 @@ import click
 from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
 from jaxspec.output_places import check_figure_place, check_file_place
-from jaxspec.settings import layered_config, quick_settings, read_layer
-from jaxspec.settings.base import ConfigType, Settings
+from jaxspec.settings import layered_config, read_layer
+from jaxspec.settings.base import ConfigType, Settings, quick_help
 from jaxspec.settings.coercion import as_path
 from jaxspec.settings.fields import explained, flag_of, has_flag, hints
 
@@ -93,8 +93,7 @@ config_option = click.option(
 
 def quick_option(kind: type[Settings]) -> Callable[[Function], Function]:
     """`--quick`, with what it changes."""
-    changed = ", ".join(f"{name} {value}" for name, value in quick_settings(kind).items())
-    return click.option("--quick", is_flag=True, help=f"Smaller run, with wider error bars: {changed}.")
+    return click.option("--quick", is_flag=True, help=quick_help(kind))
 
 
 def out_option(

@@ -35,7 +35,10 @@ def runs() -> None:
 @click.argument("folder", default="runs", type=click.Path())
 @json_option
 def list_command(folder: str, json_file: str | None) -> None:
-    """List the run directories in FOLDER (default: ./runs): command, state, commit, headline numbers."""
+    """List the run directories in FOLDER.
+
+    Each with its command, state, commit and headline numbers. FOLDER is ./runs unless it is given.
+    """
     from jaxspec.report.terminal import show
     from jaxspec.runs.kept import list_runs, runs_table
 
@@ -48,7 +51,10 @@ def list_command(folder: str, json_file: str | None) -> None:
 @click.argument("run", type=click.Path())
 @json_option
 def show_command(run: str, json_file: str | None) -> None:
-    """Show the settings, inputs and versions of RUN, a run directory, and its result if it is finished."""
+    """Show settings, inputs and versions of RUN.
+
+    RUN is a run directory; of a finished one the result is shown as well.
+    """
     from jaxspec.api.kept import open_result
     from jaxspec.report.terminal import show
     from jaxspec.runs.kept import find_run
@@ -63,7 +69,10 @@ def show_command(run: str, json_file: str | None) -> None:
 @click.argument("run", nargs=-1, required=True, type=click.Path())
 @json_option
 def compare_command(run: tuple[str, ...], json_file: str | None) -> None:
-    """Show the differences between run directories RUN RUN ...: settings, inputs, versions, numbers."""
+    """Show the differences between several runs.
+
+    They are those of settings, inputs, versions and numbers. Each RUN is a run directory.
+    """
     from jaxspec.report.terminal import show
     from jaxspec.runs.kept import compare_runs, find_run
 
@@ -76,7 +85,10 @@ def compare_command(run: tuple[str, ...], json_file: str | None) -> None:
 @click.argument("run", type=click.Path())
 @json_option
 def resume_command(run: str, json_file: str | None) -> None:
-    """Resume RUN, a run directory that was stopped; a finished one is printed again."""
+    """Resume RUN where it was stopped.
+
+    RUN is a run directory; a finished one is printed again.
+    """
     from jaxspec.api.kept import resume
     from jaxspec.cli.study_command import print_shown
     from jaxspec.runs.progress import Reporter

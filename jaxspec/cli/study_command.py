@@ -156,6 +156,8 @@ def print_shown(shown: Shown, json_file: str | None, reporter: Reporter) -> None
 
     write_json(json_file, shown.result)
     show(*shown.tables)
+    for command in shown.commands:
+        click.echo(command)
     for line in shown.lines:
         say(line)
     if shown.files:

@@ -17,7 +17,9 @@ class Shown:
 
     Attributes:
         result: written by `--json`.
-        tables: on standard output, and `lines` below them.
+        tables: on standard output, `commands` below them, then `lines`.
+        commands: of other programs, to copy: no line of them is folded, which would end the command or part a text in it.
+        lines: sentences, folded to the width of the terminal.
         files: where more is to be found, on standard error; "": nowhere.
     """
 
@@ -25,3 +27,4 @@ class Shown:
     tables: Sequence[Table]
     lines: Sequence[str] = ()
     files: str = ""
+    commands: Sequence[str] = ()

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from jaxspec.errors import InputError
 from jaxspec.settings.coercion import coerce, shown
-from jaxspec.settings.fields import hints, key_of, setting_of
+from jaxspec.settings.fields import as_typed, hints, key_of, setting_of
 from jaxspec.suggestions import hint
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "expect",
     "layered_config",
     "notes",
+    "quick_help",
     "quick_settings",
     "refuse_unused",
 ]
@@ -120,6 +121,12 @@ def quick_settings(kind: type[Settings]) -> dict[str, Any]:
     """Settings that `--quick` changes: build_config(TuneConfig, quick_settings(TuneConfig), ...)."""
     found = {key_of(field): setting_of(field).quick for field in dataclasses.fields(kind)}
     return {key: value for key, value in found.items() if value is not None}
+
+
+def quick_help(kind: type[Settings]) -> str:
+    """What `--quick` is, with what it changes; "" where it changes nothing."""
+    changed = ", ".join(f"{name} {as_typed(value)}" for name, value in quick_settings(kind).items())
+    return f"Smaller run, with wider error bars: {changed}." if changed else ""
 
 
 def build_config(kind: type[ConfigType], *layers: Mapping[str, Any] | Layer, given: Collection[str] = ()) -> ConfigType:

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 __all__ = [
     "Setting",
+    "as_typed",
     "choices_of",
     "default_text",
     "explained",
@@ -126,7 +127,12 @@ def default_text(field: dataclasses.Field) -> str:
         return setting_of(field).unset
     if field.default is dataclasses.MISSING:  # it must be given, or is a table
         return ""
-    parts = field.default if isinstance(field.default, tuple) else (field.default,)
+    return as_typed(field.default)
+
+
+def as_typed(value: Any) -> str:
+    """A value as one would type it: several are separated by commas."""
+    parts = value if isinstance(value, tuple) else (value,)
     return ",".join(f"{part:g}" if isinstance(part, float) else str(part) for part in parts)
 
 

@@ -17,9 +17,10 @@ from hwmodels.analysis.uncertainty.acceptance_errors import conditional_errors
 from jaxspec.errors import InputError
 from jaxspec.files import read_json
 from jaxspec.results.quantity import Status
+from jaxspec.settings.draft_kinds import SELF
 from jaxspec.studies.advise.config import AdviseConfig
 
-__all__ = ["DraftAcceptance", "draft_acceptance"]
+__all__ = ["DraftAcceptance", "draft_acceptance", "of_another_draft"]
 
 _PUBLISHED = Path(__file__).with_name("published_acceptance.toml")
 
@@ -60,6 +61,16 @@ def draft_acceptance(config: AdviseConfig) -> DraftAcceptance:
         error = np.diag(np.asarray(conditional_errors(chances, config.acceptance_cycles), np.float64))
         return DraftAcceptance(chances, error, "input", f"as given, counted over {config.acceptance_cycles:,} cycles")
     return _published(config)
+
+
+def of_another_draft(config: AdviseConfig) -> tuple[str, ...]:
+    """What is said where a run counted the acceptance of another draft than the one that is priced."""
+    if config.run is None or config.draft == SELF:
+        return ()
+    return (
+        f"the acceptance of {config.run} is that of the target's compressed copy, which evaluate and tune measure, and the "
+        f"price is that of {config.draft}; --draft {SELF} prices the copy, --acceptance gives that of another draft",
+    )
 
 
 def _published(config: AdviseConfig) -> DraftAcceptance:

@@ -10,7 +10,7 @@ _HELP = """Advise whether to speculate, how, and how sure that is.
 \b
 jaxspec advise --device h100-sxm --engine vllm                    an EAGLE-3 head, as accepted in published runs
 jaxspec advise --device h100-sxm --engine vllm --draft llama-3.2-1b --acceptance 0.8,0.74,0.7 --acceptance-cycles 2000
-jaxspec advise --architecture path/to/model --draft ngram --run runs/evaluate-...  --batch 1,8,64
+jaxspec advise --draft self --scheme cassandra1 --run runs/tune-0123456789ab --batch 1,8,64
 jaxspec advise --device my-machine.toml --engine llama.cpp --draft qwen2.5-0.5b --architecture qwen2.5-7b
 
 For each batch: the draft length with the highest predicted speed (0 if no draft pays), its gain with an interval, the

@@ -14,7 +14,7 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.studies.advise.columns import BATCH_COLUMNS
 from jaxspec.studies.advise.figures import gain_figure, limits_figure
 from jaxspec.studies.advise.result import AdviseResult
-from jaxspec.studies.advise.words import advice_in_words, caption, command_lines
+from jaxspec.studies.advise.words import advice_in_words, caption, command_lines, without_command
 
 __all__ = ["advice_table", "figures", "shown"]
 
@@ -44,10 +44,11 @@ def figures(result: AdviseResult, directory: Path | None = None) -> Drawings:
 def shown(found: tuple[Sequence[AdviseResult], RunDirectory]) -> Shown:
     """Tables for the terminal, from what `advise` returned."""
     results, directory = found
-    lines = [line for result in results for line in command_lines(result)]
+    lines = [line for result in results for line in without_command(result)]
     return Shown(
         [result.plain() for result in results],
         [advice_table(result) for result in results],
         [*lines, *note_lines(results)],
         f"page: {directory.path / 'report.html'}; engines' settings: {directory.path / 'engines'}",
+        commands=[line for result in results for line in command_lines(result)],
     )

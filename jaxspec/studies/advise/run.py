@@ -20,7 +20,7 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.provenance import versions
 from jaxspec.settings import expect
-from jaxspec.studies.advise.acceptance import DraftAcceptance, draft_acceptance
+from jaxspec.studies.advise.acceptance import DraftAcceptance, draft_acceptance, of_another_draft
 from jaxspec.studies.advise.config import AdviseConfig
 from jaxspec.studies.advise.drafts import named_draft, read_widths, served_draft
 from jaxspec.studies.advise.kernels import Kernels, measured_kernels
@@ -163,7 +163,7 @@ def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDi
         engines={engine.title: engine.content for engine in engines},
         commands={engine.title: engine.shown for engine in engines},
         **_with(
-            kernels.notes + _unpriced(config.batch[0]),
+            kernels.notes + of_another_draft(config) + _unpriced(config.batch[0]),
             noted(
                 kernel_notes(pricing.device, [widths], architecture=pricing.architecture),
                 pricing.device,

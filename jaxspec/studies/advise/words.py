@@ -6,7 +6,7 @@ from jaxspec.report.columns import interval_in_words
 from jaxspec.report.formatting import NOT_KNOWN, fixed, times
 from jaxspec.studies.advise.result import AdviseResult, ScheduleRange
 
-__all__ = ["advice_in_words", "caption", "command_lines", "schedule_in_words", "title_in_words"]
+__all__ = ["advice_in_words", "caption", "command_lines", "schedule_in_words", "title_in_words", "without_command"]
 
 #: Engine whose command is shown where none was asked for, and titles of those that can be.
 _TITLES = {"vllm": "vLLM", "sglang": "SGLang", "llama.cpp": "llama.cpp"}
@@ -73,9 +73,13 @@ def caption(result: AdviseResult) -> list[str]:
 
 
 def command_lines(result: AdviseResult) -> list[str]:
-    """How the engine that was asked for is started, or vLLM; nothing where no draft pays."""
-    asked = None if result.engine is None else result.engine.name
-    title = _TITLES.get(asked or "", _SHOWN)
+    """How the engine that was asked for is started, or vLLM, to copy; nothing where there is no command."""
+    title = _shown_title(result)
+    return [f"{title}, for {result.device}:", *result.commands[title].splitlines()] if title in result.commands else []
+
+
+def without_command(result: AdviseResult) -> list[str]:
+    """Why there is no command; nothing where there is one."""
     if result.speculate.value and not result.commands:
         return [
             f"{result.device}: no engine supports the draft {result.draft.name} by itself; jaxspec export writes one from a "
@@ -83,6 +87,11 @@ def command_lines(result: AdviseResult) -> list[str]:
         ]
     if not result.commands:
         return [f"{result.device}: start the engine without a draft"]
-    if title not in result.commands:
+    if (title := _shown_title(result)) not in result.commands:
         return [f"{result.device}: {title} has no draft of kind {result.draft.kind or NOT_KNOWN}"]
-    return [f"{title}, for {result.device}:", *result.commands[title].splitlines()]
+    return []
+
+
+def _shown_title(result: AdviseResult) -> str:
+    asked = None if result.engine is None else result.engine.name
+    return _TITLES.get(asked or "", _SHOWN)

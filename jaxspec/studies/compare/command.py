@@ -11,7 +11,7 @@ All use the same prompts and the same cost model.
 
 \b
 jaxspec compare --quick                        all that fit the network; cost of Llama 3.1 8B on an RTX 4090
-jaxspec compare --device rtx-4090,h200 --context 32768 --batch 16
+jaxspec compare --device rtx-4090,h200-sxm --context 32768 --batch 16
 jaxspec compare --drafts ngram,layer-skip --schemes cassandra1 --lossy none
 jaxspec compare --tuned runs/tune-0123456789ab
 srun jaxspec compare --model DIR --distributed   one network on the devices of several hosts

@@ -56,7 +56,8 @@ def _fill(table: Table, columns: Sequence[Column[R]], rows: Sequence[R], style: 
 
 
 def _lengths(result: PredictResult) -> Table:
-    answer = f"best: {result.draft_length.value} drafted tokens" if result.pays.value else "no draft pays here"
+    length = result.draft_length.known
+    answer = f"best: {length} drafted token" + "s" * (length != 1) if result.pays.value else "no draft pays here"
     loss = "; the target is changed: not lossless" if result.lossless is False else ""
     if not result.ar_bf16_fits.value:
         loss += "; the 16-bit network does not fit the device: read that column as what a larger memory would give"

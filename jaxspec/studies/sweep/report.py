@@ -58,5 +58,7 @@ def _varied(rows: list[dict[str, Any]]) -> list[str]:
 
 def shown(result: SweepResult) -> Shown:
     """The table of a sweep for the terminal, and where its files are."""
-    where = f"{result.points:,} points in {result.directory}/sweep.parquet; figure: figures/pareto.png"
+    where = (
+        f"{result.points:,} points in {result.directory}/sweep.parquet; figure: {result.directory}/figures/pareto.png"
+    )
     return Shown(result.plain(), [sweep_table(result)], [*note_lines([result]), where])

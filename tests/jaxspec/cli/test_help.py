@@ -6,6 +6,8 @@ import typing
 
 import click
 import pytest
+from click.shell_completion import BashComplete
+from command_calls import run
 
 from jaxspec.cli.app import cli
 from jaxspec.cli.options import resolve
@@ -89,6 +91,33 @@ def test_acceptance_and_device_say_their_defaults():
         ("tune", "out", "default: runs/tune-<hash of the settings>"),
     ):
         assert words in next(found.help for found in options(name) if found.name == option)
+
+
+def test_lists_of_commands_have_a_whole_sentence_for_each(capsys):
+    """Click cuts longer ones, and a list of commands is the first that a newcomer reads."""
+    for group in ((), ("runs",)):
+        _, out, _ = run(capsys, *group, "--help")
+        rows = out.partition("Commands:\n")[2].splitlines()
+        assert len(rows) >= 4
+        for row in rows:
+            assert row.endswith("."), row
+            assert not row.endswith("..."), row
+
+
+def test_quick_says_values_as_they_are_typed():
+    (quick,) = (option for option in options("calibrate") if option.name == "quick")
+    assert (
+        quick.help == "Smaller run, with wider error bars: architecture embedded, formats float32, rows 128, repeats 5."
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "begun", "offered"),
+    [([], "pre", ["predict"]), (["predict"], "--dev", ["--device"]), (["runs"], "sh", ["show"])],
+)
+def test_the_tab_key_completes_commands_and_flags(words, begun, offered):
+    found = BashComplete(cli, {}, "jaxspec", "_JAXSPEC_COMPLETE").get_completions(words, begun)
+    assert [item.value for item in found] == offered
 
 
 def test_flag_over_file_over_quick_over_default(tmp_path):

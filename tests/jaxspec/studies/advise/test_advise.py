@@ -18,8 +18,10 @@ from hwmodels import (
     serving_step,
     uniform_footprint,
 )
+from jaxspec.cli.study_command import print_shown
 from jaxspec.errors import InputError
 from jaxspec.report.print_style import PRINT_STYLE
+from jaxspec.runs.progress import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies.advise.acceptance import draft_acceptance
 from jaxspec.studies.advise.config import AdviseConfig
@@ -118,6 +120,18 @@ def test_files_of_a_run(advised):
     assert str(advised.table()).count("[") >= 2
 
 
+def test_commands_are_printed_as_they_are(advised, capsys, monkeypatch):
+    """Folded to the terminal's width they would end too early, or have a line break within the JSON of a flag."""
+    monkeypatch.setenv("COLUMNS", "60")
+    print_shown(advised.shown, None, Reporter())
+    out = capsys.readouterr().out
+    (command,) = (text for title, text in advised.results[0].commands.items() if title == "vLLM")
+    assert max(map(len, command.splitlines())) > 60
+    assert f"vLLM, for rtx-4090:\n{command.rstrip()}\n" in out
+    assert max(len(line) for line in out.replace(command.rstrip(), "").splitlines()) <= 60
+    assert "vllm serve" in advised._repr_html_()
+
+
 @pytest.mark.parametrize(
     ("device", "told"),
     [("elmoe3d-hb8", True), ("alveo-u280", True), ("cassandra-npu", True), ("rtx-4090", False), ("h100-sxm", False)],
@@ -149,6 +163,23 @@ def test_acceptance_from_a_run(tmp_path):
         assert found.status == "measured"
         # Slopes of 1 + a (1 + b): the error of tokens per cycle is the one that was counted over prompts.
         assert np.hypot(*(found.error.T @ [1.6, 0.8])) == pytest.approx(0.07)
+
+
+def test_a_run_that_counted_another_draft_is_told(tmp_path):
+    """Runs count the compressed copy; its acceptance at the price of a lookup would be too good to be true."""
+    entry = {"configurations": {"tuned": {"acceptance": {"conditional": [0.9]}}}}
+    (tmp_path / "result.json").write_text(json.dumps([entry]))
+    given = {"device": "rtx-4090", "batch": (1,), "run": str(tmp_path)}
+    told = {
+        draft: [
+            note for note in js.advise(**given, draft=draft, out=tmp_path / draft).notes if "compressed copy" in note
+        ]
+        for draft in ("self", "ngram")
+    }
+    assert told["self"] == []
+    assert [note.partition("; ")[2] for note in told["ngram"]] == [
+        "--draft self prices the copy, --acceptance gives that of another draft"
+    ]
 
 
 def test_published_acceptance_counts_where_none_is_given():

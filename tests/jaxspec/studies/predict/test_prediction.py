@@ -117,6 +117,8 @@ def test_one_network_in_sixteen_bits_is_held_in_one_way():
 
 
 def test_tables_and_figure_show_it(entry):
+    one = tables_of([entry | {"draft_length": 1}])[0]
+    assert str(one.title).endswith("best: 1 drafted token")
     titles = [str(table.title) for table in tables_of([entry])]
     assert len(titles) == 5
     assert "best:" in titles[0]

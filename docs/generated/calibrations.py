@@ -12,7 +12,7 @@ from generated.page import ROOT, percent, table
 FOLDER = ROOT / "hwmodels" / "catalog" / "calibrated"
 
 _NUMBERS = ("rows", "held out", "median", "largest", "fitted", "roofline")
-_HEADINGS = ("engine", "kernel", *_NUMBERS, "90 % interval", "covers", "on a bound")
+_HEADINGS = ("engine", "kernel", *_NUMBERS, "90 % interval", "covers", "left out", "on a bound")
 
 #: Tables of a file -> how a kernel of the table is called, from its name.
 _PARTS = {"formats": "products, {}", "experts": "routed experts, {}", "attention": "attention, decoding, {}"}
@@ -51,6 +51,7 @@ def _row(engine: str, name: str, entry: Mapping[str, Any]) -> list[str]:
         percent(entry.get("baselines", {}).get("roofline", {}).get("mean")),
         f"{interval['low']:.2f} to {interval['high']:.2f}" if interval else "",
         ", ".join(percent(share, 0) for share in interval["covered"]) if interval else "",
+        percent(interval.get("covered_left_out"), 0) if interval else "",
         ", ".join(entry.get("at_bound", ())),
     ]
 

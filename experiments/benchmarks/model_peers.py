@@ -22,6 +22,7 @@ import numpy as np
 import hwmodels
 from experiments.benchmarks.hardware import CHUNK, REPEATS, Point, decode_cost, draw_points, measure, measured_row, told
 from experiments.clock import median_s
+from experiments.genz import genz_step
 from hwmodels import catalog
 from hwmodels.compute.systolic import array as systolic_array
 from hwmodels.compute.systolic.array import OnChipBuffer, SystolicArray
@@ -49,7 +50,7 @@ def beside_genz(chunk: int = CHUNK, repeats: int = REPEATS) -> list[dict[str, An
     device = catalog.device("rtx-4090")
     memory = dataclasses.replace(device.memory, efficiency=1.0)
     sheet = dataclasses.replace(device, compute_efficiency=1.0, operator_latency_s=0.0, memory=memory)
-    peer = genz_decode_step(sheet, context)
+    peer = genz_step(sheet, catalog.architecture(network), phase="decode", batch=1, tokens=int(context))
     point = Point(
         sheet,
         catalog.architecture(network),
@@ -69,48 +70,6 @@ def beside_genz(chunk: int = CHUNK, repeats: int = REPEATS) -> list[dict[str, An
         name = f"GenZ {version('genz-llm')}, a step a call"
         rows.append(measured_row("model_peers", workload, rate, peer_rate, name, rate.median / peer_rate))
     return rows
-
-
-def genz_decode_step(device: hwmodels.Device, context_tokens: float) -> Callable[[], float]:
-    """Seconds of a decode step of Llama-3.1-8B as GenZ has it, 16 bits, one sequence: model, device and table anew.
-
-    `decode_moddeling`, its usual entry, makes the table twice and sums it up in several ways; this makes it once.
-
-    Raises:
-        ImportError: genz-llm is not installed.
-    """
-    from GenZ.analyse_model import (  # pyright: ignore[reportMissingImports] - optional
-        get_model_df,
-        get_summary_table,
-    )
-    from GenZ.LLM_inference.utils import get_inference_system  # pyright: ignore[reportMissingImports]
-    from GenZ.Models import create_full_decode_model  # pyright: ignore[reportMissingImports]
-    from GenZ.unit import Unit  # pyright: ignore[reportMissingImports]
-
-    unit, gib = Unit(), 2.0**30
-    # Tera is 10^12 for rates of arithmetic, giga 2^30 for bytes.
-    system = {
-        "Flops": device.peak_flops_per_s / 1e12,
-        "Memory_size": device.memory.capacity_bytes / gib,
-        "Memory_BW": device.memory.bandwidth_bytes_per_s / gib,
-        "ICN": 1.0,
-        "real_values": True,
-    }
-
-    def seconds() -> float:
-        model = create_full_decode_model(
-            name="meta-llama/meta-llama-3.1-8b",
-            input_sequence_length=int(context_tokens),
-            output_gen_tokens=0,
-            tensor_parallel=1,
-            pipeline_parallel=1,
-            expert_parallel=1,
-        )
-        built = get_inference_system(system_name=system, bits="bf16")
-        table = get_model_df(model, built, unit, 1, intermediate_on_chip=True, beam_merge=False, beam_size=1)
-        return float(get_summary_table(table, unit)["Latency (msec)"].values[0]) / 1e3
-
-    return seconds
 
 
 def beside_scale_sim(chunk: int = CHUNK, repeats: int = REPEATS) -> list[dict[str, Any]]:

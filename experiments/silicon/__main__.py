@@ -21,6 +21,7 @@ from rich.markdown import Markdown
 from experiments.silicon import format_steps, group_steps, mixture_steps
 from experiments.silicon.collectives import fit_collectives
 from experiments.silicon.decode import decode_step
+from experiments.silicon.peer_steps import PEER_CELLS, ask, read_peer, write_peer
 from experiments.silicon.refit import CATALOG, GEMM_FITS, Refit, catalog_entry, refit
 from experiments.silicon.refit_attention import refit_attention
 from experiments.silicon.refit_experts import EXPERT_FITS, EXPERTS, ExpertRefit, refit_experts
@@ -223,7 +224,9 @@ def steps(arguments: argparse.Namespace) -> int:
         write_text(mixture_steps.CELLS, mixture_steps.write_cells(mixture_steps.compose()))
         write_text(format_steps.CELLS, format_steps.write_cells(format_steps.compose()))
     cells = read_cells()
-    found, seconds = step_errors(cells)
+    if arguments.peers:
+        write_text(PEER_CELLS, write_peer(ask(cells)))
+    found, seconds = step_errors(cells, read_peer())
     write_text(PRICED, priced_csv(cells, seconds))
     text = "\n".join(
         [
@@ -256,6 +259,7 @@ def main() -> int:
     )
     parser.add_argument("--collectives", action="store_true", help="fit the collectives of links alone, and stop")
     parser.add_argument("--compose", action="store_true", help="with --steps: compose the cells anew")
+    parser.add_argument("--peers", action="store_true", help="with --steps: ask GenZ anew (pip install genz-llm)")
     parser.add_argument("--list", action="store_true", help="print every table and stop")
     parser.add_argument("--multiprocessors", type=float, metavar="N", help="of a GPU whose number is not known here")
     parser.add_argument(

@@ -106,7 +106,9 @@ def _record(name: str, engine: str, collective: Collective, rows: CollectiveTabl
         "split": "all sizes; errors: every second size of the messages, each held out of a fit to the others",
         "rows": len(rows.seconds),
         "at_bound": list(whole.at_bound),
-        "interval": interval_record(held_out, rows.seconds, half | ~half, [f"{s:.0f}" for s in rows.message_bytes]),
+        "interval": interval_record(
+            held_out, rows.seconds, half | ~half, [f"{s:.0f}" for s in rows.message_bytes], few_groups=True
+        ),
         "errors": {"fitted": error(all_s), "held out": error(held_out)},
         "by_devices": {f"{n:.0f}": error(held_out, rows.devices == n) for n in np.unique(rows.devices)},
         "kernels": [
@@ -149,6 +151,7 @@ def error_rows() -> list[dict[str, Any]]:
                         "low": interval["low"],
                         "high": interval["high"],
                         "covered": float(np.mean(interval["covered"])),
+                        "covered_left_out": interval["covered_left_out"],
                     }
                 )
     return found
@@ -158,7 +161,8 @@ def _error_line(row: dict[str, Any]) -> str:
     """One of `error_rows` in words."""
     return (
         f"{row['link']:9}{row['engine']:8}{row['collective']:15}{row['rows']:4} rows, held out {row['mean']:6.1%}, largest "
-        f"{row['largest']:5.0%}; 90 % interval {row['low']:.2f} to {row['high']:.2f}, covers {row['covered']:.0%}"
+        f"{row['largest']:5.0%}; 90 % interval {row['low']:.2f} to {row['high']:.2f}, covers {row['covered']:.0%}, "
+        f"each size left out {row['covered_left_out']:.0%}"
     )
 
 

@@ -149,7 +149,7 @@ def refit_experts(
         "weight_bits": rows.weight_bits,
         "rows": int(uneven.sum()),
         "held_out_halves": halves,
-        "interval": interval_record(by_halves, rows.seconds, uneven, rows.network.tolist()),
+        "interval": interval_record(by_halves, rows.seconds, uneven, rows.network.tolist(), few_groups=True),
         "at_bound": list(whole.fit.at_bound),
         "scatter": whole.fit.scatter,
         "coefficients": {k: float(v) for k, v in vars(unit.coefficients).items()},

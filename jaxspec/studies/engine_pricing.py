@@ -9,7 +9,7 @@ from typing import Any
 from hwmodels import Device, DraftCost, EngineTerms, catalog
 from hwmodels.analysis.uncertainty.kernel_errors import loop_scatter
 from hwmodels.speculation.engine_terms import NO_ENGINE
-from jaxspec.results import calibrated, given
+from jaxspec.results import Status, calibrated, given
 from jaxspec.results.intervals import EngineUsed
 from jaxspec.studies.headline_intervals import interval_notes
 
@@ -18,6 +18,7 @@ __all__ = [
     "SMALL_NETWORK",
     "engine_notes",
     "engine_scatter",
+    "engine_status",
     "engine_terms",
     "engine_used",
     "kind_of_draft",
@@ -93,6 +94,17 @@ def engine_used(engine: str | None, device: str | None = None) -> EngineUsed | N
     return EngineUsed(name=engine, terms=numbers, sources=dict(sources))
 
 
+def engine_status(used: EngineUsed | None) -> Status | None:
+    """The status of what an engine adds to a cycle; None where nothing is known of it, so that nothing is added.
+
+    Args:
+        used: of `engine_used`. Terms of which one was fitted are calibrated, those that are all assumed are input.
+    """
+    if used is None or not used.terms:
+        return None
+    return "calibrated" if any(term.status == "calibrated" for term in used.terms.values()) else "input"
+
+
 def engine_notes(engine: str | None, *, prompts: bool = False, device: str | None = None) -> list[str]:
     """Sentences for a reader of times that an engine has a part in.
 
@@ -111,8 +123,8 @@ def notes_of(used: EngineUsed | None, *, prompts: bool = False) -> list[str]:
     if not used.terms:
         gap = next(iter(used.sources.values()), None)
         return [f"{what} not known{'' if gap is None else f' ({gap})'}; none is added"]
-    fitted = any(term.status == "calibrated" for term in used.terms.values())
-    if not fitted and not any(term.number for term in used.terms.values()):
+    status = engine_status(used)
+    if status != "calibrated" and not any(term.number for term in used.terms.values()):
         return [f"{what} assumed to be 0; `jaxspec calibrate` measures it and writes it into the machine's device file"]
     terms = {name: term.number or 0.0 for name, term in used.terms.items()}
     alone = "nothing is added to autoregressive steps"
@@ -121,7 +133,6 @@ def notes_of(used: EngineUsed | None, *, prompts: bool = False) -> list[str]:
             f"{terms['prompt_token_s'] * 1e6:.3g} µs for each prompt token processed during decoding; only this last term "
             "is added to autoregressive steps"
         )
-    status = "calibrated" if fitted else "input"
     of_pass, of_heads = terms["draft_pass_s"], _ms(terms["draft_pass_s"] + terms["mapped_pass_s"])
     return [
         f"{used.name} adds to each cycle ({status}): {_ms(terms['cycle_s'])}, {_ms(terms['draft_layer_s'])} for each layer "

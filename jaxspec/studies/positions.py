@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 
 from hwmodels import Architecture
 from jaxspec.errors import InputError
@@ -12,7 +13,7 @@ from jaxspec.models.embedded import check_model, model_place
 from jaxspec.models.text_config import text_config
 from jaxspec.speculate.drafts.making import kind_of
 
-__all__ = ["TextLength", "check_positions"]
+__all__ = ["TextLength", "check_positions", "contexts_within"]
 
 
 def check_positions(name: str, architecture: Architecture, tokens: float) -> None:
@@ -30,6 +31,16 @@ def check_positions(name: str, architecture: Architecture, tokens: float) -> Non
             f"architecture {name!r} has a table of {rows:,.0f} positions, and a text of {tokens:,.0f} tokens is to be priced; "
             "give a shorter context, prompt or output, or a network without such a table"
         )
+
+
+def contexts_within(architecture: Architecture, contexts: Iterable[int]) -> tuple[int, ...]:
+    """Those contexts behind which a network still has a position for the token of a step, rising, each once.
+
+    Args:
+        contexts: cached tokens.
+    """
+    rows = float(architecture.learned_positions)
+    return tuple(sorted({context for context in contexts if not rows or context < rows}))
 
 
 @dataclasses.dataclass(frozen=True)

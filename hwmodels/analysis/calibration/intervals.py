@@ -1,7 +1,9 @@
 """Intervals of predicted times from the errors of rows that were held out of the fit.
 
 Of a table the interval runs between quantiles of log(measured / predicted) of its held-out rows. Whether it covers what it says
-is seen on the other half of the table: quantiles of the rows of half of the groups, counted on those of the other half.
+is seen on the other half of the table: quantiles of the rows of half of the groups, counted on those of the other half. Of
+few groups, as networks or sizes of messages, halves tell more of the draw than of the interval, which has the rows of all: then
+each group is also held against the quantiles of all others.
 """
 
 from __future__ import annotations
@@ -14,30 +16,55 @@ import numpy.typing as npt
 
 from hwmodels.analysis.calibration.splits import half_of_groups
 
-__all__ = ["COVERAGE", "interval_record"]
+__all__ = ["COVERAGE", "covered_left_out", "interval_record"]
 
 #: Probability that an interval is to cover a new measurement with.
 COVERAGE = 0.90
 
+_ENDS = (0.5 - COVERAGE / 2, 0.5 + COVERAGE / 2)
+
 
 def interval_record(
-    predicted_s: npt.ArrayLike, measured_s: npt.ArrayLike, held_out: npt.ArrayLike, groups: Sequence[str]
+    predicted_s: npt.ArrayLike,
+    measured_s: npt.ArrayLike,
+    held_out: npt.ArrayLike,
+    groups: Sequence[str],
+    *,
+    few_groups: bool = False,
 ) -> dict[str, Any]:
-    """Ends of the interval as factors of a predicted time, and the share of rows that those of other groups cover.
+    """Ends of the interval as factors of a predicted time, and the share of rows that those of the other half's groups cover.
 
     Args:
         predicted_s, measured_s: "row", > 0.
         held_out: "row", true where the fit behind the prediction has not seen the row.
         groups: "row", names of rows that err together, as those of one shape.
+        few_groups: count what `covered_left_out` counts, too.
     """
     used = np.asarray(held_out, bool)
     logs = np.log(np.asarray(measured_s, np.float64)[used] / np.asarray(predicted_s, np.float64)[used])
-    first = half_of_groups([name for name, one in zip(groups, used) if one], seed=1)
-    ends = (0.5 - COVERAGE / 2, 0.5 + COVERAGE / 2)
+    names = [name for name, one in zip(groups, used) if one]
+    first = half_of_groups(names, seed=1)
     covered = []
     for half in (first, ~first):
         if half.any() and (~half).any():
-            low, high = np.quantile(logs[half], ends)
-            covered.append(float(np.mean((logs[~half] >= low) & (logs[~half] <= high))))
-    low, high = np.exp(np.quantile(logs, ends))
-    return {"coverage": COVERAGE, "low": float(low), "high": float(high), "covered": covered}
+            covered.append(float(np.mean(_inside(logs, half)[~half])))
+    low, high = np.exp(np.quantile(logs, _ENDS))
+    record: dict[str, Any] = {"coverage": COVERAGE, "low": float(low), "high": float(high), "covered": covered}
+    return record | ({"covered_left_out": covered_left_out(logs, names)} if few_groups else {})
+
+
+def covered_left_out(logs: npt.NDArray[np.float64], groups: Sequence[str]) -> float:
+    """Share of the rows that lie between the quantiles of all rows of other groups, each group being left out in turn.
+
+    Args:
+        logs: "row", log(measured / predicted) of rows held out of the fit.
+        groups: "row", as of `interval_record`; two or more.
+    """
+    names = np.asarray(groups)
+    return float(np.sum([np.sum(_inside(logs, names != name)[names == name]) for name in set(groups)]) / len(logs))
+
+
+def _inside(logs: npt.NDArray[np.float64], of: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Which rows, "row", lie between the quantiles of some of them."""
+    low, high = np.quantile(logs[of], _ENDS)
+    return (logs >= low) & (logs <= high)

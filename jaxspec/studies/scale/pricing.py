@@ -212,7 +212,10 @@ def _speculated(
 
     def one(length: Array, often: Array, verify: PricedStep, engine_s: Array) -> dict[str, LogNormal]:
         answer = [(1.0, prefill), (often * length * draft.passes, first), (often, verify)]
-        times = answer_times(device, plain=plain, answer=answer, engine_s=often * engine_s, scatter=scatter)
+        # Cycles scatter, the prompt before them does not: of the whole answer it is, to first order, their share.
+        cycles_s = often * (length * draft.passes * first.cost.total_s + verify.cost.total_s + engine_s)
+        of_answer = scatter * cycles_s / (cycles_s + prefill.cost.total_s)
+        times = answer_times(device, plain=plain, answer=answer, engine_s=often * engine_s, scatter=of_answer)
         return cycle_numbers(times, nothing, zero)
 
     found = jax.vmap(one)(lengths, cycles[1:], cycle.verify, cycle.engine_s)

@@ -23,7 +23,7 @@ from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
 from jaxspec.studies.acceptance_points import law_facts
 from jaxspec.studies.design_tree import footprint_of, knob_name
-from jaxspec.studies.engine_pricing import engine_notes, engine_used
+from jaxspec.studies.engine_pricing import engine_notes, engine_status, engine_used
 from jaxspec.studies.headline_intervals import coverage_in_words, interval_notes
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.sweep.config import SweepConfig, shard_of
@@ -213,7 +213,7 @@ def join_points(
         status={
             "axes": "input",
             **dict.fromkeys(OF_THE_DEVICE, "input"),
-            **({} if config.engine is None else {"engine": "calibrated"}),
+            **_status_of_engine(config),
             "everything else": "predicted",
         },
         engine=engine_used(config.engine, config.device[0] if len(config.device) == 1 else None),
@@ -229,6 +229,13 @@ def join_points(
 def _of_engine(config: SweepConfig) -> list[str]:
     """What the engine adds; a measured machine's file has its own terms."""
     return list(dict.fromkeys(note for device in config.device for note in engine_notes(config.engine, device=device)))
+
+
+def _status_of_engine(config: SweepConfig) -> dict[str, str]:
+    """The status of what the engine adds, the weakest of the devices'; nothing where nobody knows it, so that none is added."""
+    found = {engine_status(engine_used(config.engine, device)) for device in config.device}
+    weakest = next((status for status in ("calibrated", "input") if status in found), None)
+    return {} if weakest is None else {"engine": weakest}
 
 
 def _priced(config: SweepConfig, part: str, data: dict[str, dict[str, Any]]) -> dict[str, PricedNumber]:

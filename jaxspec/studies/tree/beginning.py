@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from jaxspec.compress.knobs import Knobs
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.processes import ONE_PROCESS, Processes
@@ -13,6 +15,7 @@ from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs, given_knobs
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import Work, begin_work
+from jaxspec.studies.positions import check_positions, contexts_within
 from jaxspec.studies.tree.config import TreeConfig
 from jaxspec.studies.tree.growth import candidate_shape
 from jaxspec.studies.tree.stages import TreeStages, tree_sizes
@@ -24,14 +27,34 @@ def check_tree(config: TreeConfig) -> CheckedInputs:
     """Read and check all that a configuration names, its draft included, without reading weights.
 
     Raises:
-        InputError: bad input, or a tree of impossible sizes.
+        InputError: bad input, a tree of impossible sizes, or a context behind the network's last position.
     """
     checked = check_inputs(config)
+    checked = dataclasses.replace(checked, notes=checked.notes + _left_out(config, checked))
     candidate_shape(config.search, **tree_sizes(config, checked.network.vocab_size))
     check_draft(config.draft, checked.network)
     if config.draft == SELF:
         given_knobs(config, checked.network)
     return checked
+
+
+def _left_out(config: TreeConfig, checked: CheckedInputs) -> tuple[str, ...]:
+    """Contexts that nobody asked for and the priced network has no positions for are left out, and told.
+
+    Raises:
+        InputError: somebody asked for one.
+    """
+    architecture = next(iter(checked.pricings.values())).architecture  # all devices price the same network
+    if config.contexts != TreeConfig.contexts:
+        check_positions(config.architecture, architecture, max(config.contexts, default=0) + 1)
+    within = contexts_within(architecture, config.contexts)
+    beyond = [f"{context:,}" for context in sorted(config.contexts) if context not in within]
+    if not beyond:
+        return ()
+    return (
+        f"architecture {config.architecture!r} has a table of {float(architecture.learned_positions):,.0f} positions: no tree "
+        f"is chosen at {', '.join(beyond)} cached tokens",
+    )
 
 
 def begin_tree(

@@ -30,6 +30,7 @@ from jaxspec.studies.draft_widths import widths_beside
 from jaxspec.studies.measured.checking import given_knobs
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import Work, way_of
+from jaxspec.studies.positions import contexts_within
 from jaxspec.studies.tree.config import TreeConfig
 from jaxspec.studies.tree.growth import candidate_shape, grow
 from jaxspec.trees.rank_traces import RankTraces, cycles_along_text
@@ -61,8 +62,9 @@ class TreeStages:
 
     @property
     def contexts(self) -> tuple[int, ...]:
-        """Those of the configuration with the workload's own, rising."""
-        return tuple(sorted({*self.config.contexts, self.config.context}))
+        """Those of the configuration that the priced network has positions for, with the workload's own, rising."""
+        priced = next(iter(self.work.pricings.values()))
+        return contexts_within(priced.architecture, (*self.config.contexts, self.config.context))
 
     @property
     def sizes(self) -> dict[str, int]:

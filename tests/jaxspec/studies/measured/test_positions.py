@@ -3,6 +3,8 @@
 import dataclasses
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import jax
 import pytest
@@ -16,10 +18,14 @@ from jaxspec.settings import CommonConfig, build_config
 from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies import CompareConfig, ScaleConfig, ServeConfig, TreeConfig, serve
 from jaxspec.studies.measured.checking import check_inputs, text_length
+from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.pricing import resolve_pricing
+from jaxspec.studies.measured.work import Work
 from jaxspec.studies.scale.inputs import check_scale
 from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.plan import plan_sweep
+from jaxspec.studies.tree.beginning import check_tree
+from jaxspec.studies.tree.stages import TreeStages
 from jaxspec.studies.tune.config import TuneConfig
 
 NETWORK = DecoderConfig(
@@ -86,6 +92,31 @@ def test_no_step_is_priced_behind_the_last_position(tmp_path):
     with pytest.raises(InputError, match=OPT.format("2,099")):
         serve(build_config(ServeConfig, queue | {"output_tokens": 100}), out=str(tmp_path / "served"))
     assert not (tmp_path / "served").exists()
+
+
+def test_trees_are_chosen_where_the_priced_network_has_positions(some_text, tmp_path):
+    given = {
+        "architecture": "opt-2.7b",
+        "device": ("rtx-4090",),
+        "text": str(some_text),
+        "prompts": 2,
+        "output_tokens": 10,
+    }
+    config = build_config(TreeConfig, given | {"prompt_tokens": 20, "context": 2049})
+    checked = check_tree(config)
+    assert checked.notes[-1] == (
+        "architecture 'opt-2.7b' has a table of 2,050 positions: no tree is chosen at 4,096, 8,192, 16,384 cached tokens"
+    )
+    stages = TreeStages(config, cast(Work, SimpleNamespace(pricings=checked.pricings)), cast(HardDrafts, None), None)
+    assert stages.contexts == (128, 512, 2048, 2049)
+    # What the user asked for is refused.
+    with pytest.raises(InputError, match=OPT.format("2,051")):
+        check_tree(dataclasses.replace(config, contexts=(512, 2050)))
+    assert not any(
+        "no tree is chosen" in note for note in check_tree(dataclasses.replace(config, contexts=(2049,))).notes
+    )
+    rotated = dataclasses.replace(config, architecture="llama-3.2-1b", contexts=(512, 1_000_000))
+    assert not any("no tree is chosen" in note for note in check_tree(rotated).notes)
 
 
 @pytest.fixture

@@ -6,7 +6,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels import DraftCost, Workload, baselines, catalog, chain_plan, price_cycle, price_steps, uniform_footprint
+from hwmodels import (
+    DraftCost,
+    EngineTerms,
+    Workload,
+    baselines,
+    catalog,
+    chain_plan,
+    price_cycle,
+    price_steps,
+    uniform_footprint,
+)
 from hwmodels.network.architecture import cached_rows
 from hwmodels.network.operators import prefill_step
 from hwmodels.step.capacity import held_bytes
@@ -16,7 +26,7 @@ from jaxspec.studies import ScaleConfig
 from jaxspec.studies.scale.curves import Measured
 from jaxspec.studies.scale.exchange import all_positions, exchange_rows
 from jaxspec.studies.scale.planning import Plan, cheapest, most_accurate, plan_rows, with_fronts
-from jaxspec.studies.scale.pricing import shared_tokens
+from jaxspec.studies.scale.pricing import price_speculation, shared_tokens
 from jaxspec.studies.scale.result import CurvePoint, PlanRow
 from jaxspec.tuning.objective import Pricing
 
@@ -184,6 +194,31 @@ def test_the_same_rows_for_drafted_tokens(config, pricing, rows, jit):
     nothing = [dataclasses.replace(r, accuracy=measured(0.0)) for r in rows]
     found = exchange_rows(config, pricing, nothing, footprint=FOOTPRINT, draft=draft, conditional=[0.0])
     assert {(row.draft_length.value, row.speedup.value, row.better.value) for row in found} == {(0, 1.0, None)}
+
+
+def test_cycles_scatter_and_prompts_do_not(pricing):
+    """On a device that nobody calibrated, an engine's cycles alone err."""
+    scatter, prompt, passes = 0.08, 4000.0, jnp.array([20.0, 200.0])
+    footprint, lengths, tokens = uniform_footprint(8.0), jnp.array([2.0]), jnp.array([1.0, 2.0])
+    found = price_speculation(
+        catalog.device("rtx-4090"),
+        pricing.architecture,
+        footprint,
+        DraftCost(statement=""),
+        jnp.asarray(prompt),
+        jnp.ones(2),
+        passes,
+        lengths,
+        tokens,
+        EngineTerms(cycle_s=1e-3),
+        jnp.asarray(scatter),
+    )
+    cycles_s = np.asarray(passes / 2.0 * found.cycle_s[:, 1])
+    share = cycles_s / (cycles_s + np.asarray(found.prefill_s))
+    assert share[0] < 0.6 * share[1]
+    for name in ("speculation_s", "speedup"):
+        np.testing.assert_allclose(found.numbers[name].log_deviation[:, 1], scatter * share, rtol=1e-4)
+        np.testing.assert_array_equal(found.numbers[name].log_deviation[:, 0], 0.0)
 
 
 def test_positions_go_on_as_the_last_known():

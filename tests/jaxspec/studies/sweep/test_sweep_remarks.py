@@ -5,7 +5,7 @@ import pytest
 from hwmodels.compute.unit import ROUNDED_ROWS
 from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.plan import plan_sweep
-from jaxspec.studies.sweep.run import _notes
+from jaxspec.studies.sweep.run import _notes, _status_of_engine
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,17 @@ def test_only_where_it_may(network, device, rounded, places):
     notes = _notes(plan_sweep(SweepConfig(axes=axes, architecture=(network,), device=(device,))).grid, None)
     assert (f"{device}: {ROUNDED_ROWS}" in notes) == rounded
     assert any(note.startswith(f"{device}: places: what does not fit in one memory") for note in notes) == places
+
+
+@pytest.mark.parametrize(
+    ("engine", "devices", "status"),
+    [
+        (None, ("h100-sxm",), {}),
+        ("vllm", ("h100-sxm",), {"engine": "calibrated"}),
+        ("sglang", ("h100-sxm",), {}),  # nobody knows what it adds, and nothing is added
+        ("jax", ("rtx-4090",), {"engine": "input"}),  # no terms in its file, and those of the catalog are assumed
+    ],
+)
+def test_what_an_engine_adds_has_the_status_of_its_terms(engine, devices, status):
+    config = SweepConfig(axes={"workload.batch": [1]}, device=devices, engine=engine)
+    assert _status_of_engine(config) == status

@@ -8,6 +8,7 @@ from jaxspec.formats.container.packing import Division, Packed, pack
 from jaxspec.formats.container.schemes import CODECS, codec_of, drafted_bytes, packed_form
 from jaxspec.formats.container.source import (
     NETWORK_FILES,
+    WEIGHTS_SUFFIX,
     Checkpoint,
     SafetensorsFile,
     files_beside,
@@ -24,6 +25,7 @@ __all__ = [
     "NETWORK_FILES",
     "SUFFIX",
     "VERSION",
+    "WEIGHTS_SUFFIX",
     "Checkpoint",
     "Chunk",
     "Codec",

@@ -7,14 +7,12 @@ from pathlib import Path
 
 from jaxspec.errors import InputError
 from jaxspec.formats.container.layout import SUFFIX
-from jaxspec.formats.container.source import BESIDE_SUFFIXES, Checkpoint
+from jaxspec.formats.container.source import BESIDE_SUFFIXES, WEIGHTS_SUFFIX, Checkpoint
 
 __all__ = ["check_container_output", "check_unpacked_files", "default_container", "default_folder"]
 
-_WEIGHTS = ".safetensors"
-
 #: Endings that loaders look for in a folder.
-_READ_BY_LOADERS = (_WEIGHTS, *BESIDE_SUFFIXES, ".bin", ".pt", ".pth", ".ckpt")
+_READ_BY_LOADERS = (WEIGHTS_SUFFIX, *BESIDE_SUFFIXES, ".bin", ".pt", ".pth", ".ckpt")
 
 
 def default_container(source: Path) -> Path:
@@ -24,7 +22,7 @@ def default_container(source: Path) -> Path:
         InputError: a source without a name, such as the root of a file system.
     """
     name = _name_of(source.parent if source.name.endswith(".index.json") and not os.path.isdir(source) else source)
-    return Path((name if os.path.isdir(source) else name.removesuffix(_WEIGHTS)) + SUFFIX)
+    return Path((name if os.path.isdir(source) else name.removesuffix(WEIGHTS_SUFFIX)) + SUFFIX)
 
 
 def default_folder(container: Path) -> Path:
@@ -65,7 +63,7 @@ def check_container_output(out: str | os.PathLike[str], checkpoint: Checkpoint) 
         raise InputError(
             f"{given!r} is {mine}, which is being packed; give another -o: a container does not replace its source"
         )
-    if path.name.endswith(_WEIGHTS):
+    if path.name.endswith(WEIGHTS_SUFFIX):
         raise InputError(f"{given!r} would look like a checkpoint; a container ends in {SUFFIX}: give another -o")
     if path.name.endswith(_READ_BY_LOADERS) and _same(path.parent, [checkpoint.folder]) is not None:
         raise InputError(

@@ -24,6 +24,7 @@ from jaxspec.formats.shard_index import INDEX_FILE, check_same_tensors, read_ind
 __all__ = [
     "BESIDE_SUFFIXES",
     "NETWORK_FILES",
+    "WEIGHTS_SUFFIX",
     "Checkpoint",
     "SafetensorsFile",
     "files_beside",
@@ -34,7 +35,7 @@ __all__ = [
 ]
 
 #: Of the names of weight files.
-_WEIGHTS_SUFFIX = ".safetensors"
+WEIGHTS_SUFFIX = ".safetensors"
 
 #: Name of the file that holds all weights of a checkpoint without shards.
 _SINGLE_FILE = "model.safetensors"
@@ -168,7 +169,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
             f"{str(path)!r} does not exist; needed is a safetensors file or a folder with some: check the path"
         )
     check_version(path)
-    names = sorted(p.name for p in path.glob(f"*{_WEIGHTS_SUFFIX}"))
+    names = sorted(p.name for p in path.glob(f"*{WEIGHTS_SUFFIX}"))
     weight_map: dict[str, str] = {}
     if (path / INDEX_FILE).is_file():
         weight_map = read_index(path)
@@ -189,7 +190,7 @@ def open_weights(folder: Path) -> list[SafetensorsFile]:
             of the folder that networks are read from is a link to one that is gone.
     """
     for path in sorted(folder.iterdir()):
-        if path.suffix in (*BESIDE_SUFFIXES, _WEIGHTS_SUFFIX):
+        if path.suffix in (*BESIDE_SUFFIXES, WEIGHTS_SUFFIX):
             check_link(path)
     if names := weight_files(folder):
         return _open_files(folder, names, {} if names == [_SINGLE_FILE] else read_index(folder))

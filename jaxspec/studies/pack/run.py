@@ -45,6 +45,7 @@ from jaxspec.studies.pack.division import (
     named_norms,
 )
 from jaxspec.studies.pack.inspection import describe
+from jaxspec.studies.pack.provenance import of_other_weights
 from jaxspec.studies.pack.result import PackResult, UnpackedFile, UnpackResult
 
 
@@ -79,6 +80,8 @@ def pack_checkpoint(
     if has_draft:
         with reporter.alive(), told_in_one_line(config):
             division, used = _division(config, source, [form for _, form in checkpoint.tensors()], reporter)
+            if told := of_other_weights(config, reporter):
+                reporter.line(f"note: {told}")
         facts = SCHEME_FACTS[config.scheme]
         own = {spec.name for spec in facts.knob_specs}
         unused = {"model", "scheme", *(set(PACKED_KNOBS) - own), *(() if facts.prunes else RANKING)}

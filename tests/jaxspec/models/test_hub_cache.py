@@ -66,8 +66,8 @@ def test_a_file_whose_blob_is_gone_is_not_left_out(cache, name):
 def test_links_of_files_that_no_network_is_read_from_may_lead_nowhere(cache):
     place = cache / "snapshots" / VERSION
     os.symlink("../../blobs/none", place / "README.md")
-    for read in READERS:
-        read(place)
+    assert check_directory(place).num_layers == LLAMA.num_layers
+    assert "README.md" not in open_checkpoint(place).beside
 
 
 def test_the_cache_itself_names_the_versions_to_give(cache):

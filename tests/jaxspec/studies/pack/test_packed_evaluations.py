@@ -1,5 +1,6 @@
 """A container made of a run of `jaxspec evaluate` holds the draft that was evaluated."""
 
+import io
 import json
 
 import jax
@@ -7,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from packed_runs import CONFIG, patterns
+from rich.console import Console
 
 from jaxspec.compress.knob_files import knobs_of_result
 from jaxspec.compress.norm_files import NORMS_FILE
@@ -37,7 +39,7 @@ def test_the_packed_draft_is_the_evaluated_one(random_network, some_text, small,
     _, directory = evaluate(config, out=str(tmp_path / "run"))
     assert (directory.path / NORMS_FILE).is_file()
     packing = PackConfig(model=model, knobs=str(directory.path / "result.json"))
-    pack_checkpoint(packing, tmp_path / "model.jspk")
+    assert "is not what run" not in told_in_packing(packing, tmp_path / "model.jspk")
     packed = load_model(tmp_path / "model.jspk", part="draft")
     inputs = json.loads((directory.path / "inputs.json").read_text())
     with RunDirectory("evaluate", config, inputs=inputs, out=directory.path) as again:
@@ -47,6 +49,18 @@ def test_the_packed_draft_is_the_evaluated_one(random_network, some_text, small,
         found, expected = (stack_of(each["layers"][kind]).values() for each in (packed.params, measured))
         np.testing.assert_array_equal(patterns(found), patterns(expected))
         assert 0.28 < np.mean(np.asarray(found) == 0) < 0.32
+    weights = bytearray((tmp_path / "model" / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (tmp_path / "model" / "model.safetensors").write_bytes(weights)
+    told = told_in_packing(packing, tmp_path / "other.jspk")
+    assert f"note: model.safetensors is not what run '{directory.path}' was made with" in told
+
+
+def told_in_packing(packing, out):
+    """Lines of `jaxspec pack`."""
+    said = io.StringIO()
+    pack_checkpoint(packing, out, reporter=Reporter(Console(file=said, width=1000)))
+    return said.getvalue()
 
 
 def test_a_result_without_knobs_is_refused(tiny_model, tmp_path):

@@ -16,6 +16,11 @@ def test_figures_keep_a_width_at_which_their_words_are_legible_and_scroll(page):
     assert rule.strip().startswith("@media screen { figure { overflow-x: auto; }")  # paper cannot scroll
 
 
+def test_sources_of_device_data_are_no_column_of_single_letters():
+    assert "@media screen { .data { min-width: 34rem; } }" in TEMPLATE
+    assert '<div class="scroll"><table class="data">' in TEMPLATE
+
+
 def test_names_beside_facts_take_less_than_half_of_the_width():
     # A column as wide as its longest name pushes the facts over the edge.
     (rule,) = [line for line in TEMPLATE.splitlines() if line.strip().startswith("dl {")]

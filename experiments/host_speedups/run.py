@@ -7,7 +7,6 @@ What is there is kept, so that a killed run goes on and a finished one is read.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from experiments.host_speedups.configurations import Group
 from hwmodels import Device, EngineTerms
 from hwmodels.analysis.uncertainty.delta_method import COVERAGE, LogNormal
 from jaxspec.errors import InputError
-from jaxspec.files import plain, to_json, write_text
+from jaxspec.files import plain, read_json, to_json, write_text
 from jaxspec.models.architecture import architecture_of
 from jaxspec.models.embedded import load_model
 from jaxspec.models.hf_load import LoadedModel
@@ -39,6 +38,9 @@ __all__ = ["PROMPT_TOKENS", "Host", "measure", "read_groups"]
 
 MODEL = "embedded"
 PROMPT_TOKENS = 128
+
+#: Version of the files.
+_SCHEMA = 1
 
 #: Prompts that are timed one at a time.
 _PROMPTS = 4
@@ -75,7 +77,7 @@ def measure(
         "versions": versions(),
     }
     _keep_to(folder / "settings.json", plain(settings))
-    left = [group for group in every if not _timed(folder, group).exists()]
+    left = [group for group in every if not _done(folder, group)]
     if left:
         target = load_model(MODEL)
         text = load_text("stdlib", target.tokenizer).held_out
@@ -97,13 +99,11 @@ def read_groups(every: list[Group], folder: Path) -> list[dict[str, Any]]:
     """
     found = []
     for group in every:
-        if not _timed(folder, group).exists():
+        if not _done(folder, group):
             continue
-        told, timed = _read(_predicted(folder, group)), _read(_timed(folder, group))
-        try:
-            found += [{"id": name, **told["rows"][name], **timed["rows"][name]} for name in group.row_ids()]
-        except (KeyError, TypeError) as error:
-            raise InputError(f"{_timed(folder, group)} lacks {error}; delete it, and it is measured anew") from error
+        told = _rows(_predicted(folder, group), group, "predicted_speedup")
+        timed = _rows(_timed(folder, group), group, "measured_speedup")
+        found += [{"id": name, **told[name], **timed[name]} for name in group.row_ids()]
     return found
 
 
@@ -157,7 +157,7 @@ def _measure_group(
             }
             for (name, shape), way in zip(zip(group.row_ids(), group.shapes, strict=True), told, strict=True)
         }
-        write_text(_predicted(folder, group), to_json({"schema_version": 1, "status": "predicted", "rows": rows}))
+        write_text(_predicted(folder, group), to_json({"schema_version": _SCHEMA, "status": "predicted", "rows": rows}))
 
     prompts = windows(text, _prompts(group), PROMPT_TOKENS, 0)
     timed = time_ways(
@@ -174,7 +174,7 @@ def _measure_group(
         advance=advance,
     )
     rows = {name: _measured(timed[name], timed[AUTOREGRESSIVE]) for name in ways}
-    content = {"schema_version": 1, "status": "measured", "load": load_per_core(), "rows": rows}
+    content = {"schema_version": _SCHEMA, "status": "measured", "load": load_per_core(), "rows": rows}
     write_text(_timed(folder, group), to_json(content))
 
 
@@ -217,6 +217,21 @@ def _timed(folder: Path, group: Group) -> Path:
     return folder / f"{group.name}-timed.json"
 
 
+def _done(folder: Path, group: Group) -> bool:
+    """Whether a group is timed; without what was predicted before, times say nothing."""
+    return _predicted(folder, group).exists() and _timed(folder, group).exists()
+
+
+def _rows(path: Path, group: Group, field: str) -> dict[str, dict[str, Any]]:
+    """Rows of a file by name, each with its main field. Raises InputError: it is not what a run of this version writes."""
+    found = _read(path)
+    rows: Any = found.get("rows")
+    named = [rows.get(name) if isinstance(rows, dict) else None for name in group.row_ids()]
+    if found.get("schema_version") != _SCHEMA or not all(isinstance(row, dict) and field in row for row in named):
+        raise InputError(f"{path} is not what a run of this version writes; delete it, and the group is measured anew")
+    return rows
+
+
 def _keep_to(path: Path, settings: dict[str, Any]) -> None:
     if not path.exists():
         write_text(path, to_json(settings))
@@ -228,7 +243,7 @@ def _keep_to(path: Path, settings: dict[str, Any]) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read ({error}); delete it, and it is made anew") from error
     if not isinstance(found, dict):

@@ -35,6 +35,10 @@ __all__ = ["Engine", "Served", "serve"]
 
 _INDEX = jnp.int32
 
+#: Steps between two looks at whether all requests are served. A mapped loop copies its state at each look, and with it the
+#: times of all requests, so that one look in every step would take time in the square of their number.
+_STEPS = 256
+
 
 @flax.struct.dataclass
 class Engine:
@@ -99,15 +103,16 @@ def serve(requests: Requests, table: StepTable, engine: Engine, key: PRNGKeyArra
     nothing = long_sum(zero)
     first = _State(nothing, nothing, nothing, jnp.zeros((), _INDEX), jnp.zeros((), _INDEX), empty, served)
 
-    def step(state: _State) -> _State:
+    fits = jnp.max(requests.prompt_tokens + requests.output_tokens) <= as_float(engine.capacity_tokens)
+
+    def step(_: int, state: _State) -> _State:
         state = _admitted(_waited(state, requests), requests, engine)
         return _stepped(state, requests, table, engine, key)
 
-    def going_on(state: _State) -> Bool[Array, ""]:
-        needed = requests.prompt_tokens + requests.output_tokens
-        return (state.done < count) & (jnp.max(needed) <= as_float(engine.capacity_tokens))
+    def steps(state: _State) -> _State:
+        return jax.lax.fori_loop(0, _STEPS, step, state)
 
-    end = jax.lax.while_loop(going_on, step, first)
+    end = jax.lax.while_loop(lambda state: (state.done < count) & fits, steps, first)
     sums = {"end_s": end.clock_s, "busy_s": end.busy_s, "held_slots_s": end.held_slots_s}
     return dataclasses.replace(end.served, **{name: found.high for name, found in sums.items()})
 
@@ -148,7 +153,7 @@ def _admitted(state: _State, requests: Requests, engine: Engine) -> _State:
 
 
 def _stepped(state: _State, requests: Requests, table: StepTable, engine: Engine, key: PRNGKeyArray) -> _State:
-    """One step of the engine."""
+    """One step of the engine; with all requests served, none."""
     slots, served, count = state.slots, state.served, requests.arrival_s.shape[-1]
     active = slots.request >= 0
     generating = active & (slots.prompt_left <= 0)
@@ -158,7 +163,8 @@ def _stepped(state: _State, requests: Requests, table: StepTable, engine: Engine
     counted = jnp.where(batch > 0, generating, chunk > 0)
     counted_slots = jnp.maximum(jnp.sum(counted, dtype=slots.context.dtype), 1.0)
     context = jnp.sum(jnp.where(counted, slots.context, 0.0)) / counted_slots
-    taken_s = step_seconds(table, length, batch, context, jnp.sum(chunk))
+    works = jnp.any(active)
+    taken_s = jnp.where(works, step_seconds(table, length, batch, context, jnp.sum(chunk)), 0.0)
     clock_s = state.clock_s.plus(taken_s)
     since_arrival = clock_s.since(requests.arrival_s[jnp.maximum(slots.request, 0)])
 
@@ -182,7 +188,7 @@ def _stepped(state: _State, requests: Requests, table: StepTable, engine: Engine
         served,
         ttft_s=served.ttft_s.at[jnp.where(ends_prompt, slots.request, count)].set(since_arrival, mode="drop"),
         request_s=served.request_s.at[jnp.where(finished, slots.request, count)].set(since_arrival, mode="drop"),
-        steps=served.steps + 1,
+        steps=served.steps + works.astype(_INDEX),
     )
     return _State(
         clock_s=clock_s,

@@ -32,6 +32,7 @@ th, td { border-bottom: 1px solid var(--line); padding: .3rem .6rem; vertical-al
 td { white-space: nowrap; }
 small, figcaption { color: var(--soft); font-size: .9rem; }
 figure { margin: 1.2rem 0; } figure svg { display: block; width: 100%; height: auto; max-width: 900px; }
+@media screen { figure { overflow-x: auto; } figure svg { min-width: 34rem; } figcaption { position: sticky; left: 0; } }
 pre { background: var(--card); padding: .7rem .9rem; overflow-x: auto; font-size: .85rem; }
 """
 

@@ -22,10 +22,16 @@ from jaxspec.runs.provenance import versions
 from jaxspec.settings.base import Settings, notes
 from jaxspec.settings.toml import to_toml
 
-__all__ = ["Prepare", "carry_out"]
+__all__ = ["Prepare", "WritePage", "carry_out"]
 
 #: Loads and checks all that a configuration names, before anything is written; returns the work, which makes the result.
 Prepare = Callable[[RunDirectory, Reporter], Callable[[], Any]]
+
+#: Writes the page of a result, as result.json has it, into the run directory.
+WritePage = Callable[[Any, Path], object]
+
+#: Name of that page.
+_PAGE = "report.html"
 
 #: Bytes of a device's memory whose use is told after a run.
 _WORTH_TELLING = 1e9
@@ -41,6 +47,7 @@ def carry_out(
     force: bool = False,
     reporter: Reporter | None = None,
     contents: Collection[str] = (),
+    page: WritePage | None = None,
     headline: Collection[str] = (),
     processes: Processes = ONE_PROCESS,
 ) -> tuple[Any, RunDirectory]:
@@ -52,6 +59,7 @@ def carry_out(
     Args:
         check: of everything that can be told without reading gigabytes, as names, shapes and short files; raises InputError.
         contents: see `RunDirectory`. A run whose further files are gone is not finished.
+        page: writes report.html, and writes it again where it is gone from a finished run; None: there is none.
         headline: paths of the main numbers, for `jaxspec runs`: "configurations.tuned.speedup_vs_bf16_ar".
         processes: that do the same work together, each on its part of the arrays: all call this with the same arguments,
             process 0 alone reads and writes the directory, and all return its result.
@@ -90,6 +98,8 @@ def carry_out(
             finished = processes.told(processes.agreed(lambda: directory.finished() if there() else None))
             if finished is not None:
                 reporter.line(f"already finished: {directory.path} (--force starts anew)")
+                if page is not None and processes.owns and not (directory.path / _PAGE).exists():
+                    _write_again(page, finished, directory.path, reporter)
                 return finished, directory
             with reporter.alive(), told_in_one_line(config):
                 work = processes.agreed(lambda: prepare(directory, reporter))
@@ -98,10 +108,23 @@ def carry_out(
                 if directory.shared:
                     reporter.line("note: its file system has no locks; start no second process on this directory")
                 result = plain(work())
+                if page is not None and directory.owned:
+                    reporter.line("writing the report ...")
+                    page(result, directory.path)
                 directory.write_result(result, headline)
                 if (peak := peak_device_bytes() or 0) >= _WORTH_TELLING:
                     reporter.line(f"memory: at most {gigabytes(peak)} of the device were in use")
                 return processes.told(result), directory
+
+
+def _write_again(page: WritePage, finished: Any, path: Path, reporter: Reporter) -> None:
+    """Write the page of a finished run; where that fails, the run's result can be told all the same."""
+    reporter.line(f"{_PAGE} is gone; it is written again from result.json")
+    try:
+        with reporter.alive():
+            page(finished, path)
+    except OSError as error:
+        reporter.line(f"note: it cannot be written ({error.strerror})")
 
 
 def _facts(config: Settings) -> dict[str, Any]:

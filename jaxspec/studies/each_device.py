@@ -52,12 +52,19 @@ def for_each_device(
                 for name, part in found.items():
                     results.append(one(name, part, directory))
                     bar.advance(name)
-            write(results, directory.path)
             return [result.plain() for result in results]
 
         return work
 
     found, directory = carry_out(
-        command, config, prepare, check=parts, out=out, force=force, reporter=reporter, headline=headline
+        command,
+        config,
+        prepare,
+        check=parts,
+        out=out,
+        force=force,
+        reporter=reporter,
+        page=lambda found, path: write([kind.from_plain(entry) for entry in found], path),
+        headline=headline,
     )
     return [kind.from_plain(entry) for entry in found], directory

@@ -99,10 +99,7 @@ def calibrate(
             result = _result(config, found, machine, directory, stages)
             write_text(directory.path / "device.toml", str(result.device_file))
             result = dataclasses.replace(result, **_facts(directory.path / "device.toml"))
-            reporter.line("writing the report ...")
-            plain = result.plain()
-            write_calibrate_report(CalibrateResult.from_plain(plain), directory.path)
-            return plain
+            return result.plain()
 
         return work
 
@@ -114,6 +111,7 @@ def calibrate(
         force=force,
         reporter=reporter,
         contents=_CONTENTS,
+        page=lambda found, path: write_calibrate_report(CalibrateResult.from_plain(found), path),
         headline=_HEADLINE,
     )
     if config.measurements is None:

@@ -86,7 +86,7 @@ def codesign(
         out=out,
         force=force,
         reporter=reporter,
-        contents=("report.html",),
+        page=lambda found, path: write_codesign_report(CodesignResult.from_plain(found), path),
         headline=HEADLINE,
     )
     return CodesignResult.from_plain(found)
@@ -136,7 +136,6 @@ def _run(problem: Problem, directory: RunDirectory, reporter: Reporter) -> Codes
         hardened = proposal(problem, climbs, drawn)
         judged = judge(problem, hardened.values)
         result = _result(problem, climbs, hardened, judged, directory)
-        write_codesign_report(result, directory.path)
         _write_device(problem, result, directory.path / DEVICE_FILE)
     return result
 

@@ -97,12 +97,7 @@ def compare(
         stages = CompareStages(config, work, drafts, found.compressions, found.inputs.tokenizer, found.task)
 
         def results() -> list[dict[str, Any]]:
-            plain = [result.plain() for result in compare_results(stages, found.left_out)]
-            if not directory.owned:
-                return plain
-            reporter.line("writing the report ...")
-            write_compare_report([CompareResult.from_plain(entry) for entry in plain], directory.path)
-            return plain
+            return [result.plain() for result in compare_results(stages, found.left_out)]
 
         return results
 
@@ -115,6 +110,7 @@ def compare(
         out=out,
         force=force,
         reporter=reporter,
+        page=lambda found, path: write_compare_report([CompareResult.from_plain(entry) for entry in found], path),
         headline=_HEADLINE,
         processes=processes,
     )

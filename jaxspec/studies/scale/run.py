@@ -191,12 +191,7 @@ def scale(
             results = [
                 dataclasses.replace(each, inputs=directory.inputs) for each in scale_results(config, found, stages)
             ]
-            plain = [result.plain() for result in results]
-            if not directory.owned:
-                return plain
-            reporter.line("writing the report ...")
-            write_scale_report([ScaleResult.from_plain(entry) for entry in plain], directory.path)
-            return plain
+            return [result.plain() for result in results]
 
         return work
 
@@ -208,6 +203,7 @@ def scale(
         out=out,
         force=force,
         reporter=reporter,
+        page=lambda found, path: write_scale_report([ScaleResult.from_plain(entry) for entry in found], path),
         headline=_HEADLINE,
         processes=processes,
     )

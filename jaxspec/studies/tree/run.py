@@ -140,12 +140,7 @@ def search_tree(
         stages = begin_tree(config, directory, reporter, checked(), processes=processes)
 
         def work() -> list[dict[str, Any]]:
-            found = [result.plain() for result in tree_results(stages)]
-            if not directory.owned:
-                return found
-            reporter.line("writing the report ...")
-            write_tree_report([TreeResult.from_plain(entry) for entry in found], directory.path)
-            return found
+            return [result.plain() for result in tree_results(stages)]
 
         return work
 
@@ -158,6 +153,7 @@ def search_tree(
         out=out,
         force=force,
         reporter=reporter,
+        page=lambda found, path: write_tree_report([TreeResult.from_plain(entry) for entry in found], path),
         headline=_HEADLINE,
         processes=processes,
     )

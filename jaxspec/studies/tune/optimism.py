@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from jaxspec.report.formatting import times
+from jaxspec.report.titles import CONFIGURATIONS, in_order
 from jaxspec.results import predicted
 from jaxspec.studies.tune.result import OnCalibration, TuneResult
 
@@ -51,8 +52,8 @@ def promises(result: TuneResult) -> list[tuple[str, str, str]]:
     """Each other configuration, the tuned one's speed over it on calibration text, and a remark."""
     return [
         (name, times(found.tuned_vs_this.number), f"{_more(found.optimism.number)} than on held-out prompts")
-        for name, found in result.on_calibration.items()
-        if name != _TUNED and found.optimism.number is not None
+        for name in in_order(result.on_calibration, CONFIGURATIONS)
+        if name != _TUNED and (found := result.on_calibration[name]).optimism.number is not None
     ]
 
 

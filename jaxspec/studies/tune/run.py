@@ -14,7 +14,7 @@ import numpy as np
 from jaxspec.compress.footprint import mean_draft_bits
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.runs.carrying_out import carry_out
-from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.directory import RunDirectory, read_metrics
 from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays
@@ -248,10 +248,6 @@ def tune(
             found = [result.plain() for result in run.run()]
             directory.write_metrics(run.metrics)
             keep_norms(run.drafts, directory)
-            if not directory.owned:
-                return found
-            reporter.line("writing the report ...")
-            write_report([TuneResult.from_plain(entry) for entry in found], run.metrics, directory.path)
             return found
 
         return work
@@ -265,6 +261,9 @@ def tune(
         out=out,
         force=force,
         reporter=reporter,
+        page=lambda found, path: write_report(
+            [TuneResult.from_plain(entry) for entry in found], read_metrics(path), path
+        ),
         headline=_HEADLINE,
         processes=processes,
     )

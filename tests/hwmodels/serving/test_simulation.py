@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.core import jaxprs_in_params
 
 from hwmodels.serving.latencies import crossing_rate, latencies
 from hwmodels.serving.requests import Requests, drawn_lengths, poisson_requests, with_rate
@@ -117,6 +118,40 @@ def test_an_engine_that_is_never_idle_keeps_time():
     assert float(served.request_s[0]) == pytest.approx(200_001 * 0.0813, rel=2e-7)
     assert float(served.busy_s) == pytest.approx(200_001 * 0.0813, rel=2e-7)
     assert float(served.held_slots_s) == pytest.approx(200_001 * 0.0813, rel=2e-7)
+
+
+def few_requests(count):
+    requests = poisson_requests(KEY, count, rate_per_s=1.0, prompt_tokens=40.0, output_tokens=9.0, output_variation=0.5)
+    return requests, table_of(3, step_s=0.05, token_s=0.001), engine_of(3, chunk=50.0)
+
+
+def test_runs_of_different_lengths_are_mapped_as_each_alone():
+    requests, table, engine = few_requests(61)
+    rates = jnp.array([0.2, 40.0])
+    alone = jax.jit(lambda rate: serve(with_rate(requests, rate), table, engine, KEY))
+    mapped = jax.jit(jax.vmap(alone))(rates)
+    assert abs(int(mapped.steps[0] - mapped.steps[1])) > 20  # one stands still while the other goes on
+    jax.tree.map(np.testing.assert_array_equal, mapped, jax.tree.map(lambda *x: jnp.stack(x), *map(alone, rates)))
+
+
+def written_within(jaxpr, count, loop=None):
+    """The kinds of loop whose body writes into arrays of this length."""
+    found = set()
+    for equation in jaxpr.eqns:
+        name = equation.primitive.name
+        if name.startswith("scatter") and count in equation.outvars[0].aval.shape:
+            found.add(loop)
+        for each in jaxprs_in_params(equation.params):
+            found |= written_within(each, count, name if name in ("while", "scan") else loop)
+    return found
+
+
+def test_no_step_of_a_mapped_loop_copies_what_all_requests_have():
+    # A mapped loop with a condition copies its state in every turn, so that the time of a run would be as the square of the
+    # number of requests. A loop of a fixed number of turns writes in place.
+    requests, table, engine = few_requests(1013)
+    mapped = jax.vmap(lambda rate: serve(with_rate(requests, rate), table, engine, KEY))
+    assert written_within(jax.make_jaxpr(mapped)(jnp.array([1.0, 2.0])).jaxpr, 1013) == {"scan"}
 
 
 def test_a_request_that_never_fits_is_never_served():

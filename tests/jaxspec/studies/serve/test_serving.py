@@ -81,6 +81,17 @@ def test_it_is_shown_and_kept(run, result):
     assert all(row.intervals is None for row in result.rows)
 
 
+def test_a_page_that_is_gone_is_written_again_without_serving_anew(run, monkeypatch):
+    results, directory = run
+    page = directory.path / "report.html"
+    first = page.read_bytes()
+    page.unlink()
+    monkeypatch.setattr("hwmodels.serving.simulation.serve", lambda *_: pytest.fail("served anew"))
+    again, _ = served(directory.path.parent, **SMALL, acceptance=0.9)
+    assert again == results
+    assert page.read_bytes() == first
+
+
 def test_an_answer_in_words():
     from jaxspec.results import predicted
 

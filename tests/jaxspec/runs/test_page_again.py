@@ -1,0 +1,58 @@
+"""The page of a finished run that somebody deleted."""
+
+import pytest
+
+from jaxspec.runs.carrying_out import carry_out
+from jaxspec.settings.base import Settings
+
+
+@pytest.fixture
+def repeated(tmp_path):
+    """Runs a toy command in one directory; its page tells how often the work was done."""
+    worked = []
+
+    def run(**options):
+        def work():
+            worked.append(1)
+            return {"numbers": [len(worked), float("nan")]}
+
+        return carry_out("trial", Settings(), lambda *_: work, out=tmp_path / "run", **options)
+
+    return run
+
+
+def write(result, path):
+    (path / "report.html").write_text(f"{result['numbers']}")
+
+
+def test_a_page_that_is_gone_is_written_again_from_the_result(repeated, capsys):
+    result, directory = repeated(page=write)
+    page = directory.path / "report.html"
+    first = page.read_bytes()
+    assert first == b"[1, None]"  # of what result.json has
+    assert "writing the report" in capsys.readouterr().err
+    page.unlink()
+    assert repeated(page=write)[0] == result
+    assert page.read_bytes() == first
+    assert "report.html is gone; it is written again from result.json" in capsys.readouterr().err
+    page.write_text("mine")
+    repeated(page=write)
+    assert page.read_text() == "mine"
+    assert "is gone" not in capsys.readouterr().err
+
+
+def test_a_command_without_a_page_is_finished_without_one(repeated):
+    result, directory = repeated()
+    assert repeated()[0] == result
+    assert not (directory.path / "report.html").exists()
+
+
+def test_a_result_is_told_where_no_page_can_be_written(repeated, capsys):
+    result, directory = repeated(page=write)
+    (directory.path / "report.html").unlink()
+
+    def refused(result, path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    assert repeated(page=refused)[0] == result
+    assert "note: it cannot be written (Permission denied)" in capsys.readouterr().err

@@ -191,7 +191,7 @@ class DecoderConfig(DecoderSizes):
 
     def _beside(self, kind: str, shape: tuple[int, ...]) -> Iterator[tuple[str, LayerParameter]]:
         """Arrays beside a matrix that say how its inputs, or the keys that it makes, are rounded."""
-        form, kv = self.rounded_inputs, self.integer_kv
+        form, kv = self.rounded_inputs and self.rounded_inputs.of(kind), self.integer_kv
         array = lambda shape: LayerParameter(shape, 1, (True,), initial=1.0)
         if form is not None and form.scaled:
             yield input_scale_of(kind), array((*shape[:-2], shape[-1]))

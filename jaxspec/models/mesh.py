@@ -32,6 +32,7 @@ __all__ = [
     "on_mesh",
     "placed_beside",
     "rows_on_each",
+    "rows_that_split",
     "split_by_output",
     "split_inside",
     "split_rows",
@@ -152,6 +153,12 @@ def split_by_output(config: DecoderConfig, tensor: int) -> int:
 def rows_on_each(rows: int, data: int) -> int:
     """How many of so many texts each device has where they are split over so many: all, where these do not divide them."""
     return rows // data if rows % data == 0 else rows
+
+
+def rows_that_split(mesh: Mesh | None, rows: int) -> int:
+    """The next number of texts, from this one on, that the data axis of a mesh divides; the number itself on one device."""
+    data = 1 if mesh is None else mesh.shape["data"]
+    return -(-rows // data) * data
 
 
 def placed_beside(params: Any, config: DecoderConfig, other: Any) -> Any:

@@ -50,6 +50,7 @@ def rounded_input(
     """
     if form is None:
         return x
+    form = form.of(kind)
     rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]).astype(jnp.float32)
     scale = weights[input_scale_of(kind)].astype(jnp.float32)[None] if form.scaled else None
     rows = rows if scale is None else rows / scale

@@ -9,10 +9,22 @@ from __future__ import annotations
 import dataclasses
 
 from jaxspec.settings.integer_kv import IntegerKV
-from jaxspec.settings.rounded_inputs import UNROUNDED_BITS, RoundedInputs
+from jaxspec.settings.rounded_inputs import RESIDUAL_KINDS, UNROUNDED_BITS, RoundedInputs
 from jaxspec.settings.schemes import SCHEME_FACTS
 
-__all__ = ["COMPRESSIONS", "LOSSY_NAMES", "CompressionFacts"]
+__all__ = ["COMPRESSIONS", "LOSSY_NAMES", "CompressionFacts", "MatrixFacts"]
+
+
+@dataclasses.dataclass(frozen=True)
+class MatrixFacts:
+    """How some matrices are made.
+
+    Attributes:
+        place, spaces: as those of `CompressionFacts`.
+    """
+
+    place: str
+    spaces: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,8 +39,9 @@ class CompressionFacts:
         scales: "module:function" likewise, from the same two to the scales by which a matrix's inputs are divided before they
             are rounded; of forms that are scaled.
         spaces: "module:function" likewise, from the largest weights of the columns of all matrices that read some inputs, and a
-            sample of these, to the scales and the space (see `jaxspec.models.spread_rows`) in which they are rounded; of forms
-            that are spread.
+            sample of these, to what `place` gets as third argument: the scales in which they are rounded as `scale`, and of
+            forms that are spread the space (see `jaxspec.models.spread_rows`) as `space`.
+        residual: how the matrices of `RESIDUAL_KINDS` are made; None: as all others.
         kv: integers to which keys and values are rounded as they are written; None: they keep 16 bits.
         kernels: of measured kernels that multiply so, as `--weight-format` calls them; None: none of the catalog does.
     """
@@ -40,8 +53,15 @@ class CompressionFacts:
     inputs: RoundedInputs | None = None
     scales: str | None = None
     spaces: str | None = None
+    residual: MatrixFacts | None = None
     kv: IntegerKV | None = None
     kernels: str | None = None
+
+    def of(self, kind: str) -> MatrixFacts:
+        """How one kind of matrix is made."""
+        if self.residual is not None and kind in RESIDUAL_KINDS:
+            return self.residual
+        return MatrixFacts(self.place, self.spaces)
 
     @property
     def activation_bits(self) -> int:
@@ -51,12 +71,13 @@ class CompressionFacts:
     @property
     def needs_sample(self) -> bool:
         """Whether it is fitted to rows of inputs, or to keys, and not to norms alone."""
-        return self.spaces is not None or (self.kv is not None and self.kv.smoothed_keys)
+        of_inputs = self.spaces is not None or (self.residual is not None and self.residual.spaces is not None)
+        return of_inputs or (self.kv is not None and self.kv.smoothed_keys)
 
 
 _DUQUANT = (
-    "DuQuant, Lin et al. 2024, arXiv:2406.01721; one rotation for all blocks of a row, queries in 16 bits (DuQuant: 4), a "
-    "sample of 128 tokens, ranges clipped by the paper's shares and not learned"
+    "DuQuant, Lin et al. 2024, arXiv:2406.01721, without learned clipping (LWC, which the paper adds as a variant); one "
+    "rotation for all blocks of a row, as in the authors' program, and a sample of 128 tokens"
 )
 
 #: DuQuant's activations, with the paper's share of the range.
@@ -129,29 +150,32 @@ _ALL = (
     ),
     CompressionFacts(
         "qoq-w4a8kv4",
-        "W4A8KV4: rotated weights in two levels of integers, rotated activations rounded to 8 bits per token, keys and values "
-        "to 4 bits per token and head, keys smoothed",
+        "W4A8KV4: weights in two levels of integers, inputs of blocks rotated, those of o and down smoothed and reordered, "
+        "activations rounded to 8 bits per token, keys and values to 4 bits per token and head, keys smoothed",
         "progressive:qoq_w4",
-        "QoQ, Lin et al. 2024, arXiv:2405.04532; all inputs rotated and none smoothed, nothing clipped or reordered",
-        inputs=RoundedInputs(8, rotated=True),
+        "QoQ, Lin et al. 2024, arXiv:2405.04532; ranges of groups clipped by the error weighted with input norms, not by that "
+        "of outputs, and no GPTQ; a sample of 128 tokens; scales of o are each query head's own",
+        inputs=RoundedInputs(8, rotated=True, residual=RoundedInputs(8, scaled=True)),
+        residual=MatrixFacts("progressive:qoq_residual_w4", "progressive:qoq_smoothing"),
         kv=IntegerKV(4, smoothed_keys=True),
     ),
     CompressionFacts(
         "duquant-w4a4",
         "W4A4: inputs smoothed, rotated, reordered and rotated again; weights rounded to 4 bits per row, activations per token",
         "spreading:duquant_w4",
-        _DUQUANT + "; keys and values in 16 bits",
+        _DUQUANT + "; queries, keys and values in 16 bits",
         inputs=_SPREAD,
         spaces="spreading:duquant_space",
     ),
     CompressionFacts(
         "duquant-w4a4kv4",
-        "W4A4KV4: duquant-w4a4 with keys and values rounded to 4 bits per token and head",
+        "W4A4KV4: duquant-w4a4 with queries, keys and values rounded to 4 bits per token and head, queries and keys in "
+        "Hadamard blocks",
         "spreading:duquant_w4",
-        _DUQUANT,
+        _DUQUANT + "; the Hadamard blocks of queries and keys have random signs",
         inputs=_SPREAD,
         spaces="spreading:duquant_space",
-        kv=IntegerKV(4),
+        kv=IntegerKV(4, rotated_keys=True, queries=True, key_share=0.9),
     ),
 )
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-__all__ = ["UNROUNDED_BITS", "RoundedInputs"]
+__all__ = ["RESIDUAL_KINDS", "UNROUNDED_BITS", "RoundedInputs"]
 
 #: Bits of activations that nothing rounds.
 UNROUNDED_BITS = 16
+
+#: Matrices of which the outputs go to the residual stream. Their inputs are made within a block, so that no norm stands
+#: before them: methods that rotate the residual stream treat them apart.
+RESIDUAL_KINDS = ("o", "down", "expert_down", "shared_down")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +26,7 @@ class RoundedInputs:
         spread: rounded in a space that is a parameter of each matrix (see `jaxspec.models.spread_rows`).
         range_share: None: integers are symmetric. A share: they are asymmetric, between the token's smallest and largest
             element times it.
+        residual: another form for the matrices of `RESIDUAL_KINDS`; None: this one.
     """
 
     bits: Literal[4, 8]
@@ -29,3 +34,8 @@ class RoundedInputs:
     rotated: bool = False
     spread: bool = False
     range_share: float | None = None
+    residual: RoundedInputs | None = None
+
+    def of(self, kind: str) -> RoundedInputs:
+        """The form of what enters one kind of matrix."""
+        return self.residual if self.residual is not None and kind in RESIDUAL_KINDS else self

@@ -16,7 +16,7 @@ from jaxspec.checks import check_count, check_sampling
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.schemes import Scheme
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.mesh import on_host
+from jaxspec.models.mesh import on_host, rows_that_split
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.tuning.calibration import Calibration, windows_per_pass
 from jaxspec.tuning.objective import DraftMeasurement, Pricing, measure, price
@@ -45,8 +45,9 @@ def measure_hard(
 ) -> DraftMeasurement:
     """One pass of the bit-exact draft over calibration windows; in parts, where activations would not be small.
 
-    Bits of the KV cache are the mean over the parts, each coded on its own. One program serves all parts, and all calibrations
-    of equal shape, however many of their windows count.
+    Bits of the KV cache are the mean over the parts, each coded on its own. A mesh has the parts of one device, each split over
+    its data axis, so that it finds the same. One program serves all parts, and all calibrations of equal shape, however many of
+    their windows count.
 
     Args:
         offset: shifts the roots of cycles (see `block_pass`), 0 to the longest draft length less one.
@@ -61,12 +62,13 @@ def measure_hard(
     decoding = dataclasses.replace(decoding, temperature=jnp.asarray(decoding.temperature, jnp.float32)).for_program()
     size = windows_per_pass(calibration.config, calibration.text.tokens.shape[1])
     number = -(-there // size)
-    width = -(-there // number)
+    # What the data axis does not divide would be whole on each device.
+    width = rows_that_split(calibration.mesh, -(-there // number))
     parts = [part for part in np.array_split(np.arange(there), number) if part[0] < count]
     place = jnp.asarray(offset, jnp.int32)
     found, shares = [], []
     for part in parts:
-        # A part that is shorter than the others has its last window twice, and counts it once.
+        # A part that is shorter than the program has its last window again, and counts it once.
         full = np.minimum(part[0] + np.arange(width), part[-1])
         counted = ((np.arange(width) < len(part)) & (full < count)).astype(np.float32)
         given = calibration, knobs, jnp.asarray(full), decoding, place, jnp.asarray(counted)

@@ -26,7 +26,7 @@ from jaxspec.models.decoder import Params
 from jaxspec.models.integer_kv import KEY_SCALE
 from jaxspec.models.rounded_inputs import input_scale_of, input_space_of
 from jaxspec.models.stored import Stored, stack_of
-from jaxspec.settings.compressions import COMPRESSIONS
+from jaxspec.settings.compressions import COMPRESSIONS, CompressionFacts
 
 __all__ = ["CalibrationSample", "fitted_config", "fitted_footprint", "fitted_network"]
 
@@ -71,18 +71,19 @@ def fitted_network(
         raise ValueError(f"{name} is fitted to a sample of calibration text, and none came; give a CalibrationSample")
     stacks = {kind: stack_of(params["layers"][kind]) for kind in kinds_of(params["layers"])}
     inputs = {kind: (stack, jnp.asarray(norms[INPUT_OF[kind]])) for kind, stack in stacks.items()}
-    spaces = _spaces(_function(facts.spaces), stacks, sample.inputs) if facts.spaces and sample else {}
-    compress = _function(facts.place)
+    spaces = {} if sample is None else _spaces(facts, stacks, sample.inputs)
     made: dict[str, Any] = {
-        kind: _of_layers(*of, spaces.get(INPUT_OF[kind]), compress=compress) for kind, of in inputs.items()
+        kind: _of_layers(*of, spaces.get(INPUT_OF[kind]), compress=_function(facts.of(kind).place))
+        for kind, of in inputs.items()
     }
     if facts.scales is not None:
         scales = _function(facts.scales)
         made |= {input_scale_of(kind): _scales_of_layers(*of, scales=scales) for kind, of in inputs.items()}
-    for kind in stacks if spaces else ():
+    for kind in (kind for kind in stacks if INPUT_OF[kind] in spaces):
         own = spaces[INPUT_OF[kind]]
-        made |= {input_scale_of(kind): own.scale}
-        made |= {each: getattr(own.space, field) for field, each in input_space_of(kind).items()}
+        made |= {input_scale_of(kind): _of_experts(own.scale, stacks[kind])}
+        if facts.inputs is not None and facts.inputs.of(kind).spread:
+            made |= {each: getattr(own.space, field) for field, each in input_space_of(kind).items()}
     if facts.kv is not None and facts.kv.smoothed_keys and sample is not None:
         made[KEY_SCALE] = jax.vmap(key_scale)(jnp.asarray(sample.largest_keys))
     return params | {"layers": params["layers"] | made}
@@ -125,14 +126,18 @@ def _of_layers(stack: Any, norms: Float[Array, "layer column"], spaces: Any, *, 
     return jax.lax.map(one, (stack, norms, spaces))
 
 
-def _spaces(
-    make: Callable[[Array, Array], Any], stacks: Mapping[str, Any], inputs: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The space of each input group, which all matrices that read it share."""
+def _spaces(facts: CompressionFacts, stacks: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The space of each input group that is rounded in one, which all matrices that read it share."""
     groups: dict[str, list[Any]] = {}
+    makes: dict[str, Callable[..., Any]] = {}
     for kind, stack in stacks.items():
-        groups.setdefault(INPUT_OF[kind], []).append(stack)
-    return {name: _spaces_of_layers(found, jnp.asarray(inputs[name]), make=make) for name, found in groups.items()}
+        place = facts.of(kind).spaces
+        if place is not None:
+            groups.setdefault(INPUT_OF[kind], []).append(stack)
+            makes[INPUT_OF[kind]] = _function(place)
+    return {
+        name: _spaces_of_layers(found, jnp.asarray(inputs[name]), make=makes[name]) for name, found in groups.items()
+    }
 
 
 @partial(jax.jit, static_argnames="make")
@@ -150,13 +155,17 @@ def _spaces_of_layers(
 def _scales_of_layers(
     stack: Any, norms: Float[Array, "layer column"], *, scales: Callable[[Array, Array], Array]
 ) -> Float[Array, "layer *expert column"]:
-    lead = stack.shape[1:-2]  # experts of a layer share scales, as they share the norms of their inputs
-
     def one(layer: tuple[Any, Float[Array, " column"]]) -> Array:
-        found = scales(rows_of(layer[0].values()).astype(jnp.float32), layer[1])
-        return jnp.broadcast_to(found, (*lead, found.shape[-1]))
+        return scales(rows_of(layer[0].values()).astype(jnp.float32), layer[1])
 
-    return jax.lax.map(one, (stack, norms))
+    return _of_experts(jax.lax.map(one, (stack, norms)), stack)
+
+
+def _of_experts(scales: Float[Array, "layer column"], stack: Any) -> Float[Array, "layer *expert column"]:
+    """Experts of a layer share scales, as they share the norms of their inputs."""
+    lead = stack.shape[1:-2]
+    own = scales.reshape(len(scales), *(1 for _ in lead), scales.shape[-1])
+    return jnp.broadcast_to(own, (len(scales), *lead, scales.shape[-1]))
 
 
 def _function(place: str) -> Callable[..., Any]:

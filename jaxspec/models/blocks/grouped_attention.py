@@ -100,7 +100,7 @@ class GroupedAttention:
             frequency, factor = chosen_rope(sizes.ropes, sizes.rotated_elements, lengths, step.rope)
             turn = partial(rotate, factor=factor, interleaved=sizes.interleaved_rope)
             query, key = turn(query, step.positions, frequency), turn(key, step.positions, frequency)
-        key, value = as_integers(key, value, sizes.integer_kv, weights)
+        query, key, value = as_integers(query, key, value, sizes.integer_kv, weights)
         if step.kv_codec is not None:
             key, value = step.kv_codec(key), step.kv_codec(value)
         key, value = key.transpose(0, 2, 3, 1), value.transpose(0, 2, 1, 3)

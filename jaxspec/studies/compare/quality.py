@@ -120,8 +120,12 @@ def calibration_sample(
 def _sampled(
     params: Params, config: DecoderConfig, tokens: Int[Array, "batch token"]
 ) -> tuple[dict[str, Array], Float[Array, "layer head element"]]:
-    places = np.linspace(0, tokens.size - 1, min(_SAMPLE, tokens.size)).astype(np.int32)
-    rows = lambda inputs: inputs.reshape(-1, inputs.shape[-1])[places].astype(jnp.float32)
+
+    def rows(inputs: Array) -> Array:
+        found = inputs.reshape(-1, inputs.shape[-1])  # of experts as many for each token as it chooses
+        places = np.linspace(0, len(found) - 1, min(_SAMPLE, len(found))).astype(np.int32)
+        return found[places].astype(jnp.float32)
+
     options = {"kv_codec": stored_kv(config), "keep_activations": rows, "logits_from": tokens.shape[1]}
     found = forward_text(params, config, tokens, **options)
     assert found.activations is not None

@@ -18,16 +18,21 @@ MATRIX = jnp.asarray(RNG.standard_normal((5, 96)) * RNG.lognormal(0, 1, 96), jnp
 NORMS = jnp.asarray(RNG.lognormal(0, 2, 96), jnp.float32)
 
 
-@pytest.mark.parametrize("name", COMPRESSIONS)
+#: Functions of the registry by the names of tests: how matrices are made, and how those are that go to the residual stream.
+PLACES = {f"{name}{mark}": facts.of(kind).place for name, facts in COMPRESSIONS.items()
+          for mark, kind in (("", "up"), ("-residual", "down")) if mark == "" or facts.residual is not None}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLACES)
 def test_a_compression_stays_near_the_matrix_and_below_16_bits(jit, name):
-    made = jit(_function(COMPRESSIONS[name].place))(MATRIX, NORMS)
+    made = jit(_function(PLACES[name]))(MATRIX, NORMS)
     assert made.values.shape == MATRIX.shape
     weigh = lambda matrix: float(jnp.sum(jnp.square(matrix * NORMS[None])))
     assert 0 < weigh(made.values - MATRIX) < 0.1 * weigh(MATRIX)
     assert float(made.bits.draft) == float(made.bits.target) < 16
     # A channel that nothing flows through, and a matrix of zeros, give numbers all the same.
-    assert np.isfinite(jit(_function(COMPRESSIONS[name].place))(MATRIX, NORMS.at[7].set(0.0)).values).all()
-    np.testing.assert_array_equal(jit(_function(COMPRESSIONS[name].place))(jnp.zeros_like(MATRIX), NORMS).values, 0)
+    assert np.isfinite(jit(_function(PLACES[name]))(MATRIX, NORMS.at[7].set(0.0)).values).all()
+    np.testing.assert_array_equal(jit(_function(PLACES[name]))(jnp.zeros_like(MATRIX), NORMS).values, 0)
 
 
 def test_half_of_a_row_is_pruned_by_size_times_norm():

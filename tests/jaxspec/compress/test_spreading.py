@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from jaxspec.compress.fitted import CalibrationSample, fitted_config, fitted_network
-from jaxspec.compress.fitted.progressive import progressive
 from jaxspec.compress.fitted.spreading import duquant_space, duquant_w4, greedy_rotation, zigzag_order
 from jaxspec.formats import asymmetric
 from jaxspec.models import rounded_inputs
@@ -138,11 +137,3 @@ def test_layers_in_host_memory_are_fitted_as_those_on_the_device(network):
     host = stored | {kind: Streamed.of(list(np.asarray(stored[kind]))) for kind in CONFIG.matrix_kinds}
     here, there = (fitted_network("duquant-w4a4", {"layers": of}, norms, sample)["layers"] for of in (stored, host))
     jax.tree.map(np.testing.assert_array_equal, here, there)
-
-
-def test_two_levels_of_integers_by_hand():
-    # 119 / 119 = 1 is the row's scale. The first group spans 30 in steps of 2 with zero point 5, the second 15 in steps of 1.
-    row = jnp.asarray([[-10.0, 20.0, 3.4, -0.6, 119.0, 104.0, 110.6, 119.0]])
-    np.testing.assert_array_equal(progressive(row, 4), [[-10, 20, 4, 0, 119, 104, 111, 119]])
-    np.testing.assert_array_equal(progressive(2 * row, 4), 2 * progressive(row, 4))
-    np.testing.assert_array_equal(progressive(jnp.zeros((2, 8)), 4), jnp.zeros((2, 8)))

@@ -5,6 +5,7 @@ Forced host devices have to be there before JAX starts, so that this is a proces
 
 import json
 import sys
+from unittest.mock import patch
 
 import jax
 import numpy as np
@@ -20,7 +21,7 @@ from jaxspec.speculate.drafts import self_draft
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.tuning import calibrate, target_params
-from jaxspec.tuning.hard import measure_hard
+from jaxspec.tuning.hard import measure_hard, measured_windows
 
 MIXTURE = mixture(40)
 
@@ -42,6 +43,27 @@ def run(params, config):
         "bits": [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(found.footprint)],
         **{name: decoded[name].tolist() for name in ("tokens", "cycles", "accepted_at")},
     }
+
+
+def in_parts(params, config):
+    """The same draft on seven windows, of which one pass may take four: a part of four and one of three."""
+    texts = np.random.default_rng(4).integers(config.vocab_size, size=(7, 26)).astype(np.int32)
+    calibration = calibrate(params, config, texts, scheme=CASSANDRA1, first=4)
+    tokens = calibration.text.tokens.shape[1]
+    bytes_of_four = 4 * 4 * tokens * config.num_heads * tokens
+    rows = []
+
+    def pass_of(*given):
+        rows.append(len(given[2]))
+        return measured_windows(*given)
+
+    with (
+        patch("jaxspec.tuning.calibration._PASS_BYTES", bytes_of_four),
+        patch("jaxspec.tuning.hard.measured_windows", pass_of),
+    ):
+        found = measure_hard(calibration, uniform_knobs(CASSANDRA1, config), GREEDY)
+    measured = [found.survival, found.kl, found.cross_entropy, *jax.tree.leaves(found.footprint)]
+    return {"rows": rows, "measured": [np.asarray(leaf).tolist() for leaf in measured]}
 
 
 def decoded_mixture(params):
@@ -70,16 +92,21 @@ def main(directory):
     placed = on_mesh(target_params(split.params), split.config, make_mesh(4, 2))
     devices = {name: len(leaf.array.sharding.device_set) for name, leaf in placed["layers"].items()}
     one, other = run(target_params(whole.params), whole.config), run(placed, split.config)
+    of_three = on_mesh(target_params(split.params), split.config, make_mesh(3, 2))
+    parts = {
+        "one": in_parts(target_params(whole.params), whole.config),
+        "six": in_parts(of_three, split.config),
+    }
     mixture = as_stored(uneven_network(MIXTURE, 5, sharpness=3.0))
     placed_mixture = on_mesh(mixture, MIXTURE, make_mesh(4, 2))
     texts = {"one": decoded_mixture(mixture), "eight": decoded_mixture(placed_mixture)}
-    parts, parts_of_mixture = parts_of(placed), parts_of(placed_mixture)
+    shapes, shapes_of_mixture = parts_of(placed), parts_of(placed_mixture)
     held = {
         tensor: first_bytes(on_mesh(target_params(split.params), split.config, make_mesh(1, tensor)))
         for tensor in (2, 4)
     }
-    found = {"one": one, "eight": other, "devices": devices, "parts": parts, "held": held}
-    print(json.dumps(found | {"mixture": texts | {"parts": parts_of_mixture}}))
+    found = {"one": one, "eight": other, "devices": devices, "parts": shapes, "held": held}
+    print(json.dumps(found | {"measured_in_parts": parts, "mixture": texts | {"parts": shapes_of_mixture}}))
 
 
 if __name__ == "__main__":

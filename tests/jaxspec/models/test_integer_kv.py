@@ -18,6 +18,7 @@ from jaxspec.models.integer_kv import KEY_SCALE, as_integers, plane_partners
 from jaxspec.models.kv_cache import CachedKV
 from jaxspec.models.latent_sizes import LatentSizes
 from jaxspec.models.rope import rotate
+from jaxspec.models.rotated_rows import rotate_rows
 from jaxspec.models.stored import as_computed
 from jaxspec.settings.integer_kv import IntegerKV
 from jaxspec.settings.rounded_inputs import RoundedInputs
@@ -72,18 +73,41 @@ def test_smoothed_keys_are_those_of_an_engine_that_scales_its_queries(random_net
     largest = jnp.max(jnp.abs(key), axis=(0, 1))
     scale = key_scale(jnp.maximum(largest, jnp.roll(largest, 3, axis=-1)))
     form = IntegerKV(4, smoothed_keys=True)
-    made, _ = as_integers(key, key, form, {KEY_SCALE: scale})
+    _, made, _ = as_integers(query, key, key, form, {KEY_SCALE: scale})
     own = scale.reshape(2, 6)[None, None]
     positions, frequency = jnp.arange(5)[None], np.asarray([1.0, 0.3, 0.1], np.float32)
     # The engine scales before the rotation, and rounds behind it.
     engine = lambda x: asymmetric.decode(asymmetric.encode(rotate(x / own, positions, frequency), 4))
-    mine, _ = as_integers(rotate(key, positions, frequency), key, form, {KEY_SCALE: scale})
+    unrounded, mine, _ = as_integers(query, rotate(key, positions, frequency), key, form, {KEY_SCALE: scale})
+    assert unrounded is query
     scores = jnp.einsum("bthd,bshd->bhts", rotate(query * own, positions, frequency), engine(key))
     ours = jnp.einsum("bthd,bshd->bhts", rotate(query, positions, frequency), mine)
     np.testing.assert_allclose(ours, scores, atol=1e-4)
     error = lambda made: float(jnp.mean(jnp.abs(made - key)[..., jnp.asarray([0, 2, 3, 4, 5])]))
-    plain, _ = as_integers(key, key, IntegerKV(4), {})
+    _, plain, _ = as_integers(query, key, key, IntegerKV(4), {})
     assert error(made) < 0.7 * error(plain)
+
+
+def test_scores_of_rotated_queries_and_keys_are_those_of_integers_in_the_rotated_space():
+    """Four query heads share two of keys; one element is large in all tokens, which a rotation spreads over its head."""
+    query, key = (jnp.asarray(RNG.standard_normal((1, 5, heads, 16)), jnp.float32) for heads in (4, 2))
+    query, key = (x.at[..., 6].multiply(40.0) for x in (query, key))
+    form = IntegerKV(4, rotated_keys=True, queries=True, key_share=0.9)
+    codes = lambda x: asymmetric.decode(asymmetric.encode(rotate_rows(x.reshape(-1, 16)), 4, share=0.9)).reshape(
+        x.shape
+    )
+    score = lambda query, key: jnp.einsum("bthd,bshd->bhts", query, jnp.repeat(key, 2, axis=2))
+    made = as_integers(query, key, key, form, {})
+    expected = score(codes(query), codes(key))
+    np.testing.assert_allclose(score(*made[:2]), expected, atol=2e-5 * float(jnp.max(jnp.abs(expected))))
+    assert float(jnp.max(jnp.abs(made[0] - query))) > 0.1
+    # Values are rounded where they are, over their whole range.
+    np.testing.assert_array_equal(made[2], asymmetric.decode(asymmetric.encode(key, 4)))
+    small = jnp.delete(jnp.arange(16), 6)
+    error = lambda form: float(jnp.mean(jnp.abs(as_integers(query, key, key, form, {})[1] - key)[..., small]))
+    assert error(form) < 0.8 * error(IntegerKV(4))
+    with pytest.raises(ValueError, match="queries and smoothed_keys are both given"):
+        IntegerKV(4, smoothed_keys=True, queries=True)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +140,8 @@ def test_a_compression_brings_its_keys_scales(random_network, jit):
     assert config.integer_kv == IntegerKV(4, smoothed_keys=True)
     with pytest.raises(ValueError, match="give a CalibrationSample"):
         fitted_network("qoq-w4a8kv4", params, norms)
-    made = fitted_network("qoq-w4a8kv4", params, norms, CalibrationSample({}, largest))
+    inputs = {name: RNG.standard_normal((2, 9, width)).astype(np.float32) for name, width in (("o", 36), ("down", 20))}
+    made = fitted_network("qoq-w4a8kv4", params, norms, CalibrationSample(inputs, largest))
     found = np.asarray(made["layers"][KEY_SCALE])
     np.testing.assert_allclose(found / found[:, :1], np.sqrt(largest / largest[:, :1, :1]).reshape(2, 12), rtol=1e-4)
     run = jit(lambda layers: forward_text(params | {"layers": layers}, config, TOKENS).logits)

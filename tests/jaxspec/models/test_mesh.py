@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jaxspec.models import DecoderConfig, init_params, save_directory
-from jaxspec.models.mesh import make_mesh, split_rows
+from jaxspec.models.mesh import AXES, make_mesh, rows_that_split, split_rows
 from jaxspec.studies.measured.draft_memory import STORED, parameter_sizes
 
 CONFIG = DecoderConfig(
@@ -51,6 +51,14 @@ def test_tokens_are_the_same_on_one_device_and_on_eight(found):
         jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6), eight[name], one[name])
 
 
+def test_hard_drafts_are_measured_in_the_parts_of_one_device_each_split(found):
+    """Three devices along data would each measure all windows of a part of four, which they do not divide."""
+    one, six = (found["measured_in_parts"][name] for name in ("one", "six"))
+    assert one["rows"] == [4, 4]
+    assert six["rows"] == [6, 6]
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6), six["measured"], one["measured"])
+
+
 def test_each_device_has_its_channels_of_all_experts(found):
     parts = found["mixture"]["parts"]
     assert [parts[f"expert_{kind}"] for kind in ("gate", "up", "down")] == [[2, 9, 5, 16], [2, 9, 5, 16], [2, 9, 16, 5]]
@@ -74,6 +82,12 @@ def test_each_device_holds_what_is_counted_before_a_run(found):
 def test_more_devices_than_there_are():
     with pytest.raises(ValueError, match="a mesh of 3 x 5 devices came; there are 1"):
         make_mesh(3, 5)
+
+
+def test_texts_fill_up_to_a_number_that_a_mesh_splits():
+    mesh = jax.sharding.AbstractMesh((3, 2), AXES)
+    assert [rows_that_split(mesh, rows) for rows in (1, 3, 4)] == [3, 3, 6]
+    assert rows_that_split(None, 4) == 4
 
 
 def test_rows_stay_where_there_is_one_device():

@@ -1,0 +1,133 @@
+"""QoQ's matrices: two levels of integers and clipped groups by hand, smoothing and order, and what inputs are rounded in."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxspec.compress.fitted import CalibrationSample, fitted_config, fitted_network
+from jaxspec.compress.fitted import progressive as module
+from jaxspec.compress.fitted.progressive import Smoothing, progressive, qoq_residual_w4, qoq_smoothing, qoq_w4
+from jaxspec.formats import group_quantization
+from jaxspec.models.blocks import Experts
+from jaxspec.models.config import INPUT_OF, DecoderConfig
+from jaxspec.models.decoder import forward_text
+from jaxspec.models.expert_sizes import ExpertSizes
+from jaxspec.models.rounded_inputs import input_scale_of, rounded_input
+from jaxspec.models.stored import biased_rows
+from jaxspec.settings.compressions import COMPRESSIONS
+from jaxspec.settings.rounded_inputs import RESIDUAL_KINDS, RoundedInputs
+
+RNG = np.random.default_rng(12)
+CONFIG = DecoderConfig(
+    vocab_size=31, hidden_size=32, intermediate_size=64, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=16
+)
+FORM = RoundedInputs(8, rotated=True, residual=RoundedInputs(8, scaled=True))
+
+
+def test_two_levels_of_integers_by_hand():
+    # 119 / 119 = 1 is the row's scale. The first group spans 30 in steps of 2 with zero point 5, the second 15 in steps of 1.
+    row = jnp.asarray([[-10.0, 20.0, 3.4, -0.6, 119.0, 104.0, 110.6, 119.0]])
+    np.testing.assert_array_equal(progressive(row, 4), [[-10, 20, 4, 0, 119, 104, 111, 119]])
+    np.testing.assert_array_equal(progressive(2 * row, 4), 2 * progressive(row, 4))
+    np.testing.assert_array_equal(progressive(jnp.zeros((2, 8)), 4), jnp.zeros((2, 8)))
+
+
+def test_a_group_is_clipped_where_that_loses_less():
+    # The scale is 1. From -2 to 119 the step is 8, and small elements are lost; with 0.6 of the range it is 5.
+    row = np.full((1, 16), 5.0, np.float32)
+    row[0, :2] = 119.0, -2.0
+    unclipped = np.where(row == 5.0, 8.0, np.where(row > 5, 120.0, 0.0))
+    weight = np.ones(16, np.float32)
+    np.testing.assert_array_equal(progressive(jnp.asarray(row), 16, jnp.asarray(weight)), unclipped)
+    # An input that is nearly always 0 may lose its weight: steps of 5 from 0 to 75.
+    weight[0] = 1e-3
+    made = np.asarray(progressive(jnp.asarray(row), 16, jnp.asarray(weight)))
+    np.testing.assert_array_equal(made, np.where(row == 5.0, 5.0, np.where(row > 5, 75.0, 0.0)))
+
+
+def test_smoothing_is_mostly_by_the_weights():
+    found = qoq_smoothing(jnp.asarray([1.0, 16.0, 1.0]), jnp.asarray([[8.0, 2.0, -1.0], [-1.0, 2.0, 1.0]]))
+    ratio = np.asarray(found.scale) / float(found.scale[2])
+    np.testing.assert_allclose(ratio, [8**0.3, 2**0.3 / 16**0.7, 1.0], rtol=1e-5)
+    np.testing.assert_allclose(found.largest, np.asarray([8.0, 2.0, 1.0]) / np.asarray(found.scale), rtol=1e-6)
+
+
+def test_without_rounding_smoothing_and_order_are_undone(monkeypatch):
+    matrix = jnp.asarray(RNG.standard_normal((5, 96)), jnp.float32)
+    norms = jnp.asarray(RNG.lognormal(0, 1, 96), jnp.float32)
+    monkeypatch.setattr(module, "progressive", lambda rows, group, weight=None: rows)
+    np.testing.assert_allclose(qoq_residual_w4(matrix, norms).values, matrix, rtol=1e-5)
+
+
+def test_channels_of_like_size_share_a_group(monkeypatch):
+    """Sizes alternate: in the order of the channels each group of four would have two of both."""
+    largest = jnp.asarray([9.0, 1, 8, 2, 7, 3, 6, 4])
+    groups = []
+    monkeypatch.setattr(module, "block_of", lambda columns: 4)
+    monkeypatch.setattr(
+        module, "progressive", lambda rows, group, weight=None: groups.append((rows, group, weight)) or rows
+    )
+    scale = jnp.asarray([2.0, 1, 1, 1, 1, 1, 1, 4])
+    matrix, norms = jnp.arange(16.0).reshape(2, 8), jnp.arange(1.0, 9)
+    qoq_residual_w4(matrix, norms, Smoothing(scale, largest))
+    ((rows, group, weight),) = groups
+    assert group == 4
+    np.testing.assert_array_equal(rows[0], [0, 2, 4, 6, 28, 5, 3, 1])
+    np.testing.assert_array_equal(weight, [0.25, 9, 25, 49, 4, 36, 16, 4])
+
+
+def test_o_and_down_are_rounded_behind_scales_and_all_others_behind_a_rotation():
+    x, matrix = (jnp.asarray(RNG.standard_normal((rows, 64)), jnp.float32) for rows in (6, 7))
+    scale = jnp.asarray(RNG.lognormal(0, 1, 64), jnp.float32)
+    found = biased_rows(x, {"down": matrix, input_scale_of("down"): scale}, "down", False, rounded=FORM)
+    codes = group_quantization.decode(group_quantization.encode(x / scale[None], "int8", group_size=None))
+    np.testing.assert_allclose(found, (codes * scale[None]) @ matrix.T, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(
+        rounded_input(x, FORM, {}, "up"), rounded_input(x, RoundedInputs(8, rotated=True), {}, "up")
+    )
+    assert {kind for kind in CONFIG.matrix_kinds if FORM.of(kind).scaled} == {"o", "down"}
+    blocks = [block for layer in range(CONFIG.num_layers) for block in CONFIG.blocks(layer)]
+    assert {kind for block in blocks for kind in block.residual_matrices} <= set(RESIDUAL_KINDS)
+    assert COMPRESSIONS["qoq-w4a8kv4"].inputs == FORM
+    names = {name for name in fitted_config("qoq-w4a8kv4", CONFIG).layer_parameters if name.endswith("input_scale")}
+    assert names == {input_scale_of("o"), input_scale_of("down")}
+
+
+def test_a_mixture_has_the_arrays_that_its_configuration_names():
+    experts = ExpertSizes(num_experts=3, per_token=2, inner_size=8, shared_size=8)
+    config = dataclasses.replace(CONFIG, experts=experts, feed_forward=(Experts(),))
+    layers = {name: jnp.ones((2, *of.shape)) for name, of in config.layer_parameters.items()}
+    inputs = {INPUT_OF[kind]: jnp.ones((2, 5, config.matrix_shape(kind)[-1])) for kind in config.matrix_kinds}
+    norms = {name: rows[:, 0] for name, rows in inputs.items()}
+    made = fitted_network("qoq-w4a8kv4", {"layers": layers}, norms, CalibrationSample(inputs, jnp.ones((2, 2, 16))))
+    shapes = fitted_config("qoq-w4a8kv4", config).layer_parameters
+    assert {name: leaf.shape for name, leaf in made["layers"].items()} == {
+        name: (2, *of.shape) for name, of in shapes.items()
+    }
+    assert shapes[input_scale_of("expert_down")].shape == (3, 8)
+
+
+def test_a_network_with_outliers_within_its_blocks_loses_less(random_network, jit):
+    """Three inner channels are 30 times as large as the others, and the weights that read them as much smaller."""
+    params = random_network(CONFIG, 5)
+    layers = dict(params["layers"])
+    outliers = jnp.asarray([3, 20, 41])
+    layers["up"] = layers["up"].at[:, outliers].multiply(30.0)
+    layers["down"] = layers["down"].at[..., outliers].divide(30.0)
+    params = params | {"layers": layers}
+    tokens = jnp.asarray(RNG.integers(31, size=(4, 16)))
+    rows = lambda x: x.reshape(-1, x.shape[-1]).astype(jnp.float32)
+    plain = jit(lambda p: forward_text(p, CONFIG, tokens, keep_activations=rows))(params)
+    norms = {name: np.linalg.norm(found, axis=1) for name, found in plain.activations.items()}
+    sample = CalibrationSample(plain.activations, jnp.ones((2, 2, 16)))
+    made = fitted_network("qoq-w4a8kv4", params, norms, sample)["layers"]
+    config = fitted_config("qoq-w4a8kv4", CONFIG)
+    turned = made | {kind: jnp.stack([qoq_w4(m, m[0]).values for m in layers[kind]]) for kind in ("o", "down")}
+    all_turned = dataclasses.replace(config, rounded_inputs=RoundedInputs(8, rotated=True))
+
+    def error(layers, config):
+        found = jit(lambda p: forward_text(p, config, tokens).logits)(params | {"layers": layers})
+        return float(jnp.linalg.norm(found - plain.logits) / jnp.linalg.norm(plain.logits))
+
+    assert error(made, config) < 0.9 * error(turned, all_turned)

@@ -146,16 +146,6 @@ def test_what_calibration_text_promised_stands_beside_what_held_out_prompts_keep
     assert page.count("tuned vs grid, on calibration text") == 2
 
 
-def test_a_page_that_is_gone_is_the_same_again_with_its_metrics(finished, config):
-    entries, path = finished
-    page = path / "report.html"
-    first = page.read_bytes()
-    page.unlink()
-    results, _ = tune(config, out=str(path))
-    assert [result.plain() for result in results] == entries
-    assert page.read_bytes() == first
-
-
 def test_the_papers_own_search_knows_no_device(finished):
     entries, path = finished
     found = [entry["configurations"]["j_grid"]["knobs"] for entry in entries]

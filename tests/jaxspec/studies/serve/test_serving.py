@@ -1,6 +1,7 @@
 """`jaxspec serve` on a small network: what it says, and what it refuses."""
 
 import csv
+import sys
 
 import numpy as np
 import pytest
@@ -86,7 +87,7 @@ def test_a_page_that_is_gone_is_written_again_without_serving_anew(run, monkeypa
     page = directory.path / "report.html"
     first = page.read_bytes()
     page.unlink()
-    monkeypatch.setattr("hwmodels.serving.simulation.serve", lambda *_: pytest.fail("served anew"))
+    monkeypatch.setattr(sys.modules[serve.__module__], "_loads", lambda *_: pytest.fail("served anew"))
     again, _ = served(directory.path.parent, **SMALL, acceptance=0.9)
     assert again == results
     assert page.read_bytes() == first

@@ -19,6 +19,7 @@ from experiments.clock import medians_s
 from jaxspec.models.dots import dot_rows
 from jaxspec.models.embedded import load_model
 from jaxspec.models.few_rows import dot_few_rows
+from jaxspec.models.stored import stack_of
 from jaxspec.tuning import target_params
 
 __all__ = ["few_rows"]
@@ -32,8 +33,9 @@ _PASSES = 50
 def few_rows() -> list[dict[str, Any]]:
     """Rows read by their transpose, against rows as they lie."""
     layers = target_params(load_model("embedded").params)["layers"]
-    kinds = [stack for stack in layers.values() if stack.ndim == 3]
-    matrices = [jnp.asarray(stack[place], jnp.float32).T for place in range(len(kinds[0])) for stack in kinds]
+    kinds = [stack for stack in map(stack_of, layers.values()) if len(stack.shape) == 3]
+    values = [stack.values() for stack in kinds]
+    matrices = [jnp.asarray(stack[place], jnp.float32).T for place in range(len(values[0])) for stack in values]
     calls: list[Callable[[], Any]] = []
     for rows in _ROWS:
         for product in (dot_few_rows, lambda x, matrix: dot_rows(x, matrix.T)):

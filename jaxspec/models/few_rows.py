@@ -1,7 +1,7 @@
 """Products of few float32 rows by a matrix with its input columns first, on x86 processors without AVX-512.
 
 XLA on CPUs gives float32 products to a library (YNNPACK), except those that read the rows by their transpose, which its own
-kernels (Eigen) take. For 2 to 64 rows these are up to 2.5 times as fast where vectors have 256 bits. All other products, of
+kernels (Eigen) take. For 2 to 64 rows these are up to 2.4 times as fast where vectors have 256 bits. All other products, of
 attention above all, stay with the library, which is faster there. See docs/decisions/0078-few-rows-by-their-transpose.md.
 """
 
@@ -24,17 +24,17 @@ _NARROW, _WIDE = "avx2", "avx512f"
 #: Rows for which the transpose was measured to be no slower: a single one is a product by a vector, which XLA emits itself.
 _FEWEST, _MOST = 2, 64
 
+#: Input columns that XLA's own kernels take at once. Of more, they add several sums, which pays from some rows on.
+_AT_ONCE, _FEWEST_OF_LONG = 256, 9
+
 
 def is_few_rows(x: Array, matrix: Array) -> bool:
     """Whether `dot_few_rows` is the faster product of rows and a matrix here."""
     features = processor_features() if jax.default_backend() == "cpu" else frozenset()
-    rows = math.prod(x.shape[:-1])
-    return (
-        _NARROW in features
-        and _WIDE not in features
-        and _FEWEST <= rows <= _MOST
-        and x.dtype == matrix.dtype == jnp.float32
-    )
+    if _NARROW not in features or _WIDE in features or not x.dtype == matrix.dtype == jnp.float32:
+        return False
+    fewest = _FEWEST if x.shape[-1] <= _AT_ONCE else _FEWEST_OF_LONG
+    return fewest <= math.prod(x.shape[:-1]) <= _MOST
 
 
 def dot_few_rows(x: Float[Array, "*b column"], matrix: Float[Array, "column row"]) -> Float[Array, "*b row"]:

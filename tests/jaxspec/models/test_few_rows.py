@@ -50,7 +50,9 @@ def test_only_few_float32_rows_on_a_processor_that_was_measured(narrow):
     for rows, few in ((0, False), (1, False), (2, True), (64, True), (65, False)):
         x, matrix = operands(rows)
         assert is_few_rows(x, matrix) == (few and narrow)
-    x, matrix = operands(2, 8)
+    for rows, few in ((8, False), (9, True)):
+        assert is_few_rows(*operands(rows, columns=257)) == (few and narrow)
+    x, matrix = operands(2, 8, columns=256)
     assert is_few_rows(x, matrix) == narrow
     assert not is_few_rows(x, matrix.astype(jnp.bfloat16))
     assert not is_few_rows(x.astype(jnp.bfloat16), matrix.astype(jnp.bfloat16))

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Float
 
-from jaxspec.compress.fitted.smoothing import mean_one, positive
+from jaxspec.compress.fitted.smoothing import input_scale
 from jaxspec.compress.footprint import BitsPerValue
 from jaxspec.compress.schemes.interface import CompressedMatrix
 from jaxspec.formats.group_quantization import SCALE_BITS, to_float16
@@ -55,7 +55,7 @@ def qoq_smoothing(largest_weight: Float[Array, " column"], sample: Float[Array, 
         sample: of the inputs, rows of calibration text.
     """
     size = jnp.max(jnp.abs(sample), axis=0)
-    scale = mean_one(positive(size) ** _INPUT_POWER / positive(largest_weight) ** _WEIGHT_POWER)
+    scale = input_scale(size, largest_weight, input_power=_INPUT_POWER, weight_power=_WEIGHT_POWER)
     return Smoothing(scale, size / scale)
 
 

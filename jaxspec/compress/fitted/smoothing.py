@@ -17,9 +17,8 @@ from jaxspec.compress.schemes.number_forms import NumberForm
 
 __all__ = [
     "awq_int4",
+    "input_scale",
     "key_scale",
-    "mean_one",
-    "positive",
     "scaled_rounding",
     "smoothing_scale",
     "smoothquant_w8",
@@ -41,17 +40,17 @@ def smoothing_scale(
     matrix: Float[Array, "row column"], channel_norm: Float[Array, " column"]
 ) -> Float[Array, " column"]:
     """Roots of norm over largest weight (SmoothQuant, Eq. 4 with alpha = 1/2), brought to mean 1."""
-    return mean_one(_smoothing(matrix, channel_norm))
+    return _mean_one(_smoothing(matrix, channel_norm))
 
 
 def _smoothing(matrix: Float[Array, "row column"], channel_norm: Float[Array, " column"]) -> Float[Array, " column"]:
     largest = jnp.max(jnp.abs(matrix), axis=0)
-    return jnp.sqrt(positive(channel_norm) / positive(largest))
+    return jnp.sqrt(_positive(channel_norm) / _positive(largest))
 
 
 def awq_int4(matrix: Float[Array, "row column"], channel_norm: Float[Array, " column"]) -> CompressedMatrix:
     """4-bit groups; scales are the power of the norms, 0 to 1, whose error weighted by squared norms is the smallest."""
-    norms = positive(channel_norm)
+    norms = _positive(channel_norm)
 
     def error(power: Array) -> Array:
         made = scaled_rounding(matrix, norms**power, _INT4).values
@@ -65,7 +64,7 @@ def scaled_rounding(
     matrix: Float[Array, "row column"], scale: Float[Array, " column"], form: NumberForm
 ) -> CompressedMatrix:
     """The matrix rounded in a form after its columns were multiplied by scales, which are brought to mean 1 first."""
-    scale = mean_one(scale)[None]
+    scale = _mean_one(scale)[None]
     bits = jnp.full((), form.bits(*matrix.shape))
     return CompressedMatrix(form.rounded(matrix * scale) / scale, BitsPerValue(bits, bits))
 
@@ -77,14 +76,21 @@ def key_scale(largest: Float[Array, "head element"]) -> Float[Array, " channel"]
         largest: of each element of a head over calibration text; of both elements of a rotary plane the larger.
     Source: Lin et al. 2024, arXiv:2405.04532, Section 4.2.
     """
-    return mean_one(jnp.sqrt(positive(largest.reshape(-1))))
+    return _mean_one(jnp.sqrt(_positive(largest.reshape(-1))))
 
 
-def mean_one(scale: Float[Array, " column"]) -> Float[Array, " column"]:
+def input_scale(
+    size: Float[Array, " column"], largest_weight: Float[Array, " column"], *, input_power: float, weight_power: float
+) -> Float[Array, " column"]:
+    """What inputs are divided by, brought to mean 1: powers of their sizes over powers of the weights that read them."""
+    return _mean_one(_positive(size) ** input_power / _positive(largest_weight) ** weight_power)
+
+
+def _mean_one(scale: Float[Array, " column"]) -> Float[Array, " column"]:
     """The scales with a geometric mean of 1."""
     return scale / jnp.exp(jnp.mean(jnp.log(scale)))
 
 
-def positive(numbers: Float[Array, " column"]) -> Float[Array, " column"]:
+def _positive(numbers: Float[Array, " column"]) -> Float[Array, " column"]:
     """The numbers, those near 0 lifted: a channel that nothing flows through has no scale of its own."""
     return jnp.maximum(numbers, 1e-4 * jnp.max(numbers) + 1e-12)

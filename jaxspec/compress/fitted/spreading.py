@@ -17,7 +17,7 @@ from flax import struct
 from jaxtyping import Array, Float, Int
 
 from hwmodels.numerics.exact_products import exact_matmul
-from jaxspec.compress.fitted.smoothing import mean_one, positive
+from jaxspec.compress.fitted.smoothing import input_scale
 from jaxspec.compress.footprint import BitsPerValue
 from jaxspec.compress.schemes.interface import CompressedMatrix
 from jaxspec.formats import asymmetric
@@ -51,7 +51,7 @@ def duquant_space(largest_weight: Float[Array, " column"], sample: Float[Array, 
         sample: of the inputs, rows of calibration text.
     """
     size = jnp.max(jnp.abs(sample), axis=0)
-    scale = mean_one(positive(size) ** _SMOOTHING / positive(largest_weight) ** (1 - _SMOOTHING))
+    scale = input_scale(size, largest_weight, input_power=_SMOOTHING, weight_power=1 - _SMOOTHING)
     rows, block = sample / scale[None], block_of(sample.shape[1])
     first = greedy_rotation(rows.reshape(-1, block))
     rows = exact_matmul(rows.reshape(-1, block), first).reshape(rows.shape)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import Params, init_params
+from jaxspec.models.decoder import Params, abstract_params, init_params
 from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.speculate.drafts.interface import ReadyDraft
 from jaxspec.speculate.drafts.network_draft import NetworkDraft
@@ -41,10 +42,24 @@ def random_params(config: DecoderConfig, held: str, seed: int = 0) -> Params:
     Args:
         held: format of its matrices: float32, as small networks decode, or one of 16 bits, as large ones do.
     """
-    params = init_params(config, jax.random.key(seed))
-    if held == "float32":
-        return as_computed(params)
-    return as_stored(jax.tree.map(lambda leaf: leaf.astype(jnp.dtype(held)), params))
+    key = jax.random.key(seed)
+    return as_computed(init_params(config, key)) if held == "float32" else as_stored(_drawn(config, key, held))
+
+
+def _drawn(config: DecoderConfig, key: jax.Array, held: str) -> Params:
+    """Matrices of about unit gain, vectors of ones, each made in the format that it is held in: 8 billion weights in float32,
+    as `init_params` makes them, are more than a GPU has room for beside their copy."""
+    leaves, structure = jax.tree.flatten(abstract_params(config))
+    stacked = config.num_layers
+
+    def draw(key: jax.Array, leaf: Any) -> jax.Array:
+        if leaf.ndim < 2 or leaf.shape[:-1] == (stacked,):
+            return jnp.ones(leaf.shape, held)
+        return jax.random.normal(key, leaf.shape, held) * jnp.asarray(leaf.shape[-1] ** -0.5, held)
+
+    one = jax.jit(draw, static_argnums=1)
+    keys = jax.random.split(key, len(leaves))
+    return jax.tree.unflatten(structure, [one(key, leaf) for key, leaf in zip(keys, leaves, strict=True)])
 
 
 def cycle_timings(

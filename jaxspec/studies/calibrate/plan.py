@@ -16,7 +16,7 @@ from jaxspec.studies.calibrate.cycle_programs import CYCLE_SLOTS, cycle_timings,
 from jaxspec.studies.calibrate.table import Row
 from jaxspec.studies.calibrate.timing import Timed, Timing, measure
 
-__all__ = ["Group", "groups_of", "matrices_of", "probes_of"]
+__all__ = ["Group", "dense_config", "groups_of", "matrices_of", "probes_of"]
 
 #: Rows of products: all few ones, where kernels change; around multiples of 16, where they pad; few many.
 ROWS = (*range(1, 11), 12, 16, 17, 18, 24, 32, 33, 40, 48, 64, 80, 96, 128, 144, 192, 256, 272, 384, 512)
@@ -209,7 +209,7 @@ def _is_apart(network: Architecture, held: str) -> bool:
 def _steps(name: str, network: Architecture, held: str, *, few: bool) -> list[Group]:
     found, shapes = [], _FEW_SHAPES if few else SHAPES
     for layers, vocab, context in probes_of(network, held):
-        config, cases, whole = _config(network, layers, vocab), [], _network_row("step", name, layers, vocab, held)
+        config, cases, whole = dense_config(network, layers, vocab), [], _network_row("step", name, layers, vocab, held)
         for batch, tokens in shapes:
             row = dataclasses.replace(whole, batch=float(batch), tokens=float(tokens), context_tokens=float(context))
             make = lambda batch=batch, tokens=tokens, config=config, context=context: programs.step_program(
@@ -226,7 +226,7 @@ def _network_row(part: str, name: str, layers: int, vocab: int, held: str) -> Ro
     return Row(part, float("nan"), weight_bits=FORMATS[held], architecture=name, **sizes)
 
 
-def _config(network: Architecture, layers: int, vocab: int) -> DecoderConfig:
+def dense_config(network: Architecture, layers: int, vocab: int) -> DecoderConfig:
     """A dense network of these widths."""
     return DecoderConfig(
         vocab_size=vocab,
@@ -252,7 +252,7 @@ def _cycle_group(
     name: str, network: Architecture, held: str, layers: int, vocab: int, draft_layers: int, batch: int
 ) -> Group:
     """Cycles of one network, draft and number of sequences, and their steps."""
-    config, shape = _config(network, layers, vocab), {"batch": float(batch), "context_tokens": float(CYCLE_SLOTS)}
+    config, shape = dense_config(network, layers, vocab), {"batch": float(batch), "context_tokens": float(CYCLE_SLOTS)}
     step = dataclasses.replace(_network_row("step", name, layers, vocab, held), **shape)
     cycle = dataclasses.replace(step, part="cycle", draft_layers=float(draft_layers))
     rows = [dataclasses.replace(step, tokens=length + 1.0) for length in (0, *_DRAFTED)]

@@ -34,7 +34,7 @@ from jaxspec.studies.calibrate.result import CalibrateResult, FittedPart, Measur
 from jaxspec.studies.calibrate.table import Row, read_rows, rows_text
 from jaxspec.studies.measured.pricing import resolve_architecture
 
-__all__ = ["DEVICE_FILE", "calibrate"]
+__all__ = ["DEVICE_FILE", "calibrate", "dense_network"]
 
 #: Device file unless a place is given.
 DEVICE_FILE = "my-machine.toml"
@@ -80,7 +80,7 @@ def calibrate(
             check_layers(rows, networks)
             check_products(rows)
             return networks, rows
-        return {name: _dense(name) for name in config.architecture}, []
+        return {name: dense_network(name) for name in config.architecture}, []
 
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], dict[str, Any]]:
         networks, rows = checked()
@@ -149,7 +149,12 @@ def _named(rows: Sequence[Row], measurements: str) -> dict[str, Architecture]:
         raise InputError(f"measurements {measurements!r}, column architecture: {error}") from error
 
 
-def _dense(name: str) -> Architecture:
+def dense_network(name: str) -> Architecture:
+    """A network of dense layers, by its name in the catalog or its config.json.
+
+    Raises:
+        InputError: there is none, or its layers are others.
+    """
     found = resolve_architecture(name, None)
     if float(found.num_moe_layers) or float(found.kv_lora_rank) or float(found.num_window_layers):
         raise InputError(

@@ -58,6 +58,8 @@ RELEASES: dict[str, dict[str, Any]] = {
     "longchat-7b": LLAMA_7B,
     "longchat-13b": LLAMA_13B,
     "llama-3.1-70b": sizes("llama", 80, 8192, 28672, 64, 8, 128256, **UNTIED),
+    "llama-3.1-405b": sizes("llama", 126, 16384, 53248, 128, 8, 128256, **UNTIED),
+    "mistral-small-24b": sizes("mistral", 40, 5120, 32768, 32, 8, 131072, head_dim=128, sliding_window=None, **UNTIED),
     "qwen2.5-0.5b": sizes("qwen2", 24, 896, 4864, 14, 2, 151936, **TIED, **QWEN_WINDOWS),
     "qwen2.5-1.5b": sizes("qwen2", 28, 1536, 8960, 12, 2, 151936, **TIED, **QWEN_WINDOWS),
     "qwen2.5-3b": sizes("qwen2", 36, 2048, 11008, 16, 2, 151936, **TIED, **QWEN_WINDOWS),
@@ -92,12 +94,65 @@ RELEASES: dict[str, dict[str, Any]] = {
     "gpt-oss-20b": sizes("gpt_oss", 24, 2880, 2880, 64, 8, 201088, head_dim=64, **UNTIED)
     | {"num_local_experts": 32, "num_experts_per_tok": 4, "experts_per_token": 4, "sliding_window": 128}
     | {"layer_types": ["sliding_attention", "full_attention"] * 12, "attention_bias": True},
+    "gpt-oss-120b": sizes("gpt_oss", 36, 2880, 2880, 64, 8, 201088, head_dim=64, **UNTIED)
+    | {"num_local_experts": 128, "num_experts_per_tok": 4, "experts_per_token": 4, "sliding_window": 128}
+    | {"layer_types": ["sliding_attention", "full_attention"] * 18, "attention_bias": True},
+    "glm-4.5": sizes("glm4_moe", 92, 5120, 12288, 96, 8, 151552, head_dim=128, **UNTIED)
+    | {"n_routed_experts": 160, "n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 1536}
+    | {"first_k_dense_replace": 3, "attention_bias": True, "use_qk_norm": True, "num_nextn_predict_layers": 1},
+    "glm-4.5-air": sizes("glm4_moe", 46, 4096, 10944, 96, 8, 151552, head_dim=128, **UNTIED)
+    | {"n_routed_experts": 128, "n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 1408}
+    | {"first_k_dense_replace": 1, "attention_bias": True, "use_qk_norm": False, "num_nextn_predict_layers": 1},
+    # Its config.json says kimi_k2, and that its network is DeepseekV3ForCausalLM.
+    "kimi-k2": sizes("deepseek_v3", 61, 7168, 18432, 64, 64, 163840, **UNTIED)
+    | {"kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+    | {"n_routed_experts": 384, "n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 2048}
+    | {"n_group": 1, "topk_group": 1, "first_k_dense_replace": 1, "moe_layer_freq": 1, "num_nextn_predict_layers": 0},
+    "mixtral-8x7b": sizes("mixtral", 32, 4096, 14336, 32, 8, 32000, sliding_window=None, **UNTIED)
+    | {"num_local_experts": 8, "num_experts_per_tok": 2},
+    "mixtral-8x22b": sizes("mixtral", 56, 6144, 16384, 48, 8, 32000, sliding_window=None, **UNTIED)
+    | {"num_local_experts": 8, "num_experts_per_tok": 2},
+    # Text decoders. Files of the larger ones state no vocabulary and no kind of layer, one no heads: defaults of the class.
+    "gemma-3-1b": sizes("gemma3_text", 26, 1152, 6912, 4, 1, 262144, head_dim=256)
+    | {"sliding_window": 512, "sliding_window_pattern": 6},
+    "gemma-3-4b": {
+        "model_type": "gemma3_text",
+        "num_hidden_layers": 34,
+        "hidden_size": 2560,
+        "intermediate_size": 10240,
+    }
+    | {"sliding_window": 1024},
+    "gemma-3-12b": {
+        "model_type": "gemma3_text",
+        "num_hidden_layers": 48,
+        "hidden_size": 3840,
+        "intermediate_size": 15360,
+    }
+    | {"num_attention_heads": 16, "num_key_value_heads": 8, "sliding_window": 1024},
+    "gemma-3-27b": {
+        "model_type": "gemma3_text",
+        "num_hidden_layers": 62,
+        "hidden_size": 5376,
+        "intermediate_size": 21504,
+    }
+    | {"num_attention_heads": 32, "num_key_value_heads": 16, "head_dim": 128, "sliding_window": 1024},
+    "phi-4": sizes("phi3", 40, 5120, 17920, 40, 10, 100352, sliding_window=None, **UNTIED),
+    "olmo-2-0425-1b": sizes("olmo2", 16, 2048, 8192, 16, 16, 100352, **UNTIED),
+    "olmo-2-1124-7b": sizes("olmo2", 32, 4096, 11008, 32, 32, 100352, **UNTIED),
+    "olmo-2-1124-13b": sizes("olmo2", 40, 5120, 13824, 40, 40, 100352, **UNTIED),
+    "olmo-2-0325-32b": sizes("olmo2", 64, 5120, 27648, 40, 8, 100352, **UNTIED),
+    "smollm3-3b": sizes("smollm3", 36, 2048, 11008, 16, 4, 128256, no_rope_layer_interval=4, **TIED),
+    "granite-3.3-2b": sizes("granite", 40, 2048, 8192, 32, 8, 49159, **TIED),
+    "granite-3.3-8b": sizes("granite", 40, 4096, 12800, 32, 8, 49159, **TIED),
+    "granite-3.1-1b-a400m": sizes("granitemoe", 24, 1024, 512, 16, 8, 49155, **TIED)
+    | {"num_local_experts": 32, "num_experts_per_tok": 8},
+    "granite-3.1-3b-a800m": sizes("granitemoe", 32, 1536, 512, 24, 8, 49155, **TIED)
+    | {"num_local_experts": 40, "num_experts_per_tok": 8},
     "opt-2.7b": opt(32, 2560, 32),
     "opt-6.7b": opt(32, 4096, 32),
     "opt-13b": opt(40, 5120, 40),
     # Not in the catalog: a witness of published counts for other families.
     "mistral-7b-v0.1": sizes("mistral", 32, 4096, 14336, 32, 8, 32000, sliding_window=4096),
-    "mixtral-8x7b": sizes("mixtral", 32, 4096, 14336, 32, 8, 32000, num_local_experts=8, num_experts_per_tok=2),
     "gemma-2-2b": sizes("gemma2", 26, 2304, 9216, 8, 4, 256000, head_dim=256, sliding_window=4096),
     "phi-2": sizes("phi", 32, 2560, 10240, 32, 32, 51200),
     "gpt2": {

@@ -47,9 +47,9 @@ def device_of(name, **kernels):
 def random_steps(seed):
     """Steps of catalog networks with sizes changed at random, and two widths of weights and of KV for each."""
     draw = np.random.default_rng(seed)
-    shapes = jax.tree.map(
-        lambda *leaves: np.asarray(leaves)[draw.integers(len(SHAPES), size=CASES)].astype(np.float32), *SHAPES
-    )
+    # One draw for all sizes of a network: sizes of several networks need not fit together.
+    which = draw.integers(len(SHAPES), size=CASES)
+    shapes = jax.tree.map(lambda *leaves: np.asarray(leaves)[which].astype(np.float32), *SHAPES)
     factors = {name: draw.uniform(0.3, 2.0, CASES) for name in ("hidden_size", "intermediate_size", "vocab_size")}
     shapes = dataclasses.replace(
         shapes, **{name: (getattr(shapes, name) * f).astype(np.float32) for name, f in factors.items()}

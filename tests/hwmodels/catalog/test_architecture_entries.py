@@ -50,17 +50,79 @@ def test_totals_are_the_published_ones(name, published, x64):
     assert total(catalog.architecture(name)) == pytest.approx(published, rel=5e-3)
 
 
+#: Numbers that safetensors files of these releases hold, as the Hub counts them; a witness apart from transformers.
+HUB = {
+    "llama-3.1-405b": 405_853_388_800,
+    "mistral-small-24b": 23_572_403_200,
+    "gpt-oss-120b": 116_829_156_672,
+    "mixtral-8x7b": 46_702_792_704,
+    "mixtral-8x22b": 140_620_634_112,
+    "gemma-3-1b": 999_885_952,
+    "phi-4": 14_659_507_200,
+    "olmo-2-0425-1b": 1_484_916_736,
+    "olmo-2-1124-7b": 7_298_617_344,
+    "olmo-2-1124-13b": 13_716_198_400,
+    "olmo-2-0325-32b": 32_234_279_936,
+    "smollm3-3b": 3_075_098_624,
+    "granite-3.3-2b": 2_533_539_840,
+    "granite-3.3-8b": 8_170_864_640,
+    "granite-3.1-1b-a400m": 1_334_628_352,
+    "granite-3.1-3b-a800m": 3_298_793_472,
+}
+
+
+@pytest.mark.parametrize("name", HUB)
+def test_totals_are_those_of_released_checkpoints(name, x64):
+    assert round(total(catalog.architecture(name))) == HUB[name]
+
+
+def test_kimi_is_as_large_as_its_checkpoint(x64):
+    # The Hub counts 1,026,408,235,864: 3416 more than the network that its config.json names.
+    assert total(catalog.architecture("kimi-k2")) == pytest.approx(1_026_408_235_864, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("name", "stored"),
+    [("gemma-3-4b", 4_300_079_472), ("gemma-3-12b", 12_187_325_040), ("gemma-3-27b", 27_432_406_640)],
+)
+def test_checkpoints_of_gemma_are_the_entry_and_what_sees(name, stored, x64):
+    # SigLIP: patches of 14 * 14 in an image of 896 * 896; 27 layers of width 1152 with biases everywhere, 4304 within; a
+    # norm at the end. The projector has a norm and a matrix to the decoder's width.
+    gemma, width, inner = catalog.architecture(name), 1152, 4304
+    layer = 4 * (width + 1) * width + (width + 1) * inner + (inner + 1) * width + 4 * width
+    tower = (3 * 14 * 14 + 1) * width + (896 // 14) ** 2 * width + 27 * layer + 2 * width
+    projector = width + width * int(gemma.hidden_size)
+    assert round(total(gemma)) + tower + projector == stored
+
+
+def one_layer_more(architecture):
+    """With one more layer of experts."""
+    a = architecture
+    return dataclasses.replace(
+        a,
+        num_layers=a.num_layers + 1,
+        num_moe_layers=a.num_moe_layers + 1,
+        vectors_per_layer=a.vectors_per_layer
+        + (a.num_layers - a.num_moe_layers) * a.num_experts / a.num_layers / (a.num_layers + 1),
+    )
+
+
+@pytest.mark.parametrize(("name", "stored"), [("glm-4.5", 358_337_791_296), ("glm-4.5-air", 110_468_824_832)])
+def test_checkpoints_of_glm_45_are_the_entry_and_one_layer_that_predicts_a_further_token(name, stored, x64):
+    # Beside it, as in GLM-4.7-Flash below: a matrix from two hidden sizes to one, three norms, embedding and head.
+    glm = catalog.architecture(name)
+    hidden = int(glm.hidden_size)
+    beside = 2 * hidden**2 + 3 * hidden + 2 * 151552 * hidden
+    assert round(total(one_layer_more(glm))) + beside == stored
+
+
 def test_the_checkpoint_of_glm_is_the_entry_and_one_layer_that_predicts_a_further_token(x64):
     # The safetensors files of zai-org/GLM-4.7-Flash hold 31,221,488,576 numbers. Beyond the decoder lies a layer 47:
     # a layer of experts, a matrix from two hidden sizes to one, three norms, and an embedding and a head of its own.
     glm = catalog.architecture("glm-4.7-flash")
     assert glm.num_moe_layers == 46
-    one_more = dataclasses.replace(
-        glm,
-        num_layers=48.0,
-        num_moe_layers=47.0,
-        vectors_per_layer=47 * 64 / 48,
-    )
+    one_more = one_layer_more(glm)
+    assert one_more.vectors_per_layer == pytest.approx(47 * 64 / 48)
     beside = 2 * 2048 * 2048 + 3 * 2048 + 2 * 154880 * 2048
     assert round(total(one_more)) + beside == 31_221_488_576
 

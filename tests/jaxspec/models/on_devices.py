@@ -18,8 +18,10 @@ from jaxspec.models.mesh import make_mesh, on_mesh
 from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.speculate import chain_limits, decode_autoregressively
 from jaxspec.speculate.drafts import self_draft
+from jaxspec.speculate.engine import decode
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import GREEDY
+from jaxspec.studies.compare.quality import channel_norms
 from jaxspec.tuning import calibrate, target_params
 from jaxspec.tuning.hard import measure_hard, measured_windows
 
@@ -30,14 +32,23 @@ def run(params, config):
     """What a run finds: survival, KL, the draft's bits, tokens and cycles."""
     rng = np.random.default_rng(1)
     texts = rng.integers(config.vocab_size, size=(4, 26)).astype(np.int32)
-    prompts = rng.integers(config.vocab_size, size=(4, 7)).astype(np.int32)
+    prompts = rng.integers(config.vocab_size, size=(2, 7)).astype(np.int32)
     calibration = calibrate(params, config, texts, scheme=CASSANDRA1, first=4)
     knobs = uniform_knobs(CASSANDRA1, config)
     found = measure_hard(calibration, knobs, GREEDY)
     draft = self_draft(config, as_computed(hard_draft(params, calibration.prepared, knobs)), knobs)
     options = {"num_tokens": 9, "decoding": GREEDY, "seed": 0}
-    decoded = decode_chains(as_computed(params), config, draft, prompts, 3, **options)
+    rows = []
+
+    def decode_of(target, params, prompts, *given, **static):
+        rows.append((prompts.sharding.shard_shape(prompts.shape)[0], len(prompts)))
+        return decode(target, params, prompts, *given, **static)
+
+    with patch("jaxspec.speculate.proof.decode", decode_of):
+        decoded = decode_chains(as_computed(params), config, draft, prompts, 3, **options)
     return {
+        "rows": rows,
+        "norms": {name: x.tolist() for name, x in channel_norms(params, config, texts[:3], lambda: None).items()},
         "kl": float(found.kl),
         "survival": np.asarray(found.survival).tolist(),
         "bits": [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(found.footprint)],
@@ -63,7 +74,14 @@ def in_parts(params, config):
     ):
         found = measure_hard(calibration, uniform_knobs(CASSANDRA1, config), GREEDY)
     measured = [found.survival, found.kl, found.cross_entropy, *jax.tree.leaves(found.footprint)]
-    return {"rows": rows, "measured": [np.asarray(leaf).tolist() for leaf in measured]}
+    # Windows that the first device has of the KV and the hidden states, of all that are there.
+    text = [
+        (leaf.addressable_shards[0].data.shape[axis], leaf.shape[axis])
+        for leaf, axis in ((calibration.kv.rows, 2), (calibration.text.hidden, 0))
+    ]
+    norms = [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(calibration.prepared)]
+    found = {"rows": rows, "measured": [np.asarray(leaf).tolist() for leaf in measured], "norms": norms}
+    return found | {"windows": calibration.num_windows, "text": text}
 
 
 def decoded_mixture(params):

@@ -4,23 +4,28 @@ Forced host devices have to be there before JAX starts, so that this is a proces
 """
 
 import json
+import math
+import re
 import sys
 from unittest.mock import patch
 
 import jax
 import numpy as np
 from elastic_networks import mixture, uneven_network
+from jax.sharding import NamedSharding, PartitionSpec
 
 from jaxspec.compress import hard_draft, uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models import load_directory
-from jaxspec.models.mesh import make_mesh, on_mesh
+from jaxspec.models.mesh import by_row, make_mesh, on_mesh
 from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.speculate import chain_limits, decode_autoregressively
+from jaxspec.speculate.agreement import agreement
 from jaxspec.speculate.drafts import self_draft
 from jaxspec.speculate.engine import decode
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import GREEDY
+from jaxspec.speculate.steps import top_gap
 from jaxspec.studies.compare.quality import channel_norms
 from jaxspec.tuning import calibrate, target_params
 from jaxspec.tuning.hard import measure_hard, measured_windows
@@ -84,6 +89,37 @@ def in_parts(params, config):
     return found | {"windows": calibration.num_windows, "text": text}
 
 
+def logits_at_once():
+    """Most logits of a network that each of three devices along data makes at once, of six texts with five places each.
+
+    Pieces have room for twelve places: two of each text.
+    """
+    mesh, rng = make_mesh(3, 1), np.random.default_rng(7)
+    hidden = rng.standard_normal((6, 5, 4)).astype(np.float32)
+    head, tokens = rng.standard_normal((40, 4)).astype(np.float32), rng.integers(40, size=(6, 5)).astype(np.int32)
+    logits_of = (lambda x: x @ head.T, lambda x: -x @ head.T)
+
+    def found(hidden, tokens):
+        return agreement(hidden, hidden[:, ::-1], tokens, logits_of, vocab_size=40, decoding=GREEDY)
+
+    given = [jax.device_put(x, by_row(mesh, 6)) for x in (hidden, tokens)]
+    with patch("jaxspec.speculate.agreement._LOGITS", 12 * 40):
+        program = jax.jit(found).lower(*given).compile()
+    shapes = (tuple(map(int, shape.split(","))) for shape in re.findall(r"f32\[([\d,]+)\]", program.as_text()))
+    whole = jax.jit(found)(hidden, tokens)  # on one device, and in one piece
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6), program(*given), whole)
+    return max(math.prod(shape) for shape in shapes if shape[-1] == 40) // 40
+
+
+def gap_on_shards():
+    """Shapes that a program holds for the gap between the two largest of each of three rows of logits, split in two."""
+    logits = np.random.default_rng(8).standard_normal((3, 1 << 14)).astype(np.float32)
+    split = jax.device_put(logits, NamedSharding(make_mesh(1, 2), PartitionSpec(None, "tensor")))
+    program = jax.jit(top_gap).lower(split).compile()
+    np.testing.assert_array_equal(program(split), jax.jit(top_gap)(logits))
+    return sorted(set(re.findall(r"f32\[([\d,]+)\]", program.as_text())))
+
+
 def decoded_mixture(params):
     """Tokens of a mixture of experts."""
     prompts = np.random.default_rng(2).integers(MIXTURE.vocab_size, size=(4, 5)).astype(np.int32)
@@ -123,7 +159,15 @@ def main(directory):
         tensor: first_bytes(on_mesh(target_params(split.params), split.config, make_mesh(1, tensor)))
         for tensor in (2, 4)
     }
-    found = {"one": one, "eight": other, "devices": devices, "parts": shapes, "held": held}
+    found = {
+        "logits": logits_at_once(),
+        "gap": gap_on_shards(),
+        "one": one,
+        "eight": other,
+        "devices": devices,
+        "parts": shapes,
+        "held": held,
+    }
     print(json.dumps(found | {"measured_in_parts": parts, "mixture": texts | {"parts": shapes_of_mixture}}))
 
 

@@ -80,6 +80,17 @@ def test_windows_that_the_data_axis_does_not_divide_are_split(found):
     assert_near(six["norms"], one["norms"])
 
 
+def test_each_device_makes_logits_of_its_own_texts(found):
+    """Of a piece with two places of each of six texts a device has two texts; it made the logits of all twelve places."""
+    assert found["logits"] == 2 * 2
+
+
+def test_the_gap_of_logits_is_found_on_each_part_of_the_vocabulary(found):
+    """`top_k` had all 16,384 of each row gathered."""
+    assert "3,8192" in found["gap"]
+    assert "3,16384" not in found["gap"]
+
+
 def test_each_device_has_its_channels_of_all_experts(found):
     parts = found["mixture"]["parts"]
     assert [parts[f"expert_{kind}"] for kind in ("gate", "up", "down")] == [[2, 9, 5, 16], [2, 9, 5, 16], [2, 9, 16, 5]]

@@ -249,7 +249,6 @@ FILES = [
     Row("tree --prompts absent.txt", "prompts 'absent.txt' is neither a whole number nor a file"),
     Row("tune --mesh data=x", "mesh is 'data=x'; give the devices along its axes"),
     Row("tree --mesh tensor=0", "mesh is 'tensor=0'; give the devices along its axes"),
-    Row("tune --mesh data=2,data=4", "mesh is 'data=2,data=4', with data twice; give each axis once"),
     Row("evaluate --mesh tensor=60000", "give fewer along an axis"),
     Row("evaluate --mesh tensor=1 --stream", "with stream, layers pass through one device"),
     Row("tune --config c.toml", "stream is 3; it must be true or false", {"c.toml": "stream = 3"}),

@@ -11,8 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxspec.errors import InputError
 from jaxspec.models import DecoderConfig, init_params, save_directory
 from jaxspec.models.mesh import AXES, filled_rows, make_mesh, rows_that_split, split_rows
+from jaxspec.settings.common import mesh_sizes
 from jaxspec.studies.measured.draft_memory import STORED, parameter_sizes
 
 CONFIG = DecoderConfig(
@@ -114,6 +116,12 @@ def test_each_device_holds_what_is_counted_before_a_run(found):
 def test_more_devices_than_there_are():
     with pytest.raises(ValueError, match="a mesh of 3 x 5 devices came; there are 1"):
         make_mesh(3, 5)
+
+
+def test_an_axis_given_twice_is_refused():
+    assert mesh_sizes("tensor=2") == {"data": 1, "tensor": 2}
+    with pytest.raises(InputError, match="mesh is 'data=2,data=4', with data twice; give each axis once"):
+        mesh_sizes("data=2,data=4")
 
 
 def test_texts_fill_up_to_a_number_that_a_mesh_splits():

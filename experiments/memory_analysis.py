@@ -1,9 +1,9 @@
 """Memory that tuning takes, by XLA's own analysis of its compiled programs: `python -m experiments.memory_analysis`.
 
-Nothing is allocated, so that networks of any size can be asked about on any machine. Three programs are compiled for each
-network: a gradient step over all knobs, the measurement of one bit-exact draft, and decoding without a draft. Beside XLA's
-figures stands what the line before a run would say of the program. With a mesh, as many devices as it has are made of the
-processor.
+Nothing is allocated, so that networks of any size can be asked about on any machine. Four programs are compiled for each
+network: a gradient step over all knobs, the measurement of one bit-exact draft, decoding without a draft, and a pass over the
+calibration text (as many windows as one takes). Beside XLA's figures stands what the line before a run would say of the
+program. With a mesh, as many devices as it has are made of the processor.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from jaxspec.models.config import INPUT_OF, DecoderConfig
 from jaxspec.models.decoder import abstract_params
 from jaxspec.models.families import decoder_config
 from jaxspec.models.kv_cache import empty_cache
-from jaxspec.models.mesh import by_row, make_mesh, on_mesh
+from jaxspec.models.mesh import by_row, filled_rows, make_mesh, on_mesh, rows_that_split
 from jaxspec.models.stored import as_stored
 from jaxspec.models.streamed import Streamed, stays_in_host
 from jaxspec.settings.common import mesh_sizes
@@ -55,7 +55,7 @@ from jaxspec.tuning.objective import Pricing
 __all__ = ["PROGRAMS", "abstract_calibration", "analyse"]
 
 #: What is compiled.
-PROGRAMS = ("gradient step", "hard draft", "decoding")
+PROGRAMS = ("gradient step", "hard draft", "decoding", "calibration pass")
 
 #: Prompts that are decoded, their tokens, and those that follow.
 _PROMPTS, _PROMPT_TOKENS, _OUTPUT_TOKENS = 24, 128, 64
@@ -90,12 +90,13 @@ def abstract_calibration(
         return jax.ShapeDtypeStruct(leaf.shape, jnp.bfloat16)
 
     params = jax.eval_shape(as_stored, jax.tree_util.tree_map_with_path(narrow, abstract_params(config)))
-    cache = jax.eval_shape(lambda: empty_cache(config, windows, tokens - 1))
+    places = rows_that_split(mesh, windows)
+    cache = jax.eval_shape(lambda: empty_cache(config, places, tokens - 1))
     kv = jax.eval_shape(lambda cache: prepare_kv(DEFAULT_SCHEME, cache), cache)
     text = jax.eval_shape(
         lambda: TargetText(
-            tokens=jnp.zeros((windows, tokens), jnp.int32),
-            hidden=jnp.zeros((windows, tokens - 1 - _FIRST, config.hidden_size)),
+            tokens=jnp.zeros((places, tokens), jnp.int32),
+            hidden=jnp.zeros((places, tokens - 1 - _FIRST, config.hidden_size)),
         )
     )
     if mesh is not None:
@@ -113,16 +114,30 @@ def abstract_calibration(
         text=text,
         kv=kv,
         config=config,
+        filling=places - windows,
         mesh=mesh,
     )
 
 
 def _pass_over_text(params: Any, config: DecoderConfig, windows: int, tokens: int, mesh: Mesh | None) -> Any:
     """The compiled pass that makes hidden states and KV of as many windows as it takes at once."""
-    count = min(windows, windows_per_pass(config, tokens) * (1 if mesh is None else mesh.shape["data"]))
+    count = _at_once(config, windows, tokens, mesh)
     where = None if mesh is None else by_row(mesh, count)
     text = jax.ShapeDtypeStruct((count, tokens), jnp.int32, sharding=where)
-    return calibration_pass.lower(params, config, text, scheme=DEFAULT_SCHEME, first=_FIRST).compile()
+    counted = (
+        None
+        if rows_that_split(mesh, windows) == windows
+        else jax.ShapeDtypeStruct((count,), jnp.float32, sharding=where)
+    )
+    return calibration_pass.lower(params, config, text, scheme=DEFAULT_SCHEME, first=_FIRST, counted=counted).compile()
+
+
+def _at_once(config: DecoderConfig, windows: int, tokens: int, mesh: Mesh | None) -> int:
+    """Windows of a pass, with those that fill places on the mesh."""
+    return min(
+        rows_that_split(mesh, windows),
+        windows_per_pass(config, tokens) * (1 if mesh is None else mesh.shape["data"]),
+    )
 
 
 def analyse(
@@ -156,7 +171,10 @@ def analyse(
         given = state, calibration, pricing, whole, number, number, jnp.asarray(False), goal, DEFAULT_SCHEME
         return ascend_once.lower(*given).compile()
 
-    hard = lambda: measured_windows.lower(calibration, knobs, jnp.arange(per_step), decoding).compile()
+    def hard() -> Any:
+        whole, counted = filled_rows(mesh, jnp.arange(per_step))
+        return measured_windows.lower(calibration, knobs, whole, decoding, counted=counted).compile()
+
     network = network_bytes(config, stream=stream, tensor=sizes[1])
     held = network + calibration_bytes(config, windows, tokens, stream=stream, mesh=sizes)
     found = {}
@@ -168,6 +186,12 @@ def analyse(
         works = decoding_bytes(config, [_PROMPT_TOKENS] * _PROMPTS, _OUTPUT_TOKENS, [], sizes) + ROOM_BYTES
         compiled = partial(_decoding, calibration.params, config, mesh)
         found["decoding"] = _of_program(compiled) | {"estimated_bytes": network + works}
+    if "calibration pass" in programs:
+        compiled = partial(_pass_over_text, calibration.params, config, windows, tokens, mesh)
+        count = _at_once(config, windows, tokens, mesh)
+        written = calibration_bytes(config, count, tokens, mesh=sizes)
+        works = pass_bytes(config, count, tokens, gradient=False, mesh=sizes)
+        found["calibration pass"] = _of_program(compiled) | {"estimated_bytes": network + written + works}
     return found
 
 
@@ -205,6 +229,7 @@ def main(arguments: list[str] | None = None) -> int:
         "network", nargs="*", choices=[*SHAPES, []], help=f"of {', '.join(SHAPES)}; all of them by default"
     )
     parser.add_argument("--layers", type=int, help="instead of the network's own number")
+    parser.add_argument("--windows", type=int, help="windows of calibration text, instead of 96")
     parser.add_argument("--stream", action="store_true", help="with the layers in host memory")
     parser.add_argument(
         "--mesh", default="data=1", help="devices along the axes, as in data=4,tensor=2; bytes are of each"
@@ -223,7 +248,7 @@ def main(arguments: list[str] | None = None) -> int:
     for name, windows, tokens, per_step in _DEFAULT:
         if given.network and name not in given.network:
             continue
-        config = decoder_config(SHAPES[name])
+        config, windows = decoder_config(SHAPES[name]), given.windows or windows
         if given.layers is not None:
             config = dataclasses.replace(config, num_layers=given.layers)
         file_bytes = 2 * config.num_parameters()

@@ -27,9 +27,16 @@ __all__ = ["draft_view", "hard_draft", "knobs_of_matrix", "prepare", "rows_of", 
 Prepared = dict[str, Any]
 
 
-def sum_of_squares(inputs: Float[Array, "batch token column"]) -> Float[Array, " column"]:
-    """Of each channel over all tokens: what `forward` keeps of activations, whose root is a channel's norm."""
-    return jnp.sum(jnp.square(inputs), axis=(0, 1))
+def sum_of_squares(
+    inputs: Float[Array, "batch token column"], counted: Float[Array, " batch"] | None = None
+) -> Float[Array, " column"]:
+    """Of each channel over all tokens: what `forward` keeps of activations, whose root is a channel's norm.
+
+    Args:
+        counted: whether a sequence counts, 0 or 1; None: all do.
+    """
+    squares = jnp.square(inputs)
+    return jnp.sum(squares if counted is None else squares * counted[:, None, None], axis=(0, 1))
 
 
 def target_network(scheme: Scheme, params: Params) -> Params:
@@ -212,7 +219,7 @@ def draft_view(
         temperature: of the differentiable draft, which tends to the hard one as it falls, away from half-way knobs. None: the
             hard draft.
         policy: as for `LayerView`.
-        counted: of the hard draft, whether the bits of the cache are about a sequence; None: about all.
+        counted: whether the bits of the cache are about a sequence, 0 or 1; None: about all.
     """
     scheme, kinds = knobs.scheme, kinds_of(prepared)
 
@@ -232,7 +239,7 @@ def draft_view(
         cached = (
             scheme.hard_kv(known.rows, values, counted)
             if temperature is None
-            else scheme.soft_kv(known.rows, values, temperature)
+            else scheme.soft_kv(known.rows, values, temperature, counted)
         )
 
         def footprint():

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.stored import Stored
@@ -26,6 +26,7 @@ __all__ = [
     "Shares",
     "activation_shares",
     "by_row",
+    "filled_rows",
     "make_mesh",
     "mesh_of",
     "on_host",
@@ -151,14 +152,27 @@ def split_by_output(config: DecoderConfig, tensor: int) -> int:
 
 
 def rows_on_each(rows: int, data: int) -> int:
-    """How many of so many texts each device has where they are split over so many: all, where these do not divide them."""
-    return rows // data if rows % data == 0 else rows
+    """How many texts each device has where so many are filled up and split over so many devices."""
+    return -(-rows // data)
 
 
 def rows_that_split(mesh: Mesh | None, rows: int) -> int:
     """The next number of texts, from this one on, that the data axis of a mesh divides; the number itself on one device."""
     data = 1 if mesh is None else mesh.shape["data"]
-    return -(-rows // data) * data
+    return rows_on_each(rows, data) * data
+
+
+def filled_rows(mesh: Mesh | None, rows: Array) -> tuple[Array, Float[Array, " row"] | None]:
+    """An array that leads with texts, and its last one again, as often as it takes, until the data axis of a mesh divides them;
+    and whether each counts, 0 or 1. The array itself and None where the axis divides it, or on one device.
+
+    What the axis does not divide would be whole on each device (see `by_row`).
+    """
+    count = len(rows)
+    place = np.arange(rows_that_split(mesh, count))
+    if len(place) == count:
+        return rows, None
+    return rows[place.clip(max=count - 1)], jnp.asarray(place < count, jnp.float32)
 
 
 def placed_beside(params: Any, config: DecoderConfig, other: Any) -> Any:
@@ -212,7 +226,6 @@ def split_inside(mesh: Mesh | None, texts: Any) -> Any:
 
 
 def by_row(mesh: Mesh, rows: int) -> NamedSharding:
-    """Where an array lies that leads with so many texts: split, or whole on each device where there are too few or an odd
-    number."""
-    data = mesh.shape["data"]
-    return NamedSharding(mesh, PartitionSpec("data") if rows_on_each(rows, data) * data == rows else PartitionSpec())
+    """Where an array lies that leads with so many texts: split, or whole on each device where the data axis does not divide
+    them (see `filled_rows`)."""
+    return NamedSharding(mesh, PartitionSpec("data") if rows_that_split(mesh, rows) == rows else PartitionSpec())

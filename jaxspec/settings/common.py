@@ -42,15 +42,17 @@ def mesh_sizes(text: str) -> dict[str, int]:
     """Devices along each axis of a mesh, 1 where nothing is said.
 
     Raises:
-        InputError: another form.
+        InputError: another form, or an axis twice.
     """
-    found = {"data": 1, "tensor": 1}
+    axes, found = ("data", "tensor"), {}
     for part in text.split(","):
         name, _, number = (piece.strip() for piece in part.partition("="))
-        if name not in found or not number.isdecimal() or not 1 <= int(number) <= MOST_DEVICES:
+        if name not in axes or not number.isdecimal() or not 1 <= int(number) <= MOST_DEVICES:
             raise InputError(f"mesh is {shown(text)}; give the devices along its axes, as in 'data=4,tensor=2'")
+        if name in found:
+            raise InputError(f"mesh is {shown(text)}, with {name} twice; give each axis once, as in 'data=4,tensor=2'")
         found[name] = int(number)
-    return found
+    return dict.fromkeys(axes, 1) | found
 
 
 def _check_mesh(text: str) -> None:

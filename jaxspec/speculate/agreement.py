@@ -1,7 +1,8 @@
 """How a draft's next tokens agree with the target's, from the hidden states of both.
 
 Logits of a vocabulary of 150,000 tokens take a hundred times the memory of the hidden states that they follow from, so both are
-made for some tokens at a time, and again in the backward pass.
+made for some tokens at a time, and again in the backward pass. Each piece has tokens of every text: where texts are split over
+devices, each device makes the logits of its own, and not those of all.
 """
 
 from __future__ import annotations
@@ -59,14 +60,24 @@ def agreement(
 
     if places <= size:
         return of_some(target, draft, next_token)
-    pieces = -(-places // size)
-    # What fills the last piece is thrown away.
-    pad = lambda x: jnp.pad(x, [(0, pieces * size - places)] + [(0, 0)] * (x.ndim - 1))
-    in_pieces = lambda x, *rest: pad(x.reshape(places, *rest)).reshape(pieces, size, *rest)
-    width = target.shape[-1]
-    inputs = in_pieces(target, width), in_pieces(draft, width), in_pieces(next_token)
+    # More texts than a piece has places are one after the other.
+    texts = next_token.shape[0] if next_token.shape[0] <= size else 1
+    of_each = places // texts
+    pieces = -(-of_each // (size // texts))
+    width = -(-of_each // pieces)
+
+    def in_pieces(x: Array, *rest: int) -> Array:
+        # What fills the last piece is thrown away.
+        filled = jnp.pad(
+            x.reshape(texts, of_each, *rest), [(0, 0), (0, pieces * width - of_each), *[(0, 0)] * len(rest)]
+        )
+        return jnp.moveaxis(filled.reshape(texts, pieces, width, *rest), 1, 0)
+
+    channels = target.shape[-1]
+    inputs = in_pieces(target, channels), in_pieces(draft, channels), in_pieces(next_token)
     found = jax.lax.map(jax.checkpoint(lambda piece: of_some(*piece)), inputs)
-    return jax.tree.map(lambda x: x.reshape(-1)[:places].reshape(next_token.shape), found)
+    whole = lambda x: jnp.moveaxis(x, 0, 1).reshape(texts, -1)[:, :of_each].reshape(next_token.shape)
+    return jax.tree.map(whole, found)
 
 
 def _of_logits(

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Array, Int
 
-from jaxspec.models.mesh import on_host
+from jaxspec.models.mesh import on_host, rows_that_split
 
 __all__ = ["CHUNK", "Chunk", "chunk_size", "gather", "num_chunks", "prompt_chunks"]
 
@@ -48,12 +49,20 @@ def num_chunks(prompts: int) -> int:
     return -(-prompts // CHUNK)
 
 
-def prompt_chunks(prompts: np.ndarray) -> list[Chunk]:
-    """All prompts, in chunks of one size."""
+def prompt_chunks(prompts: np.ndarray, mesh: Mesh | None = None, *, sharing: int = 1) -> list[Chunk]:
+    """All prompts, in chunks of one size.
+
+    Args:
+        mesh: of the devices that prompts are split over: what its data axis does not divide would be whole on each, so that
+            chunks of the same prompts are filled up with more copies.
+        sharing: consecutive prompts that share a pool of experts: a copy would have a part in a group that a chunk ends within,
+            so that such chunks are not filled up.
+    """
     chunks, size = [], chunk_size(len(prompts))
+    places = size if size % sharing else rows_that_split(mesh, size)
     for start in range(0, len(prompts), size):
         part = prompts[start : start + size]
-        index = np.arange(size) % len(part)
+        index = np.arange(places) % len(part)
         chunks.append(Chunk(jnp.asarray(part[index]), jnp.asarray(start + index), len(part)))
     return chunks
 

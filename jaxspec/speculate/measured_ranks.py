@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, Int
 from jaxspec.checks import check_count, check_draft_vocabulary, check_lengths, check_network, check_tokens
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
-from jaxspec.models.mesh import on_host, split_rows
+from jaxspec.models.mesh import mesh_of, on_host, split_rows
 from jaxspec.speculate.chunks import prompt_chunks
 from jaxspec.speculate.drafts.interface import Draft, ReadyDraft
 from jaxspec.speculate.heard_text import chain_level, hear
@@ -105,7 +105,7 @@ def record_ranks(
     check_tokens("texts", texts, vocab_size=config.vocab_size)
     parts = []
     rows = {name: row for name, row in (("lengths", lengths), ("generated", generated)) if row is not None}
-    for chunk in prompt_chunks(texts):
+    for chunk in prompt_chunks(texts, mesh_of(target), sharing=draft.sharing):
         these, *of_these = split_rows(target, chunk.prompts, *map(chunk.of, rows.values()))
         traces = measure_ranks(
             target,

@@ -17,7 +17,7 @@ from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.kv import compress_cache, stored_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward
-from jaxspec.models.mesh import split_rows
+from jaxspec.models.mesh import mesh_of, split_rows
 from jaxspec.models.rope import text_lengths
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.acceptance import TargetText, all_starts
@@ -90,7 +90,7 @@ def predict_cycles(
             found = follow_chains(target, ready.params, FollowedTexts(*texts), *sizes, key, decoding, **static)
             return found._replace(survival=found.survival[:, :draft_length])
 
-        return _in_chunks(target, texts, np.asarray(lengths, np.int32), ends, followed, advance)
+        return _in_chunks(target, texts, np.asarray(lengths, np.int32), ends, followed, advance, sharing)
 
     def renewed(texts: Array, ids: Array, before: Array, ends: Array):
         del ids
@@ -134,7 +134,7 @@ def predict_trees(
         rest = (tree, jnp.asarray(num_tokens), key, decoding.for_program())
         return follow_trees(target, draft.params, FollowedTexts(*texts), *rest, **static)
 
-    return _in_chunks(target, texts, np.asarray(lengths, np.int32), ends, followed, advance)
+    return _in_chunks(target, texts, np.asarray(lengths, np.int32), ends, followed, advance, draft.sharing)
 
 
 def _in_chunks(
@@ -144,10 +144,11 @@ def _in_chunks(
     ends: np.ndarray,
     predict: Callable[[Array, Array, Array, Array], CycleStatistics],
     advance: Callable[[], None],
+    sharing: int = 1,
 ) -> dict[str, np.ndarray]:
     """Predictions (of texts, ids, rows, ends) of all texts, chunk by chunk, as decoding takes them."""
     parts = []
-    for chunk in prompt_chunks(texts):
+    for chunk in prompt_chunks(texts, mesh_of(target), sharing=sharing):
         these, of_rows, of_ends = split_rows(target, chunk.prompts, chunk.of(rows), chunk.of(ends))
         parts.append((jax.block_until_ready(predict(these, chunk.ids, of_rows, of_ends)), chunk.real))
         advance()

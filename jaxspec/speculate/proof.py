@@ -12,7 +12,7 @@ import numpy as np
 from jaxspec.checks import check_lengths, check_sampling, check_tokens
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
-from jaxspec.models.mesh import split_rows
+from jaxspec.models.mesh import mesh_of, split_rows
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.candidates import CandidateLaw
 from jaxspec.speculate.chunks import gather, prompt_chunks
@@ -92,7 +92,7 @@ def decode_prompts(
     params = None if draft is None else draft.params
     lengths = np.full(count, places, np.int32) if lengths is None else lengths
     parts = []
-    for chunk in prompt_chunks(prompts):
+    for chunk in prompt_chunks(prompts, mesh_of(target), sharing=1 if draft is None else draft.sharing):
         key = jax.random.key(seed)
         prompts_here, ids, of_these = split_rows(target, chunk.prompts, chunk.ids, chunk.of(lengths))
         result = decode(target, params, prompts_here, ids, tree, key, decoding, lengths=of_these, **options)

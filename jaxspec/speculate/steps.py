@@ -8,6 +8,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 __all__ = ["largest", "slots_before", "top_gap"]
 
+#: Tokens of a vocabulary from which on a reduction finds the two largest logits as fast as `top_k`, on a CPU.
+_LARGE = 1 << 14
+
 
 def largest(
     values: Float[Array, "*b place"], count: int
@@ -26,9 +29,22 @@ def largest(
 
 
 def top_gap(logits: Float[Array, "*b vocab"]) -> Float[Array, "*b"]:
-    """Largest minus second largest logit."""
-    top, _ = largest(logits, 2)
-    return top[..., 0] - top[..., 1]
+    """Largest minus second largest logit; not a number where one of them is none.
+
+    Where a vocabulary is split over devices, XLA gathers all that `top_k` looks into. A reduction runs on each device's part,
+    and takes no longer where a vocabulary is large.
+    """
+    if logits.shape[-1] < _LARGE:
+        top, _ = largest(logits, 2)
+        return top[..., 0] - top[..., 1]
+
+    def two_largest(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
+        return jnp.maximum(one[0], other[0]), jnp.maximum(jnp.minimum(one[0], other[0]), jnp.maximum(one[1], other[1]))
+
+    none = jnp.asarray(-jnp.inf, logits.dtype)
+    pairs, start = (logits, jnp.full_like(logits, none)), (none, none)
+    first, second = jax.lax.reduce(pairs, start, two_largest, (logits.ndim - 1,))
+    return first - second
 
 
 def slots_before(length: Int[Array, " batch"], tokens: int, slots: int) -> Bool[Array, "batch token slot"]:

@@ -21,7 +21,7 @@ from jaxspec.formats.patterns import target_format
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
 from jaxspec.models.ends import head_input
-from jaxspec.models.mesh import mesh_of, split_inside, split_rows
+from jaxspec.models.mesh import filled_rows, mesh_of, split_inside, split_rows
 from jaxspec.models.rope import text_lengths
 from jaxspec.models.stored import as_stored
 from jaxspec.models.streamed import Streamed, is_streamed
@@ -44,6 +44,7 @@ class Calibration:
         config: static.
         choices: experts that the target's routers choose at each token of the text; None of a dense network.
         sharing: static; consecutive windows whose drafts share a pool of experts.
+        filling: static; windows behind the others that fill a place on the mesh alone: no number is about them.
         mesh: of the devices that the parameters lie on; None: one device.
     """
 
@@ -54,12 +55,13 @@ class Calibration:
     config: DecoderConfig = struct.field(pytree_node=False)
     choices: Int[Array, "batch token layer chosen"] | None = None
     sharing: int = struct.field(pytree_node=False, default=1)
+    filling: int = struct.field(pytree_node=False, default=0)
     mesh: Mesh | None = struct.field(pytree_node=False, default=None)
 
     @property
     def num_windows(self) -> int:
         """Windows of calibration text."""
-        return self.text.tokens.shape[0]
+        return self.text.tokens.shape[0] - self.filling
 
     def window(self, index: Int[Array, " batch"]) -> TargetText:
         """The text of some windows, by traced or static numbers."""
@@ -101,6 +103,9 @@ def calibrate(
 ) -> Calibration:
     """Run the target over the calibration text once.
 
+    What the data axis of a mesh does not divide would be whole on each device: there the last window stands behind the others
+    again, as often as it takes, and counts once.
+
     Args:
         params: from `target_params`; the result holds these very arrays, not copies.
         tokens: windows of text; activation norms are taken over all of their tokens.
@@ -117,24 +122,26 @@ def calibrate(
     scheme = scheme.of_dtype(config.stored_dtype)
     # What one device may take at once, for each of those that texts are split over.
     size = windows_per_pass(config, length) * (1 if mesh is None else mesh.shape["data"])
+    filled, counted = filled_rows(mesh, jnp.asarray(tokens))
 
-    def heard(part: Array) -> tuple[dict[str, Array], Array, PreparedKV, Array | None]:
-        (part,) = split_rows(params, part)
-        squares, hidden, kv, choices = calibration_pass(params, config, part, scheme=scheme, first=first)
+    def heard(start: int) -> tuple[dict[str, Array], Array, PreparedKV, Array | None]:
+        of_part = lambda rows: split_rows(params, rows[start : start + size])[0]
+        counts = None if counted is None else of_part(counted)
+        options = {"scheme": scheme, "first": first, "counted": counts}
+        squares, hidden, kv, choices = calibration_pass(params, config, of_part(filled), **options)
         return squares, hidden, jax.device_get(kv) if streams else kv, choices
 
-    squares, hidden, kv, choices = zip(
-        *(heard(jnp.asarray(tokens[start : start + size])) for start in range(0, windows, size)), strict=True
-    )
+    squares, hidden, kv, choices = zip(*(heard(start) for start in range(0, len(filled), size)), strict=True)
     norms = jax.tree.map(lambda *sums: jnp.sqrt(sum(sums[1:], sums[0])), *squares)
     return Calibration(
         params=params,
         prepared=prepare_once(scheme, params, norms),
-        text=TargetText(tokens=jnp.asarray(tokens), hidden=jnp.concatenate(hidden)),
+        text=TargetText(tokens=filled, hidden=jnp.concatenate(hidden)),
         kv=join_kv(kv, stream=streams),
         config=config,
         choices=jax.tree.map(lambda *parts: jnp.concatenate(parts), *choices),
         sharing=sharing,
+        filling=len(filled) - windows,
         mesh=mesh,
     )
 
@@ -145,13 +152,23 @@ prepare_once = partial(jax.jit, static_argnames="scheme")(prepare)
 
 @partial(jax.jit, static_argnames=("config", "scheme", "first"))
 def calibration_pass(
-    params: Params, config: DecoderConfig, tokens: Int[Array, "batch token_plus_1"], *, scheme: Scheme, first: int
+    params: Params,
+    config: DecoderConfig,
+    tokens: Int[Array, "batch token_plus_1"],
+    *,
+    scheme: Scheme,
+    first: int,
+    counted: Float[Array, " batch"] | None = None,
 ) -> tuple[
     dict[str, Array], Float[Array, "batch query hidden"], PreparedKV, Int[Array, "batch token layer chosen"] | None
 ]:
     """Sums of squares of each layer's inputs, hidden states from the first root on, prepared KV, and choices of experts.
 
     Of the head's input too, where the scheme compresses the head.
+
+    Args:
+        counted: whether the sums are about a window, 0 or 1; None: about all.
+        others: as for `calibrate`.
     """
     text = tokens[:, :-1]
     place = jnp.broadcast_to(jnp.arange(text.shape[1]), text.shape)
@@ -160,7 +177,7 @@ def calibration_pass(
         config,
         text,
         kv_codec=stored_kv(config),
-        keep_activations=sum_of_squares,
+        keep_activations=partial(sum_of_squares, counted=counted),
         logits_from=text.shape[1],
         # As decoding processes a prompt that ends with the first root.
         lengths=text_lengths(place, jnp.full(1, first + 1)),
@@ -169,5 +186,5 @@ def calibration_pass(
     choices = None if result.extras is None else result.extras.original
     squares = dict(result.activations)
     if scheme.facts.head:
-        squares[HEAD] = sum_of_squares(head_input(result.hidden, params, config))
+        squares[HEAD] = sum_of_squares(head_input(result.hidden, params, config), counted)
     return squares, result.hidden[:, first:], prepare_kv(scheme, result.cache), choices

@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxspec.compress.footprint import limited_draft_bits
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes import Scheme
-from jaxspec.models.mesh import on_host
+from jaxspec.models.mesh import filled_rows, on_host
 from jaxspec.speculate.sampling import SAMPLING
 from jaxspec.tuning.calibration import Calibration
 from jaxspec.tuning.objective import DraftMeasurement, ObjectiveName, Pricing, mean_log_speedup, measure, price
@@ -202,6 +202,7 @@ def ascend_once(
     key = jax.random.fold_in(jax.random.key(seed), state.step)
     count = min(goal.windows_per_step, calibration.num_windows)
     windows = jax.random.permutation(key, calibration.num_windows)[:count]
+    windows, counted = filled_rows(calibration.mesh, windows)
     block = state.coordinates["draft_length_logits"].shape[0]
     offset = jax.random.randint(jax.random.fold_in(key, 1), (), 0, block)
 
@@ -211,6 +212,7 @@ def ascend_once(
             calibration,
             knobs,
             windows=windows,
+            counted=counted,
             offset=offset,
             soft_temperature=temperature,
             decoding=dataclasses.replace(SAMPLING, temperature=goal.decode_temperature).for_program(),

@@ -165,7 +165,7 @@ def measure(
         offset: shifts the roots (see `block_pass`).
         soft_temperature: of masks and blends; None builds the hard draft.
         decoding: how tokens are chosen.
-        counted: of the hard draft, whether a window counts (1) or fills a place alone (0); None: all count.
+        counted: whether a window counts (1) or fills a place alone (0); None: all count.
     """
     text, kv, config = calibration.window(windows), calibration.kv, calibration.config
     block = knobs.draft_length_logits.shape[0]

@@ -127,16 +127,22 @@ class Scheme(Protocol):
         knobs."""
         ...
 
-    def soft_kv(self, prepared: Any, knobs: OwnKnobs, temperature: Float[Array, ""] | float) -> CompressedKV:
-        """The differentiable compressed KV."""
-        ...
-
-    def hard_kv(self, prepared: Any, knobs: OwnKnobs, counted: Float[Array, " batch"] | None = None) -> CompressedKV:
-        """The bit-exact compressed KV.
+    def soft_kv(
+        self,
+        prepared: Any,
+        knobs: OwnKnobs,
+        temperature: Float[Array, ""] | float,
+        counted: Float[Array, " batch"] | None = None,
+    ) -> CompressedKV:
+        """The differentiable compressed KV.
 
         Args:
             counted: whether the bits are about a sequence, 0 or 1; None: about all. Rows of all are compressed.
         """
+        ...
+
+    def hard_kv(self, prepared: Any, knobs: OwnKnobs, counted: Float[Array, " batch"] | None = None) -> CompressedKV:
+        """The bit-exact compressed KV. Arguments as for `soft_kv`."""
         ...
 
     def encode_kv(self, rows: Float[Array, "*b column"], knobs: OwnKnobs) -> Float[Array, "*b column"]:

@@ -130,12 +130,16 @@ class NestedDraft(Described):
         return to_bits(self.coding.target(rows.astype(self._kv_format.value_dtype)))
 
     def soft_kv(
-        self, prepared: UInt16[Array, "*b slot column"], knobs: OwnKnobs, temperature: Float[Array, ""] | float
+        self,
+        prepared: UInt16[Array, "part batch slot column"],
+        knobs: OwnKnobs,
+        temperature: Float[Array, ""] | float,
+        counted: Float[Array, " batch"] | None = None,
     ) -> CompressedKV:
         """As for weights."""
-        rows, number_format = _as_rows(prepared), self._kv_format
-        scored = partial(_by_magnitude, number_format=number_format)
-        made = self._soft(rows, scored, number_format, knobs["kv_prune"], knobs["kv_cut_bits"], temperature)
+        number_format, own = self._kv_format, (knobs["kv_prune"], knobs["kv_cut_bits"])
+        scored, of_rows = partial(_by_magnitude, number_format=number_format), _of_rows(counted, prepared)
+        made = self._soft(_as_rows(prepared), scored, number_format, *own, temperature, counted=of_rows)
         return CompressedKV(made.values.reshape(prepared.shape), made.bits)
 
     def hard_kv(
@@ -145,9 +149,8 @@ class NestedDraft(Described):
         counted: Float[Array, " batch"] | None = None,
     ) -> CompressedKV:
         """As for weights; rows are float32."""
-        of_rows = None if counted is None else jnp.broadcast_to(counted[:, None], prepared.shape[:-1]).reshape(-1)
         number_format, own = self._kv_format, (knobs["kv_prune"], knobs["kv_cut_bits"])
-        scored = partial(_by_magnitude, number_format=number_format)
+        scored, of_rows = partial(_by_magnitude, number_format=number_format), _of_rows(counted, prepared)
         made = self._hard(_as_rows(prepared), scored, number_format, *own, counted=of_rows)
         return CompressedKV(made.values.reshape(prepared.shape).astype(jnp.float32), made.bits)
 
@@ -228,8 +231,7 @@ class NestedDraft(Described):
 
         values, counts = made_in_blocks(make, stored, *(() if counted is None else (counted,)))
         bitmap = (num_pruned(prune, stored.shape[-1]) > 0).astype(jnp.float32)
-        shape = stored.shape[0] if counted is None else jnp.sum(counted), stored.shape[1]
-        bits = self.coding.bits_read(counts, shape, cut.astype(jnp.float32), bitmap, number_format)
+        bits = self.coding.bits_read(counts, _shape(stored, counted), cut.astype(jnp.float32), bitmap, number_format)
         return CompressedMatrix(values, bits)
 
     def _soft(
@@ -240,10 +242,11 @@ class NestedDraft(Described):
         prune: Array,
         cut_bits: Array,
         temperature: Float[Array, ""] | float,
+        counted: Float[Array, " row"] | None = None,
     ) -> CompressedMatrix:
         mix = blend_cuts(cut_bits, temperature, number_format)
 
-        def make(part: Array) -> tuple[Array, Any]:
+        def make(part: Array, *counts: Array) -> tuple[Array, Any]:
             rows = scored(part)
             # Scores are float32; gradients may be checked in 64 bits.
             kept = soft_mask(rows.log_score.astype(prune.dtype), prune, temperature)
@@ -251,11 +254,11 @@ class NestedDraft(Described):
                 from_bits(self.coding.cut(rows.bits, cut, number_format), number_format).astype(kept.dtype)
                 for cut in (mix.low, mix.low + 1)
             )
-            return kept * (low + mix.weight * (high - low)), self._counts(rows, kept, number_format)
+            return kept * (low + mix.weight * (high - low)), self._counts(rows, kept, number_format, *counts)
 
-        values, counts = made_in_blocks(make, stored)
+        values, counts = made_in_blocks(make, stored, *(() if counted is None else (counted,)))
         bitmap = soft_bitmap(prune, temperature).astype(mix.mean.dtype)
-        shape = stored.shape[0], stored.shape[1]
+        shape = _shape(stored, counted)
         return CompressedMatrix(values, self.coding.bits_read(counts, shape, mix.mean, bitmap, number_format))
 
     def _counts(
@@ -270,6 +273,16 @@ class NestedDraft(Described):
 
 def _as_rows(rows: UInt16[Array, "*b column"]) -> UInt16[Array, "row column"]:
     return rows.reshape(-1, rows.shape[-1])
+
+
+def _of_rows(counted: Float[Array, " batch"] | None, prepared: Array) -> Float[Array, " row"] | None:
+    """Whether each row of a cache counts, of whether each sequence does."""
+    return None if counted is None else jnp.broadcast_to(counted[:, None], prepared.shape[:-1]).reshape(-1)
+
+
+def _shape(stored: Array, counted: Float[Array, " row"] | None) -> tuple[Float[Array, ""] | int, int]:
+    """Of the rows that count."""
+    return stored.shape[0] if counted is None else jnp.sum(counted), stored.shape[1]
 
 
 def _by_magnitude(bits: UInt16[Array, "row column"], number_format: NumberFormat) -> _Rows:

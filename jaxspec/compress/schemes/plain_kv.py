@@ -26,11 +26,15 @@ class PlainKV(Described):
         return rows
 
     def soft_kv(
-        self, prepared: Float[Array, "*b slot column"], knobs: OwnKnobs, temperature: Float[Array, ""] | float
+        self,
+        prepared: Float[Array, "*b slot column"],
+        knobs: OwnKnobs,
+        temperature: Float[Array, ""] | float,
+        counted: Float[Array, " batch"] | None = None,
     ) -> CompressedKV:
         """The cache as it is."""
         del temperature
-        return self.hard_kv(prepared, knobs)
+        return self.hard_kv(prepared, knobs, counted)
 
     def hard_kv(
         self,

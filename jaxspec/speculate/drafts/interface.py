@@ -141,3 +141,9 @@ class ReadyDraft(NamedTuple):
 
     draft: Draft
     params: Any
+
+    @property
+    def sharing(self) -> int:
+        """Consecutive sequences of a batch whose drafts depend on one another, as those that share a pool of experts; 1 of
+        drafts that do not say."""
+        return getattr(self.draft, "sharing", 1)

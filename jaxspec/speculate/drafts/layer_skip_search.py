@@ -25,7 +25,7 @@ from jaxspec.compress.kv import stored_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
 from jaxspec.models.kv_cache import KVCache
-from jaxspec.models.mesh import on_host, split_rows
+from jaxspec.models.mesh import filled_rows, mesh_of, on_host, split_rows
 from jaxspec.models.rope import text_lengths
 from jaxspec.models.skipped_blocks import BLOCKS, block_parameters, without_blocks
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
@@ -78,7 +78,8 @@ def search_blocks(params: Params, config: DecoderConfig, text: CalibrationText) 
     Args:
         params: of the target, as they are computed with.
     """
-    (tokens,) = split_rows(params, jnp.asarray(text.tokens[:_TEXTS]))
+    texts = jnp.asarray(text.tokens[:_TEXTS])
+    (tokens,) = split_rows(params, filled_rows(mesh_of(params), texts)[0])
     heard, cache = _heard(params, config, tokens, first=text.prompt_tokens - 1)
     weights = block_weights(config)
     total = weights.sum() + config.vocab_size * config.hidden_size  # the head is read by all
@@ -87,7 +88,7 @@ def search_blocks(params: Params, config: DecoderConfig, text: CalibrationText) 
     def speed(run: np.ndarray) -> float:
         share = 1.0 - float((weights * (1.0 - run)).sum() / total)
         candidate, decoding = jnp.asarray(run, jnp.float32), text.decoding.for_program()
-        found = _survival(params, config, heard, cache, candidate, decoding, block=block)
+        found = _survival(params, config, heard, cache, candidate, decoding, block=block, texts=len(texts))
         survival = np.asarray(on_host(found), np.float64)
         gained, length = 1.0 + np.cumsum(survival), np.arange(1, block + 1)
         return float(np.max(gained / (1.0 + length * share)))
@@ -162,7 +163,7 @@ def _heard(params: Params, config: DecoderConfig, tokens: Array, *, first: int) 
     return TargetText(tokens, heard.hidden[:, first:]), heard.cache
 
 
-@partial(jax.jit, static_argnames=("config", "block"))
+@partial(jax.jit, static_argnames=("config", "block", "texts"))
 def _survival(
     params: Params,
     config: DecoderConfig,
@@ -172,11 +173,12 @@ def _survival(
     decoding: Any,
     *,
     block: int,
+    texts: int,
 ) -> Float[Array, " depth"]:
-    """P(first d tokens accepted) of the draft of some blocks."""
+    """P(first d tokens accepted) of the draft of some blocks, mean over the first texts: others fill places alone."""
     draft = without_blocks(params, config, run)
     at = lambda offset: (
         block_pass(draft, config, text, cache, target=params, offset=offset, block=block, decoding=decoding).survival
     )
-    passes = [jnp.mean(at(min(offset, block - 1)), axis=(0, 1)) for offset in _OFFSETS]
+    passes = [jnp.mean(at(min(offset, block - 1))[:texts], axis=(0, 1)) for offset in _OFFSETS]
     return jnp.mean(jnp.stack(passes), axis=0)

@@ -18,7 +18,7 @@ from jaxspec.compress.weights import sum_of_squares
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
 from jaxspec.models.integer_kv import plane_partners
-from jaxspec.models.mesh import on_host, split_rows
+from jaxspec.models.mesh import filled_rows, mesh_of, on_host, split_rows
 from jaxspec.results import measured
 from jaxspec.runs.stages import Arrays
 from jaxspec.speculate.chunks import prompt_chunks
@@ -41,7 +41,7 @@ def read_prompts_with(
         advance: called after each chunk of prompts.
     """
     parts: dict[str, list[np.ndarray]] = {"nats": [], "likeliest": []}
-    for chunk in prompt_chunks(prompts):
+    for chunk in prompt_chunks(prompts, mesh_of(params)):
         nats, likeliest = on_host(_read(params, config, *split_rows(params, chunk.prompts)))
         parts["nats"].append(np.asarray(nats)[: chunk.real])
         parts["likeliest"].append(np.asarray(likeliest)[: chunk.real])
@@ -89,15 +89,23 @@ def channel_norms(
     squares: dict[str, Any] = {}
     for chunk in prompt_chunks(texts):
         # A chunk is filled up with further copies of texts, which do not count.
-        found = on_host(_squares(params, config, *split_rows(params, chunk.prompts[: chunk.real])))
+        tokens, counted = filled_rows(mesh_of(params), chunk.prompts[: chunk.real])
+        given = split_rows(params, tokens, *(() if counted is None else (counted,)))
+        found = on_host(_squares(params, config, *given))
         squares = {name: squares.get(name, 0.0) + np.asarray(value, np.float64) for name, value in found.items()}
         advance()
     return {name: np.sqrt(value).astype(np.float32) for name, value in squares.items()}
 
 
 @partial(jax.jit, static_argnames="config")
-def _squares(params: Params, config: DecoderConfig, tokens: Int[Array, "batch token"]) -> dict[str, Array]:
-    options = {"kv_codec": stored_kv(config), "keep_activations": sum_of_squares, "logits_from": tokens.shape[1]}
+def _squares(
+    params: Params,
+    config: DecoderConfig,
+    tokens: Int[Array, "batch token"],
+    counted: Float[Array, " batch"] | None = None,
+) -> dict[str, Array]:
+    squares = partial(sum_of_squares, counted=counted)
+    options = {"kv_codec": stored_kv(config), "keep_activations": squares, "logits_from": tokens.shape[1]}
     found = forward_text(params, config, tokens, **options).activations
     assert found is not None
     return found
@@ -112,17 +120,18 @@ def calibration_sample(
         config: of a network without latent attention.
     """
     first = prompt_chunks(texts)[0]
-    inputs, largest = on_host(_sampled(params, config, *split_rows(params, first.prompts[: first.real])))
+    (tokens,) = split_rows(params, filled_rows(mesh_of(params), first.prompts[: first.real])[0])
+    inputs, largest = on_host(_sampled(params, config, tokens, first.real))
     return CalibrationSample(inputs, np.maximum(largest, largest[..., plane_partners(config)]))
 
 
-@partial(jax.jit, static_argnames="config")
+@partial(jax.jit, static_argnames=("config", "texts"))
 def _sampled(
-    params: Params, config: DecoderConfig, tokens: Int[Array, "batch token"]
+    params: Params, config: DecoderConfig, tokens: Int[Array, "batch token"], texts: int
 ) -> tuple[dict[str, Array], Float[Array, "layer head element"]]:
-
+    # Behind so many texts stand copies of the last one, which change no largest key.
     def rows(inputs: Array) -> Array:
-        found = inputs.reshape(-1, inputs.shape[-1])  # of experts as many for each token as it chooses
+        found = inputs[:texts].reshape(-1, inputs.shape[-1])  # of experts as many for each token as it chooses
         places = np.linspace(0, len(found) - 1, min(_SAMPLE, len(found))).astype(np.int32)
         return found[places].astype(jnp.float32)
 

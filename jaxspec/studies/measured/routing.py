@@ -15,7 +15,7 @@ from hwmodels.network.measured_routing import measured_routing
 from jaxspec.compress.kv import rounded_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
-from jaxspec.models.mesh import on_host, split_rows
+from jaxspec.models.mesh import mesh_of, on_host, split_rows
 from jaxspec.results import measured
 from jaxspec.results.network_results import MeasuredRouting
 from jaxspec.runs.stages import Arrays
@@ -41,7 +41,7 @@ def routed(drafts: HardDrafts) -> HardDrafts:
     def compute() -> Arrays:
         parts = []
         with work.bar("measuring the routers", len(text)) as bar:
-            for chunk in prompt_chunks(text):
+            for chunk in prompt_chunks(text, mesh_of(setup.params)):
                 (tokens,) = split_rows(setup.params, chunk.prompts)
                 parts.append(np.asarray(on_host(_choices(setup.params, setup.config, tokens)))[: chunk.real])
                 bar.advance()

@@ -129,6 +129,17 @@ def test_soft_kv_tends_to_the_hard_one(jit, scheme):
         assert gaps[-1][1] < 1e-4 < 0.1 < gaps[0][1]
 
 
+@pytest.mark.parametrize("temperature", [None, 0.3])
+def test_bits_are_about_the_sequences_that_count(jit, temperature):
+    rows = prepare_kv(CASSANDRA1, random_cache(9)).rows[0]
+    knobs = {"kv_prune": jnp.asarray(0.31), "kv_cut_bits": jnp.asarray(2.4)}
+    way = CASSANDRA1.hard_kv if temperature is None else lambda rows, knobs, c: CASSANDRA1.soft_kv(rows, knobs, 0.3, c)
+    compress = jit(way)
+    found, alone = compress(rows, knobs, jnp.array([1.0, 1.0, 0.0])), compress(rows[:, :2], knobs, None)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-6), found.bits, alone.bits)
+    assert_same(found.rows[:, :2], alone.rows)
+
+
 def test_bits_per_element_by_hand():
     # All magnitudes in [1, 2): one exponent, whose codes take 1 bit and whose codebook 8 bits of all kept elements of a layer.
     rng = np.random.default_rng(7)

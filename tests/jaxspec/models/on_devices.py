@@ -4,22 +4,29 @@ Forced host devices have to be there before JAX starts, so that this is a proces
 """
 
 import json
+import math
+import re
 import sys
 from unittest.mock import patch
 
 import jax
 import numpy as np
 from elastic_networks import mixture, uneven_network
+from jax.sharding import NamedSharding, PartitionSpec
 
 from jaxspec.compress import hard_draft, uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models import load_directory
-from jaxspec.models.mesh import make_mesh, on_mesh
+from jaxspec.models.mesh import by_row, make_mesh, on_mesh
 from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.speculate import chain_limits, decode_autoregressively
+from jaxspec.speculate.agreement import agreement
 from jaxspec.speculate.drafts import self_draft
+from jaxspec.speculate.engine import decode
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import GREEDY
+from jaxspec.speculate.steps import top_gap
+from jaxspec.studies.compare.quality import channel_norms
 from jaxspec.tuning import calibrate, target_params
 from jaxspec.tuning.hard import measure_hard, measured_windows
 
@@ -30,14 +37,23 @@ def run(params, config):
     """What a run finds: survival, KL, the draft's bits, tokens and cycles."""
     rng = np.random.default_rng(1)
     texts = rng.integers(config.vocab_size, size=(4, 26)).astype(np.int32)
-    prompts = rng.integers(config.vocab_size, size=(4, 7)).astype(np.int32)
+    prompts = rng.integers(config.vocab_size, size=(2, 7)).astype(np.int32)
     calibration = calibrate(params, config, texts, scheme=CASSANDRA1, first=4)
     knobs = uniform_knobs(CASSANDRA1, config)
     found = measure_hard(calibration, knobs, GREEDY)
     draft = self_draft(config, as_computed(hard_draft(params, calibration.prepared, knobs)), knobs)
     options = {"num_tokens": 9, "decoding": GREEDY, "seed": 0}
-    decoded = decode_chains(as_computed(params), config, draft, prompts, 3, **options)
+    rows = []
+
+    def decode_of(target, params, prompts, *given, **static):
+        rows.append((prompts.sharding.shard_shape(prompts.shape)[0], len(prompts)))
+        return decode(target, params, prompts, *given, **static)
+
+    with patch("jaxspec.speculate.proof.decode", decode_of):
+        decoded = decode_chains(as_computed(params), config, draft, prompts, 3, **options)
     return {
+        "rows": rows,
+        "norms": {name: x.tolist() for name, x in channel_norms(params, config, texts[:3], lambda: None).items()},
         "kl": float(found.kl),
         "survival": np.asarray(found.survival).tolist(),
         "bits": [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(found.footprint)],
@@ -63,7 +79,45 @@ def in_parts(params, config):
     ):
         found = measure_hard(calibration, uniform_knobs(CASSANDRA1, config), GREEDY)
     measured = [found.survival, found.kl, found.cross_entropy, *jax.tree.leaves(found.footprint)]
-    return {"rows": rows, "measured": [np.asarray(leaf).tolist() for leaf in measured]}
+    # Windows that the first device has of the KV and the hidden states, of all that are there.
+    text = [
+        (leaf.addressable_shards[0].data.shape[axis], leaf.shape[axis])
+        for leaf, axis in ((calibration.kv.rows, 2), (calibration.text.hidden, 0))
+    ]
+    norms = [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(calibration.prepared)]
+    found = {"rows": rows, "measured": [np.asarray(leaf).tolist() for leaf in measured], "norms": norms}
+    return found | {"windows": calibration.num_windows, "text": text}
+
+
+def logits_at_once():
+    """Most logits of a network that each of three devices along data makes at once, of six texts with five places each.
+
+    Pieces have room for twelve places: two of each text.
+    """
+    mesh, rng = make_mesh(3, 1), np.random.default_rng(7)
+    hidden = rng.standard_normal((6, 5, 4)).astype(np.float32)
+    head, tokens = rng.standard_normal((40, 4)).astype(np.float32), rng.integers(40, size=(6, 5)).astype(np.int32)
+    logits_of = (lambda x: x @ head.T, lambda x: -x @ head.T)
+
+    def found(hidden, tokens):
+        return agreement(hidden, hidden[:, ::-1], tokens, logits_of, vocab_size=40, decoding=GREEDY)
+
+    given = [jax.device_put(x, by_row(mesh, 6)) for x in (hidden, tokens)]
+    with patch("jaxspec.speculate.agreement._LOGITS", 12 * 40):
+        program = jax.jit(found).lower(*given).compile()
+    shapes = (tuple(map(int, shape.split(","))) for shape in re.findall(r"f32\[([\d,]+)\]", program.as_text()))
+    whole = jax.jit(found)(hidden, tokens)  # on one device, and in one piece
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6), program(*given), whole)
+    return max(math.prod(shape) for shape in shapes if shape[-1] == 40) // 40
+
+
+def gap_on_shards():
+    """Shapes that a program holds for the gap between the two largest of each of three rows of logits, split in two."""
+    logits = np.random.default_rng(8).standard_normal((3, 1 << 14)).astype(np.float32)
+    split = jax.device_put(logits, NamedSharding(make_mesh(1, 2), PartitionSpec(None, "tensor")))
+    program = jax.jit(top_gap).lower(split).compile()
+    np.testing.assert_array_equal(program(split), jax.jit(top_gap)(logits))
+    return sorted(set(re.findall(r"f32\[([\d,]+)\]", program.as_text())))
 
 
 def decoded_mixture(params):
@@ -105,7 +159,15 @@ def main(directory):
         tensor: first_bytes(on_mesh(target_params(split.params), split.config, make_mesh(1, tensor)))
         for tensor in (2, 4)
     }
-    found = {"one": one, "eight": other, "devices": devices, "parts": shapes, "held": held}
+    found = {
+        "logits": logits_at_once(),
+        "gap": gap_on_shards(),
+        "one": one,
+        "eight": other,
+        "devices": devices,
+        "parts": shapes,
+        "held": held,
+    }
     print(json.dumps(found | {"measured_in_parts": parts, "mixture": texts | {"parts": shapes_of_mixture}}))
 
 

@@ -7,11 +7,14 @@ import sys
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxspec.errors import InputError
 from jaxspec.models import DecoderConfig, init_params, save_directory
-from jaxspec.models.mesh import AXES, make_mesh, rows_that_split, split_rows
+from jaxspec.models.mesh import AXES, filled_rows, make_mesh, rows_that_split, split_rows
+from jaxspec.settings.common import mesh_sizes
 from jaxspec.studies.measured.draft_memory import STORED, parameter_sizes
 
 CONFIG = DecoderConfig(
@@ -35,6 +38,11 @@ def found(tmp_path_factory):
     return json.loads(process.stdout)
 
 
+def assert_near(ours, theirs):
+    """Equal to rounding."""
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6), ours, theirs)
+
+
 def test_matrices_are_split_by_heads_and_channels(found):
     assert set(found["devices"].values()) == {8}
     # Half of the outputs of the first, of the inputs of the last; norms are whole.
@@ -47,8 +55,14 @@ def test_tokens_are_the_same_on_one_device_and_on_eight(found):
     one, eight = found["one"], found["eight"]
     for name in ("tokens", "cycles", "accepted_at"):
         assert one[name] == eight[name], name
-    for name in ("kl", "survival", "bits"):
-        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6), eight[name], one[name])
+    for name in ("kl", "survival", "bits", "norms"):
+        assert_near(eight[name], one[name])
+
+
+def test_prompts_that_the_data_axis_does_not_divide_are_split(found):
+    """Two prompts on four devices along data: each would decode both."""
+    assert found["one"]["rows"] == [[2, 2]]
+    assert found["eight"]["rows"] == [[1, 4]]
 
 
 def test_hard_drafts_are_measured_in_the_parts_of_one_device_each_split(found):
@@ -56,7 +70,27 @@ def test_hard_drafts_are_measured_in_the_parts_of_one_device_each_split(found):
     one, six = (found["measured_in_parts"][name] for name in ("one", "six"))
     assert one["rows"] == [4, 4]
     assert six["rows"] == [6, 6]
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6), six["measured"], one["measured"])
+    assert_near(six["measured"], one["measured"])
+
+
+def test_windows_that_the_data_axis_does_not_divide_are_split(found):
+    """Seven windows on three devices along data: each would have all of them. Two more fill places, and count for nothing."""
+    one, six = (found["measured_in_parts"][name] for name in ("one", "six"))
+    assert one["windows"] == six["windows"] == 7
+    assert one["text"] == [[7, 7], [7, 7]]
+    assert six["text"] == [[3, 9], [3, 9]]
+    assert_near(six["norms"], one["norms"])
+
+
+def test_each_device_makes_logits_of_its_own_texts(found):
+    """Of a piece with two places of each of six texts a device has two texts; it made the logits of all twelve places."""
+    assert found["logits"] == 2 * 2
+
+
+def test_the_gap_of_logits_is_found_on_each_part_of_the_vocabulary(found):
+    """`top_k` had all 16,384 of each row gathered."""
+    assert "3,8192" in found["gap"]
+    assert "3,16384" not in found["gap"]
 
 
 def test_each_device_has_its_channels_of_all_experts(found):
@@ -84,10 +118,22 @@ def test_more_devices_than_there_are():
         make_mesh(3, 5)
 
 
+def test_an_axis_given_twice_is_refused():
+    assert mesh_sizes("tensor=2") == {"data": 1, "tensor": 2}
+    with pytest.raises(InputError, match="mesh is 'data=2,data=4', with data twice; give each axis once"):
+        mesh_sizes("data=2,data=4")
+
+
 def test_texts_fill_up_to_a_number_that_a_mesh_splits():
     mesh = jax.sharding.AbstractMesh((3, 2), AXES)
     assert [rows_that_split(mesh, rows) for rows in (1, 3, 4)] == [3, 3, 6]
     assert rows_that_split(None, 4) == 4
+    rows = jnp.array([5, 7, 2, 4])
+    filled, counted = filled_rows(mesh, rows)
+    np.testing.assert_array_equal(filled, [5, 7, 2, 4, 4, 4])
+    np.testing.assert_array_equal(counted, [1, 1, 1, 1, 0, 0])
+    for unfilled, places in ((mesh, rows[:3]), (None, rows)):
+        assert filled_rows(unfilled, places) == (places, None)
 
 
 def test_rows_stay_where_there_is_one_device():

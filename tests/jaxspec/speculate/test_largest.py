@@ -18,6 +18,18 @@ def test_are_the_first_of_a_stable_sort(count):
     np.testing.assert_array_equal(found, np.take_along_axis(values, order, axis=-1))
 
 
+def test_the_gap_of_a_large_vocabulary_is_that_of_a_small_one():
+    logits = np.random.default_rng(3).standard_normal((2, 5, 1 << 14)).astype(np.float32)
+    logits[0, 0, [7, 16000]] = 9.0  # a tie
+    logits[0, 1] = -np.inf
+    logits[0, 1, 5] = 2.0
+    logits[0, 2, 11] = np.nan
+    gap = np.asarray(jax.jit(top_gap)(logits))
+    second, first = np.sort(logits, axis=-1)[..., -2:].transpose(2, 0, 1)
+    np.testing.assert_array_equal(gap, first - second)
+    np.testing.assert_array_equal(gap[0, :3], [0.0, np.inf, np.nan])
+
+
 def _first_written(pick):
     """A loop that writes the places into a table, as drafting a tree does."""
 

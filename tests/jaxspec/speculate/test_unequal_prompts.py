@@ -3,10 +3,12 @@
 import jax
 import numpy as np
 import pytest
+from jax.sharding import AbstractMesh
 
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models.config import DecoderConfig
+from jaxspec.models.mesh import AXES
 from jaxspec.speculate import (
     GREEDY,
     Decoding,
@@ -194,6 +196,19 @@ def test_chunks_have_one_size_that_is_bounded_by_what_was_asked(count):
     for chunk in chunks:
         np.testing.assert_array_equal(chunk.of(np.arange(count) + 7), chunk.ids + 7)
     assert chunk_size(24) == chunk_size(96) == CHUNK
+
+
+def test_chunks_of_the_same_prompts_are_filled_until_a_mesh_splits_them():
+    mesh, prompts = AbstractMesh((5, 2), AXES), np.arange(60, dtype=np.int32).reshape(30, 2)
+    one, five = prompt_chunks(prompts), prompt_chunks(prompts, mesh)
+    assert [(chunk.prompts.shape[0], chunk.real) for chunk in five] == [(20, 16), (20, 14)]
+    for ours, theirs in zip(five, one, strict=True):
+        assert ours.real == theirs.real
+        np.testing.assert_array_equal(ours.prompts[:16], theirs.prompts)
+        np.testing.assert_array_equal(ours.ids[:16], theirs.ids)
+    # Of groups of three that share a pool, the sixth would have copies of prompts in it; none of four would.
+    shared = {sharing: prompt_chunks(prompts, mesh, sharing=sharing)[0].prompts.shape[0] for sharing in (3, 4)}
+    assert shared == {3: 16, 4: 20}
 
 
 def test_prompts_draw_by_their_number_among_all_whatever_chunk_they_are_in(target, draft):

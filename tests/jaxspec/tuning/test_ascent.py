@@ -1,17 +1,20 @@
 """An ascent's bookkeeping, with steps that only move: the mean of its last quarter, its history, and going on after a stop."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AbstractMesh
 
 from jaxspec.compress import DEFAULT_SCHEME
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.models import DecoderConfig
+from jaxspec.models.mesh import AXES
 from jaxspec.tuning import gradient
-from jaxspec.tuning.gradient import Ascent, Goal, ascend
+from jaxspec.tuning.gradient import Ascent, Goal, ascend, ascend_once, first_state
 
 CONFIG = DecoderConfig(
     vocab_size=8, hidden_size=8, intermediate_size=8, num_layers=2, num_heads=1, num_kv_heads=1, head_dim=8
@@ -76,3 +79,27 @@ def test_an_ascent_that_was_stopped_goes_on_to_the_same_end(stop):
     again, whole = climbed(kept, lambda step, _: steps.append(step)), climbed()
     assert steps[0] == (stop - 1) // 5 * 5 + 1
     jax.tree.map(np.testing.assert_array_equal, tuple(again), tuple(whole))
+
+
+def test_a_step_fills_up_windows_that_a_mesh_does_not_split(monkeypatch):
+    """Of seven windows a step takes four; two more have places on three devices along data, and do not count."""
+
+    class ToldError(Exception):
+        pass
+
+    def measured(*_, windows, counted, **others):
+        raise ToldError(windows, counted)
+
+    def told(mesh):
+        calibration, numbers = SimpleNamespace(num_windows=7, mesh=mesh), map(jnp.asarray, (3, 0.1, 0.5, False))
+        state, goal = first_state(uniform_knobs(DEFAULT_SCHEME, CONFIG)), Goal(windows_per_step=4)
+        with pytest.raises(ToldError) as stopped:
+            ascend_once.__wrapped__(state, calibration, None, *numbers, goal, DEFAULT_SCHEME)
+        return stopped.value.args
+
+    monkeypatch.setattr(gradient, "measure", measured)
+    (alone, all_count), (windows, counted) = told(None), told(AbstractMesh((3, 2), AXES))
+    assert all_count is None
+    assert len(set(alone.tolist())) == 4
+    np.testing.assert_array_equal(windows, [*alone, alone[3], alone[3]])
+    np.testing.assert_array_equal(counted, [1, 1, 1, 1, 0, 0])

@@ -44,15 +44,14 @@ class OnlyCut(Described):
         """The cache is read as it is."""
         return rows
 
-    def soft_kv(self, prepared, knobs, temperature):
+    def soft_kv(self, prepared, knobs, temperature, counted=None):
         """The cache is read as it is."""
-        del knobs, temperature
+        del knobs, temperature, counted
         return CompressedKV(prepared, BitsPerValue(jnp.asarray(16.0), jnp.asarray(16.0)))
 
     def hard_kv(self, prepared, knobs, counted=None):
         """The cache is read as it is."""
-        del counted
-        return self.soft_kv(prepared, knobs, None)
+        return self.soft_kv(prepared, knobs, None, counted)
 
     def encode_kv(self, rows, knobs):
         """The cache is read as it is."""

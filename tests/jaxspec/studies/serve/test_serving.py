@@ -123,6 +123,19 @@ def test_the_bar_counts_requests(tmp_path):
     assert re.search(r"requests at all rates: 20 of 40, .* at 50 requests/s", told.getvalue())
 
 
+def test_requests_of_one_token_have_no_time_per_further_one(tmp_path):
+    few = {**SMALL, "requests": 20, "rates": (1.0,), "output_tokens": 1, "output_variation": 0.0}
+    found = served(tmp_path, **few)
+    ((result,), directory) = found
+    assert all(row.tpot_p50_s.number is None for row in result.rows)
+    assert "n/a" in (directory.path / "report.html").read_text(encoding="utf-8")
+    assert [axes.get_xlabel() for axes in serving_figure([result]).axes] == [
+        "time to the first token (ms)",
+        "time of a request (ms)",
+    ]
+    assert shown(found).tables
+
+
 def test_a_trace(tmp_path):
     rows = [[f"{5 + place / 3}", 20 + place % 5, 4 + place % 3] for place in range(30)]
     trace = written(tmp_path / "t.csv", [[*HEAD, "user"], *([*row, "x"] for row in rows)])

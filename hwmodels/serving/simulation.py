@@ -30,14 +30,17 @@ from hwmodels.numerics.scalars import Leaf, as_float
 from hwmodels.serving.requests import Requests
 from hwmodels.serving.step_table import StepTable, step_seconds
 
-__all__ = ["Engine", "Served", "serve"]
+__all__ = ["Engine", "Served", "Serving", "begin_serving", "serve", "serve_further", "served_so_far"]
 
 
 _INDEX = jnp.int32
 
-#: Steps between two looks at whether all requests are served. A mapped loop copies its state at each look, and with it the
-#: times of all requests, so that one look in every step would take time in the square of their number.
+#: Steps between two looks at whether all requests are served, at least. A mapped loop copies its state at each look, and with
+#: it the times of all requests, so that one look in every step would take time in the square of their number.
 _STEPS = 256
+
+#: Of many requests, one look for as many of them: a copy of their times then takes no longer than the steps between.
+_REQUESTS_PER_STEP = 256
 
 
 @flax.struct.dataclass
@@ -74,11 +77,18 @@ class _Slots(NamedTuple):
     held_tokens: Float[Array, " slot"]  # for which room is kept
 
 
-class _State(NamedTuple):
+class Serving(NamedTuple):
+    """An engine between two steps.
+
+    Attributes:
+        head: the next request to admit.
+        done: requests that have all their tokens.
+    """
+
     clock_s: LongSum
     busy_s: LongSum
     held_slots_s: LongSum
-    head: Int[Array, ""]  # the next request to admit
+    head: Int[Array, ""]
     done: Int[Array, ""]
     slots: _Slots
     served: Served
@@ -95,29 +105,60 @@ def serve(requests: Requests, table: StepTable, engine: Engine, key: PRNGKeyArra
     Returns:
         Times of each request.
     """
+    return served_so_far(serve_further(begin_serving(requests, engine), requests, table, engine, key))
+
+
+def begin_serving(requests: Requests, engine: Engine) -> Serving:
+    """An engine that has done nothing yet. Args: see `serve`."""
     count, slots = requests.arrival_s.shape[-1], engine.slots
     never = jnp.full((count,), jnp.inf, requests.arrival_s.dtype)
     zero = jnp.zeros((), never.dtype)
     empty = _Slots(jnp.full((slots,), -1, _INDEX), *(jnp.zeros((slots,), never.dtype) for _ in range(4)))
     served = Served(never, never, never, zero, zero, zero, jnp.zeros((), _INDEX))
     nothing = long_sum(zero)
-    first = _State(nothing, nothing, nothing, jnp.zeros((), _INDEX), jnp.zeros((), _INDEX), empty, served)
+    return Serving(nothing, nothing, nothing, jnp.zeros((), _INDEX), jnp.zeros((), _INDEX), empty, served)
 
+
+def serve_further(
+    state: Serving,
+    requests: Requests,
+    table: StepTable,
+    engine: Engine,
+    key: PRNGKeyArray,
+    *,
+    steps: int | None = None,
+) -> Serving:
+    """Go on with some steps, which are the same steps however often one stops in between.
+
+    Args:
+        requests, table, engine, key: see `serve`.
+        steps: static; about as many of them, or fewer where all requests are served; None: until they are.
+    """
+    count = requests.arrival_s.shape[-1]
     fits = jnp.max(requests.prompt_tokens + requests.output_tokens) <= as_float(engine.capacity_tokens)
+    between = max(_STEPS, count // _REQUESTS_PER_STEP)
+    looks = jnp.iinfo(_INDEX).max if steps is None else -(-steps // between)
 
-    def step(_: int, state: _State) -> _State:
+    def step(_: int, state: Serving) -> Serving:
         state = _admitted(_waited(state, requests), requests, engine)
         return _stepped(state, requests, table, engine, key)
 
-    def steps(state: _State) -> _State:
-        return jax.lax.fori_loop(0, _STEPS, step, state)
+    def further(going: tuple[Int[Array, ""], Serving]) -> tuple[Int[Array, ""], Serving]:
+        return going[0] + 1, jax.lax.fori_loop(0, between, step, going[1])
 
-    end = jax.lax.while_loop(lambda state: (state.done < count) & fits, steps, first)
-    sums = {"end_s": end.clock_s, "busy_s": end.busy_s, "held_slots_s": end.held_slots_s}
-    return dataclasses.replace(end.served, **{name: found.high for name, found in sums.items()})
+    def goes_on(going: tuple[Int[Array, ""], Serving]) -> Bool[Array, ""]:
+        return (going[0] < looks) & (going[1].done < count) & fits
+
+    return jax.lax.while_loop(goes_on, further, (jnp.zeros((), _INDEX), state))[1]
 
 
-def _waited(state: _State, requests: Requests) -> _State:
+def served_so_far(state: Serving) -> Served:
+    """Times of the requests; those that wait have infinite ones."""
+    sums = {"end_s": state.clock_s, "busy_s": state.busy_s, "held_slots_s": state.held_slots_s}
+    return dataclasses.replace(state.served, **{name: found.high for name, found in sums.items()})
+
+
+def _waited(state: Serving, requests: Requests) -> Serving:
     """With nothing to do the engine waits for the next request."""
     last = requests.arrival_s.shape[-1] - 1
     idle = jnp.all(state.slots.request < 0)
@@ -126,7 +167,7 @@ def _waited(state: _State, requests: Requests) -> _State:
     return state._replace(clock_s=jax.tree.map(partial(jnp.where, waits), long_sum(arrival), state.clock_s))
 
 
-def _admitted(state: _State, requests: Requests, engine: Engine) -> _State:
+def _admitted(state: Serving, requests: Requests, engine: Engine) -> Serving:
     """Requests that have come take free slots in their order, as long as they fit."""
     count, slots = requests.arrival_s.shape[-1], state.slots
     offsets = jnp.arange(engine.slots, dtype=_INDEX)
@@ -152,7 +193,7 @@ def _admitted(state: _State, requests: Requests, engine: Engine) -> _State:
     )
 
 
-def _stepped(state: _State, requests: Requests, table: StepTable, engine: Engine, key: PRNGKeyArray) -> _State:
+def _stepped(state: Serving, requests: Requests, table: StepTable, engine: Engine, key: PRNGKeyArray) -> Serving:
     """One step of the engine; with all requests served, none."""
     slots, served, count = state.slots, state.served, requests.arrival_s.shape[-1]
     active = slots.request >= 0
@@ -190,7 +231,7 @@ def _stepped(state: _State, requests: Requests, table: StepTable, engine: Engine
         request_s=served.request_s.at[jnp.where(finished, slots.request, count)].set(since_arrival, mode="drop"),
         steps=served.steps + works.astype(_INDEX),
     )
-    return _State(
+    return Serving(
         clock_s=clock_s,
         busy_s=state.busy_s.plus(taken_s),
         held_slots_s=state.held_slots_s.plus(taken_s * jnp.sum(active, dtype=taken_s.dtype)),

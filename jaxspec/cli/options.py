@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from jaxspec.cli.completion import completion_of
 from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
 from jaxspec.output_places import check_figure_place, check_file_place
@@ -47,7 +48,7 @@ def option_of(kind: type[Settings], name: str) -> Callable[[Function], Function]
     if bool in parts:
         return click.option(f"{flag}/--no-{flag.removeprefix('--')}", name, default=None, help=text)
     number = str if str in parts else next((part for part in parts if part in (int, float)), str)
-    return click.option(flag, name, type=number, help=text)
+    return click.option(flag, name, type=number, help=text, shell_complete=completion_of(field, annotation))
 
 
 def settings_options(kind: type[Settings], *, without: tuple[str, ...] = ()) -> Callable[[Function], Function]:

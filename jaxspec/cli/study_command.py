@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jaxspec.cli.completion import words_or_files
 from jaxspec.cli.launching import keep_to_processor, launch_of, launch_options
 from jaxspec.cli.options import (
     config_option,
@@ -64,9 +65,12 @@ def _parameters(study: Study) -> list[Any]:
     """Argument and options, in the order in which help shows them."""
     found: list[Any] = []
     if study.argument:
-        found.append(click.argument(study.argument, required=False, metavar=f"[{study.argument_name.upper()}]"))
+        more = {"metavar": f"[{study.argument_name.upper()}]", "required": False, "shell_complete": words_or_files(())}
+        found.append(click.argument(study.argument, **more))
     if study.config_argument:
-        found.append(click.argument("config_file", metavar=study.config_argument, required=False, type=click.Path()))
+        complete = words_or_files(study.subcommands)
+        more = {"metavar": study.config_argument, "required": False, "shell_complete": complete}
+        found.append(click.argument("config_file", type=click.Path(), **more))
     if study.example:
         found.append(click.option("--example", is_flag=True, help=f"Print {study.example_of} to begin with, and stop."))
     if study.examples:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from jaxspec.errors import InputError
 from jaxspec.settings.base import Unused
+from jaxspec.settings.catalog_names import catalog_architectures, catalog_devices
 from jaxspec.settings.coercion import shown
 from jaxspec.settings.experts import PlacementSettings
 from jaxspec.settings.fields import setting
@@ -66,24 +67,31 @@ class CommonConfig(ParallelSettings, PlacementSettings):
     model: str = setting(
         "embedded",
         "'embedded', 'embedded-moe', a Hugging Face directory of a family that runs (see jaxspec models), or a container.",
+        names=("embedded", "embedded-moe"),
     )
     architecture: str = setting(
-        "llama-3.1-8b", "Network whose cost is predicted: catalog name, 'own', or a Hugging Face config.json."
+        "llama-3.1-8b",
+        "Network whose cost is predicted: catalog name, 'own', or a Hugging Face config.json.",
+        names=lambda: ("own", *catalog_architectures()),
     )
     device: tuple[str, ...] = setting(
-        ("rtx-4090",), "Devices, separated by commas: catalog names (see jaxspec devices) or your own TOML files."
+        ("rtx-4090",),
+        "Devices, separated by commas: catalog names (see jaxspec devices) or your own TOML files.",
+        names=catalog_devices,
     )
     engine: str | None = setting(
         None,
         "Engine of a calibrated GPU: trtllm, vllm or sglang. It sets the measured kernels; for vllm, the time that the engine "
         "adds to a cycle is included. With a file of jaxspec calibrate: jax, this package's own loop as measured there.",
         unset="the device's own kernels (trtllm), no added time",
+        names=("trtllm", "vllm", "sglang", "jax"),
     )
     weight_format: str | None = setting(
         None,
         "Kernels of a calibrated GPU that also quantize activations, for weights narrower than 16 bits: fp8, fp8_block, sq or "
         "nvfp4.",
         unset="kernels with 16-bit activations",
+        names=("fp8", "fp8_block", "sq", "nvfp4"),
     )
     batch: int = setting(1, "Sequences decoded together, for the predicted cost.", low=1, high=4096)
     context: int = setting(1024, "Cached tokens per sequence, for the predicted cost.", low=0, high=10_000_000)

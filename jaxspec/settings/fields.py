@@ -18,10 +18,12 @@ __all__ = [
     "has_flag",
     "hints",
     "key_of",
+    "names_of",
     "range_text",
     "same_as",
     "setting",
     "setting_of",
+    "takes_text",
 ]
 
 _KEY = "setting"
@@ -41,6 +43,7 @@ class Setting(NamedTuple):
         key: name in a file, where it cannot be that of the field.
         quick: value under `--quick`; None: the default.
         flag: on the command line, where it cannot be made of the field's name.
+        names: of a text that may be something else too, as a file: what the tab key offers, or a function that finds it.
     """
 
     help: str = ""
@@ -54,6 +57,7 @@ class Setting(NamedTuple):
     key: str = ""
     quick: Any = None
     flag: str = ""
+    names: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
 
 
 def setting(default: Any, help: str, *, low: float | None = None, high: float | None = None, **more: Any) -> Any:  # noqa: A002
@@ -68,11 +72,15 @@ def setting(default: Any, help: str, *, low: float | None = None, high: float | 
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def same_as(kind: type, name: str, help: str | None = None) -> Any:  # noqa: A002
-    """The field of another configuration, with its default and limits, under another help if one is given."""
+def same_as(kind: type, name: str, help: str | None = None, **other: Any) -> Any:  # noqa: A002
+    """The field of another configuration, with its default and limits, under another help if one is given.
+
+    Args:
+        other: what else differs; see `Setting`.
+    """
     field = kind.__dataclass_fields__[name]
     found = setting_of(field)
-    return dataclasses.field(default=field.default, metadata={_KEY: found._replace(help=help or found.help)})
+    return dataclasses.field(default=field.default, metadata={_KEY: found._replace(help=help or found.help, **other)})
 
 
 def setting_of(field: dataclasses.Field) -> Setting:
@@ -112,6 +120,17 @@ def choices_of(annotation: Any) -> tuple[str, ...]:
         return typing.get_args(annotation)
     inner = [choices_of(argument) for argument in typing.get_args(annotation)]
     return next((found for found in inner if found), ())
+
+
+def names_of(field: dataclasses.Field) -> tuple[str, ...]:
+    """The names that the tab key offers for a text which may be something else too."""
+    names = setting_of(field).names
+    return names() if callable(names) else names
+
+
+def takes_text(annotation: Any) -> bool:
+    """Whether a field takes texts: one, several, or one or nothing."""
+    return annotation is str or any(map(takes_text, typing.get_args(annotation)))
 
 
 def range_text(found: Setting) -> str:

@@ -12,17 +12,20 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.base import Settings
 
-__all__ = ["for_each_device"]
+__all__ = ["Tell", "for_each_device"]
 
 Parts = TypeVar("Parts")
 Result = TypeVar("Result", bound=PricedResult)
+
+#: Tells how many units of one device's work are done, and a note.
+Tell = Callable[[int, str], None]
 
 
 def for_each_device(
     command: str,
     config: Settings,
     check: Callable[[], Mapping[str, Parts]],
-    one: Callable[[str, Parts, RunDirectory], Result],
+    one: Callable[[str, Parts, RunDirectory, Tell], Result],
     write: Callable[[Sequence[Result], Any], object],
     *,
     kind: type[Result],
@@ -30,14 +33,16 @@ def for_each_device(
     force: bool,
     reporter: Reporter | None,
     headline: Collection[str],
+    work_units: tuple[str, Callable[[Parts], int]] = ("devices", lambda _: 1),
 ) -> tuple[list[Result], RunDirectory]:
-    """Begin, resume or reprint a run of results by device, with a bar over devices.
+    """Begin, resume or reprint a run of results by device, with a bar over their work.
 
     Args:
         check: finds and checks what each device is priced with, before anything is written; by device name.
-        one: from a device's name and parts to its result.
+        one: from a device's name and parts to its result; tells how far it is, where a device is more than one unit.
         write: writes the page of all results into the run directory.
         kind: of a result; out, force, reporter, headline: see `carry_out`.
+        work_units: what the bar counts, and how many of them a device is.
     Raises:
         InputError: bad input; nothing is lost.
     """
@@ -47,11 +52,14 @@ def for_each_device(
         found = parts()
 
         def work() -> list[dict[str, Any]]:
-            results = []
-            with reporter.bar("devices", len(found)) as bar:
+            results, before = [], 0
+            called, units = work_units
+            with reporter.bar(called, sum(map(units, found.values()))) as bar:
                 for name, part in found.items():
-                    results.append(one(name, part, directory))
-                    bar.advance(name)
+                    tell = lambda done, note, before=before: bar.jump(before + done, note)
+                    results.append(one(name, part, directory, tell))
+                    before += units(part)
+                    bar.jump(before, name)
             return [result.plain() for result in results]
 
         return work

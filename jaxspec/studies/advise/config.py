@@ -7,6 +7,7 @@ from typing import Literal
 
 from jaxspec.errors import InputError
 from jaxspec.settings.base import Unused
+from jaxspec.settings.catalog_names import catalog_architectures
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.fields import same_as, setting
@@ -93,6 +94,7 @@ class AdviseConfig(ParallelSettings):
         "eagle3",
         f"Draft: {LOOKUP} (a lookup in the text), {', '.join(HEADS)} (heads on the target), {SELF} (the target's "
         "compressed copy, by --scheme), or a network: catalog name, config.json or its directory.",
+        names=lambda: (LOOKUP, *HEADS, SELF, *catalog_architectures()),
     )
     draft_bits: float | None = setting(
         None,

@@ -79,7 +79,7 @@ def advise(
         "advise",
         config,
         lambda: _check(config),
-        lambda name, found, directory: _advice(config, found, name, directory),
+        lambda name, found, directory, _: _advice(config, found, name, directory),
         write_advice,
         kind=AdviseResult,
         out=out,

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 from jaxspec.errors import InputError
 from jaxspec.settings.acceptance import AcceptanceSource
 from jaxspec.settings.base import Settings
+from jaxspec.settings.catalog_names import catalog_devices
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.experts import ExpertSettings
 from jaxspec.settings.fields import same_as, setting
@@ -166,7 +167,9 @@ class CodesignConfig(ExpertSettings, Settings):
     acceptance: AcceptanceSource = setting(AcceptanceSource(alpha_token=0.8), "Acceptance of the draft by its knobs.")
     objective: Literal["tokens_per_s", "tokens_per_j"] = setting("tokens_per_s", "What to maximize.")
     architecture: str = same_as(PredictConfig, "architecture")
-    device: str = setting(CommonConfig.device[0], "Device to start from: catalog name or TOML file.")
+    device: str = setting(
+        CommonConfig.device[0], "Device to start from: catalog name or TOML file.", names=catalog_devices
+    )
     engine: str | None = same_as(CommonConfig, "engine")
     weight_format: str | None = same_as(CommonConfig, "weight_format")
     scheme: WidthScheme = setting(DEFAULT_SCHEME_NAME, "How weights and KV are stored.")

@@ -74,17 +74,20 @@ class CompareConfig(StopwatchSettings, NetworkKnobSettings, CommonConfig):
         ("cassandra1", "cassandra2", "mxint8", "any-precision"),
         f"Schemes whose self-drafts are compared, separated by commas: {', '.join(SELF_DRAFTS)}; or none.",
         check=_among("schemes", SELF_DRAFTS),
+        names=SELF_DRAFTS,
     )
     drafts: tuple[str, ...] | None = setting(
         None,
         f"Other drafts, separated by commas: {', '.join(name for name in DRAFT_NAMES if name != SELF)}, directories, or none.",
         unset="all that ship and fit the network",
         check=_check_drafts,
+        names=tuple(name for name in DRAFT_NAMES if name != SELF),
     )
     lossy: tuple[str, ...] = setting(
         LOSSY_NAMES,
         f"Compression without a draft, separated by commas: {', '.join(LOSSY_NAMES)}; or none.",
         check=_among("lossy", LOSSY_NAMES),
+        names=LOSSY_NAMES,
     )
     tuned: tuple[str, ...] | None = setting(
         None,

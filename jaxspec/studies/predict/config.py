@@ -6,6 +6,7 @@ import dataclasses
 
 from jaxspec.errors import InputError
 from jaxspec.settings.base import Unused
+from jaxspec.settings.catalog_names import catalog_architectures
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
 from jaxspec.settings.experts import POOLS_UNUSED, ExpertSettings
@@ -46,7 +47,10 @@ class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings):
     """`jaxspec predict`."""
 
     architecture: str = same_as(
-        CommonConfig, "architecture", "Network whose cost is predicted: catalog name, or a Hugging Face config.json."
+        CommonConfig,
+        "architecture",
+        "Network whose cost is predicted: catalog name, or a Hugging Face config.json.",
+        names=catalog_architectures,
     )
     device: tuple[str, ...] = same_as(CommonConfig, "device")
     engine: str | None = same_as(CommonConfig, "engine")

@@ -9,7 +9,7 @@ from jaxspec.errors import InputError
 from jaxspec.settings.base import Settings, Unused
 from jaxspec.settings.coercion import shown
 from jaxspec.settings.common import CommonConfig
-from jaxspec.settings.draft_kinds import DRAFT_HELP, SELF, check_draft_name
+from jaxspec.settings.draft_kinds import DRAFT_HELP, DRAFT_NAMES, SELF, check_draft_name
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.parallel import ParallelSettings
@@ -131,7 +131,7 @@ class ScaleConfig(ParallelSettings, Settings):
     scheme: WidthScheme = setting(
         "bf16", "How the network is stored. A scheme that runs and changes the network also changes the answers."
     )
-    draft: str = setting("ngram", DRAFT_HELP, check=check_draft_name)
+    draft: str = setting("ngram", DRAFT_HELP, check=check_draft_name, names=DRAFT_NAMES)
     acceptance: tuple[float, ...] | None = setting(
         None,
         "Acceptance of drafted tokens: one number, or one per position separated by commas.",

@@ -7,6 +7,7 @@ import itertools
 
 from jaxspec.errors import InputError
 from jaxspec.settings.base import Unused
+from jaxspec.settings.catalog_names import catalog_architectures
 from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
 from jaxspec.settings.experts import POOLS_UNUSED, ExpertSettings
 from jaxspec.settings.fields import same_as, setting
@@ -42,6 +43,7 @@ class ServeConfig(ParallelSettings, ExpertSettings, KnobSettings):
         None,
         "Separate draft network in 16 bits: catalog name, or a Hugging Face config.json.",
         unset="a draft within the target, by the scheme",
+        names=catalog_architectures,
     )
     acceptance: tuple[float, ...] = same_as(PredictConfig, "acceptance")
     draft_length: int = setting(

@@ -36,7 +36,7 @@ def plot(found: tuple[Sequence[ServeResult], Any]) -> Figure:
 
 @styled
 def serving_figure(results: Sequence[ServeResult]) -> Figure:
-    """Three panels per device: tokens per second against each latency, its median with the 99th percentile above.
+    """Up to three panels per device: tokens per second against each latency, its median with the 99th percentile above.
 
     In the last one a star marks where a draft stops to pay.
     """
@@ -47,7 +47,9 @@ def serving_figure(results: Sequence[ServeResult]) -> Figure:
             f"{result.architecture} on {result.device}, draft: {result.draft} (predicted; median, bar to the 99th percentile)",
             fontsize=11,
         )
-        for axes, (what, label) in zip(part.subplots(1, len(_PANELS)), _PANELS, strict=True):
+        # Where every request is one token, there is no time per further token.
+        panels = [panel for panel in _PANELS if all(_known(row, panel[0]) for row in result.rows)]
+        for axes, (what, label) in zip(part.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
             for decoding in DECODING:
                 rows = [row for row in result.rows if row.decoding == decoding]
                 median, worst = (
@@ -67,6 +69,10 @@ def serving_figure(results: Sequence[ServeResult]) -> Figure:
             axes.grid(True)
         part.axes[0].legend(fontsize=8)
     return figure
+
+
+def _known(row: LoadRow, what: str) -> bool:
+    return all(getattr(row, f"{what}_{place}_s").number is not None for place in ("p50", "p99"))
 
 
 def _mark_crossings(axes: Axes, result: ServeResult) -> None:

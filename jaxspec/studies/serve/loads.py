@@ -8,8 +8,9 @@ import numpy as np
 
 from hwmodels.serving.requests import Requests
 from hwmodels.serving.step_table import StepTable, step_seconds
+from jaxspec.studies.serve.config import ServeConfig
 
-__all__ = ["DECODING", "best_lengths", "default_rates", "longest_request"]
+__all__ = ["DECODING", "best_lengths", "count_of_rates", "longest_request", "rates_of"]
 
 #: Ways to decode: without a draft, one of fixed length, and the best length for the batch at hand.
 DECODING = ("autoregressive", "fixed", "by_batch")
@@ -43,7 +44,24 @@ def best_lengths(table: StepTable, conditional: np.ndarray, requests: Requests) 
     return np.concatenate([[found.max()], found])
 
 
-def default_rates(
+def count_of_rates(config: ServeConfig) -> int:
+    """How many rates are served."""
+    if config.rates is not None:
+        return len(config.rates)
+    return 1 if config.trace is not None else len(_SHARES)
+
+
+def rates_of(config: ServeConfig, table: StepTable, requests: Requests, capacity_tokens: float) -> np.ndarray:
+    """The rates that are served, "rate": those of the configuration, the trace's own, or shares of a full engine's."""
+    if config.rates is not None:
+        return np.array(config.rates)
+    if config.trace is not None:
+        arrival = np.asarray(requests.arrival_s)
+        return np.array([(len(arrival) - 1) / (arrival[-1] - arrival[0])])
+    return _default_rates(table, requests, capacity_tokens, config.max_batch, config.chunk_tokens)
+
+
+def _default_rates(
     table: StepTable, requests: Requests, capacity_tokens: float, max_batch: int, chunk_tokens: int
 ) -> np.ndarray:
     """Shares of the requests per second that a full engine finishes without a draft, "rate"."""

@@ -12,11 +12,10 @@ import numpy as np
 from hwmodels import DraftCost, Footprint, Routing, uniform_footprint
 from hwmodels.analysis.uncertainty.delta_method import COVERAGE
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
-from hwmodels.serving.latencies import Latencies, crossing_rate, latencies
-from hwmodels.serving.requests import Requests, poisson_requests, with_rate
+from hwmodels.serving.latencies import Latencies, crossing_rate
+from hwmodels.serving.requests import Requests, poisson_requests
 from hwmodels.serving.simulation import Engine
-from hwmodels.serving.simulation import serve as serve_requests
-from hwmodels.serving.step_table import StepTable, capacity_tokens, priced_table
+from hwmodels.serving.step_table import capacity_tokens, priced_table
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.report.assumptions import architecture_data, device_facts
@@ -28,7 +27,7 @@ from jaxspec.runs.progress import Reporter
 from jaxspec.runs.provenance import versions
 from jaxspec.settings import expect, knob_values
 from jaxspec.settings.knobs import EXPERT_POOL
-from jaxspec.studies.each_device import for_each_device
+from jaxspec.studies.each_device import Tell, for_each_device
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
 from jaxspec.studies.expert_pricing import placed, placement_name, resolve_experts
 from jaxspec.studies.headline_intervals import coverage_in_words, covered_by
@@ -36,7 +35,8 @@ from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_draft, resolve_pricing
 from jaxspec.studies.positions import check_positions
 from jaxspec.studies.serve.config import ServeConfig
-from jaxspec.studies.serve.loads import DECODING, best_lengths, default_rates, longest_request
+from jaxspec.studies.serve.loads import DECODING, best_lengths, count_of_rates, longest_request, rates_of
+from jaxspec.studies.serve.many_loads import serve_loads
 from jaxspec.studies.serve.page import write_serving
 from jaxspec.studies.serve.result import Crossing, LoadEnds, LoadRow, ServedWorkload, ServeResult
 from jaxspec.studies.serve.trace import read_trace
@@ -71,13 +71,14 @@ def serve(
         config,
         # Every name is resolved, and every request checked for room, before the first device is priced.
         lambda: {name: _Parts.of(config, name) for name in config.device},
-        lambda name, parts, directory: _served(config, name, parts, directory.inputs),
+        lambda name, parts, directory, tell: _served(config, name, parts, directory.inputs, tell),
         write_serving,
         kind=ServeResult,
         out=out,
         force=force,
         reporter=reporter,
         headline=_HEADLINE,
+        work_units=("serving, requests at all rates", lambda parts: count_of_rates(config) * _count(parts.requests)),
     )
 
 
@@ -137,7 +138,11 @@ def _requests(config: ServeConfig) -> Requests:
     )
 
 
-def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str]) -> ServeResult:
+def _count(requests: Requests) -> int:
+    return requests.arrival_s.shape[-1]
+
+
+def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str], tell: Tell) -> ServeResult:
     pricing, requests = parts.pricing, parts.requests
     scatter = engine_scatter(config.engine, kind_of_draft(parts.draft), device=pricing.device)
     numbers = list(config.acceptance)
@@ -158,7 +163,7 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
     by_batch = best_lengths(table, conditional, requests)
     fixed = np.full(config.max_batch + 1, config.draft_length)
     lengths = np.stack([np.zeros_like(fixed), fixed, by_batch]).astype(np.int32)
-    rates = _rates(config, table, parts)
+    rates = rates_of(config, table, requests, parts.capacity_tokens)
     engine = Engine(
         chunk_tokens=float(config.chunk_tokens),
         capacity_tokens=parts.capacity_tokens,
@@ -168,10 +173,14 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
     )
     key = jax.random.fold_in(jax.random.key(config.seed), 1)
     errs = table.deviation is not None
-    sides = jax.device_get(
-        _loads(
-            requests, jnp.asarray(rates, jnp.float32), table, jnp.asarray(_SIDES if errs else _SIDES[:1]), engine, key
-        )
+    sides = serve_loads(
+        requests,
+        rates,
+        table,
+        np.array(_SIDES if errs else _SIDES[:1], np.float32),
+        engine,
+        key,
+        tell=lambda done, rate: tell(done, f"{name} at {rate:.3g} requests/s"),
     )
     found: Latencies = jax.tree.map(lambda leaf: leaf[0], sides)
     covers = covered_by(pricing.device, scatter=scatter)
@@ -218,34 +227,6 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
             named=name,
         ),
     )
-
-
-@jax.jit
-def _loads(
-    requests: Requests, rates: jax.Array, table: StepTable, sides: jax.Array, engine: Engine, key: jax.Array
-) -> Latencies:
-    """Latencies "side decoding rate": every way to decode at every rate, all in one program.
-
-    Args:
-        sides: by how many standard deviations all steps err.
-    """
-
-    def one(side: jax.Array, lengths: jax.Array, rate: jax.Array) -> Latencies:
-        arriving = with_rate(requests, rate)
-        follows = dataclasses.replace(engine, draft_lengths=lengths)
-        return latencies(arriving, serve_requests(arriving, table.erring(side), follows, key))
-
-    by_rate = jax.vmap(one, (None, None, 0))
-    return jax.vmap(jax.vmap(by_rate, (None, 0, None)), (0, None, None))(sides, engine.draft_lengths, rates)
-
-
-def _rates(config: ServeConfig, table: StepTable, parts: _Parts) -> np.ndarray:
-    if config.rates is not None:
-        return np.array(config.rates)
-    if config.trace is not None:
-        arrival = np.asarray(parts.requests.arrival_s)
-        return np.array([(len(arrival) - 1) / (arrival[-1] - arrival[0])])
-    return default_rates(table, parts.requests, parts.capacity_tokens, config.max_batch, config.chunk_tokens)
 
 
 def _row(decoding: str, rate: float, seen: Latencies) -> LoadRow:

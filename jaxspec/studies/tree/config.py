@@ -8,7 +8,7 @@ from typing import Literal
 from jaxspec.settings.base import Unused
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft import NetworkKnobSettings, knobs_of_other_schemes
-from jaxspec.settings.draft_kinds import DRAFT_HELP, SELF, check_draft_name
+from jaxspec.settings.draft_kinds import DRAFT_HELP, DRAFT_NAMES, SELF, check_draft_name
 from jaxspec.settings.fields import setting
 from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS
 from jaxspec.settings.stopwatch import StopwatchSettings
@@ -30,7 +30,7 @@ def _no_part_of_the_scheme(config: TreeConfig) -> str | None:
 class TreeConfig(NetworkKnobSettings, StopwatchSettings, CommonConfig):
     """`jaxspec tree`."""
 
-    draft: str = setting(SELF, DRAFT_HELP, check=check_draft_name)
+    draft: str = setting(SELF, DRAFT_HELP, check=check_draft_name, names=DRAFT_NAMES)
     nodes: int = setting(
         32, "Drafted tokens of the largest tree; its verification has one token more.", low=1, high=512, quick=16
     )

@@ -11,17 +11,15 @@ from matplotlib.figure import Figure
 from jaxspec.report.figures.operator_time import operator_time_figure
 from jaxspec.report.figures.roofline import roofline_figure
 from jaxspec.report.figures.tokens import tokens_figure
-from jaxspec.report.notes import note_lines
 from jaxspec.report.page import Drawings, Page, render_page, write_page
 from jaxspec.report.shown import Shown
 from jaxspec.report.stopwatch import STOPWATCH_CAPTION, stopwatch_figure, stopwatch_tables
 from jaxspec.report.table import tables
 from jaxspec.runs.directory import RunDirectory, read_metrics
-from jaxspec.studies.tune.disagreement import disagreement_lines
 from jaxspec.studies.tune.figures import acceptance_figure, convergence_figure, knobs_figure
-from jaxspec.studies.tune.optimism import optimism_lines
 from jaxspec.studies.tune.result import TuneResult
 from jaxspec.studies.tune.section import section
+from jaxspec.studies.tune.told import told_lines
 
 #: The complete, resolved configuration lies beside the report.
 DEFAULT_COMMAND = "jaxspec tune --config config.toml"
@@ -123,6 +121,6 @@ def shown(found: tuple[Sequence[TuneResult], RunDirectory]) -> Shown:
     return Shown(
         [result.plain() for result in results],
         [*tables(results), *stopwatch_tables(results)],
-        [*optimism_lines(results), *disagreement_lines(results), *note_lines(results)],
+        told_lines(results, directory.path),
         f"report: {directory.path / 'report.html'}",
     )

@@ -8,7 +8,7 @@ from jax.extend.core import jaxprs_in_params
 
 from hwmodels.serving.latencies import crossing_rate, latencies
 from hwmodels.serving.requests import Requests, drawn_lengths, poisson_requests, with_rate
-from hwmodels.serving.simulation import Engine, serve
+from hwmodels.serving.simulation import Engine, begin_serving, serve, serve_further, served_so_far
 from hwmodels.serving.step_table import StepTable
 from tests.hwmodels.serving.serving_witness import run
 
@@ -132,6 +132,19 @@ def test_runs_of_different_lengths_are_mapped_as_each_alone():
     mapped = jax.jit(jax.vmap(alone))(rates)
     assert abs(int(mapped.steps[0] - mapped.steps[1])) > 20  # one stands still while the other goes on
     jax.tree.map(np.testing.assert_array_equal, mapped, jax.tree.map(lambda *x: jnp.stack(x), *map(alone, rates)))
+
+
+def test_stops_in_between_change_nothing():
+    requests, table, engine = few_requests(900)
+    whole = jax.jit(serve)(requests, table, engine, KEY)
+    further = jax.jit(lambda state: serve_further(state, requests, table, engine, KEY, steps=500))
+    state, done = begin_serving(requests, engine), [0]
+    while done[-1] < 900:
+        state = further(state)
+        done.append(int(state.done))
+    assert len(done) > 4
+    assert np.all(np.diff(done) > 0)
+    jax.tree.map(np.testing.assert_array_equal, served_so_far(state), whole)
 
 
 def written_within(jaxpr, count, loop=None):

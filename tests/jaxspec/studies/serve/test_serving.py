@@ -1,13 +1,17 @@
 """`jaxspec serve` on a small network: what it says, and what it refuses."""
 
 import csv
+import io
+import re
 import sys
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from jaxspec.errors import InputError
 from jaxspec.report.print_style import PRINT_STYLE
+from jaxspec.runs.progress import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies import ServeConfig, serve
 from jaxspec.studies.serve.figures import serving_figure
@@ -87,7 +91,7 @@ def test_a_page_that_is_gone_is_written_again_without_serving_anew(run, monkeypa
     page = directory.path / "report.html"
     first = page.read_bytes()
     page.unlink()
-    monkeypatch.setattr(sys.modules[serve.__module__], "_loads", lambda *_: pytest.fail("served anew"))
+    monkeypatch.setattr(sys.modules[serve.__module__], "serve_loads", lambda *_, **__: pytest.fail("served anew"))
     again, _ = served(directory.path.parent, **SMALL, acceptance=0.9)
     assert again == results
     assert page.read_bytes() == first
@@ -111,6 +115,27 @@ def written(path, lines):
 HEAD = ["arrival_s", "prompt_tokens", "output_tokens"]
 
 
+def test_the_bar_counts_requests(tmp_path):
+    told = io.StringIO()
+    few = {**SMALL, "requests": 20, "rates": (1.0, 50.0), "scheme": "bf16", "acceptance": 0.9}
+    reporter = Reporter(Console(file=told, width=200), period_s=0.0)
+    serve(build_config(ServeConfig, few), out=str(tmp_path / "served"), reporter=reporter)
+    assert re.search(r"requests at all rates: 20 of 40, .* at 50 requests/s", told.getvalue())
+
+
+def test_requests_of_one_token_have_no_time_per_further_one(tmp_path):
+    few = {**SMALL, "requests": 20, "rates": (1.0,), "output_tokens": 1, "output_variation": 0.0}
+    found = served(tmp_path, **few)
+    ((result,), directory) = found
+    assert all(row.tpot_p50_s.number is None for row in result.rows)
+    assert "n/a" in (directory.path / "report.html").read_text(encoding="utf-8")
+    assert [axes.get_xlabel() for axes in serving_figure([result]).axes] == [
+        "time to the first token (ms)",
+        "time of a request (ms)",
+    ]
+    assert shown(found).tables
+
+
 def test_a_trace(tmp_path):
     rows = [[f"{5 + place / 3}", 20 + place % 5, 4 + place % 3] for place in range(30)]
     trace = written(tmp_path / "t.csv", [[*HEAD, "user"], *([*row, "x"] for row in rows)])
@@ -119,6 +144,9 @@ def test_a_trace(tmp_path):
     assert of(found, "fixed", "rate_per_s") == pytest.approx([3.0])
     assert found.workload.requests.value == 30
     assert list(found.inputs) == ["t.csv"]
+    odd = tmp_path / "odd.csv"  # empty lines before and between, fields too many without a value, other ends of lines
+    odd.write_bytes(b"\r\n" + (tmp_path / "t.csv").read_bytes().replace(b",x\r\n", b",x,\r\n,,\r\n"))
+    np.testing.assert_array_equal(read_trace(str(odd)).arrival_s, read_trace(trace).arrival_s)
     marked = tmp_path / "marked.csv"  # as spreadsheets write it
     marked.write_bytes(b"\xef\xbb\xbf" + (tmp_path / "t.csv").read_bytes())
     np.testing.assert_array_equal(read_trace(str(marked)).arrival_s, read_trace(trace).arrival_s)
@@ -137,7 +165,10 @@ def test_a_trace(tmp_path):
         ([HEAD, ["0", "1", "1"], ["nan", "1", "1"]], "line 3"),
         ([HEAD, ["0", "0", "1"], ["1", "1", "1"]], "whole numbers of 1 to"),
         ([HEAD, ["0", "1.5", "1"], ["1", "1", "1"]], "whole numbers of 1 to"),
-        ([HEAD, ["2", "1", "1"], ["1", "1", "1"]], "request 2 comes at 1 s, before the one above"),
+        ([HEAD, ["2", "1", "1"], ["1", "1", "1"]], "line 3: a request comes at 1 s, before the one above at 2 s; sort"),
+        ([HEAD, ["0", "1", "1"], [], ["9", "1", "1"], ["8", "1", "1"]], "line 5: a request comes at 8 s"),
+        ([HEAD, ["0", "1", "1"], ["1", "1", "024", "1"]], "line 3: '1,1,024,1' has 4 fields for 3 columns"),
+        ([[";".join(HEAD)], ["0;1;1"]], "its first line is 'arrival_s;prompt_tokens;output_tokens' and must name"),
         ([HEAD, ["2", "1", "1"], ["2", "1", "1"]], "its requests come within 0 s; allowed is 1e-06 to 1e+07 s"),
         ([HEAD, ["0", "1", "1"], ["1e-300", "1", "1"]], "its requests come within 1e-300 s"),
         ([HEAD, ["0", "1", "1"], ["1e300", "1", "1"]], "its requests come within 1e+300 s"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hwmodels.analysis.calibration.cached_weights import in_cache
 from hwmodels.analysis.calibration.gemm import GemmFit, baselines, coefficients, fit_gemm, from_memory
 from hwmodels.analysis.calibration.intervals import interval_record
 from hwmodels.analysis.calibration.kernel_tables import (
@@ -135,11 +136,11 @@ def refit(
         gemm_table(table, weight_format, root=root),
         data_sheet(table.system, multiprocessors=multiprocessors, root=root),
     )
-    streamed = from_memory(rows, sheet)
+    streamed = from_memory(rows, sheet) & ~in_cache(table, rows)
 
     def fitted(train: Any) -> GemmFit:
         try:
-            used = some_of(train & from_memory(rows, sheet), FITTED_ROWS)
+            used = some_of(train & streamed, FITTED_ROWS)
             result = fit_gemm(rows, sheet, used, dispatched_rows=dispatched_rows(table, weight_format))
         except ValueError as error:
             raise KernelTableError(f"{table} {weight_format} cannot be fitted: {error}") from error
@@ -163,7 +164,7 @@ def refit(
     if left_out:
         shapes = len(set(zip(rows.k[~streamed], rows.n[~streamed])))
         notes.append(
-            f"{left_out} rows of {shapes} shapes are left out: some were faster than the bandwidth allows, from a cache. "
+            f"{left_out} rows of {shapes} shapes are left out: their weights came, or may have come, from a cache. "
             f"Mean error with them, fitted without: {error(whole.predicted_s, streamed | True).mean:.2%}."
         )
     report = CalibrationReport(
@@ -177,7 +178,7 @@ def refit(
             "largest k and n held out": error(beyond, large),
         },
         by_range=error_by_range(rows.m[test], predicted[test], rows.seconds[test]),
-        baselines={name: error(values, test) for name, values in baselines(rows, sheet, train).items()},
+        baselines={name: error(values, test) for name, values in baselines(rows, sheet, train & streamed).items()},
         notes=notes,
     )
     return Refit(table, weight_format, rows, sheet, whole, report, tuple(halves), streamed, by_halves)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hwmodels.analysis.calibration.kernel_tables import KERNEL_FORMATS, GemmTable, TableName
+from hwmodels.analysis.calibration.kernel_tables import GemmTable, TableName
 
 __all__ = ["CACHE_BYTES", "cached_bytes", "in_cache"]
 
@@ -28,23 +28,14 @@ CACHE_BYTES = {
     "rtx_pro_6000_server": 128e6,  # NVIDIA RTX Blackwell PRO GPU architecture
 }
 
-#: Copies by engine.
+#: Copies by engine, and formats that are measured with another number.
 _COPIES = {"trtllm": 5.0, "vllm": 6.0, "sglang": 6.0}
-#: Formats measured with a single copy, which leaves too few matrices beyond the cache to fit to: all of them stay.
-_SINGLE = {("vllm", "fp8_block"), ("vllm", "nvfp4")}
+_OTHERS = {("vllm", "fp8_block"): 1.0, ("vllm", "nvfp4"): 1.0}
 
 
 def cached_bytes(table: TableName, weight_format: str) -> float:
-    """The largest weights of a table, in bytes, that its measurement may have found in the cache and that a fit leaves out.
-
-    Args:
-        weight_format: of `KERNEL_FORMATS`.
-    Returns:
-        0 of formats whose activations have 16 bits, of those measured with one copy, and where cache or copies are not known.
-    """
-    if KERNEL_FORMATS[weight_format].activation_bytes == 2.0 or (table.engine, weight_format) in _SINGLE:
-        return 0.0
-    copies = _COPIES.get(table.engine, 0.0)
+    """The largest weights of a table, in bytes, that its measurement may have found in the cache; 0 where nothing is known."""
+    copies = _OTHERS.get((table.engine, weight_format), _COPIES.get(table.engine, 0.0))
     return CACHE_BYTES.get(table.system, 0.0) / copies if copies else 0.0
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from hwmodels.analysis.calibration.cached_weights import in_cache
 from hwmodels.analysis.calibration.gemm import GemmFit, baselines, coefficients, fit_gemm, from_memory
 from hwmodels.analysis.calibration.intervals import interval_record
 from hwmodels.analysis.calibration.kernel_tables import (
@@ -40,6 +42,9 @@ class Calibrated:
     #: held-out shapes err less than with a library's choice. Not the B200's, whose whole steps err more.
     dispatched: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     largest_rows: float = DISPATCHED_ROWS[1]
+    #: Formats fitted without matrices that the measurement may have found in the cache (`cached_weights`): those where such a
+    #: fit describes these matrices as well at 512 rows and more, where no cache matters, and 90 of 224 matrices are left.
+    streamed: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     def formats(self, engine: str, root: str | Path | None = None) -> dict[str, str]:
         """Formats of an engine's products -> the version that they are measured with. Raises KernelTableError."""
@@ -49,25 +54,52 @@ class Calibrated:
 
 
 _HOPPER = {"vllm": ("fp8",), "sglang": ("fp8", "fp8_block"), "trtllm": ("fp8_block",)}
+_HOPPER_STREAMED = {"trtllm": ("fp8", "fp8_block"), "sglang": ("fp8", "fp8_block")}
 _VERSIONS = {"trtllm": "1.3.0rc20", "vllm": "0.24.0", "sglang": "0.5.14"}
 
 #: Folders of the catalog.
 CATALOG: dict[str, Calibrated] = {
-    "a100-sxm": Calibrated("a100_sxm", {"trtllm": "1.0.0", "vllm": "0.14.0", "sglang": "0.5.10"}),
-    "h100-sxm": Calibrated("h100_sxm", _VERSIONS, {"sglang": {"int8_wo": "0.5.6.post2"}}, dispatched=_HOPPER),
-    "h200-sxm": Calibrated("h200_sxm", _VERSIONS, dispatched=_HOPPER),
-    "l40s": Calibrated("l40s", _VERSIONS, dispatched={"vllm": ("fp8",)}, largest_rows=DISPATCHED_ROWS[0]),
+    "a100-sxm": Calibrated(
+        "a100_sxm", {"trtllm": "1.0.0", "vllm": "0.14.0", "sglang": "0.5.10"}, streamed={"trtllm": ("sq",)}
+    ),
+    "h100-sxm": Calibrated(
+        "h100_sxm", _VERSIONS, {"sglang": {"int8_wo": "0.5.6.post2"}}, dispatched=_HOPPER, streamed=_HOPPER_STREAMED
+    ),
+    "h200-sxm": Calibrated("h200_sxm", _VERSIONS, dispatched=_HOPPER, streamed=_HOPPER_STREAMED),
+    "l40s": Calibrated(
+        "l40s", _VERSIONS, dispatched={"vllm": ("fp8",)}, largest_rows=DISPATCHED_ROWS[0], streamed={"sglang": ("fp8",)}
+    ),
     # vLLM's blocks take 0.18 ms for each product there, of any size at few tokens: another kernel than a user's would be.
-    "b200-sxm": Calibrated("b200_sxm", _VERSIONS, without={"vllm": ("fp8_block",)}),
+    "b200-sxm": Calibrated(
+        "b200_sxm",
+        _VERSIONS,
+        without={"vllm": ("fp8_block",)},
+        streamed={"trtllm": ("fp8",), "vllm": ("fp8",), "sglang": ("fp8", "fp8_block")},
+    ),
     "rtx-pro-6000": Calibrated(
-        "rtx_pro_6000_server", _VERSIONS, dispatched={"trtllm": ("fp8_block",)}, largest_rows=DISPATCHED_ROWS[0]
+        "rtx_pro_6000_server",
+        _VERSIONS,
+        dispatched={"trtllm": ("fp8_block",)},
+        largest_rows=DISPATCHED_ROWS[0],
+        streamed={"vllm": ("fp8",)},
     ),
 }
 
 
+def _of_system(table: TableName) -> Calibrated | None:
+    return next((gpu for gpu in CATALOG.values() if gpu.system == table.system), None)
+
+
+def left_out(table: TableName, rows: GemmTable) -> npt.NDArray[np.bool_]:
+    """Rows, "row", that a fit leaves out as weights from the cache; none of formats and GPUs that the catalog does not name."""
+    found = _of_system(table)
+    named = found is not None and rows.weight_format in found.streamed.get(table.engine, ())
+    return in_cache(table, rows) if named else np.zeros(len(rows.m), bool)
+
+
 def dispatched_rows(table: TableName, weight_format: str) -> float:
     """The most rows of a format's tiles as `predict_gemm` has them; 0, as of a library, for GPUs out of the catalog."""
-    found = next((gpu for gpu in CATALOG.values() if gpu.system == table.system), None)
+    found = _of_system(table)
     if found is None or weight_format not in found.dispatched.get(table.engine, ()):
         return 0.0
     return found.largest_rows
@@ -135,11 +167,11 @@ def refit(
         gemm_table(table, weight_format, root=root),
         data_sheet(table.system, multiprocessors=multiprocessors, root=root),
     )
-    streamed = from_memory(rows, sheet)
+    streamed = from_memory(rows, sheet) & ~left_out(table, rows)
 
     def fitted(train: Any) -> GemmFit:
         try:
-            used = some_of(train & from_memory(rows, sheet), FITTED_ROWS)
+            used = some_of(train & streamed, FITTED_ROWS)
             result = fit_gemm(rows, sheet, used, dispatched_rows=dispatched_rows(table, weight_format))
         except ValueError as error:
             raise KernelTableError(f"{table} {weight_format} cannot be fitted: {error}") from error
@@ -156,14 +188,14 @@ def refit(
     within = largest_held_out(rows.k, rows.n)
     beyond, large = fitted(within).predicted_s, ~within & streamed
     error = lambda values, chosen: relative_error(values[chosen], rows.seconds[chosen])
-    left_out = int((~streamed).sum())
+    absent = int((~streamed).sum())
     notes = [
         f"Mean error over the two held-out halves: {np.mean(halves):.2%} ({min(halves):.2%} to {max(halves):.2%})."
     ]
-    if left_out:
+    if absent:
         shapes = len(set(zip(rows.k[~streamed], rows.n[~streamed])))
         notes.append(
-            f"{left_out} rows of {shapes} shapes are left out: some were faster than the bandwidth allows, from a cache. "
+            f"{absent} rows of {shapes} shapes are left out: their weights came, or may have come, from a cache. "
             f"Mean error with them, fitted without: {error(whole.predicted_s, streamed | True).mean:.2%}."
         )
     report = CalibrationReport(
@@ -177,7 +209,7 @@ def refit(
             "largest k and n held out": error(beyond, large),
         },
         by_range=error_by_range(rows.m[test], predicted[test], rows.seconds[test]),
-        baselines={name: error(values, test) for name, values in baselines(rows, sheet, train).items()},
+        baselines={name: error(values, test) for name, values in baselines(rows, sheet, train & streamed).items()},
         notes=notes,
     )
     return Refit(table, weight_format, rows, sheet, whole, report, tuple(halves), streamed, by_halves)

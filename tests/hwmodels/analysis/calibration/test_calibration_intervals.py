@@ -12,21 +12,50 @@ from hwmodels.analysis.calibration.intervals import COVERAGE, covered_left_out, 
 CATALOG = Path(catalog.__file__).parent
 
 
+def by_hand(logs):
+    """Rows of rank 0.05 (n + 1) and 0.95 (n + 1), counted from 1, between two of them interpolated."""
+    ordered, ends = np.sort(logs), []
+    for share in (0.05, 0.95):
+        rank = share * (len(logs) + 1)
+        below = int(rank)
+        ends.append(ordered[below - 1] + (rank - below) * (ordered[min(below, len(logs) - 1)] - ordered[below - 1]))
+    return ends
+
+
+def test_the_ends_are_ranks_of_a_row_that_comes():
+    """Of 39 rows the second and the 38th: 36 of 40 gaps lie between. Of 9 rows the outermost."""
+    logs = np.random.default_rng(1).permutation(np.arange(1.0, 40.0))
+    record = interval_record(np.ones(39), np.exp(logs), np.ones(39, bool), ["one"] * 39)
+    assert np.log([record["low"], record["high"]]) == pytest.approx([2.0, 38.0])
+    record = interval_record(np.ones(9), np.exp(logs[:9]), np.ones(9, bool), ["one"] * 9)
+    assert np.log([record["low"], record["high"]]) == pytest.approx([logs[:9].min(), logs[:9].max()])
+
+
+def test_few_rows_cover_as_many_new_ones_as_they_say():
+    """Of intervals of 25 rows 90 % hold one more row; the quantiles of the sample itself hold 83 %."""
+    draws = np.random.default_rng(2).normal(size=(4000, 26))
+    inside = []
+    for row in draws:
+        record = interval_record(np.ones(25), np.exp(row[:25]), np.ones(25, bool), ["one"] * 25)
+        inside.append(record["low"] <= np.exp(row[25]) <= record["high"])
+    assert np.mean(inside) == pytest.approx(COVERAGE, abs=0.015)  # three standard errors
+
+
 def test_each_group_is_held_against_all_others_by_hand():
     """Groups a and b err by 0 to 10 %; c, of which all rows lie at 50 %, is in nobody's interval but pulls theirs up."""
-    spread = np.linspace(0.0, 0.1, 11)
+    spread = np.linspace(0.0, 0.1, 31)
     logs = np.concatenate([spread, spread, [0.5, 0.5]])
-    names = ["a"] * 11 + ["b"] * 11 + ["c"] * 2
+    names = ["a"] * 31 + ["b"] * 31 + ["c"] * 2
     inside = 0
     for name in "abc":
         own = np.array([one == name for one in names])
-        low, high = np.quantile(logs[~own], [0.05, 0.95])
+        low, high = by_hand(logs[~own])
         inside += int(np.sum((logs[own] >= low) & (logs[own] <= high)))
-    assert 0 < inside < 22  # a and b lose their lowest row, c both
-    assert covered_left_out(logs, names) == pytest.approx(inside / 24)
-    record = interval_record(np.ones(24), np.exp(logs), np.ones(24, bool), names, few_groups=True)
-    assert record["covered_left_out"] == pytest.approx(inside / 24)
-    assert "covered_left_out" not in interval_record(np.ones(24), np.exp(logs), np.ones(24, bool), names)
+    assert 0 < inside < 62  # a and b lose their lowest row, c both
+    assert covered_left_out(logs, names) == pytest.approx(inside / 64)
+    record = interval_record(np.ones(64), np.exp(logs), np.ones(64, bool), names, few_groups=True)
+    assert record["covered_left_out"] == pytest.approx(inside / 64)
+    assert "covered_left_out" not in interval_record(np.ones(64), np.exp(logs), np.ones(64, bool), names)
 
 
 def test_many_groups_that_err_alike_are_covered_as_stated():
@@ -41,7 +70,7 @@ def test_rows_that_a_fit_has_seen_do_not_count():
     logs, held = np.array([0.0, 0.1, 0.0, 0.1, 9.0]), np.array([True] * 4 + [False])
     record = interval_record(np.ones(5), np.exp(logs), held, ["a", "a", "b", "b", "c"], few_groups=True)
     assert record["high"] < 1.2
-    assert record["covered_left_out"] == 0.0  # quantiles lie within two values
+    assert record["covered_left_out"] == 1.0  # two rows have no quantiles within them
 
 
 def _records(table):
@@ -61,5 +90,4 @@ def test_intervals_of_few_groups_cover_groups_left_out(folder):
         intervals = list(_records(record.get("experts", {}) if folder == "calibrated" else record.get("measured", {})))
         shares += [one["covered_left_out"] for one in intervals]
     assert len(shares) == {"calibrated": 25, "links": 35}[folder]
-    # Target: 85 to 95 %. One of the links' 35 misses it, all-gather over PCIe 4 with 84.1 %.
-    assert sum(not 0.85 <= share <= 0.95 for share in shares) == {"calibrated": 0, "links": 1}[folder]
+    assert all(0.85 <= share <= 0.95 for share in shares)  # the target

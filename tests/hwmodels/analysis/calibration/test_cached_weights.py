@@ -1,0 +1,38 @@
+"""Small matrices that a measurement found in the cache."""
+
+import numpy as np
+import pytest
+
+from hwmodels.analysis.calibration.cached_weights import cached_bytes, in_cache
+from hwmodels.analysis.calibration.kernel_tables import KERNEL_FORMATS, GemmTable, TableName
+
+L40S = TableName("l40s", "vllm", "0.24.0", "gemm")
+
+
+def rows(weight_format, k, n):
+    k, n = np.asarray(k, float), np.asarray(n, float)
+    return GemmTable(
+        np.full(len(k), 16.0), k, n, np.ones(len(k)), KERNEL_FORMATS[weight_format].weight_bits, weight_format
+    )
+
+
+@pytest.mark.parametrize(
+    ("system", "engine", "weight_format", "expected"),
+    [
+        ("l40s", "vllm", "fp8", 16e6),  # six copies in 96 MB
+        ("h100_sxm", "trtllm", "fp8", 10e6),  # five in 50 MB
+        ("b200_sxm", "sglang", "nvfp4", 21e6),
+        ("b200_sxm", "vllm", "nvfp4", 126e6),  # one copy
+        ("toy", "vllm", "fp8", 0.0),
+        ("l40s", "engine", "fp8", 0.0),
+    ],
+)
+def test_the_cache_holds_as_many_copies_as_are_measured(system, engine, weight_format, expected):
+    assert cached_bytes(TableName(system, engine, "1", "gemm"), weight_format) == pytest.approx(expected)
+
+
+def test_weights_count_in_bytes_as_they_are_stored():
+    """4096 x 3584 bytes are 14.7 MB, 4096 x 4096 are 16.8; at 4.5 bits the latter are 9.4 MB."""
+    assert in_cache(L40S, rows("fp8", [4096, 4096, 1024], [3584, 4096, 15625])).tolist() == [True, False, True]
+    sglang = TableName("rtx_pro_6000_server", "sglang", "1", "gemm")  # 21.3 MB
+    assert in_cache(sglang, rows("nvfp4", [4096, 8192], [4096, 8192])).tolist() == [True, False]

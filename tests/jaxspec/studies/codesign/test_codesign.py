@@ -81,7 +81,8 @@ def test_the_proposal_keeps_its_limits_and_beats_the_design_before(solved):
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert PRINT_STYLE in page  # nothing scrolls on paper
     assert "device.decoder.count" in page
-    assert page.count("<svg") == 2
+    assert page.count("<figure><svg") == page.count("<svg") == 2
+    assert "figure svg { min-width" in page  # on a narrow screen it scrolls, with text that can be read
 
 
 def test_the_proposal_is_what_the_models_say(solved):

@@ -17,10 +17,9 @@ import runpy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxspec.opening import load
-
 if TYPE_CHECKING:
     from jaxspec.api import architecture, device, inspect, open_result, resume, scheme, unpack
+    from jaxspec.opening import load
 
 # What XLA reads at its first program is set by `hwmodels`. Rooms that do not import it need it too, and importing all of it
 # here would take a second.
@@ -39,6 +38,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("jaxspec")
+    if name == "load":
+        return importlib.import_module("jaxspec.opening").load
     if name == "runs":
         return importlib.import_module("jaxspec.runs")
     if name in __all__:

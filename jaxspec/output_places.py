@@ -64,16 +64,22 @@ def check_figure_place(path: str | Path, what: str) -> None:
     figure_format(path)
 
 
-def check_apart(outputs: Mapping[str, str | None], inputs: Iterable[str | Path]) -> None:
-    """Raises InputError if a result would replace a file that its command reads, or another of its results.
+def check_apart(
+    outputs: Mapping[str, str | None], inputs: Iterable[str | Path], *, kept: Iterable[str | Path] = ()
+) -> None:
+    """Raises InputError if a result would replace a file that its command reads or keeps, or another of its results.
 
     Args:
         outputs: option -> the file that it names; None: it was not given.
         inputs: files; a folder stands for the files in it.
+        kept: files of the command's own, be they there or not yet; a folder stands for all that will be below it.
     """
     places = {what: os.path.realpath(path) for what, path in outputs.items() if path is not None}
     read = {os.path.realpath(path) for path in inputs}
+    own = {os.path.realpath(path) for path in kept}
     for what, place in places.items():
+        if not own.isdisjoint({place, *map(str, Path(place).parents)}):
+            raise InputError(f"{what} {outputs[what]!r} is a file that the run directory keeps; give another place")
         if os.path.exists(place) and not read.isdisjoint({place, os.path.dirname(place)}):
             raise InputError(f"{what} {outputs[what]!r} is a file that this command reads; give another place")
     if len(set(places.values())) < len(places):

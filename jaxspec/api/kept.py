@@ -10,8 +10,9 @@ from typing import Any
 from jaxspec.api.calls import run_study
 from jaxspec.api.results import StudyResults
 from jaxspec.errors import InputError
-from jaxspec.runs.kept import KeptRun, check_settings_file, find_run
+from jaxspec.runs.kept import KeptRun, find_run
 from jaxspec.runs.progress import Reporter
+from jaxspec.runs.unchanged import check_settings_file
 from jaxspec.settings.base import Settings, build_config
 from jaxspec.settings.coercion import as_path
 from jaxspec.settings.fields import key_of

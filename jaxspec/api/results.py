@@ -40,14 +40,14 @@ class StudyResults(Sequence):
     Attributes:
         study, config: command and its settings.
         results: typed records, one per device, or one.
-        run: its run directory, a `RunDirectory` or `KeptRun`; None where it makes none.
+        run: its run directory, a `RunDirectory` or `KeptRun`, which takes no part in equality; None where it makes none.
         several: whether the study returns a list, be it of one.
     """
 
     study: Study
     config: Settings
     results: tuple[Any, ...]
-    run: Any = None
+    run: Any = dataclasses.field(default=None, compare=False)
     several: bool = False
 
     @classmethod

@@ -12,7 +12,8 @@ from jaxspec.files import to_json, write_text
 from jaxspec.output_places import check_folder_place
 from jaxspec.runs.directory import is_run_directory
 from jaxspec.runs.inputs import input_digests
-from jaxspec.runs.kept import RECORD, new_record
+from jaxspec.runs.kept import new_record
+from jaxspec.runs.unchanged import RECORD, write_result_file
 from jaxspec.settings.base import Settings
 from jaxspec.settings.coercion import as_path
 from jaxspec.settings.toml import to_toml
@@ -64,7 +65,7 @@ def save_results(
             write_text(part / "config.toml", to_toml(config))
             write_text(part / "inputs.json", to_json(input_digests(config)))
             write_text(part / RECORD, to_json(new_record(command, config)))
-        write_text(part / "result.json", to_json(result))
+        write_result_file(part, result)
         if path.is_dir():
             shutil.rmtree(path)
         part.rename(path)

@@ -2,7 +2,8 @@
 
 Python runs its own signal handlers between two of its instructions, so not while XLA compiles; and an interpreter that ends
 while compiler threads still work crashes in them. So a thread waits for signals, takes unfinished files back, and ends the
-process without that of the interpreter.
+process without that of the interpreter. What comes before, such as a signal during the imports of this module, is Python's
+own traceback: so nothing here, nor in the package around it, imports more than the standard library before signals are watched.
 """
 
 from __future__ import annotations
@@ -25,6 +26,11 @@ INTERRUPTED = 130
 
 #: A signal that comes this many seconds after the first ends the process even where files cannot be removed.
 _INSISTING_S = 1.0
+
+#: What it says then.
+_INSISTED = (
+    b"jaxspec: interrupted twice, before unfinished files were removed; the same command removes them when run again\n"
+)
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -73,6 +79,7 @@ def _watch_signals() -> set[signal.Signals]:
     def handle(number: int, frame: object) -> None:
         came.append(time.monotonic())
         if came[-1] - came[0] > _INSISTING_S:
+            os.write(2, _INSISTED)
             os._exit(INTERRUPTED)
         with contextlib.suppress(OSError):  # where some library took the wake-up descriptor
             os.write(write_end, bytes([number]))

@@ -128,10 +128,12 @@ def _run(
         keep_to_processor()
     config = resolve(study.config, flags, config_file, quick)
     if json_file or plot:
+        from jaxspec.runs.directory import kept_files
         from jaxspec.runs.inputs import input_files
 
         read = [*input_files(config).values(), *([] if config_file is None else [config_file])]
-        check_apart({"--json": json_file, "--plot": plot}, read)
+        kept = [] if study.out is None else kept_files(study.name, config, out)
+        check_apart({"--json": json_file, "--plot": plot}, read, kept=kept)
 
     from jaxspec.report.terminal import new_console
     from jaxspec.runs.progress import Reporter

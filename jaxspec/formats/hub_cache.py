@@ -7,11 +7,11 @@ from pathlib import Path
 
 from jaxspec.errors import InputError
 
-__all__ = ["check_link", "check_version"]
+__all__ = ["check_file", "check_version"]
 
 
-def check_link(path: Path) -> None:
-    """A file of a checkpoint is no link to a file that is gone; it would be left out without a word.
+def check_file(path: Path) -> None:
+    """A file of a checkpoint is neither a folder nor a link to a file that is gone; it would be left out without a word.
 
     Raises:
         InputError: it is.
@@ -20,6 +20,11 @@ def check_link(path: Path) -> None:
         raise InputError(
             f"{path} is a link to {os.readlink(path)!r}, which is not there, and without it the network may be another one: "
             "fetch the file again, or remove the link"
+        )
+    if os.path.isdir(path):
+        raise InputError(
+            f"{path} is a folder where a file belongs, and without the file the network may be another one: fetch the file, or "
+            "remove the folder"
         )
 
 

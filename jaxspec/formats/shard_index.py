@@ -14,7 +14,7 @@ from typing import Any
 
 from jaxspec.errors import InputError, one_line
 from jaxspec.files import parse_json
-from jaxspec.formats.hub_cache import check_link
+from jaxspec.formats.hub_cache import check_file
 
 __all__ = ["INDEX_FILE", "check_all_listed", "check_same_tensors", "json_object", "read_index", "read_json_object"]
 
@@ -31,7 +31,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
     try:
         return json_object(path.read_bytes(), path)
     except FileNotFoundError as error:
-        check_link(path)
+        check_file(path)
         raise InputError(f"{path} does not exist; a Hugging Face directory has one: fetch it") from error
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}); check the path and its permissions") from error

@@ -14,9 +14,10 @@ from jaxspec.report.svg import figure_svg, inline_svg
 from jaxspec.report.terminal import Table
 from jaxspec.results import STATUSES
 
-__all__ = ["ShortSection", "device_slug", "write_short_page"]
+__all__ = ["SHORT_STYLE", "ShortSection", "device_slug", "write_short_page"]
 
-_STYLE = """
+#: Of pages without a template: on a narrow screen tables and figures scroll, and their text stays as large as that around them.
+SHORT_STYLE = """
 :root { --paper: #ffffff; --ink: #24292f; --soft: #57606a; --line: #d0d7de; --card: #f6f8fa; }
 @media screen and (prefers-color-scheme: dark) {
   :root { --paper: #15191e; --ink: #e6e9ec; --soft: #9aa4ae; --line: #3a424b; --card: #1d232a; } }
@@ -88,7 +89,8 @@ def _html(heading: str, sections: Sequence[ShortSection], drawn: Sequence[dict[s
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>'
         '<meta name="viewport" content="width=device-width, initial-scale=1"/><meta name="color-scheme" content="light dark"/>'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}"/>'
-        f"<title>jaxspec: {escape(heading[0].lower() + heading[1:])}</title><style>{_STYLE}{PRINT_STYLE}</style></head>\n<body>"
+        f"<title>jaxspec: {escape(heading[0].lower() + heading[1:])}</title>"
+        f"<style>{SHORT_STYLE}{PRINT_STYLE}</style></head>\n<body>"
         f"<h1>{escape(heading)}</h1><p><small>Every number has a status. {statuses}.</small></p>"
         f"{body}</body></html>\n"
     )

@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,9 @@ __all__ = ["damage_told", "refusal_told"]
 #: In messages of TensorStore, which raises ValueError for everything; earlier versions have the words alone.
 _CODE = re.compile(r"os_error_code='(\d+)'")
 
+#: Of the reads of other arrays, which TensorStore's threads end after the first one has failed, and print with their stacks.
+_TOO_LATE = "Event loop is closed"
+
 #: Refusals of a disk that are known by their words.
 _REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES)
 
@@ -27,15 +31,18 @@ logging.getLogger("absl").setLevel(logging.CRITICAL)
 
 @contextlib.contextmanager
 def damage_told(what: str, path: Any) -> Iterator[None]:
-    """Within the block, files that Orbax cannot read are bad input, in one line.
+    """Within the block, files that Orbax cannot read are bad input, in one line; what comes late of it is not printed.
 
     Args:
         what: lies in the folder `path`.
     Raises:
         InputError: they are damaged.
     """
+    before = sys.unraisablehook
+    sys.unraisablehook = lambda late: None if str(late.exc_value) == _TOO_LATE else before(late)
     try:
         yield
+        sys.unraisablehook = before
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = one_line(error)
         raise InputError(

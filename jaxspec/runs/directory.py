@@ -17,8 +17,9 @@ from jaxspec.interruption import UNDER_WAY
 from jaxspec.output_places import check_folder_place
 from jaxspec.partial_files import remove_leftovers
 from jaxspec.runs.inputs import changed_inputs, unrecorded_inputs
-from jaxspec.runs.kept import RECORD, check_settings_file, find_run, headline_numbers, new_record
+from jaxspec.runs.kept import find_run, headline_numbers, new_record
 from jaxspec.runs.locking import Lock, lock_directory
+from jaxspec.runs.unchanged import RECORD, check_settings_file, read_object, write_result_file
 from jaxspec.settings.base import Settings
 from jaxspec.settings.toml import config_hash, read_toml, to_toml
 
@@ -35,7 +36,6 @@ _CONTENTS = (
     NORMS_FILE,
 )
 
-
 #: What Orbax calls a checkpoint until it is whole.
 _PARTIAL_CHECKPOINT = "*.orbax-checkpoint-tmp*"
 
@@ -45,11 +45,15 @@ def run_path(command: str, config: Settings, out: str | Path | None = None) -> P
     return Path(out) if out is not None else Path("runs") / f"{command}-{config_hash(config)}"
 
 
+def kept_files(command: str, config: Settings, out: str | Path | None = None) -> list[Path]:
+    """Files and folders that every run keeps in its place, be they there or not yet."""
+    return [run_path(command, config, out) / name for name in _CONTENTS]
+
+
 def differing_settings(path: Path, config: Settings) -> list[str]:
     """Names of settings that differ between a run's config.toml and a configuration."""
     theirs, ours = read_toml(path), tomllib.loads(to_toml(config))
-    # In their order too: that of a sweep's axes is the order of its points.
-    ordered = lambda value: json.dumps(value, default=str)
+    ordered = lambda value: json.dumps(value, default=str)  # that of a sweep's axes is the order of its points
     return sorted(k for k in {*theirs, *ours} if ordered(theirs.get(k)) != ordered(ours.get(k)))
 
 
@@ -221,13 +225,15 @@ class RunDirectory:
         """Whether the inputs are those that the run was begun with."""
         inputs_file = self.path / "inputs.json"
         if inputs_file.exists() and not self._force:
-            recorded = self._json(inputs_file)
+            recorded = read_object(inputs_file)
             if changed := changed_inputs(recorded, self.inputs):
                 raise InputError(
                     f"{', '.join(changed)} has changed since run directory {str(self.path)!r} was begun; "
                     "give another --out, or --force to start it anew"
                 )
             self.unrecorded = unrecorded_inputs(recorded, self.inputs)
+        elif (self.path / "config.toml").exists() and not self._force:
+            self.unrecorded = sorted(self.inputs)
 
     @property
     def checkpoints(self) -> Path:
@@ -236,16 +242,17 @@ class RunDirectory:
 
     def finished(self) -> Any:
         """The parsed result of a finished run, else None; None too if it is about to be started anew."""
-        result = self.path / "result.json"
-        return self._json(result) if self.owned and result.exists() and not self._force else None
-
-    def _json(self, path: Path) -> Any:
+        path = self.path / "result.json"
+        if not self.owned or not path.exists() or self._force:
+            return None
         try:
-            return read_json(path)
+            found = read_json(path)
+            if not found or not all(isinstance(one, dict) for one in (found if isinstance(found, list) else [found])):
+                raise ValueError("it holds no results")
+            return found
         except (OSError, ValueError) as error:
-            raise InputError(
-                f"{str(path)!r} is damaged ({one_line(error)}); give another --out, or --force to start it anew"
-            ) from error
+            told = f"{str(path)!r} is damaged ({one_line(error)})"
+            raise InputError(f"{told}; give another --out, or --force to start it anew") from error
 
     def write_metrics(self, lines: list[dict[str, Any]]) -> None:
         """Replace metrics.jsonl, one object per line."""
@@ -259,12 +266,8 @@ class RunDirectory:
         Args:
             headline: paths of the result's main numbers, which run.json keeps; see `headline_numbers`.
         """
-        if not self.owned:
-            return
-        file = self.path / RECORD
-        if file.exists():
-            write_text(file, to_json(self._json(file) | {"headline": headline_numbers(result, headline)}))
-        write_text(self.path / "result.json", to_json(result))
+        if self.owned:
+            write_result_file(self.path, result, {"headline": headline_numbers(result, headline)})
 
 
 def _remove(target: Path) -> None:

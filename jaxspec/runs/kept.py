@@ -9,19 +9,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from jaxspec.errors import InputError, one_line
-from jaxspec.files import plain, read_json
+from jaxspec.errors import InputError
+from jaxspec.files import plain
 from jaxspec.report.terminal import Table
 from jaxspec.results.quantity import finite
 from jaxspec.runs.provenance import attempt
+from jaxspec.runs.unchanged import RECORD, check_result_file, read_object
 from jaxspec.settings.base import Settings
 from jaxspec.settings.coercion import as_path, shown
 from jaxspec.settings.toml import read_toml, settings_digest, to_toml
 
 __all__ = [
-    "RECORD",
     "KeptRun",
-    "check_settings_file",
     "compare_runs",
     "find_run",
     "headline_numbers",
@@ -29,9 +28,6 @@ __all__ = [
     "new_record",
     "runs_table",
 ]
-
-#: File of a run directory with its command and what each attempt at it was made with.
-RECORD = "run.json"
 
 #: A table shows so many headline numbers of a run.
 _SHOWN = 4
@@ -48,20 +44,6 @@ def new_record(command: str, config: Settings) -> dict[str, Any]:
         "attempts": [{"began": began, **attempt()}],
         "headline": [],
     }
-
-
-def check_settings_file(path: Path) -> None:
-    """Check that a run directory's config.toml is as the run wrote it; earlier versions did not record that.
-
-    Raises:
-        InputError: it was changed, so that what is there was made with other settings.
-    """
-    settings, recorded = path / "config.toml", _json(path / RECORD).get("config_sha256")
-    if recorded is not None and settings_digest(settings.read_bytes()) != recorded:
-        raise InputError(
-            f"{str(settings)!r} has changed since the run was begun, whose results are of other settings; restore it, or copy "
-            "it elsewhere and begin a new run with --config"
-        )
 
 
 def headline_numbers(result: Any, paths: Collection[str]) -> list[dict[str, Any]]:
@@ -167,7 +149,11 @@ def find_run(path: str | os.PathLike[str]) -> KeptRun:
     path = Path(path)
     if not os.path.isfile(path / "config.toml"):  # not `Path.is_file`, which raises on long names
         raise InputError(f"run {str(path)!r} is no run directory (it has no config.toml); see jaxspec runs list")
-    record, config, inputs = _json(path / RECORD), read_toml(path / "config.toml"), _json(path / "inputs.json")
+    record, config, inputs = (
+        read_object(path / RECORD),
+        read_toml(path / "config.toml"),
+        read_object(path / "inputs.json"),
+    )
     for name, found, holds in (
         (RECORD, record, _is_record(record)),
         ("inputs.json", inputs, all(isinstance(digest, str) for digest in inputs.values())),
@@ -176,6 +162,7 @@ def find_run(path: str | os.PathLike[str]) -> KeptRun:
             raise InputError(
                 f"{str(path / name)!r} is damaged (it holds {shown(found)}); start the run anew with --force"
             )
+    check_result_file(path, record)
     return KeptRun(
         path=path,
         command=record.get("command"),
@@ -256,17 +243,6 @@ def _word(value: Any) -> str:
     if number is not None:
         return f"{number:.5g}"
     return ",".join(map(_word, value)) if isinstance(value, (list, tuple)) else str(value)
-
-
-def _json(path: Path) -> dict[str, Any]:
-    """A JSON object; empty where the file is not there."""
-    try:
-        found = read_json(path) if path.exists() else {}
-    except (OSError, ValueError) as error:
-        raise InputError(f"{str(path)!r} is damaged ({one_line(error)}); start the run anew with --force") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{str(path)!r} is damaged (it holds no object); start the run anew with --force")
-    return found
 
 
 def _is_record(record: dict[str, Any]) -> bool:

@@ -18,7 +18,7 @@ from jaxspec.errors import InputError, one_line
 from jaxspec.files import CONTAINER_SUFFIX
 from jaxspec.formats.container.header import HeaderError, parse_header, text_of_header
 from jaxspec.formats.container.tensors import TensorForm
-from jaxspec.formats.hub_cache import check_link, check_version
+from jaxspec.formats.hub_cache import check_file, check_version
 from jaxspec.formats.shard_index import INDEX_FILE, check_same_tensors, read_index
 
 __all__ = [
@@ -75,7 +75,7 @@ class SafetensorsFile:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             placed = parse_header(self.header)
         except FileNotFoundError as error:
-            check_link(path)
+            check_file(path)
             raise InputError(f"{path} does not exist; all weight files must be there: fetch it") from error
         except (SafetensorError, OSError, HeaderError, ValueError) as error:
             reason = one_line(error)
@@ -132,7 +132,7 @@ def files_beside(folder: Path, wanted: tuple[str, ...] | None = None) -> dict[st
     for path in sorted(folder.iterdir()):
         fits = path.name.isprintable() and (path.suffix in BESIDE_SUFFIXES if wanted is None else path.name in wanted)
         if fits:
-            check_link(path)
+            check_file(path)
         if fits and path.is_file() and path.stat().st_size <= _MOST_BESIDE_BYTES:
             found[path.name] = path.read_bytes()
     return found
@@ -191,7 +191,7 @@ def open_weights(folder: Path) -> list[SafetensorsFile]:
     """
     for path in sorted(folder.iterdir()):
         if path.suffix in (*BESIDE_SUFFIXES, WEIGHTS_SUFFIX):
-            check_link(path)
+            check_file(path)
     if names := weight_files(folder):
         return _open_files(folder, names, {} if names == [_SINGLE_FILE] else read_index(folder))
     pickles = sorted(path.name for path in folder.iterdir() if path.suffix in _PICKLES)

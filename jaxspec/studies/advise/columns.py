@@ -19,8 +19,8 @@ def _digits(count: int) -> Callable[[float], str]:
 def limits_in_words(row: AdvisedBatch, most: int = 2) -> str:
     """What the time goes to, the largest shares first."""
     found = row.time_by_cause.value or {}
-    total = sum(found.values())
-    return ", ".join(f"{name} {100 * seconds / total:.0f} %" for name, seconds in list(found.items())[:most])
+    total, largest = sum(found.values()), sorted(found, key=lambda name: -found[name])
+    return ", ".join(f"{name} {100 * found[name] / total:.0f} %" for name in largest[:most])
 
 
 def _chance(row: AdvisedBatch) -> str:

@@ -75,7 +75,7 @@ class AdvisedBatch(Record):
         probability_pays: that speculation with that length is faster than decoding what is stored without it; unknown where
             nothing is known to err.
         speedups: over decoding what is stored, of draft lengths 1, 2, ...
-        time_by_cause: seconds of a cycle, longest first.
+        time_by_cause: seconds of a cycle, by part and cause.
         tree: the best tree; None where chains alone were considered.
     """
 

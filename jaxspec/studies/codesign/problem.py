@@ -199,6 +199,7 @@ def make_problem(config: CodesignConfig) -> Problem:
     node = config.technology
     technology = None if node is None else Technology(**dataclasses.asdict(node))
     tree = design_tree(config, config.architecture, config.device, technology=technology)
+    costs = checked_costs(config, cost_names(tree["device"]))
     rules = number_rules(tree["architecture"], tree["device"], scheme)
     knobs = {name: knob for name in config.variables if (knob := knob_name(name, scheme)) is not None}
     whole = {f"draft.{spec.name}" for spec in scheme.knob_specs if spec.whole}
@@ -220,8 +221,7 @@ def make_problem(config: CodesignConfig) -> Problem:
     # Widths of [set] that no knob decides stay.
     table = dataclasses.replace(table, fixed={width: jnp.float32(tree["footprint"][width]) for width in table.fixed})
     terms = tuple(
-        CostTerm(tuple(sorted(cost.of.items())), cost.area_mm2 * _MM2, cost.power_w, cost.price)
-        for cost in checked_costs(config, cost_names(tree["device"]))
+        CostTerm(tuple(sorted(cost.of.items())), cost.area_mm2 * _MM2, cost.power_w, cost.price) for cost in costs
     )
     family = chain_family(config.max_draft_length)
     if config.trees is not None:

@@ -11,6 +11,7 @@ from jaxspec.html import lines_html
 from jaxspec.report.formatting import NOT_KNOWN
 from jaxspec.report.print_style import PRINT_STYLE
 from jaxspec.report.save import save_figure
+from jaxspec.report.short_page import SHORT_STYLE
 from jaxspec.report.shown import Shown
 from jaxspec.report.svg import figure_svg, inline_svg
 from jaxspec.report.terminal import Table
@@ -36,18 +37,6 @@ _NUMBERS = {
     "price": "price",
     "held_share": "share of memory held",
 }
-
-#: Of the page.
-_STYLE = """
-:root { color-scheme: light dark; --ink: CanvasText; --paper: Canvas }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 960px; margin: 2rem auto; padding: 0 1rem }
-table { border-collapse: collapse }
-td, th { padding: .15rem .6rem; border-bottom: 1px solid #8884 }
-h1 { font-size: 1.25rem }
-svg { max-width: 100%; height: auto }
-div { overflow-x: auto }
-"""
-
 
 #: Slopes of less, in percent, are rounding.
 _NO_SLOPE = 1e-5
@@ -167,16 +156,18 @@ def write_codesign_report(result: CodesignResult, directory: Path) -> None:
     for name, figure in drawn.items():
         save_figure(figure, directory / "figures" / f"{name}.png")
     parts = [f"<h1>{escape(headline(result))}</h1>"]
-    parts += [table._repr_html_() for table in codesign_tables(result)]
-    parts += [inline_svg(figure_svg(figure), prefix=name, label=name) for name, figure in drawn.items()]
-    parts.append(_costs(result)._repr_html_())
+    scrolled = lambda table: f'<div class="scroll">{table._repr_html_()}</div>'
+    parts += [scrolled(table) for table in codesign_tables(result)]
+    drawings = [inline_svg(figure_svg(figure), prefix=name, label=name) for name, figure in drawn.items()]
+    parts += [f"<figure>{drawing}</figure>" for drawing in drawings]
+    parts.append(scrolled(_costs(result)))
     if result.notes:
         parts.append(lines_html(result.notes))
     parts.append(lines_html([f"settings: config.toml; all numbers: result.json; {result.questions} values with gradients and "
                              f"{result.evaluations} exact ones"]))  # fmt: skip
     title = escape(headline(result))
     head = f'<meta charset="utf-8"><title>{title}</title><meta name="viewport" content="width=device-width">'
-    body = f"<head>{head}<style>{_STYLE}{PRINT_STYLE}</style></head><body>{''.join(parts)}</body>"
+    body = f"<head>{head}<style>{SHORT_STYLE}{PRINT_STYLE}</style></head><body>{''.join(parts)}</body>"
     page = f'<!doctype html><html lang="en">{body}</html>\n'
     write_text(directory / "report.html", page)
 

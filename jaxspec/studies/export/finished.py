@@ -14,9 +14,9 @@ from jaxspec.errors import InputError
 from jaxspec.formats.shard_index import read_json_object
 from jaxspec.results.network_results import Configuration, ConfigurationsResult
 from jaxspec.runs.inputs import changed_inputs, input_digests
-from jaxspec.runs.kept import check_settings_file
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Stages
+from jaxspec.runs.unchanged import RECORD, check_result_file, check_settings_file, read_object
 from jaxspec.settings import CommonConfig
 from jaxspec.settings.base import build_config
 from jaxspec.settings.coercion import shown
@@ -118,6 +118,7 @@ def open_run(path: str, *, configuration: str | None = None, device: str | None 
             f"run {path!r} is no run directory (it has no config.toml); give one of `jaxspec tune` or `jaxspec evaluate`"
         )
     check_settings_file(place)
+    check_result_file(place, read_object(place / RECORD))
     layer = read_layer(place / "config.toml")
     command = next((name for name in (*_COMMANDS, _TREE) if set(layer.values) <= _keys(name)), None)
     if command is None:

@@ -88,6 +88,10 @@ class Range(Settings):
         super().__post_init__()
         if self.scale == "log" and min(self.first, self.last) <= 0:
             raise InputError(f"from is {self.first:g} and to is {self.last:g}; a log scale needs numbers above 0")
+        if self.points == 1 and self.first != self.last:
+            raise InputError(
+                f"points is 1, and from {self.first:g} to {self.last:g} are two values; give 2 or more, or a list"
+            )
 
 
 #: Values of an axis, or a range.

@@ -12,8 +12,9 @@ from typing import Any
 from jaxspec.errors import InputError
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.inputs import changed_inputs
-from jaxspec.runs.kept import check_settings_file, find_run
+from jaxspec.runs.kept import find_run
 from jaxspec.runs.progress import Reporter
+from jaxspec.runs.unchanged import check_settings_file
 from jaxspec.settings.coercion import as_path
 from jaxspec.settings.toml import to_toml
 from jaxspec.studies.sweep.config import SweepConfig, read_sweep_config, shard_of

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxspec.errors import InputError
+from jaxspec.suggestions import hint
 
 __all__ = ["ParetoFront", "is_pareto"]
 
@@ -127,12 +128,15 @@ class ParetoFront:
         numbers = [name for name in allowed if name not in names]
         for key in self._keys:
             if self.axes[key] not in numbers:
-                raise InputError(f"pareto.{key} is {self.axes[key]!r}; allowed are {', '.join(numbers)}")
+                raise InputError(f"pareto.{key} is {self.axes[key]!r}{hint(self.axes[key], numbers)}")
+        if len(set(self.columns)) < len(self.columns):
+            twice = next(name for name in self.columns if self.columns.count(name) > 1)
+            raise InputError(f"pareto has {twice!r} on two axes; a front needs columns that differ")
         divided = [*names, *axes]
         for key, found in (("group", self.group), ("facets", [self.facets] if self.facets else [])):
             for name in found:
                 if name not in divided:
-                    raise InputError(f"pareto.{key} has {name!r}; allowed are {', '.join(divided)}")
+                    raise InputError(f"pareto.{key} has {name!r}{hint(name, divided)}")
 
     def add(self, columns: dict[str, np.ndarray]) -> None:
         """Take in more points; those that do not fit their memory are counted and left out.

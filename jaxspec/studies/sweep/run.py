@@ -268,7 +268,12 @@ def _intervals_in_words(grid: Grid) -> str | None:
 
 
 def _unknown(front: ParetoFront) -> list[str]:
-    """Columns of the front that some of the points have no number of, as the energy of a device without energy data."""
+    """Why there is no front, or columns of it that some points have no number of, as energy of a device without energy data."""
+    if not front.fitting:
+        return [
+            "no point fits its memory: compare held_bytes with capacity_bytes in sweep.parquet, and take more memory, fewer "
+            "bits, a smaller batch or a shorter context"
+        ]
     return [
         f"{name} is not known for {count:,} of the {front.fitting:,} points that fit, and none of these is on the front: "
         "take another column, or a device whose data give it"

@@ -80,6 +80,8 @@ def test_a_result_is_saved_and_opened_again(found):
     assert again.study is TOY
     assert again.config == found.config
     assert again.to_json() == found["b"].to_json()
+    assert js.open_result("run") == found
+    assert js.open_result(kept) != found
     assert js.open_result("run").results == found.results
     assert js.open_result("run")["a"].plot("place").get_label() == "run"
     assert found.save("kept", force=True) == Path("kept")

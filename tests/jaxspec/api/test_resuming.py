@@ -208,5 +208,27 @@ def test_a_damaged_run_does_not_hide_the_others(capsys):
 def test_a_result_without_results_is_refused(content):
     js.toy(width=4, out="runs/first")
     Path("runs/first/result.json").write_text(content)
+    damaged = r"result\.json' is damaged \(it is not as the run wrote it\); restore it, or"
+    for use in (js.open_result, js.resume, lambda path: js.toy(width=4, out=path)):
+        with pytest.raises(InputError, match=damaged):
+            use("runs/first")
+    Path("runs/first/run.json").unlink()  # of earlier versions
     with pytest.raises(InputError, match=r"result\.json' holds no results"):
         js.open_result("runs/first")
+    with pytest.raises(InputError, match=r"result\.json' is damaged \(it holds no results\)"):
+        js.toy(width=4, out="runs/first")
+
+
+def test_an_edited_number_is_not_one_of_the_run(capsys):
+    whole = js.toy(width=4, device="a,b", out="runs/first")
+    kept = whole["b"].save("runs/kept")
+    assert js.open_result(kept) == whole["b"]
+    path = Path("runs/first/result.json")
+    path.write_text(path.read_text().replace("16", "99"))
+    with pytest.raises(InputError, match="is not as the run wrote it"):
+        js.open_result("runs/first")
+    assert [(run.path.name, run.state) for run in list_runs()] == [("first", "damaged"), ("kept", "finished")]
+    code, _, err = shell(capsys, "show", "runs/first")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert js.toy(width=4, device="a,b", out="runs/first", force=True) == whole
+    assert js.open_result("runs/first") == whole

@@ -57,11 +57,6 @@ def knobs(**changes):
     return json.dumps([{"configurations": {"tuned": {"knobs": KNOBS | changes}}}])
 
 
-def sweep(text):
-    """A sweep's file, and an axis if the text has none."""
-    return {"s.toml": text if "[axes]" in text else f"{text}\n[axes]\n'workload.batch' = [1]\n"}
-
-
 #: Words on the command line.
 WORDS = [
     Row("tnue", "no such command 'tnue'; did you mean tune?"),
@@ -182,29 +177,6 @@ SETTINGS = [
     Row("pack --config c.toml", "unknown setting 'shceme'; did you mean 'scheme'?", {"c.toml": "shceme = 'raw'"}),
 ]
 
-#: A sweep's file.
-SWEEPS = [
-    Row("sweep absent.toml", "cannot be read"),
-    Row("sweep s.toml", "not valid TOML", {"s.toml": "[axes"}),
-    Row("sweep s.toml", "axes are missing", {"s.toml": "device = 'rtx-4090'"}),
-    Row("sweep s.toml", "must be a table", {"s.toml": "axes = 3"}),
-    Row("sweep s.toml", "unknown setting 'devices'; did you mean 'device'", sweep("devices = ['l40s']")),
-    Row("sweep s.toml", "did you mean 'rtx-4090'", sweep("device = ['rtx-409']")),
-    Row("sweep s.toml", "needs a network", sweep("architecture = 'own'")),
-    Row("sweep s.toml", "axes.workload.batch is empty", sweep("[axes]\n'workload.batch' = []")),
-    Row("sweep s.toml", "finite number", sweep("[axes]\n'workload.batch' = [1, nan]")),
-    Row("sweep s.toml", "finite number", sweep("[axes]\n'workload.batch' = [1e300]")),
-    Row("sweep s.toml", "did you mean 'workload.batch'", sweep("[axes]\n'workload.bacth' = [1]")),
-    Row("sweep s.toml", "numbers above 0", sweep("[axes]\n'a' = {from = 0, to = 1, points = 3, scale = 'log'}")),
-    Row(
-        "sweep s.toml",
-        "points; allowed are 50,000,000",
-        sweep("".join(["[axes]\n"] + [f"'{axis}' = {{from = 1, to = 2, points = 9000}}\n" for axis in "ab"])),
-    ),
-    Row("sweep s.toml", "both an axis and set", sweep("[set]\n'workload.batch' = 2")),
-    Row("sweep s.toml", "pareto.x is 'speed'", sweep("[pareto]\nx = 'speed'\ny = 'cycle_s'")),
-]
-
 #: Devices, architectures, knobs and text of one's own.
 FILES = [
     Row("scale --device rtx-409", "did you mean 'rtx-4090'"),
@@ -273,6 +245,8 @@ CHECKPOINTS = [
     Row("tune --model {samples}/garbled", "model.safetensors"),
     Row("tune --model {samples}/family", "mamba"),
     Row("tune --model {samples}/shapes", "shape"),
+    Row("tune --model {samples}/endless", "generation_config.json is a folder where a file belongs"),
+    Row("pack {samples}/endless", "generation_config.json is a folder where a file belongs"),
     Row("pack absent", "does not exist"),
     Row("pack {samples}/cut", "model.safetensors"),
     Row("pack w.safetensors", "w.safetensors", {"w.safetensors": b""}),
@@ -297,4 +271,4 @@ CHECKPOINTS = [
     Row("tune --model {samples}/model --text t.txt", "t.txt", {"t.txt": "täxt ".encode("utf-16") * 2000}),
 ]
 
-ROWS = [*WORDS, *FLAGS, *CONFLICTS, *SETTINGS, *SWEEPS, *FILES, *CHECKPOINTS]
+ROWS = [*WORDS, *FLAGS, *CONFLICTS, *SETTINGS, *FILES, *CHECKPOINTS]

@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from bad_inputs import CHECKPOINTS, CONFLICTS, FLAGS, ROWS, SETTINGS, WORDS, Row
+from bad_sweeps import SWEEPS
 from forked_processes import ForkedProcesses
 from safetensors.numpy import save_file
 
@@ -29,11 +30,12 @@ def samples(tmp_path_factory, random_network):
     folder = tmp_path_factory.mktemp("samples")
     model = folder / "model"
     save_directory(random_network(TINY, 1), TINY, model, max_positions=64)
-    for name in ("cut", "garbled", "family", "shapes"):
+    for name in ("cut", "garbled", "family", "shapes", "endless"):
         shutil.copytree(model, folder / name)
     weights = (model / "model.safetensors").read_bytes()
     (folder / "cut" / "model.safetensors").write_bytes(weights[: len(weights) // 2])
     (folder / "garbled" / "model.safetensors").write_bytes(b"\xff" * 8 + weights[8:])
+    (folder / "endless" / "generation_config.json").mkdir()
     raw = json.loads((model / "config.json").read_text())
     (folder / "family" / "config.json").write_text(json.dumps(raw | {"model_type": "mamba"}))
     (folder / "shapes" / "config.json").write_text(json.dumps(raw | {"intermediate_size": 25}))
@@ -94,7 +96,7 @@ def test_there_are_a_hundred_kinds():
     assert len({(row.typed, str(row.files)) for row in ROWS}) == len(ROWS) >= 100
 
 
-@pytest.mark.parametrize("row", [*ROWS, *LONG_NAMES], ids=name_of)
+@pytest.mark.parametrize("row", [*ROWS, *SWEEPS, *LONG_NAMES], ids=name_of)
 def test_bad_input_is_one_line_and_leaves_nothing(row, samples, processes, tmp_path):
     prepare(row, tmp_path / "here")
     before = tree(tmp_path), tree(samples)

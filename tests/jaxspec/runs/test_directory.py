@@ -127,11 +127,11 @@ def test_nothing_is_made_or_removed_before_a_run_begins(tmp_path):
     assert run.finished() is None
     with make() as run:
         run.begin()
-        run.write_result([1])
+        run.write_result([{"a": 1}])
     with make(force=True) as run:
         assert run.finished() is None
         assert (run.path / "result.json").exists()
     with make() as run:
-        assert run.finished() == [1]
+        assert run.finished() == [{"a": 1}]
         with pytest.raises(InputError, match="in use by another process"):
             make()

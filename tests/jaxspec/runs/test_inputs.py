@@ -96,6 +96,16 @@ def test_an_edited_file_is_named_and_the_old_result_is_not_shown(files, settings
         assert run.unrecorded == []
 
 
+def test_digests_that_are_gone_are_told(files):
+    config = EvaluateConfig(**EVALUATE)
+    digests = input_digests(config)
+    with RunDirectory("evaluate", config, inputs=digests, out=files / "run") as run:
+        assert run.unrecorded == []
+    (files / "run" / "inputs.json").unlink()
+    with RunDirectory("evaluate", config, inputs=digests, out=files / "run", begin=False) as run:
+        assert run.unrecorded == sorted(digests)
+
+
 def test_a_file_that_is_gone_is_a_changed_one(files):
     config = EvaluateConfig(**EVALUATE)
     RunDirectory("evaluate", config, inputs=input_digests(config), out=files / "run").close()

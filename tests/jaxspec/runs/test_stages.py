@@ -3,7 +3,9 @@
 import errno
 import resource
 import shutil
+import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import orbax.checkpoint as ocp
@@ -53,6 +55,22 @@ def test_a_damaged_stage_is_named(tmp_path, kept):
         Stages(tmp_path).run("decoded/a", slow)
     shutil.rmtree(stage)
     np.testing.assert_array_equal(Stages(tmp_path).run("decoded/a", slow)["x"], [0, 1, 2])
+
+
+def test_a_damaged_stage_is_one_line_and_no_stacks_of_its_other_arrays(tmp_path, monkeypatch):
+    arrays = {f"x{i}": np.arange(5.0) + i for i in range(40)}
+    Stages(tmp_path).run("a", lambda: arrays)
+    for file in (tmp_path / "stages" / "a").rglob("d/*"):
+        file.write_bytes(bytes(range(256)))
+    printed = []
+    monkeypatch.setattr(sys, "unraisablehook", printed.append)
+    for _ in range(2):  # threads tell of the others when they come to it
+        with pytest.raises(InputError, match=r"stage '.*a' is damaged"):
+            Stages(tmp_path).run("a", slow)
+    time.sleep(0.3)
+    assert printed == []
+    sys.unraisablehook(SimpleNamespace(exc_value=ValueError("of something else")))
+    assert len(printed) == 1
 
 
 def test_a_damaged_state_of_a_stopped_stage_is_named(tmp_path):

@@ -112,7 +112,8 @@ def test_files_of_a_run(advised):
     assert [schedule[0][0], schedule[-1][1], schedule[-1][2]] == [1, 512, 0]
     assert settings["num_speculative_tokens"] == max(length for *_, length in schedule)
     again = js.open_result(folder)
-    assert again.by_batch == advised.by_batch
+    assert again == advised
+    assert [row.cells for row in again.table().rows] == [row.cells for row in advised.table().rows]
     assert advised.engine.terms["cycle_s"].status == "calibrated"
     assert any("were not measured on rtx-4090" in note for note in advised.notes)
     assert not any("were not priced" in note for note in advised.notes)

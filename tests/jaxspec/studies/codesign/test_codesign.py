@@ -18,6 +18,7 @@ from jaxspec.report.print_style import PRINT_STYLE
 from jaxspec.results import given, predicted
 from jaxspec.settings import CommonConfig
 from jaxspec.settings.base import Layer, build_config
+from jaxspec.studies.codesign import problem as codesign_problem
 from jaxspec.studies.codesign.config import CodesignConfig
 from jaxspec.studies.codesign.examples import EXAMPLES
 from jaxspec.studies.codesign.problem import make_problem
@@ -81,7 +82,8 @@ def test_the_proposal_keeps_its_limits_and_beats_the_design_before(solved):
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert PRINT_STYLE in page  # nothing scrolls on paper
     assert "device.decoder.count" in page
-    assert page.count("<svg") == 2
+    assert page.count("<figure><svg") == page.count("<svg") == 2
+    assert "figure svg { min-width" in page  # on a narrow screen it scrolls, with text that can be read
 
 
 def test_the_proposal_is_what_the_models_say(solved):
@@ -236,6 +238,13 @@ of = { "memory.bandwidth_bytes_per_s" = 1 }
 area_mm2 = 3e-10
 source = "made up"
 """
+
+
+def test_an_unknown_number_of_a_cost_is_named_before_any_bits_are_counted(monkeypatch):
+    monkeypatch.setattr(codesign_problem, "footprint_table", lambda *_, **__: pytest.fail("counted"))
+    text = PROBLEM.replace("of = { peak_flops_per_s = 1 }", "of = { peak_flop_per_s = 1 }")
+    with pytest.raises(InputError, match="did you mean 'peak_flops_per_s'"):
+        make_problem(config_of(text))
 
 
 @pytest.mark.parametrize(("cost", "words"), [("elements", "area_mm2"), ("switching", "power_w")])

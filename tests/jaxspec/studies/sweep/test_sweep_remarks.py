@@ -1,11 +1,13 @@
-"""A sweep says where more work may take less time on its devices."""
+"""A sweep says where more work may take less time on its devices, and why there is no front."""
 
+import numpy as np
 import pytest
 
 from hwmodels.compute.unit import ROUNDED_ROWS
 from jaxspec.studies.sweep.config import SweepConfig
+from jaxspec.studies.sweep.pareto import ParetoFront
 from jaxspec.studies.sweep.plan import plan_sweep
-from jaxspec.studies.sweep.run import _notes, _status_of_engine
+from jaxspec.studies.sweep.run import _notes, _status_of_engine, _unknown
 
 
 @pytest.mark.parametrize(
@@ -37,3 +39,11 @@ def test_only_where_it_may(network, device, rounded, places):
 def test_what_an_engine_adds_has_the_status_of_its_terms(engine, devices, status):
     config = SweepConfig(axes={"workload.batch": [1]}, device=devices, engine=engine)
     assert _status_of_engine(config) == status
+
+
+@pytest.mark.parametrize("fits", [False, True])
+def test_a_sweep_in_which_nothing_fits_says_so(fits):
+    front = ParetoFront("held_bytes", "tokens_per_s")
+    columns = {name: np.array([1.0]) for name in ("held_bytes", "tokens_per_s", "speedup_vs_bf16_ar")}
+    front.add(columns | {"fits": np.array([fits])})
+    assert any(note.startswith("no point fits its memory: ") for note in _unknown(front)) != fits

@@ -49,9 +49,9 @@ def quantity(name: str, value: float) -> str:
     return f"{value:.4g}"
 
 
-def gigabytes(count: float) -> str:
-    """Bytes of memory, however few, in GB."""
-    return f"{count / GB:.1f} GB"
+def bytes_in_words(count: float) -> str:
+    """Bytes of memory, as in "16.1 GB", "13 MB" or "0.3 MB"."""
+    return f"{count / GB:.1f} GB" if count >= GB / 10 else f"{count / MB:.{0 if count >= MB else 1}f} MB"
 
 
 def scale_of(name: str, largest: float) -> tuple[float, str]:

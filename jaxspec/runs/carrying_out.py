@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from jaxspec.files import plain
-from jaxspec.report.formatting import gigabytes
+from jaxspec.report.formatting import bytes_in_words
 from jaxspec.report.terminal import new_console
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.inputs import input_digests, input_sizes
@@ -113,7 +113,7 @@ def carry_out(
                     page(result, directory.path)
                 directory.write_result(result, headline)
                 if (peak := peak_device_bytes() or 0) >= _WORTH_TELLING:
-                    reporter.line(f"memory: at most {gigabytes(peak)} of the device were in use")
+                    reporter.line(f"memory: at most {bytes_in_words(peak)} of the device were in use")
                 return processes.told(result), directory
 
 

@@ -13,7 +13,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.mesh import activation_shares, rows_on_each
 from jaxspec.models.stored import SMALL
 from jaxspec.models.streamed import stays_in_host
-from jaxspec.report.formatting import gigabytes
+from jaxspec.report.formatting import bytes_in_words
 from jaxspec.runs.machine import device_memory_bytes
 from jaxspec.settings import CommonConfig
 from jaxspec.settings.schemes import SCHEME_FACTS
@@ -196,15 +196,19 @@ def plan_by(
     stream = too_large and may_stream if config.stream is None else config.stream
     mesh = None if stream else mesh
     taken = need(True, ONE_DEVICE) if stream else unstreamed
-    text = f", {gigabytes(taken.calibration)} the calibration text" if taken.calibration else ""
+    text = f", {bytes_in_words(taken.calibration)} the calibration text" if taken.calibration else ""
     line = (
-        f"memory: about {gigabytes(taken.total)} ({gigabytes(taken.network)} of it the network{text}); there are "
-        f"{gigabytes(there)}"
+        f"memory: about {bytes_in_words(taken.total)} ({bytes_in_words(taken.network)} of it the network{text}); there are "
+        f"{bytes_in_words(there)}"
     )
     if mesh is not None:
         line += f" on each of {math.prod(mesh)} devices (data={mesh[0]},tensor={mesh[1]})"
     if stream:
-        why = "as --stream asks" if config.stream else f"without that it would take about {gigabytes(unstreamed.total)}"
+        why = (
+            "as --stream asks"
+            if config.stream
+            else f"without that it would take about {bytes_in_words(unstreamed.total)}"
+        )
         line += f". Layers stay in host memory and pass through the device one at a time: {why}"
         if taken.total > there:
             line += f". That may not fit: give {savers}"

@@ -23,7 +23,7 @@ from jaxspec.models.chat_template import load_chat_template
 from jaxspec.models.config import INPUT_OF
 from jaxspec.models.layerwise import StoredNetwork, input_squares
 from jaxspec.models.stored_parameters import head_tensor, layer_parameters
-from jaxspec.report.formatting import gigabytes
+from jaxspec.report.formatting import bytes_in_words
 from jaxspec.runs.machine import device_memory_bytes
 from jaxspec.settings.knobs import SLICE_BITS, StoredDtype
 from jaxspec.text import load_text
@@ -204,8 +204,8 @@ def measured_norms(
     needed, memory = _COPIES_OF_A_LAYER * model.layer_bytes, device_memory_bytes()
     if needed > memory:
         raise InputError(
-            f"running one layer of this network for its activations takes about {gigabytes(needed)}, there are "
-            f"{gigabytes(memory)}: pack with --importance magnitude"
+            f"running one layer of this network for its activations takes about {bytes_in_words(needed)}, there are "
+            f"{bytes_in_words(memory)}: pack with --importance magnitude"
         )
     # Only the first half is used here.
     chat = load_chat_template(model.directory)

@@ -1,6 +1,6 @@
 import pytest
 
-from jaxspec.report.formatting import fixed, knobs_in_words, quantity, times
+from jaxspec.report.formatting import bytes_in_words, fixed, knobs_in_words, quantity, times
 
 
 def test_unknown_numbers_are_said_to_be_unknown():
@@ -45,3 +45,13 @@ def test_knobs_in_words():
         "weight_cut_bits": {"q": [2.0, 3.0], "k": [5.0, 1.0]},
     }
     assert knobs_in_words(mixed, "weight") == "12 to 50 % pruned, 1 to 5 bits cut"
+
+
+def test_memory_of_small_networks_is_not_told_as_nothing():
+    assert [bytes_in_words(count) for count in (16.06e9, 1e8, 9.9e7, 13e6, 3e5)] == [
+        "16.1 GB",
+        "0.1 GB",
+        "99 MB",
+        "13 MB",
+        "0.3 MB",
+    ]

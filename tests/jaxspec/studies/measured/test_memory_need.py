@@ -221,7 +221,7 @@ def test_a_comparison_holds_all_its_drafts():
 
 def test_the_line_of_a_comparison_counts_the_drafts_that_ship(monkeypatch, tmp_path):
     told = []
-    monkeypatch.setattr("jaxspec.studies.measured.memory.gigabytes", lambda count: f"{count:.0f} bytes")
+    monkeypatch.setattr("jaxspec.studies.measured.memory.bytes_in_words", lambda count: f"{count:.0f} bytes")
     monkeypatch.setattr(Reporter, "line", lambda self, text: told.append(text))
     monkeypatch.setattr("jaxspec.studies.measured.work.make_setup", lambda *given, **named: pytest.fail("stop here"))
     with pytest.raises(pytest.fail.Exception, match="stop here"):

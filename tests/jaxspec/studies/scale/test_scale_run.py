@@ -111,7 +111,7 @@ def test_a_network_is_read_once_for_samples_and_drafts_and_streams_alike(setting
     reads, told = [], []
     load = embedded.load_directory
     monkeypatch.setattr(embedded, "load_directory", lambda place, **how: reads.append(str(place)) or load(place, **how))
-    monkeypatch.setattr(memory, "gigabytes", lambda count: f"{count:.0f} bytes")
+    monkeypatch.setattr(memory, "bytes_in_words", lambda count: f"{count:.0f} bytes")
     monkeypatch.setattr(Reporter, "line", lambda self, text: told.append(text))
     asked = {"prompts": 2, "samples": "1", "method": "best-of-n", "output_tokens": 6, "batches": "1", "draft": "q4"}
     own = {name: value for name, value in settings.items() if name not in ("acceptance", "score", "judge")} | asked

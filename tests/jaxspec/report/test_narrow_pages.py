@@ -9,7 +9,7 @@ from jaxspec.report import short_page
 TEMPLATE = importlib.resources.files("jaxspec.report").joinpath("template.html.j2").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", [TEMPLATE, short_page._STYLE])
+@pytest.mark.parametrize("page", [TEMPLATE, short_page.SHORT_STYLE])
 def test_figures_keep_a_width_at_which_their_words_are_legible_and_scroll(page):
     # A figure is 648 points wide with words of 8 to 10; at 337 pixels, which a telephone leaves, they have 4 to 5.
     (rule,) = [line for line in page.splitlines() if "figure svg { min-width: 34rem; }" in line]

@@ -35,7 +35,7 @@ def test_a_file_system_without_locks_is_no_other_process(tmp_path, monkeypatch, 
     assert not lock.excludes
     lock.file.close()
     found, directory = carry_out(
-        "predict", PredictConfig(), lambda *_: lambda: [1], out=tmp_path / "s", reporter=Reporter()
+        "predict", PredictConfig(), lambda *_: lambda: [{"one": 1}], out=tmp_path / "s", reporter=Reporter()
     )
-    assert (found, directory.finished()) == ([1], [1])
+    assert (found, directory.finished()) == ([{"one": 1}], [{"one": 1}])
     assert "note: its file system has no locks; start no second process on this directory" in capsys.readouterr().err

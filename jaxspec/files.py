@@ -61,6 +61,11 @@ def plain(value: Any) -> Any:
     return value
 
 
+def as_stored(value: Any) -> Any:
+    """The value as a file of JSON gives it back: `plain`, with the keys of every table sorted."""
+    return parse_json(to_json(value))
+
+
 def to_json(value: Any) -> str:
     """Sorted keys, two spaces, a final newline."""
     return json.dumps(plain(value), sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

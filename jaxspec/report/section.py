@@ -75,10 +75,11 @@ def _word(value: Any) -> str:
 
 
 def timing(result: MeasuredResult) -> list[tuple[str, str]]:
-    """Seconds by kind of stage: what stands before a slash in the stages' names."""
+    """Seconds by kind of stage, what stands before a slash in the stages' names; the longest first."""
     totals: dict[str, float] = {}
     for stage, seconds in result.timing_s.items():
         if seconds.number is not None:
             kind = stage.partition("/")[0].replace("_", " ")
             totals[kind] = totals.get(kind, 0.0) + seconds.number
-    return [(kind, f"{seconds:.1f} s") for kind, seconds in totals.items()]
+    longest_first = sorted(totals.items(), key=lambda entry: -entry[1])
+    return [(kind, f"{seconds:.1f} s") for kind, seconds in longest_first]

@@ -13,6 +13,7 @@ from jaxspec.report.figures.style import INK, PAPER, colour_of, legend_below, li
 from jaxspec.report.formatting import NOT_KNOWN, fixed
 from jaxspec.report.section import Cell
 from jaxspec.report.terminal import Table
+from jaxspec.report.titles import CONFIGURATIONS, in_order
 from jaxspec.results.intervals import Ends
 from jaxspec.results.network_results import MeasuredResult
 from jaxspec.results.stopwatch_results import ClockedWay, PredictedClock, Repeated, Stopwatch
@@ -24,6 +25,13 @@ STOPWATCH_CAPTION = (
     "Speed over decoding without speculation, both timed in turns here; bars hold 90 % of the repeats, and are 90 % intervals "
     "of predictions."
 )
+
+#: What is said of times that cannot be believed, and of those that are not known.
+_TOO_NOISY = "TOO NOISY to be believed, run it on a quiet machine"
+_LOST = f"{NOT_KNOWN}: times that are lost in their noise, or of a single cycle"
+
+#: Fewer have no noise that can be told.
+_FEWEST_REPEATS = 3
 
 
 def _repeated(
@@ -76,8 +84,13 @@ _COLUMNS = (
 )
 
 
+def _ways(clock: Stopwatch) -> dict[str, ClockedWay]:
+    """In the order in which they are told: configurations in their own, others by name."""
+    return {name: clock.ways[name] for name in in_order(sorted(clock.ways), CONFIGURATIONS)}
+
+
 def _rows(clock: Stopwatch) -> dict[str, ClockedWay]:
-    return {"no speculation": clock.autoregressive} | clock.ways
+    return {"no speculation": clock.autoregressive} | _ways(clock)
 
 
 def _columns(clock: Stopwatch) -> list[Column[ClockedWay]]:
@@ -91,13 +104,18 @@ def stopwatch_in_words(clock: Stopwatch) -> str:
         f"measured on {clock.machine}: {fixed(clock.repeats.number, 0)} repeats of {fixed(clock.prompts.number, 0)} prompts, "
         f"{fixed(clock.batch.number, 0)} together, median and what holds 90 % of the repeats"
     )
-    if noise is None:
-        return f"{said}; too few repeats to tell the noise"
-    sure = f"median speedups are sure to {100 * noise:.1f} %"
+    lost = f"; {_LOST}" if any(_lost(way) for way in _rows(clock).values()) else ""
+    if noise is None and (clock.repeats.number or 0) < _FEWEST_REPEATS:
+        return f"{said}; too few repeats to tell the noise{lost}"
+    sure = f"median speedups are {'not sure at all' if noise is None else f'sure to {100 * noise:.1f} %'}"
     busy = "" if load is None else f" (load per core {load:.1f})"
-    return f"{said}; {sure}{busy}" + (
-        "" if clock.believable.value else ": TOO NOISY to be believed, run it on a quiet machine"
-    )
+    return f"{said}; {sure}{busy}" + ("" if clock.believable.value else f": {_TOO_NOISY}") + lost
+
+
+def _lost(way: ClockedWay) -> bool:
+    """Whether one of its times or rates was timed and is not known."""
+    timed = (way.tokens_per_s, way.speedup, way.cycle_s, way.draft_step_s, way.verify_s)
+    return any(each.median.status and each.median.number is None for each in timed)
 
 
 def stopwatch_tables(results: Sequence[MeasuredResult]) -> list[Table]:
@@ -140,9 +158,10 @@ def stopwatch_page_tables(result: MeasuredResult) -> list[dict[str, Any]]:
 @styled
 def stopwatch_figure(result: MeasuredResult) -> Figure | None:
     """Measured speedups of each way with their intervals, beside the predicted ones; None where nothing was timed."""
-    clock = result.stopwatch
-    shown = {} if clock is None else {n: w for n, w in clock.ways.items() if w.speedup.median.number is not None}
-    if clock is None or not shown:
+    if (clock := result.stopwatch) is None:
+        return None
+    shown = {name: way for name, way in _ways(clock).items() if way.speedup.median.number is not None}
+    if not shown:
         return None
     figure = new_figure("Speed by the clock", stopwatch_in_words(clock), height_inches=3.6)
     axes = figure.add_subplot()
@@ -150,7 +169,8 @@ def stopwatch_figure(result: MeasuredResult) -> Figure | None:
     tops = [1.0]
     for place, (name, way) in enumerate(shown.items()):
         parts = [part.number for part in (way.speedup.median, way.speedup.low, way.speedup.high)]
-        median, low, high = (0.0 if part is None else part for part in parts)
+        median = parts[0] or 0.0
+        low, high = (0.0 if parts[1] is None else parts[1]), (median if parts[2] is None else parts[2])
         bars = [[median - low], [high - median]]
         label = "measured" if place == 0 else None
         axes.errorbar(place, median, yerr=bars, fmt="o", color=colour_of(name), markersize=9, capsize=5, label=label)

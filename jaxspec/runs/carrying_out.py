@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from jaxspec.files import plain
+from jaxspec.files import as_stored
 from jaxspec.report.formatting import bytes_in_words
 from jaxspec.report.terminal import new_console
 from jaxspec.runs.directory import RunDirectory
@@ -64,7 +64,7 @@ def carry_out(
         processes: that do the same work together, each on its part of the arrays: all call this with the same arguments,
             process 0 alone reads and writes the directory, and all return its result.
     Returns:
-        The result in JSON's own types, and the directory (closed).
+        The result as result.json has it, be it new or reprinted, and the directory (closed).
     Raises:
         InputError: bad input, or memory ran out; nothing is lost.
     """
@@ -107,7 +107,7 @@ def carry_out(
                 reporter.line(f"run directory {directory.path}; the same command resumes it")
                 if directory.shared:
                     reporter.line("note: its file system has no locks; start no second process on this directory")
-                result = plain(work())
+                result = as_stored(work())  # so that all is shown now as it will be when it is reprinted
                 if page is not None and directory.owned:
                     reporter.line("writing the report ...")
                     page(result, directory.path)

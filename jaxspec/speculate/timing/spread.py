@@ -24,7 +24,7 @@ _FEW = 5
 
 
 class Spread(NamedTuple):
-    """Median of repeats, and the interval in which 90 % of them lie; not a number where there are none."""
+    """Median of repeats, and the interval in which 90 % of them lie; what is not known is not a number."""
 
     median: float
     low: float
@@ -32,24 +32,33 @@ class Spread(NamedTuple):
 
 
 def spread_of(samples: Float[np.ndarray, " repeat"]) -> Spread:
-    """Median and interval of those samples that are finite."""
-    known = np.asarray(samples)[np.isfinite(samples)]
-    if not known.size:
+    """Median and interval of those samples that are numbers.
+
+    Args:
+        samples: of what is never negative. Negative ones are differences of times that are lost in their noise, infinite ones
+            are rates that such a time allows: they have their place in the order, and an end of the interval that falls on
+            them is not known.
+    """
+    known = np.sort(np.asarray(samples)[~np.isnan(samples)])
+    finite = np.isfinite(known)
+    if not finite.any():
         return Spread(math.nan, math.nan, math.nan)
-    low, median, high = np.quantile(known, [(1 - SHARE) / 2, 0.5, (1 + SHARE) / 2])
-    return Spread(float(median), float(low), float(high))
+    places = [(1 - SHARE) / 2, 0.5, (1 + SHARE) / 2]
+    bounded = np.where(finite, known, known[finite][-1])  # infinities have no weighted mean with a neighbour
+    values = np.quantile(bounded, places)
+    certain = np.isfinite(np.quantile(known, places, method="higher")) & (values >= 0.0)
+    low, median, high = (float(value) if sure else math.nan for value, sure in zip(values, certain, strict=True))
+    return Spread(low=low, median=median, high=high)
 
 
 def noise_of(samples: Float[np.ndarray, " repeat"]) -> float:
-    """Relative standard error of the median; infinite of fewer than 3 known samples.
+    """Relative standard error of the median; infinite of fewer than 3 known samples, and of a median that is not positive.
 
     By the median absolute deviation, which outliers leave alone; by the whole range where samples are too few for it.
     """
-    known = np.asarray(samples)[np.isfinite(samples)]
-    if known.size < 3 or not np.median(known):
+    known = np.asarray(samples)[~np.isnan(samples)]
+    if known.size < 3 or not 0.0 < (median := float(np.median(known))) < math.inf:
         return math.inf
-    if known.size < _FEW:
-        deviation = float(np.ptp(known)) / 2.0
-    else:
-        deviation = _DEVIATION * float(np.median(np.abs(known - np.median(known))))
-    return float(_OF_MEDIAN * deviation / math.sqrt(known.size) / abs(np.median(known)))
+    by_median = lambda: _DEVIATION * np.median(np.abs(known - median))
+    deviation = np.ptp(known) / 2.0 if known.size < _FEW else by_median()
+    return float(_OF_MEDIAN * deviation / math.sqrt(known.size) / median)

@@ -104,10 +104,13 @@ class CountedWay:
 class TimedWay(CountedWay):
     """Times and counts of one way; entry r of all samples is of round r, whatever the way. Times are of a whole batch.
 
+    Times are differences of programs, so that short ones come out negative on a busy machine. Their rates are infinite.
+
     Attributes:
         cycle_s: of a cycle; without speculation, of a step.
         verify_s: of a verification; without speculation, of a step.
-        cycle_over_step: cycle over a step without speculation, each of the same moment.
+        cycle_over_step: cycle over a step without speculation, each of the same moment; infinite where the step, not a number
+            where both are lost in the noise of their programs.
         compile_s: of the first call beyond a later one.
     """
 
@@ -124,11 +127,11 @@ class TimedWay(CountedWay):
     @property
     def tokens_per_s(self) -> Float[np.ndarray, " repeat"]:
         """Of all sequences together, behind their first cycle."""
-        return self.tokens_per_turn / self.cycle_s
+        return _rate(self.tokens_per_turn, self.cycle_s)
 
     def speedup(self, alone: TimedWay) -> Float[np.ndarray, " repeat"]:
         """Over decoding without speculation."""
-        return self.tokens_per_turn / alone.tokens_per_turn / self.cycle_over_step
+        return _rate(self.tokens_per_turn / alone.tokens_per_turn, self.cycle_over_step)
 
 
 def timed_prompts(prompts: int, batch: int) -> int:
@@ -233,11 +236,22 @@ def time_ways(
             **vars(counts),
             cycle_s=_middle(cycles_s(name)),
             verify_s=_middle(cycles_s(verifies[name])),
-            cycle_over_step=_middle(cycles_s(name) / alone_s),
+            cycle_over_step=_middle(_over(cycles_s(name), alone_s)),
             compile_s=compiled_s(name),
         )
         for name, counts in count_all(clocked.results).items()
     }
+
+
+def _rate(count: float, taken: Float[np.ndarray, " repeat"]) -> Float[np.ndarray, " repeat"]:
+    """`count` over times; infinite over those that are not positive, since they are as short as the noise allows."""
+    return np.where(taken <= 0.0, np.inf, count / np.where(taken == 0.0, np.nan, taken))
+
+
+def _over(times: Float[np.ndarray, "batch repeat"], others: Float[np.ndarray, "batch repeat"]) -> np.ndarray:
+    """Ratio of times; of two that are not positive, nothing is known."""
+    ratio = times / np.where(others > 0.0, others, np.nan)
+    return np.where((others <= 0.0) & (times > 0.0), np.inf, ratio)
 
 
 def _total(ends: list[list[Decoded]], field: str) -> int:
@@ -260,5 +274,5 @@ def _generated(ends: list[list[Decoded]], lengths: np.ndarray, num_tokens: int) 
 
 def _middle(samples: Float[np.ndarray, "batch repeat"]) -> Float[np.ndarray, " repeat"]:
     """Median over the batches that took more than one cycle."""
-    known = np.isfinite(samples).any(axis=1)
+    known = ~np.isnan(samples).all(axis=1)
     return np.median(samples[known], axis=0) if known.any() else np.full(samples.shape[1], np.nan)

@@ -23,6 +23,7 @@ from jaxspec.studies.scale.figures.costs import costs_figure
 from jaxspec.studies.scale.figures.exchange import exchange_figure
 from jaxspec.studies.scale.result import ScaleResult
 from jaxspec.studies.scale.tables import (
+    accepted_by_network,
     here,
     intervals_in_words,
     named,
@@ -95,7 +96,7 @@ def scale_section(result: ScaleResult) -> dict[str, Any]:
     ratio = None if best is None or one is None else best.total_s.known / one.total_s.known
     drafted = {
         f"accepted by position, {name}": f"{', '.join(fixed(chance, 3) for chance in found.known)} ({found.status})"
-        for name, found in result.speculation.conditional.items()
+        for name, found in accepted_by_network(result).items()
     }
     return {
         "title": title.partition(":")[0],

@@ -9,11 +9,13 @@ from jaxspec.report.columns import Column
 from jaxspec.report.formatting import NOT_KNOWN, fixed, times
 from jaxspec.report.intervals import BRACKETS
 from jaxspec.report.terminal import Table
-from jaxspec.report.titles import architecture_title, device_title
+from jaxspec.report.titles import architecture_title, device_title, in_order
+from jaxspec.results.quantity import Quantity
 from jaxspec.studies.scale.columns import EXCHANGE_COLUMNS, PLAN_COLUMNS, interval, seconds
 from jaxspec.studies.scale.result import Exchange, PlanRow, ScaleResult
 
 __all__ = [
+    "accepted_by_network",
     "here",
     "intervals_in_words",
     "named",
@@ -37,6 +39,12 @@ def here(result: ScaleResult) -> list[PlanRow]:
     for row in rows:
         found.setdefault((row.model, "" if row.samples == 1 else row.method, row.samples), row)
     return list(found.values())
+
+
+def accepted_by_network(result: ScaleResult) -> dict[str, Quantity[list]]:
+    """Acceptance of drafted tokens by position, in the order of the networks."""
+    found = result.speculation.conditional
+    return {name: found[name] for name in in_order(found, [str(network.name) for network in result.networks])}
 
 
 def plan_name(row: PlanRow, result: ScaleResult) -> str:
@@ -148,7 +156,7 @@ def _exchanges(result: ScaleResult) -> Table:
             name,
             result,
         )
-        for name, conditional in result.speculation.conditional.items()
+        for name, conditional in accepted_by_network(result).items()
     )
     table = Table(
         f"{device_title(result)}: the same matrix rows, for drafted tokens or for samples",

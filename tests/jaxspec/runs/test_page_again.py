@@ -56,3 +56,19 @@ def test_a_result_is_told_where_no_page_can_be_written(repeated, capsys):
 
     assert repeated(page=refused)[0] == result
     assert "note: it cannot be written (Permission denied)" in capsys.readouterr().err
+
+
+def test_what_is_shown_first_stands_in_the_order_in_which_it_is_shown_again(tmp_path):
+    """Tables of result.json have sorted keys, and a reader of tables goes by their order."""
+
+    def run():
+        work = lambda: {"ways": {"tuned": 1, "default": {"b": 2, "a": 3}, 10: 4, 9: 5}}
+        write = lambda result, path: (path / "report.html").write_text(f"{result}")
+        return carry_out("trial", Settings(), lambda *_: work, out=tmp_path / "run", page=write)
+
+    first, directory = run()
+    page = directory.path / "report.html"
+    assert page.read_text() == str(first)
+    again, _ = run()
+    assert str(first) == str(again)
+    assert list(first["ways"]) == ["10", "9", "default", "tuned"]

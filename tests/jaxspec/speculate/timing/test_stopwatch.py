@@ -111,6 +111,38 @@ def test_a_single_cycle_has_no_time(network, monkeypatch):
     assert np.isnan(found[AUTOREGRESSIVE].tokens_per_s).all()
 
 
+def timed_as(seconds, network, monkeypatch):
+    """Ways of one batch by a clock that says what `seconds` has of (way, round): decoding to the end beyond the first cycle."""
+
+    def clock(blocks, repeats, *, warm, **_):
+        found = Clocked({}, {}, {})
+        for block in blocks:
+            for name, calls in block.items():
+                found.first_s[name], found.results[name] = [1.0, 1.0], [jax.device_get(call()) for call in calls]
+                found.seconds[name] = np.stack(
+                    [np.zeros(repeats), seconds[name[0] if name[0] in seconds else "verify"]], axis=1
+                )
+        warm(found.results)
+        return found
+
+    monkeypatch.setattr(stopwatch, "interleave", clock)
+    options = {"num_tokens": 12, "decoding": GREEDY, "seed": 0, "batch": 5, "repeats": 4, "lengths": LENGTHS}
+    return time_ways(network, CONFIG, PROMPTS, {"chain": WAYS["chain"]}, **options)
+
+
+def test_differences_that_are_lost_in_their_noise_are_no_rates(network, monkeypatch):
+    """Rounds: both are known, the cycle is lost, decoding without speculation is, both are."""
+    seconds = {AUTOREGRESSIVE: [2.0, 2.0, -2.0, -2.0], "chain": [1.0, -1.0, 1.0, -1.0], "verify": [0.5, 0.5, 0.5, 0.5]}
+    found = timed_as({name: np.array(each) for name, each in seconds.items()}, network, monkeypatch)
+    alone, chain = found[AUTOREGRESSIVE], found["chain"]
+    speedup = chain.speedup(alone)
+    # All programs generate the same tokens, so that a speedup is a ratio of times.
+    np.testing.assert_allclose(speedup, [chain.tokens / alone.tokens * 2.0, np.inf, 0.0, np.nan], rtol=1e-6)
+    assert chain.tokens_per_s[0] == pytest.approx(chain.tokens / 1.0)
+    np.testing.assert_array_equal(chain.tokens_per_s[[1, 3]], np.inf)
+    assert np.isfinite(chain.tokens_per_s[[0, 2]]).all()
+
+
 @pytest.mark.parametrize(("prompts", "batch", "timed"), [(3, 1, 3), (100, 1, 8), (100, 3, 9), (100, 16, 16), (5, 2, 4)])
 def test_whole_batches_of_some_prompts(prompts, batch, timed):
     assert timed_prompts(prompts, batch) == timed

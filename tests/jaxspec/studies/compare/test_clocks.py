@@ -1,5 +1,7 @@
 """Several stopwatches as one: every way, the noisiest clock's noise."""
 
+import math
+
 from jaxspec.results import measured
 from jaxspec.results.quantity import UNKNOWN
 from jaxspec.results.stopwatch_results import ClockedWay, Stopwatch
@@ -28,3 +30,9 @@ def test_what_no_clock_knows_stays_unknown():
     found = joined_clocks([clock("ngram", 0.01, load=None), clock("q4", 0.02, load=None)])
     assert found.load.number is None
     assert found.believable.known
+
+
+def test_a_clock_of_unknown_noise_is_the_noisiest():
+    found = joined_clocks([clock("ngram", 0.01), clock("q4", math.inf, believable=False)])
+    assert found.noise.number is None
+    assert not found.believable.known

@@ -59,9 +59,11 @@ def test_a_single_file_takes_along_what_a_network_needs(tmp_path):
     others = ("config", "json", "n", "tokenizer", "notes.json", "notes.txt", "config.json.bak", "m2.bin")
     for name in (*belong, *others):
         (tmp_path / name).write_text(name)
-    (tmp_path / "tokenizer_config.json").mkdir()
     found = open_checkpoint(path).beside
     assert found == {name: name.encode() for name in sorted(belong)}
+    (tmp_path / "tokenizer_config.json").mkdir()
+    with pytest.raises(InputError, match=r"tokenizer_config\.json is a folder where a file belongs"):
+        open_checkpoint(path)
 
 
 def test_a_folder_takes_along_its_small_texts(tmp_path):

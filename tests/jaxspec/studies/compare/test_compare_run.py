@@ -73,25 +73,20 @@ def test_every_contestant_is_there_with_statuses(finished):
     entries, _ = finished
     assert [entry["device"] for entry in entries] == ["hexagon-v75"]
     for entry in entries:
-        assert list(entry["contestants"]) == [
-            "autoregressive",
-            "ngram",
-            "int4-channel",
-            "rotated-int4",
-            "smoothquant-w8a8",
-            "duquant-w4a4kv4",
-        ]
-        kinds = [each["kind"] for each in entry["contestants"].values()]
-        assert kinds == ["autoregressive", "draft", *["compression"] * 4]
+        lossy = ("int4-channel", "rotated-int4", "smoothquant-w8a8", "duquant-w4a4kv4")
+        assert {name: each["kind"] for name, each in entry["contestants"].items()} == {
+            "autoregressive": "autoregressive",
+            "ngram": "draft",
+            **dict.fromkeys(lossy, "compression"),
+        }
         for each in entry["contestants"].values():
             counted = {name for name in each if name.startswith("tokens_per_cycle") and "predicted" not in name}
             measured = {name for name, word in each["status"].items() if word == "measured"}
             assert measured == set(each["status"]) & (counted | {"acceptance", "lossless", "quality"})
             assert each["status"]["speedup_vs_bf16_ar"] == each["status"]["cycle_s"] == "predicted"
-        bits = [each["activation_bits"] for each in entry["contestants"].values()]
-        assert bits == [16, 16, 16, 16, 8, 4]
-        kv = [each["bits_per_kv_verify"] for each in entry["contestants"].values()]
-        assert kv == [16, 16, 16, 16, 16, 4.25]
+        names = ("autoregressive", "ngram", *lossy)
+        assert [entry["contestants"][name]["activation_bits"] for name in names] == [16, 16, 16, 16, 8, 4]
+        assert [entry["contestants"][name]["bits_per_kv_verify"] for name in names] == [16, 16, 16, 16, 16, 4.25]
         assert {each["status"]["activation_bits"] for each in entry["contestants"].values()} == {"input"}
         assert "activations rounded to 8 bits" in entry["contestants"]["smoothquant-w8a8"]["statement"]
         assert "16-bit arithmetic" in entry["contestants"]["smoothquant-w8a8"]["statement"]

@@ -113,7 +113,7 @@ def test_settings_assumptions_versions_and_command(page):
         "decoding temperature 0, prompts 96, prompt tokens 128, output tokens 64",
         "scheme cassandra1",
         "text held-out text",
-        "time of this run grid 81.2 s, ascent 201.5 s measured",
+        "time of this run ascent 201.5 s, grid 81.2 s measured",
         "Whether the priced architecture, compressed alike, would reach the same acceptance is not known.",
         "jaxspec tune --config config.toml",
         'model = "embedded" # a < b',

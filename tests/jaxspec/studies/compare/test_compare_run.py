@@ -156,7 +156,7 @@ def test_page_and_figures_are_there_and_show_everything(finished):
         for figure in draw_compare_figures(result).values():
             all_is_shown(figure)
     (whole,) = compare_tables([CompareResult.from_plain(entries[0])])
-    assert "activations rounded: smoothquant-w8a8 to 8 bits, duquant-w4a4kv4 to 4 bits" in whole.caption
+    assert "activations rounded: duquant-w4a4kv4 to 4 bits, smoothquant-w8a8 to 8 bits" in whole.caption
     assert "keys and values rounded: duquant-w4a4kv4 in 4.25 bits per element" in whole.caption
     assert "no draft pays" in compare_headline(CompareResult.from_plain(bare))
 

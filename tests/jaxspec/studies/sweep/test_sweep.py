@@ -95,8 +95,8 @@ def test_the_result_has_the_numbers_that_were_priced_with(tmp_path, small_chunks
     config = dataclasses.replace(CONFIG, set=CONFIG.set | changed)
     result = sweep(config, out=tmp_path / "run")
     assert SweepResult.load(tmp_path / "run" / "result.json") == [result]
-    assert tuple(result.architecture_data) == config.architecture
-    assert tuple(result.device_data) == config.device
+    assert sorted(result.architecture_data) == sorted(config.architecture)
+    assert sorted(result.device_data) == sorted(config.device)
     for name, found in result.architecture_data.items():
         shape = catalog.architecture(name).replace(vocab_size=9000.0)
         assert {field: number.value for field, number in found.items()} == {

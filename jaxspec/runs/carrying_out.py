@@ -5,13 +5,14 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
 from jaxspec.files import as_stored
 from jaxspec.report.formatting import bytes_in_words
 from jaxspec.report.terminal import new_console
+from jaxspec.results.records import Record
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.inputs import input_digests, input_sizes
 from jaxspec.runs.machine import peak_device_bytes
@@ -22,7 +23,9 @@ from jaxspec.runs.provenance import versions
 from jaxspec.settings.base import Settings, notes
 from jaxspec.settings.toml import to_toml
 
-__all__ = ["Prepare", "WritePage", "carry_out"]
+__all__ = ["Prepare", "WritePage", "carry_out", "carry_out_records"]
+
+Found = TypeVar("Found", bound=Record)
 
 #: Loads and checks all that a configuration names, before anything is written; returns the work, which makes the result.
 Prepare = Callable[[RunDirectory, Reporter], Callable[[], Any]]
@@ -135,3 +138,24 @@ def _facts(config: Settings) -> dict[str, Any]:
         | input_sizes(config)
         | {"kind of device": jax.local_devices()[0].device_kind}
     )
+
+
+def carry_out_records(
+    command: str,
+    config: Settings,
+    prepare: Prepare,
+    *,
+    kind: type[Found],
+    write: Callable[[list[Found], Path], object],
+    **how: Any,
+) -> tuple[list[Found], RunDirectory]:
+    """As `carry_out`, of a study that finds a list of records.
+
+    Args:
+        kind: of a record.
+        write: the page of them all, into the run directory.
+        how: see `carry_out`.
+    """
+    read = lambda found: [kind.from_plain(entry) for entry in found]
+    found, directory = carry_out(command, config, prepare, page=lambda found, path: write(read(found), path), **how)
+    return read(found), directory

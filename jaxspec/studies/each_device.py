@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from jaxspec.results.priced_results import PricedResult
-from jaxspec.runs.carrying_out import carry_out
+from jaxspec.runs.carrying_out import carry_out_records
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.base import Settings
@@ -64,7 +64,7 @@ def for_each_device(
 
         return work
 
-    found, directory = carry_out(
+    return carry_out_records(
         command,
         config,
         prepare,
@@ -72,7 +72,7 @@ def for_each_device(
         out=out,
         force=force,
         reporter=reporter,
-        page=lambda found, path: write([kind.from_plain(entry) for entry in found], path),
+        kind=kind,
+        write=write,
         headline=headline,
     )
-    return [kind.from_plain(entry) for entry in found], directory

@@ -13,7 +13,7 @@ from typing import Any
 
 from jaxspec.results import given, measured, predicted
 from jaxspec.results.network_results import Lossless
-from jaxspec.runs.carrying_out import carry_out
+from jaxspec.runs.carrying_out import carry_out_records
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
@@ -102,7 +102,7 @@ def compare(
         return results
 
     expect(CompareConfig, config)
-    found, directory = carry_out(
+    return carry_out_records(
         "compare",
         config,
         prepare,
@@ -110,8 +110,8 @@ def compare(
         out=out,
         force=force,
         reporter=reporter,
-        page=lambda found, path: write_compare_report([CompareResult.from_plain(entry) for entry in found], path),
+        kind=CompareResult,
+        write=write_compare_report,
         headline=_HEADLINE,
         processes=processes,
     )
-    return [CompareResult.from_plain(entry) for entry in found], directory

@@ -16,7 +16,7 @@ from jaxspec.compress.expert_pool import pool_share
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.results import Quantity, given, measured, predicted
-from jaxspec.runs.carrying_out import carry_out
+from jaxspec.runs.carrying_out import carry_out_records
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
@@ -195,7 +195,7 @@ def scale(
 
         return work
 
-    found, directory = carry_out(
+    return carry_out_records(
         "scale",
         config,
         prepare,
@@ -203,8 +203,8 @@ def scale(
         out=out,
         force=force,
         reporter=reporter,
-        page=lambda found, path: write_scale_report([ScaleResult.from_plain(entry) for entry in found], path),
+        kind=ScaleResult,
+        write=write_scale_report,
         headline=_HEADLINE,
         processes=processes,
     )
-    return [ScaleResult.from_plain(entry) for entry in found], directory

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from jaxspec.results import given, predicted
-from jaxspec.runs.carrying_out import carry_out
+from jaxspec.runs.carrying_out import carry_out_records
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
@@ -145,7 +145,7 @@ def search_tree(
         return work
 
     expect(TreeConfig, config)
-    found, directory = carry_out(
+    return carry_out_records(
         "tree",
         config,
         prepare,
@@ -153,8 +153,8 @@ def search_tree(
         out=out,
         force=force,
         reporter=reporter,
-        page=lambda found, path: write_tree_report([TreeResult.from_plain(entry) for entry in found], path),
+        kind=TreeResult,
+        write=write_tree_report,
         headline=_HEADLINE,
         processes=processes,
     )
-    return [TreeResult.from_plain(entry) for entry in found], directory

@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxspec.compress.footprint import mean_draft_bits
 from jaxspec.compress.knobs import Knobs, uniform_knobs
-from jaxspec.runs.carrying_out import carry_out
+from jaxspec.runs.carrying_out import carry_out_records
 from jaxspec.runs.directory import RunDirectory, read_metrics
 from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
@@ -253,7 +253,7 @@ def tune(
         return work
 
     expect(TuneConfig, config)
-    found, directory = carry_out(
+    return carry_out_records(
         "tune",
         config,
         prepare,
@@ -261,10 +261,8 @@ def tune(
         out=out,
         force=force,
         reporter=reporter,
-        page=lambda found, path: write_report(
-            [TuneResult.from_plain(entry) for entry in found], read_metrics(path), path
-        ),
+        kind=TuneResult,
+        write=lambda found, path: write_report(found, read_metrics(path), path),
         headline=_HEADLINE,
         processes=processes,
     )
-    return [TuneResult.from_plain(entry) for entry in found], directory

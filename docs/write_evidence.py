@@ -3,6 +3,8 @@
     python -m experiments.field --json field.json
     python -m experiments.host_speedups --device host.toml --json host.json
     python docs/write_evidence.py --field field.json --host E host.json "two cores of a server"
+    python -m experiments.host_steps --architecture llama-3.1-8b --steps-only --json steps.json
+    python docs/write_evidence.py --gpu 8B steps.json "NVIDIA H200"
 
 Without arguments it writes the page anew from what is recorded in `docs/residuals`, in the files of calibrated GPUs and in
 the priced steps of `experiments/silicon`.
@@ -12,14 +14,18 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from generated.evidence import FIELD, HOST, PAGE, with_summary
+from generated.evidence import FIELD, GPU, HOST, PAGE, with_summary
 from write_residuals import rounded
 
 #: What is kept of a field result's summary.
 _KEPT = ("rows", "predicted", "without_prediction", "notes", "sources")
+
+#: When predictions were made.
+BEFORE = "before the clock"
 
 #: What predicted a host's speedups, in its result.
 _MODEL, _CONSTANT = "this model", "a constant, the median of the answers"
@@ -43,7 +49,7 @@ def host_run(result: dict[str, Any], machine: str) -> dict[str, Any]:
     return rounded(
         {
             "machine": machine,
-            "predicted": "before the clock",
+            "predicted": BEFORE,
             "noise": summary["largest_noise"],
             "speedup": errors,
             "picked": {part: found[_MODEL]["share_of_fastest"] for part, found in picked.items()},
@@ -51,6 +57,17 @@ def host_run(result: dict[str, Any], machine: str) -> dict[str, Any]:
             "covered": {part: found["covered"] for part, found in summary["parts"].items()},
         }
     )
+
+
+#: What is kept of a step.
+_OF_A_STEP = ("batch", "width", "measured_s", "spread", "predicted_s", "low_s", "high_s")
+
+
+def gpu_run(result: dict[str, Any], machine: str) -> dict[str, Any]:
+    """What is kept of a result of `python -m experiments.host_steps`, which writes predictions before it times anything."""
+    digits = lambda value: float(f"{value:.4g}") if isinstance(value, float) else value
+    rows = [{name: digits(row[name]) for name in _OF_A_STEP} for row in result["rows"]]
+    return {"network": result["architecture"], "machine": machine, "predicted": BEFORE, "rows": rows}
 
 
 def main() -> None:
@@ -63,15 +80,28 @@ def main() -> None:
         metavar=("NAME", "FILE", "MACHINE"),
         help="a run's name, JSON of `python -m experiments.host_speedups`, and what the machine is",
     )
+    parser.add_argument(
+        "--gpu",
+        nargs=3,
+        metavar=("NAME", "FILE", "MACHINE"),
+        help="a run's name, JSON of `python -m experiments.host_steps`, and what the machine is",
+    )
     arguments = parser.parse_args()
     if arguments.field:
         _write(FIELD, field_record(json.loads(arguments.field.read_text(encoding="utf-8"))))
     if arguments.host:
-        name, path, machine = arguments.host
-        held = json.loads(HOST.read_text(encoding="utf-8"))
-        held["runs"][name] = host_run(json.loads(Path(path).read_text(encoding="utf-8")), machine)
-        _write(HOST, held)
+        _add(HOST, host_run, *arguments.host)
+    if arguments.gpu:
+        _add(GPU, gpu_run, *arguments.gpu)
     PAGE.write_text(with_summary(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def _add(
+    place: Path, kept: Callable[[dict[str, Any], str], dict[str, Any]], name: str, path: str, machine: str
+) -> None:
+    held = json.loads(place.read_text(encoding="utf-8"))
+    held["runs"][name] = kept(json.loads(Path(path).read_text(encoding="utf-8")), machine)
+    _write(place, held)
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

@@ -3,10 +3,11 @@
 import copy
 import json
 import re
+import statistics
 
 import pytest
-from generated.evidence import BEGIN, END, FIELD, HOST, PAGE, summary, with_summary
-from write_evidence import field_record, host_run
+from generated.evidence import BEGIN, END, FIELD, GPU, HOST, PAGE, summary, with_summary
+from write_evidence import field_record, gpu_run, host_run
 
 STOPWATCH = PAGE.with_name("stopwatch.md").read_text(encoding="utf-8")
 
@@ -18,9 +19,35 @@ def test_the_page_holds_what_is_recorded():
     # On one screen, before anything else.
     assert page.index(END) < page.index("## Speedups that others published")
     shown = summary()
-    assert all(f"**{name}**" in shown for name in ("The field", "The host", "The silicon", "The papers"))
+    assert all(f"**{name}**" in shown for name in ("The field", "The host", "The GPU", "The silicon", "The papers"))
     assert shown.count("**no**") >= 7
     assert "no architecture 'qwen3.8-27b'" in shown
+
+
+def test_a_step_is_recorded_with_its_prediction():
+    row = {"batch": 16, "width": 5, "predicted_s": 0.0102141, "low_s": 0.0089, "high_s": None, "measured_s": 0.0116312}
+    steps = {"architecture": "a network", "rows": [row | {"spread": 0.021, "least_s": 0.0114, "operators_s": {}}]}
+    kept = {"batch": 16, "width": 5, "predicted_s": 0.01021, "low_s": 0.0089, "high_s": None, "measured_s": 0.01163}
+    assert gpu_run(steps, "a GPU") == {
+        "network": "a network",
+        "machine": "a GPU",
+        "predicted": "before the clock",
+        "rows": [kept | {"spread": 0.021}],
+    }
+
+
+@pytest.mark.parametrize("network", ["llama-3.1-8b", "qwen3-0.6b"])
+def test_recorded_steps_of_a_gpu_are_those_of_their_page(network):
+    """Before the clock, and fitted again: mean, median and largest error as `docs/pages/stopwatch.md` has them."""
+    runs = [run for run in json.loads(GPU.read_text(encoding="utf-8"))["runs"].values() if run["network"] == network]
+    (block,) = [block for block in STOPWATCH.split("\n\n") if block.startswith("| error of steps")]
+    lines = block.splitlines()
+    place = next(at for at, cell in enumerate(lines[0].split("|")) if cell.strip().lower().startswith(network))
+    for run, line in zip(sorted(runs, key=lambda run: run["predicted"] != "before the clock"), lines[2:], strict=False):
+        errors = [abs(one["predicted_s"] / one["measured_s"] - 1) for one in run["rows"]]
+        said = [float(found) for found in re.findall(r"[0-9.]*[0-9]", line.split("|")[place])]
+        found = [100 * statistics.mean(errors), 100 * statistics.median(errors), 100 * max(errors)]
+        assert said == [pytest.approx(one, abs=0.06) for one in found]
 
 
 @pytest.mark.parametrize("name", ["A", "B", "C", "D"])

@@ -17,9 +17,11 @@ steps that follow their like.
 
 Attention of a layer takes, for `scores` pairs of a query row and a key,
 
-    launch_s + pair_s · (sequences x key heads) + join(score_s · scores + arithmetic, cached elements · element_bytes / rate)
+    launch_s + pair_s · (sequences x key heads) + slot_s · keys that a row sees
+        + join(score_s · scores + arithmetic, cached elements · element_bytes / rate)
 
-with `rate` a share of the bandwidth. Keys and values are held in the width that was measured, whatever width they are priced
+with `rate` a share of the bandwidth. `slot_s` is the pace of one head's kernel along its keys: a GPU takes as long for eight
+heads as for a hundred. Keys and values are held in the width that was measured, whatever width they are priced
 at. Everything else: `norm_s` for each norm, with all small kernels between two products of a layer; `element_s` for each
 element that a norm or a product of a layer puts out; `turn_s` for a turn of the loop, `row_s` for looking up a token's row;
 `sample_s` for each row of logits and `logit_s` for each logit, to choose tokens by.
@@ -88,6 +90,7 @@ class HostAttention:
 
     launch_s: Leaf = number(NOT_NEGATIVE)  # of a layer's attention, >= 0
     pair_s: Leaf = number(NOT_NEGATIVE)  # of a sequence's key head, >= 0
+    slot_s: Leaf = number(NOT_NEGATIVE, default=0.0, kw_only=True)  # of a key that a row sees, for all heads together, >= 0
     score_s: Leaf = number(NOT_NEGATIVE)  # of a score: its mask and its exponential, >= 0
     compute_efficiency: Leaf = number(SHARE)  # of the device's peak, in (0, 1]
     memory_efficiency: Leaf = number(SHARE)  # of the device's bandwidth, in (0, 1]
@@ -198,7 +201,9 @@ class MeasuredHost(WholePasses):
             launch_s=_where(
                 launch_s,
                 embed=between.turn_s + between.row_s * shapes.m[..., _QKV, None],
-                attention=every.attention.launch_s + every.attention.pair_s * shapes.products,
+                attention=every.attention.launch_s
+                + every.attention.pair_s * shapes.products
+                + every.attention.slot_s * shapes.n,
                 norm=between.norm_s,
                 lm_head=launch_s + choosing_s,
             ),

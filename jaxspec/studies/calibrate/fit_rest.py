@@ -22,6 +22,7 @@ ELEMENT_BYTES = 4.0
 _ATTENTION = (
     Parameter("launch_s", 1e-5, 1e-8, 1e-2),
     Parameter("pair_s", 1e-7, 1e-11, 1e-3),
+    Parameter("slot_s", 1e-9, 1e-12, 1e-5),
     Parameter("score_s", 1e-9, 1e-14, 1e-5),
     Parameter("flops_per_s", 5e10, 1e7, 1e16),
     Parameter("bytes_per_s", 2e10, 1e7, 1e14),
@@ -42,7 +43,8 @@ def _attention_form(overlap: float) -> Any:
         flops = 4.0 * c["head_dim"] * scores
         cached = 2.0 * c["batch"] * c["context_tokens"] * c["kv_heads"] * c["head_dim"] * ELEMENT_BYTES
         times = jnp.stack([v["score_s"] * scores + flops / v["flops_per_s"], cached / v["bytes_per_s"]], axis=-1)
-        return v["launch_s"] + v["pair_s"] * c["batch"] * c["kv_heads"] + smooth_maximum(times, overlap)
+        along = v["pair_s"] * c["batch"] * c["kv_heads"] + v["slot_s"] * visible
+        return v["launch_s"] + along + smooth_maximum(times, overlap)
 
     return predict
 

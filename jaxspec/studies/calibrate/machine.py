@@ -157,6 +157,7 @@ def _device(
         attention = {
             "launch_s": 2 * widest["launch_s"],
             "pair_s": 0.0,
+            "slot_s": 0.0,
             "score_s": 0.0,
             "flops_per_s": widest["flops_per_s"],
             "bytes_per_s": widest["near_bytes_per_s"],
@@ -187,6 +188,7 @@ def _device(
         attention=HostAttention(
             launch_s=attention["launch_s"],
             pair_s=attention["pair_s"],
+            slot_s=attention["slot_s"],
             score_s=attention["score_s"],
             compute_efficiency=attention["flops_per_s"] / peak,
             memory_efficiency=attention["bytes_per_s"] / bandwidth,

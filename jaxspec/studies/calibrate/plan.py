@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 from hwmodels import Architecture
 from jaxspec.models.apart import LAYERS
-from jaxspec.models.config import DecoderConfig
 from jaxspec.models.stored import SMALL
 from jaxspec.studies.calibrate import programs
 from jaxspec.studies.calibrate.config import FORMATS, CalibrateConfig
 from jaxspec.studies.calibrate.cycle_programs import CYCLE_SLOTS, cycle_timings, random_params
+from jaxspec.studies.calibrate.probed import companion_of, dense_config, matrices_of, probes_of
 from jaxspec.studies.calibrate.table import Row
 from jaxspec.studies.calibrate.timing import Timed, Timing, measure
 
-__all__ = ["Group", "dense_config", "groups_of", "matrices_of", "probes_of"]
+__all__ = ["Group", "groups_of"]
 
 #: Rows of products: all few ones, where kernels change; around multiples of 16, where they pad; few many.
 ROWS = (*range(1, 11), 12, 16, 17, 18, 24, 32, 33, 40, 48, 64, 80, 96, 128, 144, 192, 256, 272, 384, 512)
@@ -24,7 +24,7 @@ _FEW_ROWS = (1, 2, 3, 5, 8, 9, 16, 17, 32, 80, 128, 512)
 _FAR_ROWS = (1, 2, 4, 8, 17, 64)
 
 #: Sequences and new tokens of each, of attention and steps.
-SHAPES = ((1, 1), (1, 2), (1, 5), (1, 9), (1, 17), (16, 1), (16, 5))
+SHAPES = ((1, 1), (1, 2), (1, 5), (1, 9), (1, 17), (16, 1), (16, 5), (16, 9))
 _FEW_SHAPES = ((1, 1), (1, 2), (1, 9), (16, 1))
 _CONTEXTS = (64, 256, 1024)
 
@@ -38,8 +38,8 @@ _DRAFT_LAYERS = (0, 1, 3)
 _FAR_BYTES, _NEAR_BYTES, _MOST_NEAR = 192e6, 12e6, 32
 #: Stacks between them, of one matrix, and their rows: they show where a cache ends, and so what a draft costs its target.
 _BETWEEN_BYTES, _BETWEEN_ROWS = (17e6, 24e6, 34e6, 48e6, 68e6), (1, 5)
-#: The most elements of a matrix (a larger vocabulary is cut), and matrices of a stack.
-_MOST_WEIGHTS, _MOST_LAYERS = 1 << 25, 4096
+#: The most matrices of a stack.
+_MOST_LAYERS = 4096
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +65,7 @@ class _Case(NamedTuple):
 
 def _group(name: str, cases: Sequence[_Case]) -> Group:
     """Of programs that take turns."""
-    clock = lambda repeats: measure([case.program() for case in cases], repeats=repeats)
+    clock = lambda repeats: measure([case.program() for case in cases], repeats=repeats, empty=programs.turn_program())
     return Group(name, tuple(case.row for case in cases), clock)
 
 
@@ -83,32 +83,9 @@ def groups_of(config: CalibrateConfig, networks: Mapping[str, Architecture], *, 
     smallest = min(networks, key=lambda name: sum(inner * outer for inner, outer in matrices_of(networks[name])))
     for name, network in networks.items():
         found += (_cycles if name == smallest else _steps)(name, network, held, few=few)
+    for name, network in companion_of(config, networks).items():
+        found += _steps(name, network, held, few=few)[:1]
     return [*found, _streams(), _lookups(), _sampling(), _loops()]
-
-
-def matrices_of(network: Architecture) -> list[tuple[int, int]]:
-    """(inner, outer) of the matrices of a dense layer and of the head."""
-    hidden, inner = int(network.hidden_size), int(network.intermediate_size)
-    query, key = int(network.num_heads * network.head_dim), int(network.num_kv_heads * network.head_dim)
-    vocab = min(int(network.vocab_size), max(1, _MOST_WEIGHTS // hidden))
-    shapes = [(hidden, query), (hidden, key), (query, hidden), (hidden, inner), (inner, hidden), (hidden, vocab)]
-    return [shape for shape in dict.fromkeys(shapes) if min(shape) > 0]
-
-
-def probes_of(network: Architecture, held: str) -> list[tuple[int, int, int]]:
-    """(layers, vocabulary, context) of the networks whose whole steps are timed.
-
-    Args:
-        held: format of their matrices. Few float32 ones, as only small networks decode in float32.
-    """
-    hidden = int(network.hidden_size)
-    layer = sum(inner * outer for inner, outer in matrices_of(network)[:-1])
-    # A loop over one layer is none: its matrices are read where they lie, those of several are taken out of a stack.
-    most = max(1, int(network.num_layers))
-    layers = min(4, most, max(2, SMALL // 2 // max(layer, 1))) if held == "float32" else min(4, most)
-    vocab = int(max(256, min(1024, SMALL // 4 // hidden)))
-    few = min(layers, 2)
-    return list(dict.fromkeys([(layers, 256, 128), (few, 256, 256), (few, vocab, 384)]))
 
 
 def _products(config: CalibrateConfig, networks: Mapping[str, Architecture], rows: Sequence[int]) -> list[Group]:
@@ -224,19 +201,6 @@ def _network_row(part: str, name: str, layers: int, vocab: int, held: str) -> Ro
     """A row of a whole network, of no shape yet."""
     sizes = {"layers": float(layers), "vocab_size": float(vocab)}
     return Row(part, float("nan"), weight_bits=FORMATS[held], architecture=name, **sizes)
-
-
-def dense_config(network: Architecture, layers: int, vocab: int) -> DecoderConfig:
-    """A dense network of these widths."""
-    return DecoderConfig(
-        vocab_size=vocab,
-        hidden_size=int(network.hidden_size),
-        intermediate_size=int(network.intermediate_size),
-        num_layers=layers,
-        num_heads=int(network.num_heads),
-        num_kv_heads=int(network.num_kv_heads),
-        head_dim=int(network.head_dim),
-    )
 
 
 def _cycles(name: str, network: Architecture, held: str, *, few: bool) -> list[Group]:

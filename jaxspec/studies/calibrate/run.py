@@ -29,6 +29,7 @@ from jaxspec.studies.calibrate.doubts import described, doubts_of
 from jaxspec.studies.calibrate.fitted import PartFit
 from jaxspec.studies.calibrate.machine import Machine, check_layers, check_products, fit_machine
 from jaxspec.studies.calibrate.measuring import Measured, begun_here, measure_machine
+from jaxspec.studies.calibrate.probed import companion_of
 from jaxspec.studies.calibrate.report import write_calibrate_report
 from jaxspec.studies.calibrate.result import CalibrateResult, FittedPart, MeasuredTime, RowStep, SeenNoise
 from jaxspec.studies.calibrate.table import Row, read_rows, rows_text
@@ -85,6 +86,7 @@ def calibrate(
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], dict[str, Any]]:
         networks, rows = checked()
         begun_here(directory.checkpoints)
+        named = networks | companion_of(config, networks) if config.measurements is None else networks
 
         def work() -> dict[str, Any]:
             stages = Stages(directory.checkpoints)
@@ -94,7 +96,7 @@ def calibrate(
             else:
                 found = Measured(rows, [math.nan] * len(rows), 0.0, None, Path(config.measurements).name)
             reporter.line("fitting ...")
-            machine = fit_machine(found.table, networks.__getitem__, capacity_bytes=float(device_memory_bytes()))
+            machine = fit_machine(found.table, named.__getitem__, capacity_bytes=float(device_memory_bytes()))
             write_text(directory.path / "measurements.csv", rows_text(found.table))
             result = _result(config, found, machine, directory, stages)
             write_text(directory.path / "device.toml", str(result.device_file))

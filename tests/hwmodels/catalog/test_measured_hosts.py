@@ -117,7 +117,8 @@ def test_a_file_says_it_all_and_steps_are_priced(read):
     assert entry.sources["matrix_unit.formats.1.near_efficiency"] == "measured"
     assert set(number_rules(entry.device)) == set(leaf_names(entry.device))
     assert {name for name in leaf_names(entry.device) if name.startswith("matrix_unit")} <= set(entry.sources) | {
-        "matrix_unit.attention.element_bytes"
+        "matrix_unit.attention.element_bytes",
+        "matrix_unit.attention.slot_s",
     }
 
     work = decode_operators(catalog.architecture("llama-3.2-1b"), WORKLOAD, footprint=uniform_footprint(32.0))

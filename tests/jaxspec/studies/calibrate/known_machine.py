@@ -16,6 +16,7 @@ MATRICES = ((200, 300), (300, 700), (700, 300), (900, 900), (1000, 3000), (3000,
 ROWS = (1, 2, 3, 5, 8, 9, 17, 40, 130)
 FLOPS_PER_S, LAUNCH_S, CACHE_BYTES, FAR = 1e11, 3e-6, 3e7, 0.4
 RATES = {32.0: 2e10, 16.0: 6e9}
+SLOT_S = 4e-8
 
 
 def step_of(rows):
@@ -37,7 +38,7 @@ def attention_s(row):
     scores = row.batch * row.heads * row.tokens * (row.context_tokens + (row.tokens + 1) / 2)
     cached = 8 * row.batch * row.context_tokens * row.kv_heads * row.head_dim
     moved_s = scores * (2e-9 + 4 * row.head_dim / 4e10) + cached / 1.5e10
-    return 8e-6 + 2e-7 * row.batch * row.kv_heads + moved_s
+    return 8e-6 + 2e-7 * row.batch * row.kv_heads + SLOT_S * (row.context_tokens + (row.tokens + 1) / 2) + moved_s
 
 
 def known_rows(bits=(32.0, 16.0)):
@@ -72,7 +73,7 @@ def true_device(within_steps=1.0):
         formats=(HostProducts(LAUNCH_S, 1.0, RATES[32.0] / 1e11, FAR * RATES[32.0] / 1e11),),
         cache_bytes=CACHE_BYTES,
         cache_sharpness=2.0,
-        attention=HostAttention(8e-6, 2e-7, 2e-9, 0.4, 0.15),
+        attention=HostAttention(8e-6, 2e-7, 2e-9, 0.4, 0.15, slot_s=SLOT_S),
         between=Between(4e-5, 5e-8, 1.2e-5, 2e-9, 1e-6, 4e-9),
         row_costs=(RowCosts((1e5,), tuple(map(float, ROWS)), (factors,)),),
     )

@@ -12,6 +12,7 @@ from known_machine import (
     FLOPS_PER_S,
     LAUNCH_S,
     RATES,
+    SLOT_S,
     TERMS,
     cycle_rows,
     known_rows,
@@ -73,6 +74,8 @@ def test_steps_of_rows_are_found_and_halve_the_error(machine):
     assert wide.fit.errors.mean < wide.smooth_error / 2
     assert wide.fit.interval["low"] < 1 < wide.fit.interval["high"]
     assert machine.parts["attention"].errors.mean < 0.06
+    assert machine.parts["attention"].estimates["slot_s"] == pytest.approx(SLOT_S, rel=0.3)
+    assert machine.device.matrix_unit.attention.slot_s == machine.parts["attention"].estimates["slot_s"]
 
 
 def test_what_was_not_measured_is_said(machine, table):

@@ -17,6 +17,7 @@ from jaxspec.runs.machine import machine_name
 from jaxspec.studies.calibrate import measuring, plan
 from jaxspec.studies.calibrate.config import CalibrateConfig
 from jaxspec.studies.calibrate.noise import noise_of
+from jaxspec.studies.calibrate.probed import COMPANION
 from jaxspec.studies.calibrate.table import rows_text
 from jaxspec.studies.calibrate.timing import Timed, Timing
 
@@ -224,6 +225,21 @@ def test_large_networks_are_timed_in_16_bits_where_these_are_the_widest_format()
     mixed = plan.groups_of(CalibrateConfig(formats=("bfloat16", "float32")), networks, few=True)
     whole = [row for group in mixed for row in group.rows if row.part in ("step", "cycle")]
     assert {row.weight_bits for row in whole} == {32.0}
+
+
+def test_steps_of_a_small_network_are_timed_beside_large_ones_alone():
+    large = {"llama-3.1-8b": catalog.architecture("llama-3.1-8b")}
+    groups = plan.groups_of(CalibrateConfig(architecture=("llama-3.1-8b",), formats=("bfloat16",)), large, few=False)
+    beside = [group for group in groups if {row.architecture for row in group.rows} == {COMPANION}]
+    assert [group.name.partition("/")[0] for group in beside] == ["step"]
+    assert {row.weight_bits for row in beside[0].rows} == {16.0}
+    # Its matrices and heads are not measured by themselves: 0.6B has 1024 columns and 16 heads.
+    assert not any(row.part == "product" and row.inner == 1024 for group in groups for row in group.rows)
+    assert not any(row.heads == 16 for group in groups for row in group.rows)
+    small = large | {"embedded": catalog.architecture("embedded")}
+    for formats, networks in ((("bfloat16",), small), (("float32", "bfloat16"), large)):
+        found = plan.groups_of(CalibrateConfig(formats=formats), networks, few=False)
+        assert not any(row.architecture == COMPANION for group in found for row in group.rows)
 
 
 def test_architectures_by_path_are_resolved(tmp_path):

@@ -47,6 +47,19 @@ def test_programs_take_turns_and_the_median_counts():
     assert found[0].spread == pytest.approx(0.0, abs=1e-9)
 
 
+def test_a_turn_that_several_things_share_is_not_charged_to_them():
+    machine = Machine()
+    products, empty = machine.program("products", 60e-6), machine.program("empty", 20e-6)
+    alone, hidden = Timed(machine.program("alone", 30e-6).run), machine.program("hidden", 20e-6)
+    clock = {"repeats": 3, "clock": lambda: machine.now}
+    found = measure([products, alone, hidden], empty=Timed(empty.run), **clock)
+    assert [one.median for one in found] == pytest.approx([(60e-6 - 20e-6) / 4, 30e-6, 0.1 * 20e-6 / 4], rel=0.05)
+    # Without things that share a turn, the empty loop is not run.
+    before = machine.calls.count("empty")
+    assert measure([alone], empty=Timed(empty.run), **clock)[0].median == pytest.approx(30e-6, rel=0.05)
+    assert machine.calls.count("empty") == before
+
+
 def test_one_slow_repeat_moves_no_median_and_shows_in_the_spread():
     machine = Machine()
     measure([machine.program("probe", 1e-3)], repeats=1, clock=lambda: machine.now)

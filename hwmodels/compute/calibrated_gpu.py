@@ -68,7 +68,7 @@ class CalibratedGpu:
 
     formats: tuple[GemmCoefficients, ...]  # one for each of `weight_widths`
     experts: tuple[ExpertCoefficients, ...]  # one for each of `expert_widths`; none: products one after the other
-    attention: tuple[GpuAttention, ...]  # one for each of `kv_widths`, without bandwidths of their own
+    attention: tuple[GpuAttention, ...]  # one for each of `kv_widths`, without data sheets of their own
     prefill: GpuPrefill | None  # None: nothing is known of many new tokens, whose arithmetic runs at the roof
     multiprocessors: Leaf = number(POSITIVE)  # > 0
     #: Bits per weight of the formats, increasing.
@@ -177,8 +177,11 @@ class CalibratedGpu:
 
     def attention_on(self, device: Device) -> list[GpuAttention]:
         """The model of decoding attention on this device, for each width of keys and values."""
-        bandwidth = as_float(device.memory.bandwidth_bytes_per_s)
-        return [dataclasses.replace(unit, bandwidth_bytes_per_s=bandwidth) for unit in self.attention]
+        sheet = {
+            "bandwidth_bytes_per_s": as_float(device.memory.bandwidth_bytes_per_s),
+            "multiprocessors": as_float(self.multiprocessors),
+        }
+        return [dataclasses.replace(unit, **sheet) for unit in self.attention]
 
     def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
         """Products and attention as their fitted kernels, everything else at the device's roofline; see `ComputeUnit`.

@@ -44,6 +44,7 @@ of 128 experts; attention to all rows and to both halves.
 
   python -m experiments.silicon                               the GPUs of the catalog, and its files
   python -m experiments.silicon --experts                     routed experts alone; the rest of the files stays
+  python -m experiments.silicon --attention                   attention alone; the rest of the files stays
   python -m experiments.silicon --collectives                 collectives of the catalog's links
   python -m experiments.silicon --steps                       whole steps beside composed ones: docs/pages/whole-steps.md
   python -m experiments.silicon --list                        every table
@@ -64,6 +65,7 @@ class Wanted:
     version: str
     products: dict[str, str]
     experts: dict[str, str]
+    attention: bool = True
 
     @property
     def name(self) -> str:
@@ -144,18 +146,17 @@ def experts_of(one: Wanted, options: dict[str, Any]) -> dict[str, ExpertRefit]:
 def entry_of(
     one: Wanted, refits: list[Refit], experts: dict[str, ExpertRefit], options: dict[str, Any]
 ) -> dict[str, Any]:
-    """An engine's whole file, with what stays of the catalog's where experts alone are fitted."""
-    records = {kind: found.record for kind, found in experts.items()}
+    """An engine's whole file, with what stays of the catalog's where experts or attention alone are fitted."""
+    records, attention = {kind: found.record for kind, found in experts.items()}, {}
+    try:
+        attention = refit_attention(one.system, one.engine, one.version, **options) if one.attention else {}
+    except KernelTableError as error:
+        print(error, file=sys.stderr)
     if refits:
-        attention = {}
-        try:
-            attention = refit_attention(one.system, one.engine, one.version, **options)
-        except KernelTableError as error:
-            print(error, file=sys.stderr)
         return catalog_entry(refits, records, attention)
     held = calibration_record(one.gpu, one.engine) if one.gpu else {}
-    last = {part: held.pop(part) for part in ("attention", "prefill") if part in held}
-    return {kind: part for kind, part in held.items() if kind != "experts"} | {"experts": records} | last
+    last = {part: held.pop(part) for part in ("attention", "prefill") if part in held} | attention
+    return held | ({"experts": records} if records else {}) | last
 
 
 def decode_checks(names: Iterable[str]) -> list[dict[str, Any]]:
@@ -182,12 +183,14 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     started = time.perf_counter()
     work = [one for name in arguments.gpu or CATALOG for one in wanted(name, arguments.tables)]
     if arguments.experts:
-        work = [dataclasses.replace(one, products={}) for one in work]
+        work = [dataclasses.replace(one, products={}, attention=False) for one in work]
         if bare := [one.name for one in work if not one.experts]:
             raise KernelTableError(f"nothing to fit: no table of experts for {', '.join(bare)}; see --list")
+    if arguments.attention:
+        work = [dataclasses.replace(one, products={}, experts={}) for one in work]
     console, entries = Console(width=120), {}
     options = {"multiprocessors": arguments.multiprocessors, "root": arguments.tables}
-    fits = sum(GEMM_FITS * len(one.products) + EXPERT_FITS * len(one.experts) + 3 * bool(one.products) for one in work)
+    fits = sum(GEMM_FITS * len(one.products) + EXPERT_FITS * len(one.experts) + 3 * one.attention for one in work)
     with Reporter().bar("fits", fits) as bar:
         options["advance"] = bar.advance
         for one in work:
@@ -220,22 +223,17 @@ def steps(arguments: argparse.Namespace) -> int:
     """Price every committed cell and write the page of whole steps."""
     if arguments.compose:
         write_text(CELLS, write_cells(compose(arguments.gpu or tuple(CATALOG))))
-        write_text(group_steps.CELLS, group_steps.write_cells(group_steps.compose()))
-        write_text(mixture_steps.CELLS, mixture_steps.write_cells(mixture_steps.compose()))
-        write_text(format_steps.CELLS, format_steps.write_cells(format_steps.compose()))
+        for part in (group_steps, mixture_steps, format_steps):
+            write_text(part.CELLS, part.write_cells(part.compose()))
     cells = read_cells()
     if arguments.peers:
         write_text(PEER_CELLS, write_peer(ask(cells)))
     found, seconds = step_errors(cells, read_peer())
     write_text(PRICED, priced_csv(cells, seconds))
-    text = "\n".join(
-        [
-            page(found),
-            group_steps.group_section(group_steps.read_cells()),
-            mixture_steps.mixture_section(mixture_steps.read_cells()),
-            format_steps.format_section(format_steps.read_cells()),
-        ]
-    )
+    sections = [page(found), group_steps.group_section(group_steps.read_cells())]
+    sections.append(mixture_steps.mixture_section(mixture_steps.read_cells()))
+    sections.append(format_steps.format_section(format_steps.read_cells()))
+    text = "\n".join(sections)
     write_text(PAGE, text)
     Console(width=160).print(Markdown(text))
     if arguments.json:
@@ -253,7 +251,9 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--gpu", nargs="+", metavar="NAME", help="what to fit; those of the catalog unless given")
-    parser.add_argument("--experts", action="store_true", help="fit routed experts alone")
+    alone = parser.add_mutually_exclusive_group()
+    alone.add_argument("--experts", action="store_true", help="fit routed experts alone")
+    alone.add_argument("--attention", action="store_true", help="fit attention alone")
     parser.add_argument(
         "--steps", action="store_true", help="price the committed whole steps, write their page and stop"
     )

@@ -45,6 +45,9 @@ class Calibrated:
     #: Formats fitted without matrices that the measurement may have found in the cache (`cached_weights`): those where such a
     #: fit describes these matrices as well at 512 rows and more, where no cache matters, and 90 of 224 matrices are left.
     streamed: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    #: Formats of keys and values whose decoding attention is limited by single multiprocessors too (`block_time` of
+    #: `hwmodels.compute.gpu_attention`): those where held-out rows then err by 0.2 points less, and whole steps no more.
+    blocks: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     def formats(self, engine: str, root: str | Path | None = None) -> dict[str, str]:
         """Formats of an engine's products -> the version that they are measured with. Raises KernelTableError."""
@@ -60,14 +63,22 @@ _VERSIONS = {"trtllm": "1.3.0rc20", "vllm": "0.24.0", "sglang": "0.5.14"}
 #: Folders of the catalog.
 CATALOG: dict[str, Calibrated] = {
     "a100-sxm": Calibrated(
-        "a100_sxm", {"trtllm": "1.0.0", "vllm": "0.14.0", "sglang": "0.5.10"}, streamed={"trtllm": ("sq",)}
+        "a100_sxm",
+        {"trtllm": "1.0.0", "vllm": "0.14.0", "sglang": "0.5.10"},
+        streamed={"trtllm": ("sq",)},
+        blocks={"vllm": ("bfloat16",), "sglang": ("bfloat16",)},
     ),
     "h100-sxm": Calibrated(
         "h100_sxm", _VERSIONS, {"sglang": {"int8_wo": "0.5.6.post2"}}, dispatched=_HOPPER, streamed=_HOPPER_STREAMED
     ),
     "h200-sxm": Calibrated("h200_sxm", _VERSIONS, dispatched=_HOPPER, streamed=_HOPPER_STREAMED),
     "l40s": Calibrated(
-        "l40s", _VERSIONS, dispatched={"vllm": ("fp8",)}, largest_rows=DISPATCHED_ROWS[0], streamed={"sglang": ("fp8",)}
+        "l40s",
+        _VERSIONS,
+        dispatched={"vllm": ("fp8",)},
+        largest_rows=DISPATCHED_ROWS[0],
+        streamed={"sglang": ("fp8",)},
+        blocks={"trtllm": ("fp8",)},
     ),
     # vLLM's blocks take 0.18 ms for each product there, of any size at few tokens: another kernel than a user's would be.
     "b200-sxm": Calibrated(
@@ -75,6 +86,7 @@ CATALOG: dict[str, Calibrated] = {
         _VERSIONS,
         without={"vllm": ("fp8_block",)},
         streamed={"trtllm": ("fp8",), "vllm": ("fp8",), "sglang": ("fp8", "fp8_block")},
+        blocks={"vllm": ("bfloat16", "fp8")},
     ),
     "rtx-pro-6000": Calibrated(
         "rtx_pro_6000_server",
@@ -82,12 +94,19 @@ CATALOG: dict[str, Calibrated] = {
         dispatched={"trtllm": ("fp8_block",)},
         largest_rows=DISPATCHED_ROWS[0],
         streamed={"vllm": ("fp8",)},
+        blocks={"trtllm": ("fp8",)},
     ),
 }
 
 
 def _of_system(table: TableName) -> Calibrated | None:
     return next((gpu for gpu in CATALOG.values() if gpu.system == table.system), None)
+
+
+def limited_by_blocks(table: TableName, kv_format: str) -> bool:
+    """Whether decoding attention over a format of keys and values is fitted with the limits of single multiprocessors."""
+    found = _of_system(table)
+    return found is not None and kv_format in found.blocks.get(table.engine, ())
 
 
 def left_out(table: TableName, rows: GemmTable) -> npt.NDArray[np.bool_]:

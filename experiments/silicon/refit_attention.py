@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.silicon.refit import limited_by_blocks
 from hwmodels.analysis.calibration.attention import (
     decoding_rows,
     fit_attention,
@@ -53,7 +54,8 @@ def refit_attention(
             if unit is None:
                 raise
             continue
-        fits = _fits(lambda train, rows=rows: fit_attention(rows, sheet, train), rows, table)
+        blocks = limited_by_blocks(table, kind)
+        fits = _fits(lambda train, rows=rows, b=blocks: fit_attention(rows, sheet, train, blocks=b), rows, table)
         unit = unit or fits[0].unit
         decoding[kind] = {"kv_bits": bits} | _record(table, rows, decoding_rows(rows), fits)
         advance(f"{system} attention {kind}")

@@ -128,6 +128,23 @@ Targets: in decoding a mean of 5 % and no cell above 15 %, in prefill 8 % and 20
 * Attention: the package's measured kernels may find the context in the second-level cache, up to its size. The model reads
   every context from memory, because in a step the weights pass through the same cache. So it is slower than composed cells
   there, most on the L40S and the RTX PRO 6000, which have large caches.
+
+What makes the largest cells ([record 0085](../decisions/0085-multiprocessors-limit-attention.md)):
+
+* **A100 with vLLM and SGLang: contexts beyond the tables**, which end at 262144 tokens (vLLM) and at 8192 of a sequence
+  (SGLang). There the package extrapolates to a bandwidth that falls with the context, against all measured rows. Within the
+  tables no cell errs by more than 9.1 % (vLLM) and 11.8 % (SGLang).
+* **L40S and RTX PRO 6000 with TensorRT-LLM: products from the cache.** Of the times of up to 16 rows by matrices of 30 to
+  120 MB, 31 and 11 % are faster than the data sheet's memory, none of vLLM's and SGLang's. Fits leave such matrices out,
+  composed cells do not.
+* **The same with 8-bit KV, one or two sequences of 16384 tokens and more**: the kernel does not cut contexts, so that it takes
+  more than twice as long as that of 16 bits. Fewer bits never take longer in the model: it stores keys and values wider and
+  takes the faster kernel.
+* **Prefill of Qwen3-8B**: the package adds 26.4 µs to attention in each layer, on every GPU, with every engine, for 512 tokens
+  as for 131072. No table holds this time. Without it the largest cells of the B200 are 10.5 to 12.2 %, that of the H200
+  with SGLang 18.2 %.
+* **Single times** that their neighbours contradict: 512 rows with SGLang on the H200, 768 and 1024 rows of its FP8 blocks on
+  the H100.
 """
 
 

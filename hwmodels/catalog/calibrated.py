@@ -98,7 +98,9 @@ def calibrated_unit(
         formats=formats,
         experts=tuple(unit.coefficients for unit in experts.values()),
         expert_widths=tuple(experts),
-        attention=tuple(dataclasses.replace(unit, bandwidth_bytes_per_s=None) for unit in attention.values()),
+        attention=tuple(
+            dataclasses.replace(unit, bandwidth_bytes_per_s=None, multiprocessors=None) for unit in attention.values()
+        ),
         prefill=calibrated_prefill(name, engine),
         weight_widths=gemm.weight_widths,
         dispatched_rows=gemm.dispatched_rows,
@@ -144,11 +146,10 @@ def calibrated_attention(name: str, engine: str | None = None) -> dict[float, Gp
     """
     record = calibration_record(name, engine)
     try:
-        bandwidth = float(record["data_sheet"]["bandwidth_bytes_per_s"])
+        sheet = {field: float(record["data_sheet"][field]) for field in ("bandwidth_bytes_per_s", "multiprocessors")}
         return {
             float(entry["kv_bits"]): GpuAttention(
-                **{field: float(value) for field, value in entry["coefficients"].items()},
-                bandwidth_bytes_per_s=bandwidth,
+                **{field: float(value) for field, value in entry["coefficients"].items()}, **sheet
             )
             for entry in used_attention(record)
         }

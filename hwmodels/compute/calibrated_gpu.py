@@ -68,7 +68,7 @@ class CalibratedGpu:
 
     formats: tuple[GemmCoefficients, ...]  # one for each of `weight_widths`
     experts: tuple[ExpertCoefficients, ...]  # one for each of `expert_widths`; none: products one after the other
-    attention: tuple[GpuAttention, ...]  # one for each of `kv_widths`, without bandwidths of their own
+    attention: tuple[GpuAttention, ...]  # one for each of `kv_widths`, without data sheets of their own
     prefill: GpuPrefill | None  # None: nothing is known of many new tokens, whose arithmetic runs at the roof
     multiprocessors: Leaf = number(POSITIVE)  # > 0
     #: Bits per weight of the formats, increasing.
@@ -177,8 +177,9 @@ class CalibratedGpu:
 
     def attention_on(self, device: Device) -> list[GpuAttention]:
         """The model of decoding attention on this device, for each width of keys and values."""
-        bandwidth = as_float(device.memory.bandwidth_bytes_per_s)
-        return [dataclasses.replace(unit, bandwidth_bytes_per_s=bandwidth) for unit in self.attention]
+        bandwidth, processors = as_float(device.memory.bandwidth_bytes_per_s), as_float(self.multiprocessors)
+        sheet = {"bandwidth_bytes_per_s": bandwidth, "multiprocessors": processors}
+        return [dataclasses.replace(unit, **sheet) for unit in self.attention]
 
     def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
         """Products and attention as their fitted kernels, everything else at the device's roofline; see `ComputeUnit`.
@@ -220,15 +221,8 @@ class CalibratedGpu:
             cached = jnp.broadcast_to(_given(work.kv_elements), launches.shape) / launches
             # All that attention moves: a share by the cache alone would let a smaller cache slow down everything else.
             moved = (work.kv_bytes + work.activation_bytes)[..., at] / launches
-            joined_s, stream_s = attention_parts(
-                self.attention_on(device),
-                self.kv_widths,
-                moved,
-                cached,
-                shapes.n[..., at],
-                shapes.products[..., at],
-                bits,
-            )
+            units, visible, pairs = self.attention_on(device), shapes.n[..., at], shapes.products[..., at]
+            joined_s, stream_s = attention_parts(units, self.kv_widths, moved, cached, visible, pairs, bits)
             bandwidth = as_float(device.memory.bandwidth_bytes_per_s)
             share = _with_attention(share, jnp.where(moved > 0, moved / (bandwidth * stream_s), 1.0))
             if self.prefill is not None:

@@ -1,13 +1,20 @@
 """Attention of decoding on a GPU: one new token per sequence reads the keys and values of its context.
 
-    t      = launch_s + depth_s · log2(1 + context / 64) + pair_s · pairs + stream · (1 + ramp / (1 + stream / ramp_s))
+    t      = launch_s + depth_s · log2(1 + context / 64) + pair_s · pairs + (memory^4 + blocks^4)^(1/4)
+    memory = stream · (1 + ramp / (1 + stream / ramp_s))
     stream = bytes / (memory_efficiency · bandwidth) · (1 - hit · (1 - 1 / cache_speed))
     hit    = 1 / (1 + (bytes / cache_bytes)^cache_sharpness)
+    blocks = block_byte_s · bytes / pairs · rounds
+    rounds = x + (ceil(x) - x) / (1 + (split_pairs / pairs)^8),   x = pairs / multiprocessors
 
 A context is cut into parts that run side by side and are joined in a second step (depth_s). Each pair of a sequence and a key
 head takes a time of its own however short its context (pair_s). Few bytes keep few
 multiprocessors busy, so that they stream (1 + ramp) times slower than many do; in between the share falls with the bytes.
 Keys and values that fit into the second-level cache are read from it, cache_speed times faster.
+
+A multiprocessor reads its part of the context no faster than one block can (block_byte_s). Kernels cut contexts only while
+there are few pairs (split_pairs). Beyond, a pair is one block: with fewer pairs than multiprocessors some of these idle, with
+a few more most of them idle while the last pairs are read.
 
 Source: form chosen on the generation-attention tables of aiconfigurator-core 0.12.0; numbers by `experiments.silicon`.
 Departs: arithmetic is free here, as it nearly is for fewer than about 100 query heads per key; `gpu_prefill` adds it.
@@ -25,17 +32,25 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.compute.gpu_formats import format_shares, width_in_format
+from hwmodels.numerics.folds import smooth_ceil_div
 from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.smoothing import smooth_maximum
 from hwmodels.numerics.units import BITS_PER_BYTE
 
-__all__ = ["GpuAttention", "attention_parts", "decode_attention_time", "launch_time", "streaming_time"]
+__all__ = ["GpuAttention", "attention_parts", "block_time", "decode_attention_time", "launch_time", "streaming_time"]
 
 _DEPTH_TOKENS = 64.0
+#: Of the smooth maximum that joins memory and blocks.
+_OVERLAP_TEMPERATURE = 0.25
+#: Of counts of rounds: 128 pairs on 108 multiprocessors are 1.87 of them, 108 pairs are one.
+_ROUND_TEMPERATURE = 0.05
+#: How sharply kernels stop cutting contexts: from a tenth to nine tenths within a factor of 1.7 of pairs.
+_SPLIT_POWER = 8
 
 
 @flax.struct.dataclass
 class GpuAttention:
-    """A GPU's decoding attention: nine fitted numbers beside the data sheet's bandwidth. Every field is a leaf, "*b"."""
+    """A GPU's decoding attention: nine or eleven fitted numbers beside the data sheet. Every field is a leaf, "*b"."""
 
     bandwidth_bytes_per_s: Leaf  # of the data sheet, > 0
     launch_s: Leaf  # >= 0
@@ -47,6 +62,9 @@ class GpuAttention:
     cache_speed: Leaf  # over the memory's, >= 1
     cache_sharpness: Leaf  # > 0
     pair_s: Leaf = 0.0  # per pair of a sequence and a key head, >= 0; fits without it have none
+    block_byte_s: Leaf = 0.0  # per byte that one multiprocessor reads, >= 0
+    split_pairs: Leaf = 0.0  # from which on half of the contexts are not cut, >= 0
+    multiprocessors: Leaf = 1.0  # of the data sheet, > 0
 
 
 def decode_attention_time(
@@ -67,11 +85,11 @@ def decode_attention_time(
         kv_bits: "*b", > 0; bits per cached element.
     Returns:
         "*b", increasing in every argument.
-    Gradient: smooth.
+    Gradient: continuous.
     """
     batch, context, heads, head_dim, bits = map(as_float, (batch, context_tokens, num_kv_heads, head_dim, kv_bits))
-    moved = 2.0 * batch * context * heads * head_dim * (bits / BITS_PER_BYTE)
-    return launch_time(unit, context, batch * heads) + streaming_time(unit, moved)
+    moved, pairs = 2.0 * batch * context * heads * head_dim * (bits / BITS_PER_BYTE), batch * heads
+    return launch_time(unit, context, pairs) + _joined(streaming_time(unit, moved), block_time(unit, moved, pairs))
 
 
 def launch_time(unit: GpuAttention, context_tokens: Number, pairs: Number) -> Float[Array, "*b"]:
@@ -103,6 +121,29 @@ def streaming_time(unit: GpuAttention, moved_bytes: Number) -> Float[Array, "*b"
     return stream_s * (1.0 + as_float(unit.ramp) / (1.0 + stream_s / as_float(unit.ramp_s)))
 
 
+def block_time(unit: GpuAttention, cached_bytes: Number, pairs: Number) -> Float[Array, "*b"]:
+    """Seconds in which multiprocessors read one layer's keys and values if the memory takes no time.
+
+    Args:
+        unit: leaves "*b".
+        cached_bytes: "*b", >= 0; keys and values of all pairs, of one layer.
+        pairs: "*b", >= 0; sequences times key heads. Of none nothing is read.
+    Returns:
+        increasing in both, at a given size of each pair's context.
+    Gradient: continuous.
+    """
+    cached, pairs, processors = (jnp.asarray(as_float(v)) for v in (cached_bytes, pairs, unit.multiprocessors))
+    pairs = jnp.where(pairs > 0, pairs, 1.0)
+    whole = smooth_ceil_div(pairs, processors, _ROUND_TEMPERATURE)
+    cut = (as_float(unit.split_pairs) / pairs) ** _SPLIT_POWER
+    rounds = (whole + cut * (pairs / processors)) / (1.0 + cut)
+    return as_float(unit.block_byte_s) * (cached / pairs) * rounds
+
+
+def _joined(memory_s: Float[Array, "*b"], blocks_s: Float[Array, "*b"]) -> Float[Array, "*b"]:
+    return smooth_maximum(jnp.stack(jnp.broadcast_arrays(memory_s, blocks_s), axis=-1), _OVERLAP_TEMPERATURE)
+
+
 def attention_parts(
     units: Sequence[GpuAttention],
     widths: Sequence[float],
@@ -130,8 +171,10 @@ def attention_parts(
     for index, unit in enumerate(units):
         wider = width_in_format(widths, index, kv_bits) - kv_bits
         read = moved_bytes + cached_elements * (wider / BITS_PER_BYTE)
+        memory_s = jnp.maximum(streaming_time(unit, read), read / as_float(unit.bandwidth_bytes_per_s))
+        cached_bytes = cached_elements * (width_in_format(widths, index, kv_bits) / BITS_PER_BYTE)
         launches.append(jnp.broadcast_to(launch_time(unit, context_tokens, pairs), moved_bytes.shape))
-        streams.append(jnp.maximum(streaming_time(unit, read), read / as_float(unit.bandwidth_bytes_per_s)))
+        streams.append(_joined(memory_s, block_time(unit, cached_bytes, pairs)))
     if len(units) == 1:
         return launches[0], streams[0]
     launch_s, total_s = jnp.stack(launches, axis=-1), jnp.stack(launches, axis=-1) + jnp.stack(streams, axis=-1)

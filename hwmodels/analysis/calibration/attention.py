@@ -24,6 +24,7 @@ from hwmodels.compute.gpu_prefill import GpuPrefill, prefill_attention_time
 
 __all__ = [
     "ATTENTION_PARAMETERS",
+    "BLOCK_PARAMETERS",
     "PREFILL_PARAMETERS",
     "AttentionFit",
     "PrefillFit",
@@ -50,6 +51,12 @@ ATTENTION_PARAMETERS = (
     Parameter("cache_sharpness", 6.0, 2.0, 16.0),
 )
 
+#: What kernels add to that of which a multiprocessor reads a pair's whole context.
+BLOCK_PARAMETERS = (
+    Parameter("block_byte_s", 3e-11, 1e-13, 1e-9),
+    Parameter("split_pairs", 50.0, 0.5, 5000.0),
+)
+
 #: Of what prefill adds.
 PREFILL_PARAMETERS = (
     Parameter("extra_s", 2e-6, 1e-8, 1e-4),
@@ -63,6 +70,7 @@ PREFILL_PARAMETERS = (
 #: Rows that one fit sees; more change no number by its standard error.
 FITTED_ROWS = 1000
 
+_SHEET = ("bandwidth_bytes_per_s", "multiprocessors")
 _UNIT = tuple(GpuAttention.__dataclass_fields__)
 _DECODING = ("batch", "context_tokens", "num_kv_heads", "head_dim")
 _PREFILL = ("batch", "tokens", "num_heads", "num_kv_heads", "head_dim")
@@ -93,7 +101,7 @@ def predict_attention(kv_bits: float = 16.0):
     """The model to fit, for `least_squares.fit`: conditions as of `attention_conditions`: GPUs share a program."""
 
     def predict(values: Mapping[str, Any], conditions: Mapping[str, Any]) -> Any:
-        unit = GpuAttention(bandwidth_bytes_per_s=conditions["bandwidth_bytes_per_s"], **values)
+        unit = GpuAttention(**{name: conditions[name] for name in _SHEET}, **values)
         return decode_attention_time(unit, kv_bits=kv_bits, **{name: conditions[name] for name in _DECODING})
 
     return predict
@@ -109,9 +117,9 @@ def predict_prefill(values: Mapping[str, Any], conditions: Mapping[str, Any]) ->
 
 
 def attention_conditions(table: AttentionTable, sheet: DataSheet) -> dict[str, npt.NDArray[np.float64]]:
-    """What a decoding time depends on, "row": the shape and the bandwidth."""
-    bandwidth = np.full(len(table.batch), sheet.bandwidth_bytes_per_s)
-    return {name: getattr(table, name) for name in _DECODING} | {"bandwidth_bytes_per_s": bandwidth}
+    """What a decoding time depends on, "row": the shape and the data sheet."""
+    sheets = {name: np.full(len(table.batch), getattr(sheet, name)) for name in _SHEET}
+    return {name: getattr(table, name) for name in _DECODING} | sheets
 
 
 def prefill_conditions(
@@ -140,18 +148,24 @@ def _usual_heads(table: AttentionTable | PrefillTable) -> npt.NDArray[np.bool_]:
 
 
 def fit_attention(
-    table: AttentionTable, sheet: DataSheet, train: npt.ArrayLike | None = None, **options: Any
+    table: AttentionTable,
+    sheet: DataSheet,
+    train: npt.ArrayLike | None = None,
+    *,
+    blocks: bool = False,
+    **options: Any,
 ) -> AttentionFit:
-    """Fit the nine numbers of decoding to those rows of `train` (all unless given) that `decoding_rows` leaves.
+    """Fit the numbers of decoding to those rows of `train` (all unless given) that `decoding_rows` leaves.
 
+    Args:
+        blocks: fit the two numbers of `BLOCK_PARAMETERS` too; else a multiprocessor is never what limits.
     Raises:
         ValueError: as `least_squares.fit`.
     """
     rows, modelled = attention_conditions(table, sheet), decoding_rows(table)
-    fitted, predicted = _fitted(
-        predict_attention(table.kv_bits), ATTENTION_PARAMETERS, table, rows, modelled, train, options
-    )
-    unit = GpuAttention(bandwidth_bytes_per_s=sheet.bandwidth_bytes_per_s, **fitted.estimates)
+    parameters = ATTENTION_PARAMETERS + (BLOCK_PARAMETERS if blocks else ())
+    fitted, predicted = _fitted(predict_attention(table.kv_bits), parameters, table, rows, modelled, train, options)
+    unit = GpuAttention(**{name: getattr(sheet, name) for name in _SHEET}, **fitted.estimates)
     return AttentionFit(unit, fitted, predicted)
 
 

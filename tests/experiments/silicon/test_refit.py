@@ -43,3 +43,6 @@ def test_files_of_the_catalog_are_fitted_as_it_says(name):
             named = kind in gpu.streamed.get(engine, ())
             assert named == any("may have come, from a cache" in note for note in record["notes"]), (engine, kind)
             assert not named or record["errors"]["all shapes fitted"]["rows"] < record["rows"]
+        for kind, record in calibration_record(name, engine)["attention"].items():
+            limited = refit.limited_by_blocks(TableName(gpu.system, engine, gpu.versions[engine], "attention"), kind)
+            assert limited == (kind in gpu.blocks.get(engine, ())) == ("block_byte_s" in record["coefficients"])

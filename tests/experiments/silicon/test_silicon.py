@@ -49,7 +49,7 @@ PREFILL = GpuPrefill(3e-6, 0.7, 90.0, 65.0, 2e-8, 0.6)
 def tables(tmp_path):
     sheet = vars(SHEET)
     gemm = gemm_columns(lambda m, k, n: np.asarray(predict_gemm("bfloat16")(GEMM, {"m": m, "k": k, "n": n, **sheet})))
-    heads = {"head_dim": 128.0, "bandwidth_bytes_per_s": SHEET.bandwidth_bytes_per_s}
+    heads = {"head_dim": 128.0} | {name: sheet[name] for name in ("bandwidth_bytes_per_s", "multiprocessors")}
     attention = attention_columns(
         lambda b, s, h: predict_attention()(ATTENTION, {"batch": b, "context_tokens": s, "num_kv_heads": h, **heads})
     )
@@ -128,3 +128,17 @@ def test_experts_alone_leave_the_rest_of_a_file(monkeypatch, tables, tmp_path, c
     assert list(after)[:4] == list(before)[:4]
     assert run(monkeypatch, "--gpu", "toy/engine/1.0", "--tables", tables, "--experts") == 2
     assert "nothing to fit: no table of experts for toy/engine/1.0" in capsys.readouterr().err
+
+
+def test_attention_alone_leaves_the_rest_of_a_file(monkeypatch, tmp_path):
+    folder, before = tmp_path / "catalog", calibration_record("l40s", "vllm")
+    folder.mkdir()
+    monkeypatch.setattr(silicon.CATALOG["l40s"].__class__, "formats", lambda *arguments: {"bfloat16": "0.24.0"})
+    new = {"attention": {"fp8": {"kv_bits": 8.0}}, "prefill": {"rows": 1}}
+    monkeypatch.setattr(silicon, "refit_attention", lambda *arguments, **options: new)
+    monkeypatch.setattr(silicon, "decode_checks", lambda names: [])
+    monkeypatch.setattr(silicon, "_CATALOG_FOLDER", folder)
+    assert run(monkeypatch, "--gpu", "l40s/vllm", "--attention") == 0
+    after = tomllib.loads((folder / "l40s" / "vllm.toml").read_text())
+    assert after == before | new
+    assert list(after) == list(before)

@@ -19,7 +19,7 @@ from hwmodels.analysis.calibration.gemm import (
 from hwmodels.analysis.calibration.kernel_tables import KERNEL_FORMATS, DataSheet, GemmTable
 from hwmodels.analysis.calibration.splits import half_of_shapes
 from hwmodels.compute.gpu import gemm_time
-from hwmodels.compute.gpu_attention import GpuAttention
+from hwmodels.compute.gpu_attention import GpuAttention, decode_attention_time
 from hwmodels.compute.gpu_prefill import GpuPrefill, prefill_attention_time
 
 SHEET = DataSheet(3e14, 2e12, 101.0)
@@ -94,6 +94,39 @@ def test_attention_recovers_a_gpu():
     # No cache served these rows.
     assert {name: found.fit.estimates[name] for name in expected} == pytest.approx(expected, rel=0.03)
     np.testing.assert_allclose(found.predicted_s, times, rtol=2e-3)
+
+
+def test_blocks_of_attention_are_found_in_a_table():
+    batch, context = (
+        s.ravel().astype(float) for s in np.meshgrid([1, 2, 4, 8, 16, 32, 64, 128], [256, 1024, 4096, 16384])
+    )
+    same = lambda value: np.full_like(batch, value)
+    truth = GpuAttention(
+        2e12,
+        9e-6,
+        6e-7,
+        0.85,
+        0.8,
+        3e-6,
+        4e7,
+        2.0,
+        6.0,
+        pair_s=1e-8,
+        block_byte_s=7.5e-11,
+        split_pairs=45.0,
+        multiprocessors=101.0,
+    )
+    shape = {"batch": batch, "context_tokens": context, "num_kv_heads": same(8), "head_dim": same(128)}
+    with jax.enable_x64(True):
+        times = np.asarray(decode_attention_time(truth, **shape))
+    rows = AttentionTable(**shape, num_heads=same(32), seconds=times)
+    found, without = fit_attention(rows, SHEET, blocks=True), fit_attention(rows, SHEET)
+    assert found.fit.estimates["block_byte_s"] == pytest.approx(7.5e-11, rel=0.02)
+    assert found.fit.estimates["split_pairs"] == pytest.approx(45.0, rel=0.02)
+    assert found.unit.multiprocessors == SHEET.multiprocessors
+    np.testing.assert_allclose(found.predicted_s, times, rtol=0.02)
+    assert np.abs(without.predicted_s / times - 1).mean() > 0.05
+    assert "block_byte_s" not in without.fit.estimates
 
 
 def test_prefill_recovers_a_gpu():

@@ -192,7 +192,7 @@ def decoder_config(raw: dict[str, Any]) -> DecoderConfig:
         head_dim = integer(full, PLAIN_HEAD_DIM)
     query_dim = head_dim + (latent.rope_head_dim if latent else 0)
     on = lambda switch: _on(full, switch)
-    positions, mixture = None, read_experts(raw, family)
+    positions, mixture, windows = None, read_experts(raw, family), _windows(raw, family)
     if family.learned_positions is not None:
         offset = family.learned_positions
         positions = LearnedPositions(integer(full, "max_position_embeddings") + offset, offset)
@@ -209,8 +209,8 @@ def decoder_config(raw: dict[str, Any]) -> DecoderConfig:
         local_rope=rope.local_rope,
         rotary_dim=rope.rotary_dim,
         interleaved_rope=row.rotary is not None and row.rotary.interleaved,
-        rotated=_rotated(row, full, layers),
-        windows=_windows(raw, family),
+        rotated=_rotated(row, full, windows),
+        windows=windows,
         learned_positions=positions,
         qk_norm=_norms_queries(family, full),
         qk_norm_whole=family.qk_norm.endswith("all") and _norms_queries(family, full),
@@ -244,11 +244,13 @@ def _on(full: dict[str, Any], switch: bool | str) -> bool:
     return full.get(switch) is not None and flag(full, switch)
 
 
-def _rotated(row: Running, full: dict[str, Any], layers: int) -> tuple[bool, ...]:
+def _rotated(row: Running, full: dict[str, Any], windows: tuple[int | None, ...]) -> tuple[bool, ...]:
     """Whether each layer rotates queries and keys."""
+    if row.rotary is not None and row.rotary.windowed and full.get("sliding_window") is not None:
+        return tuple(window is not None for window in windows)
     if row.rotary is None or row.rotary.skipped is None:
         return (row.rotary is not None,)
-    listed, interval = row.rotary.skipped
+    layers, (listed, interval) = integer(full, "num_hidden_layers"), row.rotary.skipped
     stated = full.get(listed)
     if stated is None:
         every = integer(full, interval)

@@ -44,4 +44,23 @@ RECENT_CASES = (
         seed=47,
         dtype="bfloat16",
     ),
+    # The same norms but those of heads; windows in layers 0, 1 and 3, and layer 2 is not rotated.
+    Case(
+        "exaone4_windows",
+        "exaone4",
+        sizes(
+            48,
+            30,
+            27,
+            4,
+            5,
+            1,
+            head_dim=8,
+            sliding_window=6,
+            sliding_window_pattern=3,
+            rope_parameters=rope("default", 2000.0),
+        ),
+        seed=50,
+        dtype="bfloat16",
+    ),
 )

@@ -169,7 +169,7 @@ RELEASES: dict[str, dict[str, Any]] = {
 _PLAIN = (
     *("llama", "mistral", "qwen2", "qwen3", "glm", "glm4", "gemma", "gemma2", "gemma3_text", "phi", "phi3", "olmo2"),
     *("olmo3", "granite", "starcoder2", "gpt_neox", "cohere", "cohere2", "stablelm", "nemotron", "smollm3", "seed_oss"),
-    "ernie4_5",
+    *("ernie4_5", "exaone4"),
 )
 _MOE = (
     "mixtral",

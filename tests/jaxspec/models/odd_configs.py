@@ -33,7 +33,7 @@ def odd_config(family, seed):
         raw["head_dim"] = head_dim
     else:
         head_dim = raw["hidden_size"] // heads
-    if family not in ("mistral", "mixtral", "qwen2", "phi3", "minimax_m2", "ernie4_5"):
+    if family not in ("mistral", "mixtral", "qwen2", "phi3", "minimax_m2", "ernie4_5", "exaone4"):
         raw["attention_bias"] = pick(True, False)
     if family in ("llama", "granite", "smollm3", "seed_oss"):
         raw["mlp_bias"] = pick(True, False)
@@ -55,6 +55,7 @@ def odd_config(family, seed):
         "glm4_moe_lite": glm4_moe_lite,
         "gpt_oss": gpt_oss,
         "olmo3": olmo3,
+        "exaone4": exaone4,
         "seed_oss": lambda raw, pick: {"attention_out_bias": pick(True, False)},
         "ernie4_5": lambda raw, pick: {"use_bias": pick(True, False)},
         "olmoe": olmoe,
@@ -97,6 +98,14 @@ def gemma(raw, pick):
 def olmo3(raw, pick):
     kinds = [pick("full_attention", "sliding_attention") for _ in range(raw["num_hidden_layers"])]
     return {"sliding_window": pick(3, 8, 40), **pick({}, {"layer_types": kinds})}
+
+
+def exaone4(raw, pick):
+    layers = raw["num_hidden_layers"]
+    kinds = [pick("full_attention", "sliding_attention") for _ in range(layers)]
+    # transformers divides by the pattern, and makes it 0 where there is no window.
+    whole = {"sliding_window": None, "layer_types": ["full_attention"] * layers}
+    return pick(whole, {"sliding_window": pick(3, 8)}, {"sliding_window": pick(3, 8), "layer_types": kinds})
 
 
 def olmoe(raw, pick):

@@ -236,6 +236,14 @@ def read_golden(name, **changes):
     return decoder_config(FILES[name] | changes)
 
 
+def test_layers_without_a_window_are_not_rotated_where_a_window_is_stated():
+    found = read_golden("exaone4_windows")
+    assert (found.windows, found.rotated) == ((6, 6, None, 6), (True, True, False, True))
+    whole = read_golden("exaone4_windows", layer_types=["full_attention"] * 4)
+    assert (set(whole.windows), set(whole.rotated)) == ({None}, {False})
+    assert all(read_golden("exaone4_windows", layer_types=["full_attention"] * 4, sliding_window=None).rotated)
+
+
 def test_rotary_settings_of_layers_with_windows():
     new = read_golden("gemma3_local")
     older = {"rope_parameters": None, "rope_theta": 50_000.0, "rope_local_base_freq": 300.0}

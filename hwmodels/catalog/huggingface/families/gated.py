@@ -168,6 +168,19 @@ GATED: tuple[Family, ...] = (
             rotary=Rotary(local_theta="rope_theta"),
         ),
     ),
+    Family(
+        name="exaone4",
+        defaults=sizes(32, 4096, 16384, 32, 32, 102400, sliding_window=4096, sliding_window_pattern=4)
+        | stated_values(1e-5, 10_000.0, 2048),
+        qk_norm="head",
+        windows=Windows("all_but_every_nth"),
+        running=Running(
+            "Exaone4ForCausalLM",
+            SANDWICH_TENSORS,
+            computation=_LLAMA | {"pre_norms": False, "post_norms": True},
+            rotary=Rotary(windowed=True),
+        ),
+    ),
     dataclasses.replace(
         LLAMA_LIKE,
         name="granite",

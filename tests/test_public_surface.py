@@ -22,8 +22,8 @@ USERS_OF_HARDWARE = {"tuning", "report", "cli", "studies", "api"}
 ARITHMETIC = {"hwmodels.numerics.exact_products.EXACT", "hwmodels.numerics.exact_products.exact_matmul"}
 
 #: Where networks and hardware meet below that, room by room: the footprint, which storage schemes make and the cost model
-#: reads; the tables of Hugging Face families and of networks around them, which are plain data, and the shapes that a network
-#: has; what a draft costs.
+#: reads; the tables of Hugging Face families, of networks around them and of features that none has, which are plain data, and
+#: the shapes that a network has; what a draft costs.
 ALLOWED_NAMES = {
     "compress": {
         "hwmodels.ALL_LAYER_MATRICES",
@@ -43,8 +43,10 @@ ALLOWED_NAMES = {
         "hwmodels.catalog.huggingface.WRAPPERS",
         "hwmodels.catalog.huggingface.Wrapper",
         "hwmodels.catalog.huggingface.experts_of",
+        "hwmodels.catalog.huggingface.family_called",
         "hwmodels.catalog.huggingface.layer_windows",
         "hwmodels.catalog.huggingface.nested_text",
+        "hwmodels.catalog.huggingface.unmodelled_feature",
         "hwmodels.catalog.huggingface.wrapper_of",
     },
     "speculate.drafts": {

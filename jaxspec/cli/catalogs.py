@@ -141,13 +141,12 @@ def devices(sources: bool, example: bool, json_file: str | None) -> None:
 @json_option
 def models(sources: bool, json_file: str | None) -> None:
     """List the networks for --architecture and --model."""
-    from hwmodels.catalog.huggingface import WRAPPERS
-    from jaxspec.models.families import runnable_families
+    from jaxspec.models.families import runnable_names
     from jaxspec.report.terminal import say
 
     _catalog_command("Architectures, by shape", "architecture", _model_row, sources=sources, json_file=json_file)
     say(
         "--architecture also takes any Hugging Face config.json. --model: 'embedded', 'embedded-moe' (ship with weights), or "
-        f"a Hugging Face directory of the families {', '.join(sorted({*runnable_families(), *WRAPPERS}))} (config.json and "
+        f"a Hugging Face directory of the families {', '.join(runnable_names())} (config.json and "
         "safetensors)."
     )

@@ -24,8 +24,8 @@ __all__ = ["STORED_DTYPES", "CheckpointFiles", "ContainerFiles", "TensorPlace", 
 #: Names of the stored number formats that a network may have, as safetensors spells them.
 STORED_DTYPES = {"F32": np.dtype(np.float32), "F16": np.dtype(np.float16), "BF16": np.dtype(ml_dtypes.bfloat16)}
 
-#: With bytes, into which values may be packed.
-_READ_DTYPES = STORED_DTYPES | {"U8": np.dtype(np.uint8)}
+#: With those that values may be packed in.
+_READ_DTYPES = STORED_DTYPES | {"U8": np.dtype(np.uint8), "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn)}
 
 
 class TensorPlace(NamedTuple):

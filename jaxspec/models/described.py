@@ -23,7 +23,9 @@ from jaxspec.models.checkpoint_files import STORED_DTYPES, TensorTable
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.families import decoder_config, family_of, running
 from jaxspec.models.packed_tensors import unpacked
+from jaxspec.models.scaled_blocks import block_of
 from jaxspec.models.stored_parameters import head_tensor, layer_parameters
+from jaxspec.models.text_config import text_config
 
 __all__ = ["Described", "NamedTensors", "described_in", "packed_in"]
 
@@ -40,11 +42,13 @@ class Described(NamedTuple):
 
     Attributes:
         wrapper: what the network is the text decoder of; None: it is the whole.
+        block: rows and columns of matrices in FP8 that share a scale; None: no matrices are stored so.
     """
 
     family: Family
     config: DecoderConfig
     wrapper: Wrapper | None = None
+    block: tuple[int, int] | None = None
 
     def tensors(self, files: TensorTable, source: Path) -> NamedTensors:
         """The network's tensors among those of its files, as networks of the family read them.
@@ -62,7 +66,7 @@ class Described(NamedTuple):
                     f"the text decoder's begin with {' or '.join(naming.text.values())}: fetch all its files again"
                 )
             row, files = naming.row(row), _Part(files, own)
-        return NamedTensors(row, unpacked(files, row))
+        return NamedTensors(row, unpacked(files, row, self.block))
 
     def stored_config(self, tensors: NamedTensors, wanted: np.dtype | None = None) -> DecoderConfig:
         """The configuration of the network as its files store it, once their names and formats are checked.
@@ -117,6 +121,7 @@ def packed_in(container: Container) -> Described:
 
 def _described(raw: dict[str, Any], path: Path) -> Described:
     try:
-        return Described(family_of(raw), decoder_config(raw), wrapper_of(raw))
+        block = block_of(text_config(raw).get("quantization_config"))
+        return Described(family_of(raw), decoder_config(raw), wrapper_of(raw), block)
     except (NotImplementedError, ValueError) as error:
         raise InputError(f"{path}: {error}; use a checkpoint of a known family") from error

@@ -10,7 +10,16 @@ import dataclasses
 import json
 from typing import Any
 
-from hwmodels.catalog.huggingface import FAMILIES, WRAPPERS, Family, Running, Setting, layer_windows
+from hwmodels.catalog.huggingface import (
+    FAMILIES,
+    WRAPPERS,
+    Family,
+    Running,
+    Setting,
+    family_called,
+    layer_windows,
+    unmodelled_feature,
+)
 from jaxspec.models.activations import ACTIVATION_SPELLINGS, ACTIVATIONS
 from jaxspec.models.blocks import GroupedAttention, LatentAttention
 from jaxspec.models.config import DecoderConfig
@@ -19,10 +28,11 @@ from jaxspec.models.expert_settings import read_experts
 from jaxspec.models.latent_settings import PLAIN_HEAD_DIM, read_latent
 from jaxspec.models.rope_scaling import Rope
 from jaxspec.models.rope_settings import RopeSettings, read_rope
+from jaxspec.models.scaled_blocks import block_of
 from jaxspec.models.sizes import LearnedPositions
 from jaxspec.models.text_config import STATED, text_config
 
-__all__ = ["decoder_config", "family_of", "runnable_families", "running"]
+__all__ = ["decoder_config", "family_of", "runnable_families", "runnable_names", "running"]
 
 #: Keys that any family's config.json may have and transformers heeds in all of them -> the only value that is computed here.
 _EVERYWHERE = {"is_causal": True, "is_encoder_decoder": False, "add_cross_attention": False}
@@ -33,6 +43,12 @@ def runnable_families() -> dict[str, Family]:
     return {name: family for name, family in FAMILIES.items() if family.running is not None}
 
 
+def runnable_names() -> list[str]:
+    """Every `model_type` whose networks, or text decoders, run here, in the order of the alphabet."""
+    families = runnable_families().values()
+    return sorted({*WRAPPERS, *(name for family in families for name in (family.name, *family.also))})
+
+
 def running(family: Family) -> Running:
     """What a row says about running.
 
@@ -40,8 +56,11 @@ def running(family: Family) -> Running:
         NotImplementedError: networks of the family are priced only.
     """
     if family.running is None:
-        known = ", ".join(sorted(runnable_families()))
-        raise NotImplementedError(f"model_type {family.name!r} is priced but does not run; known: {known}")
+        known = ", ".join(runnable_names())
+        raise NotImplementedError(
+            f"model_type {family.name!r} is priced (predict --architecture takes its config.json) but does not run; those that "
+            f"run: {known}"
+        )
     return family.running
 
 
@@ -53,15 +72,14 @@ def family_of(raw: dict[str, Any]) -> Family:
         ValueError: see `text_config`.
     """
     raw = text_config(raw)
-    name, known = raw.get("model_type"), runnable_families()
-    if not isinstance(name, str) or name not in known:
-        raise NotImplementedError(
-            f"model_type {name!r} is not modelled; known: {', '.join(sorted(known))}, and the text decoder of "
-            + ", ".join(sorted(WRAPPERS))
-        )
-    family = known[name]
-    full = _with_defaults(raw, family)
-    for key, value in {**family.must_equal, **running(family).must_equal}.items():
+    name = raw.get("model_type")
+    family = family_called(name)
+    if family is None:
+        feature = unmodelled_feature(raw)
+        why = "" if feature is None else f" ({feature})"
+        raise NotImplementedError(f"model_type {name!r} is not modelled{why}; known: {', '.join(runnable_names())}")
+    row, full = running(family), _with_defaults(raw, family)
+    for key, value in {**family.must_equal, **row.must_equal}.items():
         wanted = full.get(value.key) if isinstance(value, Setting) else value
         stated = full.get(key, wanted)
         if stated != wanted and not (stated is None and key in family.must_equal):
@@ -87,10 +105,14 @@ def _with_defaults(raw: dict[str, Any], family: Family) -> dict[str, Any]:
 def _check_quantization(stated: Any, family: Family) -> None:
     """Weights are stored as they are computed with, or packed in a way that is read here."""
     packed = running(family).packed
-    if stated is None or (packed is not None and isinstance(stated, dict) and stated.get("quant_method") == packed):
+    method = stated.get("quant_method") if isinstance(stated, dict) else None
+    if stated is None or (packed is not None and method == packed) or (packed is None and block_of(stated) is not None):
         return
-    allowed = "none" if packed is None else f"none, or quant_method {packed!r}"
-    raise NotImplementedError(f"{family.name} with quantization_config is not modelled; allowed is {allowed}")
+    allowed = "quant_method 'fp8' in E4M3 with a weight_block_size" if packed is None else f"quant_method {packed!r}"
+    raise NotImplementedError(
+        f"{family.name} with quant_method {method!r} in quantization_config is not modelled; allowed is none, or {allowed}: "
+        "take a checkpoint in 16 bits"
+    )
 
 
 def _check_windows(family: Family, full: dict[str, Any]) -> None:
@@ -170,7 +192,7 @@ def decoder_config(raw: dict[str, Any]) -> DecoderConfig:
         head_dim = integer(full, PLAIN_HEAD_DIM)
     query_dim = head_dim + (latent.rope_head_dim if latent else 0)
     on = lambda switch: _on(full, switch)
-    positions, mixture = None, read_experts(raw, family)
+    positions, mixture, windows = None, read_experts(raw, family), _windows(raw, family)
     if family.learned_positions is not None:
         offset = family.learned_positions
         positions = LearnedPositions(integer(full, "max_position_embeddings") + offset, offset)
@@ -187,8 +209,8 @@ def decoder_config(raw: dict[str, Any]) -> DecoderConfig:
         local_rope=rope.local_rope,
         rotary_dim=rope.rotary_dim,
         interleaved_rope=row.rotary is not None and row.rotary.interleaved,
-        rotated=_rotated(row, full, layers),
-        windows=_windows(raw, family),
+        rotated=_rotated(row, full, windows),
+        windows=windows,
         learned_positions=positions,
         qk_norm=_norms_queries(family, full),
         qk_norm_whole=family.qk_norm.endswith("all") and _norms_queries(family, full),
@@ -222,11 +244,13 @@ def _on(full: dict[str, Any], switch: bool | str) -> bool:
     return full.get(switch) is not None and flag(full, switch)
 
 
-def _rotated(row: Running, full: dict[str, Any], layers: int) -> tuple[bool, ...]:
+def _rotated(row: Running, full: dict[str, Any], windows: tuple[int | None, ...]) -> tuple[bool, ...]:
     """Whether each layer rotates queries and keys."""
+    if row.rotary is not None and row.rotary.windowed and full.get("sliding_window") is not None:
+        return tuple(window is not None for window in windows)
     if row.rotary is None or row.rotary.skipped is None:
         return (row.rotary is not None,)
-    listed, interval = row.rotary.skipped
+    layers, (listed, interval) = integer(full, "num_hidden_layers"), row.rotary.skipped
     stated = full.get(listed)
     if stated is None:
         every = integer(full, interval)

@@ -1,4 +1,4 @@
-"""Tensors that a checkpoint stores in MXFP4, read as the 16-bit ones that they stand for.
+"""Tensors that a checkpoint stores in fewer bits, read as the 16-bit ones that they stand for: here those in MXFP4.
 
 A matrix lies in two tensors of bytes: `<name>_blocks`, "... row block 16", of which each byte holds two elements, the first
 one in its low bits; and `<name>_scales`, "... row block". Every value is a power of two times one of 16 numbers of two
@@ -20,6 +20,7 @@ from hwmodels.catalog.huggingface import Running
 from jaxspec.errors import InputError
 from jaxspec.formats.mx import BLOCK_SIZE, E2M1, MXTensor, decode
 from jaxspec.models.checkpoint_files import TensorPlace, TensorTable
+from jaxspec.models.scaled_blocks import SCALE_SUFFIX, ScaledFiles
 
 __all__ = ["UnpackedFiles", "stored_under", "unpacked", "unpacked_mxfp4"]
 
@@ -113,9 +114,17 @@ def stored_under(name: str, stored: Collection[str]) -> tuple[str, ...]:
     Args:
         stored: names of all tensors in the files.
     """
-    return (name,) if name in stored else (name + _BLOCKS, name + _SCALES)
+    if name not in stored:
+        return (name + _BLOCKS, name + _SCALES)
+    return (name, name + SCALE_SUFFIX) if name + SCALE_SUFFIX in stored else (name,)
 
 
-def unpacked(files: TensorTable, row: Running) -> TensorTable:
-    """The tensors as networks of a family read them."""
+def unpacked(files: TensorTable, row: Running, block: tuple[int, int] | None = None) -> TensorTable:
+    """The tensors as networks of a family read them.
+
+    Args:
+        block: of the scales of matrices in FP8 (see `ScaledFiles`); None: there are none.
+    """
+    if block is not None:
+        return ScaledFiles(files, block)
     return UnpackedFiles(files) if row.packed == "mxfp4" else files

@@ -66,7 +66,7 @@ def read_rope(raw: Mapping[str, Any], full: Mapping[str, Any], rotary: Rotary, h
             raise NotImplementedError(
                 f"rotary settings per layer type ({list(stated)}) are not modelled; known: one for all"
             )
-        share = _share(stated, full, rotary)
+        share = _share(stated, _with_share(full, rotary, head_dim), rotary)
         rotated = head_dim if share == 1 else int(min(head_dim, _LONGEST) * share)
         rotary_dim = None if rotated == head_dim else rotated
         rope = _rope(stated, full["rope_theta"], full, rotary_dim or head_dim, rotary)
@@ -103,6 +103,15 @@ def _of_two_types(raw: Mapping[str, Any], full: Mapping[str, Any], rotary: Rotar
     }
     local = None if ropes[_LOCAL] == ropes[_FULL] else ropes[_LOCAL]
     return RopeSettings(ropes[_FULL], local, None)
+
+
+def _with_share(full: Mapping[str, Any], rotary: Rotary, head_dim: int) -> Mapping[str, Any]:
+    """With the share of each head that is rotated, where the file states the number of its elements."""
+    key = rotary.elements
+    if key is None or full.get(key) is None or full.get(_PARTIAL) is not None:
+        return full
+    # Beyond these, sizes are refused elsewhere.
+    return {**full, _PARTIAL: min(integer(full, key), _LONGEST) / min(max(head_dim, 1), _LONGEST)}
 
 
 def _share(settings: Mapping[str, Any], full: Mapping[str, Any], rotary: Rotary) -> float:

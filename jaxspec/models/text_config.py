@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hwmodels.catalog.huggingface import FAMILIES, nested_text, wrapper_of
+from hwmodels.catalog.huggingface import family_called, nested_text, wrapper_of
 
 __all__ = ["STATED", "text_config"]
 
@@ -30,7 +30,7 @@ def text_config(raw: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(nested, dict):
         raise ValueError(f"text_config is {nested!r}; {wrapper.name} needs an object that describes its text decoder")
     found = nested_text(raw, nested, *_OF_THE_WHOLE)
-    family = FAMILIES.get(found["model_type"]) if isinstance(found["model_type"], str) else None
+    family = family_called(found["model_type"])
     if family is None:
         return found
     known = {key for key in STATED if any(name in found for name in (key, *family.spellings.get(key, ())))}

@@ -15,6 +15,13 @@ from jaxspec.models.beside_weights import read_beside
 #: Stands for bytes that are no UTF-8.
 _NO_CHARACTER = "\ufffd"
 
+#: Files that hold a tokenizer in another form -> the form.
+_OTHER_FILES = {
+    "tiktoken.model": "tiktoken",
+    "tokenizer.model": "SentencePiece or tiktoken",
+    "tekken.json": "Mistral's",
+}
+
 #: A text that every tokenizer has.
 _LETTER = "a"
 
@@ -195,7 +202,7 @@ def load_tokenizer(directory: Path, *, vocab_size: int) -> Tokenizer:
     """The tokenizer of a directory or container: its tokenizer.json, or bytes where there is none and the vocabulary is 256.
 
     Raises:
-        InputError: no tokenizer.json and another vocabulary; see also `JsonTokenizer`.
+        InputError: no tokenizer.json and another vocabulary, with what other file there is; see also `JsonTokenizer`.
     """
     path = directory / "tokenizer.json"
     content = read_beside(directory, path.name)
@@ -203,6 +210,13 @@ def load_tokenizer(directory: Path, *, vocab_size: int) -> Tokenizer:
         return JsonTokenizer(content, path, vocab_size=vocab_size)
     if vocab_size == ByteTokenizer.vocab_size:
         return ByteTokenizer()
+    for name, kind in _OTHER_FILES.items():
+        if read_beside(directory, name) is not None:
+            raise InputError(
+                f"{directory} has its tokenizer in {name} ({kind}) alone, which is not read here; needed is a tokenizer.json "
+                "of the same tokens beside it: convert the file, or copy one from another release of the network (without "
+                "any, load_directory in Python still runs the network on token ids)"
+            )
     raise InputError(
         f"{directory} has no tokenizer.json and a vocabulary of {vocab_size}; without the file only a vocabulary of "
         f"{ByteTokenizer.vocab_size} (bytes) can be read: copy tokenizer.json from the model's release"

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One checkpoint: its family, its shape, and how it is stored; `packed`: experts in MXFP4."""
+    """One checkpoint: its family, its shape, and how it is stored.
+
+    Attributes:
+        packed: experts in MXFP4, or all matrices of the layers in FP8 with a scale for each block.
+        released: what config.json says beside or instead of what transformers writes, as releases with code of their own do.
+    """
 
     name: str
     model_type: str
@@ -18,7 +23,8 @@ class Case:
     vector_mean: float = 1.0
     dtype: str = "float32"
     max_shard_size: str = "1GB"
-    packed: bool = False
+    packed: Literal["mxfp4", "fp8"] | None = None
+    released: dict[str, Any] | None = None
 
 
 _SIZES = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers")

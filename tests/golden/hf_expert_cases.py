@@ -9,6 +9,12 @@ from hf_case import Case, rope, sizes
 #: Of gpt-oss, whose names of sizes differ; the limit is one that gates reach.
 GPT_OSS = {"num_local_experts": 5, "num_experts_per_tok": 2, "swiglu_limit": 0.75, "sliding_window": 6}
 
+#: Of Kimi K2, whose ramp between kept and divided frequencies begins and ends at the same number of turns.
+KIMI_YARN = {"factor": 16.0, "original_max_position_embeddings": 16, "beta_fast": 1.0, "beta_slow": 1.0} | {
+    "mscale": 1.0,
+    "mscale_all_dim": 1.0,
+}
+
 
 def latent(query_rank: int | None, rank: int, plain: int, rotated: int, values: int) -> dict[str, Any]:
     """Sizes of latent attention: both ranks, then elements of a head."""
@@ -142,6 +148,100 @@ EXPERT_CASES = (
         seed=39,
         dtype="bfloat16",
     ),
+    # DeepSeek-V3's network under another name, spelled as the release spells it; matrices of the layers in FP8.
+    Case(
+        "kimi_k2_released",
+        "deepseek_v3",
+        sizes(
+            50,
+            36,
+            24,
+            3,
+            3,
+            3,
+            **latent(12, 18, 4, 6, 8),
+            **routed(8, 3, 1, 12),
+            first_k_dense_replace=1,
+            n_group=1,
+            topk_group=1,
+            routed_scaling_factor=2.827,
+            max_position_embeddings=256,
+            rope_parameters=rope("yarn", 50_000.0, **KIMI_YARN),
+        ),
+        seed=41,
+        dtype="bfloat16",
+        packed="fp8",
+        released={
+            "model_type": "kimi_k2",
+            "auto_map": {"AutoModelForCausalLM": "modeling_deepseek.DeepseekV3ForCausalLM"},
+            "dtype": None,
+            "torch_dtype": "bfloat16",
+            "rope_parameters": None,
+            "rope_theta": 50_000.0,
+            "rope_scaling": {"type": "yarn", **KIMI_YARN},
+            **{
+                "scoring_func": "sigmoid",
+                "topk_method": "noaux_tc",
+                "moe_layer_freq": 1,
+                "num_nextn_predict_layers": 0,
+            },
+        },
+    ),
+    # Sigmoids without groups, norms over all heads, half of each head rotated: keys that releases have beside.
+    Case(
+        "minimax_m2_released",
+        "minimax_m2",
+        sizes(
+            44,
+            30,
+            11,
+            2,
+            6,
+            2,
+            head_dim=8,
+            num_local_experts=7,
+            num_experts_per_tok=3,
+            rope_parameters=rope("default", 3000.0, partial_rotary_factor=0.5),
+        ),
+        seed=42,
+        dtype="bfloat16",
+        released={
+            **{"rope_parameters": None, "rope_theta": 3000.0, "rotary_dim": 4, "shared_intermediate_size": 0},
+            **{"use_qk_norm": True, "qk_norm_type": "per_layer", "scoring_func": "sigmoid", "use_routing_bias": True},
+        },
+    ),
+    # Norms over all heads, weights as softmax gives them.
+    Case(
+        "olmoe_whole",
+        "olmoe",
+        sizes(43, 30, 13, 2, 5, 5, num_experts=6, num_experts_per_tok=2, rope_parameters=rope("default", 8000.0)),
+        seed=43,
+        dtype="bfloat16",
+    ),
+    # Sigmoids, norms of heads, a window in the last layer of three.
+    Case(
+        "dots1_windows",
+        "dots1",
+        sizes(
+            45,
+            28,
+            18,
+            3,
+            4,
+            2,
+            head_dim=10,
+            **routed(8, 3, 2, 7),
+            first_k_dense_replace=1,
+            n_group=2,
+            topk_group=1,
+            norm_topk_prob=True,
+            routed_scaling_factor=1.7,
+            sliding_window=6,
+            max_window_layers=2,
+        ),
+        seed=44,
+        dtype="bfloat16",
+    ),
     # Latents with corrected scores.
     Case(
         "glm4_moe_lite_latent",
@@ -177,6 +277,6 @@ EXPERT_CASES = (
         sizes(39, 64, 32, 2, 4, 2, head_dim=8, rope_parameters=rope("default", 5000.0), **GPT_OSS),
         seed=38,
         dtype="bfloat16",
-        packed=True,
+        packed="mxfp4",
     ),
 )

@@ -1,7 +1,8 @@
 """Make the small random checkpoints, and what transformers computes from them, that the loader is tested with.
 
-Needs torch, transformers, safetensors and numpy, and nothing of jaxspec: `python tests/golden/make_hf_golden.py` writes
-`tests/golden/hf/`; with `--check` it makes everything anew in a temporary folder and compares. Weights and tokens come
+Needs torch, transformers, accelerate (for FP8), safetensors and numpy, and nothing of jaxspec: `python
+tests/golden/make_hf_golden.py` writes `tests/golden/hf/`, with names of cases these alone; with `--check` it makes
+them anew in a temporary folder and compares. Weights and tokens come
 from NumPy generators of fixed seeds and must agree exactly, logits within 1e-5 of their largest magnitude.
 
 Each case is a directory as `save_pretrained` writes it, and beside it `expected.npz`:
@@ -35,14 +36,20 @@ OUT = Path(__file__).parent / "hf"
 TEXT_LENGTHS = (1, 7, 33)
 PROMPT_LENGTHS = (5, 12)
 STEPS = (1, 1, 1, 1, 3)
+FP8_BLOCK = (2, 6)  # rows and columns that share a scale
+
+
+def auto_class(config: Any) -> Any:
+    """Of networks that generate text, alone or from images too."""
+    text = transformers.AutoModelForCausalLM
+    return text if type(config) in text._model_mapping else transformers.AutoModelForImageTextToText
 
 
 def random_model(case: Case) -> Any:
     """A network whose every parameter is random, norms included; matrices keep the scale of what they multiply."""
     settings = copy.deepcopy(case.settings)  # transformers fills in what it is given
-    model = transformers.AutoModelForCausalLM.from_config(
-        transformers.AutoConfig.for_model(case.model_type, **settings)
-    )
+    config = transformers.AutoConfig.for_model(case.model_type, **settings)
+    model = auto_class(config).from_config(config)
     rng = np.random.default_rng(case.seed)
     with torch.no_grad():
         for name, parameter in sorted(model.named_parameters()):
@@ -64,9 +71,14 @@ def random_model(case: Case) -> Any:
 def expected(directory: Path, seed: int, dtype: torch.dtype = torch.float32) -> dict[str, np.ndarray]:
     """What transformers computes from the checkpoint in `directory`."""
     options = {"attn_implementation": "eager", "experts_implementation": "eager"}
-    if "quantization_config" in json.loads((directory / "config.json").read_text()):
-        options["quantization_config"] = transformers.Mxfp4Config(dequantize=True)
-    model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=dtype, **options).eval()
+    packing = json.loads((directory / "config.json").read_text()).get("quantization_config")
+    if packing is not None:
+        unpacked = {"mxfp4": transformers.Mxfp4Config, "fp8": transformers.FineGrainedFP8Config}
+        options["quantization_config"] = unpacked[packing["quant_method"]](dequantize=True)
+    auto = auto_class(transformers.AutoConfig.from_pretrained(directory))
+    model = auto.from_pretrained(directory, dtype=dtype, **options).eval()
+    if packing is not None:
+        model = model.to(dtype)  # what was unpacked is in 16 bits, whatever was asked for
     vocab = model.config.get_text_config().vocab_size
     rng = np.random.default_rng([seed, 1])
     draw = lambda length: rng.integers(vocab, size=(2, length)).astype(np.int32)
@@ -116,7 +128,7 @@ def frequencies(model: Any) -> dict[str, np.ndarray]:
     return found
 
 
-def pack(directory: Path, seed: int) -> None:
+def pack_mxfp4(directory: Path, seed: int) -> None:
     """Replace the experts of a checkpoint by random ones in MXFP4, in the layout of the gpt-oss release."""
     rng, path = np.random.default_rng([seed, 2]), directory / "model.safetensors"
     tensors: dict[str, torch.Tensor] = {}
@@ -131,9 +143,39 @@ def pack(directory: Path, seed: int) -> None:
         scale = 127 - round(np.log2(2.9 * columns**0.5))
         tensors[f"{name}_scales"] = torch.from_numpy((scale + rng.integers(-2, 2, size=shape)).astype(np.uint8))
     save_file(tensors, path, metadata={"format": "pt"})
-    config = json.loads((directory / "config.json").read_text())
-    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]}
-    (directory / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+    told = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]}
+    tell(directory, {"quantization_config": told})
+
+
+def pack_fp8(directory: Path, seed: int) -> None:
+    """Replace the layers' matrices by random ones in FP8 with a scale for each block, in the layout of DeepSeek-V3's release.
+
+    Scales have four significant bits, as elements have, so that their products are exact in bfloat16.
+    """
+    rng, path = np.random.default_rng([seed, 2]), directory / "model.safetensors"
+    tensors: dict[str, torch.Tensor] = {}
+    for name, tensor in sorted(load_file(path).items()):
+        if tensor.ndim != 2 or not name.endswith("_proj.weight"):
+            tensors[name] = tensor
+            continue
+        rows, columns = tensor.shape
+        elements = torch.from_numpy(64 * rng.standard_normal((rows, columns))).to(torch.float8_e4m3fn)
+        blocks = (rows // FP8_BLOCK[0], columns // FP8_BLOCK[1])
+        scales = 2.0 ** round(np.log2(columns**-0.5 / 64)) * rng.integers(8, 16, size=blocks) / 12
+        bits = np.frexp(scales)
+        tensors[name] = elements
+        tensors[f"{name}_scale_inv"] = torch.from_numpy(np.ldexp(np.round(bits[0] * 16) / 16, bits[1])).float()
+    save_file(tensors, path, metadata={"format": "pt"})
+    told = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": list(FP8_BLOCK)}
+    tell(directory, {"quantization_config": told})
+
+
+def tell(directory: Path, changes: dict[str, Any]) -> None:
+    """Change config.json; None takes a key out."""
+    path = directory / "config.json"
+    config = json.loads(path.read_text()) | changes
+    stated = {key: value for key, value in config.items() if value is not None or key not in changes}
+    path.write_text(json.dumps(stated, indent=2, sort_keys=True) + "\n")
 
 
 def write_case(case: Case, directory: Path) -> dict[str, np.ndarray]:
@@ -142,9 +184,11 @@ def write_case(case: Case, directory: Path) -> dict[str, np.ndarray]:
     model = random_model(case).to(getattr(torch, case.dtype))
     model.save_pretrained(directory, max_shard_size=case.max_shard_size)
     (directory / "generation_config.json").unlink(missing_ok=True)  # sampling settings, none of the network
-    if case.packed:
-        pack(directory, case.seed)
+    if case.packed is not None:
+        {"mxfp4": pack_mxfp4, "fp8": pack_fp8}[case.packed](directory, case.seed)
     arrays = expected(directory, case.seed)
+    if case.released is not None:
+        tell(directory, case.released)
     np.savez_compressed(directory / "expected.npz", **arrays)
     return arrays
 
@@ -169,18 +213,20 @@ def compare(case: Case, made: Path, stored: Path) -> list[str]:
 def main() -> int:
     """Write all cases, or compare them with what is stored."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of cases; none: all of them")
     parser.add_argument("--check", action="store_true", help="write nothing; compare with the stored files")
     args = parser.parse_args()
     torch.set_num_threads(1)
+    cases = [case for case in CASES if not args.names or case.name in args.names]
     if args.check:
         problems = []
         with tempfile.TemporaryDirectory() as folder:
-            for case in CASES:
+            for case in cases:
                 write_case(case, Path(folder) / case.name)
                 problems += compare(case, Path(folder) / case.name, OUT / case.name)
-        print("\n".join(problems) or f"{len(CASES)} cases agree")
+        print("\n".join(problems) or f"{len(cases)} cases agree")
         return 1 if problems else 0
-    for case in CASES:
+    for case in cases:
         write_case(case, OUT / case.name)
     versions = {
         "numpy": np.__version__,
@@ -189,6 +235,10 @@ def main() -> int:
         "transformers": transformers.__version__,
     }
     facts = {"cases": {case.name: dataclasses.asdict(case) for case in CASES}, "versions": versions}
+    if args.names:  # made after the others, whose versions stay
+        stored = json.loads((OUT / "versions.json").read_text())
+        later = stored.get("later", {}) | {case.name: versions for case in cases}
+        facts |= {"versions": stored["versions"], "later": later}
     (OUT / "versions.json").write_text(json.dumps(facts, indent=2, sort_keys=True) + "\n")
     return 0
 

@@ -169,10 +169,20 @@ RELEASES: dict[str, dict[str, Any]] = {
 _PLAIN = (
     *("llama", "mistral", "qwen2", "qwen3", "glm", "glm4", "gemma", "gemma2", "gemma3_text", "phi", "phi3", "olmo2"),
     *("olmo3", "granite", "starcoder2", "gpt_neox", "cohere", "cohere2", "stablelm", "nemotron", "smollm3", "seed_oss"),
-    "ernie4_5",
+    *("ernie4_5", "exaone4"),
 )
-_MOE = ("mixtral", "qwen2_moe", "qwen3_moe", "phimoe", "olmoe", "granitemoe", "granitemoeshared", "gpt_oss")
-_DEEPSEEK = ("deepseek_v2", "deepseek_v3", "glm4_moe", "glm4_moe_lite")
+_MOE = (
+    "mixtral",
+    "qwen2_moe",
+    "qwen3_moe",
+    "phimoe",
+    "olmoe",
+    "granitemoe",
+    "granitemoeshared",
+    "gpt_oss",
+    "minimax_m2",
+)
+_DEEPSEEK = ("deepseek_v2", "deepseek_v3", "glm4_moe", "glm4_moe_lite", "dots1")
 _GPT2 = ("gpt2", "gpt_bigcode", "gptj")
 #: Families whose keys and values have as many heads as queries, whatever the configuration says.
 _UNGROUPED = {"gpt_neox"}
@@ -233,7 +243,7 @@ def variants() -> dict[str, dict[str, Any]]:
     cases["qwen2_moe unbiased"] = small("qwen2_moe", qkv_bias=False)
     for family in _DEEPSEEK:
         experts = {"n_routed_experts": 8, "n_shared_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 17}
-        latent = {} if family == "glm4_moe" else _LATENT
+        latent = {} if family in ("glm4_moe", "dots1") else _LATENT
         groups = {"n_group": 1, "topk_group": 1, "first_k_dense_replace": 1}
         cases[f"{family} small"] = small(family, **experts, **latent, **groups)
         cases[f"{family} biased"] = small(family, **experts, **latent, **groups, attention_bias=True)
@@ -243,6 +253,7 @@ def variants() -> dict[str, dict[str, Any]]:
             cases[f"{family} three dense"] = small(
                 family, **experts, **latent, **(groups | {"first_k_dense_replace": 3})
             )
+    cases["dots1 windows"] = cases["dots1 small"] | {"sliding_window": 7, "max_window_layers": 2}
     cases["glm4_moe normed"] = cases["glm4_moe small"] | {"use_qk_norm": True, "head_dim": 10}
     kinds = ["dense", "sparse", "dense", "dense", "sparse"]
     cases["glm4_moe_lite pattern"] = cases["glm4_moe_lite small"] | {"mlp_layer_types": kinds}
@@ -281,6 +292,7 @@ def variants() -> dict[str, dict[str, Any]]:
             own.get("num_hidden_layers", "num_hidden_layers"): 13,
             own.get("hidden_size", "hidden_size"): config.hidden_size * 3,
             **({"num_experts_per_tok": 6} if family == "deepseek_v2" else {}),
+            **({"n_routed_experts": 8, "num_experts_per_tok": 6, "n_shared_experts": 1} if family == "dots1" else {}),
             **({"word_embed_proj_dim": config.hidden_size * 3} if family == "opt" else {}),
             **({"num_key_value_heads": 12} if family == "nemotron" else {}),  # no default builds
         }

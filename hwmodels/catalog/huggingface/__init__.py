@@ -1,13 +1,14 @@
 """Hugging Face's config.json: the table of model families, and architectures read by it."""
 
 from hwmodels.catalog.huggingface.expert_layers import ExpertSettings, experts_of
-from hwmodels.catalog.huggingface.families import FAMILIES
+from hwmodels.catalog.huggingface.families import FAMILIES, family_called
 from hwmodels.catalog.huggingface.family import Family
 from hwmodels.catalog.huggingface.reading import (
     ConfigReading,
     architecture_from_config,
     architecture_from_config_file,
     read_config,
+    unmodelled_feature,
 )
 from hwmodels.catalog.huggingface.running import Rotary, RouterRule, Running, Setting
 from hwmodels.catalog.huggingface.settings import Settings
@@ -29,8 +30,10 @@ __all__ = [
     "architecture_from_config",
     "architecture_from_config_file",
     "experts_of",
+    "family_called",
     "layer_windows",
     "nested_text",
     "read_config",
+    "unmodelled_feature",
     "wrapper_of",
 ]

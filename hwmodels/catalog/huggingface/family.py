@@ -64,6 +64,7 @@ class Family:
 
     Attributes:
         name: `model_type` of config.json.
+        also: other values of it that files of the same networks have.
         defaults: key -> value where a file lacks the key. A `num_key_value_heads`, `head_dim` or `intermediate_size` of
             None is derived: as many as heads; hidden size by heads; four hidden sizes.
         spellings: usual key -> other spellings of this family, its own last.
@@ -104,6 +105,7 @@ class Family:
     windows: Windows | None = None
     must_equal: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     running: Running | None = None
+    also: tuple[str, ...] = ()
 
 
 def sizes(

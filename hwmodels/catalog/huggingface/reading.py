@@ -14,14 +14,20 @@ from typing import Any, NamedTuple
 
 from hwmodels.catalog.architecture_entries import checked_architecture
 from hwmodels.catalog.entries import EntryError, near_matches
-from hwmodels.catalog.huggingface.families import FAMILIES
+from hwmodels.catalog.huggingface.families import FAMILIES, family_called
 from hwmodels.catalog.huggingface.family import LLAMA_LIKE, Family
 from hwmodels.catalog.huggingface.settings import Settings, shown
 from hwmodels.catalog.huggingface.sizes import architecture_values
 from hwmodels.catalog.huggingface.wrappers import nested_text
 from hwmodels.network.architecture import Architecture
 
-__all__ = ["ConfigReading", "architecture_from_config", "architecture_from_config_file", "read_config"]
+__all__ = [
+    "ConfigReading",
+    "architecture_from_config",
+    "architecture_from_config_file",
+    "read_config",
+    "unmodelled_feature",
+]
 
 #: Parts of a key's name -> the feature that a key with such a name announces, in any family, unless null, false or 0.
 _UNMODELLED = {
@@ -32,6 +38,7 @@ _UNMODELLED = {
     "ssm_": "state-space layers",
     "state_size": "state-space layers",
     "linear_attn": "linear attention",
+    "linear_conv": "linear attention",
     "linear_key_head": "linear attention",
     "linear_num_": "linear attention",
     "conv_kernel": "convolution layers",
@@ -131,7 +138,7 @@ def read_config(raw: Mapping[str, Any], *, where: str = "config.json") -> Config
             f"{where}: model_type is {shown(name)}; it must be a text such as {', '.join(list(FAMILIES)[:3])}"
         )
     _refuse_unmodelled(raw, where)
-    family = FAMILIES.get(name)
+    family = family_called(name)
     if family is None:
         family = _llama_like(raw, name, where, notes)
     settings = Settings(raw, family.defaults, family.spellings, where)
@@ -170,14 +177,23 @@ def _text_part(raw: Mapping[str, Any], nested: Any, where: str, notes: list[str]
 
 
 def _refuse_unmodelled(raw: Mapping[str, Any], where: str) -> None:
+    found = _announced(raw)
+    if found is not None:
+        raise NotImplementedError(f"{where}: {found}, which is not modelled; allowed is a decoder without it")
+
+
+def unmodelled_feature(raw: Mapping[str, Any]) -> str | None:
+    """What a config.json or its `text_config` announces that no network here has, behind the key that does; None: nothing."""
+    nested = raw.get("text_config")
+    return _announced(raw) or (_announced(nested) if isinstance(nested, Mapping) else None)
+
+
+def _announced(raw: Mapping[str, Any]) -> str | None:
     for key, value in raw.items():
-        if not value or not isinstance(key, str):
-            continue
         for part, feature in _UNMODELLED.items():
-            if part in key:
-                raise NotImplementedError(
-                    f"{where}: {key} is {shown(value)}: {feature}, which is not modelled; allowed is a decoder without it"
-                )
+            if value and isinstance(key, str) and part in key:
+                return f"{key} is {shown(value)}: {feature}"
+    return None
 
 
 def _llama_like(raw: Mapping[str, Any], name: str, where: str, notes: list[str]) -> Family:

@@ -29,9 +29,11 @@ class Rotary:
     Attributes:
         interleaved: a plane is two neighbouring elements of a head rather than one of each half.
         partial: the settings may say which share of each head is rotated; otherwise it is all of it, always.
+        elements: the key of how many elements of each head are rotated, where files state it instead of the share.
         local_theta: the key of the base in layers with a window, where they have one of their own.
         skipped: the keys of the layers that are not rotated: a list of 0 (not rotated) and 1, layer by layer; and n, where
             every n-th layer is not, unless the list is there.
+        windowed: where a file states a window, layers without one are not rotated.
         default: settings of files that state none; None: no scaling.
         scores: yarn's `mscale_all_dim` also multiplies the scores of attention.
         longrope_spellings: names that the family's files have for "longrope", beside this one.
@@ -39,8 +41,10 @@ class Rotary:
 
     interleaved: bool = False
     partial: bool = False
+    elements: str | None = None
     local_theta: str | None = None
     skipped: tuple[str, str] | None = None
+    windowed: bool = False
     longrope_spellings: tuple[str, ...] = ()
     default: Mapping[str, Any] | None = None
     scores: bool = False

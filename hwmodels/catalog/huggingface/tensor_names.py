@@ -77,9 +77,10 @@ FUSED_EXPERTS = {
 }
 
 _MIXTRAL = _LAYER + "block_sparse_moe."
-#: Mixtral's own names of the same.
+#: Mixtral's own names of the same, which MiniMax-M2 has too.
 MIXTRAL_TENSORS = LLAMA_TENSORS | {
     "router": _MIXTRAL + "gate.weight",
+    "correction_bias": _MIXTRAL + "e_score_correction_bias",  # of MiniMax-M2
     **{
         f"expert_{kind}": f"{_MIXTRAL}experts.{{expert}}.{name}.weight"
         for kind, name in (("gate", "w1"), ("up", "w3"), ("down", "w2"))

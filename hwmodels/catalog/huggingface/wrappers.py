@@ -72,8 +72,24 @@ _NAMINGS = (
     Naming({"model.": "model.language_model."}, ("model.vision_tower.", "model.multi_modal_projector.")),
 )
 
+_KIMI = tuple(
+    dataclasses.replace(naming, others=(first, last))
+    for naming, first, last in (
+        (_NAMINGS[0], "vision_tower.", "mm_projector."),
+        (_NAMINGS[1], "model.vision_tower.", "model.mm_projector."),
+    )
+)
+_QWEN = (Naming({"model.": "model.language_model."}, ("model.visual.",)),)
+
+_ROWS = (
+    Wrapper("gemma3", text="gemma3_text", namings=_NAMINGS),
+    Wrapper("mistral3", text="mistral", namings=_NAMINGS),
+    Wrapper("kimi_k25", text="deepseek_v3", namings=_KIMI),
+    Wrapper("qwen3_vl", text="qwen3_vl_text", namings=_QWEN),
+)
+
 #: `model_type` of config.json -> how the text decoder is kept.
-WRAPPERS = {wrapper.name: wrapper for wrapper in (Wrapper("gemma3", text="gemma3_text", namings=_NAMINGS),)}
+WRAPPERS = {wrapper.name: wrapper for wrapper in _ROWS}
 
 
 def wrapper_of(raw: Mapping[str, Any]) -> Wrapper | None:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from hwmodels.catalog.huggingface import wrapper_of
+from hwmodels.catalog.huggingface import Family, wrapper_of
 from jaxspec.formats.container import Container, files_beside
 from jaxspec.formats.shard_index import json_object
 from jaxspec.models.embedded import is_container, model_place
@@ -52,8 +52,9 @@ class TargetFiles:
         found = text_config(self.config)
         # Written are values, however the target's files pack them.
         found = {key: value for key, value in found.items() if key != "quantization_config"}
-        if wrapper_of(self.config) is not None:
-            found = found | {"architectures": [running(family_of(found)).architecture]}
+        family = family_of(found)
+        if wrapper_of(self.config) is not None or found["model_type"] in family.also:
+            found = _as_of_family(found, family)
         key = "dtype" if "dtype" in found else "torch_dtype"
         return found | {key: dtype} | ({"tie_word_embeddings": False} if own_head else {})
 
@@ -61,6 +62,15 @@ class TargetFiles:
     def has_tokenizer(self) -> bool:
         """Whether a tokenizer goes along."""
         return any(name.startswith("tokenizer") or name == "vocab.json" for name in self.copied)
+
+
+def _as_of_family(config: dict[str, Any], family: Family) -> dict[str, Any]:
+    """The config.json of a network by its family's own name, which engines open without code beside the weights."""
+    found = {key: value for key, value in config.items() if key != "auto_map"}
+    for key in {"rope_scaling", "rope_parameters"} & found.keys():
+        if isinstance(found[key], dict):  # of positions of images, which the decoder alone has not
+            found[key] = {name: value for name, value in found[key].items() if not name.startswith("mrope_")}
+    return found | {"architectures": [running(family).architecture], "model_type": family.name}
 
 
 def target_files(model: str) -> TargetFiles:

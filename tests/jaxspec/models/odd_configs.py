@@ -29,13 +29,13 @@ def odd_config(family, seed):
         "bos_token_id": 1,
         "eos_token_id": 2,
     }
-    if family not in ("phi3", "smollm3", "granite", "olmo2") and family != "opt":
+    if family not in ("phi3", "smollm3", "granite", "olmo2", "olmo3", "olmoe", "opt"):
         raw["head_dim"] = head_dim
     else:
         head_dim = raw["hidden_size"] // heads
-    if family not in ("mistral", "mixtral", "qwen2", "phi3"):
+    if family not in ("mistral", "mixtral", "qwen2", "phi3", "minimax_m2", "ernie4_5", "exaone4"):
         raw["attention_bias"] = pick(True, False)
-    if family in ("llama", "granite", "smollm3"):
+    if family in ("llama", "granite", "smollm3", "seed_oss"):
         raw["mlp_bias"] = pick(True, False)
     sections = {
         "opt": opt,
@@ -54,6 +54,13 @@ def odd_config(family, seed):
         "deepseek_v3": deepseek_v3,
         "glm4_moe_lite": glm4_moe_lite,
         "gpt_oss": gpt_oss,
+        "olmo3": olmo3,
+        "exaone4": exaone4,
+        "seed_oss": lambda raw, pick: {"attention_out_bias": pick(True, False)},
+        "ernie4_5": lambda raw, pick: {"use_bias": pick(True, False)},
+        "olmoe": olmoe,
+        "minimax_m2": minimax_m2,
+        "dots1": dots1,
     }
     if family in sections:
         raw |= sections[family](raw, pick)
@@ -86,6 +93,38 @@ def gemma(raw, pick):
         "final_logit_softcapping": pick(None, 2.0, 30.0),
         **pick({}, {"layer_types": kinds}),
     }
+
+
+def olmo3(raw, pick):
+    kinds = [pick("full_attention", "sliding_attention") for _ in range(raw["num_hidden_layers"])]
+    return {"sliding_window": pick(3, 8, 40), **pick({}, {"layer_types": kinds})}
+
+
+def exaone4(raw, pick):
+    layers = raw["num_hidden_layers"]
+    kinds = [pick("full_attention", "sliding_attention") for _ in range(layers)]
+    # transformers divides by the pattern, and makes it 0 where there is no window.
+    whole = {"sliding_window": None, "layer_types": ["full_attention"] * layers}
+    return pick(whole, {"sliding_window": pick(3, 8)}, {"sliding_window": pick(3, 8), "layer_types": kinds})
+
+
+def olmoe(raw, pick):
+    experts = pick(2, 3, 5, 8)
+    own = {"num_experts": experts, "num_experts_per_tok": pick(1, 2, experts)}
+    return own | pick({}, {"norm_topk_prob": True, "clip_qkv": None})
+
+
+def minimax_m2(raw, pick):
+    experts = pick(2, 3, 5, 8)
+    own = {"num_local_experts": experts, "num_experts_per_tok": pick(1, 2, experts)}
+    return own | pick({}, {"scoring_func": "sigmoid", "use_qk_norm": True, "shared_intermediate_size": 0})
+
+
+def dots1(raw, pick):
+    window = {"sliding_window": pick(4, 11), "max_window_layers": pick(0, 1, raw["num_hidden_layers"])}
+    found = glm4_moe(raw, pick) | pick({}, {"sliding_window": None}, window)
+    del found["use_qk_norm"]
+    return found
 
 
 def granite(raw, pick):
@@ -150,7 +189,7 @@ def late_windows(raw, pick):
 def rotation(raw, head_dim, pick):
     """Rotary settings, new or old spelling; of texts that end before or after the length where scaling begins."""
     family, original = raw["model_type"], pick(16, 64)
-    partial = pick(1.0, 0.5, 0.8) if family in ("glm", "glm4", "glm4_moe", "phi3") else 1.0
+    partial = pick(1.0, 0.5, 0.8) if family in ("glm", "glm4", "glm4_moe", "phi3", "minimax_m2") else 1.0
     rotated = int(head_dim * partial)
     allowed = [kind for kind in SCALINGS if kind in ("none", "longrope") or family != "phi3"]
     if rotated % 2:
@@ -165,7 +204,7 @@ def rotation(raw, head_dim, pick):
         "dynamic": {"factor": pick(2.0, 4.0)},
         # Where settings are by layer type, transformers reads `truncate` beside them.
         "yarn": {"factor": pick(4.0, 16.0), "beta_fast": pick(4.0, 32.0)}
-        | ({} if family == "gemma3_text" else {"truncate": pick(True, False)})
+        | ({} if family in ("gemma3_text", "olmo3") else {"truncate": pick(True, False)})
         | pick({}, {"attention_factor": 0.8}, {"mscale": 1.5, "mscale_all_dim": 0.5})
         | {"original_max_position_embeddings": original},
         "longrope": {"short_factor": factors(1.0), "long_factor": factors(2.0)}
@@ -181,7 +220,7 @@ def rotation(raw, head_dim, pick):
     theta = pick(500.0, 10_000.0)
     name = {"rope_type": "default" if kind == "none" else kind}
     share = {} if partial == 1 and family == "phi3" else {"partial_rotary_factor": partial}
-    share = share if family in ("glm", "glm4", "glm4_moe", "phi3") else {}
+    share = share if family in ("glm", "glm4", "glm4_moe", "phi3", "minimax_m2") else {}
     if family == "gemma3_text":
         local = {"rope_type": "default", "rope_theta": pick(100.0, theta)}
         new = {
@@ -190,5 +229,13 @@ def rotation(raw, head_dim, pick):
         old = {"rope_theta": theta, "rope_local_base_freq": local["rope_theta"]}
         old |= {} if kind == "none" else {"rope_scaling": name | scaling}
         return pick(new, old)
+    if family == "olmo3":  # of the old spelling, transformers gives layers with a window the default in any case
+        local = {"rope_type": "default", "rope_theta": theta}
+        new = {
+            "rope_parameters": {"full_attention": name | scaling | {"rope_theta": theta}, "sliding_attention": local}
+        }
+        return pick(new, {"rope_theta": 500_000.0} | ({} if kind == "none" else {"rope_scaling": name | scaling}))
     old = {"rope_theta": theta, **share} | ({} if kind == "none" else {"rope_scaling": name | scaling})
+    if family == "minimax_m2" and pick(True, False):  # as releases spell it
+        return {key: value for key, value in old.items() if key != "partial_rotary_factor"} | {"rotary_dim": rotated}
     return outside | pick({"rope_parameters": name | scaling | share | {"rope_theta": theta}}, old)

@@ -84,7 +84,14 @@ def test_both_spellings_of_the_rotary_settings(changes, theta, original):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "olmoe"}, "'olmoe' is not modelled; known: deepseek_v2, deepseek_v3, gemma2, gemma3_text"),
+        (
+            {"model_type": "qwen9"},
+            "'qwen9' is not modelled; known: deepseek_v2, deepseek_v3, dots1, .*, kimi_k2, kimi_k25",
+        ),
+        (
+            {"model_type": "cohere2"},
+            r"'cohere2' is priced \(predict --architecture takes .*\) but does not run; those that",
+        ),
         ({"model_type": ["llama"]}, "is not modelled"),
         ({"hidden_act": "laplace"}, "hidden_act = 'laplace'"),
         ({"layer_types": ["full_attention", "sliding_attention"]}, "sliding_attention"),
@@ -95,7 +102,23 @@ def test_both_spellings_of_the_rotary_settings(changes, theta, original):
         ({"model_type": "opt", "ffn_dim": 50, "do_layer_norm_before": False}, "do_layer_norm_before = False"),
         ({"model_type": "opt", "ffn_dim": 50, "word_embed_proj_dim": 7}, "word_embed_proj_dim = 7"),
         ({"model_type": "qwen3", "layer_types": ["full_attention", "sliding_attention"]}, "sliding_attention"),
+        (
+            {"model_type": "qwen9_next", "linear_conv_kernel_dim": 4},
+            r"'qwen9_next' is not modelled \(linear_conv_kernel_dim is 4: linear attention\); known: ",
+        ),
+        (
+            {"model_type": "deepseek_v32", "text_config": {"index_topk": 64}},
+            r"'deepseek_v32' is not modelled \(index_topk is 64: attention to selected tokens\); known: ",
+        ),
         ({"quantization_config": {"bits": 4}}, "quantization_config"),
+        (
+            {"quantization_config": {"quant_method": "compressed-tensors"}},
+            "llama with quant_method 'compressed-tensors' in quantization_config is not modelled; allowed is none, or "
+            "quant_method 'fp8' in E4M3 with a weight_block_size: take a checkpoint in 16 bits",
+        ),
+        ({"quantization_config": {"quant_method": "fp8"}}, "quant_method 'fp8' in quantization_config is not modelled"),
+        ({"model_type": "minimax_m2", "scoring_func": "softmax"}, "scoring_func = 'softmax' is not modelled"),
+        ({"model_type": "olmoe", "clip_qkv": 8.0}, "olmoe with clip_qkv = 8.0 is not modelled; allowed is null"),
         ({"is_causal": False}, "is_causal = False is not modelled; allowed is true"),
         (
             {"model_type": "granite", "is_encoder_decoder": True},
@@ -211,6 +234,14 @@ def test_a_configuration_is_written_and_read_back(name):
 
 def read_golden(name, **changes):
     return decoder_config(FILES[name] | changes)
+
+
+def test_layers_without_a_window_are_not_rotated_where_a_window_is_stated():
+    found = read_golden("exaone4_windows")
+    assert (found.windows, found.rotated) == ((6, 6, None, 6), (True, True, False, True))
+    whole = read_golden("exaone4_windows", layer_types=["full_attention"] * 4)
+    assert (set(whole.windows), set(whole.rotated)) == ({None}, {False})
+    assert all(read_golden("exaone4_windows", layer_types=["full_attention"] * 4, sliding_window=None).rotated)
 
 
 def test_rotary_settings_of_layers_with_windows():

@@ -208,6 +208,7 @@ MUTANTS = {
     "unshifted": ("gemma3_local", lambda c, p: (dataclasses.replace(c, norm="rms"), p)),
     "one_rotation": ("gemma3_local", lambda c, p: (dataclasses.replace(c, local_rope=None), p)),
     "all_rotated": ("smollm3_unrotated", lambda c, p: (dataclasses.replace(c, rotated=(True,)), p)),
+    "whole_rotated": ("exaone4_windows", lambda c, p: (dataclasses.replace(c, rotated=(True,)), p)),
     "half_split": ("glm4_interleaved", lambda c, p: (dataclasses.replace(c, interleaved_rope=False), p)),
     "whole_rotation": ("phi3_partial", lambda c, p: (dataclasses.replace(c, rotary_dim=None), p)),
     "attention_factor": ("olmo2_yarn", _without_attention_factor),

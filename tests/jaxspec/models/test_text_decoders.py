@@ -80,7 +80,7 @@ def test_a_release_states_only_what_differs_from_its_familys_defaults():
         ({"text_config": None}, ValueError, "text_config is None; gemma3 needs an object that describes its text"),
         ({"text_config": {"model_type": "mamba"}}, NotImplementedError, "'mamba' is not modelled"),
         ({"quantization_config": {"bits": 4}}, NotImplementedError, "quantization_config is not modelled"),
-        ({"model_type": "llava"}, NotImplementedError, "'llava' is not modelled; known: .*text decoder of gemma3"),
+        ({"model_type": "llava"}, NotImplementedError, "'llava' is not modelled; known: .*, gemma3, gemma3_text, "),
     ],
 )
 def test_what_cannot_be_read_is_named(changes, error, message):
@@ -143,3 +143,20 @@ def test_texts_end_with_the_decoders_own_token_where_nothing_else_is_said(tmp_pa
     assert end_tokens(tmp_path, vocab_size=9) == (3,)
     write({"eos_token_id": [5, 1], "text_config": {"eos_token_id": 3}})
     assert end_tokens(tmp_path, vocab_size=9) == (1, 5)
+
+
+@pytest.mark.parametrize("beginning", ["language_model.model.", "model.language_model."])
+def test_kimi_k25_holds_a_network_of_deepseek_v3(beginning, tmp_path):
+    alone = GOLDEN.parent / "deepseek_v3_grouped"
+    text = json.loads((alone / "config.json").read_text()) | {"model_type": "kimi_k2"}
+    raw = {"model_type": "kimi_k25", "text_config": text, "vision_config": {"model_type": "kimi_k25_vision"}}
+    (tmp_path / "config.json").write_text(json.dumps(raw))
+    tower, head = ("", "language_model.") if beginning.startswith("language") else ("model.", "")
+    named = {f"{tower}{name}": np.ones(3, np.float32) for name in ("vision_tower.patch_embed.w", "mm_projector.proj.w")}
+    for name, tensor in load_file(alone / "model.safetensors").items():
+        inner = name.removeprefix("model.")
+        named[head + name if inner == name else beginning + inner] = tensor
+    save_file(named, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    ours, theirs = load_directory(tmp_path), load_directory(alone)
+    assert (ours.family.name, ours.config) == ("deepseek_v3", theirs.config)
+    same(ours.params, theirs.params)

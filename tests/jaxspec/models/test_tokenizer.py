@@ -146,3 +146,18 @@ class TestJson:
         with pytest.raises(InputError, match=r"tokenizer\.json") as caught:
             load_tokenizer(tmp_path, vocab_size=7)
         assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [("tiktoken.model", "tiktoken"), ("tokenizer.model", "SentencePiece"), ("tekken.json", "Mistral's")],
+)
+def test_a_tokenizer_in_another_form_is_named(tmp_path, name, form):
+    (tmp_path / name).write_bytes(b"IQ== 0\n")
+    with pytest.raises(
+        InputError, match=rf"tokenizer in {name} \({form}.*needed is a tokenizer.json of the same"
+    ) as caught:
+        load_tokenizer(tmp_path, vocab_size=163_840)
+    assert "\n" not in str(caught.value)
+    # Where bytes do, or the file is there, nothing else is looked at.
+    assert load_tokenizer(tmp_path, vocab_size=256).of_bytes

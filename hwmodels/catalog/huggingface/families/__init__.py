@@ -5,12 +5,24 @@ experts is tested against the networks that transformers builds (tests/golden/ma
 running against what transformers computes (tests/golden/make_hf_golden.py).
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 from hwmodels.catalog.huggingface.families.experts import EXPERTS
 from hwmodels.catalog.huggingface.families.gated import GATED
 from hwmodels.catalog.huggingface.families.layer_norm import LAYER_NORM
 from hwmodels.catalog.huggingface.family import Family
 
-__all__ = ["FAMILIES"]
+__all__ = ["FAMILIES", "family_called"]
 
 #: `model_type` of config.json -> family.
 FAMILIES: dict[str, Family] = {family.name: family for family in (*GATED, *EXPERTS, *LAYER_NORM)}
+
+
+def family_called(model_type: Any) -> Family | None:
+    """The family of a `model_type`, its own or another that files of its networks have; None: it is in no row."""
+    if not isinstance(model_type, str):
+        return None
+    found = FAMILIES.get(model_type)
+    return found or next((family for family in FAMILIES.values() if model_type in family.also), None)

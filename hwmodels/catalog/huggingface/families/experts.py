@@ -122,6 +122,8 @@ EXPERTS: tuple[Family, ...] = (
             must_equal={"rope_interleave": True, "scoring_func": "sigmoid", "topk_method": "noaux_tc"},
             fused_by=dict.fromkeys(FUSED_LATENT, "head"),
         ),
+        # Releases of Kimi K2 call it so, beside a copy of DeepSeek-V3's code.
+        also=("kimi_k2",),
         **_LATENT,
     ),
     Family(
@@ -140,6 +142,40 @@ EXPERTS: tuple[Family, ...] = (
             EXPERT_TENSORS,
             rotary=Rotary(partial=True),
             router=_SIGMOID,
+        ),
+    ),
+    Family(
+        name="dots1",
+        defaults=sizes(62, 4608, 10944, 32, 32, 152064, sliding_window=4096, max_window_layers=62)
+        | {"num_experts": None, "num_experts_per_tok": None, "n_shared_experts": None}
+        | {"moe_intermediate_size": 1408, "first_k_dense_replace": 0, "n_group": 1, "topk_group": 1}
+        | {"routed_scaling_factor": 1.0, "norm_topk_prob": False}
+        | stated_values(1e-6, 10_000.0, 2048),
+        spellings=_OLD_EXPERT_SPELLINGS,
+        qk_norm="head",
+        qkv_bias="attention_bias",
+        o_bias="attention_bias",
+        experts=Experts("after_dense", shared="n_shared_experts", correction_bias=True),
+        windows=Windows("from_layer"),
+        running=Running("Dots1ForCausalLM", EXPERT_TENSORS, router=_SIGMOID),
+    ),
+    Family(
+        name="minimax_m2",
+        defaults=sizes(62, 3072, 1536, 48, 8, 200064, head_dim=128, num_experts=256, num_experts_per_tok=8)
+        | stated_values(1e-6, 5_000_000.0, 196_608),
+        spellings={"num_experts": ("num_local_experts",)},
+        qk_norm="all",
+        experts=Experts("all", size="intermediate_size", correction_bias=True),
+        running=Running(
+            "MiniMaxM2ForCausalLM",
+            MIXTRAL_TENSORS,
+            rotary=Rotary(partial=True, elements="rotary_dim"),
+            router=RouterRule("sigmoid"),
+            # transformers reads over all of them; releases state them.
+            must_equal={
+                **{"use_qk_norm": True, "qk_norm_type": "per_layer", "scoring_func": "sigmoid"},
+                **{"use_routing_bias": True, "shared_intermediate_size": 0},
+            },
         ),
     ),
     Family(
@@ -213,12 +249,19 @@ EXPERTS: tuple[Family, ...] = (
     ),
     Family(
         name="olmoe",
-        defaults=sizes(16, 2048, 2048, 16, None, 50304, num_experts=64, num_experts_per_tok=8),
+        defaults=sizes(16, 2048, 2048, 16, None, 50304, num_experts=64, num_experts_per_tok=8)
+        | stated_values(1e-5, 10_000.0, 4096, norm_topk_prob=False),
         spellings=_EXPERT_SPELLINGS,
         qk_norm="all",
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         experts=Experts("all", size="intermediate_size"),
+        running=Running(
+            "OlmoeForCausalLM",
+            EXPERT_TENSORS,
+            router=RouterRule(renormalised="norm_topk_prob"),
+            must_equal={"clip_qkv": None},
+        ),
     ),
     Family(
         name="granitemoe",

@@ -63,6 +63,8 @@ GATED: tuple[Family, ...] = (
         o_bias="attention_bias",
         windows=Windows("from_layer", enabled="use_sliding_window"),
         running=Running("Qwen3ForCausalLM", LLAMA_TENSORS),
+        # Positions of images have three coordinates, those of text one.
+        also=("qwen3_vl_text",),
     ),
     Family(
         name="glm",
@@ -152,11 +154,32 @@ GATED: tuple[Family, ...] = (
     ),
     Family(
         name="olmo3",
-        defaults=sizes(32, 4096, 11008, 32, None, 50304, sliding_window=4096, sliding_window_pattern=4),
+        defaults=sizes(32, 4096, 11008, 32, None, 50304, sliding_window=4096, sliding_window_pattern=4)
+        | stated_values(1e-5, 500_000.0, 2048),
         qk_norm="all",
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         windows=Windows("all_but_every_nth"),
+        running=Running(
+            "Olmo3ForCausalLM",
+            SANDWICH_TENSORS,
+            computation=_LLAMA | {"pre_norms": False, "post_norms": True},
+            # One base for all layers; scaled frequencies are of layers without a window.
+            rotary=Rotary(local_theta="rope_theta"),
+        ),
+    ),
+    Family(
+        name="exaone4",
+        defaults=sizes(32, 4096, 16384, 32, 32, 102400, sliding_window=4096, sliding_window_pattern=4)
+        | stated_values(1e-5, 10_000.0, 2048),
+        qk_norm="head",
+        windows=Windows("all_but_every_nth"),
+        running=Running(
+            "Exaone4ForCausalLM",
+            SANDWICH_TENSORS,
+            computation=_LLAMA | {"pre_norms": False, "post_norms": True},
+            rotary=Rotary(windowed=True),
+        ),
     ),
     dataclasses.replace(
         LLAMA_LIKE,
@@ -206,16 +229,20 @@ GATED: tuple[Family, ...] = (
     ),
     Family(
         name="seed_oss",
-        defaults=sizes(64, 4096, 27648, 80, 8, 155136, head_dim=128, attention_bias=True),
+        defaults=sizes(64, 4096, 27648, 80, 8, 155136, head_dim=128, attention_bias=True)
+        | stated_values(1e-6, 10_000.0, 524_288),
         qkv_bias="attention_bias",
         o_bias="attention_out_bias",
         ffn_bias="mlp_bias",
+        running=Running("SeedOssForCausalLM", LLAMA_TENSORS),
     ),
     Family(
         name="ernie4_5",
-        defaults=sizes(18, 1024, 3072, 16, 2, 103424, tied=True, head_dim=128),
+        defaults=sizes(18, 1024, 3072, 16, 2, 103424, tied=True, head_dim=128)
+        | stated_values(1e-5, 500_000.0, 131_072),
         qkv_bias="use_bias",
         o_bias="use_bias",
         ffn_bias="use_bias",
+        running=Running("Ernie4_5ForCausalLM", LLAMA_TENSORS, rotary=Rotary(interleaved=True)),
     ),
 )

@@ -9,6 +9,7 @@ from finished_runs import write_run
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.errors import InputError
+from jaxspec.models.families import decoder_config
 from jaxspec.models.hf_load import load_directory
 from jaxspec.settings import build_config
 from jaxspec.studies import TuneConfig
@@ -40,3 +41,18 @@ def test_a_draft_of_a_packed_network_is_not_called_packed():
     assert files.written_config("bfloat16") == {
         name: value for name, value in files.config.items() if name != "quantization_config"
     } | {"dtype": "bfloat16"}
+
+
+def test_a_draft_is_of_a_family_that_engines_know():
+    golden = Path(__file__).parents[3] / "golden" / "hf"
+    kimi = target_files(str(golden / "kimi_k2_released"))
+    assert (kimi.config["model_type"], set(kimi.config["auto_map"])) == ("kimi_k2", {"AutoModelForCausalLM"})
+    written = kimi.written_config("bfloat16")
+    assert (written["model_type"], written["architectures"]) == ("deepseek_v3", ["DeepseekV3ForCausalLM"])
+    assert not {"auto_map", "quantization_config"} & written.keys()
+    assert decoder_config(written) == decoder_config(kimi.config)
+    seeing = target_files(str(golden / "qwen3_vl_multimodal"))
+    written = seeing.written_config("bfloat16")
+    assert (written["model_type"], written["architectures"]) == ("qwen3", ["Qwen3ForCausalLM"])
+    assert written["rope_parameters"] == {"rope_type": "default", "rope_theta": 6000.0}
+    assert decoder_config(written) == decoder_config(seeing.config)

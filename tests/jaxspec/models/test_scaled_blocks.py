@@ -1,0 +1,128 @@
+"""Matrices in FP8 with a scale for each block: by hand, element by element, and what of such files is refused."""
+
+import json
+import shutil
+from pathlib import Path
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from jaxspec.errors import InputError
+from jaxspec.formats.container import open_checkpoint, pack
+from jaxspec.models.checkpoint_files import CheckpointFiles
+from jaxspec.models.families import decoder_config
+from jaxspec.models.hf_load import load_container, load_directory
+from jaxspec.models.scaled_blocks import ScaledFiles, block_of, scaled_values
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "hf" / "kimi_k2_released"
+E4M3 = ml_dtypes.float8_e4m3fn
+RNG = np.random.default_rng(2)
+ELEMENTS = (30 * RNG.standard_normal((7, 11))).astype(E4M3)
+SCALES = RNG.uniform(0.01, 3.0, size=(3, 3)).astype(np.float32)  # of blocks of 3 x 4, the last ones cut
+BLOCK = (3, 4)
+
+
+def test_every_pattern_under_a_scale_is_rounded_once():
+    elements = np.arange(256, dtype=np.uint8).view(E4M3).reshape(1, 256)
+    found = scaled_values(elements, np.array([[1 / 3]], np.float32), (128, 256))
+    assert found.dtype == ml_dtypes.bfloat16
+    # E4M3 by its definition: 2^(e - 7) (1 + m / 8), without the implicit 1 at e = 0; all bits set are NaN.
+    code = np.arange(256)
+    exponent, mantissa = code >> 3 & 15, code & 7
+    magnitude = np.where(exponent == 0, mantissa / 8 * 2.0**-6, (1 + mantissa / 8) * 2.0 ** (exponent - 7.0))
+    magnitude = np.where((exponent == 15) & (mantissa == 7), np.nan, magnitude)
+    exact = np.where(code < 128, 1.0, -1.0) * magnitude * np.float64(np.float32(1 / 3))
+    rounded = exact.astype(np.float32).astype(ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(found[0].astype(np.float64), rounded.astype(np.float64))
+
+
+def test_blocks_at_the_ends_may_be_cut():
+    found = scaled_values(ELEMENTS, SCALES, BLOCK).astype(np.float64)
+    for row, column in np.ndindex(ELEMENTS.shape):
+        exact = np.float32(ELEMENTS[row, column]) * SCALES[row // 3, column // 4]
+        assert found[row, column] == np.float64(exact.astype(ml_dtypes.bfloat16))
+
+
+def test_a_matrix_and_its_scales_are_read_as_one(tmp_path):
+    plain = RNG.standard_normal((2, 3)).astype(np.float32)
+    save_file({"a": ELEMENTS, "a_scale_inv": SCALES, "plain": plain}, tmp_path / "model.safetensors")
+    files = ScaledFiles(CheckpointFiles(tmp_path), BLOCK)
+    assert {name: (place.shape, place.dtype) for name, place in files.tensors.items()} == {
+        "a": ((7, 11), "BF16"),
+        "plain": ((2, 3), "F32"),
+    }
+    np.testing.assert_array_equal(files.read("plain"), plain)
+    np.testing.assert_array_equal(files.read("a"), scaled_values(ELEMENTS, SCALES, BLOCK))
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        ({"a": ELEMENTS}, "tensor 'a' in FP8 without 'a_scale_inv'; needed are both"),
+        ({"a_scale_inv": SCALES}, "tensor 'a_scale_inv' without 'a'; needed are both"),
+        (
+            {"a": ELEMENTS, "a_scale_inv": SCALES[:2]},
+            r"of F8_E4M3 \(7, 11\) with scales of F32 \(2, 3\); needed .* 3 x 4",
+        ),
+        ({"a": ELEMENTS[0], "a_scale_inv": SCALES[0]}, r"of F8_E4M3 \(11,\)"),
+        ({"a": ELEMENTS.astype(np.float32), "a_scale_inv": SCALES}, "of F32"),
+        ({"a": ELEMENTS, "a_scale_inv": np.ones((3, 3), np.uint8)}, "scales of U8"),
+    ],
+)
+def test_pairs_that_do_not_fit_are_refused(tensors, message, tmp_path):
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(InputError, match=message):
+        ScaledFiles(CheckpointFiles(tmp_path), BLOCK)
+
+
+@pytest.mark.parametrize(
+    ("stated", "block"),
+    [
+        ({"quant_method": "fp8", "weight_block_size": [128, 64], "fmt": "e4m3"}, (128, 64)),
+        ({"quant_method": "fp8", "weight_block_size": [128, 64]}, (128, 64)),
+        ({"quant_method": "fp8", "weight_block_size": [128, 64], "fmt": "e5m2"}, None),
+        ({"quant_method": "fp8", "weight_block_size": None}, None),
+        ({"quant_method": "fp8", "weight_block_size": [128]}, None),
+        ({"quant_method": "fp8", "weight_block_size": [128, True]}, None),
+        ({"quant_method": "mxfp4", "weight_block_size": [128, 128]}, None),
+        (None, None),
+        ([], None),
+    ],
+)
+def test_what_config_json_says_of_blocks(stated, block):
+    assert block_of(stated) == block
+
+
+def tensors_of(folder):
+    files = CheckpointFiles(folder)
+    return {name: files.read(name) for name in files.tensors}
+
+
+def test_a_release_under_another_name_is_the_same_network(tmp_path):
+    raw = json.loads((GOLDEN / "config.json").read_text())
+    assert raw["model_type"] == "kimi_k2"
+    model = load_directory(GOLDEN)
+    assert model.family.name == "deepseek_v3"
+    assert decoder_config(raw | {"model_type": "deepseek_v3"}) == model.config
+    stored = tensors_of(GOLDEN)
+    name = "model.layers.1.mlp.experts.2.up_proj.weight"
+    expected = scaled_values(stored[name], stored[name + "_scale_inv"], (2, 6))
+    np.testing.assert_array_equal(np.asarray(model.params["layers"]["expert_up"])[1 - 1, 2], expected)
+    # The files of the network in a container are read alike.
+    packed = tmp_path / "kimi.jspk"
+    pack(open_checkpoint(GOLDEN), packed, "huffman")
+    jax.tree.map(np.testing.assert_array_equal, load_container(packed).params, model.params)
+
+
+def test_without_its_scales_a_release_is_refused(tmp_path):
+    shutil.copy(GOLDEN / "config.json", tmp_path)
+    stored = tensors_of(GOLDEN)
+    save_file(
+        {n: t for n, t in stored.items() if "layers.0.self_attn.o_proj.weight_s" not in n},
+        tmp_path / "model.safetensors",
+    )
+    with pytest.raises(InputError, match=r"'model\.layers\.0\.self_attn\.o_proj\.weight' in FP8 without"):
+        load_directory(tmp_path)

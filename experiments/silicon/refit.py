@@ -186,7 +186,8 @@ def refit(
         gemm_table(table, weight_format, root=root),
         data_sheet(table.system, multiprocessors=multiprocessors, root=root),
     )
-    streamed = from_memory(rows, sheet) & ~left_out(table, rows)
+    cached = left_out(table, rows)
+    streamed = from_memory(rows, sheet) & ~cached
 
     def fitted(train: Any) -> GemmFit:
         try:
@@ -213,8 +214,10 @@ def refit(
     ]
     if absent:
         shapes = len(set(zip(rows.k[~streamed], rows.n[~streamed])))
+        why = "their weights came, or may have come, from a cache"
+        why = why if cached.any() else "some were faster than the bandwidth allows, from a cache"
         notes.append(
-            f"{absent} rows of {shapes} shapes are left out: their weights came, or may have come, from a cache. "
+            f"{absent} rows of {shapes} shapes are left out: {why}. "
             f"Mean error with them, fitted without: {error(whole.predicted_s, streamed | True).mean:.2%}."
         )
     report = CalibrationReport(

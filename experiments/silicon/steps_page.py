@@ -123,7 +123,7 @@ Targets: in decoding a mean of 5 % and no cell above 15 %, in prefill 8 % and 20
 * Neither the package nor the model adds time between kernels.
 * **GenZ** is the one public model of such steps that `pip` installs; LLMCompass and Calculon have no package and were not
   run. One factor for each row, which only somebody who has measured the GPU knows, takes its prefill to 2.6 to 6.2 % (the
-  model: 1.3 to 4.8 %), in two rows nearer than the model. Its decoding stays 3.6 to 17 % off, because launches and attention
+  model: 1.3 to 4.2 %), in two rows nearer than the model. Its decoding stays 3.6 to 17 % off, because launches and attention
   do not grow as a roofline does; in one row, the RTX PRO 6000 with TensorRT-LLM, it is nearer than the model.
 * Attention: the package's measured kernels may find the context in the second-level cache, up to its size. The model reads
   every context from memory, because in a step the weights pass through the same cache. So it is slower than composed cells

@@ -35,6 +35,7 @@ from hwmodels.device import Device
 from hwmodels.network.operators.work import EXPERT_OPERATORS, MATRIX_OPERATORS, OPERATORS, OperatorWork
 from hwmodels.numerics.axes import as_arrays, same_rank, select
 from hwmodels.numerics.fields import POSITIVE, number
+from hwmodels.numerics.gradients import cotangent_once
 from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
 from hwmodels.numerics.units import KIB
 
@@ -191,10 +192,14 @@ class CalibratedGpu:
         m, k, n, bits, products = (
             leaf[..., _MATRICES] for leaf in (shapes.m, shapes.k, shapes.n, shapes.weight_bits, shapes.products)
         )
-        product_s = gemm.product_time(m, k, n, weight_bits=bits, temperature=temperature)
-        compute_s = roof.compute_s.at[..., _MATRICES].set(product_s * products * work.launches[..., _MATRICES])
+        product_s = gemm.product_time(m, k, n, weight_bits=bits, temperature=temperature) * products
+        launches, moved = (leaf[..., _MATRICES] for leaf in (work.launches, work.weight_bytes + work.activation_bytes))
+        # Two terms need the arithmetic: the loop of each leaf's gradient would evaluate all tilings for both.
+        product_s, moved = cotangent_once(product_s), moved / jnp.where(launches > 0, launches, 1.0)
+        compute_s = roof.compute_s.at[..., _MATRICES].set(product_s * launches)
+        busy_s = gemm.busy_time(product_s, moved, weight_bits=bits, temperature=temperature)
         launch_s = select(_BESIDE_PRODUCTS, roof.launch_s, 0.0) + _beside_time(work, device)
-        launch_s = launch_s.at[..., _MATRICES].add(gemm.launch_time(m, k, n, weight_bits=bits))
+        launch_s = launch_s.at[..., _MATRICES].add(gemm.launch_time(m, k, n, busy_s=busy_s, weight_bits=bits))
         share = jnp.broadcast_to(roof.memory_share[0], compute_s.shape)
         share = share.at[..., _MATRICES].set(at_width(gemm, bits).memory_efficiency)
         if self.experts:
@@ -221,8 +226,8 @@ class CalibratedGpu:
             cached = jnp.broadcast_to(_given(work.kv_elements), launches.shape) / launches
             # All that attention moves: a share by the cache alone would let a smaller cache slow down everything else.
             moved = (work.kv_bytes + work.activation_bytes)[..., at] / launches
-            units, visible, pairs = self.attention_on(device), shapes.n[..., at], shapes.products[..., at]
-            joined_s, stream_s = attention_parts(units, self.kv_widths, moved, cached, visible, pairs, bits)
+            units, sizes = self.attention_on(device), (shapes.n[..., at], shapes.products[..., at])
+            joined_s, stream_s = attention_parts(units, self.kv_widths, moved, cached, *sizes, bits)
             bandwidth = as_float(device.memory.bandwidth_bytes_per_s)
             share = _with_attention(share, jnp.where(moved > 0, moved / (bandwidth * stream_s), 1.0))
             if self.prefill is not None:

@@ -2,7 +2,7 @@
 
 One product of m x k activations by k x n weights takes, in seconds,
 
-    t      = launch + (memory^4 + arithmetic^4)^(1/4)
+    t      = launch + busy,  busy = (memory^4 + arithmetic^4)^(1/4)
     memory = (n k w + m k a + 2 m n) / (memory_efficiency · bandwidth)         w, a: bytes per weight, per activation
     arithmetic = max(soft minimum over tilings of tiling time, 2 m n k / peak)
     tiling = waves · sag · tile · (k / S + prologue) + [S > 1] 4 S m n / bandwidth
@@ -10,15 +10,15 @@ One product of m x k activations by k x n weights takes, in seconds,
     tile   = sqrt((2 Tm Tn / compute_efficiency)^2 + (operand_cost · (b Tm + w Tn))^2) · multiprocessors / peak
                                                              b: bytes per activation as it is multiplied
     sag    = (1 + 2 m n k / 1e10)^sag_exponent
-    launch = launch_s + split_s · q^2 / (q^2 + 2) / (1 + (n / (48 multiprocessors))^2) + depth_s · log2(1 + q)
-             + switch_s / (1 + (6 / m)^3) + row_cost · n k w / bandwidth · m / (m + 4)
+    launch = launch_s + split(split_s, k, busy) + depth_s · log2(1 + q) + switch_s / (1 + (6 / m)^3)
+             + row_cost · n k w / bandwidth · m / (m + 4)
              + pass_cost · 2 m (k + pass_elements) / bandwidth,                     q = k / 1024
 
 over the tilings Tm in 16, 32, 64, 128; Tn in 64, 128, 256; S in 1, 4 parts of k (whose partial sums of 4 bytes are written
 and read, half of it within the cache). What the terms are for: sums too deep for the few tiles of a narrow product are split,
-which needs a second kernel (split_s); kernels of packed weights go along k instead (depth_s), and change from vector to matrix
-instructions within the first rows (switch_s), which at 16 bits costs streaming instead (row_cost); sag is the clock that gives
-way under load. The soft minimum is (sum of t^-16)^(-1/16).
+which needs a second kernel (split_s, `hwmodels.compute.gpu_splits`); kernels of packed weights go along k instead (depth_s),
+and change from vector to matrix instructions within the first rows (switch_s), which at 16 bits costs streaming instead
+(row_cost); sag is the clock that gives way under load. The soft minimum is (sum of t^-16)^(-1/16).
 
 Eight numbers per format are fitted. `split_s`, `sag_exponent` and `row_cost` belong to 16-bit weights, whose
 `prologue_elements` is 200; `depth_s`, `switch_s` and a fitted `prologue_elements` to packed ones. What a format lacks is 0.
@@ -49,11 +49,12 @@ from jaxtyping import Array, Float
 
 from hwmodels.compute.gpu_dispatch import dispatched_tile
 from hwmodels.compute.gpu_formats import GemmCoefficients, format_shares, width_in_format
+from hwmodels.compute.gpu_splits import filling_time, split_time
 from hwmodels.compute.tile_counts import Ceiling, exact_ceiling, soft_minimum
 from hwmodels.numerics.folds import smooth_ceil_div
 from hwmodels.numerics.gradients import cotangent_once
 from hwmodels.numerics.scalars import Leaf, Number, as_float
-from hwmodels.numerics.smoothing import smooth_maximum
+from hwmodels.numerics.smoothing import smooth_maximum, wider_temperature
 from hwmodels.numerics.units import BITS_PER_BYTE
 
 __all__ = [
@@ -72,7 +73,6 @@ _OUTPUT_BYTES = 2.0
 _STORED_ACTIVATION_BYTES = 2.0
 _SAG_FLOPS = 1e10
 _DEPTH_ELEMENTS = 1024.0
-_SPLIT_COLUMNS_PER_MULTIPROCESSOR = 48.0
 _SWITCH_ROWS = 6.0
 _VECTOR_ROWS = 4.0
 #: Bytes of DRAM traffic per partial sum: 4 written and 4 read, half of them in the cache.
@@ -117,26 +117,47 @@ class GpuGemm:
         """Seconds of arithmetic alone of one m x k by k x n product; see `product_time` of the module."""
         return _product_time(self, m, k, n, weight_bits=weight_bits, temperature=temperature)
 
-    def launch_time(self, m: Number, k: Number, n: Number, *, weight_bits: Number = 16.0) -> Float[Array, "*b"]:
+    def busy_time(
+        self, arithmetic_s: Number, moved_bytes: Number, *, weight_bits: Number = 16.0, temperature: Number = 0.0
+    ) -> Float[Array, "*b"]:
+        """Seconds of arithmetic and memory, joined as they were where the numbers were fitted.
+
+        Args:
+            arithmetic_s: "*b", >= 0, see `product_time`.
+            moved_bytes: "*b", >= 0; from and to memory.
+            weight_bits: "*b", > 0.
+            temperature: "*b", in [0, 1]; of the maximum, where it is above `overlap_temperature`.
+        Gradient: smooth.
+        """
+        rate = at_width(self, weight_bits).memory_efficiency * as_float(self.bandwidth_bytes_per_s)
+        times = jnp.stack(jnp.broadcast_arrays(as_float(arithmetic_s), as_float(moved_bytes) / rate), axis=-1)
+        return smooth_maximum(times, wider_temperature(temperature, self.overlap_temperature))
+
+    def launch_time(
+        self, m: Number, k: Number, n: Number, *, busy_s: Number, weight_bits: Number = 16.0
+    ) -> Float[Array, "*b"]:
         """Seconds of one launch that overlap with nothing.
 
         Args:
             m, k, n: "*b", > 0, real.
+            busy_s: "*b", >= 0; what else the launch takes, arithmetic and memory joined. Their sum never falls as sizes rise.
             weight_bits: "*b", > 0.
         Gradient: smooth.
         """
         m, k, n, bits = (jnp.asarray(as_float(value)) for value in (m, k, n, weight_bits))
         c = at_width(self, weight_bits)
-        weights_s = n * k * (bits / (BITS_PER_BYTE * as_float(self.bandwidth_bytes_per_s)))
+        weight_s = bits / (BITS_PER_BYTE * as_float(self.bandwidth_bytes_per_s))
         q = k / _DEPTH_ELEMENTS
-        columns = n / (_SPLIT_COLUMNS_PER_MULTIPROCESSOR * as_float(self.multiprocessors))
+        filling_s = filling_time(
+            k, multiprocessors=as_float(self.multiprocessors), weight_s=weight_s / c.memory_efficiency
+        )
         cube = m * m * m
         return (
             c.launch_s
-            + c.split_s * (q * q / (q * q + 2.0)) / (1.0 + columns * columns)
+            + split_time(c.split_s, k, busy_s=busy_s, filling_s=filling_s)
             + c.depth_s * (jnp.log1p(q) / math.log(2.0))
             + c.switch_s * (cube / (cube + _SWITCH_ROWS**3))
-            + c.row_cost * weights_s * (m / (m + _VECTOR_ROWS))
+            + c.row_cost * (n * k * weight_s) * (m / (m + _VECTOR_ROWS))
             + c.pass_cost
             * (m * (k + c.pass_elements))
             * (_STORED_ACTIVATION_BYTES / as_float(self.bandwidth_bytes_per_s))
@@ -214,10 +235,9 @@ def _kernel_time(
 ) -> Float[Array, "*b"]:
     """One whole product by the kernel of a unit's only format."""
     moved = (n * k * weight_bits + m * k * activation_bits) / BITS_PER_BYTE + _OUTPUT_BYTES * m * n
-    memory = moved / (at_width(unit, weight_bits).memory_efficiency * as_float(unit.bandwidth_bytes_per_s))
     arithmetic = unit.product_time(m, k, n, weight_bits=weight_bits, temperature=temperature)
-    times = jnp.stack(jnp.broadcast_arrays(arithmetic, memory), axis=-1)
-    return smooth_maximum(times, unit.overlap_temperature) + unit.launch_time(m, k, n, weight_bits=weight_bits)
+    busy = unit.busy_time(arithmetic, moved, weight_bits=weight_bits)
+    return busy + unit.launch_time(m, k, n, busy_s=busy, weight_bits=weight_bits)
 
 
 def _product_time(

@@ -42,6 +42,16 @@ def smooth_maximum(values: Float[Array, "... n"], temperature: Number = 0.0) -> 
     return _p_norm(jnp.unstack(values, axis=-1), temperature, power)
 
 
+def wider_temperature(one: Number, other: float) -> Number:
+    """The higher of two temperatures of `smooth_maximum`; of two Python numbers a Python number, which it is faster with.
+
+    Args:
+        one: "*b" or one number, in [0, 1].
+        other: static, in [0, 1].
+    """
+    return (max if isinstance(one, (int, float)) else jnp.maximum)(as_float(one), other)
+
+
 class _Parts(NamedTuple):
     """What both the norm and its slope need; powers are taken once."""
 

@@ -23,8 +23,8 @@ from hwmodels.memory.padded_work import padded_work
 from hwmodels.network.operators import OPERATORS, OperatorWork
 from hwmodels.network.operators.work import over_batches
 from hwmodels.numerics.layouts import batch_innermost
-from hwmodels.numerics.scalars import Number, as_float
-from hwmodels.numerics.smoothing import smooth_maximum
+from hwmodels.numerics.scalars import Number
+from hwmodels.numerics.smoothing import smooth_maximum, wider_temperature
 from hwmodels.parallel.collectives import COLLECTIVES
 from hwmodels.step.decoding import decoder_cost, decoder_energy
 from hwmodels.step.encoding import encoder_energy, encoder_time, time_with_encoder
@@ -170,10 +170,7 @@ def _kernel_cost(
     decoded = decoder_cost(device, work)
     limits = [times.compute_s, memory_s, *on_chip_s, *decoded.limit_s]
     limits += [] if times.exchange_s is None else [times.exchange_s]
-    # Two Python numbers stay one, which a smooth maximum is faster with.
-    known = isinstance(temperature, (int, float))
-    joined = (max if known else jnp.maximum)(as_float(temperature), times.overlap_temperature)
-    busy = _longest(limits, joined)
+    busy = _longest(limits, wider_temperature(temperature, times.overlap_temperature))
     launch_s = (times.launch_s + decoded.fill_s) * work.launches
     return _OperatorCost(
         total_s=busy + jnp.where(busy > 0, launch_s, 0.0),

@@ -47,7 +47,12 @@ GROWING = {
     "num_experts": 4.0,
     "bits": 4.0,
     "kv": 4.0,
+    "hidden_size": 1.5,
+    "intermediate_size": 2.0,
+    "vocab_size": 2.0,
 }
+#: Of the network: depth of some matrices, columns of others.
+SIZES = ("hidden_size", "intermediate_size", "vocab_size")
 #: Single precision.
 ALLOWED = 1e-5
 
@@ -84,7 +89,8 @@ def rounds_rows(device):
 
 def work_at(shape, p):
     """Work of one step."""
-    shape = shape.replace(num_experts=p["num_experts"], experts_per_token=p["experts_per_token"])
+    held = ("num_experts", "experts_per_token", *SIZES)
+    shape = shape.replace(**{name: p[name] for name in held if name in p})
     sizes = {name: p[name] for name in ("tokens", "batch", "context_tokens")}
     return step_operators(shape, **sizes, weight_bits=uniform_weight_bits(p["bits"]), kv_bits=p["kv"])
 
@@ -111,6 +117,7 @@ def drawn(kernels, seed):
         "bits": draw.uniform(1.0, 16.0, GROUP),
         "kv": draw.uniform(1.0, 16.0, GROUP),
     }
+    point |= {name: getattr(shapes, name) for name in SIZES}
     # On units that round rows up some have one row for each expert, whose passes no number of experts changes.
     single = draw.random(GROUP) < (0.1 if rounds_rows(device) else 0.0)
     point |= {name: np.where(single, 1.0, point[name]) for name in ("tokens", "batch")}

@@ -46,7 +46,9 @@ def test_by_hand():
     expected = np.sum(each**-16.0) ** (-1 / 16)
     assert float(UNIT.product_time(300, 5000, 1000, weight_bits=8.0)) == pytest.approx(expected, rel=1e-5)
     further = 2.0 * 300 * (5000 + 300) * 2 / 3e12
-    assert float(UNIT.launch_time(300, 5000, 1000, weight_bits=8.0)) == pytest.approx(5e-6 + further, rel=1e-5)
+    assert float(UNIT.launch_time(300, 5000, 1000, busy_s=1e-5, weight_bits=8.0)) == pytest.approx(
+        5e-6 + further, rel=1e-5
+    )
 
 
 @pytest.mark.parametrize("largest", DISPATCHED_ROWS)

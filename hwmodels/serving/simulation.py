@@ -244,7 +244,12 @@ def _stepped(state: Serving, requests: Requests, table: StepTable, engine: Engin
 
 def _chunks(slots: _Slots, active: Bool[Array, " slot"], budget: Leaf) -> Float[Array, " slot"]:
     """Prompt tokens of each slot in this step: the earliest requests first, up to the budget."""
-    left = jnp.where(active, slots.prompt_left, 0.0)
-    earlier = slots.request[None, :] < slots.request[:, None]
-    ahead = jnp.sum(jnp.where(earlier, left[None, :], 0.0), axis=-1)
+    left, count = jnp.where(active, slots.prompt_left, 0.0), active.shape[-1]
+    # Requests enter in their order, and their prompts end in it: those that have some left follow one another. So each has its
+    # place in a queue; comparing all slots with all would take time in their square.
+    reads = left > 0
+    first = jnp.min(jnp.where(reads, slots.request, jnp.iinfo(_INDEX).max))
+    place = jnp.where(reads, slots.request - first, count)
+    queue = jnp.zeros((count + 1,), left.dtype).at[place + 1].set(left, mode="drop")
+    ahead = jnp.cumsum(queue)[place]
     return jnp.clip(budget - ahead, 0.0, left)

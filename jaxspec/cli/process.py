@@ -32,6 +32,9 @@ _INSISTED = (
     b"jaxspec: interrupted twice, before unfinished files were removed; the same command removes them when run again\n"
 )
 
+#: Set from when a signal is followed.
+_LEAVING = threading.Event()
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -51,6 +54,8 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         command_line(arguments)
     finally:
+        while _LEAVING.is_set():  # this thread may have failed in what was taken back: the other one ends the process
+            time.sleep(_INSISTING_S)
         # All is done and printed; the interpreter, which would reset them to kill it, ends in a moment.
         for number in watched:
             signal.signal(number, signal.SIG_IGN)
@@ -74,12 +79,13 @@ def _watch_signals() -> set[signal.Signals]:
         return set()
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
+    said = os.dup(2)  # where the last words go
     came: list[float] = []
 
     def handle(number: int, frame: object) -> None:
         came.append(time.monotonic())
         if came[-1] - came[0] > _INSISTING_S:
-            os.write(2, _INSISTED)
+            os.write(said, _INSISTED)
             os._exit(INTERRUPTED)
         with contextlib.suppress(OSError):  # where some library took the wake-up descriptor
             os.write(write_end, bytes([number]))
@@ -88,7 +94,7 @@ def _watch_signals() -> set[signal.Signals]:
         while True:
             number = os.read(read_end, 1)[0]
             if number in taken:
-                _leave()
+                _leave(said)
 
     # What the shell told to ignore, as of `nohup` or a script's background jobs, stays ignored.
     taken = {number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN}
@@ -100,13 +106,19 @@ def _watch_signals() -> set[signal.Signals]:
     return taken
 
 
-def _leave() -> None:
-    """End the process now."""
+def _leave(said: int) -> None:
+    """End the process now.
+
+    Args:
+        said: descriptor of standard error; other threads, whose files are taken back, print nothing there from now on.
+    """
+    _LEAVING.set()
     try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         message = f"jaxspec: {UNDER_WAY.abandon()}\n"
-        if os.isatty(2):
+        if os.isatty(said):
             message = f"\x1b[?25h\n{message}"  # progress bars hide the cursor
-        os.write(2, message.encode())  # not sys.stderr, which the main thread may hold
+        os.write(said, message.encode())  # not sys.stderr, which the main thread may hold
         _end_children()
     finally:
         os._exit(INTERRUPTED)

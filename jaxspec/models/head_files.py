@@ -96,13 +96,16 @@ def _stored(config: DecoderConfig) -> dict[ParameterPath, StoredParameter]:
     return named | layer_parameters(config, running(family_for(config)))
 
 
-def save_head(params: Params, config: DecoderConfig, out: Path, *, target: Params, max_positions: int) -> None:
+def save_head(
+    params: Params, config: DecoderConfig, out: str | os.PathLike[str], *, target: Params, max_positions: int
+) -> None:
     """Write `out`/config.json and `out`/model.safetensors in bfloat16; each file appears whole or not at all.
 
     Args:
         target: parameters of the network that the head was trained on.
     """
     check_head_config(config)
+    out = Path(out)
     tensors = stored_tensors(params, _stored(config))
     raw = {
         "model_type": HEAD_MODEL_TYPE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,12 @@ def _written_windows(config: DecoderConfig, family: Family) -> dict[str, Any]:
 
 
 def save_directory(
-    params: Params, config: DecoderConfig, out: Path, *, max_positions: int, family: Family | None = None
+    params: Params,
+    config: DecoderConfig,
+    out: str | os.PathLike[str],
+    *,
+    max_positions: int,
+    family: Family | None = None,
 ) -> None:
     """Write `out`/config.json and `out`/model.safetensors in bfloat16; each file appears whole or not at all.
 
@@ -145,7 +151,7 @@ def save_directory(
     """
     if config.tie_embeddings and "lm_head" in params:
         raise ValueError("params have an lm_head, which a tied network has not; give config with tie_embeddings=False")
-    family = family_for(config) if family is None else family
+    out, family = Path(out), family_for(config) if family is None else family
     tensors = stored_tensors(params, network_parameters(config, running(family)))
     write_bytes(out / "model.safetensors", save(tensors, metadata={"format": "pt"}))
     written = config_json(config, max_positions=max_positions, family=family)

@@ -16,7 +16,7 @@ from jaxspec.report.terminal import Table
 from jaxspec.report.titles import CONFIGURATIONS, in_order
 from jaxspec.results.intervals import Ends
 from jaxspec.results.network_results import MeasuredResult
-from jaxspec.results.stopwatch_results import ClockedWay, PredictedClock, Repeated, Stopwatch
+from jaxspec.results.stopwatch_results import LOST_IN_NOISE, ClockedWay, PredictedClock, Repeated, Stopwatch
 
 __all__ = ["STOPWATCH_CAPTION", "stopwatch_figure", "stopwatch_in_words", "stopwatch_page_tables", "stopwatch_tables"]
 
@@ -28,7 +28,7 @@ STOPWATCH_CAPTION = (
 
 #: What is said of times that cannot be believed, and of those that are not known.
 _TOO_NOISY = "TOO NOISY to be believed, run it on a quiet machine"
-_LOST = f"{NOT_KNOWN}: times that are lost in their noise, or of a single cycle"
+_LOST = f"{NOT_KNOWN}: {LOST_IN_NOISE}"
 
 #: Fewer have no noise that can be told.
 _FEWEST_REPEATS = 3
@@ -104,18 +104,12 @@ def stopwatch_in_words(clock: Stopwatch) -> str:
         f"measured on {clock.machine}: {fixed(clock.repeats.number, 0)} repeats of {fixed(clock.prompts.number, 0)} prompts, "
         f"{fixed(clock.batch.number, 0)} together, median and what holds 90 % of the repeats"
     )
-    lost = f"; {_LOST}" if any(_lost(way) for way in _rows(clock).values()) else ""
+    lost = f"; {_LOST}" if any(way.lost for way in _rows(clock).values()) else ""
     if noise is None and (clock.repeats.number or 0) < _FEWEST_REPEATS:
         return f"{said}; too few repeats to tell the noise{lost}"
     sure = f"median speedups are {'not sure at all' if noise is None else f'sure to {100 * noise:.1f} %'}"
     busy = "" if load is None else f" (load per core {load:.1f})"
     return f"{said}; {sure}{busy}" + ("" if clock.believable.value else f": {_TOO_NOISY}") + lost
-
-
-def _lost(way: ClockedWay) -> bool:
-    """Whether one of its times or rates was timed and is not known."""
-    timed = (way.tokens_per_s, way.speedup, way.cycle_s, way.draft_step_s, way.verify_s)
-    return any(each.median.status and each.median.number is None for each in timed)
 
 
 def stopwatch_tables(results: Sequence[MeasuredResult]) -> list[Table]:

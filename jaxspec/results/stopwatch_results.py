@@ -9,7 +9,10 @@ from jaxspec.results.intervals import NO_ENDS, Ends
 from jaxspec.results.quantity import UNKNOWN, Quantity
 from jaxspec.results.records import Record
 
-__all__ = ["ClockIntervals", "ClockedWay", "PredictedClock", "Repeated", "Stopwatch"]
+__all__ = ["LOST_IN_NOISE", "ClockIntervals", "ClockedWay", "PredictedClock", "Repeated", "Stopwatch"]
+
+#: Why a number of a way is not known.
+LOST_IN_NOISE = "times that are lost in their noise, ratios over such times, or times of a single cycle"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,6 +88,12 @@ class ClockedWay(Record):
     equal_tokens: Quantity[float] = UNKNOWN
     predicted: PredictedClock | None = None
 
+    @property
+    def lost(self) -> bool:
+        """Whether one of its times or rates was timed and is not known."""
+        timed = (self.tokens_per_s, self.speedup, self.cycle_s, self.draft_step_s, self.verify_s)
+        return any(each.median.status and each.median.number is None for each in timed)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Stopwatch(Record):
@@ -93,6 +102,7 @@ class Stopwatch(Record):
     Attributes:
         machine: that ran.
         statement: what the times may be compared with.
+        unknown: why medians are not known; None where all are.
         noise: largest relative error of a median speedup; believable: whether it is small enough.
         load: tasks that wanted to run in the last minute of timing, over the cores; unknown where the system does not say.
         autoregressive: without speculation, one token per step at width 1.
@@ -102,6 +112,7 @@ class Stopwatch(Record):
 
     machine: str | None = None
     statement: str | None = None
+    unknown: str | None = None
     repeats: Quantity[int] = UNKNOWN
     prompts: Quantity[int] = UNKNOWN
     batch: Quantity[int] = UNKNOWN

@@ -14,12 +14,13 @@ from jaxspec.report.formatting import bytes_in_words
 from jaxspec.report.terminal import new_console
 from jaxspec.results.records import Record
 from jaxspec.runs.directory import RunDirectory
-from jaxspec.runs.inputs import input_digests, input_sizes
+from jaxspec.runs.inputs import input_sizes
 from jaxspec.runs.machine import peak_device_bytes
 from jaxspec.runs.memory import told_in_one_line
 from jaxspec.runs.processes import ONE_PROCESS, Processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.provenance import versions
+from jaxspec.runs.steady_inputs import SteadyInputs
 from jaxspec.settings.base import Settings, notes
 from jaxspec.settings.toml import to_toml
 
@@ -78,6 +79,7 @@ def carry_out(
         if processes.count > 1:
             processes.check_alike(processes.agreed(lambda: _facts(config)))
             reporter.line(f"{processes.count} processes share one mesh")
+        steady = SteadyInputs(config, reporter)  # before short files are read, which `check` does
         with reporter.alive():
             processes.agreed(check)
         options: dict[str, Any] = {
@@ -89,9 +91,10 @@ def carry_out(
         }
         directory = processes.agreed(lambda: RunDirectory(command, config, **options))
         with directory:
-            digests = processes.agreed(lambda: input_digests(config, reporter) if processes.owns else {})
-            digests = processes.told(digests)
+            digests = processes.told(processes.agreed(lambda: steady.digest() if processes.owns else {}))
             processes.agreed(lambda: directory.compare(digests))
+            steady.compare_with(digests)
+            directory.check_inputs = steady.check
             if directory.unrecorded:
                 reporter.line(
                     f"note: {directory.path} has no digest of {', '.join(directory.unrecorded)}, so that a change since then "
@@ -106,11 +109,13 @@ def carry_out(
                 return finished, directory
             with reporter.alive(), told_in_one_line(config):
                 work = processes.agreed(lambda: prepare(directory, reporter))
+                processes.agreed(steady.check)
                 processes.agreed(directory.begin)
                 reporter.line(f"run directory {directory.path}; the same command resumes it")
                 if directory.shared:
                     reporter.line("note: its file system has no locks; start no second process on this directory")
                 result = as_stored(work())  # so that all is shown now as it will be when it is reprinted
+                processes.agreed(steady.check)
                 if page is not None and directory.owned:
                     reporter.line("writing the report ...")
                     page(result, directory.path)

@@ -6,7 +6,7 @@ import json
 import reprlib
 import shutil
 import tomllib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,7 @@ class RunDirectory:
         inputs: digests of the files that the configuration names.
         unrecorded: files that the configuration names and an earlier version began the run without a digest of.
         owned: whether this process writes them.
+        check_inputs: raises InputError where one of those files is another one by now.
 
     Raises:
         InputError: the directory belongs to another configuration or other inputs, is in use, or cannot be written.
@@ -97,6 +98,7 @@ class RunDirectory:
         self.path = run_path(command, config, out)
         self._command, self._config, self._force = command, config, force
         self.inputs: dict[str, str] = {}
+        self.check_inputs: Callable[[], object] = lambda: None
         self._contents = (*_CONTENTS, *contents)
         self._lock: Lock | None = None
         self.owned = owned
@@ -227,10 +229,8 @@ class RunDirectory:
         if inputs_file.exists() and not self._force:
             recorded = read_object(inputs_file)
             if changed := changed_inputs(recorded, self.inputs):
-                raise InputError(
-                    f"{', '.join(changed)} has changed since run directory {str(self.path)!r} was begun; "
-                    "give another --out, or --force to start it anew"
-                )
+                told = f"{', '.join(changed)} has changed since run directory {str(self.path)!r} was begun"
+                raise InputError(f"{told}; give another --out, or --force to start it anew")
             self.unrecorded = unrecorded_inputs(recorded, self.inputs)
         elif (self.path / "config.toml").exists() and not self._force:
             self.unrecorded = sorted(self.inputs)

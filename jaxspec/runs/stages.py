@@ -41,9 +41,16 @@ class Stages:
             earlier version stored has none.
     """
 
-    def __init__(self, root: Path, processes: Processes = ONE_PROCESS):
-        """Args: processes: that do all stages together; process 0 alone reads and writes files."""
-        self.root, self.processes = root, processes
+    def __init__(
+        self, root: Path, processes: Processes = ONE_PROCESS, check_inputs: Callable[[], object] = lambda: None
+    ):
+        """A store, be its folder there or not.
+
+        Args:
+            processes: that do all stages together; process 0 alone reads and writes files.
+            check_inputs: raises InputError where what is computed may not be kept; see `RunDirectory`.
+        """
+        self.root, self.processes, self._check_inputs = root, processes, check_inputs
         self._folder = ""
         self.timing_s: dict[str, float] = {}
         self._began: dict[str, float] = {}
@@ -67,6 +74,7 @@ class Stages:
             # What earlier attempts spent counts too.
             self._began[name] = time.monotonic() - self._seconds.get(name, 0.0)
             result = jax.tree.map(np.asarray, on_host(compute()))
+            self.processes.agreed(self._check_inputs)
             self._tick(name)  # before the stage counts as done, so that a done one has its time
             if self._owns:
                 with refusal_told(path), _checkpointer() as checkpointer:
@@ -131,7 +139,7 @@ class Stages:
     def progress(self, name: str) -> Iterator[Progress]:
         """What a stage saves on its way, open within the block."""
         if not self._owns:
-            yield Progress(None, self.processes)
+            yield Progress(None, self.processes, self._check_inputs)
             return
         folder = self.root / "progress" / self._folder / name
         self._check_place(folder / name)
@@ -140,7 +148,7 @@ class Stages:
             max_to_keep=2, enable_async_checkpointing=False, create=False, multiprocessing_options=_ONE
         )
         with ocp.CheckpointManager(folder, options=options) as manager:
-            yield Progress(manager, self.processes)
+            yield Progress(manager, self.processes, self._check_inputs)
 
     def drop_progress(self, name: str) -> None:
         """Remove what a finished stage saved on its way."""
@@ -151,9 +159,9 @@ class Stages:
 class Progress:
     """States of a stage that was stopped, of which the last one counts."""
 
-    def __init__(self, manager: ocp.CheckpointManager | None, processes: Processes):
-        """Args: manager: None on all processes but 0."""
-        self._manager, self._processes = manager, processes
+    def __init__(self, manager: ocp.CheckpointManager | None, processes: Processes, check_inputs: Callable[[], object]):
+        """Args: manager: None on all processes but 0; check_inputs: see `Stages`."""
+        self._manager, self._processes, self._check_inputs = manager, processes, check_inputs
 
     def last(self, like: Any) -> Any | None:
         """The last state that was saved, in the host's memory; None: there is none.
@@ -168,6 +176,7 @@ class Progress:
     def save(self, step: int, state: Any) -> None:
         """Save the state after so many steps."""
         kept = jax.tree.map(np.asarray, on_host(state))
+        self._processes.agreed(self._check_inputs)
         if self._manager is not None:
             with refusal_told(self._manager.directory / str(step)):
                 self._manager.save(step, args=ocp.args.StandardSave(kept))

@@ -15,22 +15,24 @@ __all__ = ["check_container_output", "check_unpacked_files", "default_container"
 _READ_BY_LOADERS = (WEIGHTS_SUFFIX, *BESIDE_SUFFIXES, ".bin", ".pt", ".pth", ".ckpt")
 
 
-def default_container(source: Path) -> Path:
+def default_container(source: str | os.PathLike[str]) -> Path:
     """`NAME.jspk` in the working directory; a single file loses its ending `.safetensors`, and nothing else is cut.
 
     Raises:
         InputError: a source without a name, such as the root of a file system.
     """
+    source = Path(source)
     name = _name_of(source.parent if source.name.endswith(".index.json") and not os.path.isdir(source) else source)
     return Path((name if os.path.isdir(source) else name.removesuffix(WEIGHTS_SUFFIX)) + SUFFIX)
 
 
-def default_folder(container: Path) -> Path:
+def default_folder(container: str | os.PathLike[str]) -> Path:
     """`NAME` in the working directory, of `NAME.jspk`.
 
     Raises:
         InputError: the container has another ending, so that its own name would be left.
     """
+    container = Path(container)
     name = _name_of(container).removesuffix(SUFFIX)
     if not name or name == container.name:
         raise InputError(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -54,7 +54,7 @@ class Packed(NamedTuple):
 
 def pack(
     checkpoint: Checkpoint,
-    out: Path,
+    out: str | os.PathLike[str],
     scheme_name: str,
     *,
     division: Division | None = None,
@@ -75,10 +75,10 @@ def pack(
         InputError: `out` is part of the checkpoint, or cannot be written; an unknown scheme.
     """
     codec = codec_of(scheme_name)
-    check_container_output(out, checkpoint)
+    place = check_container_output(out, checkpoint)
     entries, balance = list[StoredTensor](), Balance()
     chosen = division if SCHEME_FACTS[scheme_name].has_draft else None
-    with ContainerWriter(out) as writer:
+    with ContainerWriter(place) as writer:
         beside = {name: list(writer.add(content)) for name, content in checkpoint.beside.items()}
         for file, form in checkpoint.tensors():
             index = checkpoint.files.index(file)

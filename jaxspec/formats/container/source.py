@@ -56,13 +56,13 @@ class SafetensorsFile:
         tensors: what it holds, in the order of the data.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: str | os.PathLike[str]):
         """Open and check a file.
 
         Raises:
             InputError: it does not exist or is no whole safetensors file.
         """
-        self.path = path
+        self.path = path = Path(path)
         if not path.name.isprintable():
             raise InputError(f"the file name {path.name!r} has characters that cannot be printed: rename it")
         try:
@@ -120,7 +120,7 @@ class Checkpoint(NamedTuple):
                 yield file, form
 
 
-def files_beside(folder: Path, wanted: tuple[str, ...] | None = None) -> dict[str, bytes]:
+def files_beside(folder: str | os.PathLike[str], wanted: tuple[str, ...] | None = None) -> dict[str, bytes]:
     """The small files beside the weights, by name.
 
     Args:
@@ -129,7 +129,7 @@ def files_beside(folder: Path, wanted: tuple[str, ...] | None = None) -> dict[st
         InputError: one of them is a link to a file that is gone.
     """
     found = {}
-    for path in sorted(folder.iterdir()):
+    for path in sorted(Path(folder).iterdir()):
         fits = path.name.isprintable() and (path.suffix in BESIDE_SUFFIXES if wanted is None else path.name in wanted)
         if fits:
             check_file(path)
@@ -149,12 +149,13 @@ NETWORK_FILES = (
 )
 
 
-def open_checkpoint(path: Path) -> Checkpoint:
+def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     """A safetensors file, a folder with one or with shards, or the index of shards.
 
     Raises:
         InputError: there is no such thing, a file is missing or damaged, or index and shards disagree.
     """
+    path = Path(path)
     # `os.path`, not `Path.is_file`, which raises on names too long for one.
     if os.path.isfile(path) and path.name.endswith(".index.json"):
         path = path.parent
@@ -182,13 +183,14 @@ def open_checkpoint(path: Path) -> Checkpoint:
     return Checkpoint(_open_files(path, names, weight_map), files_beside(path), path)
 
 
-def open_weights(folder: Path) -> list[SafetensorsFile]:
+def open_weights(folder: str | os.PathLike[str]) -> list[SafetensorsFile]:
     """The weights of a network: model.safetensors, or the shards that model.safetensors.index.json lists.
 
     Raises:
         InputError: neither is there, a shard is missing or not listed, a file is damaged, index and shards disagree, or a file
             of the folder that networks are read from is a link to one that is gone.
     """
+    folder = Path(folder)
     for path in sorted(folder.iterdir()):
         if path.suffix in (*BESIDE_SUFFIXES, WEIGHTS_SUFFIX):
             check_file(path)
@@ -203,12 +205,13 @@ def open_weights(folder: Path) -> list[SafetensorsFile]:
     raise InputError(f"{folder} has no weights; allowed are {_SINGLE_FILE} or {INDEX_FILE} with its shards: fetch them")
 
 
-def weight_files(folder: Path) -> list[str]:
+def weight_files(folder: str | os.PathLike[str]) -> list[str]:
     """Names of the safetensors files of a folder that `open_weights` reads; none where there are no weights.
 
     Raises:
         InputError: an index that is none, or that leaves a file out.
     """
+    folder = Path(folder)
     if (folder / _SINGLE_FILE).is_file():
         return [_SINGLE_FILE]
     return sorted(set(read_index(folder).values())) if (folder / INDEX_FILE).is_file() else []

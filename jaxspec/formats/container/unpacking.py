@@ -20,7 +20,7 @@ __all__ = ["unpack"]
 
 def unpack(
     container: Container,
-    out: Path,
+    out: str | os.PathLike[str],
     *,
     force: bool = False,
     on_bytes: Callable[[int, str], None] = lambda count, name: None,
@@ -36,6 +36,7 @@ def unpack(
     Raises:
         InputError: the container is damaged, a file is there already, or one would replace the container itself.
     """
+    out = Path(out)
     single = out.suffix == ".safetensors"
     if single and len(container.files) != 1:
         raise InputError(f"{container.path} holds {len(container.files)} files of weights; give a folder as --out")

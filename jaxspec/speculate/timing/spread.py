@@ -36,17 +36,18 @@ def spread_of(samples: Float[np.ndarray, " repeat"]) -> Spread:
 
     Args:
         samples: of what is never negative. Negative ones are differences of times that are lost in their noise, infinite ones
-            are rates that such a time allows: they have their place in the order, and an end of the interval that falls on
-            them is not known.
+            are rates that such a time allows, −infinite ones ratios over such a time: they have their place in the order, and
+            an end of the interval that falls on them is not known.
     """
     known = np.sort(np.asarray(samples)[~np.isnan(samples)])
     finite = np.isfinite(known)
     if not finite.any():
         return Spread(math.nan, math.nan, math.nan)
     places = [(1 - SHARE) / 2, 0.5, (1 + SHARE) / 2]
-    bounded = np.where(finite, known, known[finite][-1])  # infinities have no weighted mean with a neighbour
+    bounded = np.clip(known, known[finite][0], known[finite][-1])  # infinities have no weighted mean with a neighbour
     values = np.quantile(bounded, places)
-    certain = np.isfinite(np.quantile(known, places, method="higher")) & (values >= 0.0)
+    neighbours = (np.quantile(known, places, method=side) for side in ("lower", "higher"))
+    certain = np.all([np.isfinite(each) for each in neighbours], axis=0) & (values >= 0.0)
     low, median, high = (float(value) if sure else math.nan for value, sure in zip(values, certain, strict=True))
     return Spread(low=low, median=median, high=high)
 
@@ -57,7 +58,8 @@ def noise_of(samples: Float[np.ndarray, " repeat"]) -> float:
     By the median absolute deviation, which outliers leave alone; by the whole range where samples are too few for it.
     """
     known = np.asarray(samples)[~np.isnan(samples)]
-    if known.size < 3 or not 0.0 < (median := float(np.median(known))) < math.inf:
+    median = spread_of(known).median
+    if known.size < 3 or not median > 0.0:
         return math.inf
     by_median = lambda: _DEVIATION * np.median(np.abs(known - median))
     deviation = np.ptp(known) / 2.0 if known.size < _FEW else by_median()

@@ -130,8 +130,9 @@ class TimedWay(CountedWay):
         return _rate(self.tokens_per_turn, self.cycle_s)
 
     def speedup(self, alone: TimedWay) -> Float[np.ndarray, " repeat"]:
-        """Over decoding without speculation."""
-        return _rate(self.tokens_per_turn / alone.tokens_per_turn, self.cycle_over_step)
+        """Over decoding without speculation; −infinite where its step is lost in noise, so that nothing bounds it below."""
+        found = _rate(self.tokens_per_turn / alone.tokens_per_turn, self.cycle_over_step)
+        return np.where(np.isposinf(self.cycle_over_step), -np.inf, found)
 
 
 def timed_prompts(prompts: int, batch: int) -> int:

@@ -26,6 +26,7 @@ def joined_clocks(clocks: Sequence[Stopwatch]) -> Stopwatch | None:
     return dataclasses.replace(
         clocks[0],
         statement=f"{clocks[0].statement}; {turns}",
+        unknown=next((clock.unknown for clock in clocks if clock.unknown), None),
         noise=measured(noise),
         believable=measured(all(bool(clock.believable.value) for clock in clocks)),
         load=measured(max(known("load"), default=None)),

@@ -15,7 +15,14 @@ from hwmodels.analysis.uncertainty.delta_method import COVERAGE, LogNormal
 from jaxspec.errors import InputError
 from jaxspec.models.architecture import architecture_of
 from jaxspec.results import given, measured, predicted
-from jaxspec.results.stopwatch_results import ClockedWay, ClockIntervals, PredictedClock, Repeated, Stopwatch
+from jaxspec.results.stopwatch_results import (
+    LOST_IN_NOISE,
+    ClockedWay,
+    ClockIntervals,
+    PredictedClock,
+    Repeated,
+    Stopwatch,
+)
 from jaxspec.runs.machine import load_per_core, machine_name, measured_title, whole_machine_name
 from jaxspec.runs.stages import Arrays, array_text, text_array
 from jaxspec.settings.stopwatch import StopwatchSettings
@@ -128,6 +135,7 @@ def stopwatch_part(
     return Stopwatch(
         machine=machine_name(),
         statement=_statement(device, bool(foretold), any(way.errors is not None for way in foretold.values())),
+        unknown=LOST_IN_NOISE if any(way.lost for way in found.values()) else None,
         repeats=given(settings.rounds),
         prompts=given(count),
         batch=given(config.batch),

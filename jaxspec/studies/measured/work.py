@@ -65,7 +65,8 @@ def begin_work(
     """
     checked = checked or check_inputs(config)
     setup = set_up(config, checked, reporter, gradient_windows=gradient_windows, drafts=drafts)
-    return Work(config, setup, Stages(directory.checkpoints, processes), reporter, checked.pricings, directory.inputs)
+    stages = Stages(directory.checkpoints, processes, directory.check_inputs)
+    return Work(config, setup, stages, reporter, checked.pricings, directory.inputs)
 
 
 def set_up(

@@ -185,7 +185,8 @@ def scale(
             name: dataclasses.replace(network, stream=memory.stream, mesh=memory.mesh)
             for name, network in found.networks.items()
         }
-        stages = ScaleStages(config, found.problems, networks, Stages(directory.checkpoints, processes), reporter)
+        kept = Stages(directory.checkpoints, processes, directory.check_inputs)
+        stages = ScaleStages(config, found.problems, networks, kept, reporter)
 
         def work() -> list[dict[str, Any]]:
             results = [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from functools import cache
 from statistics import NormalDist
 
 import jax
@@ -69,8 +71,7 @@ def serve(
     return for_each_device(
         "serve",
         config,
-        # Every name is resolved, and every request checked for room, before the first device is priced.
-        lambda: {name: _Parts.of(config, name) for name in config.device},
+        lambda: _parts_of_all(config),
         lambda name, parts, directory, tell: _served(config, name, parts, directory.inputs, tell),
         write_serving,
         kind=ServeResult,
@@ -80,6 +81,12 @@ def serve(
         headline=_HEADLINE,
         work_units=("serving, requests at all rates", lambda parts: count_of_rates(config) * _count(parts.requests)),
     )
+
+
+def _parts_of_all(config: ServeConfig) -> dict[str, _Parts]:
+    """By device: every name is resolved, and every request checked for room, before the first device is priced."""
+    requests = cache(lambda: _requests(config))  # a trace of millions of requests is read once
+    return {name: _Parts.of(config, name, requests) for name in config.device}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +101,8 @@ class _Parts:
     capacity_tokens: float
 
     @classmethod
-    def of(cls, config: ServeConfig, name: str) -> _Parts:
+    def of(cls, config: ServeConfig, name: str, draw: Callable[[], Requests]) -> _Parts:
+        """Args: draw: makes the requests, or reads them."""
         pricing = placed(resolve_pricing(config, name, None), config, name)
         device, architecture = pricing.device, pricing.architecture
         knobs = knob_values(config)
@@ -110,7 +118,7 @@ class _Parts:
             footprint = dataclasses.replace(
                 footprint, draft_weight_bits=plain.draft_weight_bits, draft_kv_bits=plain.draft_kv_bits
             )
-        requests = _requests(config)
+        requests = draw()
         # The last token that a request generates is not read again.
         check_positions(config.architecture, architecture, longest_request(requests) - 1)
         if draft.architecture is not None:

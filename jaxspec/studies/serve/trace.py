@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import math
+from array import array
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -29,29 +31,18 @@ def read_trace(path: str) -> Requests:
     """
     try:
         # Spreadsheets begin a CSV with a byte-order mark.
-        text = Path(path).read_text(encoding="utf-8-sig")
-        numbered = [
-            (number, line) for number, line in enumerate(csv.reader(text.splitlines()), 1) if any(map(str.strip, line))
-        ]
-    except (OSError, UnicodeDecodeError, ValueError, csv.Error) as error:
+        with Path(path).open(encoding="utf-8-sig", newline="") as stream:
+            lines, (arrival, prompt, output) = _columns(path, csv.reader(stream))
+    except InputError:
+        raise
+    except (OSError, ValueError, csv.Error) as error:
         raise InputError(f"trace {path!r} cannot be read as a CSV in UTF-8 ({error}); give another file") from error
-    head = [name.strip() for name in numbered[0][1]] if numbered else []
-    if missing := [name for name in _COLUMNS if name not in head]:
-        raise InputError(
-            f"trace {path!r} has no column {', '.join(missing)}; its first line is {shown(','.join(head))} and must name "
-            f"{', '.join(_COLUMNS)}, separated by commas"
-        )
-    if doubled := [name for name in _COLUMNS if head.count(name) > 1]:
-        raise InputError(f"trace {path!r} has column {doubled[0]} {head.count(doubled[0])} times; leave one of them")
-    places = [head.index(name) for name in _COLUMNS]
-    rows = [_row(path, number, line, places, len(head)) for number, line in numbered[1:]]
-    if len(rows) < 2:
-        raise InputError(f"trace {path!r} has {len(rows)} requests; give at least two")
-    arrival, prompt, output = np.array(rows, np.float64).T
+    if len(arrival) < 2:
+        raise InputError(f"trace {path!r} has {len(arrival)} requests; give at least two")
     if np.any(np.diff(arrival) < 0):
         late = int(np.flatnonzero(np.diff(arrival) < 0)[0])
         raise InputError(
-            f"trace {path!r}, line {numbered[late + 2][0]}: a request comes at {arrival[late + 1]:.9g} s, before the one above "
+            f"trace {path!r}, line {lines[late + 1]}: a request comes at {arrival[late + 1]:.9g} s, before the one above "
             f"at {arrival[late]:.9g} s; sort the file by arrival_s"
         )
     span_s, (least, most) = arrival[-1] - arrival[0], _SPAN_S
@@ -61,6 +52,26 @@ def read_trace(path: str) -> Requests:
             "last: give arrivals in seconds, and spread requests that come all at once over a moment"
         )
     return Requests(*(jnp.asarray(column, jnp.float32) for column in (arrival - arrival[0], prompt, output)))
+
+
+def _columns(path: str, reader: Any) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Number of each request's line, and what stands in it: a row at a time, since a trace of a day has millions."""
+    filled = (line for line in reader if any(map(str.strip, line)))
+    head = [name.strip() for name in next(filled, [])]
+    if missing := [name for name in _COLUMNS if name not in head]:
+        raise InputError(
+            f"trace {path!r} has no column {', '.join(missing)}; its first line is {shown(','.join(head))} and must name "
+            f"{', '.join(_COLUMNS)}, separated by commas"
+        )
+    if doubled := [name for name in _COLUMNS if head.count(name) > 1]:
+        raise InputError(f"trace {path!r} has column {doubled[0]} {head.count(doubled[0])} times; leave one of them")
+    places = [head.index(name) for name in _COLUMNS]
+    numbers, found = array("q"), [array("d") for _ in _COLUMNS]
+    for line in filled:
+        numbers.append(reader.line_num)
+        for column, value in zip(found, _row(path, reader.line_num, line, places, len(head)), strict=True):
+            column.append(value)
+    return np.asarray(numbers), [np.asarray(column) for column in found]
 
 
 def _row(path: str, number: int, line: list[str], places: list[int], columns: int) -> list[float]:

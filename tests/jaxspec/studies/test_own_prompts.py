@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from jaxspec.errors import InputError
-from jaxspec.runs import carrying_out
+from jaxspec.runs import steady_inputs
 from jaxspec.settings import build_config
 from jaxspec.speculate import acceptance_rates
 from jaxspec.studies import EvaluateConfig, TreeConfig, TuneConfig, evaluate, search_tree, tune
@@ -171,7 +171,7 @@ def config_of(study, settings, **more):
 def test_a_broken_model_is_refused_before_anything_is_digested_or_made(
     settings, model, tmp_path, monkeypatch, name, words
 ):
-    monkeypatch.setattr(carrying_out, "input_digests", lambda *_: pytest.fail("inputs were digested"))
+    monkeypatch.setattr(steady_inputs, "input_digests", lambda *_: pytest.fail("inputs were digested"))
     folder, out = broken(model, tmp_path / "broken", name), tmp_path / "run"
     for study in (evaluate, tune, search_tree):
         with pytest.raises(InputError, match=words) as caught:
@@ -201,7 +201,7 @@ def test_a_broken_model_is_refused_before_anything_is_digested_or_made(
     ],
 )
 def test_bad_settings_are_refused_before_anything_is_digested_or_made(settings, tmp_path, monkeypatch, given, words):
-    monkeypatch.setattr(carrying_out, "input_digests", lambda *_: pytest.fail("inputs were digested"))
+    monkeypatch.setattr(steady_inputs, "input_digests", lambda *_: pytest.fail("inputs were digested"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.jsonl").write_text('{"text": "good"}\n{"text": \n')
     with pytest.raises(InputError, match=words):
@@ -213,7 +213,7 @@ def test_another_runs_directory_is_refused_before_inputs_are_digested(settings, 
     out = tmp_path / "run"
     out.mkdir()
     (out / "config.toml").write_text("seed = 3\n")
-    monkeypatch.setattr(carrying_out, "input_digests", lambda *_: pytest.fail("inputs were digested"))
+    monkeypatch.setattr(steady_inputs, "input_digests", lambda *_: pytest.fail("inputs were digested"))
     with pytest.raises(InputError, match="belongs to another configuration"):
         evaluate(config_of(evaluate, settings), out=str(out))
 

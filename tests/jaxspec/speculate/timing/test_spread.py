@@ -33,12 +33,25 @@ def test_the_rate_of_such_a_time_has_no_upper_end():
     assert spread_of(np.array([1.0, 3.0, math.inf])).median == 3.0  # right beside it
 
 
+def test_a_ratio_over_such_a_time_is_not_zero_but_unknown():
+    """Of a speedup whose baseline takes no time in some rounds nothing is known below, in most rounds not its median either."""
+    found = spread_of(np.array([-math.inf, -math.inf, 1.0, 2.0, 3.0, 4.0, 5.0]))
+    assert math.isnan(found.low)
+    assert (found.median, found.high) == pytest.approx((2.0, 4.7))
+    assert np.isnan(spread_of(np.array([-math.inf, -math.inf, -math.inf, 1.0]))[:2]).all()
+    assert math.isnan(spread_of(np.array([-math.inf, 1.0])).median)
+    assert np.isnan(spread_of(np.array([-math.inf, math.inf, -math.inf]))).all()
+
+
 def test_noise_is_that_of_the_median():
     assert noise_of(np.array([9.0, 10.0, 11.0])) == pytest.approx(1.2533 * 1.0 / math.sqrt(3) / 10)
     assert noise_of(np.array([9.0, 10.0, 11.0, 12.0, 1000.0])) == pytest.approx(1.2533 * 1.4826 / math.sqrt(5) / 11)
     assert noise_of(np.array([9.0, 10.0])) == math.inf
 
 
-@pytest.mark.parametrize("samples", [[-9.0, -10.0, -11.0], [math.inf, math.inf, 1.0], [0.0, 0.0, 1.0]])
+@pytest.mark.parametrize(
+    "samples",
+    [[-9.0, -10.0, -11.0], [math.inf, math.inf, 1.0], [0.0, 0.0, 1.0], [-math.inf, -math.inf, math.inf, math.inf]],
+)
 def test_a_median_that_is_no_rate_is_not_believed(samples):
     assert noise_of(np.array(samples)) == math.inf

@@ -1,5 +1,6 @@
 """Several stopwatches as one: every way, the noisiest clock's noise."""
 
+import dataclasses
 import math
 
 from jaxspec.results import measured
@@ -24,6 +25,11 @@ def test_all_ways_and_the_noisiest():
     assert list(found.ways) == ["ngram", "cassandra1"]
     assert (found.noise.known, found.believable.known, found.load.known) == (0.3, False, 1.5)
     assert found.statement.startswith("own times; each draft is timed")
+
+
+def test_a_reason_of_any_clock_is_told():
+    lost = dataclasses.replace(clock("q4", 0.01), unknown="lost")
+    assert joined_clocks([clock("ngram", 0.01), lost]).unknown == "lost"
 
 
 def test_what_no_clock_knows_stays_unknown():

@@ -1,5 +1,6 @@
 """A run with a stopwatch: what its result says, on the device of a file and on one of the catalog; and what is refused."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -23,6 +24,7 @@ from jaxspec.models import DecoderConfig
 from jaxspec.models.architecture import architecture_of
 from jaxspec.report.stopwatch import stopwatch_figure, stopwatch_page_tables, stopwatch_tables
 from jaxspec.results.network_results import RunningModel
+from jaxspec.results.stopwatch_results import LOST_IN_NOISE
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.machine import measured_title
 from jaxspec.runs.progress import Reporter
@@ -122,6 +124,31 @@ def test_times_of_another_machine_are_not_called_those_of_this_one(settings, tim
     with pytest.raises(InputError, match=r"decoding was timed on .*, and this is another; go on there") as caught:
         resumed()
     assert f"remove the folder {str(folder / 'run/checkpoints/stages/stopwatch')!r}" in str(caught.value)
+
+
+def test_a_speedup_over_a_step_that_is_lost_in_noise_is_not_zero(settings, timed, monkeypatch):
+    _, folder = timed
+    read = stopwatch._read
+
+    def lost(entry):
+        found = read(entry)
+        ratio = np.full_like(found.way.cycle_over_step, np.inf if found.nodes else np.nan)
+        return found._replace(way=dataclasses.replace(found.way, cycle_over_step=ratio))
+
+    monkeypatch.setattr(stopwatch, "_read", lost)
+    with RunDirectory("evaluate", settings, out=folder / "run") as directory:
+        work = begin_work(settings, directory, Reporter(period_s=1e9))
+    result = EvaluateResult(stopwatch=stopwatch_part(work, "rtx-4090", "name", lambda: pytest.fail("timed again")))
+    stored = json.loads(to_json(result.plain()))["stopwatch"]
+    assert set(stored["ways"]["given"]["speedup"].values()) == {None}
+    assert stored["unknown"] == LOST_IN_NOISE
+    assert stored["believable"] is False
+    (table,) = stopwatch_tables([result])
+    assert table.rows[1].cells[3] == "n/a"
+    assert f"n/a: {LOST_IN_NOISE}" in table.caption.plain
+    (page,) = stopwatch_page_tables(result)
+    assert f"n/a: {LOST_IN_NOISE}" in page["title"]
+    assert [row["cells"][1].text for row in page["rows"] if row["title"] == "speedup"] == ["n/a"]
 
 
 def test_the_result_is_read_back_with_its_statuses(timed):

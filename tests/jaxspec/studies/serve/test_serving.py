@@ -4,6 +4,7 @@ import csv
 import io
 import re
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from jaxspec.report.print_style import PRINT_STYLE
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies import ServeConfig, serve
+from jaxspec.studies.serve import run as serve_run
 from jaxspec.studies.serve.figures import serving_figure
 from jaxspec.studies.serve.report import answer, shown
 from jaxspec.studies.serve.result import Crossing, ServeResult
@@ -152,6 +154,22 @@ def test_a_trace(tmp_path):
     np.testing.assert_array_equal(read_trace(str(marked)).arrival_s, read_trace(trace).arrival_s)
     with pytest.raises(InputError, match="requests would have no effect: the trace has the requests"):
         ServeConfig(trace=trace, requests=40)
+
+
+def test_a_long_trace_is_read_row_by_row_and_once_for_all_devices(tmp_path, monkeypatch):
+    rows = 5_000
+    trace = written(tmp_path / "t.csv", [HEAD, *([f"{place / 3}", 20, 4] for place in range(rows))])
+    read_trace(trace)
+    tracemalloc.start()
+    found = read_trace(trace)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 150 * rows  # all its rows as lists of texts: ten times that
+    times = []
+    monkeypatch.setattr(serve_run, "read_trace", lambda path: times.append(path) or found)
+    config = ServeConfig(trace=trace, device=("rtx-4090", "h100-sxm"))
+    assert list(serve_run._parts_of_all(config)) == ["rtx-4090", "h100-sxm"]
+    assert times == [trace]
 
 
 @pytest.mark.parametrize(

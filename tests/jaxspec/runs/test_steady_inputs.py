@@ -1,0 +1,124 @@
+"""Files that are replaced while a run reads them: nothing of the new ones is recorded under the digest of the old."""
+
+import dataclasses
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from jaxspec.errors import InputError
+from jaxspec.runs import steady_inputs
+from jaxspec.runs.carrying_out import carry_out
+from jaxspec.runs.stages import Stages
+from jaxspec.settings.base import Settings
+from jaxspec.settings.fields import setting
+
+CHANGED = r"model\.safetensors has changed since this command took its digest.*nothing of that is recorded"
+
+
+@dataclasses.dataclass(frozen=True)
+class Toy(Settings):
+    """Settings that name a network."""
+
+    model: str = setting("", "Network.")
+
+
+@pytest.fixture
+def network(tmp_path):
+    folder = tmp_path / "network"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(b"old weights")
+    return folder
+
+
+@pytest.fixture
+def run(network, tmp_path):
+    """Runs a toy command whose result is what it reads when it is prepared; each step can be preceded by something else."""
+
+    def carried(*, check=lambda: None, load=lambda: None, stage=lambda: None, work=lambda: None):
+        def prepare(directory, reporter):
+            load()
+            stages = Stages(directory.checkpoints, check_inputs=directory.check_inputs)
+            found = (network / "model.safetensors").read_bytes()
+
+            def compute():
+                stage()
+                return {"x": np.zeros(1)}
+
+            def result():
+                stages.run("only", compute)
+                work()
+                return {"read": found.decode()}
+
+            return result
+
+        return carry_out("trial", Toy(model=str(network)), prepare, check=check, out=tmp_path / "run")[0]
+
+    return carried
+
+
+def swapped(network, content=b"new weights"):
+    """Replaces the weights as downloads do: another file gets the name."""
+
+    def swap():
+        (network / "part").write_bytes(content)
+        os.replace(network / "part", network / "model.safetensors")
+
+    return swap
+
+
+def test_weights_that_are_swapped_after_their_digest_are_refused_before_anything_is_made(run, network, tmp_path):
+    with pytest.raises(InputError, match=CHANGED):
+        run(load=swapped(network))
+    assert not (tmp_path / "run" / "config.toml").exists()
+    assert run() == {"read": "new weights"}
+
+
+@pytest.mark.parametrize("moment", ["stage", "work"])
+def test_weights_that_are_swapped_later_spoil_no_stage_and_no_result(run, network, tmp_path, moment):
+    with pytest.raises(InputError, match=CHANGED):
+        run(**{moment: swapped(network)})
+    assert not (tmp_path / "run" / "result.json").exists()
+    assert (tmp_path / "run" / "checkpoints" / "stages" / "only").exists() == (moment == "work")
+    with pytest.raises(InputError, match=r"model\.safetensors has changed since run directory"):
+        run()
+    swapped(network, b"old weights")()
+    assert run() == {"read": "old weights"}
+
+
+def test_the_same_bytes_again_are_no_change(run, network):
+    def touched():
+        os.utime(network / "model.safetensors", (1, 1))
+
+    assert run(load=touched, stage=swapped(network, b"old weights")) == {"read": "old weights"}
+
+
+def test_files_that_change_while_they_are_checked_or_digested_are_refused(run, network, monkeypatch):
+    with pytest.raises(InputError, match=r"config\.json has changed while it was read; run the command again"):
+        run(check=lambda: (network / "config.json").write_text('{"new": 1}'))
+    digests = steady_inputs.input_digests
+
+    def slow(*given):
+        found = digests(*given)
+        swapped(network, b"other weights")()
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(steady_inputs, "input_digests", slow)
+        with pytest.raises(InputError, match=r"safetensors has changed while it was read"):
+            run()
+    shutil.rmtree(network)
+    assert steady_inputs.SteadyInputs(Toy(model=str(network))).digest() == {}
+
+
+def test_what_iterations_keep_on_their_way_is_of_the_same_files(tmp_path):
+    def refuse():
+        raise InputError("changed")
+
+    with (
+        Stages(tmp_path, check_inputs=refuse).progress("ascent") as progress,
+        pytest.raises(InputError, match="changed"),
+    ):
+        progress.save(1, {"x": np.zeros(1)})

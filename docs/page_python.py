@@ -13,7 +13,7 @@ _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
 def _printed_comments(source: str) -> dict[int, str]:
-    """Comments behind code, by line."""
+    """Comments behind code that prints, by line: the line of a `print(`, or the last one of a call that takes several."""
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     lines = source.splitlines()
     found = {
@@ -21,7 +21,12 @@ def _printed_comments(source: str) -> dict[int, str]:
         for t in tokens
         if t.type == tokenize.COMMENT and lines[t.start[0] - 1][: t.start[1]].strip()
     }
-    return {line: text for line, text in found.items() if "print(" in lines[line - 1]}
+    ends = {
+        node.end_lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    }
+    return {line: text for line, text in found.items() if "print(" in lines[line - 1] or line in ends}
 
 
 def same_output(printed: str, stated: str) -> bool:

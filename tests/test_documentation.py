@@ -153,6 +153,8 @@ def test_a_comment_that_says_something_else_is_found():
         page_python.run_python("print(1 / 3)  # 0.34", {})
     with pytest.raises(AssertionError, match="its comment says"):
         page_python.run_python("print('yes')  # no", {})
+    with pytest.raises(AssertionError, match="its comment says"):
+        page_python.run_python("for i in (1, 2):\n    print(\n        i / 3,\n    )  # 0.33333, 0.5", {})
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -114,28 +114,6 @@ def test_each_calibrated_kernel_has_a_row():
     }
 
 
-#: Engines as the page of hardware models writes them.
-ENGINE_TITLES = {"trtllm": "TensorRT-LLM", "vllm": "vLLM", "sglang": "SGLang"}
-
-
-def product_rows():
-    """Rows of the table of products on the page of hardware models, from the files of the fits."""
-    for path in calibrations.FOLDER.glob("*/*.toml"):
-        for name, entry in tomllib.loads(path.read_text(encoding="utf-8")).get("formats", {}).items():
-            halves = ", ".join(f"{100 * mean:.1f}" for mean in entry["held_out_halves"])
-            largest = 100 * entry["errors"]["largest k and n held out"]["mean"]
-            roofline = 100 * entry["baselines"]["roofline"]["mean"]
-            kernel = f"| {path.parent.name} | {ENGINE_TITLES[path.stem]} | {name} |"
-            yield f"{kernel} {halves} | {largest:.1f} | {roofline:.1f} |"
-
-
-def test_the_page_of_hardware_models_has_the_errors_of_the_fits_as_they_are():
-    found = set((PAGES / "hardware.md").read_text(encoding="utf-8").splitlines())
-    rows = list(product_rows())
-    assert len(rows) > 40
-    assert set(rows) <= found
-
-
 @pytest.mark.parametrize("name", papers.papers())
 def test_residuals_are_those_of_the_declared_tables(name):
     """Written anew where a paper's tables, titles or choices change: `docs/write_residuals.py` says how."""

@@ -143,10 +143,12 @@ def models(sources: bool, json_file: str | None) -> None:
     """List the networks for --architecture and --model."""
     from jaxspec.models.families import runnable_names
     from jaxspec.report.terminal import say
+    from jaxspec.settings.catalog_names import shipped_networks
 
+    shipped = ", ".join(f"'{name}'" for name in shipped_networks())
     _catalog_command("Architectures, by shape", "architecture", _model_row, sources=sources, json_file=json_file)
     say(
-        "--architecture also takes any Hugging Face config.json. --model: 'embedded', 'embedded-moe' (ship with weights), or "
+        f"--architecture also takes any Hugging Face config.json. --model: {shipped} (ship with weights), or "
         f"a Hugging Face directory of the families {', '.join(runnable_names())} (config.json and "
         "safetensors)."
     )

@@ -1,11 +1,11 @@
-"""Names of the hardware catalog, read from its folders: for the tab key, which must not wait for JAX."""
+"""Names of the catalog, and of networks that ship, without loading them: for the tab key, which must not wait for JAX."""
 
 from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
 
-__all__ = ["catalog_architectures", "catalog_devices"]
+__all__ = ["catalog_architectures", "catalog_devices", "shipped_networks"]
 
 
 def catalog_devices() -> tuple[str, ...]:
@@ -16,6 +16,11 @@ def catalog_devices() -> tuple[str, ...]:
 def catalog_architectures() -> tuple[str, ...]:
     """Names of all architectures, sorted."""
     return _names("architectures")
+
+
+def shipped_networks() -> tuple[str, ...]:
+    """Networks whose weights are part of the package, by the names that `--model` takes."""
+    return ("embedded", "embedded-small", "embedded-moe", "embedded-arithmetic", "embedded-judge")
 
 
 def _names(folder: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from jaxspec.errors import InputError
 from jaxspec.settings.base import Unused
-from jaxspec.settings.catalog_names import catalog_architectures, catalog_devices
+from jaxspec.settings.catalog_names import catalog_architectures, catalog_devices, shipped_networks
 from jaxspec.settings.coercion import shown
 from jaxspec.settings.experts import PlacementSettings
 from jaxspec.settings.fields import setting
@@ -67,7 +67,7 @@ class CommonConfig(ParallelSettings, PlacementSettings):
     model: str = setting(
         "embedded",
         "'embedded', 'embedded-moe', a Hugging Face directory of a family that runs (see jaxspec models), or a container.",
-        names=("embedded", "embedded-moe"),
+        names=shipped_networks,
     )
     architecture: str = setting(
         "llama-3.1-8b",

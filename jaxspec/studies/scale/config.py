@@ -7,6 +7,7 @@ from typing import Literal
 
 from jaxspec.errors import InputError
 from jaxspec.settings.base import Settings, Unused
+from jaxspec.settings.catalog_names import catalog_architectures, shipped_networks
 from jaxspec.settings.coercion import shown
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft_kinds import DRAFT_HELP, DRAFT_NAMES, SELF, check_draft_name
@@ -68,6 +69,7 @@ class ScaleConfig(ParallelSettings, Settings):
     model: tuple[str, ...] = setting(
         ("embedded",),
         "Network that answers, several separated by commas: a shipped one, a Hugging Face directory, or a container.",
+        names=shipped_networks,
     )
     task: Task = setting(
         "python",
@@ -114,6 +116,7 @@ class ScaleConfig(ParallelSettings, Settings):
     architecture: tuple[str, ...] = setting(
         (CommonConfig.architecture,),
         "Network whose cost is predicted: catalog name, 'own', or a Hugging Face config.json; one per model if several.",
+        names=lambda: ("own", *catalog_architectures()),
     )
     device: tuple[str, ...] = same_as(CommonConfig, "device")
     engine: str | None = same_as(CommonConfig, "engine")

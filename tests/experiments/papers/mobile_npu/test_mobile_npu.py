@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -86,6 +87,15 @@ def test_logits_take_their_share_and_more_samples_pay(outcome):
         assert np.all(np.diff(decoding.tokens_per_s(), axis=-1) > 0)
         declines = 1 - decoding.tokens_per_s()[-1] / decoding.tokens_per_s()[0]
         assert np.all((declines > 0) & (declines < 0.2))
+
+
+def test_the_page_of_hardware_models_has_these_rates_and_shares(outcome):
+    page = (Path(__file__).parents[4] / "docs" / "pages" / "hardware.md").read_text(encoding="utf-8")
+    decoding = [outcome.solved[generation, "Qwen2.5-1.5B"] for generation in ("V73", "V75", "V79")]
+    rates = [one.tokens_per_s()[0] for one in decoding]
+    assert f"of one sample, of 16 | {' | '.join(f'{rate[0]:.0f}, {rate[-1]:.0f}' for rate in rates)} |" in page
+    shares = " | ".join(f"{100 * one.head_share[0, -1]:.0f} %" for one in decoding)
+    assert f"| logits in a step of 16 samples | {shares} |" in page
 
 
 def test_versions_of_the_layouts_are_ordered():

@@ -1,0 +1,83 @@
+"""Results that the README and the first page repeat are those of the recorded runs and of the pages that hold them."""
+
+import json
+import re
+
+import pytest
+from code_blocks import ROOT
+
+PAGES = ROOT / "docs" / "pages"
+RESIDUALS = ROOT / "docs" / "residuals"
+FIELD = json.loads((RESIDUALS / "field.json").read_text(encoding="utf-8"))["sources"].values()
+
+
+def words(path):
+    return " ".join(path.read_text(encoding="utf-8").replace("**", "").split())
+
+
+README, INDEX, HARDWARE = (words(path) for path in (ROOT / "README.md", PAGES / "index.md", PAGES / "hardware.md"))
+
+
+def step_rows(section):
+    """Rows of all tables in a section of the page of whole steps, by column."""
+    text = (PAGES / "whole-steps.md").read_text(encoding="utf-8")
+    heading, found = None, []
+    for line in text[text.index(f"\n## {section}\n") + 1 :].split("\n## ")[0].splitlines():
+        cells = [cell.strip(" *") for cell in line.strip("|").split("|")]
+        if not line.startswith("|"):
+            heading = None
+        elif heading is None:
+            heading = cells
+        elif not re.fullmatch(r"[|:\- ]+", line):
+            found.append(dict(zip(heading, cells, strict=True)))
+    return found
+
+
+def means(section, **where):
+    """Mean errors in percent of those rows, from the smallest."""
+    rows = [row for row in step_rows(section) if "mean" in row and where.items() <= row.items()]
+    return sorted(float(row["mean"].removesuffix(" %")) for row in rows)
+
+
+def test_errors_of_published_speedups():
+    (small,) = (kind["speedup"] for kind in FIELD if kind["speedup"]["rows"] > 10)
+    heads = [kind["speedup"] for kind in FIELD if kind["speedup"]["rows"] <= 10]
+    percent = {name: f"{100 * small[name]:.1f} %" for name in ("median", "p90", "largest")}
+    count, largest = sum(kind["rows"] for kind in heads), f"{100 * max(kind['largest'] for kind in heads):.1f} %"
+    assert f"{small['rows']} of vLLM on an H100" in README
+    assert (
+        f"median error {percent['median']}, 90 % of the errors below {percent['p90']}, largest {percent['largest']}"
+        in README
+    )
+    assert f"The same for {count} speedups with heads as drafts | largest error {largest}" in README
+    assert f"the median error of {small['rows']} predicted rows is {percent['median']}" in INDEX
+    assert f"the largest error of {count} rows is {largest}" in INDEX
+
+
+@pytest.mark.parametrize("page", [README, INDEX])
+def test_errors_of_whole_steps(page):
+    dense = means("Decode", KV="16")
+    narrower = means("Weights of 8 and 4 bits", phase="decode")[-1]
+    mixtures = means("Large mixtures of experts", phase="decode")[-1]
+    said = re.search(
+        r"errors (?:of decoding are )?([\d.]+) to ([\d.]+) %; with narrower weights they reach (\d+) %", page
+    )
+    assert said
+    assert [float(number) for number in said.groups()] == [dense[0], dense[-1], round(narrower)]
+    assert f"for large mixtures of experts {mixtures:.0f} %" in page
+
+
+def test_errors_of_steps_on_several_devices():
+    decode, prefill = (means("Several GPUs", phase=phase) for phase in ("decode", "prefill"))
+    assert (
+        f"mean errors of {decode[0]} to {decode[-1]} % in decoding and {prefill[0]} to {prefill[-1]} % in prefill"
+        in HARDWARE
+    )
+
+
+def test_errors_of_compression_figures():
+    huffllm = json.loads((RESIDUALS / "huffllm.json").read_text(encoding="utf-8"))
+    found = huffllm["summary"]["huffllm/compression_ratios"]["relative_error"]["predicted"]
+    assert f"Huff-LLM's {found['cells']} compression figures within {100 * found['max']:.1f} %" in README
+    assert len(list(RESIDUALS.glob("*.json"))) - len({"field", "host"}) == 5
+    assert "Tables of five papers" in README

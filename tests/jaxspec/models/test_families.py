@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from window_cases import WINDOWS
 
-from hwmodels.catalog.huggingface import family_called
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.families import decoder_config, family_of, runnable_families
 from jaxspec.models.hf_export import config_json, family_for
@@ -244,19 +243,6 @@ def test_layers_without_a_window_are_not_rotated_where_a_window_is_stated():
     whole = read_golden("exaone4_windows", layer_types=["full_attention"] * 4)
     assert (set(whole.windows), set(whole.rotated)) == ({None}, {False})
     assert all(read_golden("exaone4_windows", layer_types=["full_attention"] * 4, sliding_window=None).rotated)
-
-
-def test_another_name_has_defaults_of_its_own():
-    raw = FILES["qwen3_vl_multimodal"]
-    stated = raw | {"text_config": {k: v for k, v in raw["text_config"].items() if k != "max_position_embeddings"}}
-    longest = lambda settings: {"rope_parameters": settings | {"rope_type": "dynamic", "factor": 2.0}}
-    read = lambda **settings: decoder_config(stated | {"text_config": stated["text_config"] | longest(settings)})
-    assert read(rope_theta=7e3).rope_theta == 7e3
-    assert vars(read(rope_theta=7e3).rope_scaling)["max_position_embeddings"] == 128_000
-    with pytest.raises(ValueError, match="rope_theta is None; it must be a finite number"):
-        read()  # 10,000 in Qwen3's files, in no version in these
-    assert family_called("qwen3").defaults["rope_theta"] == 10_000.0
-    assert family_called("kimi_k2").defaults == family_called("deepseek_v3").defaults
 
 
 def test_rotary_settings_of_layers_with_windows():

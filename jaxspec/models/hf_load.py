@@ -25,6 +25,7 @@ from jaxspec.models.checkpoint_files import (
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.described import NamedTensors, described_in, packed_in
+from jaxspec.models.packed_tensors import packed_in_bits
 from jaxspec.models.stacked_tensors import entries_of, read_stacked
 from jaxspec.models.stored_parameters import Path as ParameterPath
 from jaxspec.models.stored_parameters import StoredParameter, network_parameters
@@ -51,6 +52,8 @@ class LoadedModel:
         rounded: whether the files have more bits of some parameters.
         exact: places of parameters whose float32 values are what a container stores in fewer bits; rounded to 16 bits they
             would be those of another network.
+        packed: formats of fewer bits that matrices of the checkpoint are stored in; the parameters are the bfloat16 values that
+            they stand for.
     """
 
     config: DecoderConfig
@@ -61,6 +64,7 @@ class LoadedModel:
     bytes_read: int | None = None
     rounded: bool = False
     exact: frozenset[ParameterPath] = frozenset()
+    packed: frozenset[str] = frozenset()
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
@@ -92,10 +96,11 @@ def load_directory(path: str | os.PathLike[str], *, dtype: Any = None, stream: S
     """
     wanted, directory = parameter_dtype(dtype), Path(path)
     found = described_in(directory)
-    tensors = found.tensors(CheckpointFiles(directory), directory)
+    files = CheckpointFiles(directory)
+    tensors = found.tensors(files, directory)
     params = _read_params(found.config, tensors, directory, wanted, stream=stream)
-    config = found.stored_config(tensors, wanted)
-    return LoadedModel(config=config, params=params, family=found.family, directory=directory)
+    config, packed = found.stored_config(tensors, wanted), packed_in_bits(files)
+    return LoadedModel(config=config, params=params, family=found.family, directory=directory, packed=packed)
 
 
 def load_container(
@@ -121,7 +126,8 @@ def load_container(
                 "or pack it with cassandra1"
             )
         found = packed_in(container)
-        tensors = found.tensors(ContainerFiles(container, part), container.path)
+        files = ContainerFiles(container, part)
+        tensors = found.tensors(files, container.path)
         params = _read_params(
             found.config, tensors, container.path, wanted, stream=stream, copies_equal=part == "target"
         )
@@ -140,6 +146,7 @@ def load_container(
         part=part,
         bytes_read=bytes_read,
         exact=exact,
+        packed=packed_in_bits(files),
     )
 
 

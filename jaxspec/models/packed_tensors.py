@@ -22,7 +22,10 @@ from jaxspec.formats.mx import BLOCK_SIZE, E2M1, MXTensor, decode
 from jaxspec.models.checkpoint_files import TensorPlace, TensorTable
 from jaxspec.models.scaled_blocks import SCALE_SUFFIX, ScaledFiles
 
-__all__ = ["UnpackedFiles", "stored_under", "unpacked", "unpacked_mxfp4"]
+__all__ = ["UnpackedFiles", "packed_in_bits", "stored_under", "unpacked", "unpacked_mxfp4"]
+
+#: Types of packed values, as safetensors spells them -> the format.
+_IN_WORDS = {"U8": "MXFP4", "F8_E4M3": "FP8"}
 
 _BLOCKS, _SCALES = "_blocks", "_scales"
 
@@ -106,6 +109,11 @@ def _place(name: str, files: TensorTable) -> TensorPlace:
         )
     *lead, rows, count = scales.shape
     return TensorPlace(blocks.path, (*lead, count * BLOCK_SIZE, rows), "BF16")
+
+
+def packed_in_bits(files: TensorTable) -> frozenset[str]:
+    """Formats of fewer than 16 bits that tensors of the files have, in words, before `unpacked`."""
+    return frozenset(_IN_WORDS[place.dtype] for place in files.tensors.values() if place.dtype in _IN_WORDS)
 
 
 def stored_under(name: str, stored: Collection[str]) -> tuple[str, ...]:

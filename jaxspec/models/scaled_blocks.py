@@ -45,7 +45,8 @@ def scaled_values(elements: np.ndarray, scales: np.ndarray, block: tuple[int, in
     """
     rows, columns = elements.shape
     out = np.empty((rows, columns), ml_dtypes.bfloat16)
-    wide = np.repeat(scales.astype(np.float32), block[1], axis=1)[:, :columns]
+    # A block may be larger than the matrix, by whatever config.json says.
+    wide = np.repeat(scales.astype(np.float32), min(block[1], columns), axis=1)[:, :columns]
     for place, scale in enumerate(wide):  # a row of blocks at a time, so that no matrix lies in memory in float32
         part = slice(place * block[0], (place + 1) * block[0])
         out[part] = elements[part].astype(np.float32) * scale

@@ -64,7 +64,8 @@ class Family:
 
     Attributes:
         name: `model_type` of config.json.
-        also: other values of it that files of the same networks have.
+        also: other values of it that files of the same networks have -> defaults of theirs that differ; None of a key that such
+            a file must state, as releases of transformers differ in its default.
         defaults: key -> value where a file lacks the key. A `num_key_value_heads`, `head_dim` or `intermediate_size` of
             None is derived: as many as heads; hidden size by heads; four hidden sizes.
         spellings: usual key -> other spellings of this family, its own last.
@@ -105,7 +106,7 @@ class Family:
     windows: Windows | None = None
     must_equal: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     running: Running | None = None
-    also: tuple[str, ...] = ()
+    also: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
 
 def sizes(

@@ -66,7 +66,9 @@ class TargetFiles:
 
 def _as_of_family(config: dict[str, Any], family: Family) -> dict[str, Any]:
     """The config.json of a network by its family's own name, which engines open without code beside the weights."""
-    found = {key: value for key, value in config.items() if key != "auto_map"}
+    # Under its own name the family has other defaults.
+    meant = {key: value for key, value in family.also.get(config["model_type"], {}).items() if value is not None}
+    found = meant | {key: value for key, value in config.items() if key != "auto_map"}
     for key in {"rope_scaling", "rope_parameters"} & found.keys():
         if isinstance(found[key], dict):  # of positions of images, which the decoder alone has not
             found[key] = {name: value for name, value in found[key].items() if not name.startswith("mrope_")}

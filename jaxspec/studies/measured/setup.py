@@ -80,6 +80,11 @@ def make_setup(
             f"the checkpoint stores {', '.join(sorted(dtypes))}; target and draft have its {' and '.join(sorted(wide))} values "
             f"rounded to bfloat16{others}"
         )
+    if loaded.packed:
+        notes.append(
+            f"the checkpoint stores matrices in {' and '.join(sorted(loaded.packed))}; they are run and priced as the bfloat16 "
+            "values that they stand for, so that AR as stored reads 16 bits too"
+        )
     scheme = find_scheme(config.scheme, runs=True).of_dtype(loaded.config.stored_dtype)
     stored = target_network(scheme, loaded.params)
     shape = _stored_shape(loaded.config, scheme)

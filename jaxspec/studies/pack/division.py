@@ -28,8 +28,9 @@ from jaxspec.runs.machine import device_memory_bytes
 from jaxspec.settings.knobs import SLICE_BITS, StoredDtype
 from jaxspec.text import load_text
 
-#: Tensors that stay whole unless they are matrices of a known network: embeddings and heads, by the names of common families.
-WHOLE_TENSORS = ("*embed*", "*lm_head*", "*wte*", "*wpe*", "*head.weight", "*router*")
+#: Tensors that stay whole unless they are matrices of a known network: embeddings and heads, and scales of packed matrices, by
+#: the names of common families.
+WHOLE_TENSORS = ("*embed*", "*lm_head*", "*wte*", "*wpe*", "*head.weight", "*router*", "*_scale*")
 
 #: Types of values that can be divided, by safetensors' names.
 _VALUE_DTYPES: dict[str, StoredDtype] = {"BF16": "bfloat16", "F16": "float16"}

@@ -118,6 +118,7 @@ def test_both_spellings_of_the_rotary_settings(changes, theta, original):
         ),
         ({"quantization_config": {"quant_method": "fp8"}}, "quant_method 'fp8' in quantization_config is not modelled"),
         ({"model_type": "minimax_m2", "scoring_func": "softmax"}, "scoring_func = 'softmax' is not modelled"),
+        ({"model_type": "olmo3", "rope_theta": 1e4}, "olmo3 with rope_theta = 10000.0 is not modelled; allowed is 5"),
         ({"model_type": "olmoe", "clip_qkv": 8.0}, "olmoe with clip_qkv = 8.0 is not modelled; allowed is null"),
         ({"is_causal": False}, "is_causal = False is not modelled; allowed is true"),
         (

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from hwmodels.catalog.huggingface import FAMILIES, family_called
 from jaxspec.errors import InputError
 from jaxspec.formats.container import open_checkpoint, pack
 from jaxspec.models.checking import check_directory
@@ -72,6 +73,21 @@ def test_a_release_states_only_what_differs_from_its_familys_defaults():
     untied = decoder_config(RELEASED | {"tie_word_embeddings": False})
     assert config.tie_embeddings
     assert not untied.tie_embeddings
+
+
+def test_another_name_has_defaults_of_its_own():
+    raw = json.loads((GOLDEN.parent / "qwen3_vl_multimodal" / "config.json").read_text())
+    stated = raw | {"text_config": {k: v for k, v in raw["text_config"].items() if k != "max_position_embeddings"}}
+    longest = lambda settings: {"rope_parameters": settings | {"rope_type": "dynamic", "factor": 2.0}}
+    read = lambda **settings: decoder_config(stated | {"text_config": stated["text_config"] | longest(settings)})
+    assert read(rope_theta=7e3).rope_theta == 7e3
+    assert vars(read(rope_theta=7e3).rope_scaling)["max_position_embeddings"] == 128_000
+    with pytest.raises(ValueError, match="rope_theta is None; it must be a finite number"):
+        read()  # 10,000 in Qwen3's files, in no version in these
+    assert FAMILIES["qwen3"].defaults["rope_theta"] == 10_000.0
+    kimi = family_called("kimi_k2")
+    assert kimi is not None
+    assert kimi.defaults == FAMILIES["deepseek_v3"].defaults
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ running against what transformers computes (tests/golden/make_hf_golden.py).
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from hwmodels.catalog.huggingface.families.experts import EXPERTS
@@ -21,8 +22,10 @@ FAMILIES: dict[str, Family] = {family.name: family for family in (*GATED, *EXPER
 
 
 def family_called(model_type: Any) -> Family | None:
-    """The family of a `model_type`, its own or another that files of its networks have; None: it is in no row."""
+    """The family of a `model_type`, with the defaults of that name where it is one of `also`; None: it is in no row."""
     if not isinstance(model_type, str):
         return None
-    found = FAMILIES.get(model_type)
-    return found or next((family for family in FAMILIES.values() if model_type in family.also), None)
+    if model_type in FAMILIES:
+        return FAMILIES[model_type]
+    found = next((family for family in FAMILIES.values() if model_type in family.also), None)
+    return found and dataclasses.replace(found, defaults={**found.defaults, **found.also[model_type]})

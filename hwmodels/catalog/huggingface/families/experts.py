@@ -123,7 +123,7 @@ EXPERTS: tuple[Family, ...] = (
             fused_by=dict.fromkeys(FUSED_LATENT, "head"),
         ),
         # Releases of Kimi K2 call it so, beside a copy of DeepSeek-V3's code.
-        also=("kimi_k2",),
+        also={"kimi_k2": {}},
         **_LATENT,
     ),
     Family(

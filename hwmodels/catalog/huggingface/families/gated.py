@@ -63,8 +63,9 @@ GATED: tuple[Family, ...] = (
         o_bias="attention_bias",
         windows=Windows("from_layer", enabled="use_sliding_window"),
         running=Running("Qwen3ForCausalLM", LLAMA_TENSORS),
-        # Positions of images have three coordinates, those of text one.
-        also=("qwen3_vl_text",),
+        # Positions of images have three coordinates, those of text one. The base is 5,000,000 in releases and in transformers 4
+        # by default, 500,000 in transformers 5.
+        also={"qwen3_vl_text": {"rope_theta": None, "max_position_embeddings": 128_000}},
     ),
     Family(
         name="glm",
@@ -166,6 +167,9 @@ GATED: tuple[Family, ...] = (
             computation=_LLAMA | {"pre_norms": False, "post_norms": True},
             # One base for all layers; scaled frequencies are of layers without a window.
             rotary=Rotary(local_theta="rope_theta"),
+            # transformers 5 gives another base of the file to layers without a window alone, transformers 4 to all: then
+            # `rope_parameters` must say it for each.
+            must_equal={"rope_theta": 500_000.0},
         ),
     ),
     Family(

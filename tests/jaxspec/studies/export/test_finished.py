@@ -55,4 +55,6 @@ def test_a_draft_is_of_a_family_that_engines_know():
     written = seeing.written_config("bfloat16")
     assert (written["model_type"], written["architectures"]) == ("qwen3", ["Qwen3ForCausalLM"])
     assert written["rope_parameters"] == {"rope_type": "default", "rope_theta": 6000.0}
+    del seeing.config["text_config"]["max_position_embeddings"]  # 32,768 by default under the name that is written
+    assert seeing.written_config("bfloat16")["max_position_embeddings"] == 128_000
     assert decoder_config(written) == decoder_config(seeing.config)

@@ -150,5 +150,7 @@ def main(arguments: list[str] | None = None) -> None:
         if (refusal := _disk_error(error)) is None:
             raise
         where = f" {refusal.filename!r}" if refusal.filename else ""
-        _fail(f"cannot write{where} ({refusal.strerror}); free the disk or give another --out, then run it again", 2)
+        larger = "raise the limit of a file's size (ulimit -f)"
+        remedy = larger if refusal.errno == errno.EFBIG else "free the disk or give another --out"
+        _fail(f"cannot write{where} ({refusal.strerror}); {remedy}, then run it again", 2)
     sys.exit(0)

@@ -2,6 +2,7 @@ import errno
 import importlib
 import json
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -162,6 +163,14 @@ def test_a_disk_that_takes_no_more_is_one_line(capsys, monkeypatch, code, words)
 
     monkeypatch.setattr("jaxspec.cli.study_command.write_json", full)
     assert words in refused(capsys, "predict", "--json", "x.json")
+
+
+def test_a_system_without_a_temporary_folder_is_one_line(capsys, monkeypatch, tmp_path):
+    """As a container that is read-only: a library looks for one when it is imported."""
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "none")])
+    monkeypatch.setattr("jaxspec.cli.study_command.write_json", lambda *_: tempfile.gettempdir())
+    assert "set TMPDIR to a folder that can be written" in refused(capsys, "predict", "--json", "x.json")
 
 
 def test_our_own_bugs_keep_their_traceback(monkeypatch):

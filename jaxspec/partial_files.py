@@ -111,13 +111,20 @@ class PartialFiles:
 def whole_file(path: Path) -> Iterator[Path]:
     """A part to write in the block; it gets the name `path` at its end, and is removed where the block fails.
 
-    What is no regular file, such as /dev/stdout or a pipe, cannot be replaced: it is written as it is.
+    What is no regular file, such as /dev/stdout or a pipe, cannot be replaced: it is written as it is. A refusal to write gets
+    the name of the file, which the operating system does not tell.
     """
     if _is_special(path):
         yield path
         return
     with PartialFiles() as files:
-        yield files.add(path)
+        part = files.add(path)
+        try:
+            yield part
+        except OSError as error:
+            if error.errno is not None and error.filename is None:
+                error.filename = str(path)
+            raise
         files.commit()
 
 

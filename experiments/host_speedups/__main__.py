@@ -19,8 +19,9 @@ from experiments.host_speedups.summary import summarise
 from hwmodels.analysis.uncertainty.delta_method import COVERAGE
 from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
-from jaxspec.report.formatting import fixed
+from jaxspec.report.formatting import NOT_KNOWN, fixed
 from jaxspec.report.terminal import Table, new_console, say
+from jaxspec.results.stopwatch_results import LOST_IN_NOISE
 from jaxspec.runs.machine import machine_name
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.stopwatch import REPEATS
@@ -105,15 +106,15 @@ def show(result: dict[str, Any]) -> None:
     ):
         table.add_column(heading, justify="right")
     for row in result["rows"]:
-        clock, told = row["measured_speedup"], row["predicted_speedup"]
+        clock, told, cycle = row["measured_speedup"], row["predicted_speedup"], row["measured_cycle_s"]["median"]
         table.add_row(
             row["id"],
             fixed(row["tokens_per_cycle"], 2),
             fixed(told, 2),
-            f"{clock['median']:.2f} ({clock['low']:.2f} to {clock['high']:.2f})",
-            f"{100 * (told / clock['median'] - 1):+.0f} %",
+            _clocked(clock),
+            _percent(None if clock["median"] is None else told / clock["median"] - 1, "+.0f"),
             fixed(1e3 * row["predicted_cycle_s"], 2),
-            fixed(1e3 * row["measured_cycle_s"]["median"], 2),
+            fixed(None if cycle is None else 1e3 * cycle, 2),
             row["status"],
         )
     console.print(table)
@@ -127,21 +128,36 @@ def show(result: dict[str, Any]) -> None:
         for heading in ("rows", "median", "90 %", "largest", "with its sign", "Spearman"):
             errors.add_column(heading, justify="right")
         for title, found in {**part["speedup"], **part["times"]}.items():
-            sizes = [f"{100 * found[key]:.1f} %" for key in ("median", "p90", "largest")]
+            sizes = [_percent(found[key], ".1f") for key in ("median", "p90", "largest")]
             errors.add_row(
-                title, str(found["rows"]), *sizes, f"{100 * found['bias']:+.1f} %", fixed(found.get("spearman"), 3)
+                title, str(found["rows"]), *sizes, _percent(found["bias"], "+.1f"), fixed(found.get("spearman"), 3)
             )
         console.print(errors)
     for name, found in result["summary"]["picked"].items():
         own = found["this model"]
         say(
             f"{name}: fastest is {found['fastest']} ({found['fastest_speedup']:.2f}x); picked is {own['way']}, "
-            f"{100 * own['share_of_fastest']:.0f} % of its speed",
+            f"{_percent(own['share_of_fastest'], '.0f')} of its speed",
             console=console,
         )
-    noise = result["summary"]["largest_noise"]
-    remark = "" if noise <= BELIEVABLE else ": TOO NOISY to be believed, run it on a quiet machine"
-    say(f"median speedups are sure to {100 * noise:.1f} % at worst{remark}", console=console)
+    noise, lost = result["summary"]["largest_noise"], result["summary"]["lost"]
+    remark = (
+        "" if noise is not None and noise <= BELIEVABLE else ": TOO NOISY to be believed, run it on a quiet machine"
+    )
+    sure = "not sure at all" if noise is None else f"sure to {100 * noise:.1f} % at worst"
+    say(f"median speedups are {sure}{remark}", console=console)
+    if lost:
+        say(f"{NOT_KNOWN}: {LOST_IN_NOISE}; {lost} of {len(result['rows'])} speedups are not known", console=console)
+
+
+def _clocked(spread: dict[str, float | None]) -> str:
+    """A median with its interval."""
+    middle, low, high = (fixed(spread[name], 2) for name in ("median", "low", "high"))
+    return middle if middle == NOT_KNOWN else f"{middle} ({low} to {high})"
+
+
+def _percent(share: float | None, form: str) -> str:
+    return NOT_KNOWN if share is None else f"{100 * share:{form}} %"
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ _MARKERS = {1: "o", 16: "s"}
 
 
 def draw(rows: Sequence[dict[str, Any]]) -> Figure:
-    """One figure of all rows."""
+    """One figure of all rows that have a measured speedup; an end of its interval that is not known is not drawn."""
+    rows = [row for row in rows if row["measured_speedup"]["median"] is not None]
     figure = Figure(figsize=(7.0, 5.6), layout="constrained")
     axes = figure.add_subplot()
     kinds = list(dict.fromkeys((row["draft"], _form(row), row["batch"]) for row in rows))
@@ -22,9 +23,10 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
         color, marker = f"C{number % 10}", _MARKERS.get(kind[2], "^")
         for row in found:
             clock = row["measured_speedup"]
-            spread = [[clock["median"] - clock["low"]], [clock["high"] - clock["median"]]]
-            place = (clock["median"], row["predicted_speedup"])
-            axes.errorbar(*place, xerr=spread, fmt=marker, color=color, ms=4, elinewidth=0.5)
+            middle = clock["median"]
+            low, high = (middle if clock[end] is None else clock[end] for end in ("low", "high"))
+            place = (middle, row["predicted_speedup"])
+            axes.errorbar(*place, xerr=[[middle - low], [high - middle]], fmt=marker, color=color, ms=4, elinewidth=0.5)
         axes.plot([], [], marker, color=color, ms=4, label=f"{kind[0]}, {kind[1]}, batch {kind[2]}")
     ends = [value for row in rows for value in (row["measured_speedup"]["median"], row["predicted_speedup"])]
     if ends:

@@ -27,14 +27,19 @@ def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Errors over all rows, by batch and altogether.
 
     Args:
-        rows: as `experiments.host_speedups.run` makes them.
+        rows: as `experiments.host_speedups.run` makes them. None of their numbers is a time that is lost in noise, or a ratio
+            over one: no error counts it.
+    Returns:
+        Also how many rows have no measured speedup, under "lost"; the largest noise is None where one of a row is not known.
     """
+    noise = [row["noise"] for row in rows]
     parts = {"all": rows} | {
         f"batch {batch}": [row for row in rows if row["batch"] == batch] for batch in _batches(rows)
     }
     return {
         "rows": len(rows),
-        "largest_noise": max((row["noise"] for row in rows), default=None),
+        "lost": sum(row["measured_speedup"]["median"] is None for row in rows),
+        "largest_noise": None if None in noise else max(noise, default=None),
         "parts": {name: _part(part) for name, part in parts.items() if part},
         "picked": {
             f"batch {batch}": _picked([row for row in rows if row["batch"] == batch]) for batch in _batches(rows)
@@ -47,11 +52,12 @@ def _batches(rows: Sequence[dict[str, Any]]) -> list[int]:
 
 
 def _part(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    measured = [row["measured_speedup"]["median"] for row in rows]
+    clocked = [row for row in rows if row["measured_speedup"]["median"] is not None]
+    measured = [row["measured_speedup"]["median"] for row in clocked]
     predictors = PREDICTORS | {_CONSTANT: lambda row: float(np.median(measured))}
     found: dict[str, Any] = {}
     for name, rule in predictors.items():
-        told = [rule(row) for row in rows]
+        told = [rule(row) for row in clocked]
         order = (
             None
             if len(set(told)) < 2 or len(set(measured)) < 2
@@ -64,34 +70,48 @@ def _part(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "step without speculation": ("predicted_ar_s", "measured_ar_s"),
     }
     times = {
-        name: errors_of([row[told] for row in rows], [row[clock]["median"] for row in rows])
-        for name, (told, clock) in clocks.items()
+        name: _errors([(row[told], row[clock]["median"]) for row in rows]) for name, (told, clock) in clocks.items()
     }
-    ratio = errors_of(
-        [row["predicted_cycle_s"] / row["predicted_ar_s"] for row in rows],
-        [row["measured_cycle_over_step"]["median"] for row in rows],
+    ratio = _errors(
+        [(row["predicted_cycle_s"] / row["predicted_ar_s"], row["measured_cycle_over_step"]["median"]) for row in rows]
     )
     return {"speedup": found, "times": times | {"cycle over step": ratio}, "covered": _covered(rows)}
 
 
+def _errors(pairs: Sequence[tuple[float, float | None]]) -> dict[str, Any]:
+    """Of predicted and measured numbers, those that are measured."""
+    known = [(told, clock) for told, clock in pairs if clock is not None]
+    return errors_of([told for told, _ in known], [clock for _, clock in known])
+
+
 def _covered(rows: Sequence[dict[str, Any]]) -> float | None:
-    """Share of measured speedups within the interval of the predicted one; None where the device's file has no errors."""
+    """Share of known measured speedups within the interval of the predicted one.
+
+    None where the device's file has no errors, or no speedup is known.
+    """
     inside = []
     for row in rows:
         interval = row.get("predicted_speedup_interval")  # runs of earlier versions have none
         if interval is None:
             return None
-        inside.append(interval[0] <= row["measured_speedup"]["median"] <= interval[1])
-    return float(np.mean(inside))
+        if (median := row["measured_speedup"]["median"]) is not None:
+            inside.append(interval[0] <= median <= interval[1])
+    return float(np.mean(inside)) if inside else None
 
 
 def _picked(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What each predictor picks among the ways and no speculation, and the share of the fastest measured speed that it has."""
+    """What each predictor picks among the ways and no speculation, and the share of the fastest known speed that it has.
+
+    The share of a way without a known speed is None, and so is whether it was right.
+    """
     measured = [1.0, *(row["measured_speedup"]["median"] for row in rows)]
     names = ["no speculation", *(row["id"] for row in rows)]
-    found: dict[str, Any] = {"fastest": names[int(np.argmax(measured))], "fastest_speedup": max(measured)}
+    fastest = max(speedup for speedup in measured if speedup is not None)
+    found: dict[str, Any] = {"fastest": names[measured.index(fastest)], "fastest_speedup": fastest}
     for name, rule in PREDICTORS.items():
         place = int(np.argmax([1.0, *map(rule, rows)]))
-        share = measured[place] / max(measured)
-        found[name] = {"way": names[place], "share_of_fastest": share, "right": share >= 1.0 - CLOSE}
+        speedup = measured[place]
+        share = None if speedup is None else speedup / fastest
+        right = None if share is None else share >= 1.0 - CLOSE
+        found[name] = {"way": names[place], "share_of_fastest": share, "right": right}
     return found

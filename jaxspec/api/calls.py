@@ -15,6 +15,7 @@ from jaxspec.api.progress import notebook_reporter
 from jaxspec.api.results import StudyResults
 from jaxspec.errors import InputError
 from jaxspec.runs.progress import Reporter
+from jaxspec.runs.steady_inputs import SteadyInputs
 from jaxspec.settings.base import Layer, Settings, expect, layered_config, quick_help
 from jaxspec.settings.coercion import as_path
 from jaxspec.settings.fields import explained, hints, key_of
@@ -72,7 +73,9 @@ def run_study(
             out = as_path(_OUT, out)
             study.out.check(out, _OUT)
         writes = {"out": out, "force": force, "reporter": reporter or notebook_reporter()}
-    return StudyResults.of(study, config, load_object(study.run)(config, **writes))
+    steady = SteadyInputs(config)
+    found = StudyResults.of(study, config, load_object(study.run)(config, **writes))
+    return dataclasses.replace(found, digest=steady.digest)
 
 
 def _own_keywords(study: Study) -> dict[str, tuple[Any, Any, str]]:

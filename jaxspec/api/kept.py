@@ -39,7 +39,8 @@ def open_result(path: str | os.PathLike[str]) -> StudyResults:
     results = kind.load(run.path / "result.json")
     if not several and len(results) != 1:
         raise InputError(f"{str(run.path / 'result.json')!r} holds {len(results)} results instead of one; run it again")
-    return StudyResults(study, config, tuple(results), run if in_directory else None, several)
+    kept = run if in_directory else None
+    return StudyResults(study, config, tuple(results), kept, several, digest=lambda: run.inputs)
 
 
 def resume(path: str | os.PathLike[str], *, reporter: Reporter | None = None) -> StudyResults:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from jaxspec.html import lines_html
 from jaxspec.output_places import check_file_place
 from jaxspec.report.shown import Shown
 from jaxspec.report.terminal import Table
+from jaxspec.runs.inputs import input_digests
 from jaxspec.settings.base import Settings
 from jaxspec.settings.coercion import shown
 from jaxspec.studies.study import Study, load_object
@@ -42,6 +43,8 @@ class StudyResults(Sequence):
         results: typed records, one per device, or one.
         run: its run directory, a `RunDirectory` or `KeptRun`, which takes no part in equality; None where it makes none.
         several: whether the study returns a list, be it of one.
+        digest: digests of the files that were read; raises InputError where they cannot be told any more. None: of those that
+            are there now.
     """
 
     study: Study
@@ -49,6 +52,7 @@ class StudyResults(Sequence):
     results: tuple[Any, ...]
     run: Any = dataclasses.field(default=None, compare=False)
     several: bool = False
+    digest: Callable[[], Mapping[str, str]] | None = dataclasses.field(default=None, compare=False)
 
     @classmethod
     def of(cls, study: Study, config: Settings, returned: Any) -> StudyResults:
@@ -195,9 +199,17 @@ class StudyResults(Sequence):
             path: folder, not there yet.
             force: replace one that was saved before.
         Raises:
-            InputError: it is there already, or cannot be written.
+            InputError: it is there already, or cannot be written, or files have changed of which no digest was taken.
         """
-        return save_results(path, self.study.name, self.config, self.shown.result, source=self.directory, force=force)
+        kept = {"inputs": self._inputs, "source": self.directory, "force": force}
+        return save_results(path, self.study.name, self.config, self.shown.result, **kept)
+
+    def _inputs(self) -> Mapping[str, str]:
+        """Digests that the results hold, which were taken when files were read; otherwise those of unchanged files."""
+        recorded = getattr(self.results[0], "inputs", None) if self.results else None
+        if recorded is not None:
+            return recorded
+        return input_digests(self.config) if self.digest is None else self.digest()
 
     def __repr__(self) -> str:
         where = f"; in {self.directory}" if self.directory is not None else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ from jaxspec.errors import InputError, one_line
 from jaxspec.files import to_json, write_text
 from jaxspec.output_places import check_folder_place
 from jaxspec.runs.directory import is_run_directory
-from jaxspec.runs.inputs import input_digests
 from jaxspec.runs.kept import new_record
 from jaxspec.runs.unchanged import RECORD, write_result_file
 from jaxspec.settings.base import Settings
@@ -30,6 +30,7 @@ def save_results(
     config: Settings,
     result: Any,
     *,
+    inputs: Callable[[], Mapping[str, str]],
     source: Path | None = None,
     force: bool = False,
 ) -> Path:
@@ -37,6 +38,7 @@ def save_results(
 
     Args:
         result: in JSON's own types or near them.
+        inputs: called where there is no `source`: digests of the files that it was made of, see `input_digests`.
         source: run directory of the result, whose other files are copied; None, or another folder: there are none.
         force: replace a folder that was saved before.
     Returns:
@@ -63,7 +65,7 @@ def save_results(
         else:
             part.mkdir(parents=True)
             write_text(part / "config.toml", to_toml(config))
-            write_text(part / "inputs.json", to_json(input_digests(config)))
+            write_text(part / "inputs.json", to_json(inputs()))
             write_text(part / RECORD, to_json(new_record(command, config)))
         write_result_file(part, result)
         if path.is_dir():

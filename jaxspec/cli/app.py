@@ -26,6 +26,9 @@ _OTHERS = {
     "runs": "jaxspec.cli.runs",
 }
 
+#: How `tempfile` says that it can write nowhere.
+_NO_TEMPORARY = "No usable temporary directory"
+
 #: Failures of the disk, not ours: said in one line.
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS}
 
@@ -147,8 +150,12 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(error, OSError) and _printing(error):
             discard_output(sys.stdout)
             _fail(f"the output cannot be written ({error.strerror}); send it elsewhere, then run it again", 2)
+        if isinstance(error, FileNotFoundError) and _NO_TEMPORARY in str(error):  # a library asks where it is imported
+            _fail(f"{error.strerror}; set TMPDIR to a folder that can be written", 2)
         if (refusal := _disk_error(error)) is None:
             raise
         where = f" {refusal.filename!r}" if refusal.filename else ""
-        _fail(f"cannot write{where} ({refusal.strerror}); free the disk or give another --out, then run it again", 2)
+        larger = "raise the limit of a file's size (ulimit -f)"
+        remedy = larger if refusal.errno == errno.EFBIG else "free the disk or give another --out"
+        _fail(f"cannot write{where} ({refusal.strerror}); {remedy}, then run it again", 2)
     sys.exit(0)

@@ -29,7 +29,12 @@ def source_commit() -> str | None:
     here = Path(__file__)
     if _git("ls-files", "--error-unmatch", here.name) is None:  # in a repository of others, or in none
         return None
-    return _git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
+    commit = _git("describe", "--always", "--abbrev=12", "--exclude=*")
+    # `describe --dirty` rewrites the index, whose lock stays where git is stopped in that, and is in the way of other commands.
+    changed = _git("status", "--porcelain", "--untracked-files=no")
+    if commit is None or changed is None:
+        return None
+    return f"{commit}-dirty" if changed else commit
 
 
 def attempt() -> dict[str, Any]:
@@ -42,7 +47,7 @@ def attempt() -> dict[str, Any]:
 def _git(*arguments: str) -> str | None:
     try:
         done = subprocess.run(
-            ["git", "-C", str(Path(__file__).parent), *arguments],
+            ["git", "--no-optional-locks", "-C", str(Path(__file__).parent), *arguments],
             capture_output=True,
             text=True,
             timeout=_GIT_S,

@@ -50,11 +50,12 @@ class SteadyInputs:
             InputError: a file has changed since this was made, or while it was read.
         """
         found = input_digests(self._config, self._reporter)
-        before, self._marks = self._marks, self._seen()
+        before, now = self._marks, self._seen()
         # Not by inodes, which some file systems make anew at every look; nothing but a second digest would tell then.
         known = lambda mark: mark and (mark.size, mark.modified_ns)
-        if changed := [key for key, mark in self._marks.items() if known(before.get(key, mark)) != known(mark)]:
-            raise InputError(f"{_named(changed)} while it was read; run the command again when nothing writes there")
+        if changed := [key for key, mark in now.items() if known(before.get(key, mark)) != known(mark)]:
+            raise InputError(f"{_named(changed)} since this command began; run it again when nothing writes there")
+        self._marks = now
         return found
 
     def compare_with(self, digests: Mapping[str, str]) -> None:

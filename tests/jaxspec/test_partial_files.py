@@ -1,6 +1,7 @@
 """Files appear whole or not at all, and what dead processes left of them goes."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -111,3 +112,15 @@ def test_an_interrupt_takes_back_what_is_under_way_and_says_what_is_there(tmp_pa
     assert names(tmp_path) == ["y"]
     under_way.run(lambda: "run directory r is finished")
     assert under_way.line() == "interrupted; nothing is half-written; run directory r is finished"
+
+
+def test_a_refusal_to_write_names_the_file_and_not_its_part(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(OSError, match=r"File too large: .*/x'") as caught:
+            write_text(tmp_path / "x", 300 * "y")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert caught.value.filename == str(tmp_path / "x")
+    assert names(tmp_path) == []

@@ -13,9 +13,10 @@ from jaxspec.compress.knobs import Knobs
 from jaxspec.errors import InputError
 from jaxspec.formats.shard_index import read_json_object
 from jaxspec.results.network_results import Configuration, ConfigurationsResult
-from jaxspec.runs.inputs import changed_inputs, input_digests
+from jaxspec.runs.inputs import changed_inputs
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Stages
+from jaxspec.runs.steady_inputs import SteadyInputs
 from jaxspec.runs.unchanged import RECORD, check_result_file, check_settings_file, read_object
 from jaxspec.settings import CommonConfig
 from jaxspec.settings.base import build_config
@@ -63,6 +64,7 @@ class FinishedRun:
         path: run directory; `command` made it.
         result: of the device.
         inputs: SHA-256 of every file that the run's settings name, unchanged since.
+        check_inputs: raises InputError where one of those files is another one by now.
     """
 
     path: Path
@@ -71,6 +73,7 @@ class FinishedRun:
     result: ConfigurationsResult
     configuration: str
     inputs: dict[str, str]
+    check_inputs: Callable[[], None]
 
     @property
     def found(self) -> Configuration:
@@ -147,7 +150,9 @@ def open_run(path: str, *, configuration: str | None = None, device: str | None 
             raise InputError(
                 f"{place / 'result.json'} holds no {name} of {wanted}; run the same `jaxspec {command}` with --force"
             )
-    return FinishedRun(place, command, config, result, wanted, _same_inputs(place, config))
+    steady = SteadyInputs(config)
+    inputs = _same_inputs(place, steady)
+    return FinishedRun(place, command, config, result, wanted, inputs, steady.check)
 
 
 def _keys(command: str) -> set[str]:
@@ -179,9 +184,10 @@ def _of_device(results: list[ConfigurationsResult], device: str | None) -> Confi
     return by_device[wanted]
 
 
-def _same_inputs(place: Path, config: CommonConfig) -> dict[str, str]:
+def _same_inputs(place: Path, steady: SteadyInputs) -> dict[str, str]:
     """Digests of the files that the settings name, which are those of the run."""
-    digests = input_digests(config)
+    digests = steady.digest()
+    steady.compare_with(digests)
     if (place / "inputs.json").is_file():
         recorded = read_json_object(place / "inputs.json")
         if changed := changed_inputs(recorded, digests):

@@ -48,7 +48,7 @@ def export_draft(
         out: the directory; None is `<name of the run>-<configuration>` in the working directory.
         force: replace an earlier export that is there.
     Raises:
-        InputError: bad input; nothing is written then.
+        InputError: bad input, or an input file that changes meanwhile; nothing is written then.
     """
     reporter = reporter or Reporter()
     expect(ExportConfig, config)
@@ -61,6 +61,7 @@ def export_draft(
         reporter.line(f"making the {run.configuration} draft of {run.path} for {run.result.device} again ...")
         with tempfile.TemporaryDirectory() as scratch:
             drafts = run.drafts(Path(scratch), reporter)
+            run.check_inputs()
             knobs = run.knobs(drafts)
             alone = _decoded_alone(drafts, knobs, config.prompts)
             result = dataclasses.replace(_about(run, files, knobs, place), alone=alone)
@@ -175,6 +176,7 @@ def _write(
         others["config.json"] = to_json(files.written_config(str(result.dtype), own_head=own_head)).encode()
         complete = dataclasses.replace(complete, files=weights | {name: len(text) for name, text in others.items()})
         made.append(complete)
+        run.check_inputs()  # a streamed target is read while the files are written
         return others | {MANIFEST: to_json(complete.plain()).encode()}
 
     total = sum(form.bytes for tensors in networks.values() for form in tensors.forms)

@@ -27,7 +27,7 @@ from jaxspec.errors import InputError
 from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.results import Quantity, given, predicted
 from jaxspec.results.network_results import PricedNumber
-from jaxspec.runs.inputs import input_digests
+from jaxspec.runs.steady_inputs import SteadyInputs
 from jaxspec.settings import build_config, expect, knob_values
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.studies.engine_pricing import engine_used, noted
@@ -68,17 +68,20 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
             knobs; draft_bits and verify_bits are per weight of the layers' matrices, embeddings and norms are read at
             16, and so is the head unless the scheme compresses it.
     Raises:
-        InputError: a name, a number or a file that cannot be used; settings that exclude one another.
+        InputError: a name, a number or a file that cannot be used, or changes meanwhile; settings that exclude one another.
     """
     if config is not None and settings:
         raise InputError(f"a configuration came, and {', '.join(sorted(settings))} beside it; give one or the other")
     config = build_config(PredictConfig, settings, given=_given(settings)) if config is None else config
     expect(PredictConfig, config)
+    steady = SteadyInputs(config)
     # Every name is resolved before the first width is counted and the first device is priced.
     pricings = {name: placed(resolve_pricing(config, name, None), config, name) for name in config.device}
     architecture, share = next(iter(pricings.values())).architecture, knob_values(config).get(EXPERT_POOL.name)
     experts = resolve_experts(config, architecture, config.architecture, share)
     widths = read_widths(config)
+    digests = steady.digest()
+    steady.compare_with(digests)
     overridden = {name for name in WIDTH_SETTINGS if getattr(config, name) is not None}
     numbers = list(config.acceptance)
     conditional = numbers * config.max_draft_length if len(numbers) == 1 else numbers
@@ -86,7 +89,9 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
     for name, pricing in pricings.items():
         errors = known_errors(config, pricing, conditional)
         priced = _price(pricing, widths, jnp.asarray(conditional), experts, errors)
-        results.append(_result(config, name, widths, conditional, priced, overridden, pricing, experts, errors))
+        found = _result(config, name, widths, conditional, priced, overridden, pricing, experts, errors)
+        results.append(dataclasses.replace(found, inputs=digests))
+    steady.check()  # titles and sources of devices are read last
     return results
 
 
@@ -231,7 +236,6 @@ def _result(
         device_title=facts["device_title"],
         device_data={name: PricedNumber(**number) for name, number in facts["device_data"].items()},
         assumptions=facts["assumptions"],
-        inputs=input_digests(config),
         engine=engine_used(config.engine, device),
         scheme=given(config.scheme),
         lossless=None if open_question else find_scheme(config.scheme).lossless,

@@ -1,5 +1,7 @@
 """Results that show, save and open themselves."""
 
+import dataclasses
+import hashlib
 import json
 import shutil
 import sys
@@ -9,9 +11,18 @@ import pytest
 from toy_bench import TOY, ToyResult
 
 import jaxspec as js
+from jaxspec.api.calls import study_call
 from jaxspec.api.frames import rows_of
 from jaxspec.api.results import StudyResults
 from jaxspec.errors import InputError
+from jaxspec.studies.registry import STUDIES
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ToyPrediction(ToyResult):
+    """A result with digests of its own, as those of `jaxspec.predict`."""
+
+    inputs: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 @pytest.fixture
@@ -179,6 +190,26 @@ def test_a_prediction_has_its_tables_figure_and_saved_form(tmp_path):
     assert again.directory is None
     assert [len(table.rows) for table in again.tables] == [len(table.rows) for table in found.tables]
     assert {row["draft_length"] for row in rows_of(found.results, "by_draft_length")} == {0, 1, 2}
+
+
+def test_a_saved_result_has_the_digests_of_the_files_that_it_was_made_of(monkeypatch, tmp_path):
+    """Also where they change between the call and `save`, which may be hours later in a notebook."""
+    monkeypatch.setitem(STUDIES, "plain-toy", "toy_bench:PLAIN_TOY")
+    digest = lambda folder: json.loads((folder / "inputs.json").read_text())
+    device = Path("mine.toml")
+    device.write_text("area = 1")
+    found = study_call("plain-toy")(device="mine.toml")
+    kept = found.save("kept")
+    assert digest(kept) == {"mine.toml": hashlib.sha256(b"area = 1").hexdigest()}
+    device.write_text("area = 22")
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"mine\.toml has changed since this command began; run it again"):
+            found.save("later")
+    assert not Path("later").exists()
+    assert not list(tmp_path.glob(".*.part"))
+    assert digest(js.open_result(kept).save("again")) == digest(kept)
+    recorded = dataclasses.replace(found, results=(ToyPrediction(device="mine.toml", inputs={"mine.toml": "5eed"}),))
+    assert digest(recorded.save("recorded")) == {"mine.toml": "5eed"}
 
 
 def test_a_study_that_returns_one_result():

@@ -82,3 +82,17 @@ TOY = Study(
     figures="toy_bench:figures",
     out=run_directory("toy"),
 )
+
+
+def area(config: ToyConfig) -> ToyResult:
+    return ToyResult(device=config.device[0], area=predicted(float(config.width)))
+
+
+def area_shown(found: ToyResult) -> Shown:
+    return Shown(found.plain(), [])
+
+
+#: Without a run directory, as `jaxspec predict`.
+PLAIN_TOY = Study(
+    name="plain-toy", config=ToyConfig, help="Tell an area.", run="toy_bench:area", present="toy_bench:area_shown"
+)

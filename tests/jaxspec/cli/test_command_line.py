@@ -2,6 +2,7 @@ import errno
 import importlib
 import json
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -146,12 +147,30 @@ def test_an_unwritable_directory_is_refused(capsys, tmp_path):
     assert "cannot be written" in refused(capsys, "tune", "--out", tmp_path / "file" / "run")
 
 
-def test_a_full_disk_is_one_line(capsys, monkeypatch):
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (errno.ENOSPC, "cannot write 'result.json' (No space left on device); free the disk or give another --out"),
+        (
+            errno.EFBIG,
+            "cannot write 'result.json' (File too large); raise the limit of a file's size (ulimit -f), then",
+        ),
+    ],
+)
+def test_a_disk_that_takes_no_more_is_one_line(capsys, monkeypatch, code, words):
     def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "result.json")
+        raise OSError(code, os.strerror(code), "result.json")
 
     monkeypatch.setattr("jaxspec.cli.study_command.write_json", full)
-    assert "No space left" in refused(capsys, "predict", "--json", "x.json")
+    assert words in refused(capsys, "predict", "--json", "x.json")
+
+
+def test_a_system_without_a_temporary_folder_is_one_line(capsys, monkeypatch, tmp_path):
+    """As a container that is read-only: a library looks for one when it is imported."""
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "none")])
+    monkeypatch.setattr("jaxspec.cli.study_command.write_json", lambda *_: tempfile.gettempdir())
+    assert "set TMPDIR to a folder that can be written" in refused(capsys, "predict", "--json", "x.json")
 
 
 def test_our_own_bugs_keep_their_traceback(monkeypatch):

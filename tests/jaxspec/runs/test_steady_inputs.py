@@ -96,7 +96,7 @@ def test_the_same_bytes_again_are_no_change(run, network):
 
 
 def test_files_that_change_while_they_are_checked_or_digested_are_refused(run, network, monkeypatch):
-    with pytest.raises(InputError, match=r"config\.json has changed while it was read; run the command again"):
+    with pytest.raises(InputError, match=r"config\.json has changed since this command began; run it again"):
         run(check=lambda: (network / "config.json").write_text('{"new": 1}'))
     digests = steady_inputs.input_digests
 
@@ -107,10 +107,18 @@ def test_files_that_change_while_they_are_checked_or_digested_are_refused(run, n
 
     with monkeypatch.context() as patched:
         patched.setattr(steady_inputs, "input_digests", slow)
-        with pytest.raises(InputError, match=r"safetensors has changed while it was read"):
+        with pytest.raises(InputError, match=r"safetensors has changed since this command began"):
             run()
     shutil.rmtree(network)
     assert steady_inputs.SteadyInputs(Toy(model=str(network))).digest() == {}
+
+
+def test_a_changed_file_stays_changed_however_often_its_digest_is_asked_for(network):
+    steady = steady_inputs.SteadyInputs(Toy(model=str(network)))
+    (network / "model.safetensors").write_bytes(b"longer weights")
+    for _ in range(2):
+        with pytest.raises(InputError, match="has changed since this command began"):
+            steady.digest()
 
 
 def test_what_iterations_keep_on_their_way_is_of_the_same_files(tmp_path):

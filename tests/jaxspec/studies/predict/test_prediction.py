@@ -1,6 +1,7 @@
 """`jaxspec predict` as a function: every part of an entry against the hardware models, and its tables and figure."""
 
 import copy
+import importlib
 import itertools
 
 import numpy as np
@@ -10,6 +11,7 @@ from what_is_shown import all_is_shown, numbers_are_whole
 import hwmodels
 from hwmodels import catalog
 from hwmodels.catalog.loader import device_text
+from jaxspec.errors import InputError
 from jaxspec.studies import predict
 from jaxspec.studies.predict.figures import prediction_figure
 from jaxspec.studies.predict.report import prediction_tables
@@ -272,3 +274,22 @@ def test_a_device_without_energy_says_so():
     assert (found["footprint"]["draft_bits"], found["scheme"]) == (5, "cassandra1")
     assert found["area_m2"] is None
     assert found["decoders"] is None
+
+
+@pytest.mark.parametrize("moment", ["loaded", "priced"])
+def test_a_device_that_is_replaced_meanwhile_is_not_recorded(tmp_path, monkeypatch, moment):
+    """Neither between its loading and its digest, nor between its digest and the look for its title and sources."""
+    file = tmp_path / "mine.toml"
+    file.write_text(device_text("rtx-4090"))
+
+    def swap(*_):
+        file.write_text(device_text("l40s"))
+
+    run = importlib.import_module("jaxspec.studies.predict.run")  # the package's `predict` is the function
+    if moment == "loaded":
+        widths = run.read_widths
+        monkeypatch.setattr(run, "read_widths", lambda config: (widths(config), swap())[0])
+    monkeypatch.setattr(run, "_price", swap if moment == "priced" else pytest.fail)
+    monkeypatch.setattr(run, "_result", lambda *_: PredictResult())
+    with pytest.raises(InputError, match=r"mine\.toml has changed since this command (began|took its digest)"):
+        predict(device=str(file), acceptance=0.8)

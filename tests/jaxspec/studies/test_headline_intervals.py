@@ -77,7 +77,8 @@ def test_terms_come_with_the_engine_that_has_them():
     # What was set to 0 was not fitted.
     assert [engine_used("vllm").terms[name].status for name in ("cycle_s", "draft_pass_s")] == ["calibrated", "input"]
     assert {term.status for term in engine_used("jax").terms.values()} == {"input"}
-    assert "0.699 ms, 0.0615 ms for each layer of the draft" in engine_notes("vllm")[0]
+    cycle_ms, layer_ms = (1e3 * engine_used("vllm").terms[name].value for name in ("cycle_s", "draft_layer_s"))
+    assert f"{cycle_ms:.3g} ms, {layer_ms:.3g} ms for each layer of the draft" in engine_notes("vllm")[0]
     with pytest.raises(InputError, match="did you mean 'vllm'"):
         resolve_pricing(CommonConfig(engine="vlm"), "h100-sxm", None)
 

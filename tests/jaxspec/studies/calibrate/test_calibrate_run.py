@@ -133,7 +133,9 @@ def timed_groups(monkeypatch):
     monkeypatch.setattr(measuring, "product_program", nothing)
     for module in (measuring, plan):
         monkeypatch.setattr(
-            module, "measure", lambda programs, *, repeats: [Timing(2e-5, 1e-5, 0.01, 0.1) for _ in programs]
+            module,
+            "measure",
+            lambda programs, *, repeats, empty=None: [Timing(2e-5, 1e-5, 0.01, 0.1) for _ in programs],
         )
     timed = measuring._timed
 

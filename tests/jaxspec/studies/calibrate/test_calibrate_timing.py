@@ -2,7 +2,6 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from jaxspec.models import DecoderConfig, init_params, stored
@@ -123,9 +122,11 @@ def test_random_networks_lie_as_those_that_decode():
     assert {leaf.dtype for leaf in jax.tree.leaves(wide)} == {jnp.dtype(jnp.float32)}
     assert isinstance(narrow["layers"]["gate"], Stored)
     assert narrow["layers"]["gate"].dtype == jnp.bfloat16
-    np.testing.assert_allclose(
-        wide["layers"]["gate"].values(), narrow["layers"]["gate"].values().astype(jnp.float32), rtol=2**-8
-    )
+    # Other draws of the same shape: made in 16 bits, since those in float32 do not fit beside their copy where they are large.
+    drawn = narrow["layers"]["gate"].values().astype(jnp.float32)
+    assert drawn.shape == wide["layers"]["gate"].values().shape
+    assert float(jnp.std(drawn)) == pytest.approx(12**-0.5, rel=0.15)
+    assert float(jnp.abs(jnp.mean(drawn))) < 0.05
     assert not jnp.array_equal(wide["embed"], random_params(config, "float32", seed=1)["embed"])
 
 

@@ -43,7 +43,10 @@ def test_steps_of_one_gpu_keep_to_the_bars(cells):
         assert one.roofline > 3 * one.mean
         assert one.peer is not None
         assert one.peer_scaled is not None
-        assert one.peer > one.peer_scaled > one.mean
+        assert one.peer > max(one.peer_scaled, one.mean)
+    # With a factor that has seen the answers, the peer is nearer in this row alone, as the page shows.
+    nearer = {(one.engine, one.phase) for one in found if one.peer_scaled is not None and one.peer_scaled <= one.mean}
+    assert nearer <= {("sglang", "prefill")}
     assert f"| h200-sxm | vllm | 16 | 81 | {100 * found[2].mean:.1f} %" in page(found)
     # What is committed is what the model says.
     lines = PRICED.read_text(encoding="utf-8").splitlines()[1:]

@@ -44,9 +44,10 @@ def test_steps_of_one_gpu_keep_to_the_bars(cells):
         assert one.peer is not None
         assert one.peer_scaled is not None
         assert one.peer > max(one.peer_scaled, one.mean)
-    # With a factor that has seen the answers, the peer is nearer in this row alone, as the page shows.
+    # With a factor that has seen the answers, the peer is as near or nearer in prefill with these engines (by 0.1 points).
     nearer = {(one.engine, one.phase) for one in found if one.peer_scaled is not None and one.peer_scaled <= one.mean}
-    assert nearer <= {("sglang", "prefill")}
+    assert nearer <= {("sglang", "prefill"), ("vllm", "prefill")}
+    assert all(one.peer_scaled > one.mean - 2e-3 for one in found if one.peer_scaled is not None)
     assert f"| h200-sxm | vllm | 16 | 81 | {100 * found[2].mean:.1f} %" in page(found)
     # What is committed is what the model says.
     lines = PRICED.read_text(encoding="utf-8").splitlines()[1:]

@@ -7,6 +7,7 @@ import pytest
 
 from hwmodels import Architecture, Device, catalog, parameters
 from hwmodels.analysis.sensitivity import leaf_names
+from hwmodels.catalog.calibrations import calibrated_engines
 from hwmodels.numerics import units
 
 DEVICES, ARCHITECTURES = catalog.device_names(), catalog.architecture_names()
@@ -60,6 +61,15 @@ def test_every_number_of_a_device_has_a_source(name):
             owner = owner[int(key)] if isinstance(owner, tuple) else getattr(owner, key)
         assert values[field] == type(owner).__dataclass_fields__[leaf].default
     assert min(map(len, sources.values())) >= SHORTEST_SOURCE
+
+
+@pytest.mark.parametrize("name", [name for name in DEVICES if catalog.device_entry(name).calibration])
+def test_sources_are_of_numbers_that_the_engine_has(name):
+    # The A100's own engine has two formats, the other two have one.
+    for engine in calibrated_engines(catalog.device_entry(name).calibration):
+        entry = catalog.device_entry(name, engine=engine)
+        assert set(entry.sources) <= set(leaf_names(entry.device))
+        assert "matrix_unit.multiprocessors" in entry.sources
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)

@@ -23,9 +23,6 @@ _ENGINE_TERMS = tuple(field.name for field in dataclasses.fields(EngineTerms))
 #: Scatter of an engine's cycles by kind of draft -> its field in the engine's file.
 _SCATTER = {"small network": "scatter_of_small_networks", "other drafts": "scatter_of_other_drafts"}
 
-#: Number of a calibrated unit that its device's file gives, whatever the engine.
-_MULTIPROCESSORS = "matrix_unit.multiprocessors"
-
 #: What this package is called among engines.
 OWN_ENGINE = "jax"
 
@@ -192,7 +189,7 @@ def with_engine(
         weight_format=weight_format,
     )
     # Numbers of the device's own engine go: it may have more formats than this one.
-    own = lambda leaf: leaf.startswith("matrix_unit.") and leaf != _MULTIPROCESSORS
+    own = lambda leaf: leaf.startswith("matrix_unit.") and leaf != "matrix_unit.multiprocessors"
     sources = {leaf: source for leaf, source in entry.sources.items() if not own(leaf)}
     sources |= {leaf: source for leaf, source in calibrated_sources(entry.calibration, unit).items() if own(leaf)}
     return dataclasses.replace(entry, device=dataclasses.replace(entry.device, matrix_unit=unit), sources=sources)

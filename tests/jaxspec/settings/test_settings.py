@@ -141,19 +141,12 @@ def test_acceptance_is_a_number_or_several(value, expected):
     assert all(type(number) is float for number in config.acceptance)
 
 
-@dataclasses.dataclass(frozen=True)
-class Priced:
-    """What `predict` records the digests of its files in."""
-
-    inputs: dict
-
-
 @pytest.mark.parametrize("settings", [{"acceptance": 0.9}, {"acceptance": [0.9, 0.8]}, {"acceptance": np.float32(0.5)}])
 def test_predict_takes_numbers_and_lists(settings, monkeypatch):
     # What it prices with is another test's matter.
     seen = []
     monkeypatch.setattr(predict_run, "_price", lambda pricing, widths, conditional, *_: seen.append(conditional))
-    monkeypatch.setattr(predict_run, "_result", lambda *_: Priced({}))
+    monkeypatch.setattr(predict_run, "_result", lambda *_: dataclasses.make_dataclass("Priced", ["inputs"])({}))
     predict(**settings)
     predict(PredictConfig(**settings))
     np.testing.assert_array_equal(*seen)

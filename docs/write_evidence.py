@@ -18,14 +18,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from generated.evidence import FIELD, GPU, HOST, PAGE, with_summary
+from generated.evidence import BEFORE, FIELD, GPU, HOST, PAGE, with_summary
 from write_residuals import rounded
 
 #: What is kept of a field result's summary.
 _KEPT = ("rows", "predicted", "without_prediction", "notes", "sources")
-
-#: When predictions were made.
-BEFORE = "before the clock"
 
 #: What predicted a host's speedups, in its result.
 _MODEL, _CONSTANT = "this model", "a constant, the median of the answers"

@@ -19,7 +19,7 @@ from generated.calibrations import held_out, kernels
 from generated.page import ROOT, percent, table
 from generated.papers import FOLDER, papers
 
-__all__ = ["BEGIN", "END", "FIELD", "GPU", "HOST", "PAGE", "summary", "with_summary"]
+__all__ = ["BEFORE", "BEGIN", "END", "FIELD", "GPU", "HOST", "PAGE", "summary", "with_summary"]
 
 PAGE = ROOT / "docs" / "pages" / "does-it-come-true.md"
 FIELD, HOST, GPU = FOLDER / "field.json", FOLDER / "host.json", FOLDER / "gpu_steps.json"
@@ -35,7 +35,7 @@ _HOST_BARS = (0.12, 0.25, 0.9)
 _GPU_BAR = 0.08
 
 #: When a run's predictions were made, as a rule.
-_BEFORE = "before the clock"
+BEFORE = "before the clock"
 
 _ERRORS = ("median", "90 %", "largest")
 _YES, _NO = "yes", "**no**"
@@ -109,7 +109,7 @@ def _host(found: Mapping[str, Any]) -> str:
             kept = errors["median"] <= median and errors["largest"] <= largest and errors["spearman"] >= rank
             rows.append(
                 [
-                    f"{name}, {run['machine']}{'' if run['predicted'] == _BEFORE else ', ' + run['predicted']}",
+                    f"{name}, {run['machine']}{'' if run['predicted'] == BEFORE else ', ' + run['predicted']}",
                     part,
                     percent(errors["median"]),
                     *(percent(errors[key], 0) for key in ("p90", "largest")),

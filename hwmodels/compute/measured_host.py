@@ -90,9 +90,7 @@ class HostAttention:
 
     launch_s: Leaf = number(NOT_NEGATIVE)  # of a layer's attention, >= 0
     pair_s: Leaf = number(NOT_NEGATIVE)  # of a sequence's key head, >= 0
-    slot_s: Leaf = number(
-        NOT_NEGATIVE, default=0.0, kw_only=True
-    )  # of a key that a row sees, for all heads together, >= 0
+    slot_s: Leaf = number(NOT_NEGATIVE, default=0.0, kw_only=True)  # of a key that a row sees, whatever the heads, >= 0
     score_s: Leaf = number(NOT_NEGATIVE)  # of a score: its mask and its exponential, >= 0
     compute_efficiency: Leaf = number(SHARE)  # of the device's peak, in (0, 1]
     memory_efficiency: Leaf = number(SHARE)  # of the device's bandwidth, in (0, 1]

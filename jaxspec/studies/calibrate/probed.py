@@ -23,9 +23,9 @@ def companion_of(config: CalibrateConfig, networks: Mapping[str, Architecture]) 
 
     Steps of large matrices hardly show what launches cost within a step, nor by how much a network of other widths is off.
     """
-    weights = lambda network: sum(inner * outer for inner, outer in matrices_of(network)[:-1])
     own = catalog.architecture(COMPANION)
-    is_large = FORMATS[config.widest] <= 16.0 and all(weights(one) > weights(own) for one in networks.values())
+    least = _layer_weights(own)
+    is_large = FORMATS[config.widest] <= 16.0 and all(_layer_weights(one) > least for one in networks.values())
     return {COMPANION: own} if is_large else {}
 
 
@@ -38,6 +38,11 @@ def matrices_of(network: Architecture) -> list[tuple[int, int]]:
     return [shape for shape in dict.fromkeys(shapes) if min(shape) > 0]
 
 
+def _layer_weights(network: Architecture) -> int:
+    """Elements of the matrices that a layer has."""
+    return sum(inner * outer for inner, outer in matrices_of(network)[:-1])
+
+
 def probes_of(network: Architecture, held: str) -> list[tuple[int, int, int]]:
     """(layers, vocabulary, context) of the networks whose whole steps are timed.
 
@@ -45,7 +50,7 @@ def probes_of(network: Architecture, held: str) -> list[tuple[int, int, int]]:
         held: format of their matrices. Few float32 ones, as only small networks decode in float32.
     """
     hidden = int(network.hidden_size)
-    layer = sum(inner * outer for inner, outer in matrices_of(network)[:-1])
+    layer = _layer_weights(network)
     # A loop over one layer is none: its matrices are read where they lie, those of several are taken out of a stack.
     most = max(1, int(network.num_layers))
     layers = min(4, most, max(2, SMALL // 2 // max(layer, 1))) if held == "float32" else min(4, most)

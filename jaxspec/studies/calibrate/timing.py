@@ -70,8 +70,8 @@ def measure(
             not charged for it. A step has one such turn, however many layers; on a GPU, which tells the host whether to go
             on, it takes 22 µs, more than many a product.
     """
-    shared = empty is not None and any(program.per_turn > 1 for program in programs)
-    timed = [*programs, empty] if shared and empty is not None else list(programs)
+    beside = [empty] if empty is not None and any(program.per_turn > 1 for program in programs) else []
+    timed = [*programs, *beside]
     firsts, turns = [], []
     for program in timed:
         firsts.append(_seconds(program, 1, clock))
@@ -80,7 +80,7 @@ def measure(
     for _ in range(repeats):
         for program, count, seconds in zip(timed, turns, found, strict=True):
             seconds.append(_seconds(program, count, clock) / count)
-    turn_s = statistics.median(found[-1]) if shared else 0.0
+    turn_s = statistics.median(found[-1]) if beside else 0.0
     return [
         timing_of([_each(one, program.per_turn, turn_s) for one in seconds], first)
         for program, seconds, first in zip(programs, found, firsts, strict=False)

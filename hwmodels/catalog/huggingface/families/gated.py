@@ -20,6 +20,8 @@ __all__ = ["GATED"]
 
 _NORM = {"norm_eps": Setting("rms_norm_eps")}
 _LLAMA = _NORM | {"activation": Setting("hidden_act")}
+#: Of networks with norms behind attention and feed-forward alone.
+_NORMS_AFTER = _LLAMA | {"pre_norms": False, "post_norms": True}
 #: Of Gemma's networks: scales are stored less 1, the embedding is multiplied by the root of its width.
 _GEMMA: dict[str, Any] = _NORM | {
     "norm": "shifted_rms",
@@ -149,9 +151,7 @@ GATED: tuple[Family, ...] = (
         qk_norm="all",
         qkv_bias="attention_bias",
         o_bias="attention_bias",
-        running=Running(
-            "Olmo2ForCausalLM", SANDWICH_TENSORS, computation=_LLAMA | {"pre_norms": False, "post_norms": True}
-        ),
+        running=Running("Olmo2ForCausalLM", SANDWICH_TENSORS, computation=_NORMS_AFTER),
     ),
     Family(
         name="olmo3",
@@ -164,7 +164,7 @@ GATED: tuple[Family, ...] = (
         running=Running(
             "Olmo3ForCausalLM",
             SANDWICH_TENSORS,
-            computation=_LLAMA | {"pre_norms": False, "post_norms": True},
+            computation=_NORMS_AFTER,
             # One base for all layers; scaled frequencies are of layers without a window.
             rotary=Rotary(local_theta="rope_theta"),
             # transformers 5 gives another base of the file to layers without a window alone, transformers 4 to all: then
@@ -181,7 +181,7 @@ GATED: tuple[Family, ...] = (
         running=Running(
             "Exaone4ForCausalLM",
             SANDWICH_TENSORS,
-            computation=_LLAMA | {"pre_norms": False, "post_norms": True},
+            computation=_NORMS_AFTER,
             rotary=Rotary(windowed=True),
         ),
     ),

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from hwmodels.numerics.exact_products import EXACT
+from jaxspec.models.decoding_programs import computed_once
 from jaxspec.models.dots import dot_rows
 from jaxspec.models.text_order import TextOrder
 
@@ -94,6 +95,7 @@ def attend(
         score = _product("kqd", "kds", "kqs", grouped, source.key)
         if latent is not None:
             score += _product("kqd", "ksd", "kqs", latent, source.value)
+        score = computed_once(score)
         score = scaled_scores(score, key_dim, scale, cap)
         score = score.reshape(batch, kv_heads, heads // kv_heads, tokens, -1)
         scores.append(jnp.where(source.mask[:, None, None], score, jnp.finfo(query.dtype).min))

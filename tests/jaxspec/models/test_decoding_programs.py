@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jaxspec.models import decoding_programs
+from jaxspec.models.attention import KVSource, attend
 from jaxspec.models.decoding_programs import jit_decoding
 from jaxspec.scaling import branches
 from jaxspec.speculate import loop
@@ -47,9 +48,10 @@ def test_only_a_gpu_is_told_something(gpu, compiled):
     program = jit_decoding(doubled, static_argnames="times")
     assert compiled == [None]  # nothing asked for a device
     np.testing.assert_array_equal(program(jnp.arange(3), times=3), [0, 6, 12])
-    assert compiled[1:] == [decoding_programs._OPTIONS] * 2 * gpu  # one tries whether XLA knows them
+    asked = [{name: value} for name, value in decoding_programs._OPTIONS.items()]  # whether XLA knows each
+    assert compiled[1:] == [*asked, decoding_programs._OPTIONS] * gpu
     program(jnp.arange(4), times=3)
-    assert len(compiled) == 1 + 2 * gpu
+    assert len(compiled) == 1 + (len(asked) + 1) * gpu
 
 
 def test_within_another_program_it_is_a_part_of_that(gpu):
@@ -65,7 +67,27 @@ def test_a_version_without_the_option_goes_without(gpu, monkeypatch):
     with pytest.raises(jax.errors.JaxRuntimeError, match="xla_an_option_of_tomorrow"):
         jax.jit(lambda x: x + 1.0, compiler_options=UNKNOWN)(0.0)
     assert decoding_programs._options() == {}
+    monkeypatch.setattr(decoding_programs, "_OPTIONS", UNKNOWN | {"xla_gpu_dot_merger_threshold_mb": 0})
+    decoding_programs._options.cache_clear()
+    known = {"xla_gpu_dot_merger_threshold_mb": 0} if gpu else {}
+    assert decoding_programs._options() == known
     np.testing.assert_array_equal(jit_decoding(doubled, static_argnames="times")(jnp.arange(3), times=1), [0, 2, 4])
+
+
+def test_scores_are_not_computed_within_what_reads_them(monkeypatch):
+    rng = np.random.default_rng(0)
+    shaped = lambda *shape: jnp.asarray(rng.standard_normal(shape, np.float32))
+    sources = [
+        KVSource(shaped(1, 2, 4, slots), shaped(1, 2, slots, 4), jnp.ones((1, 1, slots), bool)) for slots in (3, 1)
+    ]
+    query, found = shaped(1, 1, 4, 4), []
+    for device in ("cpu", "gpu"):
+        monkeypatch.setattr(jax, "default_backend", lambda device=device: device)
+        program = str(jax.make_jaxpr(lambda *given: attend(*given))(query, sources))  # traced anew
+        assert program.count("optimization_barrier") == (len(sources) if device == "gpu" else 0)
+        found.append((attend(query, sources), jax.grad(lambda x: jnp.sum(attend(x, sources) ** 2))(query)))
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-6)
 
 
 def test_decoding_branches_and_what_is_timed_are_compiled_so(gpu, compiled):

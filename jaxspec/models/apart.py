@@ -9,7 +9,7 @@ with the embedded network: 0.16 ms instead of 0.57 for the products of one row, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -165,24 +165,63 @@ def only_layer(layers: dict[str, Any]) -> dict[str, Array | Stack]:
     return jax.tree.map(one, layers, is_leaf=is_apart)
 
 
-def entries_between(tree: Any, first: int, stop: int) -> Any:
-    """Entries of the first axis of all arrays and stacks in a tree, `stop` not included."""
+class _Within(NamedTuple):
+    """Entries of an array from a place on, left where they lie."""
+
+    array: Array
+    first: int
+
+    def entry(self, place: Any) -> Array:
+        """One of them."""
+        return jax.lax.dynamic_index_in_dim(self.array, self.first + place, keepdims=False)
+
+
+def _is_within(node: Any) -> bool:
+    return isinstance(node, _Within)
+
+
+def _is_entries(node: Any) -> bool:
+    return is_apart(node) or _is_within(node)
+
+
+def entries_between(tree: Any, first: int, stop: int, *, in_place: bool = False) -> Any:
+    """Entries of the first axis of all arrays and stacks in a tree, `stop` not included.
+
+    Args:
+        in_place: for `over_layers` alone, which takes them out of the arrays one by one. XLA copies a part of an array before
+            a loop over it begins, in each step of decoding. (A gradient by what is left in place is as large as all of it in
+            each turn of the loop.)
+    """
 
     def between(node: Any) -> Any:
         if is_apart(node):
             return node.replace(parts=node.parts[first:stop])
-        return node if len(node) == stop - first else node[first:stop]
+        if len(node) == stop - first:
+            return node
+        return _Within(node, first) if in_place else node[first:stop]
 
     return jax.tree.map(between, tree, is_leaf=is_apart)
 
 
 def over_layers(body: Callable[[Any, Any], tuple[Any, Any]], carry: Any, inputs: Any, layers: int) -> tuple[Any, Any]:
     """`jax.lax.scan` over the first axis of `inputs`; a Python loop where stacks of them are apart."""
-    if not any(map(is_apart, jax.tree.leaves(inputs, is_leaf=is_apart))):
+    nodes, form = jax.tree.flatten(inputs, is_leaf=_is_entries)
+    if not any(map(_is_entries, nodes)):
         return jax.lax.scan(body, carry, inputs)
+    if not any(map(is_apart, nodes)):
+        looped = [None if _is_within(node) else node for node in nodes]
+
+        def one(carry: Any, turn: tuple[Array, list[Any]]) -> tuple[Any, Any]:
+            place, given = turn
+            taken = [node.entry(place) if _is_within(node) else one for node, one in zip(nodes, given, strict=True)]
+            return body(carry, form.unflatten(taken))
+
+        return jax.lax.scan(one, carry, (jnp.arange(layers), looped))
     made = []
     for place in range(layers):
-        entry = lambda node, place=place: node.parts[place] if is_apart(node) else node[place]
-        carry, made_here = body(carry, jax.tree.map(entry, inputs, is_leaf=is_apart))
+        entry = lambda node, place=place: (
+            node.parts[place] if is_apart(node) else node.entry(place) if _is_within(node) else node[place]
+        )
+        carry, made_here = body(carry, form.unflatten([entry(node) for node in nodes]))
         made.append(made_here)
     return carry, jax.tree.map(lambda *entries: jnp.stack(entries), *made)

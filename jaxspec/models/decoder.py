@@ -203,7 +203,9 @@ def _run_layers(
     """Consecutive layers of the same kinds of block, as one loop whose body is compiled once, whatever its length; layers that
     are kept apart (`jaxspec.models.apart`), one after the other."""
     num_layers = run.stop - run.start
-    parts = lambda tree, first: entries_between(tree, first, first + num_layers)
+    # What only decodes: training has nothing cached, and views are what gradients come through.
+    in_place = bool(sources) and view is None and not step.frugal
+    parts = lambda tree, first: entries_between(tree, first, first + num_layers, in_place=in_place)
     stored = {
         name: parts(stack_of(layers[name]), parameter.before(run.start))
         for name, parameter in config.layer_parameters.items()

@@ -19,6 +19,7 @@ from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.rounded_inputs import rounded_input
 from jaxspec.models.router import route
 from jaxspec.models.sizes import DecoderSizes
+from jaxspec.models.streamed import made
 
 __all__ = ["Experts"]
 
@@ -116,7 +117,8 @@ def _own(sizes: DecoderSizes) -> ExpertSizes:
 
 
 def _product(x: Array, weights: Mapping[str, Any], kind: str, sizes: DecoderSizes, dot_dtype: Any) -> Array:
-    return dot_rows(rounded_input(x, sizes.rounded_inputs, weights, kind), weights[kind].astype(x.dtype), dot_dtype)
+    # The matrix in the type that it is stored in: a matrix unit may multiply by it as it is.
+    return dot_rows(rounded_input(x, sizes.rounded_inputs, weights, kind), made(weights[kind]), dot_dtype)
 
 
 def _expert(

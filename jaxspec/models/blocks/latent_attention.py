@@ -19,6 +19,7 @@ from jaxspec.models.norms import RmsNorm
 from jaxspec.models.rope import chosen_rope, rotate
 from jaxspec.models.sizes import DecoderSizes
 from jaxspec.models.stored import biased_rows
+from jaxspec.models.streamed import made
 
 __all__ = ["LatentAttention", "absorbs"]
 
@@ -120,7 +121,7 @@ class LatentAttention:
         ]
         # Of each head: (element, latent).
         up_key, up_value = (
-            weights[kind].astype(dtype).reshape(sizes.num_heads, -1, latent.kv_rank) for kind in ("k_up", "v_up")
+            made(weights[kind]).reshape(sizes.num_heads, -1, latent.kv_rank) for kind in ("k_up", "v_up")
         )
         scale = query.shape[-1] ** -0.5 if sizes.score_scale is None else sizes.score_scale
         attending = partial(step.attending(), scale=scale, cap=sizes.score_cap)

@@ -6,12 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.core import jaxprs_in_params
 from safetensors.numpy import save_file
 
 from hwmodels.catalog.huggingface import Running
 from hwmodels.catalog.huggingface.tensor_names import LLAMA_TENSORS
 from jaxspec.errors import InputError
-from jaxspec.models import decoder
+from jaxspec.models import decoder, kv_cache
 from jaxspec.models.blocks import DenseFeedForward, FeedForwardResult, GroupedAttention, StepInput
 from jaxspec.models.checkpoint_files import CheckpointFiles
 from jaxspec.models.config import DecoderConfig
@@ -19,6 +20,7 @@ from jaxspec.models.decoder import abstract_params, causal_mask
 from jaxspec.models.decoder_layer import decoder_layer
 from jaxspec.models.dots import dot_rows
 from jaxspec.models.hf_load import read_tensors
+from jaxspec.models.kv_cache import CachedKV
 from jaxspec.models.stored import stack_of
 from jaxspec.models.stored_parameters import network_parameters, stored_tensors
 
@@ -118,6 +120,37 @@ def test_a_mixed_network_is_its_layers_one_after_the_other():
         "down": 3,
         "choice_in": 2,
     }
+
+
+def sliced_stacks(jaxpr):
+    """Arrays that are cut out of stacks of all five layers, loops' bodies included."""
+    found = []
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "slice" and equation.invars[0].aval.shape[:1] == (5,):
+            found.append(equation.outvars[0].aval.shape)
+        for inner in jaxprs_in_params(equation.params):
+            found += sliced_stacks(inner)
+    return found
+
+
+def test_decoding_cuts_no_layers_out_of_their_stacks(monkeypatch):
+    """XLA would copy these weights, and the cache, in every step."""
+    params, empty = random_params(MIXED), kv_cache.empty_cache(MIXED, 2, 6)
+    cached = jax.tree.map(lambda leaf: jax.random.normal(jax.random.key(leaf.ndim), leaf.shape), empty)
+
+    def step(params, cached):
+        source = CachedKV(cached, jnp.ones((2, 1, 6), bool))
+        given = {"tokens": TOKENS[:, :1], "positions": np.full((2, 1), 6), "mask": causal_mask(2, 1)}
+        return decoder.forward(params, MIXED, **given, sources=[source])
+
+    found = jax.jit(step, compiler_options=QUICKLY)(params, cached)
+    assert sliced_stacks(jax.make_jaxpr(step)(params, cached).jaxpr) == []
+    between = decoder.entries_between
+    monkeypatch.setattr(decoder, "entries_between", lambda *given, in_place: between(*given))
+    assert (2, 24, 12) in sliced_stacks(jax.make_jaxpr(lambda *given: step(*given))(params, cached).jaxpr)
+    copied = jax.jit(lambda *given: step(*given), compiler_options=QUICKLY)(params, cached)
+    np.testing.assert_array_equal(found.logits, copied.logits)
+    np.testing.assert_array_equal(found.cache.value, copied.cache.value)
 
 
 def test_a_mixed_network_is_stored_and_read(tmp_path):

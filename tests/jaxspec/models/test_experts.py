@@ -8,10 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxspec.models import dots
 from jaxspec.models.blocks import DenseFeedForward, Experts, StepInput
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import abstract_params, forward_text
 from jaxspec.models.expert_sizes import ExpertSizes
+from jaxspec.models.stored import as_stored
 
 jit = partial(
     jax.jit, compiler_options={"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -55,6 +57,15 @@ def all_experts(x, w, config):
     made = jnp.einsum("btei,ehi->bteh", jax.nn.silu(into("gate")) * into("up"), w["expert_down"])
     routed = (jnp.take_along_axis(made, chosen[..., None], axis=2) * weights[..., None]).sum(axis=2)
     return routed + (jax.nn.silu(x @ w["shared_gate"].T) * (x @ w["shared_up"].T)) @ w["shared_down"].T
+
+
+def test_matrices_are_multiplied_in_the_type_they_are_stored_in(monkeypatch):
+    """Where a unit multiplies bfloat16, widening them first reads and writes each as float32."""
+    params, types = as_stored(jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), random_params(CONFIG))), []
+    monkeypatch.setattr(dots, "splits", lambda rows, matrix, count: types.append(str(matrix)) or False)
+    jax.eval_shape(lambda params: forward_text(params, CONFIG, jnp.asarray(TOKENS)), params)
+    assert types.count("bfloat16") >= 3 + 3  # at least the matrices of an expert, and of the shared one
+    assert types.count("float32") == 1  # the router's matrix alone is widened
 
 
 def apply(x, w, config=CONFIG):

@@ -22,4 +22,6 @@ def save_figure(figure: Figure, path: str | Path) -> None:
         with whole_file(path) as part:
             figure.savefig(part, format=ending)
     except OSError as error:
-        raise InputError(f"plot {str(path)!r} cannot be written ({error.strerror}); give another file") from error
+        raise InputError(
+            f"plot {str(path)!r} cannot be written ({error.strerror or error}); give another file"
+        ) from error

@@ -134,7 +134,7 @@ def test_a_file_that_cannot_be_written_takes_nothing_with_it(capsys, monkeypatch
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def unnamed(*_, **__):
-        raise OSError("encoder error -2")  # as of a library that draws
+        raise OSError("encoder error -2")  # without a number, and so without words of the system
 
     with monkeypatch.context() as context:
         context.setattr("jaxspec.cli.options.write_text", full)
@@ -143,7 +143,7 @@ def test_a_file_that_cannot_be_written_takes_nothing_with_it(capsys, monkeypatch
     assert "that is all" in out
     assert err.splitlines()[-1] == f"jaxspec: --json 'a.json' cannot be written (No space left on device); {kept}"
     with monkeypatch.context() as context:
-        context.setattr("matplotlib.figure.Figure.savefig", unnamed)
+        context.setattr("jaxspec.report.save.write_bytes", unnamed)
         code, out, err = run(capsys, "toy", "--json", "b.json", "--plot", "b.svg", "--out", "mine")
     assert (code, Path("b.json").exists(), Path("b.svg").exists()) == (2, True, False)
     assert "that is all" in out

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from hwmodels.numerics.scalars import Leaf
+from hwmodels.serving.engine import Served
 from hwmodels.serving.requests import Requests
-from hwmodels.serving.simulation import Served
 
 __all__ = ["PERCENTILES", "Latencies", "crossing_rate", "latencies"]
 

@@ -18,20 +18,19 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
-from typing import NamedTuple
 
-import flax.struct
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from hwmodels.numerics.long_sums import LongSum, long_sum
-from hwmodels.numerics.scalars import Leaf, as_float
+from hwmodels.numerics.rare_changes import change_if_needed
+from hwmodels.numerics.scalars import as_float
+from hwmodels.serving.engine import Engine, Served, Serving, Slots
 from hwmodels.serving.requests import Requests
 from hwmodels.serving.step_table import StepTable, step_seconds
 
-__all__ = ["Engine", "Served", "Serving", "begin_serving", "serve", "serve_further", "served_so_far"]
-
+__all__ = ["begin_serving", "serve", "serve_further", "served_so_far"]
 
 _INDEX = jnp.int32
 
@@ -42,56 +41,8 @@ _STEPS = 256
 #: Of many requests, one look for as many of them: a copy of their times then takes no longer than the steps between.
 _REQUESTS_PER_STEP = 256
 
-
-@flax.struct.dataclass
-class Engine:
-    """How an engine schedules. `slots` is static, every other field a leaf or an array."""
-
-    chunk_tokens: Leaf  # prompt tokens of a step at most, >= 1
-    capacity_tokens: Leaf  # whose keys and values fit, > 0
-    draft_lengths: Int[
-        Array, " batch"
-    ]  # drafted tokens with 0, 1, 2, ... sequences that generate; zeros: no speculation
-    conditional: Float[Array, " position"]  # P(position accepted | all before accepted)
-    slots: int = flax.struct.field(pytree_node=False, default=1)  # sequences in the batch at most
-
-
-@flax.struct.dataclass
-class Served:
-    """What became of the requests, by request, and sums over the engine's steps."""
-
-    wait_s: Float[Array, " request"]  # from the request's arrival until its first step begins
-    ttft_s: Float[Array, " request"]  # from its arrival until its first token is there
-    request_s: Float[Array, " request"]  # from its arrival until its last one is
-    end_s: Float[Array, ""]  # when the engine stops
-    busy_s: Float[Array, ""]  # in steps
-    held_slots_s: Float[Array, ""]  # slots that are taken, over time
-    steps: Int[Array, ""]
-
-
-class _Slots(NamedTuple):
-    request: Int[Array, " slot"]  # -1: free
-    prompt_left: Float[Array, " slot"]
-    output_left: Float[Array, " slot"]
-    context: Float[Array, " slot"]
-    held_tokens: Float[Array, " slot"]  # for which room is kept
-
-
-class Serving(NamedTuple):
-    """An engine between two steps.
-
-    Attributes:
-        head: the next request to admit.
-        done: requests that have all their tokens.
-    """
-
-    clock_s: LongSum
-    busy_s: LongSum
-    held_slots_s: LongSum
-    head: Int[Array, ""]
-    done: Int[Array, ""]
-    slots: _Slots
-    served: Served
+#: Steps whose random numbers are drawn at once: step by step that is a loop of many small kernels in each of them.
+_DRAWN_STEPS = 64
 
 
 def serve(requests: Requests, table: StepTable, engine: Engine, key: PRNGKeyArray) -> Served:
@@ -113,7 +64,7 @@ def begin_serving(requests: Requests, engine: Engine) -> Serving:
     count, slots = requests.arrival_s.shape[-1], engine.slots
     never = jnp.full((count,), jnp.inf, requests.arrival_s.dtype)
     zero = jnp.zeros((), never.dtype)
-    empty = _Slots(jnp.full((slots,), -1, _INDEX), *(jnp.zeros((slots,), never.dtype) for _ in range(4)))
+    empty = Slots(jnp.full((slots,), -1, _INDEX), *(jnp.zeros((slots,), never.dtype) for _ in range(4)))
     served = Served(never, never, never, zero, zero, zero, jnp.zeros((), _INDEX))
     nothing = long_sum(zero)
     return Serving(nothing, nothing, nothing, jnp.zeros((), _INDEX), jnp.zeros((), _INDEX), empty, served)
@@ -136,15 +87,23 @@ def serve_further(
     """
     count = requests.arrival_s.shape[-1]
     fits = jnp.max(requests.prompt_tokens + requests.output_tokens) <= as_float(engine.capacity_tokens)
-    between = max(_STEPS, count // _REQUESTS_PER_STEP)
-    looks = jnp.iinfo(_INDEX).max if steps is None else -(-steps // between)
+    blocks = -(-max(_STEPS, count // _REQUESTS_PER_STEP) // _DRAWN_STEPS)
+    looks = jnp.iinfo(_INDEX).max if steps is None else -(-steps // (blocks * _DRAWN_STEPS))
+    reached = _chances(engine)
 
-    def step(_: int, state: Serving) -> Serving:
-        state = _admitted(_waited(state, requests), requests, engine)
-        return _stepped(state, requests, table, engine, key)
+    def block(_: int, state: Serving) -> Serving:
+        # Until all requests are served every step does work, so that its number is known before it begins.
+        numbers = state.served.steps + jnp.arange(_DRAWN_STEPS, dtype=_INDEX)
+        uniform = jax.vmap(partial(_drawn, key, state.slots.context))(numbers)
+
+        def step(place: int, state: Serving) -> Serving:
+            state = change_if_needed(_may_enter(state, requests, engine), _entered, state, requests, engine)
+            return _stepped(state, requests, table, engine, reached, uniform[place])
+
+        return jax.lax.fori_loop(0, _DRAWN_STEPS, step, state)
 
     def further(going: tuple[Int[Array, ""], Serving]) -> tuple[Int[Array, ""], Serving]:
-        return going[0] + 1, jax.lax.fori_loop(0, between, step, going[1])
+        return going[0] + 1, jax.lax.fori_loop(0, blocks, block, going[1])
 
     def goes_on(going: tuple[Int[Array, ""], Serving]) -> Bool[Array, ""]:
         return (going[0] < looks) & (going[1].done < count) & fits
@@ -158,11 +117,31 @@ def served_so_far(state: Serving) -> Served:
     return dataclasses.replace(state.served, **{name: found.high for name, found in sums.items()})
 
 
+def _may_enter(state: Serving, requests: Requests, engine: Engine) -> Bool[Array, ""]:
+    """Whether the next request takes a slot before this step; in most steps none does."""
+    slots, left = state.slots, state.head < requests.arrival_s.shape[-1]
+    free, (arrival, needed) = slots.request < 0, _next(state, requests)
+    fits = needed <= _room(slots, engine)
+    return left & (jnp.all(free) | (jnp.any(free) & fits & (state.clock_s.since(arrival) >= 0)))
+
+
+def _next(state: Serving, requests: Requests) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Arrival and tokens of the next request."""
+    place = jnp.minimum(state.head, requests.arrival_s.shape[-1] - 1)
+    return requests.arrival_s[place], requests.prompt_tokens[place] + requests.output_tokens[place]
+
+
+def _room(slots: Slots, engine: Engine) -> Float[Array, ""]:
+    return as_float(engine.capacity_tokens) - jnp.sum(slots.held_tokens)
+
+
+def _entered(state: Serving, requests: Requests, engine: Engine) -> Serving:
+    return _admitted(_waited(state, requests), requests, engine)
+
+
 def _waited(state: Serving, requests: Requests) -> Serving:
     """With nothing to do the engine waits for the next request."""
-    last = requests.arrival_s.shape[-1] - 1
-    idle = jnp.all(state.slots.request < 0)
-    arrival = requests.arrival_s[jnp.minimum(state.head, last)]
+    idle, (arrival, _) = jnp.all(state.slots.request < 0), _next(state, requests)
     waits = idle & (state.clock_s.since(arrival) < 0)
     return state._replace(clock_s=jax.tree.map(partial(jnp.where, waits), long_sum(arrival), state.clock_s))
 
@@ -174,17 +153,16 @@ def _admitted(state: Serving, requests: Requests, engine: Engine) -> Serving:
     waiting = jnp.minimum(state.head + offsets, count - 1)
     needed = requests.prompt_tokens[waiting] + requests.output_tokens[waiting]
     free = slots.request < 0
-    room = as_float(engine.capacity_tokens) - jnp.sum(slots.held_tokens)
     may = (state.head + offsets < count) & (state.clock_s.since(requests.arrival_s[waiting]) >= 0)
-    may = may & (jnp.cumsum(needed) <= room) & (offsets < jnp.sum(free, dtype=_INDEX))
-    admitted = jnp.sum(jnp.cumprod(may.astype(_INDEX)), dtype=_INDEX)
+    may = may & (jnp.cumsum(needed) <= _room(slots, engine)) & (offsets < jnp.sum(free, dtype=_INDEX))
+    admitted = jnp.min(jnp.where(may, engine.slots, offsets))
     # The first free slot takes the first waiting request, and so on.
     rank = jnp.cumsum(free, dtype=_INDEX) - 1
     takes = free & (rank < admitted)
     chosen = jnp.minimum(state.head + jnp.maximum(rank, 0), count - 1)
     prompt, output = requests.prompt_tokens[chosen], requests.output_tokens[chosen]
-    new = _Slots(chosen, prompt, output, jnp.zeros_like(prompt), prompt + output)
-    taken = _Slots(*(jnp.where(takes, fresh, old) for fresh, old in zip(new, slots, strict=True)))
+    new = Slots(chosen, prompt, output, jnp.zeros_like(prompt), prompt + output)
+    taken = Slots(*(jnp.where(takes, fresh, old) for fresh, old in zip(new, slots, strict=True)))
     place = jnp.where(takes, chosen, count)  # beyond the end: dropped
     waited = state.clock_s.since(requests.arrival_s[chosen])
     begun = state.served.wait_s.at[place].set(waited, mode="drop")
@@ -193,12 +171,32 @@ def _admitted(state: Serving, requests: Requests, engine: Engine) -> Serving:
     )
 
 
-def _stepped(state: Serving, requests: Requests, table: StepTable, engine: Engine, key: PRNGKeyArray) -> Serving:
-    """One step of the engine; with all requests served, none."""
-    slots, served, count = state.slots, state.served, requests.arrival_s.shape[-1]
+def _drawn(key: PRNGKeyArray, like: Float[Array, " slot"], step: Int[Array, ""]) -> Float[Array, " slot"]:
+    """A step's random numbers, one for each slot."""
+    return jax.random.uniform(jax.random.fold_in(key, step), like.shape, like.dtype)
+
+
+def _chances(engine: Engine) -> Float[Array, "length position"]:
+    """Of each number of drafted tokens, the chance that the draft is accepted up to a position; 0 behind its end."""
+    positions = engine.conditional.shape[-1]
+    drafted = jnp.arange(positions)[None] < jnp.arange(positions + 1)[:, None]
+    return jax.vmap(jnp.cumprod)(jnp.where(drafted, engine.conditional[None], 0.0))
+
+
+def _stepped(
+    state: Serving,
+    requests: Requests,
+    table: StepTable,
+    engine: Engine,
+    reached: Float[Array, "length position"],
+    uniform: Float[Array, " slot"],
+) -> Serving:
+    """One step of the engine; with all requests served, none. Args: reached: see `_chances`; uniform: see `_drawn`."""
+    slots, served = state.slots, state.served
     active = slots.request >= 0
     generating = active & (slots.prompt_left <= 0)
-    chunk = _chunks(slots, active, as_float(engine.chunk_tokens))
+    left = jnp.where(active, slots.prompt_left, 0.0)
+    chunk = change_if_needed(jnp.any(left > 0), _chunks, jnp.zeros_like(left), left, slots.request, engine)
     batch = jnp.sum(generating, dtype=_INDEX)
     length = engine.draft_lengths[jnp.minimum(batch, engine.draft_lengths.shape[-1] - 1)]
     counted = jnp.where(batch > 0, generating, chunk > 0)
@@ -207,11 +205,8 @@ def _stepped(state: Serving, requests: Requests, table: StepTable, engine: Engin
     works = jnp.any(active)
     taken_s = jnp.where(works, step_seconds(table, length, batch, context, jnp.sum(chunk)), 0.0)
     clock_s = state.clock_s.plus(taken_s)
-    since_arrival = clock_s.since(requests.arrival_s[jnp.maximum(slots.request, 0)])
 
-    uniform = jax.random.uniform(jax.random.fold_in(key, served.steps), slots.context.shape, slots.context.dtype)
-    drafted = jnp.where(jnp.arange(engine.conditional.shape[-1]) < length, engine.conditional, 0.0)
-    accepted = jnp.sum(uniform[:, None] < jnp.cumprod(drafted)[None], axis=-1, dtype=slots.context.dtype)
+    accepted = jnp.sum(uniform[:, None] < reached[length][None], axis=-1, dtype=slots.context.dtype)
     ends_prompt = (chunk > 0) & (chunk >= slots.prompt_left)
     gained = jnp.where(generating, jnp.minimum(accepted + 1.0, slots.output_left), jnp.where(ends_prompt, 1.0, 0.0))
     output_left = slots.output_left - gained
@@ -225,12 +220,9 @@ def _stepped(state: Serving, requests: Requests, table: StepTable, engine: Engin
     kept = moved._replace(
         request=jnp.where(finished, -1, slots.request), held_tokens=jnp.where(finished, 0.0, slots.held_tokens)
     )
-    served = dataclasses.replace(
-        served,
-        ttft_s=served.ttft_s.at[jnp.where(ends_prompt, slots.request, count)].set(since_arrival, mode="drop"),
-        request_s=served.request_s.at[jnp.where(finished, slots.request, count)].set(since_arrival, mode="drop"),
-        steps=served.steps + works.astype(_INDEX),
-    )
+    tells = jnp.any(ends_prompt | finished)
+    served = change_if_needed(tells, _noted, served, requests, clock_s, slots.request, ends_prompt, finished)
+    served = dataclasses.replace(served, steps=served.steps + works.astype(_INDEX))
     return Serving(
         clock_s=clock_s,
         busy_s=state.busy_s.plus(taken_s),
@@ -242,14 +234,34 @@ def _stepped(state: Serving, requests: Requests, table: StepTable, engine: Engin
     )
 
 
-def _chunks(slots: _Slots, active: Bool[Array, " slot"], budget: Leaf) -> Float[Array, " slot"]:
-    """Prompt tokens of each slot in this step: the earliest requests first, up to the budget."""
-    left, count = jnp.where(active, slots.prompt_left, 0.0), active.shape[-1]
+def _noted(
+    served: Served,
+    requests: Requests,
+    clock_s: LongSum,
+    request: Int[Array, " slot"],
+    ends_prompt: Bool[Array, " slot"],
+    finished: Bool[Array, " slot"],
+) -> Served:
+    """With the times of first and last tokens."""
+    count = requests.arrival_s.shape[-1]  # beyond the end: dropped
+    since_arrival = clock_s.since(requests.arrival_s[jnp.maximum(request, 0)])
+    return dataclasses.replace(
+        served,
+        ttft_s=served.ttft_s.at[jnp.where(ends_prompt, request, count)].set(since_arrival, mode="drop"),
+        request_s=served.request_s.at[jnp.where(finished, request, count)].set(since_arrival, mode="drop"),
+    )
+
+
+def _chunks(
+    nothing: Float[Array, " slot"], left: Float[Array, " slot"], request: Int[Array, " slot"], engine: Engine
+) -> Float[Array, " slot"]:
+    """Prompt tokens of each slot in this step: the earliest requests first, up to the budget; nothing if none are left."""
+    budget, count = as_float(engine.chunk_tokens), left.shape[-1]
     # Requests enter in their order, and their prompts end in it: those that have some left follow one another. So each has its
     # place in a queue; comparing all slots with all would take time in their square.
     reads = left > 0
-    first = jnp.min(jnp.where(reads, slots.request, jnp.iinfo(_INDEX).max))
-    place = jnp.where(reads, slots.request - first, count)
+    first = jnp.min(jnp.where(reads, request, jnp.iinfo(_INDEX).max))
+    place = jnp.where(reads, request - first, count)
     queue = jnp.zeros((count + 1,), left.dtype).at[place + 1].set(left, mode="drop")
     ahead = jnp.cumsum(queue)[place]
     return jnp.clip(budget - ahead, 0.0, left)

@@ -10,6 +10,7 @@ processes prompts too, one that is a part of the target finds them in its cache.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import flax.struct
 import jax
@@ -186,9 +187,26 @@ def step_seconds(
         length, batch: indices.
         context, chunk: one number each.
     """
-    by_context = table.seconds[length, batch]
-    at_context = jax.vmap(lambda column: jnp.interp(context, table.contexts, column), in_axes=1)(by_context)
-    return jnp.interp(chunk, table.chunks, at_context)
+    by_context, of_context = _neighbours(table.contexts, context)
+    by_chunk, of_chunk = _neighbours(table.chunks, chunk)
+    # The four corners alone; `jnp.interp` of whole columns looks for its place in a loop of many small kernels.
+    corners = table.seconds[length, batch, by_context[:, None], by_chunk]
+    return of_chunk(*of_context(*corners))
+
+
+def _neighbours(known: Float[Array, " point"], at: Leaf) -> tuple[Int[Array, 2], Callable[[Leaf, Leaf], Leaf]]:
+    """Places of two neighbours in a list, and what becomes of values there; the numbers are those of `jnp.interp`."""
+    last = known.shape[-1] - 1
+    if last == 0:
+        return jnp.zeros((2,), jnp.int32), lambda low, high: low
+    above = jnp.clip(jnp.sum(known <= at, dtype=jnp.int32), 1, last)
+    below, span = known[above - 1], known[above] - known[above - 1]
+
+    def between(low: Leaf, high: Leaf) -> Leaf:
+        found = low + ((at - below) / span) * (high - low)
+        return jnp.where(at > known[last], high, found)
+
+    return jnp.stack([above - 1, above]), between
 
 
 def capacity_tokens(

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from jaxspec.cli.options import json_option, write_json
+from jaxspec.cli.outputs import give_out
 from jaxspec.errors import InputError
 
 
@@ -102,13 +103,11 @@ def _catalog_command(
     get = getattr(catalog, kind)
     names = getattr(catalog, f"{kind}_names")()
     entries = _entries(names, get, getattr(catalog, f"{kind}_title"), getattr(catalog, f"{kind}_sources"))
-    write_json(json_file, entries)
     hint = "" if sources else "; --sources: every number and where it comes from"
     fitted = any(entry["statuses"] for entry in entries)
     status = "input, those whose source says so: calibrated" if fitted else "input"
-    _show(
-        f"{what} (status of every number: {status}{hint})", {name: row(get(name)) for name in names}, entries, sources
-    )
+    title, rows = f"{what} (status of every number: {status}{hint})", {name: row(get(name)) for name in names}
+    give_out([lambda: write_json(json_file, entries)], lambda: _show(title, rows, entries, sources))
 
 
 @click.command()

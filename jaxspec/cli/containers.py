@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from jaxspec.cli.options import force_option, json_option, out_option, plot_option, write_json
+from jaxspec.cli.outputs import give_out
 from jaxspec.errors import InputError
 from jaxspec.output_places import check_apart
 
@@ -31,9 +32,12 @@ def unpack(container, out, force, json_file) -> None:
     from jaxspec.studies.pack.run import unpack_container
 
     found = unpack_container(container, out, force=force)
-    write_json(json_file, found.plain())
-    for file in found.files:
-        say(f"{file.file}: {file.bytes} bytes")
+
+    def prints() -> None:
+        for file in found.files:
+            say(f"{file.file}: {file.bytes} bytes")
+
+    give_out([lambda: write_json(json_file, found.plain())], prints)
 
 
 @click.command()
@@ -58,7 +62,10 @@ def inspect(path, tensor, every, plot, json_file) -> None:
     from jaxspec.studies.pack.report import code_tables, tensor_table
 
     result = inspect_file(path)
-    write_json(json_file, result.plain())
-    show(*(code_tables(result, tensor) if tensor else [tensor_table(result, every=every)]))
-    if plot and (figure := container_figure(result)) is not None:
-        save_figure(figure, plot)
+    tables = code_tables(result, tensor) if tensor else [tensor_table(result, every=every)]
+
+    def draws() -> None:
+        if plot and (figure := container_figure(result)) is not None:
+            save_figure(figure, plot)
+
+    give_out([lambda: write_json(json_file, result.plain()), draws], lambda: show(*tables))

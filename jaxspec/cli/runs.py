@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from jaxspec.cli.options import json_option, write_json
+from jaxspec.cli.outputs import give_out
 from jaxspec.cli.usage import unknown_command
 
 __all__ = ["runs"]
@@ -43,8 +44,8 @@ def list_command(folder: str, json_file: str | None) -> None:
     from jaxspec.runs.kept import list_runs, runs_table
 
     found = list_runs(folder)
-    write_json(json_file, [run.plain() for run in found])
-    show(runs_table(found, f"Runs in {folder}"))
+    rows = [run.plain() for run in found]
+    give_out([lambda: write_json(json_file, rows)], lambda: show(runs_table(found, f"Runs in {folder}")))
 
 
 @runs.command("show")
@@ -61,8 +62,7 @@ def show_command(run: str, json_file: str | None) -> None:
 
     found = find_run(run)
     tables = open_result(run).tables if found.finished else []
-    write_json(json_file, found.plain())
-    show(found.table(), *tables)
+    give_out([lambda: write_json(json_file, found.plain())], lambda: show(found.table(), *tables))
 
 
 @runs.command("compare")
@@ -77,8 +77,7 @@ def compare_command(run: tuple[str, ...], json_file: str | None) -> None:
     from jaxspec.runs.kept import compare_runs, find_run
 
     table = compare_runs(run)
-    write_json(json_file, [find_run(path).plain() for path in run])
-    show(table)
+    give_out([lambda: write_json(json_file, [find_run(path).plain() for path in run])], lambda: show(table))
 
 
 @runs.command("resume")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +21,7 @@ from jaxspec.cli.options import (
     settings_options,
     write_json,
 )
+from jaxspec.cli.outputs import RUN_KEEPS_IT, give_out
 from jaxspec.errors import InputError
 from jaxspec.output_places import check_apart
 from jaxspec.settings.base import quick_settings
@@ -149,22 +150,42 @@ def _run(
     found = load_object(study.run)(config, **writes)
     if helps:  # process 0 shows the result
         return
-    print_shown(load_object(study.present)(found), json_file, reporter)
+    draws = []
     if plot and study.plot is not None:
         from jaxspec.report.save import save_figure
 
-        save_figure(load_object(study.plot.draw)(found), plot)
+        draws = [lambda drawn=study.plot.draw: save_figure(load_object(drawn)(found), plot)]
+    keeps = study.out is not None and study.out.keeps_result
+    print_shown(load_object(study.present)(found), json_file, reporter, draws=draws, keeps=keeps)
 
 
-def print_shown(shown: Shown, json_file: str | None, reporter: Reporter) -> None:
-    """Print a result, and write --json."""
-    from jaxspec.report.terminal import say, show
+def print_shown(
+    shown: Shown,
+    json_file: str | None,
+    reporter: Reporter,
+    *,
+    draws: Iterable[Callable[[], object]] = (),
+    keeps: bool = True,
+) -> None:
+    """Write --json and figures, and print a result.
 
-    write_json(json_file, shown.result)
-    show(*shown.tables)
-    for command in shown.commands:
-        click.echo(command)
-    for line in shown.lines:
-        say(line)
-    if shown.files:
-        reporter.line(shown.files)
+    Args:
+        draws: each writes a figure.
+        keeps: whether a run directory has the result.
+    Raises:
+        InputError: a file that could not be written; the others are, and the result is printed.
+    """
+
+    def prints() -> None:
+        from jaxspec.report.terminal import say, show
+
+        show(*shown.tables)
+        for command in shown.commands:
+            click.echo(command)
+        for line in shown.lines:
+            say(line)
+        if shown.files:
+            reporter.line(shown.files)
+
+    writes = [lambda: write_json(json_file, shown.result), *draws]
+    give_out(writes, prints, kept=RUN_KEEPS_IT if keeps else "")

@@ -52,6 +52,7 @@ def carry_out(
     reporter: Reporter | None = None,
     contents: Collection[str] = (),
     page: WritePage | None = None,
+    page_file: str = _PAGE,
     headline: Collection[str] = (),
     processes: Processes = ONE_PROCESS,
 ) -> tuple[Any, RunDirectory]:
@@ -64,6 +65,7 @@ def carry_out(
         check: of everything that can be told without reading gigabytes, as names, shapes and short files; raises InputError.
         contents: see `RunDirectory`. A run whose further files are gone is not finished.
         page: writes report.html, and writes it again where it is gone from a finished run; None: there is none.
+        page_file: what it writes, or the last of it.
         headline: paths of the main numbers, for `jaxspec runs`: "configurations.tuned.speedup_vs_bf16_ar".
         processes: that do the same work together, each on its part of the arrays: all call this with the same arguments,
             process 0 alone reads and writes the directory, and all return its result.
@@ -104,8 +106,8 @@ def carry_out(
             finished = processes.told(processes.agreed(lambda: directory.finished() if there() else None))
             if finished is not None:
                 reporter.line(f"already finished: {directory.path} (--force starts anew)")
-                if page is not None and processes.owns and not (directory.path / _PAGE).exists():
-                    _write_again(page, finished, directory.path, reporter)
+                if page is not None and processes.owns and not (directory.path / page_file).exists():
+                    _write_again(page, page_file, finished, directory.path, reporter)
                 return finished, directory
             with reporter.alive(), told_in_one_line(config):
                 work = processes.agreed(lambda: prepare(directory, reporter))
@@ -116,18 +118,19 @@ def carry_out(
                     reporter.line("note: its file system has no locks; start no second process on this directory")
                 result = as_stored(work())  # so that all is shown now as it will be when it is reprinted
                 processes.agreed(steady.check)
+                # First what nothing else can give: a page that cannot be drawn or written must not take hours of work with it.
+                directory.write_result(result, headline)
                 if page is not None and directory.owned:
                     reporter.line("writing the report ...")
                     page(result, directory.path)
-                directory.write_result(result, headline)
                 if (peak := peak_device_bytes() or 0) >= _WORTH_TELLING:
                     reporter.line(f"memory: at most {bytes_in_words(peak)} of the device were in use")
                 return processes.told(result), directory
 
 
-def _write_again(page: WritePage, finished: Any, path: Path, reporter: Reporter) -> None:
+def _write_again(page: WritePage, file: str, finished: Any, path: Path, reporter: Reporter) -> None:
     """Write the page of a finished run; where that fails, the run's result can be told all the same."""
-    reporter.line(f"{_PAGE} is gone; it is written again from result.json")
+    reporter.line(f"{file} is not there; it is written from result.json")
     try:
         with reporter.alive():
             page(finished, path)

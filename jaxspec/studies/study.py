@@ -27,6 +27,7 @@ class Out:
         force: help of `--force`.
         names: further names of the option.
         check: of the place, made before any work.
+        keeps_result: whether the same command finds the result there and shows it again.
     """
 
     what: str
@@ -34,6 +35,7 @@ class Out:
     force: str
     names: tuple[str, ...] = ()
     check: Callable[[str, str], None] = check_folder_place
+    keeps_result: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +105,9 @@ class Study:
 
 def run_directory(name: str) -> Out:
     """`--out` of a command that keeps a run directory."""
-    return Out("Run directory.", f"runs/{name}-<hash of the settings>", "Start the run directory anew.")
+    return Out(
+        "Run directory.", f"runs/{name}-<hash of the settings>", "Start the run directory anew.", keeps_result=True
+    )
 
 
 def load_object(place: str) -> Any:

@@ -10,7 +10,7 @@ from jaxspec.files import write_text
 from jaxspec.html import lines_html
 from jaxspec.report.formatting import NOT_KNOWN
 from jaxspec.report.print_style import PRINT_STYLE
-from jaxspec.report.save import save_figure
+from jaxspec.report.save import write_figure
 from jaxspec.report.short_page import SHORT_STYLE
 from jaxspec.report.shown import Shown
 from jaxspec.report.svg import figure_svg, inline_svg
@@ -154,7 +154,7 @@ def write_codesign_report(result: CodesignResult, directory: Path) -> None:
     """Write report.html and figures/*.png into a run directory."""
     drawn = {name: figure for name, draw in figures(result).items() if (figure := draw()) is not None}
     for name, figure in drawn.items():
-        save_figure(figure, directory / "figures" / f"{name}.png")
+        write_figure(figure, directory / "figures" / f"{name}.png")
     parts = [f"<h1>{escape(headline(result))}</h1>"]
     scrolled = lambda table: f'<div class="scroll">{table._repr_html_()}</div>'
     parts += [scrolled(table) for table in codesign_tables(result)]

@@ -15,9 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from hwmodels.serving.engine import Engine, Serving
 from hwmodels.serving.latencies import Latencies, latencies
 from hwmodels.serving.requests import Requests, with_rate
-from hwmodels.serving.simulation import Engine, Serving, begin_serving, serve_further, served_so_far
+from hwmodels.serving.simulation import begin_serving, serve_further, served_so_far
 from hwmodels.serving.step_table import StepTable
 
 __all__ = ["serve_loads"]

@@ -14,9 +14,9 @@ import numpy as np
 from hwmodels import DraftCost, Footprint, Routing, uniform_footprint
 from hwmodels.analysis.uncertainty.delta_method import COVERAGE
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.serving.engine import Engine
 from hwmodels.serving.latencies import Latencies, crossing_rate
 from hwmodels.serving.requests import Requests, poisson_requests
-from hwmodels.serving.simulation import Engine
 from hwmodels.serving.step_table import capacity_tokens, priced_table
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from jax.extend.core import jaxprs_in_params
 
+from hwmodels.serving.engine import Engine
 from hwmodels.serving.latencies import crossing_rate, latencies
 from hwmodels.serving.requests import Requests, drawn_lengths, poisson_requests, with_rate
-from hwmodels.serving.simulation import Engine, begin_serving, serve, serve_further, served_so_far
+from hwmodels.serving.simulation import begin_serving, serve, serve_further, served_so_far
 from hwmodels.serving.step_table import StepTable
 from tests.hwmodels.serving.serving_witness import run
 
@@ -184,6 +185,27 @@ def test_no_step_of_a_mapped_loop_copies_what_all_requests_have():
     requests, table, engine = few_requests(1013)
     mapped = jax.vmap(lambda rate: serve(with_rate(requests, rate), table, engine, KEY))
     assert written_within(jax.make_jaxpr(mapped)(jnp.array([1.0, 2.0])).jaxpr, 1013) == {"scan"}
+
+
+def outside_branches(jaxpr):
+    """Names of all primitives but those of a condition's branches."""
+    found = set()
+    for equation in jaxpr.eqns:
+        found.add(equation.primitive.name)
+        if equation.primitive.name != "cond":
+            for each in jaxprs_in_params(equation.params):
+                found |= outside_branches(each)
+    return found
+
+
+def test_steps_in_which_no_request_comes_or_goes_leave_that_work_out():
+    # Most steps only generate. What admits requests, reads prompts and notes times took most of a step's time.
+    requests, table, engine = few_requests(61)
+    mapped = jax.vmap(lambda rate: serve(with_rate(requests, rate), table, engine, KEY))
+    rates = jnp.array([1.0, 2.0])
+    found = outside_branches(jax.make_jaxpr(jax.vmap(mapped))(jnp.stack([rates, rates])).jaxpr)
+    assert "cond" in found
+    assert not {"scatter", "cumsum"} & found
 
 
 def test_a_request_that_never_fits_is_never_served():

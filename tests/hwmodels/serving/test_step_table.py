@@ -1,5 +1,7 @@
 """Priced steps are those of the one pricing path."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 
 from hwmodels import DraftCost, Workload, catalog, chain_plan, price_cycle, uniform_footprint
 from hwmodels.network.operators import prefill_step
-from hwmodels.serving.step_table import capacity_tokens, priced_table, step_seconds
+from hwmodels.serving.step_table import StepTable, capacity_tokens, priced_table, step_seconds
 from hwmodels.speculation.steady_state import serving_cycle
 from hwmodels.step.capacity import held_bytes
 from hwmodels.step.priced_steps import price_steps
@@ -82,3 +84,16 @@ def test_room_for_keys_and_values():
     assert float(capacity_tokens(DEVICE, TARGET, footprint=WIDTHS, draft_cost=SMALL)) < 0.95 * room
     large = catalog.architecture("llama-3.1-70b")
     assert float(capacity_tokens(DEVICE, large, footprint=WIDTHS)) == 0.0
+
+
+def test_between_priced_places_it_is_linear_interpolation_to_the_last_digit():
+    draw = np.random.default_rng(4)
+    contexts, chunks = np.array([0.0, 64.0, 177.0, 900.0], np.float32), np.array([0.0, 3.0, 40.0], np.float32)
+    table = StepTable(jnp.asarray(draw.random((2, 3, 4, 3)), jnp.float32), jnp.asarray(contexts), jnp.asarray(chunks))
+    # At places, between them, and behind the end.
+    at = [
+        (context, chunk) for context in (0.0, 64.0, 65.5, 899.0, 900.0, 901.0) for chunk in (0.0, 2.0, 3.0, 40.0, 41.0)
+    ]
+    for length, batch, (context, chunk) in itertools.product(range(2), range(3), at):
+        columns = [jnp.interp(context, contexts, column) for column in table.seconds[length, batch].T]
+        assert seconds(table, length, batch, context, chunk) == float(jnp.interp(chunk, chunks, jnp.stack(columns)))

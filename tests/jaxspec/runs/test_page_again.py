@@ -34,11 +34,11 @@ def test_a_page_that_is_gone_is_written_again_from_the_result(repeated, capsys):
     page.unlink()
     assert repeated(page=write)[0] == result
     assert page.read_bytes() == first
-    assert "report.html is gone; it is written again from result.json" in capsys.readouterr().err
+    assert "report.html is not there; it is written from result.json" in capsys.readouterr().err
     page.write_text("mine")
     repeated(page=write)
     assert page.read_text() == "mine"
-    assert "is gone" not in capsys.readouterr().err
+    assert "is not there" not in capsys.readouterr().err
 
 
 def test_a_command_without_a_page_is_finished_without_one(repeated):
@@ -56,6 +56,18 @@ def test_a_result_is_told_where_no_page_can_be_written(repeated, capsys):
 
     assert repeated(page=refused)[0] == result
     assert "note: it cannot be written (Permission denied)" in capsys.readouterr().err
+
+
+def test_a_page_that_cannot_be_written_at_first_loses_no_result(repeated, capsys):
+    def refused(result, path):
+        raise OSError(28, "No space left on device", str(path / "report.html"))
+
+    with pytest.raises(OSError, match="No space left"):
+        repeated(page=refused)
+    result, directory = repeated(page=write)  # the same result, of the same work
+    assert result["numbers"] == [1, None]
+    assert (directory.path / "report.html").read_text() == "[1, None]"
+    assert "report.html is not there; it is written from result.json" in capsys.readouterr().err
 
 
 def test_what_is_shown_first_stands_in_the_order_in_which_it_is_shown_again(tmp_path):

@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hwmodels.serving.engine import Engine
 from hwmodels.serving.latencies import latencies
 from hwmodels.serving.requests import poisson_requests, with_rate
-from hwmodels.serving.simulation import Engine, serve
+from hwmodels.serving.simulation import serve
 from hwmodels.serving.step_table import StepTable
 from jaxspec.studies.serve import many_loads
 from jaxspec.studies.serve.loads import DECODING

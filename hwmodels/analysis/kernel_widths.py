@@ -84,16 +84,24 @@ def _kinds_of_widths(kernels: MeasuredKernels, footprint: Footprint, experts: bo
     """
     apart = EXPERT_MATRICES if kernels.expert_widths else ()
     read: dict[bool, list[object]] = {False: [], True: []}
-    for weights in (footprint.draft_weight_bits, footprint.target_weight_bits):
-        for kind, bits in weights.items():
-            if kind not in _NO_PRODUCT and (kind not in EXPERT_MATRICES or experts is not False):
-                read[kind in apart].append(bits)
+    for kind, bits in _read_by_products(footprint, experts):
+        read[kind in apart].append(bits)
     products = _distinct(read[False])
     found = [_sorted_out("weights", kernels.weight_widths, products)]
     if apart:
         theirs = [bits for bits in _distinct(read[True]) if experts or bits not in products]
         found.append(_sorted_out("weights of experts", kernels.expert_widths, theirs))
     return found
+
+
+def _read_by_products(footprint: Footprint, experts: bool | None) -> list[tuple[str, object]]:
+    """Kinds of weights that products read, with their widths, of draft and target."""
+    return [
+        (kind, bits)
+        for weights in (footprint.draft_weight_bits, footprint.target_weight_bits)
+        for kind, bits in weights.items()
+        if kind not in _NO_PRODUCT and (kind not in EXPERT_MATRICES or experts is not False)
+    ]
 
 
 def _sorted_out(of_what: str, measured: tuple[float, ...], widths: Iterable[float]) -> _Widths:
@@ -105,8 +113,8 @@ def _sorted_out(of_what: str, measured: tuple[float, ...], widths: Iterable[floa
 def kernel_remarks(device: Device, footprint: Footprint, *, experts: bool | None = None) -> list[str]:
     """What a reader of times on this device should know, a sentence each; empty for a device that is not calibrated.
 
-    Names the footprint's widths without a measured kernel, experts with another engine's kernels where the network has any,
-    fits that err to one side, then what else the device's fits do not describe.
+    Names a format that no weight is narrow enough for, the footprint's widths without a measured kernel, experts with another
+    engine's kernels where the network has any, fits that err to one side, then what else the device's fits do not describe.
 
     Args:
         others: as of `kernel_widths`.
@@ -114,7 +122,8 @@ def kernel_remarks(device: Device, footprint: Footprint, *, experts: bool | None
     found, kernels = kernel_widths(device, footprint, experts=experts), unit_of(device).measured
     if found is None or kernels is None:
         return []
-    remarks = [line for kind in _kinds_of_widths(kernels, footprint, experts) for line in _remarks_on(kind)]
+    remarks = _unused_format(kernels, _distinct(bits for _, bits in _read_by_products(footprint, experts)))
+    remarks += [line for kind in _kinds_of_widths(kernels, footprint, experts) for line in _remarks_on(kind)]
     if found.extrapolated_kv:
         remarks.append(
             f"extrapolated: KV of {_in_words(found.extrapolated_kv)} bits; attention is measured with "
@@ -123,6 +132,17 @@ def kernel_remarks(device: Device, footprint: Footprint, *, experts: bool | None
     if experts:
         remarks += _borrowed(kernels)
     return [*remarks, *_one_sided(kernels), *kernels.remarks]
+
+
+def _unused_format(kernels: MeasuredKernels, widths: list[float]) -> list[str]:
+    """A sentence where kernels of a format were asked for by name and no weight is read by them."""
+    widest = kernels.weight_widths[-1]
+    if kernels.weight_format is None or widths[0] < widest - _SAME_BITS:
+        return []
+    return [
+        f"unused: kernels of format {kernels.weight_format} are for weights narrower than {widest:g} bits, and none is; "
+        "give a scheme with fewer bits, or leave the format out"
+    ]
 
 
 def _borrowed(kernels: MeasuredKernels) -> list[str]:

@@ -119,7 +119,9 @@ def _read_decoder(reader: TableReader, table: Any) -> Decoder:
     form = form_of(Decoder)
     form = dataclasses.replace(form, texts={**form.texts, "kind": _KINDS})
     rate_field = "symbols_per_cycle"
-    if isinstance(table, dict) and table.get("kind", _KINDS[0]) not in _OWN_RATES and "frequency_hz" not in table:
+    # A tuple, since a kind may come as a table or a list, which have no hash.
+    own_rate = isinstance(table, dict) and table.get("kind", _KINDS[0]) in tuple(_OWN_RATES)
+    if isinstance(table, dict) and not own_rate and "frequency_hz" not in table:
         # Both numbers of a rate are asked for at once.
         form = dataclasses.replace(form, required={**form.required, rate_field: form.optional[rate_field]})
     found = reader.read(table, form, "decoder")

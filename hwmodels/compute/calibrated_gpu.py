@@ -113,7 +113,8 @@ class CalibratedGpu:
     @property
     def measured(self) -> MeasuredKernels:
         """Widths of the fitted formats, those of keys and values, and the remarks."""
-        return MeasuredKernels(self.weight_widths, self.kv_widths, self.remarks, self.expert_widths, self.spreads)
+        own = self.remarks, self.expert_widths, self.spreads, self.weight_format
+        return MeasuredKernels(self.weight_widths, self.kv_widths, *own)
 
     def kernels(self, work: OperatorWork) -> list[tuple[CalibratedGpu, OperatorWork]]:
         """For each format this GPU with that format alone, and the work with weights as its kernels read them.

@@ -95,6 +95,7 @@ class MeasuredKernels:
         expert_widths: bits per weight that routed experts have kernels of their own for, increasing; none: those of other
             products.
         spreads: of each fit; none where they are not known.
+        weight_format: whose kernels were asked for, for weights narrower than the widest; None: none by name.
     """
 
     weight_widths: tuple[float, ...]
@@ -102,6 +103,7 @@ class MeasuredKernels:
     remarks: tuple[str, ...]
     expert_widths: tuple[float, ...] = ()
     spreads: tuple[Spread, ...] = ()
+    weight_format: str | None = None
 
 
 #: Of units with measured kernels.

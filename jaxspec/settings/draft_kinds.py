@@ -23,6 +23,7 @@ __all__ = [
     "DraftKind",
     "check_draft_name",
     "has_files",
+    "no_own_network",
 ]
 
 
@@ -121,3 +122,8 @@ def check_draft_name(name: str) -> None:
 def has_files(name: str) -> bool:
     """Whether a draft is read from files: a directory, or a shipped one."""
     return not any(name in kind.names for kind in DRAFT_KINDS if not kind.directory)
+
+
+def no_own_network(name: str) -> str | None:
+    """Why a draft by name has no network or head of its own, in words; None where files may hold one."""
+    return None if has_files(name) else f"draft {name!r} is a part of the target, or has no weights"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
-from jaxspec.settings.base import Settings
+from jaxspec.settings.base import Settings, Unused
 from jaxspec.settings.fields import setting
 
-__all__ = ["ALONE", "MOST_TOGETHER", "PARALLEL", "ParallelSettings"]
+__all__ = ["ALONE", "DRAFT_WITHIN_TARGET", "MOST_TOGETHER", "PARALLEL", "ParallelSettings", "draft_division_unused"]
 
 #: Devices along one way of dividing a network.
 MOST_TOGETHER = 1024
@@ -50,3 +52,12 @@ PARALLEL = tuple(field.name for field in dataclasses.fields(ParallelSettings))
 
 #: One device.
 ALONE = ParallelSettings()
+
+
+def draft_division_unused(reason: Callable[[Any], str | None]) -> Unused:
+    """The rule that refuses `draft_tensor_parallel` where no draft network of its own is priced. Args: reason: see `Unused`."""
+    return Unused(("draft_tensor_parallel",), reason)
+
+
+#: The same of a command that prices no such network.
+DRAFT_WITHIN_TARGET = draft_division_unused(lambda config: "the draft is a part of the target, and is shared as it is")

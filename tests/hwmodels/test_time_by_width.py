@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hwmodels import (
+    EXPERT_MATRICES,
     LAYER_MATRICES,
     catalog,
     step_cost,
@@ -169,6 +170,22 @@ def test_no_weak_fit_ships_silently(name, engine):
             assert f"{width:g}-bit weights" in remarks
         assert all(number in remarks for number in entry["at_bound"])
     assert "attention" in remarks
+
+
+def test_a_format_that_no_weight_is_narrow_enough_for_is_named():
+    fp8, plain = catalog.device("h100-sxm", weight_format="fp8"), uniform_footprint(16)
+    assert kernel_remarks(fp8, plain)[0].startswith(
+        "unused: kernels of format fp8 are for weights narrower than 16 bits"
+    )
+    # Experts of a network that has none are no weights of it.
+    of_experts = plain.replace(draft_weight_bits=uniform_weight_bits(8, EXPERT_MATRICES))
+    assert "unused" in kernel_remarks(fp8, of_experts, experts=False)[0]
+    for device, footprint in (
+        (fp8, of_experts),
+        (fp8, plain.replace(target_weight_bits=uniform_weight_bits(8, ("q",)))),
+        (catalog.device("h100-sxm"), plain),
+    ):
+        assert not any("unused" in remark for remark in kernel_remarks(device, footprint))
 
 
 def test_widths_without_a_kernel_are_named():

@@ -14,9 +14,10 @@ from jaxspec.settings.coercion import shown
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.compressions import LOSSY_NAMES
 from jaxspec.settings.draft import NetworkKnobSettings
-from jaxspec.settings.draft_kinds import DRAFT_NAMES, SELF, check_draft_name
+from jaxspec.settings.draft_kinds import DRAFT_NAMES, SELF, check_draft_name, has_files
 from jaxspec.settings.fields import setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
+from jaxspec.settings.parallel import draft_division_unused
 from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS
 from jaxspec.settings.stopwatch import StopwatchSettings
 from jaxspec.suggestions import hint
@@ -66,6 +67,12 @@ def _read_by_no_scheme(name: str, config: CompareConfig) -> str | None:
     return None if read else "no scheme that is compared has such a knob"
 
 
+def _no_own_network(config: CompareConfig) -> str | None:
+    """By default a network that ships is compared where it fits."""
+    own = config.drafts is None or any(map(has_files, config.named_drafts))
+    return None if own else "no draft that is compared is a network of its own"
+
+
 @dataclasses.dataclass(frozen=True)
 class CompareConfig(StopwatchSettings, NetworkKnobSettings, CommonConfig):
     """`jaxspec compare`."""
@@ -109,6 +116,7 @@ class CompareConfig(StopwatchSettings, NetworkKnobSettings, CommonConfig):
         Unused(("problems",), lambda config: "the task is none" if config.task == NONE else None),
         Unused(("scheme",), lambda config: "compare stores its targets as schemes and lossy say"),
         *(Unused((name,), lambda config, name=name: _read_by_no_scheme(name, config)) for name in KNOBS),
+        draft_division_unused(_no_own_network),
     )
 
     @property

@@ -9,6 +9,7 @@ from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft import NetworkKnobSettings, knobs_of_other_schemes
 from jaxspec.settings.fields import setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
+from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET
 from jaxspec.settings.schemes import KNOBS
 from jaxspec.settings.stopwatch import StopwatchSettings
 
@@ -29,6 +30,7 @@ class EvaluateConfig(NetworkKnobSettings, StopwatchSettings, CommonConfig):
     unused = (
         *CommonConfig.unused,
         *StopwatchSettings.unused,
+        DRAFT_WITHIN_TARGET,
         *knobs_of_other_schemes(),
         Unused(
             (*KNOBS, "draft_length"),

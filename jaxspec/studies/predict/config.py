@@ -11,7 +11,7 @@ from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
 from jaxspec.settings.experts import POOLS_UNUSED, ExpertSettings
 from jaxspec.settings.fields import same_as, setting
-from jaxspec.settings.parallel import ParallelSettings
+from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET, ParallelSettings
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, KNOBS, SCHEME_FACTS, WidthScheme
 
 __all__ = ["MAX_PREDICTED_LENGTH", "PredictConfig"]
@@ -94,6 +94,7 @@ class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings):
             lambda config: "acceptance names every position" if len(config.acceptance) > 1 else None,
         ),
         *POOLS_UNUSED,
+        DRAFT_WITHIN_TARGET,
         Unused(tuple(name for name, spec in KNOBS.items() if spec.per != "head"), _all_widths_given),
         Unused(
             ("scheme", *(name for name, spec in KNOBS.items() if spec.per == "head")), _all_widths_given_and_no_head

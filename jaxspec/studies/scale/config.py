@@ -10,10 +10,10 @@ from jaxspec.settings.base import Settings, Unused
 from jaxspec.settings.catalog_names import catalog_architectures, shipped_networks
 from jaxspec.settings.coercion import shown
 from jaxspec.settings.common import CommonConfig
-from jaxspec.settings.draft_kinds import DRAFT_HELP, DRAFT_NAMES, SELF, check_draft_name
+from jaxspec.settings.draft_kinds import DRAFT_HELP, DRAFT_NAMES, SELF, check_draft_name, no_own_network
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
-from jaxspec.settings.parallel import ParallelSettings
+from jaxspec.settings.parallel import ParallelSettings, draft_division_unused
 from jaxspec.settings.schemes import WidthScheme
 from jaxspec.suggestions import hint
 
@@ -153,6 +153,7 @@ class ScaleConfig(ParallelSettings, Settings):
     unused = (
         Unused(("mesh",), lambda config: "with stream, layers pass through one device" if config.stream else None),
         Unused(("judge",), _no_judge),
+        draft_division_unused(lambda config: no_own_network(config.draft)),
         Unused(
             ("check", "prompt_bytes", "text"),
             lambda config: None if config.task == "python" else f"the task is {config.task}",

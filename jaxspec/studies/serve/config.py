@@ -12,7 +12,7 @@ from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
 from jaxspec.settings.experts import POOLS_UNUSED, ExpertSettings
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.knobs import EXPERT_POOL
-from jaxspec.settings.parallel import ParallelSettings
+from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET, ParallelSettings, draft_division_unused
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, WidthScheme
 from jaxspec.studies.predict.config import MAX_PREDICTED_LENGTH, PredictConfig
 
@@ -82,6 +82,9 @@ class ServeConfig(ParallelSettings, ExpertSettings, KnobSettings):
         Unused(
             ("pool_fits", EXPERT_POOL.name),
             lambda config: "the draft is a network of its own" if config.draft_architecture is not None else None,
+        ),
+        draft_division_unused(
+            lambda config: DRAFT_WITHIN_TARGET.reason(config) if config.draft_architecture is None else None
         ),
         Unused(_OF_ARRIVALS, lambda config: "the trace has the requests" if config.trace is not None else None),
     )

@@ -14,7 +14,7 @@ from jaxspec.settings.coercion import shown
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.experts import ExpertSettings
 from jaxspec.settings.fields import same_as, setting
-from jaxspec.settings.parallel import ParallelSettings
+from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET, ParallelSettings
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, WidthScheme
 from jaxspec.settings.toml import read_layer
 from jaxspec.studies.predict.config import PredictConfig
@@ -183,6 +183,8 @@ class SweepConfig(ParallelSettings, ExpertSettings, Settings):
         unset="all points",
         check=_check_shard,
     )
+
+    unused = (DRAFT_WITHIN_TARGET,)
 
     def __post_init__(self):
         super().__post_init__()

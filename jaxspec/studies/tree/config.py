@@ -8,8 +8,9 @@ from typing import Literal
 from jaxspec.settings.base import Unused
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft import NetworkKnobSettings, knobs_of_other_schemes
-from jaxspec.settings.draft_kinds import DRAFT_HELP, DRAFT_NAMES, SELF, check_draft_name
+from jaxspec.settings.draft_kinds import DRAFT_HELP, DRAFT_NAMES, SELF, check_draft_name, no_own_network
 from jaxspec.settings.fields import setting
+from jaxspec.settings.parallel import draft_division_unused
 from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS
 from jaxspec.settings.stopwatch import StopwatchSettings
 
@@ -52,6 +53,7 @@ class TreeConfig(NetworkKnobSettings, StopwatchSettings, CommonConfig):
             lambda config: None if config.draft == SELF else f"draft {config.draft!r} is not a compressed copy",
         ),
         Unused(("scheme",), _no_part_of_the_scheme),
+        draft_division_unused(lambda config: no_own_network(config.draft)),
     )
 
     @property

@@ -8,6 +8,7 @@ from typing import Literal
 from jaxspec.settings.base import Unused
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.fields import setting
+from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.settings.stopwatch import StopwatchSettings
 
@@ -56,6 +57,7 @@ class TuneConfig(StopwatchSettings, CommonConfig):
     unused = (
         *CommonConfig.unused,
         *StopwatchSettings.unused,
+        DRAFT_WITHIN_TARGET,
         Unused(
             ("j_grid",),
             lambda config: (

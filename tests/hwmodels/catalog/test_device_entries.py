@@ -153,6 +153,7 @@ def test_parts_of_several_kinds_and_parts_that_may_be_absent(host):
         (BASE + MEMORY + VECTOR.replace("value = 7", "value = inf"), "matrix_unit.vector_width is inf"),
         (BASE + MEMORY + VECTOR.replace("value = 7", "value = 1e-200"), "matrix_unit.vector_width is 1e-200"),
         (BASE + MEMORY + DECODER.replace("huffman_cam", "none"), "decoder.kind is 'none'; allowed: unary, mx"),
+        (BASE + MEMORY + DECODER.replace('"huffman_cam"', "[3]"), r"decoder.kind is \[3\]; allowed: unary, mx"),
         (BASE + MEMORY + DECODER + "code_bits_per_cycle = 3\n", "decoder.code_bits_per_cycle is 3; it must be"),
         (BASE + MEMORY + "scratchpad_bytes = 3\n", "unknown key 'memory.scratchpad_bytes'"),
         ("spill = 3\n" + BASE + MEMORY, r"spill is 3; write \[\[spill\]\]"),

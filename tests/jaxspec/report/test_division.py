@@ -8,6 +8,7 @@ from jaxspec.report.assumptions import device_facts
 from jaxspec.settings import CommonConfig, build_config
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.predict.config import PredictConfig
+from jaxspec.studies.registry import find_study
 from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.plan import plan_sweep
 
@@ -50,6 +51,30 @@ def test_refusals(settings, words):
     with pytest.raises(InputError, match=words) as refused:
         priced(**SEVENTY | settings)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("command", "own", "none"),
+    [
+        ("predict", [], [{}]),
+        ("tune", [], [{}]),
+        ("evaluate", [], [{}]),
+        ("sweep", [], [{"axes": {"workload.batch": [1]}}]),
+        ("tree", [{"draft": "embedded-small"}], [{}, {"draft": "ngram"}, {"draft": "layer-skip"}]),
+        ("scale", [{"draft": "embedded-head"}], [{}, {"draft": "sparse-kv-50"}]),
+        ("compare", [{}, {"drafts": "ngram,embedded-small"}], [{"drafts": "ngram,q4"}, {"drafts": "none"}]),
+        ("advise", [{}, {"draft": "llama-3.2-1b"}], [{"draft": "ngram"}, {"draft": "self"}]),
+        ("serve", [{"draft_architecture": "llama-3.2-1b"}], [{}]),
+    ],
+)
+def test_a_draft_network_is_divided_only_where_there_is_one(command, own, none):
+    kind = find_study(command).config
+    divided = {"tensor_parallel": 4, "draft_tensor_parallel": 2}
+    for settings in own:
+        assert build_config(kind, settings | divided).draft_tensor_parallel == 2
+    for settings in none:
+        with pytest.raises(InputError, match="draft_tensor_parallel would have no effect: "):
+            build_config(kind, settings | divided)
 
 
 def test_numbers_of_a_group_are_axes():

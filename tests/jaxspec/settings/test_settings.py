@@ -24,6 +24,7 @@ from jaxspec.settings import (
 from jaxspec.settings.draft_kinds import DRAFT_NAMES
 from jaxspec.settings.fields import choices_of, hints, setting_of
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
+from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET
 from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS, PackScheme, WidthScheme
 from jaxspec.studies import (
     CompareConfig,
@@ -48,9 +49,10 @@ KINDS = (TuneConfig, EvaluateConfig, TreeConfig, PredictConfig, PackConfig)
 
 
 def numbers():
-    """Every number with limits of every configuration."""
+    """Every number with limits of every configuration that reads it."""
     for kind in (*KINDS, SweepConfig):
-        for field in dataclasses.fields(kind):
+        unread = DRAFT_WITHIN_TARGET.names if DRAFT_WITHIN_TARGET in kind.unused else ()
+        for field in (field for field in dataclasses.fields(kind) if field.name not in unread):
             found, annotation = setting_of(field), hints(kind)[field.name]
             if found.high is not None:
                 yield pytest.param(kind, field.name, found, annotation, id=f"{kind.__name__}.{field.name}")
@@ -64,7 +66,8 @@ def made(kind, name, value):
     needed |= {kind: {"scheme": scheme}} if name in KNOBS else {}
     sampling = {"temperature": 0.7} if name in ("top_k", "top_p") else {}
     timed = {"stopwatch": True} if name == "repeats" else {}
-    return kind(**needed.get(kind, {}), **sampling, **timed, **{name: value})
+    drafted = {"draft": SMALL_NAME} if name in DRAFT_WITHIN_TARGET.names else {}
+    return kind(**needed.get(kind, {}), **sampling, **timed, **drafted, **{name: value})
 
 
 def inside(found):

@@ -8,7 +8,7 @@ sequences of their own (data). One device of it
 * with expert parallelism E holds whole experts, 1/E of each layer's. E up to T leaves T / E devices to each part of them; a
   larger E spreads the experts over E / T replicas, whose tokens are sent to them;
 * decodes 1/D of the sequences, in P parts that pass the stages one behind the other, so that all stages work; never less than
-  one sequence at a time.
+  one sequence at a time. Stages hold whole layers, and the fullest sets the pace.
 
 Source: Shoeybi et al. 2019, arXiv:1909.08053, sec. 3 (tensor); Rajbhandari et al. 2022, arXiv:2201.05596, sec. 5.2 (experts);
 parts in flight as vLLM and SGLang keep them.
@@ -32,7 +32,10 @@ from hwmodels.numerics.fields import COUNT, WHOLE, number
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.parallel.network_link import Link
 
-__all__ = ["DeviceGroup", "for_draft", "held_share", "share_of_architecture", "share_of_step"]
+__all__ = ["DeviceGroup", "for_draft", "fullest_stage", "held_share", "share_of_architecture", "share_of_step"]
+
+#: Of a layer; what rounding leaves of a whole number of them is no layer more.
+_OF_A_LAYER = 1e-4
 
 
 @flax.struct.dataclass
@@ -108,6 +111,19 @@ def share_of_step(group: DeviceGroup, step: StepShape) -> StepShape:
     return dataclasses.replace(step, batch=batch, expert_sharing=sharing)
 
 
+def fullest_stage(group: DeviceGroup, architecture: Architecture) -> Float[Array, "*b"]:
+    """The share of a network's layers that the fullest stage of a pipeline holds: whole layers, so 1/P and more.
+
+    Args:
+        group, architecture: leaves "*b".
+    Gradient: kinks at whole numbers of stages, between which the share is interpolated.
+    """
+    layers, stages = (jnp.maximum(as_float(n), 1.0) for n in (architecture.num_layers, group.pipeline))
+    below = jnp.floor(stages)
+    whole = lambda count: jnp.maximum(jnp.ceil(layers / count - _OF_A_LAYER), 1.0)
+    return (whole(below) + (stages - below) * (whole(below + 1.0) - whole(below))) / layers
+
+
 def for_draft(device: Device) -> Device:
     """The device as a draft network of its own sees it: in its group's `drafting`; as it is where it works alone."""
     return device if device.group is None else dataclasses.replace(device, group=device.group.drafting)
@@ -125,14 +141,14 @@ def held_share(
     """
     if group is None:
         return architecture, workload
-    own, stages = share_of_architecture(group, architecture), as_float(group.pipeline)
+    own, stage = share_of_architecture(group, architecture), fullest_stage(group, architecture)
     tensor, expert = (jnp.asarray(as_float(n)) for n in (group.tensor_parallel, group.expert_parallel))
     # As many bytes as 1 / E of the experts, each split as `share_of_architecture` has it.
     own = dataclasses.replace(
         own,
-        num_layers=own.num_layers / stages,
-        num_moe_layers=own.num_moe_layers / stages,
-        num_window_layers=own.num_window_layers / stages,
+        num_layers=own.num_layers * stage,
+        num_moe_layers=own.num_moe_layers * stage,
+        num_window_layers=own.num_window_layers * stage,
         expert_intermediate_size=jnp.asarray(as_float(architecture.expert_intermediate_size))
         / (expert * jnp.maximum(tensor / expert, 1.0)),
     )

@@ -6,10 +6,11 @@ Collectives of a step, per forward pass of a replica's tokens (r rows of h eleme
     all_gather   of the logits over T devices; of the rows behind experts that tokens were sent to (E > T), over T: r h
     all_to_all   to the experts and back (E > T), over E devices: as many rows as come to the busiest device, to which each
                  one with a choice of its experts is sent
-    send         from stage to stage of a pipeline: r h
+    send         from stage to stage of a pipeline: r h; and what stages wait for the fullest of them
 
-They overlap with nothing, as engines run them by default. Each device but the first stage's waits for nothing else: a step of
-P stages takes as long as all layers one after the other, at one part of the batch.
+They overlap with nothing, as engines run them by default. A step of P stages takes as long as all layers one after the other,
+at one part of the batch; with n parts on their way n times as long as the fullest stage, if that is longer: 61 layers on four
+stages are 16 on the fullest, and four parts take as long as 64 layers.
 
 Source: the operators of vLLM, SGLang and TensorRT-LLM as aiconfigurator-core 0.12.0 lists them; Shoeybi et al. 2019,
 arXiv:1909.08053, sec. 3. Departs: logits are gathered, which that list leaves out.
@@ -31,7 +32,7 @@ from hwmodels.network.routing import Routing
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
 from hwmodels.parallel.collectives import COLLECTIVES, Collective, collective_work
-from hwmodels.parallel.group import DeviceGroup, share_of_architecture, share_of_step
+from hwmodels.parallel.group import DeviceGroup, fullest_stage, share_of_architecture, share_of_step
 from hwmodels.parallel.network_link import collective_time
 from hwmodels.step.energy import idle_energy
 from hwmodels.step.step_cost import StepCost, step_cost
@@ -65,22 +66,26 @@ def group_step(
     work = share.operators(own, routing)
     alone = step_cost(device, work, temperature=temperature)
     collective_s, sent_bytes = _collectives(group, architecture, share, routing)
+    stage, parts = fullest_stage(group, architecture), as_float(step.batch) / share.batch
+    underway = jnp.minimum(parts / as_float(group.data_parallel), as_float(group.pipeline))
+    waited_s = (alone.total_s + jnp.sum(collective_s, axis=-1)) * jnp.maximum(underway * stage - 1.0, 0.0)
+    collective_s = collective_s.at[..., COLLECTIVES.index("send")].add(waited_s)
     total_s = alone.total_s + jnp.sum(collective_s, axis=-1)
-    stages = as_float(group.pipeline)
     stored = work.stored
     assert stored is not None
     work = dataclasses.replace(
         work,
         stored=dataclasses.replace(
             stored,
-            kv=stored.kv,  # of one part of the batch and all layers: as much as all parts on one stage
-            dense=stored.dense / stages,
-            experts=stored.experts / stages,
-            by_the_row=stored.by_the_row / stages,
+            # Of one part of the batch and all layers: as much as all parts on one stage, if all have as many layers.
+            kv=stored.kv * stage * as_float(group.pipeline),
+            dense=stored.dense * stage,
+            experts=stored.experts * stage,
+            by_the_row=stored.by_the_row * stage,
         ),
     )
     # Parts of the batch that run somewhere in the group, each on as many devices as share a matrix.
-    busy = as_float(step.batch) / share.batch * as_float(group.tensor_parallel)
+    busy = parts * as_float(group.tensor_parallel)
     energy = alone.energy
     if energy is not None:
         per_bit = 0.0 if group.link.energy_j_per_bit is None else as_float(group.link.energy_j_per_bit)

@@ -14,7 +14,7 @@ from hwmodels.chip.cost import static_power
 from hwmodels.chip.energy import energy_per_flop
 from hwmodels.network.operators import OPERATORS, busiest_load, decode_step
 from hwmodels.parallel import COLLECTIVES, collective_time
-from hwmodels.parallel.group import DeviceGroup, for_draft, held_share, share_of_architecture
+from hwmodels.parallel.group import DeviceGroup, for_draft, fullest_stage, held_share, share_of_architecture
 from hwmodels.step.capacity import held_bytes
 
 DENSE = Architecture(
@@ -121,6 +121,32 @@ def test_experts_that_tokens_travel_to(device):
     assert found.work.weight_bytes[expert] < own.work.weight_bytes[expert]
     assert found.work.kv_bytes[attention] == own.work.kv_bytes[attention]
     assert float(found.work.stored.experts) == pytest.approx(float(own.work.stored.experts) / 4, rel=1e-6)
+
+
+def test_the_fullest_stage_sets_the_pace_and_is_what_a_device_holds(device):
+    seven = dataclasses.replace(DENSE, num_layers=7)
+    group = lambda stages: device.group.replace(pipeline=float(stages))
+    for stages, layers in ((1, 7), (2, 4), (3, 3), (4, 2), (5, 2), (7, 1), (9, 1)):
+        assert float(fullest_stage(group(stages), seven)) * 7 == pytest.approx(layers, rel=1e-6)
+        assert float(held_share(group(stages), seven, WORKLOAD)[0].num_layers) == pytest.approx(layers, rel=1e-6)
+    assert float(fullest_stage(group(2.25), seven)) * 7 == pytest.approx(0.75 * 4 + 0.25 * 3, rel=1e-6)
+
+    def waits(network, stages, batch):
+        found = price(device, (1, 1, 1, stages), network, batch)
+        sent = (stages - 1) * float(
+            collective_time(device.group.link, "send", max(batch / stages, 1.0) * 1536 * 2, devices=2.0)
+        )
+        return float(found.cost.collective_s[COLLECTIVES.index("send")]) - sent, found
+
+    own, found = waits(seven, 4, 24.0)
+    # 4 times 2 layers where 7 are; all four parts of the batch are on their way.
+    assert own == pytest.approx((float(found.cost.total_s) - own) / 7, rel=1e-3)
+    assert float(found.cost.total_s) == pytest.approx(
+        found.cost.operator_s.sum() + found.cost.collective_s.sum(), rel=1e-5
+    )
+    assert abs(waits(DENSE, 3, 24.0)[0]) < 1e-3 * own  # six layers on three stages
+    # A single sequence passes one stage after the other, and meets nobody.
+    assert abs(waits(seven, 4, 1.0)[0]) < 1e-3 * own
 
 
 def test_more_devices_never_hold_or_move_more(device):

@@ -8,13 +8,25 @@ import pytest
 from code_blocks import ROOT
 from generated import calibrations
 
-from hwmodels import catalog
+from hwmodels import (
+    LAYER_MATRICES,
+    Workload,
+    catalog,
+    decode_operators,
+    prefill_step,
+    step_cost,
+    uniform_footprint,
+    uniform_weight_bits,
+)
 from hwmodels.catalog.calibrations import LARGEST_ATTENTION_ERROR
 from hwmodels.catalog.huggingface import FAMILIES, WRAPPERS
 from jaxspec.models.families import runnable_families, runnable_names
 
 PAGE = (ROOT / "docs" / "pages" / "hardware.md").read_text(encoding="utf-8")
 WORDS = " ".join(PAGE.split())
+ADVISE = " ".join((ROOT / "docs" / "pages" / "advise.md").read_text(encoding="utf-8").split())
+
+LLAMA = catalog.architecture("llama-3.1-8b")
 
 #: (GPU, engine) -> what the fits wrote.
 FITS = {
@@ -141,6 +153,33 @@ def test_formats_without_small_matrices_are_counted():
     notes = [note for record in FITS.values() for entry in record["formats"].values() for note in entry["notes"]]
     left_out = sum("their weights came, or may have come, from a cache" in note for note in notes)
     assert f"left out of the fits of {left_out} formats that quantize activations" in WORDS
+
+
+def test_scatter_of_an_engine_is_as_it_was_fitted():
+    terms = tomllib.loads((ROOT / "hwmodels" / "catalog" / "engines" / "vllm.toml").read_text(encoding="utf-8"))
+    small, heads = (terms[f"scatter_of_{drafts}"]["value"] for drafts in ("small_networks", "other_drafts"))
+    assert f"{percent(small)} % with a small network as draft, {percent(heads)} % with heads" in ADVISE
+
+
+def llama_step_s(device, bits):
+    """One sequence, context 1024; bits of the layers' weights."""
+    footprint = uniform_footprint(16).replace(target_weight_bits=uniform_weight_bits(bits, LAYER_MATRICES))
+    work = decode_operators(LLAMA, Workload(context_tokens=1024.0), footprint=footprint)
+    return float(step_cost(catalog.device(device), work).total_s)
+
+
+def test_gains_of_4_bits_with_measured_kernels_and_with_scaled_bytes():
+    measured, scaled = (llama_step_s(gpu, 16.0) / llama_step_s(gpu, 4.0) for gpu in ("a100-sxm-80gb", "h100-sxm"))
+    assert f"4-bit kernels give {measured:.2f}x, scaled bytes give {scaled:.1f}x on an H100" in WORDS
+
+
+def test_encoding_a_prompt_takes_part_of_its_prefill():
+    values = 512 * 2 * float(LLAMA.num_layers * LLAMA.num_kv_heads * LLAMA.head_dim)
+    prompt = Workload(context_tokens=0.0, prompt_tokens=512.0)
+    work = prefill_step(prompt, footprint=uniform_footprint(16)).operators(LLAMA)
+    ms = {gpu: 1e3 * float(step_cost(catalog.device(gpu), work).total_s) for gpu in ("cassandra-npu", "h200-sxm")}
+    assert f"take {1e-6 * values:.0f} ms to encode, and a prefill of them {ms['cassandra-npu']:.0f} ms" in WORDS
+    assert f"on `cassandra-npu` but {ms['h200-sxm']:.0f} ms on `h200-sxm` (predicted)" in WORDS
 
 
 def test_families_and_configurations_are_counted():

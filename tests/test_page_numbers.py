@@ -2,6 +2,7 @@
 
 import json
 import re
+import statistics
 import tomllib
 
 import pytest
@@ -153,6 +154,18 @@ def test_formats_without_small_matrices_are_counted():
     notes = [note for record in FITS.values() for entry in record["formats"].values() for note in entry["notes"]]
     left_out = sum("their weights came, or may have come, from a cache" in note for note in notes)
     assert f"left out of the fits of {left_out} formats that quantize activations" in WORDS
+
+
+def test_halves_of_8_bits_are_those_of_the_fits():
+    """On the page of errors: column "now", bold above its target."""
+    page = (ROOT / "docs" / "pages" / "calibrations.md").read_text(encoding="utf-8")
+    rows = page[page.index("| GPU | engine | weights | before |") :].split("\n\n")[0].splitlines()[2:]
+    assert len(rows) >= 18
+    for row in rows:
+        gpu, engine, name, _, _, now, *_ = (cell.strip() for cell in row.strip("|").split("|"))
+        mean = statistics.fmean(FITS[gpu, engine]["formats"][name]["held_out_halves"])
+        assert float(now.strip("* %")) == pytest.approx(100 * mean, abs=0.051), row
+        assert now.startswith("**") == (mean > {"fp8": 0.08, "fp8_block": 0.10}[name]), row
 
 
 def test_scatter_of_an_engine_is_as_it_was_fitted():

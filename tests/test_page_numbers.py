@@ -21,6 +21,7 @@ from hwmodels import (
 )
 from hwmodels.catalog.calibrations import LARGEST_ATTENTION_ERROR
 from hwmodels.catalog.huggingface import FAMILIES, WRAPPERS
+from jaxspec.models.embedded import embedded_directory
 from jaxspec.models.families import runnable_families, runnable_names
 
 PAGE = (ROOT / "docs" / "pages" / "hardware.md").read_text(encoding="utf-8")
@@ -193,6 +194,36 @@ def test_encoding_a_prompt_takes_part_of_its_prefill():
     ms = {gpu: 1e3 * float(step_cost(catalog.device(gpu), work).total_s) for gpu in ("cassandra-npu", "h200-sxm")}
     assert f"take {1e-6 * values:.0f} ms to encode, and a prefill of them {ms['cassandra-npu']:.0f} ms" in WORDS
     assert f"on `cassandra-npu` but {ms['h200-sxm']:.0f} ms on `h200-sxm` (predicted)" in WORDS
+
+
+def card(name):
+    return " ".join((embedded_directory(name) / "README.md").read_text(encoding="utf-8").split())
+
+
+def test_shipped_drafts_agree_as_their_cards_say():
+    trees = (ROOT / "docs" / "pages" / "trees.md").read_text(encoding="utf-8")
+    for name, words in {"head": "{} at depth 1; {} for all of depths 1 to 5", "small": "{}; {}"}.items():
+        said = re.search(r"given, and in ([\d., ]+) together with all before them", card(f"embedded-{name}"))
+        assert said
+        depths = said[1].split(", ")
+        assert f" | {words.format(depths[0], depths[-1])} |" in trees
+
+
+def test_shipped_networks_are_as_their_cards_say():
+    page = " ".join((ROOT / "docs" / "pages" / "embedded-network.md").read_text(encoding="utf-8").split())
+    moe, dense, solver, judge = (card(f"embedded{kind}") for kind in ("-moe", "", "-arithmetic", "-judge"))
+    score = lambda text: float(re.search(r"Score\.\*\* ([\d.]+) bits per byte", text)[1])
+    assert f"{score(moe):.3f} bits per byte on the held-out modules" in page
+    assert f"the dense network has {score(dense):.3f} after" in page
+    loads = [[float(n) for n in row] for row in re.findall(r"layer \d: ([\d.]+)% to ([\d.]+)%, ([\d.]+) bits", moe)]
+    least, most, bits = zip(*loads, strict=True)
+    assert f"gets {min(least)} % to {max(least)} % of the bytes" in page
+    assert f"most used one {min(most):.0f} % to {max(most):.0f} %" in page
+    assert f"choices is {min(bits)} to {max(bits)} of 5 bits" in page
+    right = float(re.search(r"([\d.]+)% of the samples end with", solver)[1])
+    assert f"{right:.0f} % of its samples are then right" in page
+    chosen = float(re.search(r"among 16 in ([\d.]+)%", judge)[1])
+    assert f"by probability in {chosen:.0f} %" in page
 
 
 def test_families_and_configurations_are_counted():

@@ -5,22 +5,29 @@ import re
 import statistics
 import tomllib
 
+import jax
+import jax.numpy as jnp
 import pytest
 from code_blocks import ROOT
 from generated import calibrations
 
 from hwmodels import (
     LAYER_MATRICES,
+    Acceptance,
     Workload,
+    best,
     catalog,
     decode_operators,
     prefill_step,
+    speculation_speedup,
     step_cost,
     uniform_footprint,
     uniform_weight_bits,
 )
 from hwmodels.catalog.calibrations import LARGEST_ATTENTION_ERROR
 from hwmodels.catalog.huggingface import FAMILIES, WRAPPERS
+from jaxspec.compress import SCHEMES
+from jaxspec.compress.knobs import knob_defaults
 from jaxspec.models.embedded import embedded_directory
 from jaxspec.models.families import runnable_families, runnable_names
 
@@ -194,6 +201,36 @@ def test_encoding_a_prompt_takes_part_of_its_prefill():
     ms = {gpu: 1e3 * float(step_cost(catalog.device(gpu), work).total_s) for gpu in ("cassandra-npu", "h200-sxm")}
     assert f"take {1e-6 * values:.0f} ms to encode, and a prefill of them {ms['cassandra-npu']:.0f} ms" in WORDS
     assert f"on `cassandra-npu` but {ms['h200-sxm']:.0f} ms on `h200-sxm` (predicted)" in WORDS
+
+
+@pytest.mark.slow
+def test_speedups_with_and_without_a_head_of_its_own():
+    """On the page of how it works, at the acceptances of its commands."""
+    page = (ROOT / "docs" / "pages" / "how-it-works.md").read_text(encoding="utf-8")
+    rows = page[page.index("| priced network | head's share") :].split("\n\n")[0].splitlines()[2:]
+    assert len(rows) == 4
+    accepted = dict(re.findall(r"--scheme (cassandra1(?:-head)?) --acceptance ([\d.]+)", page))
+    footprints = {name: SCHEMES[name].expected_footprint(knob_defaults(SCHEMES[name])) for name in accepted}
+
+    @jax.jit
+    def speedup(architecture, footprint, alpha):
+        conditional = jnp.full(8, alpha)
+        priced = speculation_speedup(
+            catalog.device("rtx-4090"),
+            architecture,
+            workload=Workload(context_tokens=1024.0),
+            footprint=footprint,
+            acceptance=Acceptance(conditional=conditional),
+        )
+        return best(priced).speedup_vs_bf16_ar
+
+    for row in rows:
+        title, _, plain, _, head = (cell.strip() for cell in row.strip("|").split("|"))
+        architecture = catalog.architecture(title.lower().replace(" ", "-"))
+        found = [
+            float(speedup(architecture, footprints[s], float(accepted[s]))) for s in ("cassandra1", "cassandra1-head")
+        ]
+        assert [plain, head] == [f"{one:.2f}x" for one in found], title
 
 
 def card(name):

@@ -54,6 +54,19 @@ def test_errors_of_published_speedups():
     assert f"the largest error of {count} rows is {largest}" in INDEX
 
 
+def test_claims_of_the_tuned_draft_are_those_of_its_row():
+    tuned = re.search(r"\| tuned, every matrix its own \|.*?\| (\S+) / (\S+ ± \S+) \| (\S+)x \|", README)
+    best = re.search(r"\| best point of the uniform grid \|.*? ± \S+ \| (\S+)x \|", README)
+    gain = re.search(r"\| best point of the grid \| (\S+)x \((\S+) to (\S+)\) \|", README)
+    assert tuned
+    assert best
+    assert gain
+    assert f"| {tuned[1]} predicted, {tuned[2]} counted while decoding | measured |" in README
+    ratio = float(tuned[3]) / float(best[1])
+    assert float(gain[1]) == pytest.approx(ratio, abs=0.005 + 0.01 / float(best[1]))
+    assert float(gain[2]) < float(gain[1]) < float(gain[3])
+
+
 @pytest.mark.parametrize("page", [README, INDEX])
 def test_errors_of_whole_steps(page):
     dense = means("Decode", KV="16")

@@ -2,19 +2,40 @@
 
 import json
 import re
+import statistics
 import tomllib
 
+import jax
+import jax.numpy as jnp
 import pytest
 from code_blocks import ROOT
 from generated import calibrations
 
-from hwmodels import catalog
+from hwmodels import (
+    LAYER_MATRICES,
+    Acceptance,
+    Workload,
+    best,
+    catalog,
+    decode_operators,
+    prefill_step,
+    speculation_speedup,
+    step_cost,
+    uniform_footprint,
+    uniform_weight_bits,
+)
 from hwmodels.catalog.calibrations import LARGEST_ATTENTION_ERROR
 from hwmodels.catalog.huggingface import FAMILIES, WRAPPERS
+from jaxspec.compress import SCHEMES
+from jaxspec.compress.knobs import knob_defaults
+from jaxspec.models.embedded import embedded_directory
 from jaxspec.models.families import runnable_families, runnable_names
 
 PAGE = (ROOT / "docs" / "pages" / "hardware.md").read_text(encoding="utf-8")
 WORDS = " ".join(PAGE.split())
+ADVISE = " ".join((ROOT / "docs" / "pages" / "advise.md").read_text(encoding="utf-8").split())
+
+LLAMA = catalog.architecture("llama-3.1-8b")
 
 #: (GPU, engine) -> what the fits wrote.
 FITS = {
@@ -141,6 +162,105 @@ def test_formats_without_small_matrices_are_counted():
     notes = [note for record in FITS.values() for entry in record["formats"].values() for note in entry["notes"]]
     left_out = sum("their weights came, or may have come, from a cache" in note for note in notes)
     assert f"left out of the fits of {left_out} formats that quantize activations" in WORDS
+
+
+def test_halves_of_8_bits_are_those_of_the_fits():
+    """On the page of errors: column "now", bold above its target."""
+    page = (ROOT / "docs" / "pages" / "calibrations.md").read_text(encoding="utf-8")
+    rows = page[page.index("| GPU | engine | weights | before |") :].split("\n\n")[0].splitlines()[2:]
+    assert len(rows) >= 18
+    for row in rows:
+        gpu, engine, name, _, _, now, *_ = (cell.strip() for cell in row.strip("|").split("|"))
+        mean = statistics.fmean(FITS[gpu, engine]["formats"][name]["held_out_halves"])
+        assert float(now.strip("* %")) == pytest.approx(100 * mean, abs=0.051), row
+        assert now.startswith("**") == (mean > {"fp8": 0.08, "fp8_block": 0.10}[name]), row
+
+
+def test_scatter_of_an_engine_is_as_it_was_fitted():
+    terms = tomllib.loads((ROOT / "hwmodels" / "catalog" / "engines" / "vllm.toml").read_text(encoding="utf-8"))
+    small, heads = (terms[f"scatter_of_{drafts}"]["value"] for drafts in ("small_networks", "other_drafts"))
+    assert f"{percent(small)} % with a small network as draft, {percent(heads)} % with heads" in ADVISE
+
+
+def llama_step_s(device, bits):
+    """One sequence, context 1024; bits of the layers' weights."""
+    footprint = uniform_footprint(16).replace(target_weight_bits=uniform_weight_bits(bits, LAYER_MATRICES))
+    work = decode_operators(LLAMA, Workload(context_tokens=1024.0), footprint=footprint)
+    return float(step_cost(catalog.device(device), work).total_s)
+
+
+def test_gains_of_4_bits_with_measured_kernels_and_with_scaled_bytes():
+    measured, scaled = (llama_step_s(gpu, 16.0) / llama_step_s(gpu, 4.0) for gpu in ("a100-sxm-80gb", "h100-sxm"))
+    assert f"4-bit kernels give {measured:.2f}x, scaled bytes give {scaled:.1f}x on an H100" in WORDS
+
+
+def test_encoding_a_prompt_takes_part_of_its_prefill():
+    values = 512 * 2 * float(LLAMA.num_layers * LLAMA.num_kv_heads * LLAMA.head_dim)
+    prompt = Workload(context_tokens=0.0, prompt_tokens=512.0)
+    work = prefill_step(prompt, footprint=uniform_footprint(16)).operators(LLAMA)
+    ms = {gpu: 1e3 * float(step_cost(catalog.device(gpu), work).total_s) for gpu in ("cassandra-npu", "h200-sxm")}
+    assert f"take {1e-6 * values:.0f} ms to encode, and a prefill of them {ms['cassandra-npu']:.0f} ms" in WORDS
+    assert f"on `cassandra-npu` but {ms['h200-sxm']:.0f} ms on `h200-sxm` (predicted)" in WORDS
+
+
+@pytest.mark.slow
+def test_speedups_with_and_without_a_head_of_its_own():
+    """On the page of how it works, at the acceptances of its commands."""
+    page = (ROOT / "docs" / "pages" / "how-it-works.md").read_text(encoding="utf-8")
+    rows = page[page.index("| priced network | head's share") :].split("\n\n")[0].splitlines()[2:]
+    assert len(rows) == 4
+    accepted = dict(re.findall(r"--scheme (cassandra1(?:-head)?) --acceptance ([\d.]+)", page))
+    footprints = {name: SCHEMES[name].expected_footprint(knob_defaults(SCHEMES[name])) for name in accepted}
+
+    @jax.jit
+    def speedup(architecture, footprint, alpha):
+        conditional = jnp.full(8, alpha)
+        priced = speculation_speedup(
+            catalog.device("rtx-4090"),
+            architecture,
+            workload=Workload(context_tokens=1024.0),
+            footprint=footprint,
+            acceptance=Acceptance(conditional=conditional),
+        )
+        return best(priced).speedup_vs_bf16_ar
+
+    for row in rows:
+        title, _, plain, _, head = (cell.strip() for cell in row.strip("|").split("|"))
+        architecture = catalog.architecture(title.lower().replace(" ", "-"))
+        found = [
+            float(speedup(architecture, footprints[s], float(accepted[s]))) for s in ("cassandra1", "cassandra1-head")
+        ]
+        assert [plain, head] == [f"{one:.2f}x" for one in found], title
+
+
+def card(name):
+    return " ".join((embedded_directory(name) / "README.md").read_text(encoding="utf-8").split())
+
+
+def test_shipped_drafts_agree_as_their_cards_say():
+    trees = (ROOT / "docs" / "pages" / "trees.md").read_text(encoding="utf-8")
+    for name, words in {"head": "{} at depth 1; {} for all of depths 1 to 5", "small": "{}; {}"}.items():
+        said = re.search(r"given, and in ([\d., ]+) together with all before them", card(f"embedded-{name}"))
+        assert said
+        depths = said[1].split(", ")
+        assert f" | {words.format(depths[0], depths[-1])} |" in trees
+
+
+def test_shipped_networks_are_as_their_cards_say():
+    page = " ".join((ROOT / "docs" / "pages" / "embedded-network.md").read_text(encoding="utf-8").split())
+    moe, dense, solver, judge = (card(f"embedded{kind}") for kind in ("-moe", "", "-arithmetic", "-judge"))
+    score = lambda text: float(re.search(r"Score\.\*\* ([\d.]+) bits per byte", text)[1])
+    assert f"{score(moe):.3f} bits per byte on the held-out modules" in page
+    assert f"the dense network has {score(dense):.3f} after" in page
+    loads = [[float(n) for n in row] for row in re.findall(r"layer \d: ([\d.]+)% to ([\d.]+)%, ([\d.]+) bits", moe)]
+    least, most, bits = zip(*loads, strict=True)
+    assert f"gets {min(least)} % to {max(least)} % of the bytes" in page
+    assert f"most used one {min(most):.0f} % to {max(most):.0f} %" in page
+    assert f"choices is {min(bits)} to {max(bits)} of 5 bits" in page
+    right = float(re.search(r"([\d.]+)% of the samples end with", solver)[1])
+    assert f"{right:.0f} % of its samples are then right" in page
+    chosen = float(re.search(r"among 16 in ([\d.]+)%", judge)[1])
+    assert f"by probability in {chosen:.0f} %" in page
 
 
 def test_families_and_configurations_are_counted():

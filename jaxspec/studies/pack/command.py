@@ -10,7 +10,7 @@ _HELP = """Pack a checkpoint, with a draft inside it, into one file.
 CHECKPOINT is a safetensors file, a folder with one file or with shards, or 'embedded', the default.
 
 \b
-jaxspec pack model.safetensors -o model.jspk --scheme huffman     smallest, decodes fastest
+jaxspec pack model.safetensors -o model.jspk --scheme huffman     smallest lossless, decodes fastest
 jaxspec pack DIR -o model.jspk                                    the target, with a draft inside it (cassandra1)
 jaxspec pack DIR -o model.jspk --knobs runs/tune-.../result.json  the tuned draft
 jaxspec pack DIR -o model.jspk --scheme elastic --slice-bits 4    8-bit weights, whose upper bits are the draft

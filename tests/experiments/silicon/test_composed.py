@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from code_blocks import ROOT
 
 from experiments.silicon import composed
 from hwmodels.analysis.calibration.table_routing import touched_in_table
@@ -41,6 +42,19 @@ def test_experts_of_a_prefill(cells, errors):
     # The whole, attention of the prompt with it: its roofline was up to 18 % too fast.
     assert np.median(np.abs(errors["total_s"][prefill])) < 0.08
     assert np.abs(errors["total_s"][prefill]).max() < 0.14
+
+
+def test_the_page_has_these_errors(cells, errors):
+    page = (ROOT / "docs" / "pages" / "hardware.md").read_text(encoding="utf-8")
+    rows = {
+        "decoding, batch 1 to 256, context 1k to 32k: whole step": ("decode", "total_s"),
+        "its experts": ("decode", "experts_s"),
+        "prefill of 128 to 8192 tokens: experts": ("prefill", "experts_s"),
+        "whole prefill": ("prefill", "total_s"),
+    }
+    for row, (step, part) in rows.items():
+        sizes = 100 * np.abs(errors[part][[cell["step"] == step for cell in cells]])
+        assert f"| {row} | {np.median(sizes):.1f} % | {sizes.max():.1f} % |" in page
 
 
 def test_a_table_touches_fewer_experts_than_even_choices():

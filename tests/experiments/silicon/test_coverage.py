@@ -1,6 +1,7 @@
 """Intervals of calibrated devices, counted on whole steps that nothing was fitted to."""
 
 import pytest
+from code_blocks import ROOT
 
 from experiments.silicon.coverage import covered_cells, summary
 from experiments.silicon.steps import read_cells
@@ -18,6 +19,13 @@ def test_intervals_are_counted():
 
 @pytest.mark.slow
 def test_stated_rates_of_held_out_cells():
-    row = summary(covered_cells(read_cells()))["qwen3-8b"]
+    rows = summary(covered_cells(read_cells()))
+    row, chosen = rows["qwen3-8b"], rows["llama-3.1-8b"]
+    page = " ".join((ROOT / "docs" / "pages" / "advise.md").read_text(encoding="utf-8").split())
+    percent = lambda share: f"{100 * share:.0f} %"
+    assert f"engines, qwen3-8b | {row['cells']} | {percent(row['steps_inside'])} |" in page
+    assert f"one sequence's | {row['ratios']} | {percent(row['ratios_inside'])} |" in page
+    both = f"{percent(chosen['steps_inside'])} and {percent(chosen['ratios_inside'])}"
+    assert f"was chosen on llama-3.1-8b, of which {both} lie inside" in page
     assert 0.85 <= row["steps_inside"] <= 0.95
     assert 0.85 <= row["ratios_inside"] <= 0.95

@@ -25,7 +25,7 @@ def test_by_hand():
 def test_longer_is_never_shorter():
     """In double precision, where nothing hides a fall."""
     with jax.enable_x64(True):
-        rows, product = jnp.geomspace(0.5, 1e6, 400)[:, None], jnp.geomspace(1e-7, 1e-1, 300)
+        rows, product = jnp.geomspace(0.5, 1e6, 400)[:, None], jnp.geomspace(1e-7, 1e-1, 300)[None]
         whole = product + host_wait(rows, host_s=jnp.float64(6e-5), host_rows_s=jnp.float64(3e-5), product_s=product)
         for axis in (0, 1):
             assert np.all(np.diff(np.log(whole), axis=axis) >= -1e-14)

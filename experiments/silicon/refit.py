@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hwmodels.analysis.calibration.cached_weights import in_cache
+from hwmodels.analysis.calibration.cached_weights import in_cache, rows_from_cache
 from hwmodels.analysis.calibration.gemm import GemmFit, baselines, coefficients, fit_gemm, from_memory
 from hwmodels.analysis.calibration.intervals import interval_record
 from hwmodels.analysis.calibration.kernel_tables import (
@@ -45,6 +45,11 @@ class Calibrated:
     #: Formats fitted without matrices that the measurement may have found in the cache (`cached_weights`): those where such a
     #: fit describes these matrices as well at 512 rows and more, where no cache matters, and 90 of 224 matrices are left.
     streamed: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    #: Formats fitted without those *rows* by such matrices that take memory longer than arithmetic (`rows_from_cache`): where
+    #: the fit without whole matrices misses them at many rows.
+    streamed_rows: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    #: Formats measured without a CUDA graph, so that the host's time is in the table (`hwmodels.compute.gpu_host`).
+    without_graph: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     #: Formats of keys and values whose decoding attention is limited by single multiprocessors too (`block_time` of
     #: `hwmodels.compute.gpu_attention`): those where held-out rows then err by 0.2 points less, and whole steps no more.
     blocks: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
@@ -58,6 +63,8 @@ class Calibrated:
 
 _HOPPER = {"vllm": ("fp8",), "sglang": ("fp8", "fp8_block"), "trtllm": ("fp8_block",)}
 _HOPPER_STREAMED = {"trtllm": ("fp8", "fp8_block"), "sglang": ("fp8", "fp8_block")}
+#: Source: `collector/vllm/collect_gemm.py` of github.com/ai-dynamo/aiconfigurator.
+_NO_GRAPH = {"vllm": ("fp8_block",)}
 _VERSIONS = {"trtllm": "1.3.0rc20", "vllm": "0.24.0", "sglang": "0.5.14"}
 
 #: Folders of the catalog.
@@ -69,15 +76,24 @@ CATALOG: dict[str, Calibrated] = {
         blocks={"vllm": ("bfloat16",), "sglang": ("bfloat16",)},
     ),
     "h100-sxm": Calibrated(
-        "h100_sxm", _VERSIONS, {"sglang": {"int8_wo": "0.5.6.post2"}}, dispatched=_HOPPER, streamed=_HOPPER_STREAMED
+        "h100_sxm",
+        _VERSIONS,
+        {"sglang": {"int8_wo": "0.5.6.post2"}},
+        dispatched=_HOPPER,
+        streamed=_HOPPER_STREAMED,
+        without_graph=_NO_GRAPH,
     ),
-    "h200-sxm": Calibrated("h200_sxm", _VERSIONS, dispatched=_HOPPER, streamed=_HOPPER_STREAMED),
+    "h200-sxm": Calibrated(
+        "h200_sxm", _VERSIONS, dispatched=_HOPPER, streamed=_HOPPER_STREAMED, without_graph=_NO_GRAPH
+    ),
     "l40s": Calibrated(
         "l40s",
         _VERSIONS,
         dispatched={"vllm": ("fp8",)},
         largest_rows=DISPATCHED_ROWS[0],
         streamed={"sglang": ("fp8",)},
+        streamed_rows={"vllm": ("fp8",), "trtllm": ("fp8",)},
+        without_graph=_NO_GRAPH,
         blocks={"trtllm": ("fp8",)},
     ),
     # vLLM's blocks take 0.18 ms for each product there, of any size at few tokens: another kernel than a user's would be.
@@ -109,11 +125,25 @@ def limited_by_blocks(table: TableName, kv_format: str) -> bool:
     return found is not None and kv_format in found.blocks.get(table.engine, ())
 
 
-def left_out(table: TableName, rows: GemmTable) -> npt.NDArray[np.bool_]:
-    """Rows, "row", that a fit leaves out as weights from the cache; none of formats and GPUs that the catalog does not name."""
+def left_out(table: TableName, rows: GemmTable, root: str | Path | None = None) -> npt.NDArray[np.bool_]:
+    """Rows, "row", that a fit leaves out as weights from the cache; none of formats and GPUs that the catalog does not name.
+
+    Raises:
+        KernelTableError: the data sheet cannot be read.
+    """
     found = _of_system(table)
-    named = found is not None and rows.weight_format in found.streamed.get(table.engine, ())
-    return in_cache(table, rows) if named else np.zeros(len(rows.m), bool)
+    named = lambda formats: rows.weight_format in formats.get(table.engine, ())
+    if found is not None and named(found.streamed):
+        return in_cache(table, rows)
+    if found is not None and named(found.streamed_rows):
+        return rows_from_cache(table, rows, data_sheet(table.system, root=root))
+    return np.zeros(len(rows.m), bool)
+
+
+def measured_without_graph(table: TableName, weight_format: str) -> bool:
+    """Whether the host's time is in a format's table."""
+    found = _of_system(table)
+    return found is not None and weight_format in found.without_graph.get(table.engine, ())
 
 
 def dispatched_rows(table: TableName, weight_format: str) -> float:
@@ -186,13 +216,19 @@ def refit(
         gemm_table(table, weight_format, root=root),
         data_sheet(table.system, multiprocessors=multiprocessors, root=root),
     )
-    cached = left_out(table, rows)
+    cached = left_out(table, rows, root)
     streamed = from_memory(rows, sheet) & ~cached
 
     def fitted(train: Any) -> GemmFit:
         try:
             used = some_of(train & streamed, FITTED_ROWS)
-            result = fit_gemm(rows, sheet, used, dispatched_rows=dispatched_rows(table, weight_format))
+            result = fit_gemm(
+                rows,
+                sheet,
+                used,
+                dispatched_rows=dispatched_rows(table, weight_format),
+                without_graph=measured_without_graph(table, weight_format),
+            )
         except ValueError as error:
             raise KernelTableError(f"{table} {weight_format} cannot be fitted: {error}") from error
         advance(f"{table.system} {weight_format}")

@@ -38,10 +38,13 @@ __all__ = [
     "with_data_sheet",
 ]
 
+_HOST = ("host_s", "host_rows_s")
 _SHEET = ("peak_flops_per_s", "bandwidth_bytes_per_s", "multiprocessors")
 
 
-def calibrated_gpu(name: str, engine: str | None = None, weight_format: str | None = None) -> GpuGemm:
+def calibrated_gpu(
+    name: str, engine: str | None = None, weight_format: str | None = None, *, without_graph: bool = False
+) -> GpuGemm:
     """Matrix products of a calibrated GPU, with every weight format whose kernels the fit describes (`is_used`).
 
     Args:
@@ -49,6 +52,8 @@ def calibrated_gpu(name: str, engine: str | None = None, weight_format: str | No
         engine: of `calibrated_engines`; the GPU's own unless given.
         weight_format: of `calibrated_formats`: what weights narrower than 16 bits are multiplied in; those with 16-bit
             activations unless given.
+        without_graph: with the host's time in every product, where the format's table has it. Engines replay CUDA graphs,
+            so that it is left out unless asked for.
     Raises:
         UnknownNameError: no such GPU, engine or format.
         EntryError: its file is damaged.
@@ -68,6 +73,8 @@ def calibrated_gpu(name: str, engine: str | None = None, weight_format: str | No
             field: np.array([entry["coefficients"][field] for entry in formats], np.float32)
             for field in GemmCoefficients.__dataclass_fields__
         }
+        # Without a graph the host starts the products of all formats.
+        numbers |= {host: numbers[host].max() * np.full(len(formats), float(without_graph)) for host in _HOST}
         widths = tuple(float(entry["weight_bits"]) for entry in formats)
         rows = tuple((float(e["weight_bits"]), float(e["dispatched_rows"])) for e in formats if "dispatched_rows" in e)
     except (KeyError, TypeError, ValueError) as error:

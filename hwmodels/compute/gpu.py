@@ -27,7 +27,8 @@ Formats that multiply in 8 or 4 bits have the data sheet's peak of that width an
 come and go at 16 bits and are quantized by a kernel of its own before the product (pass_cost, in place of row_cost).
 
 Engines that bring kernels of their own choose rows of a tile by m alone and do not split k (`hwmodels.compute.gpu_dispatch`):
-nine numbers are fitted to theirs: no split_s, but a prologue, and a pass that costs `pass_elements` more per row.
+nine numbers are fitted to theirs: no split_s, but a prologue, and a pass that costs `pass_elements` more per row. Where a
+table was measured without a CUDA graph, two more are the host's, whose time a product lasts at least (`gpu_host`).
 
 Source: form and constants chosen on the GEMM tables of aiconfigurator-core 0.12.0; numbers by `experiments.silicon`.
 Departs: weights stream from DRAM. What a cache still holds of them from the last call is not modelled.
@@ -49,6 +50,7 @@ from jaxtyping import Array, Float
 
 from hwmodels.compute.gpu_dispatch import dispatched_tile
 from hwmodels.compute.gpu_formats import GemmCoefficients, format_shares, width_in_format
+from hwmodels.compute.gpu_host import host_wait
 from hwmodels.compute.gpu_splits import filling_time, split_time
 from hwmodels.compute.tile_counts import Ceiling, exact_ceiling, soft_minimum
 from hwmodels.numerics.folds import smooth_ceil_div
@@ -152,7 +154,7 @@ class GpuGemm:
             k, multiprocessors=as_float(self.multiprocessors), weight_s=weight_s / c.memory_efficiency
         )
         cube = m * m * m
-        return (
+        started_s = (
             c.launch_s
             + split_time(c.split_s, k, busy_s=busy_s, filling_s=filling_s)
             + c.depth_s * (jnp.log1p(q) / math.log(2.0))
@@ -162,6 +164,8 @@ class GpuGemm:
             * (m * (k + c.pass_elements))
             * (_STORED_ACTIVATION_BYTES / as_float(self.bandwidth_bytes_per_s))
         )
+        whole_s = as_float(busy_s) + started_s
+        return started_s + host_wait(m, host_s=c.host_s, host_rows_s=c.host_rows_s, product_s=whole_s)
 
 
 def at_width(unit: GpuGemm, weight_bits: Number) -> GemmCoefficients:

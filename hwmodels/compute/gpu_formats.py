@@ -44,6 +44,8 @@ class GemmCoefficients:
     prologue_elements: Leaf  # time of a tile before its first product, in elements of k
     pass_cost: Leaf = 0.0  # time of quantizing activations, in reads of them at 16 bits and full bandwidth
     pass_elements: Leaf = 0.0  # further elements of each row that quantizing it takes as long as
+    host_s: Leaf = 0.0  # time of the host for a product, which no graph replays; 0 where one does
+    host_rows_s: Leaf = 0.0  # further time of the host where rows are many
     #: Not fitted, but of the format: bytes of an activation as multiplied, and the data sheet's rate over that of 16 bits.
     activation_bytes: Leaf = 2.0
     arithmetic_rate: Leaf = 1.0

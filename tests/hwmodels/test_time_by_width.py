@@ -162,7 +162,10 @@ def test_no_weak_fit_ships_silently(name, engine):
         if entry["activation_bits"] < 16:
             # Only where it is asked for, and then with its remarks.
             asked = " / ".join(calibration_remarks(name, engine, kind))
-            assert (f"{width:g}-bit weights" in asked) == bool(entry["at_bound"] or error > LARGEST_HELD_OUT_ERROR)
+            host = entry["coefficients"]["host_s"]
+            said = bool(entry["at_bound"] or error > LARGEST_HELD_OUT_ERROR or host)
+            assert (f"{width:g}-bit weights" in asked) == said
+            assert ("a CUDA graph saves" in asked) == (host > 0)
             continue
         if width < 16:
             assert (width in used) == (error <= LARGEST_HELD_OUT_ERROR)

@@ -14,9 +14,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hwmodels.analysis.calibration.kernel_tables import GemmTable, TableName
+from hwmodels.analysis.calibration.kernel_tables import KERNEL_FORMATS, DataSheet, GemmTable, TableName
 
-__all__ = ["CACHE_BYTES", "cached_bytes", "in_cache"]
+__all__ = ["CACHE_BYTES", "cached_bytes", "in_cache", "rows_from_cache"]
 
 #: Second-level cache by system of the tables; systems without a number here have no cache to leave out.
 CACHE_BYTES = {
@@ -42,3 +42,17 @@ def cached_bytes(table: TableName, weight_format: str) -> float:
 def in_cache(table: TableName, rows: GemmTable) -> npt.NDArray[np.bool_]:
     """Which rows, "row", multiply by a matrix that may have come from the cache: all rows of a shape alike."""
     return rows.k * rows.n * (rows.weight_bits / 8) <= cached_bytes(table, rows.weight_format)
+
+
+def rows_from_cache(table: TableName, rows: GemmTable, sheet: DataSheet) -> npt.NDArray[np.bool_]:
+    """Which rows, "row", multiply by such a matrix and wait for it: reading it takes at least as long as the arithmetic.
+
+    At more rows than that, no cache makes a product faster, and the row says as much as that of a larger matrix.
+
+    Args:
+        sheet: of the GPU; both times are at its rates.
+    """
+    form = KERNEL_FORMATS[rows.weight_format]
+    read_s = rows.k * rows.n * (rows.weight_bits / 8) / sheet.bandwidth_bytes_per_s
+    arithmetic_s = 2.0 * rows.m * rows.k * rows.n / (form.arithmetic_rate * sheet.peak_flops_per_s)
+    return in_cache(table, rows) & (arithmetic_s <= read_s)

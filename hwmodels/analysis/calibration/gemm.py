@@ -22,6 +22,7 @@ from hwmodels.compute.gpu_formats import GemmCoefficients, stack_widths
 
 __all__ = [
     "DISPATCHED_PARAMETERS",
+    "HOST_PARAMETERS",
     "PACKED_PARAMETERS",
     "PARAMETERS",
     "PROLOGUE_ELEMENTS",
@@ -69,6 +70,9 @@ DISPATCHED_PARAMETERS = (
     Parameter("pass_elements", 1000.0, 1.0, 20000.0),
 )
 
+#: What a table has besides if it was measured without a CUDA graph, see `hwmodels.compute.gpu_host`.
+HOST_PARAMETERS = (Parameter("host_s", 5e-5, 1e-6, 1e-3), Parameter("host_rows_s", 1e-5, 1e-7, 1e-3))
+
 #: Between what A100, H100, H200, L40S and B200 tables give (80 to 270) where it is fitted; none of them is sensitive to it.
 PROLOGUE_ELEMENTS = 200.0
 
@@ -93,12 +97,17 @@ class GemmFit:
     predicted_s: npt.NDArray[np.float64]
 
 
-def parameters_of(weight_format: str, dispatched_rows: float = 0.0) -> tuple[Parameter, ...]:
+def parameters_of(
+    weight_format: str, dispatched_rows: float = 0.0, *, without_graph: bool = False
+) -> tuple[Parameter, ...]:
     """What is fitted for a format: weights that are unpacked to 16 bits take other kernels than what is multiplied as it is.
 
     Args:
         dispatched_rows: as of `predict_gemm`.
+        without_graph: as of `fit_gemm`.
     """
+    if without_graph:
+        return parameters_of(weight_format, dispatched_rows) + HOST_PARAMETERS
     form = KERNEL_FORMATS[weight_format]
     if dispatched_rows:
         return DISPATCHED_PARAMETERS
@@ -147,15 +156,17 @@ def fit_gemm(
     train: npt.ArrayLike | None = None,
     *,
     dispatched_rows: float = 0.0,
+    without_graph: bool = False,
     **options: Any,
 ) -> GemmFit:
-    """Fit the eight numbers of a table's format.
+    """Fit the numbers of a table's format: see `parameters_of`.
 
     Args:
         table: measured products.
         sheet: the GPU's data sheet.
         train: "row", true where a row is fitted to; all rows unless given.
         dispatched_rows: as of `predict_gemm`.
+        without_graph: the table was measured without a CUDA graph, so that the host's time is in it.
         options: of `least_squares.fit`.
     Raises:
         ValueError: as `least_squares.fit`.
@@ -165,7 +176,7 @@ def fit_gemm(
     predict, rows = predict_gemm(table.weight_format, dispatched_rows), gemm_conditions(table, sheet)
     fitted = fit(
         predict,
-        parameters_of(table.weight_format, dispatched_rows),
+        parameters_of(table.weight_format, dispatched_rows, without_graph=without_graph),
         {name: values[train] for name, values in rows.items()},
         table.seconds[train],
         groups=_shape(table)[train],

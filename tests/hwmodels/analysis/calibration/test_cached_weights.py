@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from hwmodels.analysis.calibration.cached_weights import cached_bytes, in_cache
-from hwmodels.analysis.calibration.kernel_tables import KERNEL_FORMATS, GemmTable, TableName
+from hwmodels.analysis.calibration.cached_weights import cached_bytes, in_cache, rows_from_cache
+from hwmodels.analysis.calibration.kernel_tables import KERNEL_FORMATS, DataSheet, GemmTable, TableName
 
 L40S = TableName("l40s", "vllm", "0.24.0", "gemm")
 
@@ -36,3 +36,11 @@ def test_weights_count_in_bytes_as_they_are_stored():
     assert in_cache(L40S, rows("fp8", [4096, 4096, 1024], [3584, 4096, 15625])).tolist() == [True, False, True]
     sglang = TableName("rtx_pro_6000_server", "sglang", "1", "gemm")  # 21.3 MB
     assert in_cache(sglang, rows("nvfp4", [4096, 8192], [4096, 8192])).tolist() == [True, False]
+
+
+def test_a_row_counts_where_arithmetic_takes_longer_than_memory():
+    """FP8 at 600 TFLOP/s and 1 TB/s: reading a byte takes as long as 300 rows of its products."""
+    sheet, m = DataSheet(3e14, 1e12, 142.0), np.array([1.0, 299.0, 301.0, 4096.0])
+    small, large = (GemmTable(m, np.full(4, 4096.0), np.full(4, n), np.ones(4), 8.0, "fp8") for n in (1024.0, 8192.0))
+    assert rows_from_cache(L40S, small, sheet).tolist() == [True, True, False, False]
+    assert not rows_from_cache(L40S, large, sheet).any()

@@ -5,6 +5,7 @@ import pytest
 from hwmodels.analysis.calibration.attention import decoding_rows, fit_attention, fit_prefill
 from hwmodels.analysis.calibration.attention_tables import AttentionTable, PrefillTable
 from hwmodels.analysis.calibration.gemm import (
+    HOST_PARAMETERS,
     PACKED_PARAMETERS,
     PARAMETERS,
     QUANTIZED_PARAMETERS,
@@ -70,6 +71,17 @@ def test_recovers_a_gpu():
     np.testing.assert_allclose(gemm_time(found.unit, M, K, N), found.predicted_s, rtol=2e-3)
     simple = baselines(measured, SHEET, train)
     assert all(np.abs(p / measured.seconds - 1).mean() > 0.1 for p in simple.values())
+
+
+def test_the_host_is_found_in_a_table_without_a_graph():
+    """Times that a host of 40 µs, 55 of many rows, holds up are the host's, and the launch stays what it is."""
+    truth = TRUTH | {"host_s": 40e-6, "host_rows_s": 15e-6}
+    conditions = gemm_conditions(table(), SHEET)
+    measured = GemmTable(M, K, N, np.asarray(predict_gemm("bfloat16")(truth, conditions), np.float64), 16.0)
+    found, without = (fit_gemm(measured, SHEET, without_graph=given) for given in (True, False))
+    assert found.fit.estimates == pytest.approx(truth, rel=0.05)
+    assert np.abs(without.predicted_s / measured.seconds - 1).mean() > 0.05
+    assert parameters_of("fp8", without_graph=True) == QUANTIZED_PARAMETERS + HOST_PARAMETERS
 
 
 def test_cached_shapes_are_left_out_whole():

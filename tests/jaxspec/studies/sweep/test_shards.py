@@ -158,7 +158,7 @@ def test_an_interrupt_before_the_result_keeps_all_points(folder, tmp_path, monke
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "save_figure", fails)
+        patch.setattr(RunDirectory, "write_result", fails)
         with pytest.raises(KeyboardInterrupt):
             sweep(CONFIG, out=tmp_path)
     monkeypatch.setattr(grid_module, "begin_points", fails)  # nothing is evaluated again

@@ -25,11 +25,15 @@ from jaxspec.report.figures.style import (
 )
 from jaxspec.report.formatting import quantity, scale_of
 from jaxspec.report.page import Drawings
+from jaxspec.report.save import write_figure
 from jaxspec.studies.sweep.pareto import ParetoFront
 from jaxspec.studies.sweep.points_file import read_pieces, read_sweep
 from jaxspec.studies.sweep.result import SweepResult
 
-__all__ = ["figures", "pareto_figure", "points"]
+__all__ = ["FRONT_FILE", "draw_front", "figures", "pareto_figure", "points"]
+
+#: Where a run directory has its figure.
+FRONT_FILE = "figures/pareto.png"
 
 #: Colours of groups, the front of an undivided sweep first.
 _COLOURS = (VERMILLION, GREEN, PURPLE, ORANGE, SKY)
@@ -163,3 +167,16 @@ def _front(result: SweepResult, directory: Path) -> ParetoFront:
 def points(result: SweepResult) -> dict[str, np.ndarray]:
     """Columns of all design points."""
     return read_sweep(result.directory)
+
+
+def draw_front(found: dict[str, Any], folder: Path) -> None:
+    """Write the figure of a run, once its result is there: one that cannot be written takes no result with it.
+
+    Args:
+        found: the result, as result.json has it.
+    Raises:
+        OSError: it cannot be written.
+    """
+    figure = figures(SweepResult.from_plain(found), folder)["pareto"]()
+    assert figure is not None
+    write_figure(figure, folder / FRONT_FILE)

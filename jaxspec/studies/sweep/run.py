@@ -13,7 +13,6 @@ from hwmodels.analysis.uncertainty.kernel_errors import times_have_errors
 from hwmodels.compute.roofline import unit_of
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.report.assumptions import architecture_data, device_facts
-from jaxspec.report.save import write_figure
 from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.carrying_out import Prepare, carry_out
 from jaxspec.runs.directory import RunDirectory
@@ -27,7 +26,7 @@ from jaxspec.studies.engine_pricing import engine_notes, engine_status, engine_u
 from jaxspec.studies.headline_intervals import coverage_in_words, interval_notes
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.sweep.config import SweepConfig, shard_of
-from jaxspec.studies.sweep.figures import figures
+from jaxspec.studies.sweep.figures import FRONT_FILE, draw_front
 from jaxspec.studies.sweep.grid import Grid
 from jaxspec.studies.sweep.pareto import ParetoFront
 from jaxspec.studies.sweep.parts import check_counts, drop_parts, join_files, part_ranges, write_part
@@ -39,9 +38,6 @@ from jaxspec.studies.sweep.sharing import write_together
 __all__ = ["carry_out_sweep", "join_points", "sweep"]
 
 Found = TypeVar("Found")
-
-#: Drawn where the result is there.
-_FIGURE = "figures/pareto.png"
 
 #: Main numbers of a result, for `jaxspec runs`.
 _HEADLINE = (
@@ -116,17 +112,15 @@ def carry_out_sweep(
     Args:
         planned: checks names and numbers.
     """
-    kept: dict[str, Any] = {"contents": (POINTS_FILE,), "headline": _HEADLINE, "page": _draw, "page_file": _FIGURE}
+    kept: dict[str, Any] = {
+        "contents": (POINTS_FILE,),
+        "headline": _HEADLINE,
+        "page": draw_front,
+        "page_file": FRONT_FILE,
+    }
     asked: dict[str, Any] = {"check": planned, "out": out, "force": force, "reporter": reporter}
     found, directory = carry_out("sweep", config, prepare, **asked, **kept)
     return SweepResult.from_plain(found), directory
-
-
-def _draw(found: dict[str, Any], folder: Path) -> None:
-    """The figure, once the result is there: a figure that cannot be written takes no result with it."""
-    figure = figures(SweepResult.from_plain(found), folder)["pareto"]()
-    assert figure is not None
-    write_figure(figure, folder / _FIGURE)
 
 
 def _run(

@@ -51,10 +51,10 @@ KINDS = (TuneConfig, EvaluateConfig, TreeConfig, PredictConfig, PackConfig)
 def numbers():
     """Every number with limits of every configuration that reads it."""
     for kind in (*KINDS, SweepConfig):
-        unread = DRAFT_WITHIN_TARGET.names if DRAFT_WITHIN_TARGET in kind.unused else ()
-        for field in (field for field in dataclasses.fields(kind) if field.name not in unread):
+        for field in dataclasses.fields(kind):
             found, annotation = setting_of(field), hints(kind)[field.name]
-            if found.high is not None:
+            unread = DRAFT_WITHIN_TARGET in kind.unused and field.name in DRAFT_WITHIN_TARGET.names
+            if found.high is not None and not unread:
                 yield pytest.param(kind, field.name, found, annotation, id=f"{kind.__name__}.{field.name}")
 
 
@@ -65,9 +65,9 @@ def made(kind, name, value):
     needed = {SweepConfig: {"axes": {"workload.batch": [1]}}, PredictConfig: {"scheme": scheme}}
     needed |= {kind: {"scheme": scheme}} if name in KNOBS else {}
     sampling = {"temperature": 0.7} if name in ("top_k", "top_p") else {}
-    timed = {"stopwatch": True} if name == "repeats" else {}
-    drafted = {"draft": SMALL_NAME} if name in DRAFT_WITHIN_TARGET.names else {}
-    return kind(**needed.get(kind, {}), **sampling, **timed, **drafted, **{name: value})
+    beside = {"stopwatch": True} if name == "repeats" else {}
+    beside |= {"draft": SMALL_NAME} if name in DRAFT_WITHIN_TARGET.names else {}
+    return kind(**needed.get(kind, {}), **sampling, **beside, **{name: value})
 
 
 def inside(found):
@@ -293,10 +293,7 @@ def test_a_sweep_is_checked_however_it_is_made():
         ({"axes": axes, "scheme": "hufman"}, "did you mean 'huffman'"),
         ({"axes": axes, "set": {"a": math.nan}}, "finite number"),
         ({"axes": axes, "pareto": {"x": "a"}}, "give x and y"),
-        (
-            {"axes": {"a": {"from": 1, "to": 2, "points": 10**9}}},
-            "axes.a.points is 1000000000; allowed is 1 to 50,000,000",
-        ),
+        ({"axes": {"a": {"from": 1, "to": 2, "points": 10**9}}}, "axes.a.points is 1000000000; allowed is 1 to 50,"),
         ({"axes": axes, "max_draft_length": 65}, "allowed is 1 to 64"),
     ):
         with pytest.raises(InputError, match=words):

@@ -15,7 +15,10 @@ from hwmodels.device import Device
 from hwmodels.network.architecture import EXPERT_MATRICES
 from hwmodels.network.footprint import Footprint
 
-__all__ = ["KernelWidths", "kernel_remarks", "kernel_widths"]
+__all__ = ["UNUSED", "KernelWidths", "kernel_remarks", "kernel_widths"]
+
+#: How a remark begins on kernels that were asked for by name and read no weight.
+UNUSED = "unused: "
 
 #: Weights that no matrix product reads.
 _NO_PRODUCT = ("embed", "norm")
@@ -140,7 +143,7 @@ def _unused_format(kernels: MeasuredKernels, widths: list[float]) -> list[str]:
     if kernels.weight_format is None or widths[0] < widest - _SAME_BITS:
         return []
     return [
-        f"unused: kernels of format {kernels.weight_format} are for weights narrower than {widest:g} bits, and none is; "
+        f"{UNUSED}kernels of format {kernels.weight_format} are for weights narrower than {widest:g} bits, and none is; "
         "give a scheme with fewer bits, or leave the format out"
     ]
 

@@ -119,10 +119,15 @@ def _of_system(table: TableName) -> Calibrated | None:
     return next((gpu for gpu in CATALOG.values() if gpu.system == table.system), None)
 
 
+def _is_listed(table: TableName, field: str, of_format: str) -> bool:
+    """Whether a table's GPU in the catalog, if it is there, names a format of its engine in a field of `Calibrated`."""
+    found = _of_system(table)
+    return found is not None and of_format in getattr(found, field).get(table.engine, ())
+
+
 def limited_by_blocks(table: TableName, kv_format: str) -> bool:
     """Whether decoding attention over a format of keys and values is fitted with the limits of single multiprocessors."""
-    found = _of_system(table)
-    return found is not None and kv_format in found.blocks.get(table.engine, ())
+    return _is_listed(table, "blocks", kv_format)
 
 
 def left_out(table: TableName, rows: GemmTable, root: str | Path | None = None) -> npt.NDArray[np.bool_]:
@@ -131,27 +136,22 @@ def left_out(table: TableName, rows: GemmTable, root: str | Path | None = None) 
     Raises:
         KernelTableError: the data sheet cannot be read.
     """
-    found = _of_system(table)
-    named = lambda formats: rows.weight_format in formats.get(table.engine, ())
-    if found is not None and named(found.streamed):
+    if _is_listed(table, "streamed", rows.weight_format):
         return in_cache(table, rows)
-    if found is not None and named(found.streamed_rows):
+    if _is_listed(table, "streamed_rows", rows.weight_format):
         return rows_from_cache(table, rows, data_sheet(table.system, root=root))
     return np.zeros(len(rows.m), bool)
 
 
 def measured_without_graph(table: TableName, weight_format: str) -> bool:
     """Whether the host's time is in a format's table."""
-    found = _of_system(table)
-    return found is not None and weight_format in found.without_graph.get(table.engine, ())
+    return _is_listed(table, "without_graph", weight_format)
 
 
 def dispatched_rows(table: TableName, weight_format: str) -> float:
     """The most rows of a format's tiles as `predict_gemm` has them; 0, as of a library, for GPUs out of the catalog."""
     found = _of_system(table)
-    if found is None or weight_format not in found.dispatched.get(table.engine, ()):
-        return 0.0
-    return found.largest_rows
+    return 0.0 if found is None or not _is_listed(table, "dispatched", weight_format) else found.largest_rows
 
 
 #: Rows that one fit sees; more change no number by its standard error.

@@ -161,8 +161,7 @@ def layers_apart(params: dict[str, Any]) -> bool:
 
 def only_layer(layers: dict[str, Any]) -> dict[str, Array | Stack]:
     """The parameters of a network's only layer, without the layer axis."""
-    one = lambda node: node.parts[0] if is_apart(node) else node[0]
-    return jax.tree.map(one, layers, is_leaf=is_apart)
+    return jax.tree.map(lambda node: _entry(node, 0), layers, is_leaf=is_apart)
 
 
 class _Within(NamedTuple):
@@ -182,6 +181,13 @@ def _is_within(node: Any) -> bool:
 
 def _is_entries(node: Any) -> bool:
     return is_apart(node) or _is_within(node)
+
+
+def _entry(node: Any, place: Any) -> Any:
+    """An entry of the first axis, however entries are kept."""
+    if is_apart(node):
+        return node.parts[place]
+    return node.entry(place) if _is_within(node) else node[place]
 
 
 def entries_between(tree: Any, first: int, stop: int, *, in_place: bool = False) -> Any:
@@ -211,17 +217,14 @@ def over_layers(body: Callable[[Any, Any], tuple[Any, Any]], carry: Any, inputs:
     if not any(map(is_apart, nodes)):
         looped = [None if _is_within(node) else node for node in nodes]
 
-        def one(carry: Any, turn: tuple[Array, list[Any]]) -> tuple[Any, Any]:
-            place, given = turn
-            taken = [node.entry(place) if _is_within(node) else one for node, one in zip(nodes, given, strict=True)]
+        def turn(carry: Any, inputs: tuple[Array, list[Any]]) -> tuple[Any, Any]:
+            place, given = inputs
+            taken = [_entry(node, place) if _is_within(node) else own for node, own in zip(nodes, given, strict=True)]
             return body(carry, form.unflatten(taken))
 
-        return jax.lax.scan(one, carry, (jnp.arange(layers), looped))
+        return jax.lax.scan(turn, carry, (jnp.arange(layers), looped))
     made = []
     for place in range(layers):
-        entry = lambda node, place=place: (
-            node.parts[place] if is_apart(node) else node.entry(place) if _is_within(node) else node[place]
-        )
-        carry, made_here = body(carry, form.unflatten([entry(node) for node in nodes]))
+        carry, made_here = body(carry, form.unflatten([_entry(node, place) for node in nodes]))
         made.append(made_here)
     return carry, jax.tree.map(lambda *entries: jnp.stack(entries), *made)

@@ -41,7 +41,7 @@ def cached_bytes(table: TableName, weight_format: str) -> float:
 
 def in_cache(table: TableName, rows: GemmTable) -> npt.NDArray[np.bool_]:
     """Which rows, "row", multiply by a matrix that may have come from the cache: all rows of a shape alike."""
-    return rows.k * rows.n * (rows.weight_bits / 8) <= cached_bytes(table, rows.weight_format)
+    return _weight_bytes(rows) <= cached_bytes(table, rows.weight_format)
 
 
 def rows_from_cache(table: TableName, rows: GemmTable, sheet: DataSheet) -> npt.NDArray[np.bool_]:
@@ -53,6 +53,10 @@ def rows_from_cache(table: TableName, rows: GemmTable, sheet: DataSheet) -> npt.
         sheet: of the GPU; both times are at its rates.
     """
     form = KERNEL_FORMATS[rows.weight_format]
-    read_s = rows.k * rows.n * (rows.weight_bits / 8) / sheet.bandwidth_bytes_per_s
+    read_s = _weight_bytes(rows) / sheet.bandwidth_bytes_per_s
     arithmetic_s = 2.0 * rows.m * rows.k * rows.n / (form.arithmetic_rate * sheet.peak_flops_per_s)
     return in_cache(table, rows) & (arithmetic_s <= read_s)
+
+
+def _weight_bytes(rows: GemmTable) -> npt.NDArray[np.float64]:
+    return rows.k * rows.n * (rows.weight_bits / 8)

@@ -11,7 +11,7 @@ from jaxspec.settings.catalog_names import catalog_architectures
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.fields import same_as, setting
-from jaxspec.settings.parallel import ParallelSettings, draft_division_unused
+from jaxspec.settings.parallel import ParallelSettings
 from jaxspec.settings.schemes import WidthScheme
 from jaxspec.studies.predict.config import MAX_PREDICTED_LENGTH, PredictConfig
 
@@ -149,16 +149,12 @@ class AdviseConfig(ParallelSettings):
         ),
         Unused(("acceptance_cycles",), lambda config: "no acceptance was given" if config.acceptance is None else None),
         Unused(
-            ("draft_bits", "draft_weights"),
+            ("draft_bits", "draft_weights", "draft_tensor_parallel"),
             lambda config: "a lookup has no weights" if config.draft == LOOKUP else None,
-        ),
-        draft_division_unused(lambda config: "a lookup has no weights" if config.draft == LOOKUP else None),
-        draft_division_unused(
-            lambda config: "a compressed copy lies within the target" if config.draft == SELF else None
         ),
         Unused(("draft_weights",), lambda config: "the head is the target's own" if config.draft == "mtp" else None),
         Unused(
-            ("draft_weights",),
+            ("draft_weights", "draft_tensor_parallel"),
             lambda config: "a compressed copy lies within the target" if config.draft == SELF else None,
         ),
     )

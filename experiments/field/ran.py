@@ -11,7 +11,7 @@ from experiments.field.networks import A_NETWORK
 from experiments.field.rows import FieldRow
 from experiments.field.stored import SIXTEEN_BITS, Stored, stored, weight_bits
 from hwmodels import Architecture, DraftCost, Footprint
-from hwmodels.analysis.kernel_widths import UNUSED, kernel_remarks
+from hwmodels.analysis.kernel_widths import kernel_remarks
 from hwmodels.compute.roofline import unit_of
 from hwmodels.numerics.scalars import Leaf
 
@@ -69,9 +69,9 @@ def _of_widths(gpu: Gpu, bits: Mapping[str, Leaf], row: FieldRow, network: Archi
         target_kv_bits=row.kv_bits,
         draft_kv_bits=row.kv_bits,
     )
-    remarks = kernel_remarks(gpu.device, alone, experts=bool(float(network.num_experts)))
     # The other network of the row may be the one that a format's kernels are for.
-    return [one for one in remarks if one not in measured.remarks and not one.startswith(UNUSED)]
+    remarks = kernel_remarks(gpu.device, alone, experts=bool(float(network.num_experts)), unused_format=False)
+    return [one for one in remarks if one not in measured.remarks]
 
 
 def _gpu_of(row: FieldRow, how: Stored, target: Architecture, draft: DraftCost) -> Gpu:

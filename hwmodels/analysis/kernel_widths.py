@@ -15,10 +15,7 @@ from hwmodels.device import Device
 from hwmodels.network.architecture import EXPERT_MATRICES
 from hwmodels.network.footprint import Footprint
 
-__all__ = ["UNUSED", "KernelWidths", "kernel_remarks", "kernel_widths"]
-
-#: How a remark begins on kernels that were asked for by name and read no weight.
-UNUSED = "unused: "
+__all__ = ["KernelWidths", "kernel_remarks", "kernel_widths"]
 
 #: Weights that no matrix product reads.
 _NO_PRODUCT = ("embed", "norm")
@@ -113,19 +110,24 @@ def _sorted_out(of_what: str, measured: tuple[float, ...], widths: Iterable[floa
     return _Widths(of_what, measured, tuple(between), tuple(bits for bits in others if bits not in between))
 
 
-def kernel_remarks(device: Device, footprint: Footprint, *, experts: bool | None = None) -> list[str]:
+def kernel_remarks(
+    device: Device, footprint: Footprint, *, experts: bool | None = None, unused_format: bool = True
+) -> list[str]:
     """What a reader of times on this device should know, a sentence each; empty for a device that is not calibrated.
 
     Names a format that no weight is narrow enough for, the footprint's widths without a measured kernel, experts with another
     engine's kernels where the network has any, fits that err to one side, then what else the device's fits do not describe.
 
     Args:
-        others: as of `kernel_widths`.
+        device, footprint, experts: as of `kernel_widths`.
+        unused_format: name a format that nothing reads; False where other networks of the same run may read it.
     """
     found, kernels = kernel_widths(device, footprint, experts=experts), unit_of(device).measured
     if found is None or kernels is None:
         return []
-    remarks = _unused_format(kernels, _distinct(bits for _, bits in _read_by_products(footprint, experts)))
+    remarks = []
+    if unused_format:
+        remarks += _unused_format(kernels, _distinct(bits for _, bits in _read_by_products(footprint, experts)))
     remarks += [line for kind in _kinds_of_widths(kernels, footprint, experts) for line in _remarks_on(kind)]
     if found.extrapolated_kv:
         remarks.append(
@@ -143,7 +145,7 @@ def _unused_format(kernels: MeasuredKernels, widths: list[float]) -> list[str]:
     if kernels.weight_format is None or widths[0] < widest - _SAME_BITS:
         return []
     return [
-        f"{UNUSED}kernels of format {kernels.weight_format} are for weights narrower than {widest:g} bits, and none is; "
+        f"unused: kernels of format {kernels.weight_format} are for weights narrower than {widest:g} bits, and none is; "
         "give a scheme with fewer bits, or leave the format out"
     ]
 

@@ -36,7 +36,9 @@ def write_together(
     order = [*parts[start:], *parts[:start]]
     others = _Others()
     while (left := [path for path in order if not path.exists()]) and not over():
-        free = next((path for path in left if processes.count == 1 or not others.write(path)), None)
+        alone = processes.count == 1
+        # A part whose writer is done by now has its name.
+        free = next((path for path in left if alone or not (others.write(path) or path.exists())), None)
         if free is None:
             time.sleep(POLL_S)
         else:

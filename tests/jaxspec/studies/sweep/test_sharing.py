@@ -58,6 +58,18 @@ def test_a_part_that_another_writes_is_left_to_it(parts):
     assert living_parts(parts[1]) == {}
 
 
+def test_a_part_that_is_done_while_one_looks_is_not_written_again(parts):
+    with PartialFiles() as others:
+        others.add(parts[0])
+
+        def over():  # is asked between the list of what is missing and the look at who writes
+            if not parts[0].exists():
+                others.commit()
+            return False
+
+        assert written(parts, 0, 2, over=over) == [1, 2, 3, 4]
+
+
 def test_a_part_that_stays_as_it_is_is_taken_over(parts, monkeypatch):
     monkeypatch.setattr(sharing, "SILENT_S", 0.05)
     with PartialFiles() as others:

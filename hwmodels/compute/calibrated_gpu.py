@@ -43,6 +43,7 @@ __all__ = ["CalibratedGpu"]
 
 _MATRICES = np.array([OPERATORS.index(name) for name in MATRIX_OPERATORS], np.int32)
 _EXPERTS = np.array([OPERATORS.index(name) for name in EXPERT_OPERATORS], np.int32)
+_IS_MATRIX = np.array([name in MATRIX_OPERATORS for name in OPERATORS])
 _IS_EXPERT = np.array([name in EXPERT_OPERATORS for name in OPERATORS])
 #: Registers and first-level cache of a multiprocessor: NVIDIA A100 whitepaper, 256 and 192 KiB.
 _MULTIPROCESSOR_BYTES = 448 * KIB
@@ -193,11 +194,13 @@ class CalibratedGpu:
         m, k, n, bits, products = (
             leaf[..., _MATRICES] for leaf in (shapes.m, shapes.k, shapes.n, shapes.weight_bits, shapes.products)
         )
-        product_s = gemm.product_time(m, k, n, weight_bits=bits, temperature=temperature) * products
         launches, moved = (leaf[..., _MATRICES] for leaf in (work.launches, work.weight_bytes + work.activation_bytes))
-        # Two terms need the arithmetic: the loop of each leaf's gradient would evaluate all tilings for both.
-        product_s, moved = cotangent_once(product_s), moved / jnp.where(launches > 0, launches, 1.0)
-        compute_s = roof.compute_s.at[..., _MATRICES].set(product_s * launches)
+        # Two terms need the arithmetic, and the launch needs it again: read back from where it was written, it is evaluated
+        # once. Elementwise, XLA on CPUs would evaluate all tilings for each reader, and so would each leaf's gradient.
+        product_s = gemm.product_time(m, k, n, weight_bits=bits, temperature=temperature) * products
+        product_s = cotangent_once(jnp.zeros_like(roof.compute_s).at[..., _MATRICES].set(product_s))
+        compute_s = select(_IS_MATRIX, product_s * work.launches, roof.compute_s)
+        product_s, moved = product_s[..., _MATRICES], moved / jnp.where(launches > 0, launches, 1.0)
         busy_s = gemm.busy_time(product_s, moved, weight_bits=bits, temperature=temperature)
         launch_s = select(_BESIDE_PRODUCTS, roof.launch_s, 0.0) + _beside_time(work, device)
         launch_s = launch_s.at[..., _MATRICES].add(gemm.launch_time(m, k, n, busy_s=busy_s, weight_bits=bits))

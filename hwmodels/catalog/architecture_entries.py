@@ -41,7 +41,17 @@ _OPTIONAL: dict[str, Rule] = {
     "num_window_layers": WHOLE,
     "window_tokens": WHOLE,
     "sink_tokens": WHOLE,
+    "num_linear_layers": WHOLE,
+    "linear_key_heads": WHOLE,
+    "linear_value_heads": WHOLE,
+    "linear_key_dim": WHOLE,
+    "linear_value_dim": WHOLE,
+    "linear_conv_tokens": WHOLE,
+    "attention_gate": FLAG,
 }
+
+#: Sizes of linear attention.
+_LINEAR = ("linear_key_heads", "linear_value_heads", "linear_key_dim", "linear_value_dim", "linear_conv_tokens")
 
 #: Field -> rule, for all fields of `Architecture`.
 ARCHITECTURE_RULES = _REQUIRED | _OPTIONAL
@@ -51,6 +61,7 @@ _TOGETHER = (
     ("num_moe_layers", ("num_experts", "experts_per_token", "expert_intermediate_size")),
     ("kv_lora_rank", ("rope_head_dim", "v_head_dim")),
     ("num_window_layers", ("window_tokens",)),
+    ("num_linear_layers", _LINEAR),
 )
 #: (field, what it needs): the first may be above 0 only where the second is.
 _NEEDS = (
@@ -61,6 +72,7 @@ _NEEDS = (
 _AT_MOST = (
     ("num_moe_layers", "num_layers"),
     ("num_window_layers", "num_layers"),
+    ("linear_key_heads", "linear_value_heads"),
     ("experts_per_token", "num_experts"),
     ("num_kv_heads", "num_heads"),
 )
@@ -102,6 +114,16 @@ def checked_architecture(values: Mapping[str, float], *, where: str) -> Architec
             raise fault(field, need, f"{field} above 0 needs {need} above 0")
     if sizes["num_heads"] % sizes["num_kv_heads"]:
         raise fault("num_heads", "num_kv_heads", "key-value heads must divide heads")
+    if sizes["linear_key_heads"] and sizes["linear_value_heads"] % sizes["linear_key_heads"]:
+        raise fault("linear_value_heads", "linear_key_heads", "key heads must divide value heads")
+    if sizes["num_linear_layers"] >= sizes["num_layers"]:
+        raise fault("num_linear_layers", "num_layers", "one layer at least must attend to a cache")
+    if sizes["num_window_layers"] + sizes["num_linear_layers"] > sizes["num_layers"]:
+        raise fault(
+            "num_window_layers",
+            "num_linear_layers",
+            f"together they must be at most num_layers, {sizes['num_layers']:g}",
+        )
     if sizes["num_moe_layers"] < sizes["num_layers"] and not sizes["intermediate_size"] > 0:
         raise fault("num_moe_layers", "intermediate_size", "layers without experts need intermediate_size above 0")
     return architecture

@@ -97,6 +97,9 @@ def _check_matrices(key: str, tensor: int, a: Architecture, name: str) -> None:
         raise _not_dividing(key, tensor, name, "heads", heads)
     if not float(a.kv_lora_rank) and kv_heads % tensor and tensor % kv_heads:
         raise _not_dividing(key, tensor, name, "key-value heads", kv_heads)
+    for kind, of_linear in (("key", a.linear_key_heads), ("value", a.linear_value_heads)):
+        if int(of_linear) % tensor:
+            raise _not_dividing(key, tensor, name, f"{kind} heads of linear attention", int(of_linear))
     dense = float(a.num_layers) > float(a.num_moe_layers)
     if dense and int(a.intermediate_size) % tensor:
         raise _not_dividing(key, tensor, name, "inner columns", int(a.intermediate_size))

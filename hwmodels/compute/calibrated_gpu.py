@@ -26,7 +26,7 @@ from hwmodels.chip.technology import Technology
 from hwmodels.compute.gpu import GpuGemm, at_width
 from hwmodels.compute.gpu_attention import GpuAttention, attention_parts
 from hwmodels.compute.gpu_experts import ExpertCoefficients, GpuExperts
-from hwmodels.compute.gpu_formats import GemmCoefficients, format_shares, stack_widths, stored_at, width_in_format
+from hwmodels.compute.gpu_formats import GemmCoefficients, padded_shares, stack_widths, stored_at, width_in_format
 from hwmodels.compute.gpu_prefill import GpuPrefill, prefill_parts
 from hwmodels.compute.products import products_of
 from hwmodels.compute.roofline import ROOFLINE
@@ -150,9 +150,9 @@ class CalibratedGpu:
     ) -> Float[Array, "... operator kernel"]:
         """How much each of `kernels` counts; see `format_shares`."""
         bits = products_of(work).weight_bits
-        shares = _shares(self.weight_widths, bits, total_s)
+        shares = padded_shares(self.weight_widths, bits, total_s)
         if self.experts:
-            both = zip(_shares(self.expert_widths, bits, total_s), shares, strict=True)
+            both = zip(padded_shares(self.expert_widths, bits, total_s), shares, strict=True)
             shares = [select(_IS_EXPERT, *kernel) for kernel in both]
         return jnp.stack(shares, axis=-1)
 
@@ -293,11 +293,3 @@ def _beside_time(work: OperatorWork, device: Device) -> Float[Array, "... operat
     moved = moved.at[..., _NORM].set(work.activation_bytes[..., _NORM] / norms)
     memory = device.memory
     return moved / with_last_axis(as_float(memory.bandwidth_bytes_per_s) * as_float(memory.efficiency))
-
-
-def _shares(
-    widths: tuple[float, ...], bits: Float[Array, "... operator"], total_s: Float[Array, "... operator kernel"]
-) -> list[Float[Array, "... operator"]]:
-    """Of each kernel: `format_shares` among the first, one for each width; the others do not count."""
-    shares = list(jnp.unstack(format_shares(widths, bits, total_s[..., : len(widths)]), axis=-1))
-    return shares + [jnp.zeros_like(shares[0])] * (total_s.shape[-1] - len(widths))

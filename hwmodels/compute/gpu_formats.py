@@ -17,7 +17,7 @@ from hwmodels.network.operators.work import MATRIX_OPERATORS, OPERATORS, Operato
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
 
-__all__ = ["GemmCoefficients", "format_shares", "stack_widths", "stored_at", "width_in_format"]
+__all__ = ["GemmCoefficients", "format_shares", "padded_shares", "stack_widths", "stored_at", "width_in_format"]
 
 
 _MATRICES = np.array([OPERATORS.index(name) for name in MATRIX_OPERATORS], np.int32)
@@ -123,3 +123,17 @@ def stored_at(work: OperatorWork, bits: Float[Array, "... operator"]) -> Operato
     moved = jnp.where(as_given, work.weight_bytes[..., m], elements * (bits[..., m] / BITS_PER_BYTE))
     weight_bytes = jnp.broadcast_to(work.weight_bytes, bits.shape).at[..., m].set(moved)
     return dataclasses.replace(work, weight_bytes=weight_bytes, shapes=dataclasses.replace(shapes, weight_bits=bits))
+
+
+def padded_shares(
+    widths: tuple[float, ...], bits: Float[Array, "... operator"], total_s: Float[Array, "... operator kernel"]
+) -> list[Float[Array, "... operator"]]:
+    """Of each kernel: `format_shares` among the first, one for each width; the others do not count.
+
+    Args:
+        widths: of the formats, at most as many as kernels.
+        bits: per weight.
+        total_s: seconds of each kernel.
+    """
+    shares = list(jnp.unstack(format_shares(widths, bits, total_s[..., : len(widths)]), axis=-1))
+    return shares + [jnp.zeros_like(shares[0])] * (total_s.shape[-1] - len(widths))

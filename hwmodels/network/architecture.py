@@ -1,7 +1,8 @@
 """Shape of a decoder as numbers one may vary: parameters per tensor kind, and elements of KV cache per token.
 
 One description for dense and mixture-of-experts networks, grouped-query and multi-head-latent attention, full and sliding
-windows: what a network lacks is 0, so that stacked architectures of any kind go through one `vmap`.
+windows, layers with linear attention: what a network lacks is 0, so that stacked architectures of any kind go through one
+`vmap`.
 """
 
 from __future__ import annotations
@@ -40,13 +41,16 @@ EXPERT_MATRICES = ("expert_gate", "expert_up", "expert_down")
 #: The matrices of any layer, experts included.
 ALL_LAYER_MATRICES = (*LAYER_MATRICES, *EXPERT_MATRICES, "shared")
 
+#: Of an element of linear attention's matrices, and of one that its convolution keeps.
+_STATE_BYTES, _HELD_BYTES = 4.0, 2.0
+
 
 @flax.struct.dataclass
 class Architecture:
     """Sizes of a decoder.
 
     Every field is a leaf, flags included. Sizes are >= 0; for a gradient they count as real numbers. Experts, shared experts,
-    latent attention and windows are absent at their defaults.
+    latent attention, windows and linear attention are absent at their defaults.
     """
 
     num_layers: Leaf
@@ -80,6 +84,16 @@ class Architecture:
     num_window_layers: Leaf = 0.0  # layers that see the last window_tokens and the first sink_tokens only
     window_tokens: Leaf = 0.0
     sink_tokens: Leaf = 0.0
+    # Linear attention (gated delta nets): a matrix per head in place of the keys and values of all tokens.
+    num_linear_layers: Leaf = 0.0  # layers that have it; the others attend to what is cached
+    linear_key_heads: Leaf = 0.0  # of queries and of keys
+    linear_value_heads: Leaf = 0.0  # each with a matrix of its own
+    linear_key_dim: Leaf = 0.0  # of a head
+    linear_value_dim: Leaf = 0.0  # of a head
+    linear_conv_tokens: Leaf = 0.0  # that the convolution over queries, keys and values joins, the new one included
+    attention_gate: Leaf = (
+        0.0  # 1: in the other layers a gate, projected with the queries, multiplies what attention gives
+    )
 
     def __repr__(self) -> str:
         return short_line(self, "num_layers", "hidden_size", "num_heads", "num_kv_heads", "vocab_size", "num_experts")
@@ -98,6 +112,46 @@ class AttentionShape:
     value_size: Leaf  # elements of one value row that a score weights
     kv_heads: Leaf  # distinct key-value heads in the cache
     cached_elements: Leaf  # per token and layer
+
+
+@flax.struct.dataclass
+class LinearShape:
+    """Sizes of a layer with linear attention; leaves "*b", 0 where a network has none."""
+
+    keys: Leaf  # elements of all heads' keys, and of their queries
+    values: Leaf  # of all heads' values, of their gates and of what enters the projection "o"
+    convolved: Leaf  # queries, keys and values, which go through the convolution
+    state: Leaf  # elements of all heads' matrices
+    held: Leaf  # elements of earlier tokens that the convolution still needs
+
+
+def linear_shape(architecture: Architecture) -> LinearShape:
+    """Sizes of a gated delta net.
+
+    Source: Yang et al. 2024, arXiv:2412.06464, with the projections and the convolution of Qwen3-Next in transformers.
+    """
+    a = jax.tree.map(as_float, architecture)
+    keys, values = a.linear_key_heads * a.linear_key_dim, a.linear_value_heads * a.linear_value_dim
+    convolved = 2.0 * keys + values
+    earlier = either(a.linear_conv_tokens > 1, a.linear_conv_tokens - 1.0, 0.0)
+    return LinearShape(
+        keys=keys,
+        values=values,
+        convolved=convolved,
+        state=values * a.linear_key_dim,
+        held=convolved * earlier,
+    )
+
+
+def attention_layers(architecture: Architecture) -> Leaf:
+    """Layers that attend to cached keys and values, or latents: all but those with linear attention, "*b"."""
+    return as_float(architecture.num_layers) - as_float(architecture.num_linear_layers)
+
+
+def window_share(architecture: Architecture) -> Leaf:
+    """The share of these layers that see a window only, "*b"."""
+    layers = attention_layers(architecture)
+    return as_float(architecture.num_window_layers) / either(layers > 0, layers, 1.0)
 
 
 def attention_shape(architecture: Architecture) -> AttentionShape:
@@ -128,31 +182,38 @@ def parameters(architecture: Architecture) -> dict[str, Leaf]:
     Returns:
         kind -> "*b"; kinds that a network lacks are 0, and so is a tied head, which is stored as "embed". Latent attention:
         "q" is both query projections, "k" the joint projection to latents and the keys' part of the projection from them,
-        "v" the values' part. "norm" holds every vector.
+        "v" the values' part. Linear attention: "q" holds the gates' projections too. "norm" holds every vector, and what
+        the convolutions multiply by.
     """
     a = jax.tree.map(as_float, architecture)
-    shape = attention_shape(a)
+    shape, linear = attention_shape(a), linear_shape(a)
+    cached_layers, linear_layers = attention_layers(a), a.num_linear_layers
     latent, low_rank_query = a.kv_lora_rank > 0, a.q_lora_rank > 0
     kv_size = a.num_kv_heads * a.head_dim
     embedding = a.vocab_size * a.hidden_size
     query = either(low_rank_query, a.q_lora_rank * (a.hidden_size + shape.query_size), a.hidden_size * shape.query_size)
+    query += a.attention_gate * a.hidden_size * shape.output_size
+    # Each head's gate of its values, how much of its matrix it forgets and how much it learns.
+    linear_query = a.hidden_size * (linear.keys + linear.values + 2.0 * a.linear_value_heads)
     latent_keys = a.hidden_size * shape.cached_elements + a.kv_lora_rank * a.num_heads * a.head_dim
     latent_values = a.kv_lora_rank * shape.output_size
     dense_layers = a.num_layers - a.num_moe_layers
     expert = a.num_moe_layers * a.num_experts * a.hidden_size * a.expert_intermediate_size
     shared = a.num_moe_layers * a.hidden_size * a.shared_intermediate_size
     # The heads of a layer share the scales of their query and key norms; latents and low-rank queries have their own.
-    scales = (
-        a.norms_per_layer * a.hidden_size
-        + 2.0 * a.qk_norm * a.head_dim
-        + either(latent, a.kv_lora_rank + a.q_lora_rank, 0.0)
-    )
+    scales = 2.0 * a.qk_norm * a.head_dim + either(latent, a.kv_lora_rank + a.q_lora_rank, 0.0)
+    # Heads share the scale of their outputs' norm; each has two numbers of how it forgets.
+    linear_vectors = linear.convolved * a.linear_conv_tokens + a.linear_value_dim + 2.0 * a.linear_value_heads
+    vectors = a.num_layers * (a.norms_per_layer * a.hidden_size + a.vectors_per_layer)
+    vectors += cached_layers * scales + linear_layers * linear_vectors
     stored = {
         "embed": embedding + a.learned_positions * a.hidden_size,
-        "q": a.num_layers * query,
-        "k": a.num_layers * either(latent, latent_keys, a.hidden_size * kv_size),
-        "v": a.num_layers * either(latent, latent_values, a.hidden_size * kv_size),
-        "o": a.num_layers * shape.output_size * a.hidden_size,
+        "q": cached_layers * query + linear_layers * linear_query,
+        "k": cached_layers * either(latent, latent_keys, a.hidden_size * kv_size)
+        + linear_layers * a.hidden_size * linear.keys,
+        "v": cached_layers * either(latent, latent_values, a.hidden_size * kv_size)
+        + linear_layers * a.hidden_size * linear.values,
+        "o": (cached_layers * shape.output_size + linear_layers * linear.values) * a.hidden_size,
         "gate": a.gated_ffn * dense_layers * a.hidden_size * a.intermediate_size,
         "up": dense_layers * a.hidden_size * a.intermediate_size,
         "down": dense_layers * a.intermediate_size * a.hidden_size,
@@ -162,7 +223,7 @@ def parameters(architecture: Architecture) -> dict[str, Leaf]:
         "expert_down": expert,
         "shared": (2.0 + a.gated_ffn) * shared,
         "lm_head": (1.0 - a.tied_embeddings) * embedding,
-        "norm": a.num_layers * (scales + a.vectors_per_layer) + a.hidden_size + a.vectors_outside_layers,
+        "norm": vectors + a.hidden_size + a.vectors_outside_layers,
     }
     return {kind: stored[kind] for kind in KINDS}
 
@@ -170,16 +231,31 @@ def parameters(architecture: Architecture) -> dict[str, Leaf]:
 def kv_elements_per_token(architecture: Architecture) -> Leaf:
     """Elements that one token adds to the KV cache, all layers: keys and values, or latents and rotated keys.
 
+    Layers with linear attention add none: see `state_bytes`.
+
     Args:
         architecture: leaves "*b".
     Returns:
         "*b".
     """
-    return as_float(architecture.num_layers) * attention_shape(architecture).cached_elements
+    return attention_layers(architecture) * attention_shape(architecture).cached_elements
+
+
+def state_bytes(architecture: Architecture) -> Leaf:
+    """Bytes that layers with linear attention keep of a sequence, whatever its length: matrices in 32 bits, rest in 16.
+
+    Args:
+        architecture: leaves "*b".
+    Returns:
+        "*b".
+    Source: config.json of Qwen/Qwen3.5-27B, mamba_ssm_dtype; engines that keep matrices in 16 bits hold about half.
+    """
+    a, shape = architecture, linear_shape(architecture)
+    return as_float(a.num_linear_layers) * (_STATE_BYTES * shape.state + _HELD_BYTES * shape.held)
 
 
 def cached_tokens(architecture: Architecture, context_tokens: Number) -> Leaf:
-    """Tokens that a sequence keeps in the cache, on average over layers: windows drop what they no longer see.
+    """Tokens that a sequence keeps in the cache, on average over layers that cache: windows drop what they no longer see.
 
     Args:
         context_tokens: "*b", >= 0.
@@ -187,10 +263,9 @@ def cached_tokens(architecture: Architecture, context_tokens: Number) -> Leaf:
         "*b", <= context_tokens. Gradient: kink where a window is just full.
     """
     a, context = jax.tree.map(as_float, architecture), as_float(context_tokens)
-    window_share = a.num_window_layers / a.num_layers
-    kept = a.window_tokens + a.sink_tokens
+    share, kept = window_share(a), a.window_tokens + a.sink_tokens
     kept = either(context < kept, context, kept)
-    return (1.0 - window_share) * context + window_share * kept
+    return (1.0 - share) * context + share * kept
 
 
 def cached_rows(

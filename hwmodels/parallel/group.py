@@ -93,6 +93,8 @@ def share_of_architecture(group: DeviceGroup, architecture: Architecture) -> Arc
         num_kv_heads=kv_heads,
         intermediate_size=a.intermediate_size / tensor,
         vocab_size=a.vocab_size / tensor,
+        linear_key_heads=a.linear_key_heads / tensor,
+        linear_value_heads=a.linear_value_heads / tensor,
         expert_intermediate_size=a.expert_intermediate_size / jnp.maximum(tensor / expert, 1.0),
         shared_intermediate_size=a.shared_intermediate_size / tensor,
     )
@@ -149,6 +151,7 @@ def held_share(
         num_layers=own.num_layers * stage,
         num_moe_layers=own.num_moe_layers * stage,
         num_window_layers=own.num_window_layers * stage,
+        num_linear_layers=own.num_linear_layers * stage,
         expert_intermediate_size=jnp.asarray(as_float(architecture.expert_intermediate_size))
         / (expert * jnp.maximum(tensor / expert, 1.0)),
     )

@@ -48,7 +48,9 @@ def multi_token_head(target: Architecture) -> DraftCost:
 
 
 def one_layer(target: Architecture, vocabulary: Leaf) -> Architecture:
-    """One dense layer of the target's shapes with a head; the projection is counted into the feed-forward network.
+    """One dense layer of the target's shapes, which attends to a cache, with a head.
+
+    The projection is counted into the feed-forward network.
 
     Args:
         vocabulary: rows of the head.
@@ -69,6 +71,12 @@ def one_layer(target: Architecture, vocabulary: Leaf) -> Architecture:
         num_window_layers=0.0,
         window_tokens=0.0,
         sink_tokens=0.0,
+        num_linear_layers=0.0,
+        linear_key_heads=0.0,
+        linear_value_heads=0.0,
+        linear_key_dim=0.0,
+        linear_value_dim=0.0,
+        linear_conv_tokens=0.0,
         learned_positions=0.0,
         vectors_outside_layers=0.0,
     )

@@ -9,7 +9,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.network.architecture import KINDS, Architecture, cached_rows, kv_elements_per_token, parameters
+from hwmodels.network.architecture import (
+    KINDS,
+    Architecture,
+    cached_rows,
+    kv_elements_per_token,
+    parameters,
+    state_bytes,
+    window_share,
+)
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
 
@@ -38,7 +46,9 @@ def held_bytes(
     kv_bits: Number,
     shared_tokens: Number = 0.0,
 ) -> HeldBytes:
-    """Bytes of weights and of the KV cache of all sequences. Activations, a few rows, are left out: `activation_buffer_bytes`.
+    """Bytes of weights, and of the KV cache and linear attention's states of all sequences.
+
+    Activations, a few rows, are left out: `activation_buffer_bytes`.
 
     Args:
         architecture: leaves "*b".
@@ -50,7 +60,8 @@ def held_bytes(
     weights = _weight_bytes(architecture, weight_bits)
     token_bytes = kv_elements_per_token(architecture) * as_float(kv_bits) / BITS_PER_BYTE
     rows = cached_rows(architecture, context_tokens, batch=batch, shared_tokens=shared_tokens)
-    return HeldBytes(weights=jnp.asarray(weights), kv=jnp.asarray(token_bytes * rows))
+    states = state_bytes(architecture) * as_float(batch)
+    return HeldBytes(weights=jnp.asarray(weights), kv=jnp.asarray(token_bytes * rows + states))
 
 
 def activation_buffer_bytes(
@@ -91,11 +102,11 @@ def longest_context(
     Gradient: kinks where the windows fill and where the weights just fit.
     """
     a = jax.tree.map(as_float, architecture)
-    room = jnp.asarray(as_float(budget_bytes) - _weight_bytes(a, weight_bits))
+    room = jnp.asarray(as_float(budget_bytes) - _weight_bytes(a, weight_bits) - state_bytes(a) * as_float(batch))
     token_bytes = as_float(batch) * kv_elements_per_token(a) * as_float(kv_bits) / BITS_PER_BYTE
     tokens = jnp.maximum(room, 0.0) / token_bytes  # of a cache without windows
     window = jnp.asarray(a.window_tokens + a.sink_tokens)
-    share = jnp.asarray(a.num_window_layers / a.num_layers)
+    share = jnp.asarray(window_share(a))
     endless = share >= 1.0
     beyond = (tokens - share * window) / jnp.where(endless, 1.0, 1.0 - share)
     beyond = jnp.where(endless, jnp.inf, beyond)

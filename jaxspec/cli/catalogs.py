@@ -82,7 +82,9 @@ def _model_row(architecture: Any) -> dict[str, str]:
     attention = (
         "latent" if architecture.kv_lora_rank else f"{architecture.num_heads:.0f}/{architecture.num_kv_heads:.0f}"
     )
-    window = f"{architecture.window_tokens:.0f} in {architecture.num_window_layers:.0f}"
+    window = f"{architecture.window_tokens:.0f} in {architecture.num_window_layers:.0f} layers"
+    linear = f"linear in {architecture.num_linear_layers:.0f} layers"
+    seen = [(window, architecture.num_window_layers), (linear, architecture.num_linear_layers)]
     return {
         "parameters, 1e9": f"{total / GIGA:.3f}",
         "active": f"{(total - (1 - share) * experts) / GIGA:.3f}" if experts else "all",
@@ -90,7 +92,7 @@ def _model_row(architecture: Any) -> dict[str, str]:
         "hidden": f"{architecture.hidden_size:.0f}",
         "heads/kv": attention,
         "experts": f"{architecture.experts_per_token:.0f} of {architecture.num_experts:.0f}" if experts else "",
-        "window": f"{window} layers" if architecture.num_window_layers else "",
+        "window": ", ".join(text for text, layers in seen if layers),
         "KV, kB/token": f"{2 * float(kv_elements_per_token(architecture)) / KB:.1f}",
     }
 

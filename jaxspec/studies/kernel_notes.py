@@ -13,6 +13,7 @@ from hwmodels import Architecture, Device, Footprint
 from hwmodels.analysis.encoder_remarks import encoder_remarks
 from hwmodels.analysis.group_remarks import group_remarks
 from hwmodels.analysis.kernel_widths import kernel_remarks, kernel_widths
+from hwmodels.analysis.linear_remarks import linear_remarks
 
 __all__ = ["kernel_notes"]
 
@@ -43,6 +44,7 @@ def kernel_notes(
         "notes": [
             *kernel_remarks(device, together, experts=experts),
             *encoder_remarks(device, together),
+            *([] if architecture is None else linear_remarks(device, architecture)),
             *([] if batch is None else group_remarks(device, batch)),
         ],
     }

@@ -5,8 +5,9 @@ Needs torch and transformers, and nothing of ours: `python tests/golden/make_par
 meta device, without weights. What is counted is what a checkpoint stores: every tensor of the state dictionary, tied ones
 once. Counts are by group: "embed", "attention" (its matrices), "ffn" (matrices of dense layers), "router", "experts",
 "shared", "lm_head", and "norm" for every vector; "window_layers" are those with a sliding window, where the configuration
-says so layer by layer. "layers_and_hidden_size" are what a family has where a file states neither.
-Cases are in `parameter_count_cases.py`.
+says so layer by layer, "linear_layers" those with linear attention. "layers_and_hidden_size" are what a family has where a
+file states neither.
+Cases are in `parameter_count_releases.py` and `parameter_count_cases.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from typing import Any
 
 import torch
 import transformers
-from parameter_count_cases import RELEASES, variants
+from parameter_count_cases import variants
+from parameter_count_releases import RELEASES
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 OUT = Path(__file__).parents[1] / "hwmodels" / "data" / "parameter_counts.json"
@@ -40,7 +42,8 @@ GROUPS = (
 def group_of(name: str, shape: tuple[int, ...]) -> str:
     """The group of one tensor."""
     experts_bias = "experts" in name and name.endswith("bias")
-    norm = re.search(r"(norm|ln_\w+|layernorm)(\.norms\.\d+)?\.(weight|bias)$", name)
+    # A convolution has a vector per channel.
+    norm = "conv1d" in name or re.search(r"(norm|ln_\w+|layernorm)(\.norms\.\d+)?\.(weight|bias)$", name)
     if len(shape) == 1 or experts_bias or norm or "shared_expert_gate" in name:
         return "norm"
     for group, pattern in GROUPS:
@@ -64,10 +67,12 @@ def count(raw: dict[str, Any]) -> dict[str, int]:
         group = group_of(name, tuple(tensor.shape))
         counts[group] = counts.get(group, 0) + tensor.numel()
     windows = [kind == "sliding_attention" for kind in getattr(config, "layer_types", None) or []]
+    linear = [kind == "linear_attention" for kind in getattr(config, "layer_types", None) or []]
     return {
         "total": sum(counts.values()),
         **dict(sorted(counts.items())),
         **({"window_layers": sum(windows)} if windows else {}),
+        **({"linear_layers": sum(linear)} if any(linear) else {}),
     }
 
 

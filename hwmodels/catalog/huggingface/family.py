@@ -78,6 +78,9 @@ class Family:
         grouped_queries: `num_key_value_heads` may be stated; otherwise there are as many as query heads, always.
         free_head_dim: `head_dim` may be stated; otherwise it is the hidden size by heads, always.
         latent: multi-head latent attention.
+        linear: layers that `layer_types` calls "linear_attention" are gated delta nets; where it is not stated, all but every
+            `full_attention_interval`-th.
+        attention_gate: in the other layers a gate, projected with the queries, multiplies what attention gives.
         learned_sinks: one stored number per head.
         learned_positions: rows of the position table beyond `max_position_embeddings`; None: no table.
         embedding_norm: a norm right after the embedding.
@@ -99,6 +102,8 @@ class Family:
     grouped_queries: bool = True
     free_head_dim: bool = True
     latent: bool = False
+    linear: bool = False
+    attention_gate: bool = False
     learned_sinks: bool = False
     learned_positions: int | None = None
     embedding_norm: bool = False

@@ -49,7 +49,12 @@ _UNMODELLED = {
     "attention_chunk_size": "chunked attention",
     "block_configs": "layers of different shapes",
 }
-_EXTRA_PREDICTION_KEYS = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_layers", "num_mtp_modules")
+#: Keys that state the sizes of linear attention where a family has it, and in what its matrices are kept.
+_LINEAR_KEYS = ("linear_", "mamba_ssm_dtype")
+_EXTRA_PREDICTION_KEYS = (
+    *("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_layers", "num_mtp_modules"),
+    "mtp_num_hidden_layers",
+)
 
 #: Keys of towers that see or hear, which only a network with a `text_config` may have: there they can be told apart.
 _TOWERS = ("vision_config", "audio_config", "speech_config")
@@ -137,8 +142,8 @@ def read_config(raw: Mapping[str, Any], *, where: str = "config.json") -> Config
         raise EntryError(
             f"{where}: model_type is {shown(name)}; it must be a text such as {', '.join(list(FAMILIES)[:3])}"
         )
-    _refuse_unmodelled(raw, where)
     family = family_called(name)
+    _refuse_unmodelled(raw, where, _LINEAR_KEYS if family is not None and family.linear else ())
     if family is None:
         family = _llama_like(raw, name, where, notes)
     settings = Settings(raw, family.defaults, family.spellings, where)
@@ -176,8 +181,8 @@ def _text_part(raw: Mapping[str, Any], nested: Any, where: str, notes: list[str]
     return nested_text(raw, nested)
 
 
-def _refuse_unmodelled(raw: Mapping[str, Any], where: str) -> None:
-    found = _announced(raw)
+def _refuse_unmodelled(raw: Mapping[str, Any], where: str, modelled: tuple[str, ...] = ()) -> None:
+    found = _announced(raw, modelled)
     if found is not None:
         raise NotImplementedError(f"{where}: {found}, which is not modelled; allowed is a decoder without it")
 
@@ -188,10 +193,11 @@ def unmodelled_feature(raw: Mapping[str, Any]) -> str | None:
     return _announced(raw) or (_announced(nested) if isinstance(nested, Mapping) else None)
 
 
-def _announced(raw: Mapping[str, Any]) -> str | None:
+def _announced(raw: Mapping[str, Any], modelled: tuple[str, ...] = ()) -> str | None:
+    """The first key that announces what is not modelled; keys that begin with one of `modelled` do not."""
     for key, value in raw.items():
         for part, feature in _UNMODELLED.items():
-            if value and isinstance(key, str) and part in key:
+            if value and isinstance(key, str) and part in key and not key.startswith(modelled):
                 return f"{key} is {shown(value)}: {feature}"
     return None
 

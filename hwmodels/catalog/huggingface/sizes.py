@@ -7,7 +7,7 @@ from typing import NamedTuple
 from hwmodels.catalog.huggingface.expert_layers import experts_of
 from hwmodels.catalog.huggingface.family import Family, Switch
 from hwmodels.catalog.huggingface.settings import LARGEST_LAYERS, Settings
-from hwmodels.catalog.huggingface.windows import window_layers
+from hwmodels.catalog.huggingface.windows import linear_layers, window_layers
 
 __all__ = ["architecture_values"]
 
@@ -33,7 +33,8 @@ def architecture_values(settings: Settings, family: Family) -> dict[str, float]:
     norms = rule if isinstance(rule, int) else rule(settings)
 
     norm_bias = hidden * _on(settings, family.norm_biases)
-    vectors = layers * (norms * norm_bias + attention.vectors)
+    linear = _linear_attention(settings, family)
+    vectors = layers * norms * norm_bias + (layers - linear.get("num_linear_layers", 0)) * attention.vectors
     matrices = 1 + family.gated_ffn
     dense_layers = layers - experts.num_layers
     vectors += dense_layers * (matrices * intermediate + hidden) * _on(settings, family.ffn_bias)
@@ -67,8 +68,9 @@ def architecture_values(settings: Settings, family: Family) -> dict[str, float]:
         "shared_intermediate_size": experts.shared,
         "num_window_layers": sum(window is not None for window in seen),
         "window_tokens": max((window for window in seen if window is not None), default=0),
+        "attention_gate": family.attention_gate,
     }
-    return {name: float(value) for name, value in (values | attention.latent).items()}
+    return {name: float(value) for name, value in (values | attention.latent | linear).items()}
 
 
 def _intermediate_size(settings: Settings, family: Family, hidden: int) -> int:
@@ -78,12 +80,26 @@ def _intermediate_size(settings: Settings, family: Family, hidden: int) -> int:
     ) or 4 * hidden
 
 
+def _linear_attention(settings: Settings, family: Family) -> dict[str, int]:
+    layers = sum(linear_layers(settings, family))
+    if not layers:
+        return {}
+    return {
+        "num_linear_layers": layers,
+        "linear_key_heads": settings.size("linear_num_key_heads"),
+        "linear_value_heads": settings.size("linear_num_value_heads"),
+        "linear_key_dim": settings.size("linear_key_head_dim"),
+        "linear_value_dim": settings.size("linear_value_head_dim"),
+        "linear_conv_tokens": settings.size("linear_conv_kernel_dim"),
+    }
+
+
 class _Attention(NamedTuple):
     heads: int
     kv_heads: int
     head_dim: int
     qk_norm: bool
-    vectors: int  # per layer, beside the scales of norms head by head
+    vectors: int  # per layer that attends to a cache, beside the scales of norms head by head
     latent: dict[str, int]
 
 
@@ -111,7 +127,9 @@ def _attention(settings: Settings, family: Family, hidden: int) -> _Attention:
     norm = family.qk_norm
     if norm.startswith("optional"):
         norm = norm.removeprefix("optional_") if settings.flag("use_qk_norm") else "none"
-    vectors = (query + 2 * key_value) * _on(settings, family.qkv_bias) + hidden * _on(settings, family.o_bias)
+    vectors = (query * (1 + family.attention_gate) + 2 * key_value) * _on(settings, family.qkv_bias) + hidden * _on(
+        settings, family.o_bias
+    )
     if norm == "all":
         # An architecture that normalises has one scale for all query heads and one for all key heads; this has more.
         vectors += query + key_value - 2 * head_dim

@@ -1,4 +1,4 @@
-"""Which layers see a sliding window, by `layer_types` of config.json or by the rule of the family."""
+"""Which layers see a sliding window, and which have linear attention, by `layer_types` or by the rule of the family."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from hwmodels.catalog.huggingface.family import Family
 from hwmodels.catalog.huggingface.settings import LARGEST_LAYERS, Settings, shown
 
-__all__ = ["layer_windows", "window_layers"]
+__all__ = ["layer_windows", "linear_layers", "window_layers"]
 
-_FULL, _SLIDING = "full_attention", "sliding_attention"
+_FULL, _SLIDING, _LINEAR = "full_attention", "sliding_attention", "linear_attention"
 
 
 def window_layers(settings: Settings, family: Family) -> list[int | None]:
@@ -23,16 +23,33 @@ def window_layers(settings: Settings, family: Family) -> list[int | None]:
     layers = settings.size("num_hidden_layers", most=LARGEST_LAYERS)
     kinds = settings.names("layer_types")
     if kinds is not None:
-        others = sorted(set(kinds) - {_FULL, _SLIDING})
+        allowed = (_FULL, _LINEAR) if family.linear else (_FULL, _SLIDING)
+        others = sorted(set(kinds) - set(allowed))
         if others:
             raise NotImplementedError(
-                f"{settings.where}: layer_types has {shown(others)}, which are not modelled; allowed: {_FULL}, {_SLIDING}"
+                f"{settings.where}: layer_types has {shown(others)}, which are not modelled; allowed: {', '.join(allowed)}"
             )
         sliding = [kind == _SLIDING for kind in kinds]
     else:
         sliding = _sliding(settings, family, layers)
     window = settings.size("sliding_window") if any(sliding) else None
     return [window if slides else None for slides in sliding]
+
+
+def linear_layers(settings: Settings, family: Family) -> list[bool]:
+    """Whether each layer has linear attention.
+
+    Raises:
+        EntryError: a value is missing, of the wrong kind or out of range.
+    """
+    layers = settings.size("num_hidden_layers", most=LARGEST_LAYERS)
+    if not family.linear:
+        return [False] * layers
+    kinds = settings.names("layer_types")
+    if kinds is not None:
+        return [kind == _LINEAR for kind in kinds]
+    every = settings.size("full_attention_interval")
+    return [(layer + 1) % every != 0 for layer in range(layers)]
 
 
 def layer_windows(raw: Mapping[str, Any], family: Family) -> list[int | None]:

@@ -8,7 +8,7 @@ their outputs are written per choice, read again and added up.
 
 from __future__ import annotations
 
-from hwmodels.network.architecture import Architecture, attention_shape
+from hwmodels.network.architecture import Architecture, attention_layers, attention_shape, linear_shape
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.numerics.scalars import Leaf, either
 from hwmodels.numerics.units import BITS_PER_BYTE
@@ -26,19 +26,21 @@ def activation_bytes(
 
     `choices_per_row`: "*b", of routed experts that are computed here.
     """
-    a, shape = architecture, attention_shape(architecture)
+    a, shape, linear = architecture, attention_shape(architecture), linear_shape(architecture)
     latent = a.kv_lora_rank > 0
-    hidden = a.hidden_size
+    hidden, gate = a.hidden_size, a.attention_gate * shape.output_size
     first_query = either(a.q_lora_rank > 0, a.q_lora_rank, shape.query_size)
-    layers = rows * a.num_layers
+    layers, cached, linear_layers = (rows * n for n in (a.num_layers, attention_layers(a), a.num_linear_layers))
+    projected = linear.convolved + linear.values + 2.0 * a.linear_value_heads
     dense, moe = rows * (a.num_layers - a.num_moe_layers), rows * a.num_moe_layers
     shared, choices = either(a.shared_intermediate_size > 0, moe, 0.0), moe * choices_per_row
     elements = {
         "embed": rows * hidden,
-        "qkv": layers * (hidden + first_query),
-        "latent": either(latent, layers * (a.q_lora_rank + shape.query_size), 0.0),
-        "attention": layers * (shape.query_size + shape.output_size),
-        "o": layers * (shape.output_size + 2.0 * hidden),
+        "qkv": cached * (hidden + first_query + gate) + linear_layers * (hidden + projected),
+        "latent": either(latent, cached * (a.q_lora_rank + shape.query_size), 0.0),
+        "attention": cached * (shape.query_size + gate + shape.output_size),
+        "linear_attention": linear_layers * (projected + linear.values),
+        "o": cached * shape.output_size + linear_layers * linear.values + 2.0 * hidden * layers,
         "gate_up": dense * (hidden + a.intermediate_size),
         "down": dense * (a.intermediate_size + 2.0 * hidden),
         "router": moe * (hidden + a.num_experts),
@@ -57,5 +59,6 @@ def norm_flops(architecture: Architecture, *, rows: Leaf, logit_rows: Leaf) -> L
     a = architecture
     heads = a.qk_norm * (a.num_heads + a.num_kv_heads) * a.head_dim
     low_rank = either(a.kv_lora_rank > 0, a.kv_lora_rank + a.q_lora_rank, 0.0)
-    per_row = a.num_layers * (a.norms_per_layer * a.hidden_size + heads + low_rank)
+    per_row = a.num_layers * a.norms_per_layer * a.hidden_size + attention_layers(a) * (heads + low_rank)
+    per_row += a.num_linear_layers * linear_shape(a).values
     return NORM_FLOPS_PER_ELEMENT * (rows * per_row + logit_rows * a.hidden_size)

@@ -11,7 +11,14 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.network.architecture import Architecture, attention_shape, cached_rows, kv_elements_per_token
+from hwmodels.network.architecture import (
+    Architecture,
+    attention_layers,
+    attention_shape,
+    cached_rows,
+    kv_elements_per_token,
+    window_share,
+)
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.network.operators.work import AttentionReads
 from hwmodels.numerics.scalars import Leaf, Number, as_float, either
@@ -22,7 +29,7 @@ KV_WRITE_BYTES = UNCOMPRESSED_BITS / BITS_PER_BYTE
 
 @flax.struct.dataclass
 class AttentionWork:
-    """Attention of all layers of a step; leaves "*b"."""
+    """Attention to what is cached, of all layers of a step that have it; leaves "*b"."""
 
     flops: Leaf
     kv_bytes: Leaf
@@ -48,11 +55,11 @@ def attention_work(
     Source: FLOPs of a matrix product, 2 per element and token, of scores and of values.
     """
     a, shape = architecture, attention_shape(architecture)
-    window_share = a.num_window_layers / a.num_layers
+    in_window = window_share(a)
     kept = a.window_tokens + a.sink_tokens
     visible = context_tokens + visible_new_tokens
     windowed = visible_in_window(context_tokens, tokens, visible_new_tokens, kept)
-    visible = (1.0 - window_share) * visible + window_share * windowed
+    visible = (1.0 - in_window) * visible + in_window * windowed
     absorbed = shape.score_size + shape.value_size
     # Latents expanded to keys and values: narrower rows, but the context's latents are expanded anew in each step.
     narrow = a.head_dim + a.rope_head_dim + a.v_head_dim
@@ -66,7 +73,7 @@ def attention_work(
     share = either(share < 1.0, share, 1.0)
     products = shape.kv_heads * (batch * (1.0 - share) + share)
     return AttentionWork(
-        flops=2.0 * a.num_layers * a.num_heads * depth * visible * tokens * batch,
+        flops=2.0 * attention_layers(a) * a.num_heads * depth * visible * tokens * batch,
         kv_bytes=kv_elements_per_token(a) * moved,
         visible_tokens=visible,
         depth=depth,

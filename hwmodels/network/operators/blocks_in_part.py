@@ -13,7 +13,7 @@ from hwmodels.numerics.scalars import Leaf
 
 __all__ = ["blocks_in_part"]
 
-_ATTENTION = ("qkv", "latent", "attention", "o")
+_ATTENTION = ("qkv", "latent", "attention", "linear_attention", "o")
 
 _OUTSIDE_LAYERS = ("embed", "lm_head")
 

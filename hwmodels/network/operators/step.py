@@ -11,17 +11,20 @@ from hwmodels.network.architecture import (
     EXPERT_MATRICES,
     KINDS,
     Architecture,
-    attention_shape,
+    attention_layers,
     cached_rows,
     kv_elements_per_token,
     parameters,
+    state_bytes,
 )
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.network.operators.activations import activation_bytes, norm_flops
-from hwmodels.network.operators.attention import AttentionWork, attention_work
+from hwmodels.network.operators.attention import attention_work
 from hwmodels.network.operators.blocks_in_part import blocks_in_part
 from hwmodels.network.operators.expert_sharing import ExpertSharing, busiest_experts, busiest_load
 from hwmodels.network.operators.experts import ExpertReads, touched_experts
+from hwmodels.network.operators.linear_attention import linear_attention_work
+from hwmodels.network.operators.shapes import launches_of, one_for_none, product_shapes
 from hwmodels.network.operators.weights import coded_tensors, weights_read
 from hwmodels.network.operators.work import MATRIX_OPERATORS, MatrixShapes, OperatorWork, StoredBytes, over_operators
 from hwmodels.network.routing import EVERY_EXPERT, UNIFORM, Routing
@@ -77,7 +80,8 @@ def step_operators(
         encoded_kv_share: "*b", in [0, 1]; of the new keys and values, that are stored coded. Unless given: all where a cached
             element is read in fewer than 16 bits, else none.
         copy_weight_bits: of what is held, bits of copies that only a draft reads; none unless given.
-        speculating, drafting: "*b", 1 for steps of a draft-verify cycle, for draft steps; a placement may differ by it.
+        speculating, drafting: "*b", 1 for steps of a draft-verify cycle, for draft steps; a placement may differ by it, and
+            linear attention keeps what it needs to forget rejected tokens.
         ahead_bytes, beside_bytes: "*b", of another network in the same memories; see `ExpertReads`.
         after_other: "*b", 1 where the step follows one of that network, 0 where it follows its like.
         attention_share, feed_forward_share: "*b", in [0, 1]; of the layers' blocks that the step runs; all unless given.
@@ -115,7 +119,7 @@ def step_operators(
         loaded = loaded / devices * busiest_load(a.num_experts, loaded, tokens, devices=devices, **step)
         choices = loaded * replicas
     # Rows that each touched expert multiplies.
-    expert_rows = settled((tokens * sequences) * loaded / _safe(touched))
+    expert_rows = settled((tokens * sequences) * loaded / one_for_none(touched))
     read = weights_read(a, rows, touched)
     elements = {name: sum(kinds.values()) for name, kinds in read.items()}
     weight_bytes = {
@@ -144,20 +148,25 @@ def step_operators(
         kv_bits=kv_bits_read,
         shared_tokens=seen_shared,
     )
-    launches = _launches(a)
+    speculating, drafting = as_float(speculating), as_float(drafting)
+    linear = linear_attention_work(a, tokens=tokens, batch=batch, verifying=speculating * (1.0 - drafting))
+    launches = launches_of(a)
     tensors = coded_tensors(read, bits, launches, touched)
     # Keys and values of each layer and sequence, where any are cached.
     cached = (kv_bits_read < UNCOMPRESSED_BITS) & (kv_read > 0)
-    tensors["attention"] = either(cached, 2.0 * a.num_layers * batch, 0.0)
+    tensors["attention"] = either(cached, 2.0 * attention_layers(a) * batch, 0.0)
     expert_products = {"expert_rows": expert_rows, "touched": touched}
-    shapes = _shapes(a, attention, elements, launches, rows=rows, logit_rows=logit_rows, **expert_products)
+    shapes = product_shapes(a, attention, elements, launches, rows=rows, logit_rows=logit_rows, **expert_products)
     weight_bits_read = {
-        name: either(elements[name] > 0, weight_bytes[name] * BITS_PER_BYTE / _safe(elements[name]), UNCOMPRESSED_BITS)
+        name: either(
+            elements[name] > 0, weight_bytes[name] * BITS_PER_BYTE / one_for_none(elements[name]), UNCOMPRESSED_BITS
+        )
         for name in MATRIX_OPERATORS
     }
     m, k, n, products = (over_operators({name: s[i] for name, s in shapes.items()}, 1.0 - (i == 3)) for i in range(4))
     flops = {name: 2.0 * s[0] * s[1] * s[2] * s[3] * launches[name] for name, s in shapes.items()} | {
         "attention": attention.flops,
+        "linear_attention": linear.flops,
         "norm": norm_flops(a, rows=rows, logit_rows=logit_rows),
     }
     stored = parameters(a)
@@ -169,12 +178,12 @@ def step_operators(
     whole = OperatorWork(
         flops=over_operators(flops),
         weight_bytes=over_operators(weight_bytes),
-        kv_bytes=over_operators({"attention": attention.kv_bytes}),
+        kv_bytes=over_operators({"attention": attention.kv_bytes, "linear_attention": linear.state_bytes}),
         activation_bytes=over_operators(activation_bytes(a, rows=rows, logit_rows=logit_rows, choices_per_row=choices)),
         launches=over_operators(launches),
         shapes=MatrixShapes(m, k, n, products, over_operators(weight_bits_read, UNCOMPRESSED_BITS)),
         stored=StoredBytes(
-            kv=jnp.asarray(kv_elements * held_kv_bits / BITS_PER_BYTE),
+            kv=jnp.asarray(kv_elements * held_kv_bits / BITS_PER_BYTE + state_bytes(a) * batch),
             dense=jnp.asarray(sum(held[kind] for kind in KINDS if kind not in EXPERT_MATRICES)),
             experts=jnp.asarray(experts),
             by_the_row=jnp.asarray((1.0 - a.tied_embeddings) * held["embed"]),
@@ -197,8 +206,8 @@ def step_operators(
             read_bits=_mean_bits(bits, a),
             stored_bits=_mean_bits(held_bits, a),
             copy_bits=0.0 if copy_weight_bits is None else _mean_bits(_widths(copy_weight_bits, "copy_weight_bits"), a),
-            speculating=as_float(speculating),
-            drafting=as_float(drafting),
+            speculating=speculating,
+            drafting=drafting,
             ahead_bytes=as_float(ahead_bytes),
             beside_bytes=as_float(beside_bytes),
             after_other=as_float(after_other),
@@ -211,75 +220,6 @@ def step_operators(
 def _mean_bits(bits: Mapping[str, Leaf], a: Architecture) -> Leaf:
     """Bits of a weight of a routed expert, on average over its matrices, which are of one size."""
     return (a.gated_ffn * bits["expert_gate"] + bits["expert_up"] + bits["expert_down"]) / (2.0 + a.gated_ffn)
-
-
-def _launches(a: Architecture) -> dict[str, Leaf]:
-    dense = a.num_layers - a.num_moe_layers
-    shared = either(a.shared_intermediate_size > 0, a.num_moe_layers, 0.0)
-    return (
-        dict.fromkeys(("qkv", "attention", "o"), a.num_layers)
-        | {"embed": 1.0, "norm": a.norms_per_layer * a.num_layers + 1.0, "lm_head": 1.0}
-        | {"latent": either(a.kv_lora_rank > 0, a.num_layers, 0.0)}
-        | dict.fromkeys(("gate_up", "down"), dense)
-        | dict.fromkeys(("router", "expert_gate_up", "expert_down"), a.num_moe_layers)
-        | dict.fromkeys(("shared_gate_up", "shared_down"), shared)
-    )
-
-
-def _shapes(
-    a: Architecture,
-    attention: AttentionWork,
-    elements: Mapping[str, Leaf],
-    launches: Mapping[str, Leaf],
-    *,
-    rows: Leaf,
-    logit_rows: Leaf,
-    expert_rows: Leaf,
-    touched: Leaf,
-) -> dict[str, tuple[Leaf, Leaf, Leaf, Leaf]]:
-    """Operator -> (m, k, n, products); m, k and n are 1 where an operator is absent."""
-    inner = {
-        "qkv": a.hidden_size,
-        "latent": a.kv_lora_rank,
-        "o": attention_shape(a).output_size,
-        "gate_up": a.hidden_size,
-        "down": a.intermediate_size,
-        "router": a.hidden_size,
-        "expert_gate_up": a.hidden_size,
-        "expert_down": a.expert_intermediate_size,
-        "shared_gate_up": a.hidden_size,
-        "shared_down": a.shared_intermediate_size,
-        "lm_head": a.hidden_size,
-    }
-    outer_rows: dict[str, Leaf] = dict.fromkeys(inner, rows) | {
-        "expert_gate_up": expert_rows,
-        "expert_down": expert_rows,
-        "lm_head": logit_rows,
-    }
-    shapes: dict[str, tuple[Leaf, Leaf, Leaf, Leaf]] = {}
-    for name, k in inner.items():
-        products = touched if name.startswith("expert") else 1.0
-        # All weights of the operator over its launches, products and rows of weights: the columns of one product.
-        columns = settled(elements[name] / (_safe(launches[name]) * _safe(products) * _safe(k)))
-        present = (launches[name] > 0) & (columns > 0)
-        shapes[name] = (
-            either(present, outer_rows[name], 1.0),
-            either(present, k, 1.0),
-            either(present, columns, 1.0),
-            either(present, products, 0.0),
-        )
-    shapes["attention"] = (
-        attention.queries_per_head,
-        attention.depth,
-        attention.visible_tokens,
-        attention.products,
-    )
-    return shapes
-
-
-def _safe(value: Leaf) -> Leaf:
-    """1 instead of 0, as a divisor of what is 0 as well."""
-    return either(value > 0, value, 1.0)
 
 
 def _widths(weight_bits: Mapping[str, Number], name: str) -> dict[str, Leaf]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hwmodels.network.architecture import Architecture, attention_shape, parameters
+from hwmodels.network.architecture import Architecture, attention_layers, attention_shape, linear_shape, parameters
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.network.operators.work import EXPERT_OPERATORS
 from hwmodels.numerics.scalars import Leaf, either
@@ -24,9 +24,11 @@ def weights_read(architecture: Architecture, rows: Leaf, touched: Leaf) -> dict[
     """
     a = architecture
     stored, shape = parameters(a), attention_shape(a)
-    second_query = a.num_layers * a.q_lora_rank * shape.query_size
-    second_keys = a.num_layers * a.kv_lora_rank * a.num_heads * a.head_dim
-    second_values = either(a.kv_lora_rank > 0, stored["v"], 0.0)
+    layers = attention_layers(a)
+    second_query = layers * a.q_lora_rank * shape.query_size
+    second_keys = layers * a.kv_lora_rank * a.num_heads * a.head_dim
+    linear_values = a.num_linear_layers * a.hidden_size * linear_shape(a).values
+    second_values = either(a.kv_lora_rank > 0, stored["v"] - linear_values, 0.0)
     touched_share = touched / either(a.num_experts > 0, a.num_experts, 1.0)
     shared_down = stored["shared"] / (2.0 + a.gated_ffn)
     return {

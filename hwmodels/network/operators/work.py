@@ -20,7 +20,8 @@ OPERATORS = (
     "embed",
     "qkv",  # all projections of the hidden state that attention needs
     "latent",  # second projections of latent attention
-    "attention",
+    "attention",  # to what is cached
+    "linear_attention",  # matrices per head that are updated instead
     "o",
     "gate_up",
     "down",
@@ -34,7 +35,7 @@ OPERATORS = (
 )
 
 #: Operators that multiply by stored matrices.
-MATRIX_OPERATORS = tuple(name for name in OPERATORS if name not in ("embed", "attention", "norm"))
+MATRIX_OPERATORS = tuple(name for name in OPERATORS if name not in ("embed", "attention", "linear_attention", "norm"))
 
 #: Operators that read routed experts.
 EXPERT_OPERATORS = ("expert_gate_up", "expert_down")

@@ -154,10 +154,14 @@ BASE = {
 }
 MOE = {"num_moe_layers": 4.0, "num_experts": 9.0, "experts_per_token": 2.0, "expert_intermediate_size": 17.0}
 LATENT = {"kv_lora_rank": 10.0, "rope_head_dim": 6.0, "v_head_dim": 11.0}
+HEADS = {"linear_key_heads": 2.0, "linear_value_heads": 6.0, "linear_key_dim": 5.0, "linear_value_dim": 8.0}
+LINEAR = HEADS | {"num_linear_layers": 3.0, "linear_conv_tokens": 4.0}
 WINDOWS = {"num_window_layers": 3.0, "window_tokens": 29.0}
 
 
-@pytest.mark.parametrize("more", [{}, MOE, LATENT, WINDOWS, MOE | {"num_moe_layers": 5.0, "intermediate_size": 0.0}])
+@pytest.mark.parametrize(
+    "more", [{}, MOE, LATENT, WINDOWS, LINEAR, MOE | {"num_moe_layers": 5.0, "intermediate_size": 0.0}]
+)
 def test_sizes_that_fit_together(more):
     assert checked_architecture(BASE | more, where="x") == Architecture(**(BASE | more))
 
@@ -180,6 +184,13 @@ def test_sizes_that_fit_together(more):
         ({"q_lora_rank": 8.0}, "q_lora_rank above 0 needs kv_lora_rank above 0"),
         (WINDOWS | {"num_window_layers": 6.0}, "num_window_layers is 6 and num_layers is 5"),
         ({"num_window_layers": 3.0}, "num_window_layers is 3 and window_tokens is 0; both must be 0"),
+        (LINEAR | {"num_linear_layers": 5.0}, "num_layers is 5; one layer at least must attend to a cache"),
+        (LINEAR | {"linear_conv_tokens": 0.0}, "num_linear_layers is 3 and linear_conv_tokens is 0; both must be 0"),
+        (
+            LINEAR | {"linear_key_heads": 4.0},
+            "linear_value_heads is 6 and linear_key_heads is 4; key heads must divide",
+        ),
+        (LINEAR | WINDOWS, "num_window_layers is 3 and num_linear_layers is 3; together they must be at most"),
         ({"sink_tokens": 4.0}, "sink_tokens above 0 needs num_window_layers above 0"),
     ],
 )

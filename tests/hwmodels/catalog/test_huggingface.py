@@ -11,13 +11,16 @@ from hwmodels.catalog.huggingface.families import FAMILIES
 @pytest.mark.parametrize("name", CASES)
 def test_counts_are_those_of_the_networks(name, x64):
     counts = dict(CASES[name]["counts"])
-    total, window_layers = counts.pop("total"), counts.pop("window_layers", None)
+    total, window_layers, linear_layers = (
+        counts.pop(name, None) for name in ("total", "window_layers", "linear_layers")
+    )
     architecture = catalog.architecture_from_config(CASES[name]["config"])
     groups = groups_of(architecture)
     assert groups == dict.fromkeys(GROUPS, 0) | counts
     assert sum(groups.values()) == total
     if window_layers is not None:
         assert architecture.num_window_layers == window_layers
+    assert architecture.num_linear_layers == (linear_layers or 0)
     assert {type(leaf) for leaf in vars(architecture).values()} == {float}
 
 

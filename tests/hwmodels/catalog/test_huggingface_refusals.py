@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from hwmodels import catalog
 
+HYBRID = CASES["qwen3_5_text small"]["config"]
+
 
 @pytest.mark.parametrize(
     ("raw", "message"),
@@ -23,6 +25,12 @@ from hwmodels import catalog
             SMALL | {"layer_types": ["linear_attention"] * 5},
             r"layer_types has \['linear_attention'\], which are not modelled",
         ),
+        (
+            HYBRID | {"layer_types": ["linear_attention"] * 4 + ["sliding_attention"]},
+            r"layer_types has \['sliding_attention'\], which are not modelled; allowed: full_attention, linear_attention",
+        ),
+        (HYBRID | {"attn_output_gate": False}, "qwen3_5_text with attn_output_gate = False is not modelled"),
+        (HYBRID | {"mamba_d_state": 16}, "mamba_d_state is 16: state-space layers"),
         (
             SMALL | {"model_type": "deepseek_v3", "moe_layer_freq": 2},
             "moe_layer_freq = 2 is not modelled; allowed is 1",

@@ -1,0 +1,30 @@
+"""What a reader of times of a network with linear attention should know."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hwmodels.compute.roofline import unit_of
+from hwmodels.device import Device
+from hwmodels.network.architecture import Architecture
+
+__all__ = ["linear_remarks"]
+
+
+def linear_remarks(device: Device, architecture: Architecture) -> list[str]:
+    """Sentences on layers with linear attention; empty for a network without them.
+
+    Args:
+        architecture: leaves "*b" or single numbers.
+    """
+    layers = np.max(np.asarray(architecture.num_linear_layers))
+    if layers == 0:
+        return []
+    told = [
+        "linear attention: a verification writes a state for each new token; engines that compute states again write less"
+    ]
+    if unit_of(device).measured is not None:
+        told.append(
+            f"not measured: linear attention of {layers:g} layers; its states move at the device's bandwidth, a launch each"
+        )
+    return told

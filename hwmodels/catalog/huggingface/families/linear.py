@@ -1,0 +1,50 @@
+"""Families in which most layers have linear attention; they are priced only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hwmodels.catalog.huggingface.family import Experts, Family, sizes
+
+__all__ = ["LINEAR"]
+
+#: Where a file states none.
+_SIZES: dict[str, Any] = {
+    **{"linear_num_key_heads": 16, "linear_num_value_heads": 32},
+    **{"linear_key_head_dim": 128, "linear_value_head_dim": 128},
+    **{"linear_conv_kernel_dim": 4, "full_attention_interval": 4},
+}
+
+_COMMON: dict[str, Any] = {
+    "linear": True,
+    "attention_gate": True,
+    "qk_norm": "head",
+    "qkv_bias": "attention_bias",
+    "o_bias": "attention_bias",
+    "must_equal": {"attn_output_gate": True},
+}
+
+#: One row per family.
+LINEAR: tuple[Family, ...] = (
+    Family(
+        name="qwen3_next",
+        defaults=sizes(48, 2048, 5632, 16, 2, 151936, head_dim=256, **_SIZES)
+        | {"num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512, "decoder_sparse_step": 1}
+        | {"shared_expert_intermediate_size": 512},
+        experts=Experts("every_nth", shared="shared_expert_intermediate_size", shared_gate=True),
+        **_COMMON,
+    ),
+    Family(
+        name="qwen3_5_text",
+        defaults=sizes(32, 4096, 12288, 16, 4, 248320, head_dim=256, **_SIZES),
+        **_COMMON,
+    ),
+    Family(
+        name="qwen3_5_moe_text",
+        defaults=sizes(40, 2048, None, 16, 2, 248320, head_dim=256, **_SIZES)
+        | {"num_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 512}
+        | {"shared_expert_intermediate_size": 512},
+        experts=Experts("all", shared="shared_expert_intermediate_size", shared_gate=True),
+        **_COMMON,
+    ),
+)

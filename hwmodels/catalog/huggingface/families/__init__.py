@@ -12,13 +12,14 @@ from typing import Any
 
 from hwmodels.catalog.huggingface.families.experts import EXPERTS
 from hwmodels.catalog.huggingface.families.gated import GATED
+from hwmodels.catalog.huggingface.families.latent import LATENT_DENSE
 from hwmodels.catalog.huggingface.families.layer_norm import LAYER_NORM
 from hwmodels.catalog.huggingface.family import Family
 
 __all__ = ["FAMILIES", "family_called"]
 
 #: `model_type` of config.json -> family.
-FAMILIES: dict[str, Family] = {family.name: family for family in (*GATED, *EXPERTS, *LAYER_NORM)}
+FAMILIES: dict[str, Family] = {family.name: family for family in (*GATED, *LATENT_DENSE, *EXPERTS, *LAYER_NORM)}
 
 
 def family_called(model_type: Any) -> Family | None:

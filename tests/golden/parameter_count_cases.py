@@ -174,14 +174,7 @@ _PLAIN = (
     *("ernie4_5", "exaone4"),
 )
 _MOE = (
-    "mixtral",
-    "qwen2_moe",
-    "qwen3_moe",
-    "phimoe",
-    "olmoe",
-    "granitemoe",
-    "granitemoeshared",
-    "gpt_oss",
+    *("mixtral", "qwen2_moe", "qwen3_moe", "phimoe", "olmoe", "granitemoe", "granitemoeshared", "gpt_oss"),
     "minimax_m2",
 )
 _DEEPSEEK = ("deepseek_v2", "deepseek_v3", "glm4_moe", "glm4_moe_lite", "dots1")
@@ -205,15 +198,7 @@ def variants() -> dict[str, dict[str, Any]]:
         cases[f"{family} small"] = small(family, **UNTIED)
         cases[f"{family} tied"] = small(family, **TIED)
     for family in (
-        "llama",
-        "qwen3",
-        "olmo2",
-        "olmo3",
-        "granite",
-        "gemma",
-        "gemma2",
-        "gemma3_text",
-        "cohere",
+        *("llama", "qwen3", "olmo2", "olmo3", "granite", "gemma", "gemma2", "gemma3_text", "cohere"),
         "nemotron",
     ):
         cases[f"{family} biased"] = small(family, attention_bias=True, mlp_bias=True)

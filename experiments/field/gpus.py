@@ -42,10 +42,11 @@ _DEVICES = (
     (rf"{_MANY}(rtx)?4090\b", "rtx-4090-calibrated"),
     (r"\brtx pro 6000\b", "rtx-pro-6000"),
     (r"\borin\b", "jetson-agx-orin"),
+    (r"\bm3 ultra\b", "m3-ultra"),
 )
 
-#: Cards of a name whose memory or clocks are others than those of the catalog's.
-_SIBLING = re.compile(r"pcie|\bnvl\b|gh200|\bl40\b|\b40 ?gb|max-q|laptop")
+#: Cards of a name whose memory or clocks are others than those of the catalog's; an M3 Ultra of unknown cores has 60 or 80.
+_SIBLING = re.compile(r"pcie|\bnvl\b|gh200|\bl40\b|\b40 ?gb|max-q|laptop|m3 ultra(?!.*\b80[ -]core)")
 
 #: Links of cards whose names say that they have no NVLink -> the catalog's.
 _LINKS = ((r"a100.*pcie|pcie.*a100", "pcie4"), (r"pcie", "pcie5"))
@@ -92,7 +93,7 @@ def named_device(name: str, engine: str | None = None, formats: tuple[str, ...] 
     )
     gpu = catalog.device_entry(found).calibration
     if gpu is None:
-        said = f"no kernels were measured on {found}, neither of this engine nor of another: rates of its data sheet"
+        said = f"no kernels were measured on {found}, neither of this engine nor of another: the rates of its file"
         return Gpu(found, catalog.device(found), None, None, (*notes, said))
     kernels = engine if engine in calibrated_engines(gpu) else None
     if kernels is None:

@@ -110,6 +110,11 @@ def variants() -> dict[str, dict[str, Any]]:
             cases[f"{family} three dense"] = small(
                 family, **experts, **latent, **(groups | {"first_k_dense_replace": 3})
             )
+    ranks = {key: value for key, value in _LATENT.items() if key != "v_head_dim"}
+    cases["minicpm3 small"] = small("minicpm3", **ranks, **UNTIED)
+    cases["minicpm3 wide values"] = small("minicpm3", **_LATENT, **TIED)
+    cases["minicpm3 biased"] = small("minicpm3", **ranks, v_head_dim=None, attention_bias=True, mlp_bias=True)
+    cases["minicpm3 full queries"] = small("minicpm3", **(ranks | {"q_lora_rank": None}))
     cases["dots1 windows"] = cases["dots1 small"] | {"sliding_window": 7, "max_window_layers": 2}
     cases["glm4_moe normed"] = cases["glm4_moe small"] | {"use_qk_norm": True, "head_dim": 10}
     kinds = ["dense", "sparse", "dense", "dense", "sparse"]
@@ -140,7 +145,7 @@ def variants() -> dict[str, dict[str, Any]]:
     cases["bloom small"] = {"model_type": "bloom", "n_layer": 3, "hidden_size": 24, "n_head": 6, "vocab_size": 97}
     cases["opt small"] = opt(3, 24, 6) | {"ffn_dim": 31, "max_position_embeddings": 29, "vocab_size": 97}
     cases["opt unbiased"] = cases["opt small"] | {"enable_bias": False, **UNTIED}
-    for family in (*_PLAIN, *_MOE, *_DEEPSEEK, *_HYBRID, "opt", "falcon", "bloom", *_GPT2):
+    for family in (*_PLAIN, *_MOE, *_DEEPSEEK, *_HYBRID, "minicpm3", "opt", "falcon", "bloom", *_GPT2):
         config = CONFIG_MAPPING[family]()
         own = {"num_hidden_layers": "n_layer", "hidden_size": "n_embd"} if family in _GPT2 else {}
         own |= {"num_hidden_layers": "n_layer"} if family == "bloom" else {}

@@ -108,6 +108,8 @@ RELEASES: dict[str, dict[str, Any]] = {
     | {"kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
     | {"n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 2048}
     | {"first_k_dense_replace": 3, "moe_layer_freq": 1, "num_nextn_predict_layers": 1},
+    "minicpm3-4b": sizes("minicpm3", 62, 2560, 6400, 40, 40, 73448)
+    | {"kv_lora_rank": 256, "q_lora_rank": 768, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32},
     "glm-4.7-flash": sizes("glm4_moe_lite", 47, 2048, 10240, 20, 20, 154880, **UNTIED)
     | {"kv_lora_rank": 512, "q_lora_rank": 768, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "v_head_dim": 256}
     | {"n_routed_experts": 64, "n_shared_experts": 1, "num_experts_per_tok": 4, "moe_intermediate_size": 1536}

@@ -67,7 +67,7 @@ class Family:
         also: other values of it that files of the same networks have -> defaults of theirs that differ; None of a key that such
             a file must state, as releases of transformers differ in its default.
         defaults: key -> value where a file lacks the key. A `num_key_value_heads`, `head_dim` or `intermediate_size` of
-            None is derived: as many as heads; hidden size by heads; four hidden sizes.
+            None is derived: as many as heads; hidden size by heads; four hidden sizes. A function derives it from the settings.
         spellings: usual key -> other spellings of this family, its own last.
         norms_per_layer: of the residual stream.
         norm_biases: norms have biases beside their scales.

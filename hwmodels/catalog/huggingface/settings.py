@@ -27,7 +27,8 @@ class Settings:
     """Values of one config.json, with its family's defaults behind them.
 
     A family may spell a key in its own way, or in several: every lookup is by the usual name, and messages name the
-    spelling that the file has.
+    spelling that the file has. A default may be a function of the settings, of a size that follows from others: it also
+    counts where the file says null.
     """
 
     def __init__(
@@ -42,7 +43,11 @@ class Settings:
     def get(self, key: str) -> Any:
         """The value, of whatever kind; null where neither the file nor the family has one."""
         spelling, found = self._find(key)
-        return self._raw[spelling] if found else self._defaults.get(key)
+        default = self._defaults.get(key)
+        if callable(default):
+            stated = self._raw[spelling] if found else None
+            return default(self) if stated is None else stated
+        return self._raw[spelling] if found else default
 
     def size(self, key: str, *, least: int = 1, most: int = LARGEST_SIZE) -> int:
         """A whole number in [least, most]; raises EntryError."""

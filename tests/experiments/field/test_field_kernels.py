@@ -99,6 +99,13 @@ def test_each_engine_has_its_own_kernels():
     )
     assert "no kernels were measured on jetson-agx-orin" in named_device("Jetson AGX Orin", "vllm").notes[0]
     assert "is priced as h100-sxm" in named_device("H100 PCIe", "vllm").notes[0]
+    studio = named_device("Apple M3 Ultra 256GB", engine_of("MTPLX (stock MLX 0.32.1)").name)
+    assert (studio.name, studio.kernels, studio.weight_format) == ("m3-ultra", None, None)
+    assert studio.device == catalog.device("m3-ultra")
+    # The name does not say how many cores the GPU has.
+    assert "is priced as m3-ultra" in studio.notes[0]
+    assert "the rates of its file" in studio.notes[1]
+    assert len(named_device("Apple M3 Ultra, 80-core GPU").notes) == 1
     assert named_device("2xH100", "vllm") == named_device("NVIDIA H100", "vllm")
 
 
@@ -145,6 +152,8 @@ def test_narrow_weights_are_faster_on_either_side():
 def test_terms_of_one_engine_are_not_taken_for_another():
     assert engine_of("vLLM V1 main").terms == catalog.engine("vllm")
     assert engine_of("vLLM V1 main").notes == ()
+    assert engine_of("MTPLX (stock MLX 0.32.1)").terms == NO_ENGINE
+    assert "the catalog has no such engine" in engine_of("MTPLX (stock MLX 0.32.1)").notes[0]
     for old in ("vLLM 0.6.3", "vllm v0.7", "vLLM V0 (Mar 2025)"):
         assert "fitted to its version V1" in engine_of(old).notes[0]
     assert engine_of("vLLM v0.10.1").notes == engine_of("vLLM 0.9.2 (V1)").notes == ()

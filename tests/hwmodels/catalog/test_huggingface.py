@@ -5,6 +5,7 @@ import pytest
 from huggingface_cases import CASES, COUNTED, EXPERTS, GROUPS, SMALL, UNKNOWN, groups_of
 
 from hwmodels import Architecture, catalog, parameters
+from hwmodels.catalog import EntryError
 from hwmodels.catalog.huggingface.families import FAMILIES
 
 
@@ -66,6 +67,20 @@ def test_latent_attention_by_hand():
     assert (read.num_moe_layers, read.num_experts, read.shared_intermediate_size) == (3, 8, 34)
     # Biases of the projections to latents and rotated key and of the output, in 5 layers; 8 corrections in 3.
     assert read.vectors_per_layer == (5 * (10 + 6 + 24) + 3 * 8) / 5
+
+
+def test_values_of_minicpm3_are_as_wide_as_the_hidden_size_by_heads_unless_a_file_says_more():
+    ranks = {"model_type": "minicpm3", "kv_lora_rank": 10, "q_lora_rank": 14, "qk_nope_head_dim": 9}
+    raw = SMALL | ranks | {"qk_rope_head_dim": 6}
+    assert catalog.architecture_from_config(raw).v_head_dim == 24 / 6
+    assert catalog.architecture_from_config(raw | {"v_head_dim": None}).v_head_dim == 24 / 6
+    assert catalog.architecture_from_config(raw | {"v_head_dim": 11}).v_head_dim == 11
+    uneven = raw | {"num_attention_heads": 7}
+    assert catalog.architecture_from_config(uneven | {"v_head_dim": 11}).v_head_dim == 11
+    with pytest.raises(
+        EntryError, match="hidden_size is 24, which 7 heads do not divide; it must be a multiple of them"
+    ):
+        catalog.architecture_from_config(uneven)
 
 
 @pytest.mark.parametrize(

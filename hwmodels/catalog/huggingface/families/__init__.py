@@ -12,6 +12,7 @@ from typing import Any
 
 from hwmodels.catalog.huggingface.families.experts import EXPERTS
 from hwmodels.catalog.huggingface.families.gated import GATED
+from hwmodels.catalog.huggingface.families.latent import LATENT_DENSE
 from hwmodels.catalog.huggingface.families.layer_norm import LAYER_NORM
 from hwmodels.catalog.huggingface.families.linear import LINEAR
 from hwmodels.catalog.huggingface.family import Family
@@ -19,7 +20,9 @@ from hwmodels.catalog.huggingface.family import Family
 __all__ = ["FAMILIES", "family_called"]
 
 #: `model_type` of config.json -> family.
-FAMILIES: dict[str, Family] = {family.name: family for family in (*GATED, *EXPERTS, *LAYER_NORM, *LINEAR)}
+FAMILIES: dict[str, Family] = {
+    family.name: family for family in (*GATED, *LATENT_DENSE, *EXPERTS, *LAYER_NORM, *LINEAR)
+}
 
 
 def family_called(model_type: Any) -> Family | None:

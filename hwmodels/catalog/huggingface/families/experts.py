@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from hwmodels.catalog.huggingface.families.latent import LATENT
 from hwmodels.catalog.huggingface.family import WINDOWED, Experts, Family, Windows, sizes, stated_values
 from hwmodels.catalog.huggingface.running import Rotary, RouterRule, Running, Setting
 from hwmodels.catalog.huggingface.tensor_names import (
@@ -22,14 +21,6 @@ _OLD_EXPERT_SPELLINGS = {"num_experts": ("num_local_experts", "n_routed_experts"
 
 #: Routers of GLM-4 and of DeepSeek-V3.
 _SIGMOID = RouterRule("sigmoid", "norm_topk_prob", "routed_scaling_factor", ("n_group", "topk_group"))
-
-#: Of latent attention: keys and values have as many heads as queries, biases are of what reads or writes the residual stream.
-_LATENT: dict[str, Any] = {
-    "qkv_bias": "attention_bias",
-    "o_bias": "attention_bias",
-    "grouped_queries": False,
-    "free_head_dim": False,
-}
 
 _GPT_OSS_COMPUTATION = {
     "norm_eps": Setting("rms_norm_eps"),
@@ -80,7 +71,6 @@ EXPERTS: tuple[Family, ...] = (
         | {"n_group": None, "topk_group": None, "topk_method": "greedy", "routed_scaling_factor": 1.0}
         | stated_values(1e-6, 10_000.0, 2048),
         spellings=_OLD_EXPERT_SPELLINGS,
-        latent=True,
         experts=Experts("after_dense", shared="n_shared_experts"),
         must_equal={"moe_layer_freq": 1, "mlp_bias": False},
         running=Running(
@@ -99,7 +89,7 @@ EXPERTS: tuple[Family, ...] = (
             must_equal={"norm_topk_prob": False, "scoring_func": "softmax"},
             fused_by=dict.fromkeys(FUSED_LATENT, "head"),
         ),
-        **_LATENT,
+        **LATENT,
     ),
     Family(
         name="deepseek_v3",
@@ -110,7 +100,6 @@ EXPERTS: tuple[Family, ...] = (
         | {"routed_scaling_factor": 2.5, "norm_topk_prob": True}
         | stated_values(1e-6, 10_000.0, 4096),
         spellings=_OLD_EXPERT_SPELLINGS,
-        latent=True,
         experts=Experts("after_dense", shared="n_shared_experts", correction_bias=True),
         must_equal={"moe_layer_freq": 1},
         running=Running(
@@ -124,7 +113,7 @@ EXPERTS: tuple[Family, ...] = (
         ),
         # Releases of Kimi K2 call it so, beside a copy of DeepSeek-V3's code.
         also={"kimi_k2": {}},
-        **_LATENT,
+        **LATENT,
     ),
     Family(
         name="glm4_moe",
@@ -187,7 +176,6 @@ EXPERTS: tuple[Family, ...] = (
         | {"routed_scaling_factor": 1.8, "norm_topk_prob": True}
         | stated_values(1e-5, 10_000.0, 202_752),
         spellings=_OLD_EXPERT_SPELLINGS,
-        latent=True,
         experts=Experts("listed", shared="n_shared_experts", correction_bias=True),
         running=Running(
             "Glm4MoeLiteForCausalLM",
@@ -199,7 +187,7 @@ EXPERTS: tuple[Family, ...] = (
             must_equal={"rope_interleave": True, "first_k_dense_replace": 1},
             fused_by=dict.fromkeys(FUSED_LATENT, "head"),
         ),
-        **_LATENT,
+        **LATENT,
     ),
     Family(
         name="gpt_oss",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -13,6 +13,7 @@ from hwmodels import Architecture, Device, Footprint
 from hwmodels.analysis.encoder_remarks import encoder_remarks
 from hwmodels.analysis.group_remarks import group_remarks
 from hwmodels.analysis.kernel_widths import kernel_remarks, kernel_widths
+from hwmodels.numerics.scalars import Number
 
 __all__ = ["kernel_notes"]
 
@@ -21,28 +22,29 @@ def kernel_notes(
     device: Device,
     footprints: Sequence[Footprint],
     *,
-    batch: float | None = None,
+    batches: Iterable[Number],
     architecture: Architecture | None = None,
+    when: str = "at any moment",
 ) -> dict[str, Any]:
     """The fields `kernel_widths` and `notes` of an entry.
 
     Args:
         footprints: all that are priced on the device; leaves "*b".
-        batch: sequences decoded together; None: several numbers of them.
-        architecture: of the priced network; None: of several ones.
+        batches, when: sequences decoded together, all numbers of them that are priced; see `group_remarks`.
+        architecture: of the priced network, leaves "*b"; None: of several ones.
     Returns:
         "kernel_widths": bits by what is known of their kernels, see `hwmodels.KernelWidths`; None for a device that is not
         calibrated. "notes": sentences for a reader.
     """
     flat = [jax.tree.map(lambda leaf: np.ravel(np.asarray(jax.device_get(leaf), np.float64)), f) for f in footprints]
     together = jax.tree.map(lambda *leaves: np.concatenate(leaves), *flat)
-    experts = None if architecture is None else bool(np.asarray(architecture.num_experts) > 0)
+    experts = None if architecture is None else bool(np.any(np.asarray(architecture.num_experts) > 0))
     found = kernel_widths(device, together, experts=experts)
     return {
         "kernel_widths": None if found is None else {k: list(v) for k, v in dataclasses.asdict(found).items()},
         "notes": [
             *kernel_remarks(device, together, experts=experts),
             *encoder_remarks(device, together),
-            *([] if batch is None else group_remarks(device, batch)),
+            *group_remarks(device, batches, when=when),
         ],
     }

@@ -162,16 +162,7 @@ def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDi
         interval_statement=coverage_in_words(covers) if covers else None,
         engines={engine.title: engine.content for engine in engines},
         commands={engine.title: engine.shown for engine in engines},
-        **_with(
-            kernels.notes + of_another_draft(config) + _unpriced(config.batch[0]),
-            noted(
-                kernel_notes(pricing.device, [widths], architecture=pricing.architecture),
-                pricing.device,
-                config.engine,
-                prompts=config.prompt_tokens > 0,
-                named=device,
-            ),
-        ),
+        **_noted(config, found, device),
         versions=versions(),
     )
 
@@ -182,8 +173,18 @@ def _unpriced(first: int) -> tuple[str, ...]:
     return () if first == 1 else (said,)
 
 
-def _with(notes: tuple[str, ...], fields: dict[str, Any]) -> dict[str, Any]:
-    return fields | {"notes": [*notes, *fields["notes"]]}
+def _noted(config: AdviseConfig, found: _Checked, device: str) -> dict[str, Any]:
+    """The fields of `kernel_notes`, with what is to be said of acceptance, batches and the engine."""
+    pricing = found.pricing
+    fields = noted(
+        kernel_notes(pricing.device, [read_widths(config)], batches=config.batch, architecture=pricing.architecture),
+        pricing.device,
+        config.engine,
+        prompts=config.prompt_tokens > 0,
+        named=device,
+    )
+    own = (*found.kernels.notes, *of_another_draft(config), *_unpriced(config.batch[0]))
+    return fields | {"notes": [*own, *fields["notes"]]}
 
 
 def _row(config: AdviseConfig, draft: DraftCost, advised: Advised, place: int) -> AdvisedBatch:

@@ -228,7 +228,13 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
         ],
         crossings=crossings,
         **noted(
-            kernel_notes(pricing.device, [parts.footprint], architecture=pricing.architecture),
+            kernel_notes(
+                pricing.device,
+                [parts.footprint],
+                batches=np.ravel(np.asarray(found.mean_batch)),
+                architecture=pricing.architecture,
+                when="on average",
+            ),
             pricing.device,
             config.engine,
             prompts=True,

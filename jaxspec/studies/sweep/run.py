@@ -22,6 +22,7 @@ from jaxspec.studies.headline_intervals import coverage_in_words
 from jaxspec.studies.sweep.config import SweepConfig, shard_of
 from jaxspec.studies.sweep.figures import FRONT_FILE, draw_front
 from jaxspec.studies.sweep.grid import Grid
+from jaxspec.studies.sweep.inert_axes import InertAxes
 from jaxspec.studies.sweep.parts import check_counts, drop_parts, join_files, part_ranges, write_part
 from jaxspec.studies.sweep.plan import SweepPlan, plan_sweep
 from jaxspec.studies.sweep.points_file import OF_THE_DEVICE, POINTS_FILE, check_points, points_schema
@@ -181,12 +182,13 @@ def join_points(
     Raises:
         InputError: a file that cannot be read.
     """
-    grid, front, folder = plan.grid, plan.front, directory.path
+    grid, front, folder, inert = plan.grid, plan.front, directory.path, InertAxes(plan.grid.axes)
     chunks = grid.shard(*shard_of(config.shard))
     schema = points_schema(tuple(grid.axes), config.scheme, intervals=grid.has_intervals)
     with reporter.bar("joining the points, chunks", len(chunks)) as bar:
         for columns in join_files(sources, schema, folder / POINTS_FILE):
             front.add(columns)
+            inert.add(columns)
             bar.advance()
     pairs, bases = grid.pairs, grid.bases
     return SweepResult(
@@ -217,6 +219,7 @@ def join_points(
             *device_remarks(grid, config.engine),
             *_of_engine(config),
             *unheard_knobs(config, plan),
+            *inert.remarks,
             *unknown_columns(front),
         ],
         directory=str(folder),

@@ -35,7 +35,7 @@ from jaxspec.studies.advise.result import (
     ScheduleRange,
 )
 from jaxspec.studies.advise.schedule import ranges, single_length
-from jaxspec.studies.advise.trees import AdvisedTrees, price_trees, served_tree, single_tree
+from jaxspec.studies.advise.trees import AdvisedTrees, price_trees, scaled_branches, served_tree, single_tree
 from jaxspec.studies.each_device import for_each_device
 from jaxspec.studies.engine_flags import Engine, Range, ServedTree, engines_for
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
@@ -184,6 +184,8 @@ def _noted(config: AdviseConfig, found: _Checked, device: str) -> dict[str, Any]
         named=device,
     )
     own = (*found.kernels.notes, *of_another_draft(config), *_unpriced(config.batch[0]))
+    if config.branch_acceptance is not None:
+        own += scaled_branches(found.acceptance.conditional, config.branch_acceptance)
     return fields | {"notes": [*own, *fields["notes"]]}
 
 

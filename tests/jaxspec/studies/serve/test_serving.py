@@ -1,6 +1,7 @@
 """`jaxspec serve` on a small network: what it says, and what it refuses."""
 
 import csv
+import dataclasses
 import io
 import re
 import sys
@@ -12,12 +13,13 @@ from rich.console import Console
 
 from jaxspec.errors import InputError
 from jaxspec.report.print_style import PRINT_STYLE
+from jaxspec.results import predicted
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies import ServeConfig, serve
 from jaxspec.studies.serve import run as serve_run
 from jaxspec.studies.serve.figures import serving_figure
-from jaxspec.studies.serve.report import answer, shown
+from jaxspec.studies.serve.report import answer, serving_tables, shown
 from jaxspec.studies.serve.result import Crossing, ServeResult
 from jaxspec.studies.serve.trace import read_trace
 
@@ -86,6 +88,15 @@ def test_it_is_shown_and_kept(run, result):
     assert "pays up to" in html or result.crossings[0].rate_per_s.value is None
     assert any("not calibrated" in note for note in result.notes)  # of the default device nobody measured kernels
     assert all(row.intervals is None for row in result.rows)
+
+
+def test_times_of_any_size_are_shown(result):
+    tiny = {"ttft_p50_s": 4.56e-8, "tpot_p50_s": 1.23e-6, "request_p50_s": 7.89e-5, "utilisation": 2.5e-4}
+    row = dataclasses.replace(
+        result.rows[0], **{name: predicted(value) for name, value in tiny.items()}, intervals=None
+    )
+    (table,) = serving_tables([dataclasses.replace(result, rows=[row])])
+    assert {"4.56e-05", "0.00123", "7.89e-05", "0.00025"} <= set(table.rows[0].cells)
 
 
 def test_a_page_that_is_gone_is_written_again_without_serving_anew(run, monkeypatch):

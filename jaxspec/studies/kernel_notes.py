@@ -24,6 +24,7 @@ def kernel_notes(
     *,
     batches: Iterable[Number],
     architecture: Architecture | None = None,
+    draft: Architecture | None = None,
     when: str = "at any moment",
 ) -> dict[str, Any]:
     """The fields `kernel_widths` and `notes` of an entry.
@@ -32,13 +33,15 @@ def kernel_notes(
         footprints: all that are priced on the device; leaves "*b".
         batches, when: sequences decoded together, all numbers of them that are priced; see `group_remarks`.
         architecture: of the priced network, leaves "*b"; None: of several ones.
+        draft: of a draft network of its own; None: there is none.
     Returns:
         "kernel_widths": bits by what is known of their kernels, see `hwmodels.KernelWidths`; None for a device that is not
         calibrated. "notes": sentences for a reader.
     """
     flat = [jax.tree.map(lambda leaf: np.ravel(np.asarray(jax.device_get(leaf), np.float64)), f) for f in footprints]
     together = jax.tree.map(lambda *leaves: np.concatenate(leaves), *flat)
-    experts = None if architecture is None else bool(np.any(np.asarray(architecture.num_experts) > 0))
+    networks = [one for one in (architecture, draft) if one is not None]
+    experts = None if architecture is None else any(np.any(np.asarray(one.num_experts) > 0) for one in networks)
     found = kernel_widths(device, together, experts=experts)
     return {
         "kernel_widths": None if found is None else {k: list(v) for k, v in dataclasses.asdict(found).items()},

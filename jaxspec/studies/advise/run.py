@@ -176,8 +176,9 @@ def _unpriced(first: int) -> tuple[str, ...]:
 def _noted(config: AdviseConfig, found: _Checked, device: str) -> dict[str, Any]:
     """The fields of `kernel_notes`, with what is to be said of acceptance, batches and the engine."""
     pricing = found.pricing
+    networks = {"architecture": pricing.architecture, "draft": found.draft.architecture}
     fields = noted(
-        kernel_notes(pricing.device, [read_widths(config)], batches=config.batch, architecture=pricing.architecture),
+        kernel_notes(pricing.device, [read_widths(config)], batches=config.batch, **networks),
         pricing.device,
         config.engine,
         prompts=config.prompt_tokens > 0,

@@ -200,6 +200,7 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
             [parts.footprint],
             batches=np.ravel(np.asarray(found.mean_batch)),
             architecture=pricing.architecture,
+            draft=parts.draft.architecture,
             when="on average",
         ),
         pricing.device,

@@ -10,6 +10,8 @@ from hwmodels.decoders import Encoder
 from jaxspec.report.notes import note_lines
 from jaxspec.studies.kernel_notes import kernel_notes
 
+DENSE, SPARSE = catalog.architecture("llama-3.1-8b"), catalog.architecture("qwen3-30b-a3b")
+
 
 def noted(entry):
     return SimpleNamespace(device=entry.get("device"), notes=entry.get("notes", []))
@@ -55,3 +57,12 @@ def test_devices_without_kernels_have_nothing_to_say(name):
     found = kernel_notes(catalog.device(name), [plain_cache(uniform_footprint(4.0))], batches=[1])
     assert found == {"kernel_widths": None, "notes": []}
     assert note_lines([noted({"device": name} | found), noted({})]) == []
+
+
+@pytest.mark.parametrize(
+    ("network", "draft", "told"), [(DENSE, None, False), (DENSE, SPARSE, True), (SPARSE, None, True)]
+)
+def test_fits_of_experts_are_told_where_a_network_has_some(network, draft, told):
+    parts = {"batches": [1], "architecture": network, "draft": draft}
+    notes = kernel_notes(catalog.device("h100-sxm"), [uniform_footprint(16)], **parts)["notes"]
+    assert any("4-bit experts" in note for note in notes) == told

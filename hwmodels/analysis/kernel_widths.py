@@ -116,7 +116,8 @@ def kernel_remarks(
     """What a reader of times on this device should know, a sentence each; empty for a device that is not calibrated.
 
     Names a format that no weight is narrow enough for, the footprint's widths without a measured kernel, experts with another
-    engine's kernels where the network has any, fits that err to one side, then what else the device's fits do not describe.
+    engine's kernels where the network has any, fits that err to one side, then what else the device's fits do not describe. Of
+    experts nothing is said where the network has none.
 
     Args:
         device, footprint, experts: as of `kernel_widths`.
@@ -136,7 +137,9 @@ def kernel_remarks(
         )
     if experts:
         remarks += _borrowed(kernels)
-    return [*remarks, *_one_sided(kernels), *kernels.remarks]
+    unused = kernels.expert_remarks if experts is False else ()
+    fits = [text for text in kernels.remarks if text not in unused]
+    return [*remarks, *_one_sided(kernels, experts), *fits]
 
 
 def _unused_format(kernels: MeasuredKernels, widths: list[float]) -> list[str]:
@@ -158,13 +161,13 @@ def _borrowed(kernels: MeasuredKernels) -> list[str]:
     ]
 
 
-def _one_sided(kernels: MeasuredKernels) -> list[str]:
+def _one_sided(kernels: MeasuredKernels, experts: bool | None) -> list[str]:
     """Fits whose interval had to be widened for the predicted time to lie in it."""
     return [
         f"biased: measured times of {one.part} ({one.bits:g} bits) are {one.low:.2f} to {one.high:.2f} times the predicted; "
         "intervals begin or end at the predicted time"
         for one in kernels.spreads
-        if one.one_sided
+        if one.one_sided and (one.part != "experts" or experts is not False)
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from hwmodels.compute.roofline import unit_of
@@ -11,13 +13,13 @@ from hwmodels.network.architecture import Architecture
 __all__ = ["linear_remarks"]
 
 
-def linear_remarks(device: Device, architecture: Architecture) -> list[str]:
-    """Sentences on layers with linear attention; empty for a network without them.
+def linear_remarks(device: Device, networks: Sequence[Architecture]) -> list[str]:
+    """Sentences on layers with linear attention; empty for networks without them.
 
     Args:
-        architecture: leaves "*b" or single numbers.
+        networks: target and draft, as far as they are given; leaves "*b" or single numbers.
     """
-    layers = np.max(np.asarray(architecture.num_linear_layers))
+    layers = max((np.max(np.asarray(one.num_linear_layers)) for one in networks), default=0)
     if layers == 0:
         return []
     told = [

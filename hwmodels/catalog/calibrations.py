@@ -16,6 +16,7 @@ from importlib.resources.abc import Traversable
 from typing import Any
 
 from hwmodels.catalog.entries import EntryError, UnknownNameError, near_matches
+from hwmodels.compute.unit import FitRemark
 
 __all__ = [
     "DEFAULT_ENGINES",
@@ -141,7 +142,7 @@ def used_attention(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [e for e in found if e is found[-1] or e["errors"]["held out"]["mean"] <= LARGEST_ATTENTION_ERROR]
 
 
-def calibration_remarks(name: str, engine: str | None = None, wanted: str | None = None) -> tuple[str, ...]:
+def calibration_remarks(name: str, engine: str | None = None, wanted: str | None = None) -> tuple[FitRemark, ...]:
     """What a reader of this GPU's times should know: fits left out, fits that err much, fitted numbers on a bound.
 
     Raises:
@@ -150,16 +151,16 @@ def calibration_remarks(name: str, engine: str | None = None, wanted: str | None
     """
     record = calibration_record(name, engine)
     try:
-        found = _format_remarks(record, "formats", "weights", wanted)
-        if record.get("experts"):
-            found += _format_remarks(record, "experts", "experts", wanted)
-        else:
-            found.append("kernels of routed experts were not measured: they are priced as products one after the other")
+        found = [FitRemark(text, "products") for text in _format_remarks(record, "formats", "weights", wanted)]
+        unmeasured = ["kernels of routed experts were not measured: they are priced as products one after the other"]
+        of_experts = _format_remarks(record, "experts", "experts", wanted) if record.get("experts") else unmeasured
+        found += [FitRemark(text, "experts") for text in of_experts]
         used = used_attention(record)
         for kind, entry in [*record["attention"].items(), ("prefill", record["prefill"])]:
             words = _words(entry, entry["errors"]["held out"]["mean"])
             dropped = "" if kind == "prefill" or entry in used else " are not used"
-            found += [f"kernels of attention, {kind}{dropped}: {words}"] if words else []
+            part = "prefill" if kind == "prefill" else "attention"
+            found += [FitRemark(f"kernels of attention, {kind}{dropped}: {words}", part)] if words else []
     except (KeyError, TypeError, ValueError) as error:
         raise damaged(name, error) from error
     return tuple(found)

@@ -30,7 +30,7 @@ from hwmodels.compute.gpu_formats import GemmCoefficients, padded_shares, stack_
 from hwmodels.compute.gpu_prefill import GpuPrefill, prefill_parts
 from hwmodels.compute.products import products_of
 from hwmodels.compute.roofline import ROOFLINE
-from hwmodels.compute.unit import OWN_UNPACKING, ROUNDED_ROWS, MeasuredKernels, Spread, UnitTimes
+from hwmodels.compute.unit import OWN_UNPACKING, ROUNDED_ROWS, FitRemark, MeasuredKernels, Spread, UnitTimes
 from hwmodels.device import Device
 from hwmodels.network.operators.work import EXPERT_OPERATORS, MATRIX_OPERATORS, OPERATORS, OperatorWork
 from hwmodels.numerics.axes import as_arrays, same_rank, select
@@ -86,8 +86,8 @@ class CalibratedGpu:
     weight_format: str | None = flax.struct.field(pytree_node=False, default=None)
     #: Of the smooth maximum that joins arithmetic and memory; the coefficients were fitted with it.
     overlap_temperature: float = flax.struct.field(pytree_node=False, default=0.25)
-    #: What a reader of its times should know of the fits, one sentence each.
-    remarks: tuple[str, ...] = flax.struct.field(pytree_node=False, default=())
+    #: What a reader of its times should know of the fits.
+    remarks: tuple[FitRemark, ...] = flax.struct.field(pytree_node=False, default=())
     #: How far measured times lie from each fit's.
     spreads: tuple[Spread, ...] = flax.struct.field(pytree_node=False, default=())
 
@@ -114,8 +114,10 @@ class CalibratedGpu:
     @property
     def measured(self) -> MeasuredKernels:
         """Widths of the fitted formats, those of keys and values, and the remarks."""
-        own = self.remarks, self.expert_widths, self.spreads, self.weight_format
-        return MeasuredKernels(self.weight_widths, self.kv_widths, *own)
+        told = tuple(one.text for one in self.remarks)
+        own = told, self.expert_widths, self.spreads, self.weight_format
+        of_experts = tuple(one.text for one in self.remarks if one.part == "experts")
+        return MeasuredKernels(self.weight_widths, self.kv_widths, *own, of_experts)
 
     def kernels(self, work: OperatorWork) -> list[tuple[CalibratedGpu, OperatorWork]]:
         """For each format this GPU with that format alone, and the work with weights as its kernels read them.
@@ -208,15 +210,10 @@ class CalibratedGpu:
         share = share.at[..., _MATRICES].set(at_width(gemm, bits).memory_efficiency)
         if self.experts:
             experts, e = self.experts_on(device), _EXPERTS
-            m, k, products = (leaf[..., e] for leaf in (shapes.m, shapes.k, shapes.products))
-            grouped_s = experts.product_time(
-                m,
-                k,
-                shapes.n[..., e],
-                products=products,
-                weight_bits=shapes.weight_bits[..., e],
-                temperature=temperature,
+            m, k, n, bits, products = (
+                leaf[..., e] for leaf in (shapes.m, shapes.k, shapes.n, shapes.weight_bits, shapes.products)
             )
+            grouped_s = experts.product_time(m, k, n, products=products, weight_bits=bits, temperature=temperature)
             m, k, products, choices = same_rank(m, k, products, _choices(work))
             passes_s = experts.pass_time(m, k, products=products, choices=choices)
             compute_s = compute_s.at[..., e].set(grouped_s * work.launches[..., e])

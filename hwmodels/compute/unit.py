@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import flax.struct
 import jax.numpy as jnp
@@ -25,6 +25,7 @@ __all__ = [
     "ROUNDED_ROWS",
     "SPREAD_PARTS",
     "ComputeUnit",
+    "FitRemark",
     "MeasuredKernels",
     "Rated",
     "SingleKernel",
@@ -84,6 +85,18 @@ class Spread:
         return min(self.low, 1.0), max(self.high, 1.0)
 
 
+class FitRemark(NamedTuple):
+    """What a reader of a unit's times should know of one of its fits.
+
+    Attributes:
+        text: a sentence.
+        part: one of `SPREAD_PARTS`, what the fit is of.
+    """
+
+    text: str
+    part: str
+
+
 @dataclasses.dataclass(frozen=True)
 class MeasuredKernels:
     """Which kernels a unit's times are fitted to.
@@ -96,6 +109,7 @@ class MeasuredKernels:
             products.
         spreads: of each fit; none where they are not known.
         weight_format: whose kernels were asked for, for weights narrower than the widest; None: none by name.
+        expert_remarks: those of the remarks that only a reader of routed experts' times should know.
     """
 
     weight_widths: tuple[float, ...]
@@ -104,6 +118,7 @@ class MeasuredKernels:
     expert_widths: tuple[float, ...] = ()
     spreads: tuple[Spread, ...] = ()
     weight_format: str | None = None
+    expert_remarks: tuple[str, ...] = ()
 
 
 #: Of units with measured kernels.

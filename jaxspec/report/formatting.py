@@ -33,6 +33,13 @@ def fixed(value: float | None, digits: int) -> str:
     return NOT_KNOWN if value is None else f"{value:.{digits}f}"
 
 
+def three_digits(value: float | None) -> str:
+    """A number of any size with three digits, as in "0.00123", "41.3" or "1,235"; of larger ones all before the point."""
+    if value is None:
+        return NOT_KNOWN
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+
+
 def times(value: float | None, digits: int = 2) -> str:
     """A factor, as in "2.40x"."""
     return NOT_KNOWN if value is None else f"{value:.{digits}f}x"

@@ -47,6 +47,16 @@ _DRAFT = "draft."
 #: Names are long and alike: less similarity than in the catalog is a slip here.
 _NEAR = 0.5
 
+#: Beginnings of names of numbers that no result of a design point depends on, with the reason.
+_UNREAD = {
+    "workload.prompt_tokens": "no prompt is processed",
+    "engine.prompt_token_s": "no prompt is processed",
+    "device.matrix_unit.prefill.": "no prompt is processed",
+    "device.group.draft_tensor_parallel": "the draft is a part of the target, and is shared as it is",
+    "engine.mapped_pass_s": "the draft is a part of the target, and has no vocabulary of its own",
+    "device.group.link.reduce_scatter.": "no step scatters sums over devices",
+}
+
 _WIDTH = Rule("more than 0 to 64 bits", lambda value: 0 < value <= 64)
 _AT_LEAST_ONE = Rule("a number >= 1", lambda value: value >= 1)
 _CHANCE = Rule("a number from 0 to 1", lambda value: 0 <= value <= 1)
@@ -149,7 +159,10 @@ def draft_of(tree: Mapping[str, Any]) -> ExpertPricing:
 
 
 def number_rules(architecture: Architecture, device: Device, scheme: Scheme) -> dict[str, Rule]:
-    """What each number of a design point must be, by dotted name. Counts may lie between whole numbers here."""
+    """What each number of a design point must be, by dotted name. Counts may lie between whole numbers here.
+
+    Numbers that no result depends on, whatever the others are, are not among them.
+    """
     shape = {f"architecture.{name}": _relaxed(ARCHITECTURE_RULES[name]) for name in leaf_names(architecture)}
     workload = {f"workload.{field.name}": POSITIVE for field in dataclasses.fields(Workload)}
     workload["workload.context_tokens"] = NOT_NEGATIVE
@@ -165,7 +178,7 @@ def number_rules(architecture: Architecture, device: Device, scheme: Scheme) -> 
     experts = {"routing.correlation": _CHANCE, "routing.independence": _CHANCE, "draft.expert_pool": _CHANCE}
     if not float(architecture.num_experts):
         experts = {}
-    return (
+    rules = (
         shape
         | workload
         | experts
@@ -175,6 +188,12 @@ def number_rules(architecture: Architecture, device: Device, scheme: Scheme) -> 
         | {f"footprint.{name}": _WIDTH for name in widths}
         | {"acceptance.alpha_token": _CHANCE}
     )
+    return {name: rule for name, rule in rules.items() if _why_unread(name) is None}
+
+
+def _why_unread(name: str) -> str | None:
+    """Why a number has no effect; None where it may have one."""
+    return next((reason for start, reason in _UNREAD.items() if name.startswith(start)), None)
 
 
 def _relaxed(rule: Rule) -> Rule:
@@ -183,7 +202,7 @@ def _relaxed(rule: Rule) -> Rule:
 
 
 def check_value(where: str, value: float, rules: Mapping[str, Rule], device: str) -> None:
-    """A number's name is one of `rules`, and the number satisfies its rule.
+    """A number's name is one of `rules`, may have an effect, and the number satisfies its rule.
 
     Args:
         where: a table of the settings and the name in it, as in "axes.device.memory.efficiency".
@@ -191,6 +210,8 @@ def check_value(where: str, value: float, rules: Mapping[str, Rule], device: str
         InputError: otherwise.
     """
     name = where.partition(".")[2]
+    if (reason := _why_unread(name)) is not None:
+        raise InputError(f"{where} would have no effect: {reason}; leave it out")
     if name not in rules:
         raise InputError(
             f"{where} is not a number of a design point on {device}{hint(name, rules, cutoff=_NEAR, list_all=False)}"

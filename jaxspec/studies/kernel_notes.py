@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -14,6 +14,7 @@ from hwmodels.analysis.encoder_remarks import encoder_remarks
 from hwmodels.analysis.group_remarks import group_remarks
 from hwmodels.analysis.kernel_widths import kernel_remarks, kernel_widths
 from hwmodels.analysis.linear_remarks import linear_remarks
+from hwmodels.numerics.scalars import Number
 
 __all__ = ["kernel_notes"]
 
@@ -22,29 +23,33 @@ def kernel_notes(
     device: Device,
     footprints: Sequence[Footprint],
     *,
-    batch: float | None = None,
+    batches: Iterable[Number],
     architecture: Architecture | None = None,
+    draft: Architecture | None = None,
+    when: str = "at any moment",
 ) -> dict[str, Any]:
     """The fields `kernel_widths` and `notes` of an entry.
 
     Args:
         footprints: all that are priced on the device; leaves "*b".
-        batch: sequences decoded together; None: several numbers of them.
-        architecture: of the priced network; None: of several ones.
+        batches, when: sequences decoded together, all numbers of them that are priced; see `group_remarks`.
+        architecture: of the priced network, leaves "*b"; None: of several ones.
+        draft: of a draft network of its own; None: there is none.
     Returns:
         "kernel_widths": bits by what is known of their kernels, see `hwmodels.KernelWidths`; None for a device that is not
         calibrated. "notes": sentences for a reader.
     """
     flat = [jax.tree.map(lambda leaf: np.ravel(np.asarray(jax.device_get(leaf), np.float64)), f) for f in footprints]
     together = jax.tree.map(lambda *leaves: np.concatenate(leaves), *flat)
-    experts = None if architecture is None else bool(np.asarray(architecture.num_experts) > 0)
+    networks = [one for one in (architecture, draft) if one is not None]
+    experts = None if architecture is None else any(np.any(np.asarray(one.num_experts) > 0) for one in networks)
     found = kernel_widths(device, together, experts=experts)
     return {
         "kernel_widths": None if found is None else {k: list(v) for k, v in dataclasses.asdict(found).items()},
         "notes": [
             *kernel_remarks(device, together, experts=experts),
             *encoder_remarks(device, together),
-            *([] if architecture is None else linear_remarks(device, architecture)),
-            *([] if batch is None else group_remarks(device, batch)),
+            *linear_remarks(device, networks),
+            *group_remarks(device, batches, when=when),
         ],
     }

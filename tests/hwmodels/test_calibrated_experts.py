@@ -27,6 +27,7 @@ from hwmodels.catalog.calibrations import (
     used_formats,
 )
 from hwmodels.compute.gpu_experts import expert_layer_time
+from hwmodels.compute.roofline import unit_of
 from hwmodels.network.architecture import EXPERT_MATRICES
 from hwmodels.network.operators.steps import prefill_step
 
@@ -165,7 +166,8 @@ def test_each_table_is_told_with_its_errors(name):
         assert entry["table"].startswith("aiconfigurator-core")
         held_out = entry["errors"]["half of the networks, held out"]["mean"]
         assert held_out < entry["baselines"]["roofline by a constant"]["mean"]
-        told = [line for line in calibration_remarks(name) if f"{entry['weight_bits']:g}-bit experts" in line]
+        told = [one for one in calibration_remarks(name) if f"{entry['weight_bits']:g}-bit experts" in one.text]
+        assert all(one.part == "experts" for one in told)
         assert bool(told) == bool(entry["at_bound"] or max(entry["held_out_halves"]) > 0.10), kind
 
 
@@ -174,4 +176,16 @@ def test_a_gpu_without_a_table_says_so(monkeypatch):
     for module in (calibrated, calibrations):
         monkeypatch.setattr(module, "calibration_record", lambda name, engine=None: record)
     assert calibrated_experts("l40s") == {}
-    assert any("routed experts were not measured" in line for line in calibration_remarks("l40s"))
+    assert any("routed experts were not measured" in one.text for one in calibration_remarks("l40s"))
+
+
+@pytest.mark.parametrize("name", [name for name in catalog.device_names() if unit_of(catalog.device(name)).measured])
+def test_of_experts_nothing_is_said_where_a_network_has_none(name):
+    engines = (None, *calibrated_engines(catalog.device_entry(name).calibration))
+    told = {}
+    for experts in (False, True):
+        devices = [catalog.device(name, engine=engine) for engine in engines]
+        lines = [line for device in devices for line in kernel_remarks(device, footprint(4.5), experts=experts)]
+        told[experts] = [line for line in lines if "experts" in line]
+    assert told[False] == []
+    assert told[True]

@@ -155,13 +155,13 @@ def test_gradient_by_bits(name, x64):
 @pytest.mark.parametrize(("name", "engine"), [(n, e) for n in calibrated_names() for e in calibrated_engines(n)])
 def test_no_weak_fit_ships_silently(name, engine):
     used = calibrated_unit(name, multiprocessors=100.0, engine=engine).weight_widths
-    remarks = " / ".join(calibration_remarks(name, engine))
+    remarks = " / ".join(one.text for one in calibration_remarks(name, engine))
     for kind, entry in calibration_record(name, engine)["formats"].items():
         width, error = entry["weight_bits"], held_out_error(entry)
         assert error >= max(entry["held_out_halves"])
         if entry["activation_bits"] < 16:
             # Only where it is asked for, and then with its remarks.
-            asked = " / ".join(calibration_remarks(name, engine, kind))
+            asked = " / ".join(one.text for one in calibration_remarks(name, engine, kind))
             host = entry["coefficients"]["host_s"]
             said = bool(entry["at_bound"] or error > LARGEST_HELD_OUT_ERROR or host)
             assert (f"{width:g}-bit weights" in asked) == said

@@ -35,6 +35,7 @@ _COLOURS = {
     "exchange": YELLOW,
     "launches": SKY,
     "engine": VERMILLION,
+    "other devices": GREEN,
 }
 
 

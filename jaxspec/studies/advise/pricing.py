@@ -169,7 +169,10 @@ def time_by_cause(advised: Advised, batch: int, length: int, passes: float) -> d
 
 
 def _causes(step: PricedStep, part: str, runs: float) -> dict[str, float]:
-    """Each operator's time belongs to the longest of what it waits for, and its launches to themselves; then encoders'."""
+    """Each operator's time belongs to the longest of what it waits for, and its launches to themselves; then encoders'.
+
+    Of several devices, collectives and the wait for the fullest stage are apart.
+    """
     cost = step.cost
     limits = np.stack([cost.compute_s, cost.memory_s, cost.on_chip_s, cost.decoding_s, cost.exchange_s])
     busy = np.asarray(cost.operator_s, np.float64)
@@ -177,7 +180,9 @@ def _causes(step: PricedStep, part: str, runs: float) -> dict[str, float]:
     waits = limits.argmax(axis=0)
     found = {f"{part}: {name}": runs * float(np.sum((busy - launches)[waits == i])) for i, name in enumerate(CAUSES)}
     encoding = max(float(cost.encoding_s) - float(np.sum(busy)), 0.0)
+    others = 0.0 if cost.collective_s is None else float(np.sum(np.asarray(cost.collective_s, np.float64)))
     return found | {
+        f"{part}: other devices": runs * others,
         f"{part}: launches": runs * float(np.sum(launches)),
         f"{part}: encoding of the cache": runs * encoding,
     }

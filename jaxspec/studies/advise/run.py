@@ -35,7 +35,7 @@ from jaxspec.studies.advise.result import (
     ScheduleRange,
 )
 from jaxspec.studies.advise.schedule import ranges, single_length
-from jaxspec.studies.advise.trees import AdvisedTrees, price_trees, served_tree, single_tree
+from jaxspec.studies.advise.trees import AdvisedTrees, price_trees, scaled_branches, served_tree, single_tree
 from jaxspec.studies.each_device import for_each_device
 from jaxspec.studies.engine_flags import Engine, Range, ServedTree, engines_for
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
@@ -162,16 +162,7 @@ def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDi
         interval_statement=coverage_in_words(covers) if covers else None,
         engines={engine.title: engine.content for engine in engines},
         commands={engine.title: engine.shown for engine in engines},
-        **_with(
-            kernels.notes + of_another_draft(config) + _unpriced(config.batch[0]),
-            noted(
-                kernel_notes(pricing.device, [widths], architecture=pricing.architecture),
-                pricing.device,
-                config.engine,
-                prompts=config.prompt_tokens > 0,
-                named=device,
-            ),
-        ),
+        **_noted(config, found, device),
         versions=versions(),
     )
 
@@ -182,8 +173,21 @@ def _unpriced(first: int) -> tuple[str, ...]:
     return () if first == 1 else (said,)
 
 
-def _with(notes: tuple[str, ...], fields: dict[str, Any]) -> dict[str, Any]:
-    return fields | {"notes": [*notes, *fields["notes"]]}
+def _noted(config: AdviseConfig, found: _Checked, device: str) -> dict[str, Any]:
+    """The fields of `kernel_notes`, with what is to be said of acceptance, batches and the engine."""
+    pricing = found.pricing
+    networks = {"architecture": pricing.architecture, "draft": found.draft.architecture}
+    fields = noted(
+        kernel_notes(pricing.device, [read_widths(config)], batches=config.batch, **networks),
+        pricing.device,
+        config.engine,
+        prompts=config.prompt_tokens > 0,
+        named=device,
+    )
+    own = (*found.kernels.notes, *of_another_draft(config), *_unpriced(config.batch[0]))
+    if config.branch_acceptance is not None:
+        own += scaled_branches(found.acceptance.conditional, config.branch_acceptance)
+    return fields | {"notes": [*own, *fields["notes"]]}
 
 
 def _row(config: AdviseConfig, draft: DraftCost, advised: Advised, place: int) -> AdvisedBatch:

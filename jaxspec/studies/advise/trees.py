@@ -24,7 +24,16 @@ from jaxspec.studies.advise.acceptance import DraftAcceptance
 from jaxspec.studies.engine_flags import ServedTree
 from jaxspec.tuning.objective import Pricing
 
-__all__ = ["AdvisedTrees", "GrownTree", "chance_table", "grow_tree", "price_trees", "served_tree", "single_tree"]
+__all__ = [
+    "AdvisedTrees",
+    "GrownTree",
+    "chance_table",
+    "grow_tree",
+    "price_trees",
+    "scaled_branches",
+    "served_tree",
+    "single_tree",
+]
 
 _ROOT = -1
 
@@ -85,6 +94,19 @@ def chance_table(conditional: Float[np.ndarray, " position"], branches: tuple[fl
     room = np.maximum(1.0 - conditional, 0.0)
     share = np.minimum(1.0, room / np.maximum(rest.sum(axis=1), 1e-12))
     return np.concatenate([conditional[:, None], rest * share[:, None]], axis=1)
+
+
+def scaled_branches(conditional: Float[np.ndarray, " position"], branches: tuple[float, ...]) -> tuple[str, ...]:
+    """What is said where chances of all ranks sum to more than 1, so that `chance_table` takes less of the further ones."""
+    over = [place for place, first in enumerate(conditional, 1) if first + sum(branches) > 1.0 + 1e-6]
+    if not over:
+        return ()
+    where = f"position {over[0]}" if len(over) == 1 else f"positions {', '.join(map(str, over))}"
+    where = "every position" if len(over) == conditional.size > 1 else where
+    return (
+        f"acceptance and branch_acceptance sum to more than 1 at {where} of a draft; chances of further candidates are scaled "
+        "down there, so that the sum is 1",
+    )
 
 
 def price_trees(

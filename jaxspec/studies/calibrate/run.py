@@ -158,9 +158,10 @@ def dense_network(name: str) -> Architecture:
         InputError: there is none, or its layers are others.
     """
     found = resolve_architecture(name, None)
-    if float(found.num_moe_layers) or float(found.kv_lora_rank) or float(found.num_window_layers):
+    others = (found.num_moe_layers, found.kv_lora_rank, found.num_window_layers, found.num_linear_layers)
+    if any(map(float, others)):
         raise InputError(
-            f"architecture {name!r} has experts, latent attention or windows; calibrate measures shapes of dense networks: "
+            f"architecture {name!r} has experts, latent or linear attention, or windows; calibrate measures shapes of dense networks: "
             "give one, the device then prices others too"
         )
     return found

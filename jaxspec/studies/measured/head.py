@@ -70,7 +70,7 @@ def head(work: Work, device: str, footprints: list[Any]) -> dict[str, Any]:
         "timing_s": {stage: measured(seconds) for stage, seconds in work.stages.timing_s.items()},
         "versions": versions(),
         **noted(
-            kernel_notes(pricing.device, footprints, batch=float(config.batch), architecture=pricing.architecture),
+            kernel_notes(pricing.device, footprints, batches=[config.batch], architecture=pricing.architecture),
             pricing.device,
             config.engine,
             named=device,

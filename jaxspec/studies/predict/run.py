@@ -276,8 +276,8 @@ def _result(
 
 def _notes(pricing: Pricing, widths: dict[str, float], experts: ExpertPricing, steps: Steps) -> dict[str, Any]:
     """The fields of `kernel_notes`, and what launches have to do with times so short."""
-    footprint, batch = experts.footprint(uniform(*widths.values())), float(pricing.workload.batch)
-    found = kernel_notes(pricing.device, [footprint], batch=batch, architecture=pricing.architecture)
+    footprint, batches = experts.footprint(uniform(*widths.values())), [pricing.workload.batch]
+    found = kernel_notes(pricing.device, [footprint], batches=batches, architecture=pricing.architecture)
     return found | {"notes": [*found["notes"], *launch_remarks(pricing.device, steps.ar_stored)]}
 
 

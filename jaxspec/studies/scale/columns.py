@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hwmodels.numerics.units import GB
 from jaxspec.report.columns import Column
-from jaxspec.report.formatting import fixed, quantity, times
+from jaxspec.report.formatting import fixed, quantity, three_digits, times
 from jaxspec.studies.scale.result import Exchange, PlanRow
 
 __all__ = ["EXCHANGE_COLUMNS", "PLAN_COLUMNS", "interval", "seconds"]
@@ -13,8 +13,7 @@ __all__ = ["EXCHANGE_COLUMNS", "PLAN_COLUMNS", "interval", "seconds"]
 def seconds(value: float) -> str:
     """A time in the unit that fits its size, with three digits."""
     number, unit = quantity("_s", value).split(" ")
-    short = float(number)
-    return f"{short:.3g} {unit}" if abs(short) < 1000 else f"{short:,.0f} {unit}"
+    return f"{three_digits(float(number))} {unit}"
 
 
 def _accuracy(row: PlanRow) -> str:

@@ -46,9 +46,9 @@ def head_parts(config: ScaleConfig, checked: Checked, device: str, footprints: S
     priced_on = next(iter(pricings.values())).device
     # Of several networks the one with experts, where one has any.
     largest = max((one.architecture for one in pricings.values()), key=lambda shape: float(shape.num_experts))
-    found = noted(
-        kernel_notes(priced_on, list(footprints), architecture=largest), priced_on, config.engine, named=device
-    )
+    sequences = [batch * samples for batch in (config.batch, *config.batches) for samples in (1, *config.samples)]
+    fields = kernel_notes(priced_on, list(footprints), batches=sequences, architecture=largest)
+    found = noted(fields, priced_on, config.engine, named=device)
     return {
         "model": RunningModel(name=", ".join(config.model), parameters=parameters),
         "architecture": ", ".join(dict.fromkeys(config.priced.values())),

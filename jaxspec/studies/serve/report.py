@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from hwmodels.numerics.units import MILLI
 from jaxspec.report.columns import Column
-from jaxspec.report.formatting import fixed
+from jaxspec.report.formatting import fixed, three_digits
 from jaxspec.report.notes import note_lines
 from jaxspec.report.shown import Shown
 from jaxspec.report.terminal import Table
@@ -19,8 +19,8 @@ __all__ = ["CALLED", "answer", "serving_tables", "shown"]
 CALLED = {"autoregressive": "no draft", "fixed": "fixed draft", "by_batch": "draft by batch"}
 
 
-def _ms(digits: int):
-    return lambda value: fixed(value / MILLI, digits)
+def _ms(value: float) -> str:
+    return three_digits(value / MILLI)
 
 
 def _latency(name: str, title: str, heading: str, meaning: str, write: Callable[[float], str]) -> Column[LoadRow]:
@@ -39,15 +39,15 @@ _COLUMNS = (
     Column[LoadRow](
         "requests/s", "requests/s", "that arrive", lambda row: row.rate_per_s, lambda value: f"{value:.4g}"
     ),
-    _latency("tokens_per_s", "tokens/s", "tokens/s", "generated", lambda value: f"{value:,.0f}"),
+    _latency("tokens_per_s", "tokens/s", "tokens/s", "generated", three_digits),
     Column[LoadRow]("batch", "batch", "requests in the engine", lambda row: row.mean_batch, lambda x: fixed(x, 1)),
-    Column[LoadRow]("busy", "busy", "share of the time", lambda row: row.utilisation, lambda x: fixed(x, 2)),
-    _latency("ttft_p50_s", "TTFT p50", "TTFT, ms\np50", "to the first token", _ms(1)),
-    _latency("ttft_p99_s", "TTFT p99", "\np99", "to the first token", _ms(1)),
-    _latency("tpot_p50_s", "TPOT p50", "TPOT, ms\np50", "per further token", _ms(2)),
-    _latency("tpot_p99_s", "TPOT p99", "\np99", "per further token", _ms(2)),
-    _latency("request_p50_s", "request p50", "request, s\np50", "in all", lambda x: fixed(x, 3)),
-    _latency("request_p99_s", "request p99", "\np99", "in all", lambda x: fixed(x, 3)),
+    Column[LoadRow]("busy", "busy", "share of the time", lambda row: row.utilisation, three_digits),
+    _latency("ttft_p50_s", "TTFT p50", "TTFT, ms\np50", "to the first token", _ms),
+    _latency("ttft_p99_s", "TTFT p99", "\np99", "to the first token", _ms),
+    _latency("tpot_p50_s", "TPOT p50", "TPOT, ms\np50", "per further token", _ms),
+    _latency("tpot_p99_s", "TPOT p99", "\np99", "per further token", _ms),
+    _latency("request_p50_s", "request p50", "request, s\np50", "in all", three_digits),
+    _latency("request_p99_s", "request p99", "\np99", "in all", three_digits),
 )
 
 

@@ -194,6 +194,21 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
     covers = covered_by(pricing.device, scatter=scatter)
     facts, shape = device_facts(name, config, config), architecture_data(config.architecture, pricing.architecture)
     crossings = [_crossing(decoding, rates, found, place) for place, decoding in enumerate(DECODING) if place]
+    fields = noted(
+        kernel_notes(
+            pricing.device,
+            [parts.footprint],
+            batches=np.ravel(np.asarray(found.mean_batch)),
+            architecture=pricing.architecture,
+            draft=parts.draft.architecture,
+            when="on average",
+        ),
+        pricing.device,
+        config.engine,
+        prompts=True,
+        named=name,
+    )
+    fields["notes"] = [*_unused_positions(config), *fields["notes"]]
     prompt, output = (np.asarray(tokens) for tokens in (requests.prompt_tokens, requests.output_tokens))
     return ServeResult(
         architecture=config.architecture,
@@ -227,14 +242,17 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
             for column, rate in enumerate(rates)
         ],
         crossings=crossings,
-        **noted(
-            kernel_notes(pricing.device, [parts.footprint], architecture=pricing.architecture),
-            pricing.device,
-            config.engine,
-            prompts=True,
-            named=name,
-        ),
+        **fields,
     )
+
+
+def _unused_positions(config: ServeConfig) -> list[str]:
+    """What is said of acceptance that was given for more tokens than are drafted."""
+    given, used = len(config.acceptance), config.draft_length
+    beyond = f"position {given}" if given == used + 1 else f"positions {used + 1} to {given}"
+    few = "1 token" if used == 1 else f"{used} tokens"
+    said = f"acceptance of {beyond} is not used: drafts have at most {few}; give a larger --draft-length to use all"
+    return [said] if given > max(used, 1) else []
 
 
 def _row(decoding: str, rate: float, seen: Latencies) -> LoadRow:

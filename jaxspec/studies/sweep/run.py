@@ -7,11 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
 from hwmodels.analysis.uncertainty.kernel_errors import times_have_errors
-from hwmodels.compute.roofline import unit_of
-from jaxspec.compress.schemes import find_scheme
 from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.carrying_out import Prepare, carry_out
@@ -21,17 +17,16 @@ from jaxspec.runs.processes import Processes, shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
 from jaxspec.studies.acceptance_points import law_facts
-from jaxspec.studies.design_tree import footprint_of, knob_name
 from jaxspec.studies.engine_pricing import engine_notes, engine_status, engine_used
-from jaxspec.studies.headline_intervals import coverage_in_words, interval_notes
-from jaxspec.studies.kernel_notes import kernel_notes
+from jaxspec.studies.headline_intervals import coverage_in_words
 from jaxspec.studies.sweep.config import SweepConfig, shard_of
 from jaxspec.studies.sweep.figures import FRONT_FILE, draw_front
 from jaxspec.studies.sweep.grid import Grid
-from jaxspec.studies.sweep.pareto import ParetoFront
+from jaxspec.studies.sweep.inert_axes import InertAxes
 from jaxspec.studies.sweep.parts import check_counts, drop_parts, join_files, part_ranges, write_part
 from jaxspec.studies.sweep.plan import SweepPlan, plan_sweep
 from jaxspec.studies.sweep.points_file import OF_THE_DEVICE, POINTS_FILE, check_points, points_schema
+from jaxspec.studies.sweep.remarks import device_remarks, unheard_knobs, unknown_columns
 from jaxspec.studies.sweep.result import FrontAxes, ParetoPoints, SweepResult
 from jaxspec.studies.sweep.sharing import write_together
 
@@ -187,12 +182,13 @@ def join_points(
     Raises:
         InputError: a file that cannot be read.
     """
-    grid, front, folder = plan.grid, plan.front, directory.path
+    grid, front, folder, inert = plan.grid, plan.front, directory.path, InertAxes(plan.grid.axes)
     chunks = grid.shard(*shard_of(config.shard))
     schema = points_schema(tuple(grid.axes), config.scheme, intervals=grid.has_intervals)
     with reporter.bar("joining the points, chunks", len(chunks)) as bar:
         for columns in join_files(sources, schema, folder / POINTS_FILE):
             front.add(columns)
+            inert.add(columns)
             bar.advance()
     pairs, bases = grid.pairs, grid.bases
     return SweepResult(
@@ -219,7 +215,13 @@ def join_points(
         },
         engine=engine_used(config.engine, config.device[0] if len(config.device) == 1 else None),
         interval_statement=_intervals_in_words(grid),
-        notes=[*_notes(grid, config.engine), *_of_engine(config), *_unheard(config, plan), *_unknown(front)],
+        notes=[
+            *device_remarks(grid, config.engine),
+            *_of_engine(config),
+            *unheard_knobs(config, plan),
+            *inert.remarks,
+            *unknown_columns(front),
+        ],
         directory=str(folder),
         inputs=directory.inputs,
         acceptance=None if plan.law is None else law_facts(plan.law),
@@ -249,16 +251,6 @@ def _priced(config: SweepConfig, part: str, data: dict[str, dict[str, Any]]) -> 
     return {name: PricedNumber(**number) for name, number in (data | own).items()}
 
 
-def _unheard(config: SweepConfig, plan: SweepPlan) -> list[str]:
-    """Knobs that change what is read and not what is accepted."""
-    heard = () if plan.law is None else plan.law.law.names
-    knobs = [name for name in config.axes if knob_name(name, find_scheme(config.scheme)) is not None]
-    deaf = [name for name in knobs if name.removeprefix("draft.") not in heard]
-    return (
-        [f"acceptance does not depend on {', '.join(deaf)}: give points of it in a table [acceptance]"] if deaf else []
-    )
-
-
 def _intervals_in_words(grid: Grid) -> str | None:
     """What columns of intervals hold; None where there are none."""
     if not grid.has_intervals:
@@ -266,32 +258,3 @@ def _intervals_in_words(grid: Grid) -> str | None:
     calibrated = any(times_have_errors(base["device"]) for base in grid.bases)
     known = {"calibration": calibrated, "engine": any(grid.scatters)}
     return coverage_in_words([name for name, present in known.items() if present])
-
-
-def _unknown(front: ParetoFront) -> list[str]:
-    """Why there is no front, or columns of it that some points have no number of, as energy of a device without energy data."""
-    if not front.fitting:
-        return [
-            "no point fits its memory: compare held_bytes with capacity_bytes in sweep.parquet, and take more memory, fewer "
-            "bits, a smaller batch or a shorter context"
-        ]
-    return [
-        f"{name} is not known for {count:,} of the {front.fitting:,} points that fit, and none of these is on the front: "
-        "take another column, or a device whose data give it"
-        for name, count in front.unknown.items()
-        if count
-    ]
-
-
-def _notes(grid: Grid, engine: str | None) -> list[str]:
-    """What a reader should know of the devices' kernels at the widths that the axes take."""
-    notes = []
-    derived = {name: np.ravel(entries) for _, table in grid.derived.tables for name, entries in table.items()}
-    for (_, device), base in zip(grid.pairs, grid.bases, strict=True):
-        varied = grid.axes | derived
-        bits = {name: varied.get(f"footprint.{name}", value) for name, value in base["footprint"].items()}
-        found = kernel_notes(base["device"], [footprint_of(bits)], architecture=base["architecture"])
-        mixture = bool(np.asarray(base["architecture"].num_experts) > 0) or "architecture.num_experts" in grid.axes
-        growth = unit_of(base["device"]).growth_remarks(memories=len(base["device"].tiers), experts=mixture)
-        notes += [f"{device}: {note}" for note in (*found["notes"], *growth, *interval_notes(base["device"], engine))]
-    return list(dict.fromkeys(notes))

@@ -1,5 +1,6 @@
 """When a reader is told that devices of a group have nothing to do."""
 
+import numpy as np
 import pytest
 
 from hwmodels import catalog
@@ -22,6 +23,21 @@ def group(**division):
     ],
 )
 def test_idle_devices(division, batch, said):
-    lines = group_remarks(group(**division), batch)
+    lines = group_remarks(group(**division), [batch])
     assert len(lines) == (said is not None)
     assert all(line.startswith(said) for line in lines)
+
+
+def test_of_several_batches_those_with_too_few_sequences_are_told():
+    (line,) = group_remarks(group(data=8), [1, np.array([4.0, 8.0]), 64])
+    assert line.startswith("1 to 4 sequences for 8 replicas: 4 to 7 of 8 have nothing to do at any moment, and what")
+    assert group_remarks(group(data=8), [8, 64]) == []
+    (line,) = group_remarks(group(data=2), [1.25], when="on average")
+    assert line.startswith("1.25 sequences for 2 replicas: 0.75 of 2 have nothing to do on average")
+
+
+def test_of_several_numbers_of_replicas_the_largest_counts():
+    one = group(data=2)
+    varied = one.replace(group=one.group.replace(data_parallel=np.array([1.0, 4.0])))
+    (line,) = group_remarks(varied, [2])
+    assert line.startswith("2 sequences for 4 replicas: 2 of 4")

@@ -1,6 +1,7 @@
 """`jaxspec serve` on a small network: what it says, and what it refuses."""
 
 import csv
+import dataclasses
 import io
 import re
 import sys
@@ -12,12 +13,13 @@ from rich.console import Console
 
 from jaxspec.errors import InputError
 from jaxspec.report.print_style import PRINT_STYLE
+from jaxspec.results import predicted
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies import ServeConfig, serve
 from jaxspec.studies.serve import run as serve_run
 from jaxspec.studies.serve.figures import serving_figure
-from jaxspec.studies.serve.report import answer, shown
+from jaxspec.studies.serve.report import answer, serving_tables, shown
 from jaxspec.studies.serve.result import Crossing, ServeResult
 from jaxspec.studies.serve.trace import read_trace
 
@@ -88,6 +90,15 @@ def test_it_is_shown_and_kept(run, result):
     assert all(row.intervals is None for row in result.rows)
 
 
+def test_times_of_any_size_are_shown(result):
+    tiny = {"ttft_p50_s": 4.56e-8, "tpot_p50_s": 1.23e-6, "request_p50_s": 7.89e-5, "utilisation": 2.5e-4}
+    row = dataclasses.replace(
+        result.rows[0], **{name: predicted(value) for name, value in tiny.items()}, intervals=None
+    )
+    (table,) = serving_tables([dataclasses.replace(result, rows=[row])])
+    assert {"4.56e-05", "0.00123", "7.89e-05", "0.00025"} <= set(table.rows[0].cells)
+
+
 def test_a_page_that_is_gone_is_written_again_without_serving_anew(run, monkeypatch):
     results, directory = run
     page = directory.path / "report.html"
@@ -127,7 +138,7 @@ def test_the_bar_counts_requests(tmp_path):
 
 def test_requests_of_one_token_have_no_time_per_further_one(tmp_path):
     few = {**SMALL, "requests": 20, "rates": (1.0,), "output_tokens": 1, "output_variation": 0.0}
-    found = served(tmp_path, **few)
+    found = served(tmp_path, **few, device="rtx-4090", data_parallel=2, link="pcie5", acceptance="0.9,0.8,0.7,0.6")
     ((result,), directory) = found
     assert all(row.tpot_p50_s.number is None for row in result.rows)
     assert "n/a" in (directory.path / "report.html").read_text(encoding="utf-8")
@@ -135,7 +146,17 @@ def test_requests_of_one_token_have_no_time_per_further_one(tmp_path):
         "time to the first token (ms)",
         "time of a request (ms)",
     ]
-    assert shown(found).tables
+    page = shown(found)
+    assert page.tables
+    # At this load no more than one request is in the engine.
+    said = "1 sequence for 2 replicas: 1 of 2 have nothing to do on average"
+    assert any(said in note for note in result.notes)
+    assert any(said in line for line in page.lines)
+    # Nor does a draft have more than two tokens.
+    unused = "acceptance of positions 3 to 4 is not used: drafts have at most 2 tokens"
+    assert any(unused in note for note in result.notes)
+    assert any(unused in line for line in page.lines)
+    assert result.acceptance.value == pytest.approx([0.9, 0.8])
 
 
 def test_a_trace(tmp_path):

@@ -241,8 +241,11 @@ def test_points_that_do_not_fit_are_neither_best_nor_on_the_front(tmp_path, smal
 
 
 def test_a_sweep_of_which_nothing_fits(tmp_path, small_chunks):
-    config = SweepConfig(axes={"workload.batch": [512.0]}, architecture=("llama-2-13b",), device=("rtx-4090",))
+    # Nothing is accepted, so that nothing is drafted, whatever that takes.
+    axes, never = {"workload.batch": [512.0], "engine.draft_pass_s": [1e-3, 1e-2]}, {"acceptance.alpha_token": 0.0}
+    config = SweepConfig(axes=axes, set=never, architecture=("llama-2-13b",), device=("rtx-4090",))
     result = sweep(config, out=tmp_path)
+    assert "no result depends on engine.draft_pass_s here: all values give the same points" in result.notes
     assert result.points_that_fit == 0
     assert result.pareto.points == []
     assert result.best == {}

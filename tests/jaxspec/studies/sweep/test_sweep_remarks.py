@@ -7,7 +7,8 @@ from hwmodels.compute.unit import ROUNDED_ROWS
 from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.pareto import ParetoFront
 from jaxspec.studies.sweep.plan import plan_sweep
-from jaxspec.studies.sweep.run import _notes, _status_of_engine, _unknown
+from jaxspec.studies.sweep.remarks import device_remarks, unknown_columns
+from jaxspec.studies.sweep.run import _status_of_engine
 
 
 @pytest.mark.parametrize(
@@ -22,7 +23,7 @@ from jaxspec.studies.sweep.run import _notes, _status_of_engine, _unknown
 )
 def test_only_where_it_may(network, device, rounded, places):
     axes = {"workload.batch": [1, 2]}
-    notes = _notes(plan_sweep(SweepConfig(axes=axes, architecture=(network,), device=(device,))).grid, None)
+    notes = device_remarks(plan_sweep(SweepConfig(axes=axes, architecture=(network,), device=(device,))).grid, None)
     assert (f"{device}: {ROUNDED_ROWS}" in notes) == rounded
     assert any(note.startswith(f"{device}: places: what does not fit in one memory") for note in notes) == places
 
@@ -46,4 +47,4 @@ def test_a_sweep_in_which_nothing_fits_says_so(fits):
     front = ParetoFront("held_bytes", "tokens_per_s")
     columns = {name: np.array([1.0]) for name in ("held_bytes", "tokens_per_s", "speedup_vs_bf16_ar")}
     front.add(columns | {"fits": np.array([fits])})
-    assert any(note.startswith("no point fits its memory: ") for note in _unknown(front)) != fits
+    assert any(note.startswith("no point fits its memory: ") for note in unknown_columns(front)) != fits

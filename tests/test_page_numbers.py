@@ -153,6 +153,29 @@ def test_experts_held_whole_are_off_as_the_fits_found():
     assert f"({off['h200_sxm', 'sglang', 'int4_wo']:.0f} % off)" in WORDS
 
 
+def test_errors_of_experts_by_size_and_rows_left_out():
+    by_size = {True: {}, False: {}}  # of the A100, of the others
+    for (table, name), entry in expert_entries().items():
+        for size, errors in entry["by_range"].items() if name == "bfloat16" else ():
+            by_size["a100_sxm" in table].setdefault(size, []).append(errors["mean"])
+    between = ("2 to 16", "17 to 64", "65 to 256")
+    ends = lambda means: f"{percent(min(means))} to {percent(max(means))} %"
+    of = lambda a100, *sizes: ends([mean for size in sizes for mean in by_size[a100][size]])
+    assert (
+        f"errors are {of(False, *between)} at 2 to 256 tokens, {of(False, '1')} at one token, "
+        f"{of(False, '1025 and more')} beyond 1024. On the A100 they are {of(True, *between)} at 2 to 256 tokens"
+    ) in WORDS
+    h200, h100 = (
+        re.search(
+            r"(\d+) rows of kernels that fell back", " ".join(FITS[gpu, "trtllm"]["experts"]["bfloat16"]["notes"])
+        )
+        for gpu in ("h200-sxm", "h100-sxm")
+    )
+    assert h200
+    assert h100
+    assert f"({h200[1]} rows on the H200, {h100[1]} on the H100;" in WORDS
+
+
 def test_intervals_of_links_cover_what_the_fits_found():
     covered = [k["interval"]["covered_left_out"] for m in LINKS.values() for part in m.values() for k in part.values()]
     low, high, mean = 100 * min(covered), 100 * max(covered), 100 * sum(covered) / len(covered)

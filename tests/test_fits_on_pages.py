@@ -12,6 +12,7 @@ from hwmodels.catalog.calibrations import LARGEST_ATTENTION_ERROR
 
 PAGE = (ROOT / "docs" / "pages" / "hardware.md").read_text(encoding="utf-8")
 WORDS = " ".join(PAGE.split())
+ERRORS = (ROOT / "docs" / "pages" / "calibrations.md").read_text(encoding="utf-8")
 ADVISE = " ".join((ROOT / "docs" / "pages" / "advise.md").read_text(encoding="utf-8").split())
 
 #: (GPU, engine) -> what the fits wrote.
@@ -183,6 +184,29 @@ def test_intervals_of_links_cover_what_the_fits_found():
     assert f"{mean:.1f} % on average" in WORDS
 
 
+def test_intervals_of_experts_cover_what_the_fits_found():
+    intervals = [entry["interval"] for entry in expert_entries().values()]
+    ends = lambda shares: f"{100 * min(shares):.0f} to {100 * max(shares):.0f} %"
+    halves = ends([share for interval in intervals for share in interval["covered"]])
+    left_out = ends([interval["covered_left_out"] for interval in intervals])
+    words = " ".join(ERRORS.split())
+    assert f"the two shares say much about the draw ({halves})" in words
+    assert f"With each network left out, the intervals cover {left_out} of the rows" in words
+
+
+def test_own_fits_of_experts_err_as_the_page_of_errors_says():
+    rows = ERRORS[ERRORS.index("| GPU | vLLM | used |") :].split("\n\n")[0].splitlines()[2:]
+    cells = {gpu: rest for gpu, *rest in ([cell.strip() for cell in row.strip("|").split("|")] for row in rows)}
+    for gpu, (vllm, of_vllm, sglang, of_sglang) in cells.items():
+        for engine, printed, used in (("vllm", vllm, of_vllm), ("sglang", sglang, of_sglang)):
+            entry = FITS[gpu, engine].get("experts", {}).get("bfloat16")
+            assert (entry is None) == (used == "none"), (gpu, engine)
+            if entry is not None:
+                assert (f"/{engine}/" in entry["table"]) == (used == "own"), (gpu, engine)
+            if used == "own":
+                assert printed == f"{percent(max(entry['held_out_halves']))} %", (gpu, engine)
+
+
 def test_formats_without_small_matrices_are_counted():
     notes = [note for record in FITS.values() for entry in record["formats"].values() for note in entry["notes"]]
     left_out = sum("their weights came, or may have come, from a cache" in note for note in notes)
@@ -191,8 +215,7 @@ def test_formats_without_small_matrices_are_counted():
 
 def test_halves_of_8_bits_are_those_of_the_fits():
     """On the page of errors: column "now", bold above its target."""
-    page = (ROOT / "docs" / "pages" / "calibrations.md").read_text(encoding="utf-8")
-    rows = page[page.index("| GPU | engine | weights | before |") :].split("\n\n")[0].splitlines()[2:]
+    rows = ERRORS[ERRORS.index("| GPU | engine | weights | before |") :].split("\n\n")[0].splitlines()[2:]
     assert len(rows) >= 18
     for row in rows:
         gpu, engine, name, _, _, now, *_ = (cell.strip() for cell in row.strip("|").split("|"))

@@ -28,6 +28,7 @@ from jaxspec.compress import SCHEMES
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.models.embedded import embedded_directory
 from jaxspec.models.families import runnable_families, runnable_names
+from jaxspec.studies.pack.run import PackConfig, pack_checkpoint
 
 PAGE = (ROOT / "docs" / "pages" / "hardware.md").read_text(encoding="utf-8")
 WORDS = " ".join(PAGE.split())
@@ -81,6 +82,42 @@ def test_speedups_with_and_without_a_head_of_its_own():
         assert printed == [
             text for share, speedup in computed for text in (f"{100 * share:.0f} %", f"{speedup:.2f}x")
         ], title
+
+
+def container_rows(page, heading):
+    """Scheme -> its other cells."""
+    rows = page[page.index(heading) :].split("\n\n")[0].splitlines()[2:]
+    cells = ([cell.strip() for cell in row.strip("|").split("|")] for row in rows)
+    return {re.match(r"`([\w-]+)`", scheme)[1]: rest for scheme, *rest in cells}
+
+
+CONTAINERS = container_rows(
+    (ROOT / "docs" / "pages" / "containers.md").read_text(encoding="utf-8"), "| scheme | file | target"
+)
+
+
+def test_containers_in_the_readme_are_those_of_their_page():
+    readme = container_rows((ROOT / "README.md").read_text(encoding="utf-8"), "| scheme | file | bits per weight")
+    assert len(readme) == 6
+    for scheme, (megabytes, target, draft, lossless) in readme.items():
+        size, *bits, same, _ = CONTAINERS[scheme]
+        assert megabytes == f"{int(size.removesuffix(' B').replace(',', '')) / 1e6:.2f} MB", scheme
+        assert [target, draft or "none"] == bits, scheme
+        assert lossless.split(":")[0] == same.strip("*"), scheme
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", CONTAINERS)
+def test_containers_are_as_large_as_the_page_says(scheme, tmp_path):
+    size, target, draft, lossless, _ = CONTAINERS[scheme]
+    packed = pack_checkpoint(PackConfig(scheme=scheme), out=tmp_path / "embedded.jspk")
+    # What values are ranked by is a sum, in another order on other processors: near ties may change places.
+    assert packed.file_bytes == pytest.approx(int(size.removesuffix(" B").replace(",", "")), rel=1e-4)
+    assert packed.target_bits_per_weight.known == pytest.approx(float(target), abs=0.0051)
+    bits = packed.draft_bits_per_weight.number
+    assert (bits is None) == (draft == "none")
+    assert bits is None or bits == pytest.approx(float(draft), abs=0.0051)
+    assert packed.lossless == (lossless.strip("*") == "yes")
 
 
 def card(name):

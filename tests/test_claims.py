@@ -6,6 +6,8 @@ import re
 import pytest
 from code_blocks import ROOT
 
+from hwmodels import catalog
+
 PAGES = ROOT / "docs" / "pages"
 RESIDUALS = ROOT / "docs" / "residuals"
 FIELD = json.loads((RESIDUALS / "field.json").read_text(encoding="utf-8"))["sources"]
@@ -75,6 +77,16 @@ def test_claims_of_the_tuned_draft_are_those_of_its_row():
     ratio = float(tuned[3]) / float(best[1])
     assert float(gain[1]) == pytest.approx(ratio, abs=0.005 + 0.01 / float(best[1]))
     assert float(gain[2]) < float(gain[1]) < float(gain[3])
+
+
+def test_widths_below_which_a_draft_waits_for_decoders():
+    device = catalog.device("cassandra-npu")
+    decoder, memory = device.decoder, device.memory
+    assert decoder
+    values_per_s = decoder.count * decoder.symbols_per_cycle * decoder.frequency_hz
+    bits = 8 * memory.bandwidth_bytes_per_s * memory.efficiency / values_per_s
+    assert f"`cassandra-npu`, whose {decoder.count:.0f} hardware decoders" in README
+    assert f"a draft below {bits:.1f} bits per weight waits for the decoders" in README
 
 
 @pytest.mark.parametrize("page", [README, INDEX])

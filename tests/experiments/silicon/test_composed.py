@@ -3,11 +3,13 @@
 import builtins
 import sys
 
+import jax
 import numpy as np
 import pytest
 from code_blocks import ROOT
 
 from experiments.silicon import composed
+from hwmodels import Workload, catalog, decode_operators, step_cost, uniform_footprint
 from hwmodels.analysis.calibration.table_routing import touched_in_table
 from hwmodels.network.operators.experts import touched_experts
 
@@ -57,8 +59,23 @@ def test_the_page_has_these_errors(cells, errors):
         assert f"| {row} | {np.median(sizes):.1f} % | {sizes.max():.1f} % |" in page
 
 
+def test_the_page_has_what_even_choices_cost(cells, errors):
+    words = " ".join((ROOT / "docs" / "pages" / "hardware.md").read_text(encoding="utf-8").split())
+    device, network = catalog.device(composed.DEVICE), catalog.architecture(composed.NETWORK)
+    workload = Workload(batch=16.0, context_tokens=1024.0)
+    even_s = jax.jit(
+        lambda: step_cost(device, decode_operators(network, workload, footprint=uniform_footprint(16.0))).total_s
+    )()
+    (place,) = (n for n, c in enumerate(cells) if (c["step"], c["batch"], c["tokens"]) == ("decode", 16.0, 1024.0))
+    as_in_table_s = (1 + errors["total_s"][place]) * cells[place]["total_s"]
+    assert f"the step of batch 16 at 1k takes {100 * (float(even_s) / as_in_table_s - 1):.0f} % more" in words
+    sizes = int(network.num_experts), int(network.experts_per_token)
+    uneven, even = touched_in_table(composed.DISTRIBUTION, 16, *sizes), float(touched_experts(*sizes, 16.0))
+    assert f"touch {uneven:.0f} of {sizes[0]} experts, where even choices would touch {even:.0f}" in words
+
+
 def test_a_table_touches_fewer_experts_than_even_choices():
-    sizes = int(composed.catalog.architecture(composed.NETWORK).num_experts), 8
+    sizes = int(catalog.architecture(composed.NETWORK).num_experts), 8
     assert touched_in_table(composed.DISTRIBUTION, 16, *sizes) < 0.75 * float(touched_experts(*sizes, 16.0))
 
 

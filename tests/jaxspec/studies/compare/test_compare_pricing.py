@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from code_blocks import ROOT
 
 from hwmodels import DraftCost, catalog
 from jaxspec.compress.fitted import fitted_footprint
@@ -47,21 +48,28 @@ def priced(config, device, facts):
     return pricing, *with_own_kernels(config, device, pricing, NETWORK, facts)
 
 
+def contested(config, device, *compressions):
+    """Contestants of a comparison of compressions alone, without quality."""
+    stages: Any = SimpleNamespace(
+        config=config,
+        drafts=[],
+        compressions=compressions,
+        work=SimpleNamespace(
+            pricings={device: resolve_pricing(config, device, NETWORK)}, setup=SimpleNamespace(config=NETWORK)
+        ),
+        footprint_of_compression=fitted_footprint,
+        quality_of_compression=lambda name: Quality(),
+        quality_of_scheme=lambda name: Quality(),
+    )
+    return contest_on(stages, device).contestants
+
+
 def test_a_device_with_measured_kernels_prices_the_step_with_them():
     config = CompareConfig(device=("a100-sxm-80gb",), batch=16)
     plain, own, said = priced(config, "a100-sxm-80gb", W8A8)
     assert said == "priced with measured kernels of 8-bit weights and activations (sq)"
     assert own.device.matrix_unit != plain.device.matrix_unit
-    stages: Any = SimpleNamespace(
-        config=config,
-        drafts=[],
-        compressions=("smoothquant-w8", "smoothquant-w8a8"),
-        work=SimpleNamespace(pricings={"a100-sxm-80gb": plain}, setup=SimpleNamespace(config=NETWORK)),
-        footprint_of_compression=fitted_footprint,
-        quality_of_compression=lambda name: Quality(),
-        quality_of_scheme=lambda name: Quality(),
-    )
-    found = contest_on(stages, "a100-sxm-80gb").contestants
+    found = contested(config, "a100-sxm-80gb", "smoothquant-w8", "smoothquant-w8a8")
     step_s = {name: each.cycle_s.known for name, each in found.items()}
     asked = resolve_pricing(dataclasses.replace(config, weight_format="sq"), "a100-sxm-80gb", NETWORK)
     prices = price_chains(asked, fitted_footprint("smoothquant-w8a8"), DraftCost(), 1)
@@ -71,6 +79,21 @@ def test_a_device_with_measured_kernels_prices_the_step_with_them():
     assert step_s["autoregressive"] == pytest.approx(prices.ar_bf16_s, rel=1e-6)
     assert found["smoothquant-w8a8"].statement == f"{W8A8.title}; {said}"
     assert [each.activation_bits.known for each in found.values()] == [16, 16, 8]
+
+
+@pytest.mark.slow
+def test_speedups_that_the_page_states():
+    page = " ".join((ROOT / "docs" / "pages" / "compare.md").read_text(encoding="utf-8").split())
+    a100, h200 = "a100-sxm-80gb", "h200-sxm"
+    found = contested(CompareConfig(device=(a100,)), a100, "smoothquant-w8", "smoothquant-w8a8")
+    weights, both = (found[name].speedup_vs_bf16_ar.known for name in ("smoothquant-w8", "smoothquant-w8a8"))
+    assert f"priced with them: {both:.2f} times 16-bit decoding instead of {weights:.2f} with the weights alone" in page
+    long = CompareConfig(device=(h200,), batch=16, context=32768)
+    found = contested(long, h200, "rotated-w4a4kv4", "rotated-w4a4")
+    cache, plain = (found[name].speedup_vs_bf16_ar.known for name in ("rotated-w4a4kv4", "rotated-w4a4"))
+    assert (
+        f"`rotated-w4a4kv4` is {cache:.2f} times as fast as 16-bit decoding, `rotated-w4a4` {plain:.2f} times" in page
+    )
 
 
 @pytest.mark.parametrize("device", ["h100-sxm", "rtx-4090"])

@@ -161,8 +161,8 @@ def dense_network(name: str) -> Architecture:
     others = (found.num_moe_layers, found.kv_lora_rank, found.num_window_layers, found.num_linear_layers)
     if any(map(float, others)):
         raise InputError(
-            f"architecture {name!r} has experts, latent or linear attention, or windows; calibrate measures shapes of dense networks: "
-            "give one, the device then prices others too"
+            f"architecture {name!r} has experts, latent or linear attention, or windows; calibrate measures shapes of dense "
+            "networks: give one, the device then prices others too"
         )
     return found
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hwmodels.analysis.calibration.cached_weights import in_cache, rows_from_cache
+from hwmodels.analysis.calibration.cached_weights import CACHE_BYTES, in_cache, rows_from_cache
 from hwmodels.analysis.calibration.gemm import GemmFit, baselines, coefficients, fit_gemm, from_memory
 from hwmodels.analysis.calibration.intervals import interval_record
 from hwmodels.analysis.calibration.kernel_tables import (
@@ -50,6 +50,8 @@ class Calibrated:
     streamed_rows: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     #: Formats measured without a CUDA graph, so that the host's time is in the table (`hwmodels.compute.gpu_host`).
     without_graph: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    #: Formats whose operands are read again where neither fits into the cache (`hwmodels.compute.gpu_rereads`).
+    rereads: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     #: Formats of keys and values whose decoding attention is limited by single multiprocessors too (`block_time` of
     #: `hwmodels.compute.gpu_attention`): those where held-out rows then err by 0.2 points less, and whole steps no more.
     blocks: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
@@ -102,6 +104,7 @@ CATALOG: dict[str, Calibrated] = {
         _VERSIONS,
         without={"vllm": ("fp8_block",)},
         streamed={"trtllm": ("fp8",), "vllm": ("fp8",), "sglang": ("fp8", "fp8_block")},
+        rereads={"vllm": ("fp8",), "sglang": ("fp8", "fp8_block")},
         blocks={"vllm": ("bfloat16", "fp8")},
     ),
     "rtx-pro-6000": Calibrated(
@@ -148,6 +151,11 @@ def measured_without_graph(table: TableName, weight_format: str) -> bool:
     return _is_listed(table, "without_graph", weight_format)
 
 
+def reread_cache(table: TableName, weight_format: str) -> float:
+    """The cache in bytes beyond which a format's operands are read again, as `predict_gemm` has it; 0 where they are not."""
+    return CACHE_BYTES[table.system] if _is_listed(table, "rereads", weight_format) else 0.0
+
+
 def dispatched_rows(table: TableName, weight_format: str) -> float:
     """The most rows of a format's tiles as `predict_gemm` has them; 0, as of a library, for GPUs out of the catalog."""
     found = _of_system(table)
@@ -156,6 +164,9 @@ def dispatched_rows(table: TableName, weight_format: str) -> float:
 
 #: Rows that one fit sees; more change no number by its standard error.
 FITTED_ROWS = 3000
+
+#: What files have only of formats with it.
+_OF_REREADS = ("reread_cost", "cache_bytes")
 
 #: Fits of one format: all shapes, both halves of them, and without the largest.
 GEMM_FITS = 4
@@ -180,6 +191,8 @@ class Refit:
         plain = self.report.to_dict()
         fitted = self.fit.fit
         rows = dispatched_rows(self.table, self.weight_format)
+        cache = reread_cache(self.table, self.weight_format)
+        numbers = vars(coefficients(fitted.estimates, self.weight_format, cache))
         return {
             "status": "calibrated",
             "table": f"aiconfigurator-core {self.table}",
@@ -192,7 +205,7 @@ class Refit:
             "interval": interval_record(self.predicted_s, self.rows.seconds, self.held_out, shape_names(self.rows)),
             "at_bound": list(fitted.at_bound),
             "scatter": fitted.scatter,
-            "coefficients": {k: float(v) for k, v in vars(coefficients(fitted.estimates, self.weight_format)).items()},
+            "coefficients": {name: float(value) for name, value in numbers.items() if cache or name not in _OF_REREADS},
             **{name: plain[name] for name in ("standard_errors", "errors", "by_range", "baselines", "notes")},
         }
 
@@ -216,7 +229,7 @@ def refit(
         gemm_table(table, weight_format, root=root),
         data_sheet(table.system, multiprocessors=multiprocessors, root=root),
     )
-    cached = left_out(table, rows, root)
+    cached, cache = left_out(table, rows, root), reread_cache(table, weight_format)
     streamed = from_memory(rows, sheet) & ~cached
 
     def fitted(train: Any) -> GemmFit:
@@ -228,6 +241,7 @@ def refit(
                 used,
                 dispatched_rows=dispatched_rows(table, weight_format),
                 without_graph=measured_without_graph(table, weight_format),
+                cache_bytes=cache,
             )
         except ValueError as error:
             raise KernelTableError(f"{table} {weight_format} cannot be fitted: {error}") from error

@@ -69,9 +69,10 @@ def calibrated_gpu(
     try:
         formats = used_formats(record, wanted=weight_format)
         sheet = {field: float(record["data_sheet"][field]) for field in _SHEET}
+        found = [_numbers(entry, GemmCoefficients) for entry in formats]
         numbers = {
-            field: np.array([entry["coefficients"][field] for entry in formats], np.float32)
-            for field in GemmCoefficients.__dataclass_fields__
+            one.name: np.array([values.get(one.name, one.default) for values in found], np.float32)
+            for one in dataclasses.fields(GemmCoefficients)
         }
         # Without a graph the host starts the products of all formats.
         numbers |= {host: numbers[host].max() * np.full(len(formats), float(without_graph)) for host in _HOST}

@@ -4,7 +4,7 @@ One product of m x k activations by k x n weights takes, in seconds,
 
     t      = launch + busy,  busy = (memory^4 + arithmetic^4)^(1/4)
     memory = (n k w + m k a + 2 m n) / (memory_efficiency · bandwidth)         w, a: bytes per weight, per activation
-    arithmetic = max(soft minimum over tilings of tiling time, 2 m n k / peak)
+    arithmetic = (max(soft minimum over tilings of tiling time, 2 m n k / peak)^4 + feeding^4)^(1/4)
     tiling = waves · sag · tile · (k / S + prologue) + [S > 1] 4 S m n / bandwidth
     waves  = w' + wave_rounding · (ceil(w') - w'),   w' = ceil(m / Tm) · ceil(n / Tn) · S / multiprocessors
     tile   = sqrt((2 Tm Tn / compute_efficiency)^2 + (operand_cost · (b Tm + w Tn))^2) · multiprocessors / peak
@@ -28,7 +28,8 @@ come and go at 16 bits and are quantized by a kernel of its own before the produ
 
 Engines that bring kernels of their own choose rows of a tile by m alone and do not split k (`hwmodels.compute.gpu_dispatch`):
 nine numbers are fitted to theirs: no split_s, but a prologue, and a pass that costs `pass_elements` more per row. Where a
-table was measured without a CUDA graph, two more are the host's, whose time a product lasts at least (`gpu_host`).
+table was measured without a CUDA graph, two more are the host's, whose time a product lasts at least (`gpu_host`). Where both
+operands outgrow the cache, some kernels are fed from memory again and again: `reread_cost` (`gpu_rereads`), else feeding is 0.
 
 Source: form and constants chosen on the GEMM tables of aiconfigurator-core 0.12.0; numbers by `experiments.silicon`.
 Departs: weights stream from DRAM. What a cache still holds of them from the last call is not modelled.
@@ -51,6 +52,7 @@ from jaxtyping import Array, Float
 from hwmodels.compute.gpu_dispatch import dispatched_tile
 from hwmodels.compute.gpu_formats import GemmCoefficients, format_shares, width_in_format
 from hwmodels.compute.gpu_host import host_wait
+from hwmodels.compute.gpu_rereads import feeding_time, while_fed
 from hwmodels.compute.gpu_splits import filling_time, split_time
 from hwmodels.compute.tile_counts import Ceiling, exact_ceiling, soft_minimum
 from hwmodels.numerics.folds import smooth_ceil_div
@@ -59,12 +61,7 @@ from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.numerics.smoothing import smooth_maximum, wider_temperature
 from hwmodels.numerics.units import BITS_PER_BYTE
 
-__all__ = [
-    "TILINGS",
-    "GpuGemm",
-    "at_width",
-    "gemm_time",
-]
+__all__ = ["TILINGS", "GpuGemm", "at_width", "gemm_time"]
 
 _TILE_ROWS, _TILE_COLUMNS, _SPLITS = (16.0, 32.0, 64.0, 128.0), (64.0, 128.0, 256.0), (1.0, 4.0)
 
@@ -294,4 +291,5 @@ def _product_time(
                 filled, parts_tiles = ceiling(tiles * parts, processors) * processors, tiles * parts
                 occupied = parts_tiles + c.wave_rounding * (filled - parts_tiles)
                 times.append(occupied * tile * elements[parts] + partial_sums[parts])
-    return jnp.maximum(soft_minimum(times), flops / peak)
+    feeding_s = feeding_time(c, m, k, n, weight_bits=bits, bandwidth_bytes_per_s=bandwidth)
+    return while_fed(jnp.maximum(soft_minimum(times), flops / peak), feeding_s)

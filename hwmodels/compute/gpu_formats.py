@@ -46,6 +46,9 @@ class GemmCoefficients:
     pass_elements: Leaf = 0.0  # further elements of each row that quantizing it takes as long as
     host_s: Leaf = 0.0  # time of the host for a product, which no graph replays; 0 where one does
     host_rows_s: Leaf = 0.0  # further time of the host where rows are many
+    reread_cost: Leaf = 0.0  # reads of operands beyond the cache by bands of 256 rows and columns, at full bandwidth
+    #: Not fitted: the second-level cache that these are read past; 0 where nothing is.
+    cache_bytes: Leaf = 0.0
     #: Not fitted, but of the format: bytes of an activation as multiplied, and the data sheet's rate over that of 16 bits.
     activation_bytes: Leaf = 2.0
     arithmetic_rate: Leaf = 1.0

@@ -27,6 +27,7 @@ __all__ = [
     "PARAMETERS",
     "PROLOGUE_ELEMENTS",
     "QUANTIZED_PARAMETERS",
+    "REREAD_PARAMETERS",
     "GemmFit",
     "baselines",
     "coefficients",
@@ -73,6 +74,9 @@ DISPATCHED_PARAMETERS = (
 #: What a table has besides if it was measured without a CUDA graph, see `hwmodels.compute.gpu_host`.
 HOST_PARAMETERS = (Parameter("host_s", 5e-5, 1e-6, 1e-3), Parameter("host_rows_s", 1e-5, 1e-7, 1e-3))
 
+#: What a format has besides if its kernels read operands beyond the cache again, see `hwmodels.compute.gpu_rereads`.
+REREAD_PARAMETERS = (Parameter("reread_cost", 0.3, 1e-3, 10.0),)
+
 #: Between what A100, H100, H200, L40S and B200 tables give (80 to 270) where it is fitted; none of them is sensitive to it.
 PROLOGUE_ELEMENTS = 200.0
 
@@ -98,16 +102,17 @@ class GemmFit:
 
 
 def parameters_of(
-    weight_format: str, dispatched_rows: float = 0.0, *, without_graph: bool = False
+    weight_format: str, dispatched_rows: float = 0.0, *, without_graph: bool = False, cache_bytes: float = 0.0
 ) -> tuple[Parameter, ...]:
     """What is fitted for a format: weights that are unpacked to 16 bits take other kernels than what is multiplied as it is.
 
     Args:
-        dispatched_rows: as of `predict_gemm`.
+        dispatched_rows, cache_bytes: as of `predict_gemm`.
         without_graph: as of `fit_gemm`.
     """
-    if without_graph:
-        return parameters_of(weight_format, dispatched_rows) + HOST_PARAMETERS
+    more = (HOST_PARAMETERS if without_graph else ()) + (REREAD_PARAMETERS if cache_bytes else ())
+    if more:
+        return parameters_of(weight_format, dispatched_rows) + more
     form = KERNEL_FORMATS[weight_format]
     if dispatched_rows:
         return DISPATCHED_PARAMETERS
@@ -116,10 +121,15 @@ def parameters_of(
     return PACKED_PARAMETERS if form.weight_bits <= 8 else PARAMETERS
 
 
-def coefficients(values: Mapping[str, Any], weight_format: str) -> GemmCoefficients:
-    """Coefficients from fitted values by name; those that the format does not have are 0, the prologue as it is fixed."""
+def coefficients(values: Mapping[str, Any], weight_format: str, cache_bytes: float = 0.0) -> GemmCoefficients:
+    """Coefficients from fitted values by name; those that the format does not have are 0, the prologue as it is fixed.
+
+    Args:
+        cache_bytes: as of `predict_gemm`.
+    """
     form = KERNEL_FORMATS[weight_format]
     own = {"activation_bytes": form.activation_bytes, "arithmetic_rate": form.arithmetic_rate}
+    own |= {"cache_bytes": cache_bytes}
     given = {"prologue_elements": PROLOGUE_ELEMENTS} | own | dict(values)
     return GemmCoefficients(
         **{field.name: given.get(field.name, 0.0) for field in dataclasses.fields(GemmCoefficients)}
@@ -127,17 +137,18 @@ def coefficients(values: Mapping[str, Any], weight_format: str) -> GemmCoefficie
 
 
 @functools.cache
-def predict_gemm(weight_format: str, dispatched_rows: float = 0.0):
+def predict_gemm(weight_format: str, dispatched_rows: float = 0.0, cache_bytes: float = 0.0):
     """The model to fit, for `least_squares.fit`: conditions as `gemm_conditions` has them, so that GPUs share one program.
 
     Args:
         weight_format: of every product, of `KERNEL_FORMATS`.
         dispatched_rows: static, the most rows of a tile as `GpuGemm` has them; 0 where a library chooses.
+        cache_bytes: static, of the GPU where operands beyond its cache are read again; 0 where they are not.
     """
     weight_bits = KERNEL_FORMATS[weight_format].weight_bits
 
     def predict(values: Mapping[str, Any], conditions: Mapping[str, Any]) -> Any:
-        stacked = stack_widths([coefficients(values, weight_format)])
+        stacked = stack_widths([coefficients(values, weight_format, cache_bytes)])
         unit = _unit(DataSheet(**{name: conditions[name] for name in _SHEET}), stacked, (weight_bits,), dispatched_rows)
         return gemm_time(unit, conditions["m"], conditions["k"], conditions["n"], weight_bits=weight_bits)
 
@@ -157,6 +168,7 @@ def fit_gemm(
     *,
     dispatched_rows: float = 0.0,
     without_graph: bool = False,
+    cache_bytes: float = 0.0,
     **options: Any,
 ) -> GemmFit:
     """Fit the numbers of a table's format: see `parameters_of`.
@@ -165,7 +177,7 @@ def fit_gemm(
         table: measured products.
         sheet: the GPU's data sheet.
         train: "row", true where a row is fitted to; all rows unless given.
-        dispatched_rows: as of `predict_gemm`.
+        dispatched_rows, cache_bytes: as of `predict_gemm`.
         without_graph: the table was measured without a CUDA graph, so that the host's time is in it.
         options: of `least_squares.fit`.
     Raises:
@@ -173,10 +185,10 @@ def fit_gemm(
     """
     train = np.ones(len(table.m), bool) if train is None else np.asarray(train, bool)
     train = train & from_memory(table, sheet)
-    predict, rows = predict_gemm(table.weight_format, dispatched_rows), gemm_conditions(table, sheet)
+    predict, rows = predict_gemm(table.weight_format, dispatched_rows, cache_bytes), gemm_conditions(table, sheet)
     fitted = fit(
         predict,
-        parameters_of(table.weight_format, dispatched_rows, without_graph=without_graph),
+        parameters_of(table.weight_format, dispatched_rows, without_graph=without_graph, cache_bytes=cache_bytes),
         {name: values[train] for name, values in rows.items()},
         table.seconds[train],
         groups=_shape(table)[train],
@@ -184,7 +196,7 @@ def fit_gemm(
     )
     predicted = predicted_rows(predict, fitted.estimates, rows)
     stacked = jax.tree.map(
-        lambda leaf: np.asarray([leaf], np.float32), coefficients(fitted.estimates, table.weight_format)
+        lambda leaf: np.asarray([leaf], np.float32), coefficients(fitted.estimates, table.weight_format, cache_bytes)
     )
     return GemmFit(_unit(sheet, stacked, (table.weight_bits,), dispatched_rows), fitted, predicted)
 

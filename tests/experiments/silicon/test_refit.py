@@ -52,6 +52,8 @@ def test_files_of_the_catalog_are_fitted_as_it_says(name):
         for kind, record in calibration_record(name, engine)["formats"].items():
             named = kind in (*gpu.streamed.get(engine, ()), *gpu.streamed_rows.get(engine, ()))
             assert (kind in gpu.without_graph.get(engine, ())) == (record["coefficients"]["host_s"] > 0)
+            again = {name: record["coefficients"].get(name, 0.0) > 0 for name in ("reread_cost", "cache_bytes")}
+            assert set(again.values()) == {kind in gpu.rereads.get(engine, ())}
             assert named == any("may have come, from a cache" in note for note in record["notes"]), (engine, kind)
             assert not named or record["errors"]["all shapes fitted"]["rows"] < record["rows"]
         for kind, record in calibration_record(name, engine)["attention"].items():

@@ -35,7 +35,8 @@ def test_every_file_says_what_it_is_and_is_plausible(name, engine):
     for entry in record["formats"].values():
         assert entry["status"] == "calibrated"
         assert entry["table"].startswith("aiconfigurator-core ")
-        numbers = 8 + ("dispatched_rows" in entry) + 2 * (entry["coefficients"]["host_s"] > 0)
+        found = entry["coefficients"]
+        numbers = 8 + ("dispatched_rows" in entry) + 2 * (found["host_s"] > 0) + ("reread_cost" in found)
         assert len(entry["standard_errors"]) + len(entry["at_bound"]) == numbers
         held_out = entry["errors"]["half of the shapes, held out"]["mean"]
         assert held_out < min(simple["mean"] for simple in entry["baselines"].values())

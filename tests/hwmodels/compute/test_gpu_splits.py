@@ -65,7 +65,7 @@ def units_at(rows, draw, count):
     sheets, entries = ([fit[i] for fit in fits] for i in (0, 1))
     drawn = lambda numbers: np.asarray(numbers, float)[chosen]
     numbers = {
-        name: drawn([entry["coefficients"][name] for entry in entries])[:, None]
+        name: drawn([entry["coefficients"].get(name, 0.0) for entry in entries])[:, None]
         for name in GemmCoefficients.__dataclass_fields__
     }
     sheet = {

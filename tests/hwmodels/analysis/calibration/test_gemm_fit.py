@@ -9,6 +9,7 @@ from hwmodels.analysis.calibration.gemm import (
     PACKED_PARAMETERS,
     PARAMETERS,
     QUANTIZED_PARAMETERS,
+    REREAD_PARAMETERS,
     baselines,
     coefficients,
     fit_gemm,
@@ -82,6 +83,21 @@ def test_the_host_is_found_in_a_table_without_a_graph():
     assert found.fit.estimates == pytest.approx(truth, rel=0.05)
     assert np.abs(without.predicted_s / measured.seconds - 1).mean() > 0.05
     assert parameters_of("fp8", without_graph=True) == QUANTIZED_PARAMETERS + HOST_PARAMETERS
+
+
+def test_operands_read_again_are_found_in_a_table():
+    """Beyond a cache of 20 MB; a fit that is not told of it misses the times."""
+    truth = TRUTH | {"reread_cost": 2.0}
+    conditions, cache = gemm_conditions(table(), SHEET), 20e6
+    times = np.asarray(predict_gemm("bfloat16", 0.0, cache)(truth, conditions), np.float64)
+    measured = GemmTable(M, K, N, times, 16.0)
+    found, without = (fit_gemm(measured, SHEET, cache_bytes=given) for given in (cache, 0.0))
+    assert found.fit.estimates == pytest.approx(truth, rel=0.05)
+    assert float(found.unit.coefficients.cache_bytes[0]) == cache
+    assert float(without.unit.coefficients.reread_cost[0]) == float(without.unit.coefficients.cache_bytes[0]) == 0.0
+    miss = lambda fitted: np.abs(fitted.predicted_s / times - 1).mean()
+    assert miss(found) < 1e-3 < 0.02 < miss(without)
+    assert parameters_of("fp8", cache_bytes=1.0) == QUANTIZED_PARAMETERS + REREAD_PARAMETERS
 
 
 def test_cached_shapes_are_left_out_whole():

@@ -1,6 +1,7 @@
 """Numbers of the guide that follow from committed files: computed here, so that none stays behind."""
 
 import json
+import math
 import re
 
 import jax
@@ -16,6 +17,7 @@ from hwmodels import (
     best,
     catalog,
     decode_operators,
+    kv_elements_per_token,
     prefill_step,
     speculation_speedup,
     step_cost,
@@ -24,6 +26,7 @@ from hwmodels import (
     uniform_weight_bits,
 )
 from hwmodels.catalog.huggingface import FAMILIES, WRAPPERS
+from hwmodels.network.architecture import state_bytes
 from jaxspec.compress import SCHEMES
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.models.embedded import embedded_directory
@@ -168,3 +171,12 @@ def test_names_that_the_page_gives_as_examples_are_in_the_catalog():
     named = re.findall(r"`([^`]+)`", examples)
     assert named
     assert set(named) <= set(catalog.architecture_names())
+
+
+def test_a_state_of_linear_attention_is_as_large_as_the_page_says():
+    hybrid = catalog.architecture("qwen3.5-27b")
+    state, token = float(state_bytes(hybrid)), 2 * float(kv_elements_per_token(hybrid))
+    assert f"with its context: {state / 1e6:.0f} MB for Qwen3.5-27B" in WORDS
+    layers = float(hybrid.num_layers - hybrid.num_linear_layers)
+    assert f"The other {layers:g} of its {hybrid.num_layers:g} layers cache {token / 1e3:.1f} kB per token" in WORDS
+    assert f"exceed that from {math.ceil(state / token)} tokens on" in WORDS

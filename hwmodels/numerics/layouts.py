@@ -16,7 +16,7 @@ def batch_innermost(values: Float[Array, "*b n"]) -> Float[Array, "*b n"]:
     """The same values; in a compiled program those of all batches lie side by side, and the last axis is the slow one.
 
     A step's arrays have a short last axis of operators, and its sizes and rates are single numbers per design point. XLA on a
-    CPU lays out batches of them operator by operator, and vectorises the loop over 14 operators, not the one over thousands of
+    CPU lays out batches of them operator by operator, and vectorises the loop over 15 operators, not the one over thousands of
     points; stacking, taking and putting operators are then copies with a stride. XLA passes a layout on from an array to what
     it is computed from and what is computed of it, so that a few places suffice.
 

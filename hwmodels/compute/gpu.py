@@ -58,7 +58,7 @@ from hwmodels.compute.tile_counts import Ceiling, exact_ceiling, soft_minimum
 from hwmodels.numerics.folds import smooth_ceil_div
 from hwmodels.numerics.gradients import cotangent_once
 from hwmodels.numerics.scalars import Leaf, Number, as_float
-from hwmodels.numerics.smoothing import smooth_maximum, wider_temperature
+from hwmodels.numerics.smoothing import smooth_largest, wider_temperature
 from hwmodels.numerics.units import BITS_PER_BYTE
 
 __all__ = ["TILINGS", "GpuGemm", "at_width", "gemm_time"]
@@ -129,8 +129,8 @@ class GpuGemm:
         Gradient: smooth.
         """
         rate = at_width(self, weight_bits).memory_efficiency * as_float(self.bandwidth_bytes_per_s)
-        times = jnp.stack(jnp.broadcast_arrays(as_float(arithmetic_s), as_float(moved_bytes) / rate), axis=-1)
-        return smooth_maximum(times, wider_temperature(temperature, self.overlap_temperature))
+        overlap = wider_temperature(temperature, self.overlap_temperature)
+        return smooth_largest(as_float(arithmetic_s), as_float(moved_bytes) / rate, temperature=overlap)
 
     def launch_time(
         self, m: Number, k: Number, n: Number, *, busy_s: Number, weight_bits: Number = 16.0

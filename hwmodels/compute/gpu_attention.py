@@ -34,7 +34,7 @@ from jaxtyping import Array, Float
 from hwmodels.compute.gpu_formats import format_shares, width_in_format
 from hwmodels.numerics.folds import smooth_ceil_div
 from hwmodels.numerics.scalars import Leaf, Number, as_float
-from hwmodels.numerics.smoothing import smooth_maximum
+from hwmodels.numerics.smoothing import smooth_largest
 from hwmodels.numerics.units import BITS_PER_BYTE
 
 __all__ = ["GpuAttention", "attention_parts", "block_time", "decode_attention_time", "launch_time", "streaming_time"]
@@ -141,7 +141,7 @@ def block_time(unit: GpuAttention, cached_bytes: Number, pairs: Number) -> Float
 
 
 def _joined(memory_s: Float[Array, "*b"], blocks_s: Float[Array, "*b"]) -> Float[Array, "*b"]:
-    return smooth_maximum(jnp.stack(jnp.broadcast_arrays(memory_s, blocks_s), axis=-1), _OVERLAP_TEMPERATURE)
+    return smooth_largest(memory_s, blocks_s, temperature=_OVERLAP_TEMPERATURE)
 
 
 def attention_parts(

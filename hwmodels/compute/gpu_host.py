@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.numerics.scalars import Leaf, Number, as_float
-from hwmodels.numerics.smoothing import smooth_maximum
+from hwmodels.numerics.smoothing import smooth_largest
 
 __all__ = ["host_wait"]
 
@@ -44,5 +44,4 @@ def host_wait(m: Number, *, host_s: Leaf, host_rows_s: Leaf, product_s: Number) 
     for _ in range(3):
         share = share * share
     host, product = as_float(host_s) + host_rows_s * (share / (1.0 + share)), jnp.asarray(as_float(product_s))
-    both = jnp.stack(jnp.broadcast_arrays(host, product), axis=-1)
-    return smooth_maximum(both, _TEMPERATURE) - product
+    return smooth_largest(host, product, temperature=_TEMPERATURE) - product

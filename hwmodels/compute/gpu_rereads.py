@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 
 from hwmodels.compute.gpu_formats import GemmCoefficients
 from hwmodels.numerics.scalars import Leaf, Number, as_float
-from hwmodels.numerics.smoothing import smooth_maximum
+from hwmodels.numerics.smoothing import smooth_largest
 from hwmodels.numerics.units import BITS_PER_BYTE
 
 __all__ = ["feeding_time", "while_fed"]
@@ -63,8 +63,7 @@ def while_fed(arithmetic_s: Leaf, feeding_s: Leaf) -> Float[Array, "*b"]:
         arithmetic_s, feeding_s: "*b", >= 0.
     Gradient: smooth.
     """
-    both = jnp.stack(jnp.broadcast_arrays(as_float(arithmetic_s), as_float(feeding_s)), axis=-1)
-    return smooth_maximum(both, _TEMPERATURE)
+    return smooth_largest(as_float(arithmetic_s), as_float(feeding_s), temperature=_TEMPERATURE)
 
 
 def _missed(operand: Leaf, cache: Leaf) -> Leaf:

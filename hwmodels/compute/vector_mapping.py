@@ -23,7 +23,7 @@ from hwmodels.compute.vector_buffers import BufferedArray
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.numerics.folds import smooth_ceil_div
 from hwmodels.numerics.scalars import Leaf, Number, as_float
-from hwmodels.numerics.smoothing import smooth_maximum
+from hwmodels.numerics.smoothing import smooth_largest
 from hwmodels.numerics.units import BITS_PER_BYTE
 
 __all__ = [
@@ -121,7 +121,7 @@ def mapping_cost(
     traffic = operand_traffic(grid, mapping.order, mapping.held, as_float(weight_bits), jnp.where)
     dram_s = dram_time(traffic, as_float(bandwidth_bytes_per_s))
     compute_s = grid.compute_s
-    total_s = smooth_maximum(jnp.stack(jnp.broadcast_arrays(compute_s, dram_s), axis=-1), temperature)
+    total_s = smooth_largest(compute_s, dram_s, temperature=temperature)
     return priced(grid, traffic, mapping.held, energies, as_float(weight_bits), (total_s, compute_s, dram_s))
 
 

@@ -21,7 +21,7 @@ from hwmodels.decoders.exact import exact_counts, round_up
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, choice, number
 from hwmodels.numerics.folds import Whole, smooth_ceil_div
 from hwmodels.numerics.scalars import Leaf, Number, as_float
-from hwmodels.numerics.smoothing import smooth_maximum
+from hwmodels.numerics.smoothing import smooth_largest
 from hwmodels.numerics.units import BITS_PER_BYTE
 
 __all__ = [
@@ -134,7 +134,7 @@ def cycles_per_symbol(decoder: Decoder, code_bits: Number, temperature: Number =
     if decoder.code_bits_per_cycle is None:
         return jnp.broadcast_to(put_out, jnp.broadcast_shapes(jnp.shape(put_out), jnp.shape(code_bits)))
     parsed = as_float(code_bits) / as_float(decoder.code_bits_per_cycle)
-    return smooth_maximum(jnp.stack(jnp.broadcast_arrays(put_out, parsed), axis=-1), temperature)
+    return smooth_largest(put_out, parsed, temperature=temperature)
 
 
 def decoded_bytes_per_cycle(decoder: Decoder, code_bits: Number, temperature: Number = 0.0) -> Float[Array, "*b"]:
@@ -214,7 +214,7 @@ def smooth_decoders_needed(
     needed = [_smooth_quotient(symbols, decoder.symbols_per_cycle, temperature)]
     if decoder.code_bits_per_cycle is not None:
         needed.append(_smooth_quotient(symbols * as_float(code_bits), decoder.code_bits_per_cycle, temperature))
-    return jnp.asarray(partitions) * smooth_maximum(jnp.stack(jnp.broadcast_arrays(*needed), axis=-1), temperature)
+    return jnp.asarray(partitions) * smooth_largest(*needed, temperature=temperature)
 
 
 def _smooth_quotient(work: Float[Array, ...], rate: Leaf, temperature: Number) -> Float[Array, ...]:

@@ -92,7 +92,7 @@ class Architecture:
     linear_value_dim: Leaf = 0.0  # of a head
     linear_conv_tokens: Leaf = 0.0  # that the convolution over queries, keys and values joins, the new one included
     attention_gate: Leaf = (
-        0.0  # 1: in the other layers a gate, projected with the queries, multiplies what attention gives
+        0.0  # 1: in the other layers a gate that comes with the queries multiplies attention's outputs
     )
 
     def __repr__(self) -> str:

@@ -42,6 +42,16 @@ def smooth_maximum(values: Float[Array, "... n"], temperature: Number = 0.0) -> 
     return _p_norm(jnp.unstack(values, axis=-1), temperature, power)
 
 
+def smooth_largest(*values: Number, temperature: Number = 0.0) -> Float[Array, "*b"]:
+    """`smooth_maximum` over several arrays.
+
+    Args:
+        values: each "*b", of shapes that broadcast, >= 0, any unit.
+        temperature: as of `smooth_maximum`.
+    """
+    return smooth_maximum(jnp.stack(jnp.broadcast_arrays(*values), axis=-1), temperature)
+
+
 def wider_temperature(one: Number, other: float) -> Number:
     """The higher of two temperatures of `smooth_maximum`; of two Python numbers a Python number, which it is faster with.
 

@@ -127,9 +127,8 @@ def _attention(settings: Settings, family: Family, hidden: int) -> _Attention:
     norm = family.qk_norm
     if norm.startswith("optional"):
         norm = norm.removeprefix("optional_") if settings.flag("use_qk_norm") else "none"
-    vectors = (query * (1 + family.attention_gate) + 2 * key_value) * _on(settings, family.qkv_bias) + hidden * _on(
-        settings, family.o_bias
-    )
+    projected = query * (1 + family.attention_gate) + 2 * key_value
+    vectors = projected * _on(settings, family.qkv_bias) + hidden * _on(settings, family.o_bias)
     if norm == "all":
         # An architecture that normalises has one scale for all query heads and one for all key heads; this has more.
         vectors += query + key_value - 2 * head_dim

@@ -38,7 +38,7 @@ from hwmodels.numerics.axes import same_rank
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, choice, number, part
 from hwmodels.numerics.folds import Whole, as_whole, ceil_div, smooth_ceil_div
 from hwmodels.numerics.scalars import Leaf, Number, as_float
-from hwmodels.numerics.smoothing import smooth_maximum
+from hwmodels.numerics.smoothing import smooth_largest
 
 __all__ = [
     "CONVENTIONS",
@@ -178,7 +178,7 @@ def elapsed_cycles(
     column_folds = smooth_ceil_div(shape.column_extent, columns, temperature)
 
     def longest(one: Leaf, other: Leaf) -> Leaf:
-        return smooth_maximum(jnp.stack(jnp.broadcast_arrays(one, other), axis=-1), temperature)
+        return smooth_largest(one, other, temperature=temperature)
 
     return jnp.asarray(_elapsed(array, rows, columns, shape.steps, row_folds * column_folds, longest))
 

@@ -12,10 +12,11 @@ from jaxspec.models.config import DecoderConfig
 __all__ = ["scaled_architecture"]
 
 #: Size of an architecture -> size of a decoder that it is scaled by.
-_SCALED_BY = {size: size for size in ("hidden_size", "num_heads", "num_kv_heads", "head_dim")} | dict.fromkeys(
-    ("intermediate_size", "expert_intermediate_size", "shared_intermediate_size"), "intermediate_size"
+_SCALED_BY = (
+    {size: size for size in ("hidden_size", "num_heads", "num_kv_heads", "head_dim")}
+    | dict.fromkeys(("intermediate_size", "expert_intermediate_size", "shared_intermediate_size"), "intermediate_size")
+    | dict.fromkeys(("linear_key_heads", "linear_value_heads"), "num_heads")
 )
-_SCALED_BY |= dict.fromkeys(("linear_key_heads", "linear_value_heads"), "num_heads")
 
 #: Counts that a share of the layers scales.
 _LAYERS = ("num_layers", "num_moe_layers", "num_window_layers", "num_linear_layers")

@@ -34,9 +34,8 @@ def write_together(
     """
     start = processes.index * len(parts) // processes.count
     order = [*parts[start:], *parts[:start]]
-    others = _Others()
+    others, alone = _Others(), processes.count == 1
     while (left := [path for path in order if not path.exists()]) and not over():
-        alone = processes.count == 1
         # A part whose writer is done by now has its name.
         free = next((path for path in left if alone or not (others.write(path) or path.exists())), None)
         if free is None:

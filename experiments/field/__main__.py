@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tomli_w
 from rich.console import Console
@@ -31,18 +31,41 @@ from jaxspec.report.terminal import Table, new_console, say
 _EPILOG = """\
   python -m experiments.field                        the published rows that this project ships
   python -m experiments.field --rows mine.csv        rows of your own, in the columns of experiments/field/published.csv
-  python -m experiments.field --fit                  fit the engine's terms to 20 of the rows again, and write them
+  python -m experiments.field --fit                  fit the engines' terms to 28 of the rows again, and write them
 """
 
 _ENGINE = "vllm"
-_ENGINE_FILE = Path(__file__).parents[2] / "hwmodels" / "catalog" / "engines" / f"{_ENGINE}.toml"
+_ENGINES = Path(__file__).parents[2] / "hwmodels" / "catalog" / "engines"
 
-_OF_SMALL_NETWORKS = "the same rows, each predicted by terms fitted to the others: root mean square of log speedup"
-_OF_OTHER_DRAFTS = (
-    "heads in experiments/field/published.csv, each kind predicted by terms fitted to the other kinds: root mean square "
-    "of log speedup, median of the kinds"
+
+class _Words(NamedTuple):
+    """What the file of an engine says of its numbers: of the scatters, and of terms that are not fitted."""
+
+    title: str
+    small_networks: str
+    other_drafts: str
+    not_fitted: str
+
+
+_OF_SOURCES = (
+    "rows of this engine in experiments/field/published.csv, each source predicted by terms fitted to the others: root mean "
+    "square of log speedup, median of the sources"
 )
-_NOT_FITTED = "0: a pass hides it behind its kernels; not fitted"
+_WORDS = {
+    "vllm": _Words(
+        "vLLM V1 on GPUs",
+        "the same rows, each predicted by terms fitted to the others: root mean square of log speedup",
+        "heads in experiments/field/published.csv, each kind predicted by terms fitted to the other kinds: root mean square "
+        "of log speedup, median of the kinds",
+        "0: a pass hides it behind its kernels; not fitted",
+    ),
+    "sglang": _Words(
+        "SGLang on GPUs, without overlapped scheduling of speculation",
+        f"no row has a small network as draft; that of heads: {_OF_SOURCES}",
+        _OF_SOURCES,
+        "0: rows of one kind of head do not tell it from the fitted terms; not fitted",
+    ),
+}
 
 
 def main() -> None:
@@ -60,7 +83,7 @@ def main() -> None:
     parser.add_argument(
         "--plot", dest="out", type=Path, metavar="FILE", help="draw predicted against measured there (png, svg, pdf)"
     )
-    parser.add_argument("--fit", action="store_true", help="fit the engine's terms and write the catalog's file")
+    parser.add_argument("--fit", action="store_true", help="fit the engines' terms and write the catalog's files")
     arguments = parser.parse_args()
     carry_out(
         parser,
@@ -78,9 +101,10 @@ def run(path: Path = PUBLISHED, *, fit: bool = False) -> dict[str, Any]:
     if fit:
         if path != PUBLISHED:
             raise InputError(f"--fit with --rows {path}: terms are fitted to the published rows; leave --rows out")
-        fit_found = fitted(rows, parts)
-        write_text(_ENGINE_FILE, _entry(fit_found))
-        write_text(CALIBRATION_ROWS, to_json(fit_found.rows))
+        fits = {engine: fitted(rows, parts, engine) for engine in FITTED_TERMS}
+        for engine, found in fits.items():
+            write_text(_ENGINES / f"{engine}.toml", _entry(engine, found))
+        write_text(CALIBRATION_ROWS, to_json(sorted(name for found in fits.values() for name in found.rows)))
     engine_of.cache_clear()  # its terms may just have been written
     found, terms = answers(rows, parts), catalog.engine(_ENGINE)
     return {
@@ -89,18 +113,19 @@ def run(path: Path = PUBLISHED, *, fit: bool = False) -> dict[str, Any]:
     }
 
 
-def _entry(found: Fitted) -> str:
-    """The engine's file of the catalog."""
+def _entry(engine: str, found: Fitted) -> str:
+    """An engine's file of the catalog."""
+    words = _WORDS[engine]
     source = f"fitted to {len(found.rows)} rows of experiments/field/published.csv by python -m experiments.field --fit"
     values = {
-        name: {"value": value, "source": source if name in FITTED_TERMS else _NOT_FITTED}
+        name: {"value": value, "source": source if name in FITTED_TERMS[engine] else words.not_fitted}
         for name, value in dataclasses.asdict(found.terms).items()
     }
     scatter = {
-        "scatter_of_small_networks": {"value": found.scatter["small network"], "source": _OF_SMALL_NETWORKS},
-        "scatter_of_other_drafts": {"value": found.scatter["other drafts"], "source": _OF_OTHER_DRAFTS},
+        "scatter_of_small_networks": {"value": found.scatter["small network"], "source": words.small_networks},
+        "scatter_of_other_drafts": {"value": found.scatter["other drafts"], "source": words.other_drafts},
     }
-    return tomli_w.dumps({"title": "vLLM V1 on GPUs"} | values | scatter)
+    return tomli_w.dumps({"title": words.title} | values | scatter)
 
 
 def show(summary: dict[str, Any], console: Console) -> None:

@@ -36,7 +36,7 @@ _KINDS = {
 def alpha_token(row: FieldRow) -> float | None:
     """The acceptance of a chain that gains as many tokens per cycle at every position alike; None where none does."""
     length, tokens = int(row.draft_length), row.tokens_per_cycle
-    is_chain = row.tree_nodes is None or row.tree_nodes <= row.draft_length
+    is_chain = "tree" not in row.draft_kind and (row.tree_nodes is None or row.tree_nodes <= row.draft_length)
     if tokens is None or not is_chain or not 1.0 < tokens < length + 1.0:
         return None
     found = brentq(lambda alpha: float(expected_tokens_iid(alpha, length)) - tokens, 0.0, 1.0, full_output=False)

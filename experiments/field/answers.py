@@ -11,7 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.field.engines import Engine, engine_of
-from experiments.field.fit import calibration_rows, errors_of_unseen_kinds, fit_terms, leave_one_out, rounded
+from experiments.field.fit import (
+    CALIBRATION_CELLS,
+    calibration_rows,
+    errors_of_unseen,
+    fit_terms,
+    leave_one_out,
+    rounded,
+)
 from experiments.field.networks import A_NETWORK
 from experiments.field.predict import Parts, predict
 from experiments.field.rows import FieldRow
@@ -20,7 +27,7 @@ from hwmodels.speculation.engine_terms import EngineTerms
 
 __all__ = ["CALIBRATION_ROWS", "answers", "fitted", "kind_of"]
 
-#: Rows that the engine's terms were fitted to, written with them by `--fit`.
+#: Rows that engines' terms were fitted to, written with them by `--fit`.
 CALIBRATION_ROWS = Path(__file__).with_name("calibration_rows.json")
 
 
@@ -37,20 +44,25 @@ class Fitted(NamedTuple):
     rows: list[str]
 
 
-def fitted(rows: Sequence[FieldRow], parts: Sequence[Parts | str]) -> Fitted:
-    """Terms of the engine, how far measurements lie from them, and the rows that they were fitted to."""
-    chosen = calibration_rows(rows)
-    cells = [(row, part) for row, part in zip(rows, parts, strict=True) if row.id in chosen and isinstance(part, Parts)]
-    terms = rounded(fit_terms(cells))
-    networks = [index for index, (_, part) in enumerate(cells) if kind_of(part) == "small network"]
-    scatter = {"small network": float(np.sqrt(np.mean(leave_one_out(cells)[networks] ** 2)))}
-    others = [
+def fitted(rows: Sequence[FieldRow], parts: Sequence[Parts | str], engine: str) -> Fitted:
+    """Terms of an engine, how far measurements lie from them, and the rows that they were fitted to."""
+    chosen = calibration_rows(rows, engine)
+    sources = {source for source, _ in CALIBRATION_CELLS[engine]}
+    own = [
         (row, part)
         for row, part in zip(rows, parts, strict=True)
-        if isinstance(part, Parts) and row.speedup and kind_of(part) != "small network"
+        if isinstance(part, Parts) and (row.source in sources or engine_of(row.engine).name == engine)
     ]
-    # The next head is of a kind that nothing was fitted to; a median, since one of few kinds is far off.
-    scatter["other drafts"] = float(np.median(list(errors_of_unseen_kinds(cells, others).values())))
+    cells = [(row, part) for row, part in own if row.id in chosen]
+    terms = rounded(fit_terms(cells, engine))
+    networks = [index for index, (_, part) in enumerate(cells) if kind_of(part) == "small network"]
+    others = [(row, part) for row, part in own if row.speedup and kind_of(part) != "small network"]
+    # Nothing was fitted to the kind of the next head, or to the machine of the next source; a median: one of few is far off.
+    unseen = (lambda row: row.draft_kind) if networks else (lambda row: row.source)
+    scatter = {"other drafts": float(np.median(list(errors_of_unseen(cells, others, engine, unseen).values())))}
+    scatter["small network"] = (
+        float(np.sqrt(np.mean(leave_one_out(cells, engine)[networks] ** 2))) if networks else scatter["other drafts"]
+    )
     return Fitted(terms, scatter, sorted(chosen))
 
 
@@ -69,7 +81,7 @@ def answers(
 #: What only a row with a prediction says.
 _OF_PREDICTIONS = (
     *("predicted_speedup", "predicted_cycle_s", "predicted_ar_s", "low", "high", "device", "bandwidth_scale"),
-    *("kernels", "weight_format", "draft_weight_format"),
+    *("step_rest_s", "kernels", "weight_format", "draft_weight_format"),
 )
 
 
@@ -102,6 +114,7 @@ def _answer(row: FieldRow, parts: Parts | str, engine: Engine, calibrated: bool)
         "high": float(high),
         "device": parts.device,
         "bandwidth_scale": parts.bandwidth_scale,
+        "step_rest_s": parts.step_rest_s,
         "kernels": parts.kernels,
         "weight_format": parts.weight_format,
         "draft_weight_format": parts.draft_weight_format,

@@ -20,7 +20,7 @@ _NAMES = (
     (r"llama\.?cpp|ggml|ollama", "llama.cpp"),
 )
 
-#: The engine whose terms bound what others may spend: the only one with measured rows.
+#: The engine whose terms bound what those without any may spend: the one that spends least of the measured.
 _MEASURED = "vllm"
 
 
@@ -49,7 +49,7 @@ def engine_of(text: str) -> Engine:
     name = next((found for pattern, found in _NAMES if re.search(pattern, text.lower())), None)
     if name is not None and name in catalog.engine_names():
         terms = catalog.engine(name)
-        return Engine(name, terms, terms, catalog.engine_scatter(name), _version(text))
+        return Engine(name, terms, terms, catalog.engine_scatter(name), _version(name, text))
     title = text.strip() or "an engine without a name"
     why = None if name is None else catalog.engine_gap(name)
     said = (
@@ -59,7 +59,7 @@ def engine_of(text: str) -> Engine:
     return Engine(name, NO_ENGINE, catalog.engine(_MEASURED), catalog.engine_scatter(_MEASURED), (said,))
 
 
-def _version(text: str) -> tuple[str, ...]:
-    """Terms are those of vLLM V1: its scheduler and sampler are other programs than those of V0."""
-    old = re.search(r"\bv0(?![.0-9])|\bv?0\.[0-7]\b", text.lower())
+def _version(name: str, text: str) -> tuple[str, ...]:
+    """Terms of vLLM are those of its V1: its scheduler and sampler are other programs than those of V0."""
+    old = name == _MEASURED and re.search(r"\bv0(?![.0-9])|\bv?0\.[0-7]\b", text.lower())
     return (f"the terms of {_MEASURED} were fitted to its version V1; this row names {text.strip()}",) if old else ()

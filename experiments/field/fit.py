@@ -1,10 +1,11 @@
-"""An engine's terms from few measured rows, and how far predictions scatter about measurements."""
+"""Engines' terms from few measured rows, and how far predictions scatter about measurements."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.optimize import nnls
@@ -17,40 +18,59 @@ __all__ = [
     "CALIBRATION_CELLS",
     "FITTED_TERMS",
     "calibration_rows",
-    "errors_of_unseen_kinds",
+    "errors_of_unseen",
     "fit_terms",
     "leave_one_out",
 ]
 
-#: Source and kind of draft -> rows that the terms are fitted to, all on H100s. Most are of the only source with many numbers of
-#: sequences; two of each kind of head say what it spends beside a network.
+#: Engine -> source and kind of draft -> rows that its terms are fitted to, all on H100s and H200s. Of vLLM most are of the only
+#: source with many numbers of sequences; two of each kind of head say what it spends beside a network. Of SGLang most are of
+#: the source with several trees and numbers of sequences; one each of other machines, whose hosts differ.
 CALIBRATION_CELLS = {
-    ("github.com/tomasruizt/vllm-scripts", "separate_model"): 16,
-    ("github.com/vllm-project/vllm", "EAGLE-1 head (chain)"): 2,
-    ("github.com/vllm-project/vllm", "EAGLE-3 head (chain)"): 2,
+    "vllm": {
+        ("github.com/tomasruizt/vllm-scripts", "separate_model"): 16,
+        ("github.com/vllm-project/vllm", "EAGLE-1 head (chain)"): 2,
+        ("github.com/vllm-project/vllm", "EAGLE-3 head (chain)"): 2,
+    },
+    "sglang": {
+        ("github.com/gpustack/gpustack", "EAGLE-3 head (tree)"): 4,
+        ("github.com/gpustack/gpustack", "EAGLE-3 head (chain)"): 1,
+        ("github.com/Tencent/AngelSlim", "EAGLE-3 head (tree)"): 1,
+        ("github.com/sgl-project/SpecForge", "EAGLE-3 head (tree)"): 1,
+        ("huggingface.co/thoughtworks/GLM-4.7-Flash-Eagle3", "EAGLE-3 head (tree)"): 1,
+    },
 }
 
-#: Terms that are fitted. What a pass adds is 0: kernels of a network's pass hide what the host does meanwhile.
-FITTED_TERMS = ("cycle_s", "drafted_token_s", "prompt_token_s", "draft_layer_s", "mapped_pass_s")
+#: Terms that are fitted. Of vLLM what a pass adds is 0: kernels of a network's pass hide what the host does meanwhile. Rows of
+#: SGLang are of one kind of head alone, which tells a pass from a cycle, and not a layer or a map from a pass.
+FITTED_TERMS = {
+    "vllm": ("cycle_s", "drafted_token_s", "prompt_token_s", "draft_layer_s", "mapped_pass_s"),
+    "sglang": ("cycle_s", "draft_pass_s", "drafted_token_s"),
+}
 
-_FITTED = np.array([field.name in FITTED_TERMS for field in dataclasses.fields(EngineTerms)])
+#: GPUs of the rows that are fitted to.
+_FITTED_ON = re.compile(r"\bH[12]00\b")
 
 Cell = tuple[FieldRow, Parts]
 
 
-def calibration_rows(rows: Sequence[FieldRow]) -> set[str]:
-    """Ids of the rows to fit to: the first of each source and kind by SHA-256 of their ids, so that nobody chose them."""
+def calibration_rows(rows: Sequence[FieldRow], engine: str) -> set[str]:
+    """Ids of the rows to fit an engine's terms to: the first of each source and kind by SHA-256 of their ids, so that nobody
+    chose them."""
     chosen: set[str] = set()
-    for kind, count in CALIBRATION_CELLS.items():
+    for kind, count in CALIBRATION_CELLS[engine].items():
         held = [
-            row.id for row in rows if (row.source, row.draft_kind) == kind and "H100" in row.device and not row.excluded
+            row.id
+            for row in rows
+            if (row.source, row.draft_kind) == kind and _FITTED_ON.search(row.device) and not row.excluded
         ]
         chosen |= set(sorted(held, key=lambda name: hashlib.sha256(name.encode()).hexdigest())[:count])
     return chosen
 
 
-def fit_terms(cells: Sequence[Cell]) -> EngineTerms:
+def fit_terms(cells: Sequence[Cell], engine: str) -> EngineTerms:
     """Terms, none below 0, with least squares of the relative errors of cycles and of steps without speculation."""
+    fitted = np.array([field.name in FITTED_TERMS[engine] for field in dataclasses.fields(EngineTerms)])
     counts, missing = [], []
     for row, parts in cells:
         for measured, kernels, spent in (
@@ -60,34 +80,37 @@ def fit_terms(cells: Sequence[Cell]) -> EngineTerms:
             if measured is not None:
                 counts.append(spent / measured)
                 missing.append((measured - kernels) / measured)
-    table = np.array(counts) * _FITTED
+    table = np.array(counts) * fitted
     # Columns of like size: seconds per cycle and per token differ by orders of magnitude.
     sizes = np.maximum(np.abs(table).max(axis=0), 1e-30)
     found, _ = nnls(table / sizes, np.array(missing))
     return EngineTerms(*(float(value) for value in found / sizes))
 
 
-def leave_one_out(cells: Sequence[Cell]) -> np.ndarray:
+def leave_one_out(cells: Sequence[Cell], engine: str) -> np.ndarray:
     """Errors of log speedups, "cell", each by terms that were fitted to the others."""
     errors = []
     for index, (row, parts) in enumerate(cells):
         others = [cell for other, cell in enumerate(cells) if other != index]
         assert row.speedup is not None
-        errors.append(np.log(predict(row, parts, fit_terms(others)).speedup / row.speedup))
+        errors.append(np.log(predict(row, parts, fit_terms(others, engine)).speedup / row.speedup))
     return np.array(errors)
 
 
-def errors_of_unseen_kinds(cells: Sequence[Cell], others: Sequence[Cell]) -> dict[str, float]:
-    """Kind of draft -> root mean square of log speedup errors, by terms fitted to cells of other kinds of drafts.
+def errors_of_unseen(
+    cells: Sequence[Cell], others: Sequence[Cell], engine: str, part: Callable[[FieldRow], str]
+) -> dict[str, float]:
+    """Part of the rows -> root mean square of log speedup errors, by terms fitted to cells of other parts.
 
     Args:
         cells: that terms are fitted to.
         others: that are predicted, with speedups.
+        part: of a row, such as its kind of draft.
     """
     found = {}
-    for kind in sorted({row.draft_kind for row, _ in others}):
-        terms = fit_terms([cell for cell in cells if cell[0].draft_kind != kind])
-        held = [cell for cell in others if cell[0].draft_kind == kind]
+    for kind in sorted({part(row) for row, _ in others}):
+        terms = fit_terms([cell for cell in cells if part(cell[0]) != kind], engine)
+        held = [cell for cell in others if part(cell[0]) == kind]
         errors = [np.log(predict(row, parts, terms).speedup / row.speedup) for row, parts in held if row.speedup]
         found[kind] = float(np.sqrt(np.mean(np.square(errors))))
     return found

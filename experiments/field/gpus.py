@@ -27,7 +27,7 @@ from hwmodels.catalog.calibrations import (
 )
 from hwmodels.catalog.entries import shown
 
-__all__ = ["Gpu", "at_bandwidth", "device_of_group", "named_device", "solved_bandwidth"]
+__all__ = ["Gpu", "at_bandwidth", "device_of_group", "memory_is_known", "named_device", "solved_bandwidth"]
 
 #: Before a name: "2xH100". How many there are is `device_count`.
 _MANY = r"\b(?:[0-9]+ ?x ?)?"
@@ -47,6 +47,12 @@ _DEVICES = (
 
 #: Cards of a name whose memory or clocks are others than those of the catalog's; an M3 Ultra of unknown cores has 60 or 80.
 _SIBLING = re.compile(r"pcie|\bnvl\b|gh200|\bl40\b|\b40 ?gb|max-q|laptop|m3 ultra(?!.*\b80[ -]core)")
+
+#: Names that say which memory a card has: modules, and GPUs that were built with one memory alone.
+_ONE_MEMORY = re.compile(r"\bsxm|\b[hb]200\b")
+
+#: GPUs that share matrices without a word of PCIe in their name are modules, which have NVLink.
+_MODULES = re.compile(rf"{_MANY}[ahb]100\b")
 
 #: Links of cards whose names say that they have no NVLink -> the catalog's.
 _LINKS = ((r"a100.*pcie|pcie.*a100", "pcie4"), (r"pcie", "pcie5"))
@@ -153,6 +159,18 @@ def device_of_group(
         return dataclasses.replace(one, device=catalog.grouped(entry, division, one.name).device, notes=notes)
     except (EntryError, UnknownNameError) as error:
         raise NotPricedError(str(error)) from None
+
+
+def memory_is_known(name: str, devices: int) -> bool:
+    """Whether a card's name says which memory it has, so that no other bandwidth explains a slower step.
+
+    Args:
+        name: as logs write it. devices: that ran together.
+    """
+    text = name.lower()
+    if _SIBLING.search(text):
+        return False
+    return bool(_ONE_MEMORY.search(text) or (devices > 1 and _MODULES.search(text)))
 
 
 def at_bandwidth(device: Device, scale: float) -> Device:

@@ -10,24 +10,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.field.gpus import Gpu, at_bandwidth, solved_bandwidth
+from experiments.field.gpus import Gpu, at_bandwidth
 from experiments.field.networks import draft_of, named_architecture
+from experiments.field.own_step import OwnSteps, step_s, workload_of
 from experiments.field.ran import what_ran
 from experiments.field.rows import FieldRow
 from experiments.field.stored import NotPricedError
 from hwmodels import Architecture, Device, DraftCost, Footprint, Plan, Workload, chain_plan
 from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
-from hwmodels.speculation.steady_state import entering_tokens, serving_cycle, serving_step
+from hwmodels.speculation.steady_state import entering_tokens, serving_cycle
 
 __all__ = ["Parts", "Predicted", "predict", "price_rows"]
-
-#: Context of rows that do not say one, in tokens; decoding of short answers to short questions.
-ASSUMED_CONTEXT = 512.0
 
 #: Tokens per cycle by which published numbers, rounded as they are, may exceed the most there can be.
 _ROUNDED = 0.02
 
+
+#: Said where a step is slower than the card's own memory explains.
+_RESTS = "each pass of the target takes {:.2f} ms beside its kernels, as the group's own step without speculation did"
 
 #: Drafted tokens beyond which a row is a slip: the longest published lookups draft some dozens.
 _LONGEST = 512.0
@@ -38,15 +39,16 @@ class Parts:
     """Times of a row without the engine's terms, and what these are multiplied by.
 
     Attributes:
-        ar_s, cycle_s: seconds of kernels.
+        ar_s, cycle_s: seconds of kernels, and of what each pass of the target takes beside them.
         ar_counts, cycle_counts: how often each term of `EngineTerms` is spent, in its order.
         bandwidth_scale: over the catalog's.
+        step_rest_s: of each pass of the target beside its kernels, in `ar_s` and `cycle_s`.
         device: name in the catalog.
         draft: what was priced as the draft.
         kernels: engine whose measured kernels count; None: the device's rates do.
         weight_format, draft_weight_format: of kernels that also quantize activations; None: activations keep 16 bits.
         notes: what is not measured of this row, sentences for a reader.
-        step_given: whether the bandwidth was solved from this row's own step without speculation, which then is no prediction.
+        step_given: whether bandwidth or rest come from this row's own step without speculation, which then is no prediction.
     """
 
     ar_s: float
@@ -56,6 +58,7 @@ class Parts:
     bandwidth_scale: float
     device: str
     draft: str
+    step_rest_s: float = 0.0
     step_given: bool = False
     kernels: str | None = None
     weight_format: str | None = None
@@ -70,11 +73,6 @@ class Predicted:
     ar_s: float
     cycle_s: float
     speedup: float
-
-
-@quick_jit
-def _ar_s(device: Device, architecture: Architecture, footprint: Footprint, workload: Workload) -> jax.Array:
-    return serving_step(device, architecture, footprint=footprint, workload=workload)
 
 
 @quick_jit
@@ -101,11 +99,11 @@ def _cycle_parts(
 
 def price_rows(rows: Sequence[FieldRow]) -> list[Parts | str]:
     """Kernel times of each row, or why it has none."""
-    scales = _Bandwidths(rows)
+    steps = OwnSteps(rows)
     found: list[Parts | str] = []
     for row in rows:
         try:
-            priced = _price(row, scales)
+            priced = _price(row, steps)
             if not math.isfinite(priced.ar_s + priced.cycle_s):
                 raise NotPricedError("its numbers are beyond what the model can price: check batch and lengths")
             found.append(priced)
@@ -124,7 +122,7 @@ def predict(row: FieldRow, parts: Parts, terms: EngineTerms = NO_ENGINE) -> Pred
     return Predicted(ar_s=ar_s, cycle_s=cycle_s, speedup=row.tokens_per_cycle * ar_s / cycle_s)
 
 
-def _price(row: FieldRow, scales: _Bandwidths) -> Parts:
+def _price(row: FieldRow, steps: OwnSteps) -> Parts:
     if row.tokens_per_cycle is None:
         raise NotPricedError("no acceptance was published")
     if row.draft_length < 1:
@@ -139,8 +137,8 @@ def _price(row: FieldRow, scales: _Bandwidths) -> Parts:
     target, plan = named_architecture(row.target), _plan(row)
     draft = draft_of(row, target)
     ran = what_ran(row, target, draft)
-    scale = scales.of(row)
-    workload, without = _workload(row, row.batch), _workload(row, row.ar_batch)
+    scale, rest_s = steps.of(row)
+    workload, without = workload_of(row, row.batch), workload_of(row, row.ar_batch)
     tokens = float(row.tokens_per_cycle)
     entering = entering_tokens(workload, tokens)
 
@@ -152,8 +150,8 @@ def _price(row: FieldRow, scales: _Bandwidths) -> Parts:
     if ran.draft_gpu is not ran.gpu:  # kernels of another format
         draft_s, _ = cycle(ran.draft_gpu)
     return Parts(
-        ar_s=float(_ar_s(at_bandwidth(ran.gpu.device, scale), target, ran.footprint, without)),
-        cycle_s=draft_s + verify_s,
+        ar_s=float(step_s(at_bandwidth(ran.gpu.device, scale), target, ran.footprint, without)) + rest_s,
+        cycle_s=draft_s + verify_s + rest_s,
         ar_counts=row.ar_batch * float(entering_tokens(without, 1.0)) * _OF_PROMPTS,
         cycle_counts=np.array(
             [
@@ -173,11 +171,12 @@ def _price(row: FieldRow, scales: _Bandwidths) -> Parts:
         bandwidth_scale=scale,
         device=ran.gpu.name,
         draft=draft.statement,
-        step_given=scales.is_from(row),
+        step_rest_s=rest_s,
+        step_given=steps.is_from(row),
         kernels=ran.gpu.kernels,
         weight_format=ran.gpu.weight_format,
         draft_weight_format=ran.draft_format,
-        notes=ran.notes,
+        notes=(*ran.notes, *([_RESTS.format(rest_s * 1e3)] if rest_s else [])),
     )
 
 
@@ -201,49 +200,3 @@ def _plan(row: FieldRow) -> Plan:
         verify_tokens=jnp.asarray(row.tree_nodes + 1.0),
         verify_visible=jnp.asarray((row.draft_length + 2.0) / 2.0),
     )
-
-
-def _workload(row: FieldRow, batch: float) -> Workload:
-    """Half of the answer stands behind the prompt on average; prompts enter where both lengths are known."""
-    known = row.prompt_tokens is not None and row.output_tokens is not None
-    context = ASSUMED_CONTEXT
-    if row.prompt_tokens is not None or row.output_tokens is not None:
-        context = (row.prompt_tokens or 0.0) + (row.output_tokens or 0.0) / 2.0
-    return Workload(
-        batch=batch,
-        context_tokens=max(context, 1.0),
-        prompt_tokens=(row.prompt_tokens or 0.0) if known else 0.0,
-        output_tokens=row.output_tokens or 1.0,
-    )
-
-
-class _Bandwidths:
-    """Bandwidth over the catalog's for each group of rows, from its own steps without speculation."""
-
-    def __init__(self, rows: Sequence[FieldRow]) -> None:
-        self._first: dict[str, FieldRow] = {}
-        for row in rows:
-            held = self._first.get(row.group)
-            if row.ar_s is not None and not row.excluded and (held is None or row.ar_batch < held.ar_batch):
-                self._first[row.group] = row
-        self._found: dict[str, float] = {}
-
-    def is_from(self, row: FieldRow) -> bool:
-        """Whether a row's step without speculation is the one that its group's number comes from: runs of several draft lengths
-        are compared with one such step."""
-        first = self._first.get(row.group)
-        return first is not None and (row.ar_s, row.ar_batch) == (first.ar_s, first.ar_batch)
-
-    def of(self, row: FieldRow) -> float:
-        """The number for a row: 1 where its group published no step without speculation. Raises NotPricedError."""
-        first = self._first.get(row.group)
-        if first is None:
-            return 1.0
-        if row.group not in self._found:
-            target, work = named_architecture(first.target), _workload(first, first.ar_batch)
-            ran = what_ran(first, target, DraftCost(passes=0.0))
-            assert first.ar_s is not None
-            self._found[row.group] = solved_bandwidth(
-                lambda scale: float(_ar_s(at_bandwidth(ran.gpu.device, scale), target, ran.footprint, work)), first.ar_s
-            )
-        return self._found[row.group]

@@ -17,7 +17,7 @@ from experiments.field.fit import (
     CALIBRATION_CELLS,
     FITTED_TERMS,
     calibration_rows,
-    errors_of_unseen_kinds,
+    errors_of_unseen,
     fit_terms,
     leave_one_out,
 )
@@ -171,26 +171,26 @@ def made(rows, terms, seed=0):
 
 
 def test_terms_are_recovered():
-    chosen = calibration_rows(PUBLISHED_ROWS)
-    assert len(chosen) == sum(CALIBRATION_CELLS.values()) <= 20
-    assert len(FITTED_TERMS) <= 5
+    chosen = calibration_rows(PUBLISHED_ROWS, "vllm")
+    assert len(chosen) == sum(CALIBRATION_CELLS["vllm"].values()) <= 20
+    assert len(FITTED_TERMS["vllm"]) <= 5
     rows = [row for row in PUBLISHED_ROWS if row.id in chosen]
     terms = EngineTerms(4e-4, 0.0, 3e-5, 4e-5, 2e-5, 5e-4)
     cells = list(zip(rows, made(rows, terms), strict=True))
-    found = fit_terms(cells)
+    found = fit_terms(cells, "vllm")
     np.testing.assert_allclose(dataclasses.astuple(found), dataclasses.astuple(terms), rtol=1e-6)
     for row, parts in cells:
         assert predict(row, parts, found).cycle_s == pytest.approx(row.cycle_s)
     # Published speedups are those of the clocks, but for their digits.
-    assert np.abs(leave_one_out(cells)).max() < 0.02
+    assert np.abs(leave_one_out(cells, "vllm")).max() < 0.02
 
 
 def test_a_kind_that_nothing_was_fitted_to_errs_by_what_it_alone_shows():
     terms = EngineTerms(4e-4, 0.0, 3e-5, 4e-5, 2e-5, 5e-4)
-    rows = [row for row in PUBLISHED_ROWS if row.id in calibration_rows(PUBLISHED_ROWS)]
+    rows = [row for row in PUBLISHED_ROWS if row.id in calibration_rows(PUBLISHED_ROWS, "vllm")]
     cells = list(zip(rows, made(rows, terms), strict=True))
     heads = [cell for cell in cells if "EAGLE" in cell[0].draft_kind]
-    found = errors_of_unseen_kinds(cells, heads)
+    found = errors_of_unseen(cells, heads, "vllm", lambda row: row.draft_kind)
     # Without EAGLE-3 rows nothing tells what mapped logits take; EAGLE-1 rows have no term of their own.
     assert found["EAGLE-1 head (chain)"] < 0.01 < 0.1 < found["EAGLE-3 head (chain)"]
 
@@ -252,19 +252,6 @@ def test_a_step_without_speculation_gives_the_bandwidth(tmp_path):
     np.testing.assert_allclose(parts.cycle_counts, [1.0, 0.0, 4.0, 1.72 * 144.5 / 200, 0.0, 0.0], rtol=1e-5)
     # A lookup drafts for nothing: five rows of a verification cost a little more than one of a step.
     assert parts.ar_s < parts.cycle_s < 1.1 * parts.ar_s
-
-
-@pytest.mark.slow
-def test_the_engine_of_the_catalog_is_the_fitted_one():
-    from experiments.field.answers import CALIBRATION_ROWS, fitted
-
-    terms, scatter, rows = fitted(PUBLISHED_ROWS, pricing.price_rows(PUBLISHED_ROWS))
-    held = catalog.engine("vllm")
-    np.testing.assert_allclose(
-        [getattr(terms, name) for name in vars(held)], [getattr(held, name) for name in vars(held)], rtol=0.02
-    )
-    assert scatter == pytest.approx(catalog.engine_scatter("vllm"), rel=0.02)
-    assert rows == json.loads(CALIBRATION_ROWS.read_text())
 
 
 def test_the_shipped_acceptance_is_that_of_the_rows():

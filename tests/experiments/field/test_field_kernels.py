@@ -157,14 +157,16 @@ def test_terms_of_one_engine_are_not_taken_for_another():
     for old in ("vLLM 0.6.3", "vllm v0.7", "vLLM V0 (Mar 2025)"):
         assert "fitted to its version V1" in engine_of(old).notes[0]
     assert engine_of("vLLM v0.10.1").notes == engine_of("vLLM 0.9.2 (V1)").notes == ()
-    for name, why in (("SGLang", "no source"), ("llama.cpp", "no source"), ("", "the catalog has no such engine")):
+    assert engine_of("SGLang 0.5.3.post3").terms == catalog.engine("sglang") != catalog.engine("vllm")
+    assert engine_of("SGLang 0.5.3.post3").notes == ()
+    for name, why in (("TRT-LLM", "no source"), ("llama.cpp", "no source"), ("", "the catalog has no such engine")):
         found = engine_of(name)
         assert found.terms == NO_ENGINE
         assert why in found.notes[0]
-    rows = [changed(), changed(engine="SGLang")]
+    rows = [changed(), changed(engine="TensorRT-LLM")]
     own, other = answers(rows, price_rows(rows))
     assert (own["engine_terms"], own["kernels"], own["notes"]) == ("vllm", "vllm", [])
-    assert (other["engine_terms"], other["kernels"], len(other["notes"])) == (None, "sglang", 1)
+    assert (other["engine_terms"], other["kernels"], len(other["notes"])) == (None, "trtllm", 1)
     # Kernels alone are the most there can be; the low end is one of an engine that spends what vLLM does.
     assert other["predicted_speedup"] > own["predicted_speedup"]
     assert other["low"] < own["predicted_speedup"] < other["predicted_speedup"] < other["high"]
@@ -210,10 +212,10 @@ def test_sixteen_bits_are_taken_where_nothing_is_written():
 
 
 def test_what_is_not_measured_is_shown():
-    rows = [changed(engine="SGLang"), changed(id="other", engine="SGLang"), changed(id="none", device="Apple M3 Max")]
+    rows = [changed(engine="TRT-LLM"), changed(id="other", engine="TRT-LLM"), changed(id="none", device="Apple M3 Max")]
     found = answers(rows, price_rows(rows))
     console = Console(width=200, record=True)
     show(summarise(rows, found), console)
     text = " ".join(console.export_text().split())
-    assert "2 rows: what SGLang spends beside its kernels is not known (no source: " in text
+    assert "2 rows: what TRT-LLM spends beside its kernels is not known (no source: " in text
     assert "1 not predicted: the catalog has no device 'Apple M3 Max'" in text

@@ -95,12 +95,12 @@ def test_layers_and_mapped_logits_of_a_draft():
     assert spent(DraftCost(passes=0.0)) == pytest.approx(1e-3)
 
 
-@pytest.mark.parametrize("name", ["sglang", "trtllm", "llama.cpp"])
+@pytest.mark.parametrize("name", ["trtllm", "llama.cpp"])
 def test_engines_without_a_source_have_no_terms(name):
     assert name not in catalog.engine_names()
     assert catalog.engine_gap(name).startswith("no source: ")
     assert set(catalog.engine_sources(name).values()) == {catalog.engine_gap(name)}
-    with pytest.raises(catalog.UnknownNameError, match=r"are not known \(no source: .*allowed: jax, vllm"):
+    with pytest.raises(catalog.UnknownNameError, match=r"are not known \(no source: .*allowed: jax, sglang, vllm"):
         catalog.engine(name)
 
 

@@ -68,12 +68,12 @@ def test_terms_come_with_the_engine_that_has_them():
     assert resolve_pricing(
         CommonConfig(device=("h100-sxm",), engine="vllm"), "h100-sxm", None
     ).engine == catalog.engine("vllm")
-    assert resolve_pricing(CommonConfig(), "h100-sxm", None).engine == NO_ENGINE == engine_terms("sglang")
+    assert resolve_pricing(CommonConfig(), "h100-sxm", None).engine == NO_ENGINE == engine_terms("trtllm")
     assert engine_used(None) is None
     assert engine_notes(None) == []
-    assert engine_used("sglang").terms == {}
-    assert "not known (no source: " in engine_notes("sglang")[0]
-    assert engine_used("sglang").sources["cycle_s"].startswith("no source: ")
+    assert engine_used("trtllm").terms == {}
+    assert "not known (no source: " in engine_notes("trtllm")[0]
+    assert engine_used("trtllm").sources["cycle_s"].startswith("no source: ")
     # What was set to 0 was not fitted.
     assert [engine_used("vllm").terms[name].status for name in ("cycle_s", "draft_pass_s")] == ["calibrated", "input"]
     assert {term.status for term in engine_used("jax").terms.values()} == {"input"}

@@ -66,11 +66,12 @@ class VectorTileKernels(SingleKernel):
     tile_rows: Leaf = number(POSITIVE)  # of an output tile of packed weights, >= 1
     tile_columns: Leaf = number(POSITIVE)  # of an output tile, >= 1
     tile_efficiency: Leaf = number(SHARE)  # share of the peak that a product of many tiles reaches, in (0, 1]
-    fill_rows: Leaf = number(NOT_NEGATIVE, default=0.0)  # rows that a product in tiles takes longer, however many it has
-    wide_tile_rows: Leaf = number(POSITIVE, default=64.0)  # the same of weights that are not packed: some times tile_rows
-    packed_below_bits: Leaf = number(
-        POSITIVE, default=UNCOMPRESSED_BITS
-    )  # weights of fewer stored bits are packed: integers with scales
+    #: Rows that a product in tiles takes longer, however many it has.
+    fill_rows: Leaf = number(NOT_NEGATIVE, default=0.0)
+    #: Rows of an output tile of weights that are not packed, some times `tile_rows`.
+    wide_tile_rows: Leaf = number(POSITIVE, default=64.0)
+    #: Weights of fewer stored bits are packed: integers with scales.
+    packed_below_bits: Leaf = number(POSITIVE, default=UNCOMPRESSED_BITS)
 
     def product_time(
         self,

@@ -1,4 +1,4 @@
-"""Products of few rows on `m3-ultra`: forwards of several sequences and tokens on another machine of its kind, and kernels alone.
+"""Products of few rows on `m3-ultra`: forwards of several sequences and tokens on another M3 Ultra, and products alone.
 
 Qwen3.6-27B (the shapes of `qwen3.5-27b`) in 4 bits and groups of 64 under MLX 0.32.2 on an M3 Ultra with 60 GPU cores:
 github.com/Augustas11/macprovider, branches lab/mtp-mlx-0323 and lab/qmv-smallm, October 2026.

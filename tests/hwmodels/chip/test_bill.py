@@ -66,7 +66,8 @@ def test_more_of_anything_costs_area_and_power(toy_device, kind):
     unit, names = (None, ()) if kind is None else SIZES[kind]
     device = device_with(toy_device, unit)
     names = [f"matrix_unit.{name}" for name in names]
-    names += ["peak_flops_per_s"] if kind in (None, "matrix_vector_npu", "calibrated_gpu", "vector_tile_kernels") else []
+    by_peak = (None, "matrix_vector_npu", "calibrated_gpu", "vector_tile_kernels")
+    names += ["peak_flops_per_s"] if kind in by_peak else []
     names += ["technology.sram_bytes", "decoder.count", "memory.bandwidth_bytes_per_s"]
     once = chip_bill(device)
     for name in names:

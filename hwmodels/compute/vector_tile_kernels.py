@@ -14,7 +14,7 @@ late, it would use the slower vectors below it; here the tiles count.
 
 Source: the source code of MLX 0.32, mlx/backend/metal: kernels `qmv_wide`, `qmm_t` and steel's matrix products, and their
     choice in quantized.cpp (`get_qmv_batch_limit`) and matmul.cpp.
-Departs: rows are not padded to passes of equal length (at most two rows of eleven). Instructions are those of one width: 8 bits
+Departs: rows are not padded to passes of equal length (one row at most, of 7, 9 and 11). Instructions are those of one width: 8 bits
     need no mask, one instruction less; and narrower weights, which straddle bytes, need more. The limit is that of large
     matrices; of small ones MLX's is later, where the minimum above counts. Sums split over k take nothing.
 """

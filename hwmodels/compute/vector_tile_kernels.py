@@ -12,11 +12,11 @@ An instruction takes as long as a multiply-add, two FLOPs of the peak. Both kern
 takes no longer than tiles: so a larger product never takes less time, wherever the switch is. Where a library's switch is
 late, it would use the slower vectors below it; here the tiles count.
 
-Source: the source code of MLX 0.32, mlx/backend/metal: kernels `qmv_wide`, `qmm_t` and steel's matrix products, and their
-    choice in quantized.cpp (`get_qmv_batch_limit`) and matmul.cpp.
-Departs: rows are not padded to passes of equal length (one row at most, of 7, 9 and 11). Instructions are those of one width: 8 bits
-    need no mask, one instruction less; and narrower weights, which straddle bytes, need more. The limit is that of large
-    matrices; of small ones MLX's is later, where the minimum above counts. Sums split over k take nothing.
+Source: the source code of MLX 0.32, mlx/backend/metal: `qmv_wide` and `qmm_t` in kernels/quantized.h, and their choice by
+    `get_qmv_batch_limit` in quantized.cpp; for 16 bits github.com/ml-explore/mlx, pull request 3888.
+Departs: rows are not padded to passes of equal length (one row at most, of 7, 9 and 11). Instructions are those of one width:
+    8 bits need no mask, one instruction less; narrower weights that straddle bytes need more. The switch is that of large
+    packed matrices; of small ones and of 16 bits MLX's is later. Sums split over k take nothing.
 """
 
 from __future__ import annotations

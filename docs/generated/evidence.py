@@ -61,6 +61,8 @@ def _field(found: Mapping[str, Any]) -> str:
     for name, one in found["sources"].items():
         where, target, draft = name.split(", ", 2)
         errors = one["speedup"]
+        if not errors["rows"]:
+            continue  # terms were fitted to all of them
         nearest = min((peer["median"], rule) for rule, peer in one["simplest"].items() if peer["median"] is not None)
         inside = f"{one['inside_interval']} of {errors['rows']}"
         best = one["best_draft_length"]
@@ -86,8 +88,8 @@ def _field(found: Mapping[str, Any]) -> str:
         "simplest",
         "better?",
     )
-    missing = [f"{count} rows: {reason}" for reason, count in found["without_prediction"].items()]
-    missing += [f"{count} rows: {note}" for note, count in found["notes"].items()]
+    said = [*found["without_prediction"].items(), *found["notes"].items()]
+    missing = [f"{count} {'row' if count == 1 else 'rows'}: {text}" for text, count in said]
     return "\n\n".join(
         [
             f"**The field**: decode speedups that others published, {found['predicted']} of {found['rows']} rows predicted; "

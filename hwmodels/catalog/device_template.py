@@ -59,7 +59,8 @@ energy_j_per_bit = { value = 4e-12, source = "assumed: LPDDR5X with its controll
 #~ kind = "in_order"            # the default: KV, dense weights, experts. Others: see the page on hardware models
 
 # What multiplies matrices. Without this table: a roofline at peak times efficiency. Other kinds than a systolic array:
-# fpga_array, vector_array, near_memory, host_and_near, matrix_vector_npu, calibrated_gpu (see the page on hardware models).
+# fpga_array, vector_array, vector_tile_kernels, near_memory, host_and_near, matrix_vector_npu, calibrated_gpu (see the page on
+# hardware models).
 [matrix_unit]
 kind = "systolic_array"
 # Elements, one multiply-add per cycle each.

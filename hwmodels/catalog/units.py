@@ -23,6 +23,7 @@ from hwmodels.compute.near_memory import NearMemoryUnit
 from hwmodels.compute.systolic.unit import SystolicUnit
 from hwmodels.compute.unit import ComputeUnit
 from hwmodels.compute.vector_array import VectorArray
+from hwmodels.compute.vector_tile_kernels import VectorTileKernels
 
 __all__ = ["UNITS", "UnitReader", "calibrated_sources", "read_unit", "table_of"]
 
@@ -67,6 +68,7 @@ UNITS: dict[str, UnitReader] = {
     "near_memory": table_of(NearMemoryUnit),
     "host_and_near": table_of(HostAndNear),
     "vector_array": table_of(VectorArray),
+    "vector_tile_kernels": table_of(VectorTileKernels),
     "calibrated_gpu": _calibrated,
     "measured_host": read_measured_host,
 }

@@ -18,6 +18,7 @@ from hwmodels.compute.near_memory import NearMemoryUnit
 from hwmodels.compute.roofline import unit_of
 from hwmodels.compute.systolic.unit import SystolicUnit
 from hwmodels.compute.vector_array import VectorArray
+from hwmodels.compute.vector_tile_kernels import VectorTileKernels
 from hwmodels.compute.weight_layouts import LAYOUTS
 from hwmodels.memory.expert_hits import HIT_RULES
 from hwmodels.memory.placement import PLACEMENTS
@@ -41,7 +42,8 @@ def test_kinds_of_one_place_differ(kinds):
 
 def test_units_differ():
     measured = [CalibratedGpu, MeasuredHost]
-    classes = [FpgaArray, HostAndNear, MatrixVectorNpu, NearMemoryUnit, SystolicUnit, VectorArray, *measured]
+    kernels = [*measured, VectorTileKernels]
+    classes = [FpgaArray, HostAndNear, MatrixVectorNpu, NearMemoryUnit, SystolicUnit, VectorArray, *kernels]
     assert len(classes) == len(UNITS)
     for one, other in itertools.combinations(classes, 2):
         assert structure(one) != structure(other), (one, other)

@@ -36,6 +36,7 @@ SIZES = {
         ("pe_rows", "pe_columns", "vector_macs", "vector_width"),
     ),
     "calibrated_gpu": (catalog.device("a100-sxm-80gb").matrix_unit, ("multiprocessors",)),
+    "vector_tile_kernels": (catalog.device("m3-ultra").matrix_unit, ()),
     "matrix_vector_npu": (
         catalog.device("hexagon-v75").matrix_unit,
         ("on_chip_bytes", "vector.units", "vector.register_scores"),
@@ -65,7 +66,8 @@ def test_more_of_anything_costs_area_and_power(toy_device, kind):
     unit, names = (None, ()) if kind is None else SIZES[kind]
     device = device_with(toy_device, unit)
     names = [f"matrix_unit.{name}" for name in names]
-    names += ["peak_flops_per_s"] if kind in (None, "matrix_vector_npu", "calibrated_gpu") else []
+    by_peak = (None, "matrix_vector_npu", "calibrated_gpu", "vector_tile_kernels")
+    names += ["peak_flops_per_s"] if kind in by_peak else []
     names += ["technology.sram_bytes", "decoder.count", "memory.bandwidth_bytes_per_s"]
     once = chip_bill(device)
     for name in names:

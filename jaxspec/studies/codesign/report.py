@@ -161,8 +161,8 @@ def write_codesign_report(result: CodesignResult, directory: Path) -> None:
     drawings = [inline_svg(figure_svg(figure), prefix=name, label=name) for name, figure in drawn.items()]
     parts += [f"<figure>{drawing}</figure>" for drawing in drawings]
     parts.append(scrolled(_costs(result)))
-    if result.notes:
-        parts.append(lines_html(result.notes))
+    if notes := [*notes_of(result.engine), *result.notes]:
+        parts.append(lines_html(notes))
     parts.append(lines_html([f"settings: config.toml; all numbers: result.json; {result.questions} values with gradients and "
                              f"{result.evaluations} exact ones"]))  # fmt: skip
     title = escape(headline(result))

@@ -1,13 +1,19 @@
 """What a co-design says of widths without measured kernels, and of numbers of [set] that change nothing."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from jaxspec.errors import InputError
+from jaxspec.results import predicted
 from jaxspec.settings.base import Layer, build_config
 from jaxspec.studies.codesign.config import CodesignConfig
 from jaxspec.studies.codesign.problem import make_problem
 from jaxspec.studies.codesign.remarks import design_notes, inert_settings
+from jaxspec.studies.codesign.report import codesign_tables, headline, shown
+from jaxspec.studies.codesign.result import CodesignResult, DesignRow
+from jaxspec.studies.engine_pricing import engine_used
 from jaxspec.studies.predict.run import predict
 
 BANDWIDTH = "device.memory.bandwidth_bytes_per_s"
@@ -80,3 +86,26 @@ def test_numbers_without_effect_are_told():
         "no number of the design before and of the one found depends on set.engine.draft_pass_s: with 0.002 and 0.0005 in "
         "its place they are the same"
     )
+
+
+def test_no_draft_pays_is_an_answer():
+    """The row of drafted tokens was left out where it was 0."""
+    row = DesignRow(feasible=True, tokens_per_s=predicted(2.0), draft_tokens=predicted(0.0), acceptance=predicted(0.5))
+    result = CodesignResult(architecture="a", device="d", scheme="s", gain=predicted(1.5), before=row, after=row)
+    assert headline(result).endswith(
+        "times the design before; no draft pays there, so that tokens are decoded one by one."
+    )
+    assert [cells.cells[1:] for cells in codesign_tables(result)[0].rows if cells.cells[0].startswith("drafted")] == [
+        ("0", "0")
+    ]
+    drafted = dataclasses.replace(result, after=dataclasses.replace(row, draft_tokens=predicted(3.0)))
+    assert headline(drafted).endswith("times the design before.")
+
+
+def test_notes_are_shown_as_notes():
+    row = DesignRow(feasible=True, tokens_per_s=predicted(2.0), draft_tokens=predicted(1.0), acceptance=predicted(0.5))
+    engine = engine_used("vllm")
+    result = CodesignResult(gain=predicted(1.5), before=row, after=row, engine=engine, notes=["extrapolated: widths"])
+    told = shown(result).lines
+    assert told[1].startswith("note: vllm adds to each cycle")
+    assert told[2] == "note: extrapolated: widths"

@@ -53,7 +53,7 @@ def _with_leaf(problem: Problem, place: int, number: float) -> Problem:
     """The problem with another number in its tree."""
     leaves = list(problem.model.leaves)
     leaves[place] = np.float32(number)
-    return dataclasses.replace(problem, model=problem.model.replace(leaves=tuple(leaves)))
+    return dataclasses.replace(problem, model=dataclasses.replace(problem.model, leaves=tuple(leaves)))
 
 
 def _priced(problem: Problem, values: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The tests themselves: each asserts something, and none is skipped because the library could not do its work."""
+"""The tests themselves: each asserts something, and none is skipped because the library could not do its work. And the root."""
 
 import ast
 from collections import Counter
@@ -95,6 +95,11 @@ def test_no_two_test_files_share_a_name(sources):
 
 def test_no_test_is_skipped_by_what_it_tests(sources):
     assert skips_on_errors(sources) == []
+
+
+def test_no_package_of_others_lies_in_the_root():
+    """Downloads of pip were committed there once, 36 MB of them."""
+    assert [path.name for path in TESTS.parent.iterdir() if path.suffix in (".whl", ".gz", ".zip")] == []
 
 
 def test_the_longest_units_are_there():

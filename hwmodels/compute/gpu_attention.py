@@ -46,6 +46,7 @@ _OVERLAP_TEMPERATURE = 0.25
 _ROUND_TEMPERATURE = 0.05
 #: How sharply kernels stop cutting contexts: from a tenth to nine tenths within a factor of 1.7 of pairs.
 _SPLIT_POWER = 8
+_ALL_CUT = 1e3
 
 
 @flax.struct.dataclass
@@ -135,7 +136,8 @@ def block_time(unit: GpuAttention, cached_bytes: Number, pairs: Number) -> Float
     cached, pairs, processors = (jnp.asarray(as_float(v)) for v in (cached_bytes, pairs, unit.multiprocessors))
     pairs = jnp.where(pairs > 0, pairs, 1.0)
     whole = smooth_ceil_div(pairs, processors, _ROUND_TEMPERATURE)
-    cut = (as_float(unit.split_pairs) / pairs) ** _SPLIT_POWER
+    # Beyond, all contexts are cut to the last digit, and single precision would not hold the power.
+    cut = jnp.minimum(as_float(unit.split_pairs) / pairs, _ALL_CUT) ** _SPLIT_POWER
     rounds = (whole + cut * (pairs / processors)) / (1.0 + cut)
     return as_float(unit.block_byte_s) * (cached / pairs) * rounds
 

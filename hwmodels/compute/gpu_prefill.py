@@ -23,12 +23,14 @@ from jaxtyping import Array, Float
 
 from hwmodels.compute.gpu_attention import GpuAttention, launch_time, streaming_time
 from hwmodels.numerics.scalars import Leaf, Number, as_float
-from hwmodels.numerics.units import MICRO
+from hwmodels.numerics.smoothing import smooth_largest
 
 __all__ = ["GpuPrefill", "PrefillParts", "prefill_attention_time", "prefill_parts"]
 
 _MANY_TOKENS = 64.0
 _ELEMENT_BYTES = 2.0
+#: Of the smooth maximum that joins arithmetic and chain: the fourth powers above.
+_JOINING_TEMPERATURE = 0.25
 
 
 @flax.struct.dataclass
@@ -86,9 +88,8 @@ def prefill_parts(
     arithmetic_s = flops / as_float(peak_flops_per_s)
     chain_s = many * as_float(unit.chain_s) * (visible + 0.5 * more)
     pass_s = moved / (as_float(unit.memory_efficiency) * as_float(bandwidth_bytes_per_s))
-    # Of microseconds, whose fourth powers single precision holds. The root has no slope where both are nothing.
-    fourth = (arithmetic_s / MICRO) ** 4 + (chain_s / MICRO) ** 4
-    joined = MICRO * jnp.sqrt(jnp.sqrt(jnp.maximum(fourth, 1e-36)))
+    # Of shares of the longer one: single precision does not hold fourth powers of the seconds that long prompts take.
+    joined = smooth_largest(arithmetic_s, chain_s, temperature=_JOINING_TEMPERATURE)
     return PrefillParts(joined, many * (as_float(unit.extra_s) + pass_s))
 
 

@@ -18,12 +18,13 @@ class Engine:
     """How an engine schedules. `slots` is static, every other field a leaf or an array."""
 
     chunk_tokens: Leaf  # prompt tokens of a step at most, >= 1
-    capacity_tokens: Leaf  # whose keys and values fit, > 0
+    capacity_tokens: Leaf  # whose keys and values fit where sequences keep no states, > 0
     draft_lengths: Int[
         Array, " batch"
     ]  # drafted tokens with 0, 1, 2, ... sequences that generate; zeros: no speculation
     conditional: Float[Array, " position"]  # P(position accepted | all before accepted)
     slots: int = flax.struct.field(pytree_node=False, default=1)  # sequences in the batch at most
+    sequence_tokens: Leaf = 0.0  # as whose keys and values a sequence's states take room, >= 0
 
 
 @flax.struct.dataclass

@@ -86,7 +86,7 @@ def serve_further(
         steps: static; about as many of them, or fewer where all requests are served; None: until they are.
     """
     count = requests.arrival_s.shape[-1]
-    fits = jnp.max(requests.prompt_tokens + requests.output_tokens) <= as_float(engine.capacity_tokens)
+    fits = jnp.max(_needed(requests, engine)) <= as_float(engine.capacity_tokens)
     blocks = -(-max(_STEPS, count // _REQUESTS_PER_STEP) // _DRAWN_STEPS)
     looks = jnp.iinfo(_INDEX).max if steps is None else -(-steps // (blocks * _DRAWN_STEPS))
     reached = _chances(engine)
@@ -120,15 +120,20 @@ def served_so_far(state: Serving) -> Served:
 def _may_enter(state: Serving, requests: Requests, engine: Engine) -> Bool[Array, ""]:
     """Whether the next request takes a slot before this step; in most steps none does."""
     slots, left = state.slots, state.head < requests.arrival_s.shape[-1]
-    free, (arrival, needed) = slots.request < 0, _next(state, requests)
-    fits = needed <= _room(slots, engine)
-    return left & (jnp.all(free) | (jnp.any(free) & fits & (state.clock_s.since(arrival) >= 0)))
+    free, place = slots.request < 0, _next(state, requests)
+    fits = _needed(requests, engine, place) <= _room(slots, engine)
+    arrived = state.clock_s.since(requests.arrival_s[place]) >= 0
+    return left & (jnp.all(free) | (jnp.any(free) & fits & arrived))
 
 
-def _next(state: Serving, requests: Requests) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Arrival and tokens of the next request."""
-    place = jnp.minimum(state.head, requests.arrival_s.shape[-1] - 1)
-    return requests.arrival_s[place], requests.prompt_tokens[place] + requests.output_tokens[place]
+def _next(state: Serving, requests: Requests) -> Int[Array, ""]:
+    """Which request is the next one."""
+    return jnp.minimum(state.head, requests.arrival_s.shape[-1] - 1)
+
+
+def _needed(requests: Requests, engine: Engine, place: Int[Array, "*b"] | slice = slice(None)) -> Float[Array, "*b"]:
+    """Tokens for which requests keep room."""
+    return requests.prompt_tokens[place] + requests.output_tokens[place] + as_float(engine.sequence_tokens)
 
 
 def _room(slots: Slots, engine: Engine) -> Float[Array, ""]:
@@ -141,7 +146,7 @@ def _entered(state: Serving, requests: Requests, engine: Engine) -> Serving:
 
 def _waited(state: Serving, requests: Requests) -> Serving:
     """With nothing to do the engine waits for the next request."""
-    idle, (arrival, _) = jnp.all(state.slots.request < 0), _next(state, requests)
+    idle, arrival = jnp.all(state.slots.request < 0), requests.arrival_s[_next(state, requests)]
     waits = idle & (state.clock_s.since(arrival) < 0)
     return state._replace(clock_s=jax.tree.map(partial(jnp.where, waits), long_sum(arrival), state.clock_s))
 
@@ -151,7 +156,7 @@ def _admitted(state: Serving, requests: Requests, engine: Engine) -> Serving:
     count, slots = requests.arrival_s.shape[-1], state.slots
     offsets = jnp.arange(engine.slots, dtype=_INDEX)
     waiting = jnp.minimum(state.head + offsets, count - 1)
-    needed = requests.prompt_tokens[waiting] + requests.output_tokens[waiting]
+    needed = _needed(requests, engine, waiting)
     free = slots.request < 0
     may = (state.head + offsets < count) & (state.clock_s.since(requests.arrival_s[waiting]) >= 0)
     may = may & (jnp.cumsum(needed) <= _room(slots, engine)) & (offsets < jnp.sum(free, dtype=_INDEX))
@@ -161,7 +166,7 @@ def _admitted(state: Serving, requests: Requests, engine: Engine) -> Serving:
     takes = free & (rank < admitted)
     chosen = jnp.minimum(state.head + jnp.maximum(rank, 0), count - 1)
     prompt, output = requests.prompt_tokens[chosen], requests.output_tokens[chosen]
-    new = Slots(chosen, prompt, output, jnp.zeros_like(prompt), prompt + output)
+    new = Slots(chosen, prompt, output, jnp.zeros_like(prompt), _needed(requests, engine, chosen))
     taken = Slots(*(jnp.where(takes, fresh, old) for fresh, old in zip(new, slots, strict=True)))
     place = jnp.where(takes, chosen, count)  # beyond the end: dropped
     waited = state.clock_s.since(requests.arrival_s[chosen])

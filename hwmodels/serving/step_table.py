@@ -30,12 +30,12 @@ from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.parallel.group import for_draft
 from hwmodels.speculation.cycle import plan_steps
-from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost, held_with_draft
+from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost
 from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
 from hwmodels.speculation.plan import chain_plan
 from hwmodels.step.priced_steps import price_steps
 
-__all__ = ["StepTable", "capacity_tokens", "priced_table", "step_seconds"]
+__all__ = ["StepTable", "priced_table", "step_seconds"]
 
 #: Priced batches: all small ones, then three in each octave; between them times are interpolated.
 _SMALL_BATCH = 4
@@ -207,34 +207,3 @@ def _neighbours(known: Float[Array, " point"], at: Leaf) -> tuple[Int[Array, 2],
         return jnp.where(at > known[last], high, found)
 
     return jnp.stack([above - 1, above]), between
-
-
-def capacity_tokens(
-    device: Device, architecture: Architecture, *, footprint: Footprint, draft_cost: DraftCost = COMPRESSED_COPY
-) -> Float[Array, ""]:
-    """Tokens whose keys and values fit beside the weights, those of a draft of its own included; 0 if these do not fit.
-
-    Of several devices: those of all replicas together, each of which holds its own.
-
-    Args:
-        device, architecture, footprint, draft_cost: leaves are single numbers.
-    Departs: layers with windows are taken to keep every token.
-    """
-    held = held_with_draft(
-        architecture,
-        workload=Workload(batch=1.0, context_tokens=0.0),
-        footprint=footprint,
-        draft_cost=draft_cost,
-        group=device.group,
-    )
-    room = sum(as_float(tier.capacity_bytes) for tier in device.tiers) - held
-    replicas = 1.0 if device.group is None else as_float(device.group.data_parallel)
-    return replicas * jnp.maximum(jnp.asarray(room), 0.0) / _token_bytes(device, architecture, footprint, draft_cost)
-
-
-def _token_bytes(device: Device, architecture: Architecture, footprint: Footprint, draft_cost: DraftCost) -> Leaf:
-    nothing = dict.fromkeys(footprint.target_weight_bits, 0.0)
-    kv_alone = dataclasses.replace(footprint, target_weight_bits=nothing, draft_weight_bits=nothing)
-    workload = Workload(batch=1.0, context_tokens=1.0)
-    parts = {"workload": workload, "footprint": kv_alone, "draft_cost": draft_cost}
-    return held_with_draft(architecture, **parts, group=device.group)

@@ -33,6 +33,18 @@ def fixed(value: float | None, digits: int) -> str:
     return NOT_KNOWN if value is None else f"{value:.{digits}f}"
 
 
+def fixed_or_small(value: float | None, digits: int) -> str:
+    """A number with so many digits behind the point; a smaller one, of which they would leave fewer than three, with three."""
+    if value is None or abs(value) >= 10.0 ** (2 - digits) - 0.5 * 10.0**-digits:
+        return fixed(value, digits)
+    return three_digits(value)
+
+
+def milliseconds(seconds: float | None) -> str:
+    """A time in milliseconds, as in "41.302" or "0.000412"."""
+    return fixed_or_small(None if seconds is None else seconds / MILLI, 3)
+
+
 def three_digits(value: float | None) -> str:
     """A number of any size with three digits, as in "0.00123", "41.3" or "1,235"; of larger ones all before the point."""
     if value is None:

@@ -1,4 +1,4 @@
-"""A colour for each operator and collective, the same in all figures."""
+"""A colour for each part of a step, the same in all figures."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ OPERATOR_COLOURS = {
     "qkv": BLUE,
     "latent": SKY,
     "attention": GREEN,
+    "linear_attention": "#00483a",
     "o": "#9ed2f0",
     "gate_up": VERMILLION,
     "down": YELLOW,
@@ -27,4 +28,5 @@ OPERATOR_COLOURS = {
     "reduce_scatter": "#525252",
     "all_to_all": "#d4a0c0",
     "send": "#dcdcdc",
+    "kv_encoding": "#7a4a2b",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from hwmodels.analysis.design_costs import DIE_AREA
 from hwmodels.catalog.entries import near_matches
@@ -13,10 +13,16 @@ from jaxspec.studies.codesign.config import CodesignConfig, Cost
 from jaxspec.studies.codesign.variables import Variables
 from jaxspec.studies.design_tree import check_value
 
-__all__ = ["check_law", "check_variables", "checked_costs"]
+__all__ = ["check_law", "check_set", "check_variables", "checked_costs"]
 
 #: Hazard along a knob that is none: the last digit of acceptance that points have.
 _LEAST_HAZARD = 1e-4
+
+#: Numbers of a design point that no number of a co-design depends on, with the reason.
+_UNREAD = {
+    "acceptance.alpha_token": "acceptance comes from the table [acceptance]",
+    "workload.output_tokens": "no whole answer is timed",
+}
 
 
 def checked_costs(config: CodesignConfig, known: list[str]) -> list[Cost]:
@@ -32,6 +38,21 @@ def checked_costs(config: CodesignConfig, known: list[str]) -> list[Cost]:
                 f"costs.{called} has area_mm2 by {DIE_AREA}, which all areas add up to; give power_w or price by it"
             )
     return list(config.costs.values())
+
+
+def check_set(config: CodesignConfig, widths: Sequence[str]) -> None:
+    """Every number of [set] may have an effect. Raises InputError: otherwise.
+
+    Args:
+        widths: bits that knobs among the variables decide, by name.
+    """
+    for name in config.set:
+        if (reason := _UNREAD.get(name)) is not None:
+            raise InputError(f"set.{name} would have no effect: {reason}; leave it out")
+    if both := sorted({f"footprint.{width}" for width in widths} & {*config.set}):
+        raise InputError(
+            f"{', '.join(both)} follows from knobs of the draft among the variables, and is set; leave one of them out"
+        )
 
 
 def check_variables(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,18 +15,19 @@ from hwmodels.analysis.design_costs import CostTerm, cost_names
 from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.chip.technology import Technology
 from hwmodels.device import Device
+from hwmodels.network.footprint import Footprint
 from hwmodels.numerics.units import MILLI
 from jaxspec.compress.footprint_table import expected_widths, footprint_table
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.studies.acceptance_points import FoundLaw, resolve_acceptance
-from jaxspec.studies.codesign.checks import check_law, check_variables, checked_costs
+from jaxspec.studies.codesign.checks import check_law, check_set, check_variables, checked_costs
 from jaxspec.studies.codesign.config import BUDGETS, CodesignConfig
 from jaxspec.studies.codesign.family import chain_family, tree_family
 from jaxspec.studies.codesign.pricing import DesignNumbers, Model, price_at, price_tree
 from jaxspec.studies.codesign.variables import Variables, variables_of
-from jaxspec.studies.design_tree import design_tree, knob_name, number_rules
+from jaxspec.studies.design_tree import design_tree, footprint_of, knob_name, number_rules
 
 __all__ = ["FITS", "Problem", "make_problem"]
 
@@ -67,7 +69,17 @@ class Problem:
     @property
     def device(self) -> Device:
         """The device that it begins with."""
-        return self.model.tree(jnp.asarray(self.before, jnp.float32))["device"]
+        return self.tree(self.before)["device"]
+
+    def tree(self, values: np.ndarray) -> dict[str, Any]:
+        """All numbers of a design. Args: values: " variable"."""
+        return self.model.tree(jnp.asarray(values, jnp.float32))
+
+    def footprints(self, values: np.ndarray) -> list[Footprint]:
+        """What designs read. Args: values: "design variable"."""
+        _, widths = self._exact(values)
+        own = lambda i: {width: column[i] for width, column in widths.items()}
+        return [footprint_of(self.tree(row)["footprint"] | own(i)) for i, row in enumerate(values)]
 
     @property
     def batch(self) -> int:
@@ -218,6 +230,7 @@ def make_problem(config: CodesignConfig) -> Problem:
     }
     ranges = {knobs[name]: (bounds.first, bounds.last) for name, bounds in widths.items()}
     table = footprint_table(scheme, own, ranges)
+    check_set(config, [width for width, _ in table.names])
     # Widths of [set] that no knob decides stay.
     table = dataclasses.replace(table, fixed={width: jnp.float32(tree["footprint"][width]) for width in table.fixed})
     terms = tuple(

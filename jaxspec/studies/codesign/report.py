@@ -62,7 +62,8 @@ def headline(result: CodesignResult) -> str:
         return f"{about}: no design within the ends of the variables keeps {', '.join(over)}."
     value = getattr(result.after, result.objective)
     kept = "" if result.before.feasible else "; the design before does not keep every limit"
-    return f"{about}: {_text(value)} {result.objective}, {_text(result.gain, 3)} times the design before{kept}."
+    unused = "" if result.after.draft_tokens.number else "; no draft pays there, so that tokens are decoded one by one"
+    return f"{about}: {_text(value)} {result.objective}, {_text(result.gain, 3)} times the design before{kept}{unused}."
 
 
 def _exceeded(result: CodesignResult, row: BudgetUse) -> bool:
@@ -83,7 +84,8 @@ def _designs(result: CodesignResult) -> Table:
     for heading in ("before", result.ends_with):
         table.add_column(heading, justify="right")
     for name, title in _NUMBERS.items():
-        if any(getattr(row, name).number for row in (result.before, result.after)):
+        # 0 drafted tokens are an answer, 0 mm2 is nothing known.
+        if name == "draft_tokens" or any(getattr(row, name).number for row in (result.before, result.after)):
             table.add_row(title, *(_text(getattr(row, name)) for row in (result.before, result.after)))
     table.add_row("keeps every limit", *(_yes(row) for row in (result.before, result.after)))
     return table
@@ -145,9 +147,8 @@ def shown(result: CodesignResult) -> Shown:
     files = f"report: {result.directory}/report.html" if result.directory else ""
     if files and (Path(result.directory) / DEVICE_FILE).is_file():
         files += f", proposed device: {result.directory}/{DEVICE_FILE}"
-    return Shown(
-        result.plain(), codesign_tables(result), [headline(result), *notes_of(result.engine), *result.notes], files
-    )
+    notes = [f"note: {note}" for note in (*notes_of(result.engine), *result.notes)]
+    return Shown(result.plain(), codesign_tables(result), [headline(result), *notes], files)
 
 
 def write_codesign_report(result: CodesignResult, directory: Path) -> None:
@@ -161,8 +162,8 @@ def write_codesign_report(result: CodesignResult, directory: Path) -> None:
     drawings = [inline_svg(figure_svg(figure), prefix=name, label=name) for name, figure in drawn.items()]
     parts += [f"<figure>{drawing}</figure>" for drawing in drawings]
     parts.append(scrolled(_costs(result)))
-    if result.notes:
-        parts.append(lines_html(result.notes))
+    if notes := [*notes_of(result.engine), *result.notes]:
+        parts.append(lines_html(notes))
     parts.append(lines_html([f"settings: config.toml; all numbers: result.json; {result.questions} values with gradients and "
                              f"{result.evaluations} exact ones"]))  # fmt: skip
     title = escape(headline(result))

@@ -113,7 +113,7 @@ class CodesignResult(Result):
         costs: by what they are of, as given.
         inputs: SHA-256 of every file that the configuration names.
         engine: whose terms are in the times; None: kernels alone.
-        notes: what a reader of the numbers should know.
+        kernel_widths, notes: what a reader of the numbers should know; see `jaxspec.studies.kernel_notes`.
     """
 
     schema_version: int = 1
@@ -136,6 +136,7 @@ class CodesignResult(Result):
     directory: str = ""
     inputs: dict[str, str] = dataclasses.field(default_factory=dict)
     engine: EngineUsed | None = None
+    kernel_widths: dict[str, Any] | None = None
     notes: list[str] = dataclasses.field(default_factory=list)
 
     @property

@@ -31,6 +31,7 @@ from jaxspec.studies.codesign.hardening import ALLOWED_EXCESS, Hardened, harden
 from jaxspec.studies.codesign.judging import Judged, judge
 from jaxspec.studies.codesign.pricing import DesignNumbers
 from jaxspec.studies.codesign.problem import Problem, make_problem
+from jaxspec.studies.codesign.remarks import design_notes
 from jaxspec.studies.codesign.report import write_codesign_report
 from jaxspec.studies.codesign.result import (
     BudgetUse,
@@ -202,6 +203,7 @@ def _result(
     good = [value for one in climbs for value, excess in one.path if excess <= 0]
     number = lambda value: None if not np.isfinite(value) else float(value)
     facts = device_facts(config.device, config)["device_data"]
+    told = design_notes(problem, np.stack([problem.before, hardened.values]))
     return CodesignResult(
         architecture=config.architecture,
         device=config.device,
@@ -249,7 +251,8 @@ def _result(
         device_data={name: PricedNumber(**entry) for name, entry in facts.items()},
         directory=str(directory.path),
         inputs=directory.inputs,
-        notes=_notes(config, problem.device),
+        kernel_widths=told["kernel_widths"],
+        notes=[*told["notes"], *_notes(config, problem.device)],
     )
 
 

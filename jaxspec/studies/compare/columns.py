@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hwmodels.numerics.units import GB, MILLI
+from hwmodels.numerics.units import GB
 from jaxspec.report.columns import Column
-from jaxspec.report.formatting import NOT_KNOWN, fixed, times
+from jaxspec.report.formatting import NOT_KNOWN, fixed, fixed_or_small, milliseconds, times
 from jaxspec.results import UNKNOWN
 from jaxspec.studies.compare.result import Contestant
 
@@ -143,14 +143,14 @@ _STEP = Column[Contestant](
     "draft\nstep, ms",
     "time of one draft step",
     lambda found: found.draft_step_s,
-    lambda x: fixed(x / MILLI, 3),
+    milliseconds,
 )
 _CYCLE = Column[Contestant](
     "cycle, ms",
     "cycle,\nms",
     "draft steps, verification and what the engine adds",
     lambda found: found.cycle_s,
-    lambda x: fixed(x / MILLI, 3),
+    milliseconds,
     interval=lambda found: found.intervals and found.intervals.cycle_s,
 )
 _HELD = Column[Contestant](
@@ -158,7 +158,7 @@ _HELD = Column[Contestant](
     "memory,\nGB",
     "weights and KV of target and draft",
     lambda found: found.held_bytes,
-    lambda x: fixed(x / GB, 2),
+    lambda x: fixed_or_small(x / GB, 2),
 )
 _ENERGY = Column[Contestant](
     "energy per token, J",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from hwmodels.numerics.units import GB, GIGA, MILLI
 from jaxspec.report.columns import Column, interval_in_words
-from jaxspec.report.formatting import fixed, times
+from jaxspec.report.formatting import fixed, fixed_or_small, times
 from jaxspec.results import Quantity, predicted
 from jaxspec.results.intervals import Ends
 from jaxspec.studies.predict.result import BatchRow, LengthRow, PredictResult, StepTotals
@@ -17,10 +17,10 @@ _SPEEDUP = lambda value: times(value, 3)
 
 
 def _scaled(unit: float, digits: int) -> Callable[[float], str]:
-    return lambda value: fixed(value / unit, digits)
+    return lambda value: fixed_or_small(value / unit, digits)
 
 
-_WHOLE = _scaled(1.0, 0)
+_WHOLE = lambda value: fixed(value, 0)
 
 #: Columns by draft length.
 LENGTH_COLUMNS = (
@@ -62,7 +62,7 @@ def headline_in_words(result: PredictResult) -> str:
     said = (
         f"{_SPEEDUP(result.speedup_vs_bf16_ar.known)}{interval_in_words(held.speedup_vs_bf16_ar, _SPEEDUP)} vs 16-bit AR",
         f"{_SPEEDUP(result.speedup_vs_stored_ar.known)}{interval_in_words(held.speedup_vs_stored_ar, _SPEEDUP)} vs stored AR",
-        f"{fixed(result.tokens_per_s.number, 1)}{interval_in_words(held.tokens_per_s, _scaled(1.0, 1))} tokens/s",
+        f"{fixed_or_small(result.tokens_per_s.number, 1)}{interval_in_words(held.tokens_per_s, _scaled(1.0, 1))} tokens/s",
         f"cycle {milli(result.cycle_s.known)}{interval_in_words(held.cycle_s, milli)} ms",
     )
     return f"{'; '.join(said)}; {held.statement}"
@@ -77,7 +77,7 @@ def step_ends_in_words(result: PredictResult, step: str) -> str:
 
 def _rate(row: BatchRow) -> str:
     ends = interval_in_words(row.intervals and row.intervals.tokens_per_s, _scaled(1.0, 1))
-    return fixed(row.tokens_per_s.number, 1) + ends + ("" if row.fits.value else " (does not fit)")
+    return fixed_or_small(row.tokens_per_s.number, 1) + ends + ("" if row.fits.value else " (does not fit)")
 
 
 #: Columns by batch.
@@ -113,7 +113,7 @@ def _energy(step: StepTotals) -> Quantity[float]:
 
 def _energy_in_words(step: StepTotals) -> str:
     found = _energy(step).number
-    return "not known" if found is None else fixed(found / MILLI, 1)
+    return "not known" if found is None else fixed_or_small(found / MILLI, 1)
 
 
 #: Columns of a step; the optional ones where the device has what they are of.

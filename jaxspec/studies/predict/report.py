@@ -8,6 +8,7 @@ from typing import TypeVar
 from hwmodels.numerics.units import GB, MILLI
 from hwmodels.step.step_cost import STEP_PARTS
 from jaxspec.report.columns import Column, shown_columns
+from jaxspec.report.formatting import fixed_or_small, milliseconds
 from jaxspec.report.notes import note_lines
 from jaxspec.report.shown import Shown
 from jaxspec.report.terminal import Table
@@ -80,9 +81,8 @@ def _steps(result: PredictResult) -> Table:
     fits = "fits" if result.fits.value else "DOES NOT FIT"
     longest = result.longest_context_tokens.number  # none where there is no end
     context = "any context" if longest is None else f"contexts up to {longest:,.0f} tokens"
-    remarks = [
-        f"needs {result.held_bytes.known / GB:.2f} GB of {result.capacity_bytes.known / GB:.1f}: {fits}; {context}"
-    ]
+    held = fixed_or_small(result.held_bytes.known / GB, 2)
+    remarks = [f"needs {held} GB of {result.capacity_bytes.known / GB:.1f}: {fits}; {context}"]
     if (found := result.decoders) is not None:
         plural = "s" * (found.count.value != 1)
         remarks.append(
@@ -108,7 +108,9 @@ def _steps(result: PredictResult) -> Table:
         )
     if (energy := result.energy_per_token_j.number) is not None:
         plain = result.energy_per_token_ar_bf16_j.known
-        remarks.append(f"{energy / MILLI:.1f} mJ per token against {plain / MILLI:.1f} of 16-bit AR")
+        remarks.append(
+            f"{fixed_or_small(energy / MILLI, 1)} mJ per token against {fixed_or_small(plain / MILLI, 1)} of 16-bit AR"
+        )
     table = Table(title=f"{_head(result)}: steps (predicted)", caption="; ".join(remarks))
     table.add_column("step")
     columns = shown_columns(STEP_COLUMNS, result.steps.values())
@@ -129,8 +131,8 @@ def _operators(result: PredictResult) -> Table:
     for operator in STEP_PARTS:
         times = [step.get(operator, 0.0) for step in seconds]
         if any(times):
-            table.add_row(operator, *(f"{time / MILLI:.3f}" for time in times))
-    table.add_row("total", *(f"{sum(step.values()) / MILLI:.3f}" for step in seconds), style="bold")
+            table.add_row(operator, *(milliseconds(time) for time in times))
+    table.add_row("total", *(milliseconds(sum(step.values())) for step in seconds), style="bold")
     return table
 
 

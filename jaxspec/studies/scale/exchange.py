@@ -97,8 +97,13 @@ def _first(rows: Sequence[PlanRow], batch: int, samples: int) -> PlanRow:
 
 
 def _best(rows: Sequence[PlanRow], batch: int, samples: int) -> PlanRow | None:
-    """The attainable plan with the highest accuracy, of equal ones the fastest."""
+    """The attainable plan with the highest accuracy, of equal ones the fastest.
+
+    Of those that fit; where not even one sample does, of all, as a larger memory would have them.
+    """
+    fits = _first(rows, batch, 1).fits.value
     here = [row for row in rows if (row.batch, row.samples) == (batch, samples) and row.attainable]
+    here = [row for row in here if row.fits.value or not fits]
     return max(here, key=lambda row: (row.accuracy.known, -row.total_s.known), default=None)
 
 
@@ -118,7 +123,8 @@ def _row(one: PlanRow, sampled: PlanRow | None, budget: int, length: int, tokens
         "speculation_right_s": predicted(drafted_right),
     }
     if sampled is None:
-        return Exchange(**row)
+        only: Quantity[str] = predicted(None if drafted_right is None else "speculation")
+        return Exchange(**row, better=only)
     sampled_right = _over(sampled.total_s.known, sampled.accuracy.known)
     known = {"speculation": drafted_right, "sampling": sampled_right}
     told = {name: value for name, value in known.items() if value is not None}

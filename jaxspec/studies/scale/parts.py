@@ -44,10 +44,12 @@ def head_parts(config: ScaleConfig, checked: Checked, device: str, footprints: S
     parameters = given(None if several else first.num_parameters())
     facts = device_facts(device, config, config)
     priced_on = next(iter(pricings.values())).device
-    # Of several networks the one with experts, where one has any.
-    largest = max((one.architecture for one in pricings.values()), key=lambda shape: float(shape.num_experts))
+    # Of several networks the one with experts and the one with linear attention, where one has any.
+    shapes_priced = [one.architecture for one in pricings.values()]
+    largest = max(shapes_priced, key=lambda shape: float(shape.num_experts))
+    linear = max(shapes_priced, key=lambda shape: float(shape.num_linear_layers))
     sequences = [batch * samples for batch in (config.batch, *config.batches) for samples in (1, *config.samples)]
-    fields = kernel_notes(priced_on, list(footprints), batches=sequences, architecture=largest)
+    fields = kernel_notes(priced_on, list(footprints), batches=sequences, architecture=largest, draft=linear)
     found = noted(fields, priced_on, config.engine, named=device)
     return {
         "model": RunningModel(name=", ".join(config.model), parameters=parameters),

@@ -157,7 +157,7 @@ class Exchange(Record):
         plain_s: one sample without speculation.
         accuracy_one: of one sample, which speculation does not change.
         intervals: of the time with drafted tokens; None where nothing is known to err.
-        method: the attainable one with the highest accuracy.
+        method: the attainable one with the highest accuracy that fits; None: none does.
         speculation_right_s, sampling_right_s: time for a right answer, time over accuracy.
         better: "speculation" or "sampling", by that time; None where nothing was right.
     """

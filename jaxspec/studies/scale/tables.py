@@ -161,7 +161,7 @@ def _exchanges(result: ScaleResult) -> Table:
     table = Table(
         f"{device_title(result)}: the same matrix rows, for drafted tokens or for samples",
         f"draft {draft}, accepted by position {accepted}; times of an answer: predicted; the samples are those of the most "
-        "accurate plan; sooner right: the shorter time over accuracy"
+        "accurate plan that fits; sooner right: the shorter time over accuracy"
         + "".join(f"\n{line}" for line in _brackets(result, any(row.intervals for row in result.speculation.rows))),
     )
     table.add_column("batch, rows")

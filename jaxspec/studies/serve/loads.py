@@ -51,22 +51,23 @@ def count_of_rates(config: ServeConfig) -> int:
     return 1 if config.trace is not None else len(_SHARES)
 
 
-def rates_of(config: ServeConfig, table: StepTable, requests: Requests, capacity_tokens: float) -> np.ndarray:
+def rates_of(
+    config: ServeConfig, table: StepTable, requests: Requests, capacity_tokens: float, sequence_tokens: float
+) -> np.ndarray:
     """The rates that are served, "rate": those of the configuration, the trace's own, or shares of a full engine's."""
     if config.rates is not None:
         return np.array(config.rates)
     if config.trace is not None:
         arrival = np.asarray(requests.arrival_s)
         return np.array([(len(arrival) - 1) / (arrival[-1] - arrival[0])])
-    return _default_rates(table, requests, capacity_tokens, config.max_batch, config.chunk_tokens)
+    mean = float(jnp.mean(requests.prompt_tokens) + jnp.mean(requests.output_tokens))
+    batch = int(max(1, min(config.max_batch, capacity_tokens // (mean + sequence_tokens))))
+    return _default_rates(table, requests, batch, config.chunk_tokens)
 
 
-def _default_rates(
-    table: StepTable, requests: Requests, capacity_tokens: float, max_batch: int, chunk_tokens: int
-) -> np.ndarray:
-    """Shares of the requests per second that a full engine finishes without a draft, "rate"."""
+def _default_rates(table: StepTable, requests: Requests, batch: int, chunk_tokens: int) -> np.ndarray:
+    """Shares of the requests per second that a full engine, of so many sequences, finishes without a draft, "rate"."""
     prompt, output = (float(jnp.mean(tokens)) for tokens in (requests.prompt_tokens, requests.output_tokens))
-    batch = int(max(1, min(max_batch, capacity_tokens // (prompt + output))))
     # As many requests end in a step as begin, and their prompts share the step's chunk.
     ending = min(batch / output, chunk_tokens / prompt)
     length, slots = jnp.zeros((), jnp.int32), jnp.asarray(batch)

@@ -72,8 +72,8 @@ def _loads(result: ServeResult) -> Table:
         title=f"{result.architecture} on {result.device}, draft: {result.draft}",
         caption=f"{load.requests.value} requests of {load.prompt_tokens.known:.0f} + {load.output_tokens.known:.0f} tokens "
         f"on average, at most {load.max_batch.value} at once and {load.chunk_tokens.value} prompt tokens in a step, room for "
-        f"{load.capacity_tokens.known:,.0f} tokens; fixed draft: {result.draft_length.value} tokens; by batch: "
-        f"{_lengths(result)} (rates, lengths and acceptance: input; the rest: predicted)"
+        f"{load.capacity_tokens.known:,.0f} tokens{_states(result)}; fixed draft: {result.draft_length.value} tokens; "
+        f"by batch: {_lengths(result)} (rates, lengths and acceptance: input; the rest: predicted)"
         + (f"\nin brackets: {result.interval_statement}" if result.interval_statement else ""),
     )
     table.add_column("decoding")
@@ -82,6 +82,12 @@ def _loads(result: ServeResult) -> Table:
     for row in result.rows:
         table.add_row(CALLED[row.decoding], *(column.text(row) for column in _COLUMNS))
     return table
+
+
+def _states(result: ServeResult) -> str:
+    """How much of the room each request's states take, in words; empty where there are none."""
+    states = result.workload.sequence_tokens.number
+    return f", of which a request's states take {states:,.0f}" if states else ""
 
 
 def _lengths(result: ServeResult) -> str:

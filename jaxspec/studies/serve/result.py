@@ -19,6 +19,7 @@ class ServedWorkload(Record):
 
     Attributes:
         capacity_tokens: whose keys and values fit beside the weights.
+        sequence_tokens: as whose a sequence's states of linear attention take room of that.
     """
 
     requests: Quantity[int] = UNKNOWN
@@ -27,6 +28,7 @@ class ServedWorkload(Record):
     max_batch: Quantity[int] = UNKNOWN
     chunk_tokens: Quantity[int] = UNKNOWN
     capacity_tokens: Quantity[float] = UNKNOWN
+    sequence_tokens: Quantity[float] = UNKNOWN
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

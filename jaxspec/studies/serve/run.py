@@ -17,7 +17,8 @@ from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.serving.engine import Engine
 from hwmodels.serving.latencies import Latencies, crossing_rate
 from hwmodels.serving.requests import Requests, poisson_requests
-from hwmodels.serving.step_table import capacity_tokens, priced_table
+from hwmodels.serving.room import capacity_tokens, sequence_tokens
+from hwmodels.serving.step_table import priced_table
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.report.assumptions import architecture_data, device_facts
@@ -99,6 +100,7 @@ class _Parts:
     routing: Routing
     requests: Requests  # at their own rate, or at one per second
     capacity_tokens: float
+    sequence_tokens: float  # see `hwmodels.serving.room`
 
     @classmethod
     def of(cls, config: ServeConfig, name: str, draw: Callable[[], Requests]) -> _Parts:
@@ -123,13 +125,15 @@ class _Parts:
         check_positions(config.architecture, architecture, longest_request(requests) - 1)
         if draft.architecture is not None:
             check_positions(str(config.draft_architecture), draft.architecture, longest_request(requests) - 1)
-        room = float(capacity_tokens(device, architecture, footprint=footprint, draft_cost=draft))
-        if (needed := longest_request(requests)) > room:
+        stored = {"footprint": footprint, "draft_cost": draft}
+        room, states = (float(of(device, architecture, **stored)) for of in (capacity_tokens, sequence_tokens))
+        if (needed := longest_request(requests)) > room - states:
+            beside = "the weights and a sequence's states" if states else "the weights"
             raise InputError(
-                f"device {name!r} has room for the keys and values of {room:,.0f} tokens beside the weights, and a request "
-                f"needs {needed:,.0f}; give shorter prompts and outputs, a smaller network, or another device"
+                f"device {name!r} has room for the keys and values of {max(room - states, 0.0):,.0f} tokens beside {beside}, "
+                f"and a request needs {needed:,.0f}; give shorter prompts and outputs, a smaller network, or another device"
             )
-        return cls(pricing, footprint, draft, experts.routing, requests, room)
+        return cls(pricing, footprint, draft, experts.routing, requests, room, states)
 
 
 def _requests(config: ServeConfig) -> Requests:
@@ -171,13 +175,14 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
     by_batch = best_lengths(table, conditional, requests)
     fixed = np.full(config.max_batch + 1, config.draft_length)
     lengths = np.stack([np.zeros_like(fixed), fixed, by_batch]).astype(np.int32)
-    rates = rates_of(config, table, requests, parts.capacity_tokens)
+    rates = rates_of(config, table, requests, parts.capacity_tokens, parts.sequence_tokens)
     engine = Engine(
         chunk_tokens=float(config.chunk_tokens),
         capacity_tokens=parts.capacity_tokens,
         draft_lengths=jnp.asarray(lengths),
         conditional=jnp.asarray(conditional),
         slots=config.max_batch,
+        sequence_tokens=parts.sequence_tokens,
     )
     key = jax.random.fold_in(jax.random.key(config.seed), 1)
     errs = table.deviation is not None
@@ -233,6 +238,7 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
             max_batch=given(config.max_batch),
             chunk_tokens=given(config.chunk_tokens),
             capacity_tokens=predicted(parts.capacity_tokens),
+            sequence_tokens=predicted(parts.sequence_tokens),
         ),
         pays=predicted(any(crossing.pays_at.known for crossing in crossings)),
         lengths_by_batch=predicted([int(length) for length in by_batch[1:]]),

@@ -23,6 +23,7 @@ from jaxspec.studies.sweep.config import SweepConfig, shard_of
 from jaxspec.studies.sweep.figures import FRONT_FILE, draw_front
 from jaxspec.studies.sweep.grid import Grid
 from jaxspec.studies.sweep.inert_axes import InertAxes
+from jaxspec.studies.sweep.inert_set import inert_settings
 from jaxspec.studies.sweep.parts import check_counts, drop_parts, join_files, part_ranges, write_part
 from jaxspec.studies.sweep.plan import SweepPlan, plan_sweep
 from jaxspec.studies.sweep.points_file import OF_THE_DEVICE, POINTS_FILE, check_points, points_schema
@@ -220,6 +221,7 @@ def join_points(
             *_of_engine(config),
             *unheard_knobs(config, plan),
             *inert.remarks,
+            *inert_settings(config, plan),
             *unknown_columns(front),
         ],
         directory=str(folder),

@@ -58,6 +58,7 @@ def test_pairs_fill_multiprocessors_in_rounds():
     # 100 multiprocessors, each a byte in 75 ps, take 0.75 ms for 1 GB where none idles: cut contexts, or whole rounds.
     assert seconds(200.0, split_pairs=0.0) == pytest.approx(7.5e-4, rel=1e-5)
     assert seconds(30.0, split_pairs=1e6) == pytest.approx(7.5e-4, rel=1e-5)
+    assert seconds(2.0, split_pairs=1e20) == pytest.approx(7.5e-4, rel=1e-5)  # its eighth power was infinite
     # One and a half rounds are 1.9275: 2 but for u = w = 1/2 of the smooth count at temperature 0.05.
     one_round = 7.5e-11 * 1e9 / 150
     rise, bend = 0.25 / 0.2525, 0.5 / 0.55

@@ -9,9 +9,8 @@ import pytest
 
 from hwmodels import DraftCost, Workload, catalog, chain_plan, price_cycle, uniform_footprint
 from hwmodels.network.operators import prefill_step
-from hwmodels.serving.step_table import StepTable, capacity_tokens, priced_table, step_seconds
+from hwmodels.serving.step_table import StepTable, priced_table, step_seconds
 from hwmodels.speculation.steady_state import serving_cycle
-from hwmodels.step.capacity import held_bytes
 from hwmodels.step.priced_steps import price_steps
 
 DEVICE, TARGET = catalog.device("rtx-4090"), catalog.architecture("llama-3.1-8b")
@@ -74,16 +73,6 @@ def test_more_never_takes_less(table):
     assert np.all(np.diff(found[:, 1:], axis=1) >= -1e-9)
     assert np.all(np.diff(found, axis=3) >= 0)
     assert np.all(np.diff(found[:, 1:], axis=0) > 0)
-
-
-def test_room_for_keys_and_values():
-    stored = {"weight_bits": WIDTHS.target_weight_bits, "kv_bits": WIDTHS.target_kv_bits}
-    room = float(capacity_tokens(DEVICE, TARGET, footprint=WIDTHS))
-    held = held_bytes(TARGET, batch=1.0, context_tokens=room, **stored)
-    assert float(held.total) == pytest.approx(float(DEVICE.memory.capacity_bytes), rel=1e-4)
-    assert float(capacity_tokens(DEVICE, TARGET, footprint=WIDTHS, draft_cost=SMALL)) < 0.95 * room
-    large = catalog.architecture("llama-3.1-70b")
-    assert float(capacity_tokens(DEVICE, large, footprint=WIDTHS)) == 0.0
 
 
 def test_between_priced_places_it_is_linear_interpolation_to_the_last_digit():

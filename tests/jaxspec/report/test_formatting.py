@@ -1,6 +1,15 @@
 import pytest
 
-from jaxspec.report.formatting import bytes_in_words, fixed, knobs_in_words, quantity, three_digits, times
+from jaxspec.report.formatting import (
+    bytes_in_words,
+    fixed,
+    fixed_or_small,
+    knobs_in_words,
+    milliseconds,
+    quantity,
+    three_digits,
+    times,
+)
 from jaxspec.studies.scale.columns import seconds
 
 
@@ -68,3 +77,19 @@ def test_memory_of_small_networks_is_not_told_as_nothing():
         "13 MB",
         "0.3 MB",
     ]
+
+
+def test_small_numbers_keep_three_digits():
+    seconds = (None, 0.0, 3.2e-8, 4.12e-7, 5.16e-5, 9.94e-5, 9.96e-5, 0.0413021, 1.5)
+    assert [milliseconds(time) for time in seconds] == [
+        "n/a",
+        "0",
+        "3.2e-05",
+        "0.000412",
+        "0.0516",
+        "0.0994",
+        "0.100",
+        "41.302",
+        "1500.000",
+    ]
+    assert [fixed_or_small(value, 1) for value in (0.01234, 9.94, 9.96, 12.34)] == ["0.0123", "9.94", "10.0", "12.3"]

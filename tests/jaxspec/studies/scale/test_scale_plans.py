@@ -196,6 +196,18 @@ def test_the_same_rows_for_drafted_tokens(config, pricing, rows, jit):
     assert {(row.draft_length.value, row.speedup.value, row.better.value) for row in found} == {(0, 1.0, None)}
 
 
+def test_samples_that_do_not_fit_are_no_use_of_the_rows(config, pricing, rows):
+    """They were compared with drafted tokens as if they did, and could be the better use."""
+    fit = lambda fitting: [dataclasses.replace(row, fits=predicted(fitting(row))) for row in rows]
+    parts = {"footprint": FOOTPRINT, "draft": DraftCost(passes=0.0), "conditional": [0.8, 0.5]}
+    others = exchange_rows(config, pricing, fit(lambda row: row.method != "pass-at-n" or row.samples == 1), **parts)
+    assert [row.method for row in others] == ["best-of-n", "best-of-n"]
+    none = exchange_rows(config, pricing, fit(lambda row: row.samples == 1), **parts)
+    assert [(row.method, row.sampling_s.value, row.better.value) for row in none] == [(None, None, "speculation")] * 2
+    larger = exchange_rows(config, pricing, fit(lambda row: False), **parts)
+    assert [row.method for row in larger] == ["pass-at-n", "pass-at-n"]
+
+
 def test_cycles_scatter_and_prompts_do_not(pricing):
     """On a device that nobody calibrated, an engine's cycles alone err."""
     scatter, prompt, passes = 0.08, 4000.0, jnp.array([20.0, 200.0])

@@ -1,0 +1,39 @@
+"""Output of commands that the guide shows is what they print."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "pages" / "containers.md").read_text(encoding="utf-8")
+TENSOR = "model.layers.0.mlp.gate_proj.weight"
+
+
+def printed(*words: str, folder: Path) -> str:
+    """Standard output of a command, piped: as wide as it is."""
+    own = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "jaxspec", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder, env=own, timeout=300)
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("packed", "shown", "said"),
+    [
+        (("-o", "model.jspk"), (), "$ jaxspec pack -o model.jspk\nmeasuring activations on 96 windows of text ...\n"),
+        (
+            ("--scheme", "huffman", "-o", "huffman.jspk"),
+            ("inspect", "huffman.jspk", "--tensor", TENSOR),
+            f"$ jaxspec inspect huffman.jspk --tensor {TENSOR}\n",
+        ),
+    ],
+)
+def test_containers(packed, shown, said, tmp_path):
+    """Their tables had the frames of another printer."""
+    output = printed("pack", *packed, folder=tmp_path)
+    if shown:
+        output = printed(*shown, folder=tmp_path)
+    assert f"{said}{output.strip()}\n```" in PAGE

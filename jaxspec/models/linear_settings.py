@@ -1,0 +1,64 @@
+"""Linear attention in config.json: its sizes and its layers, read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hwmodels.catalog.huggingface import Family, layers_with_linear_attention
+from jaxspec.models.blocks import Attention, GatedDeltaNet, GroupedAttention
+from jaxspec.models.config_values import integer
+from jaxspec.models.linear_sizes import LinearSizes
+
+if TYPE_CHECKING:
+    from jaxspec.models.config import DecoderConfig
+
+__all__ = ["linear_pattern", "read_linear", "written_linear"]
+
+#: Field of `LinearSizes` -> key of config.json.
+_KEYS = {
+    "key_heads": "linear_num_key_heads",
+    "value_heads": "linear_num_value_heads",
+    "key_dim": "linear_key_head_dim",
+    "value_dim": "linear_value_head_dim",
+    "conv_tokens": "linear_conv_kernel_dim",
+}
+
+#: Elements of all heads lie below it, as those of matrices do elsewhere.
+_MOST = 1 << 31
+
+
+def read_linear(full: Mapping[str, Any], family: Family, pattern: tuple[Attention, ...]) -> LinearSizes | None:
+    """What a config.json says of linear attention; None where no layer has it.
+
+    Args:
+        full: with the family's defaults. pattern: of `linear_pattern`.
+    Raises:
+        ValueError: a size is missing, of the wrong kind or out of range.
+    """
+    if GatedDeltaNet() not in pattern:
+        return None
+    for key in _KEYS.values():
+        if integer(full, key) >= _MOST:
+            raise ValueError(f"{key} is {full[key]}; it must be below {_MOST}")
+    return LinearSizes(**{name: integer(full, key) for name, key in _KEYS.items()})
+
+
+def linear_pattern(raw: Mapping[str, Any], family: Family) -> tuple[Attention, ...]:
+    """Kinds of attention by layer, of a family that has linear attention.
+
+    Raises:
+        ValueError: a value is missing, of the wrong kind or out of range.
+    """
+    return tuple(
+        GatedDeltaNet() if linear else GroupedAttention() for linear in layers_with_linear_attention(raw, family)
+    )
+
+
+def written_linear(config: DecoderConfig) -> dict[str, Any]:
+    """Keys of config.json that say the sizes and layers of linear attention; none of other networks."""
+    if config.linear is None:
+        return {}
+    names = {True: "linear_attention", False: "full_attention"}
+    kinds = [names[isinstance(config.blocks(layer)[0], GatedDeltaNet)] for layer in range(config.num_layers)]
+    return {key: getattr(config.linear, name) for name, key in _KEYS.items()} | {"layer_types": kinds}

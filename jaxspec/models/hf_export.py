@@ -74,7 +74,7 @@ def _written(config: DecoderConfig, max_positions: int, family: Family) -> dict[
         "torch_dtype": "bfloat16",
         **written_experts(config, family),
         **written_latent(config),
-        **written_linear(config),
+        **written_linear(config, family),
     }
     if config.learned_positions is not None:
         usual["max_position_embeddings"] = config.learned_positions.positions

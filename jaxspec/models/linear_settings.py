@@ -48,17 +48,19 @@ def linear_pattern(raw: Mapping[str, Any], family: Family) -> tuple[Attention, .
     """Kinds of attention by layer, of a family that has linear attention.
 
     Raises:
-        ValueError: a value is missing, of the wrong kind or out of range.
+        ValueError: a value is missing, of the wrong kind or out of range, or no layer attends, as the catalog has it too.
     """
-    return tuple(
-        GatedDeltaNet() if linear else GroupedAttention() for linear in layers_with_linear_attention(raw, family)
-    )
+    layers = layers_with_linear_attention(raw, family)
+    if all(layers):
+        raise ValueError(f"all {len(layers)} layers have linear attention; one at least must attend to a cache")
+    return tuple(GatedDeltaNet() if linear else GroupedAttention() for linear in layers)
 
 
-def written_linear(config: DecoderConfig) -> dict[str, Any]:
-    """Keys of config.json that say the sizes and layers of linear attention; none of other networks."""
-    if config.linear is None:
+def written_linear(config: DecoderConfig, family: Family) -> dict[str, Any]:
+    """Keys of config.json that say the sizes and layers of linear attention; none in families without."""
+    if not family.linear:
         return {}
     names = {True: "linear_attention", False: "full_attention"}
     kinds = [names[isinstance(config.blocks(layer)[0], GatedDeltaNet)] for layer in range(config.num_layers)]
-    return {key: getattr(config.linear, name) for name, key in _KEYS.items()} | {"layer_types": kinds}
+    sizes = {} if config.linear is None else {key: getattr(config.linear, name) for name, key in _KEYS.items()}
+    return sizes | {"layer_types": kinds}

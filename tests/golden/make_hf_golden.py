@@ -103,7 +103,8 @@ def expected(directory: Path, seed: int, dtype: torch.dtype = torch.float32, new
     greedy = {}
     if new:
         prompt = torch.from_numpy(tokens[:1, : min(PROMPT_LENGTHS)]).long()
-        made = model.generate(prompt, max_new_tokens=new, do_sample=False, pad_token_id=0, eos_token_id=None)
+        options = {"attention_mask": torch.ones_like(prompt), "do_sample": False, "eos_token_id": None}
+        made = model.generate(prompt, max_new_tokens=new, pad_token_id=0, **options)
         greedy["greedy_tokens"] = made[0, prompt.shape[1] :].numpy().astype(np.int32)
     return (
         arrays

@@ -85,7 +85,7 @@ def test_each_prompt_is_decoded_as_it_is_alone():
     prompts, lengths = np.random.default_rng(8).integers(13, size=(2, 6)).astype(np.int32), np.array([6, 3])
     options = {"draft": static, "config": HYBRID, "num_tokens": 10}
     run = lambda prompts, ids, **more: decode(
-        target, params, prompts, ids, chain_tree(2), jax.random.key(0), GREEDILY, **options, **more
+        target, params, prompts, ids, chain_tree(2, 3), jax.random.key(0), GREEDILY, **options, **more
     )
     both = run(prompts, np.arange(2), lengths=lengths)
     for row, length in enumerate(lengths):

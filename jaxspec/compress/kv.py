@@ -102,7 +102,7 @@ def prepare_kv(scheme: Scheme, cache: KVCache) -> PreparedKV:
     prepare = jax.vmap(lambda cache: scheme.prepare_kv(token_rows(cache)))
     if cache.mixed is None:
         return PreparedKV(rows=prepare(cache), shape=_shape(cache), position=cache.position)
-    kept = cache.replace(position=None)
+    kept = dataclasses.replace(cache, position=None)
     if cache.mixed.attention is None:
         return PreparedKV((), _shape(cache), cache.position, kept)
     layers, count = jnp.asarray(cache.mixed.attending), cache.num_layers
@@ -123,7 +123,7 @@ def _attending(cache: KVCache) -> KVCache:
 def _in_whole_slots(cache: KVCache, like: KVCache) -> KVCache:
     """A layer's keys and values as they lie in a cache in which other layers have linear attention."""
     key, value = whole_slot(cache.key, cache.value, _shape(like))
-    return cache.replace(key=key, value=value, mixed=like.mixed)
+    return dataclasses.replace(cache, key=key, value=value, mixed=like.mixed)
 
 
 def join_kv(parts: Sequence[PreparedKV], *, stream: bool) -> PreparedKV:
@@ -185,4 +185,4 @@ def compress_cache(cache: KVCache, knobs: Knobs) -> KVCache:
     read = jax.vmap(one)(_attending(cache), {name: value[layers] for name, value in knobs.of_layers.items()})
     whole = jax.vmap(partial(_in_whole_slots, like=jax.tree.map(lambda leaf: leaf[0], cache)))(read)
     key, value = cache.key.at[layers].set(whole.key), cache.value.at[layers].set(whole.value)
-    return cache.replace(key=key, value=value)
+    return dataclasses.replace(cache, key=key, value=value)

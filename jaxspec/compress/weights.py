@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -243,7 +244,7 @@ def draft_view(
 
         weights, known = _MadeWhereUsed(stored, own, make), known.in_layer(windows)
         if known.kept is not None and "o" not in stored:  # linear attention, which is never compressed
-            return weights, [known.kept.replace(position=known.position)], lambda: footprint(None)
+            return weights, [dataclasses.replace(known.kept, position=known.position)], lambda: footprint(None)
         cached = (
             scheme.hard_kv(known.rows, values, counted)
             if temperature is None

@@ -6,6 +6,7 @@ prefill, decoding, verification of a chain or a tree and the measurement of acce
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -268,7 +269,7 @@ def _run_layers(
 
 def _own_part(cache: KVCache, shape: CachedShape) -> KVCache:
     key, value = own_part(cache.key, cache.value, shape)
-    return cache.replace(key=key, value=value)
+    return dataclasses.replace(cache, key=key, value=value)
 
 
 def _as_read(leaf: Stack, view: LayerView | None) -> Array | Stack:

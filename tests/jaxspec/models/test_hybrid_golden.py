@@ -9,11 +9,12 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from test_hf_golden import GOLDEN, TOLERANCE, forward, forward_text, loaded, wide_error, write_cache
 
+from jaxspec.compress.weights import sum_of_squares
 from jaxspec.errors import InputError
 from jaxspec.models import decoder, kv_cache
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.hf_load import load_directory
-from jaxspec.models.layerwise import open_network
+from jaxspec.models.layerwise import input_squares, open_network
 
 CASE = "qwen3_5_hybrid"
 
@@ -133,3 +134,17 @@ def test_streamed_layers_are_the_same(tmp_path):
     assert theirs.keys() == ours.keys()
     for name, tensor in theirs.items():
         np.testing.assert_array_equal(tensor, ours[name])
+
+
+def test_layer_by_layer_the_inputs_are_those_of_the_whole_network():
+    model, expected = loaded(CASE)
+    tokens = expected["tokens_7"]
+    hear = lambda params: (
+        decoder.forward_text(params, model.config, tokens, keep_activations=sum_of_squares).activations
+    )
+    heard = jax.jit(hear)(model.params)
+    found = input_squares(open_network(GOLDEN / CASE), tokens)
+    layers = {"linear_in": 6, "linear_out": 6, "qkv": 2, "o": 2, "gate_up": 8, "down": 8}
+    assert {name: len(squares) for name, squares in found.items()} == layers
+    for name, squares in found.items():
+        np.testing.assert_allclose(squares, heard[name], rtol=1e-4, atol=1e-4 * float(squares.max()))

@@ -117,6 +117,13 @@ def test_a_draft_that_reads_a_part_of_the_cache_is_refused(shared, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_clock_is_refused_whose_time_no_model_predicts(shared, tmp_path):
+    config = build_config(EvaluateConfig, settings_of(EvaluateConfig, shared), {"stopwatch": True})
+    with pytest.raises(InputError, match="stopwatch came, and the network has linear attention"):
+        evaluate(config, out=str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
 def test_what_does_not_fit_is_left_out_of_a_comparison(shared, tmp_path):
     given = {"schemes": "cassandra1", "drafts": "none", "lossy": "smoothquant-w8a8"}
     config = build_config(CompareConfig, settings_of(CompareConfig, shared), given)

@@ -9,9 +9,12 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from test_hf_golden import GOLDEN, TOLERANCE, forward, forward_text, loaded, wide_error, write_cache
 
+from hwmodels import catalog
 from jaxspec.compress.weights import sum_of_squares
 from jaxspec.errors import InputError
 from jaxspec.models import decoder, kv_cache
+from jaxspec.models.architecture import architecture_of
+from jaxspec.models.families import decoder_config
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.hf_load import load_directory
 from jaxspec.models.layerwise import input_squares, open_network
@@ -148,3 +151,39 @@ def test_layer_by_layer_the_inputs_are_those_of_the_whole_network():
     assert {name: len(squares) for name, squares in found.items()} == layers
     for name, squares in found.items():
         np.testing.assert_allclose(squares, heard[name], rtol=1e-4, atol=1e-4 * float(squares.max()))
+
+
+#: What Qwen/Qwen3.5-27B states of its decoder.
+RELEASED = {
+    "architectures": ["Qwen3_5ForConditionalGeneration"],
+    "model_type": "qwen3_5",
+    "text_config": {
+        **{"model_type": "qwen3_5_text", "num_hidden_layers": 64, "hidden_size": 5120, "intermediate_size": 17408},
+        **{"num_attention_heads": 24, "num_key_value_heads": 4, "head_dim": 256, "vocab_size": 248320},
+        **{"linear_num_key_heads": 16, "linear_num_value_heads": 48, "linear_conv_kernel_dim": 4},
+        **{"linear_key_head_dim": 128, "linear_value_head_dim": 128, "full_attention_interval": 4},
+        **{"attn_output_gate": True, "mamba_ssm_dtype": "float32", "mtp_num_hidden_layers": 1, "rms_norm_eps": 1e-6},
+        "layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 16,
+        "rope_parameters": {
+            **{"mrope_interleaved": True, "mrope_section": [11, 11, 10], "partial_rotary_factor": 0.25},
+            **{"rope_theta": 10_000_000, "rope_type": "default"},
+        },
+    },
+    "tie_word_embeddings": False,
+    "vision_config": {"depth": 27, "hidden_size": 1152, "model_type": "qwen3_5"},
+}
+
+
+def test_a_release_is_read_as_the_catalog_has_it():
+    config = decoder_config(RELEASED)
+    assert architecture_of(config) == catalog.architecture("qwen3.5-27b")
+    assert (config.rope_theta, config.rotary_dim, config.norm, config.attention_gate) == (1e7, 64, "shifted_rms", True)
+    assert len(config.runs) == 32
+    # 2048 keys, 2 x 48 sums of decay, 6144 updates and 10,240 projections in 32 bits, and room for values of attention.
+    assert 4 * (config.cached_shape.elements - 4 * 256) == 4 * (2048 + 96 + 6144 + 10_240) == 74_112
+    experts = RELEASED | {"text_config": RELEASED["text_config"] | {"model_type": "qwen3_5_moe_text"}}
+    with pytest.raises(NotImplementedError, match="'qwen3_5_moe_text' is priced"):
+        decoder_config(experts)
+    odd = RELEASED | {"text_config": RELEASED["text_config"] | {"layer_types": ["linear_attention"] * 64}}
+    with pytest.raises(ValueError, match="all 64 layers have linear attention; one at least must attend to a cache"):
+        decoder_config(odd)

@@ -51,7 +51,7 @@ LINEAR: tuple[Family, ...] = (
             rotary=Rotary(partial=True),
             unit_axes=CONVOLUTIONS,
             unread=("mtp.",),
-            # Releases state it; of another one, transformers would not know.
+            # Of the gate behind linear attention; some releases state it, and transformers reads over it.
             must_equal={"output_gate_type": "swish"},
         ),
         **_COMMON,

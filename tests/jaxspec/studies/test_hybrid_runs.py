@@ -14,6 +14,7 @@ from jaxspec.models import DecoderConfig, init_params, load_container, load_dire
 from jaxspec.models.blocks import GatedDeltaNet, GroupedAttention
 from jaxspec.models.linear_sizes import LinearSizes
 from jaxspec.settings import build_config
+from jaxspec.speculate.drafts.container_draft import container_footprint
 from jaxspec.studies import (
     CompareConfig,
     EvaluateConfig,
@@ -150,6 +151,17 @@ def test_a_container_and_an_export_hold_the_tuned_draft(tuned, hybrid, tmp_path)
     assert np.any(np.asarray(exported.params["layers"]["in_qkv"]) != np.asarray(target["in_qkv"]))
     for name in ("conv", "in_a", "in_b"):
         np.testing.assert_array_equal(np.asarray(exported.params["layers"][name]), np.asarray(target[name]))
+
+
+def test_a_containers_draft_decodes_without_loss(shared, hybrid, tmp_path):
+    path = str(tmp_path / "hybrid.jspk")
+    pack_checkpoint(PackConfig(model=str(hybrid), importance="magnitude", weight_cut_bits=4, weight_prune=0.1), path)
+    read = container_footprint(path, str(hybrid))
+    assert {kind: len(bits) for kind, bits in read.draft_weight_bits.items()}["in_qkv"] == 3
+    assert np.all(read.draft_weight_bits["in_z"] < read.target_weight_bits["in_z"])
+    given = {"draft": path, "nodes": 3, "depth": 2}
+    result = search_tree(build_config(TreeConfig, settings_of(TreeConfig, shared), given), out=str(tmp_path / "run"))
+    assert result[0][0].lossless.mismatches.value == 0
 
 
 def test_a_written_hybrid_is_read_back(hybrid, tmp_path):

@@ -34,7 +34,7 @@ _UNIT = 2.0**-6
 class Decays(NamedTuple):
     """Sums of logarithms of decay over each token and all that it follows: `whole` + `rest`.
 
-    One float32 would hold a sum of some thousands to 1e-4 alone, which is what differences of neighbours would err by.
+    One float32 holds a sum of some thousands to no better than 1e-4, and differences of neighbours would err by as much.
 
     Attributes:
         whole: integers. rest: in [0, 1).

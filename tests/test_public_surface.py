@@ -45,6 +45,7 @@ ALLOWED_NAMES = {
         "hwmodels.catalog.huggingface.experts_of",
         "hwmodels.catalog.huggingface.family_called",
         "hwmodels.catalog.huggingface.layer_windows",
+        "hwmodels.catalog.huggingface.layers_with_linear_attention",
         "hwmodels.catalog.huggingface.nested_text",
         "hwmodels.catalog.huggingface.unmodelled_feature",
         "hwmodels.catalog.huggingface.wrapper_of",

@@ -26,6 +26,7 @@ from jaxspec.formats.group_quantization import to_float16
 from jaxspec.models.blocks.interface import CachedShape, KVCodec
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.kv_cache import KVCache
+from jaxspec.models.mixed_cache import own_part, whole_slot
 from jaxspec.models.streamed import Streamed
 from jaxspec.settings.knobs import StoredDtype
 from jaxspec.settings.shared_exponents import SharedExponents
@@ -66,32 +67,63 @@ class PreparedKV:
     """Keys and values of known tokens, prepared once for any knobs.
 
     Attributes:
-        rows: the scheme's own; leaves are "layer part batch slot ...".
-        shape: static; what the cache holds of a token.
+        rows: the scheme's own; leaves are "layer part batch slot ...". Layers with linear attention have none: zeros.
+        shape: static; what the cache holds of a token, in layers that attend.
         position: as in `KVCache`.
+        kept: where some layers have linear attention, the whole cache as it is; only what these hold of it is read.
     """
 
     rows: Any
     shape: CachedShape = struct.field(pytree_node=False)
     position: Int[Array, "layer batch slot"] | None = None
+    kept: KVCache | None = None
 
     def in_layer(self, windows: Int[Array, " batch"]) -> PreparedKV:
         """Some of the sequences, in a loop that has taken one layer; leaves are "part batch slot ..."."""
+        taken = lambda axis: partial(jnp.take, indices=windows, axis=axis)
         return dataclasses.replace(
             self,
-            rows=jax.tree.map(lambda x: jnp.take(x, windows, axis=1), self.rows),
-            position=jax.tree.map(lambda x: jnp.take(x, windows, axis=0), self.position),
+            rows=jax.tree.map(taken(1), self.rows),
+            position=jax.tree.map(taken(0), self.position),
+            kept=jax.tree.map(taken(0), self.kept),
         )
 
     def read(self, compressed: CompressedKV) -> KVCache:
         """The cache of one layer, of these tokens, in which their rows are these."""
-        return as_cache(compressed.rows, self.shape, self.position)
+        cache = as_cache(compressed.rows, self.shape, self.position)
+        return cache if self.kept is None else _in_whole_slots(cache, self.kept)
 
 
 def prepare_kv(scheme: Scheme, cache: KVCache) -> PreparedKV:
-    """Prepare the target's KV of calibration text (values that 16 bits hold already)."""
-    rows = jax.vmap(lambda cache: scheme.prepare_kv(token_rows(cache)))(cache)
-    return PreparedKV(rows=rows, shape=_shape(cache), position=cache.position)
+    """Prepare the target's KV of calibration text (values that 16 bits hold already).
+
+    What layers with linear attention hold is kept as it is: no scheme stores it in fewer bits.
+    """
+    prepare = jax.vmap(lambda cache: scheme.prepare_kv(token_rows(cache)))
+    if cache.mixed is None:
+        return PreparedKV(rows=prepare(cache), shape=_shape(cache), position=cache.position)
+    kept = dataclasses.replace(cache, position=None)
+    if cache.mixed.attention is None:
+        return PreparedKV((), _shape(cache), cache.position, kept)
+    layers, count = jnp.asarray(cache.mixed.attending), cache.num_layers
+    spread = lambda leaf: jnp.zeros((count, *leaf.shape[1:]), leaf.dtype).at[layers].set(leaf)
+    rows = jax.tree.map(spread, prepare(_attending(cache)))
+    return PreparedKV(rows, cache.mixed.attention, cache.position, kept)
+
+
+def _attending(cache: KVCache) -> KVCache:
+    """Keys and values of the layers that attend, of a cache in which others have linear attention; without positions."""
+    assert cache.mixed is not None
+    layers, shape = jnp.asarray(cache.mixed.attending), cache.mixed.attention
+    assert shape is not None
+    key, value = jax.vmap(partial(own_part, own=shape))(cache.key[layers], cache.value[layers])
+    return KVCache(key, value)
+
+
+def _in_whole_slots(cache: KVCache, like: KVCache) -> KVCache:
+    """A layer's keys and values as they lie in a cache in which other layers have linear attention."""
+    key, value = whole_slot(cache.key, cache.value, _shape(like))
+    return dataclasses.replace(cache, key=key, value=value, mixed=like.mixed)
 
 
 def join_kv(parts: Sequence[PreparedKV], *, stream: bool) -> PreparedKV:
@@ -101,14 +133,16 @@ def join_kv(parts: Sequence[PreparedKV], *, stream: bool) -> PreparedKV:
         stream: leave the rows in host memory; the parts must be there.
     """
 
-    def in_host(*rows: np.ndarray) -> Streamed:
-        return Streamed.of([np.concatenate([part[layer] for part in rows], axis=1) for layer in range(len(rows[0]))])
+    def in_host(axis: int, *rows: np.ndarray) -> Streamed:
+        return Streamed.of([np.concatenate([part[layer] for part in rows], axis=axis) for layer in range(len(rows[0]))])
 
     join = lambda axis: lambda *leaves: jnp.concatenate(leaves, axis=axis)
+    held = lambda axis: partial(in_host, axis - 1) if stream else join(axis)
     return dataclasses.replace(
         parts[0],
-        rows=jax.tree.map(in_host if stream else join(2), *(part.rows for part in parts)),
+        rows=jax.tree.map(held(2), *(part.rows for part in parts)),
         position=jax.tree.map(join(1), *(part.position for part in parts)),
+        kept=jax.tree.map(held(1), *(part.kept for part in parts)),
     )
 
 
@@ -137,9 +171,18 @@ def as_cache(
 
 
 def compress_cache(cache: KVCache, knobs: Knobs) -> KVCache:
-    """All layers' KV seen for the first time, inside a decoding loop, as the hard draft reads it."""
+    """All layers' KV seen for the first time, inside a decoding loop, as the hard draft reads it; what layers with linear
+    attention hold as it is."""
 
     def one(cache: KVCache, values: dict[str, Array]) -> KVCache:
         return as_cache(knobs.scheme.encode_kv(token_rows(cache), values), _shape(cache), cache.position)
 
-    return jax.vmap(one)(cache, knobs.of_layers)
+    if cache.mixed is None:
+        return jax.vmap(one)(cache, knobs.of_layers)
+    if cache.mixed.attention is None:
+        return cache
+    layers = jnp.asarray(cache.mixed.attending)
+    read = jax.vmap(one)(_attending(cache), {name: value[layers] for name, value in knobs.of_layers.items()})
+    whole = jax.vmap(partial(_in_whole_slots, like=jax.tree.map(lambda leaf: leaf[0], cache)))(read)
+    key, value = cache.key.at[layers].set(whole.key), cache.value.at[layers].set(whole.value)
+    return dataclasses.replace(cache, key=key, value=value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -11,7 +12,8 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Float, Int
 
-from jaxspec.compress.footprint import measured_footprint
+from hwmodels import Footprint
+from jaxspec.compress.footprint import BitsPerValue, measured_footprint
 from jaxspec.compress.head import HEAD, hard_head, prepare_head
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.kv import PreparedKV
@@ -211,7 +213,7 @@ def draft_view(
 ) -> LayerView:
     """A draft that exists one matrix at a time: for `forward` over the target's parameters and one source, `kv`.
 
-    Its facts are the footprint, leaves " layer"; bits of a matrix that a layer lacks are 0.
+    Its facts are the footprint, leaves " layer"; bits of what a layer lacks are 0, keys and values of attention among it.
 
     Args:
         config: of the network.
@@ -235,19 +237,20 @@ def draft_view(
             made = way.hard(*given) if temperature is None else way.soft(*given, temperature)
             return made._replace(values=made.values.reshape(matrices.shape))
 
+        def footprint(cached: BitsPerValue | None) -> Footprint:
+            none = jax.tree.map(jnp.zeros_like, weights.made[own[0]].bits)
+            bits = {kind: weights.made[kind].bits if kind in own else none for kind in kinds}
+            return measured_footprint(bits, none if cached is None else cached)
+
         weights, known = _MadeWhereUsed(stored, own, make), known.in_layer(windows)
+        if known.kept is not None and "o" not in stored:  # linear attention, which is never compressed
+            return weights, [dataclasses.replace(known.kept, position=known.position)], lambda: footprint(None)
         cached = (
             scheme.hard_kv(known.rows, values, counted)
             if temperature is None
             else scheme.soft_kv(known.rows, values, temperature, counted)
         )
-
-        def footprint():
-            none = jax.tree.map(jnp.zeros_like, cached.bits)
-            bits = {kind: weights.made[kind].bits if kind in own else none for kind in kinds}
-            return measured_footprint(bits, cached.bits)
-
-        return weights, [known.read(cached)], footprint
+        return weights, [known.read(cached)], lambda: footprint(cached.bits)
 
     def of_all_layers(kind: str) -> Any:
         """What was prepared of the layers that have a matrix, at their places among all."""

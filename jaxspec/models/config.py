@@ -9,9 +9,10 @@ import math
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from jaxspec.models.blocks import Attention, DenseFeedForward, FeedForward, GroupedAttention
+from jaxspec.models.blocks import Attention, DenseFeedForward, FeedForward, GatedDeltaNet, GroupedAttention
 from jaxspec.models.blocks.interface import CachedShape
 from jaxspec.models.integer_kv import KEY_SCALE
+from jaxspec.models.mixed_cache import MixedLayers, common_shape
 from jaxspec.models.norms import NORMS
 from jaxspec.models.rounded_inputs import input_scale_of, input_space_of
 from jaxspec.models.sizes import DecoderSizes, shortest
@@ -24,12 +25,14 @@ __all__ = ["INPUT_OF", "MATRIX_KINDS", "DecoderConfig", "LayerParameter", "Layer
 #: The matrices of a layer that a draft may compress, in the order in which a layer uses them; a network's own are
 #: `DecoderConfig.matrix_kinds`.
 MATRIX_KINDS = (
-    *("q", "q_down", "q_up", "k", "v", "kv_down", "k_up", "v_up", "o", "gate", "up", "down"),
+    *("q", "q_down", "q_up", "k", "v", "kv_down", "k_up", "v_up", "o"),
+    *("in_qkv", "in_z", "out", "gate", "up", "down"),
     *("expert_gate", "expert_up", "expert_down", "shared_gate", "shared_up", "shared_down"),
 )
 
 #: Which recorded input feeds each matrix (see `forward(keep_activations=True)`).
 INPUT_OF = {
+    **{"in_qkv": "linear_in", "in_z": "linear_in", "out": "linear_out"},
     **{"q": "qkv", "k": "qkv", "v": "qkv", "o": "o", "gate": "gate_up", "up": "gate_up", "down": "down"},
     **{"q_down": "qkv", "q_up": "q_latent", "kv_down": "qkv", "k_up": "kv_latent", "v_up": "kv_latent"},
     **{"expert_gate": "expert_gate_up", "expert_up": "expert_gate_up", "expert_down": "expert_down"},
@@ -112,11 +115,12 @@ class DecoderConfig(DecoderSizes):
             object.__setattr__(self, name, shortest(pattern))
         if not self.block_norms:
             raise ValueError("pre_norms and post_norms are both False; a layer has the ones, the others or both")
-        if len({kind.cached_shape(self) for kind in self.attention}) > 1:
-            raise ValueError("the layers differ in what they cache per token; all must cache keys of one shape")
+        _ = self.cached_shape  # shapes are compared there
         if self.stored_dtype not in MANTISSA_BITS:
             raise ValueError(f"stored_dtype is {self.stored_dtype!r}; allowed are {', '.join(MANTISSA_BITS)}")
         _ = self.layer_parameters  # shapes are compared there
+        if self.linear is not None and self.mixed_layers is None:
+            raise ValueError("linear has sizes, and no layer has linear attention; give None, or such layers")
         if self.experts is not None and self.router is None:
             raise ValueError("experts has sizes, and no layer is a mixture of experts; give None, or such layers")
 
@@ -214,7 +218,21 @@ class DecoderConfig(DecoderSizes):
     @property
     def cached_shape(self) -> CachedShape:
         """What the KV cache holds of a token and layer."""
-        return self.attention[0].cached_shape(self)
+        return common_shape(kind.cached_shape(self) for kind in self.attention)
+
+    @functools.cached_property
+    def mixed_layers(self) -> MixedLayers | None:
+        """What the layers of the KV cache hold where some have linear attention; None: all hold keys and values."""
+        if not any(isinstance(kind, GatedDeltaNet) for kind in self.attention):
+            return None
+        own = (kind.cached_shape(self) for kind in self.attention if not isinstance(kind, GatedDeltaNet))
+        layers = (isinstance(self.blocks(layer)[0], GatedDeltaNet) for layer in range(self.num_layers))
+        return MixedLayers(next(own, None), tuple(layers))
+
+    @property
+    def needs_positions(self) -> bool:
+        """Whether the KV cache holds the position of each slot: windows are about them, and so are convolutions."""
+        return self.windowed or self.mixed_layers is not None
 
     def matrix_shape(self, kind: str) -> tuple[int, ...]:
         """(output rows, input columns) of one matrix kind in one layer that has it."""

@@ -6,6 +6,7 @@ prefill, decoding, verification of a chain or a tree and the measurement of acce
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -18,15 +19,17 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxspec.models.allowed_experts import MoreExperts
 from jaxspec.models.apart import Columns, entries_between, over_layers
 from jaxspec.models.blocks import StepInput
-from jaxspec.models.blocks.interface import Attend, KVCodec
+from jaxspec.models.blocks.interface import Attend, CachedShape, KVCodec
 from jaxspec.models.config import DecoderConfig, LayerRun
 from jaxspec.models.decoder_layer import decoder_layer
 from jaxspec.models.ends import embed, unembed
 from jaxspec.models.kv_cache import CachedKV, KVCache
 from jaxspec.models.layer_numbers import layer_numbers, of_layer
+from jaxspec.models.mixed_cache import own_part, whole_slot
 from jaxspec.models.router_choices import RouterChoices
 from jaxspec.models.stored import OfLayer, in_pieces, stack_of
 from jaxspec.models.streamed import Stack, fetched
+from jaxspec.models.text_order import TextOrder
 
 #: Nested dictionary of arrays: `embed`, `final_norm`, optionally `lm_head`, and `layers`, whose leaves lead with an axis over
 #: the layers that have them (see `DecoderConfig.layer_parameters`).
@@ -133,6 +136,7 @@ def forward(
     allowed_experts: Bool[Array, "layer batch *token expert"] | None = None,
     more_experts: MoreExperts | None = None,
     attend: Attend | None = None,
+    order: TextOrder | None = None,
 ) -> ForwardResult:
     """Run one step over `tokens`, which see the masked slots of all sources and the masked tokens of the step itself.
 
@@ -140,7 +144,8 @@ def forward(
         params: as made by `init_params`.
         config: static.
         tokens, positions: "batch token"; any order, any repetition (a tree's siblings share a position).
-        mask: True where a token (row) sees a token of this step (column).
+        mask: True where a token (row) sees a token of this step (column). Tokens of networks with linear attention stand behind
+            all tokens of the step that they see.
         sources: earlier KV, any number of caches, each with the slots that each token sees.
         kv_codec: applied to the new keys and values before anyone reads them.
         dtype: of activations. dot_dtype: of the operands of matrix products, `dtype` unless given (see `dot_rows`).
@@ -155,13 +160,21 @@ def forward(
             None: all.
         more_experts: a larger set beside them, for a blend of both (see `MoreExperts`); None: there is none.
         attend: in another way than `jaxspec.models.attention.attend`, as `attend_fp16`; static.
+        order: of sums over all sources but the first (see `attend`); None: that of their slots.
     Returns:
         logits, the KV written by this step (not merged into any source), activations or None, choices of experts or None.
     """
     chex.assert_rank([tokens, positions, mask], [2, 2, 3])
     chex.assert_equal_shape([tokens, positions])
     step = StepInput(
-        positions, mask, kv_codec=kv_codec, dot_dtype=dot_dtype, frugal=frugal, attend=attend, lengths=lengths
+        positions,
+        mask,
+        kv_codec=kv_codec,
+        dot_dtype=dot_dtype,
+        frugal=frugal,
+        attend=attend,
+        lengths=lengths,
+        order=order,
     )
     x = embed(tokens, positions, params, config, dtype)
     written: list[KVCache] = []
@@ -215,7 +228,8 @@ def _run_layers(
     kinds = (run.attention, run.feed_forward)
 
     masks = [source.mask for source in sources]
-    position = step.positions if config.windowed else None
+    position = step.positions if config.needs_positions else None
+    mixed, shape = config.mixed_layers, run.attention.cached_shape(config)
 
     # Of experts, a layer reads those that it needs; of large matrices in 16 bits, one piece after the other.
     is_whole = lambda name, stack: (
@@ -237,10 +251,13 @@ def _run_layers(
         facts = lambda: None
         if view is not None:
             weights, caches, facts = view.read(weights, caches, of_view)
+        if mixed is not None:
+            caches = [_own_part(cache, shape) for cache in caches]
         own = of_layer(step._replace(allowed_experts=allowed, more_experts=more), numbers, caches, masks)
         result = decoder_layer(x, weights, config, kinds, own)
         kept = jax.tree.map(keep_activations, result.inputs) if keep_activations else {}
-        return result.output, (KVCache(*result.written, position), kept, facts(), result.choices)
+        written = result.written if mixed is None else whole_slot(*result.written, config.cached_shape)
+        return result.output, (KVCache(*written, position, mixed), kept, facts(), result.choices)
 
     policy = view.policy if view is not None else None
     # Nothing merges the two passes over a layer in a loop, so the barriers that keep them apart are not needed.
@@ -248,6 +265,11 @@ def _run_layers(
     of_view = parts(view.inputs, run.start) if view is not None else ()
     numbers, places = layer_numbers(config, run.start, run.stop), jnp.arange(num_layers)
     return over_layers(body, x, (stored, caches, of_view, numbers, places, pools), num_layers)
+
+
+def _own_part(cache: KVCache, shape: CachedShape) -> KVCache:
+    key, value = own_part(cache.key, cache.value, shape)
+    return dataclasses.replace(cache, key=key, value=value)
 
 
 def _as_read(leaf: Stack, view: LayerView | None) -> Array | Stack:

@@ -73,12 +73,13 @@ def check_head_config(config: DecoderConfig) -> None:
     """A head has one layer, which sees the whole text and rotates its queries and keys.
 
     Raises:
-        NotImplementedError: another number of layers, a window, or positions that are learned.
+        NotImplementedError: another number of layers, a window, linear attention, or positions that are learned.
     """
     if config.num_layers != 1:
         raise NotImplementedError(f"a draft head of {config.num_layers} layers is not modelled; allowed is 1")
-    if config.windowed or config.ropes == (None,):
+    if config.needs_positions or config.ropes == (None,):
         what = "with a window" if config.windowed else "without rotary positions"
+        what = what if config.mixed_layers is None else "with linear attention"
         raise NotImplementedError(
             f"a draft head {what} is not modelled; allowed is full attention with rotary positions"
         )

@@ -26,6 +26,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.config_values import flag, integer, positive
 from jaxspec.models.expert_settings import read_experts
 from jaxspec.models.latent_settings import PLAIN_HEAD_DIM, read_latent
+from jaxspec.models.linear_settings import linear_pattern, read_linear
 from jaxspec.models.rope_scaling import Rope
 from jaxspec.models.rope_settings import RopeSettings, read_rope
 from jaxspec.models.scaled_blocks import block_of
@@ -134,9 +135,11 @@ def _check_windows(family: Family, full: dict[str, Any]) -> None:
         off = (
             rule is None or full.get("sliding_window") is None or (rule.enabled and full.get(rule.enabled) is not True)
         )
-        if off and any(kind != "full_attention" for kind in listed):
+        known = ("full_attention", "linear_attention") if family.linear else ("full_attention",)
+        allowed = " or ".join(map(repr, known))
+        if off and any(kind not in known for kind in listed):
             raise NotImplementedError(
-                f"{family.name} with layer_types {kinds!r} is not modelled; allowed is 'full_attention'"
+                f"{family.name} with layer_types {kinds!r} is not modelled; allowed is {allowed}"
                 + ("" if rule is None else ", or windows that are switched on")
             )
         if (
@@ -193,6 +196,7 @@ def decoder_config(raw: dict[str, Any]) -> DecoderConfig:
     query_dim = head_dim + (latent.rope_head_dim if latent else 0)
     on = lambda switch: _on(full, switch)
     positions, mixture, windows = None, read_experts(raw, family), _windows(raw, family)
+    attention = linear_pattern(raw, family) if family.linear else (LatentAttention() if latent else GroupedAttention(),)
     if family.learned_positions is not None:
         offset = family.learned_positions
         positions = LearnedPositions(integer(full, "max_position_embeddings") + offset, offset)
@@ -221,7 +225,9 @@ def decoder_config(raw: dict[str, Any]) -> DecoderConfig:
         experts=mixture.sizes,
         feed_forward=mixture.feed_forward,
         latent=latent,
-        attention=(LatentAttention() if latent else GroupedAttention(),),
+        attention=attention,
+        linear=read_linear(full, family, attention),
+        attention_gate=family.attention_gate,
         **({} if rope.score_factor == 1 else {"score_scale": query_dim**-0.5 * rope.score_factor}),
         **{name: _computed(name, how, full, family) for name, how in row.computation.items()},
     )

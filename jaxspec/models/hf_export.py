@@ -17,6 +17,7 @@ from jaxspec.models.decoder import Params
 from jaxspec.models.expert_settings import written_experts
 from jaxspec.models.families import decoder_config, runnable_families, running
 from jaxspec.models.latent_settings import written_latent
+from jaxspec.models.linear_settings import written_linear
 from jaxspec.models.rope_settings import written_rope
 from jaxspec.models.stored_parameters import network_parameters, stored_tensors
 
@@ -73,6 +74,7 @@ def _written(config: DecoderConfig, max_positions: int, family: Family) -> dict[
         "torch_dtype": "bfloat16",
         **written_experts(config, family),
         **written_latent(config),
+        **written_linear(config, family),
     }
     if config.learned_positions is not None:
         usual["max_position_embeddings"] = config.learned_positions.positions

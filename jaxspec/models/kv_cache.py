@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxspec.models.apart import Parts, is_apart, layers_apart
 from jaxspec.models.config import DecoderConfig
+from jaxspec.models.mixed_cache import MixedLayers
 
 __all__ = [
     "CachedKV",
@@ -34,18 +36,21 @@ class KVCache:
     """Keys (already rotated) and values of all layers, stacked as the weights are, so that one loop runs over both; or, where
     the weights are kept apart, in parts, one of each layer.
 
-    Of latent attention, the keys are the rotated part that all heads share, the values the latents: one head of each.
+    Of latent attention, the keys are the rotated part that all heads share, the values the latents: one head of each. Of linear
+    attention, see `jaxspec.models.mixed_cache`.
 
     Attributes:
         key, value: arrays, or `Parts` in their place. Which slots are valid is the caller's mask, not the cache's. Keys have
             their slots last and values their slots before last: the layouts in which both products of attention run without
             a transposition (on CPUs seven times the speed of slots first).
-        position: of each slot's token, in networks whose windows ask for it; None in others.
+        position: of each slot's token, in networks whose windows or convolutions ask for it; None in others.
+        mixed: static; what its layers hold, where some have linear attention; None: all hold keys and values.
     """
 
     key: Float[Array, "layer batch kv_head key_dim slot"]
     value: Float[Array, "layer batch kv_head slot value_dim"]
     position: Int[Array, "layer batch slot"] | None = None
+    mixed: MixedLayers | None = struct.field(pytree_node=False, default=None)
 
     @property
     def num_layers(self) -> int:
@@ -97,7 +102,8 @@ def empty_cache(
     stacked = KVCache(
         key=jnp.zeros((*lead, cached.key_dim, num_slots), dtype),
         value=jnp.zeros((*lead, num_slots, cached.value_dim), dtype),
-        position=jnp.zeros((*lead[:2], num_slots), jnp.int32) if config.windowed else None,
+        position=jnp.zeros((*lead[:2], num_slots), jnp.int32) if config.needs_positions else None,
+        mixed=config.mixed_layers,
     )
     return stacked if params is None else cache_like(params, stacked)
 
@@ -118,7 +124,7 @@ def in_parts(cache: KVCache) -> KVCache:
 def _each(cache: KVCache, function: Callable[[Array, _Axes], Any]) -> KVCache:
     """`function(array, its axes)` of keys, values and positions, the last where there are any."""
     of = lambda name: jax.tree.map(lambda array: function(array, _AXES[name]), getattr(cache, name))
-    return KVCache(**{name: of(name) for name in _AXES})
+    return dataclasses.replace(cache, **{name: of(name) for name in _AXES})
 
 
 def write_cache(

@@ -63,7 +63,8 @@ def of_layer(
         masks = [mask & near(_positions(cache)) for cache, mask in zip(caches, masks, strict=True)]
         step = step._replace(mask=step.mask & near(step.positions))
     sources = [KVSource(cache.key, cache.value, mask) for cache, mask in zip(caches, masks, strict=True)]
-    return step._replace(sources=sources, rope=numbers.rope)
+    source_positions = tuple(cache.position for cache in caches)
+    return step._replace(sources=sources, source_positions=source_positions, rope=numbers.rope)
 
 
 def _positions(cache: KVCache) -> Int[Array, "#batch slot"]:

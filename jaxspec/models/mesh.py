@@ -139,7 +139,7 @@ def activation_shares(config: DecoderConfig, tensor: int) -> Shares:
     )
     written = lambda kinds: [name for name in kinds if name in layers]
     embedding = _split(("embed",), (config.vocab_size, config.hidden_size), config, tensor)
-    heads = 1 if config.latent is not None else over(written(_HEADS_BY_OUTPUT))
+    heads = 1 if config.latent is not None or config.linear is not None else over(written(_HEADS_BY_OUTPUT))
     return Shares(heads, over(written(_BY_OUTPUT)), tensor if embedding == PartitionSpec(None, "tensor") else 1)
 
 

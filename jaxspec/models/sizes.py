@@ -10,6 +10,7 @@ from typing import Any, Literal
 from jaxspec.models.activations import ACTIVATIONS
 from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.latent_sizes import LatentSizes
+from jaxspec.models.linear_sizes import LinearSizes
 from jaxspec.models.rope_scaling import Rope, RopeScaling
 from jaxspec.settings.integer_kv import IntegerKV
 from jaxspec.settings.rounded_inputs import RoundedInputs
@@ -69,13 +70,15 @@ class DecoderSizes:
         attention_sinks: each head has a learned logit that takes part in the softmax and has no value.
         latent: sizes of latent attention, which caches one vector per token; None: keys and values are cached. `head_dim` is
             then the part of a head that is not rotated, `qkv_bias` of the projections from the hidden state to latents.
+        linear: sizes of layers with linear attention; None: no layer has it.
+        attention_gate: in the other layers a gate, projected from the input as queries are, multiplies what attention gives.
         experts: sizes and rules of the layers that are mixtures of experts; None: there are none.
         rounded_inputs: form in which the layers' matrices read activations; None: as they are.
         integer_kv: integers to which keys and values are rounded as they are written; None: they are not.
     Raises:
         ValueError: a size is not positive, the query heads are no multiple of the KV heads, an unknown activation, or a pattern
-            that does not divide the layers; rounded inputs or a cache of integers beside latent attention, spread inputs beside
-            experts.
+            that does not divide the layers; rounded inputs or a cache of integers beside latent or linear attention, spread
+            inputs beside experts.
     """
 
     vocab_size: int
@@ -112,6 +115,8 @@ class DecoderSizes:
     logit_divisor: float = 1.0
     attention_sinks: bool = False
     latent: LatentSizes | None = None
+    linear: LinearSizes | None = None
+    attention_gate: bool = False
     experts: ExpertSizes | None = None
     rounded_inputs: RoundedInputs | None = None
     integer_kv: IntegerKV | None = None
@@ -153,6 +158,12 @@ class DecoderSizes:
         if self.integer_kv is not None and self.latent is not None:
             raise ValueError(
                 "integer_kv and latent are both given; latent attention caches no keys and values of heads: give one of the two"
+            )
+        if self.linear is not None and (self.rounded_inputs is not None or self.integer_kv is not None):
+            name = "integer_kv" if self.rounded_inputs is None else "rounded_inputs"
+            raise ValueError(
+                f"{name} and linear are both given; linear attention reads activations as they are, and caches no keys: "
+                "give one of both"
             )
         if self.latent is None and any(self.rotated) and 2 * self.planes > self.head_dim:
             if self.rotary_dim in (None, self.head_dim):

@@ -53,6 +53,7 @@ class StoredParameter(NamedTuple):
         fused: its place in a tensor that holds several parameters; None: the tensor is the parameter's own.
         row_axis: axis of its output rows, counted from the last one.
         transposed: the tensor has the last two axes of the parameter, input columns and output rows, exchanged.
+        unit_axis: the tensor has one more axis, of length 1, before the last.
     """
 
     tensor: str
@@ -61,6 +62,7 @@ class StoredParameter(NamedTuple):
     fused: FusedRows | None = None
     row_axis: int = -2
     transposed: bool = False
+    unit_axis: bool = False
 
     @property
     def parts(self) -> int | None:
@@ -80,6 +82,8 @@ class StoredParameter(NamedTuple):
             shape[self.row_axis] = self.fused.groups * self.fused.of
         if self.transposed:
             shape[-2:] = reversed(shape[-2:])
+        if self.unit_axis:
+            shape.insert(-1, 1)
         return tuple(shape)
 
     def part_of(self, tensor: np.ndarray) -> np.ndarray:
@@ -91,6 +95,7 @@ class StoredParameter(NamedTuple):
         self._by_row(tensor)[self._rows] = part
 
     def _by_row(self, tensor: np.ndarray) -> np.ndarray:
+        tensor = tensor[..., 0, :] if self.unit_axis else tensor
         return tensor.swapaxes(-1, -2) if self.transposed else tensor
 
     @property
@@ -141,7 +146,8 @@ def layer_parameters(config: DecoderConfig, row: Running) -> dict[Path, StoredPa
             groups = groups_of[row.fused_by.get(tensor, "whole")](rows)
             each, place = [count // groups for count in rows], names.index(name)
             stored = stored._replace(tensor=tensor, fused=FusedRows(groups, sum(each[:place]), each[place], sum(each)))
-        found["layers", name] = stored._replace(transposed=stored.tensor in row.transposed)
+        transposed, unit_axis = stored.tensor in row.transposed, stored.tensor in row.unit_axes
+        found["layers", name] = stored._replace(transposed=transposed, unit_axis=unit_axis)
     return found
 
 

@@ -23,8 +23,10 @@ _MIXING = "eh_proj.weight"
 
 def unread_names(config: DecoderConfig, row: Running, files: TensorTable) -> set[str]:
     """Tensors that may be there and that a network does not compute with: a head that is tied to the embedding, and layers
-    behind the last one that predict further tokens (DeepSeek-V3, GLM-4.5), known by the matrix that mixes their inputs."""
+    behind the last one that predict further tokens (DeepSeek-V3, GLM-4.5), known by the matrix that mixes their inputs, or by
+    the beginning of their names (Qwen3.5)."""
     unread = {row.tensors["lm_head"]} if config.tie_embeddings else set()
+    unread |= {name for name in files.tensors if row.unread and name.startswith(row.unread)}
     number = config.num_layers
     while f"{(prefix := f'model.layers.{number}.')}{_MIXING}" in files.tensors:
         unread |= {name for name in files.tensors if name.startswith(prefix)}

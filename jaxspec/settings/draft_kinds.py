@@ -79,7 +79,11 @@ DRAFT_KINDS = (
         takes_in=0,
     ),
     DraftKind("layer_skip_draft:layer_skip_draft", ("layer-skip",), search="layer_skip_draft:search_layer_skip"),
-    DraftKind("sparse_kv_draft:sparse_kv_draft", ("sparse-kv-50", "sparse-kv-25", "sparse-kv-10")),
+    DraftKind(
+        "sparse_kv_draft:sparse_kv_draft",
+        ("sparse-kv-50", "sparse-kv-25", "sparse-kv-10"),
+        check="sparse_kv_draft:check_sparse_kv",
+    ),
     DraftKind(
         "network_draft:load_network_draft",
         ("embedded-small",),

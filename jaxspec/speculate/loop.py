@@ -176,7 +176,7 @@ def decoding_loop(
             positions=view.positions,
             mask=view.mask,
             sources=view.sources,
-            attend=view.attend,
+            order=view.order,
         )
         trees = None if growing is None else 0
         if decoding.greedy:

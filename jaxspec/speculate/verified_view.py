@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from jaxspec.models.attention import attend
-from jaxspec.models.blocks.interface import Attend
 from jaxspec.models.kv_cache import CachedKV, KVCache, take_slots
-from jaxspec.models.text_order import text_order
+from jaxspec.models.text_order import TextOrder, text_order
 from jaxspec.speculate.steps import slots_before
 
 __all__ = ["VerifiedView", "verified_view"]
@@ -24,7 +21,7 @@ class VerifiedView(NamedTuple):
     positions: Int[Array, "batch token"]
     mask: Bool[Array, "batch token token"]
     sources: Sequence[CachedKV]
-    attend: Attend | None
+    order: TextOrder | None
 
 
 def verified_view(
@@ -58,4 +55,4 @@ def verified_view(
     far = CachedKV(cache, jnp.arange(cache.num_slots)[None, None] < nearest)
     of_columns = jnp.concatenate([slot, positions], axis=1)
     order = text_order(positions, of_columns, jnp.concatenate([recent.mask, mask], axis=2), deepest + 1)
-    return VerifiedView(positions, mask, [far, recent], partial(attend, order=order))
+    return VerifiedView(positions, mask, [far, recent], order)

@@ -11,7 +11,7 @@ from hwmodels import Footprint, uniform_footprint
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.speculate.drafts.making import kind_of, own_footprint
-from jaxspec.tuning.objective import priced_footprint
+from jaxspec.tuning.priced_kinds import priced_footprint
 
 __all__ = ["widths_beside"]
 

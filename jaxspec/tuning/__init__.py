@@ -10,8 +10,8 @@ from jaxspec.tuning.objective import (
     mean_log_speedup,
     measure,
     price,
-    priced_footprint,
 )
+from jaxspec.tuning.priced_kinds import priced_footprint
 
 __all__ = [
     "Ascent",

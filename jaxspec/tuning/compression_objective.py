@@ -14,7 +14,7 @@ from functools import cache, partial
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels import ALL_LAYER_MATRICES
+from hwmodels import ALL_LAYER_MATRICES, Architecture
 from hwmodels.network.architecture import cached_rows, kv_elements_per_token, parameters
 from hwmodels.network.footprint import UNCOMPRESSED_BITS, Footprint
 from hwmodels.numerics.quick_jit import quick_jit
@@ -24,7 +24,8 @@ from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.schemes import Scheme
 from jaxspec.models.config import DecoderConfig
 from jaxspec.settings.knobs import CUT_AND_PRUNE, KnobSpec
-from jaxspec.tuning.objective import DraftMeasurement, Pricing, priced_footprint
+from jaxspec.tuning.objective import DraftMeasurement, Pricing
+from jaxspec.tuning.priced_kinds import priced_footprint
 
 __all__ = ["J_LENGTH", "compiled_j", "left_bits", "num_candidates", "objective_j", "relative_j", "two_stages"]
 
@@ -68,7 +69,7 @@ def relative_j(pricing: Pricing, measured: DraftMeasurement, knobs: Knobs, confi
         config: of the network that runs.
     Source: Cassandra, VII-B.2, Eq. 2. B is 16 bits.
     """
-    left = _left_of_kinds(knobs, config)
+    left = _left_of_kinds(knobs, config, pricing.architecture)
     elements = parameters(pricing.architecture)
     weights = [(as_float(elements[kind]), left.draft_weight_bits[kind]) for kind in ALL_LAYER_MATRICES]
     sizes = [*weights, (_kv_elements(pricing), left.draft_kv_bits)]
@@ -84,14 +85,16 @@ def _kv_elements(pricing: Pricing) -> Leaf:
     return rows * kv_elements_per_token(pricing.architecture)
 
 
-def _left_of_kinds(knobs: Knobs, config: DecoderConfig) -> Footprint:
+def _left_of_kinds(knobs: Knobs, config: DecoderConfig, priced: Architecture) -> Footprint:
     """(1 - pruned) (B - cut) of each kind of the priced network's matrices, and of its KV cache; scalar leaves."""
     of_matrices, of_layers = (left_bits(*(knobs.values[name] for name in names)) for names in (_WEIGHTS, _KV))
     bits = {}
     for place, kind in enumerate(config.matrix_kinds):
         layers = jnp.asarray(list(config.layer_parameters[kind].layers()))
         bits[kind] = BitsPerValue(*[of_matrices[layers, place]] * 2)
-    return priced_footprint(measured_footprint(bits, BitsPerValue(*[of_layers] * 2)))
+    if config.mixed_layers is not None:
+        of_layers = of_layers[jnp.asarray(config.mixed_layers.attending, int)]
+    return priced_footprint(measured_footprint(bits, BitsPerValue(*[of_layers] * 2)), priced)
 
 
 def num_candidates() -> int:

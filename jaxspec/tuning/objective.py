@@ -26,12 +26,11 @@ from hwmodels import (
     Workload,
     expected_log_speedup,
     speculation_speedup,
-    uniform_weight_bits,
 )
 from hwmodels.network.routing import EVERY_EXPERT, UNIFORM
 from hwmodels.numerics.scalars import as_float, either
 from hwmodels.speculation.engine_terms import NO_ENGINE
-from jaxspec.compress.footprint import means_by_kind, with_head
+from jaxspec.compress.footprint import with_head
 from jaxspec.compress.head import HEAD, draft_head
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.rematerialised import KEPT
@@ -42,6 +41,7 @@ from jaxspec.speculate.acceptance import block_forward, compare_with_target
 from jaxspec.speculate.sampling import SAMPLING, Decoding
 from jaxspec.speculate.text_pools import text_pools
 from jaxspec.tuning.calibration import Calibration
+from jaxspec.tuning.priced_kinds import priced_footprint
 
 #: What tuning may climb; the others may be constraints beside it.
 ObjectiveName = Literal["speedup", "kl", "bits_per_byte"]
@@ -49,12 +49,6 @@ ObjectiveName = Literal["speedup", "kl", "bits_per_byte"]
 
 #: Activations that the backward pass may keep; beyond, it computes them again.
 _KEPT_BYTES = 1 << 30
-
-#: Matrices of a feed-forward network, dense or of an expert.
-_FEED_FORWARD = ("gate", "up", "down")
-
-#: Matrices of attention, and those of latent attention that they count for.
-_LATENT = {"q": ("q_up", "q_down"), "k": ("kv_down", "k_up"), "v": ("v_up",), "o": ()}
 
 
 @struct.dataclass
@@ -97,34 +91,6 @@ def conditional_acceptance(survival: Float[Array, "*b depth"]) -> Float[Array, "
     """P(token d accepted | all before accepted); 0 where nothing ever survives."""
     before = jnp.concatenate([jnp.ones_like(survival[..., :1]), survival[..., :-1]], axis=-1)
     return jnp.where(before > 0, survival / jnp.where(before > 0, before, 1.0), 0.0)
-
-
-def priced_footprint(measured: Footprint) -> Footprint:
-    """Means over layers by kind; embeddings, norms and routers stay at 16 bits, and so does a head that was not measured.
-
-    What the network that runs lacks is stored as its counterpart: experts and shared experts as its dense feed-forward
-    matrices, dense ones as its shared experts', or else its experts', and a gate as what it gates.
-
-    Args:
-        measured: of the network that runs; leaves are " layer", those of the head single numbers.
-    """
-
-    def by_kind(bits: dict[str, Array]) -> dict[str, Any]:
-        own = means_by_kind(bits)
-        of = lambda *names: next(own[name] for name in names if name in own)
-        dense = {part: of(part, f"shared_{part}", f"expert_{part}", "up") for part in _FEED_FORWARD}
-        experts = {f"expert_{part}": own.get(f"expert_{part}", dense[part]) for part in _FEED_FORWARD}
-        shared = sum(own.get(f"shared_{part}", dense[part]) for part in _FEED_FORWARD) / 3.0
-        attention = {kind: of(kind, *others) for kind, others in _LATENT.items()}
-        head = {HEAD: bits[HEAD]} if HEAD in bits else {}
-        return uniform_weight_bits(16.0) | attention | dense | experts | {"shared": shared} | head
-
-    return Footprint(
-        draft_weight_bits=by_kind(measured.draft_weight_bits),
-        target_weight_bits=by_kind(measured.target_weight_bits),
-        draft_kv_bits=jnp.mean(measured.draft_kv_bits),
-        target_kv_bits=jnp.mean(measured.target_kv_bits),
-    )
 
 
 def priced_draft(pricing: Pricing, measured: DraftMeasurement) -> DraftCost:
@@ -206,16 +172,22 @@ def _mean(
 
 
 def _of_present_matrices(footprint: Footprint, config: DecoderConfig) -> Footprint:
-    """Bits of each kind of matrix in the layers that have it; leaves " layer"."""
+    """Bits of each kind of matrix, and of keys and values, in the layers that have it; leaves " layer"."""
 
     def present(bits: dict[str, Array]) -> dict[str, Array]:
         layers = {kind: jnp.asarray(list(config.layer_parameters[kind].layers())) for kind in bits}
         return {kind: value[layers[kind]] for kind, value in bits.items()}
 
+    def attending(bits: Array) -> Array:
+        mixed = config.mixed_layers
+        return bits if mixed is None else bits[jnp.asarray(mixed.attending, int)]
+
     return dataclasses.replace(
         footprint,
         draft_weight_bits=present(footprint.draft_weight_bits),
         target_weight_bits=present(footprint.target_weight_bits),
+        draft_kv_bits=attending(footprint.draft_kv_bits),
+        target_kv_bits=attending(footprint.target_kv_bits),
     )
 
 
@@ -237,7 +209,7 @@ def price(
         pricing.device,
         pricing.architecture,
         workload=pricing.workload,
-        footprint=priced_footprint(measured.footprint),
+        footprint=priced_footprint(measured.footprint, pricing.architecture),
         acceptance=Acceptance(conditional=conditional_acceptance(measured.survival)),
         draft_cost=priced_draft(pricing, measured),
         routing=pricing.routing,

@@ -13,6 +13,7 @@ class Case:
     Attributes:
         packed: experts in MXFP4, or all matrices of the layers in FP8 with a scale for each block.
         released: what config.json says beside or instead of what transformers writes, as releases with code of their own do.
+        greedy: tokens that expected.npz has of greedy generation after the shorter prompt.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Case:
     max_shard_size: str = "1GB"
     packed: Literal["mxfp4", "fp8"] | None = None
     released: dict[str, Any] | None = None
+    greedy: int = 0
 
 
 _SIZES = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hf_case import Case, rope, sizes
 from hf_expert_cases import EXPERT_CASES
+from hf_linear_cases import LINEAR_CASES
 from hf_recent_cases import RECENT_CASES
 from hf_wrapper_cases import WRAPPER_CASES
 
@@ -15,6 +16,7 @@ CASES = (
     *EXPERT_CASES,
     *WRAPPER_CASES,
     *RECENT_CASES,
+    *LINEAR_CASES,
     # Small embeddings, so that the epsilon of the first norm is a tenth of the mean square it is added to.
     Case("llama_grouped", "llama", sizes(97, 48, 80, 2, 6, 2, rms_norm_eps=1e-05), seed=11, embed_scale=0.01),
     # A head_dim that is not hidden / heads; a short original context: of eight wavelengths (6 to 20,000 positions) one

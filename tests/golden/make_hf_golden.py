@@ -9,6 +9,7 @@ Each case is a directory as `save_pretrained` writes it, and beside it `expected
     tokens_<n>, logits_<n>: "2 n" and "2 n vocab" for texts of n tokens, all at once, without a cache.
     prompt_lengths: "2"; cached_tokens: "2 token"; prefill_logits: "2 vocab", of each prompt's last token;
     cached_logits: "2 decoded vocab": after the prompt, four steps of one token and one of three, through the KV cache.
+    greedy_tokens: "new", after the shorter prompt alone, where a case asks for them.
     inverse_frequencies: "plane", of a text of one token; local_inverse_frequencies: of layers with a window, where they
     have their own; neither in families without rotation.
 Logits are computed in float32 from the stored weights, with transformers' eager attention and experts.
@@ -68,8 +69,8 @@ def random_model(case: Case) -> Any:
 
 
 @torch.no_grad()
-def expected(directory: Path, seed: int, dtype: torch.dtype = torch.float32) -> dict[str, np.ndarray]:
-    """What transformers computes from the checkpoint in `directory`."""
+def expected(directory: Path, seed: int, dtype: torch.dtype = torch.float32, new: int = 0) -> dict[str, np.ndarray]:
+    """What transformers computes from the checkpoint in `directory`, and so many tokens of greedy generation."""
     options = {"attn_implementation": "eager", "experts_implementation": "eager"}
     packing = json.loads((directory / "config.json").read_text()).get("quantization_config")
     if packing is not None:
@@ -99,8 +100,15 @@ def expected(directory: Path, seed: int, dtype: torch.dtype = torch.float32) -> 
             logits.append(result.logits[0].numpy())
             start += step
         decoded.append(np.concatenate(logits))
+    greedy = {}
+    if new:
+        prompt = torch.from_numpy(tokens[:1, : min(PROMPT_LENGTHS)]).long()
+        options = {"attention_mask": torch.ones_like(prompt), "do_sample": False, "eos_token_id": None}
+        made = model.generate(prompt, max_new_tokens=new, pad_token_id=0, **options)
+        greedy["greedy_tokens"] = made[0, prompt.shape[1] :].numpy().astype(np.int32)
     return (
         arrays
+        | greedy
         | {
             "prompt_lengths": np.array(PROMPT_LENGTHS, np.int32),
             "cached_tokens": tokens,
@@ -186,7 +194,7 @@ def write_case(case: Case, directory: Path) -> dict[str, np.ndarray]:
     (directory / "generation_config.json").unlink(missing_ok=True)  # sampling settings, none of the network
     if case.packed is not None:
         {"mxfp4": pack_mxfp4, "fp8": pack_fp8}[case.packed](directory, case.seed)
-    arrays = expected(directory, case.seed)
+    arrays = expected(directory, case.seed, new=case.greedy)
     if case.released is not None:
         tell(directory, case.released)
     np.savez_compressed(directory / "expected.npz", **arrays)

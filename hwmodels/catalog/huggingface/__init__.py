@@ -12,7 +12,7 @@ from hwmodels.catalog.huggingface.reading import (
 )
 from hwmodels.catalog.huggingface.running import Rotary, RouterRule, Running, Setting
 from hwmodels.catalog.huggingface.settings import Settings
-from hwmodels.catalog.huggingface.windows import layer_windows
+from hwmodels.catalog.huggingface.windows import layer_windows, layers_with_linear_attention
 from hwmodels.catalog.huggingface.wrappers import WRAPPERS, Wrapper, nested_text, wrapper_of
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "experts_of",
     "family_called",
     "layer_windows",
+    "layers_with_linear_attention",
     "nested_text",
     "read_config",
     "unmodelled_feature",

@@ -83,6 +83,9 @@ class Running:
         fused_by: tensor name -> "head": one head's rows of each parameter, then the next head's; "row": the rows of the
             parameters alternate.
         transposed: tensors whose last two axes are (input, output).
+        unit_axes: tensors with one more axis, of length 1, before the last: weights of convolutions channel by channel.
+        unread: beginnings of names of tensors that a network may have and does not compute with: layers that predict further
+            tokens.
         packed: `quant_method` of the `quantization_config` in which matrices may be stored; None: in none.
         computation: field of `jaxspec.models.DecoderConfig` -> its value in all networks of the family, or the setting that
             states it. Sizes, biases, norms of queries and keys, windows and rotations are read by other columns.
@@ -103,4 +106,6 @@ class Running:
     must_equal: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     fused_by: Mapping[str, Literal["head", "row"]] = dataclasses.field(default_factory=dict)
     transposed: frozenset[str] = frozenset()
+    unit_axes: frozenset[str] = frozenset()
+    unread: tuple[str, ...] = ()
     packed: Literal["mxfp4"] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "CONVOLUTIONS",
     "EXPERT_TENSORS",
     "FUSED_EXPERTS",
     "FUSED_GATE",
@@ -14,6 +15,7 @@ __all__ = [
     "LLAMA_TENSORS",
     "MIXTRAL_TENSORS",
     "OPT_TENSORS",
+    "QWEN_HYBRID_TENSORS",
     "SANDWICH_TENSORS",
 ]
 
@@ -86,6 +88,21 @@ MIXTRAL_TENSORS = LLAMA_TENSORS | {
         for kind, name in (("gate", "w1"), ("up", "w3"), ("down", "w2"))
     },
 }
+
+_LINEAR = _LAYER + "linear_attn."
+#: Of Qwen3.5: gated attention, and gated delta nets in the other layers.
+QWEN_HYBRID_TENSORS = LLAMA_TENSORS | {
+    **{name: f"{_LINEAR}in_proj_{part}.weight" for name, part in (("in_qkv", "qkv"), ("in_z", "z"))},
+    **{name: f"{_LINEAR}in_proj_{part}.weight" for name, part in (("in_b", "b"), ("in_a", "a"))},
+    "conv": _LINEAR + "conv1d.weight",
+    "out": _LINEAR + "out_proj.weight",
+    "dt_bias": _LINEAR + "dt_bias",
+    "a_log": _LINEAR + "A_log",
+    "out_norm": _LINEAR + "norm.weight",
+}
+
+#: Weights of convolutions channel by channel.
+CONVOLUTIONS = frozenset({_LINEAR + "conv1d.weight"})
 
 #: Of networks that also norm what leaves the blocks: the norm called after attention is then right after it.
 SANDWICH_TENSORS = LLAMA_TENSORS | {

@@ -8,7 +8,7 @@ from typing import Any
 from hwmodels.catalog.huggingface.family import Family
 from hwmodels.catalog.huggingface.settings import LARGEST_LAYERS, Settings, shown
 
-__all__ = ["layer_windows", "linear_layers", "window_layers"]
+__all__ = ["layer_windows", "layers_with_linear_attention", "linear_layers", "window_layers"]
 
 _FULL, _SLIDING, _LINEAR = "full_attention", "sliding_attention", "linear_attention"
 
@@ -55,6 +55,11 @@ def linear_layers(settings: Settings, family: Family) -> list[bool]:
 def layer_windows(raw: Mapping[str, Any], family: Family) -> list[int | None]:
     """`window_layers` of a parsed config.json."""
     return window_layers(Settings(raw, family.defaults, family.spellings, "windows"), family)
+
+
+def layers_with_linear_attention(raw: Mapping[str, Any], family: Family) -> list[bool]:
+    """`linear_layers` of a parsed config.json."""
+    return linear_layers(Settings(raw, family.defaults, family.spellings, "layers"), family)
 
 
 def _sliding(settings: Settings, family: Family, layers: int) -> list[bool]:

@@ -39,6 +39,7 @@ class Naming:
             fused=renamed(row.fused),
             fused_by=renamed(row.fused_by),
             transposed=frozenset(map(self.name, row.transposed)),
+            unit_axes=frozenset(map(self.name, row.unit_axes)),
         )
 
 
@@ -86,6 +87,7 @@ _ROWS = (
     Wrapper("mistral3", text="mistral", namings=_NAMINGS),
     Wrapper("kimi_k25", text="deepseek_v3", namings=_KIMI),
     Wrapper("qwen3_vl", text="qwen3_vl_text", namings=_QWEN),
+    Wrapper("qwen3_5", text="qwen3_5_text", namings=_QWEN),
 )
 
 #: `model_type` of config.json -> how the text decoder is kept.

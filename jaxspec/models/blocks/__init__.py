@@ -2,6 +2,7 @@
 
 from jaxspec.models.blocks.dense import DenseFeedForward
 from jaxspec.models.blocks.experts import Experts
+from jaxspec.models.blocks.gated_delta_net import GatedDeltaNet
 from jaxspec.models.blocks.grouped_attention import GroupedAttention
 from jaxspec.models.blocks.interface import (
     Attention,
@@ -21,6 +22,7 @@ __all__ = [
     "Experts",
     "FeedForward",
     "FeedForwardResult",
+    "GatedDeltaNet",
     "GroupedAttention",
     "LatentAttention",
     "StepInput",

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from functools import partial
 
+import jax
 from jaxtyping import Array, Float
 
 from jaxspec.models.attention import KVSource
@@ -23,15 +24,18 @@ __all__ = ["GroupedAttention"]
 class GroupedAttention:
     """Attention in which groups of query heads share one key-value head.
 
+    With a gate, rows of `q` are one head's query, then its gate, then the next head's.
+
     Source: Ainslie et al. 2023, arXiv:2305.13245. Norms per head (`qk_norm`): Qwen3; over all heads (`qk_norm_whole`): OLMo 2;
-        biases (`qkv_bias`): Qwen2; soft caps: Gemma 2; sinks: gpt-oss.
+        biases (`qkv_bias`): Qwen2; soft caps: Gemma 2; sinks: gpt-oss; a gate (`attention_gate`): Qwen3-Next.
     """
 
     def matrices(self, sizes: DecoderSizes) -> dict[str, tuple[int, ...]]:
         """See `Block`."""
         query, key = sizes.num_heads * sizes.head_dim, sizes.num_kv_heads * sizes.head_dim
         hidden = sizes.hidden_size
-        return {"q": (query, hidden), "k": (key, hidden), "v": (key, hidden), "o": (hidden, query)}
+        queries = query * (1 + sizes.attention_gate)
+        return {"q": (queries, hidden), "k": (key, hidden), "v": (key, hidden), "o": (hidden, query)}
 
     @property
     def residual_matrices(self) -> tuple[str, ...]:
@@ -67,6 +71,7 @@ class GroupedAttention:
             "num_kv_heads": sizes.num_kv_heads,
             "head_dim": sizes.head_dim,
             "qk_norm": sizes.qk_norm,
+            "attention_gate": sizes.attention_gate,
             # The architecture itself counts one scale of a head's size for queries, and one for keys.
             "vectors_per_layer": sum(length for length, _ in self.vectors(sizes).values())
             - 2 * sizes.head_dim * sizes.qk_norm,
@@ -85,16 +90,27 @@ class GroupedAttention:
     ) -> AttentionResult:
         """See `Attention`."""
         dtype, dot_dtype = normed.dtype, step.dot_dtype
+        rows = partial(
+            biased_rows,
+            normed,
+            weights,
+            biased=sizes.qkv_bias,
+            dot_dtype=dot_dtype,
+            rounded=sizes.rounded_inputs,
+        )
 
-        def project(kind: str) -> Float[Array, "batch token head head_dim"]:
-            product = biased_rows(normed, weights, kind, sizes.qkv_bias, dot_dtype, sizes.rounded_inputs)
+        def by_head(product: Array, kind: str) -> Float[Array, "batch token head head_dim"]:
             heads = (*product.shape[:2], -1, sizes.head_dim)
             if sizes.qk_norm and kind != "v":
                 parts = product if sizes.qk_norm_whole else product.reshape(heads)
                 product = NORMS[sizes.norm].apply(parts, weights, f"{kind}_norm", sizes.norm_eps)
             return product.reshape(heads)
 
-        query, key, value = map(project, ("q", "k", "v"))
+        product, gate = rows(kind="q"), None
+        if sizes.attention_gate:
+            both = product.reshape(*product.shape[:2], sizes.num_heads, 2, sizes.head_dim)
+            product, gate = (part.reshape(*part.shape[:2], -1) for part in (both[..., 0, :], both[..., 1, :]))
+        query, key, value = by_head(product, "q"), by_head(rows(kind="k"), "k"), by_head(rows(kind="v"), "v")
         if sizes.ropes != (None,):
             lengths = step.positions + 1 if step.lengths is None else step.lengths
             frequency, factor = chosen_rope(sizes.ropes, sizes.rotated_elements, lengths, step.rope)
@@ -110,5 +126,7 @@ class GroupedAttention:
         ]
         sinks = weights["sinks"] if sizes.attention_sinks else None
         attended = step.attending()(query, sources, scale=sizes.score_scale, cap=sizes.score_cap, sinks=sinks)
+        if gate is not None:
+            attended = attended * jax.nn.sigmoid(gate)
         output = biased_rows(attended, weights, "o", sizes.o_bias, dot_dtype, sizes.rounded_inputs)
         return AttentionResult(output, (key, value), {"qkv": normed, "o": attended})

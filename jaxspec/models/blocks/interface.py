@@ -17,6 +17,7 @@ from jaxspec.models.allowed_experts import MoreExperts
 from jaxspec.models.attention import KVSource, attend, attend_sequentially
 from jaxspec.models.router_choices import RouterChoices
 from jaxspec.models.sizes import DecoderSizes
+from jaxspec.models.text_order import TextOrder
 
 __all__ = [
     "Attend",
@@ -45,6 +46,8 @@ class StepInput(NamedTuple):
         rope: the layer's rotation, by its place among `DecoderSizes.ropes`; None: the first.
         allowed_experts: those that this layer's router may choose, for each sequence or each token; None: all.
         more_experts: a larger set beside them, for a blend of both; None: there is none.
+        order: of sums over all sources but the first, as for `attend`; None: that of their slots.
+        source_positions: of the tokens in the slots of each source; None in caches that do not know them.
     """
 
     positions: Int[Array, "batch token"]
@@ -58,11 +61,15 @@ class StepInput(NamedTuple):
     rope: Int[Array, ""] | None = None
     allowed_experts: Bool[Array, "batch *token expert"] | None = None
     more_experts: MoreExperts | None = None
+    order: TextOrder | None = None
+    source_positions: Sequence[Int[Array, "#batch slot"] | None] = ()
 
     def attending(self) -> Attend:
         """The way to attend: the one that is given, or the one that suits."""
         if self.attend is not None:
             return self.attend
+        if self.order is not None:
+            return partial(attend, order=self.order)
         return partial(attend_sequentially, dot_dtype=self.dot_dtype) if self.frugal else attend
 
 
@@ -71,7 +78,7 @@ class CachedShape(NamedTuple):
 
     Attributes:
         heads: key-value heads.
-        key_dim, value_dim: elements of each head's key and value.
+        key_dim, value_dim: elements of each head's key and value; linear attention has none of the latter.
     """
 
     heads: int

@@ -117,7 +117,8 @@ def _stored_footprint(name: str) -> Footprint:
         bits = {kind: _bits_of(container, files, stored["layers", kind].names()) for kind in config.matrix_kinds}
         head = _bits_of(container, files, [head_tensor(config, row)]) if scheme.facts.head else None
     names = [spec.name for spec in _kv_specs(knobs)]
-    layers = [{name: float(knobs.values[name][i]) for name in names} for i in range(config.num_layers)]
+    attending = range(config.num_layers) if config.mixed_layers is None else config.mixed_layers.attending
+    layers = [{name: float(knobs.values[name][i]) for name in names} for i in attending]
     found = [scheme.expected_footprint(knob_defaults(scheme) | own) for own in layers]
     mean = lambda numbers: jnp.asarray(np.mean([float(number) for number in numbers], keepdims=True))
     kv = BitsPerValue(mean(f.draft_kv_bits for f in found), mean(f.target_kv_bits for f in found))

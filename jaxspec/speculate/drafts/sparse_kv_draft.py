@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float
 
 from hwmodels.network.architecture import Architecture
 from hwmodels.speculation.draft_cost import DraftCost
+from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.hf_load import LoadedModel
@@ -18,7 +19,7 @@ from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
 from jaxspec.speculate.drafts.target_copy import TargetCopy
 
-__all__ = ["SINKS", "SparseKVDraft", "SparseKVParams", "sparse_kv_draft", "visible_slots"]
+__all__ = ["SINKS", "SparseKVDraft", "SparseKVParams", "check_sparse_kv", "sparse_kv_draft", "visible_slots"]
 
 #: First tokens of a text that every token sees (StreamingLLM's attention sinks).
 SINKS = 4
@@ -89,7 +90,21 @@ def visible_slots(root: Root, share: Float[Array, ""], cache: KVCache) -> Bool[A
 
 
 def sparse_kv_draft(name: str, target: LoadedModel) -> ReadyDraft:
-    """The target as a draft that sees as many percent of the committed tokens as its name ends in."""
+    """The target as a draft that sees as many percent of the committed tokens as its name ends in.
+
+    Raises:
+        InputError: see `check_sparse_kv`.
+    """
+    check_sparse_kv(name, target.config)
     share = int(name.rpartition("-")[2]) / 100
     params = SparseKVParams(as_computed(as_stored(target.params)), jnp.asarray(share, jnp.float32))
     return ReadyDraft(SparseKVDraft(target.config, share, name), params)
+
+
+def check_sparse_kv(name: str, target: DecoderConfig) -> None:
+    """Raise InputError for a network with linear attention, whose updates follow from all tokens before."""
+    if target.mixed_layers is not None:
+        raise InputError(
+            f"draft {name!r} reads a part of the cached tokens, and the network has linear attention, which has no such part; "
+            "allowed are networks without: give another draft"
+        )

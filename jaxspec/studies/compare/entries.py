@@ -128,6 +128,12 @@ def _misfit(facts: CompressionFacts, network: DecoderConfig) -> str | None:
         )
     if network.latent is not None and facts.kv is not None:
         return f"rounds keys and values to {facts.kv.bits} bits, and networks with latent attention cache neither"
+    if network.linear is not None and facts.inputs is not None:
+        return (
+            f"rounds activations to {facts.activation_bits} bits, which networks with linear attention do not support"
+        )
+    if network.linear is not None and facts.kv is not None:
+        return f"rounds keys and values to {facts.kv.bits} bits, and layers with linear attention cache neither"
     if network.experts is not None and facts.spaces is not None:
         return "rotates inputs by what it finds in them, which mixtures of experts do not support"
     return None

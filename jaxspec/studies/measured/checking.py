@@ -138,6 +138,7 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
     needed = window_tokens(config)
     check_text(config.text, needed)
     network = check_model(config.model)
+    _check_clock(config, network)
     priced = priced or resolve(network)
     check_routing(config, network, priced)
     place = model_place(config.model)
@@ -178,6 +179,15 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
         stop=stop,
         notes=notes,
     )
+
+
+def _check_clock(config: CommonConfig, network: DecoderConfig) -> None:
+    """Raise InputError where a run is to be timed whose network computes otherwise than its price says."""
+    if isinstance(config, StopwatchSettings) and config.stopwatch and network.linear is not None:
+        raise InputError(
+            "stopwatch came, and the network has linear attention, which runs over slots of all tokens and is priced by its "
+            "states: allowed are networks without; leave stopwatch out"
+        )
 
 
 def given_knobs(config: Any, network: DecoderConfig) -> Knobs:

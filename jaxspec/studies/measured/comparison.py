@@ -16,7 +16,7 @@ from jaxspec.studies.measured.chains import ChainDecoding
 from jaxspec.studies.measured.configuration import configuration
 from jaxspec.studies.measured.head import head, lossless
 from jaxspec.studies.measured.stopwatch import stopwatch_part
-from jaxspec.tuning.objective import priced_footprint
+from jaxspec.tuning.priced_kinds import priced_footprint
 
 __all__ = ["compare_configurations"]
 
@@ -74,7 +74,7 @@ def compare_configurations(
         },
     )
     return kind(
-        **head(work, device, [priced_footprint(each.footprint) for each in measured.values()]),
+        **head(work, device, [priced_footprint(each.footprint, pricing.architecture) for each in measured.values()]),
         pays=predicted(found[hero].speedup_vs_stored_ar.known > 1.0),
         lossless=proof,
         configurations=found,

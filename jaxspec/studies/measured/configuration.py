@@ -26,7 +26,8 @@ from jaxspec.results.network_results import AcceptanceRates, Configuration, Cycl
 from jaxspec.speculate.statistics import acceptance_rates, compare_cycles
 from jaxspec.studies.headline_intervals import headline_intervals
 from jaxspec.tuning.hard import best_length
-from jaxspec.tuning.objective import DraftMeasurement, Pricing, priced_draft, priced_footprint
+from jaxspec.tuning.objective import DraftMeasurement, Pricing, priced_draft
+from jaxspec.tuning.priced_kinds import priced_footprint
 
 #: Result of decoding or predicting all prompts: arrays by name.
 Arrays = dict[str, np.ndarray]
@@ -40,7 +41,7 @@ def _priced(
     found = hwmodels.price_cycle(
         pricing.device,
         pricing.architecture,
-        footprint=priced_footprint(measured.footprint),
+        footprint=priced_footprint(measured.footprint, pricing.architecture),
         draft_cost=priced_draft(pricing, measured),
         workload=pricing.workload,
         routing=pricing.routing,
@@ -119,7 +120,7 @@ def configuration(
     per_token_s = times.total_s.known / compared.counted
     chosen = lambda name, value: predicted(value) if name in choices else given(value)
     rates: dict[str, Any] = acceptance_rates(counts["accepted_at"], counts["ended_at"], counts["cycles"], length)
-    read, priced_bits = measurement.footprint, priced_footprint(measurement.footprint)
+    read, priced_bits = measurement.footprint, priced_footprint(measurement.footprint, pricing.architecture)
     return Configuration(
         speedup_vs_bf16_ar=predicted(times.ar_bf16_s.known / per_token_s),
         speedup_vs_stored_ar=predicted(times.ar_stored_s.known / per_token_s),

@@ -9,7 +9,7 @@ from jaxspec.models.mesh import activation_shares, rows_on_each, split_by_output
 from jaxspec.models.stored import SMALL, is_widened
 from jaxspec.studies.measured.draft_memory import COMPUTED, STORED
 
-__all__ = ["ONE_DEVICE", "ROOM_BYTES", "calibration_bytes", "laid_out_anew", "pass_bytes"]
+__all__ = ["ONE_DEVICE", "ROOM_BYTES", "calibration_bytes", "laid_out_anew", "pass_bytes", "scored_heads"]
 
 #: Room for programs, and for logits that are made piece by piece.
 ROOM_BYTES = 1 << 29
@@ -29,7 +29,13 @@ def calibration_bytes(
     """
     data, tensor = mesh
     shares, places = activation_shares(network, tensor), rows_on_each(windows, data) * tokens
-    kv = STORED * network.cached_shape.elements * places // shares.heads
+    mixed = network.mixed_layers
+    if mixed is None:
+        elements = STORED * network.cached_shape.elements
+    else:  # beside the rows that are compressed, the whole cache as it is
+        rows = 0 if mixed.attention is None else mixed.attention.elements
+        elements = STORED * rows + COMPUTED * network.cached_shape.elements
+    kv = elements * places // shares.heads
     hidden = COMPUTED * network.hidden_size * places // shares.hidden
     return hidden + (kv if stream else network.num_layers * kv)
 
@@ -48,12 +54,18 @@ def pass_bytes(
     ways = 2 if gradient else 1
     channels = (3 * ways + network.num_layers * gradient) * network.hidden_size
     inner = 2 * ways * network.intermediate_size
-    heads = ways * network.num_heads * (2 * network.head_dim + tokens)  # with scores of queries and keys
+    # With scores of queries and keys.
+    heads = ways * (2 * network.num_heads * network.head_dim + scored_heads(network) * tokens)
     each = channels // shares.hidden + inner // shares.inner + heads // shares.heads
     # A draft's matrix is made beside what it is made from; in the backward pass, its gradient with them.
     matrices = 2 * ways * network.intermediate_size * network.hidden_size // shares.inner
     # Logits are made when the layers are done with, before these run back.
     return max(COMPUTED * (each * places + matrices), ROOM_BYTES) + 2 * _gathered_head(network, tensor)
+
+
+def scored_heads(network: DecoderConfig) -> int:
+    """Scores that a layer has for each token that a token sees: of linear attention its key's, its query's and their decay."""
+    return max(network.num_heads, 0 if network.linear is None else 3 * network.linear.value_heads)
 
 
 def laid_out_anew(network: DecoderConfig, tensor: int) -> int:

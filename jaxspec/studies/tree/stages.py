@@ -36,7 +36,8 @@ from jaxspec.studies.tree.growth import candidate_shape, grow
 from jaxspec.trees.rank_traces import RankTraces, cycles_along_text
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.topology import Tree
-from jaxspec.tuning.objective import priced_footprint, with_pool
+from jaxspec.tuning.objective import with_pool
+from jaxspec.tuning.priced_kinds import priced_footprint
 
 __all__ = ["TreeStages", "tree_sizes"]
 
@@ -272,7 +273,8 @@ class TreeStages:
             return dict(vars(self.copies.measure(knobs).footprint))
 
         found = jax.tree.map(jnp.asarray, self.work.stages.run("footprint", compute))
-        return priced_footprint(hwmodels.Footprint(**found))
+        priced = next(iter(self.work.pricings.values())).architecture  # of all devices alike
+        return priced_footprint(hwmodels.Footprint(**found), priced)
 
     def _beside_another_draft(self) -> hwmodels.Footprint:
         """Bits read of a draft that is no compressed copy, and of its target."""

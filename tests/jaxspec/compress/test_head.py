@@ -26,7 +26,8 @@ from jaxspec.models.hf_export import save_directory
 from jaxspec.models.stored import stack_of
 from jaxspec.speculate.sampling import SAMPLING
 from jaxspec.tuning.calibration import calibrate
-from jaxspec.tuning.objective import Pricing, mean_log_speedup, measure, price, priced_footprint
+from jaxspec.tuning.objective import Pricing, mean_log_speedup, measure, price
+from jaxspec.tuning.priced_kinds import priced_footprint
 
 UNTIED = DecoderConfig(
     vocab_size=23, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6

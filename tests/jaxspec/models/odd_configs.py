@@ -61,11 +61,28 @@ def odd_config(family, seed):
         "olmoe": olmoe,
         "minimax_m2": minimax_m2,
         "dots1": dots1,
+        "qwen3_5_text": qwen3_5,
     }
     if family in sections:
         raw |= sections[family](raw, pick)
         head_dim = raw.get("qk_rope_head_dim", head_dim)
     return raw if family == "opt" else raw | rotation(raw, head_dim, pick)
+
+
+def qwen3_5(raw, pick):
+    layers, key_heads = raw["num_hidden_layers"], pick(1, 2, 3)
+    kinds = [pick("linear_attention", "linear_attention", "full_attention") for _ in range(layers)]
+    kinds[pick(*range(layers))] = "full_attention"
+    return {
+        "linear_num_key_heads": key_heads,
+        "linear_num_value_heads": key_heads * pick(1, 2, 3),
+        "linear_key_head_dim": pick(3, 4, 8),
+        "linear_value_head_dim": pick(2, 5, 8),
+        "linear_conv_kernel_dim": pick(2, 3, 4),
+        # With a smaller one transformers, whose rule is in float32, norms its own errors where a head reads next to nothing.
+        "rms_norm_eps": pick(1e-3, 1e-2),
+        **pick({"layer_types": kinds}, {"full_attention_interval": pick(*range(1, layers + 1))}),
+    }
 
 
 def opt(raw, pick):
@@ -189,7 +206,9 @@ def late_windows(raw, pick):
 def rotation(raw, head_dim, pick):
     """Rotary settings, new or old spelling; of texts that end before or after the length where scaling begins."""
     family, original = raw["model_type"], pick(16, 64)
-    partial = pick(1.0, 0.5, 0.8) if family in ("glm", "glm4", "glm4_moe", "phi3", "minimax_m2") else 1.0
+    partial = (
+        pick(1.0, 0.5, 0.8) if family in ("glm", "glm4", "glm4_moe", "phi3", "minimax_m2", "qwen3_5_text") else 1.0
+    )
     rotated = int(head_dim * partial)
     allowed = [kind for kind in SCALINGS if kind in ("none", "longrope") or family != "phi3"]
     if rotated % 2:
@@ -220,7 +239,7 @@ def rotation(raw, head_dim, pick):
     theta = pick(500.0, 10_000.0)
     name = {"rope_type": "default" if kind == "none" else kind}
     share = {} if partial == 1 and family == "phi3" else {"partial_rotary_factor": partial}
-    share = share if family in ("glm", "glm4", "glm4_moe", "phi3", "minimax_m2") else {}
+    share = share if family in ("glm", "glm4", "glm4_moe", "phi3", "minimax_m2", "qwen3_5_text") else {}
     if family == "gemma3_text":
         local = {"rope_type": "default", "rope_theta": pick(100.0, theta)}
         new = {

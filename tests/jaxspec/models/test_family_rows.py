@@ -96,6 +96,8 @@ def config_of(family, **changes):
     }
     if row.experts is not None:
         raw["num_experts_per_tok"] = 2
+    if row.linear:
+        raw["full_attention_interval"] = config.num_layers  # the last layer attends
     if row.grouped_queries:
         raw |= {"num_key_value_heads": config.num_kv_heads, "head_dim": config.head_dim}
     return decoder_config({row.spellings.get(key, (key,))[-1]: value for key, value in raw.items()})
@@ -133,6 +135,7 @@ def test_rows_that_run_have_only_what_the_blocks_compute(family):
     assert (row.head_bias, row.embedding_norm) == (False, False)
     config = config_of(family)
     assert (row.latent, row.learned_sinks) == (config.latent is not None, config.attention_sinks)
+    assert (row.linear, row.attention_gate) == (config.linear is not None, config.attention_gate)
     assert (row.experts is None) == (row.running.router is None)
     assert row.qk_norm in ("none", "head", "all", "optional_head")
     assert row.norms_per_layer == len(config_of(family).block_norms)

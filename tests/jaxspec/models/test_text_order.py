@@ -39,7 +39,8 @@ def test_a_token_attends_alike_wherever_its_cycle_began(dim, latent):
         of_layer = lambda source: KVSource(source.cache.key[0], source.cache.value[0], source.mask)
         own = KVSource(jnp.take(key, place, axis=3), jnp.take(value, place, axis=2), view.mask)
         second = jnp.take(other, place, axis=1) if latent else None
-        return view.attend(jnp.take(query, place, axis=1), [*map(of_layer, view.sources), own], value_query=second)
+        sources = [*map(of_layer, view.sources), own]
+        return attend(jnp.take(query, place, axis=1), sources, value_query=second, order=view.order)
 
     @functools.partial(jax.jit, static_argnames="position")
     def alone(position):
@@ -61,7 +62,7 @@ def test_a_token_attends_alike_wherever_its_cycle_began(dim, latent):
 def test_without_nodes_the_cache_is_read_as_it_lies():
     cache = KVCache(jnp.zeros((1, 2, 1, 4, 8)), jnp.zeros((1, 2, 1, 8, 4)))
     view = verified_view(cache, jnp.array([3, 5]), jnp.ones((1, 1), bool), jnp.zeros(1, jnp.int32), 0)
-    assert view.attend is None
+    assert view.order is None
     (source,) = view.sources
     assert source.cache is cache
     np.testing.assert_array_equal(source.mask[:, 0].sum(axis=1), [3, 5])

@@ -18,8 +18,8 @@ from jaxspec.tuning.objective import (
     mean_log_speedup,
     measure,
     price,
-    priced_footprint,
 )
+from jaxspec.tuning.priced_kinds import priced_footprint
 
 CONFIG = DecoderConfig(
     vocab_size=11, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6

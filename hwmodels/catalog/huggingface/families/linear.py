@@ -1,10 +1,12 @@
-"""Families in which most layers have linear attention; they are priced only."""
+"""Families in which most layers have linear attention; of them, dense Qwen3.5 runs."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from hwmodels.catalog.huggingface.family import Experts, Family, sizes
+from hwmodels.catalog.huggingface.family import Experts, Family, sizes, stated_values
+from hwmodels.catalog.huggingface.running import Rotary, Running, Setting
+from hwmodels.catalog.huggingface.tensor_names import CONVOLUTIONS, QWEN_HYBRID_TENSORS
 
 __all__ = ["LINEAR"]
 
@@ -36,7 +38,22 @@ LINEAR: tuple[Family, ...] = (
     ),
     Family(
         name="qwen3_5_text",
-        defaults=sizes(32, 4096, 12288, 16, 4, 248320, head_dim=256, **_SIZES),
+        defaults=sizes(32, 4096, 12288, 16, 4, 248320, head_dim=256, **_SIZES)
+        | stated_values(1e-6, 10_000.0, 32_768, partial_rotary_factor=0.25),
+        running=Running(
+            "Qwen3_5ForCausalLM",
+            QWEN_HYBRID_TENSORS,
+            computation={
+                "norm": "shifted_rms",
+                "norm_eps": Setting("rms_norm_eps"),
+                "activation": Setting("hidden_act"),
+            },
+            rotary=Rotary(partial=True),
+            unit_axes=CONVOLUTIONS,
+            unread=("mtp.",),
+            # Of the gate behind linear attention; some releases state it, and transformers reads over it.
+            must_equal={"output_gate_type": "swish"},
+        ),
         **_COMMON,
     ),
     Family(

@@ -1,0 +1,69 @@
+"""Checkpoints of families in which most layers have linear attention."""
+
+from __future__ import annotations
+
+from hf_case import Case, rope, sizes
+
+_DELTA = ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim")
+
+
+def delta(*numbers: int, kernel: int) -> dict[str, int]:
+    """Settings of gated delta nets: key and value heads, elements of either, tokens that the convolution joins."""
+    return dict(zip(_DELTA, numbers, strict=True)) | {"linear_conv_kernel_dim": kernel}
+
+
+#: The text decoder alone, and within the network around it.
+LINEAR_CASES = (
+    # Two periods of three layers with linear attention and one without; two value heads to a key head.
+    Case(
+        "qwen3_5_hybrid",
+        "qwen3_5_text",
+        sizes(
+            53,
+            20,
+            18,
+            8,
+            4,
+            2,
+            head_dim=8,
+            rope_parameters=rope("default", 900.0, partial_rotary_factor=0.25, mrope_section=[1, 0, 0]),
+            **delta(2, 4, 6, 5, kernel=4),
+        ),
+        seed=51,
+        vector_mean=0.3,
+        dtype="bfloat16",
+        greedy=12,
+    ),
+    # A tied head, as many key heads as value heads, a shorter convolution, layers in an order of their own. With a smaller
+    # epsilon transformers itself is 2e-5 off what float64 gives: it norms what heads read next to nothing of.
+    Case(
+        "qwen3_5_multimodal",
+        "qwen3_5",
+        {
+            "text_config": sizes(
+                47,
+                22,
+                26,
+                5,
+                2,
+                1,
+                model_type="qwen3_5_text",
+                head_dim=10,
+                tie_word_embeddings=True,
+                rms_norm_eps=1e-3,
+                layer_types=["full_attention", *["linear_attention"] * 3, "full_attention"],
+                rope_parameters=rope("default", 5000.0, partial_rotary_factor=0.4, mrope_section=[1, 1, 0]),
+                **delta(3, 3, 4, 7, kernel=3),
+            ),
+            "vision_config": {
+                **{"hidden_size": 8, "intermediate_size": 8, "depth": 1, "num_heads": 2, "out_hidden_size": 22},
+                **{"patch_size": 4, "num_position_embeddings": 4},
+            },
+            "tie_word_embeddings": True,
+        },
+        seed=52,
+        embed_scale=0.3,
+        vector_mean=0.3,
+        greedy=12,
+    ),
+)

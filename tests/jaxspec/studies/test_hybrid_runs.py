@@ -1,0 +1,186 @@
+"""A network with linear attention from tuning to its files: measured, decoded without loss, packed and exported."""
+
+import dataclasses
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from jaxspec.errors import InputError
+from jaxspec.models import DecoderConfig, init_params, load_container, load_directory, save_directory
+from jaxspec.models.blocks import GatedDeltaNet, GroupedAttention
+from jaxspec.models.linear_sizes import LinearSizes
+from jaxspec.settings import build_config
+from jaxspec.speculate.drafts.container_draft import container_footprint
+from jaxspec.studies import (
+    CompareConfig,
+    EvaluateConfig,
+    ExportConfig,
+    TreeConfig,
+    TuneConfig,
+    compare,
+    evaluate,
+    export_draft,
+    search_tree,
+    tune,
+)
+from jaxspec.studies.measured.memory import decoding_bytes
+from jaxspec.studies.measured.pass_memory import calibration_bytes
+from jaxspec.studies.pack.run import PackConfig, pack_checkpoint, unpack_container
+
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+
+TINY = DecoderConfig(
+    vocab_size=256,
+    hidden_size=24,
+    intermediate_size=32,
+    num_layers=4,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=8,
+    rotary_dim=2,
+    norm="shifted_rms",
+    norm_eps=1e-6,
+    qk_norm=True,
+    attention_gate=True,
+    linear=LinearSizes(key_heads=2, value_heads=4, key_dim=6, value_dim=5, conv_tokens=4),
+    attention=(*[GatedDeltaNet()] * 3, GroupedAttention()),
+)
+
+
+@pytest.fixture(scope="module")
+def hybrid(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("models") / "hybrid"
+    params = jax.tree.map(lambda x: 3.0 * x if x.ndim > 2 else x, init_params(TINY, jax.random.key(3)))
+    save_directory(params, TINY, directory, max_positions=128)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def shared(hybrid, some_text, small):
+    return dict(small) | {
+        "model": str(hybrid),
+        "text": str(some_text),
+        "device": "rtx-4090",
+        "architecture": "qwen3.5-27b",
+    }
+
+
+def settings_of(kind, shared):
+    return {name: value for name, value in shared.items() if name in kind.__dataclass_fields__}
+
+
+@pytest.fixture(scope="module")
+def tuned(shared, tmp_path_factory):
+    config = build_config(TuneConfig, shared, {"steps": 2, "uniform_steps": 2})
+    return tune(config, out=str(tmp_path_factory.mktemp("runs") / "tuned"))
+
+
+def test_what_is_tuned_is_decoded_without_loss_as_it_was_measured(tuned):
+    result = tuned[0][0]
+    assert result.lossless.mismatches.value == 0
+    found = result.plain()["configurations"]["tuned"]
+    assert set(found["knobs"]["weight_cut_bits"]) == {"q", "k", "v", "o", "in_qkv", "in_z", "out", "gate", "up", "down"}
+    lengths = {kind: len(values) for kind, values in found["knobs"]["weight_cut_bits"].items()}
+    assert lengths["q"] == lengths["out"] == 4
+    assert abs(found["tokens_per_cycle_gap_in_standard_errors"]) < 3
+
+
+def test_bits_are_those_of_layers_that_have_them(shared, tmp_path):
+    given = {"weight_prune": 0.0, "weight_cut_bits": 4, "kv_prune": 0.0, "kv_cut_bits": 4, "draft_length": 2}
+    config = build_config(EvaluateConfig, settings_of(EvaluateConfig, shared), given)
+    found = evaluate(config, out=str(tmp_path / "run"))[0][0].plain()["configurations"]["given"]
+    # Nothing is pruned: a verification reads the four bits that the draft does not; linear attention has no keys to cut.
+    assert found["bits_per_kv_verify"] - found["bits_per_kv"] == pytest.approx(4, rel=1e-5)
+    # Of the priced network 0.3 % of the weights are in 16 bits, in_a and in_b.
+    assert 3.97 < found["bits_per_weight_verify"] - found["bits_per_weight"] < 4
+
+
+@pytest.mark.parametrize(
+    ("draft", "settings"),
+    [("self", {}), ("ngram", {}), ("q4", {}), ("layer-skip", {"calibration_prompts": 2})],
+    ids=["self", "ngram", "q4", "layer-skip"],
+)
+def test_trees_of_any_draft_are_lossless(draft, settings, shared, tmp_path):
+    given = {"draft": draft, "nodes": 4, "depth": 2} | settings
+    config = build_config(TreeConfig, settings_of(TreeConfig, shared), given)
+    result = search_tree(config, out=str(tmp_path / "run"))[0][0]
+    assert result.lossless.mismatches.value == 0
+
+
+def test_a_draft_that_reads_a_part_of_the_cache_is_refused(shared, tmp_path):
+    config = build_config(TreeConfig, settings_of(TreeConfig, shared), {"draft": "sparse-kv-25"})
+    with pytest.raises(InputError, match="reads a part of the cached tokens, and the network has linear attention"):
+        search_tree(config, out=str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_clock_is_refused_whose_time_no_model_predicts(shared, tmp_path):
+    config = build_config(EvaluateConfig, settings_of(EvaluateConfig, shared), {"stopwatch": True})
+    with pytest.raises(InputError, match="stopwatch came, and the network has linear attention"):
+        evaluate(config, out=str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_does_not_fit_is_left_out_of_a_comparison(shared, tmp_path):
+    given = {"schemes": "cassandra1", "drafts": "none", "lossy": "smoothquant-w8a8"}
+    config = build_config(CompareConfig, settings_of(CompareConfig, shared), given)
+    with pytest.raises(InputError, match="rounds activations to 8 bits, which networks with linear attention do not"):
+        compare(config, out=str(tmp_path / "run"))
+
+
+def test_a_container_and_an_export_hold_the_tuned_draft(tuned, hybrid, tmp_path):
+    path, folder = tmp_path / "hybrid.jspk", tmp_path / "draft"
+    pack_checkpoint(PackConfig(model=str(hybrid), knobs=str(tuned[1].path / "result.json")), str(path))
+    unpack_container(str(path), str(tmp_path / "back"))
+    original, back = (load_file(at / "model.safetensors") for at in (hybrid, tmp_path / "back"))
+    assert original.keys() == back.keys()
+    for name, value in original.items():
+        np.testing.assert_array_equal(np.asarray(back[name]).view(np.uint16), np.asarray(value).view(np.uint16))
+    export_draft(ExportConfig(run=str(tuned[1].path), prompts=1), folder)
+    draft, exported = load_container(path, part="draft"), load_directory(folder)
+    assert exported.config == load_directory(hybrid).config == draft.config
+    for name, leaf in exported.params["layers"].items():
+        np.testing.assert_array_equal(
+            np.asarray(leaf).view(np.uint16), np.asarray(draft.params["layers"][name]).view(np.uint16), err_msg=name
+        )
+    target = load_directory(hybrid).params["layers"]
+    assert np.any(np.asarray(exported.params["layers"]["in_qkv"]) != np.asarray(target["in_qkv"]))
+    for name in ("conv", "in_a", "in_b"):
+        np.testing.assert_array_equal(np.asarray(exported.params["layers"][name]), np.asarray(target[name]))
+
+
+def test_a_containers_draft_decodes_without_loss(shared, hybrid, tmp_path):
+    path = str(tmp_path / "hybrid.jspk")
+    pack_checkpoint(PackConfig(model=str(hybrid), importance="magnitude", weight_cut_bits=4, weight_prune=0.1), path)
+    read = container_footprint(path, str(hybrid))
+    assert {kind: len(bits) for kind, bits in read.draft_weight_bits.items()}["in_qkv"] == 3
+    assert np.all(read.draft_weight_bits["in_z"] < read.target_weight_bits["in_z"])
+    given = {"draft": path, "nodes": 3, "depth": 2}
+    result = search_tree(build_config(TreeConfig, settings_of(TreeConfig, shared), given), out=str(tmp_path / "run"))
+    assert result[0][0].lossless.mismatches.value == 0
+
+
+def test_a_written_hybrid_is_read_back(hybrid, tmp_path):
+    raw = json.loads((hybrid / "config.json").read_text())
+    assert raw["model_type"] == "qwen3_5_text"
+    assert raw["layer_types"] == ["linear_attention"] * 3 + ["full_attention"]
+    assert load_directory(hybrid).config == TINY
+    shutil.copytree(hybrid, tmp_path / "copy")
+    (tmp_path / "copy" / "config.json").write_text(json.dumps(raw | {"linear_num_key_heads": 3}))
+    with pytest.raises(InputError, match="4 value heads of linear attention cannot share 3 key heads"):
+        load_directory(tmp_path / "copy")
+
+
+def test_memory_counts_slots_in_32_bits():
+    plain = dataclasses.replace(TINY, linear=None, attention_gate=False, attention=(GroupedAttention(),))
+    # 12 keys, 2 x 4 sums, 20 updates and 44 projections, over two heads; values of attention.
+    assert TINY.cached_shape.elements == 84 + 16
+    assert plain.cached_shape.elements == 32
+    # 32 bits for the whole cache and 16 for what is compressed; hidden states are equal.
+    assert calibration_bytes(TINY, 2, 10) - calibration_bytes(plain, 2, 10) == 20 * 4 * (4 * 100 + 2 * 32 - 2 * 32)
+    more = decoding_bytes(TINY, [10], 20, []) - decoding_bytes(plain, [10], 20, [])
+    assert more >= 4 * 4 * 3 * 30 * (100 - 32)

@@ -16,6 +16,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -175,7 +176,7 @@ def surrogate(problem: Problem, allowed: Allowance, seed: int) -> Found:
         raise InputError("the peer optuna is missing; pip install jaxspec[benchmarks]") from error
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     names = [f"x{i:02d}" for i in range(len(problem.before))]
-    space = dict.fromkeys(names, optuna.distributions.FloatDistribution(0.0, 1.0))
+    space: dict[str, Any] = dict.fromkeys(names, optuna.distributions.FloatDistribution(0.0, 1.0))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # parts of it are called experimental
         sampler = optuna.samplers.TPESampler(

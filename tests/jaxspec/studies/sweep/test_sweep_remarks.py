@@ -33,7 +33,8 @@ def test_only_where_it_may(network, device, rounded, places):
     [
         (None, ("h100-sxm",), {}),
         ("vllm", ("h100-sxm",), {"engine": "calibrated"}),
-        ("sglang", ("h100-sxm",), {}),  # nobody knows what it adds, and nothing is added
+        ("sglang", ("h100-sxm",), {"engine": "calibrated"}),
+        ("trtllm", ("h100-sxm",), {}),  # nobody knows what it adds, and nothing is added
         ("jax", ("rtx-4090",), {"engine": "input"}),  # no terms in its file, and those of the catalog are assumed
     ],
 )

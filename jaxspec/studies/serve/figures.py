@@ -61,7 +61,7 @@ def serving_figure(results: Sequence[ServeResult]) -> Figure:
             if what == "request":
                 _mark_crossings(axes, result)
             axes.set_xscale("log")
-            axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axes.xaxis.set_major_locator(LogLocator(subs=_labelled(axes)))
             axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))
             axes.xaxis.set_minor_formatter(NullFormatter())
             axes.set(xlabel=label, ylabel="tokens per second")
@@ -69,6 +69,13 @@ def serving_figure(results: Sequence[ServeResult]) -> Figure:
             axes.grid(True)
         part.axes[0].legend(fontsize=8)
     return figure
+
+
+def _labelled(axes: Axes) -> tuple[float, ...]:
+    """Multiples of powers of ten that are labelled on the axis: fewer where it is long, so that none meets the next."""
+    low, high = axes.get_xlim()
+    decades = np.log10(high / low)
+    return (1.0, 2.0, 5.0) if decades < 2.0 else (1.0, 3.0) if decades < 3.0 else (1.0,)
 
 
 def _known(row: LoadRow, what: str) -> bool:

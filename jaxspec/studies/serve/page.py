@@ -28,7 +28,7 @@ def _section(result: ServeResult) -> ShortSection:
     return ShortSection(
         device=result.device or "",
         title=result.device_title or result.device or "",
-        headlines=[answer(crossing) for crossing in result.crossings],
+        headlines=[answer(crossing, result.rows) for crossing in result.crossings],
         table=table,
         figures=figures(result),
         captions=_CAPTIONS,

@@ -20,7 +20,7 @@ from jaxspec.studies import ServeConfig, serve
 from jaxspec.studies.serve import run as serve_run
 from jaxspec.studies.serve.figures import serving_figure
 from jaxspec.studies.serve.report import answer, serving_tables, shown
-from jaxspec.studies.serve.result import Crossing, ServeResult
+from jaxspec.studies.serve.result import Crossing, LoadRow, ServeResult
 from jaxspec.studies.serve.trace import read_trace
 
 SMALL = {
@@ -117,6 +117,24 @@ def test_an_answer_in_words():
     assert answer(never) == "fixed draft: pays at none of these rates"
     until = Crossing(decoding="by_batch", pays_at=predicted([1.0]), rate_per_s=predicted(1.5))
     assert "up to 1.5 requests/s" in answer(until)
+    some = Crossing(decoding="by_batch", pays_at=predicted([1.0, 3.0]), rate_per_s=predicted(None))
+    row = lambda decoding, rate, took: LoadRow(
+        decoding=decoding, rate_per_s=predicted(rate), request_p50_s=predicted(took)
+    )
+    rows = [row("autoregressive", rate, 2.0) for rate in (1.0, 2.0, 3.0)]
+    rows += [row("by_batch", rate, took) for rate, took in ((1.0, 1.98), (2.0, 3.0), (3.0, 1.995))]
+    said = "draft by batch: of these rates, shortens the median request at 1, 3 requests/s"
+    assert (answer(some), answer(some, rows)) == (said, f"{said}, by 1 % at most")
+
+
+@pytest.mark.parametrize(("longest_ms", "labels"), [(900.0, {10, 20, 50}), (5e3, {10, 30}), (5e4, {10})])
+def test_labels_of_a_long_axis_leave_room(longest_ms, labels):
+    from matplotlib.figure import Figure
+
+    from jaxspec.studies.serve.figures import _labelled
+
+    axes = Figure().add_subplot(xscale="log", xlim=(10.0, longest_ms))
+    assert {10 * share for share in _labelled(axes)} == labels
 
 
 def written(path, lines):

@@ -11,14 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.field.engines import Engine, engine_of
-from experiments.field.fit import (
-    CALIBRATION_CELLS,
-    calibration_rows,
-    errors_of_unseen,
-    fit_terms,
-    leave_one_out,
-    rounded,
-)
+from experiments.field.fit import calibration_rows, errors_of_unseen, fit_terms, leave_one_out, rounded
 from experiments.field.networks import A_NETWORK
 from experiments.field.predict import Parts, predict
 from experiments.field.rows import FieldRow
@@ -47,11 +40,10 @@ class Fitted(NamedTuple):
 def fitted(rows: Sequence[FieldRow], parts: Sequence[Parts | str], engine: str) -> Fitted:
     """Terms of an engine, how far measurements lie from them, and the rows that they were fitted to."""
     chosen = calibration_rows(rows, engine)
-    sources = {source for source, _ in CALIBRATION_CELLS[engine]}
     own = [
         (row, part)
         for row, part in zip(rows, parts, strict=True)
-        if isinstance(part, Parts) and (row.source in sources or engine_of(row.engine).name == engine)
+        if isinstance(part, Parts) and engine_of(row.engine).name == engine
     ]
     cells = [(row, part) for row, part in own if row.id in chosen]
     terms = rounded(fit_terms(cells, engine))

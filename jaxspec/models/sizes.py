@@ -183,6 +183,11 @@ class DecoderSizes:
         return (self.rotated_elements + 1) // 2
 
     @property
+    def scored_heads(self) -> int:
+        """Scores of a layer for each token that a token sees: of linear attention its key's, its query's and their decay."""
+        return max(self.num_heads, 0 if self.linear is None else 3 * self.linear.value_heads)
+
+    @property
     def windowed(self) -> bool:
         """Whether any layer has a window."""
         return any(window is not None for window in self.windows)

@@ -88,8 +88,7 @@ def target_params(stored: Params, *, exact: Collection[tuple[str, ...]] = ()) ->
 
 def windows_per_pass(config: DecoderConfig, tokens: int) -> int:
     """Windows of so many tokens that one pass over a network may take at once, so that activations stay small."""
-    scored = config.num_heads if config.linear is None else max(config.num_heads, 3 * config.linear.value_heads)
-    width = max(config.intermediate_size, config.hidden_size, scored * tokens)
+    width = max(config.intermediate_size, config.hidden_size, config.scored_heads * tokens)
     return max(1, _PASS_BYTES // (4 * width * tokens))
 
 

@@ -92,8 +92,7 @@ MIXTRAL_TENSORS = LLAMA_TENSORS | {
 _LINEAR = _LAYER + "linear_attn."
 #: Of Qwen3.5: gated attention, and gated delta nets in the other layers.
 QWEN_HYBRID_TENSORS = LLAMA_TENSORS | {
-    **{name: f"{_LINEAR}in_proj_{part}.weight" for name, part in (("in_qkv", "qkv"), ("in_z", "z"))},
-    **{name: f"{_LINEAR}in_proj_{part}.weight" for name, part in (("in_b", "b"), ("in_a", "a"))},
+    **{f"in_{part}": f"{_LINEAR}in_proj_{part}.weight" for part in ("qkv", "z", "b", "a")},
     "conv": _LINEAR + "conv1d.weight",
     "out": _LINEAR + "out_proj.weight",
     "dt_bias": _LINEAR + "dt_bias",

@@ -31,14 +31,7 @@ from jaxspec.studies.measured.draft_memory import (
     parameter_sizes,
     wider_bytes,
 )
-from jaxspec.studies.measured.pass_memory import (
-    ONE_DEVICE,
-    ROOM_BYTES,
-    calibration_bytes,
-    laid_out_anew,
-    pass_bytes,
-    scored_heads,
-)
+from jaxspec.studies.measured.pass_memory import ONE_DEVICE, ROOM_BYTES, calibration_bytes, laid_out_anew, pass_bytes
 from jaxspec.tuning.calibration import windows_per_pass
 
 __all__ = [
@@ -138,7 +131,7 @@ def decoding_bytes(
     (data, tensor), longest = mesh, max(prompts)
     slots = longest + tokens + 2 * WIDTH
     own = max((each.per_slot * slots + each.per_token * longest for each in drafts), default=0)
-    scores = COMPUTED * scored_heads(network) * longest**2
+    scores = COMPUTED * network.scored_heads * longest**2
     cached = COMPUTED * network.num_layers * network.cached_shape.elements * 3 * slots
     by_head = (cached + scores) // activation_shares(network, tensor).heads
     at_once = rows_on_each(chunk_size(len(prompts)), data)

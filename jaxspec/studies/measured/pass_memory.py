@@ -9,7 +9,7 @@ from jaxspec.models.mesh import activation_shares, rows_on_each, split_by_output
 from jaxspec.models.stored import SMALL, is_widened
 from jaxspec.studies.measured.draft_memory import COMPUTED, STORED
 
-__all__ = ["ONE_DEVICE", "ROOM_BYTES", "calibration_bytes", "laid_out_anew", "pass_bytes", "scored_heads"]
+__all__ = ["ONE_DEVICE", "ROOM_BYTES", "calibration_bytes", "laid_out_anew", "pass_bytes"]
 
 #: Room for programs, and for logits that are made piece by piece.
 ROOM_BYTES = 1 << 29
@@ -55,17 +55,12 @@ def pass_bytes(
     channels = (3 * ways + network.num_layers * gradient) * network.hidden_size
     inner = 2 * ways * network.intermediate_size
     # With scores of queries and keys.
-    heads = ways * (2 * network.num_heads * network.head_dim + scored_heads(network) * tokens)
+    heads = ways * (2 * network.num_heads * network.head_dim + network.scored_heads * tokens)
     each = channels // shares.hidden + inner // shares.inner + heads // shares.heads
     # A draft's matrix is made beside what it is made from; in the backward pass, its gradient with them.
     matrices = 2 * ways * network.intermediate_size * network.hidden_size // shares.inner
     # Logits are made when the layers are done with, before these run back.
     return max(COMPUTED * (each * places + matrices), ROOM_BYTES) + 2 * _gathered_head(network, tensor)
-
-
-def scored_heads(network: DecoderConfig) -> int:
-    """Scores that a layer has for each token that a token sees: of linear attention its key's, its query's and their decay."""
-    return max(network.num_heads, 0 if network.linear is None else 3 * network.linear.value_heads)
 
 
 def laid_out_anew(network: DecoderConfig, tensor: int) -> int:

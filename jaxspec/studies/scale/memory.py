@@ -17,7 +17,6 @@ from jaxspec.studies.measured.memory import (
     network_bytes,
     plan_by,
 )
-from jaxspec.studies.measured.pass_memory import scored_heads
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.scale.inputs import Checked
 from jaxspec.studies.scale.networks import Network
@@ -54,7 +53,7 @@ def _work_bytes(
     prompts = [len(network.encoded(prompt)) for prompt in checked.problems.prompts]
     places = -(-max(prompts) // PROMPT_STEP) * PROMPT_STEP
     cached = COMPUTED * shape.num_layers * shape.cached_shape.elements * 3 * (places + WIDTH * most)
-    sampling = cached + COMPUTED * (scored_heads(shape) * places**2 + 3 * WIDTH * shape.vocab_size)
+    sampling = cached + COMPUTED * (shape.scored_heads * places**2 + 3 * WIDTH * shape.vocab_size)
     drafted = decoding_bytes(shape, prompts, most, drafts, mesh) if drafts and config.acceptance is None else 0
     return max(sampling, drafted)
 

@@ -34,7 +34,8 @@ def held_out(errors: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 def _fitted(errors: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    return next(found for name, found in errors.items() if name.endswith("fitted") and "not" not in name)
+    """Of the fit to all rows; nothing of numbers that another table lends."""
+    return next((found for name, found in errors.items() if name.endswith("fitted") and "not" not in name), {})
 
 
 def _row(engine: str, name: str, entry: Mapping[str, Any]) -> list[str]:
@@ -47,7 +48,7 @@ def _row(engine: str, name: str, entry: Mapping[str, Any]) -> list[str]:
         percent(apart["mean"]),
         percent(apart.get("median")),
         percent(apart.get("largest")),
-        percent(_fitted(errors)["mean"]),
+        percent(_fitted(errors).get("mean")),
         percent(entry.get("baselines", {}).get("roofline", {}).get("mean")),
         f"{interval['low']:.2f} to {interval['high']:.2f}" if interval else "",
         ", ".join(percent(share, 0) for share in interval["covered"]) if interval else "",

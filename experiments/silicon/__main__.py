@@ -18,13 +18,14 @@ import tomli_w
 from rich.console import Console
 from rich.markdown import Markdown
 
-from experiments.silicon import format_steps, group_steps, mixture_steps
+from experiments.silicon import expert_steps, format_steps, group_steps, mixture_steps
 from experiments.silicon.collectives import fit_collectives
 from experiments.silicon.decode import decode_step
+from experiments.silicon.expert_sources import EXPERTS, ExpertSource, fit_sources
 from experiments.silicon.peer_steps import PEER_CELLS, ask, read_peer, write_peer
 from experiments.silicon.refit import CATALOG, GEMM_FITS, Refit, catalog_entry, refit
 from experiments.silicon.refit_attention import refit_attention
-from experiments.silicon.refit_experts import EXPERT_FITS, EXPERTS, ExpertRefit, refit_experts
+from experiments.silicon.refit_experts import EXPERT_FITS, ExpertRefit
 from experiments.silicon.steps import CELLS, compose, read_cells, write_cells
 from experiments.silicon.steps_page import PAGE, PRICED, page, priced_csv, step_errors
 from hwmodels.analysis.calibration.expert_tables import expert_formats
@@ -64,7 +65,7 @@ class Wanted:
     engine: str
     version: str
     products: dict[str, str]
-    experts: dict[str, str]
+    experts: dict[str, ExpertSource]
     attention: bool = True
 
     @property
@@ -103,13 +104,13 @@ def wanted(name: str, root: Path | None) -> list[Wanted]:
     return [Wanted(None, system, engine, version_name, dict.fromkeys(only or held, version_name), experts)]
 
 
-def _experts(system: str, engine: str, version_name: str, root: Path | None) -> dict[str, str]:
+def _experts(system: str, engine: str, version_name: str, root: Path | None) -> dict[str, ExpertSource]:
     try:
         held = expert_formats(TableName(system, engine, version_name, "moe"), root=root)
     except KernelTableError as error:
         print(error, file=sys.stderr)
         held = ()
-    return dict.fromkeys(held, f"{engine}/{version_name}")
+    return dict.fromkeys(held, ExpertSource(engine, version_name))
 
 
 def products_of(one: Wanted, options: dict[str, Any]) -> list[Refit]:
@@ -128,18 +129,6 @@ def products_of(one: Wanted, options: dict[str, Any]) -> list[Refit]:
         raise reasons[0]
     for error in reasons:
         print(error, file=sys.stderr)
-    return found
-
-
-def experts_of(one: Wanted, options: dict[str, Any]) -> dict[str, ExpertRefit]:
-    """Each format of experts that has enough rows; the others are named."""
-    found = {}
-    for kind, where in one.experts.items():
-        engine, _, version_name = where.partition("/")
-        try:
-            found[kind] = refit_experts(TableName(one.system, engine, version_name, "moe"), kind, **options)
-        except KernelTableError as error:
-            print(error, file=sys.stderr)
     return found
 
 
@@ -195,7 +184,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         options["advance"] = bar.advance
         for one in work:
             refits = products_of(one, options)
-            experts = experts_of(one, options)
+            experts = fit_sources(one.system, one.experts, options, own=(one.gpu, one.engine))
             entries[one.name] = entry_of(one, refits, experts, options)
             for found in (*refits, *experts.values()):
                 console.print(Markdown(found.report.to_markdown()))
@@ -223,7 +212,7 @@ def steps(arguments: argparse.Namespace) -> int:
     """Price every committed cell and write the page of whole steps."""
     if arguments.compose:
         write_text(CELLS, write_cells(compose(arguments.gpu or tuple(CATALOG))))
-        for part in (group_steps, mixture_steps, format_steps):
+        for part in (group_steps, expert_steps, mixture_steps, format_steps):
             write_text(part.CELLS, part.write_cells(part.compose()))
     cells = read_cells()
     if arguments.peers:
@@ -231,6 +220,7 @@ def steps(arguments: argparse.Namespace) -> int:
     found, seconds = step_errors(cells, read_peer())
     write_text(PRICED, priced_csv(cells, seconds))
     sections = [page(found), group_steps.group_section(group_steps.read_cells())]
+    sections.append(expert_steps.expert_section(expert_steps.read_cells()))
     sections.append(mixture_steps.mixture_section(mixture_steps.read_cells()))
     sections.append(format_steps.format_section(format_steps.read_cells()))
     text = "\n".join(sections)

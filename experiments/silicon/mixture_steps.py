@@ -131,7 +131,7 @@ def read_cells(path: Path = CELLS) -> list[MixtureCell]:
     return cells_of(MixtureCell, path)
 
 
-def routing_of(cell: MixtureCell, architecture: Architecture) -> Routing:
+def routing_of(cell: Any, architecture: Architecture) -> Routing:
     """Popularity of experts under which independent tokens touch and load them as in the tables; leaves "expert"."""
     tokens = cell.batch * (cell.tokens if cell.phase == "prefill" else 1)
     sizes = int(architecture.num_experts), int(architecture.experts_per_token)

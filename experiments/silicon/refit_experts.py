@@ -7,10 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
 from hwmodels.analysis.calibration.dealt_experts import dealt_experts
-from hwmodels.analysis.calibration.expert_tables import CACHE_BYTES, ExpertTable, expert_table
+from hwmodels.analysis.calibration.expert_tables import CACHE_BYTES, ExpertTable, expert_table, rows_of_main_kernel
 from hwmodels.analysis.calibration.experts import (
     LEAST_INNER_SIZE,
     ExpertFit,
@@ -24,24 +26,8 @@ from hwmodels.analysis.calibration.kernel_tables import DataSheet, KernelTableEr
 from hwmodels.analysis.calibration.report import CalibrationReport, ErrorSummary, error_by_range, relative_error
 from hwmodels.analysis.calibration.splits import half_of_groups, some_of
 from hwmodels.analysis.calibration.table_routing import EVEN
-from hwmodels.compute.gpu_experts import GpuExperts
-
-_TRTLLM = {"bfloat16": "trtllm/1.3.0rc20"}
-_HOPPER = _TRTLLM | {"int4_wo": "sglang/0.5.10"}
-_AMPERE = {"bfloat16": "sglang/0.5.10", "int4_wo": "sglang/0.5.10"}
-_OWN = {"bfloat16": "vllm/0.24.0"}
-
-#: The tables of a file's experts: GPU -> engine -> {format: engine/version}. An engine's own where it has rows enough and its
-#: held-out error is within `LARGEST_HELD_OUT_ERROR`, otherwise those of another: tiles of SGLang depend on whether somebody
-#: tuned them for a network's sizes, which no six numbers follow.
-EXPERTS: dict[str, dict[str, dict[str, str]]] = {
-    "a100-sxm": {"trtllm": _AMPERE, "vllm": _AMPERE, "sglang": _AMPERE},
-    "b200-sxm": {"trtllm": _TRTLLM, "vllm": _TRTLLM, "sglang": _TRTLLM},
-    "h100-sxm": {"trtllm": _HOPPER, "vllm": _HOPPER | _OWN, "sglang": _HOPPER},
-    "h200-sxm": {"trtllm": _HOPPER, "vllm": _HOPPER | _OWN, "sglang": _HOPPER},
-    "l40s": {"trtllm": _TRTLLM, "vllm": _OWN, "sglang": _TRTLLM},
-    "rtx-pro-6000": {"vllm": _OWN},
-}
+from hwmodels.catalog.calibrations import SCALED
+from hwmodels.compute.gpu_experts import GpuExperts, expert_layer_time
 
 #: Kernels that pass over the choices of all experts, wherever those are held, beside their products: Triton's keep a row for
 #: each. Rows of experts dealt to several GPUs say so; see `hwmodels.analysis.calibration.dealt_experts`.
@@ -50,7 +36,9 @@ _PASS_OVER_ALL = "triton_tritonexperts"
 _DEALT_TO = 8
 
 #: Fewest rows of a format that six numbers are fitted to.
-LEAST_ROWS = 200
+LEAST_ROWS = 100
+#: Fewest groups of rows that tell how much of others an interval covers.
+_FEWEST_GROUPS = 4
 #: Rows that one fit sees.
 FITTED_ROWS = 2000
 
@@ -64,7 +52,7 @@ class ExpertRefit:
     """One format of one table: fitted to all rows (`fit`), and judged by what was held out of other fits (`report`)."""
 
     rows: ExpertTable
-    fit: ExpertFit
+    fit: ExpertFit | None  # None: none of the rows was fitted to
     report: CalibrationReport
     record: dict[str, Any]  # the format's part of a catalog file
     held_out: Any  # rows that `predicted_s` knows nothing of: all, each from the fit to the other half
@@ -75,6 +63,8 @@ def refit_experts(
     table: TableName,
     weight_format: str,
     *,
+    main_kernel: bool = False,
+    wide: GpuExperts | None = None,
     multiprocessors: float | None = None,
     root: str | Path | None = None,
     advance: Callable[[str], None] = lambda note: None,
@@ -82,11 +72,14 @@ def refit_experts(
     """Fit to all networks, to halves of them, and to those whose number of experts is not 128.
 
     Args:
+        main_kernel: fit the kernel alone that ran most networks.
+        wide: the same file's 16-bit experts, whose scaled bytes a narrower format has to be nearer than.
         advance: called after each of the four fits.
     Raises:
         KernelTableError: the table or the data sheet cannot be read, or has too few rows to fit to.
     """
-    rows, cache_bytes = expert_table(table, weight_format, root=root), CACHE_BYTES.get(table.system, 0)
+    held, cache_bytes = expert_table(table, weight_format, root=root), CACHE_BYTES.get(table.system, 0)
+    rows = rows_of_main_kernel(held) if main_kernel else held
     sheet = data_sheet(table.system, multiprocessors=multiprocessors, root=root)
     modelled = modelled_rows(rows, sheet, cache_bytes)
     uneven = modelled & (rows.distribution != EVEN)
@@ -117,6 +110,7 @@ def refit_experts(
         f"{networks} networks; loads as power laws have them, exponents 1.01 and 1.2; "
         f"parts of experts of {LEAST_INNER_SIZE} and more.",
         f"{fallen} rows of kernels that fell back to others are left out, and those whose weights fit into the cache.",
+        *other_kernels(held, rows),
     ]
     passed = float(any(_PASS_OVER_ALL in kernel for kernel in rows.kernels))
     coefficients = dataclasses.replace(whole.unit.coefficients, passed_elsewhere=passed)
@@ -138,6 +132,7 @@ def refit_experts(
         baselines={
             "roofline": error(roofline, uneven),
             "roofline by a constant": error(factor * roofline, uneven),
+            **scaled_error(wide, rows, uneven),
         },
         notes=notes,
     )
@@ -149,13 +144,51 @@ def refit_experts(
         "weight_bits": rows.weight_bits,
         "rows": int(uneven.sum()),
         "held_out_halves": halves,
-        "interval": interval_record(by_halves, rows.seconds, uneven, rows.network.tolist(), few_groups=True),
+        "interval": interval_record(by_halves, rows.seconds, uneven, groups_of(rows, uneven), few_groups=True),
         "at_bound": list(whole.fit.at_bound),
         "scatter": whole.fit.scatter,
         "coefficients": {k: float(v) for k, v in vars(unit.coefficients).items()},
+        **wider_record(wide, rows, uneven, whole.predicted_s),
         **{name: plain[name] for name in ("standard_errors", "errors", "by_range", "baselines", "notes")},
     }
     return ExpertRefit(rows, whole, report, record, np.ones(len(rows.tokens), bool), by_halves)
+
+
+def groups_of(rows: ExpertTable, chosen: npt.NDArray[np.bool_]) -> list[str]:
+    """Names of rows that err together, "row": networks, or where those are few, their parts, or their numbers of tokens."""
+    parts = [f"{network}, part of {inner:g}" for network, inner in zip(rows.network, rows.inner_size)]
+    tokens = [f"{network}, {count:g} tokens" for network, count in zip(rows.network, rows.tokens)]
+    found = (rows.network.tolist(), parts, tokens)
+    return next((one for one in found if len(set(np.array(one)[chosen])) >= _FEWEST_GROUPS), tokens)
+
+
+def other_kernels(held: ExpertTable, used: ExpertTable) -> list[str]:
+    """A note of rows left out since other kernels than that of `used` ran them."""
+    left = len(held.tokens) - len(used.tokens)
+    return [f"{left} rows of other kernels are left out; this one is {used.kernels[0]}."] if left else []
+
+
+def scaled_error(wide: GpuExperts | None, rows: ExpertTable, chosen: Any) -> dict[str, ErrorSummary]:
+    """Of the 16-bit kernel with the bytes of fewer bits, which stands in where a narrower format has none."""
+    if wide is None:
+        return {}
+    return {SCALED: relative_error(seconds_of(wide, rows, rows.weight_bits)[chosen], rows.seconds[chosen])}
+
+
+def wider_record(wide: GpuExperts | None, rows: ExpertTable, chosen: Any, predicted_s: Any) -> dict[str, float]:
+    """The number of tokens from which on the 16-bit kernel is faster in most rows; nothing where it never is."""
+    if wide is None:
+        return {}
+    slower, tokens = (seconds_of(wide, rows, 16.0) < predicted_s)[chosen], rows.tokens[chosen]
+    counts = sorted(set(tokens.tolist()))
+    beyond = [least for least in counts if all(np.mean(slower[tokens == one]) > 0.5 for one in counts if one >= least)]
+    return {"wider_from_tokens": float(beyond[0])} if beyond else {}
+
+
+def seconds_of(unit: GpuExperts, rows: ExpertTable, weight_bits: float) -> npt.NDArray[np.float64]:
+    """What a unit says of each row, "row"."""
+    conditions = {name: jnp.asarray(values) for name, values in rows.conditions().items()}
+    return np.asarray(expert_layer_time(unit, weight_bits=weight_bits, **conditions), np.float64)
 
 
 def _dealt_errors(

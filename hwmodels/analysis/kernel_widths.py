@@ -117,7 +117,7 @@ def kernel_remarks(
 
     Names a format that no weight is narrow enough for, the footprint's widths without a measured kernel, experts with another
     engine's kernels where the network has any, fits that err to one side, then what else the device's fits do not describe. Of
-    experts nothing is said where the network has none.
+    experts nothing is said where the network has none, nor of kernels that are narrower than all that read its experts.
 
     Args:
         device, footprint, experts: as of `kernel_widths`.
@@ -135,11 +135,23 @@ def kernel_remarks(
             f"extrapolated: KV of {_in_words(found.extrapolated_kv)} bits; attention is measured with "
             f"{_in_words(kernels.kv_widths)} bits, its bytes are scaled"
         )
+    narrowest = _narrowest_read(kernels, footprint)
     if experts:
-        remarks += _borrowed(kernels)
-    unused = kernels.expert_remarks if experts is False else ()
+        remarks += _borrowed(kernels, narrowest)
+    unused = [
+        one.text
+        for one in kernels.expert_remarks
+        if experts is False or (one.bits is not None and one.bits < narrowest - _SAME_BITS)
+    ]
     fits = [text for text in kernels.remarks if text not in unused]
-    return [*remarks, *_one_sided(kernels, experts), *fits]
+    return [*remarks, *_one_sided(kernels, experts, narrowest), *fits]
+
+
+def _narrowest_read(kernels: MeasuredKernels, footprint: Footprint) -> float:
+    """Bits per weight of the narrowest kernel of experts that a time of this footprint is made of."""
+    read = [bits for kind, bits in _read_by_products(footprint, True) if kind in EXPERT_MATRICES]
+    least = min(_distinct(read))
+    return max((own for own in kernels.expert_widths if own <= least + _SAME_BITS), default=0.0)
 
 
 def _unused_format(kernels: MeasuredKernels, widths: list[float]) -> list[str]:
@@ -153,21 +165,21 @@ def _unused_format(kernels: MeasuredKernels, widths: list[float]) -> list[str]:
     ]
 
 
-def _borrowed(kernels: MeasuredKernels) -> list[str]:
+def _borrowed(kernels: MeasuredKernels, narrowest: float) -> list[str]:
     return [
         f"borrowed: {one.bits:g}-bit experts have kernels measured with {one.borrowed_from}; no fit to this engine's is used"
         for one in kernels.spreads
-        if one.part == "experts" and one.borrowed_from
+        if one.part == "experts" and one.borrowed_from and one.bits >= narrowest - _SAME_BITS
     ]
 
 
-def _one_sided(kernels: MeasuredKernels, experts: bool | None) -> list[str]:
+def _one_sided(kernels: MeasuredKernels, experts: bool | None, narrowest: float) -> list[str]:
     """Fits whose interval had to be widened for the predicted time to lie in it."""
     return [
         f"biased: measured times of {one.part} ({one.bits:g} bits) are {one.low:.2f} to {one.high:.2f} times the predicted; "
         "intervals begin or end at the predicted time"
         for one in kernels.spreads
-        if one.one_sided and (one.part != "experts" or experts is not False)
+        if one.one_sided and (one.part != "experts" or (experts is not False and one.bits >= narrowest - _SAME_BITS))
     ]
 
 

@@ -214,7 +214,7 @@ def _spreads(name: str, engine: str | None, weight_format: str | None) -> tuple[
 def _borrowed_from(entry: Mapping[str, Any], engine: str) -> str:
     """Whose table a fit is to, where that is another engine's; empty where it is its own."""
     system, other, version = str(entry["table"]).split()[-1].split("/")
-    return "" if other == engine else f"{other} {version} on {system}"
+    return "" if other == engine and "judged_on" not in entry else f"{other} {version} on {system}"
 
 
 def _numbers(entry: Mapping[str, Any], kind: Any) -> dict[str, float]:

@@ -22,6 +22,7 @@ __all__ = [
     "DEFAULT_ENGINES",
     "LARGEST_ATTENTION_ERROR",
     "LARGEST_HELD_OUT_ERROR",
+    "SCALED",
     "calibrated_engines",
     "calibrated_formats",
     "calibrated_names",
@@ -37,6 +38,9 @@ __all__ = [
 #: Mean error of held-out shapes beyond which a packed format's fit is not used unless it is asked for: the bytes of a wider
 #: format's kernel are scaled instead.
 LARGEST_HELD_OUT_ERROR = 0.10
+
+#: Among a packed format's baselines: what stands in for it where it is not used.
+SCALED = "16 bits, bytes scaled"
 
 #: The same of attention over narrow keys and values, whose tables are less smooth.
 LARGEST_ATTENTION_ERROR = 0.20
@@ -109,8 +113,8 @@ def held_out_error(entry: Mapping[str, Any]) -> float:
 def is_used(record: Mapping[str, Any], kind: str, part: str = "formats", wanted: str | None = None) -> bool:
     """Whether a format's fit is a kernel of the GPU.
 
-    The widest is, as it is all there is. Others are if their activations have 16 bits and the fit describes held-out shapes;
-    where one is asked for, that one alone.
+    The widest is, as it is all there is. Others are if their activations have 16 bits and the fit describes held-out shapes,
+    or describes them better than what would stand in for it (`SCALED`); where one is asked for, that one alone.
 
     Args:
         record: a calibrated GPU's whole file.
@@ -125,7 +129,10 @@ def is_used(record: Mapping[str, Any], kind: str, part: str = "formats", wanted:
         return True
     if wanted is not None and wanted in formats:
         return kind == wanted
-    return entry.get("activation_bits", 16.0) == 16.0 and held_out_error(entry) <= LARGEST_HELD_OUT_ERROR
+    otherwise = entry.get("baselines", {}).get(SCALED, {}).get("mean", 0.0)
+    return entry.get("activation_bits", 16.0) == 16.0 and held_out_error(entry) <= max(
+        LARGEST_HELD_OUT_ERROR, otherwise
+    )
 
 
 def used_formats(
@@ -151,10 +158,12 @@ def calibration_remarks(name: str, engine: str | None = None, wanted: str | None
     """
     record = calibration_record(name, engine)
     try:
-        found = [FitRemark(text, "products") for text in _format_remarks(record, "formats", "weights", wanted)]
-        unmeasured = ["kernels of routed experts were not measured: they are priced as products one after the other"]
-        of_experts = _format_remarks(record, "experts", "experts", wanted) if record.get("experts") else unmeasured
-        found += [FitRemark(text, "experts") for text in of_experts]
+        found = [FitRemark(text, "products") for text, _ in _format_remarks(record, "formats", "weights", wanted)]
+        unmeasured = "kernels of routed experts were not measured: they are priced as products one after the other"
+        of_experts = [(unmeasured, None)]
+        if record.get("experts"):
+            of_experts = _format_remarks(record, "experts", "experts", wanted)
+        found += [FitRemark(text, "experts", bits) for text, bits in of_experts]
         used = used_attention(record)
         for kind, entry in [*record["attention"].items(), ("prefill", record["prefill"])]:
             words = _words(entry, entry["errors"]["held out"]["mean"])
@@ -166,23 +175,30 @@ def calibration_remarks(name: str, engine: str | None = None, wanted: str | None
     return tuple(found)
 
 
-def _format_remarks(record: Mapping[str, Any], part: str, of_what: str, wanted: str | None) -> list[str]:
-    found = []
+def _format_remarks(
+    record: Mapping[str, Any], part: str, of_what: str, wanted: str | None
+) -> list[tuple[str, float | None]]:
+    """Sentences, with the bits per weight of a format that is used."""
+    found: list[tuple[str, float | None]] = []
     for kind, entry in sorted(record[part].items(), key=lambda item: item[1]["weight_bits"]):
         error, which = held_out_error(entry), f"kernels of {entry['weight_bits']:g}-bit {of_what}"
         if is_used(record, kind, part, wanted):
             words = _words(entry, error)
-            found += [f"{which}: {words}"] if words else []
-        elif error > LARGEST_HELD_OUT_ERROR and wanted is None and entry.get("activation_bits", 16.0) == 16.0:
-            found.append(f"{which} are not used: {_words(entry, error)}")
+            found += [(f"{which}: {words}", float(entry["weight_bits"]))] if words else []
+        elif wanted is None and entry.get("activation_bits", 16.0) == 16.0:
+            found.append((f"{which} are not used: {_words(entry, error)}", None))
     return found
 
 
 def _words(entry: Mapping[str, Any], error: float) -> str:
     bound, host = entry["at_bound"], 1e6 * entry["coefficients"].get("host_s", 0.0)
-    if not bound and not host and error <= LARGEST_HELD_OUT_ERROR:
+    read, wider = entry["coefficients"].get("read_bits", 0.0), entry.get("wider_from_tokens")
+    if not bound and not host and not read and not wider and error <= LARGEST_HELD_OUT_ERROR:
         return ""
     found = [f"held-out error {error:.0%}"] + ([f"fitted numbers at a bound: {', '.join(bound)}"] if bound else [])
+    found += [f"they are expanded to {read:g} bits before they are multiplied"] if read else []
+    if wider:
+        found.append(f"from about {wider:,.0f} tokens on the 16-bit kernel is faster, and priced in their place")
     return "; ".join(
         found + ([f"the {host:.0f} µs of the host per product, which a CUDA graph saves, are left out"] if host else [])
     )

@@ -116,7 +116,7 @@ class CalibratedGpu:
         """Widths of the fitted formats, those of keys and values, and the remarks."""
         told = tuple(one.text for one in self.remarks)
         own = told, self.expert_widths, self.spreads, self.weight_format
-        of_experts = tuple(one.text for one in self.remarks if one.part == "experts")
+        of_experts = tuple(one for one in self.remarks if one.part == "experts")
         return MeasuredKernels(self.weight_widths, self.kv_widths, *own, of_experts)
 
     def kernels(self, work: OperatorWork) -> list[tuple[CalibratedGpu, OperatorWork]]:
@@ -133,7 +133,8 @@ class CalibratedGpu:
             one, own = min(index, len(self.formats) - 1), min(index, len(self.experts) - 1)
             read, alone = width_in_format(self.weight_widths, one, bits), slice(own, own + 1)
             if self.experts:
-                read = select(_IS_EXPERT, width_in_format(self.expert_widths, own, bits), read)
+                expanded = jnp.maximum(width_in_format(self.expert_widths, own, bits), self.experts[own].read_bits)
+                read = select(_IS_EXPERT, expanded, read)
             width = self.weight_widths[one]
             dispatched = tuple(entry for entry in self.dispatched_rows if entry[0] == width)
             unit = dataclasses.replace(

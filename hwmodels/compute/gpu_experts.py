@@ -17,6 +17,8 @@ memory-bound launch takes the time of the touched experts. Tiles of all experts 
 only the last wave is rounded. Loads of experts are uneven: rows(m) is the mean number of tiles that cover an expert's rows
 where a layer's experts have m on average: one for few rows, and half a tile more than their share for many.
 
+Some engines expand packed weights before they multiply: w is then at least `read_bits`, whatever is stored.
+
 Where other devices hold a part of the experts, R and X are this device's own. Some engines' kernels still pass over the
 choices of all experts, whose rows they keep: `passed_elsewhere` is 1 then, and R of pass_cost is that of all devices.
 
@@ -62,6 +64,8 @@ class ExpertCoefficients:
     wave_rounding: Leaf  # share of the last, partly filled wave that is waited for, in [0, 1]
     #: Not fitted, a property of the kernel: 1 if it passes over the choices of experts on other devices too, 0 if not.
     passed_elsewhere: float = flax.struct.field(pytree_node=False, default=0.0)
+    #: Likewise: bits per weight that it reads at least, where an engine expands stored weights before it multiplies.
+    read_bits: float = flax.struct.field(pytree_node=False, default=0.0)
 
 
 @flax.struct.dataclass
@@ -168,6 +172,7 @@ def expert_layer_time(
         jnp.asarray(as_float(value))
         for value in (tokens, touched, experts_per_token, hidden_size, inner_size, gated, own_share, weight_bits)
     )
+    bits = jnp.maximum(bits, unit.coefficients.read_bits)
     everywhere = tokens * chosen
     choices = everywhere * share
     bandwidth = as_float(unit.coefficients.memory_efficiency) * as_float(unit.bandwidth_bytes_per_s)

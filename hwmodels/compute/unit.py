@@ -91,10 +91,12 @@ class FitRemark(NamedTuple):
     Attributes:
         text: a sentence.
         part: one of `SPREAD_PARTS`, what the fit is of.
+        bits: per weight of the fit, where only weights of this width or fewer bits are read by its kernel; None: of any.
     """
 
     text: str
     part: str
+    bits: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +111,8 @@ class MeasuredKernels:
             products.
         spreads: of each fit; none where they are not known.
         weight_format: whose kernels were asked for, for weights narrower than the widest; None: none by name.
-        expert_remarks: those of the remarks that only a reader of routed experts' times should know.
+        expert_remarks: those of the remarks that only a reader of routed experts' times should know, with the bits per weight
+            from which on nobody else needs them.
     """
 
     weight_widths: tuple[float, ...]
@@ -118,7 +121,7 @@ class MeasuredKernels:
     expert_widths: tuple[float, ...] = ()
     spreads: tuple[Spread, ...] = ()
     weight_format: str | None = None
-    expert_remarks: tuple[str, ...] = ()
+    expert_remarks: tuple[FitRemark, ...] = ()
 
 
 #: Of units with measured kernels.

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from hwmodels.analysis.calibration.kernel_tables import FORMAT_BITS, KernelTableError, TableName, read_columns
 from hwmodels.analysis.calibration.table_routing import touched_in_table
 
-__all__ = ["CACHE_BYTES", "ExpertTable", "expert_formats", "expert_table"]
+__all__ = ["CACHE_BYTES", "ExpertTable", "expert_formats", "expert_table", "rows_of_main_kernel"]
 
 #: Second-level cache by system; from the vendors' data sheets.
 CACHE_BYTES = {
@@ -29,9 +29,9 @@ CACHE_BYTES = {
 
 #: Hidden and inner sizes of experts without a gate (squared ReLU): the networks that tables of TensorRT-LLM mark as such.
 _WITHOUT_GATE = {(2048, 5120), (2688, 1856), (8192, 5120)}
-#: Kernels that ran them without a gate and do not say so: launches take two thirds of the time of gated ones. Triton's of
-#: SGLang and of vLLM 0.14 ran them with one.
-_SILENT = "vllm_unquantizedfusedmoe"
+#: Kernels that ran them without a gate and do not say so: launches take two thirds of the time of gated ones, and SGLang's of
+#: FlashInfer as long as vLLM's. Triton's of SGLang and of vLLM 0.14 ran them with one.
+_SILENT = ("vllm_unquantizedfusedmoe", "sglang_flashinfer")
 
 _NAMES = ("num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size")
 
@@ -51,7 +51,12 @@ class ExpertTable:
     network: npt.NDArray[np.str_]  # whose experts they are: rows of one name differ in tokens, parts and distribution
     seconds: npt.NDArray[np.float64]
     weight_bits: float
-    kernels: tuple[str, ...] = ()  # that ran, as the table names them, sorted
+    kernel: npt.NDArray[np.str_] | None = None  # that ran, as the table names it; None: not said
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """All that ran, sorted."""
+        return () if self.kernel is None else tuple(sorted(set(self.kernel.tolist())))
 
     def conditions(self) -> dict[str, npt.NDArray[np.float64]]:
         """What a time depends on, by name, as `hwmodels.compute.gpu_experts.expert_layer_time` takes it."""
@@ -111,5 +116,15 @@ def expert_table(
         network=network,
         seconds=real(columns["latency"][used]) * 1e-3,
         weight_bits=FORMAT_BITS[weight_format],
-        kernels=tuple(sorted(set(columns["kernel_source"][used].tolist()))),
+        kernel=columns["kernel_source"][used].astype(str),
     )
+
+
+def rows_of_main_kernel(table: ExpertTable) -> ExpertTable:
+    """Rows of the kernel that ran most networks, where a table mixes kernels that no numbers describe together."""
+    if table.kernel is None:
+        return table
+    ran = {name: len(set(table.network[table.kernel == name])) for name in table.kernels}
+    kept = table.kernel == max(ran, key=lambda name: ran[name])
+    arrays = {name: values[kept] for name, values in vars(table).items() if isinstance(values, np.ndarray)}
+    return dataclasses.replace(table, **arrays)

@@ -14,8 +14,6 @@ from hwmodels.analysis.calibration.kernel_tables import DataSheet
 from hwmodels.catalog.calibrations import calibration_record
 from hwmodels.compute.gpu_attention import GpuAttention
 from hwmodels.compute.gpu_prefill import GpuPrefill, prefill_attention_time
-
-sys.path.append(str(Path(__file__).parents[2] / "hwmodels" / "analysis" / "calibration"))
 from kernel_samples import attention_columns, gemm_columns, prefill_columns, write_tables
 
 silicon = importlib.import_module("experiments.silicon.__main__")
@@ -120,7 +118,7 @@ def test_experts_alone_leave_the_rest_of_a_file(monkeypatch, tables, tmp_path, c
     monkeypatch.setattr(silicon.CATALOG["l40s"].__class__, "formats", lambda *arguments: {"bfloat16": "0.24.0"})
     report = SimpleNamespace(to_markdown=lambda: "fitted")
     fitted = SimpleNamespace(record={"weight_bits": 16.0}, report=report)
-    monkeypatch.setattr(silicon, "refit_experts", lambda *arguments, **options: fitted)
+    monkeypatch.setattr(silicon, "fit_sources", lambda *arguments, **options: {"bfloat16": fitted})
     monkeypatch.setattr(silicon, "_CATALOG_FOLDER", folder)
     assert run(monkeypatch, "--gpu", "l40s/vllm", "--experts") == 0
     after = tomllib.loads((folder / "l40s" / "vllm.toml").read_text())

@@ -83,11 +83,16 @@ def _records(table):
 
 @pytest.mark.parametrize("folder", ["calibrated", "links"])
 def test_intervals_of_few_groups_cover_groups_left_out(folder):
-    """Of the catalog's files: routed experts by network, collectives by size of the message."""
-    shares = []
+    """Of the catalog's files: routed experts by network (those in MXFP4 by part), collectives by size of the message."""
+    shares, two_networks = [], []
     for path in sorted((CATALOG / folder).rglob("*.toml")):
         record = tomllib.loads(path.read_text(encoding="utf-8"))
-        intervals = list(_records(record.get("experts", {}) if folder == "calibrated" else record.get("measured", {})))
+        experts = record.get("experts", {})
+        two_networks += [(path.parent.name, path.stem, experts.pop("w4a16_mxfp4"))] if "w4a16_mxfp4" in experts else []
+        intervals = list(_records(experts if folder == "calibrated" else record.get("measured", {})))
         shares += [one["covered_left_out"] for one in intervals]
-    assert len(shares) == {"calibrated": 25, "links": 35}[folder]
+    missed = {(gpu, engine) for gpu, engine, e in two_networks if not 0.85 <= e["interval"]["covered_left_out"] <= 0.95}
+    # As the page of errors says.
+    assert missed == ({("rtx-pro-6000", "vllm"), ("rtx-pro-6000", "sglang")} if folder == "calibrated" else set())
+    assert len(shares) == {"calibrated": 27, "links": 35}[folder]
     assert all(0.85 <= share <= 0.95 for share in shares)  # the target

@@ -1,0 +1,237 @@
+"""Whole steps of mixtures that one GPU holds, beside the calibration package's composition: every device and engine.
+
+Qwen3-30B-A3B in 16 bits, and gpt-oss-20b with experts in MXFP4 and everything else in 16 bits, as it is published. The model
+touches as many experts as the package's tables do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from experiments.silicon.group_steps import cells_of, package, step_of, write_cells
+from experiments.silicon.mixture_steps import routing_of
+from experiments.silicon.refit import CATALOG
+from experiments.silicon.steps import DEVICES
+from hwmodels import Architecture, Device, Footprint, Routing, catalog, uniform_weight_bits
+from hwmodels.analysis.calibration.expert_tables import CACHE_BYTES
+from hwmodels.analysis.calibration.kernel_tables import KERNEL_FORMATS
+from hwmodels.analysis.calibration.table_routing import touched_in_table
+from hwmodels.network.architecture import EXPERT_MATRICES
+from hwmodels.network.operators import OPERATORS
+from hwmodels.network.operators.steps import StepShape, stack_steps
+from hwmodels.network.operators.work import EXPERT_OPERATORS
+from hwmodels.step.priced_steps import price_steps
+
+__all__ = [
+    "CELLS",
+    "PARTS",
+    "ExpertCell",
+    "beyond_cache",
+    "compose",
+    "expert_section",
+    "priced",
+    "read_cells",
+    "write_cells",
+]
+
+CELLS = Path(__file__).with_name("expert_steps.csv")
+
+#: Network -> its name in the package, the format of its experts.
+NETWORKS = {
+    "qwen3-30b-a3b": ("Qwen/Qwen3-30B-A3B", "bfloat16"),
+    "gpt-oss-20b": ("openai/gpt-oss-20b", "w4a16_mxfp4"),
+}
+BATCHES, CONTEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256), (128, 512, 1024, 2048, 4096, 8192, 16384, 32768)
+PROMPT_BATCHES, PROMPTS = (1, 4, 16), (512, 1024, 2048, 4096, 8192)
+PARTS: tuple[str, ...] = ("experts_s", "attention_s", "products_s", "rest_s")
+#: Mean error that a row of the page should keep to, and the largest one.
+BAR, LARGEST = 0.08, 0.20
+
+#: By the end of an operator's name in the package; the others are the rest.
+_PARTS = {"_moe": "experts_s", "attention": "attention_s", "gemm": "products_s"}
+
+#: What rows that miss a target suffer from, as the tables show it.
+_NOTES = """\
+* **One or two sequences on B200, L40S and RTX PRO 6000**: their second-level caches (96 to 128 MiB) hold the touched experts
+  of a layer, and the package's tables time launch after launch of the same ones. In a step the weights of all other layers
+  pass through the cache before a layer's turn comes again; the model reads them from memory.
+* **Prefill of gpt-oss-20b with TensorRT-LLM, and on the B200**: from 1000 to 2000 tokens on, MXFP4 kernels that multiply
+  16-bit activations take longer than the same engine's 16-bit kernels, by half and more. Fewer bits never take longer in
+  the model: it takes the faster kernel, and `predict` names the number of tokens ([record
+  0108](../decisions/0108-mxfp4-experts-by-engine.md)).
+* **TensorRT-LLM on the B200** runs this form of MXFP4 by a kernel that takes two to three times as long as vLLM's and SGLang's.
+  Its fast one quantizes activations too, and has no fit here. The model has vLLM's kernel.
+* **SGLang on H100, H200 and L40S** expands MXFP4 to 16 bits before it multiplies: launches take as long as 16-bit reads do. The
+  model takes the 16-bit kernel of TensorRT-LLM, as for all experts of SGLang there; Triton's, whose tiles nobody tuned for
+  gpt-oss's sizes, takes up to twice as long with thousands of tokens.
+* **SGLang's attention on L40S and RTX PRO 6000** computes prompts in layers with a window as long as in layers without one:
+  3.1 ms for 8192 tokens and a window of 128 on the RTX PRO 6000. The model counts the window.
+* **A100**: vLLM's experts are priced by SGLang's fit, which is as near to vLLM's table as its own (14 and 15 %)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ExpertCell:
+    """One composed step and its parts; `tokens` is the context of a decode step, the prompt of a prefill."""
+
+    network: str
+    gpu: str
+    engine: str
+    phase: str
+    batch: int
+    tokens: int
+    experts_s: float
+    attention_s: float
+    products_s: float
+    rest_s: float
+    total_s: float
+
+
+def compose() -> list[ExpertCell]:
+    """All cells from the package; what an engine has no tables of is left out.
+
+    Raises:
+        KernelTableError: the package is not installed.
+    """
+    built_of, cells = package(), []
+    modes = dict.fromkeys(("gemm_quant_mode", "fmha_quant_mode", "kvcache_quant_mode"), "bfloat16")
+    for network, (path, kind) in NETWORKS.items():
+        for gpu, found in CATALOG.items():
+            for engine, version in found.versions.items():
+                try:
+                    built = built_of(path, found.system, engine, version, moe_quant_mode=kind, **modes)
+                    cells += _cells(built, (network, gpu, engine))
+                except (RuntimeError, ValueError, NotImplementedError):
+                    continue
+    return cells
+
+
+def _cells(built: Any, of_what: tuple[str, str, str]) -> list[ExpertCell]:
+    decode = [("decode", b, t, lambda b=b, t=t: built.decode_step_per_op(b, t, 2)) for b in BATCHES for t in CONTEXTS]
+    prefill = [
+        ("prefill", b, t, lambda b=b, t=t: built.run_static_per_op(b, 1, t, 1, 0, 1.0, 1.0, "static_ctx")[0])
+        for b in PROMPT_BATCHES
+        for t in PROMPTS
+    ]
+    cells = []
+    for phase, batch, tokens, run in (*decode, *prefill):
+        parts: dict[str, float] = dict.fromkeys(PARTS, 0.0)
+        for name, milliseconds, *_ in run():
+            parts[next((part for end, part in _PARTS.items() if name.endswith(end)), "rest_s")] += 1e-3 * milliseconds
+        cells.append(ExpertCell(*of_what, phase, batch, tokens, **parts, total_s=sum(parts.values())))
+    return cells
+
+
+def read_cells(path: Path = CELLS) -> list[ExpertCell]:
+    """The committed cells."""
+    return cells_of(ExpertCell, path)
+
+
+def footprint_of(network: str) -> Footprint:
+    """Experts in the network's own format, all else in 16 bits; leaves scalar."""
+    bits = uniform_weight_bits(KERNEL_FORMATS[NETWORKS[network][1]].weight_bits, EXPERT_MATRICES)
+    return Footprint(bits, bits, 16.0, 16.0)
+
+
+def beyond_cache(cell: ExpertCell) -> bool:
+    """Whether the touched experts of a layer exceed the GPU's second-level cache, from which its table may have read them."""
+    architecture = catalog.architecture(cell.network)
+    sizes = int(architecture.num_experts), int(architecture.experts_per_token)
+    touched = touched_in_table("power_law_1.2", cell.batch * (cell.tokens if cell.phase == "prefill" else 1), *sizes)
+    matrices = 3.0 * float(architecture.hidden_size) * float(architecture.expert_intermediate_size)
+    bits = KERNEL_FORMATS[NETWORKS[cell.network][1]].weight_bits
+    return touched * matrices * bits / 8 > CACHE_BYTES[CATALOG[cell.gpu].system]
+
+
+def priced(cells: Sequence[ExpertCell]) -> dict[str, npt.NDArray[np.float64]]:
+    """Seconds of each cell by the model, "cell": its parts, and "total_s"."""
+    found = {name: np.zeros(len(cells)) for name in (*PARTS, "total_s")}
+    key = lambda cell: (cell.network, cell.gpu, cell.engine)
+    for network, gpu, engine in dict.fromkeys(map(key, cells)):
+        rows = [i for i, cell in enumerate(cells) if key(cell) == (network, gpu, engine)]
+        architecture, device = catalog.architecture(network), catalog.device(DEVICES[gpu], engine=engine)
+        routing = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(routing_of(cells[i], architecture) for i in rows))
+        footprint = footprint_of(network)
+        steps = stack_steps([step_of(cells[i].phase, cells[i].batch, cells[i].tokens, footprint) for i in rows])
+        by_name = dict(zip(OPERATORS, np.asarray(_times(device, architecture, steps, routing), np.float64).T))
+        # A prefill's composition ends before the head.
+        by_name["lm_head"] = by_name["lm_head"] * np.array([cells[i].phase == "decode" for i in rows])
+        names = {
+            "experts_s": EXPERT_OPERATORS,
+            "attention_s": ("attention",),
+            "products_s": ("qkv", "o", "router", "lm_head"),
+            "rest_s": ("norm", "embed"),
+        }
+        for part, operators in names.items():
+            found[part][rows] = sum(by_name[name] for name in operators)
+    found["total_s"] = sum((found[part] for part in PARTS), np.zeros(len(cells)))
+    return found
+
+
+@jax.jit
+def _times(device: Device, architecture: Architecture, steps: StepShape, routing: Routing) -> jax.Array:
+    def one(step: StepShape, routing: Routing) -> jax.Array:
+        (found,) = price_steps(device, architecture, [step], routing=routing)
+        return found.cost.operator_s
+
+    return jax.vmap(one)(steps, routing)
+
+
+def expert_section(cells: Sequence[ExpertCell]) -> str:
+    """The part of the page about mixtures on one GPU, in Markdown."""
+    ours, beyond = priced(cells), np.array([beyond_cache(cell) for cell in cells])
+    lines = [
+        "## Mixtures of experts on one GPU",
+        "",
+        "Qwen3-30B-A3B in 16 bits and gpt-oss-20b with its experts in MXFP4 (`--expert-bits 4.25`) and the rest in 16 bits:",
+        "decoding at batches 1 to 256 and contexts of 128 to 32768 tokens, prefill of 1 to 16 prompts of 512 to 8192 tokens,",
+        "composed by the same package; the model touches as many experts as its tables do. *Beyond the cache* counts cells",
+        "alone whose touched experts of a layer exceed the GPU's second-level cache. *Experts* and *attention* are mean errors",
+        f"of these parts. Targets: a mean of {100 * BAR:.0f} % and at most {100 * LARGEST:.0f} %; rows that miss one are bold.",
+        "",
+        *_NOTES.splitlines(),
+        "",
+        "| network | GPU | engine | phase | cells | mean | largest | at batch, tokens | bias | beyond the cache: cells | mean "
+        "| largest | experts | attention |",
+        "| --- | --- | --- | --- |" + " ---: |" * 10,
+    ]
+    key = lambda cell: (cell.phase, cell.network, cell.gpu, cell.engine)
+    for kind in sorted(set(map(key, cells))):
+        rows = np.array([key(cell) == kind for cell in cells])
+        parts = [_errors(cells, ours, part, rows) for part in ("total_s", "experts_s", "attention_s")]
+        error, streamed = parts[0], parts[0][beyond[rows]]
+        worst = [cell for cell, own in zip(cells, rows) if own][int(np.abs(error).argmax())]
+        phase, network, gpu, engine = kind
+        lines.append(
+            f"| {network} | {gpu} | {engine} | {phase} | {len(error)} | {_marked(error)} | {worst.batch}, {worst.tokens} "
+            f"| {100 * error.mean():+.1f} % | {len(streamed)} | {_marked(streamed)} "
+            f"| {100 * np.abs(parts[1]).mean():.1f} % | {100 * np.abs(parts[2]).mean():.1f} % |"
+        )
+    return "\n".join([*lines, ""])
+
+
+def _errors(
+    cells: Sequence[ExpertCell],
+    ours: dict[str, npt.NDArray[np.float64]],
+    part: str,
+    rows: npt.NDArray[np.bool_],
+) -> npt.NDArray[np.float64]:
+    composed = np.array([getattr(cell, part) for cell in cells])
+    return (ours[part] / composed - 1)[rows]
+
+
+def _marked(error: npt.NDArray[np.float64]) -> str:
+    """Mean and largest error as two cells, bold above their targets."""
+    size = np.abs(error)
+    shown = [f"{100 * value:.1f} %" for value in (size.mean(), size.max())]
+    return " | ".join(
+        f"**{one}**" if value > bar else one
+        for one, value, bar in zip(shown, (size.mean(), size.max()), (BAR, LARGEST))
+    )

@@ -1,4 +1,4 @@
-"""What a named draft costs, how many bits it reads, and what engines call it."""
+"""What a named draft costs, and how many bits it reads."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ from jaxspec.report.division import Divided
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.parallel import ALONE
 from jaxspec.studies.advise.config import HEADS, LOOKUP, AdviseConfig
-from jaxspec.studies.engine_flags import ServedDraft
 from jaxspec.studies.measured.pricing import resolve_architecture, resolve_draft
 from jaxspec.suggestions import hint
 
-__all__ = ["named_draft", "read_widths", "served_draft"]
+__all__ = ["named_draft", "read_widths"]
 
 
 def named_draft(name: str, target: Architecture, *, division: Divided = ALONE) -> DraftCost:
@@ -74,11 +73,3 @@ def read_widths(config: AdviseConfig) -> Footprint:
         draft_weight_bits=uniform_footprint(bits).draft_weight_bits,
         draft_kv_bits=UNCOMPRESSED_BITS,
     )
-
-
-def served_draft(config: AdviseConfig) -> ServedDraft:
-    """The draft for an engine's flags."""
-    if config.kind in (LOOKUP, SELF, "mtp"):
-        return ServedDraft(config.kind)
-    unnamed = f"{config.draft} head of {config.architecture}" if config.kind in HEADS else config.draft
-    return ServedDraft(config.kind, config.draft_weights or unnamed)

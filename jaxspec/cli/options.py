@@ -137,7 +137,7 @@ def resolve(
     Raises:
         InputError: a setting that cannot be used.
     """
-    config = layered_config(kind, flags, read_layer(config_file) if config_file else {}, quick=quick)
+    config = layered_config(kind, flags, {} if config_file is None else read_layer(config_file), quick=quick)
     names = hints(kind)
     for name in (name for name, value in flags.items() if value is not None):
         if isinstance(flags[name], str) and typing.get_origin(names[name]) is tuple:

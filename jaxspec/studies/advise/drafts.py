@@ -12,7 +12,6 @@ from hwmodels import (
     uniform_footprint,
 )
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
-from hwmodels.speculation.draft_cost import COMPRESSED_COPY
 from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head, multi_token_head
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
@@ -21,16 +20,18 @@ from jaxspec.report.division import Divided
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.parallel import ALONE
 from jaxspec.studies.advise.config import HEADS, LOOKUP, AdviseConfig
+from jaxspec.studies.expert_pricing import copy_by_scheme
 from jaxspec.studies.measured.pricing import resolve_architecture, resolve_draft
 from jaxspec.suggestions import hint
 
 __all__ = ["named_draft", "read_widths"]
 
 
-def named_draft(name: str, target: Architecture, *, division: Divided = ALONE) -> DraftCost:
+def named_draft(name: str, target: Architecture, *, scheme: str = "bf16", division: Divided = ALONE) -> DraftCost:
     """The cost of a lookup, of a head on the target, of the target's compressed copy, or of a network.
 
     Args:
+        scheme: of the target's compressed copy.
         division: how a network of its own is shared by devices.
     Raises:
         InputError: none of these, or a network that cannot be shared so.
@@ -38,7 +39,7 @@ def named_draft(name: str, target: Architecture, *, division: Divided = ALONE) -
     if name == LOOKUP:
         return DraftCost(passes=0.0, statement="a lookup, which takes no time")
     if name == SELF:
-        return COMPRESSED_COPY
+        return copy_by_scheme(scheme, target)
     if name in HEADS:
         makers = {
             "eagle": eagle_head,

@@ -93,7 +93,7 @@ def advise(
 def _check(config: AdviseConfig) -> dict[str, _Checked]:
     target = resolve_architecture(config.architecture, None)
     pricings = {name: measured_kernels(config, name) for name in config.device}
-    common = named_draft(config.draft, target, division=config), draft_acceptance(config)
+    common = named_draft(config.draft, target, scheme=config.scheme, division=config), draft_acceptance(config)
     return {name: _Checked(pricing, kernels, *common) for name, (pricing, kernels) in pricings.items()}
 
 

@@ -128,10 +128,10 @@ class AdviseConfig(ParallelSettings):
     )
     max_draft_length: int = same_as(PredictConfig, "max_draft_length")
     target_weights: str | None = setting(
-        None, "Name of the target's weights in the engines' flags.", unset="of the architecture"
+        None, "Name of the target's weights in the engines' flags.", unset="those of the architecture"
     )
     draft_weights: str | None = setting(
-        None, "Name of the draft's weights in the engines' flags.", unset="of the draft, if a network"
+        None, "Name of the draft's weights in the engines' flags.", unset="those of the network that drafts"
     )
 
     unused = (

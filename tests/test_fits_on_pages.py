@@ -8,7 +8,7 @@ import pytest
 from code_blocks import ROOT
 from generated import calibrations
 
-from hwmodels.catalog.calibrations import LARGEST_ATTENTION_ERROR, LARGEST_HELD_OUT_ERROR, SCALED
+from hwmodels.catalog.calibrations import LARGEST_ATTENTION_ERROR, SCALED
 
 PAGE = (ROOT / "docs" / "pages" / "hardware.md").read_text(encoding="utf-8")
 WORDS = " ".join(PAGE.split())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.resources
 import os
+import re
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
@@ -28,6 +29,9 @@ OWN_ENGINE = "jax"
 
 #: In the file of an engine whose terms nobody knows, in their place: why.
 _GAP = "no_source"
+
+#: How a source names the repository of a config.json.
+_REPOSITORY = re.compile(r"\bconfig\.json of ([\w.-]+/[\w.-]+\w)")
 
 #: Field -> rule of a serving engine's file.
 _ENGINE_RULES = dict.fromkeys((*_ENGINE_TERMS, *_SCATTER.values()), NOT_NEGATIVE)
@@ -125,6 +129,16 @@ def device_sources(name: str) -> dict[str, str]:
 def architecture_sources(name: str) -> dict[str, str]:
     """Where each number of an architecture comes from: field -> text. Raises UnknownNameError."""
     return _architecture_entry(name).sources
+
+
+def architecture_repository(name: str) -> str | None:
+    """The Hugging Face repository whose config.json an architecture has its sizes from; None: they are of none.
+
+    Raises:
+        UnknownNameError: no such architecture.
+    """
+    found = {match[1] for source in architecture_sources(name).values() if (match := _REPOSITORY.search(source))}
+    return found.pop() if len(found) == 1 else None
 
 
 def device_from_file(path: str | Path, *, engine: str | None = None, weight_format: str | None = None) -> Device:

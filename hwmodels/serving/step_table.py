@@ -29,7 +29,7 @@ from hwmodels.network.workload import Workload
 from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.parallel.group import for_draft
-from hwmodels.speculation.cycle import plan_steps
+from hwmodels.speculation.cycle import plan_steps, steps_of_draft
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost
 from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
 from hwmodels.speculation.plan import chain_plan
@@ -144,9 +144,13 @@ def _step(
         target, drafted = price_steps(device, architecture, [together, draft], routing=routing)
     else:
         (target,) = price_steps(device, architecture, [together], routing=routing)
-        drafted, beside = price_steps(for_draft(device), own, [draft, _with_chunk(draft, decoding, chunk)])
+        later, first = steps_of_draft(
+            draft, architecture, workload=workload, footprint=footprint, draft_cost=draft_cost
+        )
+        # The chunk is beside the step that follows the target's.
+        drafted, beside = price_steps(for_draft(device), own, [later, _with_chunk(first, decoding, chunk)])
         more = beside.cost.total_s[0] - jnp.where(decoding, drafted.cost.total_s[0], 0.0)
-        prompts_s = jnp.where((length > 0) & (chunk > 0), jnp.minimum(passes, 1.0) * more, 0.0)
+        prompts_s = jnp.where(length > 0, jnp.minimum(passes, 1.0) * more, 0.0)
     draft_s = drafted.cost.total_s[0] * length * passes
     spent_s = engine_time(engine, plan, target=architecture, draft_cost=draft_cost, batch=batch, prompt_tokens=chunk)
     # Autoregressive steps have no terms but that of prompts.

@@ -33,10 +33,12 @@ from hwmodels.step.priced_steps import PricedStep, price_steps
 __all__ = [
     "Baselines",
     "CycleCost",
+    "after_verification",
     "baseline_steps",
     "baselines",
     "plan_steps",
     "price_cycle",
+    "steps_of_draft",
 ]
 
 
@@ -60,11 +62,46 @@ class CycleCost:
     #: Of all steps, and what is drawn while the engine works; None where the device's energy is not known.
     energy_j: Float[Array, "*b"] | None
     baselines: Baselines  # what the cycle is compared with
+    #: The draft step that follows a verification, of a network of its own, likewise; None: it is as the others are.
+    first: PricedStep | None = None
 
     @property
     def total_s(self) -> Float[Array, "*b"]:
         """Time of the cycle: its draft steps, then the verification, then what the engine adds."""
         return self.draft_s + self.verify_s + self.engine_s
+
+    def draft_runs(self, runs: Float[Array, " step"]) -> list[tuple[Float[Array, " step"], PricedStep]]:
+        """How often a cycle runs each draft step, the one that follows the verification apart: together they are its `draft_s`.
+
+        Args:
+            runs: forward passes of each kind of draft step.
+        """
+        if self.first is None:
+            return [(runs, self.draft)]
+        after = after_verification(runs)
+        return [(runs - after, self.draft), (after, self.first)]
+
+
+def after_verification(runs: Float[Array, "*b step"]) -> Float[Array, "*b step"]:
+    """How many of the draft's passes of each kind, "*b step", follow a verification: one of a cycle, whichever kind it is."""
+    return runs / jnp.maximum(jnp.sum(runs, axis=-1, keepdims=True), 1.0)
+
+
+def steps_of_draft(
+    draft: StepShape, architecture: Architecture, *, workload: Workload, footprint: Footprint, draft_cost: DraftCost
+) -> tuple[StepShape, StepShape]:
+    """A draft step that follows its like, and one that follows the target's; of a draft within the target both are the same.
+
+    A network of its own finds what the target has left of a cache, and what a placement keeps of the target in faster memory.
+
+    Args:
+        draft: of `plan_steps`. architecture: of the target.
+    """
+    if draft_cost.architecture is None:
+        return draft, draft
+    ahead = _without_experts(architecture, workload, footprint)
+    later, first = (dataclasses.replace(draft, ahead_bytes=ahead, after_other=after) for after in (0.0, 1.0))
+    return later, first
 
 
 def price_cycle(
@@ -100,21 +137,20 @@ def price_cycle(
     if draft_cost.architecture is None:
         steps = [*target_steps, draft_steps, verify_steps]
         bf16, stored, draft, verify = price_steps(device, architecture, steps, **shared)
-        first = draft
+        first = None
     else:
         steps = [*target_steps, verify_steps]
         bf16, stored, verify = price_steps(device, architecture, steps, **shared)
-        ahead = _without_experts(architecture, workload, footprint)
-        groups = [dataclasses.replace(draft_steps, ahead_bytes=ahead, after_other=after) for after in (0.0, 1.0)]
+        groups = steps_of_draft(
+            draft_steps, architecture, workload=workload, footprint=footprint, draft_cost=draft_cost
+        )
         draft, first = price_steps(for_draft(device), draft_cost.architecture, groups, temperature=temperature)
     passes = jnp.asarray(as_float(draft_cost.passes))[..., None]
-    later_s = first.cost.total_s - draft.cost.total_s
+    later_s = jnp.zeros_like(draft.cost.total_s) if first is None else first.cost.total_s - draft.cost.total_s
     repeats, passes, draft_s, later_s = same_rank(
         jnp.asarray(as_float(plan.draft_repeats)), passes, draft.cost.total_s, later_s
     )
     runs = repeats * passes
-    # One pass of a cycle follows the verification, which has taken the draft's place in a cache; a plan does not say which.
-    after = runs / jnp.maximum(jnp.sum(runs, axis=-1, keepdims=True), 1.0)
     engine_s = engine_time(engine, plan, target=architecture, draft_cost=draft_cost, batch=workload.batch)
     energy_j = None
     if draft.cost.energy is not None and verify.cost.energy is not None:
@@ -123,11 +159,12 @@ def price_cycle(
     return CycleCost(
         draft=draft,
         verify=verify,
-        draft_s=jnp.sum(runs * draft_s + after * later_s, axis=-1),
+        draft_s=jnp.sum(runs * draft_s + after_verification(runs) * later_s, axis=-1),
         verify_s=verify.cost.total_s,
         engine_s=engine_s,
         energy_j=energy_j,
         baselines=Baselines(bf16=bf16, stored=stored),
+        first=first,
     )
 
 

@@ -23,7 +23,7 @@ from hwmodels.network.operators import StepShape, decode_step
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.parallel.group import for_draft
-from hwmodels.speculation.cycle import Baselines, baseline_steps, plan_steps
+from hwmodels.speculation.cycle import Baselines, baseline_steps, plan_steps, steps_of_draft
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost
 from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
 from hwmodels.speculation.plan import Plan
@@ -39,8 +39,8 @@ class ServingCycle:
     draft_s: Float[Array, "*b"]  # all draft steps, the prompt tokens of one of them included
     verify_s: Float[Array, "*b"]  # the verification and the prompt tokens that it carries
     engine_s: Float[Array, "*b"]  # what the engine adds
-    draft: PricedStep  # one draft step of each kind, alone, leaves "step ..."
-    beside: PricedStep  # the same with prompt tokens beside it, of which a cycle takes one
+    draft: PricedStep  # one draft step of each kind that follows its like, leaves "step ..."
+    beside: PricedStep  # the one that follows a verification, with prompt tokens beside it, of which a cycle takes one
     verify: PricedStep  # the verification with its prompt tokens
     baselines: Baselines  # autoregressive steps, with the prompt tokens that they carry
     plain_engine_s: Float[Array, "*b"]  # what the engine adds to one of those
@@ -108,7 +108,9 @@ def serving_cycle(
     own, on = architecture, device
     if draft_cost.architecture is not None:
         own, on = draft_cost.architecture, for_draft(device)
-    alone, beside = price_steps(on, own, [draft, _with_prompts(draft, entering)])
+    parts = {"workload": workload, "footprint": footprint, "draft_cost": draft_cost}
+    later, first = steps_of_draft(draft, architecture, **parts)
+    alone, beside = price_steps(on, own, [later, _with_prompts(first, entering)])
     passes = jnp.asarray(as_float(draft_cost.passes))
     runs = jnp.asarray(as_float(plan.draft_repeats)) * passes
     prompts_s = jnp.minimum(passes, 1.0) * (beside.cost.total_s - alone.cost.total_s)[..., 0]

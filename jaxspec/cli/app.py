@@ -9,6 +9,7 @@ from typing import TextIO
 
 import click
 
+from jaxspec.cli.given_once import Group
 from jaxspec.cli.process import INTERRUPTED, discard_output
 from jaxspec.cli.study_command import study_command
 from jaxspec.cli.usage import unknown_command, usage_line
@@ -37,7 +38,7 @@ _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPE
 READER_LEFT = 141
 
 
-class _LazyGroup(click.Group):
+class _LazyGroup(Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*STUDIES, *_OTHERS]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from jaxspec.cli.given_once import Command
 from jaxspec.cli.options import json_option, write_json
 from jaxspec.cli.outputs import give_out
 from jaxspec.errors import InputError
@@ -112,7 +113,7 @@ def _catalog_command(
     give_out([lambda: write_json(json_file, entries)], lambda: _show(title, rows, entries, sources))
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--sources", is_flag=True, help="Also print every number (SI units) and where it comes from.")
 @click.option(
     "--example", is_flag=True, help="Print a file for a device of your own, with every number explained, and stop."
@@ -137,7 +138,7 @@ def devices(sources: bool, example: bool, json_file: str | None) -> None:
     _catalog_command("Devices", "device", _device_row, sources=sources, json_file=json_file)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--sources", is_flag=True, help="Also print every number and where it comes from.")
 @json_option
 def models(sources: bool, json_file: str | None) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import typing
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from jaxspec.settings.fields import choices_of, names_of, takes_text
+from jaxspec.settings.fields import choices_of, names_of, takes_several, takes_text
 
 __all__ = ["Completion", "completion_of", "words_or_files"]
 
@@ -35,12 +34,8 @@ def words_or_files(words: Iterable[str]) -> Completion:
 
 def _names(names: Iterable[str], begun: str, annotation: Any) -> list[CompletionItem]:
     """Names in any case; of several separated by commas the last one, which is none of those before."""
-    before, comma, last = begun.rpartition(",") if _several(annotation) else ("", "", begun)
+    before, comma, last = begun.rpartition(",") if takes_several(annotation) else ("", "", begun)
     return _items((name for name in names if name not in before.split(",")), last, before + comma)
-
-
-def _several(annotation: Any) -> bool:
-    return typing.get_origin(annotation) is tuple or any(map(_several, typing.get_args(annotation)))
 
 
 def _items(names: Iterable[str], begun: str, before: str = "") -> list[CompletionItem]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from jaxspec.cli.given_once import Command
 from jaxspec.cli.options import force_option, json_option, out_option, plot_option, write_json
 from jaxspec.cli.outputs import give_out
 from jaxspec.errors import InputError
@@ -14,7 +15,7 @@ def _later(path: str, what: str) -> None:
     """No check of a place yet: unpacking knows more about what may be there."""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("container", type=click.Path())
 @out_option(
     "A folder, or a .safetensors file if one was packed.", "the folder <name of the container> here", "-o", check=_later
@@ -40,7 +41,7 @@ def unpack(container, out, force, json_file) -> None:
     give_out([lambda: write_json(json_file, found.plain())], prints)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("path", type=click.Path())
 @click.option("--tensor", help="Show the code tables of this tensor.")
 @click.option("--all", "every", is_flag=True, help="A row for every tensor, not one per kind of tensor.")

@@ -11,13 +11,14 @@ from typing import Any, TypeVar
 import click
 
 from jaxspec.cli.completion import completion_of
+from jaxspec.cli.given_once import ListOption
 from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
 from jaxspec.output_places import check_figure_place, check_file_place
 from jaxspec.settings import layered_config, read_layer
 from jaxspec.settings.base import ConfigType, Settings, quick_help
 from jaxspec.settings.coercion import as_path
-from jaxspec.settings.fields import explained, flag_of, has_flag, hints
+from jaxspec.settings.fields import explained, flag_of, has_flag, hints, takes_several
 
 __all__ = [
     "config_option",
@@ -48,7 +49,9 @@ def option_of(kind: type[Settings], name: str) -> Callable[[Function], Function]
     if bool in parts:
         return click.option(f"{flag}/--no-{flag.removeprefix('--')}", name, default=None, help=text)
     number = str if str in parts else next((part for part in parts if part in (int, float)), str)
-    return click.option(flag, name, type=number, help=text, shell_complete=completion_of(field, annotation))
+    kind_of_option = ListOption if takes_several(annotation) else click.Option
+    complete = completion_of(field, annotation)
+    return click.option(flag, name, cls=kind_of_option, type=number, help=text, shell_complete=complete)
 
 
 def settings_options(kind: type[Settings], *, without: tuple[str, ...] = ()) -> Callable[[Function], Function]:
@@ -134,7 +137,7 @@ def resolve(
     Raises:
         InputError: a setting that cannot be used.
     """
-    config = layered_config(kind, flags, read_layer(config_file) if config_file else {}, quick=quick)
+    config = layered_config(kind, flags, {} if config_file is None else read_layer(config_file), quick=quick)
     names = hints(kind)
     for name in (name for name, value in flags.items() if value is not None):
         if isinstance(flags[name], str) and typing.get_origin(names[name]) is tuple:

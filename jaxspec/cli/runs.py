@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from jaxspec.cli.given_once import Group
 from jaxspec.cli.options import json_option, write_json
 from jaxspec.cli.outputs import give_out
 from jaxspec.cli.usage import unknown_command
@@ -11,7 +12,7 @@ from jaxspec.cli.usage import unknown_command
 __all__ = ["runs"]
 
 
-class _Group(click.Group):
+class _Group(Group):
     def resolve_command(self, ctx: click.Context, args: list[str]):
         if args and args[0] not in self.commands:
             raise unknown_command(args[0], self.commands, ctx)

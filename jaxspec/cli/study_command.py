@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jaxspec.cli.completion import words_or_files
+from jaxspec.cli.given_once import Command
 from jaxspec.cli.launching import keep_to_processor, launch_of, launch_options
 from jaxspec.cli.options import (
     config_option,
@@ -47,7 +48,7 @@ def study_command(study: Study) -> click.Command:
     return command
 
 
-class _StudyCommand(click.Command):
+class _StudyCommand(Command):
     """A command whose argument may be a word that stands for another command."""
 
     #: Such a word -> "module:command".

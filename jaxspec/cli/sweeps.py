@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
+from jaxspec.cli.given_once import Command
 from jaxspec.cli.options import force_option, json_option, out_option
 from jaxspec.output_places import check_folder_place
 
 __all__ = ["merge"]
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("directory", nargs=-1, required=True, type=click.Path())
 @out_option("Run directory.", "runs/sweep-<hash of the settings>", check=check_folder_place)
 @force_option("Start the run directory anew.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from statistics import fmean
 from typing import Any, Protocol
 
@@ -67,7 +68,8 @@ def architecture_data(name: str, architecture: Architecture) -> dict[str, dict[s
     Args:
         name: of the catalog, "own", or the path of a Hugging Face config.json.
     """
-    sources = catalog.architecture_sources(name) if name in catalog.architecture_names() else {}
+    known = name.strip().lower() in catalog.architecture_names() and not os.path.exists(name)  # a file goes first
+    sources = catalog.architecture_sources(name) if known else {}
     other = "the network that ran" if name == "own" else f"{name}, or a default"
     return {
         field: {

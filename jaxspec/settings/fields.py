@@ -23,6 +23,7 @@ __all__ = [
     "same_as",
     "setting",
     "setting_of",
+    "takes_several",
     "takes_text",
 ]
 
@@ -131,6 +132,11 @@ def names_of(field: dataclasses.Field) -> tuple[str, ...]:
 def takes_text(annotation: Any) -> bool:
     """Whether a field takes texts: one, several, or one or nothing."""
     return annotation is str or any(map(takes_text, typing.get_args(annotation)))
+
+
+def takes_several(annotation: Any) -> bool:
+    """Whether a field takes several values, separated by commas."""
+    return typing.get_origin(annotation) is tuple or any(map(takes_several, typing.get_args(annotation)))
 
 
 def range_text(found: Setting) -> str:

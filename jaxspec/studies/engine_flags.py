@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hwmodels.catalog import Division
+from jaxspec.studies.engine_commands import downloaded, shell_command
 
 __all__ = ["SERVED_DRAFTS", "Engine", "Range", "ServedDraft", "engines_for"]
 
@@ -202,7 +202,7 @@ def _vllm(
     shared = _shared(division, flags)
     if division.expert > 1:
         shared.append(["--enable-expert-parallel"])
-    serve = _command("vllm serve", [target], *_dtype(float32), *shared, ["--speculative-config", text])
+    serve = shell_command("vllm serve", [target], *_dtype(float32), *shared, ["--speculative-config", text])
     note = " ".join(each for each in notes if each)
     return Engine("vLLM", versions, *("vllm.json", f"{text}\n", "bash", serve), note + _skipped(tokenizer))
 
@@ -242,7 +242,7 @@ def _sglang(
     lines.append(["--speculative-num-draft-tokens", drafted + 1])
     if more:
         lines.append(["--speculative-adaptive", "--speculative-adaptive-config", _ADAPTIVE_FILE])
-    text = _command("python -m sglang.launch_server", *lines)
+    text = shell_command("python -m sglang.launch_server", *lines)
     return Engine("SGLang", versions, *("sglang.txt", f"{text}\n", "bash", text), note + _skipped(tokenizer), more)
 
 
@@ -253,12 +253,17 @@ def _llama_cpp(
     if draft.kind not in kinds:
         return None
     convert, outtype = "python convert_hf_to_gguf.py", "f32" if float32 else "bf16"
-    commands = [_command(convert, [target, "--outtype", outtype, "--outfile", "target.gguf"])]
+    commands, target = downloaded(target, "target")
+    commands.append(shell_command(convert, [target, "--outtype", outtype, "--outfile", "target.gguf"]))
     files = ["--model", "target.gguf"]
     if draft.weights:
         # A head is converted with the sizes of its target at hand.
         beside = ["--target-model-dir", target] if draft.kind == "eagle3" else []
-        commands.append(_command(convert, [draft.weights, *beside, "--outtype", outtype, "--outfile", "draft.gguf"]))
+        fetched, weights = downloaded(draft.weights, "draft")
+        commands += [
+            *fetched,
+            shell_command(convert, [weights, *beside, "--outtype", outtype, "--outfile", "draft.gguf"]),
+        ]
         files += ["--model-draft", "draft.gguf"]
     limits: list[str | int] = ["--spec-draft-n-max", length, "--spec-draft-n-min", 0, "--spec-draft-p-min", 0]
     if draft.kind == "ngram":
@@ -271,16 +276,11 @@ def _llama_cpp(
         if division.pipeline > 1
         else []
     )
-    commands.append(_command("llama-server", [*files, "--spec-type", kinds[draft.kind]], *split, limits))
+    commands.append(shell_command("llama-server", [*files, "--spec-type", kinds[draft.kind]], *split, limits))
     text, missing = "\n".join(commands), _missing(tokenizer)
     note = "Earlier builds take --draft-max, --draft-min and --draft-p-min, and no --spec-type."
     note += missing and f"{missing}the conversion needs them."
     return Engine("llama.cpp", "builds since May 2026", *("llama_cpp.txt", f"{text}\n", "bash", text), note)
-
-
-def _command(program: str, *lines: Sequence[str | int]) -> str:
-    """A shell command over several lines."""
-    return " \\\n    ".join([program, *(shlex.join(map(str, words)) for words in lines)])
 
 
 _TRANSFORMERS = """from transformers import AutoModelForCausalLM

@@ -11,14 +11,25 @@ from hwmodels.memory.placement import PLACEMENTS, placement_of
 from hwmodels.network.routing import zipf_routing
 from hwmodels.numerics.scalars import Leaf
 from hwmodels.speculation.pool import fitting_pool
+from jaxspec.compress.knobs import knob_defaults
+from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
 from jaxspec.results import Quantity, given, predicted
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.experts import ExpertSettings, PlacementSettings
+from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.tuning.objective import Pricing, with_pool
 
-__all__ = ["ExpertPricing", "check_routing", "placed", "placement_name", "resolve_experts", "with_expert_bits"]
+__all__ = [
+    "ExpertPricing",
+    "check_routing",
+    "copy_by_scheme",
+    "placed",
+    "placement_name",
+    "resolve_experts",
+    "with_expert_bits",
+]
 
 
 @flax.struct.dataclass
@@ -42,6 +53,11 @@ class ExpertPricing:
             return with_pool(DraftCost(), architecture, self.pool_share)
         parts = {"workload": workload, "footprint": footprint, "routing": self.routing}
         return DraftCost(pool_experts=fitting_pool(device, architecture, **parts))
+
+
+def copy_by_scheme(name: str, architecture: Architecture) -> DraftCost:
+    """The target's compressed copy by the default knobs of a scheme, one of which may be its pool of experts."""
+    return with_pool(DraftCost(), architecture, knob_defaults(find_scheme(name)).get(EXPERT_POOL.name))
 
 
 def with_expert_bits(footprint: Footprint, bits: Leaf) -> Footprint:

@@ -136,15 +136,17 @@ def chain_times(
         scatter: of the engine's cycles; a step without a draft has none.
     """
     length = jnp.asarray(as_float(draft_length))
+    runs = jnp.atleast_1d(length * as_float(passes))
     place, drafts = jnp.maximum(length - 1.0, 0.0).astype(jnp.int32), jnp.minimum(length, 1.0)
-    draft = jax.tree.map(lambda leaf: leaf[0], cycle.draft)  # the only kind of draft step that a chain has
+    # A chain has one kind of draft step.
+    drafting = [(often[0], jax.tree.map(lambda leaf: leaf[0], step)) for often, step in cycle.draft_runs(runs)]
     verify = jax.tree.map(lambda leaf: leaf[place], cycle.verify)
     stored = cycle.baselines.stored
     return cycle_times(
         device,
         bf16=cycle.baselines.bf16,
         stored=stored,
-        cycle=[(length * as_float(passes), draft), (drafts, verify), (1.0 - drafts, stored)],
+        cycle=[*drafting, (drafts, verify), (1.0 - drafts, stored)],
         engine_s=drafts * cycle.engine_s[place],
         scatter=drafts * as_float(scatter),
     )

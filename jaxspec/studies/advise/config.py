@@ -128,9 +128,11 @@ class AdviseConfig(ParallelSettings):
     )
     max_draft_length: int = same_as(PredictConfig, "max_draft_length")
     target_weights: str | None = setting(
-        None, "Name of the target's weights in the engines' flags.", unset="the architecture"
+        None, "Name of the target's weights in the engines' flags.", unset="those of the architecture"
     )
-    draft_weights: str | None = setting(None, "Name of the draft's weights in the engines' flags.", unset="the draft")
+    draft_weights: str | None = setting(
+        None, "Name of the draft's weights in the engines' flags.", unset="those of the network that drafts"
+    )
 
     unused = (
         Unused(("acceptance", "acceptance_cycles"), _given),

@@ -1,4 +1,4 @@
-"""What a named draft costs, how many bits it reads, and what engines call it."""
+"""What a named draft costs, and how many bits it reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from hwmodels import (
     uniform_footprint,
 )
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
-from hwmodels.speculation.draft_cost import COMPRESSED_COPY
 from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head, multi_token_head
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
@@ -21,17 +20,18 @@ from jaxspec.report.division import Divided
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.parallel import ALONE
 from jaxspec.studies.advise.config import HEADS, LOOKUP, AdviseConfig
-from jaxspec.studies.engine_flags import ServedDraft
+from jaxspec.studies.expert_pricing import copy_by_scheme
 from jaxspec.studies.measured.pricing import resolve_architecture, resolve_draft
 from jaxspec.suggestions import hint
 
-__all__ = ["named_draft", "read_widths", "served_draft"]
+__all__ = ["named_draft", "read_widths"]
 
 
-def named_draft(name: str, target: Architecture, *, division: Divided = ALONE) -> DraftCost:
+def named_draft(name: str, target: Architecture, *, scheme: str = "bf16", division: Divided = ALONE) -> DraftCost:
     """The cost of a lookup, of a head on the target, of the target's compressed copy, or of a network.
 
     Args:
+        scheme: of the target's compressed copy.
         division: how a network of its own is shared by devices.
     Raises:
         InputError: none of these, or a network that cannot be shared so.
@@ -39,7 +39,7 @@ def named_draft(name: str, target: Architecture, *, division: Divided = ALONE) -
     if name == LOOKUP:
         return DraftCost(passes=0.0, statement="a lookup, which takes no time")
     if name == SELF:
-        return COMPRESSED_COPY
+        return copy_by_scheme(scheme, target)
     if name in HEADS:
         makers = {
             "eagle": eagle_head,
@@ -74,11 +74,3 @@ def read_widths(config: AdviseConfig) -> Footprint:
         draft_weight_bits=uniform_footprint(bits).draft_weight_bits,
         draft_kv_bits=UNCOMPRESSED_BITS,
     )
-
-
-def served_draft(config: AdviseConfig) -> ServedDraft:
-    """The draft for an engine's flags."""
-    if config.kind in (LOOKUP, SELF, "mtp"):
-        return ServedDraft(config.kind)
-    unnamed = f"{config.draft} head of {config.architecture}" if config.kind in HEADS else config.draft
-    return ServedDraft(config.kind, config.draft_weights or unnamed)

@@ -22,7 +22,7 @@ from jaxspec.runs.provenance import versions
 from jaxspec.settings import expect
 from jaxspec.studies.advise.acceptance import DraftAcceptance, draft_acceptance, of_another_draft
 from jaxspec.studies.advise.config import AdviseConfig
-from jaxspec.studies.advise.drafts import named_draft, read_widths, served_draft
+from jaxspec.studies.advise.drafts import named_draft, read_widths
 from jaxspec.studies.advise.kernels import Kernels, measured_kernels
 from jaxspec.studies.advise.page import write_advice
 from jaxspec.studies.advise.pricing import Advised, price_advice, time_by_cause
@@ -35,6 +35,7 @@ from jaxspec.studies.advise.result import (
     ScheduleRange,
 )
 from jaxspec.studies.advise.schedule import ranges, single_length
+from jaxspec.studies.advise.served import served_draft, served_target, weights_notes
 from jaxspec.studies.advise.trees import AdvisedTrees, price_trees, scaled_branches, served_tree, single_tree
 from jaxspec.studies.each_device import for_each_device
 from jaxspec.studies.engine_flags import Engine, Range, ServedTree, engines_for
@@ -92,7 +93,7 @@ def advise(
 def _check(config: AdviseConfig) -> dict[str, _Checked]:
     target = resolve_architecture(config.architecture, None)
     pricings = {name: measured_kernels(config, name) for name in config.device}
-    common = named_draft(config.draft, target, division=config), draft_acceptance(config)
+    common = named_draft(config.draft, target, scheme=config.scheme, division=config), draft_acceptance(config)
     return {name: _Checked(pricing, kernels, *common) for name, (pricing, kernels) in pricings.items()}
 
 
@@ -162,7 +163,7 @@ def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDi
         interval_statement=coverage_in_words(covers) if covers else None,
         engines={engine.title: engine.content for engine in engines},
         commands={engine.title: engine.shown for engine in engines},
-        **_noted(config, found, device),
+        **_noted(config, found, device, named=bool(engines)),
         versions=versions(),
     )
 
@@ -173,8 +174,12 @@ def _unpriced(first: int) -> tuple[str, ...]:
     return () if first == 1 else (said,)
 
 
-def _noted(config: AdviseConfig, found: _Checked, device: str) -> dict[str, Any]:
-    """The fields of `kernel_notes`, with what is to be said of acceptance, batches and the engine."""
+def _noted(config: AdviseConfig, found: _Checked, device: str, *, named: bool = False) -> dict[str, Any]:
+    """The fields of `kernel_notes`, with what is to be said of acceptance, batches and the engine.
+
+    Args:
+        named: whether commands name weights.
+    """
     pricing = found.pricing
     networks = {"architecture": pricing.architecture, "draft": found.draft.architecture}
     fields = noted(
@@ -184,7 +189,12 @@ def _noted(config: AdviseConfig, found: _Checked, device: str) -> dict[str, Any]
         prompts=config.prompt_tokens > 0,
         named=device,
     )
-    own = (*found.kernels.notes, *of_another_draft(config), *_unpriced(config.batch[0]))
+    own = (
+        *found.kernels.notes,
+        *of_another_draft(config),
+        *_unpriced(config.batch[0]),
+        *(weights_notes(config) if named else ()),
+    )
     if config.branch_acceptance is not None:
         own += scaled_branches(found.acceptance.conditional, config.branch_acceptance)
     return fields | {"notes": [*own, *fields["notes"]]}
@@ -253,7 +263,6 @@ def _engines(config: AdviseConfig, schedule: list[Range], single: int, tree: Ser
     lengths = [each.draft_length for each in schedule if each.draft_length]
     if not lengths:
         return []
-    target = config.target_weights or config.architecture
     # An engine with one length for all batches takes the best one; where that is none, what small batches want.
-    served, division = served_draft(config), division_of(config)
+    target, served, division = served_target(config), served_draft(config), division_of(config)
     return engines_for(target, served, single or lengths[0], schedule=schedule, division=division, tree=tree)

@@ -61,6 +61,7 @@ class DesignRow(Record):
 
     Attributes:
         feasible: whether it keeps every limit.
+        area_mm2, power_w, price: None where neither the device nor a cost says anything of them.
     """
 
     feasible: bool = False

@@ -268,6 +268,11 @@ def _row(problem: Problem, values: np.ndarray) -> DesignRow:
     found: dict[str, Quantity] = {
         name: predicted(float(value[0])) for name, value in vars(numbers).items() if value is not None
     }
+    # A die of nothing that says what it takes is not one of 0 mm2.
+    unknown = [
+        name for name in ("area_mm2", "power_w", "price") if not found[name].known and name not in problem.limits
+    ]
+    found |= dict.fromkeys(unknown, predicted(None))
     if problem.acceptance.status == "calibrated":
         found["acceptance"] = calibrated(found["acceptance"].known)
     excess = max(np.log(found[name].known / limit) for name, limit in problem.limits.items())

@@ -69,11 +69,11 @@ def _errors(
             times = cycle_times(device, bf16=stored, stored=stored, cycle=steps, engine_s=added_s, scatter=scatter)
             return cycle_numbers(times, jnp.zeros(1), jnp.zeros((1, 0)))  # tokens are counted: one stands for all
 
-        drafts, rest = (often, cycle.draft), (1.0, verify)
-        whole = numbers([drafts, rest], of_draft + of_rest)
+        drafts, rest = cycle.draft_runs(often), (1.0, verify)
+        whole = numbers([*drafts, rest], of_draft + of_rest)
         return WayErrors(
             step_s=whole["ar_stored_s"].log_deviation,
-            draft_s=numbers([drafts], of_draft)["cycle_s"].log_deviation,
+            draft_s=numbers(drafts, of_draft)["cycle_s"].log_deviation,
             verify_s=numbers([rest], of_rest)["cycle_s"].log_deviation,
             cycle_s=whole["cycle_s"].log_deviation,
             speedup=whole["speedup_vs_stored_ar"].log_deviation,

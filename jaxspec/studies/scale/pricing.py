@@ -206,14 +206,16 @@ def _speculated(
     """Whole answers of no draft and of these lengths; none where nothing is known to err."""
     if scatter is None:
         return {}
-    alone, first = cycle.baselines.stored, jax.tree.map(lambda leaf: leaf[0], cycle.draft)
+    alone = cycle.baselines.stored
     plain = [(1.0, prefill), (passes, alone)]
     nothing, zero = jnp.zeros(1), jnp.zeros((1, 0))
 
     def one(length: Array, often: Array, verify: PricedStep, engine_s: Array) -> dict[str, LogNormal]:
-        answer = [(1.0, prefill), (often * length * draft.passes, first), (often, verify)]
+        in_one = cycle.draft_runs(jnp.atleast_1d(length * draft.passes))
+        drafting = [(often * runs[0], jax.tree.map(lambda leaf: leaf[0], step)) for runs, step in in_one]
+        answer = [(1.0, prefill), *drafting, (often, verify)]
         # Cycles scatter, the prompt before them does not: of the whole answer it is, to first order, their share.
-        cycles_s = often * (length * draft.passes * first.cost.total_s + verify.cost.total_s + engine_s)
+        cycles_s = sum((runs * step.cost.total_s for runs, step in drafting), often * (verify.cost.total_s + engine_s))
         of_answer = scatter * cycles_s / (cycles_s + prefill.cost.total_s)
         times = answer_times(device, plain=plain, answer=answer, engine_s=often * engine_s, scatter=of_answer)
         return cycle_numbers(times, nothing, zero)

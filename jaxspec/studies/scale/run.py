@@ -11,7 +11,6 @@ from functools import cache
 from typing import Any
 
 from hwmodels import DraftCost, Footprint
-from hwmodels.speculation.draft_cost import COMPRESSED_COPY
 from jaxspec.compress.expert_pool import pool_share
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
@@ -28,6 +27,7 @@ from jaxspec.speculate.drafts.making import own_knobs
 from jaxspec.speculate.statistics import acceptance_rates
 from jaxspec.studies.draft_widths import widths_beside
 from jaxspec.studies.engine_pricing import engine_scatter, kind_of_draft
+from jaxspec.studies.expert_pricing import copy_by_scheme
 from jaxspec.studies.headline_intervals import coverage_in_words, covered_by
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.scale.curves import curve_point, measured_method
@@ -147,9 +147,9 @@ def _footprint(config: ScaleConfig) -> Footprint:
 
 def _draft_cost(stages: ScaleStages, checked: Checked, name: str, device: str) -> DraftCost:
     config, network = stages.config, stages.networks[name]
-    if config.draft == SELF:
-        return dataclasses.replace(COMPRESSED_COPY, statement="")
     priced = checked.pricings[device][name].architecture
+    if config.draft == SELF:
+        return dataclasses.replace(copy_by_scheme(config.scheme, priced), statement="")
     draft = network.drafted_by(config.draft, sharing=config.batch).draft
     cost = draft.cost(network.config, priced, config.priced[name])
     cost = with_pool(cost, priced, pool_share(own_knobs(config.draft, network.config), network.config))

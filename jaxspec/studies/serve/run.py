@@ -127,10 +127,12 @@ class _Parts:
             check_positions(str(config.draft_architecture), draft.architecture, longest_request(requests) - 1)
         stored = {"footprint": footprint, "draft_cost": draft}
         room, states = (float(of(device, architecture, **stored)) for of in (capacity_tokens, sequence_tokens))
-        if (needed := longest_request(requests)) > room - states:
+        own_room = room / config.data_parallel - states  # a request lies in one replica
+        if (needed := longest_request(requests)) > own_room:
             beside = "the weights and a sequence's states" if states else "the weights"
+            where = "" if config.data_parallel == 1 else " in a replica"
             raise InputError(
-                f"device {name!r} has room for the keys and values of {max(room - states, 0.0):,.0f} tokens beside {beside}, "
+                f"device {name!r} has room for the keys and values of {max(own_room, 0.0):,.0f} tokens beside {beside}{where}, "
                 f"and a request needs {needed:,.0f}; give shorter prompts and outputs, a smaller network, or another device"
             )
         return cls(pricing, footprint, draft, experts.routing, requests, room, states)

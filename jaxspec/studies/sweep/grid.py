@@ -11,11 +11,13 @@ from typing import Any
 
 import jax
 import numpy as np
+import pyarrow as pa
 
 from hwmodels.analysis.uncertainty.kernel_errors import known_scatter
 from jaxspec.studies.sweep.axes import DerivedNumbers
 from jaxspec.studies.sweep.blocks import Blocks, blocks_of
 from jaxspec.studies.sweep.evaluating import begin_points
+from jaxspec.studies.sweep.points_file import OF_THE_DEVICE, points_schema
 
 __all__ = ["CHUNK", "Grid"]
 
@@ -50,6 +52,17 @@ class Grid:
         scatters = self.scatters or (0.0,) * len(self.bases)
         found = (known_scatter(base["device"], one) for base, one in zip(self.bases, scatters, strict=True))
         return any(one is not None for one in found)
+
+    @property
+    def of_the_device(self) -> tuple[str, ...]:
+        """Results that are data of the devices: not an area that a technology predicts for one of them."""
+        predicted = ("area_m2",) if any(base["device"].technology is not None for base in self.bases) else ()
+        return tuple(name for name in OF_THE_DEVICE if name not in predicted)
+
+    def schema(self, scheme: str) -> pa.Schema:
+        """That of the file of all points. Args: scheme: whose widths axes begin with."""
+        asked: dict[str, Any] = {"intervals": self.has_intervals, "of_the_device": self.of_the_device}
+        return points_schema(tuple(self.axes), scheme, **asked)
 
     @cached_property
     def blocks(self) -> Blocks:

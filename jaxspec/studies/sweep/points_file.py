@@ -39,23 +39,26 @@ INTERVAL_COLUMNS = tuple(
     for side in ("low", "high")
 )
 
-#: Among the columns of results, sums of the device's own data.
+#: Among the columns of results, sums of the device's own data, where no technology says what its parts take.
 OF_THE_DEVICE = ("capacity_bytes", "area_m2")
 
 
-def points_schema(axes: tuple[str, ...], scheme: str, *, intervals: bool = False) -> pa.Schema:
+def points_schema(
+    axes: tuple[str, ...], scheme: str, *, intervals: bool = False, of_the_device: tuple[str, ...] = OF_THE_DEVICE
+) -> pa.Schema:
     """Columns with their types, and the status of each in the file's metadata.
 
     Args:
         axes: names of the axes. scheme: whose widths axes begin with.
         intervals: whether `INTERVAL_COLUMNS` are among them.
+        of_the_device: results that are data of the devices.
     """
     fields = [pa.field(name, pa.string()) for name in ("architecture", "device")]
     fields += [pa.field(name, pa.float64()) for name in axes]
     kinds = {"draft_length": pa.int32(), "fits": pa.bool_()}
     results = (*COLUMNS, *(INTERVAL_COLUMNS if intervals else ()))
     fields += [pa.field(name, kinds.get(name, pa.float32())) for name in results]
-    given = {"architecture", "device", *axes, *OF_THE_DEVICE}
+    given = {"architecture", "device", *axes, *of_the_device}
     statuses = {f"status:{field.name}": "input" if field.name in given else "predicted" for field in fields}
     return pa.schema(fields, metadata={"schema_version": "1", "scheme": scheme} | statuses)
 

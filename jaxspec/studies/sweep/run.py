@@ -26,7 +26,7 @@ from jaxspec.studies.sweep.inert_axes import InertAxes
 from jaxspec.studies.sweep.inert_set import inert_settings
 from jaxspec.studies.sweep.parts import check_counts, drop_parts, join_files, part_ranges, write_part
 from jaxspec.studies.sweep.plan import SweepPlan, plan_sweep
-from jaxspec.studies.sweep.points_file import OF_THE_DEVICE, POINTS_FILE, check_points, points_schema
+from jaxspec.studies.sweep.points_file import POINTS_FILE, check_points
 from jaxspec.studies.sweep.remarks import device_remarks, unheard_knobs, unknown_columns
 from jaxspec.studies.sweep.result import FrontAxes, ParetoPoints, SweepResult
 from jaxspec.studies.sweep.sharing import write_together
@@ -135,7 +135,7 @@ def _evaluate(
     config: SweepConfig, plan: SweepPlan, run: Path, reporter: Reporter, processes: Processes
 ) -> dict[Path, range]:
     """File of each part -> its chunks, once all are there."""
-    schema = points_schema(tuple(plan.grid.axes), config.scheme, intervals=plan.grid.has_intervals)
+    schema = plan.grid.schema(config.scheme)
     chunks = plan.grid.shard(*shard_of(config.shard))
     parts = part_ranges(_parts_folder(run), chunks)
     with reporter.bar("design points, chunks", len(chunks)) as bar:
@@ -185,7 +185,7 @@ def join_points(
     """
     grid, front, folder, inert = plan.grid, plan.front, directory.path, InertAxes(plan.grid.axes)
     chunks = grid.shard(*shard_of(config.shard))
-    schema = points_schema(tuple(grid.axes), config.scheme, intervals=grid.has_intervals)
+    schema = grid.schema(config.scheme)
     with reporter.bar("joining the points, chunks", len(chunks)) as bar:
         for columns in join_files(sources, schema, folder / POINTS_FILE):
             front.add(columns)
@@ -210,7 +210,7 @@ def join_points(
         best=front.best,
         status={
             "axes": "input",
-            **dict.fromkeys(OF_THE_DEVICE, "input"),
+            **dict.fromkeys(grid.of_the_device, "input"),
             **_status_of_engine(config),
             "everything else": "predicted",
         },

@@ -114,7 +114,7 @@ def _priced(
         priced = price_cycle(device, target, plan=sizes, routing=pricing.routing, engine=pricing.engine, **parts)
         plain: dict[str, Any] = {"bf16": priced.baselines.bf16, "stored": priced.baselines.stored}
         of_size = lambda often, verify, engine_s: cycle_times(
-            device, **plain, cycle=[(often, priced.draft), (1.0, verify)], engine_s=engine_s
+            device, **plain, cycle=[*priced.draft_runs(often), (1.0, verify)], engine_s=engine_s
         )
         errors = jax.vmap(of_size)(runs, priced.verify, priced.engine_s)
         return priced, held_with_draft(target, **parts, group=device.group), errors

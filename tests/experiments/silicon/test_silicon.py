@@ -2,11 +2,11 @@ import importlib.util
 import json
 import sys
 import tomllib
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from kernel_samples import attention_columns, gemm_columns, prefill_columns, write_tables
 
 from hwmodels.analysis.calibration.attention import predict_attention
 from hwmodels.analysis.calibration.gemm import predict_gemm
@@ -14,7 +14,6 @@ from hwmodels.analysis.calibration.kernel_tables import DataSheet
 from hwmodels.catalog.calibrations import calibration_record
 from hwmodels.compute.gpu_attention import GpuAttention
 from hwmodels.compute.gpu_prefill import GpuPrefill, prefill_attention_time
-from kernel_samples import attention_columns, gemm_columns, prefill_columns, write_tables
 
 silicon = importlib.import_module("experiments.silicon.__main__")
 

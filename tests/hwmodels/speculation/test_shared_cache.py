@@ -6,9 +6,21 @@ import jax
 import numpy as np
 import pytest
 
-from hwmodels import DraftCost, MemoryTier, Workload, catalog, chain_plan, price_cycle, uniform_footprint
+from hwmodels import (
+    DraftCost,
+    MemoryTier,
+    Workload,
+    catalog,
+    chain_plan,
+    price_cycle,
+    serving_cycle,
+    tree_plan,
+    uniform_footprint,
+)
+from hwmodels.analysis.uncertainty.cycle_errors import chain_numbers
 from hwmodels.compute.measured_host import Between, HostAttention, HostProducts, MeasuredHost
 from hwmodels.device import Device
+from hwmodels.serving.step_table import priced_table
 
 LENGTH = 3.0
 
@@ -71,3 +83,51 @@ def test_a_network_that_drafts_nothing_has_no_first_pass():
 
 def test_gradient_by_the_cache(check_gradient):
     check_gradient(lambda size: jax.numpy.log(priced(machine(size)).total_s), 1.86e7)
+
+
+def parts(context=60.0):
+    """Two networks that 15 MB do not hold together."""
+    target = catalog.architecture("embedded")
+    draft = DraftCost(architecture=dataclasses.replace(target, num_layers=2.0))
+    return target, {"footprint": uniform_footprint(32.0), "draft_cost": draft}, Workload(context_tokens=context)
+
+
+def test_every_way_to_price_a_cycle_knows_the_cache():
+    target, common, load = parts()
+    load = dataclasses.replace(load, prompt_tokens=0.0)
+    device, lengths = machine(1.5e7), np.arange(1.0, LENGTH + 1.0)
+    cycle = price_cycle(device, target, workload=load, plan=chain_plan(lengths), **common)
+    # The first of three passes takes ten times as long as the others.
+    assert cycle.draft_s[-1] > 3.5 * cycle.draft.cost.total_s[0]
+    table = priced_table(device, target, max_batch=1, max_context=60, max_chunk=8, draft_length=int(LENGTH), **common)
+    np.testing.assert_allclose(table.seconds[1:, 1, -1, 0], cycle.total_s, rtol=1e-5)
+    for length, expected in zip(lengths, cycle.total_s, strict=True):
+        served = serving_cycle(device, target, workload=load, plan=chain_plan(length), tokens_per_cycle=2.0, **common)
+        assert float(served.total_s) == pytest.approx(float(expected), rel=1e-5)
+        numbers = chain_numbers(device, cycle, length, np.full(int(LENGTH), 0.7))
+        assert float(numbers["cycle_s"].value) == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_prompts_are_beside_the_pass_that_follows_the_target():
+    target, common, load = parts()
+    load = dataclasses.replace(load, prompt_tokens=40.0, output_tokens=20.0)
+    plan = chain_plan(LENGTH)
+    served = [
+        serving_cycle(machine(size), target, workload=load, plan=plan, tokens_per_cycle=2.0, **common)
+        for size in (1.5e7, 1e12)
+    ]
+    together, apart = (float(one.beside.cost.total_s[0]) for one in served)
+    assert together == pytest.approx(10.0 * apart, rel=0.03)
+    np.testing.assert_allclose(served[0].draft.cost.total_s, served[1].draft.cost.total_s, rtol=0.03)
+
+
+def test_a_tree_runs_one_pass_after_the_verification():
+    target, common, load = parts()
+    plan = tree_plan(np.array([-1, -1, 0, 0, 2]))
+    cycle = price_cycle(machine(1.5e7), target, workload=load, plan=plan, **common)
+    runs = np.asarray(plan.draft_repeats)
+    told = cycle.draft_runs(runs)
+    assert len(told) == 2
+    assert sum(float(np.sum(often)) for often, _ in told) == runs.sum()
+    seconds = sum(float(np.sum(often * step.cost.total_s)) for often, step in told)
+    assert seconds == pytest.approx(float(cycle.draft_s), rel=1e-5)

@@ -159,6 +159,7 @@ CONFLICTS = [
 #: Files of settings.
 SETTINGS = [
     Row("tune --config absent.toml", "cannot be read"),
+    Row("tune --config ''", "configuration is ''"),
     Row("tune --config .", "cannot be read"),
     Row("tune --config c.toml", "not valid TOML", {"c.toml": "batch = "}),
     Row("tune --config c.toml", "fix the file", {"c.toml": "batch = 1\nbatch = 2\n"}),

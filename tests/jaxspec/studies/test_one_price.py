@@ -23,12 +23,15 @@ from hwmodels.analysis.uncertainty.cycle_errors import chain_numbers
 from hwmodels.analysis.uncertainty.delta_method import COVERAGE
 from hwmodels.serving.step_table import priced_table
 from jaxspec.compress.footprint import uniform
-from jaxspec.settings import build_config
+from jaxspec.settings import build_config, knob_values
+from jaxspec.settings.knobs import EXPERT_POOL
+from jaxspec.studies.advise.drafts import named_draft
 from jaxspec.studies.compare.pricing import price_chains
-from jaxspec.studies.design_tree import design_tree
-from jaxspec.studies.expert_pricing import ExpertPricing
+from jaxspec.studies.design_tree import design_tree, draft_of
+from jaxspec.studies.expert_pricing import ExpertPricing, copy_by_scheme, resolve_experts
 from jaxspec.studies.headline_intervals import headline_intervals
 from jaxspec.studies.measured.configuration import priced_cycle
+from jaxspec.studies.predict.config import PredictConfig
 from jaxspec.studies.predict.intervals import KnownErrors
 from jaxspec.studies.predict.run import _points
 from jaxspec.studies.scale.pricing import price_speculation
@@ -183,6 +186,20 @@ def test_answers_and_steps_of_an_engine(pricing, directly):
     assert float(table.deviation[LENGTH, 5, -1, 0]) > SCATTER > float(table.deviation[0, 5, -1, 0]) > 0.01
     slow = table.erring(1.0)
     np.testing.assert_allclose(slow.seconds, table.seconds * np.exp(table.deviation), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "scheme"), [("qwen3-30b-a3b", "elastic"), ("llama-3.1-8b", "elastic")])
+def test_a_copy_that_chooses_among_a_pool_does_so_in_every_command(name, scheme):
+    config, target = build_config(PredictConfig, {"architecture": name, "scheme": scheme}), catalog.architecture(name)
+    experts = resolve_experts(config, target, name, knob_values(config)[EXPERT_POOL.name])
+    parts = {"workload": Workload(), "footprint": uniform(*WIDTHS)}
+    predicted = experts.draft_cost(catalog.device("rtx-4090"), target, **parts)
+    tree = design_tree(build_config(SweepConfig, {"axes": {"workload.batch": [1]}, "scheme": scheme}), name, "rtx-4090")
+    swept = draft_of(tree).draft_cost(tree["device"], target, **parts)
+    advised = named_draft("self", target, scheme=scheme)
+    pools = [float(cost.pool_experts) for cost in (predicted, swept, copy_by_scheme(scheme, target), advised)]
+    assert pools == [pools[0]] * 4
+    assert (pools[0] < target.num_experts) == (target.num_experts > 0)
 
 
 def test_the_engine_of_the_settings_is_priced_everywhere():

@@ -106,6 +106,7 @@ def test_the_proposal_is_what_the_models_say(solved):
     peak, bandwidth = chosen["device.peak_flops_per_s"], chosen["device.memory.bandwidth_bytes_per_s"]
     area_mm2 = 27 + 0.044 * chosen["device.decoder.count"] + 1e-12 * peak + 6e-11 * bandwidth
     assert result.after.area_mm2.known == pytest.approx(area_mm2, rel=1e-5)
+    assert (result.before.price.value, result.after.price.value) == (None, None)  # nothing says what it costs
 
 
 def test_slopes_are_those_of_small_changes(solved):

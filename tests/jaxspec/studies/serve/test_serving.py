@@ -249,6 +249,12 @@ def test_damaged_traces_are_refused_in_one_line(tmp_path, lines, says):
         ({"architecture": "llama-3.1-70b", "scheme": "bf16"}, "has room for the keys and values of 0 tokens"),
         ({"prompt_tokens": 500_000}, "give shorter prompts and outputs"),
         ({"draft_architecture": "llama-9"}, "unknown architecture 'llama-9'"),
+        # 136,916 tokens fit each of two replicas: together they hold no longer request.
+        (
+            {"architecture": "llama-3.1-8b", "device": "rtx-4090", "scheme": "cassandra1", "data_parallel": 2}
+            | {"prompt_tokens": 200_000, "prompt_variation": 0.0},
+            "136,916 tokens beside the weights in a replica",
+        ),
     ],
 )
 def test_bad_settings(settings, says, tmp_path):

@@ -1,8 +1,11 @@
 """A sweep says where more work may take less time on its devices, and why there is no front."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
+from hwmodels.chip.technology import Technology
 from hwmodels.compute.unit import ROUNDED_ROWS
 from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.pareto import ParetoFront
@@ -49,3 +52,14 @@ def test_a_sweep_in_which_nothing_fits_says_so(fits):
     columns = {name: np.array([1.0]) for name in ("held_bytes", "tokens_per_s", "speedup_vs_bf16_ar")}
     front.add(columns | {"fits": np.array([fits])})
     assert any(note.startswith("no point fits its memory: ") for note in unknown_columns(front)) != fits
+
+
+def test_an_area_that_a_technology_predicts_is_no_input():
+    grid = plan_sweep(SweepConfig(axes={"workload.batch": [1, 2]}, device=("alveo-u280",))).grid
+    (base,) = grid.bases
+    made = dataclasses.replace(base["device"], technology=Technology(7e-9), chip=None)
+    of_node = dataclasses.replace(grid, bases=[base | {"device": made}])
+    for one, status in ((grid, b"input"), (of_node, b"predicted")):
+        told = one.schema("bf16").metadata
+        assert told[b"status:area_m2"] == status
+        assert told[b"status:capacity_bytes"] == b"input"

@@ -31,6 +31,8 @@ GREEDILY = Decoding(greedy=True, temperature=jnp.float32(1.0))
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 KNOBS = {"weight_prune": 0.2, "weight_cut_bits": 3.0, "kv_prune": 0.1, "kv_cut_bits": 4.0}
 ALONE = dataclasses.replace(HYBRID, attention=(GatedDeltaNet(),))
+#: Its layers twice, in one loop.
+TWICE = dataclasses.replace(HYBRID, num_layers=6)
 
 
 def sharp(config, seed=6):
@@ -61,7 +63,7 @@ def network_of(config, params):
 
 
 @pytest.mark.parametrize("draft", [copy_of, network_of])
-@pytest.mark.parametrize("config", [HYBRID, ALONE], ids=["mixed", "alone"])
+@pytest.mark.parametrize("config", [HYBRID, ALONE, TWICE], ids=["mixed", "alone", "twice"])
 def test_chains_and_trees_decode_the_text_that_decoding_alone_does(config, draft):
     target = sharp(config)
     static, params = draft(config, target)

@@ -19,7 +19,8 @@ from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.kv import PreparedKV
 from jaxspec.compress.schemes.interface import CompressedMatrix, OwnKnobs, Scheme
 from jaxspec.models.config import INPUT_OF, DecoderConfig, kinds_of
-from jaxspec.models.decoder import LayerView, Params
+from jaxspec.models.decoder import Params
+from jaxspec.models.layer_loops import LayerView
 from jaxspec.models.stored import Stored, stack_of
 from jaxspec.models.streamed import Stack, is_streamed
 

@@ -168,7 +168,7 @@ class _Within(NamedTuple):
     """Entries of an array from a place on, left where they lie."""
 
     array: Array
-    first: int
+    first: Any
 
     def entry(self, place: Any) -> Array:
         """One of them."""
@@ -190,10 +190,11 @@ def _entry(node: Any, place: Any) -> Any:
     return node.entry(place) if _is_within(node) else node[place]
 
 
-def entries_between(tree: Any, first: int, stop: int, *, in_place: bool = False) -> Any:
-    """Entries of the first axis of all arrays and stacks in a tree, `stop` not included.
+def entries_between(tree: Any, first: Any, count: int, *, in_place: bool = False) -> Any:
+    """`count` entries of the first axis of all arrays and stacks in a tree.
 
     Args:
+        first: of them; may be traced if `in_place`.
         in_place: for `over_layers` alone, which takes them out of the arrays one by one. XLA copies a part of an array before
             a loop over it begins, in each step of decoding. (A gradient by what is left in place is as large as all of it in
             each turn of the loop.)
@@ -201,10 +202,10 @@ def entries_between(tree: Any, first: int, stop: int, *, in_place: bool = False)
 
     def between(node: Any) -> Any:
         if is_apart(node):
-            return node.replace(parts=node.parts[first:stop])
-        if len(node) == stop - first:
+            return node.replace(parts=node.parts[first : first + count])
+        if len(node) == count:
             return node
-        return _Within(node, first) if in_place else node[first:stop]
+        return _Within(node, first) if in_place else node[first : first + count]
 
     return jax.tree.map(between, tree, is_leaf=is_apart)
 

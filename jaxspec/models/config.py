@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import math
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
@@ -12,6 +11,7 @@ from typing import NamedTuple
 from jaxspec.models.blocks import Attention, DenseFeedForward, FeedForward, GatedDeltaNet, GroupedAttention
 from jaxspec.models.blocks.interface import CachedShape
 from jaxspec.models.integer_kv import KEY_SCALE
+from jaxspec.models.layer_runs import LayerLoop, LayerRun, loops_of, runs_of
 from jaxspec.models.mixed_cache import MixedLayers, common_shape
 from jaxspec.models.norms import NORMS
 from jaxspec.models.rounded_inputs import input_scale_of, input_space_of
@@ -20,7 +20,7 @@ from jaxspec.models.spread_rows import spread_shapes
 from jaxspec.settings.knobs import MANTISSA_BITS, StoredDtype
 from jaxspec.settings.shared_exponents import SharedExponents
 
-__all__ = ["INPUT_OF", "MATRIX_KINDS", "DecoderConfig", "LayerParameter", "LayerRun", "kinds_of"]
+__all__ = ["INPUT_OF", "MATRIX_KINDS", "DecoderConfig", "LayerParameter", "kinds_of"]
 
 #: The matrices of a layer that a draft may compress, in the order in which a layer uses them; a network's own are
 #: `DecoderConfig.matrix_kinds`.
@@ -80,15 +80,6 @@ class LayerParameter(NamedTuple):
         return (layer for layer in range(total) if self.in_layer(layer))
 
 
-class LayerRun(NamedTuple):
-    """Consecutive layers of the same kinds of block: `start` to `stop`, the latter not included."""
-
-    attention: Attention
-    feed_forward: FeedForward
-    start: int
-    stop: int
-
-
 @dataclasses.dataclass(frozen=True)
 class DecoderConfig(DecoderSizes):
     """Static description of a decoder (norms before or after each block, residual connections).
@@ -130,12 +121,13 @@ class DecoderConfig(DecoderSizes):
 
     @functools.cached_property
     def runs(self) -> tuple[LayerRun, ...]:
-        """The layers in order, consecutive equal ones together: each run is one compiled loop."""
-        found = []
-        for kinds, layers in itertools.groupby(range(self.num_layers), key=self.blocks):
-            members = list(layers)
-            found.append(LayerRun(*kinds, members[0], members[-1] + 1))
-        return tuple(found)
+        """The layers in order, consecutive equal ones together."""
+        return runs_of(self.blocks, self.num_layers)
+
+    @functools.cached_property
+    def loops(self) -> tuple[LayerLoop, ...]:
+        """The runs in order, with those that are repeated together: the body of each is compiled once."""
+        return loops_of(self.runs)
 
     @functools.cached_property
     def layer_parameters(self) -> dict[str, LayerParameter]:

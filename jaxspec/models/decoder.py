@@ -6,8 +6,7 @@ prefill, decoding, verification of a chain or a tree and the measurement of acce
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import chex
@@ -17,18 +16,13 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxspec.models.allowed_experts import MoreExperts
-from jaxspec.models.apart import Columns, entries_between, over_layers
 from jaxspec.models.blocks import StepInput
-from jaxspec.models.blocks.interface import Attend, CachedShape, KVCodec
-from jaxspec.models.config import DecoderConfig, LayerRun
-from jaxspec.models.decoder_layer import decoder_layer
+from jaxspec.models.blocks.interface import Attend, KVCodec
+from jaxspec.models.config import DecoderConfig
 from jaxspec.models.ends import embed, unembed
 from jaxspec.models.kv_cache import CachedKV, KVCache
-from jaxspec.models.layer_numbers import layer_numbers, of_layer
-from jaxspec.models.mixed_cache import own_part, whole_slot
+from jaxspec.models.layer_loops import LayerView, through_layers
 from jaxspec.models.router_choices import RouterChoices
-from jaxspec.models.stored import OfLayer, in_pieces, stack_of
-from jaxspec.models.streamed import Stack, fetched
 from jaxspec.models.text_order import TextOrder
 
 #: Nested dictionary of arrays: `embed`, `final_norm`, optionally `lm_head`, and `layers`, whose leaves lead with an axis over
@@ -50,23 +44,6 @@ class ForwardResult(NamedTuple):
     activations: dict[str, Array] | None = None
     extras: RouterChoices | None = None
     facts: Any = None
-
-
-class LayerView(NamedTuple):
-    """How a step reads layers: a function of one layer inside the loop over them, so that what it makes exists once at a time.
-
-    Attributes:
-        read: (stored weights, caches of all sources, inputs) of one layer -> the weights and caches to compute with, and a
-            function that gives facts, called once the layer has run.
-        inputs: of `read`; leaves lead with a layer axis.
-        policy: of `jax.checkpoint`: what the backward pass keeps of a layer beside its input. None: everything.
-    """
-
-    read: Callable[
-        [dict[str, Array], Sequence[Any], Any], tuple[Mapping[str, Array], Sequence[KVCache], Callable[[], Any]]
-    ]
-    inputs: Any = ()
-    policy: Callable[..., bool] | None = None
 
 
 class Layers(nnx.Module):
@@ -177,104 +154,24 @@ def forward(
         order=order,
     )
     x = embed(tokens, positions, params, config, dtype)
-    written: list[KVCache] = []
-    recorded: dict[str, list[Array]] = {}
-    facts: list[Any] = []
-    choices: list[RouterChoices] = []
-    for run in config.runs:
-        ran = _run_layers(
-            x, params["layers"], config, run, step, sources, keep_activations, view, (allowed_experts, more_experts)
-        )
-        x, (kv, inputs, told, chosen) = ran
-        written.append(kv)
-        facts.append(told)
-        choices += [] if chosen is None else [chosen]
-        for name, value in inputs.items():
-            recorded.setdefault(name, []).append(value)
-    join = lambda parts: parts[0] if len(parts) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+    x, found = through_layers(
+        x,
+        params["layers"],
+        config,
+        step,
+        sources=sources,
+        keep_activations=keep_activations,
+        view=view,
+        pools=(allowed_experts, more_experts),
+    )
     return ForwardResult(
         logits=unembed(x[:, logits_from:], params, config, dot_dtype),
-        cache=join(written),
+        cache=found.cache,
         hidden=x,
-        activations={name: join(parts) for name, parts in recorded.items()} if keep_activations else None,
-        extras=jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 2), join(choices)) if choices else None,
-        facts=join(facts),
+        activations=found.inputs if keep_activations else None,
+        extras=None if found.choices is None else jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 2), found.choices),
+        facts=found.facts,
     )
-
-
-def _run_layers(
-    x: Array,
-    layers: dict[str, Array],
-    config: DecoderConfig,
-    run: LayerRun,
-    step: StepInput,
-    sources: Sequence[CachedKV],
-    keep_activations: Callable[[Array], Array] | None,
-    view: LayerView | None,
-    pools: tuple[Bool[Array, "layer batch *token expert"] | None, MoreExperts | None],
-) -> tuple[Array, tuple[KVCache, dict[str, Array], Any, RouterChoices | None]]:
-    """Consecutive layers of the same kinds of block, as one loop whose body is compiled once, whatever its length; layers that
-    are kept apart (`jaxspec.models.apart`), one after the other."""
-    num_layers = run.stop - run.start
-    # What only decodes: training has nothing cached, and views are what gradients come through.
-    in_place = bool(sources) and view is None and not step.frugal
-    parts = lambda tree, first: entries_between(tree, first, first + num_layers, in_place=in_place)
-    stored = {
-        name: parts(stack_of(layers[name]), parameter.before(run.start))
-        for name, parameter in config.layer_parameters.items()
-        if parameter.in_layer(run.start)
-    }
-    caches = parts([source.cache for source in sources], run.start)
-    kinds = (run.attention, run.feed_forward)
-
-    masks = [source.mask for source in sources]
-    position = step.positions if config.needs_positions else None
-    mixed, shape = config.mixed_layers, run.attention.cached_shape(config)
-
-    # Of experts, a layer reads those that it needs; of large matrices in 16 bits, one piece after the other.
-    is_whole = lambda name, stack: (
-        len(config.layer_parameters[name].shape) > 2 or (view is None and in_pieces(stack, x.shape[0] * x.shape[1]))
-    )
-    whole = {name: stack for name in stored if is_whole(name, stack := stack_of(layers[name]))}
-    first = {name: config.layer_parameters[name].before(run.start) for name in whole}
-    router = config.router
-    routed = router is not None and router.in_layer(run.start)
-    pools = parts(pools, router.before(run.start)) if router is not None and routed else (None, None)
-
-    def layer(x, inputs):
-        stored, caches, of_view, numbers, place, (allowed, more) = inputs
-        caches, of_view = fetched((caches, of_view))
-        weights: Mapping[str, Any] = {
-            **{name: _as_read(leaf, view) for name, leaf in stored.items() if name not in whole},
-            **{name: OfLayer(stack, first[name] + place, stored[name]) for name, stack in whole.items()},
-        }
-        facts = lambda: None
-        if view is not None:
-            weights, caches, facts = view.read(weights, caches, of_view)
-        if mixed is not None:
-            caches = [_own_part(cache, shape) for cache in caches]
-        own = of_layer(step._replace(allowed_experts=allowed, more_experts=more), numbers, caches, masks)
-        result = decoder_layer(x, weights, config, kinds, own)
-        kept = jax.tree.map(keep_activations, result.inputs) if keep_activations else {}
-        written = result.written if mixed is None else whole_slot(*result.written, config.cached_shape)
-        return result.output, (KVCache(*written, position, mixed), kept, facts(), result.choices)
-
-    policy = view.policy if view is not None else None
-    # Nothing merges the two passes over a layer in a loop, so the barriers that keep them apart are not needed.
-    body = jax.checkpoint(layer, prevent_cse=False, policy=policy) if step.frugal or policy is not None else layer
-    of_view = parts(view.inputs, run.start) if view is not None else ()
-    numbers, places = layer_numbers(config, run.start, run.stop), jnp.arange(num_layers)
-    return over_layers(body, x, (stored, caches, of_view, numbers, places, pools), num_layers)
-
-
-def _own_part(cache: KVCache, shape: CachedShape) -> KVCache:
-    key, value = own_part(cache.key, cache.value, shape)
-    return dataclasses.replace(cache, key=key, value=value)
-
-
-def _as_read(leaf: Stack, view: LayerView | None) -> Array | Stack:
-    """A layer's parameter: products take matrices with their columns first as they lie, a view takes arrays."""
-    return leaf if view is None and isinstance(leaf, Columns) else leaf.values()
 
 
 def causal_mask(batch: int, num_tokens: int) -> Bool[Array, "batch token token"]:

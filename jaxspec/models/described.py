@@ -66,6 +66,7 @@ class Described(NamedTuple):
                     f"the text decoder's begin with {' or '.join(naming.text.values())}: fetch all its files again"
                 )
             row, files = naming.row(row), _Part(files, own)
+        row = row.as_stored(files.tensors)
         return NamedTensors(row, unpacked(files, row, self.block))
 
     def stored_config(self, tensors: NamedTensors, wanted: np.dtype | None = None) -> DecoderConfig:

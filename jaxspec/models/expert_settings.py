@@ -34,7 +34,7 @@ def read_experts(raw: Mapping[str, Any], family: Family) -> Mixture:
     if not found.num_layers:
         return Mixture(None, (dense,))
     rule = family.running.router if family.running is not None else None
-    if rule is None or found.shared_gate:
+    if rule is None:
         raise NotImplementedError(f"mixtures of experts of the family {family.name} do not run; they are priced only")
     groups, chosen = map(settings.size, rule.groups) if rule.groups and _grouped(settings, rule) else (1, 1)
     clamp = None if family.experts is None else family.experts.clamp
@@ -44,6 +44,7 @@ def read_experts(raw: Mapping[str, Any], family: Family) -> Mixture:
         per_token=found.per_token,
         inner_size=found.size,
         shared_size=found.shared,
+        shared_gated=found.shared_gate and found.shared > 0,
         scores=rule.scores,
         renormalised=renormalised,
         scale=1.0 if rule.scale is None else positive({rule.scale: settings.get(rule.scale)}, rule.scale),

@@ -17,6 +17,7 @@ class ExpertSizes:
         per_token: routed experts that each token goes through.
         inner_size: inner channels of one routed expert.
         shared_size: inner channels of all shared experts of a layer together, which every token goes through; 0: none.
+        shared_gated: what the shared experts give is multiplied by the sigmoid of a logit of the token's own.
         scores: of the router's logits: softmax over all experts, or sigmoid of each.
         renormalised: the weights of the chosen experts are divided by their sum. Of a softmax this equals the softmax over the
             chosen logits alone.
@@ -35,6 +36,7 @@ class ExpertSizes:
     per_token: int
     inner_size: int
     shared_size: int = 0
+    shared_gated: bool = False
     scores: Literal["softmax", "sigmoid"] = "softmax"
     renormalised: bool = True
     scale: float = 1.0
@@ -52,6 +54,8 @@ class ExpertSizes:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.shared_size < 0:
             raise ValueError(f"shared_size is {self.shared_size}; it must be at least 0")
+        if self.shared_gated and not self.shared_size:
+            raise ValueError("shared_gated is True, and shared_size is 0; give a size, or False")
         if not self.scale > 0:
             raise ValueError(f"scale is {self.scale}; it must be above 0")
         if self.clamp is not None and not self.clamp > 0:

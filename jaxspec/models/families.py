@@ -21,10 +21,10 @@ from hwmodels.catalog.huggingface import (
     unmodelled_feature,
 )
 from jaxspec.models.activations import ACTIVATION_SPELLINGS, ACTIVATIONS
-from jaxspec.models.blocks import GroupedAttention, LatentAttention
+from jaxspec.models.blocks import Experts, GroupedAttention, LatentAttention
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.config_values import flag, integer, positive
-from jaxspec.models.expert_settings import read_experts
+from jaxspec.models.expert_settings import Mixture, read_experts
 from jaxspec.models.latent_settings import PLAIN_HEAD_DIM, read_latent
 from jaxspec.models.linear_settings import linear_pattern, read_linear
 from jaxspec.models.rope_scaling import Rope
@@ -203,7 +203,7 @@ def decoder_config(raw: dict[str, Any]) -> DecoderConfig:
     return DecoderConfig(
         vocab_size=integer(full, "vocab_size"),
         hidden_size=hidden,
-        intermediate_size=integer(full, "intermediate_size"),
+        intermediate_size=_intermediate_size(full, mixture),
         num_layers=layers,
         num_heads=heads,
         num_kv_heads=integer(sizes, "num_key_value_heads"),
@@ -231,6 +231,14 @@ def decoder_config(raw: dict[str, Any]) -> DecoderConfig:
         **({} if rope.score_factor == 1 else {"score_scale": query_dim**-0.5 * rope.score_factor}),
         **{name: _computed(name, how, full, family) for name, how in row.computation.items()},
     )
+
+
+def _intermediate_size(full: dict[str, Any], mixture: Mixture) -> int:
+    """Of dense layers; files of networks without any may leave it out, or state 0."""
+    stated = full.get("intermediate_size") not in (None, 0)
+    if not stated and mixture.sizes is not None and set(mixture.feed_forward) == {Experts()}:
+        return mixture.sizes.inner_size
+    return integer(full, "intermediate_size")
 
 
 def _windows(raw: dict[str, Any], family: Family) -> tuple[int | None, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -33,6 +33,11 @@ class FusedRows(NamedTuple):
     of: int
 
     @property
+    def tensor_rows(self) -> int:
+        """Of the tensor."""
+        return self.groups * self.of
+
+    @property
     def indices(self) -> slice | np.ndarray:
         """The parameter's rows in the tensor: a slice where they are evenly spaced, else their numbers."""
         if self.groups == 1:
@@ -40,6 +45,27 @@ class FusedRows(NamedTuple):
         if self.rows == 1:
             return slice(self.first, None, self.of)
         return (np.arange(self.groups)[:, None] * self.of + self.first + np.arange(self.rows)).reshape(-1)
+
+
+class FusedSections(NamedTuple):
+    """Rows of a parameter that consists of several sections, one below the other, each fused by itself.
+
+    Attributes:
+        sections: in the order of the parameter's rows, of one tensor.
+    """
+
+    sections: tuple[FusedRows, ...]
+
+    @property
+    def tensor_rows(self) -> int:
+        """Of the tensor."""
+        return self.sections[0].tensor_rows
+
+    @property
+    def indices(self) -> np.ndarray:
+        """The parameter's rows in the tensor, by their numbers."""
+        rows = np.arange(self.tensor_rows)
+        return np.concatenate([rows[section.indices] for section in self.sections])
 
 
 class StoredParameter(NamedTuple):
@@ -59,7 +85,7 @@ class StoredParameter(NamedTuple):
     tensor: str
     shape: tuple[int, ...]
     of_layers: LayerParameter | None = None
-    fused: FusedRows | None = None
+    fused: FusedRows | FusedSections | None = None
     row_axis: int = -2
     transposed: bool = False
     unit_axis: bool = False
@@ -79,7 +105,7 @@ class StoredParameter(NamedTuple):
         """Shape of one tensor."""
         shape = list(self.part_shape)
         if self.fused is not None:
-            shape[self.row_axis] = self.fused.groups * self.fused.of
+            shape[self.row_axis] = self.fused.tensor_rows
         if self.transposed:
             shape[-2:] = reversed(shape[-2:])
         if self.unit_axis:
@@ -135,20 +161,39 @@ def layer_parameters(config: DecoderConfig, row: Running) -> dict[Path, StoredPa
     """The parameters of the layers, by their places, under the names that a row gives their tensors."""
     order = {name: place for place, name in enumerate(row.tensors)}
     fused = {name: (tensor, names) for tensor, names in row.fused.items() for name in names}
-    groups_of = {"whole": lambda rows: 1, "head": lambda rows: config.num_heads, "row": min}
+    linear = config.linear
+    groups_of = {
+        "whole": lambda rows: 1,
+        "head": lambda rows: config.num_heads,
+        "key_head": lambda rows: 1 if linear is None else linear.key_heads,
+        "row": min,
+    }
+    # Parameters whose rows are of several kinds, each of which has its own place in a group.
+    sections = {} if linear is None else {"in_qkv": (linear.keys, linear.keys, linear.values)}
     found: dict[Path, StoredParameter] = {}
     for name, parameter in sorted(config.layer_parameters.items(), key=lambda item: order[item[0]]):
         axis = -2 if parameter.initial is None else -1
         stored = StoredParameter(row.tensors[name], parameter.shape, parameter, row_axis=axis)
         if name in fused:
             tensor, names = fused[name]
-            rows = [config.layer_parameters[other].shape[axis] for other in names]
-            groups = groups_of[row.fused_by.get(tensor, "whole")](rows)
-            each, place = [count // groups for count in rows], names.index(name)
-            stored = stored._replace(tensor=tensor, fused=FusedRows(groups, sum(each[:place]), each[place], sum(each)))
+            rows = [sections.get(other, (config.layer_parameters[other].shape[axis],)) for other in names]
+            groups = groups_of[row.fused_by.get(tensor, "whole")]([sum(own) for own in rows])
+            fused_rows = _fused(rows, groups, names.index(name))
+            stored = stored._replace(tensor=tensor, fused=fused_rows)
         transposed, unit_axis = stored.tensor in row.transposed, stored.tensor in row.unit_axes
         found["layers", name] = stored._replace(transposed=transposed, unit_axis=unit_axis)
     return found
+
+
+def _fused(rows: Sequence[tuple[int, ...]], groups: int, place: int) -> FusedRows | FusedSections:
+    """Place of one of the parameters of a tensor, of which each has these rows in its sections."""
+    each = [count // groups for own in rows for count in own]
+    first = sum(map(len, rows[:place]))
+    found = tuple(
+        FusedRows(groups, sum(each[:section]), each[section], sum(each))
+        for section in range(first, first + len(rows[place]))
+    )
+    return found[0] if len(found) == 1 else FusedSections(found)
 
 
 def network_parameters(config: DecoderConfig, row: Running) -> dict[Path, StoredParameter]:

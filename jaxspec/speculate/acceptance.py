@@ -17,9 +17,10 @@ from jaxtyping import Array, Float, Int
 
 from jaxspec.checks import check_count, check_sampling, check_tokens, check_traced_count
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import LayerView, Params, forward
+from jaxspec.models.decoder import Params, forward
 from jaxspec.models.ends import unembed
 from jaxspec.models.kv_cache import CachedKV, KVCache, pad_cache
+from jaxspec.models.layer_loops import LayerView
 from jaxspec.speculate.agreement import agreement
 from jaxspec.speculate.sampling import SAMPLING, Decoding
 from jaxspec.speculate.text_pools import TextPools

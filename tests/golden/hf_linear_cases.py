@@ -12,6 +12,18 @@ def delta(*numbers: int, kernel: int) -> dict[str, int]:
     return dict(zip(_DELTA, numbers, strict=True)) | {"linear_conv_kernel_dim": kernel}
 
 
+#: A decoder with experts in all layers.
+_EXPERTS = {
+    **{"vocab_size": 49, "hidden_size": 22, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2},
+    **{"head_dim": 8, "num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 7},
+    "shared_expert_intermediate_size": 10,
+    # As large as in the multimodal case, and for the same reason.
+    "rms_norm_eps": 1e-3,
+    "layer_types": ["linear_attention", "full_attention"] * 2,
+    "rope_parameters": rope("default", 5000.0, partial_rotary_factor=0.25, mrope_section=[1, 0, 0]),
+    **delta(2, 4, 6, 5, kernel=3),
+}
+
 #: The text decoder alone, and within the network around it.
 LINEAR_CASES = (
     # Two periods of three layers with linear attention and one without; two value heads to a key head.
@@ -64,6 +76,61 @@ LINEAR_CASES = (
         seed=52,
         embed_scale=0.3,
         vector_mean=0.3,
+        greedy=12,
+    ),
+    # Experts in all layers but one, each expert's matrices apart; projections of linear attention key head by key head.
+    Case(
+        "qwen3_next_experts",
+        "qwen3_next",
+        sizes(
+            51,
+            20,
+            18,
+            6,
+            4,
+            2,
+            head_dim=8,
+            rope_parameters=rope("default", 700.0, partial_rotary_factor=0.5),
+            layer_types=["linear_attention", "linear_attention", "full_attention"] * 2,
+            num_experts=5,
+            num_experts_per_tok=2,
+            moe_intermediate_size=9,
+            shared_expert_intermediate_size=11,
+            norm_topk_prob=False,
+            mlp_only_layers=[1],
+            **delta(2, 6, 4, 5, kernel=4),
+        ),
+        seed=53,
+        vector_mean=0.3,
+        greedy=12,
+    ),
+    # The text decoder alone, each expert's matrices apart.
+    Case(
+        "qwen3_5_moe_decoder",
+        "qwen3_5_moe_text",
+        _EXPERTS | {"tie_word_embeddings": True},
+        seed=54,
+        embed_scale=0.3,
+        vector_mean=0.3,
+        greedy=12,
+    ),
+    # All experts of a layer in one tensor, within the network around the text decoder.
+    Case(
+        "qwen3_5_moe_multimodal",
+        "qwen3_5_moe",
+        {
+            "text_config": _EXPERTS
+            | {"model_type": "qwen3_5_moe_text", "layer_types": ["linear_attention"] * 3 + ["full_attention"]},
+            "vision_config": {
+                **{"hidden_size": 8, "intermediate_size": 8, "depth": 1, "num_heads": 2, "out_hidden_size": 22},
+                **{"patch_size": 4, "num_position_embeddings": 4},
+            },
+            "tie_word_embeddings": False,
+        },
+        seed=55,
+        vector_mean=0.3,
+        dtype="bfloat16",
+        packed="stacked",
         greedy=12,
     ),
 )

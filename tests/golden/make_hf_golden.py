@@ -42,8 +42,9 @@ FP8_BLOCK = (2, 6)  # rows and columns that share a scale
 
 def auto_class(config: Any) -> Any:
     """Of networks that generate text, alone or from images too."""
-    text = transformers.AutoModelForCausalLM
-    return text if type(config) in text._model_mapping else transformers.AutoModelForImageTextToText
+    text, both = transformers.AutoModelForCausalLM, transformers.AutoModelForImageTextToText
+    # Of Qwen3.5's whole configuration, the class for text makes the decoder alone.
+    return both if hasattr(config, "vision_config") and type(config) in both._model_mapping else text
 
 
 def random_model(case: Case) -> Any:
@@ -178,6 +179,22 @@ def pack_fp8(directory: Path, seed: int) -> None:
     tell(directory, {"quantization_config": told})
 
 
+def stack_experts(directory: Path, seed: int) -> None:
+    """Replace the matrices of a layer's experts by two tensors of them all, in the layout of the Qwen3.5 releases."""
+    path = directory / "model.safetensors"
+    tensors = load_file(path)
+    layers = sorted({name.split(".experts.")[0] for name in tensors if ".experts." in name})
+    for layer in layers:
+        of = {kind: [] for kind in ("gate", "up", "down")}
+        while (first := f"{layer}.experts.{len(of['down'])}.") + "down_proj.weight" in tensors:
+            for kind, found in of.items():
+                found.append(tensors.pop(f"{first}{kind}_proj.weight"))
+        gate_up = [torch.cat(both) for both in zip(of["gate"], of["up"])]
+        tensors[f"{layer}.experts.gate_up_proj"] = torch.stack(gate_up)
+        tensors[f"{layer}.experts.down_proj"] = torch.stack(of["down"])
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
 def tell(directory: Path, changes: dict[str, Any]) -> None:
     """Change config.json; None takes a key out."""
     path = directory / "config.json"
@@ -193,7 +210,7 @@ def write_case(case: Case, directory: Path) -> dict[str, np.ndarray]:
     model.save_pretrained(directory, max_shard_size=case.max_shard_size)
     (directory / "generation_config.json").unlink(missing_ok=True)  # sampling settings, none of the network
     if case.packed is not None:
-        {"mxfp4": pack_mxfp4, "fp8": pack_fp8}[case.packed](directory, case.seed)
+        {"mxfp4": pack_mxfp4, "fp8": pack_fp8, "stacked": stack_experts}[case.packed](directory, case.seed)
     arrays = expected(directory, case.seed, new=case.greedy)
     if case.released is not None:
         tell(directory, case.released)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 __all__ = ["Rotary", "RouterRule", "Running", "Setting"]
@@ -80,12 +80,14 @@ class Running:
         tensors: parameter -> tensor name; those with `{layer}`, the layer's number, belong to layers. Names of parameters that
             no network of the family has are read over.
         fused: tensor name -> parameters that it holds, in this order: one below the other unless `fused_by` says otherwise.
-        fused_by: tensor name -> "head": one head's rows of each parameter, then the next head's; "row": the rows of the
-            parameters alternate.
+        fused_by: tensor name -> "head": one head's rows of each parameter, then the next head's; "key_head": likewise of the
+            key heads of linear attention; "row": the rows of the parameters alternate.
         transposed: tensors whose last two axes are (input, output).
         unit_axes: tensors with one more axis, of length 1, before the last: weights of convolutions channel by channel.
         unread: beginnings of names of tensors that a network may have and does not compute with: layers that predict further
             tokens.
+        stacked: tensor name -> parameters that it holds, one below the other, in checkpoints that have all experts of a layer
+            in one tensor; their first layer shows it. Others have what `tensors` says.
         packed: `quant_method` of the `quantization_config` in which matrices may be stored; None: in none.
         computation: field of `jaxspec.models.DecoderConfig` -> its value in all networks of the family, or the setting that
             states it. Sizes, biases, norms of queries and keys, windows and rotations are read by other columns.
@@ -104,8 +106,17 @@ class Running:
     rotary: Rotary | None = Rotary()
     router: RouterRule | None = None
     must_equal: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    fused_by: Mapping[str, Literal["head", "row"]] = dataclasses.field(default_factory=dict)
+    fused_by: Mapping[str, Literal["head", "key_head", "row"]] = dataclasses.field(default_factory=dict)
     transposed: frozenset[str] = frozenset()
     unit_axes: frozenset[str] = frozenset()
     unread: tuple[str, ...] = ()
+    stacked: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     packed: Literal["mxfp4"] | None = None
+
+    def as_stored(self, names: Collection[str]) -> Running:
+        """The row of a checkpoint that has tensors of these names."""
+        if not any(tensor.format(layer=0) in names for tensor in self.stacked):
+            return self
+        tensors = {name: tensor for tensor, held in self.stacked.items() for name in held}
+        fused = {tensor: held for tensor, held in self.stacked.items() if len(held) > 1}
+        return dataclasses.replace(self, tensors={**self.tensors, **tensors}, fused={**self.fused, **fused})

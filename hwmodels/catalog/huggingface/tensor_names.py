@@ -8,6 +8,7 @@ __all__ = [
     "FUSED_EXPERTS",
     "FUSED_GATE",
     "FUSED_LATENT",
+    "FUSED_LINEAR",
     "FUSED_QKV",
     "GLM4_POST_NORMS",
     "GPT_OSS_TENSORS",
@@ -15,8 +16,11 @@ __all__ = [
     "LLAMA_TENSORS",
     "MIXTRAL_TENSORS",
     "OPT_TENSORS",
+    "QWEN_HYBRID_EXPERT_TENSORS",
     "QWEN_HYBRID_TENSORS",
+    "QWEN_NEXT_TENSORS",
     "SANDWICH_TENSORS",
+    "STACKED_EXPERTS",
 ]
 
 _LAYER = "model.layers.{layer}."
@@ -99,6 +103,24 @@ QWEN_HYBRID_TENSORS = LLAMA_TENSORS | {
     "a_log": _LINEAR + "A_log",
     "out_norm": _LINEAR + "norm.weight",
 }
+
+_SHARED = {
+    **{f"shared_{kind}": f"{_LAYER}mlp.shared_expert.{kind}_proj.weight" for kind in ("gate", "up", "down")},
+    "shared_router": _LAYER + "mlp.shared_expert_gate.weight",
+}
+#: Of Qwen3.5 with experts, each expert's matrices apart, as transformers writes them.
+QWEN_HYBRID_EXPERT_TENSORS = EXPERT_TENSORS | QWEN_HYBRID_TENSORS | _SHARED
+#: Of its releases, all experts of a layer in one tensor: (expert, output, input), gates before what they gate.
+STACKED_EXPERTS = {_STACKED + "gate_up_proj": ("expert_gate", "expert_up"), _STACKED + "down_proj": ("expert_down",)}
+
+#: Of Qwen3-Next, the projections of linear attention together.
+QWEN_NEXT_TENSORS = (
+    QWEN_HYBRID_EXPERT_TENSORS
+    | dict.fromkeys(("in_qkv", "in_z"), _LINEAR + "in_proj_qkvz.weight")
+    | dict.fromkeys(("in_b", "in_a"), _LINEAR + "in_proj_ba.weight")
+)
+#: Of one key head after the other, the rows of its queries, keys, values and gates, and of its value heads' rates.
+FUSED_LINEAR = {_LINEAR + "in_proj_qkvz.weight": ("in_qkv", "in_z"), _LINEAR + "in_proj_ba.weight": ("in_b", "in_a")}
 
 #: Weights of convolutions channel by channel.
 CONVOLUTIONS = frozenset({_LINEAR + "conv1d.weight"})

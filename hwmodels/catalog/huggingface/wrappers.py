@@ -37,6 +37,7 @@ class Naming:
             row,
             tensors={parameter: self.name(tensor) for parameter, tensor in row.tensors.items()},
             fused=renamed(row.fused),
+            stacked=renamed(row.stacked),
             fused_by=renamed(row.fused_by),
             transposed=frozenset(map(self.name, row.transposed)),
             unit_axes=frozenset(map(self.name, row.unit_axes)),
@@ -88,6 +89,7 @@ _ROWS = (
     Wrapper("kimi_k25", text="deepseek_v3", namings=_KIMI),
     Wrapper("qwen3_vl", text="qwen3_vl_text", namings=_QWEN),
     Wrapper("qwen3_5", text="qwen3_5_text", namings=_QWEN),
+    Wrapper("qwen3_5_moe", text="qwen3_5_moe_text", namings=_QWEN),
 )
 
 #: `model_type` of config.json -> how the text decoder is kept.

@@ -32,7 +32,7 @@ class Experts:
     """Each token goes through the experts that a router chooses for it, and through the shared expert, where there is one.
 
     Every expert has three matrices, down(activation(gate x) * up x). `DecoderSizes.experts` has the sizes and the router's
-    rule.
+    rule. `shared_router`, a single row, gives the logit of the gate behind the shared expert, where it has one (Qwen2-MoE).
 
     Source: Shazeer et al. 2017, arXiv:1701.06538; shared experts: Dai et al. 2024, arXiv:2401.06066.
     """
@@ -45,6 +45,7 @@ class Experts:
         if own.shared_size:
             into, out = (own.shared_size, hidden), (hidden, own.shared_size)
             found |= {"shared_gate": into, "shared_up": into, "shared_down": out}
+            found |= {"shared_router": (1, hidden)} if own.shared_gated else {}
         return found
 
     @property
@@ -76,7 +77,9 @@ class Experts:
             "experts_per_token": own.per_token,
             "expert_intermediate_size": own.inner_size,
             "shared_intermediate_size": own.shared_size,
-            "vectors_per_layer": own.num_experts * (own.router_bias + own.correction_bias) + biases,
+            "vectors_per_layer": own.num_experts * (own.router_bias + own.correction_bias)
+            + biases
+            + sizes.hidden_size * own.shared_gated,
         }
 
     def apply(
@@ -105,7 +108,11 @@ class Experts:
         if own.shared_size:
             product = lambda x, kind: _product(x, weights, kind, sizes, step.dot_dtype)
             shared = ACTIVATIONS[sizes.activation](product(normed, "shared_gate")) * product(normed, "shared_up")
-            output = output + product(shared, "shared_down")
+            of_shared = product(shared, "shared_down")
+            if own.shared_gated:
+                gate = jax.nn.sigmoid(dot_rows(normed.astype(wide), weights["shared_router"].astype(wide)))
+                of_shared = of_shared * gate.astype(of_shared.dtype)
+            output = output + of_shared
             inputs |= {"shared_gate_up": normed, "shared_down": shared}
         return FeedForwardResult(output, inputs, routed.choices)
 

@@ -3,6 +3,9 @@
 import numpy as np
 from odd_latent_configs import deepseek_v2, deepseek_v3, glm4_moe_lite, gpt_oss
 
+#: Families that rotate a part of each head.
+_PARTIAL = ("glm", "glm4", "glm4_moe", "phi3", "minimax_m2", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")
+
 SCALINGS = ("none", "none", "linear", "dynamic", "yarn", "longrope", "llama3")
 
 
@@ -62,6 +65,8 @@ def odd_config(family, seed):
         "minimax_m2": minimax_m2,
         "dots1": dots1,
         "qwen3_5_text": qwen3_5,
+        "qwen3_5_moe_text": qwen3_5_moe,
+        "qwen3_next": qwen3_next,
     }
     if family in sections:
         raw |= sections[family](raw, pick)
@@ -83,6 +88,21 @@ def qwen3_5(raw, pick):
         "rms_norm_eps": pick(1e-3, 1e-2),
         **pick({"layer_types": kinds}, {"full_attention_interval": pick(*range(1, layers + 1))}),
     }
+
+
+def qwen3_5_moe(raw, pick):
+    experts = pick(3, 6, 9)
+    return qwen3_5(raw, pick) | {
+        "num_experts": experts,
+        "num_experts_per_tok": pick(1, 3, experts),
+        "moe_intermediate_size": pick(3, 8, 21),
+        "shared_expert_intermediate_size": pick(1, 6, 13),
+    }
+
+
+def qwen3_next(raw, pick):
+    dense = [{}, {"decoder_sparse_step": 2}, {"mlp_only_layers": [0]}]
+    return qwen3_5_moe(raw, pick) | {"norm_topk_prob": pick(True, False)} | pick(*dense)
 
 
 def opt(raw, pick):
@@ -206,9 +226,7 @@ def late_windows(raw, pick):
 def rotation(raw, head_dim, pick):
     """Rotary settings, new or old spelling; of texts that end before or after the length where scaling begins."""
     family, original = raw["model_type"], pick(16, 64)
-    partial = (
-        pick(1.0, 0.5, 0.8) if family in ("glm", "glm4", "glm4_moe", "phi3", "minimax_m2", "qwen3_5_text") else 1.0
-    )
+    partial = pick(1.0, 0.5, 0.8) if family in _PARTIAL else 1.0
     rotated = int(head_dim * partial)
     allowed = [kind for kind in SCALINGS if kind in ("none", "longrope") or family != "phi3"]
     if rotated % 2:
@@ -239,7 +257,7 @@ def rotation(raw, head_dim, pick):
     theta = pick(500.0, 10_000.0)
     name = {"rope_type": "default" if kind == "none" else kind}
     share = {} if partial == 1 and family == "phi3" else {"partial_rotary_factor": partial}
-    share = share if family in ("glm", "glm4", "glm4_moe", "phi3", "minimax_m2", "qwen3_5_text") else {}
+    share = share if family in _PARTIAL else {}
     if family == "gemma3_text":
         local = {"rope_type": "default", "rope_theta": pick(100.0, theta)}
         new = {

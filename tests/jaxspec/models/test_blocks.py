@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 from hwmodels.catalog.huggingface import Running
 from hwmodels.catalog.huggingface.tensor_names import LLAMA_TENSORS
 from jaxspec.errors import InputError
-from jaxspec.models import decoder, kv_cache
+from jaxspec.models import decoder, kv_cache, layer_loops
 from jaxspec.models.blocks import DenseFeedForward, FeedForwardResult, GroupedAttention, StepInput
 from jaxspec.models.checkpoint_files import CheckpointFiles
 from jaxspec.models.config import DecoderConfig
@@ -145,8 +145,8 @@ def test_decoding_cuts_no_layers_out_of_their_stacks(monkeypatch):
 
     found = jax.jit(step, compiler_options=QUICKLY)(params, cached)
     assert sliced_stacks(jax.make_jaxpr(step)(params, cached).jaxpr) == []
-    between = decoder.entries_between
-    monkeypatch.setattr(decoder, "entries_between", lambda *given, in_place: between(*given))
+    between = layer_loops.entries_between
+    monkeypatch.setattr(layer_loops, "entries_between", lambda *given, in_place=False: between(*given))
     assert (2, 24, 12) in sliced_stacks(jax.make_jaxpr(lambda *given: step(*given))(params, cached).jaxpr)
     copied = jax.jit(lambda *given: step(*given), compiler_options=QUICKLY)(params, cached)
     np.testing.assert_array_equal(found.logits, copied.logits)

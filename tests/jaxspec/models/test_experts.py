@@ -56,7 +56,8 @@ def all_experts(x, w, config):
     into = lambda kind: jnp.einsum("bth,eih->btei", x, w[f"expert_{kind}"])
     made = jnp.einsum("btei,ehi->bteh", jax.nn.silu(into("gate")) * into("up"), w["expert_down"])
     routed = (jnp.take_along_axis(made, chosen[..., None], axis=2) * weights[..., None]).sum(axis=2)
-    return routed + (jax.nn.silu(x @ w["shared_gate"].T) * (x @ w["shared_up"].T)) @ w["shared_down"].T
+    gate = jax.nn.sigmoid(x @ w["shared_router"].T) if config.experts.shared_gated else 1.0
+    return routed + gate * ((jax.nn.silu(x @ w["shared_gate"].T) * (x @ w["shared_up"].T)) @ w["shared_down"].T)
 
 
 def test_matrices_are_multiplied_in_the_type_they_are_stored_in(monkeypatch):
@@ -74,9 +75,13 @@ def apply(x, w, config=CONFIG):
     return Experts().apply(x, w, config, StepInput(nothing, jnp.ones((batch, tokens, tokens), bool)))
 
 
-@pytest.mark.parametrize("tokens", [1, 3, 40])
-def test_a_mixture_computes_what_its_chosen_experts_do(tokens):
-    w = layer_weights(CONFIG)
+GATED = dataclasses.replace(CONFIG, experts=dataclasses.replace(CONFIG.experts, shared_gated=True))
+
+
+@pytest.mark.parametrize(("tokens", "config"), [(1, CONFIG), (3, CONFIG), (40, CONFIG), (3, GATED)])
+def test_a_mixture_computes_what_its_chosen_experts_do(tokens, config):
+    w = layer_weights(config)
+    assert ("shared_router" in w) == config.experts.shared_gated
     x = jnp.asarray(np.random.default_rng(2).standard_normal((2, tokens, 12), np.float32))
 
     def with_gradients(f):
@@ -84,8 +89,8 @@ def test_a_mixture_computes_what_its_chosen_experts_do(tokens):
         return jit(jax.value_and_grad(both, (0, 1), has_aux=True))(x, w)
 
     ours, theirs = (
-        with_gradients(lambda x, w: apply(x, w).output),
-        with_gradients(lambda x, w: all_experts(x, w, CONFIG)),
+        with_gradients(lambda x, w: apply(x, w, config).output),
+        with_gradients(lambda x, w: all_experts(x, w, config)),
     )
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=2e-5), ours, theirs)
 

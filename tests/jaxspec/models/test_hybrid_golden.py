@@ -20,6 +20,7 @@ from jaxspec.models.hf_load import load_directory
 from jaxspec.models.layerwise import input_squares, open_network
 
 CASE = "qwen3_5_hybrid"
+EXPERTS = ("qwen3_next_experts", "qwen3_5_moe_decoder", "qwen3_5_moe_multimodal")
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +73,7 @@ def test_the_comparison_sees_a_wrong_network(mutant):
     assert wide_error(model.config, model.params | {"layers": layers}, expected) > 1000 * TOLERANCE
 
 
-@pytest.mark.parametrize("case", [CASE, "qwen3_5_multimodal"])
+@pytest.mark.parametrize("case", [CASE, "qwen3_5_multimodal", *EXPERTS])
 def test_greedy_generation(case):
     model, expected = loaded(case)
     tokens = expected["cached_tokens"][:1, : expected["prompt_lengths"].min()]
@@ -181,9 +182,6 @@ def test_a_release_is_read_as_the_catalog_has_it():
     assert len(config.runs) == 32
     # 2048 keys, 2 x 48 sums of decay, 6144 updates and 10,240 projections in 32 bits, and room for values of attention.
     assert 4 * (config.cached_shape.elements - 4 * 256) == 4 * (2048 + 96 + 6144 + 10_240) == 74_112
-    experts = RELEASED | {"text_config": RELEASED["text_config"] | {"model_type": "qwen3_5_moe_text"}}
-    with pytest.raises(NotImplementedError, match="'qwen3_5_moe_text' is priced"):
-        decoder_config(experts)
     odd = RELEASED | {"text_config": RELEASED["text_config"] | {"layer_types": ["linear_attention"] * 64}}
     with pytest.raises(ValueError, match="all 64 layers have linear attention; one at least must attend to a cache"):
         decoder_config(odd)

@@ -1,0 +1,250 @@
+"""All layers of a decoder, one after the other, in loops whose bodies are compiled once.
+
+Equal layers are turns of one loop. Where a network repeats several kinds (three layers with linear attention, one with
+attention to a cache, and so on), these loops are the body of another one, whose turns are the repetitions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from jaxspec.models.allowed_experts import MoreExperts
+from jaxspec.models.apart import Columns, entries_between, is_apart, over_layers
+from jaxspec.models.blocks import StepInput
+from jaxspec.models.blocks.interface import CachedShape
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder_layer import decoder_layer
+from jaxspec.models.kv_cache import CachedKV, KVCache
+from jaxspec.models.layer_numbers import layer_numbers, of_layer
+from jaxspec.models.layer_runs import LayerLoop, LayerRun
+from jaxspec.models.mixed_cache import own_part, whole_slot
+from jaxspec.models.router_choices import RouterChoices
+from jaxspec.models.stored import OfLayer, in_pieces, stack_of
+from jaxspec.models.streamed import Stack, fetched
+
+__all__ = ["FromLayers", "LayerView", "through_layers"]
+
+
+class LayerView(NamedTuple):
+    """How a step reads layers: a function of one layer inside the loop over them, so that what it makes exists once at a time.
+
+    Attributes:
+        read: (stored weights, caches of all sources, inputs) of one layer -> the weights and caches to compute with, and a
+            function that gives facts, called once the layer has run.
+        inputs: of `read`; leaves lead with a layer axis.
+        policy: of `jax.checkpoint`: what the backward pass keeps of a layer beside its input. None: everything.
+    """
+
+    read: Callable[
+        [dict[str, Array], Sequence[Any], Any], tuple[Mapping[str, Array], Sequence[KVCache], Callable[[], Any]]
+    ]
+    inputs: Any = ()
+    policy: Callable[..., bool] | None = None
+
+
+class FromLayers(NamedTuple):
+    """What layers put out beside the residual stream; leaves lead with a layer axis, over those that have it.
+
+    Attributes:
+        cache: what they wrote. inputs: what was kept of the inputs of their matrices, by input group.
+        facts: of a view. choices: of routers, "layer batch token chosen"; None where no layer has one.
+    """
+
+    cache: KVCache
+    inputs: dict[str, Array]
+    facts: Any
+    choices: RouterChoices | None
+
+
+class _Shared(NamedTuple):
+    """What all layers of a step have in common."""
+
+    config: DecoderConfig
+    step: StepInput
+    masks: list[Bool[Array, "batch token slot"]]
+    keep_activations: Callable[[Array], Array] | None
+    view: LayerView | None
+
+
+class _Stacked(NamedTuple):
+    """Arrays and stacks that lead with an entry for each layer that has one.
+
+    Attributes:
+        tree: of them. before: how many layers before one have an entry.
+    """
+
+    tree: Any
+    before: Callable[[int], int]
+
+    def between(self, start: int, stop: int) -> int:
+        """Entries of the layers from `start` to `stop`, the latter not included."""
+        return self.before(stop) - self.before(start)
+
+
+#: What layers read beside their parameters.
+_CACHES, _OF_VIEW, _POOLS, _NUMBERS = ".caches", ".view", ".pools", ".numbers"
+
+
+def through_layers(
+    x: Float[Array, "batch token hidden"],
+    layers: Mapping[str, Array | Stack],
+    config: DecoderConfig,
+    step: StepInput,
+    *,
+    sources: Sequence[CachedKV] = (),
+    keep_activations: Callable[[Array], Array] | None = None,
+    view: LayerView | None = None,
+    pools: tuple[Bool[Array, "layer batch *token expert"] | None, MoreExperts | None] = (None, None),
+) -> tuple[Float[Array, "batch token hidden"], FromLayers]:
+    """What comes out of the last layer, and what all of them tell. Layers that are kept apart (`jaxspec.models.apart`) run one
+    after the other, without a loop.
+
+    Args:
+        layers: their parameters, stacked. pools: `allowed_experts` and `more_experts` of `forward`, as all others are.
+    """
+    itself: Callable[[int], int] = lambda layer: layer
+    parameters = config.layer_parameters
+    stacked = {name: _Stacked(stack_of(layers[name]), parameter.before) for name, parameter in parameters.items()}
+    stacked[_CACHES] = _Stacked([source.cache for source in sources], itself)
+    if view is not None:
+        stacked[_OF_VIEW] = _Stacked(view.inputs, itself)
+    if config.router is not None:
+        stacked[_POOLS] = _Stacked(pools, config.router.before)
+    # What only decodes: training has nothing cached, and views are what gradients come through.
+    in_place = bool(sources) and view is None and not step.frugal
+    shared = _Shared(config, step, [source.mask for source in sources], keep_activations, view)
+    apart = any(map(is_apart, jax.tree.leaves([each.tree for each in stacked.values()], is_leaf=is_apart)))
+    found = []
+    for loop in (LayerLoop(config.runs, 1),) if apart else config.loops:
+        x, told = _loop(x, loop, stacked, shared, in_place=in_place)
+        found.append(told)
+    return x, _joined(found)
+
+
+def _loop(
+    x: Array, loop: LayerLoop, stacked: Mapping[str, _Stacked], shared: _Shared, *, in_place: bool
+) -> tuple[Array, FromLayers]:
+    """A number of turns, each through the same runs."""
+    start, stop = loop.start, loop.start + loop.layers
+    last = start + loop.times * loop.layers
+
+    def turn(x: Array, given: tuple[Any, dict[str, Any]]) -> tuple[Array, FromLayers]:
+        """One turn, by its number and by what is given of its layers alone; all else is taken from where it lies."""
+        number, own = given
+        found = []
+        for run in loop.runs:
+            layers = run.stop - run.start
+            first = {
+                name: each.before(run.start) + number * each.between(start, stop)
+                for name, each in stacked.items()
+                if each.between(run.start, run.start + 1)
+            }
+            entries = {
+                name: entries_between(own[name], stacked[name].between(start, run.start), layers)
+                if name in own
+                else entries_between(stacked[name].tree, place, layers, in_place=in_place)
+                for name, place in first.items()
+            }
+            numbers = entries_between(own[_NUMBERS], run.start - start, layers)
+            x, told = _run(x, run, {**entries, _NUMBERS: numbers}, first, stacked, shared)
+            found.append(told)
+        return x, _joined(found)
+
+    numbers = layer_numbers(shared.config, start, last)
+    if loop.times == 1:
+        return turn(x, (0, {_NUMBERS: numbers}))
+
+    by_turn = lambda tree: jax.tree.map(
+        lambda leaf: leaf.reshape(loop.times, len(leaf) // loop.times, *leaf.shape[1:]), tree
+    )
+    own = {}
+    for name, each in stacked.items():
+        if not in_place and each.between(start, stop):
+            own[name] = by_turn(entries_between(each.tree, each.before(start), each.between(start, last)))
+    own[_NUMBERS] = by_turn(numbers)
+    x, found = jax.lax.scan(turn, x, (jnp.arange(loop.times), own))
+    in_order = lambda leaf: leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:])
+    return x, jax.tree.map(in_order, found)
+
+
+def _run(
+    x: Array,
+    run: LayerRun,
+    entries: Mapping[str, Any],
+    first: Mapping[str, Any],
+    stacked: Mapping[str, _Stacked],
+    shared: _Shared,
+) -> tuple[Array, FromLayers]:
+    """Consecutive layers of the same kinds of block, as one loop whose body is compiled once, whatever its length.
+
+    Args:
+        entries: of these layers. first: places of the first of them in what is stacked.
+    """
+    config, step, masks, keep_activations, view = shared
+    kinds = (run.attention, run.feed_forward)
+    stored = {name: stack for name, stack in entries.items() if name in config.layer_parameters}
+    position = step.positions if config.needs_positions else None
+    mixed, shape = config.mixed_layers, run.attention.cached_shape(config)
+
+    # Of experts, a layer reads those that it needs; of large matrices in 16 bits, one piece after the other.
+    is_whole = lambda name, stack: (
+        len(config.layer_parameters[name].shape) > 2 or (view is None and in_pieces(stack, x.shape[0] * x.shape[1]))
+    )
+    whole = {name: stack for name in stored if is_whole(name, stack := stacked[name].tree)}
+
+    def layer(x, inputs):
+        stored, caches, of_view, numbers, place, (allowed, more) = inputs
+        caches, of_view = fetched((caches, of_view))
+        weights: Mapping[str, Any] = {
+            **{name: _as_read(leaf, view) for name, leaf in stored.items() if name not in whole},
+            **{name: OfLayer(stack, first[name] + place, stored[name]) for name, stack in whole.items()},
+        }
+        facts = lambda: None
+        if view is not None:
+            weights, caches, facts = view.read(weights, caches, of_view)
+        if mixed is not None:
+            caches = [_own_part(cache, shape) for cache in caches]
+        own = of_layer(step._replace(allowed_experts=allowed, more_experts=more), numbers, caches, masks)
+        result = decoder_layer(x, weights, config, kinds, own)
+        kept = jax.tree.map(keep_activations, result.inputs) if keep_activations else {}
+        written = result.written if mixed is None else whole_slot(*result.written, config.cached_shape)
+        return result.output, FromLayers(KVCache(*written, position, mixed), kept, facts(), result.choices)
+
+    policy = view.policy if view is not None else None
+    # Nothing merges the two passes over a layer in a loop, so the barriers that keep them apart are not needed.
+    body = jax.checkpoint(layer, prevent_cse=False, policy=policy) if step.frugal or policy is not None else layer
+    num_layers = run.stop - run.start
+    others = (entries[_CACHES], entries.get(_OF_VIEW, ()), entries[_NUMBERS], jnp.arange(num_layers))
+    return over_layers(body, x, (stored, *others, entries.get(_POOLS, (None, None))), num_layers)
+
+
+def _joined(parts: Sequence[FromLayers]) -> FromLayers:
+    """Of some layers and those behind them."""
+    join = lambda parts: parts[0] if len(parts) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+    inputs: dict[str, list[Array]] = {}
+    for part in parts:
+        for name, value in part.inputs.items():
+            inputs.setdefault(name, []).append(value)
+    choices = [part.choices for part in parts if part.choices is not None]
+    return FromLayers(
+        cache=join([part.cache for part in parts]),
+        inputs={name: join(values) for name, values in inputs.items()},
+        facts=join([part.facts for part in parts]),
+        choices=join(choices) if choices else None,
+    )
+
+
+def _own_part(cache: KVCache, shape: CachedShape) -> KVCache:
+    key, value = own_part(cache.key, cache.value, shape)
+    return dataclasses.replace(cache, key=key, value=value)
+
+
+def _as_read(leaf: Stack, view: LayerView | None) -> Array | Stack:
+    """A layer's parameter: products take matrices with their columns first as they lie, a view takes arrays."""
+    return leaf if view is None and isinstance(leaf, Columns) else leaf.values()

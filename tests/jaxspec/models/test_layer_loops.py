@@ -1,0 +1,189 @@
+"""Loops over layers: how many bodies are compiled, and that a network computes the same however its layers are looped over."""
+
+import dataclasses
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from decoder_cases import CLOSE, QUICKLY, random_params
+from jax.extend.core import jaxprs_in_params
+from linear_cases import HYBRID
+
+from jaxspec.models import decoder
+from jaxspec.models.blocks import DenseFeedForward, Experts, GatedDeltaNet, GroupedAttention
+from jaxspec.models.decoder import causal_mask
+from jaxspec.models.expert_sizes import ExpertSizes
+from jaxspec.models.kv_cache import CachedKV, write_cache
+from jaxspec.models.layer_loops import LayerView
+from jaxspec.models.layer_runs import LayerLoop, loops_of, runs_of
+from jaxspec.models.stored import Stored
+
+LINEAR, FULL, DENSE, EXPERTS = GatedDeltaNet(), GroupedAttention(), DenseFeedForward(), Experts()
+#: A first layer of its own, two turns of (linear, linear, full with experts), and a rest; windows in an order of their own.
+PERIODIC = dataclasses.replace(
+    HYBRID,
+    num_layers=9,
+    attention=(FULL, *(LINEAR, LINEAR, FULL) * 2, LINEAR, LINEAR),
+    feed_forward=(DENSE, *(DENSE, DENSE, EXPERTS) * 2, DENSE, DENSE),
+    experts=ExpertSizes(num_experts=3, per_token=2, inner_size=7),
+    windows=(None, 3, 4, 2, 5, None, 3, 6, 2),
+)
+TOKENS = np.random.default_rng(2).integers(13, size=(2, 9)).astype(np.int32)
+
+
+@pytest.fixture(autouse=True)
+def _exact_products():
+    with jax.default_matmul_precision("highest"):
+        yield
+
+
+def forms(kinds):
+    """Loops over layers of these kinds: (first layer, layers of its runs, turns)."""
+    loops = loops_of(runs_of(lambda layer: (LINEAR if kinds[layer] == "l" else FULL, DENSE), len(kinds)))
+    return [(loop.start, [run.stop - run.start for run in loop.runs], loop.times) for loop in loops]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"),
+    [
+        ("ffff", [(0, [4], 1)]),
+        ("lllf" * 6, [(0, [3, 1], 6)]),
+        ("llf" * 3 + "ll", [(0, [2, 1], 3), (9, [2], 1)]),
+        ("f" + "lf" * 4, [(0, [1, 1], 4), (8, [1], 1)]),
+        # A shorter run at the beginning is no turn; what comes behind it is.
+        ("l" + "flll" * 3, [(0, [1], 1), (1, [1, 3], 3)]),
+        # Four turns of two runs save six bodies, two turns of four save four.
+        ("lf" * 4 + "lll", [(0, [1, 1], 4), (8, [3], 1)]),
+        ("flllf", [(0, [1], 1), (1, [3], 1), (4, [1], 1)]),
+    ],
+)
+def test_runs_that_are_repeated_are_one_loop(kinds, expected):
+    assert forms(kinds) == expected
+    loops = loops_of(runs_of(lambda layer: (LINEAR if kinds[layer] == "l" else FULL, DENSE), len(kinds)))
+    assert sum(loop.layers * loop.times for loop in loops) == len(kinds)
+
+
+def loops_within(jaxpr):
+    """Loops of a program that compute something, those within others included."""
+    found = 0
+    for equation in jaxpr.eqns:
+        found += equation.primitive.name == "scan" and len(equation.params["jaxpr"].jaxpr.eqns) > 0
+        found += sum(loops_within(inner) for inner in jaxprs_in_params(equation.params))
+    return found
+
+
+@pytest.mark.parametrize("way", ["text", "gradient", "decoding"])
+def test_compiled_bodies_are_as_many_for_twenty_four_layers_as_for_eight(way, monkeypatch):
+    def loops(layers):
+        config = dataclasses.replace(HYBRID, num_layers=layers, attention=(LINEAR, LINEAR, LINEAR, FULL))
+        params = decoder.abstract_params(config)
+        text = lambda params: jnp.sum(decoder.forward_text(params, config, TOKENS).logits)
+
+        def step(params, cache):
+            seen = CachedKV(cache, jnp.ones((2, 1, 9), bool))
+            given = {"tokens": TOKENS[:, :1], "positions": np.full((2, 1), 9), "mask": causal_mask(2, 1)}
+            return decoder.forward(params, config, **given, sources=[seen]).logits
+
+        cache = jax.eval_shape(lambda params: decoder.forward_text(params, config, TOKENS).cache, params)
+        programs = {"text": (text, params), "gradient": (jax.grad(text), params), "decoding": (step, params, cache)}
+        program, *given = programs[way]
+        return loops_within(jax.make_jaxpr(program)(*given).jaxpr)
+
+    few, many = loops(8), loops(24)
+    # One loop over the repetitions, in it one over three layers and one over a single one; backwards as many again.
+    assert few == many == (6 if way == "gradient" else 3)
+    monkeypatch.setattr("jaxspec.models.config.loops_of", lambda runs: (LayerLoop(runs, 1),))
+    assert loops(24) == (24 if way == "gradient" else 12)
+
+
+def in_turn(config):
+    """The same network with each of its runs in a loop of its own."""
+    other = dataclasses.replace(config)
+    other.__dict__["loops"] = (LayerLoop(config.runs, 1),)
+    return other
+
+
+def of_all(config, params, **options):
+    run = jax.jit(
+        lambda params: decoder.forward_text(params, config, TOKENS, keep_activations=jnp.square, **options),
+        compiler_options=QUICKLY,
+    )
+    return run(params)
+
+
+def is_close(found, expected):
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **CLOSE), found, expected)
+
+
+def test_what_layers_put_out_comes_in_their_order():
+    params = random_params(PERIODIC)
+    assert [loop.times for loop in PERIODIC.loops] == [1, 2, 1]
+    # A view that doubles the scales of the layers by their numbers, and tells these.
+    numbers = jnp.arange(9.0)
+
+    def read(weights, caches, number):
+        scaled = weights | {"mlp_norm": weights["mlp_norm"] * (1 + number / 9)}
+        return scaled, caches, lambda: {"number": number, "norm": jnp.sum(weights["mlp_norm"])}
+
+    view = LayerView(read, numbers)
+    found, expected = (of_all(config, params, view=view) for config in (PERIODIC, in_turn(PERIODIC)))
+    is_close(found, expected)
+    np.testing.assert_array_equal(found.facts["number"], numbers)
+    assert {name: len(value) for name, value in found.activations.items()}["expert_gate_up"] == 2
+    assert found.extras.used.shape == (2, 9, 2, 2)
+    # Some tokens of every layer may choose fewer experts.
+    pools = jax.random.bernoulli(jax.random.key(1), 0.7, (2, 2, 9, 3)).at[..., 0].set(True)
+    narrowed, again = (of_all(config, params, allowed_experts=pools) for config in (PERIODIC, in_turn(PERIODIC)))
+    is_close(narrowed, again)
+    assert np.any(narrowed.extras.used != narrowed.extras.original)
+    assert float(jnp.abs(narrowed.logits - of_all(PERIODIC, params).logits).max()) > 1e-3
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_steps_of_decoding_are_the_same(dtype):
+    params = jax.tree.map(lambda leaf: leaf.astype(dtype), random_params(PERIODIC))
+    params = params | {"layers": {name: Stored.of(leaf) for name, leaf in params["layers"].items()}}
+
+    def two_steps(params, config):
+        text = decoder.forward_text(params, config, TOKENS[:, :6])
+        cache = text.cache
+        options = {"positions": np.broadcast_to([6, 7, 7], (2, 3)), "tokens": TOKENS[:, 6:]}
+        mask = np.broadcast_to(np.array([[1, 0, 0], [1, 1, 0], [1, 0, 1]], bool), (2, 3, 3))
+        sources = [CachedKV(cache, jnp.ones((2, 3, 6), bool))]
+        step = decoder.forward(params, config, mask=mask, sources=sources, **options)
+        return (
+            step.logits,
+            step.cache,
+            write_cache(cache, step.cache, np.array([1, 2])),
+        )
+
+    run = jax.jit(two_steps, static_argnums=1, compiler_options=QUICKLY)
+    found = run(params, PERIODIC)
+    expected = jax.jit(lambda params: two_steps(params, in_turn(PERIODIC)), compiler_options=QUICKLY)(params)
+    is_close(found, expected)
+
+
+def test_gradients_are_the_same_and_each_layer_has_its_own():
+    with jax.enable_x64(True):
+        params = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), jnp.float64), random_params(PERIODIC))
+        places = np.broadcast_to(np.arange(9, dtype=np.int32), (2, 9))
+
+        def gradient(config, frugal):
+            def loss(params):
+                given = {"tokens": TOKENS, "positions": places, "mask": causal_mask(2, 9)}
+                logits = decoder.forward(params, config, **given, frugal=frugal, dtype=jnp.float64).logits
+                return jnp.mean(jax.nn.logsumexp(logits, -1) - logits[:, :, 3])
+
+            return jax.jit(jax.grad(loss), compiler_options=QUICKLY)(params)
+
+        both = gradient(in_turn(PERIODIC), False), gradient(PERIODIC, True)
+        expected, found = jax.tree.map(np.asarray, both)
+    largest = max(float(np.abs(leaf).max()) for leaf in jax.tree.leaves(expected))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=1e-10 * largest), found, expected)
+    for leaf in jax.tree.leaves(found["layers"]):
+        norms = [float(np.linalg.norm(layer)) for layer in leaf]
+        assert min(norms) > 0
+        assert all(a != b for a, b in itertools.pairwise(norms))

@@ -33,12 +33,10 @@ from hwmodels.step.priced_steps import PricedStep, price_steps
 __all__ = [
     "Baselines",
     "CycleCost",
-    "after_verification",
     "baseline_steps",
     "baselines",
     "plan_steps",
     "price_cycle",
-    "steps_of_draft",
 ]
 
 
@@ -78,11 +76,11 @@ class CycleCost:
         """
         if self.first is None:
             return [(runs, self.draft)]
-        after = after_verification(runs)
+        after = _after_verification(runs)
         return [(runs - after, self.draft), (after, self.first)]
 
 
-def after_verification(runs: Float[Array, "*b step"]) -> Float[Array, "*b step"]:
+def _after_verification(runs: Float[Array, "*b step"]) -> Float[Array, "*b step"]:
     """How many of the draft's passes of each kind, "*b step", follow a verification: one of a cycle, whichever kind it is."""
     return runs / jnp.maximum(jnp.sum(runs, axis=-1, keepdims=True), 1.0)
 
@@ -159,7 +157,7 @@ def price_cycle(
     return CycleCost(
         draft=draft,
         verify=verify,
-        draft_s=jnp.sum(runs * draft_s + after_verification(runs) * later_s, axis=-1),
+        draft_s=jnp.sum(runs * draft_s + _after_verification(runs) * later_s, axis=-1),
         verify_s=verify.cost.total_s,
         engine_s=engine_s,
         energy_j=energy_j,

@@ -50,7 +50,8 @@ def measure(count: int, terms: tuple[int, int], seed: int, reporter: Reporter) -
     solver, judging = (load_model(name) for name in (ARITHMETIC_NAME, JUDGE_NAME))
     params, judge_params = (as_computed(target_params(model.params)) for model in (solver, judging))
     judge = Judge(judge_params, judging.config, (STEP_END[0], END[0]))
-    end, step_end, key = np.frombuffer(END, np.uint8), np.frombuffer(STEP_END, np.uint8), jax.random.key(seed)
+    end, step_end = (np.frombuffer(token, np.uint8).astype(np.int32) for token in (END, STEP_END))
+    key = jax.random.key(seed)
     most, drawn = max(BUDGETS), problems(count, seed=HELD_OUT, terms=terms)
     answers, scores = np.zeros((count, most), np.int64), np.zeros((count, most))
     beams = {n: np.zeros(count) for n in BUDGETS}
@@ -66,7 +67,7 @@ def measure(count: int, terms: tuple[int, int], seed: int, reporter: Reporter) -
             scores[number] = judge(prompt, samples)
             for n, (kept, copies) in BUDGETS.items():
                 search = BeamSearch(kept, copies, terms[1], _STEP_TOKENS, ANSWER)
-                score = lambda texts, prompt=prompt: judge(prompt, texts)
+                score = lambda found, prompt=prompt: judge(prompt, found.texts())
                 found = beam_search(params, solver.config, prompt, score, search, step_end=step_end, **own)
                 beams[n][number] = _answer(found.samples.texts()[0]) == problem.value
             bar.advance()

@@ -135,3 +135,26 @@ def test_errors_of_compression_figures():
     assert f"Huff-LLM's {found['cells']} compression figures within {100 * found['max']:.1f} %" in README
     assert len(list(RESIDUALS.glob("*.json"))) - len({"field", "gpu_steps", "host"}) == 5
     assert "Tables of five papers" in README
+
+
+def test_quality_of_comparisons_is_the_same_wherever_their_page_has_it():
+    """A run's table, that of problems, and the sentences between them."""
+    page = (PAGES / "compare.md").read_text(encoding="utf-8")
+    way, network = "| way to decode | speedup", "| network | sums right"
+    run, problems = (
+        {
+            cells[0].strip("| `"): cells
+            for cells in (row.split(" | ") for row in part[part.index(head) :].splitlines()[2:])
+        }
+        for head, part in ((head, page[: page.index("\n\n", page.index(head))]) for head in (way, network))
+    )
+    quality = {name: cells[-3:-1] for name, cells in run.items()}
+    for name, cells in problems.items():
+        shared = "autoregressive" if name == "16 bits" else name
+        assert [cell.strip(" |") for cell in cells[-2:]] == quality[shared], name
+    bits, agreement = ({name: row[i] for name, row in quality.items()} for i in (0, 1))
+    plain, cache = agreement["rotated-w4a4"], agreement["rotated-w4a4kv4"]
+    said = words(PAGES / "compare.md")
+    assert f"the agreement falls from {plain} to {cache}" in said
+    assert f"{bits['duquant-w4a4']} bits per byte instead of the plain rotation's {bits['rotated-w4a4']}" in said
+    assert f"`int4-channel`, the same bits with 16-bit activations, has {bits['int4-channel']}" in said

@@ -57,7 +57,7 @@ def contested(config, device, *compressions):
         work=SimpleNamespace(
             pricings={device: resolve_pricing(config, device, NETWORK)}, setup=SimpleNamespace(config=NETWORK)
         ),
-        footprint_of_compression=fitted_footprint,
+        footprint_of_compression=CompareStages.footprint_of_compression,
         quality_of_compression=lambda name: Quality(),
         quality_of_scheme=lambda name: Quality(),
     )
@@ -94,6 +94,21 @@ def test_speedups_that_the_page_states():
     assert (
         f"`rotated-w4a4kv4` is {cache:.2f} times as fast as 16-bit decoding, `rotated-w4a4` {plain:.2f} times" in page
     )
+
+
+def test_rows_without_a_draft_are_priced_as_the_page_says():
+    """Their speedup over 16 bits, over the stored form, and memory; the network that runs does not matter."""
+    page = (ROOT / "docs" / "pages" / "compare.md").read_text(encoding="utf-8")
+    table = page[page.index("| way to decode | speedup over 16 bits") :].split("\n\n")[0].splitlines()[2:]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in table]
+    printed = {
+        name.strip("`"): [*speedups, memory] for name, *speedups, drafted, _, memory, _, _, _ in cells if not drafted
+    }
+    found = contested(CompareConfig(), "rtx-4090", *LOSSY_NAMES)
+    assert printed == {
+        name: [f"{each.speedup_vs_bf16_ar.known:.2f}", "1.00", f"{each.held_bytes.known / 1e9:.1f}"]
+        for name, each in found.items()
+    }
 
 
 @pytest.mark.parametrize("device", ["h100-sxm", "rtx-4090"])

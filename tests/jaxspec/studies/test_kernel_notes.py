@@ -64,5 +64,7 @@ def test_devices_without_kernels_have_nothing_to_say(name):
 )
 def test_fits_of_experts_are_told_where_a_network_has_some(network, draft, told):
     parts = {"batches": [1], "architecture": network, "draft": draft}
-    notes = kernel_notes(catalog.device("h100-sxm"), [uniform_footprint(16)], **parts)["notes"]
-    assert any("4-bit experts" in note for note in notes) == told
+    for bits, read in ((4.0, True), (16.0, False)):
+        notes = kernel_notes(catalog.device("h100-sxm"), [uniform_footprint(bits)], **parts)["notes"]
+        # Nothing that is narrower than all experts.
+        assert any("4-bit experts" in note for note in notes) == (told and read)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import flax.struct
 
@@ -23,6 +24,7 @@ from jaxspec.tuning.objective import Pricing, with_pool
 
 __all__ = [
     "ExpertPricing",
+    "check_has_experts",
     "check_routing",
     "copy_by_scheme",
     "placed",
@@ -112,6 +114,19 @@ def check_routing(config: CommonConfig, network: DecoderConfig, pricings: dict[s
         )
 
 
+def check_has_experts(about: Sequence[str], architecture: Architecture, called: str) -> None:
+    """Raise InputError where settings about experts came for a network that has none.
+
+    Args:
+        about: names of these settings. called: the network, as it was given.
+    """
+    if about and not float(architecture.num_experts):
+        raise InputError(
+            f"{', '.join(about)} came, but architecture {called!r} has no routed experts; leave it out, or give a mixture "
+            "of experts such as qwen3-30b-a3b"
+        )
+
+
 def resolve_experts(
     config: ExpertSettings, architecture: Architecture, called: str, pool_share: float | None
 ) -> ExpertPricing:
@@ -128,12 +143,8 @@ def resolve_experts(
         for name in ("pool_fits", "expert_bits", "expert_skew", "expert_correlation")
         if getattr(config, name)  # widths of 0 are refused elsewhere
     ]
+    check_has_experts(about, architecture, called)
     if not experts:
-        if about:
-            raise InputError(
-                f"{', '.join(about)} came, but architecture {called!r} has no routed experts; leave it out, or give a mixture "
-                "of experts such as qwen3-30b-a3b"
-            )
         return ExpertPricing(Routing())
     routing = Routing(correlation=config.expert_correlation)
     if config.expert_skew > 0:

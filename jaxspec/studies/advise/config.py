@@ -10,6 +10,7 @@ from jaxspec.settings.base import Unused
 from jaxspec.settings.catalog_names import catalog_architectures
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft_kinds import SELF
+from jaxspec.settings.experts import ExpertSettings
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.parallel import ParallelSettings
 from jaxspec.settings.schemes import WidthScheme
@@ -90,6 +91,7 @@ class AdviseConfig(ParallelSettings):
         256, "Tokens of an answer; after so many steps a new prompt arrives.", low=1, high=1_000_000
     )
     scheme: WidthScheme = setting("bf16", "How the target is stored.")
+    expert_bits: float | None = same_as(ExpertSettings, "expert_bits")
     draft: str = setting(
         "eagle3",
         f"Draft: {LOOKUP} (a lookup in the text), {', '.join(HEADS)} (heads on the target), {SELF} (the target's "

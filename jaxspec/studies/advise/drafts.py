@@ -20,7 +20,7 @@ from jaxspec.report.division import Divided
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.parallel import ALONE
 from jaxspec.studies.advise.config import HEADS, LOOKUP, AdviseConfig
-from jaxspec.studies.expert_pricing import copy_by_scheme
+from jaxspec.studies.expert_pricing import copy_by_scheme, with_expert_bits
 from jaxspec.studies.measured.pricing import resolve_architecture, resolve_draft
 from jaxspec.suggestions import hint
 
@@ -59,8 +59,12 @@ def named_draft(name: str, target: Architecture, *, scheme: str = "bf16", divisi
 def read_widths(config: AdviseConfig) -> Footprint:
     """Bits read: of the target as its scheme says, of the draft those given, or 16; its cache is not compressed.
 
-    A compressed copy is read as the scheme says.
+    A compressed copy is read as the scheme says. Routed experts have bits of their own where those are given.
     """
+    return with_expert_bits(_widths(config), config.expert_bits)
+
+
+def _widths(config: AdviseConfig) -> Footprint:
     scheme = find_scheme(config.scheme)
     stored = scheme.expected_footprint(knob_defaults(scheme))
     if config.draft == SELF:

@@ -40,6 +40,7 @@ from jaxspec.studies.advise.trees import AdvisedTrees, price_trees, scaled_branc
 from jaxspec.studies.each_device import for_each_device
 from jaxspec.studies.engine_flags import Engine, Range, ServedTree, engines_for
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
+from jaxspec.studies.expert_pricing import check_has_experts
 from jaxspec.studies.headline_intervals import coverage_in_words, covered, interval_ends
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_architecture
@@ -92,6 +93,7 @@ def advise(
 
 def _check(config: AdviseConfig) -> dict[str, _Checked]:
     target = resolve_architecture(config.architecture, None)
+    check_has_experts(["expert_bits"] if config.expert_bits else [], target, config.architecture)
     pricings = {name: measured_kernels(config, name) for name in config.device}
     common = named_draft(config.draft, target, scheme=config.scheme, division=config), draft_acceptance(config)
     return {name: _Checked(pricing, kernels, *common) for name, (pricing, kernels) in pricings.items()}

@@ -10,6 +10,7 @@ import pytest
 
 import jaxspec as js
 from hwmodels import (
+    EXPERT_MATRICES,
     Workload,
     catalog,
     chain_plan,
@@ -25,7 +26,7 @@ from jaxspec.runs.progress import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies.advise.acceptance import draft_acceptance
 from jaxspec.studies.advise.config import AdviseConfig
-from jaxspec.studies.advise.drafts import named_draft
+from jaxspec.studies.advise.drafts import named_draft, read_widths
 from jaxspec.studies.advise.kernels import measured_kernels
 from jaxspec.studies.advise.schedule import ranges, single_length
 from jaxspec.studies.advise.served import served_draft
@@ -211,6 +212,7 @@ def test_published_acceptance_counts_where_none_is_given():
         ({"output_tokens": 300}, "output_tokens would have no effect: no prompts are processed"),
         ({"architecture": "own"}, "needs a network"),
         ({"draft": "mtp", "draft_weights": "here"}, "the head is the target's own"),
+        ({"expert_bits": 4.25}, "expert_bits came, but architecture 'llama-3.1-8b' has no routed experts"),
     ],
 )
 def test_bad_input_is_one_line(settings, message, tmp_path):
@@ -271,3 +273,20 @@ def test_a_schedule_reaches_the_engines_that_have_one():
     same = [dataclasses.replace(each, draft_length=3) for each in schedule]
     vllm = next(each for each in engines_for("t", ServedDraft("ngram"), 3, schedule=same) if each.title == "vLLM")
     assert json.loads(vllm.content) == {"method": "ngram", "num_speculative_tokens": 3}
+
+
+def test_experts_of_their_own_width_are_priced_as_predict_does(tmp_path):
+    """gpt-oss in MXFP4: the step without a draft, and the bits of all other weights."""
+    mixture = {"architecture": "gpt-oss-20b", "device": "h200-sxm", "engine": "vllm", "context": 700}
+    found = {}
+    for bits in (None, 4.25):
+        given = mixture | {"batch": (3,), "draft": "ngram", "acceptance": 0.0, "expert_bits": bits}
+        # A lookup that is never right decodes as nothing does.
+        (row,) = js.advise(**given, out=tmp_path / str(bits)).by_batch
+        assert row.draft_length.value == 0
+        step = js.predict(**mixture, batch=3, scheme="bf16", acceptance=0.5, expert_bits=bits)
+        assert row.cycle_s.value == pytest.approx(step.by_draft_length[0].cycle_s.value, rel=1e-4)
+        found[bits] = row.cycle_s.value
+    assert found[4.25] < 0.7 * found[None]
+    widths = read_widths(build_config(AdviseConfig, {"architecture": "gpt-oss-20b", "expert_bits": 4.25}))
+    assert {kind for kind, bits in widths.target_weight_bits.items() if bits == 4.25} == set(EXPERT_MATRICES)

@@ -14,6 +14,7 @@ from what_is_shown import all_is_shown, numbers_are_whole
 from hwmodels import DraftCost, chain_plan, price_cycle, uniform_footprint
 from jaxspec.cli import main
 from jaxspec.models import DecoderConfig, init_params, save_directory
+from jaxspec.results.stopwatch_results import LOST_IN_NOISE
 from jaxspec.runs import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies import CompareConfig, compare
@@ -213,9 +214,12 @@ def test_every_kind_of_draft_takes_part(settings, tmp_path):
     assert set(result.stopwatch.ways) == set(result.contestants) - {"autoregressive"}
     for name, way in result.stopwatch.ways.items():
         assert way.drafted_tokens.known == result.contestants[name].draft_length.known
-        # Not more: a cycle of so small a network is a difference of two times, which a busy machine makes negative.
-        assert np.isfinite(way.speedup.median.known)
-    assert "Stopwatch" in (directory.path / "report.html").read_text()
+    page = (directory.path / "report.html").read_text()
+    assert "Stopwatch" in page
+    # A cycle of so small a network is a difference of two times, which a busy machine loses in their noise, and says so.
+    medians = [way.speedup.median.value for way in result.stopwatch.ways.values()]
+    assert all(np.isfinite(median) for median in medians if median is not None)
+    assert None not in medians or LOST_IN_NOISE in " ".join(page.split())
     found = result.plain()["contestants"]
     assert len(found) == 9
     for name, each in found.items():

@@ -11,24 +11,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from experiments.silicon.group_steps import cells_of, package, step_of, write_cells
-from experiments.silicon.mixture_steps import routing_of
+from experiments.silicon.group_steps import cells_of, package, runs_of, step_of, write_cells
+from experiments.silicon.mixture_steps import times_of
 from experiments.silicon.refit import CATALOG
 from experiments.silicon.steps import DEVICES
-from hwmodels import Architecture, Device, Footprint, Routing, catalog, uniform_weight_bits
+from hwmodels import Footprint, catalog, uniform_weight_bits
 from hwmodels.analysis.calibration.expert_tables import CACHE_BYTES
 from hwmodels.analysis.calibration.kernel_tables import KERNEL_FORMATS
 from hwmodels.analysis.calibration.table_routing import touched_in_table
 from hwmodels.network.architecture import EXPERT_MATRICES
 from hwmodels.network.operators import OPERATORS
-from hwmodels.network.operators.steps import StepShape, stack_steps
 from hwmodels.network.operators.work import EXPERT_OPERATORS
-from hwmodels.step.priced_steps import price_steps
 
 __all__ = [
     "CELLS",
@@ -114,17 +110,11 @@ def compose() -> list[ExpertCell]:
 
 
 def _cells(built: Any, of_what: tuple[str, str, str]) -> list[ExpertCell]:
-    decode = [("decode", b, t, lambda b=b, t=t: built.decode_step_per_op(b, t, 2)) for b in BATCHES for t in CONTEXTS]
-    prefill = [
-        ("prefill", b, t, lambda b=b, t=t: built.run_static_per_op(b, 1, t, 1, 0, 1.0, 1.0, "static_ctx")[0])
-        for b in PROMPT_BATCHES
-        for t in PROMPTS
-    ]
     cells = []
-    for phase, batch, tokens, run in (*decode, *prefill):
+    for phase, batch, tokens, run in runs_of(built, BATCHES, CONTEXTS, PROMPT_BATCHES, PROMPTS):
         parts: dict[str, float] = dict.fromkeys(PARTS, 0.0)
-        for name, milliseconds, *_ in run():
-            parts[next((part for end, part in _PARTS.items() if name.endswith(end)), "rest_s")] += 1e-3 * milliseconds
+        for name, seconds in run().items():
+            parts[next((part for end, part in _PARTS.items() if name.endswith(end)), "rest_s")] += seconds
         cells.append(ExpertCell(*of_what, phase, batch, tokens, **parts, total_s=sum(parts.values())))
     return cells
 
@@ -157,10 +147,9 @@ def priced(cells: Sequence[ExpertCell]) -> dict[str, npt.NDArray[np.float64]]:
     for network, gpu, engine in dict.fromkeys(map(key, cells)):
         rows = [i for i, cell in enumerate(cells) if key(cell) == (network, gpu, engine)]
         architecture, device = catalog.architecture(network), catalog.device(DEVICES[gpu], engine=engine)
-        routing = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(routing_of(cells[i], architecture) for i in rows))
         footprint = footprint_of(network)
-        steps = stack_steps([step_of(cells[i].phase, cells[i].batch, cells[i].tokens, footprint) for i in rows])
-        by_name = dict(zip(OPERATORS, np.asarray(_times(device, architecture, steps, routing), np.float64).T))
+        steps = [step_of(cells[i].phase, cells[i].batch, cells[i].tokens, footprint) for i in rows]
+        by_name = dict(zip(OPERATORS, times_of(device, architecture, steps, [cells[i] for i in rows]).operator_s.T))
         # A prefill's composition ends before the head.
         by_name["lm_head"] = by_name["lm_head"] * np.array([cells[i].phase == "decode" for i in rows])
         names = {
@@ -173,15 +162,6 @@ def priced(cells: Sequence[ExpertCell]) -> dict[str, npt.NDArray[np.float64]]:
             found[part][rows] = sum(by_name[name] for name in operators)
     found["total_s"] = sum((found[part] for part in PARTS), np.zeros(len(cells)))
     return found
-
-
-@jax.jit
-def _times(device: Device, architecture: Architecture, steps: StepShape, routing: Routing) -> jax.Array:
-    def one(step: StepShape, routing: Routing) -> jax.Array:
-        (found,) = price_steps(device, architecture, [step], routing=routing)
-        return found.cost.operator_s
-
-    return jax.vmap(one)(steps, routing)
 
 
 def expert_section(cells: Sequence[ExpertCell]) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.silicon import group_steps
-from experiments.silicon.group_steps import cells_of, package, write_cells
+from experiments.silicon.group_steps import cells_of, package, runs_of, write_cells
 from experiments.silicon.refit import CATALOG
 from experiments.silicon.steps import DEVICES
 from hwmodels import LAYER_MATRICES, Architecture, Device, Footprint, catalog, uniform_weight_bits
@@ -70,14 +70,9 @@ def compose() -> list[FormatCell]:
 
 
 def _cells(built: Any, of_what: tuple[str, str, str]) -> list[FormatCell]:
-    decode = [("decode", b, t, lambda b=b, t=t: built.decode_step_per_op(b, t, 2)) for b in BATCHES for t in CONTEXTS]
-    prefill = [
-        ("prefill", 1, t, lambda t=t: built.run_static_per_op(1, 1, t, 1, 0, 1.0, 1.0, "static_ctx")[0])
-        for t in PROMPTS
-    ]
     found = []
-    for phase, batch, tokens, run in (*decode, *prefill):
-        operators = {name: 1e-3 * milliseconds for name, milliseconds, *_ in run()}
+    for phase, batch, tokens, run in runs_of(built, BATCHES, CONTEXTS, (1,), PROMPTS):
+        operators = run()
         products = sum(seconds for name, seconds in operators.items() if name.endswith("gemm"))
         found.append(FormatCell(*of_what, phase, batch, tokens, products, sum(operators.values())))
     return found

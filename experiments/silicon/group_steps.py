@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -34,6 +35,7 @@ __all__ = [
     "package",
     "priced",
     "read_cells",
+    "runs_of",
     "step_of",
     "write_cells",
 ]
@@ -95,29 +97,37 @@ def compose() -> list[GroupCell]:
         for engine, version in CATALOG[gpu].versions.items():
             for devices in DEVICES:
                 built = built_of(PATH, CATALOG[gpu].system, engine, version, tp_size=devices, **modes)
-                decode = [
-                    ("decode", b, t, lambda b=b, t=t, e=built: e.decode_step_per_op(b, t, 2))
-                    for b in BATCHES
-                    for t in CONTEXTS
-                ]
-                prefill = [
-                    (
-                        "prefill",
-                        b,
-                        t,
-                        lambda b=b, t=t, e=built: e.run_static_per_op(b, 1, t, 1, 0, 1.0, 1.0, "static_ctx")[0],
-                    )
-                    for b in PROMPT_BATCHES
-                    for t in PROMPTS
-                ]
-                for phase, batch, tokens, run in (*decode, *prefill):
+                for phase, batch, tokens, run in runs_of(built, BATCHES, CONTEXTS, PROMPT_BATCHES, PROMPTS):
                     try:
-                        operators = {name: 1e-3 * milliseconds for name, milliseconds, *_ in run()}
+                        operators = run()
                     except Exception:  # the package raises its own kinds where its tables end
                         continue
                     joined = sum(seconds for name, seconds in operators.items() if "_ar" in name)
                     cells.append(GroupCell(gpu, engine, devices, phase, batch, tokens, joined, sum(operators.values())))
     return cells
+
+
+def runs_of(
+    built: Any, batches: Sequence[int], contexts: Sequence[int], prompt_batches: Sequence[int], prompts: Sequence[int]
+) -> list[tuple[str, int, int, Callable[[], dict[str, float]]]]:
+    """Phase, batch and tokens of all decode steps and prefills, with what composes one: operator -> seconds."""
+
+    def decode(batch: int, tokens: int) -> dict[str, float]:
+        return _seconds(built.decode_step_per_op(batch, tokens, 2))
+
+    def prefill(batch: int, tokens: int) -> dict[str, float]:
+        return _seconds(built.run_static_per_op(batch, 1, tokens, 1, 0, 1.0, 1.0, "static_ctx")[0])
+
+    sizes = [("decode", decode, batches, contexts), ("prefill", prefill, prompt_batches, prompts)]
+    return [(phase, b, t, functools.partial(of, b, t)) for phase, of, some, long in sizes for b in some for t in long]
+
+
+def _seconds(operators: Sequence[Any]) -> dict[str, float]:
+    """Operators of the same name together, as those of layers with a window and without one."""
+    found: dict[str, float] = {}
+    for name, milliseconds, *_ in operators:
+        found[name] = found.get(name, 0.0) + 1e-3 * milliseconds
+    return found
 
 
 def write_cells(cells: Sequence[Any]) -> str:

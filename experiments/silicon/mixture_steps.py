@@ -11,14 +11,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from experiments.silicon.group_steps import cells_of, package, step_of, write_cells
+from experiments.silicon.group_steps import cells_of, package, runs_of, step_of, write_cells
 from experiments.silicon.refit import CATALOG
 from hwmodels import Architecture, Device, Routing, catalog
 from hwmodels.analysis.calibration.table_routing import popularity_in_table
@@ -112,17 +112,14 @@ def compose() -> list[MixtureCell]:
 
 
 def _cells(built: Any, of_what: tuple[str, str, str, int]) -> list[MixtureCell]:
-    decode = [(b, t, lambda b=b, t=t: built.decode_step_per_op(b, t, 2)) for b in BATCHES for t in CONTEXTS]
-    prefill = [(1, t, lambda t=t: built.run_static_per_op(1, 1, t, 1, 0, 1.0, 1.0, "static_ctx")[0]) for t in PROMPTS]
     found = []
-    for phase, rows in (("decode", decode), ("prefill", prefill)):
-        for batch, tokens, run in rows:
-            try:
-                operators = {name: 1e-3 * milliseconds for name, milliseconds, *_ in run()}
-            except Exception:  # the package raises its own kinds where its tables end
-                continue
-            experts = sum(seconds for name, seconds in operators.items() if "_moe" in name and "dispatch" not in name)
-            found.append(MixtureCell(*of_what, phase, batch, tokens, experts, sum(operators.values())))
+    for phase, batch, tokens, run in runs_of(built, BATCHES, CONTEXTS, (1,), PROMPTS):
+        try:
+            operators = run()
+        except Exception:  # the package raises its own kinds where its tables end
+            continue
+        experts = sum(seconds for name, seconds in operators.items() if "_moe" in name and "dispatch" not in name)
+        found.append(MixtureCell(*of_what, phase, batch, tokens, experts, sum(operators.values())))
     return found
 
 
@@ -146,17 +143,33 @@ def priced(cells: Sequence[MixtureCell]) -> npt.NDArray[np.float64]:
         rows = [i for i, cell in enumerate(cells) if key(cell) == (network, gpu, engine, ways)]
         architecture, division = catalog.architecture(network), catalog.Division(tensor=TOGETHER, expert=ways)
         device = catalog.grouped(catalog.device_entry(gpu, engine=engine), division, gpu).device
-        routing = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(routing_of(cells[i], architecture) for i in rows))
-        steps = stack_steps([step_of(cells[i].phase, cells[i].batch, cells[i].tokens) for i in rows])
-        found[rows] = jax.device_get(_times(device, architecture, steps, routing))
+        steps = [step_of(cells[i].phase, cells[i].batch, cells[i].tokens) for i in rows]
+        found[rows] = times_of(device, architecture, steps, [cells[i] for i in rows]).total_s
     return found
 
 
+class MixtureTimes(NamedTuple):
+    """Of some cells' steps: of all operators, "cell operator", and whole, "cell"; seconds."""
+
+    operator_s: npt.NDArray[np.float64]
+    total_s: npt.NDArray[np.float64]
+
+
+def times_of(
+    device: Device, architecture: Architecture, steps: Sequence[StepShape], cells: Sequence[Any]
+) -> MixtureTimes:
+    """Times of the steps of cells with the tables' routing."""
+    routing = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(routing_of(cell, architecture) for cell in cells))
+    return MixtureTimes(*map(np.asarray, _times(device, architecture, stack_steps(steps), routing)))
+
+
 @jax.jit
-def _times(device: Device, architecture: Architecture, steps: StepShape, routing: Routing) -> jax.Array:
-    def one(step: StepShape, routing: Routing) -> jax.Array:
+def _times(
+    device: Device, architecture: Architecture, steps: StepShape, routing: Routing
+) -> tuple[jax.Array, jax.Array]:
+    def one(step: StepShape, routing: Routing) -> tuple[jax.Array, jax.Array]:
         (found,) = price_steps(device, architecture, [step], routing=routing)
-        return found.cost.total_s
+        return found.cost.operator_s, found.cost.total_s
 
     return jax.vmap(one)(steps, routing)
 

@@ -252,7 +252,7 @@ def test_wanda_needs_a_network_and_memory(folder, tmp_path, monkeypatch):
         with pytest.raises(InputError, match="importance magnitude"):
             packed(tmp_path / "w.safetensors", **settings)
     monkeypatch.setattr(division_module, "device_memory_bytes", lambda: 10_000)
-    with pytest.raises(InputError, match=r"takes about .*, there are 0\.0 GB: pack with --importance magnitude"):
+    with pytest.raises(InputError, match=r"takes about .*, there are 0\.0 MB: pack with --importance magnitude"):
         packed(folder)
     packed(folder, importance="magnitude")
 

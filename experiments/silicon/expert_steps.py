@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.silicon.group_steps import cells_of, package, runs_of, step_of, write_cells
-from experiments.silicon.mixture_steps import times_of
+from experiments.silicon.mixture_steps import DISTRIBUTION, times_of, tokens_of
 from experiments.silicon.refit import CATALOG
 from experiments.silicon.steps import DEVICES
 from hwmodels import Footprint, catalog, uniform_weight_bits
@@ -134,7 +134,7 @@ def beyond_cache(cell: ExpertCell) -> bool:
     """Whether the touched experts of a layer exceed the GPU's second-level cache, from which its table may have read them."""
     architecture = catalog.architecture(cell.network)
     sizes = int(architecture.num_experts), int(architecture.experts_per_token)
-    touched = touched_in_table("power_law_1.2", cell.batch * (cell.tokens if cell.phase == "prefill" else 1), *sizes)
+    touched = touched_in_table(DISTRIBUTION, tokens_of(cell), *sizes)
     matrices = 3.0 * float(architecture.hidden_size) * float(architecture.expert_intermediate_size)
     bits = KERNEL_FORMATS[NETWORKS[cell.network][1]].weight_bits
     return touched * matrices * bits / 8 > CACHE_BYTES[CATALOG[cell.gpu].system]

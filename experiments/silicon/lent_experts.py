@@ -11,14 +11,14 @@ import numpy as np
 
 from experiments.silicon.refit_experts import (
     ExpertRefit,
+    baselines_of,
     groups_of,
     other_kernels,
-    scaled_error,
     seconds_of,
     wider_record,
 )
 from hwmodels.analysis.calibration.expert_tables import CACHE_BYTES, expert_table, rows_of_main_kernel
-from hwmodels.analysis.calibration.experts import expert_roofline, modelled_rows
+from hwmodels.analysis.calibration.experts import expert_unit, modelled_rows
 from hwmodels.analysis.calibration.intervals import interval_record
 from hwmodels.analysis.calibration.kernel_tables import KernelTableError, TableName, data_sheet
 from hwmodels.analysis.calibration.report import CalibrationReport, error_by_range, relative_error
@@ -59,30 +59,18 @@ def judge_experts(
     if not chosen.any():
         raise KernelTableError(f"{table} holds no rows of {weight_format} experts that are modelled")
     coefficients = {**lender["coefficients"], "read_bits": read_bits}
-    unit = GpuExperts(
-        peak_flops_per_s=sheet.peak_flops_per_s,
-        bandwidth_bytes_per_s=sheet.bandwidth_bytes_per_s,
-        multiprocessors=sheet.multiprocessors,
-        coefficients=ExpertCoefficients(**coefficients),
-    )
-    predicted = seconds_of(unit, rows, rows.weight_bits)
+    predicted = seconds_of(expert_unit(sheet, ExpertCoefficients(**coefficients)), rows, rows.weight_bits)
     error = lambda of, where: relative_error(of[where], rows.seconds[where])
     several = len(set(rows.network[chosen])) > 1
     groups = groups_of(rows, chosen)
     half = half_of_groups(rows.network.tolist() if several else groups)
-    roofline = expert_roofline(rows, sheet)
-    factor = float(np.median(rows.seconds[chosen] / roofline[chosen]))
     report = CalibrationReport(
         title=f"{table} experts {weight_format}, not fitted",
         estimates=dict(lender["coefficients"]),
         standard_errors=dict(lender["standard_errors"]),
         errors={"all rows, held out": error(predicted, chosen)},
         by_range=error_by_range(rows.tokens[chosen], predicted[chosen], rows.seconds[chosen]),
-        baselines={
-            "roofline": error(roofline, chosen),
-            "roofline by a constant": error(factor * roofline, chosen),
-            **scaled_error(wide, rows, chosen),
-        },
+        baselines=baselines_of(rows, sheet, chosen, wide),
         notes=[
             f"numbers of {str(lender['table']).split()[-1]} at {lender['weight_bits']:g} bits; none is from these rows.",
             *([f"the kernel reads {read_bits:g} bits per weight."] if read_bits else []),

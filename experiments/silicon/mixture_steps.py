@@ -128,11 +128,15 @@ def read_cells(path: Path = CELLS) -> list[MixtureCell]:
     return cells_of(MixtureCell, path)
 
 
+def tokens_of(cell: Any) -> int:
+    """New tokens of a cell's step, of all its sequences."""
+    return cell.batch * (cell.tokens if cell.phase == "prefill" else 1)
+
+
 def routing_of(cell: Any, architecture: Architecture) -> Routing:
     """Popularity of experts under which independent tokens touch and load them as in the tables; leaves "expert"."""
-    tokens = cell.batch * (cell.tokens if cell.phase == "prefill" else 1)
     sizes = int(architecture.num_experts), int(architecture.experts_per_token)
-    return Routing(popularity=jnp.asarray(popularity_in_table(DISTRIBUTION, tokens, *sizes), jnp.float32))
+    return Routing(popularity=jnp.asarray(popularity_in_table(DISTRIBUTION, tokens_of(cell), *sizes), jnp.float32))
 
 
 def priced(cells: Sequence[MixtureCell]) -> npt.NDArray[np.float64]:

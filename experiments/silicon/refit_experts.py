@@ -115,8 +115,6 @@ def refit_experts(
     passed = float(any(_PASS_OVER_ALL in kernel for kernel in rows.kernels))
     coefficients = dataclasses.replace(whole.unit.coefficients, passed_elsewhere=passed)
     unit = dataclasses.replace(whole.unit, coefficients=coefficients)
-    roofline = expert_roofline(rows, sheet)
-    factor = float(np.median(rows.seconds[uneven] / roofline[uneven]))
     report = CalibrationReport(
         title=f"{table} experts {weight_format}",
         estimates=whole.fit.estimates,
@@ -129,11 +127,7 @@ def refit_experts(
             **_dealt_errors(table, weight_format, unit, sheet, root),
         },
         by_range=error_by_range(rows.tokens[uneven], by_halves[uneven], rows.seconds[uneven]),
-        baselines={
-            "roofline": error(roofline, uneven),
-            "roofline by a constant": error(factor * roofline, uneven),
-            **scaled_error(wide, rows, uneven),
-        },
+        baselines=baselines_of(rows, sheet, uneven, wide),
         notes=notes,
     )
     plain = report.to_dict()
@@ -168,11 +162,18 @@ def other_kernels(held: ExpertTable, used: ExpertTable) -> list[str]:
     return [f"{left} rows of other kernels are left out; this one is {used.kernels[0]}."] if left else []
 
 
-def scaled_error(wide: GpuExperts | None, rows: ExpertTable, chosen: Any) -> dict[str, ErrorSummary]:
-    """Of the 16-bit kernel with the bytes of fewer bits, which stands in where a narrower format has none."""
-    if wide is None:
-        return {}
-    return {SCALED: relative_error(seconds_of(wide, rows, rows.weight_bits)[chosen], rows.seconds[chosen])}
+def baselines_of(
+    rows: ExpertTable, sheet: DataSheet, chosen: npt.NDArray[np.bool_], wide: GpuExperts | None
+) -> dict[str, ErrorSummary]:
+    """Errors of the data sheet's roofline, of the same by one factor that has seen the rows, and, of a packed format, of the
+    16-bit kernel `wide` with the bytes of fewer bits, which stands in where a narrower format has none.
+    """
+    roofline = expert_roofline(rows, sheet)
+    factor = float(np.median(rows.seconds[chosen] / roofline[chosen]))
+    predicted = {"roofline": roofline, "roofline by a constant": factor * roofline}
+    if wide is not None:
+        predicted[SCALED] = seconds_of(wide, rows, rows.weight_bits)
+    return {name: relative_error(values[chosen], rows.seconds[chosen]) for name, values in predicted.items()}
 
 
 def wider_record(wide: GpuExperts | None, rows: ExpertTable, chosen: Any, predicted_s: Any) -> dict[str, float]:

@@ -28,6 +28,7 @@ __all__ = [
     "expert_coefficients",
     "expert_parameters",
     "expert_roofline",
+    "expert_unit",
     "fell_back",
     "fit_experts",
     "modelled_rows",
@@ -76,7 +77,7 @@ def predict_experts(sheet: DataSheet, weight_bits: float):
     """The model to fit, for `least_squares.fit`: conditions as `ExpertTable.conditions` has them."""
 
     def predict(values: Mapping[str, Any], conditions: Mapping[str, Any]) -> Any:
-        unit = _unit(sheet, expert_coefficients(values))
+        unit = expert_unit(sheet, expert_coefficients(values))
         return expert_layer_time(unit, weight_bits=weight_bits, **conditions)
 
     return predict
@@ -137,10 +138,11 @@ def fit_experts(
         **options,
     )
     predicted = predicted_rows(predict, fitted.estimates, rows)
-    return ExpertFit(_unit(sheet, expert_coefficients(fitted.estimates)), fitted, predicted)
+    return ExpertFit(expert_unit(sheet, expert_coefficients(fitted.estimates)), fitted, predicted)
 
 
-def _unit(sheet: DataSheet, coefficients: ExpertCoefficients) -> GpuExperts:
+def expert_unit(sheet: DataSheet, coefficients: ExpertCoefficients) -> GpuExperts:
+    """A GPU of that data sheet with these numbers."""
     return GpuExperts(
         peak_flops_per_s=sheet.peak_flops_per_s,
         bandwidth_bytes_per_s=sheet.bandwidth_bytes_per_s,

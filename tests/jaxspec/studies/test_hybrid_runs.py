@@ -4,15 +4,14 @@ import dataclasses
 import json
 import shutil
 
-import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+from tiny_hybrids import DENSE, saved, settings_of
 
 from jaxspec.errors import InputError
-from jaxspec.models import DecoderConfig, init_params, load_container, load_directory, save_directory
-from jaxspec.models.blocks import GatedDeltaNet, GroupedAttention
-from jaxspec.models.linear_sizes import LinearSizes
+from jaxspec.models import load_container, load_directory
+from jaxspec.models.blocks import GroupedAttention
 from jaxspec.settings import build_config
 from jaxspec.speculate.drafts.container_draft import container_footprint
 from jaxspec.studies import (
@@ -33,31 +32,10 @@ from jaxspec.studies.pack.run import PackConfig, pack_checkpoint, unpack_contain
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 
-TINY = DecoderConfig(
-    vocab_size=256,
-    hidden_size=24,
-    intermediate_size=32,
-    num_layers=4,
-    num_heads=4,
-    num_kv_heads=2,
-    head_dim=8,
-    rotary_dim=2,
-    norm="shifted_rms",
-    norm_eps=1e-6,
-    qk_norm=True,
-    attention_gate=True,
-    linear=LinearSizes(key_heads=2, value_heads=4, key_dim=6, value_dim=5, conv_tokens=4),
-    # Two turns of one loop where layers are not kept apart, as in tuning.
-    attention=(GatedDeltaNet(), GroupedAttention()),
-)
-
 
 @pytest.fixture(scope="module")
 def hybrid(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("models") / "hybrid"
-    params = jax.tree.map(lambda x: 3.0 * x if x.ndim > 2 else x, init_params(TINY, jax.random.key(3)))
-    save_directory(params, TINY, directory, max_positions=128)
-    return directory
+    return saved(DENSE, tmp_path_factory.mktemp("models") / "hybrid")
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +46,6 @@ def shared(hybrid, some_text, small):
         "device": "rtx-4090",
         "architecture": "qwen3.5-27b",
     }
-
-
-def settings_of(kind, shared):
-    return {name: value for name, value in shared.items() if name in kind.__dataclass_fields__}
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +143,7 @@ def test_a_written_hybrid_is_read_back(hybrid, tmp_path):
     raw = json.loads((hybrid / "config.json").read_text())
     assert raw["model_type"] == "qwen3_5_text"
     assert raw["layer_types"] == ["linear_attention", "full_attention"] * 2
-    assert load_directory(hybrid).config == TINY
+    assert load_directory(hybrid).config == DENSE
     shutil.copytree(hybrid, tmp_path / "copy")
     (tmp_path / "copy" / "config.json").write_text(json.dumps(raw | {"linear_num_key_heads": 3}))
     with pytest.raises(InputError, match="4 value heads of linear attention cannot share 3 key heads"):
@@ -177,11 +151,11 @@ def test_a_written_hybrid_is_read_back(hybrid, tmp_path):
 
 
 def test_memory_counts_slots_in_32_bits():
-    plain = dataclasses.replace(TINY, linear=None, attention_gate=False, attention=(GroupedAttention(),))
+    plain = dataclasses.replace(DENSE, linear=None, attention_gate=False, attention=(GroupedAttention(),))
     # 12 keys, 2 x 4 sums, 20 updates and 44 projections, over two heads; values of attention.
-    assert TINY.cached_shape.elements == 84 + 16
+    assert DENSE.cached_shape.elements == 84 + 16
     assert plain.cached_shape.elements == 32
     # 32 bits for the whole cache and 16 for what is compressed; hidden states are equal.
-    assert calibration_bytes(TINY, 2, 10) - calibration_bytes(plain, 2, 10) == 20 * 4 * (4 * 100 + 2 * 32 - 2 * 32)
-    more = decoding_bytes(TINY, [10], 20, []) - decoding_bytes(plain, [10], 20, [])
+    assert calibration_bytes(DENSE, 2, 10) - calibration_bytes(plain, 2, 10) == 20 * 4 * (4 * 100 + 2 * 32 - 2 * 32)
+    more = decoding_bytes(DENSE, [10], 20, []) - decoding_bytes(plain, [10], 20, [])
     assert more >= 4 * 4 * 3 * 30 * (100 - 32)

@@ -89,7 +89,8 @@ class Choice:
         why: what decided.
         seen: printed cells that were in view, in words; empty for a choice that was made without any.
         cells: of the table that declares it, those that were in view.
-        as_printed: the table's model under the printed reading, other numbers fitted anew; None where it has none.
+        as_printed: the table's model under the printed reading, numbers fitted anew; None where there is none. Its verdict is
+            that of the model's own statuses: no choice calibrates anything.
     """
 
     name: str
@@ -112,7 +113,7 @@ class Choice:
 
     def inherited(self) -> Choice:
         """The same choice in a table whose cells were not in view."""
-        return dataclasses.replace(self, cells=lambda cell: False, as_printed=None)
+        return dataclasses.replace(self, why="", cells=lambda cell: False, as_printed=None)
 
 
 @dataclasses.dataclass(frozen=True)

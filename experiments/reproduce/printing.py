@@ -109,7 +109,9 @@ def _as_printed(choice: Mapping[str, Any]) -> str:
     """What follows a choice by outcome: how many cells it calibrates, and the result under the printed reading."""
     where = f", {choice['cells']} cells of this table" if choice["cells"] else ", inherited"
     found = choice["printed_reading"]
-    return where + (f"; AS PRINTED: {_spread(found['relative_error'])}, {found['verdict']}" if found else "")
+    if found is None:
+        return where
+    return f"{where}; AS PRINTED: {_spread(found['relative_error'])}; if no choice counted, {found['verdict']}"
 
 
 def _fits(summary: Mapping[str, Any]) -> str:

@@ -34,7 +34,15 @@ def show_overview(console: Console, summaries: Mapping[str, Mapping[str, Any]]) 
         "Fits: fitted numbers + choices by outcome + inherited ones of both"
     )
     for heading in (
-        "table", "cells", "covered", "input", "calibrated", "predicted", "fits", "model", "simplest predictor"
+        "table",
+        "cells",
+        "covered",
+        "input",
+        "calibrated",
+        "predicted",
+        "fits",
+        "model",
+        "simplest predictor",
     ):
         table.add_column(heading, justify="left" if heading == "table" else "right")
     table.add_column("verdict")

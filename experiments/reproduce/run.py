@@ -81,7 +81,9 @@ def _summary(paper: Paper, table: PrintedTable, rows: Sequence[ComparedCell], so
     }
 
 
-def _table(paper: Paper, table: PrintedTable, solved: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def _table(
+    paper: Paper, table: PrintedTable, solved: Any, readings: bool
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Rows and summary, with what both would be under each printed reading."""
     rows = table_rows(paper, table, table.model(solved), table.choices)
     summary = _summary(paper, table, rows, solved)
@@ -93,13 +95,15 @@ def _table(paper: Paper, table: PrintedTable, solved: Any) -> tuple[list[dict[st
         entry["choice"] = choice.in_words()
         entry["cells"] = sum(choice.name in row["by_outcome"] for row in rows)
         entry["printed_reading"] = None
-        if choice.as_printed is not None:
+        if readings and choice.as_printed is not None:
             others = table_rows(paper, table, choice.as_printed(solved), ())
             for row, other in zip(rows, others, strict=True):
                 if choice.name in row["by_outcome"]:
                     row["as_printed"][choice.name] = other["model_value"]
             found = summarise(table, others, cells=summary["cells"], fitted={})
-            in_view = [other for row, other in zip(rows, others, strict=True) if choice.name in row["by_outcome"]] or others
+            in_view = [
+                other for row, other in zip(rows, others, strict=True) if choice.name in row["by_outcome"]
+            ] or others
             entry["printed_reading"] = {key: found[key] for key in ("judged", "reproduced", "verdict")} | {
                 "relative_error": spread_of([row["relative_error"] for row in in_view])
             }
@@ -117,11 +121,12 @@ class _Silent(contextlib.nullcontext):
         """Say nothing."""
 
 
-def run_paper(paper: Paper, *, seed: int = 0, reporter: Reporter | None = None) -> Outcome:
+def run_paper(paper: Paper, *, seed: int = 0, reporter: Reporter | None = None, readings: bool = True) -> Outcome:
     """All tables of a paper, then its details.
 
     Args:
         reporter: tells how far it is; None: nothing is told.
+        readings: whether what the paper prints is put back for each choice, which may need another fit.
     """
     steps = 1 + len(paper.tables) + len(paper.details)
     with reporter.bar(paper.name, steps) if reporter else _Silent() as bar:
@@ -129,7 +134,7 @@ def run_paper(paper: Paper, *, seed: int = 0, reporter: Reporter | None = None) 
         bar.advance("fitted")
         rows, summary = [], {}
         for table in paper.tables:
-            found, summary[table.name] = _table(paper, table, solved)
+            found, summary[table.name] = _table(paper, table, solved, readings)
             rows += found
             bar.advance(table.name)
         outcome = Outcome(solved, rows, summary)

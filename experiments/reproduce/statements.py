@@ -1,4 +1,4 @@
-"""What a paper's text says of its figures without a number for each mark: every statement, what the model has, whether it holds."""
+"""What a paper's text says of its figures without a number for each mark: the statement, what the model has, a verdict."""
 
 from __future__ import annotations
 

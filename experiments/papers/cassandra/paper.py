@@ -157,7 +157,7 @@ TABLES = (
             Choice(
                 "what Table IV's acceptance is",
                 used="the fraction of the drafted tokens that is accepted",
-                printed="words that the probability of each token has too, which is put back here",
+                printed="words that allow the probability of each token too, which is put back",
                 seen="the printed range: it was known beforehand that only the fraction fits it",
                 as_printed=lambda solved: tables.ranges(solved, BY_TOKEN),
             ),
@@ -176,7 +176,9 @@ TABLES = (
         model=tables.int8,
         label=("claim_id",),
         simplest={"half the bits": lambda rows: lambda row: 2.0, "no gain": lambda rows: lambda row: 1.0},
-        choices=(Choice("8 bits of the layers' weights, head and KV cache in 16; quantizing activations takes no time"),),
+        choices=(
+            Choice("8 bits of the layers' weights, head and KV cache in 16; quantizing activations takes no time"),
+        ),
         doubts=(
             "not reproduced: by bytes alone INT8 is much faster than printed; the time that explains it stands beside it, and "
             "is published nowhere",
@@ -191,7 +193,9 @@ TABLES = (
         label=("claim_id",),
         simplest={"prefill reads the weights once": lambda rows: lambda row: 100 * 1024 / 1025},
         choices=(
-            Choice("1024 tokens of prompt and output; a roofline of published rates, without what starts of kernels cost"),
+            Choice(
+                "1024 tokens of prompt and output; a roofline of published rates, without what starts of kernels cost"
+            ),
         ),
         source="claims",
         where=tables.in_claims("CAS006"),

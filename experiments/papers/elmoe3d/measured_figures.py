@@ -1,6 +1,6 @@
 """Figures 5b and 17, measured on the embedded mixture of experts: the paper's targets are a thousand times as large.
 
-As many prompts as `python -m experiments.elastic_axes` takes: with a third of them hot and random pools are told apart by chance.
+As many prompts as `python -m experiments.elastic_axes` takes: with a third of them, pools differ by chance.
 """
 
 from __future__ import annotations

@@ -104,11 +104,13 @@ def _rivals(solved: Solved) -> list[Statement]:
             named,
             strongest[:2] == ["xPU-PIM"] * 2,
         ),
-        Statement("Fig. 14", "xPU-NMP is the strongest for DeepSeek and GPT-OSS", named, strongest[2:] == ["xPU-NMP"] * 2),
+        Statement(
+            "Fig. 14", "xPU-NMP is the strongest for DeepSeek and GPT-OSS", named, strongest[2:] == ["xPU-NMP"] * 2
+        ),
         Statement(
             "Fig. 14",
             "the chip with Elastic-SD is always the fastest",
-            f"of {ours.size} cells are lost to {', '.join(f'{name} {count}' for name, count in lost.items())}",
+            f"of {ours.size} cells it loses {', '.join(f'{count} to {name}' for name, count in lost.items())}",
             not any(lost.values()),
         ),
         Statement(

@@ -52,7 +52,7 @@ _ON_TABLE_ONE = (
 
 
 def _inherited(model: MakeModel, cells: Callable[[PrintedCell], bool] = lambda cell: False) -> tuple[Choice, ...]:
-    """The choices of Table I in another table, with its model under Eq. (14) and the cells that the last was made in view of."""
+    """The choices of Table I in another table, with its model under Eq. (14) and the cells in view of the last one."""
     drafting, *others, free = _ON_TABLE_ONE
     as_printed = lambda solved: model(fit(Choices(drafting="printed")))
     return (
@@ -62,7 +62,9 @@ def _inherited(model: MakeModel, cells: Callable[[PrintedCell], bool] = lambda c
     )
 
 
-_LAW = Choice("other tasks, models and trees have the fitted law with what the text says of them: no AAT curve is measured")
+_LAW = Choice(
+    "other tasks, models and trees have the fitted law with what the text says of them: no AAT curve is measured"
+)
 
 TABLES = (
     PrintedTable(
@@ -129,9 +131,7 @@ TABLES = (
         simplest=simplest.PLATFORMS,
         inherits=_INHERITS,
         choices=(
-            *_inherited(
-                tables.platforms, lambda cell: cell["board"] == "U280" and cell.metric != "ar_performance"
-            ),
+            *_inherited(tables.platforms, lambda cell: cell["board"] == "U280" and cell.metric != "ar_performance"),
             Choice("the fitted clock holds on all boards"),
         ),
         doubts=(

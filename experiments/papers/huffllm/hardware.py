@@ -76,9 +76,7 @@ def operating_point(bandwidth_gbps: float, weight_bits: float, fitted: Fitted) -
 NOTHING = 1.0
 
 
-def crossover_gbps(
-    weight_bits: float, fitted: Fitted, *, points: float = NOTHING, as_printed: bool = False
-) -> float:
+def crossover_gbps(weight_bits: float, fitted: Fitted, *, points: float = NOTHING, as_printed: bool = False) -> float:
     """The bandwidth from which on compression saves less than so many percentage points of time.
 
     Args:

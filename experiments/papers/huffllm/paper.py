@@ -99,7 +99,9 @@ def _choices_of_savings(name: str) -> tuple[Choice, ...]:
     )
     return (
         Choice("bits per weight from this project's own compression; one prefill of a layer's matrices"),
-        Choice("the vector array's global buffer is as large as all input buffers; a vector is fed to each PE of one side"),
+        Choice(
+            "the vector array's global buffer is as large as all input buffers; a vector is fed to each PE of one side"
+        ),
         pes.inherited() if name == "output_stationary_savings" else pes,
         array,
         time,
@@ -176,7 +178,9 @@ TABLES = (
             Choice("Llama 2 was born in bfloat16, in which it was trained, Vicuna in float16, in which it was saved"),
             Choice("codebooks and padding are not counted"),
         ),
-        doubts=("Llama 2 is released in float16, too: taken to be born so, it would have 13.6 bits for the printed 10.88",),
+        doubts=(
+            "Llama 2 is released in float16, too: taken to be born so, it would have 13.6 bits for the printed 10.88",
+        ),
     ),
     _savings_table(
         "latency_savings_ws",

@@ -1,8 +1,8 @@
 """Huff-LLM's tables of latency and energy savings, cell by cell: printed, modelled, and what simpler predictors make of them.
 
 Four numbers are fitted (`savings_model.Fitted`): the exposed share to the weight-stationary systolic array's latencies of the
-Llamas in tab:main_result_latency, the three energies to the Llamas' cells of tab:main_result_energy. No other cell is fitted, but
-none is a prediction either: how the chips are read was chosen by what they save (`chips`, `paper`), so all are calibrated.
+Llamas in tab:main_result_latency, the three energies to the Llamas' cells of tab:main_result_energy. No other cell
+is fitted, but none is a prediction either: how the chips are read was chosen by what they save (`chips`, `paper`).
 
 Bits per weight come from this project's own compression ("own"), or from the printed ratios ("printed") for comparison.
 
@@ -27,7 +27,18 @@ from experiments.papers.huffllm.savings_model import FITTED_BOUNDS, Case, Fitted
 from experiments.reproduce import printed
 from experiments.reproduce.paper import Modelled
 
-__all__ = ["DOUBTS", "TABLES", "PrintedSaving", "calibrate", "cells", "is_fitted", "predict", "put_back", "read", "table"]
+__all__ = [
+    "DOUBTS",
+    "TABLES",
+    "PrintedSaving",
+    "calibrate",
+    "cells",
+    "is_fitted",
+    "predict",
+    "put_back",
+    "read",
+    "table",
+]
 
 #: Tables by the stems of their files, and the label in the paper that each of their rows has unless it says so itself.
 TABLES = {

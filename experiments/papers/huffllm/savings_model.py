@@ -162,9 +162,7 @@ def energy_saving(case: Case, weight_bits: float, fitted: Fitted) -> float:
     return 100 * (1 - prefill_energy(case, weight_bits, fitted).total / before.total)
 
 
-def _systolic_counts(
-    dataflow: str, as_printed: bool, m: int, k: int, n: int, weight_bits: float
-) -> tuple[Any, ...]:
+def _systolic_counts(dataflow: str, as_printed: bool, m: int, k: int, n: int, weight_bits: float) -> tuple[Any, ...]:
     array = systolic(dataflow, as_printed=as_printed)
     shape = systolic_array.mapping(array, m, k, n)
     folds = ceil_div(shape.row_extent, array.rows) * ceil_div(shape.column_extent, array.columns)

@@ -173,8 +173,12 @@ def missed_bars(outcome: Outcome) -> list[str]:
         for row in outcome.of("memory_power")
         if row["metric"] == "dmabuf_memory" and row["relative_error"] > _MEMORY_BAR
     ]
-    return missed + missed_statements(outcome) + [
-        f"does not hold: {one['says']} ({one['where']}): {one['ours']}"
-        for one in outcome.details.get("accuracy", ())
-        if not one["holds"]
-    ]
+    return (
+        missed
+        + missed_statements(outcome)
+        + [
+            f"does not hold: {one['says']} ({one['where']}): {one['ours']}"
+            for one in outcome.details.get("accuracy", ())
+            if not one["holds"]
+        ]
+    )

@@ -73,7 +73,9 @@ TABLES = (
                 seen="the lower ends",
                 cells=lambda cell: cell["end"] == "lowest",
             ),
-            Choice("a group alone takes 9 of the 20 instructions of a full register, counted from 5.1.2, 5.2.2 and Fig. 9"),
+            Choice(
+                "a group alone takes 9 of the 20 instructions of a full register, counted from 5.1.2, 5.2.2 and Fig. 9"
+            ),
             Choice("a scatter takes as long as a gather: 36 packets, the middle of the printed 24 to 48"),
         ),
         doubts=("which matrix a range ends at is not printed; here the lower end is FFN down, which has 8 bits",),
@@ -89,7 +91,7 @@ TABLES = (
         choices=(
             _CLOCK,
             Choice(
-                "degrees of the polynomials by Taylor's remainder below half a unit: 9 in 32 bits, 5 in 16, and three steps more"
+                "degrees of the polynomials by Taylor's remainder below half a unit, 9 in 32 bits and 5 in 16, and three more"
             ),
             Choice("10 packets for a register beside its exponentials; one head, a row for each query"),
         ),
@@ -106,7 +108,7 @@ TABLES = (
         inherits=_KERNELS,
         choices=(
             Choice(
-                "the session holds layers, cache and the activations of 512 tokens in 32 bits; the process the vocabulary as Q6_K"
+                "the session holds layers, cache and activations of 512 tokens in 32 bits, the process the vocabulary as Q6_K"
             ),
             Choice("energies per bit and FLOP and powers of vector units and CPU are assumed"),
             *(choice.inherited() for choice in _STEPS),
@@ -121,7 +123,7 @@ TABLES = (
         simplest=simplest.PROSE,
         inherits={**_KERNELS, "4.3 W while the 3B network decodes": _fitted("static_power_w")},
         choices=_STEPS,
-        doubts=("close to or above 50 % is what is printed of the share",),
+        doubts=("close to or above 50 % is what is printed of the share", "one predicted cell"),
     ),
     PrintedTable(
         name="table2_hvx_hmx",

@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.reproduce.paper import STATUSES, ComparedCell, MakePredictor, Predictor
 
-__all__ = ["beats", "constant", "each", "foretold", "relative_error", "spread_by_status", "spread_of"]
+__all__ = ["beats", "constant", "each", "predictions", "relative_error", "spread_by_status", "spread_of"]
 
 
 def relative_error(value: float, paper_value: float) -> float | None:
@@ -58,8 +58,8 @@ def constant(*conditions: str) -> MakePredictor:
     return fit
 
 
-def foretold(fit: MakePredictor, rows: Sequence[ComparedCell]) -> list[tuple[ComparedCell, float]]:
-    """Rows that a predictor says something of, with its values; one that says nothing without having seen a row repeats it."""
+def predictions(fit: MakePredictor, rows: Sequence[ComparedCell]) -> list[tuple[ComparedCell, float]]:
+    """Rows with their predicted values, as far as the predictor has one without having seen the row: else it repeats it."""
     predict = fit(rows)
     said = [(row, value) for row in rows if (value := predict(row)) is not None]
     return [(row, value) for row, value in said if fit([other for other in rows if other is not row])(row) is not None]

@@ -70,7 +70,7 @@ def _show_table(
     console: Console, declared: PrintedTable, rows: Sequence[ComparedCell], summary: Mapping[str, Any]
 ) -> None:
     table = Table(title=f"{declared.title}: {summary['covered']} of {summary['cells']} cells")
-    # The row under the printed readings stands beside, where a choice was made by outcome.
+    # Values under the printed readings are beside the model's, where a choice was made by outcome.
     beside = ("as printed",) if any(row["as_printed"] for row in rows) else ()
     for heading in ("cell", "metric", "paper", "model", "error", *beside, "status", "note"):
         table.add_column(heading, justify="right" if heading in ("paper", "model", "error", *beside) else "left")
@@ -116,10 +116,10 @@ def _numbers(found: Mapping[str, float]) -> str:
 def _as_printed(choice: Mapping[str, Any]) -> str:
     """What follows a choice by outcome: how many cells it calibrates, and the result under the printed reading."""
     where = f", {choice['cells']} cells of this table" if choice["cells"] else ", inherited"
-    found = choice["printed_reading"]
-    if found is None:
+    reading = choice["printed_reading"]
+    if reading is None:
         return where
-    return f"{where}; AS PRINTED: {_spread(found['relative_error'])}; if no choice counted, {found['verdict']}"
+    return f"{where}; AS PRINTED: {_spread(reading['relative_error'])}; if no choice counted, {reading['verdict']}"
 
 
 def _fits(summary: Mapping[str, Any]) -> str:

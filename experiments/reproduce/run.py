@@ -100,11 +100,11 @@ def _table(
             for row, other in zip(rows, others, strict=True):
                 if choice.name in row["by_outcome"]:
                     row["as_printed"][choice.name] = other["model_value"]
-            found = summarise(table, others, cells=summary["cells"], fitted={})
+            reading = summarise(table, others, cells=summary["cells"], fitted={})
             in_view = [
                 other for row, other in zip(rows, others, strict=True) if choice.name in row["by_outcome"]
             ] or others
-            entry["printed_reading"] = {key: found[key] for key in ("judged", "reproduced", "verdict")} | {
+            entry["printed_reading"] = {key: reading[key] for key in ("judged", "reproduced", "verdict")} | {
                 "relative_error": spread_of([row["relative_error"] for row in in_view])
             }
         summary["choices_by_outcome"].append(entry)

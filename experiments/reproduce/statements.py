@@ -1,4 +1,4 @@
-"""What a paper's text says of its figures without a number for each mark: the statement, what the model has, a verdict."""
+"""Statements of a paper's text on its figures, without a number for each mark: what the model has, and whether it holds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def statements_detail(find: Callable[[Any], Iterable[Statement]]) -> Detail:
     """All statements of a paper, from what `Paper.solve` returned."""
     return Detail(
         "statements",
-        "What the text says of its figures",
+        "Statements of the text on its figures",
         lambda outcome: [one.entry() for one in find(outcome.solved)],
         {"where": "{where}", "statement": "{says}", "model": "{ours}", "holds": "{holds}", "status": "{status}"},
     )

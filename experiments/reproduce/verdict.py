@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.reproduce.errors import beats, foretold, relative_error, spread_by_status, spread_of
+from experiments.reproduce.errors import beats, predictions, relative_error, spread_by_status, spread_of
 from experiments.reproduce.paper import STATUSES, ComparedCell, PrintedTable
 
 __all__ = ["compare", "summarise"]
@@ -20,7 +20,7 @@ def compare(table: PrintedTable, rows: Sequence[ComparedCell]) -> dict[str, dict
     """By name of the simplest predictors: their errors, and "model", the model's on the same cells."""
     found = {}
     for name, fit in table.simplest.items():
-        said = foretold(fit, rows)
+        said = predictions(fit, rows)
         if said:
             peer = spread_of([relative_error(value, row["paper_value"]) for row, value in said])
             ours = spread_of([row["relative_error"] for row, _ in said])
@@ -38,7 +38,7 @@ def _of_metric(table: PrintedTable, rows: Sequence[ComparedCell]) -> dict[str, A
     peers = {status: compare(table, _certain(rows, status)) for status in STATUSES}
     unbeaten = [name for name, peer in peers["predicted"].items() if not peer["beaten"]]
     # Each judged cell needs a predictor to be compared with.
-    compared = {id(row) for fit in table.simplest.values() for row, _ in foretold(fit, judged)}
+    compared = {id(row) for fit in table.simplest.values() for row, _ in predictions(fit, judged)}
     return {
         "relative_error": spread_by_status(rows),
         "judged": spread_of([row["relative_error"] for row in judged]) if judged else None,

@@ -1,4 +1,4 @@
-"""What the text says of Table 3 and Figures 12 to 17 without a number for each mark: on MT-Bench, with 8 GB unless said.
+"""Statements of the text on Table 3 and Figures 12 to 17, without a number for each mark: MT-Bench, 8 GB unless named.
 
 What rests on the half of Table 3 with 8 GB is calibrated. Memories that compute are predicted from their rates; the paper does
 not print the bandwidth of xPU-NMP, which is assumed. Pools of experts are measured on the embedded mixture.

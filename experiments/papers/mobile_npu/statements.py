@@ -1,4 +1,4 @@
-"""What the text says of its figures without a number: each statement, what the model has, and whether it holds."""
+"""Statements of the text on its figures, without a number: what the model has, and whether each holds."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def test_a_choice_by_outcome_calibrates_its_cells(by_outcome):
     )
 
 
-def test_a_printed_reading_stands_beside(by_outcome, capsys):
+def test_a_printed_reading_is_beside_its_row(by_outcome, capsys):
     outcome = run.run_paper(by_outcome)
     own, inherited = outcome.summary["speeds"]["choices_by_outcome"]
     assert [row["as_printed"] for row in outcome.rows] == [{}, {"unit": 8.0}, {}, {}]

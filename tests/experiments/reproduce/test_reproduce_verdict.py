@@ -96,9 +96,9 @@ def test_verdicts():
 def test_a_predictor_that_repeats_the_cell_is_no_peer():
     alone = row(4.0, 4.4, metric="power")
     rows = [row(1.0, 1.2), row(2.0, 2.2), alone]
-    assert [found["metric"] for found, _ in errors.foretold(errors.constant(), rows)] == ["speedup", "speedup"]
+    assert [found["metric"] for found, _ in errors.predictions(errors.constant(), rows)] == ["speedup", "speedup"]
     # One that needs no cell says what it says.
-    assert len(errors.foretold(errors.each(lambda r: 4.0), rows)) == 3
+    assert len(errors.predictions(errors.each(lambda r: 4.0), rows)) == 3
     found = verdict.summarise(table(constant=errors.constant()), [alone], cells=1, fitted={})
     assert found["by_metric"]["power"]["simplest_predictors"] == {}
     assert found["verdict"] == "NOT reproduced: a simpler predictor is as good for power (none is given)"

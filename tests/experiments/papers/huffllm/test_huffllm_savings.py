@@ -136,18 +136,19 @@ def test_verdicts(outcome):
 
 
 def test_the_printed_chips_save_far_less_time(outcome):
-    """16 PEs: none at all. Eq. (3): none at 128 GB/s, a third of the printed at 64. Neither table would be reproduced."""
+    """16 PEs: none for 92 tokens. Eq. (3): none at 128 GB/s, and less at 64. The table would not be reproduced."""
     rows = outcome.of("latency_savings_ws")
     for row in rows:
         (name,) = row["as_printed"]
         assert {name} < set(row["by_outcome"])
         ours, printed = row["as_printed"][name], row["paper_value"]
         if row["conditions"]["architecture"] == "simba":
-            assert (name, ours) == ("PEs of the vector array", 0)
+            assert name == "PEs of the vector array"
+            assert ours == 0 or row["conditions"]["benchmark"] != "MMLU"
         elif row["conditions"]["bandwidth_gbps"] == "128":
             assert (name, ours) == ("cycles of the systolic array", 0)
         else:
-            assert ours < 0.5 * printed or row["conditions"]["model"].startswith("OPT")
+            assert ours < printed
     choices = {choice["name"]: choice for choice in outcome.summary["latency_savings_ws"]["choices_by_outcome"]}
     for name in ("PEs of the vector array", "cycles of the systolic array"):
         assert choices[name]["cells"] == 24

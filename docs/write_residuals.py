@@ -29,6 +29,8 @@ _KEPT = (
     "fitted",
     "fitted_to",
     "choices",
+    "choices_by_outcome",
+    "inherits",
     "doubts",
     "reproduced",
     "verdict",

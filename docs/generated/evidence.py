@@ -269,14 +269,17 @@ def _of_papers() -> str:
                 f"{len(judged) - len(missed)} of {len(judged)}",
                 percent(statistics.median(one["judged"]["median"] for one in judged)),
                 percent(max(one["judged"]["max"] for one in judged), 0),
+                str(sum(choice["cells"] > 0 for one in found["summary"].values() for choice in one["choices_by_outcome"])),
                 ", ".join(missed),
             ]
         )
-    headings = ("paper", "predicted cells", "tables reproduced", "median", "largest", "**not reproduced**")
+    by_outcome = "choices by outcome"
+    headings = ("paper", "predicted cells", "tables reproduced", "median", "largest", by_outcome, "**not reproduced**")
     return "\n\n".join(
         [
             "**The papers**: tables with predicted cells. A table is reproduced where the model errs less than each of the "
-            "simplest predictors on the same cells. Median over the tables' medians, largest error of a cell.",
-            table(headings, rows, numbers=("predicted cells", "tables reproduced", "median", "largest")),
+            "simplest predictors on the same cells. Median over the tables' medians, largest error of a cell. *Choices by outcome*: "
+            "readings that were chosen with cells of a table in view, which are then calibrated and no predictions.",
+            table(headings, rows, numbers=("predicted cells", "tables reproduced", "median", "largest", by_outcome)),
         ]
     )

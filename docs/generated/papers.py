@@ -15,8 +15,8 @@ _NUMBERS = ("cells", "median", "largest", "its median", "its largest")
 _HEADINGS = ("table", "status", *_NUMBERS, "simplest predictor")
 
 _EXPLAINED = """\
-Errors of the model relative to the printed cells. *Input* cells went into the model, *calibrated* ones were fitted: neither is
-a prediction. A table is reproduced where its predicted cells have a smaller median and a smaller largest error than each of the
+Errors of the model relative to the printed cells. *Input* cells went into the model, *calibrated* ones were fitted, or
+a choice was made with them in view: neither is a prediction. A table is reproduced where its predicted cells have a smaller median and a smaller largest error than each of the
 simplest predictors on the same cells; the nearest of them stands last. Cells *in doubt* cannot be right as they are printed:
 nothing is judged by them."""
 
@@ -52,12 +52,24 @@ def _rows(summary: Mapping[str, Any]) -> list[list[str]]:
 
 def _notes(summary: Mapping[str, Any]) -> str:
     lines = [f"* **{summary['title']}**: {summary['covered']} of {summary['cells']} cells. {summary['verdict']}."]
+    values = lambda numbers: ", ".join(f"{name} = {value:.4g}" for name, value in numbers.items())
     if summary["fitted"]:
-        values = ", ".join(f"{name} = {value:.4g}" for name, value in summary["fitted"].items())
-        lines.append(f"    * Fitted, to {summary['fitted_to']}: {values}.")
-    lines += [f"    * Chosen: {text}." for text in summary["choices"]]
+        lines.append(f"    * Fitted, to {summary['fitted_to']}: {values(summary['fitted'])}.")
+    lines += [f"    * Inherited, fitted to {cells}: {values(numbers)}." for cells, numbers in summary["inherits"].items()]
+    by_outcome = {choice["choice"]: _by_outcome(choice) for choice in summary["choices_by_outcome"]}
+    lines += [f"    * Chosen: {text}{by_outcome.get(text, '')}." for text in summary["choices"]]
     lines += [f"    * In doubt: {text}." for text in summary["doubts"]]
     return "\n".join(lines)
+
+
+def _by_outcome(choice: Mapping[str, Any]) -> str:
+    """What follows a choice by outcome: the cells that were in view, and the result under the printed reading."""
+    where = f" (**{choice['cells']} cells of this table, calibrated**)" if choice["cells"] else " (inherited)"
+    reading = choice["printed_reading"]
+    if reading is None:
+        return where
+    median, largest = _spread(reading["relative_error"])
+    return f"{where}. *As printed*: median {median}, largest {largest}; if no choice counted, {reading['verdict']}"
 
 
 def residuals(found: Mapping[str, Any]) -> str:

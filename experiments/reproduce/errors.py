@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.reproduce.paper import STATUSES, ComparedCell, MakePredictor, Predictor
 
-__all__ = ["beats", "constant", "each", "relative_error", "spread_by_status", "spread_of"]
+__all__ = ["beats", "constant", "each", "predictions", "relative_error", "spread_by_status", "spread_of"]
 
 
 def relative_error(value: float, paper_value: float) -> float | None:
@@ -53,6 +53,13 @@ def constant(*conditions: str) -> MakePredictor:
 
     def fit(rows: Sequence[ComparedCell]) -> Predictor:
         medians = {g: float(np.median([r["paper_value"] for r in rows if group(r) == g])) for g in map(group, rows)}
-        return lambda row: medians[group(row)]
+        return lambda row: medians.get(group(row))
 
     return fit
+
+
+def predictions(fit: MakePredictor, rows: Sequence[ComparedCell]) -> list[tuple[ComparedCell, float]]:
+    """Rows with their predicted values, as far as the predictor has one without having seen the row: else it repeats it."""
+    predict = fit(rows)
+    said = [(row, value) for row in rows if (value := predict(row)) is not None]
+    return [(row, value) for row, value in said if fit([other for other in rows if other is not row])(row) is not None]

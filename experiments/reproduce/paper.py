@@ -17,8 +17,10 @@ from experiments.reproduce.printed import PrintedCell, printed_cells
 
 __all__ = [
     "STATUSES",
+    "Choice",
     "ComparedCell",
     "Detail",
+    "MakeModel",
     "MakePredictor",
     "Modelled",
     "Outcome",
@@ -32,7 +34,8 @@ __all__ = [
 Status = Literal["input", "calibrated", "predicted"]
 
 #: `predicted`: no number was fitted to the cell's table. `calibrated`: numbers were fitted to the cell, or it equals such a
-#: cell by construction. `input`: the printed value itself went in, or follows from printed cells by arithmetic alone.
+#: cell by construction, or a choice was made with the cell in view. `input`: the printed value itself went in, or follows
+#: from printed cells or published shapes by arithmetic alone.
 STATUSES: tuple[Status, ...] = ("input", "calibrated", "predicted")
 
 #: A printed cell and the model's value, as in the JSON.
@@ -68,6 +71,51 @@ def _nothing(solved: Any) -> dict[str, float]:
     return {}
 
 
+#: What `Paper.solve` returned -> a function of one cell; None for a cell that is not covered.
+MakeModel = Callable[[Any], Callable[[PrintedCell], Modelled | None]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """A reading of what a paper leaves open, or another one than it prints.
+
+    A choice that was made with printed cells in view counts as a fitted number. Its cells are calibrated; tables whose cells
+    were not in view inherit it.
+
+    Attributes:
+        name: what was to be chosen; the whole choice in words where `used` is empty.
+        used: what the model has.
+        printed: what the paper prints, where that is something else.
+        why: what decided.
+        seen: printed cells that were in view, in words; empty for a choice that was made without any.
+        cells: of the table that declares it, those that were in view.
+        as_printed: the table's model under the printed reading, numbers fitted anew; None where there is none. Its verdict is
+            that of the model's own statuses: no choice calibrates anything.
+    """
+
+    name: str
+    used: str = ""
+    printed: str = ""
+    why: str = ""
+    seen: str = ""
+    cells: Callable[[PrintedCell], bool] = lambda cell: True
+    as_printed: MakeModel | None = None
+
+    def in_words(self) -> str:
+        """One line."""
+        text = f"{self.name}: {self.used}" if self.used else self.name
+        parts = [text, self.printed and f"printed: {self.printed}", self.why]
+        return "; ".join(filter(None, [*parts, self.seen and f"by outcome, in view: {self.seen}"]))
+
+    def calibrates(self, cell: PrintedCell) -> bool:
+        """Whether it was made with the cell in view."""
+        return bool(self.seen) and self.cells(cell)
+
+    def inherited(self) -> Choice:
+        """The same choice in a table whose cells were not in view."""
+        return dataclasses.replace(self, why="", cells=lambda cell: False, as_printed=None)
+
+
 @dataclasses.dataclass(frozen=True)
 class PrintedTable:
     """One printed table, or the numbers that the text states of a figure.
@@ -81,7 +129,9 @@ class PrintedTable:
             None where it says nothing of a row.
         fitted: from what `Paper.solve` returned, the numbers that were fitted for this table, to any cells.
         fitted_to: the cells they were fitted to, in words.
-        choices: what the paper leaves open, and what was chosen.
+        inherits: by the cells or measurements that they were fitted to, numbers that other tables or the catalog's files were
+            fitted with and that enter this one.
+        choices: what the paper leaves open or prints otherwise, and what was chosen.
         doubts: where the printed numbers contradict themselves, or what the comparison cannot show.
         source: stem of the CSV, where it is not `name`.
         where: which of its cells belong to the table.
@@ -89,12 +139,13 @@ class PrintedTable:
 
     name: str
     title: str
-    model: Callable[[Any], Callable[[PrintedCell], Modelled | None]]
+    model: MakeModel
     label: tuple[str, ...]
     simplest: Mapping[str, MakePredictor]
     fitted: Callable[[Any], Mapping[str, float]] = _nothing
     fitted_to: str = ""
-    choices: tuple[str, ...] = ()
+    inherits: Mapping[str, Callable[[Any], Mapping[str, float]]] = dataclasses.field(default_factory=dict)
+    choices: tuple[Choice, ...] = ()
     doubts: tuple[str, ...] = ()
     source: str = ""
     where: Callable[[PrintedCell], bool] = lambda cell: True

@@ -30,9 +30,20 @@ def show_paper(console: Console, paper: Paper, result: Mapping[str, Any]) -> Non
 def show_overview(console: Console, summaries: Mapping[str, Mapping[str, Any]]) -> None:
     """One line per table: cells by status, error of what is judged, the simplest predictor's, verdict."""
     table = Table(
-        title="Median (largest) relative error of predicted cells; of calibrated ones in [ ], which test nothing"
+        title="Median (largest) relative error of predicted cells; of calibrated ones in [ ], which test nothing. "
+        "Fits: fitted numbers + choices by outcome + inherited ones of both"
     )
-    for heading in ("table", "cells", "covered", "input", "calibrated", "predicted", "model", "simplest predictor"):
+    for heading in (
+        "table",
+        "cells",
+        "covered",
+        "input",
+        "calibrated",
+        "predicted",
+        "fits",
+        "model",
+        "simplest predictor",
+    ):
         table.add_column(heading, justify="left" if heading == "table" else "right")
     table.add_column("verdict")
     for name, summary in summaries.items():
@@ -43,7 +54,14 @@ def show_overview(console: Console, summaries: Mapping[str, Mapping[str, Any]]) 
         peers = summary["simplest_predictors"].values()
         peer = min(peers, key=lambda peer: (peer["median"] is None, peer["median"]), default=None)
         table.add_row(
-            name, str(summary["cells"]), str(summary["covered"]), *counts, words, _short(peer), summary["verdict"]
+            name,
+            str(summary["cells"]),
+            str(summary["covered"]),
+            *counts,
+            _fits(summary),
+            words,
+            _short(peer),
+            summary["verdict"],
         )
     show(table, console=console)
 
@@ -52,14 +70,17 @@ def _show_table(
     console: Console, declared: PrintedTable, rows: Sequence[ComparedCell], summary: Mapping[str, Any]
 ) -> None:
     table = Table(title=f"{declared.title}: {summary['covered']} of {summary['cells']} cells")
-    for heading in ("cell", "metric", "paper", "model", "error", "status", "note"):
-        table.add_column(heading, justify="right" if heading in ("paper", "model", "error") else "left")
+    # Values under the printed readings are beside the model's, where a choice was made by outcome.
+    beside = ("as printed",) if any(row["as_printed"] for row in rows) else ()
+    for heading in ("cell", "metric", "paper", "model", "error", *beside, "status", "note"):
+        table.add_column(heading, justify="right" if heading in ("paper", "model", "error", *beside) else "left")
     for row in rows:
         label = ", ".join(row["conditions"][key] for key in declared.label if key in row["conditions"])
         error = "" if row["relative_error"] is None else f"{row['relative_error']:.2%}"
         note = "; ".join(text for text in (row["doubt"] and f"in doubt: {row['doubt']}", row["note"]) if text)
         numbers = (f"{row['paper_value']:g}", f"{row['model_value']:.4g}", error)
-        table.add_row(label, row["metric"], *numbers, row["status"], note)
+        others = [", ".join(f"{value:.4g}" for value in row["as_printed"].values())] if beside else []
+        table.add_row(label, row["metric"], *numbers, *others, row["status"], note)
     show(table, console=console)
     for line in _lines(summary):
         say(f"  {line}", console=console, indent="    ")
@@ -79,12 +100,35 @@ def _lines(summary: Mapping[str, Any]) -> list[str]:
                 if status == "input" and not peer["model"]["max"]:
                     continue  # printed values repeated
                 lines.append(f"{metric}, {status}: model {_spread(peer['model'])}; {name} {_spread(peer)}")
-    fitted = ", ".join(f"{name} = {value:.4g}" for name, value in summary["fitted"].items()) or "nothing"
     where = f", to {summary['fitted_to']}" if summary["fitted_to"] else ""
-    lines.append(f"fitted: {fitted}{where}")
-    lines += [f"chosen: {text}" for text in summary["choices"]]
+    lines.append(f"fitted: {_numbers(summary['fitted'])}{where}")
+    lines += [f"inherited, fitted to {cells}: {_numbers(found)}" for cells, found in summary["inherits"].items()]
+    by_outcome = {choice["choice"]: _as_printed(choice) for choice in summary["choices_by_outcome"]}
+    lines += [f"chosen: {text}{by_outcome.get(text, '')}" for text in summary["choices"]]
     lines += [f"doubt: {text}" for text in summary["doubts"]]
     return [*lines, summary["verdict"]]
+
+
+def _numbers(found: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} = {value:.4g}" for name, value in found.items()) or "nothing"
+
+
+def _as_printed(choice: Mapping[str, Any]) -> str:
+    """What follows a choice by outcome: how many cells it calibrates, and the result under the printed reading."""
+    where = f", {choice['cells']} cells of this table" if choice["cells"] else ", inherited"
+    reading = choice["printed_reading"]
+    if reading is None:
+        return where
+    return f"{where}; AS PRINTED: {_spread(reading['relative_error'])}; if no choice counted, {reading['verdict']}"
+
+
+def _fits(summary: Mapping[str, Any]) -> str:
+    """Fitted numbers + choices by outcome + inherited ones; empty for none."""
+    choices = summary["choices_by_outcome"]
+    own = sum(choice["cells"] > 0 for choice in choices)
+    inherited = sum(map(len, summary["inherits"].values())) + len(choices) - own
+    counts = (len(summary["fitted"]), own, inherited)
+    return " + ".join(map(str, counts)) if any(counts) else ""
 
 
 def _show_detail(console: Console, detail: Detail, value: Any) -> None:

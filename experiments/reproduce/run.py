@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import pkgutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,9 @@ import jax
 import numpy as np
 
 import experiments.papers
-from experiments.reproduce.errors import relative_error
-from experiments.reproduce.paper import Outcome, Paper, PrintedTable
+from experiments.reproduce.errors import relative_error, spread_of
+from experiments.reproduce.paper import Choice, ComparedCell, Modelled, Outcome, Paper, PrintedTable
+from experiments.reproduce.printed import PrintedCell
 from experiments.reproduce.verdict import summarise
 from jaxspec.errors import InputError
 
@@ -43,12 +44,16 @@ def find_paper(name: str) -> Paper:
     return importlib.import_module(f"experiments.papers.{name}.paper").PAPER
 
 
-def table_rows(paper: Paper, table: PrintedTable, solved: Any) -> list[dict[str, Any]]:
-    """One row for each covered cell of a table."""
-    model, rows = table.model(solved), []
+def table_rows(
+    paper: Paper, table: PrintedTable, model: Callable[[PrintedCell], Modelled | None], choices: Sequence[Choice]
+) -> list[dict[str, Any]]:
+    """One row for each covered cell of a table; what a choice was made in view of is no prediction."""
+    rows = []
     for cell in paper.cells(table):
         modelled = model(cell)
         if modelled is not None:
+            by_outcome = [choice.name for choice in choices if choice.calibrates(cell)]
+            status = "calibrated" if by_outcome and modelled.status == "predicted" else modelled.status
             rows.append(
                 {
                     "paper": paper.name,
@@ -59,12 +64,51 @@ def table_rows(paper: Paper, table: PrintedTable, solved: Any) -> list[dict[str,
                     "paper_value": cell.value,
                     "model_value": float(modelled.value),
                     "relative_error": relative_error(float(modelled.value), cell.value),
-                    "status": modelled.status,
+                    "status": status,
                     "note": "; ".join(text for text in (modelled.note, cell.note) if text),
                     "doubt": modelled.doubt,
+                    "by_outcome": by_outcome,
+                    "as_printed": {},
                 }
             )
     return rows
+
+
+def _summary(paper: Paper, table: PrintedTable, rows: Sequence[ComparedCell], solved: Any) -> dict[str, Any]:
+    floats = lambda numbers: {name: float(value) for name, value in numbers.items()}
+    return summarise(table, rows, cells=len(paper.cells(table)), fitted=floats(table.fitted(solved))) | {
+        "inherits": {where: floats(numbers(solved)) for where, numbers in table.inherits.items()}
+    }
+
+
+def _table(
+    paper: Paper, table: PrintedTable, solved: Any, readings: bool
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Rows and summary, with what both would be under each printed reading."""
+    rows = table_rows(paper, table, table.model(solved), table.choices)
+    summary = _summary(paper, table, rows, solved)
+    summary["choices_by_outcome"] = []
+    for choice in table.choices:
+        if not choice.seen:
+            continue
+        entry = {key: getattr(choice, key) for key in ("name", "used", "printed", "why", "seen")}
+        entry["choice"] = choice.in_words()
+        entry["cells"] = sum(choice.name in row["by_outcome"] for row in rows)
+        entry["printed_reading"] = None
+        if readings and choice.as_printed is not None:
+            others = table_rows(paper, table, choice.as_printed(solved), ())
+            for row, other in zip(rows, others, strict=True):
+                if choice.name in row["by_outcome"]:
+                    row["as_printed"][choice.name] = other["model_value"]
+            reading = summarise(table, others, cells=summary["cells"], fitted={})
+            in_view = [
+                other for row, other in zip(rows, others, strict=True) if choice.name in row["by_outcome"]
+            ] or others
+            entry["printed_reading"] = {key: reading[key] for key in ("judged", "reproduced", "verdict")} | {
+                "relative_error": spread_of([row["relative_error"] for row in in_view])
+            }
+        summary["choices_by_outcome"].append(entry)
+    return rows, summary
 
 
 class _Silent(contextlib.nullcontext):
@@ -77,11 +121,12 @@ class _Silent(contextlib.nullcontext):
         """Say nothing."""
 
 
-def run_paper(paper: Paper, *, seed: int = 0, reporter: Reporter | None = None) -> Outcome:
+def run_paper(paper: Paper, *, seed: int = 0, reporter: Reporter | None = None, readings: bool = True) -> Outcome:
     """All tables of a paper, then its details.
 
     Args:
         reporter: tells how far it is; None: nothing is told.
+        readings: whether what the paper prints is put back for each choice, which may need another fit.
     """
     steps = 1 + len(paper.tables) + len(paper.details)
     with reporter.bar(paper.name, steps) if reporter else _Silent() as bar:
@@ -89,9 +134,7 @@ def run_paper(paper: Paper, *, seed: int = 0, reporter: Reporter | None = None) 
         bar.advance("fitted")
         rows, summary = [], {}
         for table in paper.tables:
-            found = table_rows(paper, table, solved)
-            fitted = {name: float(value) for name, value in table.fitted(solved).items()}
-            summary[table.name] = summarise(table, found, cells=len(paper.cells(table)), fitted=fitted)
+            found, summary[table.name] = _table(paper, table, solved, readings)
             rows += found
             bar.advance(table.name)
         outcome = Outcome(solved, rows, summary)

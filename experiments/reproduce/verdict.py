@@ -2,7 +2,7 @@
 
 The rule: a metric of a table is reproduced if the model's predicted cells have a smaller median error *and* a smaller largest
 error than each of the simplest predictors on the same cells. A table is reproduced if each of its predicted metrics is, and
-there is one. Calibrated and input cells never count; cells in doubt do not either.
+there is one. Calibrated and input cells never count; cells in doubt do not either, nor does a predictor that repeats a cell.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.reproduce.errors import beats, relative_error, spread_by_status, spread_of
+from experiments.reproduce.errors import beats, predictions, relative_error, spread_by_status, spread_of
 from experiments.reproduce.paper import STATUSES, ComparedCell, PrintedTable
 
 __all__ = ["compare", "summarise"]
@@ -20,8 +20,7 @@ def compare(table: PrintedTable, rows: Sequence[ComparedCell]) -> dict[str, dict
     """By name of the simplest predictors: their errors, and "model", the model's on the same cells."""
     found = {}
     for name, fit in table.simplest.items():
-        predict = fit(rows)
-        said = [(row, value) for row in rows if (value := predict(row)) is not None]
+        said = predictions(fit, rows)
         if said:
             peer = spread_of([relative_error(value, row["paper_value"]) for row, value in said])
             ours = spread_of([row["relative_error"] for row, _ in said])
@@ -39,13 +38,13 @@ def _of_metric(table: PrintedTable, rows: Sequence[ComparedCell]) -> dict[str, A
     peers = {status: compare(table, _certain(rows, status)) for status in STATUSES}
     unbeaten = [name for name, peer in peers["predicted"].items() if not peer["beaten"]]
     # Each judged cell needs a predictor to be compared with.
-    compared = sum(any(fit(judged)(row) is not None for fit in table.simplest.values()) for row in judged)
+    compared = {id(row) for fit in table.simplest.values() for row, _ in predictions(fit, judged)}
     return {
         "relative_error": spread_by_status(rows),
         "judged": spread_of([row["relative_error"] for row in judged]) if judged else None,
         "simplest_predictors": {status: found for status, found in peers.items() if found},
         "unbeaten": unbeaten,
-        "reproduced": bool(judged) and not unbeaten and compared == len(judged),
+        "reproduced": bool(judged) and not unbeaten and len(compared) == len(judged),
     }
 
 
@@ -77,7 +76,7 @@ def summarise(
         "by_metric": metrics,
         "fitted": fitted,
         "fitted_to": table.fitted_to,
-        "choices": list(table.choices),
+        "choices": [choice.in_words() for choice in table.choices],
         "doubts": list(table.doubts),
         "reproduced": reproduced,
         "verdict": _words(metrics, reproduced, len(doubtful)),

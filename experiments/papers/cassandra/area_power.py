@@ -73,8 +73,12 @@ def per_unit() -> list[dict[str, Any]]:
     ]
 
 
-def table5(solved: Any) -> Callable[[PrintedCell], Modelled]:
-    """Table V: units times counts, and ratios of areas. All of it follows from its own cells by arithmetic: input."""
+def table5(solved: Any, *, as_printed: bool = False) -> Callable[[PrintedCell], Modelled]:
+    """Table V: units times counts, and ratios of areas. All of it follows from its own cells by arithmetic: input.
+
+    Args:
+        as_printed: ratios of the areas as they are printed, SRAM's among them.
+    """
     per_module = {entry["module"]: entry for entry in per_unit()}
     units_of, encoders = npu_decoder(), npu_encoder()
     areas, powers = {}, {}
@@ -84,7 +88,7 @@ def table5(solved: Any) -> Callable[[PrintedCell], Modelled]:
     areas["Cassandra Decoder"] = float(units_of.total_area_m2) / MM2
     powers["Cassandra Decoder"] = float(decode_cost.total_power(units_of, units.MEAN_CODE_BITS))
     areas["Cassandra Encoder"] = float(encoders.total_area_m2) / MM2
-    columns = {"area": areas, "power": powers, "area_ratio": _corrected_ratios(areas)}
+    columns = {"area": areas, "power": powers, "area_ratio": _ratios(areas, as_printed=as_printed)}
 
     def model(cell: PrintedCell) -> Modelled:
         module, metric = cell["module"], cell.metric
@@ -103,8 +107,9 @@ def _decoder_text(unit: decoder.Decoder) -> str:
     return f"{unit.count:.0f} x {unit.area_m2 / MM2:.3f} mm^2, {unit.power_w * 1e3:.1f} mW"
 
 
-def _corrected_ratios(areas: dict[str, float]) -> dict[str, float]:
-    corrected = areas | {"SRAM": corrected_sram_area(areas, table5_areas("area_ratio")["SRAM"])}
+def _ratios(areas: dict[str, float], *, as_printed: bool) -> dict[str, float]:
+    sram = {} if as_printed else {"SRAM": corrected_sram_area(areas, table5_areas("area_ratio")["SRAM"])}
+    corrected = areas | sram
     total = sum(corrected.values())
     return {module: 100.0 * area / total for module, area in corrected.items()}
 

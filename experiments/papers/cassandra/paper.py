@@ -8,11 +8,11 @@ from typing import Any
 
 from experiments.papers.cassandra import area_power, consequences, details, exponents, figures, tables, units
 from experiments.papers.cassandra.capacity import best_reading
-from experiments.papers.cassandra.speedups import FROZEN
+from experiments.papers.cassandra.speedups import BY_TOKEN, FROZEN
 from experiments.papers.cassandra.units import MM2, npu_decoder
 from experiments.papers.huffllm import compression
 from experiments.reproduce.errors import constant, each
-from experiments.reproduce.paper import ComparedCell, Detail, Outcome, Paper, PrintedTable
+from experiments.reproduce.paper import Choice, ComparedCell, Detail, Outcome, Paper, PrintedTable
 
 __all__ = ["PAPER"]
 
@@ -68,7 +68,17 @@ TABLES = (
         },
         fitted=_unit_figures,
         fitted_to="cells of this table",
-        choices=("the SRAM area is the one that its printed ratio asks for",),
+        choices=(
+            Choice(
+                "area of the SRAM, where ratios are computed",
+                used="the one that its printed ratio asks for",
+                printed="24.1 mm^2",
+                why="with it all ratios round to the printed ones",
+                seen="the ratios of this table",
+                cells=lambda cell: cell.metric == "area_ratio",
+                as_printed=lambda solved: area_power.table5(solved, as_printed=True),
+            ),
+        ),
         doubts=(
             "an identity: ratios are areas over their sum, areas and powers are units times counts",
             "the printed SRAM area, 24.1 mm^2, is 25.8 % of the printed areas, not 24.8 %",
@@ -83,8 +93,15 @@ TABLES = (
         fitted=lambda solved: {"zero counters of a unit": float(units.COUNTERS)},
         fitted_to="the printed number of decoders",
         choices=(
-            "a clock of 1 GHz, which the paper does not print",
-            "the scratchpad's 1024 bytes are read as bytes per cycle, in 8 shares of a cache block",
+            Choice("a clock of 1 GHz, which the paper does not print"),
+            Choice("the scratchpad's 1024 bytes are read as bytes per cycle"),
+            Choice(
+                "how decoders share the scratchpad",
+                used="8 shares of a cache block",
+                why="not printed; without shares no whole number of counters gives 40",
+                seen="40 decoders",
+                cells=lambda cell: cell.metric == "num_cassandra_decoders",
+            ),
         ),
         doubts=("one fitted number to one cell tests nothing",),
     ),
@@ -105,9 +122,8 @@ TABLES = (
         label=("claim_id",),
         # Another paper's entropy is the lower bound of this length.
         simplest={"the exponent's entropy": lambda rows: lambda row: compression.fitted_cells()["exponent"]},
-        fitted=exponents.fitted,
-        fitted_to="two entropies of Llama-3-8B printed in Huff-LLM",
-        choices=("weights are Gaussian rows of log-normal scale",),
+        inherits={"two entropies of Llama-3-8B printed in Huff-LLM": exponents.fitted},
+        choices=(Choice("weights are Gaussian rows of log-normal scale"),),
         source="claims",
         where=lambda cell: "Fig. 6(" in cell.conditions.get("conditions", ""),
     ),
@@ -136,7 +152,16 @@ TABLES = (
             "one constant": tables.one_constant("CAS001", "CAS002"),
             "bits of the layers' weights alone": tables.weights_alone,
         },
-        choices=FROZEN.in_words(),
+        choices=(
+            *map(Choice, FROZEN.in_words()),
+            Choice(
+                "what Table IV's acceptance is",
+                used="the fraction of the drafted tokens that is accepted",
+                printed="words that allow the probability of each token too, which is put back",
+                seen="the printed range: it was known beforehand that only the fraction fits it",
+                as_printed=lambda solved: tables.ranges(solved, BY_TOKEN),
+            ),
+        ),
         doubts=(
             "an overhead per step can only lower these speedups: the largest is below the printed one without any",
             "with pruned values coded, the named alternative, both ends are nearer: see the detail",
@@ -151,7 +176,9 @@ TABLES = (
         model=tables.int8,
         label=("claim_id",),
         simplest={"half the bits": lambda rows: lambda row: 2.0, "no gain": lambda rows: lambda row: 1.0},
-        choices=("8 bits of the layers' weights, head and KV cache in 16; quantizing activations takes no time",),
+        choices=(
+            Choice("8 bits of the layers' weights, head and KV cache in 16; quantizing activations takes no time"),
+        ),
         doubts=(
             "not reproduced: by bytes alone INT8 is much faster than printed; the time that explains it stands beside it, and "
             "is published nowhere",
@@ -166,7 +193,9 @@ TABLES = (
         label=("claim_id",),
         simplest={"prefill reads the weights once": lambda rows: lambda row: 100 * 1024 / 1025},
         choices=(
-            "1024 tokens of prompt and output; a roofline of published rates, without what starts of kernels cost",
+            Choice(
+                "1024 tokens of prompt and output; a roofline of published rates, without what starts of kernels cost"
+            ),
         ),
         source="claims",
         where=tables.in_claims("CAS006"),
@@ -177,7 +206,7 @@ TABLES = (
         model=tables.loaded_share,
         label=("claim_id",),
         simplest={"share of the blocks that are left": lambda rows: tables.blocks_left},
-        choices=("parameters of Llama 3.1 8B, embedding and head among them",),
+        choices=(Choice("parameters of Llama 3.1 8B, embedding and head among them"),),
         doubts=("the speedups of lookahead decoding depend on text that is not at hand, and are not covered",),
         source="claims",
         where=tables.in_claims("CAS030", "CAS031", "CAS032"),
@@ -190,7 +219,14 @@ TABLES = (
         simplest={"one constant": tables.one_constant("CAS004", "CAS005")},
         fitted=lambda solved: {"memory budget, GB": best_reading().budget_bytes / 1e9},
         fitted_to="both ratios, over all readings",
-        choices=("the nearest of all readings that the detail lists, with the budget that suits it best",),
+        choices=(
+            Choice(
+                "separate draft, stored widths and budget",
+                used="the nearest of the 16 readings that the detail lists, with the budget that suits it best",
+                why="neither is printed",
+                seen="both ratios",
+            ),
+        ),
         doubts=("neither the budget nor the separate draft is printed; the detail lists all readings",),
         source="claims",
         where=tables.in_claims("CAS004", "CAS005"),

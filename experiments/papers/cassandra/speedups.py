@@ -21,6 +21,7 @@ from jaxspec.formats import mx_truncated
 
 __all__ = [
     "BENCHMARKS",
+    "BY_TOKEN",
     "DEVICES",
     "FROZEN",
     "METHODS",
@@ -62,10 +63,12 @@ class Choices:
         pruned: how verification reads pruned weights: "raw", 16 bits as V-A says (13.9 bits per weight with unary exponents),
             or "coded" (11.85 bits; in blocks of shared exponents 10.25).
         overhead_s: seconds added to every step, of drafts, verifications and autoregressive decoding alike.
+        by_token: Table IV is the probability of each token, given those before it, and not a fraction of the drafted ones.
     """
 
     pruned: str = "raw"
     overhead_s: float = 0.0
+    by_token: bool = False
 
     def in_words(self) -> tuple[str, ...]:
         """For a reader, before any number."""
@@ -88,8 +91,8 @@ class Choices:
 #: Fixed before scoring.
 FROZEN = Choices()
 
-#: The named alternative.
-PRUNED_CODED = Choices(pruned="coded")
+#: The named alternative, and another reading of Table IV.
+PRUNED_CODED, BY_TOKEN = Choices(pruned="coded"), Choices(by_token=True)
 
 
 class Speedups(NamedTuple):
@@ -183,7 +186,8 @@ def speedups(choices: Choices = FROZEN) -> Speedups:
             list(names)[i] for names, i in zip((DEVICES, METHODS, MODELS, BENCHMARKS), place, strict=True)
         )
         times = step_times(device, method, model, choices)
-        rate = token_rate(acceptance(method, model, benchmark), METHODS[method])
+        rate = acceptance(method, model, benchmark)
+        rate = rate if choices.by_token else token_rate(rate, METHODS[method])
         gained = [1 + sum(rate**depth for depth in range(1, drafted + 1)) for drafted in LENGTHS]
         found = [
             tokens * times.plain / (drafted * times.draft + verify_s)

@@ -36,9 +36,9 @@ def in_claims(*claims: str) -> Callable[[PrintedCell], bool]:
     return lambda cell: cell["claim_id"] in claims
 
 
-def ranges(solved: Any) -> Model:
+def ranges(solved: Any, choices: speedups.Choices = FROZEN) -> Model:
     """Fig. 12: both ends of the range."""
-    found = speedups.speedups(FROZEN).speedup
+    found = speedups.speedups(choices).speedup
     return lambda cell: Modelled(float(found.max() if cell["claim_id"] == "CAS001" else found.min()), "predicted")
 
 

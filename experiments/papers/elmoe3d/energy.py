@@ -60,6 +60,7 @@ def best_mode_energy(found: Speedups, *, method: str = "Elastic-SD", draft_depth
     return TokenEnergy(np.where(faster, together, alone), faster)
 
 
-def energy_ratio(found: Speedups) -> Cells:
-    """Energy of the baseline's accesses to memory per token over that of Elastic-SD's, "model batch"."""
-    return baseline_energy(found).accesses_j / best_mode_energy(found).accesses_j
+def energy_ratio(found: Speedups, *, all_energies: bool = False) -> Cells:
+    """Energy per token of the baseline over that of Elastic-SD, "model batch": of accesses to memory, or of all components."""
+    base, ours = baseline_energy(found), best_mode_energy(found)
+    return base.total_j / ours.total_j if all_energies else base.accesses_j / ours.accesses_j

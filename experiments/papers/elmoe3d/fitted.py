@@ -11,7 +11,19 @@ from jaxtyping import Array, Float
 
 from experiments.papers.elmoe3d.printed import MODELS
 
-__all__ = ["BOUNDS", "MODEL", "PER_MODEL", "STARTS", "Fitted", "Variant", "from_names", "names_of"]
+__all__ = [
+    "BOUNDS",
+    "EMBEDDING_INSIDE",
+    "MODEL",
+    "ONE_RULE",
+    "PER_MODEL",
+    "SLICES_ALWAYS",
+    "STARTS",
+    "Fitted",
+    "Variant",
+    "from_names",
+    "names_of",
+]
 
 
 @flax.struct.dataclass
@@ -68,6 +80,7 @@ class Variant:
         lru: hits and touched experts of popularities by which the most popular experts f have the share f ^ locality of all
             choices, an LRU cache by its characteristic time; in place of power laws.
         embedding_inside: the embedding table takes room in HB memory as other weights do.
+        slices_always: leading bits of experts alone are cached, while decoding autoregressively too.
     """
 
     draft_depth: int = 10
@@ -75,10 +88,16 @@ class Variant:
     one_rule: bool = False
     lru: bool = False
     embedding_inside: bool = False
+    slices_always: bool = False
 
 
-#: The model itself.
+#: The model itself, and what the paper prints where the model has something else.
 MODEL = Variant()
+ONE_RULE, EMBEDDING_INSIDE, SLICES_ALWAYS = (
+    Variant(one_rule=True),
+    Variant(embedding_inside=True),
+    Variant(slices_always=True),
+)
 
 
 def names_of() -> list[str]:

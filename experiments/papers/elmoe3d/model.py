@@ -56,7 +56,7 @@ def tokens_per_cycle(acceptance: Cells, variant: Variant) -> Cells:
     return 1.0 + acceptance * variant.draft_depth
 
 
-@functools.partial(jax.jit, static_argnames="lru")
+@functools.partial(jax.jit, static_argnames="rules")
 def _priced(
     bonded: Device,
     external: Device,
@@ -66,14 +66,14 @@ def _priced(
     inside: Any,
     one_rule: Any,
     *,
-    lru: bool,
+    rules: Variant,
 ) -> tuple[Priced, dict[str, Steps]]:
     """All cells for several sets of fitted numbers, leaves "row ..."."""
 
     def of_row(numbers: Fitted) -> tuple[Priced, dict[str, Steps]]:
         def cell(size: Targets, drafts: OwnDrafts, own_numbers: dict[str, Any], batch: Any) -> Any:
             some = dataclasses.replace(numbers, **own_numbers)
-            return cell_steps(lru, bonded, external, inside, size, drafts, some, one_rule, batch)
+            return cell_steps(rules, bonded, external, inside, size, drafts, some, one_rule, batch)
 
         by_model = jax.vmap(jax.vmap(cell, in_axes=(None, None, None, 0)), in_axes=(0, 0, 0, None))
         batches = jnp.asarray(BATCHES, jnp.float32)
@@ -98,7 +98,8 @@ def all_speedups(rows: Sequence[Fitted], capacity_gb: int, variant: Variant = MO
             fitted,
             float(variant.embedding_inside),
             variant.one_rule,
-            lru=variant.lru,
+            # What changes the program, the same for all other variants.
+            rules=Variant(lru=variant.lru, slices_always=variant.slices_always),
         )
         priced = jax.device_get(priced)
         for row in range(len(some)):

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from experiments.papers.elmoe3d.fitted import Fitted
+from experiments.papers.elmoe3d.fitted import Fitted, Variant
 from experiments.papers.elmoe3d.networks import CONTEXT_TOKENS, DRAFT_KV_BITS, INT8_BITS, KV_BITS, LOW_BITS
 from experiments.papers.elmoe3d.stacked import OWN_DRAFTS, OwnDrafts, Targets, pick, stack
 from hwmodels.device import Device
@@ -127,7 +127,7 @@ def _cost(device: Device, placement: Any, architecture: Architecture, line: _Lin
 
 
 def cell_steps(
-    lru: bool,
+    rules: Variant,
     bonded: Device,
     external: Device,
     inside: Any,
@@ -140,11 +140,12 @@ def cell_steps(
     """The baseline's step and all methods' of one target and batch; leaves are single numbers.
 
     Args:
-        lru, inside, one_rule: see `Variant`; numbers but for the first, which is static.
+        rules: static: `lru` and `slices_always` of a variant.
+        inside, one_rule: numbers, see `Variant`.
         bonded, external: the chip, and the baseline.
     """
     a, bits, low = sizes.architecture, sizes.bits, sizes.low_bits
-    popularity = _popularity(fitted.locality) if lru else None
+    popularity = _popularity(fitted.locality) if rules.lru else None
     drafted = fitted.draft_share * fitted.verified_tokens
     choices = {
         1.0: Routing(popularity, 0.0, fitted.independence),
@@ -189,14 +190,15 @@ def cell_steps(
     kinds += [("Elastic-SD", kind) for kind in ("autoregressive", "verify", "draft")]
 
     alone = together = CharacteristicTime()
-    if not lru:
+    if not rules.lru:
         alone = PowerLawHits(exponent=fitted.locality, fading=0.0)
         together = PowerLawHits(
             exponent=jnp.where(one_rule, fitted.locality, fitted.speculative_locality),
             fading=jnp.where(one_rule, 0.0, fitted.fading),
         )
+    sliced = lambda slices, hits: BitSlices(slice_bits=slices, hits=hits, whole=True)
     by_mode = lambda slices: ByMode(
-        ExpertCache(hits=alone, whole=True), BitSlices(slice_bits=slices, hits=together, whole=True)
+        sliced(slices, alone) if rules.slices_always else ExpertCache(hits=alone, whole=True), sliced(slices, together)
     )
     found = jax.vmap(lambda one: _cost(bonded, by_mode(one.slice_bits), a, one, pools=True))(stack(lines))
     prices = {kind: pick(found, n) for n, kind in enumerate(kinds)}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from experiments.papers.fpga_tree_sd.calibration import fit, table_one_times
+from experiments.papers.fpga_tree_sd.calibration import Fit, fit, table_one_times
 from experiments.papers.fpga_tree_sd.model import (
     LENGTHS,
     Choices,
@@ -62,12 +62,13 @@ def predict(times: Times, fitted: Fitted, choices: Choices | None = None, *, run
 
 
 @functools.cache
-def board_table(board: str, contexts: tuple[int, ...] = PLATFORM_CONTEXTS) -> Predicted:
-    """The fitted model on a board of Table IV."""
-    return predict(board_times(board, contexts), fit().fitted)
+def board_table(board: str, contexts: tuple[int, ...] = PLATFORM_CONTEXTS, found: Fit | None = None) -> Predicted:
+    """The fitted model on a board of Table IV; another fit than the model's where one is given."""
+    found = found or fit()
+    return predict(board_times(board, contexts), found.fitted, found.choices)
 
 
-def naive_lengths() -> np.ndarray:
+def naive_lengths(found: Fit | None = None) -> np.ndarray:
     """The first length at each context of Table I after which a token gains less than 0.02 tokens by the fitted law."""
-    accepted = cycle(table_one_times(), fit().fitted).accepted
+    accepted = cycle(table_one_times(), (found or fit()).fitted).accepted
     return np.asarray(naive_length(LENGTHS, accepted.astype(np.float32)).length)

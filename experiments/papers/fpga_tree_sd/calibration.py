@@ -13,6 +13,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from experiments.papers.fpga_tree_sd.model import (
+    BOARDS,
     LENGTHS,
     Choices,
     Fitted,
@@ -23,8 +24,9 @@ from experiments.papers.fpga_tree_sd.model import (
     cycle,
 )
 from experiments.papers.fpga_tree_sd.printed import CONTEXTS, NAIVE_SLOPE, table_one
+from hwmodels import catalog
 
-__all__ = ["FITTED_BOUNDS", "Fit", "fit", "fitted_numbers", "table_one_times"]
+__all__ = ["FITTED_BOUNDS", "Fit", "fit", "fitted_numbers", "memory_numbers", "table_one_times"]
 
 #: Ends of the search. C below 2, so that the law holds from two tokens on.
 FITTED_BOUNDS = {
@@ -108,3 +110,12 @@ def fit(choices: Choices | None = None, *, naive_lengths: bool = False, intercep
 def fitted_numbers() -> dict[str, float]:
     """The five numbers by name."""
     return {name: getattr(fit().fitted, name) for name in Fitted._fields[:5]}
+
+
+def memory_numbers() -> dict[str, float]:
+    """The two numbers of the catalog's boards, fitted to Table I's autoregressive rows."""
+    device = catalog.device(BOARDS["V80"])
+    return {
+        "memory efficiency": float(device.memory.efficiency),
+        "traffic of attention over its cache": float(device.kv_traffic_factor),
+    }

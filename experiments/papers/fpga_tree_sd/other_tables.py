@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from scipy.optimize import root_scalar
 
 from experiments.papers.fpga_tree_sd.boards import board_table, naive_lengths, predict
-from experiments.papers.fpga_tree_sd.calibration import fit
+from experiments.papers.fpga_tree_sd.calibration import Fit, fit
 from experiments.papers.fpga_tree_sd.model import LENGTHS, ORIGINAL_DEPTH, at_lengths, board_times, cycle, depth
 from experiments.papers.fpga_tree_sd.printed import CONTEXTS, cells, claim, table_one
 from experiments.reproduce.paper import Modelled, as_printed
@@ -56,12 +56,13 @@ class Tasks(NamedTuple):
 
 
 @functools.cache
-def solve_tasks() -> Tasks:
-    """A gain for each task, its best length, and one length for all."""
+def solve_tasks(solved: Fit | None = None) -> Tasks:
+    """A gain for each task, its best length, and one length for all; by the model's fit unless another is given."""
+    solved = solved or fit()
     printed = {(cell["benchmark"], cell.metric): cell.value for cell in cells("table2_task_consistency")}
     names = list(dict.fromkeys(benchmark for benchmark, _ in printed))
     times = board_times("V80", (TASK_CONTEXT,))
-    run = cycle(times, fit().fitted)
+    run = cycle(times, solved.fitted, solved.choices)
     cycle_s, step_s = (run.verify_s + run.draft_s)[0], float(run.autoregressive_s[0])
     law = run.accepted[0]
     speedup = lambda gain: float(np.max((1 + gain * (law - 1)) / cycle_s) * step_s)
@@ -79,9 +80,9 @@ def solve_tasks() -> Tasks:
     )
 
 
-def tasks(solved: Any) -> Callable[[PrintedCell], Modelled]:
+def tasks(solved: Fit) -> Callable[[PrintedCell], Modelled]:
     """Table II, all 15 cells."""
-    found = solve_tasks()
+    found = solve_tasks(solved)
 
     def model(cell: PrintedCell) -> Modelled:
         task = cell["benchmark"]
@@ -98,9 +99,9 @@ def tasks(solved: Any) -> Callable[[PrintedCell], Modelled]:
     return model
 
 
-def tree_searches(solved: Any) -> Callable[[PrintedCell], Modelled]:
+def tree_searches(solved: Fit) -> Callable[[PrintedCell], Modelled]:
     """Table III, all 11 cells."""
-    times, fitted = board_times("V80", (TREE_CONTEXT,)), fit().fitted
+    times, fitted, choices = board_times("V80", (TREE_CONTEXT,)), solved.fitted, solved.choices
     passes = {
         "Tree Search": depth(LENGTHS),
         "Width": depth(LENGTHS, "filled"),
@@ -110,10 +111,10 @@ def tree_searches(solved: Any) -> Callable[[PrintedCell], Modelled]:
     short = {"Tree Search": 0.0, "Width": claim("FPG016"), "Depth": claim("FPG017")}
     found = {}
     for method, count in passes.items():
-        run = cycle(times, fitted, passes=count)
+        run = cycle(times, fitted, choices, passes=count)
         # No path is longer than the tree is deep, and the first token is certain.
         accepted = np.clip(run.accepted - short[method], 1.0, 1.0 + np.ceil(count))
-        found[method] = predict(times, fitted, run=run._replace(accepted=accepted))
+        found[method] = predict(times, fitted, choices, run=run._replace(accepted=accepted))
     autoregressive = float(found["Width"].autoregressive[0])
 
     def model(cell: PrintedCell) -> Modelled:
@@ -131,22 +132,22 @@ def tree_searches(solved: Any) -> Callable[[PrintedCell], Modelled]:
     return model
 
 
-def averages(solved: Any) -> Callable[[PrintedCell], Modelled | None]:
+def averages(solved: Fit) -> Callable[[PrintedCell], Modelled | None]:
     """The averages of Fig. 4: LongSpec's four of six."""
 
     def model(cell: PrintedCell) -> Modelled | None:
         if cell["model"] not in MODELS or cell["sd_algorithm"] != "LongSpec":
             return None
         times = board_times("V80", CONTEXTS, architecture_name=MODELS[cell["model"]])
-        speedup = predict(times, fit().fitted).speedup.mean()
+        speedup = predict(times, solved.fitted, solved.choices).speedup.mean()
         return Modelled(float(speedup), "predicted", "with Llama-3.1-8B's tokens per cycle")
 
     return model
 
 
-def claims(solved: Any) -> Callable[[PrintedCell], Modelled | None]:
+def claims(solved: Fit) -> Callable[[PrintedCell], Modelled | None]:
     """Averages of Table I in the prose, and of gains over the other sets on other models: five numbers of the prose."""
-    printed, found = table_one(), board_table("V80", CONTEXTS)
+    printed, found = table_one(), board_table("V80", CONTEXTS, solved)
     gains = found.best_performance[:, None] / at_lengths(found.performance, printed.lengths)
     own = printed.performance[:, 2:] / printed.performance
     averaged = {
@@ -155,9 +156,9 @@ def claims(solved: Any) -> Callable[[PrintedCell], Modelled | None]:
         "FPG005": (gains[:, 1].mean(), own[:, 1].mean()),
     }
     over: dict[str, list[np.ndarray]] = {"FPG009": [], "FPG010": []}
-    law_naive = naive_lengths().astype(np.int64)
+    law_naive = naive_lengths(solved).astype(np.int64)
     for architecture in MODELS.values():
-        done = predict(board_times("V80", CONTEXTS, architecture_name=architecture), fit().fitted)
+        done = predict(board_times("V80", CONTEXTS, architecture_name=architecture), solved.fitted, solved.choices)
         over["FPG009"].append(done.best_performance / done.performance[:, -1])
         over["FPG010"].append(done.best_performance / at_lengths(done.performance, law_naive))
 

@@ -36,7 +36,9 @@ TABLE_ONE = {
 }
 
 
-def _own_best(row: ComparedCell) -> float:
+def _own_best(row: ComparedCell) -> float | None:
+    if row["metric"] == "best_speedup":
+        return None  # the cell itself
     if row["metric"] == "best_verification_length":
         return float(
             np.median([cell.value for cell in cells("table2_task_consistency") if cell.metric == row["metric"]])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from experiments.papers.fpga_tree_sd.boards import PLATFORM_CONTEXTS, board_table, naive_lengths
+from experiments.papers.fpga_tree_sd.calibration import Fit
 from experiments.papers.fpga_tree_sd.model import BOARDS, at_lengths
 from experiments.papers.fpga_tree_sd.printed import CONTEXTS, SETS, cells, table_one
 from experiments.reproduce.paper import Modelled, as_printed
@@ -19,10 +19,10 @@ __all__ = ["platforms", "printed_shares", "shares_of_maximum", "table1"]
 _REPEATED = {("V80", 4096), ("V80", 16384)}
 
 
-def table1(solved: Any) -> Callable[[PrintedCell], Modelled]:
-    """Table I: throughputs and best lengths are fitted, the original lengths are LongSpec's, naive ones are predicted."""
-    found, printed = board_table("V80", CONTEXTS), table_one()
-    at_printed, naive = at_lengths(found.performance, printed.lengths), naive_lengths()
+def table1(solved: Fit) -> Callable[[PrintedCell], Modelled]:
+    """Table I: throughputs and best lengths are fitted, the original lengths are LongSpec's, naive ones follow from the fit."""
+    found, printed = board_table("V80", CONTEXTS, solved), table_one()
+    at_printed, naive = at_lengths(found.performance, printed.lengths), naive_lengths(solved)
 
     def model(cell: PrintedCell) -> Modelled:
         context, method = CONTEXTS.index(int(cell["context_length"])), cell["method"]
@@ -48,9 +48,9 @@ def shares_of_maximum() -> list[float]:
     return (at_lengths(found.performance, table_one().lengths)[:, 2] / found.performance.max(axis=1)).tolist()
 
 
-def platforms(solved: Any) -> Callable[[PrintedCell], Modelled]:
+def platforms(solved: Fit) -> Callable[[PrintedCell], Modelled]:
     """Table IV: predicted, but for cells that are in Table I or equal V80's by construction."""
-    tables = {board: board_table(board) for board in BOARDS}
+    tables = {board: board_table(board, found=solved) for board in BOARDS}
     same_steps = _same_steps()
 
     def model(cell: PrintedCell) -> Modelled:

@@ -57,8 +57,8 @@ _MODEL, _BENCHMARK, _ARCHITECTURE = "Llama 3.2-3B", "MMLU", "systolic WS"
 NO_GAIN_GBPS = printed_value(DATA / "huffllm_claims.csv", claim_id="HUF029")
 
 
-def _case(bandwidth_gbps: float) -> Case:
-    return Case(_MODEL, BENCHMARK_TOKENS[_BENCHMARK], float(bandwidth_gbps), _ARCHITECTURE)
+def _case(bandwidth_gbps: float, *, as_printed: bool = False) -> Case:
+    return Case(_MODEL, BENCHMARK_TOKENS[_BENCHMARK], float(bandwidth_gbps), _ARCHITECTURE, as_printed)
 
 
 def operating_point(bandwidth_gbps: float, weight_bits: float, fitted: Fitted) -> dict[str, float]:
@@ -72,12 +72,21 @@ def operating_point(bandwidth_gbps: float, weight_bits: float, fitted: Fitted) -
     }
 
 
-def crossover_gbps(weight_bits: float, fitted: Fitted, *, points: float = 1.0) -> float:
-    """The bandwidth from which on compression saves less than so many percentage points of time."""
+#: Percentage points of time below which nothing is saved.
+NOTHING = 1.0
+
+
+def crossover_gbps(weight_bits: float, fitted: Fitted, *, points: float = NOTHING, as_printed: bool = False) -> float:
+    """The bandwidth from which on compression saves less than so many percentage points of time.
+
+    Args:
+        as_printed: cycles of the array by Eq. (3).
+    """
     low, high = 16.0, 2048.0
     while high / low > 1 + 1e-6:
         middle = (low * high) ** 0.5
-        low, high = (middle, high) if latency_saving(_case(middle), weight_bits, fitted) > points else (low, middle)
+        saved = latency_saving(_case(middle, as_printed=as_printed), weight_bits, fitted)
+        low, high = (middle, high) if saved > points else (low, middle)
     return high
 
 
@@ -146,14 +155,20 @@ def areas_table(solved: Any) -> Callable[[PrintedCell], Modelled | None]:
     return model
 
 
-def claims_table(bits: Mapping[str, float], fitted: Fitted) -> Callable[[PrintedCell], Modelled | None]:
-    """Two numbers of the prose: where the roofline's system gains no time any more, and the energy that it saves there."""
-    weight_bits, at_no_gain = bits[_MODEL], _case(NO_GAIN_GBPS)
+def claims_table(
+    bits: Mapping[str, float], fitted: Fitted, *, points: float = NOTHING, as_printed: bool = False
+) -> Callable[[PrintedCell], Modelled | None]:
+    """Two numbers of the prose: where the roofline's system gains no time any more, and the energy that it saves there.
+
+    Args:
+        points, as_printed: see `crossover_gbps`.
+    """
+    weight_bits, at_no_gain = bits[_MODEL], _case(NO_GAIN_GBPS, as_printed=as_printed)
     time_saved = latency_saving(at_no_gain, weight_bits, fitted)
     values = {
         "HUF028": (energy_saving(at_no_gain, weight_bits, fitted), ""),
         "HUF029": (
-            crossover_gbps(weight_bits, fitted),
+            crossover_gbps(weight_bits, fitted, points=points, as_printed=as_printed),
             f"{time_saved:.2f} % of the time saved at {NO_GAIN_GBPS:.0f} GB/s, where none is printed",
         ),
     }

@@ -53,7 +53,7 @@ def ordering(some: Sequence[PrintedSaving], predictor: Callable[[PrintedSaving],
     counts = {"right": 0, "tied": 0, "wrong": 0}
     for one, other in itertools.combinations(some, 2):
         same = [getattr(one.case, field) == getattr(other.case, field) for field in Case._fields]
-        if one.metric != other.metric or sum(same) != 3 or (same[1] and same[2]):
+        if one.metric != other.metric or same.count(False) != 1 or (same[1] and same[2]):
             continue
         printed, ours = one.saving - other.saving, predictor(one) - predictor(other)
         if abs(printed) >= _ORDER_POINTS:

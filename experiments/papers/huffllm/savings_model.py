@@ -76,6 +76,7 @@ class Case(NamedTuple):
     tokens: int
     bandwidth_gbps: float
     architecture: str
+    as_printed: bool = False  # the chip as its table and equation print it
 
 
 class Work(NamedTuple):
@@ -116,11 +117,11 @@ def work(case: Case, weight_bits: float = UNCOMPRESSED_BITS) -> Work:
             f"architectures {', '.join(_COUNTS)}"
         )
     shapes, counts = MODELS[case.model], _COUNTS[case.architecture]
-    rows = [counts(case.tokens, k, n, weight_bits) for k, n in zip(shapes.k, shapes.n, strict=True)]
+    rows = [counts(case.as_printed, case.tokens, k, n, weight_bits) for k, n in zip(shapes.k, shapes.n, strict=True)]
     compute_s, load_s, dram_bits, buffer_bits = (np.array(column, float) for column in zip(*rows, strict=True))
     busy_s = np.maximum(compute_s, dram_bits / (BITS_PER_BYTE * case.bandwidth_gbps * GIGA))
     count = np.array(shapes.copies, float)
-    chip, array = simba(), systolic("ws")
+    chip, array = simba(as_printed=case.as_printed), systolic("ws")
     on_simba = case.architecture == "simba WS"
     return Work(
         busy_s=float(count @ busy_s),
@@ -161,8 +162,8 @@ def energy_saving(case: Case, weight_bits: float, fitted: Fitted) -> float:
     return 100 * (1 - prefill_energy(case, weight_bits, fitted).total / before.total)
 
 
-def _systolic_counts(dataflow: str, m: int, k: int, n: int, weight_bits: float) -> tuple[Any, ...]:
-    array = systolic(dataflow)
+def _systolic_counts(dataflow: str, as_printed: bool, m: int, k: int, n: int, weight_bits: float) -> tuple[Any, ...]:
+    array = systolic(dataflow, as_printed=as_printed)
     shape = systolic_array.mapping(array, m, k, n)
     folds = ceil_div(shape.row_extent, array.rows) * ceil_div(shape.column_extent, array.columns)
     elements = systolic_buffers.buffer_elements(array, m, k, n)
@@ -188,8 +189,8 @@ _MAPPED_AT = 128 * GIGA
 
 
 @functools.cache
-def _simba_counts(m: int, k: int, n: int, weight_bits: float) -> tuple[Any, ...]:
-    array = simba()
+def _simba_counts(as_printed: bool, m: int, k: int, n: int, weight_bits: float) -> tuple[Any, ...]:
+    array = simba(as_printed=as_printed)
     _, found = vector_mapper.search(
         array, m, k, n, bandwidth_bytes_per_s=_MAPPED_AT, energies=_NOMINAL, weight_bits=weight_bits
     )

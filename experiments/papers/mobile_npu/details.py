@@ -17,6 +17,7 @@ from experiments.papers.mobile_npu.printed import CONTEXT, DATA, PAPER, printed
 from experiments.papers.mobile_npu.statements import statements
 from experiments.papers.mobile_npu.versions import GENERATIONS, MODELS, calibrated_device
 from experiments.reproduce.paper import Detail, Outcome
+from experiments.reproduce.statements import missed_statements, statements_detail
 from hwmodels import catalog
 
 __all__ = ["DETAILS", "missed_bars"]
@@ -97,12 +98,7 @@ DETAILS = (
         {"number": "{name}", "value": "{value:.4g}"},
         lambda value: [{"name": name, "value": number} for name, number in value.items()],
     ),
-    Detail(
-        "statements",
-        "What the text says of its figures",
-        lambda outcome: statements(outcome.solved),
-        {"where": "{where}", "statement": "{says}", "model": "{ours}", "holds": "{holds}", "status": "{status}"},
-    ),
+    statements_detail(statements),
     Detail(
         "accuracy",
         "Tables 1, 4 and 5 in our setting: the embedded network on text, the arithmetic network on its task",
@@ -177,11 +173,12 @@ def missed_bars(outcome: Outcome) -> list[str]:
         for row in outcome.of("memory_power")
         if row["metric"] == "dmabuf_memory" and row["relative_error"] > _MEMORY_BAR
     ]
-    return missed + [
-        f"does not hold: {one['says']} ({one['where']}): {one['ours']}"
-        for one in [
-            *(outcome.details.get("statements") or statements(outcome.solved)),
-            *outcome.details.get("accuracy", ()),
+    return (
+        missed
+        + missed_statements(outcome)
+        + [
+            f"does not hold: {one['says']} ({one['where']}): {one['ours']}"
+            for one in outcome.details.get("accuracy", ())
+            if not one["holds"]
         ]
-        if not one["holds"]
-    ]
+    )

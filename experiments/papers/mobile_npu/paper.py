@@ -2,24 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from experiments.papers.mobile_npu import figures, scaling_figures, simplest, tables
 from experiments.papers.mobile_npu.calibration import FITTED_NAMES, fit
 from experiments.papers.mobile_npu.details import DETAILS, missed_bars
 from experiments.papers.mobile_npu.printed import PAPER as NAME
 from experiments.papers.mobile_npu.scaling import scaling
-from experiments.reproduce.paper import Paper, PrintedTable
+from experiments.papers.mobile_npu.versions import GENERATIONS
+from experiments.reproduce.paper import Choice, Paper, PrintedTable
+from hwmodels import Device, catalog
+from hwmodels.numerics.units import GIGA, MICRO
 
 __all__ = ["PAPER"]
 
 
-def _fitted(*names: str):
+def _fitted(*names: str) -> Callable[[Any], dict[str, float]]:
     return lambda solved: {FITTED_NAMES[name]: getattr(fit(), name) for name in names}
 
 
-_CLOCK = "the clock is the one at which the matrix unit's printed rate is 4096 multiply-adds a cycle"
+_KERNELS = {"Fig. 14 and 15": _fitted("register_packets", "step_packets", "row_packets")}
+
+
+_CLOCK = Choice("the clock is the one at which the matrix unit's printed rate is 4096 multiply-adds a cycle")
 _INPUT = "a repetition of what the catalog was given"
+
+
+def _of_catalog(device: Device) -> dict[str, float]:
+    """Two numbers of V75's file that were chosen by what the text says of other cells."""
+    return {
+        "rate of the CPU, GFLOP/s": float(device.matrix_unit.host.peak_flops_per_s) / GIGA,
+        "launch of an operator, us": float(device.operator_latency_s) / MICRO,
+    }
+
+
+_RATE, _LAUNCH = _of_catalog(catalog.device(GENERATIONS["V75"])).items()
+_CPU = Choice(
+    _RATE[0],
+    used=f"{_RATE[1]:g}",
+    why="not printed; by prompts of llama.cpp behind those of another NPU's program",
+    seen="the share of the logits, close to or above 50 %",
+    cells=lambda cell: cell.conditions.get("claim_id") == "NPU026",
+)
+_LAUNCHES = Choice(
+    _LAUNCH[0],
+    used=f"{_LAUNCH[1]:g}",
+    why="not printed; with less than 57 us the NPU would decode one token before the GPU does",
+    seen="7.2.4: the GPU decodes one sample faster",
+    cells=lambda cell: False,
+)
+_STEPS = (_CPU, _LAUNCHES)
 
 TABLES = (
     PrintedTable(
@@ -32,9 +66,17 @@ TABLES = (
         fitted_to="the mean slowdown against no dequantization",
         choices=(
             _CLOCK,
-            "converting goes with the registers of codes, so that 8-bit weights take twice as long as 4-bit ones",
-            "a group alone takes 9 of the 20 instructions of a full register, counted from 5.1.2, 5.2.2 and Fig. 9",
-            "a scatter takes as long as a gather: 36 packets, the middle of the printed 24 to 48",
+            Choice(
+                "what converting 8-bit weights takes",
+                used="twice as long as 4-bit ones, with the registers of codes",
+                why="not printed; as long as 4-bit ones, both lower ends are missed by more than 15 % (variants)",
+                seen="the lower ends",
+                cells=lambda cell: cell["end"] == "lowest",
+            ),
+            Choice(
+                "a group alone takes 9 of the 20 instructions of a full register, counted from 5.1.2, 5.2.2 and Fig. 9"
+            ),
+            Choice("a scatter takes as long as a gather: 36 packets, the middle of the printed 24 to 48"),
         ),
         doubts=("which matrix a range ends at is not printed; here the lower end is FFN down, which has 8 bits",),
     ),
@@ -47,8 +89,11 @@ TABLES = (
         fitted=_fitted("step_packets", "row_packets"),
         fitted_to="the two ends of the speedup over 32-bit exponentials",
         choices=(
-            "degrees of the polynomials by Taylor's remainder below half a unit: 9 in 32 bits, 5 in 16, and three steps more",
-            "10 packets for a register beside its exponentials; one head, a row for each query",
+            _CLOCK,
+            Choice(
+                "degrees of the polynomials by Taylor's remainder below half a unit, 9 in 32 bits and 5 in 16, and three more"
+            ),
+            Choice("10 packets for a register beside its exponentials; one head, a row for each query"),
         ),
         doubts=("which lengths a range ends at is not printed", "one predicted cell"),
     ),
@@ -60,9 +105,13 @@ TABLES = (
         simplest=simplest.MEMORY,
         fitted=_fitted("static_power_w"),
         fitted_to="4.3 W while the 3B network decodes",
+        inherits=_KERNELS,
         choices=(
-            "the session holds layers, cache and the activations of 512 tokens in 32 bits; the process the vocabulary as Q6_K",
-            "energies per bit and FLOP and powers of vector units and CPU are assumed",
+            Choice(
+                "the session holds layers, cache and activations of 512 tokens in 32 bits, the process the vocabulary as Q6_K"
+            ),
+            Choice("energies per bit and FLOP and powers of vector units and CPU are assumed"),
+            *(choice.inherited() for choice in _STEPS),
         ),
         doubts=("5 W is an upper bound",),
     ),
@@ -72,8 +121,9 @@ TABLES = (
         model=tables.claims,
         label=("claim_id",),
         simplest=simplest.PROSE,
-        choices=("the rate of a CPU core is assumed: it decides the share of the logits",),
-        doubts=("close to or above 50 % is what is printed of the share",),
+        inherits={**_KERNELS, "4.3 W while the 3B network decodes": _fitted("static_power_w")},
+        choices=_STEPS,
+        doubts=("close to or above 50 % is what is printed of the share", "one predicted cell"),
     ),
     PrintedTable(
         name="table2_hvx_hmx",

@@ -1,10 +1,6 @@
-"""What the text says of its figures without a number: each statement, what the model has, and whether it holds."""
+"""Statements of the text on its figures, without a number: what the model has, and whether each holds."""
 
 from __future__ import annotations
-
-import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
 import jax
 import numpy as np
@@ -21,6 +17,7 @@ from experiments.papers.mobile_npu.decoding import (
 from experiments.papers.mobile_npu.printed import CONTEXT, claim
 from experiments.papers.mobile_npu.tables import Solved, head_share, largest_cheap_batch
 from experiments.papers.mobile_npu.versions import GENERATIONS, GPU, MODELS, calibrated_device, networks
+from experiments.reproduce.statements import Statement
 from hwmodels import OPERATORS, Architecture, Device, catalog, step_operators, uniform_weight_bits
 from hwmodels.compute.matrix_vector_npu import attention_times, stage_times
 from hwmodels.numerics.quick_jit import quick_jit
@@ -57,16 +54,7 @@ def attention_split(device: Device, model: str = "Qwen2.5-1.5B") -> np.ndarray:
     return np.array([[float(part) for part in one] for one in found])
 
 
-@dataclasses.dataclass(frozen=True)
-class _Statement:
-    where: str
-    says: str
-    ours: str
-    holds: bool
-    used: bool = False  # a number of the model was chosen in its sight
-
-
-def _decoding(solved: Solved) -> list[_Statement]:
+def _decoding(solved: Solved) -> list[Statement]:
     run = {(g, m): d for (g, m), d in solved.items() if memory.fits(m, catalog.device(GENERATIONS[g]), CONTEXT)}
     rates = np.array([one.tokens_per_s() for one in run.values()])
     gains = rates[..., -1] / rates[..., 0]
@@ -77,34 +65,35 @@ def _decoding(solved: Solved) -> list[_Statement]:
     step = solved["V75", "Qwen2.5-1.5B"]
     cores = 4.0 * step.head_share[0]
     return [
-        _Statement(
+        Statement(
             "Fig. 11",
             "throughput rises with the batch",
             f"{gains.min():.1f}x to {gains.max():.1f}x at 16 samples",
             bool(np.all(np.diff(rates, axis=-1) > 0)),
         ),
-        _Statement(
+        Statement(
             "Fig. 11", "but not linearly", f"at most {gains.max():.1f}x of 16x", bool(np.all(gains < BATCHES[-1]))
         ),
-        _Statement(
+        Statement(
             "7.2.2",
             f"the logits take at least {HEAD_SHARE_BAR:g} % at 16 samples on V75",
             f"{lowest:.0f} % to {max(shares['V75']):.0f} %",
             bool(lowest >= HEAD_SHARE_BAR),
+            status="calibrated",
         ),
-        _Statement(
+        Statement(
             "7.2.2",
             f"the logits take at least {HEAD_SHARE_BAR:g} % at 16 samples on V73 and V79",
             "; ".join(f"{g} {min(ran[g]):.0f} % to {max(ran[g]):.0f} %" for g in ("V73", "V79")),
             bool(min(*ran["V73"], *ran["V79"]) >= HEAD_SHARE_BAR),
         ),
-        _Statement(
+        Statement(
             "Fig. 16",
             "the CPU's use rises with the batch, to no more than 4 cores",
             f"{cores[0]:.1f} to {cores[-1]:.1f} cores on average",
             bool(np.all(np.diff(cores) > 0) and cores[-1] <= claim("NPU025")),
         ),
-        _Statement(
+        Statement(
             "Fig. 17",
             f"a prompt of {PROMPTS[-1]} instead of {PROMPTS[0]} tokens lowers throughput mildly (by less than {MILD:.0%})",
             f"by {declines.min():.1%} to {declines.max():.1%}",
@@ -113,18 +102,18 @@ def _decoding(solved: Solved) -> list[_Statement]:
     ]
 
 
-def _kernels() -> list[_Statement]:
+def _kernels() -> list[Statement]:
     split = attention_split(calibrated_device(fit()))
     products, _, softmax = (split / split.sum(axis=-1, keepdims=True)).T
     short, long = softmax_speedups(fit())[:, 0], softmax_speedups(fit())[:, -1]
     return [
-        _Statement(
+        Statement(
             "Fig. 8",
             "products take little of attention, softmax more and more as queries grow",
             f"products at most {products.max():.0%}, softmax {softmax[0]:.0%} to {softmax[-1]:.0%}",
             bool(np.all(np.diff(softmax) > 0) and softmax[-1] > 0.5 and products.max() < softmax[-1] / 2),
         ),
-        _Statement(
+        Statement(
             "Fig. 14",
             "longer queries lower the speedup at short contexts, less at long ones",
             f"by {1 - short[-1] / short[0]:.0%} at 1024 keys, {1 - long[-1] / long[0]:.0%} at 16384",
@@ -133,25 +122,25 @@ def _kernels() -> list[_Statement]:
     ]
 
 
-def _power(solved: Solved) -> list[_Statement]:
+def _power(solved: Solved) -> list[Statement]:
     small, large = (solved["V75", name].power_w() for name in ("Qwen2.5-1.5B", "Qwen2.5-3B"))
     assert small is not None
     assert large is not None
     return [
-        _Statement(
+        Statement(
             "Fig. 12",
             "1.5B: power rises with the batch and stays within 5 W",
             f"{small[-1, 0]:.2f} W to {small[-1, -1]:.2f} W",
             bool(small[-1, -1] > small[-1, 0] and np.max(small) <= claim("NPU018")),
         ),
-        _Statement(
+        Statement(
             "Fig. 12",
             "3B: power stabilises around 4.3 W (here: within 3 %)",
             f"{large[-1].min():.2f} W to {large[-1].max():.2f} W",
             bool(np.all(np.abs(large[-1] / claim("NPU019") - 1.0) < 0.03)),
-            used=True,
+            status="calibrated",
         ),
-        _Statement(
+        Statement(
             "7.2.3",
             "1.5B with 8 samples takes less energy than 3B with 1",
             f"up to {largest_cheap_batch(solved):.0f} samples",
@@ -160,7 +149,7 @@ def _power(solved: Solved) -> list[_Statement]:
     ]
 
 
-def _gpu(solved: Solved) -> list[_Statement]:
+def _gpu(solved: Solved) -> list[Statement]:
     device, stored = catalog.device(GPU), gpu_footprint()
     model = "Qwen2.5-1.5B"
     gpu = decode(device, networks()[model], PROMPTS, stored).tokens_per_s()[0]
@@ -174,20 +163,20 @@ def _gpu(solved: Solved) -> list[_Statement]:
         for name, network in networks().items()
     }
     return [
-        _Statement(
+        Statement(
             "Fig. 13",
             "the GPU decodes one sample faster",
             f"{gpu[0]:.1f} against {npu[0]:.1f} tokens/s",
             bool(gpu[0] > npu[0]),
-            used=True,
+            status="calibrated",
         ),
-        _Statement(
+        Statement(
             "Fig. 13",
             "the NPU decodes faster at larger batches",
             f"at {', '.join(ahead) or 'none'}; at 8: {npu[3]:.0f} against {gpu[3]:.0f} tokens/s",
             bool(npu[-1] > gpu[-1] and npu[-2] > gpu[-2]),
         ),
-        _Statement(
+        Statement(
             "Fig. 13",
             "the NPU processes prompts faster",
             f"{min(a / b for a, b in prefill.values()):.1f}x to {max(a / b for a, b in prefill.values()):.1f}x",
@@ -201,13 +190,13 @@ def npu_device() -> Device:
     return calibrated_device(fit())
 
 
-def _addresses() -> list[_Statement]:
+def _addresses() -> list[Statement]:
     runs = {
         name: [model for model in MODELS if memory.fits(model, catalog.device(entry), CONTEXT)]
         for name, entry in GENERATIONS.items()
     }
     return [
-        _Statement(
+        Statement(
             "7.2.1",
             "networks of 3B parameters run on V75 and V79 but not on V73",
             f"V73 runs {', '.join(runs['V73'])}",
@@ -216,7 +205,6 @@ def _addresses() -> list[_Statement]:
     ]
 
 
-def statements(solved: Solved) -> list[Mapping[str, Any]]:
+def statements(solved: Solved) -> list[Statement]:
     """All of them."""
-    found = [*_decoding(solved), *_kernels(), *_power(solved), *_gpu(solved), *_addresses()]
-    return [dataclasses.asdict(one) | {"status": "calibrated" if one.used else "predicted"} for one in found]
+    return [*_decoding(solved), *_kernels(), *_power(solved), *_gpu(solved), *_addresses()]

@@ -24,6 +24,8 @@ ROW = {
     "status",
     "note",
     "doubt",
+    "by_outcome",
+    "as_printed",
 }
 
 
@@ -34,7 +36,7 @@ def paper(request):
 
 @pytest.fixture(scope="module")
 def outcome(paper):
-    return run_paper(dataclasses.replace(paper, details=()))
+    return run_paper(dataclasses.replace(paper, details=()), readings=False)
 
 
 def test_declaration(paper):
@@ -118,7 +120,31 @@ def test_summaries_follow_from_rows(paper, outcome):
         # Where numbers were fitted, they are told with their values; where a cell is calibrated, something was.
         assert all(isinstance(value, float) for value in summary["fitted"].values())
         assert bool(summary["fitted"]) == bool(summary["fitted_to"])
-        assert summary["simplest_predictors"]
+        # Inputs of one cell each have none: a constant can but repeat them.
+        assert summary["simplest_predictors"] or set(summary["relative_error"]) == {"input"}
+
+
+def test_cells_in_view_of_a_choice_are_no_predictions(paper, outcome):
+    for table in paper.tables:
+        summary, rows = outcome.summary[table.name], outcome.of(table.name)
+        declared = {choice.name: choice for choice in table.choices if choice.seen}
+        assert [choice["name"] for choice in summary["choices_by_outcome"]] == list(declared)
+        assert summary["choices"] == [choice.in_words() for choice in table.choices]
+        for choice in summary["choices_by_outcome"]:
+            assert choice["used"]
+            assert choice["seen"]
+            assert choice["cells"] == sum(choice["name"] in row["by_outcome"] for row in rows)
+        for row in rows:
+            assert set(row["by_outcome"]) <= set(declared)
+            assert not (row["by_outcome"] and row["status"] == "predicted")
+
+
+def test_inherited_fits_have_values_and_their_cells(paper, outcome):
+    for table in paper.tables:
+        for cells, numbers in outcome.summary[table.name]["inherits"].items():
+            assert cells
+            assert numbers
+            assert all(isinstance(value, float) and math.isfinite(value) for value in numbers.values())
 
 
 def test_a_verdict_is_earned(paper, outcome):

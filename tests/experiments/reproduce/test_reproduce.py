@@ -10,7 +10,7 @@ from rich.console import Console
 import experiments.papers
 from experiments.reproduce import __main__ as command
 from experiments.reproduce import printing, run
-from experiments.reproduce.paper import Outcome, Paper
+from experiments.reproduce.paper import Choice, Modelled, Outcome, Paper
 from jaxspec.errors import InputError
 
 TOY = """
@@ -19,7 +19,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from experiments.reproduce.errors import constant, each
-from experiments.reproduce.paper import Detail, Modelled, Paper, PrintedTable, as_printed
+from experiments.reproduce.paper import Choice, Detail, Modelled, Paper, PrintedTable, as_printed
 
 
 def speeds(solved):
@@ -48,7 +48,8 @@ PAPER = Paper(
             simplest={"one constant": constant()},
             fitted=lambda solved: {"slope": solved},
             fitted_to="board c",
-            choices=("a line",),
+            choices=(Choice("a line"),),
+            inherits={"a catalog": lambda solved: {"offset": 2}},
             doubts=("board e",),
         ),
     ),
@@ -113,6 +114,8 @@ def test_a_paper_is_found_by_its_folder(toy):
         "status": "predicted",
         "note": "near; odd",
         "doubt": "",
+        "by_outcome": [],
+        "as_printed": {},
     }
     summary = result["summary"]["toy/speeds"]
     # Six numbers are printed, board d is not covered; e is in doubt: a and b decide, whose median 2.5 is 150 % and 37.5 % off.
@@ -138,6 +141,7 @@ def test_printing(toy, capsys):
         "calibrated: median 5.00%, max 5.00% (1 cells): fitted, no prediction",
         "speed, predicted: model median 5.00%, max 5.00% (2 cells); one constant median 93.75%, max 150.00% (2 cells)",
         "fitted: slope = 1.05, to board c",
+        "inherited, fitted to a catalog: offset = 2",
         "chosen: a line",
         "doubt: board e",
         "reproduced; 1 cells in doubt left out",
@@ -149,6 +153,66 @@ def test_printing(toy, capsys):
     text = capsys.readouterr().out
     assert "NOT reproduced: a simpler predictor is as good for speed (one constant)" in text
     assert "far off" in text
+
+
+@pytest.fixture
+def by_outcome(toy):
+    """Speeds are read as thrice the printed ones because of board b; twice is printed. Board a was not in view."""
+    twice = lambda solved: lambda cell: Modelled(2 * cell.value, "predicted") if cell["board"] in "abce" else None
+    choice = Choice(
+        "unit",
+        used="thrice",
+        printed="twice",
+        why="nearer",
+        seen="board b",
+        cells=lambda cell: cell["board"] == "b",
+        as_printed=lambda solved: lambda cell: twice(solved)(cell) if cell.metric == "speed" else None,
+    )
+    (table,) = toy.tables
+    model, other = table.model, dataclasses.replace(choice, name="pace")
+    speeds = lambda solved: lambda cell: model(solved)(cell) if cell.metric == "speed" else None
+    table = dataclasses.replace(table, model=speeds, choices=(Choice("a line"), choice, other.inherited()))
+    return dataclasses.replace(toy, tables=(table,))
+
+
+def test_a_choice_by_outcome_calibrates_its_cells(by_outcome):
+    outcome = run.run_paper(by_outcome)
+    assert [(row["conditions"]["board"], row["status"], row["by_outcome"]) for row in outcome.rows] == [
+        ("a", "predicted", []),
+        ("b", "calibrated", ["unit"]),
+        ("c", "calibrated", []),
+        ("e", "predicted", []),
+    ]
+    # One cell is left, which a constant can but repeat.
+    assert not outcome.summary["speeds"]["reproduced"]
+    assert outcome.summary["speeds"]["verdict"].startswith(
+        "NOT reproduced: a simpler predictor is as good for speed (none"
+    )
+
+
+def test_a_printed_reading_is_beside_its_row(by_outcome, capsys):
+    outcome = run.run_paper(by_outcome)
+    own, inherited = outcome.summary["speeds"]["choices_by_outcome"]
+    assert [row["as_printed"] for row in outcome.rows] == [{}, {"unit": 8.0}, {}, {}]
+    assert (own["cells"], inherited["cells"], inherited["printed_reading"]) == (1, 0, None)
+    assert own["printed_reading"]["relative_error"] == {"cells": 1, "median": 1.0, "max": 1.0}
+    # All boards are predictions of it, each twice as fast as printed.
+    assert own["printed_reading"]["judged"] == {"cells": 4, "median": 1.0, "max": 1.0}
+    assert not own["printed_reading"]["reproduced"]
+    assert (
+        run.run_paper(by_outcome, readings=False).summary["speeds"]["choices_by_outcome"][0]["printed_reading"] is None
+    )
+    printing.show_paper(Console(width=300), by_outcome, run.reproduce([by_outcome]))
+    printing.show_overview(Console(width=300), {"toy/speeds": outcome.summary["speeds"]})
+    text = capsys.readouterr().out
+    for words in (
+        "chosen: unit: thrice; printed: twice; nearer; by outcome, in view: board b, 1 cells of this table; AS PRINTED: "
+        "median 100.00%, max 100.00% (1 cells); if no choice counted, NOT reproduced",
+        "chosen: pace: thrice; printed: twice; by outcome, in view: board b, inherited",
+        "as printed",
+        "1 + 1 + 2",
+    ):
+        assert words in text, words
 
 
 def test_command(toy, tmp_path, monkeypatch, capsys):

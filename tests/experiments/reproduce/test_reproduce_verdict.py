@@ -45,6 +45,7 @@ def test_simplest_predictors():
         row(9.0, 9.0, metric="length"),
     ]
     predict = errors.constant()(some)
+    assert predict(row(1.0, 1.0, metric="power")) is None
     # The median of 1, 2 and 6, and the other metric's own.
     assert [predict(r) for r in some] == [2.0, 2.0, 2.0, 9.0]
     predict = errors.constant("board")(some[:3])
@@ -90,6 +91,21 @@ def test_verdicts():
     assert [found["by_metric"][metric]["reproduced"] for metric in ("speedup", "length")] == [True, False]
     assert not found["reproduced"]
     assert found["verdict"].endswith("as good for length (ten); reproduced: speedup")
+
+
+def test_a_predictor_that_repeats_the_cell_is_no_peer():
+    alone = row(4.0, 4.4, metric="power")
+    rows = [row(1.0, 1.2), row(2.0, 2.2), alone]
+    assert [found["metric"] for found, _ in errors.predictions(errors.constant(), rows)] == ["speedup", "speedup"]
+    # One that needs no cell says what it says.
+    assert len(errors.predictions(errors.each(lambda r: 4.0), rows)) == 3
+    found = verdict.summarise(table(constant=errors.constant()), [alone], cells=1, fitted={})
+    assert found["by_metric"]["power"]["simplest_predictors"] == {}
+    assert found["verdict"] == "NOT reproduced: a simpler predictor is as good for power (none is given)"
+    found = verdict.summarise(
+        table(constant=errors.constant(), six=errors.each(lambda r: 6.0)), [alone], cells=1, fitted={}
+    )
+    assert found["reproduced"]
 
 
 def test_printed_numbers(tmp_path):

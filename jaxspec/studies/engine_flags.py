@@ -1,7 +1,7 @@
 """Flags and settings with which inference engines speculate: the draft, and how many tokens it drafts at which batch.
 
 Source: the engines' documentation in 2026: vLLM 0.25 (dynamic speculative decoding), SGLang (speculative decoding, adaptive
-speculative decoding), llama.cpp (docs/speculative.md).
+speculative decoding), llama.cpp (docs/speculative.md; which lengths an n-gram draft reads: common/speculative.cpp).
 """
 
 from __future__ import annotations
@@ -266,8 +266,14 @@ def _llama_cpp(
         ]
         files += ["--model-draft", "draft.gguf"]
     limits: list[str | int] = ["--spec-draft-n-max", length, "--spec-draft-n-min", 0, "--spec-draft-p-min", 0]
+    note = "Earlier builds take --draft-max, --draft-min and --draft-p-min, and no --spec-type."
     if draft.kind == "ngram":
-        limits = ["--spec-draft-n-max", length, "--spec-draft-n-min", 0]
+        # It reads no --spec-draft-*, and copies 48 tokens unless its own flag gives another number.
+        limits = ["--spec-ngram-simple-size-m", length]
+        note = (
+            "It drafts only where the last 12 tokens, or --spec-ngram-simple-size-n, have occurred before. Earlier builds "
+            "take --spec-ngram-size-m."
+        )
     # It divides matrices by rows or layers among all devices that it sees.
     split = (
         [["--split-mode", "row"]]
@@ -278,7 +284,6 @@ def _llama_cpp(
     )
     commands.append(shell_command("llama-server", [*files, "--spec-type", kinds[draft.kind]], *split, limits))
     text, missing = "\n".join(commands), _missing(tokenizer)
-    note = "Earlier builds take --draft-max, --draft-min and --draft-p-min, and no --spec-type."
     note += missing and f"{missing}the conversion needs them."
     return Engine("llama.cpp", "builds since May 2026", *("llama_cpp.txt", f"{text}\n", "bash", text), note)
 

@@ -10,19 +10,26 @@ class Memory:
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import flax.struct
+import jax
+import numpy as np
 
 __all__ = [
     "COUNT",
     "FLAG",
+    "LARGEST",
     "NOT_NEGATIVE",
     "POSITIVE",
     "SHARE",
+    "SMALLEST",
     "WHOLE",
     "Rule",
+    "broken",
+    "check_numbers",
     "choice",
     "flag",
     "number",
@@ -52,6 +59,57 @@ COUNT = Rule("a positive whole number", lambda value: value > 0 and value.is_int
 WHOLE = Rule("a whole number >= 0", lambda value: value >= 0 and value.is_integer())
 #: A truth value that is swept like a number.
 FLAG = Rule("true or false", lambda value: value in (0.0, 1.0))
+
+
+#: Sizes whose quotients and products single precision holds, as bytes over bandwidths; other numbers are slips.
+SMALLEST, LARGEST = 1e-20, 1e20
+
+
+def broken(value: float, rule: Rule) -> str | None:
+    """What is wrong with a number, behind "… is 3; "; None: nothing. Files and objects are held to it alike."""
+    if not rule.holds(value):
+        return f"it must be {rule.words}"
+    if value == 0 or SMALLEST <= abs(value) <= LARGEST:
+        return None
+    return f"sizes of numbers are from {SMALLEST:g} to {LARGEST:g}, in SI units"
+
+
+def check_numbers(tree: Any, name: str = "") -> None:
+    """Hold all numbers within a tree of dataclasses to the rules of their fields.
+
+    Tracers, infinite numbers ("no limit") and what is no number at all, as axes of `vmap` within a tree are not, pass.
+
+    Args:
+        name: of the tree, for messages.
+    Raises:
+        ValueError: a number that breaks its rule, by its dotted name.
+    """
+    dot = f"{name}." if name else ""
+    if isinstance(tree, Mapping):
+        parts = [(dot + str(key), part, None) for key, part in tree.items()]
+    elif isinstance(tree, (tuple, list)):
+        parts = [(f"{dot}{place}", part, None) for place, part in enumerate(tree)]
+    elif dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        parts = [(dot + field, getattr(tree, field), rule) for field, rule in _rules(type(tree))]
+    else:
+        return
+    for path, part, rule in parts:
+        if rule is None:
+            check_numbers(part, path)
+        elif isinstance(part, (int, float, np.ndarray, np.generic)) or _at_hand(part):
+            for value in [part] if isinstance(part, (int, float)) else np.unique(np.asarray(part, float)).tolist():
+                limitless = abs(value) == np.inf and rule.holds(value)
+                if not limitless and (wrong := broken(value, rule)):
+                    raise ValueError(f"{path} is {value:g}; {wrong}")
+
+
+@functools.cache
+def _rules(kind: type) -> tuple[tuple[str, Rule | None], ...]:
+    return tuple((field.name, field.metadata.get("rule")) for field in dataclasses.fields(kind))
+
+
+def _at_hand(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer) and leaf.is_fully_addressable
 
 
 def number(rule: Rule, **default: Any) -> Any:

@@ -18,7 +18,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hwmodels.numerics.fields import FLAG, Rule, broken
+from hwmodels.numerics.fields import FLAG, Rule
 
 
 class EntryError(ValueError):
@@ -27,6 +27,10 @@ class EntryError(ValueError):
 
 class UnknownNameError(ValueError):
     """No catalog entry has this name: one line with what came, what is near, and all that is allowed."""
+
+
+#: Sizes whose quotients and products single precision holds, as bytes over bandwidths; other numbers are slips.
+SMALLEST, LARGEST = 1e-20, 1e20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,8 +128,13 @@ def read_value(field: Any, rule: Rule, where: str) -> float:
         raise EntryError(f"{where} is {shown(value)}; it must be {rule.words}")
     # TOML integers have no bound, floats do.
     number = float(value) if abs(value) <= sys.float_info.max else math.inf * (1 if value > 0 else -1)
-    if wrong := broken(number, rule) if math.isfinite(number) else f"it must be {rule.words}":
-        raise EntryError(f"{where} is {shown(value)}; {wrong}")
+    in_range = number == 0 or SMALLEST <= abs(number) <= LARGEST
+    if math.isfinite(number) and rule.holds(number) and not in_range:
+        raise EntryError(
+            f"{where} is {shown(value)}; sizes of numbers are from {SMALLEST:g} to {LARGEST:g}, in SI units"
+        )
+    if not in_range or not rule.holds(number):
+        raise EntryError(f"{where} is {shown(value)}; it must be {rule.words}")
     return number
 
 

@@ -34,12 +34,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from hwmodels.catalog.entries import EntryError, read_source, read_value, shown
+from hwmodels.catalog.entries import LARGEST, SMALLEST, EntryError, read_source, read_value, shown
 from hwmodels.catalog.forms import TableReader, form_of
 from hwmodels.compute.measured_host import HostProducts, MeasuredHost
 from hwmodels.compute.row_costs import RowCosts
 from hwmodels.compute.unit import SPREAD_PARTS, Spread
-from hwmodels.numerics.fields import LARGEST, POSITIVE, SMALLEST, Rule
+from hwmodels.numerics.fields import POSITIVE, Rule
 
 __all__ = ["OVERLAP", "read_measured_host"]
 

@@ -16,19 +16,17 @@ from typing import Any
 
 import flax.struct
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 __all__ = [
     "COUNT",
     "FLAG",
-    "LARGEST",
     "NOT_NEGATIVE",
     "POSITIVE",
     "SHARE",
-    "SMALLEST",
     "WHOLE",
     "Rule",
-    "broken",
     "check_numbers",
     "choice",
     "flag",
@@ -61,23 +59,10 @@ WHOLE = Rule("a whole number >= 0", lambda value: value >= 0 and value.is_intege
 FLAG = Rule("true or false", lambda value: value in (0.0, 1.0))
 
 
-#: Sizes whose quotients and products single precision holds, as bytes over bandwidths; other numbers are slips.
-SMALLEST, LARGEST = 1e-20, 1e20
-
-
-def broken(value: float, rule: Rule) -> str | None:
-    """What is wrong with a number, behind "… is 3; "; None: nothing. Files and objects are held to it alike."""
-    if not rule.holds(value):
-        return f"it must be {rule.words}"
-    if value == 0 or SMALLEST <= abs(value) <= LARGEST:
-        return None
-    return f"sizes of numbers are from {SMALLEST:g} to {LARGEST:g}, in SI units"
-
-
 def check_numbers(tree: Any, name: str = "") -> None:
-    """Hold all numbers within a tree of dataclasses to the rules of their fields.
+    """Hold all numbers within a tree of dataclasses to the rules of their fields, as the numbers of files are held.
 
-    Tracers, infinite numbers ("no limit") and what is no number at all, as axes of `vmap` within a tree are not, pass.
+    Tracers and what is no number at all pass. An infinite number is no limit, which a file would leave out.
 
     Args:
         name: of the tree, for messages.
@@ -96,11 +81,10 @@ def check_numbers(tree: Any, name: str = "") -> None:
     for path, part, rule in parts:
         if rule is None:
             check_numbers(part, path)
-        elif isinstance(part, (int, float, np.ndarray, np.generic)) or _at_hand(part):
-            for value in [part] if isinstance(part, (int, float)) else np.unique(np.asarray(part, float)).tolist():
-                limitless = abs(value) == np.inf and rule.holds(value)
-                if not limitless and (wrong := broken(value, rule)):
-                    raise ValueError(f"{path} is {value:g}; {wrong}")
+        else:
+            for value in _numbers(part):
+                if not rule.holds(value):
+                    raise ValueError(f"{path} is {value:g}; it must be {rule.words}")
 
 
 @functools.cache
@@ -108,8 +92,14 @@ def _rules(kind: type) -> tuple[tuple[str, Rule | None], ...]:
     return tuple((field.name, field.metadata.get("rule")) for field in dataclasses.fields(kind))
 
 
-def _at_hand(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer) and leaf.is_fully_addressable
+def _numbers(leaf: Any) -> list[float]:
+    """The different numbers of a leaf that are at hand; of an array of several processes none are."""
+    if isinstance(leaf, (int, float)):
+        return [float(leaf)]
+    if isinstance(leaf, jax.core.Tracer) or (isinstance(leaf, jax.Array) and not leaf.is_fully_addressable):
+        return []
+    is_number = isinstance(leaf, (np.ndarray, np.generic, jax.Array)) and jnp.issubdtype(leaf.dtype, jnp.number)
+    return np.unique(np.asarray(leaf, float)).tolist() if is_number else []
 
 
 def number(rule: Rule, **default: Any) -> Any:

@@ -46,7 +46,7 @@ def test_numbers_known_within_a_program_are_checked(toy_device, small):
         jax.jit(lambda: price_steps(slow, small, steps)[0].cost.total_s)()
 
 
-@pytest.mark.parametrize("value", [-1.0, 0.0, 0.5, 1.0, 2.0, 1.5, 1e21, 1e-21])
+@pytest.mark.parametrize("value", [-1.0, 0.0, 0.5, 1.0, 2.0, 1.5])
 def test_files_and_objects_have_one_set_of_checks(value):
     """Every rule of a device's fields takes and refuses the same numbers, in the same words."""
     rules = {

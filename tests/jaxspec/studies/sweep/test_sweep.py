@@ -15,7 +15,7 @@ import hwmodels
 from hwmodels import catalog
 from hwmodels.analysis.design_point import design_point
 from hwmodels.analysis.sensitivity import leaf_names
-from hwmodels.numerics.fields import LARGEST, SMALLEST
+from hwmodels.catalog.entries import LARGEST, SMALLEST
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import DEFAULT_SCHEME
 from jaxspec.errors import InputError

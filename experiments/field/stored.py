@@ -70,7 +70,7 @@ _KNOWN = (
 
 
 #: A part of a precision that is about the LM head, what it says beside the head's name, and that the head is as it was.
-_PARTS = re.compile(r"[+,;()]|\b(?:and|with)\b|(?=\b(?:except|without|exclud|but)\w*)")
+_PARTS = re.compile(r"[+,;]|\b(?:and|with)\b|(?=\b(?:except|without|exclud|but)\w*)")
 _HEAD = re.compile(r"\b(?:lm|output)[ _-]?head\b")
 _FILLERS = re.compile(r"\b(?:in|at|as|is|kept|stored|the|bits? per weight)\b")
 _AS_IT_WAS = re.compile(r"except|without|exclu|unquanti|\b(?:not|no|un)\b")
@@ -82,7 +82,7 @@ def stored(precision: str) -> Stored:
     Raises:
         NotPricedError: a precision that is not known.
     """
-    parts = _PARTS.split(precision.lower())
+    parts = _PARTS.split(re.sub(r"\(([^()]*head[^()]*)\)", r", \1,", precision.lower()))
     heads = [part for part in parts if _HEAD.search(part)]
     if not heads:
         return _stored(precision, precision)

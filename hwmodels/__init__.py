@@ -11,7 +11,7 @@ from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, lea
 from hwmodels.chip.cost import ChipBill, chip_bill
 from hwmodels.chip.technology import Technology
 from hwmodels.compute.unit import ComputeUnit
-from hwmodels.device import Chip, Device, MemoryTier, OnChipPath
+from hwmodels.device import Chip, Device, MemoryTier, OnChipPath, stack_devices
 from hwmodels.network.architecture import (
     ALL_LAYER_MATRICES,
     EXPERT_MATRICES,
@@ -281,6 +281,7 @@ __all__ = [
     "smooth_best",
     "smooth_maximum",
     "speculation_speedup",
+    "stack_devices",
     "stack_steps",
     "step_cost",
     "step_energy",

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 from hwmodels.chip.technology import Technology
 from hwmodels.decoders.encoder import Encoder
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, SHARE, choice, flag, number, part
 from hwmodels.numerics.reprs import short_line, tree_html
-from hwmodels.numerics.scalars import Leaf
+from hwmodels.numerics.scalars import Leaf, as_float
 
 #: How several memories share time: all at once, so that the slowest decides, or one after the other.
 Schedule: TypeAlias = Literal["overlapped", "serial"]
@@ -121,3 +126,58 @@ class Device:
 
     def _repr_html_(self) -> str:
         return tree_html(self)
+
+
+def stack_devices(devices: Sequence[Device]) -> Device:
+    """Devices of one structure as one, whose leaves are "device ...": what `jax.vmap` maps over.
+
+    Raises:
+        ValueError: no devices; devices that differ in more than numbers, by the first part that does.
+    """
+    if not devices:
+        raise ValueError("no devices came; give at least one")
+    for place, device in enumerate(devices):
+        if found := _difference(devices[0], device, ""):
+            name, first, other = found
+            raise ValueError(
+                f"{name} is {first} in device 0 and {other} in device {place}; stack devices that differ in numbers alone, and "
+                "map over others one by one"
+            )
+    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(as_float(leaf)) for leaf in leaves]), *devices)
+
+
+def _difference(first: Any, other: Any, name: str) -> tuple[str, str, str] | None:
+    """The first part in which two trees differ by more than a number, and what it is in each; None: there is none."""
+    dot = f"{name}." if name else ""
+    if type(first) is type(other) and isinstance(first, (tuple, list)):
+        if len(first) != len(other):
+            return name, f"{len(first)} parts", f"{len(other)} parts"
+        pairs = [(f"{dot}{place}", *pair, False) for place, pair in enumerate(zip(first, other, strict=True))]
+    elif type(first) is type(other) and dataclasses.is_dataclass(first):
+        pairs = [
+            (dot + field.name, *(getattr(part, field.name) for part in (first, other)), not _is_leaf(field))
+            for field in dataclasses.fields(first)
+        ]
+    else:
+        one, two = (_kind(part) for part in (first, other))
+        return None if one == two else (name, one, two)
+    for path, one, two, is_static in pairs:
+        if is_static and one != two:
+            return path, f"{one!r:.60}", f"{two!r:.60}"
+        if not is_static and (found := _difference(one, two, path)):
+            return found
+    return None
+
+
+def _is_leaf(field: dataclasses.Field) -> bool:
+    return field.metadata.get("pytree_node", True)
+
+
+def _kind(part: Any) -> str:
+    """What a part is, but for its numbers."""
+    if part is None:
+        return "None"
+    if dataclasses.is_dataclass(part) or isinstance(part, (tuple, list)):
+        return f"a {type(part).__name__}"
+    shape = np.shape(part)
+    return f"an array of shape {shape}" if shape else "a number"

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.field.engines import Engine, engine_of
-from experiments.field.fit import calibration_rows, errors_of_unseen, fit_terms, leave_one_out, rounded
+from experiments.field.fit import calibration_rows, errors_of_unseen, fit_terms, rounded
 from experiments.field.networks import A_NETWORK
 from experiments.field.predict import Parts, predict
 from experiments.field.rows import FieldRow
@@ -37,24 +37,34 @@ class Fitted(NamedTuple):
     rows: list[str]
 
 
-def fitted(rows: Sequence[FieldRow], parts: Sequence[Parts | str], engine: str) -> Fitted:
-    """Terms of an engine, how far measurements lie from them, and the rows that they were fitted to."""
+def fitted(
+    rows: Sequence[FieldRow],
+    parts: Sequence[Parts | str],
+    engine: str,
+    elsewhere: Sequence[tuple[FieldRow, Parts | str]] = (),
+) -> Fitted:
+    """Terms of an engine, how far measurements lie from them, and the rows that they were fitted to.
+
+    Args:
+        elsewhere: further rows and their parts, of machines that no term is fitted to.
+    """
     chosen = calibration_rows(rows, engine)
-    own = [
-        (row, part)
-        for row, part in zip(rows, parts, strict=True)
-        if isinstance(part, Parts) and engine_of(row.engine).name == engine
-    ]
+    own, further = (
+        [(row, part) for row, part in pairs if isinstance(part, Parts) and engine_of(row.engine).name == engine]
+        for pairs in (zip(rows, parts, strict=True), elsewhere)
+    )
     cells = [(row, part) for row, part in own if row.id in chosen]
     terms = rounded(fit_terms(cells, engine))
-    networks = [index for index, (_, part) in enumerate(cells) if kind_of(part) == "small network"]
-    others = [(row, part) for row, part in own if row.speedup and kind_of(part) != "small network"]
+    is_network = lambda part: kind_of(part) == "small network"
+    networks = [(row, part) for row, part in own + further if row.speedup and not row.excluded and is_network(part)]
+    others = [(row, part) for row, part in own if row.speedup and not is_network(part)]
     # Nothing was fitted to the kind of the next head, or to the machine of the next source; a median: one of few is far off.
     unseen = (lambda row: row.draft_kind) if networks else (lambda row: row.source)
     scatter = {"other drafts": float(np.median(list(errors_of_unseen(cells, others, engine, unseen).values())))}
-    scatter["small network"] = (
-        float(np.sqrt(np.mean(leave_one_out(cells, engine)[networks] ** 2))) if networks else scatter["other drafts"]
-    )
+    scatter["small network"] = scatter["other drafts"]
+    if networks:  # nor to the machine of the next network
+        machines = errors_of_unseen(cells, networks, engine, lambda row: row.group)
+        scatter["small network"] = float(np.sqrt(np.mean(np.square(list(machines.values())))))
     return Fitted(terms, scatter, sorted(chosen))
 
 

@@ -60,6 +60,11 @@ def engine_of(text: str) -> Engine:
 
 
 def _version(name: str, text: str) -> tuple[str, ...]:
-    """Terms of vLLM are those of its V1: its scheduler and sampler are other programs than those of V0."""
-    old = name == _MEASURED and re.search(r"\bv0(?![.0-9])|\bv?0\.[0-7]\b", text.lower())
-    return (f"the terms of {_MEASURED} were fitted to its version V1; this row names {text.strip()}",) if old else ()
+    """Terms of vLLM are those of its V1: its scheduler and sampler are other programs than those of V0.
+
+    V1 became the default with 0.8; 0.1.dev is what a build calls itself that has no tags to take a version from.
+    """
+    words = text.lower()
+    old = re.search(r"\bv0(?![.0-9])|\bv?0\.[0-7]\b(?!\.dev)", words) and not re.search(r"\bv1\b(?!\.)", words)
+    said = f"the terms of {_MEASURED} were fitted to its version V1; this row names {text.strip()}"
+    return (said,) if name == _MEASURED and old else ()

@@ -20,7 +20,6 @@ __all__ = [
     "calibration_rows",
     "errors_of_unseen",
     "fit_terms",
-    "leave_one_out",
 ]
 
 #: Engine -> source and kind of draft -> rows that its terms are fitted to, all on H100s and H200s. Of vLLM most are of the only
@@ -85,16 +84,6 @@ def fit_terms(cells: Sequence[Cell], engine: str) -> EngineTerms:
     sizes = np.maximum(np.abs(table).max(axis=0), 1e-30)
     found, _ = nnls(table / sizes, np.array(missing))
     return EngineTerms(*(float(value) for value in found / sizes))
-
-
-def leave_one_out(cells: Sequence[Cell], engine: str) -> np.ndarray:
-    """Errors of log speedups, "cell", each by terms that were fitted to the others."""
-    errors = []
-    for index, (row, parts) in enumerate(cells):
-        others = [cell for other, cell in enumerate(cells) if other != index]
-        assert row.speedup is not None
-        errors.append(np.log(predict(row, parts, fit_terms(others, engine)).speedup / row.speedup))
-    return np.array(errors)
 
 
 def errors_of_unseen(

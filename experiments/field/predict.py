@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.field.gpus import Gpu, at_bandwidth
+from experiments.field.gpus import Gpu, at_bandwidth, named_device
 from experiments.field.networks import draft_of, named_architecture
 from experiments.field.own_step import OwnSteps, step_s, workload_of
 from experiments.field.ran import what_ran
 from experiments.field.rows import FieldRow
-from experiments.field.stored import NotPricedError
-from hwmodels import Architecture, Device, DraftCost, Footprint, Plan, Workload, chain_plan
+from experiments.field.stored import BESIDES, NotPricedError, stored
+from hwmodels import Architecture, Device, DraftCost, Footprint, Plan, Workload, catalog, chain_plan
 from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
 from hwmodels.speculation.steady_state import entering_tokens, serving_cycle
@@ -29,6 +29,9 @@ _ROUNDED = 0.02
 
 #: Said where a step is slower than the card's own memory explains.
 _RESTS = "each pass of the target takes {:.2f} ms beside its kernels, as the group's own step without speculation did"
+
+#: A network in whose place no other can be.
+_ANY = "llama-3.1-8b"
 
 #: Drafted tokens beyond which a row is a slip: the longest published lookups draft some dozens.
 _LONGEST = 512.0
@@ -123,17 +126,9 @@ def predict(row: FieldRow, parts: Parts, terms: EngineTerms = NO_ENGINE) -> Pred
 
 
 def _price(row: FieldRow, steps: OwnSteps) -> Parts:
-    if row.tokens_per_cycle is None:
-        raise NotPricedError("no acceptance was published")
-    if row.draft_length < 1:
-        raise NotPricedError("no draft length was published")
-    if row.draft_length > _LONGEST:
-        raise NotPricedError(f"draft_length is {row.draft_length:g}; drafts of up to {_LONGEST:g} tokens are priced")
-    if not 1.0 <= row.tokens_per_cycle <= row.draft_length + 1.0 + _ROUNDED:
-        raise NotPricedError(
-            f"its acceptance means {row.tokens_per_cycle:g} tokens per cycle, and drafts of {row.draft_length:g} tokens give "
-            f"1 to {row.draft_length + 1:g}: check acceptance_definition and draft_length"
-        )
+    if causes := _causes(row):
+        raise NotPricedError(BESIDES.join(causes))
+    assert row.tokens_per_cycle is not None
     target, plan = named_architecture(row.target), _plan(row)
     draft = draft_of(row, target)
     ran = what_ran(row, target, draft)
@@ -178,6 +173,49 @@ def _price(row: FieldRow, steps: OwnSteps) -> Parts:
         draft_weight_format=ran.draft_format,
         notes=(*ran.notes, *([_RESTS.format(rest_s * 1e3)] if rest_s else [])),
     )
+
+
+def _of_numbers(row: FieldRow) -> list[str]:
+    """What is missing of a row's numbers, or wrong with them."""
+    length, tokens = row.draft_length, row.tokens_per_cycle
+    if length > _LONGEST:
+        return [f"draft_length is {length:g}; drafts of up to {_LONGEST:g} tokens are priced"]
+    if length >= 1 and tokens is not None and not 1.0 <= tokens <= length + 1.0 + _ROUNDED:
+        return [
+            f"its acceptance means {tokens:g} tokens per cycle, and drafts of {length:g} tokens give 1 to {length + 1:g}: "
+            "check acceptance_definition and draft_length"
+        ]
+    found = [] if length >= 1 else ["no draft length was published"]
+    if not row.acceptance and tokens is None:
+        return ["no acceptance was published", *found]
+    # A share of drafted tokens means nothing without their number, which then is missing already.
+    if tokens is None and length >= 1:
+        found.append(f"its acceptance is {row.acceptance}, which is no known acceptance_definition")
+    return found
+
+
+def _causes(row: FieldRow) -> list[str]:
+    """Everything for which a row has no prediction and that its own words say; empty: it may have one."""
+    found = [row.unread] if row.unread else _of_numbers(row)
+
+    def target() -> Architecture:
+        try:
+            return named_architecture(row.target)
+        except NotPricedError:  # named by itself; a draft's kind can be known nevertheless
+            return catalog.architecture(_ANY)
+
+    for check in (
+        lambda: named_architecture(row.target),
+        lambda: draft_of(row, target()),
+        lambda: stored(row.target_precision),
+        lambda: stored(row.draft_precision) if float(draft_of(row, target()).passes) else None,
+        lambda: named_device(row.device),
+    ):
+        try:
+            check()
+        except NotPricedError as reason:
+            found.append(str(reason))
+    return list(dict.fromkeys(found))
 
 
 #: One second of each term alone, so that `engine_time` counts how often it is spent.

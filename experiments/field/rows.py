@@ -9,17 +9,21 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import math
 import re
 from pathlib import Path
 
-from experiments.field.stored import kv_bits
+from experiments.field.stored import BESIDES, kv_bits
 from jaxspec.errors import InputError
 from jaxspec.settings.coercion import shown
 
-__all__ = ["PUBLISHED", "FieldRow", "read_rows"]
+__all__ = ["OTHER_MACHINES", "PUBLISHED", "FieldRow", "read_rows"]
 
 #: The rows that this project ships, third-party measurements with their addresses.
 PUBLISHED = Path(__file__).with_name("published.csv")
+
+#: Rows of a machine that no term was fitted to: they widen the interval of networks as drafts.
+OTHER_MACHINES = Path(__file__).with_name("other_machines.csv")
 
 _COLUMNS = (
     *("id", "source_url", "device", "device_count", "engine", "target_model", "target_precision"),
@@ -48,6 +52,8 @@ class FieldRow:
         speedup: of decoding.
         cycle_s, ar_s: time of a draft-verify cycle, and of a step without speculation.
         excluded: why the row says nothing about its batch; empty: it does.
+        unread: what is wrong with cells of the row, which then is not priced; empty: nothing.
+        acceptance: as it was published, for messages; empty: it was not.
     """
 
     id: str
@@ -75,13 +81,15 @@ class FieldRow:
     excluded: str = ""
     kv_bits: float = 16.0  # per element of cached keys and values
     tensor_parallel: int | None = None  # devices that share every matrix
+    unread: str = ""
+    acceptance: str = ""
 
 
 def read_rows(path: Path = PUBLISHED) -> list[FieldRow]:
-    """All rows of a file.
+    """All rows of a file. A row with a cell that cannot be read says so itself (`FieldRow.unread`).
 
     Raises:
-        InputError: no such file, columns missing, a number that is none, an id twice.
+        InputError: no such file, columns missing or twice, an id twice, no rows.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -100,7 +108,7 @@ def read_rows(path: Path = PUBLISHED) -> list[FieldRow]:
     columns = list(table.fieldnames or ())
     if twice := [name for name in dict.fromkeys(columns) if columns.count(name) > 1]:
         raise InputError(f"{path}: column {twice[0]} stands {columns.count(twice[0])} times; leave one")
-    rows = [_row(cells, f"{path}, row {line}") for line, cells in enumerate(found, 2)]
+    rows = [_row(cells, f"row {line}") for line, cells in enumerate(found, 2)]
     names = [row.id for row in rows]
     for name in names:
         if names.count(name) > 1:
@@ -111,46 +119,60 @@ def read_rows(path: Path = PUBLISHED) -> list[FieldRow]:
 
 
 def _row(cells: dict[str, str | None], where: str) -> FieldRow:
+    wrong: list[str] = []
     if None in cells or None in cells.values():
-        raise InputError(
-            f"{where}: has {'more' if None in cells else 'fewer'} cells than the file's first line has columns"
-        )
-    values = {name: str(cell).strip() for name, cell in cells.items()}
+        wrong.append(f"{where} has {'more' if None in cells else 'fewer'} cells than the file's first line has columns")
+    values = {name: str(cell or "").strip() for name, cell in cells.items() if name is not None}
     notes = values["notes"]
 
-    def number(name: str, least: float = 0.0) -> float | None:
-        cell = values[name]
-        if not cell:
-            return None
+    def number(text: str, what: str, least: float = 0.0) -> float | None:
         try:
-            value = float(cell)
+            value = float(text)
         except ValueError:
-            value = float("nan")
-        if not least <= value < 1e12:
-            raise InputError(f"{where}: {name} is {shown(cell)}; it must be a number >= {least:g}")
-        return value
+            value = math.nan
+        if least <= value < 1e12:
+            return value
+        wrong.append(f"{where}: {what} is {shown(text)}; it must be a number >= {least:g}")
+        return None
+
+    def cell(name: str, least: float = 0.0) -> float | None:
+        return number(values[name], name, least) if values[name] else None
 
     def noted(name: str) -> float | None:
         found = re.search(rf"\b{name}\s*=\s*(?:[A-Za-z*]+\s*=\s*)?({_NOTED})", notes)
-        return _plain_number(found[1], f"{where}: {name} in the notes") if found else None
+        return number(found[1], f"{name} in the notes") if found else None
 
     def milliseconds(name: str) -> float | None:
         value = noted(name)
         return None if value is None else value * 1e-3
 
-    asked = number("batch", 1.0) or 1.0
+    asked = cell("batch", 1.0) or 1.0
     batch, ar_batch = noted("in_flight_sd") or asked, noted("in_flight_ar") or asked
-    length = number("draft_length")
-    tokens = _tokens_per_cycle(number("acceptance_value"), values["acceptance_definition"], length, notes, where)
-    devices = number("device_count", 1.0) or 1.0
+    length, accepted = cell("draft_length"), cell("acceptance_value")
+    shares = re.search(r"per_position_pct\s*=\s*([0-9./, ]+)", notes)
+    if accepted is None and shares:
+        found = [number(part, "per_position_pct in the notes") for part in re.findall(r"[0-9.]*[0-9]", shares[1])]
+        tokens = 1.0 + sum(filter(None, found)) / 100.0
+    else:
+        tokens = _tokens_per_cycle(accepted, values["acceptance_definition"], length)
+    devices = cell("device_count", 1.0) or 1.0
     if not devices.is_integer():
-        raise InputError(f"{where}: device_count is {devices:g}; it must be a whole number")
-    whole_run = number("speedup", _LEAST_SPEEDUP)
-    ar_rate, rate = number("ar_tokens_per_s"), number("sd_tokens_per_s")
+        wrong.append(f"{where}: device_count is {devices:g}; it must be a whole number")
+    whole_run = cell("speedup", _LEAST_SPEEDUP)
+    ar_rate, rate = cell("ar_tokens_per_s"), cell("sd_tokens_per_s")
     ar_s = milliseconds("tpot_ar_ms") or (ar_batch / ar_rate if ar_rate else None)
     cycle_s = (
         milliseconds("itl_sd_ms") or milliseconds("cycle_ms") or (batch * tokens / rate if rate and tokens else None)
     )
+    fields = {
+        "tree_nodes": cell("tree_nodes"),
+        "prompt_tokens": cell("prompt_tokens"),
+        "output_tokens": cell("output_tokens", 1.0),
+        "speedup": noted("tpot_speedup") or whole_run,
+    }
+    defined = f"as {definition}" if (definition := values["acceptance_definition"]) else "without a definition"
+    unread = BESIDES.join(dict.fromkeys(wrong))
+    other_batch = "ran another batch than asked" if _OTHER_BATCH in notes else ""
     return FieldRow(
         id=values["id"] or where,
         source=re.sub(r"^https?://([^/]+/[^/]+/[^/]+).*$", r"\1", values["source_url"]) or "no address",
@@ -166,47 +188,31 @@ def _row(cells: dict[str, str | None], where: str) -> FieldRow:
         draft=values["draft_model"],
         draft_precision=values.get("draft_precision", ""),
         draft_length=length or 0.0,
-        tree_nodes=number("tree_nodes"),
         batch=batch,
         ar_batch=ar_batch,
-        prompt_tokens=number("prompt_tokens"),
-        output_tokens=number("output_tokens", 1.0),
         dataset=values["dataset"],
         tokens_per_cycle=tokens,
-        speedup=noted("tpot_speedup") or whole_run,
         cycle_s=cycle_s,
         ar_s=ar_s,
         tensor_parallel=int(found[1]) if (found := re.search(r"\btp\s*=\s*([1-9][0-9]*)\b", notes)) else None,
         kv_bits=kv_bits(values["target_precision"], notes),
-        excluded="ran another batch than asked" if _OTHER_BATCH in notes else "",
+        excluded=other_batch or ("has a cell that cannot be read" if unread else ""),
+        unread=unread,
+        acceptance="" if accepted is None else f"{values['acceptance_value']} {defined}",
+        **fields,
     )
 
 
-def _plain_number(text: str, what: str) -> float:
-    """Raises InputError, which begins with `what`, for what is no number >= 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value < 1e12:
-        raise InputError(f"{what} is {shown(text)}; it must be a number >= 0")
-    return value
-
-
-def _tokens_per_cycle(
-    value: float | None, definition: str, length: float | None, notes: str, where: str
-) -> float | None:
+def _tokens_per_cycle(value: float | None, definition: str, length: float | None) -> float | None:
     """Tokens per cycle, the bonus token included, from whatever was published of acceptance."""
-    shares = re.search(r"per_position_pct\s*=\s*([0-9./, ]+)", notes)
-    if value is None and shares:
-        parts = re.findall(r"[0-9.]*[0-9]", shares[1])
-        return 1.0 + sum(_plain_number(part, f"{where}: per_position_pct in the notes") for part in parts) / 100.0
-    if value is None or length is None:
+    if value is None:
         return None
     if definition.startswith("mean_acceptance_length_with_bonus"):
         return value
     if definition.startswith("mean_accepted"):
         return 1.0 + value
+    if length is None:
+        return None
     share = value / 100.0 if value > 1.0 else value
     if definition.startswith(("accepted_over_drafted", "alpha_fraction")):
         return 1.0 + share * length

@@ -10,7 +10,10 @@ from hwmodels.network.architecture import ALL_LAYER_MATRICES, EXPERT_MATRICES, K
 from hwmodels.network.footprint import uniform_weight_bits
 from hwmodels.numerics.scalars import Leaf
 
-__all__ = ["SIXTEEN_BITS", "NotPricedError", "Stored", "kv_bits", "stored", "weight_bits"]
+__all__ = ["BESIDES", "SIXTEEN_BITS", "NotPricedError", "Stored", "kv_bits", "stored", "weight_bits"]
+
+#: Between the causes of a row that has several.
+BESIDES = "; besides, "
 
 #: Elements of a group that share a scale and an offset of 16 bits each, unless a precision says how many:
 _GROUP = 128.0  # of AWQ, GPTQ and kernels named W4A16; the papers' and the tools' default
@@ -36,12 +39,14 @@ class Stored:
             keep 16 bits.
         ends_too: whether embedding and LM head are quantized; engines of GPUs leave them at 16 bits.
         experts_alone: whether nothing but routed experts is.
+        head_bits: per weight of the LM head, where a precision names it apart; None: as `ends_too` has it.
     """
 
     bits: float
     formats: tuple[str, ...] = ()
     ends_too: bool = False
     experts_alone: bool = False
+    head_bits: float | None = None
 
 
 #: Weights in 16 bits, and what is taken where a row is silent.
@@ -64,13 +69,32 @@ _KNOWN = (
 )
 
 
+#: A part of a precision that is about the LM head, what it says beside the head's name, and that the head is as it was.
+_PARTS = re.compile(r"[+,;]|\b(?:and|with)\b|(?=\b(?:except|without|exclud|but)\w*)")
+_HEAD = re.compile(r"\b(?:lm|output)[ _-]?head\b")
+_FILLERS = re.compile(r"\b(?:in|at|as|is|kept|stored|the|bits? per weight)\b")
+_AS_IT_WAS = re.compile(r"except|without|exclu|unquanti|\b(?:not|no|un)\b")
+
+
 def stored(precision: str) -> Stored:
     """How weights of a precision are stored; 16 bits where nothing is written.
 
     Raises:
         NotPricedError: a precision that is not known.
     """
-    text = re.sub(r"[(,;+][^(,;+)]*\bkv[^,;)]*\)?", "", precision.strip().lower())  # the cache has a width of its own
+    parts = _PARTS.split(re.sub(r"\(([^()]*head[^()]*)\)", r", \1,", precision.lower()))
+    heads = [part for part in parts if _HEAD.search(part)]
+    if not heads:
+        return _stored(precision, precision)
+    rest = _stored(", ".join(part.strip() for part in parts if part not in heads and part.strip()), precision)
+    said = _FILLERS.sub(" ", _HEAD.sub(" ", heads[-1])).strip()
+    bits = SIXTEEN_BITS.bits if _AS_IT_WAS.search(said) else _stored(said, precision).bits
+    return dataclasses.replace(rest, head_bits=bits)
+
+
+def _stored(said: str, precision: str) -> Stored:
+    """Args: said: of a precision, about one kind of its weights."""
+    text = re.sub(r"[(,;+][^(,;+)]*\bkv[^,;)]*\)?", "", said.strip().lower())  # the cache has a width of its own
     for pattern, found in _KNOWN:
         if re.search(pattern, text):
             return found
@@ -100,4 +124,5 @@ def weight_bits(how: Stored, architecture: Architecture) -> dict[str, Leaf]:
     kinds = KINDS if how.ends_too else ALL_LAYER_MATRICES
     if how.experts_alone and float(architecture.num_experts):
         kinds = EXPERT_MATRICES
-    return uniform_weight_bits(how.bits, kinds)
+    bits = uniform_weight_bits(how.bits, kinds)
+    return bits if how.head_bits is None else bits | {"lm_head": how.head_bits}

@@ -12,6 +12,7 @@ import numpy as np
 
 from experiments.field.rows import FieldRow
 from experiments.field.simplest import SIMPLEST, constant_per_group
+from experiments.field.stored import BESIDES
 
 __all__ = ["best_lengths", "errors_of", "summarise"]
 
@@ -84,7 +85,9 @@ def summarise(rows: Sequence[FieldRow], answers: Sequence[dict[str, Any]]) -> di
     return {
         "rows": len(rows),
         "predicted": sum(answer["predicted_speedup"] is not None for answer in answers),
-        "without_prediction": _counted(answer["why_not"] for answer in answers),
+        "without_prediction": _counted(
+            cause for answer in answers for cause in (answer["why_not"] or "").split(BESIDES)
+        ),
         "notes": _counted(note for answer in answers for note in answer["notes"]),
         "sources": {name: _source([one for one in scored if _name(one.row) == name], constants) for name in names},
     }

@@ -16,6 +16,7 @@ from hwmodels.network.footprint import Footprint
 from hwmodels.network.operators import prefill_step
 from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.network.workload import Workload
+from hwmodels.numerics.quick_jit import priced_at_once
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.parallel.group import held_share
 from hwmodels.speculation.chains import SpeculationResult, best, speculation_speedup
@@ -61,6 +62,7 @@ class DesignPoint:
     area_m2: Float[Array, "*b"] | None  # of the chip with its decoders; None where it is not known: see `chip_area`
 
 
+@priced_at_once
 def priced_steps(
     device: Device,
     architecture: Architecture,
@@ -94,6 +96,7 @@ def priced_steps(
     return Steps(prefill, bf16, stored, jax.tree.map(lambda leaf: leaf[0], drafts), verify)
 
 
+@priced_at_once
 def design_point(
     device: Device,
     architecture: Architecture,

@@ -10,10 +10,14 @@ class Memory:
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 __all__ = [
     "COUNT",
@@ -23,6 +27,7 @@ __all__ = [
     "SHARE",
     "WHOLE",
     "Rule",
+    "check_numbers",
     "choice",
     "flag",
     "number",
@@ -52,6 +57,49 @@ COUNT = Rule("a positive whole number", lambda value: value > 0 and value.is_int
 WHOLE = Rule("a whole number >= 0", lambda value: value >= 0 and value.is_integer())
 #: A truth value that is swept like a number.
 FLAG = Rule("true or false", lambda value: value in (0.0, 1.0))
+
+
+def check_numbers(tree: Any, name: str = "") -> None:
+    """Hold all numbers within a tree of dataclasses to the rules of their fields, as the numbers of files are held.
+
+    Tracers and what is no number at all pass. An infinite number is no limit, which a file would leave out.
+
+    Args:
+        name: of the tree, for messages.
+    Raises:
+        ValueError: a number that breaks its rule, by its dotted name.
+    """
+    dot = f"{name}." if name else ""
+    if isinstance(tree, Mapping):
+        parts = [(dot + str(key), part, None) for key, part in tree.items()]
+    elif isinstance(tree, (tuple, list)):
+        parts = [(f"{dot}{place}", part, None) for place, part in enumerate(tree)]
+    elif dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        parts = [(dot + field, getattr(tree, field), rule) for field, rule in _rules(type(tree))]
+    else:
+        return
+    for path, part, rule in parts:
+        if rule is None:
+            check_numbers(part, path)
+        else:
+            for value in _numbers(part):
+                if not rule.holds(value):
+                    raise ValueError(f"{path} is {value:g}; it must be {rule.words}")
+
+
+@functools.cache
+def _rules(kind: type) -> tuple[tuple[str, Rule | None], ...]:
+    return tuple((field.name, field.metadata.get("rule")) for field in dataclasses.fields(kind))
+
+
+def _numbers(leaf: Any) -> list[float]:
+    """The different numbers of a leaf that are at hand; of an array of several processes none are."""
+    if isinstance(leaf, (int, float)):
+        return [float(leaf)]
+    if isinstance(leaf, jax.core.Tracer) or (isinstance(leaf, jax.Array) and not leaf.is_fully_addressable):
+        return []
+    is_number = isinstance(leaf, (np.ndarray, np.generic, jax.Array)) and jnp.issubdtype(leaf.dtype, jnp.number)
+    return np.unique(np.asarray(leaf, float)).tolist() if is_number else []
 
 
 def number(rule: Rule, **default: Any) -> Any:

@@ -6,16 +6,21 @@ of the time; the program then runs several times slower, in milliseconds.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any, TypeVar
 
 import jax
+import jax.numpy as jnp
 
-__all__ = ["quick_jit"]
+from hwmodels.numerics.fields import check_numbers
+
+__all__ = ["priced_at_once", "quick_jit"]
 
 Result = TypeVar("Result")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: Of XLA. The old emitters compile faster; releases that are not known to have the option are not asked for them.
 _QUICKLY: dict[str, Any] = {
@@ -29,6 +34,9 @@ def quick_jit(function: Callable[..., Result]) -> Callable[..., Result]:
     """The function compiled as a whole, quickly on a CPU; not for use within another compiled function.
 
     Arrays of NumPy are taken for those of JAX. Results differ from those of `jax.jit` by rounding.
+
+    Raises:
+        ValueError: a number of a device, or of what else states rules for its numbers, breaks its rule.
     """
 
     @functools.cache
@@ -37,6 +45,37 @@ def quick_jit(function: Callable[..., Result]) -> Callable[..., Result]:
 
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Result:
+        _check(arguments, named)
         return compiled()(*arguments, **named)
 
     return call
+
+
+def priced_at_once(function: Function) -> Function:
+    """The function, compiled as a whole by `quick_jit` unless it is called within a program that is compiled anyway.
+
+    Of its arguments, pytrees, every number is traced: new values compile nothing anew, other structures and static fields do.
+    `vmap` and `grad` without `jit` map and differentiate the compiled program; within `jit` it is part of that program.
+    """
+    alone, mapped = quick_jit(function), jax.jit(function)
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        if isinstance(jnp.zeros(()), jax.core.Tracer):  # within `jit` even a constant is one
+            _check(arguments, named)
+            return function(*arguments, **named)
+        # Python's whole numbers would have to fit 32 bits as arguments.
+        floats = lambda leaf: float(leaf) if type(leaf) is int else leaf
+        arguments, named = jax.tree.map(floats, (arguments, named))
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((arguments, named))):
+            _check(arguments, named)
+            return mapped(*arguments, **named)  # only programs at the top take options
+        return alone(*arguments, **named)
+
+    return call  # pyright: ignore[reportReturnType]
+
+
+def _check(arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+    for place, argument in enumerate(arguments):
+        check_numbers(argument, type(argument).__name__ if dataclasses.is_dataclass(argument) else f"argument {place}")
+    check_numbers(named)

@@ -14,6 +14,7 @@ from hwmodels.network.architecture import Architecture
 from hwmodels.network.footprint import Footprint
 from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.network.workload import Workload
+from hwmodels.numerics.quick_jit import priced_at_once
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.smoothing import smooth_maximum
 from hwmodels.speculation.cycle import CycleCost, price_cycle
@@ -81,11 +82,13 @@ class PricedChains:
     cycle: CycleCost  # of draft lengths 1, 2, ..., leaves "length ..."
 
 
+@priced_at_once
 def speculation_speedup(device: Device, architecture: Architecture, **parts: Any) -> SpeculationResult:
     """Speedup of speculative decoding at every draft length: the result of `priced_chains`, which has the same arguments."""
     return priced_chains(device, architecture, **parts).result
 
 
+@priced_at_once
 def priced_chains(
     device: Device,
     architecture: Architecture,

@@ -21,6 +21,7 @@ from hwmodels.network.operators import StepShape, decode_step, draft_step, verif
 from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.axes import same_rank, with_rank
+from hwmodels.numerics.quick_jit import priced_at_once
 from hwmodels.numerics.scalars import Leaf, Number, as_float, either
 from hwmodels.parallel.group import for_draft
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost, copied_widths, held_beside
@@ -102,6 +103,7 @@ def steps_of_draft(
     return later, first
 
 
+@priced_at_once
 def price_cycle(
     device: Device,
     architecture: Architecture,
@@ -166,6 +168,7 @@ def price_cycle(
     )
 
 
+@priced_at_once
 def baselines(
     device: Device,
     architecture: Architecture,

@@ -21,6 +21,7 @@ from hwmodels.network.architecture import Architecture
 from hwmodels.network.footprint import Footprint
 from hwmodels.network.operators import StepShape, decode_step
 from hwmodels.network.workload import Workload
+from hwmodels.numerics.quick_jit import priced_at_once
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.parallel.group import for_draft
 from hwmodels.speculation.cycle import Baselines, baseline_steps, plan_steps, steps_of_draft
@@ -61,6 +62,7 @@ def entering_tokens(workload: Workload, tokens_per_step: Number) -> Leaf:
     return as_float(tokens_per_step) * as_float(workload.prompt_tokens) / as_float(workload.output_tokens)
 
 
+@priced_at_once
 def serving_step(
     device: Device,
     architecture: Architecture,
@@ -81,6 +83,7 @@ def serving_step(
     return priced.cost.total_s + as_float(engine.prompt_token_s) * entering * as_float(workload.batch)
 
 
+@priced_at_once
 def serving_cycle(
     device: Device,
     architecture: Architecture,

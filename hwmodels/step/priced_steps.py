@@ -14,6 +14,7 @@ from hwmodels.device import Device
 from hwmodels.network.architecture import Architecture
 from hwmodels.network.operators import OperatorWork, StepShape
 from hwmodels.network.routing import UNIFORM, Routing
+from hwmodels.numerics.quick_jit import priced_at_once
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.traced_once import traced_once
 from hwmodels.step.group_step import group_step
@@ -30,6 +31,7 @@ class PricedStep:
     cost: StepCost
 
 
+@priced_at_once
 def price_steps(
     device: Device,
     architecture: Architecture,

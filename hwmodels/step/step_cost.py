@@ -23,6 +23,7 @@ from hwmodels.memory.padded_work import padded_work
 from hwmodels.network.operators import OPERATORS, OperatorWork
 from hwmodels.network.operators.work import over_batches
 from hwmodels.numerics.layouts import batch_innermost
+from hwmodels.numerics.quick_jit import priced_at_once
 from hwmodels.numerics.scalars import Number
 from hwmodels.numerics.smoothing import smooth_maximum, wider_temperature
 from hwmodels.parallel.collectives import COLLECTIVES
@@ -66,6 +67,7 @@ class StepCost:
         return None if self.energy is None else self.energy.total_j / self.total_s
 
 
+@priced_at_once
 def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) -> StepCost:
     """Time, traffic and energy of given work.
 

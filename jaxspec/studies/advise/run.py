@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ from jaxspec.studies.advise.schedule import ranges, single_length
 from jaxspec.studies.advise.served import served_draft, served_target, weights_notes
 from jaxspec.studies.advise.trees import AdvisedTrees, price_trees, scaled_branches, served_tree, single_tree
 from jaxspec.studies.each_device import for_each_device
-from jaxspec.studies.engine_flags import Engine, Range, ServedTree, engines_for
+from jaxspec.studies.engine_flags import Engine, Range, ServedTree, engines_for, idle_draft_notes
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
 from jaxspec.studies.expert_pricing import check_has_experts
 from jaxspec.studies.headline_intervals import coverage_in_words, covered, interval_ends
@@ -165,7 +166,7 @@ def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDi
         interval_statement=coverage_in_words(covers) if covers else None,
         engines={engine.title: engine.content for engine in engines},
         commands={engine.title: engine.shown for engine in engines},
-        **_noted(config, found, device, named=bool(engines)),
+        **_noted(config, found, device, [row.draft_length.known for row in rows], named=bool(engines)),
         versions=versions(),
     )
 
@@ -176,10 +177,13 @@ def _unpriced(first: int) -> tuple[str, ...]:
     return () if first == 1 else (said,)
 
 
-def _noted(config: AdviseConfig, found: _Checked, device: str, *, named: bool = False) -> dict[str, Any]:
+def _noted(
+    config: AdviseConfig, found: _Checked, device: str, lengths: Sequence[int], *, named: bool = False
+) -> dict[str, Any]:
     """The fields of `kernel_notes`, with what is to be said of acceptance, batches and the engine.
 
     Args:
+        lengths: of drafts, by batch; where all are 0, no server loads a draft.
         named: whether commands name weights.
     """
     pricing = found.pricing
@@ -195,6 +199,7 @@ def _noted(config: AdviseConfig, found: _Checked, device: str, *, named: bool = 
         *found.kernels.notes,
         *of_another_draft(config),
         *_unpriced(config.batch[0]),
+        *(idle_draft_notes(lengths) if any(lengths) else ()),
         *(weights_notes(config) if named else ()),
     )
     if config.branch_acceptance is not None:

@@ -39,12 +39,13 @@ def advice_in_words(result: AdviseResult) -> str:
 
 
 def schedule_in_words(schedule: list[ScheduleRange]) -> str:
-    """Draft length by batch."""
-    words = []
+    """Draft length by batch; the notes of a result say what a draft that is loaded and does not draft takes."""
+    loaded = any(each.draft_length.known for each in schedule)
+    words, none = [], "no draft, which is not free while one is loaded" if loaded else "no draft"
     for each in schedule:
         first, last, length = each.first.known, each.last.known, each.draft_length.known
         at = f"batch {first}" if first == last else f"batch {first} to {last}"
-        words.append(f"{at}: {(f'{length} token' + 's' * (length != 1)) if length else 'no draft'}")
+        words.append(f"{at}: {(f'{length} token' + 's' * (length != 1)) if length else none}")
     return "; ".join(words)
 
 

@@ -31,6 +31,7 @@ from jaxspec.runs.provenance import versions
 from jaxspec.settings import expect, knob_values
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.studies.each_device import Tell, for_each_device
+from jaxspec.studies.engine_flags import idle_draft_notes
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
 from jaxspec.studies.expert_pricing import placed, placement_name, resolve_experts
 from jaxspec.studies.headline_intervals import coverage_in_words, covered_by
@@ -215,7 +216,7 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
         prompts=True,
         named=name,
     )
-    fields["notes"] = [*_unused_positions(config), *fields["notes"]]
+    fields["notes"] = [*_unused_positions(config), *idle_draft_notes(by_batch[1:].tolist()), *fields["notes"]]
     prompt, output = (np.asarray(tokens) for tokens in (requests.prompt_tokens, requests.output_tokens))
     return ServeResult(
         architecture=config.architecture,

@@ -11,7 +11,7 @@ from experiments.field import predict as pricing
 from experiments.field.answers import CALIBRATION_ROWS, answers, fitted
 from experiments.field.fit import CALIBRATION_CELLS, FITTED_TERMS, calibration_rows
 from experiments.field.gpus import memory_is_known
-from experiments.field.rows import read_rows
+from experiments.field.rows import OTHER_MACHINES, read_rows
 from hwmodels import catalog
 from hwmodels.speculation.engine_terms import EngineTerms
 
@@ -32,7 +32,9 @@ def test_rows_that_are_fitted_to_are_those_of_the_rule():
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", FITTED_TERMS)
 def test_terms_of_the_catalog_are_the_fitted_ones(engine):
-    terms, scatter, rows = fitted(ROWS, pricing.price_rows(ROWS), engine)
+    elsewhere = read_rows(OTHER_MACHINES)
+    further = list(zip(elsewhere, pricing.price_rows(elsewhere), strict=True))
+    terms, scatter, rows = fitted(ROWS, pricing.price_rows(ROWS), engine, further)
     np.testing.assert_allclose(
         dataclasses.astuple(terms), dataclasses.astuple(catalog.engine(engine)), rtol=0.02, atol=1e-12
     )
@@ -124,9 +126,21 @@ def test_pages_have_the_terms_and_the_number_of_rows():
     small, heads, other = (
         f"{100 * catalog.engine_scatter(engine)[kind]:.{digits}f} %"
         for engine, kind, digits in (
-            ("vllm", "small network", 1),
+            ("vllm", "small network", 0),
             ("vllm", "other drafts", 1),
             ("sglang", "other drafts", 0),
         )
     )
     assert f"of vLLM {small} with a small network as draft, {heads} with heads, of SGLang {other}" in words["advise"]
+
+
+def test_networks_on_another_machine_lie_in_their_intervals():
+    """No term was fitted to these rows: the interval that is shown for every machine has to hold them."""
+    rows = read_rows(OTHER_MACHINES)
+    assert {row.group for row in rows}.isdisjoint(row.group for row in ROWS)
+    found = answers(rows, pricing.price_rows(rows))
+    inside = [one["low"] <= one["measured_speedup"] <= one["high"] for one in found]
+    assert len(rows) == 12
+    # All rows of the machine that terms were fitted to lie inside; both machines count alike.
+    assert (1.0 + np.mean(inside)) / 2.0 > 0.85
+    assert catalog.engine_scatter("vllm")["small network"] > 0.1

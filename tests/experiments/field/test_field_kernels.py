@@ -64,6 +64,39 @@ def test_precisions_are_bits_and_kernels(text, bits, formats):
     assert (found.bits, found.formats) == (bits, formats)
 
 
+@pytest.mark.parametrize(
+    ("text", "bits", "head"),
+    [
+        ("W4A16 AutoRound + int4 lm_head", 4.25, 4.25),
+        ("W4A16", 4.25, 16.0),
+        ("GPTQ-INT4 g64; LM head int8", 4.5, 8.0),
+        ("bf16 + int4 lm_head", 16.0, 4.25),
+        ("4-bit, lm_head in bf16", 4.5, 16.0),
+        ("fp8 without lm_head", 8.0, 16.0),
+        ("AWQ (lm_head not quantized)", 4.25, 16.0),
+        ("W4A16 (fp8 kv cache) + 6-bit output head (group-64)", 4.25, 6.5),
+        ("4-bit (group-32)", 5.0, 5.0),
+    ],
+)
+def test_a_head_has_the_width_that_is_named_for_it(text, bits, head):
+    found = weight_bits(stored(text), catalog.architecture("llama-3.1-8b"))
+    assert (found["q"], found["lm_head"]) == (bits, head)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_old"),
+    [
+        ("vLLM V1 0.1.dev13107+ge1a34c3a5 (main, Jan 2026)", False),
+        ("vLLM 0.7.3 (V1)", False),
+        ("vLLM 0.10.1", False),
+        ("vLLM v0.6.3", True),
+        ("vLLM V0", True),
+    ],
+)
+def test_a_build_without_tags_is_no_v0(text, is_old):
+    assert any("were fitted to its version V1" in note for note in engine_of(text).notes) == is_old
+
+
 @pytest.mark.parametrize("text", ["ternary", "auto", "iq2_xxs", "16 bananas", "8"])
 def test_precisions_that_are_not_known_say_what_is(text):
     with pytest.raises(NotPricedError, match=r"precision .* is not known; known are such as bf16, fp8"):

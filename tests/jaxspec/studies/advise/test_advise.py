@@ -270,9 +270,39 @@ def test_a_schedule_reaches_the_engines_that_have_one():
         "num_speculative_tokens": 5,
         "num_speculative_tokens_per_batch_size": [[1, 15, 5], [16, 31, 2], [32, 64, 0]],
     }
+    assert "0 in a schedule is not free" in vllm.note
     same = [dataclasses.replace(each, draft_length=3) for each in schedule]
     vllm = next(each for each in engines_for("t", ServedDraft("ngram"), 3, schedule=same) if each.title == "vLLM")
     assert json.loads(vllm.content) == {"method": "ngram", "num_speculative_tokens": 3}
+    assert "not free" not in vllm.note
+
+
+def test_a_length_of_0_in_a_schedule_is_not_called_free(advised):
+    (result,) = advised.results
+    assert [row.draft_length.value for row in result.by_batch][-1] == 0
+    (note,) = (note for note in result.notes if "not free" in note)
+    assert "6.6 % longer at 2 sequences and 21.6 % at 189" in note
+    assert "no draft, which is not free while one is loaded" in advice_in_words(result)
+    assert any(note in line for line in advised.shown.lines)
+
+
+def test_no_draft_at_any_batch_loads_none(tmp_path):
+    found = js.advise(
+        device="rtx-4090", draft="llama-3.2-1b", acceptance=0.01, batch=(1, 8), max_draft_length=1, out=tmp_path
+    )
+    (result,) = found.results
+    assert not result.speculate.value
+    assert not any("not free" in note for note in result.notes)
+
+
+@pytest.mark.parametrize(
+    ("draft", "flag"), [("ngram", "--spec-ngram-simple-size-m 4"), ("eagle3", "--spec-draft-n-max 4")]
+)
+def test_llama_cpp_is_given_the_length_that_its_draft_reads(draft, flag):
+    engines = engines_for("t", ServedDraft(draft, "w" if draft != "ngram" else ""), 4)
+    (found,) = (each for each in engines if each.title == "llama.cpp")
+    assert flag in found.content
+    assert ("--spec-draft-n" in found.content) == (draft != "ngram")
 
 
 def test_experts_of_their_own_width_are_priced_as_predict_does(tmp_path):

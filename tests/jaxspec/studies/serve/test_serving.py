@@ -74,6 +74,14 @@ def test_a_cheap_draft_that_is_often_right(result):
     assert rates[0] in result.crossings[0].pays_at.known
 
 
+def test_lengths_of_0_by_batch_are_not_called_free(result, tmp_path):
+    assert 0 not in result.lengths_by_batch.known
+    assert not any("not free" in note for note in result.notes)
+    ((never,), _) = served(tmp_path, **SMALL | {"requests": 20}, acceptance=0.0, rates=(1.0,))
+    assert set(never.lengths_by_batch.known) == {0}
+    assert sum("0 in a schedule is not free" in note for note in never.notes) == 1
+
+
 def test_it_is_shown_and_kept(run, result):
     page = shown(run)
     assert len(page.tables) == 1

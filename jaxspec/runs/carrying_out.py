@@ -14,7 +14,7 @@ from jaxspec.report.formatting import bytes_in_words
 from jaxspec.report.terminal import new_console
 from jaxspec.results.records import Record
 from jaxspec.runs.directory import RunDirectory
-from jaxspec.runs.inputs import input_sizes
+from jaxspec.runs.inputs import input_notes, input_sizes
 from jaxspec.runs.machine import peak_device_bytes
 from jaxspec.runs.memory import told_in_one_line
 from jaxspec.runs.processes import ONE_PROCESS, Processes
@@ -84,6 +84,8 @@ def carry_out(
         steady = SteadyInputs(config, reporter)  # before short files are read, which `check` does
         with reporter.alive():
             processes.agreed(check)
+        for note in input_notes(config):
+            reporter.line(f"note: {note}")
         options: dict[str, Any] = {
             "out": out,
             "force": force,

@@ -292,12 +292,16 @@ def weight_notes(folder: str | os.PathLike[str], *, packed: bool = False) -> lis
     if absent := sorted(name for name, file in weight_map.items() if (name, file) not in held):
         notes.append(f"{folder / INDEX_FILE} lists tensor {_first(absent)}, which its file lacks")
     if packed:
-        notes += [f"{file.path} is a link to {os.path.realpath(file.path)}" for file in files if leads_outside(file.path)]
+        notes += [
+            f"{file.path} is a link to {os.path.realpath(file.path)}" for file in files if leads_outside(file.path)
+        ]
         return notes
     if extra := sorted(name for name, file in held if not is_listed(name, file, weight_map)):
         notes.append(f"tensor {_first(extra)} in {folder} is not read: {INDEX_FILE} does not list it there")
     if further := sorted(name for name, file in held if predicts_further(name) and is_listed(name, file, weight_map)):
-        notes.append(f"tensor {_first(further)} in {folder} is not read: layers that predict further tokens are left out")
+        notes.append(
+            f"tensor {_first(further)} in {folder} is not read: layers that predict further tokens are left out"
+        )
     return notes
 
 

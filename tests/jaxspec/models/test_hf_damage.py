@@ -149,7 +149,10 @@ DAMAGES = {
     "integers": (put(UP, np.ones((10, 12), np.int8)), rf"'{UP}'.*I8; allowed are"),
     "float8": (put(UP, np.ones((10, 12), ml_dtypes.float8_e4m3fn)), rf"'{UP}'.*F8_E4M3; allowed are"),
     "not safetensors": (rewrite("model.safetensors", "version 1"), r"no whole safetensors"),
-    "a pointer of git-lfs": (rewrite("model.safetensors", POINTER), r"safetensors is a pointer of git-lfs.*git lfs pull"),
+    "a pointer of git-lfs": (
+        rewrite("model.safetensors", POINTER),
+        r"safetensors is a pointer of git-lfs.*git lfs pull",
+    ),
     "config is a pointer": (rewrite("config.json", POINTER), r"config\.json is a pointer of git-lfs"),
     "tokenizer is a pointer": (rewrite("tokenizer.json", POINTER), r"tokenizer\.json is a pointer of git-lfs"),
     "an adapter": (adapter_alone, r"is an adapter \(LoRA\) of 'org/base', by its adapter_config\.json.*merge"),
@@ -178,7 +181,10 @@ DAMAGES = {
     "index names a pickle": (reindex(**{UP: "a.bin"}), r"'a\.bin'; allowed is the plain name"),
     "index names the wrong shard": (reindex(**{UP: "a.safetensors"}), rf"'{UP}' in a\.safetensors, which lacks it"),
     "index lacks a tensor": (sharded(without_index_line), rf"holds tensor '{UP}', which .*index\.json does not list"),
-    "shard missing": (sharded(lambda d, _: (d / "b.safetensors").unlink()), r"lacks b\.safetensors, which its index names"),
+    "shard missing": (
+        sharded(lambda d, _: (d / "b.safetensors").unlink()),
+        r"lacks b\.safetensors, which its index names",
+    ),
     "shard damaged": (
         sharded(lambda d, _: rewrite("b.safetensors", "b")(d)),
         r"b\.safetensors is no whole safetensors",
@@ -195,7 +201,10 @@ UNREAD = {
     "a whole copy under the usual name": (copy_in_one_file, r"'model\.safetensors' in .* is not read"),
     "a shard that the index passes over": (without_shard_in_index, r"'b\.safetensors' in .* is not read"),
     "a tensor that only a shard has": (extra_tensor_in_a_shard, r"tensor 'model\.more' in .* is not read"),
-    "a tensor in two shards": (both_shards_hold_one_tensor, r"tensor '.*' in .* is not read: .* does not list it there"),
+    "a tensor in two shards": (
+        both_shards_hold_one_tensor,
+        r"tensor '.*' in .* is not read: .* does not list it there",
+    ),
     "an absent tensor": (
         lambda d, weight_map: write_index(d, weight_map | {"mtp.fc.weight": "a.safetensors"}),
         r"index\.json lists tensor 'mtp\.fc\.weight', which its file lacks",

@@ -1,4 +1,4 @@
-"""What downloads of a checkpoint leave in a folder: links to blobs of a cache, a folder for each version, pointers of git-lfs."""
+"""What downloads leave in a folder: links to blobs of a cache, a folder for each version, pointers of git-lfs."""
 
 from __future__ import annotations
 

@@ -156,8 +156,8 @@ def check_inside(path: Path) -> None:
     """
     if leads_outside(path):
         raise InputError(
-            f"{path} is a link to {os.path.realpath(path)!r}, outside its folder, and its content would be given away: copy the "
-            "file into the folder, or remove the link"
+            f"{path} is a link to {os.path.realpath(path)!r}, outside its folder, and its content would be given away: copy "
+            "the file into the folder, or remove the link"
         )
 
 
@@ -331,8 +331,8 @@ def check_no_adapter(folder: Path) -> None:
     if os.path.isfile(folder / ADAPTER_FILE):
         base = read_json_object(folder / ADAPTER_FILE).get("base_model_name_or_path")
         raise InputError(
-            f"{folder} is an adapter (LoRA) of {base!r}, by its {ADAPTER_FILE}, not a whole network: merge it into that network "
-            "(merge_and_unload of peft, then save_pretrained) and give the merged folder"
+            f"{folder} is an adapter (LoRA) of {base!r}, by its {ADAPTER_FILE}, not a whole network: merge it into that "
+            "network (merge_and_unload of peft, then save_pretrained) and give the merged folder"
         )
 
 

@@ -225,7 +225,8 @@ def test_the_index_chooses_what_is_read_and_notes_name_the_rest(case, directory)
     change(directory, weight_map)
     jax.tree.map(np.testing.assert_array_equal, load_directory(directory).params, expected)
     (note,) = weight_notes(directory)
-    assert re.search(message, note) and note.isprintable()
+    assert re.search(message, note)
+    assert note.isprintable()
 
 
 @pytest.mark.parametrize("case", set(UNREAD) - {"a tensor in two shards"})
@@ -261,7 +262,7 @@ def test_packing_takes_the_files_of_the_index_whole(directory):
     assert [file.path.name for file in open_checkpoint(directory).files] == ["a.safetensors", "b.safetensors"]
     lacking, beside = weight_notes(directory, packed=True)[::-1]
     assert "lists tensor 'absent', which its file lacks" in lacking
-    assert "'left-over.safetensors' in" in beside and "is left out" in beside
+    assert re.search(r"'left-over\.safetensors' in .* is left out", beside)
     both_shards_hold_one_tensor(directory, weight_map)
     with pytest.raises(InputError, match=r"is in both .*a\.safetensors and .*b\.safetensors"):
         open_checkpoint(directory)

@@ -78,7 +78,7 @@ def threshold(log_score: Float[Array, "*b row column"], prune: Float[Array, "*b"
 
 
 class _Place(NamedTuple):
-    """Where a ratio divides the ranks: between rank `index` and the next one, `share` of the way, or `fade` below the lowest."""
+    """Where a ratio divides the ranks: `share` of the way from rank `index` to the next one, or `fade` below the lowest."""
 
     index: Int[Array, "*b"]
     share: Float[Array, "*b 1 1"]
@@ -94,9 +94,7 @@ def _place(prune: Float[Array, "*b"], columns: int) -> _Place:
     return _Place(index.astype(jnp.int32), share[..., None, None], fade[..., None, None])
 
 
-def _threshold(
-    place: _Place, log_score: Float[Array, "*b row column"]
-) -> tuple[Float[Array, "*b row 1"], Neighbours]:
+def _threshold(place: _Place, log_score: Float[Array, "*b row column"]) -> tuple[Float[Array, "*b row 1"], Neighbours]:
     near = neighbours(log_score, place.index)
     return near.low + place.share * (near.high - near.low) + place.fade, near
 

@@ -287,6 +287,17 @@ def test_a_network_without_numbers_is_refused(value, message, shared, half, tmp_
         evaluate(config, out=str(tmp_path / "run"))
 
 
+@pytest.mark.parametrize("study", [evaluate, compare])
+def test_a_scheme_without_a_container_of_float16_is_refused(study, shared, half, tmp_path):
+    kind, more = (
+        (EvaluateConfig, {"scheme": "mxint8"}) if study is evaluate else (CompareConfig, {"schemes": "cassandra2"})
+    )
+    config = build_config(kind, settings_of(kind, shared) | {"model": str(half)} | more)
+    with pytest.raises(InputError, match=r"stores bfloat16 values in blocks .* this network is stored in float16"):
+        study(config, out=str(tmp_path / "run"))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_architectures_are_priced_in_bfloat16():
     with pytest.raises(InputError, match=r"weight_cut_bits is 8; allowed is 0 to 7"):
         build_config(PredictConfig, {"weight_cut_bits": 8})

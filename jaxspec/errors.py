@@ -16,6 +16,17 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
+def printable(text: str) -> str:
+    """Text from outside as a terminal may be given it: characters that it would obey, or cannot show, are U+FFFD.
+
+    Line breaks and spaces of all kinds stay.
+    """
+    kept = lambda character: (
+        character.isprintable() or character in "\n\t" or (character.isspace() and character > "\x9f")
+    )
+    return text if text.isprintable() else "".join(one if kept(one) else "\ufffd" for one in text)
+
+
 class SaidElsewhereError(InputError):
     """Bad input that another process of the same run tells the user: this one ends with exit code 2 and says nothing."""
 

@@ -1,17 +1,20 @@
 """Files that appear whole or not at all, also several together; and the removal of what killed processes left of them.
 
-A file is written beside its name as `.NAME.PID.HOST-COUNT.part`, under a lock that the operating system frees when the
-process ends, however it ends. The next one that writes the same name removes parts that nobody holds.
+A file is written beside its name as `.NAME.PID.HOST-RANDOM.part`, under a lock that the operating system frees when the
+process ends, however it ends. The next one that writes the same name removes parts that nobody holds. Nobody can lay a link in
+its place beforehand, and it is on the disk before it gets its name.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import itertools
 import os
 import re
+import secrets
 import socket
 import stat
 import time
@@ -21,7 +24,7 @@ from types import TracebackType
 
 from jaxspec.interruption import UNDER_WAY
 
-__all__ = ["PartialFiles", "living_parts", "part_of", "remove_leftovers", "whole_file"]
+__all__ = ["PartialFiles", "living_parts", "part_of", "remove_leftovers", "sync_folder", "whole_file"]
 
 #: A part that cannot be told to be dead by its lock or its process is left alone for this long after its last change.
 _OLD_S = 24 * 3600.0
@@ -33,11 +36,9 @@ _NAME_BYTES = 200
 _HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
 
 # Without a host: as version 0.1.0 wrote them, without a lock.
-_PART = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)(\.(?P<host>[0-9a-f]{8})-\d+)?\.part", re.DOTALL)
+_PART = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)(\.(?P<host>[0-9a-f]{8})-[0-9a-f]+)?\.part", re.DOTALL)
 
 _STANDARD = (("stdout",), ("stderr",), ("fd",))
-
-_COUNT = itertools.count()
 
 
 class PartialFiles:
@@ -67,9 +68,8 @@ class PartialFiles:
             with contextlib.suppress(FileNotFoundError):
                 os.lstat(path)  # a name that is too long fails now and not when the work is done
             remove_leftovers(path.parent, names={path.name})
-            part = path.with_name(f".{part_of(path.name)}.{os.getpid()}.{_HOST}-{next(_COUNT)}.part")
-            self._parts[path] = part, _create_locked(part)
-        return part
+            self._parts[path] = _create_locked(path)
+        return self._parts[path][0]
 
     def make_folder(self, folder: Path) -> None:
         """Make a folder, and those above it, which `discard` removes again.
@@ -83,7 +83,14 @@ class PartialFiles:
             folder.mkdir(parents=True, exist_ok=True)
 
     def commit(self) -> None:
-        """Give every file its name, in the order in which they were added."""
+        """Give every file its name, in the order in which they were added, once all of it is on the disk.
+
+        Raises:
+            OSError: the disk did not take it.
+        """
+        for _, descriptor in self._parts.values():
+            _sync(descriptor)
+        folders = {path.parent for path in self._parts}
         with UNDER_WAY.lock:
             for path, (part, descriptor) in list(self._parts.items()):
                 os.replace(part, path)
@@ -92,6 +99,8 @@ class PartialFiles:
                 UNDER_WAY.written(path)
             self._made.clear()
             UNDER_WAY.end(self)
+        for folder in folders:
+            sync_folder(folder)
 
     def discard(self) -> None:
         """Remove the parts that have no name yet, and the folders made for them; does nothing after `commit`."""
@@ -203,17 +212,36 @@ def _lives(pid: str) -> bool:
     return True
 
 
-def _create_locked(part: Path) -> int:
-    """A descriptor that holds the lock of a new, empty file as long as it is open."""
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disk, where its file system does so."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _sync(descriptor: int) -> None:
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a file system that cannot
+            raise
+
+
+def _create_locked(path: Path) -> tuple[Path, int]:
+    """A new, empty file beside a path, and a descriptor that holds its lock as long as it is open."""
     while True:
-        descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        part = path.with_name(f".{part_of(path.name)}.{os.getpid()}.{_HOST}-{secrets.token_hex(8)}.part")
+        descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         try:
             with contextlib.suppress(OSError):  # a file system without locks
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             # Another process may have taken the file for a dead one before it was locked.
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.stat(part), os.fstat(descriptor)):
-                    return descriptor
+                    return part, descriptor
         except BaseException:
             os.close(descriptor)
             raise

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from jaxspec.studies.registry import STUDIES, find_study
+
 ROOT = Path(__file__).parents[1]
 LIBRARIES = ("hwmodels", "jaxspec")
 
@@ -276,3 +278,17 @@ def test_a_hidden_function_is_told_from_an_offered_module(faulty):
 def test_relative_imports_are_resolved(faulty):
     assert "jaxspec.tuning.objective" in imported(faulty, faulty / "jaxspec/compress/deep/kv.py")
     assert "jaxspec.experiments_are_not_meant" in imported(faulty, faulty / "jaxspec/__init__.py")
+
+
+def test_each_study_is_imported_from_the_studies():
+    """Its settings, its result and its function; a new study is forgotten nowhere."""
+    import jaxspec.studies as studies
+
+    for name in STUDIES:
+        study = find_study(name)
+        assert getattr(studies, study.config.__name__) is study.config
+        assert study.config.__name__ == f"{name.title()}Config"
+        assert getattr(studies, f"{name.title()}Result").__module__ == f"jaxspec.studies.{name}.result"
+        module, function = study.run.split(":")
+        assert getattr(studies, function) is getattr(importlib.import_module(module), function)
+    assert sorted(studies.__all__) == sorted(name for name in studies.__all__ if getattr(studies, name) is not None)

@@ -14,7 +14,7 @@ import numpy as np
 import tomli_w
 from scipy.optimize import brentq
 
-import jaxspec.studies.advise
+import jaxspec.studies
 from experiments.field.rows import FieldRow, read_rows
 from hwmodels import expected_tokens_iid
 from jaxspec.files import write_text
@@ -22,7 +22,7 @@ from jaxspec.files import write_text
 __all__ = ["TABLE", "alpha_token", "published_acceptance"]
 
 #: The table that is shipped.
-TABLE = Path(jaxspec.studies.advise.__file__).with_name("published_acceptance.toml")
+TABLE = Path(jaxspec.studies.__file__).parent / "advise" / "published_acceptance.toml"
 
 #: Kind of draft, as engines call it -> its name, and what published ones are called.
 _KINDS = {

@@ -11,6 +11,7 @@ from typing import Any
 from jaxspec.errors import InputError, one_line
 from jaxspec.files import to_json, write_text
 from jaxspec.output_places import check_folder_place
+from jaxspec.partial_files import sync_folder
 from jaxspec.runs.directory import is_run_directory
 from jaxspec.runs.kept import new_record
 from jaxspec.runs.unchanged import RECORD, write_result_file
@@ -71,6 +72,7 @@ def save_results(
         if path.is_dir():
             shutil.rmtree(path)
         part.rename(path)
+        sync_folder(path.parent)
     except OSError as error:
         raise InputError(f"path {str(given)!r} cannot be written ({_reason(error)}); give another place") from error
     finally:

@@ -13,7 +13,7 @@ from jaxspec.cli.given_once import Group
 from jaxspec.cli.process import INTERRUPTED, discard_output
 from jaxspec.cli.study_command import study_command
 from jaxspec.cli.usage import unknown_command, usage_line
-from jaxspec.errors import InputError, SaidElsewhereError
+from jaxspec.errors import InputError, SaidElsewhereError, printable
 from jaxspec.interruption import UNDER_WAY
 from jaxspec.studies.registry import STUDIES, find_study
 from jaxspec.studies.study import load_object
@@ -94,7 +94,7 @@ def _disk_error(error: BaseException | None) -> OSError | None:
 def _fail(message: str, code: int) -> None:
     if sys.stderr is not None:  # print takes None for standard output
         try:
-            print(f"jaxspec: {' '.join(message.split())}", file=sys.stderr, flush=True)
+            print(f"jaxspec: {printable(' '.join(message.split()))}", file=sys.stderr, flush=True)
         except OSError:  # nobody reads it, and the end of the interpreter must not fail on it again
             discard_output(sys.stderr)
     sys.exit(code)

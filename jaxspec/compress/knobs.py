@@ -115,6 +115,19 @@ def checked_values(scheme: Scheme, given: Mapping[str, float]) -> dict[str, floa
     return knob_defaults(scheme) | dict(given)
 
 
+def check_stored_dtype(scheme: Scheme, config: DecoderConfig) -> None:
+    """A scheme stores a network in widths that a container can have.
+
+    Raises:
+        InputError: it stores values of bfloat16 in blocks that share exponents, and the network is in float16.
+    """
+    if scheme.facts.shared_exponents is not None and config.stored_dtype == "float16":
+        raise InputError(
+            f"scheme {scheme.name} stores bfloat16 values in blocks that share exponents, and this network is stored in "
+            "float16, which no container holds so; use cassandra1, or convert the checkpoint to bfloat16"
+        )
+
+
 def uniform_knobs(
     scheme: Scheme,
     config: DecoderConfig,
@@ -129,10 +142,11 @@ def uniform_knobs(
         scheme: the knobs are of this scheme for networks stored as this one is (see `Scheme.of_dtype`).
         values, more: knob -> value, as a mapping or by keyword.
     Raises:
-        InputError: an unknown knob, or a value outside its range.
+        InputError: an unknown knob, a value outside its range, or see `check_stored_dtype`.
     """
     if not 1 <= draft_length <= MAX_DRAFT_LENGTH:
         raise InputError(f"draft length {draft_length} is out of range; allowed are 1 to {MAX_DRAFT_LENGTH}")
+    check_stored_dtype(scheme, config)
     scheme = scheme.of_dtype(config.stored_dtype)
     numbers = checked_values(scheme, {**(values or {}), **more})
     return Knobs(

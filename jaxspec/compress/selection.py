@@ -74,22 +74,57 @@ def threshold(log_score: Float[Array, "*b row column"], prune: Float[Array, "*b"
 
     Piecewise linear in `prune`; kinks where prune * columns is a half-integer (the gradient there is the right-hand one).
     """
-    columns = log_score.shape[-1]
+    return _threshold(_place(prune, log_score.shape[-1]), log_score)[0]
+
+
+class _Place(NamedTuple):
+    """Where a ratio divides the ranks: `share` of the way from rank `index` to the next one, or `fade` below the lowest."""
+
+    index: Int[Array, "*b"]
+    share: Float[Array, "*b 1 1"]
+    fade: Float[Array, "*b 1 1"]
+
+
+def _place(prune: Float[Array, "*b"], columns: int) -> _Place:
     place = jnp.asarray(prune) * columns - 0.5
     index = jnp.clip(jnp.floor(place), 0, columns - 2)
     # Not `clip` and `minimum`: they halve the gradient where their arguments are equal.
     fading = place < 0
-    share = jnp.where(fading, 0.0, place - index)[..., None, None]
-    low, high = neighbours(log_score, index.astype(jnp.int32))
-    fade = jnp.where(fading, _FADE * 2.0 * place, 0.0)[..., None, None]
-    return low + share * (high - low) + fade
+    share, fade = jnp.where(fading, 0.0, place - index), jnp.where(fading, _FADE * 2.0 * place, 0.0)
+    return _Place(index.astype(jnp.int32), share[..., None, None], fade[..., None, None])
+
+
+def _threshold(place: _Place, log_score: Float[Array, "*b row column"]) -> tuple[Float[Array, "*b row 1"], Neighbours]:
+    near = neighbours(log_score, place.index)
+    return near.low + place.share * (near.high - near.low) + place.fade, near
+
+
+def _order_of_equals(
+    place: _Place, log_score: Float[Array, "*b row column"], near: Neighbours
+) -> Float[Array, "*b row column"]:
+    """What sets apart values that score the threshold itself, where several do: the left ones go first, as in `hard_mask`.
+
+    They count as 1 / columns apart, which is how far ranks are from one another where log scores spread over 1; 0 for all
+    others. It vanishes where the threshold reaches or leaves their score, so that no mask jumps there.
+    """
+    score, share = jax.lax.stop_gradient(log_score), place.share
+    equal = score == near.low
+    count = lambda which: found_once(jnp.sum(which, axis=-1, keepdims=True, dtype=jnp.int32))
+    pruned, size = place.index[..., None, None] - count(score < near.low), count(equal)
+    # Beyond 1 in the last of few columns; `abs` has no gradient at its kink.
+    left = jnp.where(share > 1, share - 1, 1 - share)
+    ramp = jnp.where(pruned == 0, share, 1.0) * jnp.where(pruned == size - 2, left, 1.0)
+    order = (jnp.cumsum(equal, axis=-1, dtype=jnp.int32) - 1 - pruned).astype(log_score.dtype) - share
+    return jnp.where(equal & (near.low == near.high), order * ramp / score.shape[-1], 0.0)
 
 
 def soft_mask(
     log_score: Float[Array, "*b row column"], prune: Float[Array, "*b"], temperature: Float[Array, ""] | float
 ) -> Float[Array, "*b row column"]:
-    """Sigmoid of the log-score margin over the temperature (> 0)."""
-    return jax.nn.sigmoid((log_score - threshold(log_score, prune)) / temperature)
+    """Sigmoid of the log-score margin over the temperature (> 0); tends to `hard_mask`, of equal scores too."""
+    place = _place(prune, log_score.shape[-1])
+    limit, near = _threshold(place, log_score)
+    return jax.nn.sigmoid((log_score - limit + _order_of_equals(place, log_score, near)) / temperature)
 
 
 def ordered_pattern(log_score: Float[Array, "*b"]) -> UInt[Array, "*b"]:

@@ -1,17 +1,23 @@
-"""What a download cache of Hugging Face has and other folders have not: links to blobs, and a folder for each version."""
+"""What downloads leave in a folder: links to blobs of a cache, a folder for each version, pointers of git-lfs."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
 from jaxspec.errors import InputError
 
-__all__ = ["check_file", "check_version"]
+__all__ = ["check_file", "check_version", "leads_outside"]
+
+#: Begins each pointer that git leaves in the place of a large file, which git-lfs then fetches.
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
 
 def check_file(path: Path) -> None:
-    """A file of a checkpoint is neither a folder nor a link to a file that is gone; it would be left out without a word.
+    """A file of a checkpoint is neither a folder, nor a link to a file that is gone, nor a pointer of git-lfs.
+
+    It would be left out, or read as something else, without a word. A file that does not exist passes.
 
     Raises:
         InputError: it is.
@@ -26,6 +32,20 @@ def check_file(path: Path) -> None:
             f"{path} is a folder where a file belongs, and without the file the network may be another one: fetch the file, or "
             "remove the folder"
         )
+    pointer = False
+    with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
+        pointer = file.read(len(_LFS_POINTER)) == _LFS_POINTER
+    if pointer:
+        raise InputError(
+            f"{path} is a pointer of git-lfs, not the file that it stands for: fetch the files with `git lfs pull`"
+        )
+
+
+def leads_outside(path: Path) -> bool:
+    """Whether a file is a link out of its folder, and not to a blob of the download cache that the folder belongs to."""
+    folder = Path(os.path.realpath(path.parent))
+    blobs = [parent.parent / "blobs" for parent in folder.parents if parent.name == "snapshots"]
+    return not any(Path(os.path.realpath(path)).is_relative_to(place) for place in (folder, *blobs))
 
 
 def check_version(folder: Path) -> None:

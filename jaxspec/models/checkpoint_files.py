@@ -18,6 +18,8 @@ from jaxspec.formats.container import (
     open_weights,
     packed_form,
 )
+from jaxspec.formats.container.source import is_listed
+from jaxspec.formats.shard_index import INDEX_FILE, json_object, weight_map_of
 
 __all__ = ["STORED_DTYPES", "CheckpointFiles", "ContainerFiles", "TensorPlace", "TensorTable", "check_tied_head"]
 
@@ -75,12 +77,15 @@ class ContainerFiles:
     def __init__(self, container: Container, part: Part):
         self._container = container
         self._part: Part = part
-        packed = [name for name, _ in container.files]
-        own = network_files(packed)
+        packed, index = [name for name, _ in container.files], container.path / INDEX_FILE
+        content = container.read_file(INDEX_FILE)
+        own, listed = network_files(
+            packed, {} if content is None else weight_map_of(json_object(content, index), index)
+        )
         self.tensors = {
             name: _place(container.path, tensor.form)._replace(packed_dtype=_packed_dtype(tensor))
             for name, tensor in container.tensors.items()
-            if packed[tensor.file] in own
+            if packed[tensor.file] in (own or packed) and is_listed(name, packed[tensor.file], listed)
         }
 
     def read(self, name: str) -> np.ndarray:

@@ -16,6 +16,7 @@ import numpy as np
 from hwmodels.catalog.huggingface import Family, Running, Wrapper, wrapper_of
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
+from jaxspec.formats.container.source import check_no_adapter
 from jaxspec.formats.hub_cache import check_version
 from jaxspec.formats.patterns import FLOAT16, target_format
 from jaxspec.formats.shard_index import json_object, read_json_object
@@ -108,6 +109,8 @@ def described_in(directory: Path) -> Described:
             "model.safetensors: check the path"
         )
     check_version(directory)
+    if not (directory / "config.json").exists():
+        check_no_adapter(directory)
     return _described(read_json_object(directory / "config.json"), directory / "config.json")
 
 

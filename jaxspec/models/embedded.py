@@ -79,16 +79,17 @@ def load_model(
         dtype, stream: as for `load_directory`.
 
     Raises:
-        InputError: see `embedded_directory`, `load_directory` and `load_container`; a draft asked of something else.
+        InputError: see `embedded_directory`, `load_directory` and `load_container`; a draft asked of something else; weights
+            that are NaN or infinite.
     """
     place = model_place(name_or_path)
     if is_container(place):
-        return load_container(place, part=part, dtype=dtype, stream=stream)
+        return load_container(place, part=part, dtype=dtype, stream=stream, finite=True)
     if part != "target":
         raise InputError(
             f"part {part!r} of {str(name_or_path)!r} came; only a container has a draft: jaxspec pack makes one"
         )
-    return load_directory(place, dtype=dtype, stream=stream)
+    return load_directory(place, dtype=dtype, stream=stream, finite=True)
 
 
 def check_model(name_or_path: str | os.PathLike[str]) -> DecoderConfig:

@@ -145,7 +145,7 @@ def load_head(
             "`python -m experiments.train_draft_head`"
         )
     _check_sizes(config, target.config, directory / "config.json", "fetch it again")
-    params = read_tensors(_stored(config), CheckpointFiles(directory), directory, wanted)
+    params = read_tensors(_stored(config), CheckpointFiles(directory), directory, wanted, finite=True)
     # On the device also where the target's embeddings stay in host memory: those live as long as the target does.
     ends = made(target_ends(target.params))
     return LoadedHead(config=config, params=params, ends=ends, directory=directory)

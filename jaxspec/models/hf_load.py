@@ -76,7 +76,9 @@ class LoadedModel:
         return load_tokenizer(self.directory, vocab_size=self.config.vocab_size)
 
 
-def load_directory(path: str | os.PathLike[str], *, dtype: Any = None, stream: Stream = False) -> LoadedModel:
+def load_directory(
+    path: str | os.PathLike[str], *, dtype: Any = None, stream: Stream = False, finite: bool = False
+) -> LoadedModel:
     """Read config.json and the safetensors files of a directory, opening no pickle and going to no hub.
 
     Weights are memory-mapped and copied once, tensor by tensor, into arrays with a leading layer axis.
@@ -87,6 +89,7 @@ def load_directory(path: str | os.PathLike[str], *, dtype: Any = None, stream: S
         dtype: of all parameters: bfloat16, float16 or float32; None keeps what is stored.
         stream: leave the matrices of the layers in the files, for programs to fetch one by one (see `Streamed`); "all": the
             embedding and the head too, for a mesh whose devices each take their part.
+        finite: refuse weights that are NaN or infinite, which reads those that are streamed too.
     Returns:
         the network; its parameters lie on the default device, those that are streamed aside.
     Raises:
@@ -98,13 +101,18 @@ def load_directory(path: str | os.PathLike[str], *, dtype: Any = None, stream: S
     found = described_in(directory)
     files = CheckpointFiles(directory)
     tensors = found.tensors(files, directory)
-    params = _read_params(found.config, tensors, directory, wanted, stream=stream)
+    params = _read_params(found.config, tensors, directory, wanted, stream=stream, finite=finite)
     config, packed = found.stored_config(tensors, wanted), packed_in_bits(files)
     return LoadedModel(config=config, params=params, family=found.family, directory=directory, packed=packed)
 
 
 def load_container(
-    path: str | os.PathLike[str], *, part: Part = "target", dtype: Any = None, stream: Stream = False
+    path: str | os.PathLike[str],
+    *,
+    part: Part = "target",
+    dtype: Any = None,
+    stream: Stream = False,
+    finite: bool = False,
 ) -> LoadedModel:
     """Open a container (see `jaxspec.formats.container`) as the network that was packed, or as its draft.
 
@@ -115,6 +123,7 @@ def load_container(
             the embedding is a divided head too, tokens are looked up in it whole.
         dtype: as for `load_directory`.
         stream: leave the decoded matrices of the layers in host memory.
+        finite: as for `load_directory`.
     Raises:
         InputError: the file is no whole container, holds no network of a known family, or has no draft.
     """
@@ -129,7 +138,13 @@ def load_container(
         files = ContainerFiles(container, part)
         tensors = found.tensors(files, container.path)
         params = _read_params(
-            found.config, tensors, container.path, wanted, stream=stream, copies_equal=part == "target"
+            found.config,
+            tensors,
+            container.path,
+            wanted,
+            stream=stream,
+            finite=finite,
+            copies_equal=part == "target",
         )
         if part == "draft" and found.config.tie_embeddings and SCHEME_FACTS[container.scheme].head:
             whole = found.tensors(ContainerFiles(container, "target"), container.path)
@@ -164,6 +179,7 @@ def _read_params(
     wanted: np.dtype | None,
     *,
     stream: Stream,
+    finite: bool,
     copies_equal: bool = True,
 ) -> Params:
     """The parameters of a network; a head that is tied to the embedding may be stored beside it.
@@ -179,7 +195,8 @@ def _read_params(
     in_host = {path for path, shape in shapes.items() if stream and stays_in_host(path, shape, tied=tied)}
     if stream == "all":
         in_host |= {path for path, shape in shapes.items() if path[0] != "layers" and len(shape) > 1}
-    params = read_tensors(stored, files, source, wanted, copies=unread_names(config, row, files), in_host=in_host)
+    copies = unread_names(config, row, files)
+    params = read_tensors(stored, files, source, wanted, copies=copies, in_host=in_host, finite=finite)
     if tied and copies_equal and head in files.tensors:
         check_tied_head(files, head, embedding)
     return params
@@ -200,6 +217,7 @@ def read_tensors(
     *,
     copies: set[str] | frozenset[str] = frozenset(),
     in_host: Collection[ParameterPath] = (),
+    finite: bool = False,
 ) -> Params:
     """Check that the tensors are those of the parameters, then read them.
 
@@ -208,8 +226,9 @@ def read_tensors(
         wanted: dtype of all parameters; None keeps what is stored.
         copies: tensors that may be there and are not read.
         in_host: places of parameters that stay in host memory.
+        finite: refuse values that are NaN or infinite.
     Raises:
-        InputError: a tensor is missing, left over, of another shape or of an unknown number format.
+        InputError: a tensor is missing, left over, of another shape or of an unknown number format, or such a value.
     """
     found = checked_names(stored, copies, files, source, mixed=wanted is not None)
     params: Params = {}
@@ -218,10 +237,10 @@ def read_tensors(
         for key in path[:-1]:
             node = node.setdefault(key, {})
         if path in in_host:
-            entries = entries_of(names, stored[path], files, wanted)
+            entries = entries_of(names, stored[path], files, wanted, finite=finite)
             node[path[-1]] = Streamed.of(entries, stored[path].lead)
         else:
-            values = read_stacked(names, stored[path], files, wanted)
+            values = read_stacked(names, stored[path], files, wanted, finite=finite)
             node[path[-1]] = jax.device_put(values.reshape(stored[path].stacked_shape), may_alias=True)
     return params
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hwmodels.catalog.huggingface import Running
 from jaxspec.errors import InputError
+from jaxspec.formats.container.source import missing_because, predicts_further
 from jaxspec.models.checkpoint_files import STORED_DTYPES, TensorTable
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.stored_parameters import Path as ParameterPath
@@ -23,10 +24,10 @@ _MIXING = "eh_proj.weight"
 
 def unread_names(config: DecoderConfig, row: Running, files: TensorTable) -> set[str]:
     """Tensors that may be there and that a network does not compute with: a head that is tied to the embedding, and layers
-    behind the last one that predict further tokens (DeepSeek-V3, GLM-4.5), known by the matrix that mixes their inputs, or by
-    the beginning of their names (Qwen3.5)."""
+    behind the last one that predict further tokens, known by the matrix that mixes their inputs (DeepSeek-V3, GLM-4.5), or by
+    their names (see `predicts_further`)."""
     unread = {row.tensors["lm_head"]} if config.tie_embeddings else set()
-    unread |= {name for name in files.tensors if row.unread and name.startswith(row.unread)}
+    unread |= set(filter(predicts_further, files.tensors))
     number = config.num_layers
     while f"{(prefix := f'model.layers.{number}.')}{_MIXING}" in files.tensors:
         unread |= {name for name in files.tensors if name.startswith(prefix)}
@@ -55,8 +56,9 @@ def checked_names(
         # The first absent name ends the loop, so that a config.json which claims 10^12 layers costs nothing.
         for name in parameter.names():
             if name not in files.tensors:
+                why = missing_because(directory, name)
                 raise InputError(
-                    f"{directory} has no tensor {name!r}, which its config.json needs: fetch all its files again"
+                    f"{directory} has no tensor {name!r}, which its config.json needs{why}: fetch all its files again"
                 )
             found[path].append(name)
     known = {name for names in found.values() for name in names} | copies

@@ -7,8 +7,8 @@ The rule, the same for every table of every command:
 3. If that is not enough, the columns are divided into several tables, one below the other, each with the first column.
 4. If the first column and one more do not fit either, each row becomes a list of "heading: value".
 
-Nothing is dropped or cut. Output that goes to a file or a pipe has no width: tables take what they need there, unless COLUMNS
-says otherwise.
+Nothing is dropped or cut; characters that a terminal would obey are replaced, since names of files come from anywhere. Output
+that goes to a file or a pipe has no width: tables take what they need there, unless COLUMNS says otherwise.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
+from jaxspec.errors import printable
 from jaxspec.html import html_table
 
 __all__ = ["Column", "Row", "Table", "fold", "new_console", "say", "show"]
@@ -70,7 +71,7 @@ def say(text: str, *, console: Console | None = None, indent: str = "") -> None:
         indent: put before every line but the first.
     """
     console = console or new_console()
-    lines = fold(text, console.width, break_words=False, indent=indent)
+    lines = fold(printable(text), console.width, break_words=False, indent=indent)
     console.print(Text("\n".join(lines)), soft_wrap=True, highlight=False)
 
 
@@ -148,7 +149,7 @@ class Table:
 
     @title.setter
     def title(self, text: str | Text) -> None:
-        self._title = Text(str(text))
+        self._title = Text(printable(str(text)))
 
     @property
     def caption(self) -> Text:
@@ -157,7 +158,7 @@ class Table:
 
     @caption.setter
     def caption(self, text: str | Text) -> None:
-        self._caption = Text(str(text))
+        self._caption = Text(printable(str(text)))
 
     @property
     def row_count(self) -> int:
@@ -166,7 +167,7 @@ class Table:
 
     def add_column(self, heading: str, *, justify: Literal["left", "right"] = "left") -> None:
         """Add a column; the first one stands again in every part of a divided table."""
-        self.columns.append(Column(heading, justify))
+        self.columns.append(Column(printable(heading), justify))
 
     def add_row(self, *cells: str | Text, style: str | None = None) -> None:
         """Add a row with a cell for each column; those that are left out are empty.
@@ -176,7 +177,7 @@ class Table:
         """
         if len(cells) > len(self.columns):
             raise ValueError(f"{len(cells)} cells came for {len(self.columns)} columns; add columns first")
-        texts = [str(cell) for cell in cells]
+        texts = [printable(str(cell)) for cell in cells]
         self.rows.append(Row((*texts, *[""] * (len(self.columns) - len(texts))), style))
 
     def __repr__(self) -> str:

@@ -14,7 +14,7 @@ from jaxspec.report.formatting import bytes_in_words
 from jaxspec.report.terminal import new_console
 from jaxspec.results.records import Record
 from jaxspec.runs.directory import RunDirectory
-from jaxspec.runs.inputs import input_sizes
+from jaxspec.runs.inputs import input_notes, input_sizes
 from jaxspec.runs.machine import peak_device_bytes
 from jaxspec.runs.memory import told_in_one_line
 from jaxspec.runs.processes import ONE_PROCESS, Processes
@@ -55,6 +55,7 @@ def carry_out(
     page_file: str = _PAGE,
     headline: Collection[str] = (),
     processes: Processes = ONE_PROCESS,
+    keeps: bool = True,
 ) -> tuple[Any, RunDirectory]:
     """Begin, resume or reprint a run.
 
@@ -69,6 +70,7 @@ def carry_out(
         headline: paths of the main numbers, for `jaxspec runs`: "configurations.tuned.speedup_vs_bf16_ar".
         processes: that do the same work together, each on its part of the arrays: all call this with the same arguments,
             process 0 alone reads and writes the directory, and all return its result.
+        keeps: see `RunDirectory`.
     Returns:
         The result as result.json has it, be it new or reprinted, and the directory (closed).
     Raises:
@@ -84,6 +86,8 @@ def carry_out(
         steady = SteadyInputs(config, reporter)  # before short files are read, which `check` does
         with reporter.alive():
             processes.agreed(check)
+        for note in input_notes(config):
+            reporter.line(f"note: {note}")
         options: dict[str, Any] = {
             "out": out,
             "force": force,
@@ -92,6 +96,7 @@ def carry_out(
             "owned": processes.owns,
         }
         directory = processes.agreed(lambda: RunDirectory(command, config, **options))
+        directory.keeps = keeps
         with directory:
             digests = processes.told(processes.agreed(lambda: steady.digest() if processes.owns else {}))
             processes.agreed(lambda: directory.compare(digests))
@@ -113,7 +118,7 @@ def carry_out(
                 work = processes.agreed(lambda: prepare(directory, reporter))
                 processes.agreed(steady.check)
                 processes.agreed(directory.begin)
-                reporter.line(f"run directory {directory.path}; the same command resumes it")
+                reporter.line(f"run directory {directory.path}{'; the same command resumes it' if keeps else ''}")
                 if directory.shared:
                     reporter.line("note: its file system has no locks; start no second process on this directory")
                 result = as_stored(work())  # so that all is shown now as it will be when it is reprinted

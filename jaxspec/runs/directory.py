@@ -65,6 +65,7 @@ class RunDirectory:
         unrecorded: files that the configuration names and an earlier version began the run without a digest of.
         owned: whether this process writes them.
         check_inputs: raises InputError where one of those files is another one by now.
+        keeps: whether the run keeps parts of its work, so that a later process goes on with them.
 
     Raises:
         InputError: the directory belongs to another configuration or other inputs, is in use, or cannot be written.
@@ -95,6 +96,7 @@ class RunDirectory:
             owned: False where another process has the directory: here nothing of it is read, checked or written.
         """
         self.unrecorded: list[str] = []
+        self.keeps = True
         self.path = run_path(command, config, out)
         self._command, self._config, self._force = command, config, force
         self.inputs: dict[str, str] = {}
@@ -160,6 +162,8 @@ class RunDirectory:
         """State of this run, at any moment."""
         if (self.path / "result.json").exists():
             return f"run directory {self.path} is finished, and the same command prints its result"
+        if not self.keeps:
+            return f"run directory {self.path} has no result yet, and the same command starts it anew"
         return f"run directory {self.path} keeps what is done, and the same command resumes it"
 
     def _hold(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -9,12 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxspec.formats.container import NETWORK_FILES, weight_files
+from jaxspec.errors import InputError
+from jaxspec.formats.container import NETWORK_FILES, weight_files, weight_notes
 from jaxspec.models.embedded import SHIPPED_NAMES, embedded_directory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.draft_kinds import has_files
 
-__all__ = ["changed_inputs", "input_digests", "input_files", "input_sizes", "unrecorded_inputs"]
+__all__ = ["changed_inputs", "input_digests", "input_files", "input_notes", "input_sizes", "unrecorded_inputs"]
 
 #: Files of a model's folder that decide what it computes, apart from its weights.
 _BESIDE_WEIGHTS = (".json", ".jinja")
@@ -89,6 +91,17 @@ def input_files(config: Any) -> dict[str, Path]:
     draft = getattr(config, "draft", "self")
     files |= {f"draft/{path.name}": path for path in (_model_files(draft) if has_files(draft) else ())}
     return {key: path for key, path in files.items() if os.path.isfile(path)}
+
+
+def input_notes(config: Any) -> list[str]:
+    """See `weight_notes`, of the folders of networks that a configuration names; loaders say what is wrong with them."""
+    names = (*_several(getattr(config, "model", ())), getattr(config, "judging", None), getattr(config, "draft", None))
+    folders = [name for name in (*names, *getattr(config, "named_drafts", ())) if name not in (None, *SHIPPED_NAMES)]
+    notes: list[str] = []
+    for name in filter(os.path.isdir, dict.fromkeys(folders)):
+        with contextlib.suppress(InputError):
+            notes += weight_notes(name)
+    return notes
 
 
 def _digests(there: Mapping[str, Path], reporter: Reporter | None) -> dict[str, str]:

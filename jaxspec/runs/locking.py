@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
@@ -30,7 +31,8 @@ def lock_directory(path: Path) -> Lock:
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
-        file = (path / ".lock").open("w")  # held as long as the run
+        # Held as long as the run; no link that lies there is followed.
+        file = os.fdopen(os.open(path / ".lock", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "w")
     except OSError as error:
         raise InputError(
             f"run directory {str(path)!r} cannot be written ({error.strerror}); give another one with --out"

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from jaxspec.errors import printable
 from jaxspec.report.notebook import notebook_console
 from jaxspec.report.terminal import new_console, say
 
@@ -174,6 +175,7 @@ class _Bar:
         clock: Callable[[], float],
         beat: Callable[[], None],
     ):
+        description = printable(description)
         self._description, self._total, self._step = description, total, step
         self._clock, self._beat = clock, beat
         self.began, self.done, self.note = clock(), 0, ""
@@ -206,8 +208,8 @@ class _Bar:
 
     def jump(self, done: int, note: str) -> None:
         """To `done` units."""
-        self.done, self.note, self._last = done, note, self._clock()
+        self.done, self.note, self._last = done, printable(note), self._clock()
         if self._first[1] == 0:
             self._first = self._last, done
-        self._progress.update(self._task, completed=done, note=note)
+        self._progress.update(self._task, completed=done, note=self.note)
         self._beat()

@@ -75,4 +75,5 @@ def for_each_device(
         kind=kind,
         write=write,
         headline=headline,
+        keeps=False,
     )

@@ -10,6 +10,7 @@ from jaxspec.errors import InputError
 from jaxspec.models.beside_weights import json_beside
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.embedded import check_model, model_place
+from jaxspec.models.rope_scaling import LongRopeScaling
 from jaxspec.models.text_config import text_config
 from jaxspec.speculate.drafts.making import kind_of
 
@@ -75,11 +76,20 @@ class TextLength:
 
     def beyond_training(self, model: str, network: DecoderConfig) -> tuple[str, ...]:
         """Notes: rotary positions do not end; what lies beyond the longest text that a network was made for is decoded, and
-        told."""
+        told. So is a text that grows past the length where LongRoPE changes its factors."""
+        notes: tuple[str, ...] = ()
+        scaling = network.rope_scaling
+        if isinstance(scaling, LongRopeScaling) and scaling.original_max_position_embeddings < self.tokens:
+            original = scaling.original_max_position_embeddings
+            notes = (
+                f"{model} rotates by other factors beyond {original} tokens (LongRoPE): a text that grows past them keeps the "
+                "keys in its cache as they are, where generate of transformers computes them anew, so that its words may differ",
+            )
         stated = text_config(json_beside(model_place(model), "config.json")).get("max_position_embeddings")
         if network.learned_positions is not None or type(stated) is not int or stated >= self.tokens:
-            return ()
+            return notes
         return (
+            *notes,
             f"{model} is made for texts of {stated} tokens; {self} take {self.tokens}, and beyond {stated} it may guess "
             "poorly",
         )

@@ -1,11 +1,13 @@
 """Files appear whole or not at all, and what dead processes left of them goes."""
 
+import errno
 import os
 import resource
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -78,6 +80,48 @@ def test_which_parts_are_dead(tmp_path):
     remove_leftovers(tmp_path)
     assert f".y.{DEAD}.part" not in names(tmp_path)
     remove_leftovers(tmp_path / "nowhere")
+
+
+def test_no_link_laid_at_the_name_of_a_part_is_followed(tmp_path, monkeypatch):
+    """Whoever guesses a name makes the write fail, and nothing elsewhere changes."""
+    (tmp_path / "elsewhere").write_text("kept")
+    monkeypatch.setattr(partial_files.secrets, "token_hex", lambda count: "5" * 16)
+    os.symlink("elsewhere", tmp_path / f".x.{os.getpid()}.{partial_files._HOST}-{'5' * 16}.part")
+    with pytest.raises(FileExistsError):
+        write_text(tmp_path / "x", "new")
+    monkeypatch.undo()
+    with PartialFiles() as files:
+        parts = {files.add(tmp_path / name).name.removeprefix(f".{name}.") for name in "xyz"}
+        assert len(parts) == 3
+    assert (tmp_path / "elsewhere").read_text() == "kept"
+
+
+def test_every_file_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
+    calls, sync, replace = [], os.fsync, os.replace
+
+    def synced(descriptor):
+        place = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        calls.append(("sync", place if place.is_dir() else place.read_text()))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", lambda *names: (calls.append(("name", names[1])), replace(*names)))
+    with PartialFiles() as files:
+        for name in ("a", "b"):
+            files.add(tmp_path / name).write_text(f"all of {name}")
+        files.commit()
+    synced_first = [("sync", "all of a"), ("sync", "all of b"), ("name", tmp_path / "a"), ("name", tmp_path / "b")]
+    assert calls == [*synced_first, ("sync", tmp_path)]
+
+
+def test_a_disk_that_refuses_leaves_no_file(tmp_path, monkeypatch):
+    def refuse(descriptor):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(OSError, match=r"Input/output error"):
+        write_text(tmp_path / "x", "new")
+    assert names(tmp_path) == []
 
 
 def test_names_as_long_as_the_file_system_allows(tmp_path):

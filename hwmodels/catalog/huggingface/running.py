@@ -84,8 +84,6 @@ class Running:
             key heads of linear attention; "row": the rows of the parameters alternate.
         transposed: tensors whose last two axes are (input, output).
         unit_axes: tensors with one more axis, of length 1, before the last: weights of convolutions channel by channel.
-        unread: beginnings of names of tensors that a network may have and does not compute with: layers that predict further
-            tokens.
         stacked: tensor name -> parameters that it holds, one below the other, in checkpoints that have all experts of a layer
             in one tensor; their first layer shows it. Others have what `tensors` says.
         packed: `quant_method` of the `quantization_config` in which matrices may be stored; None: in none.
@@ -109,7 +107,6 @@ class Running:
     fused_by: Mapping[str, Literal["head", "key_head", "row"]] = dataclasses.field(default_factory=dict)
     transposed: frozenset[str] = frozenset()
     unit_axes: frozenset[str] = frozenset()
-    unread: tuple[str, ...] = ()
     stacked: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     packed: Literal["mxfp4"] | None = None
 

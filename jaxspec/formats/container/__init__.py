@@ -16,6 +16,7 @@ from jaxspec.formats.container.source import (
     open_checkpoint,
     open_weights,
     weight_files,
+    weight_notes,
 )
 from jaxspec.formats.container.tensors import StoredTensor, TensorForm, Whole
 from jaxspec.formats.container.unpacking import unpack
@@ -53,4 +54,5 @@ __all__ = [
     "packed_form",
     "unpack",
     "weight_files",
+    "weight_notes",
 ]

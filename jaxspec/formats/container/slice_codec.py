@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxspec.errors import InputError
 from jaxspec.formats import bit_slices
 from jaxspec.formats.bit_slices import GROUP_SIZE, WEIGHT_BITS, Int8Groups, Reading
 from jaxspec.formats.container.cassandra_sections import FORMATS, packed, unpacked
@@ -35,6 +36,9 @@ __all__ = ["SliceCodec", "gains"]
 
 #: More than the directory and the gaps between sections take of a chunk.
 _MOST_BESIDE_CHUNK = 512
+
+#: Largest magnitude whose scale is finite in float16: 65,504 times the largest integer.
+_MOST = 65504.0 * (2 ** (WEIGHT_BITS - 1) - 1)
 
 _encode = jax.jit(bit_slices.of_rows)
 _decode = jax.jit(bit_slices.decode)
@@ -112,11 +116,20 @@ class SliceCodec:
         return {}
 
     def encode(self, coding: dict[str, Any], form: TensorForm, chunk: Chunk) -> dict[str, np.ndarray]:
-        """Sections of some rows."""
+        """Sections of some rows.
+
+        Raises:
+            InputError: a value that would make its group something else: no scale in float16 is finite.
+        """
         rows = chunk.patterns.reshape(-1, form.columns)
         found = [_encode(from_bits(jnp.asarray(rows[part]), FORMATS[form.dtype])) for part in _parts(*rows.shape)]
         values = np.concatenate([np.asarray(groups.values)[:, : form.columns] for groups in found])
         scales = np.concatenate([np.asarray(groups.scales) for groups in found])
+        if not np.isfinite(scales).all():
+            raise InputError(
+                f"tensor {form.name!r} holds NaN, an infinity or a value above {_MOST:.2g}, which would make all {GROUP_SIZE} "
+                "values of its group infinite or NaN; correct the checkpoint, or pack it with a lossless scheme"
+            )
         patterns, low_bits = values.reshape(-1).view(np.uint8).astype(np.uint16), WEIGHT_BITS - coding["slice_bits"]
         return {
             "scale": scales.reshape(-1).view(np.uint16),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,8 +18,8 @@ from jaxspec.errors import InputError, one_line
 from jaxspec.files import CONTAINER_SUFFIX
 from jaxspec.formats.container.header import HeaderError, parse_header, text_of_header
 from jaxspec.formats.container.tensors import TensorForm
-from jaxspec.formats.hub_cache import check_file, check_version
-from jaxspec.formats.shard_index import INDEX_FILE, check_same_tensors, read_index
+from jaxspec.formats.hub_cache import check_file, check_version, leads_outside
+from jaxspec.formats.shard_index import INDEX_FILE, read_index, read_json_object
 
 __all__ = [
     "BESIDE_SUFFIXES",
@@ -27,11 +27,17 @@ __all__ = [
     "WEIGHTS_SUFFIX",
     "Checkpoint",
     "SafetensorsFile",
+    "check_inside",
+    "check_no_adapter",
     "files_beside",
+    "is_listed",
+    "missing_because",
     "network_files",
     "open_checkpoint",
     "open_weights",
+    "predicts_further",
     "weight_files",
+    "weight_notes",
 ]
 
 #: Of the names of weight files.
@@ -39,6 +45,9 @@ WEIGHTS_SUFFIX = ".safetensors"
 
 #: Name of the file that holds all weights of a checkpoint without shards.
 _SINGLE_FILE = "model.safetensors"
+
+#: Describes an adapter (LoRA), whose weights are differences to those of another network.
+ADAPTER_FILE = "adapter_config.json"
 
 #: Endings of pickled weights, which run code when they are opened; they are never opened here.
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
@@ -65,6 +74,7 @@ class SafetensorsFile:
         self.path = path = Path(path)
         if not path.name.isprintable():
             raise InputError(f"the file name {path.name!r} has characters that cannot be printed: rename it")
+        check_file(path)
         try:
             with safe_open(path, framework="np"):  # checks sizes, offsets and names
                 pass
@@ -75,7 +85,6 @@ class SafetensorsFile:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             placed = parse_header(self.header)
         except FileNotFoundError as error:
-            check_file(path)
             raise InputError(f"{path} does not exist; all weight files must be there: fetch it") from error
         except (SafetensorError, OSError, HeaderError, ValueError) as error:
             reason = one_line(error)
@@ -126,16 +135,30 @@ def files_beside(folder: str | os.PathLike[str], wanted: tuple[str, ...] | None 
     Args:
         wanted: their names; None: all of `BESIDE_SUFFIXES`.
     Raises:
-        InputError: one of them is a link to a file that is gone.
+        InputError: one of them is a link to a file that is gone, or to one outside the folder and its download cache.
     """
     found = {}
     for path in sorted(Path(folder).iterdir()):
         fits = path.name.isprintable() and (path.suffix in BESIDE_SUFFIXES if wanted is None else path.name in wanted)
         if fits:
             check_file(path)
+            check_inside(path)
         if fits and path.is_file() and path.stat().st_size <= _MOST_BESIDE_BYTES:
             found[path.name] = path.read_bytes()
     return found
+
+
+def check_inside(path: Path) -> None:
+    """A file whose content goes along is not somewhere else on this machine.
+
+    Raises:
+        InputError: it is a link there.
+    """
+    if leads_outside(path):
+        raise InputError(
+            f"{path} is a link to {os.path.realpath(path)!r}, outside its folder, and its content would be given away: copy "
+            "the file into the folder, or remove the link"
+        )
 
 
 #: Files beside the weights that a network is opened with: a single file of weights takes them along into its container.
@@ -153,7 +176,7 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     """A safetensors file, a folder with one or with shards, or the index of shards.
 
     Raises:
-        InputError: there is no such thing, a file is missing or damaged, or index and shards disagree.
+        InputError: there is no such thing, a file is missing or damaged, or two files hold a tensor of one name.
     """
     path = Path(path)
     # `os.path`, not `Path.is_file`, which raises on names too long for one.
@@ -170,32 +193,43 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
             f"{str(path)!r} does not exist; needed is a safetensors file or a folder with some: check the path"
         )
     check_version(path)
-    names = sorted(p.name for p in path.glob(f"*{WEIGHTS_SUFFIX}"))
-    weight_map: dict[str, str] = {}
-    if (path / INDEX_FILE).is_file():
-        weight_map = read_index(path)
-        missing = sorted(set(weight_map.values()) - set(names))
-        if missing:
-            raise InputError(f"{path} lacks {missing[0]}, which its index names; all shards must be there: fetch it")
-        names = sorted(set(weight_map.values()))
+    names, weight_map = _chosen(path)
+    if not weight_map:
+        names = sorted(p.name for p in path.glob(f"*{WEIGHTS_SUFFIX}"))
     if not names:
         raise InputError(f"{path} has no .safetensors file; pickled weights are never opened: convert them first")
-    return Checkpoint(_open_files(path, names, weight_map), files_beside(path), path)
+    files = [SafetensorsFile(path / name) for name in names]
+    seen: dict[str, Path] = {}
+    for file in files:
+        for form in file.tensors:
+            if form.name in seen:
+                raise InputError(
+                    f"tensor {form.name!r} is in both {seen[form.name]} and {file.path}; one may hold it: "
+                    "remove the file that belongs to another checkpoint"
+                )
+            seen[form.name] = file.path
+    return Checkpoint(files, files_beside(path), path)
 
 
 def open_weights(folder: str | os.PathLike[str]) -> list[SafetensorsFile]:
-    """The weights of a network: model.safetensors, or the shards that model.safetensors.index.json lists.
+    """The weights of a network: model.safetensors, or what model.safetensors.index.json lists, and of each shard the tensors
+    that it lists there. Tensors that a shard lacks are left out: whoever needs one names it.
 
     Raises:
-        InputError: neither is there, a shard is missing or not listed, a file is damaged, index and shards disagree, or a file
-            of the folder that networks are read from is a link to one that is gone.
+        InputError: neither is there, a shard is missing, a file is damaged, or one of the folder that networks are read from is
+            a link to a file that is gone or a pointer of git-lfs.
     """
     folder = Path(folder)
     for path in sorted(folder.iterdir()):
         if path.suffix in (*BESIDE_SUFFIXES, WEIGHTS_SUFFIX):
             check_file(path)
-    if names := weight_files(folder):
-        return _open_files(folder, names, {} if names == [_SINGLE_FILE] else read_index(folder))
+    names, weight_map = _chosen(folder)
+    if names:
+        files = [SafetensorsFile(folder / name) for name in names]
+        for file in files:
+            file.tensors = [form for form in file.tensors if is_listed(form.name, file.path.name, weight_map)]
+        return files
+    check_no_adapter(folder)
     pickles = sorted(path.name for path in folder.iterdir() if path.suffix in _PICKLES)
     if pickles:
         raise InputError(
@@ -209,33 +243,113 @@ def weight_files(folder: str | os.PathLike[str]) -> list[str]:
     """Names of the safetensors files of a folder that `open_weights` reads; none where there are no weights.
 
     Raises:
-        InputError: an index that is none, or that leaves a file out.
+        InputError: an index that is none.
+    """
+    return _chosen(Path(folder))[0]
+
+
+def _chosen(folder: Path) -> tuple[list[str], dict[str, str]]:
+    """`network_files` of a folder.
+
+    Raises:
+        InputError: an index that is none, or a shard is missing.
+    """
+    there = {path.name for path in folder.glob(f"*{WEIGHTS_SUFFIX}")}
+    weight_map: dict[str, str] = {}
+    try:
+        weight_map = read_index(folder) if (folder / INDEX_FILE).is_file() else {}
+    except InputError:
+        if _SINGLE_FILE not in there:
+            raise
+    names, weight_map = network_files(there, weight_map)
+    if missing := [name for name in names if name not in there]:
+        raise InputError(f"{folder} lacks {missing[0]}, which its index names; all shards must be there: fetch it")
+    return names, weight_map
+
+
+def is_listed(name: str, file: str, weight_map: Mapping[str, str]) -> bool:
+    """Whether an index lists a tensor in a file; without an index all are."""
+    return not weight_map or weight_map.get(name) == file
+
+
+def weight_notes(folder: str | os.PathLike[str], *, packed: bool = False) -> list[str]:
+    """Lines about weights in a folder that its network is not read from.
+
+    Args:
+        packed: about what `open_checkpoint` leaves out instead, which takes files whole.
+    Raises:
+        InputError: see `open_weights`.
     """
     folder = Path(folder)
-    if (folder / _SINGLE_FILE).is_file():
-        return [_SINGLE_FILE]
-    return sorted(set(read_index(folder).values())) if (folder / INDEX_FILE).is_file() else []
-
-
-def network_files(names: Collection[str]) -> Collection[str]:
-    """Of the weight files of a folder without an index, those that a network is read from: beside model.safetensors lies a
-    second copy, or another network.
-    """
-    return [_SINGLE_FILE] if _SINGLE_FILE in names else names
-
-
-def _open_files(folder: Path, names: list[str], weight_map: dict[str, str]) -> list[SafetensorsFile]:
-    """Files of one checkpoint, each tensor in one of them, and in the one that the index names where there is an index."""
+    names, weight_map = _chosen(folder)
+    there = {path.name for path in folder.glob(f"*{WEIGHTS_SUFFIX}") if not path.name.startswith(".")}
+    rule = f"{INDEX_FILE} does not list it" if weight_map else f"{_SINGLE_FILE} is the network"
+    notes, others = [], sorted(there - set(names))
+    if others and names and (weight_map or not packed):
+        notes.append(f"{_first(others)} in {folder} is {'left out' if packed else 'not read'}: {rule}")
     files = [SafetensorsFile(folder / name) for name in names]
-    seen: dict[str, Path] = {}
-    for file in files:
-        for form in file.tensors:
-            if form.name in seen:
-                raise InputError(
-                    f"tensor {form.name!r} is in both {seen[form.name]} and {file.path}; one may hold it: "
-                    "remove the file that belongs to another checkpoint"
-                )
-            seen[form.name] = file.path
-    if weight_map:
-        check_same_tensors(folder, weight_map, {name: found.name for name, found in seen.items()})
-    return files
+    held = {(form.name, file.path.name) for file in files for form in file.tensors}
+    if absent := sorted(name for name, file in weight_map.items() if (name, file) not in held):
+        notes.append(f"{folder / INDEX_FILE} lists tensor {_first(absent)}, which its file lacks")
+    if packed:
+        notes += [
+            f"{file.path} is a link to {os.path.realpath(file.path)}" for file in files if leads_outside(file.path)
+        ]
+        return notes
+    if extra := sorted(name for name, file in held if not is_listed(name, file, weight_map)):
+        notes.append(f"tensor {_first(extra)} in {folder} is not read: {INDEX_FILE} does not list it there")
+    if further := sorted(name for name, file in held if predicts_further(name) and is_listed(name, file, weight_map)):
+        notes.append(
+            f"tensor {_first(further)} in {folder} is not read: layers that predict further tokens are left out"
+        )
+    return notes
+
+
+def missing_because(folder: Path, name: str) -> str:
+    """Why a network has not a tensor that it needs, in words to put behind its name: what the index says of it."""
+    names, weight_map = _chosen(folder) if os.path.isdir(folder) else ([], {})
+    if name in weight_map:
+        return f" ({INDEX_FILE} puts {name!r} in {weight_map[name]}, which lacks it)"
+    holding = (file for file in names if any(form.name == name for form in SafetensorsFile(folder / file).tensors))
+    found = next(holding, None)
+    return "" if found is None else f" ({found} holds tensor {name!r}, which {INDEX_FILE} does not list)"
+
+
+def predicts_further(name: str) -> bool:
+    """Whether a tensor, by its name, belongs to layers that predict further tokens (Qwen3.5, MiMo, Ernie 4.5): `mtp.fc.weight`,
+    `model.mtp_layers.0.input_proj.weight`.
+    """
+    return any(part.startswith("mtp") for part in name.split("."))
+
+
+def check_no_adapter(folder: Path) -> None:
+    """A folder without the files of a network is not an adapter.
+
+    Raises:
+        InputError: it is one.
+    """
+    if os.path.isfile(folder / ADAPTER_FILE):
+        base = read_json_object(folder / ADAPTER_FILE).get("base_model_name_or_path")
+        raise InputError(
+            f"{folder} is an adapter (LoRA) of {base!r}, by its {ADAPTER_FILE}, not a whole network: merge it into that "
+            "network (merge_and_unload of peft, then save_pretrained) and give the merged folder"
+        )
+
+
+def _first(names: list[str]) -> str:
+    return f"{names[0]!r} and {len(names) - 1} more" if len(names) > 1 else repr(names[0])
+
+
+def network_files(there: Collection[str], weight_map: dict[str, str]) -> tuple[list[str], dict[str, str]]:
+    """Names of the files of weights that a network is read from, and the weight map if it chooses them, else an empty one.
+
+    An index that names files which are not there is a leftover if there is a whole checkpoint beside it.
+
+    Args:
+        there: names of the files of weights that there are.
+        weight_map: of the index; empty without one.
+    """
+    names = sorted(set(weight_map.values()))
+    if names and (_SINGLE_FILE not in there or all(name in there for name in names)):
+        return names, weight_map
+    return ([_SINGLE_FILE] if _SINGLE_FILE in there else []), {}

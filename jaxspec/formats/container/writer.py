@@ -82,8 +82,6 @@ class ContainerWriter:
         self._file.write(stored)
         self._file.seek(0)
         self._file.write(write_prelude(stored, offset, version))
-        self._file.flush()
-        os.fsync(self._file.fileno())
         self._file.close()
         self._files.commit()
         return offset + len(stored)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from jaxspec.compress.knob_files import knobs_of_result
-from jaxspec.compress.knobs import Knobs
+from jaxspec.compress.knobs import Knobs, check_stored_dtype
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.files import read_json
@@ -73,7 +73,16 @@ def check_comparison(config: CompareConfig) -> CheckedComparison:
     checked = check_inputs(config)
     drafts, left_out = _drafts(config, checked.network)
     compressions, unfit = _compressions(config, checked.network)
-    own = [Entry(name, SELF_DRAFT, _chain(config, SELF, scheme=name)) for name in config.self_drafts]
+    schemes = []
+    for name in config.self_drafts:
+        try:
+            check_stored_dtype(find_scheme(name), checked.network)
+            schemes.append(name)
+        except InputError as error:
+            if config.schemes != CompareConfig.schemes:
+                raise
+            left_out[name] = str(error)
+    own = [Entry(name, SELF_DRAFT, _chain(config, SELF, scheme=name)) for name in schemes]
     for entry in own:
         given_knobs(entry.config, checked.network)
     entries = [

@@ -9,6 +9,7 @@ from typing import Any
 
 from hwmodels.catalog.huggingface import Family, wrapper_of
 from jaxspec.formats.container import Container, files_beside
+from jaxspec.formats.container.source import check_inside
 from jaxspec.formats.shard_index import json_object
 from jaxspec.models.embedded import is_container, model_place
 from jaxspec.models.families import family_of, running
@@ -89,6 +90,7 @@ def target_files(model: str) -> TargetFiles:
         beside = files_beside(path)
         for file in sorted(path.iterdir()):
             if file.name.upper().startswith(_LICENCES) and file.is_file():
+                check_inside(file)
                 beside[file.name] = file.read_bytes()
     config = json_object(beside.get("config.json", b""), path / "config.json")
     left = {name for name in beside if name not in _LEFT_OUT and not name.endswith(_LEFT_OUT_ENDINGS)}

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
-from jaxspec.compress.knobs import Knobs, uniform_knobs
+from jaxspec.compress.knobs import Knobs, check_stored_dtype, uniform_knobs
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container, packed_form
@@ -138,6 +138,7 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
     needed = window_tokens(config)
     check_text(config.text, needed)
     network = check_model(config.model)
+    check_stored_dtype(find_scheme(config.scheme, runs=True), network)
     _check_clock(config, network)
     priced = priced or resolve(network)
     check_routing(config, network, priced)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from jaxspec.errors import printable
 from jaxspec.report.figures.style import INK, legend_below, limits_from_zero, new_figure, styled
 from jaxspec.report.page import Drawings
-from jaxspec.studies.pack.report import TensorKind, container_caption, container_title, grouped, printable
+from jaxspec.studies.pack.report import TensorKind, container_caption, container_title, grouped
 from jaxspec.studies.pack.result import PackResult
 
 __all__ = ["container_figure", "figures"]

@@ -42,7 +42,7 @@ class TensorKind:
 
 
 def _form_in_words(kind: TensorKind) -> str:
-    return f"{printable(kind.mean.dtype)} {'x'.join(map(str, kind.mean.shape)) or 'scalar'}"
+    return f"{kind.mean.dtype} {'x'.join(map(str, kind.mean.shape)) or 'scalar'}"
 
 
 def _entropy(kind: TensorKind) -> Quantity[float]:
@@ -92,7 +92,7 @@ def tensor_table(result: PackResult, *, every: bool = False) -> Table:
         table.add_column(column.heading, justify="left" if column in (_FORM, _CODEC) else "right")
     for kind in kinds:
         count = f" ({kind.count})" if kind.count > 1 else ""
-        table.add_row(printable(kind.name) + count, *(column.text(kind) for column in columns))
+        table.add_row(kind.name + count, *(column.text(kind) for column in columns))
     return table
 
 
@@ -107,7 +107,7 @@ def whole_lines(result: PackResult) -> list[str]:
         line = f"{len(found)} tensors raw: {meaning}" if len(found) > 1 else f"1 tensor raw: {meaning}"
         if coded is not None:
             sizes = f"{quantity('_bytes', coded)} or more instead of {quantity('_bytes', largest.bytes)}"
-            line += f" ({printable(largest.name)}: {sizes})"
+            line += f" ({largest.name}: {sizes})"
         lines.append(line)
     return lines
 
@@ -116,14 +116,9 @@ def wider_lines(result: PackResult) -> list[str]:
     """What is given back in another type than it was packed in: one line per type."""
     counts = Counter(each.unpacked_dtype for each in result.tensors if each.unpacked_dtype)
     return [
-        f"{count} tensor{'s' if count > 1 else ''} given back in {printable(dtype)}: integers times scales fit no 16 bits"
+        f"{count} tensor{'s' if count > 1 else ''} given back in {dtype}: integers times scales fit no 16 bits"
         for dtype, count in counts.items()
     ]
-
-
-def printable(text: str) -> str:
-    """A name from a file, without characters that a terminal would obey."""
-    return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
 def grouped(tensors: list[TensorResult]) -> list[TensorKind]:
@@ -162,10 +157,10 @@ def container_title(result: PackResult) -> str:
     """What the file is, in a line."""
     if result.scheme is None:
         tensors = quantity("_bytes", result.tensor_bytes)
-        return f"{printable(result.checkpoint or '')}: {tensors} of tensors, not packed"
+        return f"{result.checkpoint or ''}: {tensors} of tensors, not packed"
     kind = "lossless" if result.lossless else "NOT lossless"
     size = quantity("_bytes", result.file_bytes or 0)
-    return f"{printable(result.container or '')}: scheme {result.scheme}, {kind}, {size}"
+    return f"{result.container or ''}: scheme {result.scheme}, {kind}, {size}"
 
 
 def container_caption(result: PackResult) -> str:
@@ -193,7 +188,7 @@ def code_tables(result: PackResult, name: str) -> list[Table]:
         raise InputError(f"tensor {name!r} has no code tables: it is stored as {tensor.codec or 'bytes'}")
     tables = []
     for what, lengths in tensor.code_tables.items():
-        table = Table(title=f"{printable(name)}: {what}, {len(lengths)} symbols")
+        table = Table(title=f"{name}: {what}, {len(lengths)} symbols")
         table.add_column("symbols")
         table.add_column("bits each", justify="right")
         by_length: dict[int, list[str]] = {}

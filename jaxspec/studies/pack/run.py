@@ -13,6 +13,7 @@ from jaxspec.compress.knob_files import knobs_of_result
 from jaxspec.compress.schemes import SCHEMES
 from jaxspec.errors import InputError
 from jaxspec.formats.container import (
+    WEIGHTS_SUFFIX,
     Container,
     TensorForm,
     check_container_output,
@@ -22,6 +23,7 @@ from jaxspec.formats.container import (
     open_checkpoint,
     pack,
     unpack,
+    weight_notes,
 )
 from jaxspec.models.embedded import model_place
 from jaxspec.models.layerwise import StoredNetwork, open_network
@@ -70,6 +72,8 @@ def pack_checkpoint(
     has_draft = SCHEME_FACTS[config.scheme].has_draft
     source = model_place(config.model)
     checkpoint = open_checkpoint(source)
+    for note in weight_notes(checkpoint.folder, packed=True) if not source.name.endswith(WEIGHTS_SUFFIX) else ():
+        reporter.line(f"note: {note}")
     target = check_container_output(default_container(source) if out is None else out, checkpoint)
     if os.path.exists(target) and not (os.path.isfile(target) or os.path.isdir(target)):  # a device, a pipe
         raise InputError(f"container {str(target)!r} is there already and is not a file; give another place")

@@ -102,15 +102,14 @@ def _steps(result: PredictResult) -> Table:
         remarks.append(said)
     if (area := result.area_m2.number) is not None:
         remarks.append(f"chip with decoders {area * 1e6:.1f} mm2")
-    if result.power_w is not None and result.price_usd is not None:
-        remarks.append(
-            f"{result.power_w.known:.3g} W with everything busy; die and memories {result.price_usd.known:,.0f} USD"
-        )
-    if (energy := result.energy_per_token_j.number) is not None:
-        plain = result.energy_per_token_ar_bf16_j.known
-        remarks.append(
-            f"{fixed_or_small(energy / MILLI, 1)} mJ per token against {fixed_or_small(plain / MILLI, 1)} of 16-bit AR"
-        )
+    if result.power_w is not None and (power := result.power_w.number) is not None:
+        remarks.append(f"{power:.3g} W with everything busy")
+    if result.price_usd is not None and (price := result.price_usd.number) is not None:
+        remarks.append(f"die and memories {price:,.0f} USD")
+    energies = result.energy_per_token_j.number, result.energy_per_token_ar_bf16_j.number
+    if None not in energies:
+        said = [f"{fixed_or_small(energy / MILLI, 1)}" for energy in energies if energy is not None]
+        remarks.append(f"{said[0]} mJ per token against {said[1]} of 16-bit AR")
     table = Table(title=f"{_head(result)}: steps (predicted)", caption="; ".join(remarks))
     table.add_column("step")
     columns = shown_columns(STEP_COLUMNS, result.steps.values())

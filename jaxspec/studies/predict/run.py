@@ -27,6 +27,7 @@ from jaxspec.errors import InputError
 from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.results import Quantity, given, predicted
 from jaxspec.results.network_results import PricedNumber
+from jaxspec.results.quantity import finite
 from jaxspec.runs.steady_inputs import SteadyInputs
 from jaxspec.settings import build_config, expect, knob_values
 from jaxspec.settings.knobs import EXPERT_POOL
@@ -222,7 +223,7 @@ def _result(
     # Whether numbers of the user's own stand for a lossless code nobody knows.
     open_question = bool(overridden & {"verify_bits", "verify_kv_bits"})
     results: dict[str, Any] = {
-        field.name: predicted(_number(getattr(point, field.name)))
+        field.name: predicted(finite(getattr(point, field.name)))
         for field in dataclasses.fields(point)
         if field.name not in ("draft_length", "capacity_bytes", "area_m2")
     }
@@ -249,7 +250,7 @@ def _result(
         draft_length=predicted(int(point.draft_length)),
         # Of the device's own data.
         capacity_bytes=given(float(point.capacity_bytes)),
-        area_m2=(given if pricing.device.technology is None else predicted)(_number(point.area_m2)),
+        area_m2=(given if pricing.device.technology is None else predicted)(finite(point.area_m2)),
         **_bill(pricing.device),
         by_draft_length=length_rows(priced.result, priced.numbers),
         by_batch=batch_rows(_BATCHES, priced.by_batch, priced.numbers_by_batch),
@@ -286,8 +287,4 @@ def _bill(device: hwmodels.Device) -> dict[str, Quantity[float]]:
     if device.technology is None:
         return {}
     bill = hwmodels.chip_bill(device)
-    return {"power_w": predicted(float(bill.power_w)), "price_usd": predicted(float(bill.price_usd))}
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
+    return {"power_w": predicted(finite(bill.power_w)), "price_usd": predicted(finite(bill.price_usd))}

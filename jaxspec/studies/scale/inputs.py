@@ -6,6 +6,8 @@ import dataclasses
 from typing import NamedTuple
 
 from hwmodels import Architecture
+from jaxspec.compress.knobs import check_stored_dtype
+from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.models.architecture import architecture_of
 from jaxspec.models.chat_template import load_chat_template
@@ -82,6 +84,8 @@ def check_scale(config: ScaleConfig) -> Checked:
         check_text(config.text, (1, 1))
     shapes = {name: check_model(name) for name in config.model}
     for shape in shapes.values():
+        if SCHEME_FACTS[config.scheme].runs:
+            check_stored_dtype(find_scheme(config.scheme), shape)
         if config.draft != SELF:
             check_draft(config.draft, shape)
             if is_searched(config.draft):

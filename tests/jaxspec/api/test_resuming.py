@@ -60,6 +60,17 @@ def test_runs_are_listed_and_compared(capsys):
     assert "Toy" in out
 
 
+def test_names_of_runs_steer_no_terminal(capsys):
+    odd = "runs/a\x1b[2Jb\x9bc\u202ed é"
+    js.toy(width=4, out="runs/first")
+    Path("runs/first").rename(odd)
+    for arguments in (("list",), ("show", odd), ("compare", odd, odd), ("resume", odd), ("show", "\x1b[2J\u202e")):
+        said = "".join(shell(capsys, *arguments)[1:])
+        assert said
+        assert not set(said) & set("\x1b\x9b\u202e"), arguments
+    assert "d é" in shell(capsys, "list")[1]
+
+
 def test_equal_settings_and_seed_give_equal_results():
     first, second = (js.toy(seed=5, out=name) for name in ("one", "two"))
     assert first.to_json() == second.to_json()

@@ -166,10 +166,14 @@ def test_knobs_range_over_what_the_network_is_stored_in():
         uniform_knobs(SCHEMES["cassandra1"], SHAPE, nine)
     with pytest.raises(InputError, match="kv_cut_bits is 11; allowed is 0 to 10, the mantissa bits of float16"):
         uniform_knobs(SCHEMES["cassandra1"], HALF, kv_cut_bits=11.0)
-    # Elements of blocks are the same, whatever the network is stored in.
-    with pytest.raises(InputError, match="weight_cut_bits is 9; allowed is 0 to 7"):
-        uniform_knobs(SCHEMES["cassandra2"], HALF, weight_cut_bits=9.0)
     assert {point["weight_cut_bits"] for point in grid_points(SCHEME)} == {3.0, 4.0, 5.0, 6.0, 7.0, 8.0}
+
+
+@pytest.mark.parametrize("name", ["cassandra2", "cassandra2-head", "mxint8"])
+def test_blocks_that_no_container_holds_are_refused(name):
+    with pytest.raises(InputError, match=f"scheme {name} stores bfloat16 .* network is stored in float16"):
+        uniform_knobs(SCHEMES[name], HALF)
+    uniform_knobs(SCHEMES[name], SHAPE)
 
 
 def test_expected_bits_are_those_of_float16_values():

@@ -94,6 +94,42 @@ def test_soft_mask_tends_to_the_hard_one(prune):
     assert distance[-1] < 1e-6
 
 
+def tied_scores(seed, shape, dtype=np.float64, some=(0.5, 1.0, 1.25, 7.0)):
+    """Few distinct scores in a row."""
+    return log_of(jnp.asarray(np.random.default_rng(seed).choice(some, size=shape), dtype))
+
+
+@pytest.mark.parametrize("some", [(0.0,), (1.0,), (0.0, 3.0), (0.0, 0.5, 1.0, 1.25)], ids=len)
+@pytest.mark.parametrize("columns", [2, 7, 19])
+def test_soft_mask_tends_to_the_hard_one_at_ties(columns, some):
+    scores = tied_scores(columns, (5, 3, columns), np.float32, some)
+    for prune in (0.0, 0.06, 0.137, 0.33, 0.4, 0.62, 0.9, 0.95):
+        ratio = jnp.full(5, prune)
+        hard = np.asarray(hard_mask(scores, ratio)).astype(float)
+        distance = [np.max(np.abs(soft_mask(scores, ratio, t) - hard)) for t in (0.3, 1e-3, 1e-5)]
+        assert distance == sorted(distance, reverse=True)
+        assert distance[-1] < 1e-6
+
+
+@pytest.mark.usefixtures("x64")
+def test_soft_mask_is_continuous_in_the_ratio_at_ties():
+    scores, temperature = tied_scores(8, (3, 4, 16)), 0.05
+    masks = jax.vmap(lambda p: soft_mask(scores, jnp.full(3, p), temperature))(jnp.linspace(0.0, 0.95, 9501))
+    # Apart from the fade below the lowest score, which is the steepest: 3 in half of 1/16, over 4 temperatures.
+    assert np.max(np.abs(np.diff(masks, axis=0))) <= 1.01e-4 * 16 * 2 * 3 / (4 * temperature)
+
+
+@pytest.mark.parametrize("temperature", [0.3, 0.02])
+def test_gradient_at_ties(check_gradient, temperature):
+    scores = tied_scores(9, (4, 5, 16))
+    weight = jnp.asarray(np.random.default_rng(10).standard_normal((4, 5, 16)))
+    scalar = lambda prune: jnp.sum(weight * soft_mask(scores, prune, temperature))
+    check_gradient(scalar, jnp.array([0.27, 0.43, 0.889, 0.02]))
+    assert np.all(jax.grad(scalar)(jnp.array([0.27, 0.43, 0.889, 0.1])) != 0)
+    ends = jnp.array([0.0, 0.95, 6.5 / 16, 14.5 / 16])
+    check_gradient(scalar, ends, side=jnp.array([1, -1, 1, 1]))
+
+
 @pytest.mark.usefixtures("x64")
 def test_threshold_is_continuous_and_rises_with_the_ratio():
     scores = log_of(random_scores(4, dtype=np.float64))

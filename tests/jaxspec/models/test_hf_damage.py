@@ -1,5 +1,8 @@
 """Directories that cannot be used, each said in one line."""
 
+import re
+
+import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
@@ -8,9 +11,9 @@ from hf_directories import LLAMA, bfloat16_params, edit_config, edit_tensors, sh
 from safetensors.numpy import load_file, save_file
 
 from jaxspec.errors import InputError
-from jaxspec.formats.container import open_checkpoint
+from jaxspec.formats.container import open_checkpoint, pack, weight_notes
 from jaxspec.models.hf_export import save_directory
-from jaxspec.models.hf_load import load_directory
+from jaxspec.models.hf_load import load_container, load_directory
 
 
 @pytest.fixture
@@ -70,6 +73,33 @@ def extra_tensor_in_a_shard(directory, weight_map):
     save_file(load_file(directory / "b.safetensors") | {"model.more": np.ones(1)}, directory / "b.safetensors")
 
 
+def adapter_alone(directory):
+    (directory / "config.json").unlink()
+    adapter_without_weights(directory)
+
+
+def adapter_without_weights(directory):
+    (directory / "model.safetensors").rename(directory / "adapter_model.safetensors")
+    (directory / "adapter_config.json").write_text('{"base_model_name_or_path": "org/base"}')
+
+
+def second_copy(directory, weight_map):
+    save_file({"tok_embeddings.weight": np.ones((2, 3), np.float32)}, directory / "consolidated.safetensors")
+    save_file({"lora.weight": np.ones((2, 3), np.float32)}, directory / "adapter_model.safetensors")
+
+
+def copy_in_one_file(directory, weight_map):
+    tensors = load_file(directory / "a.safetensors") | load_file(directory / "b.safetensors")
+    save_file({name: 2 * value for name, value in tensors.items()}, directory / "model.safetensors")
+
+
+def own_layer_for_further_tokens(directory, weight_map):
+    further = {"model.mtp_layers.0.input_proj.weight": np.ones((3, 6), np.float32), "mtp.fc.weight": np.ones(2)}
+    save_file(load_file(directory / "b.safetensors") | further, directory / "b.safetensors")
+    write_index(directory, weight_map | dict.fromkeys(further, "b.safetensors"))
+
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
 UP = "model.layers.2.mlp.up_proj.weight"
 #: What is done to a good directory, and what the message must name.
 DAMAGES = {
@@ -118,10 +148,15 @@ DAMAGES = {
     "float64": (put(UP, np.ones((10, 12))), rf"'{UP}'.*F64; allowed are F32, F16, BF16"),
     "integers": (put(UP, np.ones((10, 12), np.int8)), rf"'{UP}'.*I8; allowed are"),
     "float8": (put(UP, np.ones((10, 12), ml_dtypes.float8_e4m3fn)), rf"'{UP}'.*F8_E4M3; allowed are"),
-    "not safetensors": (
-        rewrite("model.safetensors", "version https://git-lfs.github.com/spec/v1"),
-        r"no whole safetensors",
+    "not safetensors": (rewrite("model.safetensors", "version 1"), r"no whole safetensors"),
+    "a pointer of git-lfs": (
+        rewrite("model.safetensors", POINTER),
+        r"safetensors is a pointer of git-lfs.*git lfs pull",
     ),
+    "config is a pointer": (rewrite("config.json", POINTER), r"config\.json is a pointer of git-lfs"),
+    "tokenizer is a pointer": (rewrite("tokenizer.json", POINTER), r"tokenizer\.json is a pointer of git-lfs"),
+    "an adapter": (adapter_alone, r"is an adapter \(LoRA\) of 'org/base', by its adapter_config\.json.*merge"),
+    "an adapter with its base's config": (adapter_without_weights, r"is an adapter \(LoRA\) of 'org/base'"),
     "empty weights": (rewrite("model.safetensors", ""), r"no whole safetensors"),
     "index is no JSON": (
         sharded(lambda d, _: rewrite("model.safetensors.index.json", "x")(d)),
@@ -144,31 +179,68 @@ DAMAGES = {
     ),
     "index names no string": (reindex(**{UP: 3}), r" 3; allowed is the plain name"),
     "index names a pickle": (reindex(**{UP: "a.bin"}), r"'a\.bin'; allowed is the plain name"),
-    "index names an absent tensor": (reindex(absent="a.safetensors"), r"'absent' in a\.safetensors, which lacks it"),
     "index names the wrong shard": (reindex(**{UP: "a.safetensors"}), rf"'{UP}' in a\.safetensors, which lacks it"),
     "index lacks a tensor": (sharded(without_index_line), rf"holds tensor '{UP}', which .*index\.json does not list"),
-    "index lacks a shard": (
-        sharded(without_shard_in_index),
-        r"holds 'b\.safetensors', which .*index\.json does not list; .* or move the file",
+    "shard missing": (
+        sharded(lambda d, _: (d / "b.safetensors").unlink()),
+        r"lacks b\.safetensors, which its index names",
     ),
-    "a shard of another download": (
-        sharded(lambda d, _: save_file({"other": np.ones(1)}, d / "model-00002-of-00003.safetensors")),
-        r"holds 'model-00002-of-00003\.safetensors', which .* does not list",
-    ),
-    "a tensor that only a shard has": (
-        sharded(extra_tensor_in_a_shard),
-        r"b\.safetensors holds tensor 'model\.more', which .* does not list",
-    ),
-    "shard missing": (sharded(lambda d, _: (d / "b.safetensors").unlink()), r"b\.safetensors does not exist"),
     "shard damaged": (
         sharded(lambda d, _: rewrite("b.safetensors", "b")(d)),
         r"b\.safetensors is no whole safetensors",
     ),
+}
+
+
+#: What lies beside a sharded network that is read all the same, and what the notes name.
+UNREAD = {
+    "a second copy and an adapter": (
+        second_copy,
+        r"'adapter_model\.safetensors' and 1 more in .* is not read: .*index\.json does not list it",
+    ),
+    "a whole copy under the usual name": (copy_in_one_file, r"'model\.safetensors' in .* is not read"),
+    "a shard that the index passes over": (without_shard_in_index, r"'b\.safetensors' in .* is not read"),
+    "a tensor that only a shard has": (extra_tensor_in_a_shard, r"tensor 'model\.more' in .* is not read"),
     "a tensor in two shards": (
-        sharded(both_shards_hold_one_tensor),
-        r"is in both .*a\.safetensors and .*b\.safetensors",
+        both_shards_hold_one_tensor,
+        r"tensor '.*' in .* is not read: .* does not list it there",
+    ),
+    "an absent tensor": (
+        lambda d, weight_map: write_index(d, weight_map | {"mtp.fc.weight": "a.safetensors"}),
+        r"index\.json lists tensor 'mtp\.fc\.weight', which its file lacks",
+    ),
+    "a layer for further tokens": (
+        own_layer_for_further_tokens,
+        r"tensor 'model\.mtp_layers\.0\.input_proj\.weight' and 1 more in .* is not read: layers that predict further",
     ),
 }
+
+
+@pytest.mark.parametrize("case", UNREAD)
+def test_the_index_chooses_what_is_read_and_notes_name_the_rest(case, directory):
+    change, message = UNREAD[case]
+    expected = load_directory(directory).params
+    weight_map = shard(directory)
+    assert weight_notes(directory) == []
+    change(directory, weight_map)
+    jax.tree.map(np.testing.assert_array_equal, load_directory(directory).params, expected)
+    (note,) = weight_notes(directory)
+    assert re.search(message, note)
+    assert note.isprintable()
+
+
+@pytest.mark.parametrize("case", set(UNREAD) - {"a tensor in two shards"})
+def test_what_an_index_leaves_out_is_not_read_from_a_container(case, directory, tmp_path):
+    expected = load_directory(directory).params
+    UNREAD[case][0](directory, shard(directory))
+    pack(open_checkpoint(directory), directory / "all.jspk", "huffman")
+    jax.tree.map(np.testing.assert_array_equal, load_container(directory / "all.jspk").params, expected)
+
+
+def test_a_leftover_index_does_not_hide_a_whole_checkpoint(directory):
+    expected = load_directory(directory).params
+    write_index(directory, {UP: "model-00001-of-00002.safetensors"})
+    jax.tree.map(np.testing.assert_array_equal, load_directory(directory).params, expected)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -181,18 +253,18 @@ def test_a_damaged_directory_is_one_line(damage, directory):
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_packing_goes_by_the_same_index(directory):
+def test_packing_takes_the_files_of_the_index_whole(directory):
     weight_map = shard(directory)
-    write_index(directory, {name: file for name, file in weight_map.items() if name != UP})
-    with pytest.raises(InputError, match=rf"holds tensor '{UP}', which .* does not list"):
-        open_checkpoint(directory)
-    write_index(directory, weight_map | {UP: "a.safetensors" if weight_map[UP] == "b.safetensors" else "b.safetensors"})
-    with pytest.raises(InputError, match=rf"'{UP}' in ..safetensors, which lacks it"):
-        open_checkpoint(directory)
-    write_index(directory, weight_map)
-    assert len(list(open_checkpoint(directory).tensors())) == len(weight_map)
+    for other in ({}, {UP: "b.safetensors"}, {"absent": "a.safetensors"}):
+        write_index(directory, {name: file for name, file in weight_map.items() if name != UP} | other)
+        assert {form.name for _, form in open_checkpoint(directory).tensors()} == set(weight_map)
     save_file({UP: np.ones(1)}, directory / "left-over.safetensors")
-    with pytest.raises(InputError, match=r"holds 'left-over\.safetensors', which .* does not list"):
+    assert [file.path.name for file in open_checkpoint(directory).files] == ["a.safetensors", "b.safetensors"]
+    lacking, beside = weight_notes(directory, packed=True)[::-1]
+    assert "lists tensor 'absent', which its file lacks" in lacking
+    assert re.search(r"'left-over\.safetensors' in .* is left out", beside)
+    both_shards_hold_one_tensor(directory, weight_map)
+    with pytest.raises(InputError, match=r"is in both .*a\.safetensors and .*b\.safetensors"):
         open_checkpoint(directory)
 
 

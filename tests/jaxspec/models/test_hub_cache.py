@@ -2,15 +2,17 @@
 
 import json
 import os
+import shutil
 
 import pytest
 from hf_directories import LLAMA, bfloat16_params, shard
 
 from jaxspec.errors import InputError
-from jaxspec.formats.container import open_checkpoint
+from jaxspec.formats.container import open_checkpoint, weight_notes
 from jaxspec.models.checking import check_directory
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.special_tokens import end_tokens
+from jaxspec.studies.export.source import target_files
 
 READERS = (check_directory, open_checkpoint)
 VERSION = "5f0b02c75b57c5855da9ae460ce51323ea669d8a"
@@ -68,6 +70,23 @@ def test_links_of_files_that_no_network_is_read_from_may_lead_nowhere(cache):
     os.symlink("../../blobs/none", place / "README.md")
     assert check_directory(place).num_layers == LLAMA.num_layers
     assert "README.md" not in open_checkpoint(place).beside
+
+
+def test_no_file_from_elsewhere_is_packed_or_exported(cache, tmp_path):
+    place = cache / "snapshots" / VERSION
+    (tmp_path / "secret").write_text("{}")
+    for name, refuse in {"special.json": open_checkpoint, "LICENSE": lambda p: target_files(str(p))}.items():
+        (place / name).symlink_to(tmp_path / "secret")
+        with pytest.raises(InputError, match=rf"{name} is a link to '.*secret', outside its folder.*copy the file"):
+            refuse(place)
+        assert check_directory(place).num_layers == LLAMA.num_layers
+        (place / name).unlink()
+    shard = place / "b.safetensors"
+    elsewhere = shutil.copy(shard, tmp_path / "weights")
+    shard.unlink()
+    shard.symlink_to(elsewhere)
+    open_checkpoint(place)  # no file is packed as weights that is none
+    assert weight_notes(place, packed=True) == [f"{shard} is a link to {elsewhere}"]
 
 
 def test_the_cache_itself_names_the_versions_to_give(cache):

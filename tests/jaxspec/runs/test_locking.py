@@ -28,6 +28,15 @@ def test_one_process_at_a_time(tmp_path):
     lock_directory(tmp_path / "r").file.close()
 
 
+def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path):
+    (tmp_path / "kept").write_text("kept")
+    (tmp_path / "r").mkdir()
+    os.symlink("../kept", tmp_path / "r" / ".lock")
+    with pytest.raises(InputError, match="cannot be written"):
+        lock_directory(tmp_path / "r")
+    assert (tmp_path / "kept").read_text() == "kept"
+
+
 @pytest.mark.parametrize("number", [errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK])
 def test_a_file_system_without_locks_is_no_other_process(tmp_path, monkeypatch, capsys, number):
     refuse(monkeypatch, number)

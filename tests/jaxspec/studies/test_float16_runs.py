@@ -264,17 +264,38 @@ def test_knobs_of_a_file_and_of_packing_are_checked_by_the_type(given, tiny_mode
     assert all(np.asarray(back[name]).tobytes() == np.asarray(value).tobytes() for name, value in original.items())
 
 
-def test_a_network_without_numbers_is_refused_where_it_decodes(shared, half, tmp_path):
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.inf, r"'lm_head\.weight' in .* holds NaN or infinities \(1 of \d+ values\)"),
+        (-np.inf, r"'lm_head\.weight' in .* holds NaN or infinities"),
+        (np.nan, r"'lm_head\.weight' in .* holds NaN or infinities"),
+        (65504, r"logits are no numbers \(NaN\) for .* texts: its weights hold NaN or infinities, or values overflow"),
+    ],
+)
+def test_a_network_without_numbers_is_refused(value, message, shared, half, tmp_path):
     """An infinity among the weights, as a conversion to float16 leaves it: every drafted token would be accepted."""
     folder = shutil.copytree(half, tmp_path / "damaged")
     tensors = {name: np.array(value) for name, value in load_file(half / "model.safetensors").items()}
-    tensors["model.layers.1.mlp.down_proj.weight"][0, 0] = np.inf
+    if np.isfinite(value):
+        tensors["model.layers.1.self_attn.v_proj.weight"][:] = value
+    else:
+        tensors["lm_head.weight"][0, 5] = value
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     config = build_config(EvaluateConfig, settings_of(EvaluateConfig, shared) | {"model": str(folder)})
-    with pytest.raises(
-        InputError, match=r"logits are no numbers \(NaN\) for .* texts: its weights hold NaN or infinities"
-    ):
+    with pytest.raises(InputError, match=message):
         evaluate(config, out=str(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("study", [evaluate, compare])
+def test_a_scheme_without_a_container_of_float16_is_refused(study, shared, half, tmp_path):
+    kind, more = (
+        (EvaluateConfig, {"scheme": "mxint8"}) if study is evaluate else (CompareConfig, {"schemes": "cassandra2"})
+    )
+    config = build_config(kind, settings_of(kind, shared) | {"model": str(half)} | more)
+    with pytest.raises(InputError, match=r"stores bfloat16 values in blocks .* this network is stored in float16"):
+        study(config, out=str(tmp_path / "run"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_architectures_are_priced_in_bfloat16():

@@ -44,7 +44,6 @@ _RUNNING: dict[str, Any] = {
     },
     "rotary": Rotary(partial=True),
     "unit_axes": CONVOLUTIONS,
-    "unread": ("mtp.",),
     # Of the gate behind linear attention; some releases state it, and transformers reads over it.
     "must_equal": {"output_gate_type": "swish"},
 }

@@ -13,6 +13,7 @@ from jaxspec.errors import InputError
 from jaxspec.models import init_params, save_directory
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.families import decoder_config
+from jaxspec.models.rope_scaling import LongRopeScaling
 from jaxspec.models.sizes import LearnedPositions
 from jaxspec.settings import CommonConfig, build_config
 from jaxspec.speculate.proof import continuation_length
@@ -142,3 +143,12 @@ def test_a_draft_that_is_a_network_has_positions_of_its_own(few_positions, some_
     with pytest.raises(InputError, match=f"opt has {NEEDED - 1} positions; prompts of up to"):
         check_scale(build_config(ScaleConfig, scaled))
     assert check_scale(build_config(ScaleConfig, scaled | {"acceptance": 0.7})).networks
+
+
+def test_texts_that_cross_the_original_context_have_a_note():
+    length = text_length(CONFIG, 100)
+    scaled = lambda original: dataclasses.replace(NETWORK, rope_scaling=LongRopeScaling((1.0,), (2.0,), original, 1.0))
+    (note,) = length.beyond_training("embedded", scaled(length.tokens - 1))
+    assert "LongRoPE" in note
+    assert "generate of transformers" in note
+    assert length.beyond_training("embedded", scaled(length.tokens)) == ()

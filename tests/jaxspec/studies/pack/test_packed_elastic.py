@@ -3,10 +3,12 @@
 import json
 
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import pytest
 from elastic_networks import uneven_network
 from packed_runs import pack_run
+from safetensors.numpy import save_file
 
 from jaxspec.compress.expert_pool import pool_share
 from jaxspec.compress.knobs import uniform_knobs
@@ -141,6 +143,19 @@ def test_scaling_prices_the_pool(packed, some_text, tmp_path, monkeypatch):
     del given["text"]
     scale(build_config(ScaleConfig, given), out=str(tmp_path / "run"))
     assert [float(cost.pool_experts) for cost in told] == pytest.approx([POOL])
+
+
+@pytest.mark.parametrize("value", [8.5e6, -np.inf, np.nan])
+def test_a_value_that_would_spoil_its_group_is_refused(value, tmp_path):
+    matrix = np.ones((64, 64), np.float32)
+    matrix[3, 40] = value
+    save_file({"gate.weight": matrix.astype(ml_dtypes.bfloat16)}, tmp_path / "m.safetensors")
+    for scheme in ("elastic", "any-precision"):
+        with pytest.raises(
+            InputError, match=r"tensor 'gate\.weight' holds NaN, an infinity or a value above 8\.3e\+06"
+        ):
+            pack_checkpoint(PackConfig(model=str(tmp_path / "m.safetensors"), scheme=scheme), tmp_path / "out.jspk")
+    assert [path.name for path in tmp_path.iterdir()] == ["m.safetensors"]
 
 
 def with_option(packed, path, **options):

@@ -3,6 +3,7 @@
 import copy
 import importlib
 import itertools
+import types
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ import hwmodels
 from hwmodels import catalog
 from hwmodels.catalog.loader import device_text
 from jaxspec.errors import InputError
+from jaxspec.results import Quantity
 from jaxspec.studies import predict
+from jaxspec.studies.predict import run as predict_run
 from jaxspec.studies.predict.figures import prediction_figure
 from jaxspec.studies.predict.report import prediction_tables
 from jaxspec.studies.predict.result import PredictResult
@@ -293,3 +296,10 @@ def test_a_device_that_is_replaced_meanwhile_is_not_recorded(tmp_path, monkeypat
     monkeypatch.setattr(run, "_result", lambda *_: PredictResult())
     with pytest.raises(InputError, match=r"mine\.toml has changed since this command (began|took its digest)"):
         predict(device=str(file), acceptance=0.8)
+
+
+def test_an_unknown_power_or_price_is_no_number(monkeypatch):
+    unknown = types.SimpleNamespace(power_w=np.float32("nan"), price_usd=np.float32("nan"))
+    monkeypatch.setattr(predict_run.hwmodels, "chip_bill", lambda device: unknown)
+    found = predict_run._bill(types.SimpleNamespace(technology="any"))
+    assert found == {"power_w": Quantity(None, "predicted"), "price_usd": Quantity(None, "predicted")}

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from jaxspec.errors import InputError
+from jaxspec.interruption import UNDER_WAY
 from jaxspec.report.print_style import PRINT_STYLE
 from jaxspec.results import predicted
 from jaxspec.runs.progress import Reporter
@@ -160,6 +161,18 @@ def test_the_bar_counts_requests(tmp_path):
     reporter = Reporter(Console(file=told, width=200), period_s=0.0)
     serve(build_config(ServeConfig, few), out=str(tmp_path / "served"), reporter=reporter)
     assert re.search(r"requests at all rates: 20 of 40, .* at 50 requests/s", told.getvalue())
+
+
+def test_a_stopped_run_does_not_promise_to_go_on(tmp_path, monkeypatch):
+    """No part of its work is kept: requests at all rates of a device are one program's."""
+    told, lines = io.StringIO(), []
+    monkeypatch.setattr(serve_run, "serve_loads", lambda *_, **__: lines.append(UNDER_WAY.line()) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        serve(
+            build_config(ServeConfig, SMALL), out=str(tmp_path / "x"), reporter=Reporter(Console(file=told, width=500))
+        )
+    assert f"run directory {tmp_path / 'x'}\n" in told.getvalue()
+    assert lines[0].endswith(f"run directory {tmp_path / 'x'} has no result yet, and the same command starts it anew")
 
 
 def test_requests_of_one_token_have_no_time_per_further_one(tmp_path):

@@ -1,10 +1,10 @@
 """Generated text, looked at and run: it is hostile input.
 
-Text is parsed, and its doctests are taken out of it, in a process with limits that runs none of it. Code runs in one that a tool
-of the system isolates: bubblewrap, else `unshare` of util-linux. It sees a read-only tree of libraries and the interpreter, no other
-process, no network and no environment variable, may start no process, and all of it is dead when a call returns. It gets sources
-and gives back what they write, within a limit of bytes; what is expected stays here, and is compared here. Where neither tool
-works, code is refused.
+A process with limits parses a text and takes its doctests out of it, and runs nothing. Code runs in one that a tool of the system
+isolates: bubblewrap, else `unshare` of util-linux. It sees a read-only tree of libraries and the interpreter, no other process,
+no network and no environment variable; it may start no process, and is dead when a call returns. It gets sources and returns
+their output, within a limit of bytes; expected output stays in this process, which compares. Where neither tool works, code is
+refused.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ UNSAFE = "nothing"
 #: User without rights, as whom code runs that root starts: limits of processes do not bind root.
 _NOBODY = "65534"
 
-#: Where a tree of its own is made: a directory that each Linux has and that holds no file of Python. Other processes do not see it.
+#: Where the tree is made: a directory that each Linux has and that holds no file of Python. Other processes do not see the tree.
 _TREE = "/sys"
 
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -243,7 +243,16 @@ def _ways(root: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
     bwrap, unshare, setpriv, sh = map(shutil.which, ("bwrap", "unshare", "setpriv", "sh"))
     if bwrap is not None:
         spaces = ("user", "pid", "net", "uts", "ipc", "cgroup-try")
-        flags = ("--disable-userns", "--uid", _NOBODY, "--gid", _NOBODY, "--new-session", "--die-with-parent", "--clearenv")
+        flags = (
+            "--disable-userns",
+            "--uid",
+            _NOBODY,
+            "--gid",
+            _NOBODY,
+            "--new-session",
+            "--die-with-parent",
+            "--clearenv",
+        )
         bwrap = (bwrap, *(f"--unshare-{space}" for space in spaces), *flags)
     if unshare is not None and setpriv is not None and sh is not None:
         first = (unshare, "--mount", "--ipc", *(() if root else ("--user", "--map-root-user")), sh, "-c")
@@ -269,9 +278,9 @@ def _ways(root: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _in_tree(tools: Sequence[str], then: Sequence[str]) -> str:
-    """A script that makes a read-only tree at `_TREE` of what Python and tools need, and goes on with a command and its arguments.
+    """A script that makes a read-only tree at `_TREE` for Python and tools, and goes on with a command and its arguments.
 
-    Memory that System V keeps for no process is refused, where the kernel lets one say so.
+    Memory that System V keeps without a process is refused, where the kernel has that setting for a namespace.
     """
     lines = [f"mount -t tmpfs -o size=1m,mode=755 none {_TREE}"]
     for path in (*_needed(), *tools):

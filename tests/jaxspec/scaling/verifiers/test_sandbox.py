@@ -1,27 +1,27 @@
+# ruff: noqa: E501 - one sample a line
 """Hostile samples: none gets a verdict that it does not earn, reaches anything outside, or outlives a call.
 
 The table runs in processes of their own (`python test_sandbox.py`), as root and as another user, with each tool alone on the PATH.
 """
 
-import concurrent.futures
-import functools
+import contextlib
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
-import threading
+import tempfile
 import time
+import uuid
 from pathlib import Path
 
 import pytest
 
 from jaxspec.errors import InputError
-from jaxspec.scaling.verifiers import Limits, Verdict, isolation, run_sandboxed
+from jaxspec.scaling.verifiers import Limits, doctests_hold, isolation, parses, run_sandboxed, sandbox
 
-LIMITS = Limits(seconds=1.0, memory_bytes=256 << 20)
+REPOSITORY = Path(__file__).parents[4]
 NOBODY = 65534
 
 #: A text whose doctest does not hold, behind which attacks on the verdict stand.
@@ -45,13 +45,19 @@ VERDICTS = [
     "import sys\nsys.exit(0)",
     "import builtins\nbuiltins.all = builtins.any = lambda *a: True",
     # What is expected is not there to be read.
-    "import sys\nf = lambda: None\nframe = sys._getframe()\nwhile frame:\n    if 'want' in frame.f_locals: f = lambda: int(frame.f_locals['want'])\n    frame = frame.f_back",
-    "def f():\n    return int(__import__('re').search('f\\\\(\\\\)\\\\s+(\\\\d)', DOC).group(1))",
+    "import sys\nframe = sys._getframe()\nwhile frame:\n    if 'want' in frame.f_locals: NUMBER = int(frame.f_locals['want'])\n"
+    "    frame = frame.f_back\nf.__code__ = (lambda: NUMBER).__code__",
+    "import gc\nFOUND = [x for x in gc.get_objects() if type(x).__name__ == 'Example']\nf.__code__ = (lambda: int(FOUND[0].want)).__code__",
+    "import re\nf.__code__ = (lambda: int(re.search(r'f\\(\\)\\s+(\\d)', f.__doc__).group(1))).__code__",
+    "f.__code__ = (lambda: int(open('/proc/self/cmdline').read()[-1])).__code__",
     # An object that is equal to everything, and one whose text never ends.
-    "class E:\n    __eq__ = lambda *a: True\n    __repr__ = lambda s: 'E'\nf = E",
-    "class E:\n    __repr__ = lambda s: '1' * 10 ** 7\nf = E",
-    "def f(): raise ValueError('1' * 10 ** 7)",
-    "class S(str):\n    __eq__ = lambda *a: True\n    __hash__ = str.__hash__\nf = lambda: S('2')",
+    "class E:\n    __eq__ = lambda *a: True\n    __repr__ = lambda s: 'E'\nf.__code__ = (lambda: E()).__code__",
+    "class E:\n    __repr__ = lambda s: '1' * 10 ** 7\nf.__code__ = (lambda: E()).__code__",
+    "def fail(): raise ValueError('1' * 10 ** 7)\nf.__code__ = (lambda: fail()).__code__",
+    "class S(str):\n    __eq__ = lambda *a: True\n    __hash__ = str.__hash__\nf.__code__ = (lambda: S('2')).__code__",
+    "del f",
+    "f.__doc__ = None",
+    "__test__ = {}\n__doc__ = ''",
 ]
 
 #: Bodies that get to their end where they reach what they may not; `{place}`, `{pid}` and the like are given by the test.
@@ -60,7 +66,7 @@ ATTACKS = {
         "assert open('{place}/secret').read()",
         "assert open('/etc/passwd').read()",
         "assert open('/etc/shadow').read()",
-        "import os; assert os.listdir('{home}')",
+        "import os; assert len(os.listdir('{home}')) > 1",
         "import os; assert os.listdir('{repository}')",
         "import os; os.remove('{place}/secret')",
         "open('{place}/written', 'w')",
@@ -98,7 +104,7 @@ ATTACKS = {
     "signals": [
         "import os; os.kill({pid}, 0)",
         "import os; os.kill({parent}, 15)",
-        "import os; os.kill(os.getppid(), 9); assert os.getppid()",
+        "import os; os.kill(1, 9); os.kill({pid}, 9)",
         "import os; os.kill(-1, 9); os.kill({pid}, 0)",
         "import os; os.killpg(os.getpgid({pid}), 9)",
         "import os, signal; os.pidfd_open({pid})",
@@ -181,39 +187,220 @@ def attack(body):
 
 def table(**values):
     """All attacks: kind -> texts."""
-    return {"verdict": [WRONG + "DOC = f.__doc__\n" + text for text in VERDICTS]} | {
+    return {"verdict": [WRONG + text for text in VERDICTS]} | {
         kind: [attack(body.format(**values)) for body in bodies] for kind, bodies in ATTACKS.items()
     }
 
 
-def remaining():
-    """Processes of samples that run: their command has the child's text."""
+def remaining(tag):
+    """Processes of samples that run, by a text in their command."""
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         try:
-            command, state = (place / "cmdline").read_bytes(), (place / "stat").read_text().rpartition(")")[2].split()[0]
+            command, state = (
+                (place / "cmdline").read_bytes(),
+                (place / "stat").read_text().rpartition(")")[2].split()[0],
+            )
         except OSError:
             continue
-        if b"Examples of each docstring" in command and state != "Z":
+        if tag.encode() in command and state != "Z":
             found.append(int(place.name))
     return found
 
 
-def worker():
-    """Run texts of the standard input one by one; print [verdict, seconds, remaining processes] of each."""
-    texts = json.load(sys.stdin)
-    try:
-        name = isolation()
-    except InputError as error:
-        print(json.dumps({"refused": str(error)}))
-        return
-    rows = []
-    for text in texts:
-        began = time.monotonic()
-        verdict = run_sandboxed("doctests", text, LIMITS)
-        rows.append([verdict.value, time.monotonic() - began, remaining()])
-    print(json.dumps({"by": name, "rows": rows}))
+def worker(tag, seconds):
+    """Run texts of the standard input; print by what, and [verdict, processes that remain] of each."""
+    with tempfile.TemporaryDirectory() as place:
+        sandbox._CHILD = Path(place, "child.py")
+        sandbox._CHILD.write_text(Path(sandbox.__file__).with_name("sandboxed.py").read_text() + f"# {tag}\n")
+        limits = Limits(seconds=float(seconds), memory_bytes=256 << 20)
+        run = lambda text: [run_sandboxed("doctests", text, limits).value, remaining(tag)]
+        try:
+            print(json.dumps({"by": isolation(), "rows": [run(text) for text in json.load(sys.stdin)]}))
+        except InputError as error:
+            print(json.dumps({"refused": str(error)}))
+
+
+def someone(user):
+    """Command that another one is appended to, as which user it runs: root, uid 65534, or the present one."""
+    if user == "root":
+        return () if os.geteuid() == 0 else pytest.skip("only root runs samples as root")
+    if os.geteuid():
+        return ()
+    if not shutil.which("setpriv") or subprocess.run(["unshare", "--mount", "true"]).returncode:
+        pytest.skip("another user is made with setpriv and mount namespaces, which do not work here")
+    # What the other user needs may lie in a directory that it may not enter: it gets a namespace in which it may.
+    needed = [sys.base_prefix, sys.prefix, str(REPOSITORY)]
+    lines = ["set -e", "mount -t tmpfs -o mode=755 none /mnt"]
+    lines += [f"mkdir /mnt/{i} && mount --rbind {path} /mnt/{i}" for i, path in enumerate(needed)]
+    closed = {
+        min((p for p in Path(path).parents if not p.stat().st_mode & 1), default=None, key=lambda p: len(p.parts))
+        for path in needed
+    }
+    lines += [f"mount -t tmpfs -o mode=755 none {path}" for path in closed - {None}]
+    lines += [
+        f"mkdir -p {path} && mount --rbind /mnt/{i} {path}"
+        for i, path in enumerate(needed)
+        if not os.access(path, 0) or closed - {None}
+    ]
+    script = "\n".join([*lines, f'exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups "$@"'])
+    return ("unshare", "--mount", "sh", "-c", script, "sh")
+
+
+def command(user, tools, folder, *, before=(), seconds=1.0):
+    """Command and PATH of a worker that has some tools alone; its tag."""
+    folder = Path(folder)
+    folder.mkdir(exist_ok=True)
+    for tool in tools:
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not installed")
+        (folder / tool).symlink_to(shutil.which(tool))
+    tag = f"tag-{uuid.uuid4().hex}"
+    return [*someone(user), *before, "env", f"PATH={folder}", sys.executable, __file__, tag, str(seconds)], tag
+
+
+def outcome(start, texts):
+    """What a worker prints."""
+    environment = os.environ | {"SECRET_OF_TEST": "1", "PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(start, input=json.dumps(texts), capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture
+def open_folder():
+    """A directory that all users may read."""
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o777)
+        yield Path(place)
+
+
+def isolated(found):
+    """Rows of a worker that ran; the test is skipped where nothing isolates."""
+    if "refused" in found:
+        pytest.skip(found["refused"])
+    return found["rows"]
+
+
+#: Ways to isolate: tools on the PATH.
+WITH_UNSHARE = ("unshare", "setpriv", "sh")
+WAYS = [
+    ("root", ("bwrap", *WITH_UNSHARE)),
+    ("root", WITH_UNSHARE),
+    ("another user", ("bwrap", *WITH_UNSHARE)),
+    ("another user", WITH_UNSHARE),
+    ("another user", ("bwrap",)),
+]
+
+
+@pytest.mark.parametrize(("user", "tools"), WAYS)
+def test_no_attack_succeeds_or_outlives_its_call(user, tools, open_folder):
+    secret = open_folder / "secret"
+    secret.write_text("secret")
+    os.chmod(secret, 0o666)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.socket(socket.AF_UNIX) as local,
+        subprocess.Popen(["sleep", "600"]) as victim,
+        contextlib.ExitStack() as ended,
+    ):
+        ended.callback(victim.kill)
+        local.bind(f"\0jaxspec-{os.getpid()}")
+        local.listen()
+        attacks = table(
+            place=open_folder,
+            home=Path.home(),
+            repository=REPOSITORY,
+            library=os.path.dirname(os.__file__),
+            python=os.path.realpath(sys.executable),
+            pid=victim.pid,
+            parent=os.getpid(),
+            port=server.getsockname()[1],
+            abstract=f"jaxspec-{os.getpid()}",
+            host=socket.gethostname(),
+        )
+        texts = [(kind, text) for kind, texts in attacks.items() for text in texts]
+        start, tag = command(user, tools, open_folder / "tools")
+        rows = isolated(outcome(start, [text for _, text in texts]))
+        assert victim.poll() is None
+    assert [text for text, (verdict, _) in zip(texts, rows, strict=True) if verdict == "holds"] == []
+    assert [text for text, (_, remain) in zip(texts, rows, strict=True) if remain] == []
+    assert remaining(tag) == []
+    assert sorted(path.name for path in open_folder.iterdir()) == ["secret", "tools"]
+    assert secret.read_text() == "secret"
+    assert len(attacks) == 8
+    assert len(texts) > 40
+
+
+@pytest.mark.parametrize(("user", "tools"), WAYS)
+def test_honest_samples_hold_where_code_is_isolated(user, tools, open_folder):
+    start, _ = command(user, tools, open_folder / "tools", seconds=30)
+    rows = isolated(outcome(start, list(HONEST.values())))
+    assert [name for name, (verdict, _) in zip(HONEST, rows, strict=True) if verdict != "holds"] == []
+    assert len(HONEST) >= 20
+
+
+NO_NAMESPACES = {
+    "root": (
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "sh",
+        "-c",
+        'echo 0 > /proc/sys/user/max_user_namespaces; exec "$@"',
+        "sh",
+    ),
+    "another user": ("bwrap", "--dev-bind", "/", "/", "--unshare-user", "--uid", str(NOBODY), "--disable-userns"),
+}
+
+
+@pytest.mark.parametrize(("user", "before"), NO_NAMESPACES.items())
+def test_without_user_namespaces_code_is_refused_or_isolated(user, before, open_folder):
+    if shutil.which(before[0]) is None or subprocess.run([*before, "true"]).returncode:
+        pytest.skip(f"{before[0]} makes no user namespace here")
+    start, _ = command("another user", ("bwrap", *WITH_UNSHARE), open_folder / "tools", before=before)
+    found = outcome(start, [attack(f"import os; os.kill({os.getpid()}, 0)"), WRONG + VERDICTS[0]])
+    if "refused" in found:
+        assert "install bubblewrap (apt-get install bubblewrap)" in found["refused"]
+    else:
+        assert [verdict for verdict, _ in found["rows"]] == ["fails", "crashed"]
+
+
+@pytest.mark.parametrize("tools", [("bwrap", *WITH_UNSHARE), WITH_UNSHARE])
+def test_samples_end_when_the_program_that_runs_them_is_killed(tools, open_folder):
+    start, tag = command("another user", tools, open_folder / "tools", seconds=60)
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    with subprocess.Popen(start, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as running:
+        running.stdin.write(json.dumps([attack("import time; time.sleep(60)")]))
+        running.stdin.close()
+        # The worker's own command has the tag too.
+        while len(remaining("# " + tag)) == 0 and running.poll() is None:
+            time.sleep(0.1)
+        if running.poll() is not None:
+            isolated(json.loads(running.stdout.read().splitlines()[-1]))
+        time.sleep(1)
+        running.kill()
+    until = time.monotonic() + 10
+    while remaining(tag) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert remaining(tag) == []
+
+
+def test_code_is_refused_without_isolation_unless_one_insists(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    text = HONEST["a function"]
+    with pytest.raises(
+        InputError, match=r"install bubblewrap \(apt-get install bubblewrap\).* --unsafe-run-code"
+    ) as caught:
+        run_sandboxed("doctests", text)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(InputError, match="runs only where it is isolated"):
+        doctests_hold([text])
+    assert isolation(unsafe=True) == "nothing"
+    assert doctests_hold([text, WRONG], unsafe=True).tolist() == [1, 0]
+    # Nothing of a text runs to parse it.
+    assert parses([text]).tolist() == [1]
 
 
 if __name__ == "__main__":
-    worker()
+    worker(*sys.argv[1:])

@@ -1,7 +1,7 @@
 """Generated text, looked at and run: it is hostile input.
 
-A process with limits parses a text and takes its doctests out of it, and runs nothing. Code runs in one that a tool of the system
-isolates: bubblewrap, else `unshare` of util-linux. It sees a read-only tree of libraries and the interpreter, no other process,
+A process with limits parses a text and takes its doctests out of it, and runs nothing. Code runs in one that a tool of the
+system isolates: bubblewrap, else `unshare` of util-linux. It sees a read-only tree of libraries and the interpreter, no other process,
 no network and no environment variable; it may start no process, and is dead when a call returns. It gets sources and returns
 their output, within a limit of bytes; expected output stays in this process, which compares. Where neither tool works, code is
 refused.
@@ -43,7 +43,7 @@ UNSAFE = "nothing"
 #: User without rights, as whom code runs that root starts: limits of processes do not bind root.
 _NOBODY = "65534"
 
-#: Where the tree is made: a directory that each Linux has and that holds no file of Python. Other processes do not see the tree.
+#: Where the tree is made: a directory that each Linux has and that holds no file of Python. No other process sees it.
 _TREE = "/sys"
 
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -222,7 +222,8 @@ def _isolation(unsafe: bool) -> tuple[str, tuple[str, ...]]:
     if found is None and not unsafe:
         raise InputError(
             "generated code runs only where it is isolated, and here neither bubblewrap nor unshare can make namespaces; "
-            "install bubblewrap (apt-get install bubblewrap) and allow user namespaces, or give --unsafe-run-code (unsafe=True)"
+            "install both (apt-get install bubblewrap util-linux) and allow user namespaces, or give --unsafe-run-code "
+            "(unsafe=True)"
         )
     return found or (UNSAFE, ())
 
@@ -241,40 +242,34 @@ def _working(path: str, user: int) -> tuple[str, tuple[str, ...]] | None:
 def _ways(root: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Ways to isolate a command that is appended, by name of the tool."""
     bwrap, unshare, setpriv, sh = map(shutil.which, ("bwrap", "unshare", "setpriv", "sh"))
+    if unshare is None or setpriv is None or sh is None:
+        return
+    first = (unshare, "--mount", "--ipc", *(() if root else ("--user", "--map-root-user")), sh, "-c")
+    become = ("--reuid", _NOBODY, "--regid", _NOBODY, "--clear-groups") if root else ()
+    become = (setpriv, *become, "--pdeathsig", "KILL")
     if bwrap is not None:
-        spaces = ("user", "pid", "net", "uts", "ipc", "cgroup-try")
-        flags = (
-            "--disable-userns",
-            "--uid",
-            _NOBODY,
-            "--gid",
-            _NOBODY,
+        spaces = (f"--unshare-{space}" for space in ("user", "pid", "net", "uts", "cgroup-try"))
+        user = ("--uid", _NOBODY, "--gid", _NOBODY, "--disable-userns")
+        inner = (
+            *become,
+            bwrap,
+            *spaces,
+            *user,
             "--new-session",
             "--die-with-parent",
             "--clearenv",
+            "--ro-bind",
+            _TREE,
+            "/",
         )
-        bwrap = (bwrap, *(f"--unshare-{space}" for space in spaces), *flags)
-    if unshare is not None and setpriv is not None and sh is not None:
-        first = (unshare, "--mount", "--ipc", *(() if root else ("--user", "--map-root-user")), sh, "-c")
-        become = ("--reuid", _NOBODY, "--regid", _NOBODY, "--clear-groups") if root else ()
-        become = (setpriv, *become, "--pdeathsig", "KILL")
-        if bwrap is not None:
-            # Without --unshare-ipc: the namespace of IPC is the one whose memory is limited.
-            inner = (*become, *(flag for flag in bwrap if flag != "--unshare-ipc"), "--ro-bind", _TREE, "/")
-            yield "bubblewrap", (*first, _in_tree((), inner), "sh")
-        # No root of its own to pivot to: leaving a root directory takes a capability, and all are dropped for good.
-        drop = "setpriv --no-new-privs --inh-caps=-all --bounding-set=-all --"
-        leave = f'echo 0 > /proc/sys/user/max_user_namespaces && exec chroot {_TREE} env -i {drop} "$@"'
-        spaces = (f"--{space}" for space in ("user", "map-root-user", "mount", "pid", "net", "uts", "cgroup"))
-        inner = (*become, unshare, *spaces, "--fork", "--kill-child", sh, "-c", leave, "sh")
-        tools = [tool for tool in (shutil.which(name, path=_PATH) for name in ("env", "setpriv")) if tool]
-        yield "unshare", (*first, _in_tree(tools, inner), "sh")
-    if bwrap is not None and not root:
-        binds = (
-            ("--symlink", os.readlink(path), path) if os.path.islink(path) else ("--ro-bind", path, path)
-            for path in _needed()
-        )
-        yield "bubblewrap", (*bwrap, *(word for bind in binds for word in bind), "--remount-ro", "/")
+        yield "bubblewrap", (*first, _in_tree((), inner), "sh")
+    # No root of its own to pivot to: leaving a root directory takes a capability, and all are dropped for good.
+    drop = "setpriv --no-new-privs --inh-caps=-all --bounding-set=-all --"
+    leave = f'echo 0 > /proc/sys/user/max_user_namespaces && exec chroot {_TREE} env -i {drop} "$@"'
+    spaces = (f"--{space}" for space in ("user", "map-root-user", "mount", "pid", "net", "uts", "cgroup"))
+    inner = (*become, unshare, *spaces, "--fork", "--kill-child", sh, "-c", leave, "sh")
+    tools = [tool for tool in (shutil.which(name, path=_PATH) for name in ("env", "setpriv")) if tool]
+    yield "unshare", (*first, _in_tree(tools, inner), "sh")
 
 
 def _in_tree(tools: Sequence[str], then: Sequence[str]) -> str:
@@ -292,7 +287,7 @@ def _in_tree(tools: Sequence[str], then: Sequence[str]) -> str:
         lines.append(f"mkdir {place}" if os.path.isdir(path) else f": > {place}")
         lines.append(f"mount --bind -o ro {shlex.quote(path)} {place}")
     lines += [f"(echo 0 > /proc/sys/kernel/{kind}) 2> /dev/null || :" for kind in ("shmall", "shmmni", "msgmni")]
-    return "\n".join(["set -e", *lines, f"mount -o remount,ro {_TREE}", f'exec {shlex.join(then)} "$@"'])
+    return "\n".join(["set -e", *lines, f"mount -o remount,bind,ro {_TREE}", f'exec {shlex.join(then)} "$@"'])
 
 
 def _python() -> str:

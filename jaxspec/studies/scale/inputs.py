@@ -139,5 +139,5 @@ def _notes(config: ScaleConfig, networks: dict[str, Network], problems: Problems
         )
     if isolated_by is not None:
         found.append("few functions have doctests; one without is not right")
-        found.append(f"{isolated_by} isolates the code of samples that runs")
+        found.append(f"{isolated_by} isolates the code of samples")
     return found

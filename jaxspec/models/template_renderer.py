@@ -21,8 +21,11 @@ __all__ = ["MEMORY_BYTES", "SECONDS", "TEMPLATE_DATE"]
 #: Date that templates are told: the one that Llama 3's template writes where nobody tells it another.
 TEMPLATE_DATE = datetime.datetime(2024, 7, 26)
 
-#: Limits of one template: seconds to compile it, or for one text, and bytes of address space.
-SECONDS, MEMORY_BYTES = 5, 512 << 20
+#: Seconds to compile a template, or for one text.
+SECONDS = 5
+
+#: Bytes of address space.
+MEMORY_BYTES = 512 << 20
 
 
 class _Generation(Extension):

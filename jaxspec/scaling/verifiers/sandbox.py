@@ -1,10 +1,10 @@
 """Generated text, looked at and run: it is hostile input.
 
 A process with limits parses a text and takes its doctests out of it, and runs nothing. Code runs in one that a tool of the
-system isolates: bubblewrap, else `unshare` of util-linux. It sees a read-only tree of libraries and the interpreter, no other process,
-no network and no environment variable; it may start no process, and is dead when a call returns. It gets sources and returns
-their output, within a limit of bytes; expected output stays in this process, which compares. Where neither tool works, code is
-refused.
+system isolates: bubblewrap, else `unshare` of util-linux. It sees a read-only tree of libraries and the interpreter, no other
+process, no network and no environment variable; it may start no process, and is dead when a call returns. It gets sources and
+returns their output, within a limit of bytes; expected output stays in this process, which compares. Where neither tool works,
+code is refused.
 """
 
 from __future__ import annotations

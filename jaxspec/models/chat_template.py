@@ -1,6 +1,7 @@
 """The chat template of a checkpoint: from messages to the text that its network was trained on.
 
-A template comes with the checkpoint and is a program. It runs in Jinja's sandbox, with the functions that templates expect.
+A template comes with the checkpoint and is a program. It runs in Jinja's sandbox, with the functions that templates expect, in
+a process with limits of time and memory (`template_renderer`), which is started once for each template.
 
 Source: `apply_chat_template` of Hugging Face `transformers`.
 Departs: `strftime_now` tells one fixed date, so that the same messages give the same tokens on every day.
@@ -8,34 +9,28 @@ Departs: `strftime_now` tells one fixed date, so that the same messages give the
 
 from __future__ import annotations
 
-import datetime
+import contextlib
+import functools
 import json
+import signal
+import subprocess
+import sys
+import threading
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
-from jinja2.ext import Extension, loopcontrols
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-
 from jaxspec.errors import InputError, one_line
+from jaxspec.models import template_renderer
 from jaxspec.models.beside_weights import json_beside, read_beside
 from jaxspec.models.special_tokens import special_texts
+from jaxspec.models.template_renderer import TEMPLATE_DATE
 
 __all__ = ["TEMPLATE_DATE", "ChatTemplate", "load_chat_template"]
 
-#: Date that templates are told: the one that Llama 3's template writes where nobody tells it another.
-TEMPLATE_DATE = datetime.datetime(2024, 7, 26)
-
-
-class _Generation(Extension):
-    """The block `generation`, which marks what an assistant said: its content is written, the mark is not needed here."""
-
-    tags = {"generation"}  # noqa: RUF012 - as Jinja has it
-
-    def parse(self, parser: Any) -> Any:
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+#: Runs a file with the search path of this process, which spares reading it anew.
+_START = "import runpy, sys; sys.path[:] = sys.argv[2:]; runpy.run_path(sys.argv[1], run_name='__main__')"
 
 
 class ChatTemplate:
@@ -53,32 +48,96 @@ class ChatTemplate:
             special: texts of special tokens by name.
         """
         self._path, self._special = path, special
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
-        )
-        environment.filters["tojson"] = _to_json
-        environment.globals |= {"raise_exception": _refuse, "strftime_now": TEMPLATE_DATE.strftime}
         try:
-            self._template = environment.from_string(source)
-        # Templates become Python: its compiler, and numbers that are computed beforehand, have errors of their own.
-        except Exception as error:
-            raise InputError(f"{path}: its chat template is not valid ({_reason(error)}); fetch it again") from error
+            self._renderer = _renderer(source)
+        except ValueError as error:
+            raise InputError(f"{path}: its chat template is not valid ({one_line(error)}); fetch it again") from error
 
     def render(self, messages: Sequence[dict[str, Any]], *, begin_answer: bool) -> str:
         """The text of a conversation.
 
         Args:
-            messages: each with "role" and "content".
+            messages: each with "role" and "content"; values that JSON has.
             begin_answer: add what stands before an assistant's next answer.
         Raises:
-            InputError: the template refuses the messages.
+            InputError: the template refuses the messages, or needs too much time or memory.
         """
+        given = {"messages": messages, "tools": None, "documents": None, "add_generation_prompt": begin_answer}
         try:
-            return self._template.render(
-                messages=messages, tools=None, documents=None, add_generation_prompt=begin_answer, **self._special
-            )
-        except Exception as error:  # a template is a program, which may fail in any way
-            raise InputError(f"the chat template of {self._path} refuses the messages ({_reason(error)})") from error
+            return self._renderer.text(given | self._special)
+        except (ValueError, TypeError) as error:
+            raise InputError(f"the chat template of {self._path} refuses the messages ({one_line(error)})") from error
+
+
+class _Renderer:
+    """A process that renders one template; it is started again where it ended."""
+
+    def __init__(self, source: str):
+        self._source, self._lock = source, threading.Lock()
+        self._process = self._started()
+
+    def text(self, given: dict[str, Any]) -> str:
+        """What the template makes of its variables.
+
+        Raises:
+            ValueError: with the reason, where it makes nothing.
+        """
+        with self._lock:
+            if self._process.poll() is not None:
+                self._process = self._started()
+            return _answer(self._process, given)
+
+    def _started(self) -> subprocess.Popen:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-X", "utf8", "-c", _START, template_renderer.__file__, *sys.path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={},
+        )
+        weakref.finalize(self, _end, process)
+        _answer(process, self._source)
+        return process
+
+
+#: Several readers of one command name the same checkpoint.
+_renderer = functools.lru_cache(maxsize=4)(_Renderer)
+
+
+def _answer(process: subprocess.Popen, given: Any) -> str:
+    """What a process answers to one line.
+
+    Raises:
+        ValueError: with the reason, where it gives no text.
+    """
+    assert process.stdin is not None
+    assert process.stdout is not None
+    line, answer = json.dumps(given).encode("ascii") + b"\n", b""
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(line)
+        process.stdin.flush()
+        answer = process.stdout.readline()
+    if answer.endswith(b"\n"):
+        found = json.loads(answer)
+        if "text" in found:
+            return found["text"]
+        raise ValueError(found["error"])
+    _end(process)
+    late = process.returncode == -signal.SIGALRM
+    raise ValueError(
+        f"it takes more than {template_renderer.SECONDS} s" if late else f"its process ends with {process.returncode}"
+    )
+
+
+def _end(process: subprocess.Popen) -> None:
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=1)
+    process.kill()
+    process.wait()
 
 
 def load_chat_template(place: Path) -> ChatTemplate | None:
@@ -104,19 +163,3 @@ def load_chat_template(place: Path) -> ChatTemplate | None:
             f"{path} has a chat_template of type {type(source).__name__}; it must be a text: fetch it again"
         )
     return ChatTemplate(source, path, special_texts(place))
-
-
-def _to_json(
-    value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
-):
-    """Jinja's own filter escapes for HTML."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-
-
-def _refuse(message: Any) -> str:
-    """What templates call `raise_exception`."""
-    raise jinja2.TemplateError(str(message))
-
-
-def _reason(error: Exception) -> str:
-    return one_line(error) or type(error).__name__

@@ -17,11 +17,12 @@ __all__ = ["compiles", "doctests_hold", "parses"]
 _AT_ONCE = 2
 
 
-def _all(check: str, texts: Sequence[str], limits: Limits) -> Float[np.ndarray, " text"]:
+def _all(check: str, texts: Sequence[str], limits: Limits, unsafe: bool = False) -> Float[np.ndarray, " text"]:
     # Equal texts are looked at once.
     different = list(dict.fromkeys(texts))
+    look = partial(run_sandboxed, check, limits=limits, unsafe=unsafe)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        verdicts = dict(zip(different, pool.map(partial(run_sandboxed, check, limits=limits), different), strict=True))
+        verdicts = dict(zip(different, pool.map(look, different), strict=True))
     return np.array([float(verdicts[text] is Verdict.HOLDS) for text in texts])
 
 
@@ -35,6 +36,14 @@ def compiles(texts: Sequence[str], limits: Limits = DEFAULT_LIMITS) -> Float[np.
     return _all("compiles", texts, limits)
 
 
-def doctests_hold(texts: Sequence[str], limits: Limits = DEFAULT_LIMITS) -> Float[np.ndarray, " text"]:
-    """1 where it also runs and has a doctest, and all of its doctests hold."""
-    return _all("doctests", texts, limits)
+def doctests_hold(
+    texts: Sequence[str], limits: Limits = DEFAULT_LIMITS, *, unsafe: bool = False
+) -> Float[np.ndarray, " text"]:
+    """1 where it also has a doctest and runs, isolated from the system, and all of its doctests hold.
+
+    Args:
+        unsafe: run code also where nothing isolates it.
+    Raises:
+        InputError: nothing isolates code here.
+    """
+    return _all("doctests", texts, limits, unsafe)

@@ -19,8 +19,9 @@ time per step; so do N drafted tokens in one verification. Samples increase accu
 
 Accuracy is measured on the given networks, and so is the length of the longest sample, which ends a batch. Time, energy and
 memory are predicted for --architecture on --device, with the prompt shared by its samples. Python written by a network is
-checked in a separate process with limits of time and memory. A run directory keeps everything; the same command resumes an
-interrupted run and reprints a finished one.
+parsed in a process with limits of time and memory. With --check doctests it runs, isolated by bubblewrap or by unshare of
+util-linux; where neither works, it is refused unless --unsafe-run-code insists. A run directory keeps everything; the same
+command resumes an interrupted run and reprints a finished one.
 
 Methods: pass-at-n takes any right sample and needs a checker, which for Python is a program; best-of-n and beam choose by
 --score; majority counts answers. "No plan reaches that accuracy" is a possible answer.

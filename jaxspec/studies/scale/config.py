@@ -96,6 +96,9 @@ class ScaleConfig(ParallelSettings, Settings):
     check: Check = setting(
         "parses", "Python that counts as right: it parses, it also compiles, or its doctests also hold."
     )
+    unsafe_run_code: bool = setting(
+        False, "Run the code of samples for their doctests also where nothing isolates it from this machine."
+    )
     temperature: float = setting(0.8, "Temperature of sampling.", low=0, high=10, above=True)
     top_k: int = same_as(CommonConfig, "top_k")
     top_p: float = same_as(CommonConfig, "top_p")
@@ -158,6 +161,7 @@ class ScaleConfig(ParallelSettings, Settings):
             ("check", "prompt_bytes", "text"),
             lambda config: None if config.task == "python" else f"the task is {config.task}",
         ),
+        Unused(("unsafe_run_code",), lambda config: None if config.runs_code else "no code of samples runs"),
     )
 
     def __post_init__(self):
@@ -189,6 +193,11 @@ class ScaleConfig(ParallelSettings, Settings):
     def methods(self) -> tuple[str, ...]:
         """Those asked for, or all that the task has."""
         return self.method or tuple(name for name in METHODS if name != "majority" or self.task == "arithmetic")
+
+    @property
+    def runs_code(self) -> bool:
+        """Whether code of samples runs."""
+        return self.task == "python" and self.check == "doctests"
 
     @property
     def most_tokens(self) -> int:

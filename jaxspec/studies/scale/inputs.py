@@ -13,6 +13,7 @@ from jaxspec.models.architecture import architecture_of
 from jaxspec.models.chat_template import load_chat_template
 from jaxspec.models.embedded import check_model, model_place
 from jaxspec.models.tokenizer import load_tokenizer
+from jaxspec.scaling.verifiers import isolation
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.parallel import PARALLEL
 from jaxspec.settings.schemes import SCHEME_FACTS
@@ -77,6 +78,7 @@ def check_scale(config: ScaleConfig) -> Checked:
         resolve_architecture(name, None)
     for device in config.device:
         resolve_device(device, engine=config.engine, weight_format=config.weight_format)
+    isolated_by = isolation(unsafe=config.unsafe_run_code) if config.runs_code else None
     check_processes(config)
     given_mesh(config)
     text = tokenizer = None
@@ -113,7 +115,7 @@ def check_scale(config: ScaleConfig) -> Checked:
         pricings=pricings,
         judge=None if judge is None else _judge_architecture(config, architecture_of(judge)),
         text=text,
-        notes=(*(text.notes if text is not None else ()), *_notes(config, networks, problems), *lengths),
+        notes=(*(text.notes if text is not None else ()), *_notes(config, networks, problems, isolated_by), *lengths),
     )
 
 
@@ -128,7 +130,7 @@ def _judge_architecture(config: ScaleConfig, own: Architecture) -> Architecture:
     return own if name == "own" else resolve_architecture(name, None)
 
 
-def _notes(config: ScaleConfig, networks: dict[str, Network], problems: Problems) -> list[str]:
+def _notes(config: ScaleConfig, networks: dict[str, Network], problems: Problems, isolated_by: str | None) -> list[str]:
     found = []
     if len(problems.prompts) < config.prompts:
         found.append(f"the text has {len(problems.prompts)} functions, of which all are problems")
@@ -139,6 +141,7 @@ def _notes(config: ScaleConfig, networks: dict[str, Network], problems: Problems
         found.append(
             f"{config.scheme} changes the network and cannot run here: accuracy is that of the uncompressed one"
         )
-    if config.task == "python" and config.check == "doctests":
+    if isolated_by is not None:
         found.append("few functions have doctests; one without is not right")
+        found.append(f"{isolated_by} isolates the code of samples")
     return found

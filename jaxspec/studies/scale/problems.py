@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -25,7 +26,7 @@ NO_ANSWER = -1
 #: Bytes after which a step of a function ends, for beams.
 _LINE_END = b"\n"
 
-_CHECKS = {"parses": parses, "compiles": compiles, "doctests": doctests_hold}
+_CHECKS = {"parses": parses, "compiles": compiles}
 
 
 class Problems(Protocol):
@@ -84,7 +85,7 @@ class PythonProblems:
     def right(
         self, number: Sequence[int], completions: Sequence[Sequence[bytes]]
     ) -> Bool[np.ndarray, "problem sample"]:
-        """See `Problems`; generated code is only looked at in a sandbox."""
+        """See `Problems`; generated code runs isolated from this machine, if at all."""
         functions = [[function_of(self.prompts[i], text) for text in row] for i, row in zip(number, completions)]
         found = np.zeros((len(functions), max(map(len, functions), default=0)), bool)
         places = [(i, j) for i, row in enumerate(functions) for j, whole in enumerate(row) if whole is not None]
@@ -169,4 +170,4 @@ def make_problems(config: ScaleConfig, text: TextSplit | None, tokenizer: Tokeni
     # Nothing of the document before; prompts of one length are compiled once.
     prompts = [prompt[prompt.rfind(b"\0") + 1 :].removeprefix(b"\n") for prompt in found]
     cut = [prompt[-max(config.prompt_bytes, _head_bytes(prompt)) :] for prompt in prompts]
-    return PythonProblems(cut, _CHECKS[config.check])
+    return PythonProblems(cut, _CHECKS.get(config.check, partial(doctests_hold, unsafe=config.unsafe_run_code)))

@@ -1,6 +1,7 @@
 """Chat templates: the texts that transformers makes (`tests/golden/make_chat_templates.py`), and what is refused."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,49 @@ def test_what_a_template_refuses_is_one_line(source):
     with pytest.raises(InputError, match=r"m/chat_template\.jinja refuses the messages \(") as caught:
         template.render(ASKED, begin_answer=True)
     assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+        "{% for a in range(99999) %}{% for b in range(99999) %}{{ messages }}{% endfor %}{% endfor %}",
+        "{{ messages[0].content * 10 ** 10 }}",
+        "{% set a = namespace(b='aaaaaaaa') %}{% for i in range(40) %}{% set a.b = a.b + a.b %}{% endfor %}{{ a.b }}",
+        "{{ messages[0].content.center(10 ** 10) }}",
+        "{{ '%0999999999d' % (messages | length) }}",
+        "{{ 9 ** ((messages | length + 9) ** 9) }}",
+        "{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}",
+        # When it is compiled, where Jinja computes constants.
+        "{{ 'a' * 10 ** 10 }}",
+        "{{ 9 ** (9 ** 9) }}",
+    ],
+)
+def test_a_template_has_limits_of_time_and_memory(source):
+    began = time.monotonic()
+    with pytest.raises(InputError, match=r"m/chat_template\.jinja") as caught:
+        ChatTemplate(source, Path("m/chat_template.jinja"), {}).render(ASKED, begin_answer=True)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 2000
+    assert time.monotonic() - began < 20
+
+
+def test_a_template_renders_again_after_one_text_took_too_long():
+    loop = "{% for a in range(n) %}{% for b in range(n) %}{% endfor %}{% endfor %}"
+    source = "{% set n = 99999 if messages | length > 1 else 1 %}" + loop + "{{ messages[0].content }}"
+    template = ChatTemplate(source, Path("m/chat_template.jinja"), {})
+    assert template.render(ASKED, begin_answer=True) == "Hello"
+    with pytest.raises(InputError, match="it takes more than 5 s"):
+        template.render(ASKED * 2, begin_answer=True)
+    assert template.render(ASKED, begin_answer=True) == "Hello"
+
+
+def test_many_conversations_render_in_one_process():
+    template = ChatTemplate("{{ messages[0].content }}", Path("m/chat_template.jinja"), {})
+    began = time.monotonic()
+    texts = [template.render([{"role": "user", "content": str(i)}], begin_answer=False) for i in range(500)]
+    assert texts == [str(i) for i in range(500)]
+    assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_functions_end_where_something_begins_at_the_margin():
 
 
 def test_doctests_are_stricter():
-    check = make_problems(settings(check="doctests"), split(CODE), ByteTokenizer())
+    check = make_problems(settings(check="doctests", unsafe_run_code=True), split(CODE), ByteTokenizer())
     good = b'    """\n    >>> two()\n    2\n    """\n    return 2\nx'
     assert check.right([1], [[good, good.replace(b"return 2", b"return 3"), b"    return 2\nx"]]).tolist() == [
         [True, False, False]

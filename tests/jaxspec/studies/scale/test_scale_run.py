@@ -255,3 +255,20 @@ def test_texts_beyond_what_a_network_is_made_for_are_told(settings):
     assert "of an answer behind them take" in note
     longest = int(note.split("prompts of up to ")[1].split()[0])
     assert not [note for note in at_most(128 - longest).notes if "made for" in note]
+
+
+def test_doctests_without_isolation_are_refused_or_insisted_on(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("PATH", "")
+    out = tmp_path / "run"
+    with pytest.raises(SystemExit) as ended:
+        main(["scale", "--check", "doctests", "--out", str(out)])
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert "apt-get install bubblewrap util-linux" in error
+    assert "--unsafe-run-code" in error
+    assert error.strip().count("\n") == 0
+    assert not out.exists()
+    insists = build_config(ScaleConfig, {"check": "doctests", "unsafe_run_code": True})
+    assert "nothing isolates the code of samples" in check_scale(insists).notes
+    with pytest.raises(InputError, match=r"unsafe_run_code.* no code of samples runs"):
+        build_config(ScaleConfig, {"unsafe_run_code": True})

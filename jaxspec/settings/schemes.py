@@ -7,12 +7,13 @@ entries, so that none of them has to load JAX; `jaxspec.compress.schemes` has th
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import TYPE_CHECKING, Any, Literal
 
 from jaxspec.settings.knobs import CUT_AND_PRUNE, EXPERT_POOL, HEAD_KNOBS, SLICE_BITS, KnobSpec
 from jaxspec.settings.shared_exponents import SharedExponents
 
-__all__ = ["DEFAULT_SCHEME_NAME", "KNOBS", "SCHEME_FACTS", "SchemeFacts"]
+__all__ = ["DEFAULT_SCHEME_NAME", "KNOBS", "RELEASED", "SCHEME_FACTS", "SchemeFacts", "own_scheme", "scheme_facts"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,6 +185,11 @@ _ALL = (
 #: Every scheme by the name that users give.
 SCHEME_FACTS: dict[str, SchemeFacts] = {facts.name: facts for facts in _ALL}
 
+#: The form in which the release of a priced network stores it: no scheme of a network that runs.
+RELEASED = SchemeFacts(
+    "released", "as the release of the priced network stores it; the draft is the target", place="", lossless=True
+)
+
 #: What a user gets who names none.
 DEFAULT_SCHEME_NAME = "cassandra1"
 
@@ -197,7 +203,33 @@ if TYPE_CHECKING:
     PackScheme = str
     #: What can be priced without a network.
     WidthScheme = str
+    #: The same, or the release's own form.
+    PricedScheme = str
 else:
     NetworkScheme = Literal[tuple(facts.name for facts in _ALL if facts.runs)]
     PackScheme = Literal[tuple(facts.name for facts in _ALL if facts.packs)]
     WidthScheme = Literal[tuple(SCHEME_FACTS)]
+    PricedScheme = Literal[(*SCHEME_FACTS, RELEASED.name)]
+
+
+def scheme_facts(name: str) -> SchemeFacts | None:
+    """What is known of a scheme, the release's own form among them; None: there is none of that name."""
+    return RELEASED if name == RELEASED.name else SCHEME_FACTS.get(name)
+
+
+def own_scheme(architecture: Any, otherwise: str) -> str:
+    """The scheme of a priced network for which none is given: its release's form, where its config.json states one.
+
+    Args:
+        architecture: catalog name or path; a file that cannot be read is refused where it is priced.
+        otherwise: of all other networks.
+    """
+    if not isinstance(architecture, str | os.PathLike) or not os.path.exists(architecture):
+        return otherwise
+    from hwmodels import catalog  # numerics, which only a file needs
+
+    try:
+        stored = catalog.read_config_file(architecture).stored
+    except (NotImplementedError, ValueError):
+        return otherwise
+    return otherwise if stored is None else RELEASED.name

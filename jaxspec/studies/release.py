@@ -17,6 +17,7 @@ from jaxspec.settings.schemes import RELEASED
 __all__ = [
     "draft_notes",
     "layer_bits",
+    "no_narrower_draft",
     "priced_form",
     "reading_of",
     "release_in_words",
@@ -141,6 +142,15 @@ def release_notes(architecture: str, scheme: str | None = None) -> list[str]:
     said, reading = release_in_words(architecture, scheme), reading_of(architecture)
     about = [f"{architecture} is {said}" if not said.startswith("weights") else said] if said else []
     return list(dict.fromkeys([*about, *(() if reading is None else reading.notes)]))
+
+
+def no_narrower_draft(scheme: str) -> list[str]:
+    """What is said where the draft within the target is the target's own form."""
+    if scheme != RELEASED.name:
+        return []
+    return [
+        "a draft within the target reads what the release stores, all of it: predict takes other --draft-bits, advise and serve another draft"
+    ]
 
 
 def draft_notes(name: str | None) -> list[str]:

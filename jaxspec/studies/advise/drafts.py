@@ -82,7 +82,7 @@ def file_draft(name: str, target: Architecture, *, division: Divided = ALONE) ->
     cost = eagle_head(own, float(rows))
     made = dataclasses.replace(cost.architecture, num_layers=own.num_layers)
     whole = float(rows == float(target.vocab_size))
-    said = f"{head.title} with {rows:,.0f} rows of its head, {name}"
+    said = f"{head.title}: a layer of its own sizes, with a projection and a head of {rows:,.0f} rows"
     return dataclasses.replace(cost, architecture=made, shares_ends=whole, maps_logits=1.0 - whole, statement=said)
 
 

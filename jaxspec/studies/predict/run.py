@@ -46,7 +46,7 @@ from jaxspec.studies.predict.parts import decoder_needs, expert_use, step_totals
 from jaxspec.studies.predict.result import GivenAcceptance, PredictedWorkload, PredictResult, ReadWidths
 from jaxspec.studies.predict.rows import batch_rows, length_rows
 from jaxspec.studies.predict.widths import WIDTH_SETTINGS, read_widths
-from jaxspec.studies.release import release_in_words, release_notes, with_release_kernels
+from jaxspec.studies.release import no_narrower_draft, release_in_words, release_notes, with_release_kernels
 from jaxspec.tuning.objective import Pricing
 
 #: Batches at which "speculate or not" is asked.
@@ -289,6 +289,7 @@ def _notes(
     footprint, batches = experts.footprint(uniform(*widths.values())), [pricing.workload.batch]
     found = kernel_notes(pricing.device, [footprint], batches=batches, architecture=pricing.architecture)
     about = release_notes(config.architecture, config.scheme)
+    about += no_narrower_draft(config.scheme) if config.draft_bits is None else []
     return found | {"notes": [*about, *found["notes"], *launch_remarks(pricing.device, steps.ar_stored)]}
 
 

@@ -37,7 +37,14 @@ from jaxspec.studies.headline_intervals import coverage_in_words, covered_by
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.positions import check_positions
-from jaxspec.studies.release import draft_notes, release_in_words, release_notes, scheme_footprint, with_release_kernels
+from jaxspec.studies.release import (
+    draft_notes,
+    no_narrower_draft,
+    release_in_words,
+    release_notes,
+    scheme_footprint,
+    with_release_kernels,
+)
 from jaxspec.studies.serve.config import ServeConfig
 from jaxspec.studies.serve.loads import DECODING, best_lengths, count_of_rates, longest_request, rates_of
 from jaxspec.studies.serve.many_loads import serve_loads
@@ -219,6 +226,7 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
         named=name,
     )
     about = release_notes(config.architecture, config.scheme)
+    about += no_narrower_draft(config.scheme) if config.draft_architecture is None else []
     fields["notes"] = [*about, *draft_notes(config.draft_architecture), *_unused_positions(config), *fields["notes"]]
     prompt, output = (np.asarray(tokens) for tokens in (requests.prompt_tokens, requests.output_tokens))
     return ServeResult(

@@ -29,10 +29,10 @@ __all__ = [
 
 C = TypeVar("C")
 
-_FP8_BLOCKS = dict.fromkeys(KINDS, 8.0 + 32.0 / 128.0**2) | dict.fromkeys(
+_FP8_BLOCKS: dict[str, float] = dict.fromkeys(KINDS, 8.0 + 32.0 / 128.0**2) | dict.fromkeys(
     ("embed", "router", "lm_head", "norm"), UNCOMPRESSED_BITS
 )
-_MXFP4_EXPERTS = dict.fromkeys(KINDS, UNCOMPRESSED_BITS) | dict.fromkeys(EXPERT_MATRICES, 4.25)
+_MXFP4_EXPERTS: dict[str, float] = dict.fromkeys(KINDS, UNCOMPRESSED_BITS) | dict.fromkeys(EXPERT_MATRICES, 4.25)
 
 #: Architectures of the catalog whose release is quantized; source: `quantization_config` of the same config.json.
 _OF_CATALOG = {
@@ -149,7 +149,8 @@ def no_narrower_draft(scheme: str) -> list[str]:
     if scheme != RELEASED.name:
         return []
     return [
-        "a draft within the target reads what the release stores, all of it: predict takes other --draft-bits, advise and serve another draft"
+        "a draft within the target reads all that the release stores: predict takes other --draft-bits, advise and serve "
+        "take another draft"
     ]
 
 

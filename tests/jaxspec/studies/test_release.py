@@ -68,7 +68,7 @@ def test_prediction_reads_a_release_as_it_is_stored(release):
     assert found.release == "stored as released, in FP8 in blocks of 128 x 128; LM head, embedding and norms in 16 bits"
     assert found.release in prediction_tables([found])[0].title
     assert found.lossless is True
-    assert any("reads what the release stores" in note for note in found.notes)
+    assert any("reads all that the release stores" in note for note in found.notes)
 
 
 def test_widths_that_are_given_win_over_the_release(release):
@@ -83,7 +83,7 @@ def test_widths_that_are_given_win_over_the_release(release):
 
 
 def test_a_release_without_a_form_is_refused(write):
-    with pytest.raises(InputError, match="scheme is 'released', but of architecture .* no quantized form is known"):
+    with pytest.raises(InputError, match=r"scheme is 'released', but of architecture .* no quantized form is known"):
         predict(architecture=write(SIZES), scheme="released", device="rtx-4090")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from jaxspec.settings.knobs import CUT_AND_PRUNE, EXPERT_POOL, HEAD_KNOBS, SLICE_BITS, KnobSpec
@@ -224,7 +225,7 @@ def own_scheme(architecture: Any, otherwise: str) -> str:
         architecture: catalog name or path; a file that cannot be read is refused where it is priced.
         otherwise: of all other networks.
     """
-    if not isinstance(architecture, str | os.PathLike) or not os.path.exists(architecture):
+    if not isinstance(architecture, str | Path) or not os.path.exists(architecture):
         return otherwise
     from hwmodels import catalog  # numerics, which only a file needs
 

@@ -29,24 +29,24 @@ __all__ = [
 
 C = TypeVar("C")
 
-_FP8_BLOCKS: dict[str, float] = dict.fromkeys(KINDS, 8.0 + 32.0 / 128.0**2) | dict.fromkeys(
-    ("embed", "router", "lm_head", "norm"), UNCOMPRESSED_BITS
+
+def _with_plain(
+    name: str, bits: float, plain: tuple[str, ...], left_out: tuple[str, ...], **more: Any
+) -> catalog.StoredForm:
+    """A form of all kinds of weight but some. Args: plain: these. left_out: those of them that a reader is told."""
+    widths = {str(kind): UNCOMPRESSED_BITS if kind in plain else bits for kind in KINDS}
+    return catalog.StoredForm(name, widths, left_out=left_out, **more)
+
+
+_NOT_EXPERTS = tuple(kind for kind in KINDS if kind not in EXPERT_MATRICES)
+_ENDS = ("embed", "router", "lm_head", "norm")
+_FP8_BLOCKS = _with_plain(
+    *("FP8 in blocks of 128 x 128", 8.0 + 32.0 / 128.0**2, _ENDS, ("LM head",)), kernels="fp8_block", block=(128, 128)
 )
-_MXFP4_EXPERTS: dict[str, float] = dict.fromkeys(KINDS, UNCOMPRESSED_BITS) | dict.fromkeys(EXPERT_MATRICES, 4.25)
+_MXFP4 = _with_plain("MXFP4", 4.25, _NOT_EXPERTS, ("attention", "LM head"))
 
 #: Architectures of the catalog whose release is quantized; source: `quantization_config` of the same config.json.
-_OF_CATALOG = {
-    **dict.fromkeys(
-        ("deepseek-v3", "kimi-k2"),
-        catalog.StoredForm(
-            "FP8 in blocks of 128 x 128", _FP8_BLOCKS, left_out=("LM head",), kernels="fp8_block", block=(128, 128)
-        ),
-    ),
-    **dict.fromkeys(
-        ("gpt-oss-20b", "gpt-oss-120b"),
-        catalog.StoredForm("MXFP4", _MXFP4_EXPERTS, left_out=("attention", "LM head")),
-    ),
-}
+_OF_CATALOG = {"deepseek-v3": _FP8_BLOCKS, "kimi-k2": _FP8_BLOCKS, "gpt-oss-20b": _MXFP4, "gpt-oss-120b": _MXFP4}
 
 
 def reading_of(architecture: str) -> catalog.ConfigReading | None:

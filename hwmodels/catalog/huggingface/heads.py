@@ -41,12 +41,12 @@ class DraftHead:
 
 #: Title, kind that it is priced as, names of classes and types, keys; the first that fits.
 _KINDS: tuple[tuple[str, str | None, str, tuple[str, ...]], ...] = (
-    ("a DFlash head", None, r"dflash|dspark", ("dflash_config",)),
+    ("a DFlash head", None, r"dflash|dspark", ("dflash_config", "target_layer_ids")),
     ("a P-EAGLE head", None, r"(^|[^a-z])p_?-?eagle|peagle|parallel_?eagle", ("ptd_token_id", "pard_token")),
     ("a Medusa head", None, r"medusa", ("medusa_num_heads", "medusa_num_layers")),
     ("a Hydra head", None, r"hydra", ("hydra_num_heads", "hydra_num_layers")),
-    ("an MLP speculator", None, r"(mlp|lstm|arctic)_?-?speculator", ("speculator_width", "n_predict", "inner_dim")),
-    ("a ReDrafter head", None, r"re_?drafter|recurrent_?drafter", ("redrafter_num_layers", "rnn")),
+    ("an MLP speculator", None, r"(mlp|lstm|arctic)_?-?speculator", ("speculator_width", "n_predict")),
+    ("a ReDrafter head", None, r"re_?drafter|recurrent_?drafter", ("redrafter_num_layers",)),
     (
         *("an EAGLE-3 head", "eagle3", r"eagle_?-?3"),
         ("draft_vocab_size", "eagle_aux_hidden_state_layer_ids", "norm_before_residual", "target_hidden_size"),
@@ -75,6 +75,9 @@ def draft_head(raw: Any) -> DraftHead | None:
     for title, drafts_as, pattern, keys in _KINDS:
         named = next((f"{key} {text!r}" for key, text in listed if re.search(pattern, text.lower())), None)
         keyed = next((f"{key} {shown(raw[key])}" for key in keys if not is_off(raw.get(key))), None)
+        if drafts_as == "mtp" and not is_off(further := raw.get("num_nextn_predict_layers")):
+            # An exported head has no other layers.
+            keyed = f"num_nextn_predict_layers {shown(further)}" if further == raw.get("num_hidden_layers") else None
         if named is None and keyed is None:
             continue
         if drafts_as == "eagle" and _reads_several_layers(raw):

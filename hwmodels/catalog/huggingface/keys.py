@@ -276,7 +276,7 @@ def announced(raw: Mapping[str, Any], modelled: tuple[str, ...] = (), *, experts
                 return f"{key} is {shown(value)}: {feature}"
         if not experts and key in _EXPERTS and value != 1:
             return f"{key} is {shown(value)}: experts in a family without any"
-        if key == "attn_type_list" and any(kind != 1 for kind in value if isinstance(value, list)):
+        if key == "attn_type_list" and isinstance(value, list) and set(map(str, value)) != {"1"}:
             return f"{key} is {shown(value)}: linear attention"
     return None
 

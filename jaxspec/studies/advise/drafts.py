@@ -80,6 +80,7 @@ def file_draft(name: str, target: Architecture, *, division: Divided = ALONE) ->
         raise InputError(f"draft {name!r}: {error}") from error
     rows = own.vocab_size if head.vocabulary is None else head.vocabulary
     cost = eagle_head(own, float(rows))
+    assert cost.architecture is not None  # a head is no copy of its target
     made = dataclasses.replace(cost.architecture, num_layers=own.num_layers)
     whole = float(rows == float(target.vocab_size))
     said = f"{head.title}: a layer of its own sizes, with a projection and a head of {rows:,.0f} rows"

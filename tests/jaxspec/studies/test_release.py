@@ -1,5 +1,6 @@
 """Commands price a quantized release as it is stored, and a head's config.json as the head that it is."""
 
+import importlib
 import json
 
 import pytest
@@ -126,6 +127,41 @@ def test_a_form_that_is_not_modelled_is_in_the_first_line(write):
 def test_keys_that_nothing_reads_are_named_in_the_result(write):
     name = write(SIZES | {"depth_router": 3})
     assert any("depth_router" in note for note in release_notes(name))
+
+
+def test_commands_that_price_a_scheme_say_so(release):
+    (said,) = release_notes(release)
+    assert said == (
+        f"{release} is not priced as released, in FP8 in blocks of 128 x 128: predict, advise and serve do so by "
+        "--scheme released"
+    )
+    (said,) = release_notes(release, "bf16")
+    assert said.endswith("is not priced as released, in FP8 in blocks of 128 x 128: --scheme released does so")
+
+
+def test_serving_has_room_beside_a_release_as_it_is_stored(release, write):
+    serving = importlib.import_module("jaxspec.studies.serve.run")  # the package's `serve` is the function
+    common = {"device": "h100-sxm", "requests": 20}
+    head = {"draft_architecture": write(EAGLE3 | {"hidden_size": 512, "num_attention_heads": 8}, "head.json")}
+
+    def parts(**settings):
+        return serving._parts_of_all(build_config(ServeConfig, common | settings))["h100-sxm"]
+
+    stored, plain = parts(architecture=release), parts(architecture=release, scheme="bf16")
+    assert stored.footprint.target_weight_bits["q"] == stored.footprint.draft_weight_bits["q"] == 8 + 32 / 128**2
+    assert stored.pricing.device.matrix_unit.weight_format == "fp8_block"
+    assert plain.pricing.device.matrix_unit.weight_format is None
+    assert stored.capacity_tokens > plain.capacity_tokens
+    drafted = parts(architecture=release, **head)
+    assert float(drafted.draft.maps_logits) == 1.0
+    assert drafted.footprint.draft_weight_bits["q"] == 16.0
+
+
+def test_the_second_file_of_a_release_is_digested(write, tmp_path):
+    write(SIZES)
+    write({"quantization": {"quant_algo": "FP8"}}, "hf_quant_config.json")
+    (found,) = predict(architecture=str(tmp_path), device="rtx-4090", max_draft_length=1)
+    assert {name.rsplit("/")[-1] for name in found.inputs} == {"config.json", "hf_quant_config.json"}
 
 
 def test_widths_of_an_advised_draft_follow_its_own_release(release):

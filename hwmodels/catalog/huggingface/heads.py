@@ -9,7 +9,7 @@ from typing import Any
 
 from hwmodels.catalog.entries import EntryError
 from hwmodels.catalog.huggingface.keys import is_off
-from hwmodels.catalog.huggingface.settings import shown
+from hwmodels.catalog.huggingface.settings import LARGEST_SIZE, shown
 
 __all__ = ["DraftHead", "draft_head"]
 
@@ -89,8 +89,8 @@ def draft_head(raw: Any) -> DraftHead | None:
         rows = next(
             (raw[key] for key in ("draft_vocab_size", "truncated_vocab_size") if raw.get(key) is not None), None
         )
-        if rows is not None and (not isinstance(rows, int) or isinstance(rows, bool) or rows < 1):
-            raise EntryError(f"draft_vocab_size is {shown(rows)}; it must be a whole number of at least 1")
+        if rows is not None and (not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows <= LARGEST_SIZE):
+            raise EntryError(f"draft_vocab_size is {shown(rows)}; it must be a whole number from 1 to {LARGEST_SIZE}")
         return DraftHead(title, drafts_as, named or keyed or "", sizes, None if rows is None else float(rows))
     return None
 

@@ -102,9 +102,18 @@ def _grouped(name: str, bits: float, group: Any, *, beside: float = 16.0, where:
     return _plain(f"{name} in groups of {size}", bits + beside / size)
 
 
+#: Of weights that share a scale.
+_LARGEST_GROUP = 2**20
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    """An object of the file; empty for anything else."""
+    return value if isinstance(value, Mapping) else {}
+
+
 def _whole(value: Any, what: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UnpricedFormError(f"{what} is {shown(value)}; it must be a whole number of at least 1")
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _LARGEST_GROUP:
+        raise UnpricedFormError(f"{what} {shown(value)}")
     return value
 
 
@@ -113,7 +122,7 @@ def _fp8(raw: Mapping[str, Any]) -> _Form:
     if block is None:
         return _plain("FP8", 8.0, "fp8")
     if not isinstance(block, list | tuple) or len(block) != 2:
-        raise UnpricedFormError(f"weight_block_size is {shown(block)}; it must be two whole numbers")
+        raise UnpricedFormError(f"weight_block_size {shown(block)}")
     rows, columns = (_whole(size, "weight_block_size") for size in block)
     scale = 8.0 if raw.get("scale_fmt") == "ue8m0" else 32.0
     bits = 8.0 + scale / (rows * columns)
@@ -131,7 +140,7 @@ def _nvfp4(group: Any, kernels: str | None = "nvfp4") -> _Form:
 def _modelopt_form(algorithm: Any, group: Any) -> _Form:
     """Of an algorithm of NVIDIA's Model Optimizer."""
     if not isinstance(algorithm, str):
-        raise UnpricedFormError(f"quant_algo is {shown(algorithm)}; it must be a text such as FP8 or NVFP4")
+        raise UnpricedFormError(f"quant_algo {shown(algorithm)}")
     group_of_128 = 128 if group is None else group
     known: dict[str, Callable[[], _Form]] = {
         "FP8": lambda: _plain("FP8", 8.0, "fp8"),
@@ -174,8 +183,12 @@ def _modelopt(raw: Mapping[str, Any]) -> _Recipe:
     if isinstance(layers, Mapping) and layers:
         by_form: dict[tuple[Any, Any], list[str]] = {}
         for module, entry in layers.items():
-            stated = entry if isinstance(entry, Mapping) else {}
-            by_form.setdefault((stated.get("quant_algo"), stated.get("group_size", group)), []).append(module)
+            stated = _table(entry)
+            size = stated.get("group_size", group)
+            form = (stated.get("quant_algo"), None if size is None else _whole(size, f"group_size of {module}"))
+            if form[0] is not None and not isinstance(form[0], str):
+                raise UnpricedFormError(f"quant_algo {shown(form[0])} of {module}")
+            by_form.setdefault(form, []).append(module)
         groups: list[tuple[Iterable[str] | None, _Form]] = [
             (modules, _modelopt_form(*form)) for form, modules in by_form.items() if form[0] is not None
         ]
@@ -191,7 +204,7 @@ def _compressed_form(group: Mapping[str, Any]) -> _Form:
     """Of a group of compressed-tensors."""
     weights, inputs = group.get("weights"), group.get("input_activations")
     if not isinstance(weights, Mapping):
-        raise UnpricedFormError(f"weights of a group are {shown(weights)}")
+        raise UnpricedFormError(f"weights {shown(weights)} of a group")
     bits, kind, strategy = weights.get("num_bits"), weights.get("type", "int"), weights.get("strategy")
     bits = float(_whole(bits, "num_bits"))
     size = weights.get("group_size")
@@ -221,10 +234,10 @@ def _compressed_form(group: Mapping[str, Any]) -> _Form:
 def _compressed_tensors(raw: Mapping[str, Any]) -> _Recipe:
     groups = raw.get("config_groups")
     if not isinstance(groups, Mapping):
-        raise UnpricedFormError(f"config_groups is {shown(groups)}")
+        raise UnpricedFormError(f"config_groups {shown(groups)}")
     found: list[tuple[Iterable[str] | None, _Form]] = []
     for group in groups.values():
-        stated = group if isinstance(group, Mapping) else {}
+        stated = _table(group)
         targets = _texts(stated, "targets")
         every = not targets or "Linear" in targets
         own = {"format": raw.get("format")} | {key: value for key, value in stated.items() if value is not None}
@@ -240,15 +253,15 @@ def _integers(raw: Mapping[str, Any]) -> _Recipe:
     group = raw.get("group_size", raw.get("q_group_size", 128))
     form = _grouped(f"INT{bits:g} ({raw.get('quant_method')})", bits, group, beside=16.0 + bits)
     inside = raw.get("modules_in_block_to_quantize")
-    targets = None if not inside else [n for part in inside for n in ([part] if isinstance(part, str) else part)]
+    parts = inside if isinstance(inside, list) else []
+    targets = [n for part in parts for n in _texts({"names": part}, "names")] or None
     groups: list[tuple[Iterable[str] | None, _Form]] = [(targets, form)]
     ignored = [*_texts(raw, "modules_to_not_convert"), *([] if raw.get("lm_head") is True else ["lm_head"])]
-    own = raw.get("dynamic") or raw.get("extra_config")
-    for pattern, entry in own.items() if isinstance(own, Mapping) else ():
+    for pattern, entry in {**_table(raw.get("dynamic")), **_table(raw.get("extra_config"))}.items():
         if pattern.startswith("-:"):
             ignored.append(f"re:{pattern[2:]}")
             continue
-        stated = entry if isinstance(entry, Mapping) else {}
+        stated = _table(entry)
         width = float(_whole(stated.get("bits", raw.get("bits")), f"bits of {pattern}"))
         if width >= UNCOMPRESSED_BITS:
             ignored.append(pattern)
@@ -272,7 +285,7 @@ def _bitsandbytes(raw: Mapping[str, Any]) -> _Recipe:
 
 
 def _hqq(raw: Mapping[str, Any]) -> _Recipe:
-    own = (raw.get("quant_config") or {}).get("weight_quant_params") or {}
+    own = _table(_table(raw.get("quant_config")).get("weight_quant_params"))
     bits = float(_whole(own.get("nbits"), "nbits"))
     return _Recipe([(None, _grouped(f"INT{bits:g} (hqq)", bits, own.get("group_size"), beside=32.0))], ["lm_head"])
 
@@ -319,9 +332,9 @@ def _kv_bits(stated: Any) -> float | None:
     if stated in (None, False, "", "none", "auto"):
         return None
     if isinstance(stated, Mapping):
-        bits = stated.get("num_bits")
-        size = stated.get("group_size")
-        return None if bits is None else float(bits) + (8.0 / size if isinstance(size, int) and size > 0 else 0.0)
+        bits, size = stated.get("num_bits"), stated.get("group_size")
+        shared = 8.0 / size if isinstance(size, int) and size > 0 else 0.0
+        return None if bits is None else _whole(bits, "num_bits of keys and values") + shared
     found = {"FP8": 8.0, "INT8": 8.0, "NVFP4": 4.5, "MXFP8": 8.25, "INT4": 4.0}.get(str(stated).upper().split("_")[0])
     if found is None:
         raise UnpricedFormError(f"keys and values in {shown(stated)}")

@@ -156,7 +156,7 @@ def test_the_file_of_modelopt_beside_a_config_counts(tmp_path):
         ({"quant_method": "aqlm", "nbits_per_codebook": 16}, "quant_method 'aqlm'"),
         ({"bits": 4}, "quant_method None"),
         ({"quant_method": "modelopt", "quant_algo": "FP3"}, "quant_algo 'FP3'"),
-        ({"quant_method": "gptq", "bits": "four"}, "bits is 'four'"),
+        ({"quant_method": "gptq", "bits": "four"}, "bits 'four'"),
         ({"quant_method": "mxfp4"}, "names no matrix of this network"),
         ([1], r"\[1\]"),
     ],

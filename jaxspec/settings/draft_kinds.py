@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import TYPE_CHECKING
 
 from jaxspec.errors import InputError
 from jaxspec.files import CONTAINER_SUFFIX
 from jaxspec.settings.coercion import shown
 from jaxspec.suggestions import hint
-
-if TYPE_CHECKING:
-    from hwmodels.catalog import DraftHead
 
 __all__ = [
     "DRAFT_HELP",
@@ -27,7 +23,6 @@ __all__ = [
     "DraftKind",
     "check_draft_name",
     "has_files",
-    "head_in_file",
     "no_own_network",
 ]
 
@@ -131,22 +126,6 @@ def check_draft_name(name: str) -> None:
 def has_files(name: str) -> bool:
     """Whether a draft is read from files: a directory, or a shipped one."""
     return not any(name in kind.names for kind in DRAFT_KINDS if not kind.directory)
-
-
-def head_in_file(name: str) -> DraftHead | None:
-    """The draft head that a config.json, or the one of a directory, describes; None: no head, or no file.
-
-    Raises:
-        InputError: a vocabulary of its own that is no whole number.
-    """
-    if not os.path.exists(name):
-        return None
-    from hwmodels import catalog  # numerics, which only a file needs
-
-    try:
-        return catalog.draft_head_in_file(name)
-    except catalog.EntryError as error:
-        raise InputError(f"draft {name!r}: {error}") from error
 
 
 def no_own_network(name: str) -> str | None:

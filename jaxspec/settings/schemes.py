@@ -7,14 +7,12 @@ entries, so that none of them has to load JAX; `jaxspec.compress.schemes` has th
 from __future__ import annotations
 
 import dataclasses
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from jaxspec.settings.knobs import CUT_AND_PRUNE, EXPERT_POOL, HEAD_KNOBS, SLICE_BITS, KnobSpec
 from jaxspec.settings.shared_exponents import SharedExponents
 
-__all__ = ["DEFAULT_SCHEME_NAME", "KNOBS", "RELEASED", "SCHEME_FACTS", "SchemeFacts", "own_scheme", "scheme_facts"]
+__all__ = ["DEFAULT_SCHEME_NAME", "KNOBS", "RELEASED", "SCHEME_FACTS", "SchemeFacts", "scheme_facts"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,21 +214,3 @@ else:
 def scheme_facts(name: str) -> SchemeFacts | None:
     """What is known of a scheme, the release's own form among them; None: there is none of that name."""
     return RELEASED if name == RELEASED.name else SCHEME_FACTS.get(name)
-
-
-def own_scheme(architecture: Any, otherwise: str) -> str:
-    """The scheme of a priced network for which none is given: its release's form, where its config.json states one.
-
-    Args:
-        architecture: catalog name or path; a file that cannot be read is refused where it is priced.
-        otherwise: of all other networks.
-    """
-    if not isinstance(architecture, str | Path) or not os.path.exists(architecture):
-        return otherwise
-    from hwmodels import catalog  # numerics, which only a file needs
-
-    try:
-        stored = catalog.read_config_file(architecture).stored
-    except (NotImplementedError, ValueError):
-        return otherwise
-    return otherwise if stored is None else RELEASED.name

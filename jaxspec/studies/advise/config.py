@@ -9,11 +9,12 @@ from jaxspec.errors import InputError
 from jaxspec.settings.base import Unused
 from jaxspec.settings.catalog_names import catalog_architectures
 from jaxspec.settings.common import CommonConfig
-from jaxspec.settings.draft_kinds import SELF, head_in_file
+from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.experts import ExpertSettings
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.parallel import ParallelSettings
-from jaxspec.settings.schemes import PricedScheme, own_scheme
+from jaxspec.settings.schemes import PricedScheme
+from jaxspec.studies.config_files import head_in_file, own_scheme
 from jaxspec.studies.predict.config import MAX_PREDICTED_LENGTH, PredictConfig
 
 __all__ = ["HEADS", "LOOKUP", "NETWORK", "AdviseConfig", "EngineName"]

@@ -18,10 +18,11 @@ from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head, multi_token_head
 from jaxspec.errors import InputError
 from jaxspec.report.division import Divided
-from jaxspec.settings.draft_kinds import SELF, head_in_file
+from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.parallel import ALONE
 from jaxspec.settings.schemes import scheme_facts
 from jaxspec.studies.advise.config import HEADS, LOOKUP, AdviseConfig
+from jaxspec.studies.config_files import head_in_file
 from jaxspec.studies.expert_pricing import copy_by_scheme, with_expert_bits
 from jaxspec.studies.measured.pricing import resolve_draft
 from jaxspec.studies.release import priced_form, scheme_footprint, stored_form

@@ -12,7 +12,8 @@ from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
 from jaxspec.settings.experts import POOLS_UNUSED, ExpertSettings
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET, ParallelSettings
-from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, KNOBS, PricedScheme, own_scheme, scheme_facts
+from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, KNOBS, PricedScheme, scheme_facts
+from jaxspec.studies.config_files import own_scheme
 
 __all__ = ["MAX_PREDICTED_LENGTH", "PredictConfig"]
 

@@ -13,7 +13,8 @@ from jaxspec.settings.experts import POOLS_UNUSED, ExpertSettings
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET, ParallelSettings, draft_division_unused
-from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, PricedScheme, own_scheme
+from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, PricedScheme
+from jaxspec.studies.config_files import own_scheme
 from jaxspec.studies.predict.config import MAX_PREDICTED_LENGTH, PredictConfig
 
 __all__ = ["ServeConfig"]

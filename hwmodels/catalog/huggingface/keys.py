@@ -19,213 +19,45 @@ from hwmodels.catalog.huggingface.settings import shown
 __all__ = ["IRRELEVANT", "ORDINARY", "announced", "irrelevance", "is_off", "keys_of", "unknown_keys"]
 
 #: Reason why a key cannot change what a step costs -> names, or globs of names, of any family.
-ORDINARY: dict[str, tuple[str, ...]] = {
-    "numbers of tokens and labels": (
-        *(
-            "*_token_id",
-            "*_token_ids",
-            "*_token_index",
-            "*_token",
-            "id2label",
-            "label2id",
-            "num_labels",
-            "tokenizer_class",
-        ),
-        *(
-            "eos_id",
-            "bos_id",
-            "pad_id",
-            "bos_token",
-            "eos_token",
-            "pad_token",
-            "unk_token",
-            "image_token",
-            "mask_token",
-            "suppress_tokens",
-            "begin_suppress_tokens",
-            "prefix",
-            "bad_words_ids",
-        ),
-    ),
-    "of training": (
-        *("*dropout*", "*_pdrop", "*_drop", "*aux_loss*", "*jitter_noise*", "initializer_*", "init_*", "*_init"),
-        *(
-            "*_initializer_range",
-            "*_init_std",
-            "init_std",
-            "gradient_checkpointing",
-            "seq_aux",
-            "z_loss*",
-            "router_z_loss*",
-        ),
-        *(
-            "*_loss_coef",
-            "*_loss_weight",
-            "*_loss_factor",
-            "*_loss_alpha",
-            "tf_legacy_loss",
-            "problem_type",
-            "finetuning_*",
-        ),
-        *(
-            "task_specific_params",
-            "summary_*",
-            "classifier_*",
-            "layerdrop",
-            "label_smoothing",
-            "upcycling_*",
-            "resid*_pdrop",
-        ),
-    ),
-    "of the library that wrote it": (
-        *(
-            "architectures",
-            "auto_map",
-            "custom_pipelines",
-            "model_type",
-            "transformers_version",
-            "*_version",
-            "use_cache",
-        ),
-        *(
-            "_name_or_path",
-            "_attn_implementation*",
-            "_commit_hash",
-            "_from_model_config",
-            "_diffusers*",
-            "_experts_impl*",
-        ),
-        *(
-            "name_or_path",
-            "output_attentions",
-            "output_hidden_states",
-            "output_router_logits",
-            "return_dict*",
-            "torchscript",
-        ),
-        *(
-            "use_bfloat16",
-            "is_decoder",
-            "pruned_heads",
-            "chunk_size_feed_forward",
-            "unsloth_*",
-            "language",
-            "keys_to_ignore*",
-        ),
-        *(
-            "attn_implementation",
-            "use_flash_attn*",
-            "use_flash_attention*",
-            "use_kernel*",
-            "fused_*",
-            "ep_size",
-            "pretraining_tp",
-        ),
-        *(
-            "slow_but_exact",
-            "use_fused*",
-            "use_dynamic_ntk",
-            "use_logn_attn",
-            "cache_implementation",
-            "generation_config",
-        ),
-    ),
-    "of generation": (
-        *(
-            "do_sample",
-            "temperature",
-            "top_k",
-            "top_p",
-            "typical_p",
-            "min_p",
-            "max_length",
-            "min_length",
-            "max_new_tokens",
-        ),
-        *("num_beams", "num_beam_groups", "num_return_sequences", "*_penalty", "*_ngram_size", "early_stopping"),
-        *("output_scores", "remove_invalid_values", "use_return_dict"),
-    ),
-    "a type, which engines serve in 16 bits": ("dtype", "torch_dtype", "params_dtype"),
-    "of positions, which cost the same wherever they are": (
-        *("rope_*", "rotary_*", "partial_rotary_factor", "original_max_position_embeddings", "initial_context_length"),
-        *("max_position_embeddings", "max_sequence_length", "seq_length", "max_seq_len", "model_max_length", "n_ctx"),
-        *(
-            "no_rope_*",
-            "mrope_*",
-            "use_rope",
-            "n_positions",
-            "position_embedding_type",
-            "rotary",
-            "alibi*",
-            "use_mrope",
-        ),
-        *("yarn_*", "local_rope_*", "max_seq_length", "global_rope_theta", "local_attention_theta"),
-    ),
+ORDINARY: dict[str, str] = {
+    "numbers of tokens and labels": """
+        *_token_id *_token_ids *_token_index id2label label2id num_labels tokenizer_class eos_id bos_id pad_id bos_token
+        eos_token pad_token unk_token image_token mask_token suppress_tokens begin_suppress_tokens prefix bad_words_ids""",
+    "of training": """
+        *dropout* *_pdrop *_drop *aux_loss* *jitter_noise* initializer_* init_* *_init *_initializer_range *_init_std
+        gradient_checkpointing seq_aux z_loss* router_z_loss* *_loss_coef *_loss_weight *_loss_factor *_loss_alpha
+        tf_legacy_loss problem_type finetuning_* task_specific_params summary_* classifier_* layerdrop label_smoothing""",
+    "of the library that wrote it": """
+        architectures auto_map custom_pipelines model_type *_version use_cache _name_or_path _attn_implementation* _commit_hash
+        _from_model_config _experts_impl* name_or_path output_attentions output_hidden_states output_router_logits return_dict*
+        torchscript use_bfloat16 is_decoder pruned_heads chunk_size_feed_forward unsloth_* attn_implementation use_flash_attn*
+        use_flash_attention* use_kernel* fused_* use_fused* ep_size pretraining_tp slow_but_exact use_dynamic_ntk use_logn_attn
+        cache_implementation generation_config""",
+    "of generation": """
+        do_sample temperature top_k top_p typical_p min_p max_length min_length max_new_tokens num_beams num_beam_groups
+        num_return_sequences *_penalty *_ngram_size early_stopping output_scores remove_invalid_values use_return_dict""",
+    "a type, which engines serve in 16 bits": "dtype torch_dtype params_dtype",
+    "of positions, which cost the same wherever they are": """
+        rope_* rotary_* partial_rotary_factor original_max_position_embeddings initial_context_length max_position_embeddings
+        max_sequence_length max_seq_length max_seq_len seq_length model_max_length n_ctx n_positions no_rope_* mrope_* use_rope
+        use_mrope position_embedding_type rotary alibi* yarn_* local_rope_* global_rope_theta local_attention_theta""",
 }
 
 #: The same of keys that change values alone, in families whose sizes are known.
-IRRELEVANT: dict[str, tuple[str, ...]] = ORDINARY | {
-    "changes values, no sizes": (
-        *("*norm_eps*", "*norm_epsilon*", "layer_norm_eps*", "hidden_act", "hidden_activation", "activation"),
-        *(
-            "activation_function",
-            "*_multiplier",
-            "*_scaling",
-            "logit_scale",
-            "*softcap*",
-            "query_pre_attn_scalar",
-            "scale_*",
-        ),
-        *("swiglu_*", "*_clip*", "clip_*", "attention_softmax_in_fp32", "attention_scale", "logits_scale", "mup_*"),
-        *("use_parallel_residual", "parallel_residual", "apply_residual_connection_post_layernorm", "use_rms_norm"),
-        *(
-            "scoring_func",
-            "topk_method",
-            "norm_topk_prob",
-            "routed_scaling_factor",
-            "router_bias*",
-            "router_scal*",
-            "router_dtype",
-            "*_fp32",
-            "*_in_fp32",
-        ),
-        *(
-            "n_group",
-            "topk_group",
-            "rotary_type",
-            "norm_type",
-            "attention_value_scale",
-            "output_gate_type",
-            "dim_model_base",
-        ),
-        *("mamba_ssm_dtype", "use_qk_norm", "qk_norm_type", "use_routing_bias", "qk_head_dim", "torch_compile"),
-    ),
-    "which layers see a window, in families whose layers are alike": ("max_window_layers",),
-    "of parts that see or hear, which are not counted": (
-        *(
-            "*vision*",
-            "image_*",
-            "video_*",
-            "audio_*",
-            "mm_*",
-            "multimodal_*",
-            "projector_*",
-            "projection_*",
-            "spatial_*",
-        ),
-        *("*_placeholder", "ignore_index", "img_*", "boi_*", "eoi_*", "patch_*", "media_*"),
-    ),
-    "priced apart, or named in a note": (
-        *(
-            "quantization_config",
-            "compression_config",
-            "tie_word_embeddings",
-            "num_nextn_predict_layers",
-            "num_mtp_*",
-            "mtp_*",
-        ),
-        *("use_mtp", "text_config", "vision_config", "audio_config"),
-    ),
+IRRELEVANT: dict[str, str] = ORDINARY | {
+    "changes values, no sizes": """
+        *norm_eps* *norm_epsilon* hidden_act hidden_activation activation activation_function *_multiplier *_scaling logit_scale
+        logits_scale *softcap* query_pre_attn_scalar scale_* swiglu_* *_clip* clip_* attention_scale attention_value_scale mup_*
+        *_fp32 use_parallel_residual parallel_residual apply_residual_connection_post_layernorm use_rms_norm norm_type
+        scoring_func topk_method norm_topk_prob routed_scaling_factor router_bias* router_scal* router_dtype n_group topk_group
+        output_gate_type dim_model_base mamba_ssm_dtype use_qk_norm qk_norm_type use_routing_bias qk_head_dim torch_compile""",
+    "which layers see a window, in families whose layers are alike": "max_window_layers",
+    "of parts that see or hear, which are not counted": """
+        *vision* image_* video_* audio_* mm_* multimodal_* projector_* projection_* spatial_* *_placeholder ignore_index img_*
+        boi_* eoi_* patch_* media_*""",
+    "priced apart, or named in a note": """
+        quantization_config compression_config tie_word_embeddings num_nextn_predict_layers num_mtp_* mtp_* use_mtp text_config
+        vision_config audio_config""",
 }
 
 #: Parts of a key's name -> the feature that a key with such a name announces, in any family, unless null, false or 0.
@@ -277,7 +109,7 @@ def is_off(value: Any) -> bool:
 @functools.cache
 def _pattern(ordinary: bool) -> list[tuple[re.Pattern[str], str]]:
     lists = ORDINARY if ordinary else IRRELEVANT
-    return [(re.compile("|".join(map(translate, names))), reason) for reason, names in lists.items()]
+    return [(re.compile("|".join(map(translate, names.split()))), reason) for reason, names in lists.items()]
 
 
 def irrelevance(key: str, *, ordinary: bool = False) -> str | None:

@@ -29,6 +29,7 @@ from jaxspec.runs.progress import Reporter
 from jaxspec.runs.provenance import versions
 from jaxspec.settings import expect, knob_values
 from jaxspec.settings.knobs import EXPERT_POOL
+from jaxspec.settings.schemes import RELEASED
 from jaxspec.studies.advise.drafts import draft_weight_bits, file_draft
 from jaxspec.studies.each_device import Tell, for_each_device
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
@@ -243,7 +244,8 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
         versions=versions(),
         scheme=given(config.scheme),
         release=release_in_words(config.architecture, config.scheme),
-        draft=config.draft_architecture or f"within the target, by {config.scheme}",
+        draft=config.draft_architecture
+        or ("the target itself" if config.scheme == RELEASED.name else f"within the target, by {config.scheme}"),
         draft_length=given(config.draft_length),
         acceptance=given([float(rate) for rate in conditional]),
         workload=ServedWorkload(

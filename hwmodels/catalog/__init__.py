@@ -4,9 +4,14 @@ from hwmodels.catalog.entries import EntryError
 from hwmodels.catalog.groups import Division, check_division, check_draft_division, grouped
 from hwmodels.catalog.huggingface import (
     ConfigReading,
+    DraftHead,
+    StoredForm,
     architecture_from_config,
     architecture_from_config_file,
+    draft_head_in_file,
+    head_architecture,
     read_config,
+    read_config_file,
 )
 from hwmodels.catalog.links import link, link_entry, link_names
 from hwmodels.catalog.loader import (
@@ -35,7 +40,9 @@ __all__ = [
     "OWN_ENGINE",
     "ConfigReading",
     "Division",
+    "DraftHead",
     "EntryError",
+    "StoredForm",
     "UnknownNameError",
     "architecture",
     "architecture_from_config",
@@ -53,14 +60,17 @@ __all__ = [
     "device_sources",
     "device_text",
     "device_title",
+    "draft_head_in_file",
     "engine",
     "engine_gap",
     "engine_names",
     "engine_scatter",
     "engine_sources",
     "grouped",
+    "head_architecture",
     "link",
     "link_entry",
     "link_names",
     "read_config",
+    "read_config_file",
 ]

@@ -75,6 +75,10 @@ def input_files(config: Any) -> dict[str, Path]:
     for name in networks:
         path = Path(name) / "config.json" if os.path.isdir(name) else Path(name)
         add("architecture", str(path), path)
+        # How a release is stored may be in a second file.
+        if path.name == _CONFIG:
+            beside = path.with_name("hf_quant_config.json")
+            add("architecture", str(beside), beside)
     for name in _several(getattr(config, "device", None) or ()):
         add("device", str(Path(name)), Path(name))
     if getattr(config, "trace", None) is not None:

@@ -58,8 +58,16 @@ class Settings:
 
     #: Which settings go unread, and when.
     unused: ClassVar[tuple[Unused, ...]] = ()
+    #: Values that some fields have by others where nobody gives one, in place of their defaults.
+    usual: ClassVar[Mapping[str, Any]] = {}
     #: Of a configuration within another: what to give in its place, for messages.
     form: ClassVar[str] = "give a table of settings"
+
+    def settle(self, name: str, value: Any) -> None:
+        """Give a field, before it is checked, the value that it has by others unless somebody gave one."""
+        object.__setattr__(self, "usual", {**self.usual, name: value})
+        if getattr(self, name) is None:
+            object.__setattr__(self, name, value)
 
     def __post_init__(self):
         types = hints(type(self))
@@ -76,7 +84,8 @@ ConfigType = TypeVar("ConfigType", bound=Settings)
 def _changed(config: Settings) -> list[str]:
     """Names of the settings that differ from their defaults, and from what `--quick` sets: nobody asked for either."""
     fields = [(field, getattr(config, field.name)) for field in dataclasses.fields(config)]
-    return [field.name for field, value in fields if value not in (field.default, setting_of(field).quick)]
+    usual = lambda field: (config.usual.get(field.name, field.default), setting_of(field).quick)
+    return [field.name for field, value in fields if value not in usual(field)]
 
 
 def _unread(config: Settings, given: Collection[str] | None, *, refused: bool) -> list[str]:

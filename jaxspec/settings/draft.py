@@ -8,7 +8,7 @@ from typing import Any
 from jaxspec.settings.base import Settings, Unused
 from jaxspec.settings.fields import setting
 from jaxspec.settings.knobs import MANTISSA_BITS, KnobSpec
-from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS
+from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS, scheme_facts
 
 __all__ = [
     "PACKED_KNOBS",
@@ -65,11 +65,13 @@ PackedKnobSettings = _settings("PackedKnobSettings", [KNOBS[name] for name in PA
 
 def knob_values(config: Any) -> dict[str, float]:
     """The knobs of a configuration's own scheme."""
-    return {spec.name: getattr(config, spec.name) for spec in SCHEME_FACTS[config.scheme].knob_specs}
+    facts = scheme_facts(config.scheme)
+    assert facts is not None  # schemes are checked with the other settings
+    return {spec.name: getattr(config, spec.name) for spec in facts.knob_specs}
 
 
 def _lacks(name: str, config: Any) -> str | None:
-    facts = SCHEME_FACTS.get(config.scheme)
+    facts = scheme_facts(config.scheme)
     if facts is None or any(spec.name == name for spec in facts.knob_specs):
         return None
     return f"scheme {config.scheme} has no such knob" if facts.knob_specs else f"scheme {config.scheme} has no knobs"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from jaxspec.settings.knobs import CUT_AND_PRUNE, EXPERT_POOL, HEAD_KNOBS, SLICE_BITS, KnobSpec
 from jaxspec.settings.shared_exponents import SharedExponents
 
-__all__ = ["DEFAULT_SCHEME_NAME", "KNOBS", "SCHEME_FACTS", "SchemeFacts"]
+__all__ = ["DEFAULT_SCHEME_NAME", "KNOBS", "RELEASED", "SCHEME_FACTS", "SchemeFacts", "scheme_facts"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,6 +184,11 @@ _ALL = (
 #: Every scheme by the name that users give.
 SCHEME_FACTS: dict[str, SchemeFacts] = {facts.name: facts for facts in _ALL}
 
+#: The form in which the release of a priced network stores it: no scheme of a network that runs.
+RELEASED = SchemeFacts(
+    "released", "as the release of the priced network stores it; the draft is the target", place="", lossless=True
+)
+
 #: What a user gets who names none.
 DEFAULT_SCHEME_NAME = "cassandra1"
 
@@ -197,7 +202,15 @@ if TYPE_CHECKING:
     PackScheme = str
     #: What can be priced without a network.
     WidthScheme = str
+    #: The same, or the release's own form.
+    PricedScheme = str
 else:
     NetworkScheme = Literal[tuple(facts.name for facts in _ALL if facts.runs)]
     PackScheme = Literal[tuple(facts.name for facts in _ALL if facts.packs)]
     WidthScheme = Literal[tuple(SCHEME_FACTS)]
+    PricedScheme = Literal[(*SCHEME_FACTS, RELEASED.name)]
+
+
+def scheme_facts(name: str) -> SchemeFacts | None:
+    """What is known of a scheme, the release's own form among them; None: there is none of that name."""
+    return RELEASED if name == RELEASED.name else SCHEME_FACTS.get(name)

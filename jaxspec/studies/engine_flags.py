@@ -89,6 +89,7 @@ def engines_for(
     division: Division = _ALONE,
     tree: ServedTree | None = None,
     float32: bool = False,
+    quantized: bool = False,
 ) -> list[Engine]:
     """Settings of all engines that know the kind of draft.
 
@@ -100,6 +101,7 @@ def engines_for(
         division: of the target, and of a draft network, among devices.
         tree: drafted in place of a chain by engines that grow trees; None: chains everywhere.
         float32: weights are in float32 and mean what they do there alone; engines round them to 16 bits by themselves.
+        quantized: the target's release is, so that no 16-bit type is its own.
     """
     if draft.kind not in SERVED_DRAFTS:
         return []
@@ -110,6 +112,7 @@ def engines_for(
         "division": division,
         "tree": tree,
         "float32": float32,
+        "quantized": quantized,
     }
     found = [make(target, draft, draft_length, **asked) for make in makers]
     return [engine for engine in found if engine is not None]
@@ -235,6 +238,7 @@ def _sglang(
     division: Division,
     tree: ServedTree | None,
     float32: bool,
+    **_: Any,
 ) -> Engine | None:
     # A network's own head is EAGLE's algorithm there, without weights beside the target's.
     algorithm = {"network": "STANDALONE", "eagle": "EAGLE", "eagle3": "EAGLE3", "mtp": "EAGLE", "ngram": "NGRAM"}
@@ -266,14 +270,23 @@ def _sglang(
 
 
 def _llama_cpp(
-    target: str, draft: ServedDraft, length: int, *, tokenizer: bool, division: Division, float32: bool, **_: Any
+    target: str,
+    draft: ServedDraft,
+    length: int,
+    *,
+    tokenizer: bool,
+    division: Division,
+    float32: bool,
+    quantized: bool,
+    **_: Any,
 ) -> Engine | None:
     kinds = {"network": "draft-simple", "eagle3": "draft-eagle3", "mtp": "draft-mtp", "ngram": "ngram-simple"}
     if draft.kind not in kinds:
         return None
     convert, outtype = "python convert_hf_to_gguf.py", "f32" if float32 else "bf16"
     commands, target = downloaded(target, "target")
-    commands.append(shell_command(convert, [target, "--outtype", outtype, "--outfile", "target.gguf"]))
+    own = "auto" if quantized else outtype
+    commands.append(shell_command(convert, [target, "--outtype", own, "--outfile", "target.gguf"]))
     files = ["--model", "target.gguf"]
     if draft.weights:
         # A head is converted with the sizes of its target at hand.

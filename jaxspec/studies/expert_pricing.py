@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import flax.struct
 
-from hwmodels import EXPERT_MATRICES, Architecture, Device, DraftCost, Footprint, Routing, Workload
+from hwmodels import ALL_LAYER_MATRICES, EXPERT_MATRICES, Architecture, Device, DraftCost, Footprint, Routing, Workload
 from hwmodels.memory.placement import PLACEMENTS, placement_of
 from hwmodels.network.routing import zipf_routing
 from hwmodels.numerics.scalars import Leaf
@@ -20,6 +21,8 @@ from jaxspec.results import Quantity, given, predicted
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.experts import ExpertSettings, PlacementSettings
 from jaxspec.settings.knobs import EXPERT_POOL
+from jaxspec.settings.schemes import RELEASED
+from jaxspec.studies.release import priced_form
 from jaxspec.tuning.objective import Pricing, with_pool
 
 __all__ = [
@@ -41,10 +44,17 @@ class ExpertPricing:
     routing: Routing
     pool_share: Leaf = None  # of a draft step's pool, from a token's own number of experts (0) to all (1); None: all
     bits: Leaf = None  # of an expert's weight; None: the scheme's
+    draft_kinds: dict[str, Leaf] | None = None  # bits of kinds of weight that have their own, as releases store them
+    target_kinds: dict[str, Leaf] | None = None  # likewise
     pool_fits: bool = flax.struct.field(pytree_node=False, default=False)  # as many as the first memory holds instead
 
     def footprint(self, footprint: Footprint) -> Footprint:
-        """A footprint with the experts' own bits."""
+        """A footprint with the own bits of kinds, and of experts."""
+        footprint = dataclasses.replace(
+            footprint,
+            draft_weight_bits=footprint.draft_weight_bits | (self.draft_kinds or {}),
+            target_weight_bits=footprint.target_weight_bits | (self.target_kinds or {}),
+        )
         return with_expert_bits(footprint, self.bits)
 
     def draft_cost(
@@ -59,6 +69,8 @@ class ExpertPricing:
 
 def copy_by_scheme(name: str, architecture: Architecture) -> DraftCost:
     """The target's compressed copy by the default knobs of a scheme, one of which may be its pool of experts."""
+    if name == RELEASED.name:
+        return DraftCost()
     return with_pool(DraftCost(), architecture, knob_defaults(find_scheme(name)).get(EXPERT_POOL.name))
 
 
@@ -144,10 +156,22 @@ def resolve_experts(
         if getattr(config, name)  # widths of 0 are refused elsewhere
     ]
     check_has_experts(about, architecture, called)
+    kinds = _released_kinds(config)
     if not experts:
-        return ExpertPricing(Routing())
+        return ExpertPricing(Routing(), **kinds)
     routing = Routing(correlation=config.expert_correlation)
     if config.expert_skew > 0:
         found = zipf_routing(config.expert_skew, num_experts=experts, experts_per_token=chosen, entries=int(experts))
         routing = dataclasses.replace(routing, popularity=found.popularity)
-    return ExpertPricing(routing, pool_share, config.expert_bits, config.pool_fits)
+    return ExpertPricing(routing, pool_share, config.expert_bits, pool_fits=config.pool_fits, **kinds)
+
+
+def _released_kinds(config: ExpertSettings) -> dict[str, Any]:
+    """Bits by kind of the release's form, where the settings price it: of the layers where they give no other width."""
+    form = priced_form(config) if getattr(config, "scheme", None) == RELEASED.name else None
+    if form is None:
+        return {}
+    widths = {"draft_kinds": "draft_bits", "target_kinds": "verify_bits"}
+    given = {side for side, name in widths.items() if getattr(config, name, None) is not None}
+    own = {kind: bits for kind, bits in form.weight_bits.items() if kind not in ALL_LAYER_MATRICES}
+    return {side: own if side in given else dict(form.weight_bits) for side in widths}

@@ -1,8 +1,9 @@
 """An architecture from any Hugging Face config.json, for pricing: sizes alone, no weights.
 
-What decides the sizes is read; what decides values only (rotary settings, activations, scales of logits) is not, and how
-the weights are stored (`quantization_config`) is another knob. Counts of parameters are exact, biases and norms included,
-and are those of the network that decodes: extra heads that predict further tokens are left out.
+What decides the sizes is read, and how the weights are stored (`quantization_config`); what decides values only (rotary
+settings, activations, scales of logits) is not: `huggingface.keys` lists what becomes of each key. Counts of parameters are
+exact, biases and norms included, and are those of the network that decodes: extra heads that predict further tokens are left
+out.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from hwmodels.catalog.architecture_entries import checked_architecture
 from hwmodels.catalog.entries import EntryError, near_matches
 from hwmodels.catalog.huggingface.families import FAMILIES, family_called
 from hwmodels.catalog.huggingface.family import LLAMA_LIKE, Family
+from hwmodels.catalog.huggingface.heads import DraftHead, draft_head
+from hwmodels.catalog.huggingface.keys import announced, irrelevance, is_off, keys_of, unknown_keys
 from hwmodels.catalog.huggingface.settings import Settings, shown
 from hwmodels.catalog.huggingface.sizes import architecture_values
+from hwmodels.catalog.huggingface.stored import StoredForm, UnpricedFormError, stored_form
 from hwmodels.catalog.huggingface.wrappers import nested_text
 from hwmodels.network.architecture import Architecture
 
@@ -25,30 +29,13 @@ __all__ = [
     "ConfigReading",
     "architecture_from_config",
     "architecture_from_config_file",
+    "draft_head_in_file",
+    "head_architecture",
     "read_config",
+    "read_config_file",
     "unmodelled_feature",
 ]
 
-#: Parts of a key's name -> the feature that a key with such a name announces, in any family, unless null, false or 0.
-_UNMODELLED = {
-    "is_encoder_decoder": "an encoder beside the decoder",
-    "encoder_layers": "an encoder beside the decoder",
-    "cross_attention": "cross attention",
-    "mamba": "state-space layers",
-    "ssm_": "state-space layers",
-    "state_size": "state-space layers",
-    "linear_attn": "linear attention",
-    "linear_conv": "linear attention",
-    "linear_key_head": "linear attention",
-    "linear_num_": "linear attention",
-    "conv_kernel": "convolution layers",
-    "index_topk": "attention to selected tokens",
-    "kv_shared_layers": "layers that share their cache",
-    "hidden_size_per_layer_input": "embeddings per layer",
-    "altup": "alternating updates",
-    "attention_chunk_size": "chunked attention",
-    "block_configs": "layers of different shapes",
-}
 #: Keys that state the sizes of linear attention where a family has it, and in what its matrices are kept.
 _LINEAR_KEYS = ("linear_", "mamba_ssm_dtype")
 _EXTRA_PREDICTION_KEYS = (
@@ -65,17 +52,8 @@ _SIZES = (
 )
 #: What an unknown family must state to be read as a Llama-like decoder.
 _LLAMA_NEEDS = (*_SIZES, "tie_word_embeddings", "hidden_act", "rms_norm_eps")
-#: What else it may state without being another kind of network. Every other key may announce one.
-_LLAMA_MAY_HAVE = {
-    *("_attn_implementation", "_name_or_path", "architectures", "auto_map", "dtype", "id2label", "initializer_range"),
-    *("label2id", "model_type", "output_attentions", "output_hidden_states", "pretraining_tp", "quantization_config"),
-    *("return_dict", "torch_dtype", "transformers_version", "use_cache"),
-    *("attention_bias", "head_dim", "mlp_bias"),
-    *("attention_dropout", "embedding_dropout", "residual_dropout"),
-    *("bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id"),
-    *("max_position_embeddings", "original_max_position_embeddings", "partial_rotary_factor"),
-    *("rope_parameters", "rope_scaling", "rope_theta"),
-}
+#: What else of its sizes it may state without being another kind of network.
+_LLAMA_MAY_HAVE = ("quantization_config", "compression_config", "attention_bias", "head_dim", "mlp_bias")
 
 #: Sizes without which a file is taken for damaged, even where the family has a default.
 _ALWAYS_STATED = ("num_hidden_layers", "hidden_size")
@@ -86,11 +64,13 @@ class ConfigReading(NamedTuple):
 
     Attributes:
         architecture: every leaf a float.
-        notes: what a user should know: what was left out, what was assumed.
+        notes: what a user should know: what was left out, what was assumed, which keys nothing reads.
+        stored: in what form the release stores weights and cache; None: in 16 bits, or in a form that a note names.
     """
 
     architecture: Architecture
     notes: tuple[str, ...]
+    stored: StoredForm | None = None
 
 
 def architecture_from_config(raw: Mapping[str, Any]) -> Architecture:
@@ -99,7 +79,12 @@ def architecture_from_config(raw: Mapping[str, Any]) -> Architecture:
 
 
 def architecture_from_config_file(path: str | Path) -> Architecture:
-    """The architecture that a config.json describes; see `read_config`.
+    """The architecture that a config.json describes; see `read_config_file`."""
+    return read_config_file(path).architecture
+
+
+def read_config_file(path: str | Path) -> ConfigReading:
+    """Read a config.json, and what `hf_quant_config.json` beside it says where it says nothing of quantization itself.
 
     Args:
         path: the file, or the folder that holds it.
@@ -107,17 +92,55 @@ def architecture_from_config_file(path: str | Path) -> Architecture:
         EntryError: the file cannot be read or is no JSON object; see `read_config`.
         NotImplementedError: see `read_config`.
     """
-    path = Path(path)
-    path = path / "config.json" if path.is_dir() else path
+    path = _config_path(path)
+    beside = path.parent / "hf_quant_config.json"
+    quantization = _parsed(beside) if path.name == "config.json" and beside.is_file() else None
+    return read_config(_parsed(path), where=str(path), quantization=quantization)
+
+
+def draft_head_in_file(path: str | Path) -> DraftHead | None:
+    """The draft head that a config.json describes; None: it describes no head, or cannot be read.
+
+    Args:
+        path: the file, or the folder that holds it.
+    Raises:
+        EntryError: see `draft_head`.
+    """
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        raw = _parsed(_config_path(path))
+    except EntryError:
+        return None
+    return draft_head(raw)
+
+
+def head_architecture(head: DraftHead, target: Architecture, *, where: str = "config.json") -> Architecture:
+    """The sizes of a head's own layers; what its file leaves out is the target's.
+
+    Raises:
+        EntryError, NotImplementedError: see `read_config`.
+    """
+    if family_called(kind := head.sizes.get("model_type")) is None:
+        kind = "llama"
+    like = {"vocab_size": target.vocab_size, "hidden_size": target.hidden_size, "num_attention_heads": target.num_heads}
+    like |= {"num_key_value_heads": target.num_kv_heads, "intermediate_size": target.intermediate_size}
+    like = {key: int(value) for key, value in like.items() if value} | {"num_hidden_layers": 1}
+    return read_config({**like, **head.layers, "model_type": kind}, where=where).architecture
+
+
+def _config_path(path: str | Path) -> Path:
+    path = Path(path)
+    return path / "config.json" if path.is_dir() else path
+
+
+def _parsed(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         problem = " ".join(str(error).split())
         raise EntryError(f"{path}: cannot be read as JSON: {problem}; give the path of a config.json") from error
-    return read_config(raw, where=str(path)).architecture
 
 
-def read_config(raw: Mapping[str, Any], *, where: str = "config.json") -> ConfigReading:
+def read_config(raw: Mapping[str, Any], *, where: str = "config.json", quantization: Any = None) -> ConfigReading:
     """Read a parsed config.json: of a known family, or of one that is Llama-like by every key that it has.
 
     A key that the file lacks has the default of its family's configuration class in transformers, except the number of
@@ -125,15 +148,18 @@ def read_config(raw: Mapping[str, Any], *, where: str = "config.json") -> Config
 
     Args:
         where: the file's name, for messages.
+        quantization: content of ModelOpt's `hf_quant_config.json`, where there is one; what the file itself says goes first.
     Raises:
         EntryError: no JSON object; a needed key is missing; a value is of the wrong kind or out of range; sizes do not
             fit together.
-        NotImplementedError: a feature that `Architecture` cannot describe, or a key of an unknown family that may be one.
+        NotImplementedError: a feature that `Architecture` cannot describe, or a key of an unknown family that may be one; a
+            draft head, which is no network of its own.
     """
     if not isinstance(raw, Mapping):
         raise EntryError(f"{where}: is {shown(raw)}; it must be a JSON object, as Hugging Face's config.json is")
     notes: list[str] = []
-    nested = raw.get("text_config")
+    _refuse_head(raw, where)
+    whole, file, nested = raw, where, raw.get("text_config")
     if nested is not None:
         raw = _text_part(raw, nested, where, notes)
         where = f"{where}: text_config"
@@ -143,7 +169,8 @@ def read_config(raw: Mapping[str, Any], *, where: str = "config.json") -> Config
             f"{where}: model_type is {shown(name)}; it must be a text such as {', '.join(list(FAMILIES)[:3])}"
         )
     family = family_called(name)
-    _refuse_unmodelled(raw, where, _LINEAR_KEYS if family is not None and family.linear else ())
+    linear = family is not None and family.linear
+    _refuse_unmodelled(raw, where, _LINEAR_KEYS if linear else (), experts=family is None or family.experts is not None)
     if family is None:
         family = _llama_like(raw, name, where, notes)
     settings = Settings(raw, family.defaults, family.spellings, where)
@@ -163,7 +190,48 @@ def read_config(raw: Mapping[str, Any], *, where: str = "config.json") -> Config
     for key in _EXTRA_PREDICTION_KEYS:
         if settings.get(key):
             notes.append(f"{key} is {shown(settings.get(key))}: layers that predict further tokens are not counted")
-    return ConfigReading(checked_architecture(architecture_values(settings, family), where=where), tuple(notes))
+    architecture = checked_architecture(architecture_values(settings, family), where=where)
+    stored = _stored(whole, raw, quantization, (settings, family, architecture), notes)
+    read = {*settings.read, *keys_of(family), *_SIZES, *_EXTRA_PREDICTION_KEYS, *_LLAMA_MAY_HAVE}
+    unread = unknown_keys(raw, read)
+    if whole is not raw:
+        unread += [key for key in unknown_keys(whole, read) if key not in raw and not key.endswith("_config")]
+    if unread:
+        notes.append(f"keys of {file} that are not known here, and left out of all prices: {', '.join(unread)}")
+    if settings.size("num_hidden_layers") == 1:
+        notes.append("one layer alone: if this is an EAGLE head, give its kind as the draft (eagle or eagle3)")
+    return ConfigReading(architecture, tuple(notes), stored)
+
+
+def _stored(
+    whole: Mapping[str, Any],
+    raw: Mapping[str, Any],
+    beside: Any,
+    network: tuple[Settings, Family, Architecture],
+    notes: list[str],
+) -> StoredForm | None:
+    """The form that the file states, the whole network's first; a note first of all where it is not priced."""
+    keys = ("quantization_config", "compression_config")
+    stated = next((part[key] for part in (whole, raw) for key in keys if not is_off(part.get(key))), beside)
+    if is_off(stated):
+        return None
+    settings, family, architecture = network
+    try:
+        if not isinstance(stated, Mapping):
+            raise UnpricedFormError(shown(stated))
+        if stated is not beside and isinstance(beside, Mapping) and isinstance(beside.get("quantization"), Mapping):
+            cache = {"kv_cache_quant_algo": beside["quantization"].get("kv_cache_quant_algo")}
+            stated = {**stated, **({} if stated.get("kv_cache_scheme") or stated.get("kv_cache_quant_algo") else cache)}
+        return stored_form(stated, family, settings, architecture)
+    except UnpricedFormError as error:
+        notes.insert(0, f"weights are priced in 16 bits: of the release's quantization, {error} is not modelled")
+        return None
+
+
+def _refuse_head(raw: Mapping[str, Any], where: str) -> None:
+    if (head := draft_head(raw)) is not None:
+        priced = "give it as the draft of its target" if head.drafts_as else "give a network"
+        raise NotImplementedError(f"{where}: {head.sign}: {head.title}, which is no network of its own; {priced}")
 
 
 def _text_part(raw: Mapping[str, Any], nested: Any, where: str, notes: list[str]) -> dict[str, Any]:
@@ -172,7 +240,7 @@ def _text_part(raw: Mapping[str, Any], nested: Any, where: str, notes: list[str]
     others = [
         key for key in raw if isinstance(key, str) and key.endswith("_config") and raw[key] and key != "text_config"
     ]
-    left_out = [key for key in others if key != "quantization_config"]
+    left_out = [key for key in others if not key.startswith(("quantization", "compression"))]
     notes.append(
         f"the text decoder of {shown(raw.get('model_type'))}, as its text_config describes it"
         + (f"; {', '.join(left_out)} not counted" if left_out else "")
@@ -181,8 +249,10 @@ def _text_part(raw: Mapping[str, Any], nested: Any, where: str, notes: list[str]
     return nested_text(raw, nested)
 
 
-def _refuse_unmodelled(raw: Mapping[str, Any], where: str, modelled: tuple[str, ...] = ()) -> None:
-    found = _announced(raw, modelled)
+def _refuse_unmodelled(
+    raw: Mapping[str, Any], where: str, modelled: tuple[str, ...] = (), *, experts: bool = True
+) -> None:
+    found = announced(raw, modelled, experts=experts)
     if found is not None:
         raise NotImplementedError(f"{where}: {found}, which is not modelled; allowed is a decoder without it")
 
@@ -190,16 +260,7 @@ def _refuse_unmodelled(raw: Mapping[str, Any], where: str, modelled: tuple[str, 
 def unmodelled_feature(raw: Mapping[str, Any]) -> str | None:
     """What a config.json or its `text_config` announces that no network here has, behind the key that does; None: nothing."""
     nested = raw.get("text_config")
-    return _announced(raw) or (_announced(nested) if isinstance(nested, Mapping) else None)
-
-
-def _announced(raw: Mapping[str, Any], modelled: tuple[str, ...] = ()) -> str | None:
-    """The first key that announces what is not modelled; keys that begin with one of `modelled` do not."""
-    for key, value in raw.items():
-        for part, feature in _UNMODELLED.items():
-            if value and isinstance(key, str) and part in key and not key.startswith(modelled):
-                return f"{key} is {shown(value)}: {feature}"
-    return None
+    return announced(raw) or (announced(nested) if isinstance(nested, Mapping) else None)
 
 
 def _llama_like(raw: Mapping[str, Any], name: str, where: str, notes: list[str]) -> Family:
@@ -210,7 +271,11 @@ def _llama_like(raw: Mapping[str, Any], name: str, where: str, notes: list[str])
     if missing:
         raise NotImplementedError(f"{unknown}, and without {', '.join(missing)} it is not Llama-like; {known}")
     allowed = {*_LLAMA_NEEDS, *_LLAMA_MAY_HAVE}
-    odd = [str(key) for key, value in raw.items() if key not in allowed and value not in (None, False)]
+    odd = [
+        str(key)
+        for key, value in raw.items()
+        if key not in allowed and not is_off(value) and irrelevance(str(key), ordinary=True) is None
+    ]
     if odd:
         raise NotImplementedError(
             f"{unknown}, and {shown(odd)} may change its shape; a Llama-like decoder has none; {known}"

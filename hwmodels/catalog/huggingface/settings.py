@@ -29,12 +29,16 @@ class Settings:
     A family may spell a key in its own way, or in several: every lookup is by the usual name, and messages name the
     spelling that the file has. A default may be a function of the settings, of a size that follows from others: it also
     counts where the file says null.
+
+    Attributes:
+        read: keys that were asked for, in all spellings.
     """
 
     def __init__(
         self, raw: Mapping[str, Any], defaults: Mapping[str, Any], spellings: Mapping[str, tuple[str, ...]], where: str
     ):
         self._raw, self._defaults, self._spellings, self.where = raw, defaults, spellings, where
+        self.read: set[str] = set()
 
     def stated(self, key: str) -> bool:
         """Whether the file itself has the key, null or not."""
@@ -97,6 +101,7 @@ class Settings:
     def _find(self, key: str) -> tuple[str, bool]:
         """The spelling that the file has, or the usual one; and whether the file has any."""
         spellings = (key, *self._spellings.get(key, ()))
+        self.read.update(spellings)
         present = [name for name in spellings if name in self._raw]
         if len({shown(self._raw[name]) for name in present}) > 1:
             values = ", ".join(f"{name} = {shown(self._raw[name])}" for name in present)

@@ -13,7 +13,8 @@ from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.experts import ExpertSettings
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.parallel import ParallelSettings
-from jaxspec.settings.schemes import WidthScheme
+from jaxspec.settings.schemes import PricedScheme
+from jaxspec.studies.config_files import head_in_file, own_scheme
 from jaxspec.studies.predict.config import MAX_PREDICTED_LENGTH, PredictConfig
 
 __all__ = ["HEADS", "LOOKUP", "NETWORK", "AdviseConfig", "EngineName"]
@@ -90,12 +91,16 @@ class AdviseConfig(ParallelSettings):
     output_tokens: int = setting(
         256, "Tokens of an answer; after so many steps a new prompt arrives.", low=1, high=1_000_000
     )
-    scheme: WidthScheme = setting("bf16", "How the target is stored.")
+    scheme: PricedScheme = setting(
+        None,
+        "How the target is stored. released: as its release is.",
+        unset="bf16; released, where a config.json states a quantized form",
+    )
     expert_bits: float | None = same_as(ExpertSettings, "expert_bits")
     draft: str = setting(
         "eagle3",
         f"Draft: {LOOKUP} (a lookup in the text), {', '.join(HEADS)} (heads on the target), {SELF} (the target's "
-        "compressed copy, by --scheme), or a network: catalog name, config.json or its directory.",
+        "compressed copy, by --scheme), or the config.json of a head or network, its directory, or a catalog name.",
         names=lambda: (LOOKUP, *HEADS, SELF, *catalog_architectures()),
     )
     draft_bits: float | None = setting(
@@ -104,7 +109,7 @@ class AdviseConfig(ParallelSettings):
         low=0,
         high=64,
         above=True,
-        unset="16, for a compressed copy, the scheme's",
+        unset="16, or as its config.json states; for a compressed copy, the scheme's",
     )
     acceptance: tuple[float, ...] | None = setting(
         None,
@@ -164,6 +169,7 @@ class AdviseConfig(ParallelSettings):
     )
 
     def __post_init__(self):
+        self.settle("scheme", own_scheme(self.architecture, "bf16"))
         super().__post_init__()
         _no_network(self.architecture)
         if self.acceptance is not None and len(self.acceptance) > MAX_PREDICTED_LENGTH:
@@ -174,7 +180,10 @@ class AdviseConfig(ParallelSettings):
     @property
     def kind(self) -> str:
         """What drafts, as engines call it: a head, `LOOKUP` or `NETWORK`; or `SELF`, which none of them knows."""
-        return self.draft if self.draft in (*HEADS, LOOKUP, SELF) else NETWORK
+        if self.draft in (*HEADS, LOOKUP, SELF):
+            return self.draft
+        head = head_in_file(self.draft)
+        return NETWORK if head is None or head.drafts_as is None else head.drafts_as
 
     @property
     def prices_own_network(self) -> bool:

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 
 from hwmodels import (
     ALL_LAYER_MATRICES,
+    EXPERT_MATRICES,
     Architecture,
     DraftCost,
     Footprint,
+    catalog,
     uniform_footprint,
 )
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head, multi_token_head
-from jaxspec.compress.knobs import knob_defaults
-from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.report.division import Divided
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.parallel import ALONE
+from jaxspec.settings.schemes import scheme_facts
 from jaxspec.studies.advise.config import HEADS, LOOKUP, AdviseConfig
+from jaxspec.studies.config_files import head_in_file
 from jaxspec.studies.expert_pricing import copy_by_scheme, with_expert_bits
-from jaxspec.studies.measured.pricing import resolve_architecture, resolve_draft
+from jaxspec.studies.measured.pricing import resolve_draft
+from jaxspec.studies.release import priced_form, scheme_footprint, stored_form
 from jaxspec.suggestions import hint
 
-__all__ = ["named_draft", "read_widths"]
+__all__ = ["draft_weight_bits", "file_draft", "named_draft", "read_widths"]
 
 
 def named_draft(name: str, target: Architecture, *, scheme: str = "bf16", division: Divided = ALONE) -> DraftCost:
@@ -48,12 +52,40 @@ def named_draft(name: str, target: Architecture, *, scheme: str = "bf16", divisi
         }
         return makers[name](target)
     try:
-        own = resolve_architecture(name, None)
+        return file_draft(name, target, division=division)
     except InputError as error:
+        if head_in_file(name) is not None:
+            raise
         known = hint(name, (LOOKUP, SELF, *HEADS), quote=False)
         raise InputError(f"draft {name!r} is no head, lookup or network{known}; as a network: {error}") from error
-    resolve_draft(division, name)
-    return DraftCost(architecture=own, statement=f"a network, {name}")
+
+
+def file_draft(name: str, target: Architecture, *, division: Divided = ALONE) -> DraftCost:
+    """The cost of a network by catalog name or config.json, or of the head that a config.json describes.
+
+    Raises:
+        InputError: neither, a network that cannot be shared so, or a head that is not priced.
+    """
+    head = head_in_file(name)
+    if head is None:
+        return DraftCost(architecture=resolve_draft(division, name), statement=f"a network, {name}")
+    if head.drafts_as is None:
+        raise InputError(
+            f"draft {name!r} is {head.title} ({head.sign}), which is not priced; give a kind that is: {', '.join(HEADS)}"
+        )
+    if head.drafts_as == "mtp":
+        return multi_token_head(target)
+    try:
+        own = catalog.head_architecture(head, target, where=name)
+    except (NotImplementedError, ValueError) as error:
+        raise InputError(f"draft {name!r}: {error}") from error
+    rows = own.vocab_size if head.vocabulary is None else head.vocabulary
+    cost = eagle_head(own, float(rows))
+    assert cost.architecture is not None  # a head is no copy of its target
+    made = dataclasses.replace(cost.architecture, num_layers=own.num_layers)
+    whole = float(rows == float(target.vocab_size))
+    said = f"{head.title}: a layer of its own sizes, with a projection and a head of {rows:,.0f} rows"
+    return dataclasses.replace(cost, architecture=made, shares_ends=whole, maps_logits=1.0 - whole, statement=said)
 
 
 def read_widths(config: AdviseConfig) -> Footprint:
@@ -65,16 +97,26 @@ def read_widths(config: AdviseConfig) -> Footprint:
 
 
 def _widths(config: AdviseConfig) -> Footprint:
-    scheme = find_scheme(config.scheme)
-    stored = scheme.expected_footprint(knob_defaults(scheme))
+    scheme = scheme_facts(config.scheme)
+    stored = scheme_footprint(config, {spec.name: spec.default for spec in scheme.knob_specs} if scheme else {})
     if config.draft == SELF:
         if config.draft_bits is None:
             return stored
         own = dict.fromkeys(ALL_LAYER_MATRICES, config.draft_bits)
         return dataclasses.replace(stored, draft_weight_bits=stored.draft_weight_bits | own)
-    bits = UNCOMPRESSED_BITS if config.draft_bits is None else config.draft_bits
+    bits = draft_weight_bits(config.draft) if config.draft_bits is None else None
+    if config.draft == "mtp" and config.draft_bits is None and priced_form(config) is not None:
+        # One dense layer, stored as those of the network: what experts are there, its feed-forward network is here.
+        experts = {kind.removeprefix("expert_"): stored.target_weight_bits[kind] for kind in EXPERT_MATRICES}
+        narrow = {kind: min(width, stored.target_weight_bits[kind]) for kind, width in experts.items()}
+        bits = stored.target_weight_bits | narrow
+    plain = uniform_footprint(UNCOMPRESSED_BITS if config.draft_bits is None else config.draft_bits)
     return dataclasses.replace(
-        stored,
-        draft_weight_bits=uniform_footprint(bits).draft_weight_bits,
-        draft_kv_bits=UNCOMPRESSED_BITS,
+        stored, draft_weight_bits=bits or plain.draft_weight_bits, draft_kv_bits=UNCOMPRESSED_BITS
     )
+
+
+def draft_weight_bits(name: str) -> dict[str, float] | None:
+    """Bits per weight by kind of a draft whose config.json states a quantized form; None: 16."""
+    form = stored_form(name)
+    return dict(form.weight_bits) if form is not None and os.path.exists(name) else None

@@ -112,6 +112,7 @@ class AdviseResult(PricedResult):
     """Advice for one device.
 
     Attributes:
+        release: as of `PredictResult`.
         speculate: whether a draft pays at any of the batches.
         single_draft_length: best one length for all batches, by the mean of log speedup; 0: none.
         schedule: draft length by batch.
@@ -124,6 +125,7 @@ class AdviseResult(PricedResult):
 
     engine: EngineUsed | None = None
     scheme: Quantity[str] = UNKNOWN
+    release: str | None = None
     workload: AdvisedWorkload = AdvisedWorkload()
     draft: AdvisedDraft = AdvisedDraft()
     speculate: Quantity[bool] = UNKNOWN

@@ -45,6 +45,7 @@ from jaxspec.studies.expert_pricing import check_has_experts
 from jaxspec.studies.headline_intervals import coverage_in_words, covered, interval_ends
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_architecture
+from jaxspec.studies.release import draft_notes, release_in_words, release_notes, stored_form, with_release_kernels
 from jaxspec.tuning.objective import Pricing
 
 __all__ = ["advise"]
@@ -95,7 +96,7 @@ def advise(
 def _check(config: AdviseConfig) -> dict[str, _Checked]:
     target = resolve_architecture(config.architecture, None)
     check_has_experts(["expert_bits"] if config.expert_bits else [], target, config.architecture)
-    pricings = {name: measured_kernels(config, name) for name in config.device}
+    pricings = {name: measured_kernels(with_release_kernels(config, name), name) for name in config.device}
     common = named_draft(config.draft, target, scheme=config.scheme, division=config), draft_acceptance(config)
     return {name: _Checked(pricing, kernels, *common) for name, (pricing, kernels) in pricings.items()}
 
@@ -141,6 +142,7 @@ def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDi
         inputs=directory.inputs,
         engine=engine_used(config.engine, device),
         scheme=given(config.scheme),
+        release=release_in_words(config.architecture, config.scheme),
         workload=AdvisedWorkload(
             context_tokens=given(config.context),
             prompt_tokens=given(config.prompt_tokens),
@@ -196,6 +198,8 @@ def _noted(
         named=device,
     )
     own = (
+        *release_notes(config.architecture, config.scheme),
+        *draft_notes(config.draft),
         *found.kernels.notes,
         *of_another_draft(config),
         *_unpriced(config.batch[0]),
@@ -272,4 +276,7 @@ def _engines(config: AdviseConfig, schedule: list[Range], single: int, tree: Ser
         return []
     # An engine with one length for all batches takes the best one; where that is none, what small batches want.
     target, served, division = served_target(config), served_draft(config), division_of(config)
-    return engines_for(target, served, single or lengths[0], schedule=schedule, division=division, tree=tree)
+    quantized = stored_form(config.architecture) is not None
+    return engines_for(
+        target, served, single or lengths[0], schedule=schedule, division=division, tree=tree, quantized=quantized
+    )

@@ -7,13 +7,15 @@ from pathlib import Path
 
 from hwmodels import catalog
 from jaxspec.settings.draft_kinds import SELF
+from jaxspec.settings.schemes import RELEASED
 from jaxspec.studies.advise.config import HEADS, LOOKUP, AdviseConfig
 from jaxspec.studies.engine_flags import ServedDraft
+from jaxspec.studies.release import stored_form
 
 __all__ = ["served_draft", "served_target", "weights_notes"]
 
 #: Schemes of targets as they are released.
-_PLAIN = ("bf16", "raw")
+_PLAIN = ("bf16", "raw", RELEASED.name)
 
 #: Endings of files with weights.
 _WEIGHTS = (".safetensors", ".bin", ".gguf")
@@ -28,7 +30,7 @@ def served_draft(config: AdviseConfig) -> ServedDraft:
     """The draft for an engine's flags."""
     if config.kind in (LOOKUP, SELF, "mtp"):
         return ServedDraft(config.kind)
-    if config.kind in HEADS:
+    if config.draft in HEADS:
         # A network has no such head, or several.
         unnamed = f"<{config.kind} head for {config.target_weights or config.architecture}>"
         return ServedDraft(config.kind, config.draft_weights or unnamed)
@@ -49,8 +51,15 @@ def weights_notes(config: AdviseConfig) -> tuple[str, ...]:
         if parts:
             flags = " or ".join(f"--{part}-weights" for part in parts)
             notes.append(said.format(" and ".join(found[part] for part in parts), flags))
+    form = stored_form(config.architecture)
     if "target" in found and config.scheme not in _PLAIN:
         notes.append(f"these commands do not store the target by {config.scheme}, as it is priced; name such weights")
+    elif "target" in found and form is not None and config.scheme != RELEASED.name:
+        notes.append(f"these commands load the release, in {form.name}, and {config.scheme} is priced")
+    if form is not None and form.name != "MXFP4":
+        notes.append(
+            f"llama.cpp has no {form.name}: its command converts the target to another form than the release's"
+        )
     return tuple(notes)
 
 

@@ -20,7 +20,7 @@ def title_in_words(result: AdviseResult) -> str:
 
 def advice_in_words(result: AdviseResult) -> str:
     """Whether to speculate on this device, up to which batch, and what that gains at most."""
-    where = f"{result.architecture} on {result.device}"
+    where = f"{result.architecture} on {result.device}" + (f" ({result.release})" if result.release else "")
     paying = [row for row in result.by_batch if row.draft_length.value]
     absent = [str(row.batch) for row in result.by_batch if row.fits.value is False]
     room = f" There is no memory for batch {', '.join(absent)}." if absent else ""

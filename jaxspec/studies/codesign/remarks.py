@@ -11,6 +11,7 @@ import numpy as np
 from hwmodels.analysis.sensitivity import leaf_names
 from jaxspec.studies.codesign.problem import Problem
 from jaxspec.studies.kernel_notes import kernel_notes
+from jaxspec.studies.release import release_notes
 
 __all__ = ["design_notes", "inert_settings"]
 
@@ -24,7 +25,8 @@ def design_notes(problem: Problem, values: np.ndarray) -> dict[str, Any]:
     tree = problem.tree(values[0])
     read, batches = problem.footprints(values), [float(tree["workload"].batch)]
     found = kernel_notes(tree["device"], read, batches=batches, architecture=tree["architecture"])
-    return found | {"notes": [*found["notes"], *inert_settings(problem, values)]}
+    about = release_notes(problem.config.architecture)
+    return found | {"notes": [*about, *found["notes"], *inert_settings(problem, values)]}
 
 
 def inert_settings(problem: Problem, values: np.ndarray) -> list[str]:

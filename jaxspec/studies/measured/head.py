@@ -18,6 +18,7 @@ from jaxspec.studies.expert_pricing import placement_name
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.routing import routing_part
 from jaxspec.studies.measured.work import Work
+from jaxspec.studies.release import release_notes
 
 __all__ = ["head", "lossless"]
 
@@ -31,6 +32,8 @@ def head(work: Work, device: str, footprints: list[Any]) -> dict[str, Any]:
     config, setup, pricing = work.config, work.setup, work.pricings[device]
     facts = device_facts(device, config, config)
     shape = architecture_data(config.architecture, pricing.architecture)
+    widths = kernel_notes(pricing.device, footprints, batches=[config.batch], architecture=pricing.architecture)
+    fields = noted(widths, pricing.device, config.engine, named=device)
     return {
         "model": RunningModel(
             name=setup.model_name,
@@ -69,12 +72,8 @@ def head(work: Work, device: str, footprints: list[Any]) -> dict[str, Any]:
         "inputs": work.inputs,
         "timing_s": {stage: measured(seconds) for stage, seconds in work.stages.timing_s.items()},
         "versions": versions(),
-        **noted(
-            kernel_notes(pricing.device, footprints, batches=[config.batch], architecture=pricing.architecture),
-            pricing.device,
-            config.engine,
-            named=device,
-        ),
+        **fields,
+        "notes": [*release_notes(config.architecture), *fields["notes"]],
     }
 
 

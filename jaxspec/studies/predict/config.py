@@ -12,7 +12,8 @@ from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
 from jaxspec.settings.experts import POOLS_UNUSED, ExpertSettings
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET, ParallelSettings
-from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, KNOBS, SCHEME_FACTS, WidthScheme
+from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, KNOBS, PricedScheme, scheme_facts
+from jaxspec.studies.config_files import own_scheme
 
 __all__ = ["MAX_PREDICTED_LENGTH", "PredictConfig"]
 
@@ -38,7 +39,7 @@ def _all_widths_given(config: PredictConfig) -> str | None:
 
 
 def _all_widths_given_and_no_head(config: PredictConfig) -> str | None:
-    facts = SCHEME_FACTS.get(config.scheme)
+    facts = scheme_facts(config.scheme)
     return None if facts is not None and facts.head else _all_widths_given(config)
 
 
@@ -72,8 +73,10 @@ class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings):
         high=10**9,
         unset="not known, intervals then leave this error out",
     )
-    scheme: WidthScheme = setting(
-        DEFAULT_SCHEME_NAME, "Storage scheme of weights and KV; bits are counted on Gaussian weights."
+    scheme: PricedScheme = setting(
+        None,
+        "Storage scheme of weights and KV; bits are counted on Gaussian weights. released: as the release stores them.",
+        unset=f"{DEFAULT_SCHEME_NAME}; released, where a config.json states a quantized form",
     )
     draft_bits: float | None = setting(
         None, "Bits that a draft step reads per weight of the layers; overrides --scheme.", **_WIDTH_LIMITS
@@ -102,5 +105,6 @@ class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings):
     )
 
     def __post_init__(self):
+        self.settle("scheme", own_scheme(self.architecture, DEFAULT_SCHEME_NAME))
         super().__post_init__()
         _no_network(self.architecture)

@@ -12,6 +12,7 @@ from jaxspec.report.formatting import fixed_or_small, milliseconds
 from jaxspec.report.notes import note_lines
 from jaxspec.report.shown import Shown
 from jaxspec.report.terminal import Table
+from jaxspec.settings.schemes import RELEASED
 from jaxspec.studies.predict.columns import (
     BATCH_COLUMNS,
     LENGTH_COLUMNS,
@@ -43,6 +44,13 @@ def prediction_tables(results: Sequence[PredictResult]) -> list[Table]:
     return tables
 
 
+def _stored(result: PredictResult) -> str:
+    """The scheme, and how the release has it where that is known."""
+    if result.scheme.value == RELEASED.name and result.release:
+        return result.release
+    return f"{result.scheme.value}{f' ({result.release})' if result.release else ''}"
+
+
 def _head(result: PredictResult) -> str:
     return f"{result.architecture} on {result.device}"
 
@@ -68,7 +76,7 @@ def _lengths(result: PredictResult) -> Table:
         loss = f", {heads[0].known:.2f} and {heads[1].known:.2f} per weight of the LM head{loss}"
     sure = headline_in_words(result)
     table = Table(
-        title=f"{_head(result)}, {result.scheme.value}: {answer}",
+        title=f"{_head(result)}, {_stored(result)}: {answer}",
         caption=(f"{sure}\n" if sure else "")
         + f"draft {draft.known:.2f} ({draft.status}), verification {verify.known:.2f} "
         f"({verify.status}) bits per weight{loss}; acceptance: input; the rest: predicted",

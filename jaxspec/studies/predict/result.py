@@ -137,6 +137,7 @@ class PredictResult(PricedResult):
     """What is predicted for one device, at the best draft length unless a row says otherwise.
 
     Attributes:
+        release: the release's own form, and whether it is priced; None: 16 bits, or nothing is known of it.
         lossless: whether the target's outputs are unchanged; None where the user's own widths leave it open.
         engine: whose terms are in the times; None: kernels alone.
         intervals: of the main numbers; None where nothing is known to err.
@@ -149,6 +150,7 @@ class PredictResult(PricedResult):
 
     engine: EngineUsed | None = None
     scheme: Quantity[str] = UNKNOWN
+    release: str | None = None
     lossless: bool | None = None
     workload: PredictedWorkload = PredictedWorkload()
     footprint: ReadWidths = ReadWidths()

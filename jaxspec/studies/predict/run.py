@@ -22,7 +22,6 @@ from hwmodels.speculation.chains import priced_chains
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, held_with_draft
 from hwmodels.step.step_cost import seconds_by_part
 from jaxspec.compress.footprint import uniform
-from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.results import Quantity, given, predicted
@@ -31,6 +30,7 @@ from jaxspec.results.quantity import finite
 from jaxspec.runs.steady_inputs import SteadyInputs
 from jaxspec.settings import build_config, expect, knob_values
 from jaxspec.settings.knobs import EXPERT_POOL
+from jaxspec.settings.schemes import scheme_facts
 from jaxspec.studies.engine_pricing import engine_used, noted
 from jaxspec.studies.expert_pricing import ExpertPricing, placed, placement_name, resolve_experts
 from jaxspec.studies.kernel_notes import kernel_notes
@@ -47,6 +47,7 @@ from jaxspec.studies.predict.parts import decoder_needs, expert_use, step_totals
 from jaxspec.studies.predict.result import GivenAcceptance, PredictedWorkload, PredictResult, ReadWidths
 from jaxspec.studies.predict.rows import batch_rows, length_rows
 from jaxspec.studies.predict.widths import WIDTH_SETTINGS, read_widths
+from jaxspec.studies.release import no_narrower_draft, release_in_words, release_notes, with_release_kernels
 from jaxspec.tuning.objective import Pricing
 
 #: Batches at which "speculate or not" is asked.
@@ -77,10 +78,11 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
     expect(PredictConfig, config)
     steady = SteadyInputs(config)
     # Every name is resolved before the first width is counted and the first device is priced.
-    pricings = {name: placed(resolve_pricing(config, name, None), config, name) for name in config.device}
+    kernels = {name: with_release_kernels(config, name) for name in config.device}
+    pricings = {name: placed(resolve_pricing(kernels[name], name, None), config, name) for name in config.device}
     architecture, share = next(iter(pricings.values())).architecture, knob_values(config).get(EXPERT_POOL.name)
     experts = resolve_experts(config, architecture, config.architecture, share)
-    widths = read_widths(config)
+    widths = read_widths(config, architecture)
     digests = steady.digest()
     steady.compare_with(digests)
     overridden = {name for name in WIDTH_SETTINGS if getattr(config, name) is not None}
@@ -90,7 +92,7 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
     for name, pricing in pricings.items():
         errors = known_errors(config, pricing, conditional)
         priced = _price(pricing, widths, jnp.asarray(conditional), experts, errors)
-        found = _result(config, name, widths, conditional, priced, overridden, pricing, experts, errors)
+        found = _result(kernels[name], name, widths, conditional, priced, overridden, pricing, experts, errors)
         results.append(dataclasses.replace(found, inputs=digests))
     steady.check()  # titles and sources of devices are read last
     return results
@@ -239,7 +241,8 @@ def _result(
         assumptions=facts["assumptions"],
         engine=engine_used(config.engine, device),
         scheme=given(config.scheme),
-        lossless=None if open_question else find_scheme(config.scheme).lossless,
+        release=release_in_words(config.architecture, config.scheme),
+        lossless=None if open_question else _lossless(config.scheme),
         workload=PredictedWorkload(
             batch=given(config.batch), context_tokens=given(config.context), prompt_tokens=given(config.prompt_tokens)
         ),
@@ -270,16 +273,25 @@ def _result(
                 for metric, found in priced.elasticity.items()
             }
         ),
-        **noted(_notes(pricing, widths, experts, steps), pricing.device, config.engine, named=device),
+        **noted(_notes(config, pricing, widths, experts, steps), pricing.device, config.engine, named=device),
         **results,
     )
 
 
-def _notes(pricing: Pricing, widths: dict[str, float], experts: ExpertPricing, steps: Steps) -> dict[str, Any]:
-    """The fields of `kernel_notes`, and what launches have to do with times so short."""
+def _lossless(scheme: str) -> bool:
+    facts = scheme_facts(scheme)
+    return facts is not None and facts.lossless
+
+
+def _notes(
+    config: PredictConfig, pricing: Pricing, widths: dict[str, float], experts: ExpertPricing, steps: Steps
+) -> dict[str, Any]:
+    """The fields of `kernel_notes`, what the config.json has beside, and what launches have to do with times so short."""
     footprint, batches = experts.footprint(uniform(*widths.values())), [pricing.workload.batch]
     found = kernel_notes(pricing.device, [footprint], batches=batches, architecture=pricing.architecture)
-    return found | {"notes": [*found["notes"], *launch_remarks(pricing.device, steps.ar_stored)]}
+    about = release_notes(config.architecture, config.scheme)
+    about += no_narrower_draft(config.scheme) if config.draft_bits is None else []
+    return found | {"notes": [*about, *found["notes"], *launch_remarks(pricing.device, steps.ar_stored)]}
 
 
 def _bill(device: hwmodels.Device) -> dict[str, Quantity[float]]:

@@ -12,6 +12,7 @@ from jaxspec.results.network_results import DecodingSettings, PricedNumber, Runn
 from jaxspec.studies.engine_pricing import engine_used, noted
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.head import versions
+from jaxspec.studies.release import release_notes
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.scale.inputs import Checked
 from jaxspec.studies.scale.result import TaskSettings
@@ -76,5 +77,9 @@ def head_parts(config: ScaleConfig, checked: Checked, device: str, footprints: S
         "versions": versions(),
         "engine": engine_used(config.engine, device),
         **found,
-        "notes": [*checked.notes, *found["notes"]],
+        "notes": [
+            *(note for name in dict.fromkeys(config.priced.values()) for note in release_notes(name)),
+            *checked.notes,
+        ]
+        + found["notes"],
     }

@@ -13,7 +13,8 @@ from jaxspec.settings.experts import POOLS_UNUSED, ExpertSettings
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET, ParallelSettings, draft_division_unused
-from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, WidthScheme
+from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, PricedScheme
+from jaxspec.studies.config_files import own_scheme
 from jaxspec.studies.predict.config import MAX_PREDICTED_LENGTH, PredictConfig
 
 __all__ = ["ServeConfig"]
@@ -36,12 +37,10 @@ class ServeConfig(ParallelSettings, ExpertSettings, KnobSettings):
     device: tuple[str, ...] = same_as(PredictConfig, "device")
     engine: str | None = same_as(PredictConfig, "engine")
     weight_format: str | None = same_as(PredictConfig, "weight_format")
-    scheme: WidthScheme = setting(
-        DEFAULT_SCHEME_NAME, "Storage scheme of weights and KV; bits are counted on Gaussian weights."
-    )
+    scheme: PricedScheme = same_as(PredictConfig, "scheme")  # noqa: RUF009
     draft_architecture: str | None = setting(
         None,
-        "Separate draft network in 16 bits: catalog name, or a Hugging Face config.json.",
+        "Separate draft in 16 bits, or as its config.json states: catalog name, or the config.json of a network or head.",
         unset="a draft within the target, by the scheme",
         names=catalog_architectures,
     )
@@ -100,6 +99,7 @@ class ServeConfig(ParallelSettings, ExpertSettings, KnobSettings):
         return self.prompt_tokens
 
     def __post_init__(self):
+        self.settle("scheme", own_scheme(self.architecture, DEFAULT_SCHEME_NAME))
         super().__post_init__()
         for name in (self.architecture, self.draft_architecture):
             if name == "own":

@@ -83,7 +83,9 @@ def serving_tables(results: Sequence[ServeResult]) -> list[Table]:
 def _loads(result: ServeResult) -> Table:
     load = result.workload
     table = Table(
-        title=f"{result.architecture} on {result.device}, draft: {result.draft}",
+        title=f"{result.architecture} on {result.device}, "
+        + (f"{result.release}; " if result.release else "")
+        + f"draft: {result.draft}",
         caption=f"{load.requests.value} requests of {load.prompt_tokens.known:.0f} + {load.output_tokens.known:.0f} tokens "
         f"on average, at most {load.max_batch.value} at once and {load.chunk_tokens.value} prompt tokens in a step, room for "
         f"{load.capacity_tokens.known:,.0f} tokens{_states(result)}; fixed draft: {result.draft_length.value} tokens; "

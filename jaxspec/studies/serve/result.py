@@ -107,6 +107,7 @@ class ServeResult(PricedResult):
     """Latencies and throughput on one device.
 
     Attributes:
+        release: as of `PredictResult`.
         draft: what drafts, in words.
         lengths_by_batch: drafted tokens with 1, 2, ... sequences that generate, where the length follows the batch.
         rows: every way to decode at every rate.
@@ -119,6 +120,7 @@ class ServeResult(PricedResult):
     arrange_statuses = staticmethod(_statuses)
 
     scheme: Quantity[str] = UNKNOWN
+    release: str | None = None
     draft: str | None = None
     draft_length: Quantity[int] = UNKNOWN
     acceptance: Quantity[list] = UNKNOWN

@@ -19,7 +19,6 @@ from hwmodels.serving.latencies import Latencies, crossing_rate
 from hwmodels.serving.requests import Requests, poisson_requests
 from hwmodels.serving.room import capacity_tokens, sequence_tokens
 from hwmodels.serving.step_table import priced_table
-from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.results import given, predicted
@@ -30,14 +29,24 @@ from jaxspec.runs.progress import Reporter
 from jaxspec.runs.provenance import versions
 from jaxspec.settings import expect, knob_values
 from jaxspec.settings.knobs import EXPERT_POOL
+from jaxspec.settings.schemes import RELEASED
+from jaxspec.studies.advise.drafts import draft_weight_bits, file_draft
 from jaxspec.studies.each_device import Tell, for_each_device
 from jaxspec.studies.engine_flags import idle_draft_notes
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
 from jaxspec.studies.expert_pricing import placed, placement_name, resolve_experts
 from jaxspec.studies.headline_intervals import coverage_in_words, covered_by
 from jaxspec.studies.kernel_notes import kernel_notes
-from jaxspec.studies.measured.pricing import resolve_draft, resolve_pricing
+from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.positions import check_positions
+from jaxspec.studies.release import (
+    draft_notes,
+    no_narrower_draft,
+    release_in_words,
+    release_notes,
+    scheme_footprint,
+    with_release_kernels,
+)
 from jaxspec.studies.serve.config import ServeConfig
 from jaxspec.studies.serve.loads import DECODING, best_lengths, count_of_rates, longest_request, rates_of
 from jaxspec.studies.serve.many_loads import serve_loads
@@ -106,21 +115,20 @@ class _Parts:
     @classmethod
     def of(cls, config: ServeConfig, name: str, draw: Callable[[], Requests]) -> _Parts:
         """Args: draw: makes the requests, or reads them."""
-        pricing = placed(resolve_pricing(config, name, None), config, name)
+        pricing = placed(resolve_pricing(with_release_kernels(config, name), name, None), config, name)
         device, architecture = pricing.device, pricing.architecture
         knobs = knob_values(config)
         experts = resolve_experts(config, architecture, config.architecture, knobs.get(EXPERT_POOL.name))
-        footprint = experts.footprint(find_scheme(config.scheme).expected_footprint(knobs))
+        footprint = experts.footprint(scheme_footprint(config, knobs))
         # A pool is what fits beside the caches of a full engine at the mean context.
         load = dataclasses.replace(pricing.workload, context_tokens=config.prompt_tokens + config.output_tokens / 2.0)
         draft = experts.draft_cost(device, architecture, workload=load, footprint=footprint)
         draft = dataclasses.replace(draft, statement="")
         if config.draft_architecture is not None:
-            own, plain = resolve_draft(config, config.draft_architecture), uniform_footprint(UNCOMPRESSED_BITS)
-            draft = DraftCost(architecture=own, statement="")
-            footprint = dataclasses.replace(
-                footprint, draft_weight_bits=plain.draft_weight_bits, draft_kv_bits=plain.draft_kv_bits
-            )
+            own, plain = config.draft_architecture, uniform_footprint(UNCOMPRESSED_BITS)
+            draft = dataclasses.replace(file_draft(own, architecture, division=config), statement="")
+            bits = draft_weight_bits(own) or plain.draft_weight_bits
+            footprint = dataclasses.replace(footprint, draft_weight_bits=bits, draft_kv_bits=plain.draft_kv_bits)
         requests = draw()
         # The last token that a request generates is not read again.
         check_positions(config.architecture, architecture, longest_request(requests) - 1)
@@ -200,7 +208,10 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
     )
     found: Latencies = jax.tree.map(lambda leaf: leaf[0], sides)
     covers = covered_by(pricing.device, scatter=scatter)
-    facts, shape = device_facts(name, config, config), architecture_data(config.architecture, pricing.architecture)
+    facts, shape = (
+        device_facts(name, with_release_kernels(config, name), config),
+        architecture_data(config.architecture, pricing.architecture),
+    )
     crossings = [_crossing(decoding, rates, found, place) for place, decoding in enumerate(DECODING) if place]
     fields = noted(
         kernel_notes(
@@ -216,7 +227,10 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
         prompts=True,
         named=name,
     )
-    fields["notes"] = [*_unused_positions(config), *idle_draft_notes(by_batch[1:].tolist()), *fields["notes"]]
+    about = release_notes(config.architecture, config.scheme)
+    about += no_narrower_draft(config.scheme) if config.draft_architecture is None else []
+    about += [*draft_notes(config.draft_architecture), *_unused_positions(config)]
+    fields["notes"] = [*about, *idle_draft_notes(by_batch[1:].tolist()), *fields["notes"]]
     prompt, output = (np.asarray(tokens) for tokens in (requests.prompt_tokens, requests.output_tokens))
     return ServeResult(
         architecture=config.architecture,
@@ -231,7 +245,9 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
         interval_statement=f"{coverage_in_words(covers)}; all steps err together" if errs else None,
         versions=versions(),
         scheme=given(config.scheme),
-        draft=config.draft_architecture or f"within the target, by {config.scheme}",
+        release=release_in_words(config.architecture, config.scheme),
+        draft=config.draft_architecture
+        or ("the target itself" if config.scheme == RELEASED.name else f"within the target, by {config.scheme}"),
         draft_length=given(config.draft_length),
         acceptance=given([float(rate) for rate in conditional]),
         workload=ServedWorkload(

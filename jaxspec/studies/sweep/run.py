@@ -19,6 +19,7 @@ from jaxspec.settings import expect
 from jaxspec.studies.acceptance_points import law_facts
 from jaxspec.studies.engine_pricing import engine_notes, engine_status, engine_used
 from jaxspec.studies.headline_intervals import coverage_in_words
+from jaxspec.studies.release import release_notes
 from jaxspec.studies.sweep.config import SweepConfig, shard_of
 from jaxspec.studies.sweep.figures import FRONT_FILE, draw_front
 from jaxspec.studies.sweep.grid import Grid
@@ -217,6 +218,7 @@ def join_points(
         engine=engine_used(config.engine, config.device[0] if len(config.device) == 1 else None),
         interval_statement=_intervals_in_words(grid),
         notes=[
+            *(note for name in dict.fromkeys(name for name, _ in grid.pairs) for note in release_notes(name)),
             *device_remarks(grid, config.engine),
             *_of_engine(config),
             *unheard_knobs(config, plan),

@@ -116,7 +116,6 @@ def test_what_decides_no_size_decides_nothing():
     rotary = {
         "rope_theta": 5e5,
         "rope_scaling": {"rope_type": "llama3", "factor": 8.0},
-        "quantization_config": {"bits": 4},
     }
     assert catalog.read_config(SMALL | rotary) == catalog.read_config(SMALL)
     assert catalog.read_config(SMALL).notes == ()

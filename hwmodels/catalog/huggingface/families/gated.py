@@ -118,6 +118,7 @@ GATED: tuple[Family, ...] = (
         | {"sliding_window": 4096, "sliding_window_pattern": 6}
         | stated_values(1e-6, 1_000_000.0, 131_072, **_GEMMA_VALUES, rope_local_base_freq=10_000.0)
         | {"final_logit_softcapping": None},
+        spellings={"sliding_window_pattern": ("_sliding_window_pattern",)},  # of transformers 5
         norms_per_layer=4,
         qk_norm="head",
         qkv_bias="attention_bias",

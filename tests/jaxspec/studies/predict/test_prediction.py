@@ -291,7 +291,7 @@ def test_a_device_that_is_replaced_meanwhile_is_not_recorded(tmp_path, monkeypat
     run = importlib.import_module("jaxspec.studies.predict.run")  # the package's `predict` is the function
     if moment == "loaded":
         widths = run.read_widths
-        monkeypatch.setattr(run, "read_widths", lambda config: (widths(config), swap())[0])
+        monkeypatch.setattr(run, "read_widths", lambda *given: (widths(*given), swap())[0])
     monkeypatch.setattr(run, "_price", swap if moment == "priced" else pytest.fail)
     monkeypatch.setattr(run, "_result", lambda *_: PredictResult())
     with pytest.raises(InputError, match=r"mine\.toml has changed since this command (began|took its digest)"):

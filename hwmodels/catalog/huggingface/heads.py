@@ -1,0 +1,100 @@
+"""A config.json of a draft head, which needs a target, told from that of a network: by names of classes, and by keys."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from hwmodels.catalog.entries import EntryError
+from hwmodels.catalog.huggingface.keys import is_off
+from hwmodels.catalog.huggingface.settings import LARGEST_SIZE, shown
+
+__all__ = ["DraftHead", "draft_head"]
+
+
+@dataclasses.dataclass(frozen=True)
+class DraftHead:
+    """A draft head that a config.json describes.
+
+    Attributes:
+        title: what it is called.
+        drafts_as: the kind of draft that it is priced as, of "eagle", "eagle3" and "mtp"; None: it is not priced.
+        sign: the key and value that give it away.
+        sizes: the keys of its own layers, as a decoder's config.json has them.
+        vocabulary: rows of its own LM head; None: the target's.
+    """
+
+    title: str
+    drafts_as: str | None
+    sign: str
+    sizes: Mapping[str, Any]
+    vocabulary: float | None = None
+
+    @property
+    def layers(self) -> dict[str, Any]:
+        """A decoder's config.json of its layers, without what tells that it is a head."""
+        signs = {key for *_, keys in _KINDS for key in keys} | {"architectures", "model_type"}
+        return {key: value for key, value in self.sizes.items() if key not in signs and not isinstance(value, Mapping)}
+
+
+#: Title, kind that it is priced as, names of classes and types, keys; the first that fits.
+_KINDS: tuple[tuple[str, str | None, str, tuple[str, ...]], ...] = (
+    ("a DFlash head", None, r"dflash|dspark", ("dflash_config", "target_layer_ids")),
+    ("a P-EAGLE head", None, r"(^|[^a-z])p_?-?eagle|peagle|parallel_?eagle", ("ptd_token_id", "pard_token")),
+    ("a Medusa head", None, r"medusa", ("medusa_num_heads", "medusa_num_layers")),
+    ("a Hydra head", None, r"hydra", ("hydra_num_heads", "hydra_num_layers")),
+    ("an MLP speculator", None, r"(mlp|lstm|arctic)_?-?speculator", ("speculator_width", "n_predict")),
+    ("a ReDrafter head", None, r"re_?drafter|recurrent_?drafter", ("redrafter_num_layers",)),
+    (
+        *("an EAGLE-3 head", "eagle3", r"eagle_?-?3"),
+        ("draft_vocab_size", "eagle_aux_hidden_state_layer_ids", "norm_before_residual", "target_hidden_size"),
+    ),
+    ("an EAGLE head", "eagle", r"eagle", ("eagle_config", "truncated_vocab_size")),
+    ("a head of multi-token prediction", "mtp", r"mtp|nextn", ()),
+    ("a draft head", None, r"speculator|draft", ("speculators_config", "speculators_model_type")),
+)
+
+
+def draft_head(raw: Any) -> DraftHead | None:
+    """The draft head that a parsed config.json describes; None: it describes no head.
+
+    Raises:
+        EntryError: a vocabulary of its own that is no whole number.
+    """
+    if not isinstance(raw, Mapping):
+        return None
+    names = {key: raw.get(key) for key in ("speculators_model_type", "model_type", "architectures")}
+    listed = [
+        (key, text)
+        for key, value in names.items()
+        for text in (value if isinstance(value, list) else [value])
+        if isinstance(text, str)
+    ]
+    for title, drafts_as, pattern, keys in _KINDS:
+        named = next((f"{key} {text!r}" for key, text in listed if re.search(pattern, text.lower())), None)
+        keyed = next((f"{key} {shown(raw[key])}" for key in keys if not is_off(raw.get(key))), None)
+        if drafts_as == "mtp" and not is_off(further := raw.get("num_nextn_predict_layers")):
+            # An exported head has no other layers.
+            keyed = f"num_nextn_predict_layers {shown(further)}" if further == raw.get("num_hidden_layers") else None
+        if named is None and keyed is None:
+            continue
+        if drafts_as == "eagle" and _reads_several_layers(raw):
+            title, drafts_as = "an EAGLE-3 head", "eagle3"
+        inside = next(
+            (own for key in ("transformer_layer_config", "model") if isinstance(own := raw.get(key), Mapping)), {}
+        )
+        sizes = {**raw, **inside}
+        rows = next(
+            (raw[key] for key in ("draft_vocab_size", "truncated_vocab_size") if raw.get(key) is not None), None
+        )
+        if rows is not None and (not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows <= LARGEST_SIZE):
+            raise EntryError(f"draft_vocab_size is {shown(rows)}; it must be a whole number from 1 to {LARGEST_SIZE}")
+        return DraftHead(title, drafts_as, named or keyed or "", sizes, None if rows is None else float(rows))
+    return None
+
+
+def _reads_several_layers(raw: Mapping[str, Any]) -> bool:
+    own = raw.get("eagle_config")
+    return isinstance(own, Mapping) and not is_off(own.get("use_aux_hidden_state"))

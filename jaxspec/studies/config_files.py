@@ -1,0 +1,49 @@
+"""What settings take from a config.json that they name; nothing is loaded for names of the catalog."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxspec.errors import InputError
+from jaxspec.settings.schemes import RELEASED
+
+if TYPE_CHECKING:
+    from hwmodels.catalog import DraftHead
+
+__all__ = ["head_in_file", "own_scheme"]
+
+
+def own_scheme(architecture: Any, otherwise: str) -> str:
+    """The scheme of a priced network for which none is given: its release's form, where its config.json states one.
+
+    Args:
+        architecture: catalog name or path; a file that cannot be read is refused where it is priced.
+        otherwise: of all other networks.
+    """
+    if not isinstance(architecture, str | Path) or not os.path.exists(architecture):
+        return otherwise
+    from hwmodels import catalog  # numerics, which only a file needs
+
+    try:
+        stored = catalog.read_config_file(architecture).stored
+    except (NotImplementedError, ValueError):
+        return otherwise
+    return otherwise if stored is None else RELEASED.name
+
+
+def head_in_file(name: str) -> DraftHead | None:
+    """The draft head that a config.json, or the one of a directory, describes; None: no head, or no file.
+
+    Raises:
+        InputError: a vocabulary of its own that is no whole number.
+    """
+    if not os.path.exists(name):
+        return None
+    from hwmodels import catalog  # numerics, which only a file needs
+
+    try:
+        return catalog.draft_head_in_file(name)
+    except catalog.EntryError as error:
+        raise InputError(f"draft {name!r}: {error}") from error

@@ -6,6 +6,7 @@ from hwmodels.catalog.huggingface import (
     ConfigReading,
     architecture_from_config,
     architecture_from_config_file,
+    positions_of_config,
     read_config,
 )
 from hwmodels.catalog.links import link, link_entry, link_names
@@ -14,9 +15,11 @@ from hwmodels.catalog.loader import (
     UnknownNameError,
     architecture,
     architecture_names,
+    architecture_positions,
     architecture_repository,
     architecture_sources,
     architecture_title,
+    architecture_tokenizer,
     device,
     device_entry,
     device_from_file,
@@ -41,9 +44,11 @@ __all__ = [
     "architecture_from_config",
     "architecture_from_config_file",
     "architecture_names",
+    "architecture_positions",
     "architecture_repository",
     "architecture_sources",
     "architecture_title",
+    "architecture_tokenizer",
     "check_division",
     "check_draft_division",
     "device",
@@ -62,5 +67,6 @@ __all__ = [
     "link",
     "link_entry",
     "link_names",
+    "positions_of_config",
     "read_config",
 ]

@@ -7,6 +7,7 @@ from hwmodels.catalog.huggingface.reading import (
     ConfigReading,
     architecture_from_config,
     architecture_from_config_file,
+    positions_of_config,
     read_config,
     unmodelled_feature,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "layer_windows",
     "layers_with_linear_attention",
     "nested_text",
+    "positions_of_config",
     "read_config",
     "unmodelled_feature",
     "wrapper_of",

@@ -25,6 +25,7 @@ __all__ = [
     "ConfigReading",
     "architecture_from_config",
     "architecture_from_config_file",
+    "positions_of_config",
     "read_config",
     "unmodelled_feature",
 ]
@@ -164,6 +165,29 @@ def read_config(raw: Mapping[str, Any], *, where: str = "config.json") -> Config
         if settings.get(key):
             notes.append(f"{key} is {shown(settings.get(key))}: layers that predict further tokens are not counted")
     return ConfigReading(checked_architecture(architecture_values(settings, family), where=where), tuple(notes))
+
+
+#: Scalings of rotary positions whose file states the scaled length already.
+_SCALED_LENGTHS = ("default", "llama3", "su", "longrope")
+
+
+def positions_of_config(raw: Mapping[str, Any]) -> int | None:
+    """Tokens of the longest text that the network of a parsed config.json is made for; None: the file does not say.
+
+    Source: engines derive the same from `max_position_embeddings` and the scaling of rotary positions; vLLM, get_and_verify_max_len.
+    """
+    nested = raw.get("text_config")
+    text = nested_text(raw, nested) if isinstance(nested, Mapping) else raw
+    family = family_called(str(text.get("model_type"))) or LLAMA_LIKE
+    stated = Settings(text, family.defaults, family.spellings, "config.json").get("max_position_embeddings")
+    scaling = text.get("rope_scaling") or text.get("rope_parameters") or {}
+    if not isinstance(stated, int) or not isinstance(scaling, Mapping):
+        return stated if isinstance(stated, int) else None
+    kind, factor = scaling.get("rope_type", scaling.get("type", "default")), scaling.get("factor")
+    if kind in _SCALED_LENGTHS or not isinstance(factor, int | float):
+        return stated
+    original = scaling.get("original_max_position_embeddings") if kind == "yarn" else None
+    return round((original if isinstance(original, int) else stated) * factor)
 
 
 def _text_part(raw: Mapping[str, Any], nested: Any, where: str, notes: list[str]) -> dict[str, Any]:

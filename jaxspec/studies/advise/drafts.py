@@ -16,9 +16,7 @@ from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head, mult
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
-from jaxspec.report.division import Divided
 from jaxspec.settings.draft_kinds import SELF
-from jaxspec.settings.parallel import ALONE
 from jaxspec.studies.advise.config import HEADS, LOOKUP, AdviseConfig
 from jaxspec.studies.expert_pricing import copy_by_scheme, with_expert_bits
 from jaxspec.studies.measured.pricing import resolve_architecture, resolve_draft
@@ -27,19 +25,19 @@ from jaxspec.suggestions import hint
 __all__ = ["named_draft", "read_widths"]
 
 
-def named_draft(name: str, target: Architecture, *, scheme: str = "bf16", division: Divided = ALONE) -> DraftCost:
+def named_draft(config: AdviseConfig, target: Architecture) -> DraftCost:
     """The cost of a lookup, of a head on the target, of the target's compressed copy, or of a network.
 
     Args:
-        scheme: of the target's compressed copy.
-        division: how a network of its own is shared by devices.
+        target: architecture of the settings' target.
     Raises:
-        InputError: none of these, or a network that cannot be shared so.
+        InputError: none of these, or a network that cannot draft for this target or be shared so.
     """
+    name = config.draft
     if name == LOOKUP:
         return DraftCost(passes=0.0, statement="a lookup, which takes no time")
     if name == SELF:
-        return copy_by_scheme(scheme, target)
+        return copy_by_scheme(config.scheme, target)
     if name in HEADS:
         makers = {
             "eagle": eagle_head,
@@ -48,11 +46,11 @@ def named_draft(name: str, target: Architecture, *, scheme: str = "bf16", divisi
         }
         return makers[name](target)
     try:
-        own = resolve_architecture(name, None)
+        resolve_architecture(name, None)
     except InputError as error:
         known = hint(name, (LOOKUP, SELF, *HEADS), quote=False)
         raise InputError(f"draft {name!r} is no head, lookup or network{known}; as a network: {error}") from error
-    resolve_draft(division, name)
+    own = resolve_draft(config, name, config.architecture, target, max(config.context + 1, config.prompt_tokens))
     return DraftCost(architecture=own, statement=f"a network, {name}")
 
 

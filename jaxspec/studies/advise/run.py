@@ -41,6 +41,7 @@ from jaxspec.studies.each_device import for_each_device
 from jaxspec.studies.engine_flags import Engine, Range, ServedTree, engines_for
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
 from jaxspec.studies.expert_pricing import check_has_experts
+from jaxspec.studies.feasibility import priced_pair
 from jaxspec.studies.headline_intervals import coverage_in_words, covered, interval_ends
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_architecture
@@ -95,7 +96,7 @@ def _check(config: AdviseConfig) -> dict[str, _Checked]:
     target = resolve_architecture(config.architecture, None)
     check_has_experts(["expert_bits"] if config.expert_bits else [], target, config.architecture)
     pricings = {name: measured_kernels(config, name) for name in config.device}
-    common = named_draft(config.draft, target, scheme=config.scheme, division=config), draft_acceptance(config)
+    common = named_draft(config, target), draft_acceptance(config)
     return {name: _Checked(pricing, kernels, *common) for name, (pricing, kernels) in pricings.items()}
 
 
@@ -165,7 +166,7 @@ def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDi
         interval_statement=coverage_in_words(covers) if covers else None,
         engines={engine.title: engine.content for engine in engines},
         commands={engine.title: engine.shown for engine in engines},
-        **_noted(config, found, device, named=bool(engines)),
+        **_noted(config, found, advised, device, named=bool(engines)),
         versions=versions(),
     )
 
@@ -176,22 +177,37 @@ def _unpriced(first: int) -> tuple[str, ...]:
     return () if first == 1 else (said,)
 
 
-def _noted(config: AdviseConfig, found: _Checked, device: str, *, named: bool = False) -> dict[str, Any]:
+def _noted(
+    config: AdviseConfig, found: _Checked, advised: Advised, device: str, *, named: bool = False
+) -> dict[str, Any]:
     """The fields of `kernel_notes`, with what is to be said of acceptance, batches and the engine.
 
     Args:
         named: whether commands name weights.
     """
-    pricing = found.pricing
+    pricing, own_network = found.pricing, config.prices_own_network
+    priced = [config.architecture, *([config.draft] if own_network else [])]
     networks = {"architecture": pricing.architecture, "draft": found.draft.architecture}
     fields = noted(
-        kernel_notes(pricing.device, [read_widths(config)], batches=config.batch, **networks),
+        kernel_notes(
+            pricing.device,
+            [read_widths(config)],
+            batches=config.batch,
+            texts=dict.fromkeys(priced, float(max(config.context + 1, config.prompt_tokens))),
+            held={f"batch {batch}": size for batch, size in zip(config.batch, advised.held, strict=True)},
+            **networks,
+        ),
         pricing.device,
         config.engine,
         prompts=config.prompt_tokens > 0,
         named=device,
     )
     own = (
+        *(
+            priced_pair(config.draft, networks["draft"], config.architecture, networks["architecture"])
+            if own_network
+            else ()
+        ),
         *found.kernels.notes,
         *of_another_draft(config),
         *_unpriced(config.batch[0]),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hwmodels.speculation.draft_cost import COMPRESSED_COPY, held_with_draft
 from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.results import given, measured
 from jaxspec.results.network_results import DecodingSettings, Lossless, PricedNumber, RunningModel, WorkloadSettings
@@ -18,6 +19,7 @@ from jaxspec.studies.expert_pricing import placement_name
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.routing import routing_part
 from jaxspec.studies.measured.work import Work
+from jaxspec.tuning.objective import Pricing
 
 __all__ = ["head", "lossless"]
 
@@ -70,12 +72,31 @@ def head(work: Work, device: str, footprints: list[Any]) -> dict[str, Any]:
         "timing_s": {stage: measured(seconds) for stage, seconds in work.stages.timing_s.items()},
         "versions": versions(),
         **noted(
-            kernel_notes(pricing.device, footprints, batches=[config.batch], architecture=pricing.architecture),
+            kernel_notes(
+                pricing.device,
+                footprints,
+                batches=[config.batch],
+                architecture=pricing.architecture,
+                texts={
+                    config.model if config.architecture == "own" else config.architecture: float(
+                        max(config.context + 1, config.prompt_tokens)
+                    )
+                },
+                held=_held(pricing, footprints, config.context),
+            ),
             pricing.device,
             config.engine,
             named=device,
         ),
     }
+
+
+def _held(pricing: Pricing, footprints: list[Any], context: int) -> dict[str, float]:
+    """Bytes of the target, and of its copies, in the narrowest form that is priced: no draft network is counted."""
+    parts = {"workload": pricing.workload, "draft_cost": COMPRESSED_COPY, "group": pricing.device.group}
+    sizes = [held_with_draft(pricing.architecture, footprint=one, **parts) for one in footprints]
+    batch = float(pricing.workload.batch)
+    return {f"batch {batch:g} at {context:,} cached tokens": min(float(np.max(size)) for size in sizes)}
 
 
 def _mean(lengths: np.ndarray) -> int | float:

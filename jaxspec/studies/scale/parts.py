@@ -49,7 +49,17 @@ def head_parts(config: ScaleConfig, checked: Checked, device: str, footprints: S
     largest = max(shapes_priced, key=lambda shape: float(shape.num_experts))
     linear = max(shapes_priced, key=lambda shape: float(shape.num_linear_layers))
     sequences = [batch * samples for batch in (config.batch, *config.batches) for samples in (1, *config.samples)]
-    fields = kernel_notes(priced_on, list(footprints), batches=sequences, architecture=largest, draft=linear)
+    fields = kernel_notes(
+        priced_on,
+        list(footprints),
+        batches=sequences,
+        architecture=largest,
+        draft=linear,
+        texts={
+            model if name == "own" else name: float(config.context + config.most_tokens)
+            for model, name in config.priced.items()
+        },
+    )
     found = noted(fields, priced_on, config.engine, named=device)
     return {
         "model": RunningModel(name=", ".join(config.model), parameters=parameters),

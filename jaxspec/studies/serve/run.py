@@ -33,10 +33,10 @@ from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.studies.each_device import Tell, for_each_device
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
 from jaxspec.studies.expert_pricing import placed, placement_name, resolve_experts
+from jaxspec.studies.feasibility import check_positions, priced_pair
 from jaxspec.studies.headline_intervals import coverage_in_words, covered_by
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_draft, resolve_pricing
-from jaxspec.studies.positions import check_positions
 from jaxspec.studies.serve.config import ServeConfig
 from jaxspec.studies.serve.loads import DECODING, best_lengths, count_of_rates, longest_request, rates_of
 from jaxspec.studies.serve.many_loads import serve_loads
@@ -114,17 +114,17 @@ class _Parts:
         load = dataclasses.replace(pricing.workload, context_tokens=config.prompt_tokens + config.output_tokens / 2.0)
         draft = experts.draft_cost(device, architecture, workload=load, footprint=footprint)
         draft = dataclasses.replace(draft, statement="")
+        requests = draw()
+        # The last token that a request generates is not read again.
+        longest = longest_request(requests) - 1
+        check_positions(config.architecture, architecture, longest)
         if config.draft_architecture is not None:
-            own, plain = resolve_draft(config, config.draft_architecture), uniform_footprint(UNCOMPRESSED_BITS)
+            own = resolve_draft(config, config.draft_architecture, config.architecture, architecture, longest)
+            plain = uniform_footprint(UNCOMPRESSED_BITS)
             draft = DraftCost(architecture=own, statement="")
             footprint = dataclasses.replace(
                 footprint, draft_weight_bits=plain.draft_weight_bits, draft_kv_bits=plain.draft_kv_bits
             )
-        requests = draw()
-        # The last token that a request generates is not read again.
-        check_positions(config.architecture, architecture, longest_request(requests) - 1)
-        if draft.architecture is not None:
-            check_positions(str(config.draft_architecture), draft.architecture, longest_request(requests) - 1)
         stored = {"footprint": footprint, "draft_cost": draft}
         room, states = (float(of(device, architecture, **stored)) for of in (capacity_tokens, sequence_tokens))
         own_room = room / config.data_parallel - states  # a request lies in one replica
@@ -201,6 +201,7 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
     covers = covered_by(pricing.device, scatter=scatter)
     facts, shape = device_facts(name, config, config), architecture_data(config.architecture, pricing.architecture)
     crossings = [_crossing(decoding, rates, found, place) for place, decoding in enumerate(DECODING) if place]
+    own_network = [] if config.draft_architecture is None else [config.draft_architecture]
     fields = noted(
         kernel_notes(
             pricing.device,
@@ -209,13 +210,17 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
             architecture=pricing.architecture,
             draft=parts.draft.architecture,
             when="on average",
+            texts=dict.fromkeys([config.architecture, *own_network], float(longest_request(requests) - 1)),
         ),
         pricing.device,
         config.engine,
         prompts=True,
         named=name,
     )
-    fields["notes"] = [*_unused_positions(config), *fields["notes"]]
+    pair = ()
+    if parts.draft.architecture is not None:
+        pair = priced_pair(*own_network, parts.draft.architecture, config.architecture, pricing.architecture)
+    fields["notes"] = [*pair, *_unused_positions(config), *fields["notes"]]
     prompt, output = (np.asarray(tokens) for tokens in (requests.prompt_tokens, requests.output_tokens))
     return ServeResult(
         architecture=config.architecture,

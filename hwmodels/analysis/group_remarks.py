@@ -1,4 +1,4 @@
-"""What a reader of several devices' numbers should know: some may have nothing to do, and engines or links may not allow them."""
+"""What a reader of several devices' numbers should know: idle ones, links that do not join them, stages without engines."""
 
 from __future__ import annotations
 
@@ -36,14 +36,12 @@ def _apart(group: DeviceGroup) -> list[str]:
     stages = together * _most(group.pipeline)
     if joins is None or stages <= joins:
         return []
-    what = (
-        f"{together:g} devices exchange in every layer"
-        if together > joins
-        else f"stages are spread over {stages:g} devices"
-    )
+    what = f"{together:g} devices exchange in every layer"
+    if together <= joins:
+        what = f"stages are spread over {stages:g} devices"
     return [
-        f"{what}, and the link joins {joins}: the others are in further hosts, and their exchange is priced as if they were not; "
-        "a link between hosts (infiniband-ndr, say) prices all of it over that"
+        f"{what}, and the link joins {joins}: the others are in further hosts, and their exchange is priced as if they were "
+        "not; a link between hosts (infiniband-ndr, say) prices all of it over that"
     ]
 
 
@@ -52,8 +50,9 @@ def _stages(group: DeviceGroup) -> list[str]:
     if _most(group.pipeline) <= 1:
         return []
     return [
-        "pipeline stages with speculation are priced as if an engine took both: vLLM's documentation excludes them up to 0.14 and "
-        "its releases 0.28 and 0.29 stop as they start, SGLang refuses them unless SGLANG_ENABLE_PP_SPEC=1 is set (EAGLE alone)"
+        "pipeline stages with speculation are priced as if an engine took both: vLLM's documentation excludes them up to 0.14 "
+        "and its releases 0.28 and 0.29 stop as they start, SGLang refuses them unless SGLANG_ENABLE_PP_SPEC=1 is set (EAGLE "
+        "alone)"
     ]
 
 

@@ -31,7 +31,7 @@ __all__ = ["LinkEntry", "link", "link_entry", "link_names"]
 _LIBRARY = "nccl"
 
 #: Of a file: how many devices the link joins; links without it span hosts.
-_DEVICES = "devices"
+_JOINS = "joins"
 
 #: Fields of a kernel that a record gives.
 _FIELDS = ("launch_s", "efficiency", "hop_s", "peer_s", "bridge", "socket")
@@ -79,7 +79,7 @@ def link_entry(name: str, *, engine: str | None = None) -> LinkEntry:
         raise UnknownNameError(f"unknown link {name!r};{near_matches(slug, allowed)} allowed: {', '.join(allowed)}")
     where = f"links/{slug}.toml"
     title, document = titled_document((_folder() / f"{slug}.toml").read_text(encoding="utf-8"), where)
-    measured, joins = document.pop("measured", {}), document.pop(_DEVICES, None)
+    measured, joins = document.pop("measured", {}), document.pop(_JOINS, None)
     reader = TableReader(where)
     found = reader.read(document, form_of(Link), "", also=("title", "measured"))
     try:
@@ -98,8 +98,8 @@ def link_entry(name: str, *, engine: str | None = None) -> LinkEntry:
             f"{where} lacks or misstates {error}; write it again with python -m experiments.silicon --collectives"
         ) from error
     if joins is not None:
-        sources[_DEVICES] = read_source(joins, f"{where}: {_DEVICES}")
-        joins = int(read_value(joins, COUNT, f"{where}: {_DEVICES}"))
+        sources[_JOINS] = read_source(joins, f"{where}: {_JOINS}")
+        joins = int(read_value(joins, COUNT, f"{where}: {_JOINS}"))
     whole = dataclasses.replace(found, **kernels, spreads=spreads, joins=joins)
     return LinkEntry(title, whole, reader.sources | sources, errors, measured)
 

@@ -54,7 +54,7 @@ def vocabulary_beside(called: str, size: int, place: Path) -> Vocabulary:
 def shared_vocabulary(draft: Vocabulary, target: Vocabulary) -> tuple[str, ...]:
     """What a user should know of a pair whose tokens are the same.
 
-    Equal rows are not needed: rows behind a tokenizer's last token are padding, and every engine has a rule of its own for them.
+    Rows may differ: those behind a tokenizer's last token are padding, for which every engine has a rule of its own.
 
     Raises:
         InputError: tokens differ, or sizes differ and nobody knows of tokens that are the same.
@@ -68,7 +68,8 @@ def shared_vocabulary(draft: Vocabulary, target: Vocabulary) -> tuple[str, ...]:
         if names[0] != names[1] and not names[1].startswith(f"{names[0]}/"):
             raise InputError(f"{both}; {advice}")
         further = (
-            f"{both}: one tokenizer is the other with further tokens, which are not drafted; SGLang and llama.cpp refuse such pairs",
+            f"{both}: one tokenizer is the other with further tokens, which are not drafted; SGLang and llama.cpp "
+            "refuse such pairs",
         )
         return (*(further if names[0] != names[1] else ()), *_padding(draft, target))
     silent = " and ".join(one.called for one in (draft, target) if one.content is None)
@@ -125,7 +126,8 @@ def _by_files(draft: Vocabulary, target: Vocabulary, advice: str) -> tuple[str, 
         )
     if missing := sum(i not in own.texts for i in wanted.texts):
         notes.append(
-            f"{missing:,} of {len(wanted.texts):,} tokens of {target.called} are none of {draft.called}'s, which never drafts them"
+            f"{missing:,} of {len(wanted.texts):,} tokens of {target.called} are none of {draft.called}'s, which never drafts "
+            "them"
         )
     if own.cutting != wanted.cutting:
         notes.append(
@@ -145,13 +147,11 @@ def _padding(draft: Vocabulary, target: Vocabulary) -> tuple[str, ...]:
     """
     if draft.size == target.size:
         return ()
-    rows, fits = f"{target.size:,} rows", abs(draft.size - target.size) <= _LLAMA_CPP_DIFFERENCE
-    change = (
-        f"pad its embedding and head to {rows}" if draft.size < target.size else f"cut its embedding and head to {rows}"
-    )
+    fits, change = abs(draft.size - target.size) <= _LLAMA_CPP_DIFFERENCE, "pad" if draft.size < target.size else "cut"
     return (
-        f"{draft}, {target}: one tokenizer, whose rows are padded differently. vLLM and SGLang refuse unequal sizes: {change}, and "
-        "set vocab_size of its config.json (vLLM 0.25.1 and later also takes it unchanged, drafting greedily, with "
-        f'"use_heterogeneous_vocab": true); llama.cpp {"takes" if fits else "refuses"} it, as the sizes differ by '
-        f"{'at most' if fits else 'more than'} {_LLAMA_CPP_DIFFERENCE}; transformers takes it where both tokenizers are given",
+        f"{draft}, {target}: one tokenizer, whose rows are padded differently. vLLM and SGLang refuse unequal sizes: {change} "
+        f"the draft's embedding and head to {target.size:,} rows, and set vocab_size of its config.json (vLLM 0.25.1 and later "
+        'also takes it unchanged, drafting greedily, with "use_heterogeneous_vocab": true); llama.cpp '
+        f"{'takes' if fits else 'refuses'} it, as the sizes differ by {'at most' if fits else 'more than'} "
+        f"{_LLAMA_CPP_DIFFERENCE}; transformers takes it where both tokenizers are given",
     )

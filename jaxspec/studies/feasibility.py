@@ -1,9 +1,9 @@
 """One check of feasibility for all commands, priced or measured: what is refused, and what a reader is told instead.
 
-A pair's tokens (`jaxspec.models.vocabulary`), texts beyond the positions of a network, blocks of weights that devices would cut,
-memory, drafts of which nothing is accepted. Devices that a link does not join and networks that cannot be divided are refused by
-`hwmodels.catalog.grouped` and `check_division`; engines without pipelines are told by `group_remarks`. Refusals are InputErrors of
-one line; everything else is a tuple of notes.
+A pair's tokens (`jaxspec.models.vocabulary`), texts beyond a network's positions, blocks of weights that devices would cut,
+memory, drafts of which nothing is accepted. `hwmodels.catalog.check_division` and `grouped` refuse devices that cannot share a
+network and those that a link does not join, `group_remarks` notes engines without stages. Refusals are InputErrors of one line,
+everything else is a tuple of notes.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-
-import numpy as np
 
 from hwmodels import Architecture, Device, catalog
 from hwmodels.numerics.units import GB
@@ -23,6 +21,7 @@ from jaxspec.models.beside_weights import json_beside, read_beside
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.embedded import check_model, is_container, model_place
 from jaxspec.models.vocabulary import Vocabulary, shared_vocabulary
+from jaxspec.settings.draft_kinds import has_files
 from jaxspec.speculate.drafts.making import kind_of
 
 __all__ = [
@@ -92,8 +91,8 @@ def check_blocks(name: str, a: Architecture, block: tuple[int, int] | None, divi
     keys = 0 if latent else int(a.num_kv_heads) * dim
     # (whose, size, devices, side of a block, what vLLM calls the share)
     shares = [
-        ("an expert's columns", experts, ways, rows, "the output_size of gate's and up's weight = {} {} block_n = {}"),
-        ("an expert's columns", experts, ways, columns, "the input_size of down's weight = {} {} block_k = {}"),
+        ("columns of an expert", experts, ways, rows, "the output_size of gate's and up's weight = {} {} block_n = {}"),
+        ("columns of an expert", experts, ways, columns, "the input_size of down's weight = {} {} block_k = {}"),
         *(("inner columns", size, tensor, rows, _OUTPUT) for size in inner),
         *(("inner columns", size, tensor, columns, _INPUT) for size in inner),
         ("columns of queries", heads * (dim + int(a.rope_head_dim) * latent), tensor, rows, _OUTPUT),
@@ -102,7 +101,7 @@ def check_blocks(name: str, a: Architecture, block: tuple[int, int] | None, divi
     ]
     for whose, size, parts, side, said in shares:
         if parts > 1 and size % (parts * side):
-            whole = [n for n in range(1, parts) if not size % (n * side)]
+            whole = [n for n in range(1, parts) if not parts % n and not size % (n * side)]
             fewer = f"at most {whole[-1]} devices" if whole else "another format"
             more = ", or expert_parallel, which keeps experts whole" if size == experts and ways > 1 else ""
             raise InputError(
@@ -158,24 +157,25 @@ def memory_notes(device: Device, held: Mapping[str, float]) -> tuple[str, ...]:
     what, size = max(over.items(), key=lambda item: item[1])
     few = "" if len(over) == 1 else f" (and {len(over) - 1} more)"
     return (
-        f"does not fit: weights and KV take {size / GB:.3g} GB on a device, {what}{few}, and it has {room / GB:.3g} GB; its times "
-        "are those of a larger memory: take more devices, fewer bits, a smaller batch or a shorter context",
+        f"does not fit: weights and KV take {size / GB:.3g} GB on a device, {what}{few}, and it has {room / GB:.3g} GB; its "
+        "times are those of a larger memory: take more devices, fewer bits, a smaller batch or a shorter context",
     )
 
 
-def unaccepted_notes(draft: str, conditional: Sequence[float | None]) -> tuple[str, ...]:
-    """A hint where no drafted token was ever accepted.
+def unaccepted_notes(accepted: Mapping[str, float | None]) -> tuple[str, ...]:
+    """A hint for each draft of which no token was ever accepted.
 
     Args:
-        draft: what it is called.
-        conditional: acceptance measured at each position; None or NaN where nothing was counted.
+        accepted: draft -> alpha_token as it was measured; None: nothing was drafted.
     """
-    known = [rate for rate in conditional if rate is not None and not np.isnan(rate)]
-    if not known or max(known) > 0:
-        return ()
-    return (
-        f"no token of draft {draft!r} was ever accepted: check that it has the target's tokenizer and the same token ids, that "
-        "prompts have the chat template that both were trained with, and that its weights are the right ones",
+    cause = (
+        "check that it has the target's tokenizer with the same token ids, that prompts have the chat template that both were "
+        "trained with, and that its weights are those that its config.json describes"
+    )
+    return tuple(
+        f"no token of draft {name!r} was ever accepted: {cause if has_files(name) else 'on such texts it gains nothing'}"
+        for name, share in accepted.items()
+        if share == 0.0
     )
 
 

@@ -174,7 +174,7 @@ _SCALED_LENGTHS = ("default", "llama3", "su", "longrope")
 def positions_of_config(raw: Mapping[str, Any]) -> int | None:
     """Tokens of the longest text that the network of a parsed config.json is made for; None: the file does not say.
 
-    Source: engines derive the same from `max_position_embeddings` and the scaling of rotary positions; vLLM, get_and_verify_max_len.
+    Source: vLLM derives the same from `max_position_embeddings` and the scaling of rotary positions, get_and_verify_max_len.
     """
     nested = raw.get("text_config")
     text = nested_text(raw, nested) if isinstance(nested, Mapping) else raw

@@ -124,7 +124,9 @@ def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDi
         served = single_tree(trees, np.asarray(advised.numbers["speedup_vs_stored_ar"].value))
     schedule = ranges(config.batch, [row.draft_length.known for row in rows])
     single = single_length(np.asarray(advised.numbers["speedup_vs_stored_ar"].value))
-    engines = _engines(config, schedule, single, served)
+    own = found.draft.architecture
+    other_rows = config.prices_own_network and float(own.vocab_size) != float(pricing.architecture.vocab_size)
+    engines = _engines(config, schedule, single, served, other_rows)
     for engine in engines:
         for name, content in ({engine.file: engine.content} | dict(engine.more_files)).items():
             write_text(directory.path / "engines" / device_slug(device) / name, content)
@@ -276,11 +278,13 @@ def _tree(trees: AdvisedTrees, place: int, row: AdvisedBatch) -> AdvisedTree:
     )
 
 
-def _engines(config: AdviseConfig, schedule: list[Range], single: int, tree: ServedTree | None) -> list[Engine]:
+def _engines(
+    config: AdviseConfig, schedule: list[Range], single: int, tree: ServedTree | None, other_rows: bool
+) -> list[Engine]:
     """Settings of engines; none where no batch is to speculate."""
     lengths = [each.draft_length for each in schedule if each.draft_length]
     if not lengths:
         return []
     # An engine with one length for all batches takes the best one; where that is none, what small batches want.
-    target, served, division = served_target(config), served_draft(config), division_of(config)
+    target, served, division = served_target(config), served_draft(config, other_rows=other_rows), division_of(config)
     return engines_for(target, served, single or lengths[0], schedule=schedule, division=division, tree=tree)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from jaxspec.results import given, measured
 from jaxspec.results.network_results import DecodingSettings, Lossless, PricedNumber, RunningModel, WorkloadSettings
 from jaxspec.runs.provenance import versions
 from jaxspec.runs.stages import Arrays
+from jaxspec.settings.common import CommonConfig
 from jaxspec.speculate.proof import count_mismatches
 from jaxspec.studies.engine_pricing import engine_used, noted
 from jaxspec.studies.expert_pricing import placement_name
+from jaxspec.studies.feasibility import unaccepted_notes
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.routing import routing_part
 from jaxspec.studies.measured.work import Work
@@ -24,15 +27,29 @@ from jaxspec.tuning.objective import Pricing
 __all__ = ["head", "lossless"]
 
 
-def head(work: Work, device: str, footprints: list[Any]) -> dict[str, Any]:
+def head(work: Work, device: str, footprints: list[Any], accepted: Mapping[str, float | None]) -> dict[str, Any]:
     """Fields of `MeasuredResult`, but whether it pays and is lossless.
 
     Args:
         footprints: all that were priced on the device.
+        accepted: see `unaccepted_notes`.
     """
     config, setup, pricing = work.config, work.setup, work.pricings[device]
     facts = device_facts(device, config, config)
     shape = architecture_data(config.architecture, pricing.architecture)
+    fields = noted(
+        kernel_notes(
+            pricing.device,
+            footprints,
+            batches=[config.batch],
+            architecture=pricing.architecture,
+            texts={_priced_name(config): float(max(config.context + 1, config.prompt_tokens))},
+            held=_held(pricing, footprints, config.context),
+        ),
+        pricing.device,
+        config.engine,
+        named=device,
+    )
     return {
         "model": RunningModel(
             name=setup.model_name,
@@ -71,24 +88,13 @@ def head(work: Work, device: str, footprints: list[Any]) -> dict[str, Any]:
         "inputs": work.inputs,
         "timing_s": {stage: measured(seconds) for stage, seconds in work.stages.timing_s.items()},
         "versions": versions(),
-        **noted(
-            kernel_notes(
-                pricing.device,
-                footprints,
-                batches=[config.batch],
-                architecture=pricing.architecture,
-                texts={
-                    config.model if config.architecture == "own" else config.architecture: float(
-                        max(config.context + 1, config.prompt_tokens)
-                    )
-                },
-                held=_held(pricing, footprints, config.context),
-            ),
-            pricing.device,
-            config.engine,
-            named=device,
-        ),
+        **fields,
+        "notes": [*unaccepted_notes(accepted), *fields["notes"]],
     }
+
+
+def _priced_name(config: CommonConfig) -> str:
+    return config.model if config.architecture == "own" else config.architecture
 
 
 def _held(pricing: Pricing, footprints: list[Any], context: int) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hwmodels import Footprint
@@ -10,6 +10,7 @@ from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.results import given
 from jaxspec.results.network_results import DecodingSettings, PricedNumber, RunningModel, WorkloadSettings
 from jaxspec.studies.engine_pricing import engine_used, noted
+from jaxspec.studies.feasibility import unaccepted_notes
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.head import versions
 from jaxspec.studies.scale.config import ScaleConfig
@@ -32,8 +33,18 @@ def task_part(config: ScaleConfig, problems: int) -> TaskSettings:
     )
 
 
-def head_parts(config: ScaleConfig, checked: Checked, device: str, footprints: Sequence[Footprint]) -> dict[str, Any]:
-    """Fields of `MeasuredResult`; of several networks the names stand together, and numbers begin with a network's name."""
+def head_parts(
+    config: ScaleConfig,
+    checked: Checked,
+    device: str,
+    footprints: Sequence[Footprint],
+    accepted: Mapping[str, float | None],
+) -> dict[str, Any]:
+    """Fields of `MeasuredResult`; of several networks the names stand together, and numbers begin with a network's name.
+
+    Args:
+        accepted: see `unaccepted_notes`.
+    """
     pricings, several = checked.pricings[device], len(config.model) > 1
     shapes = {
         f"{name}.{field}" if several else field: PricedNumber(**number)
@@ -86,5 +97,5 @@ def head_parts(config: ScaleConfig, checked: Checked, device: str, footprints: S
         "versions": versions(),
         "engine": engine_used(config.engine, device),
         **found,
-        "notes": [*checked.notes, *found["notes"]],
+        "notes": [*checked.notes, *unaccepted_notes(accepted), *found["notes"]],
     }

@@ -87,7 +87,7 @@ def check_blocks(name: str, a: Architecture, block: tuple[int, int] | None, divi
     latent, heads, dim = bool(float(a.kv_lora_rank)), int(a.num_heads), int(a.head_dim)
     dense = float(a.num_layers) > float(a.num_moe_layers)
     experts = int(a.expert_intermediate_size)
-    inner = [int(a.shared_intermediate_size), int(a.intermediate_size) * dense]
+    inner = [int(a.intermediate_size) * dense, int(a.shared_intermediate_size)]
     keys = 0 if latent else int(a.num_kv_heads) * dim
     # (whose, size, devices, side of a block, what vLLM calls the share)
     shares = [
@@ -102,7 +102,7 @@ def check_blocks(name: str, a: Architecture, block: tuple[int, int] | None, divi
     for whose, size, parts, side, said in shares:
         if parts > 1 and size % (parts * side):
             whole = [n for n in range(1, parts) if not parts % n and not size % (n * side)]
-            fewer = f"at most {whole[-1]} devices" if whole else "another format"
+            fewer = f"at most {whole[-1]}" if whole else "another format"
             more = ", or expert_parallel, which keeps experts whole" if size == experts and ways > 1 else ""
             raise InputError(
                 f"{name} is stored in blocks of {rows} x {columns}, which {parts} devices cut: {size:,} {whose} / {parts}: "

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hwmodels import DraftCost
+from hwmodels import Architecture, DraftCost
 from hwmodels.analysis.uncertainty.delta_method import COVERAGE, LogNormal, probability_above
 from jaxspec.files import write_text
 from jaxspec.report.assumptions import architecture_data, device_facts
@@ -124,9 +124,7 @@ def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDi
         served = single_tree(trees, np.asarray(advised.numbers["speedup_vs_stored_ar"].value))
     schedule = ranges(config.batch, [row.draft_length.known for row in rows])
     single = single_length(np.asarray(advised.numbers["speedup_vs_stored_ar"].value))
-    own = found.draft.architecture
-    other_rows = config.prices_own_network and float(own.vocab_size) != float(pricing.architecture.vocab_size)
-    engines = _engines(config, schedule, single, served, other_rows)
+    engines = _engines(config, schedule, single, served, _other_rows(found.draft.architecture, pricing.architecture))
     for engine in engines:
         for name, content in ({engine.file: engine.content} | dict(engine.more_files)).items():
             write_text(directory.path / "engines" / device_slug(device) / name, content)
@@ -168,9 +166,14 @@ def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDi
         interval_statement=coverage_in_words(covers) if covers else None,
         engines={engine.title: engine.content for engine in engines},
         commands={engine.title: engine.shown for engine in engines},
-        **_noted(config, found, advised, device, named=bool(engines)),
+        **_noted(config, found, device, advised=advised, named=bool(engines)),
         versions=versions(),
     )
+
+
+def _other_rows(draft: Architecture | None, target: Architecture) -> bool:
+    """Whether a network's vocabulary is padded to other rows than its target's; heads have the target's ends."""
+    return draft is not None and float(draft.vocab_size) != float(target.vocab_size)
 
 
 def _unpriced(first: int) -> tuple[str, ...]:
@@ -180,12 +183,12 @@ def _unpriced(first: int) -> tuple[str, ...]:
 
 
 def _noted(
-    config: AdviseConfig, found: _Checked, advised: Advised, device: str, *, named: bool = False
+    config: AdviseConfig, found: _Checked, device: str, *, advised: Advised | None = None, named: bool = False
 ) -> dict[str, Any]:
     """The fields of `kernel_notes`, with what is to be said of acceptance, batches and the engine.
 
     Args:
-        named: whether commands name weights.
+        advised: prices, which say what memory is needed. named: whether commands name weights.
     """
     pricing, own_network = found.pricing, config.prices_own_network
     priced = [config.architecture, *([config.draft] if own_network else [])]
@@ -196,7 +199,7 @@ def _noted(
             [read_widths(config)],
             batches=config.batch,
             texts=dict.fromkeys(priced, float(max(config.context + 1, config.prompt_tokens))),
-            held={f"batch {batch}": size for batch, size in zip(config.batch, advised.held, strict=True)},
+            held=advised and {f"batch {batch}": float(size) for batch, size in zip(config.batch, advised.held)},
             **networks,
         ),
         pricing.device,

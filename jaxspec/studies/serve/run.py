@@ -217,9 +217,9 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
         prompts=True,
         named=name,
     )
-    pair = ()
-    if parts.draft.architecture is not None:
-        pair = priced_pair(*own_network, parts.draft.architecture, config.architecture, pricing.architecture)
+    own, pair = parts.draft.architecture, ()
+    if own is not None:
+        pair = priced_pair(str(config.draft_architecture), own, config.architecture, pricing.architecture)
     fields["notes"] = [*pair, *_unused_positions(config), *fields["notes"]]
     prompt, output = (np.asarray(tokens) for tokens in (requests.prompt_tokens, requests.output_tokens))
     return ServeResult(

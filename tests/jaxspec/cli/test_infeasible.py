@@ -1,4 +1,4 @@
-"""What no engine could serve is refused by every command in the same line, from Python and from the shell, and nothing is left."""
+"""What no engine serves is refused by every command in one line, from Python as from the shell, and nothing is left."""
 
 import dataclasses
 import json
@@ -92,7 +92,7 @@ def test_a_measured_draft_of_other_tokens(draft, says, processes, place, monkeyp
 def commands(settings):
     """Every command that prices with its own flags."""
     priced = {"predict": {}, "serve": {}, "advise": {"draft": "ngram", "acceptance": 0.5}}
-    ran = {name: MEASURED for name in ("evaluate", "tune", "tree", "compare")}
+    ran = dict.fromkeys(("evaluate", "tune", "tree", "compare"), MEASURED)
     ran["scale"] = {"model": "target", "task": "arithmetic", "prompts": 2}
     return {name: own | settings for name, own in (priced | ran).items()}
 

@@ -112,17 +112,17 @@ def _by_files(draft: Vocabulary, target: Vocabulary, advice: str) -> tuple[str, 
         return ()
     own, wanted = _tokens_of(draft), _tokens_of(target)
     other = [i for i, text in wanted.texts.items() if own.texts.get(i, text) != text]
-    told = lambda i: f"{i} is {own.texts[i]!r} and {wanted.texts[i]!r}"
+    shown = lambda i: f"{i} is {own.texts[i]!r} and {wanted.texts[i]!r}"
     ordinary = [i for i in other if i not in own.special or i not in wanted.special]
     if ordinary:
         raise InputError(
-            f"{draft.called} and {target.called} have different tokens by their tokenizer.json: {told(min(ordinary))} "
+            f"{draft.called} and {target.called} have different tokens by their tokenizer.json: {shown(min(ordinary))} "
             f"({len(ordinary):,} of {len(wanted.texts):,} differ); {advice}"
         )
     notes = []
     if other:
         notes.append(
-            f"special tokens of {draft.called} and {target.called} differ: {told(min(other))} ({len(other):,} in all)"
+            f"special tokens of {draft.called} and {target.called} differ: {shown(min(other))} ({len(other):,} in all)"
         )
     if missing := sum(i not in own.texts for i in wanted.texts):
         notes.append(

@@ -1,4 +1,4 @@
-"""One check of feasibility for all commands, priced or measured: what is refused, and what a reader is told instead.
+"""One check of feasibility for all commands, priced or measured: what is refused, and what is noted instead.
 
 A pair's tokens (`jaxspec.models.vocabulary`), texts beyond a network's positions, blocks of weights that devices would cut,
 memory, drafts of which nothing is accepted. `hwmodels.catalog.check_division` and `grouped` refuse devices that cannot share a
@@ -119,8 +119,8 @@ def position_notes(texts: Mapping[str, float]) -> tuple[str, ...]:
     """
     limits = {name: _made_for(name) for name in texts}
     return tuple(
-        f"{name} is made for texts of {limit:,} tokens, and a text of {texts[name]:,.0f} is priced: engines refuse it unless "
-        f"told otherwise, and beyond {limit:,} it may guess poorly"
+        f"{name} is made for texts of {limit:,} tokens, and a text of {texts[name]:,.0f} is priced: engines refuse it by "
+        f"default, and beyond {limit:,} it may guess poorly"
         for name, limit in limits.items()
         if limit is not None and texts[name] > limit
     )

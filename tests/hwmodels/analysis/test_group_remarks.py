@@ -43,7 +43,7 @@ def test_of_several_numbers_of_replicas_the_largest_counts():
     assert line.startswith("2 sequences for 4 replicas: 2 of 4")
 
 
-def test_devices_beyond_a_link_are_told_where_counts_vary():
+def test_devices_beyond_a_link_are_noted_where_counts_vary():
     one = group(tensor=8)
     varied = one.replace(group=one.group.replace(tensor_parallel=np.array([1.0, 16.0])))
     (line,) = group_remarks(varied, [2])

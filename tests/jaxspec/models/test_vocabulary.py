@@ -57,7 +57,7 @@ def test_pairs_of_other_tokenizers_are_refused_by_name(draft, target):
         ("gemma-3-1b", "gemma-3-27b", "pad the draft's embedding and head to 262,208 rows", "takes"),
     ],
 )
-def test_engines_rules_for_padding_are_told(draft, target, change, llama_cpp):
+def test_engines_rules_for_padding_are_noted(draft, target, change, llama_cpp):
     (note,) = named(draft, target)
     assert change in note
     assert "vLLM and SGLang refuse unequal sizes" in note

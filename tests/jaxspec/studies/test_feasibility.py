@@ -71,8 +71,8 @@ def test_texts_beyond_what_a_network_is_made_for_are_noted(tmp_path):
     assert position_notes({"qwen3-32b": 40_960.0, "longchat-7b": 1e6, "own": 1e6}) == ()
     (note,) = position_notes({"qwen3-32b": 40_961.0, "llama-3.1-8b": 40_961.0})
     assert note == (
-        "qwen3-32b is made for texts of 40,960 tokens, and a text of 40,961 is priced: engines refuse it unless told "
-        "otherwise, and beyond 40,960 it may guess poorly"
+        "qwen3-32b is made for texts of 40,960 tokens, and a text of 40,961 is priced: engines refuse it by "
+        "default, and beyond 40,960 it may guess poorly"
     )
     (tmp_path / "config.json").write_text('{"model_type": "llama", "max_position_embeddings": 100}')
     for name in (str(tmp_path), str(tmp_path / "config.json")):

@@ -8,7 +8,7 @@ from hwmodels.catalog.entries import Entry, EntryError, parse_entry
 from hwmodels.network.architecture import Architecture
 from hwmodels.numerics.fields import COUNT, FLAG, NOT_NEGATIVE, WHOLE, Rule
 
-__all__ = ["ARCHITECTURE_RULES", "checked_architecture", "parse_architecture"]
+__all__ = ["ARCHITECTURE_RULES", "POSITIONS", "TOKENIZER", "checked_architecture", "parse_architecture"]
 
 #: A network without these is none; every other field may be left at the default of `Architecture`.
 _REQUIRED: dict[str, Rule] = {
@@ -56,6 +56,12 @@ _LINEAR = ("linear_key_heads", "linear_value_heads", "linear_key_dim", "linear_v
 #: Field -> rule, for all fields of `Architecture`.
 ARCHITECTURE_RULES = _REQUIRED | _OPTIONAL
 
+#: What a file may say beside sizes: the longest text that the network is made for,
+POSITIONS = "max_positions"
+
+#: and the name of its tokenizer; "a/b" has the tokens of "a" and further ones behind them.
+TOKENIZER = "tokenizer"
+
 #: (switch, dependents): where the switch is not 0 the dependents must not be either, and the other way round.
 _TOGETHER = (
     ("num_moe_layers", ("num_experts", "experts_per_token", "expert_intermediate_size")),
@@ -84,7 +90,8 @@ def parse_architecture(text: str, *, where: str) -> Entry:
     Raises:
         EntryError: see `parse_entry`; fields that do not fit together.
     """
-    entry = parse_entry(text, ARCHITECTURE_RULES, where=where, optional=frozenset(_OPTIONAL))
+    rules, optional = ARCHITECTURE_RULES | {POSITIONS: COUNT}, frozenset((*_OPTIONAL, POSITIONS))
+    entry = parse_entry(text, rules, where=where, optional=optional, texts=(TOKENIZER,))
     checked_architecture(entry.values, where=where)
     return entry
 
@@ -92,10 +99,12 @@ def parse_architecture(text: str, *, where: str) -> Entry:
 def checked_architecture(values: Mapping[str, float], *, where: str) -> Architecture:
     """The architecture of these values, each of which already satisfies its own rule.
 
+    Args:
+        values: of an entry; `POSITIONS` is no part of the architecture.
     Raises:
         EntryError: two fields do not fit together.
     """
-    architecture = Architecture(**values)
+    architecture = Architecture(**{name: value for name, value in values.items() if name != POSITIONS})
     sizes = vars(architecture)
 
     def fault(first: str, second: str, allowed: str) -> EntryError:

@@ -40,6 +40,7 @@ class Entry:
     title: str
     values: dict[str, float]
     sources: dict[str, str]
+    texts: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 #: Longest value that a message repeats.
@@ -77,7 +78,14 @@ def titled_document(text: str, where: str) -> tuple[str, dict[str, Any]]:
     return title, document
 
 
-def parse_entry(text: str, rules: Mapping[str, Rule], *, where: str, optional: frozenset[str] = frozenset()) -> Entry:
+def parse_entry(
+    text: str,
+    rules: Mapping[str, Rule],
+    *,
+    where: str,
+    optional: frozenset[str] = frozenset(),
+    texts: tuple[str, ...] = (),
+) -> Entry:
     """Read an entry and check it against the rules of its fields.
 
     Args:
@@ -85,16 +93,18 @@ def parse_entry(text: str, rules: Mapping[str, Rule], *, where: str, optional: f
         rules: field -> rule; the fields that the file must have, all of them and no others.
         where: the file's name, for messages.
         optional: fields among them that the file may lack; those it lacks are in neither values nor sources.
+        texts: further fields that the file may have, whose values are texts.
     Raises:
         EntryError: not valid TOML; a key unknown, missing or twice; a value that is no finite number or breaks its rule;
             a source missing or empty.
     """
     title, document = titled_document(text, where)
     fields = _flatten(document, {name.partition(".")[0] for name in rules if "." in name}, where)
+    allowed = (*rules, *texts)
     for name in fields:
-        if name not in rules:
+        if name not in allowed:
             raise EntryError(
-                f"{where}: unknown key {name!r};{near_matches(name, rules)} allowed: title, {', '.join(rules)}"
+                f"{where}: unknown key {name!r};{near_matches(name, allowed)} allowed: title, {', '.join(allowed)}"
             )
     for name in rules:
         if name not in fields and name not in optional:
@@ -102,7 +112,8 @@ def parse_entry(text: str, rules: Mapping[str, Rule], *, where: str, optional: f
     return Entry(
         title=title,
         values={name: read_value(fields[name], rules[name], f"{where}: {name}") for name in rules if name in fields},
-        sources={name: read_source(fields[name], f"{where}: {name}") for name in rules if name in fields},
+        sources={name: read_source(fields[name], f"{where}: {name}") for name in allowed if name in fields},
+        texts={name: _read_text(fields[name], f"{where}: {name}") for name in texts if name in fields},
     )
 
 
@@ -136,6 +147,12 @@ def read_value(field: Any, rule: Rule, where: str) -> float:
     if not in_range or not rule.holds(number):
         raise EntryError(f"{where} is {shown(value)}; it must be {rule.words}")
     return number
+
+
+def _read_text(field: Any, where: str) -> str:
+    if not isinstance(field, dict) or set(field) != {"value", "source"} or not isinstance(field["value"], str):
+        raise EntryError(f'{where} is {shown(field)}; it must be {{ value = "…", source = "…" }}')
+    return field["value"]
 
 
 def read_source(field: Any, where: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from hwmodels.catalog.calibrations import DEFAULT_ENGINES
 from hwmodels.catalog.device_entries import DeviceEntry
 from hwmodels.catalog.entries import EntryError
-from hwmodels.catalog.links import LinkEntry, link_entry, link_names
+from hwmodels.catalog.links import LinkEntry, link, link_entry, link_names
 from hwmodels.network.architecture import Architecture
 from hwmodels.parallel.group import DeviceGroup
 
@@ -143,7 +143,7 @@ def group_link(entry: DeviceEntry, division: Division, name: str) -> LinkEntry:
         name: what the device is called, for messages.
     Raises:
         UnknownNameError: no such link.
-        EntryError: the device has no link of its own, and none came.
+        EntryError: the device has no link of its own, and none came; a link that joins fewer than exchange at every layer.
     """
     wanted = division.link or entry.link
     if wanted is None:
@@ -153,7 +153,16 @@ def group_link(entry: DeviceEntry, division: Division, name: str) -> LinkEntry:
     engine = None
     if entry.calibration is not None:
         engine = entry.device.matrix_unit.engine or DEFAULT_ENGINES[entry.calibration]
-    return link_entry(wanted, engine=engine)
+    found = link_entry(wanted, engine=engine)
+    together, joins = max(division.tensor, division.expert), found.link.joins
+    if joins is not None and together > joins:
+        spanning = ", ".join(one for one in link_names() if link(one).joins is None)
+        ways = "tensor" if together == division.tensor else "expert"
+        raise EntryError(
+            f"{ways}_parallel is {together}, and {wanted} joins {joins} devices ({found.title}): the others are in further "
+            f"hosts; give a link between hosts ({spanning}), or at most {joins}"
+        )
+    return found
 
 
 def grouped(entry: DeviceEntry, division: Division, name: str, *, always: bool = False) -> DeviceEntry:

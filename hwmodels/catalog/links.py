@@ -11,9 +11,17 @@ import importlib.resources
 from collections.abc import Mapping
 from typing import Any
 
-from hwmodels.catalog.entries import EntryError, UnknownNameError, near_matches, titled_document
+from hwmodels.catalog.entries import (
+    EntryError,
+    UnknownNameError,
+    near_matches,
+    read_source,
+    read_value,
+    titled_document,
+)
 from hwmodels.catalog.forms import TableReader, form_of
 from hwmodels.compute.unit import Spread
+from hwmodels.numerics.fields import COUNT
 from hwmodels.parallel.collectives import CollectiveKernel
 from hwmodels.parallel.network_link import Link
 
@@ -21,6 +29,9 @@ __all__ = ["LinkEntry", "link", "link_entry", "link_names"]
 
 #: Of a file: the collectives of the library, which every engine uses where it has none of its own.
 _LIBRARY = "nccl"
+
+#: Of a file: how many devices the link joins; links without it span hosts.
+_JOINS = "joins"
 
 #: Fields of a kernel that a record gives.
 _FIELDS = ("launch_s", "efficiency", "hop_s", "peer_s", "bridge", "socket")
@@ -68,7 +79,7 @@ def link_entry(name: str, *, engine: str | None = None) -> LinkEntry:
         raise UnknownNameError(f"unknown link {name!r};{near_matches(slug, allowed)} allowed: {', '.join(allowed)}")
     where = f"links/{slug}.toml"
     title, document = titled_document((_folder() / f"{slug}.toml").read_text(encoding="utf-8"), where)
-    measured = document.pop("measured", {})
+    measured, joins = document.pop("measured", {}), document.pop(_JOINS, None)
     reader = TableReader(where)
     found = reader.read(document, form_of(Link), "", also=("title", "measured"))
     try:
@@ -86,7 +97,10 @@ def link_entry(name: str, *, engine: str | None = None) -> LinkEntry:
         raise EntryError(
             f"{where} lacks or misstates {error}; write it again with python -m experiments.silicon --collectives"
         ) from error
-    whole = dataclasses.replace(found, **kernels, spreads=spreads)
+    if joins is not None:
+        sources[_JOINS] = read_source(joins, f"{where}: {_JOINS}")
+        joins = int(read_value(joins, COUNT, f"{where}: {_JOINS}"))
+    whole = dataclasses.replace(found, **kernels, spreads=spreads, joins=joins)
     return LinkEntry(title, whole, reader.sources | sources, errors, measured)
 
 

@@ -9,7 +9,7 @@ import re
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from hwmodels.catalog.architecture_entries import checked_architecture, parse_architecture
+from hwmodels.catalog.architecture_entries import POSITIONS, TOKENIZER, checked_architecture, parse_architecture
 from hwmodels.catalog.calibrated import calibrated_unit
 from hwmodels.catalog.device_entries import DeviceEntry, parse_device
 from hwmodels.catalog.entries import Entry, EntryError, UnknownNameError, near_matches, parse_entry, titled_document
@@ -129,6 +129,21 @@ def device_sources(name: str) -> dict[str, str]:
 def architecture_sources(name: str) -> dict[str, str]:
     """Where each number of an architecture comes from: field -> text. Raises UnknownNameError."""
     return _architecture_entry(name).sources
+
+
+def architecture_positions(name: str) -> int | None:
+    """Tokens of the longest text that an architecture is made for; None: nobody says. Raises UnknownNameError."""
+    found = _architecture_entry(name).values.get(POSITIONS)
+    return None if found is None else int(found)
+
+
+def architecture_tokenizer(name: str) -> str | None:
+    """Name of an architecture's tokenizer; "a/b" has the tokens of "a" and further ones behind them; None: nobody says.
+
+    Raises:
+        UnknownNameError: no such architecture.
+    """
+    return _architecture_entry(name).texts.get(TOKENIZER)
 
 
 def architecture_repository(name: str) -> str | None:

@@ -30,6 +30,8 @@ class Link:
     reduce_scatter: tuple[CollectiveKernel, ...] = ()
     all_to_all: tuple[CollectiveKernel, ...] = ()
     send: tuple[CollectiveKernel, ...] = ()
+    #: Devices that it joins, those of one host; None: as many as there are.
+    joins: int | None = flax.struct.field(pytree_node=False, default=None)
     #: How far measured times of collectives lie from those of the fits; none where they are not known.
     spreads: tuple[Spread, ...] = flax.struct.field(pytree_node=False, default=())
 

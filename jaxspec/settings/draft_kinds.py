@@ -33,7 +33,8 @@ class DraftKind:
 
     Attributes:
         place: "module:function" below `jaxspec.speculate.drafts`: from a name and the loaded target to the draft, ready to run.
-        check: likewise, from a name and the target's shape: raises InputError for what can be told without reading weights.
+        check: likewise, from a name and the target's shape, and its name or None, to notes: raises InputError for what can be
+            told without reading weights.
         names: what users call its members that need no directory.
         directory: what a directory of one holds, in words; empty where there is none.
         model_type: of a directory's config.json; None for any that no other kind has.

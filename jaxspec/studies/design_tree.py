@@ -23,8 +23,8 @@ from jaxspec.settings import CommonConfig, build_config
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.parallel import ALONE, PARALLEL, ParallelSettings
 from jaxspec.studies.expert_pricing import ExpertPricing, placed, resolve_experts, with_expert_bits
+from jaxspec.studies.feasibility import check_positions
 from jaxspec.studies.measured.pricing import resolve_pricing
-from jaxspec.studies.positions import check_positions
 from jaxspec.suggestions import hint
 
 __all__ = [

@@ -22,10 +22,15 @@ SERVED_DRAFTS = ("network", "ngram", "eagle", "eagle3", "mtp")
 
 @dataclasses.dataclass(frozen=True)
 class ServedDraft:
-    """What drafts: one of `SERVED_DRAFTS`, and the path or name of its weights; "" where there are none of its own."""
+    """What drafts: one of `SERVED_DRAFTS`, and the path or name of its weights; "" where there are none of its own.
+
+    Attributes:
+        other_rows: whether a network's vocabulary is padded to other rows than the target's.
+    """
 
     kind: str
     weights: str = ""
+    other_rows: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +144,12 @@ def _transformers(target: str, draft: ServedDraft, length: int, **_: Any) -> Eng
         "transformers",
         "4.46 and later",
         *("with_transformers.py", script, "python", script),
-        "With these three settings exactly so many tokens are drafted; by itself it stops where the draft is unsure.",
+        "With these three settings exactly so many tokens are drafted; by itself it stops where the draft is unsure."
+        + (
+            " Vocabularies of other rows need tokenizer= and assistant_tokenizer= in generate."
+            if draft.other_rows
+            else ""
+        ),
     )
 
 
@@ -212,6 +222,9 @@ def _vllm(
         notes += [f"{said}." for said in idle_draft_notes([each.draft_length for each in schedule])]
     elif _changes(schedule):
         notes.append("One draft length: with --data-parallel-size above 1 vLLM takes none by batch.")
+    if draft.other_rows:
+        settings["use_heterogeneous_vocab"] = True
+        versions = "0.25.1 and later"
     if draft.kind == "network" and division.draft_tensor is not None and division.draft_tensor != division.tensor:
         settings["draft_tensor_parallel_size"] = division.draft_tensor
     text = json.dumps(settings)
@@ -265,6 +278,8 @@ def _sglang(
     lines.append(["--speculative-num-draft-tokens", drafted + 1])
     if more:
         lines.append(["--speculative-adaptive", "--speculative-adaptive-config", _ADAPTIVE_FILE])
+    if draft.other_rows:
+        note += " It takes this draft only once its vocabulary has as many rows as the target's."
     text = shell_command("python -m sglang.launch_server", *lines)
     return Engine("SGLang", versions, *("sglang.txt", f"{text}\n", "bash", text), note + _skipped(tokenizer), more)
 

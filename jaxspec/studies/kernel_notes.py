@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -15,6 +15,7 @@ from hwmodels.analysis.group_remarks import group_remarks
 from hwmodels.analysis.kernel_widths import kernel_remarks, kernel_widths
 from hwmodels.analysis.linear_remarks import linear_remarks
 from hwmodels.numerics.scalars import Number
+from jaxspec.studies.feasibility import memory_notes, position_notes
 
 __all__ = ["kernel_notes"]
 
@@ -27,6 +28,8 @@ def kernel_notes(
     architecture: Architecture | None = None,
     draft: Architecture | None = None,
     when: str = "at any moment",
+    texts: Mapping[str, float] | None = None,
+    held: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """The fields `kernel_widths` and `notes` of an entry.
 
@@ -35,6 +38,7 @@ def kernel_notes(
         batches, when: sequences decoded together, all numbers of them that are priced; see `group_remarks`.
         architecture: of the priced network, leaves "*b"; None: of several ones.
         draft: of a draft network of its own; None: there is none.
+        texts, held: see `position_notes` and `memory_notes`; None: nothing is said of them.
     Returns:
         "kernel_widths": bits by what is known of their kernels, see `hwmodels.KernelWidths`; None for a device that is not
         calibrated. "notes": sentences for a reader.
@@ -51,5 +55,7 @@ def kernel_notes(
             *encoder_remarks(device, together),
             *linear_remarks(device, networks),
             *group_remarks(device, batches, when=when),
+            *position_notes(texts or {}),
+            *memory_notes(device, held or {}),
         ],
     }

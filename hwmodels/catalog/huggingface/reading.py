@@ -31,6 +31,7 @@ __all__ = [
     "architecture_from_config_file",
     "draft_head_in_file",
     "head_architecture",
+    "positions_of_config",
     "read_config",
     "read_config_file",
     "unmodelled_feature",
@@ -232,6 +233,29 @@ def _refuse_head(raw: Mapping[str, Any], where: str) -> None:
     if (head := draft_head(raw)) is not None:
         priced = "give it as the draft of its target" if head.drafts_as else "give a network"
         raise NotImplementedError(f"{where}: {head.sign}: {head.title}, which is no network of its own; {priced}")
+
+
+#: Scalings of rotary positions whose file states the scaled length already.
+_SCALED_LENGTHS = ("default", "llama3", "su", "longrope")
+
+
+def positions_of_config(raw: Mapping[str, Any]) -> int | None:
+    """Tokens of the longest text that the network of a parsed config.json is made for; None: the file does not say.
+
+    Source: vLLM derives the same from `max_position_embeddings` and the scaling of rotary positions, get_and_verify_max_len.
+    """
+    nested = raw.get("text_config")
+    text = nested_text(raw, nested) if isinstance(nested, Mapping) else raw
+    family = family_called(str(text.get("model_type"))) or LLAMA_LIKE
+    stated = Settings(text, family.defaults, family.spellings, "config.json").get("max_position_embeddings")
+    scaling = text.get("rope_scaling") or text.get("rope_parameters") or {}
+    if not isinstance(stated, int) or not isinstance(scaling, Mapping):
+        return stated if isinstance(stated, int) else None
+    kind, factor = scaling.get("rope_type", scaling.get("type", "default")), scaling.get("factor")
+    if kind in _SCALED_LENGTHS or not isinstance(factor, int | float):
+        return stated
+    original = scaling.get("original_max_position_embeddings") if kind == "yarn" else None
+    return round((original if isinstance(original, int) else stated) * factor)
 
 
 def _text_part(raw: Mapping[str, Any], nested: Any, where: str, notes: list[str]) -> dict[str, Any]:

@@ -64,8 +64,9 @@ def load_container_draft(name: str, target: LoadedModel, *, sharing: int = 1) ->
     return compressed_copy(found.config, as_computed(params), knobs, sharing=sharing, name=Path(name).name)
 
 
-def check_container_draft(name: str, target: DecoderConfig) -> None:
+def check_container_draft(name: str, target: DecoderConfig, model: str | None) -> None:
     """Raise InputError for what the container's directory tells: no draft, a damaged file, or another network."""
+    del model
     with Container(name) as container:
         if not container.has_draft:
             raise InputError(

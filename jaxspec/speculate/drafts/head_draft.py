@@ -175,8 +175,9 @@ def load_head_draft(name: str, target: LoadedModel) -> ReadyDraft:
     return ReadyDraft(HeadDraft(found.config, name), params)
 
 
-def check_head_draft(name: str, target: DecoderConfig) -> None:
+def check_head_draft(name: str, target: DecoderConfig, model: str | None) -> None:
     """Raise InputError for what can be told of a head without reading weights."""
+    del model
     check_draft_head(name, target)
 
 

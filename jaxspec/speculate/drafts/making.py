@@ -61,15 +61,18 @@ def search_draft(name: str, target: LoadedModel, text: CalibrationText) -> dict[
     return _function(kind_of(name).search)(name, target, text)
 
 
-def check_draft(name: str, target: DecoderConfig) -> None:
-    """Raise InputError for what can be told of a draft without reading weights.
+def check_draft(name: str, target: DecoderConfig, model: str | None = None) -> tuple[str, ...]:
+    """What can be told of a draft without reading weights: notes on its tokens.
 
     Args:
         target: shape of the network that it drafts for.
+        model: name or path of that network; None: tokenizers are not compared.
+    Raises:
+        InputError: it cannot draft for this target.
     """
     check_draft_name(name)
-    if place := kind_of(name).check:
-        _function(place)(name, target)
+    place = kind_of(name).check
+    return (_function(place)(name, target, model) or ()) if place else ()
 
 
 def own_footprint(name: str, model: str) -> Footprint | None:

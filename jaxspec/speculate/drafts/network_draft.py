@@ -7,20 +7,20 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from hwmodels.network.architecture import Architecture
 from hwmodels.speculation.draft_cost import DraftCost
-from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward
-from jaxspec.models.embedded import check_model, load_model
+from jaxspec.models.embedded import check_model, load_model, model_place
 from jaxspec.models.ends import unembed
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
 from jaxspec.models.mesh import mesh_of, placed_beside
 from jaxspec.models.rope import text_lengths
 from jaxspec.models.stored import as_computed, as_stored
+from jaxspec.models.vocabulary import Vocabulary, shared_vocabulary, vocabulary_beside
 from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
 from jaxspec.speculate.drafts.scaling import scaled_architecture
 from jaxspec.speculate.drafts.target_copy import forward_level
@@ -44,7 +44,7 @@ class NetworkMemory:
 
 @dataclasses.dataclass(frozen=True)
 class NetworkDraft:
-    """A draft that shares the target's vocabulary and nothing else; its parameters are those of `forward`.
+    """A draft that shares the target's tokens and nothing else; its parameters are those of `forward`.
 
     What was committed is computed anew, in one step, rather than kept from drafting: the root's own place comes last in it, so
     that `open` has nothing to compute. The old root is computed once more with it: a text's first token, which nothing else
@@ -55,11 +55,13 @@ class NetworkDraft:
 
     config: DecoderConfig
     name: str = dataclasses.field(default="network", compare=False)
+    #: Rows of the target's vocabulary, where its padding is another; None: the draft's own.
+    target_rows: int | None = None
 
     @property
     def vocab_size(self) -> int:
         """See `Draft.vocab_size`."""
-        return self.config.vocab_size
+        return self.config.vocab_size if self.target_rows is None else self.target_rows
 
     def num_parameters(self, params: Params) -> int:
         """See `Draft.num_parameters`."""
@@ -83,7 +85,7 @@ class NetworkDraft:
         return NetworkMemory(
             # A window of commitments reaches one slot further than its places.
             cache=empty_cache(self.config, batch, slots + numbers + 1, params=params),
-            logits=jnp.zeros((batch, self.config.vocab_size), jnp.float32),
+            logits=jnp.zeros((batch, self.vocab_size), jnp.float32),
         )
 
     def commit(self, params: Params, memory: NetworkMemory, committed: Committed) -> NetworkMemory:
@@ -95,7 +97,7 @@ class NetworkDraft:
         result = forward(
             params,
             self.config,
-            tokens=jnp.concatenate([committed.before[:, None], committed.tokens], axis=1),
+            tokens=self._known(jnp.concatenate([committed.before[:, None], committed.tokens], axis=1)),
             positions=positions,
             lengths=text_lengths(positions, prompt),
             mask=causal_mask(batch, places + 1),
@@ -105,7 +107,7 @@ class NetworkDraft:
         root = jnp.take_along_axis(result.hidden, committed.valid[:, None, None], axis=1)[:, 0]
         return NetworkMemory(
             cache=write_cache(memory.cache, result.cache, committed.start, after=result.hidden),
-            logits=unembed(root, params, self.config),
+            logits=self._as_target(unembed(root, params, self.config)),
         )
 
     def open(
@@ -119,32 +121,53 @@ class NetworkDraft:
         self, params: Params, memory: NetworkMemory, root: Root, level: Level
     ) -> tuple[Float[Array, "batch token vocab"], NetworkMemory]:
         """See `Draft.extend`."""
+        level = level._replace(tokens=self._known(level.tokens))
         result = forward_level(params, self.config, memory.cache, root, level)
         cache = write_cache(memory.cache, result.cache, root.position + level.first, after=result.hidden)
-        return result.logits, dataclasses.replace(memory, cache=cache)
+        return self._as_target(result.logits), dataclasses.replace(memory, cache=cache)
+
+    def _known(self, tokens: Int[Array, "batch token"]) -> Int[Array, "batch token"]:
+        """Tokens without a row of the draft's read its last one: a guess, which the target verifies as any other."""
+        return jnp.minimum(tokens, self.config.vocab_size - 1) if self.vocab_size > self.config.vocab_size else tokens
+
+    def _as_target(self, logits: Float[Array, "*b row"]) -> Float[Array, "*b vocab"]:
+        """The same as the target counts tokens: rows that it lacks are cut, rows that the draft lacks are never drafted."""
+        rows, wanted = logits.shape[-1], self.vocab_size
+        if rows >= wanted:
+            return logits[..., :wanted]
+        filled = [(0, 0)] * (logits.ndim - 1) + [(0, wanted - rows)]
+        return jnp.pad(logits, filled, constant_values=jnp.finfo(logits.dtype).min)
 
 
 def load_network_draft(name: str, target: LoadedModel) -> ReadyDraft:
     """A network by name or directory, in the form to decode with (see `as_computed`), on the devices of its target.
 
     Raises:
-        InputError: see `load_model`; another vocabulary than the target's.
+        InputError: see `load_model`; other tokens than the target's.
     """
     # Where several devices share it, each reads its part from the files.
     found = load_model(name, stream=False if mesh_of(target.params) is None else "all")
-    _check_vocabulary(name, found.config, target.config)
+    shared_vocabulary(_tokens(name, found.config), _of_target(str(target.directory), target.config))
     params = placed_beside(as_stored(found.params), found.config, target.params)
-    return ReadyDraft(NetworkDraft(found.config, name), as_computed(params))
+    rows = target.config.vocab_size if target.config.vocab_size != found.config.vocab_size else None
+    return ReadyDraft(NetworkDraft(found.config, name, rows), as_computed(params))
 
 
-def check_network_draft(name: str, target: DecoderConfig) -> None:
-    """Raise InputError for what the files' headers tell: see `check_model`; another vocabulary than the target's."""
-    _check_vocabulary(name, check_model(name), target)
+def check_network_draft(name: str, target: DecoderConfig, model: str | None) -> tuple[str, ...]:
+    """What the files' headers tell of a draft: see `check_draft`.
+
+    Raises:
+        InputError: see `check_model`; other tokens than the target's.
+    """
+    return shared_vocabulary(_tokens(name, check_model(name)), _of_target(model, target))
 
 
-def _check_vocabulary(name: str, own: DecoderConfig, target: DecoderConfig) -> None:
-    if own.vocab_size != target.vocab_size:
-        raise InputError(
-            f"draft {name!r} has {own.vocab_size} tokens, the target {target.vocab_size}; "
-            "a draft needs the target's vocabulary"
-        )
+def _tokens(name: str, own: DecoderConfig) -> Vocabulary:
+    return vocabulary_beside(f"draft {name!r}", own.vocab_size, model_place(name))
+
+
+def _of_target(model: str | None, target: DecoderConfig) -> Vocabulary:
+    """Args: model: name or path; None: only the shape is known."""
+    if model is None:
+        return Vocabulary("the target", target.vocab_size)
+    return vocabulary_beside(f"target {model!r}", target.vocab_size, model_place(model))

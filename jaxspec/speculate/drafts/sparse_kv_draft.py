@@ -95,14 +95,15 @@ def sparse_kv_draft(name: str, target: LoadedModel) -> ReadyDraft:
     Raises:
         InputError: see `check_sparse_kv`.
     """
-    check_sparse_kv(name, target.config)
+    check_sparse_kv(name, target.config, None)
     share = int(name.rpartition("-")[2]) / 100
     params = SparseKVParams(as_computed(as_stored(target.params)), jnp.asarray(share, jnp.float32))
     return ReadyDraft(SparseKVDraft(target.config, share, name), params)
 
 
-def check_sparse_kv(name: str, target: DecoderConfig) -> None:
+def check_sparse_kv(name: str, target: DecoderConfig, model: str | None) -> None:
     """Raise InputError for a network with linear attention, whose updates follow from all tokens before."""
+    del model
     if target.mixed_layers is not None:
         raise InputError(
             f"draft {name!r} reads a part of the cached tokens, and the network has linear attention, which has no such part; "

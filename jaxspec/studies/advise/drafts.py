@@ -17,33 +17,31 @@ from hwmodels import (
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head, multi_token_head
 from jaxspec.errors import InputError
-from jaxspec.report.division import Divided
 from jaxspec.settings.draft_kinds import SELF
-from jaxspec.settings.parallel import ALONE
 from jaxspec.settings.schemes import scheme_facts
 from jaxspec.studies.advise.config import HEADS, LOOKUP, AdviseConfig
 from jaxspec.studies.config_files import head_in_file
 from jaxspec.studies.expert_pricing import copy_by_scheme, with_expert_bits
-from jaxspec.studies.measured.pricing import resolve_draft
+from jaxspec.studies.measured.pricing import PricedConfig, resolve_architecture, resolve_draft
 from jaxspec.studies.release import priced_form, scheme_footprint, stored_form
 from jaxspec.suggestions import hint
 
 __all__ = ["draft_weight_bits", "file_draft", "named_draft", "read_widths"]
 
 
-def named_draft(name: str, target: Architecture, *, scheme: str = "bf16", division: Divided = ALONE) -> DraftCost:
+def named_draft(config: AdviseConfig, target: Architecture) -> DraftCost:
     """The cost of a lookup, of a head on the target, of the target's compressed copy, or of a network.
 
     Args:
-        scheme: of the target's compressed copy.
-        division: how a network of its own is shared by devices.
+        target: architecture of the settings' target.
     Raises:
-        InputError: none of these, or a network that cannot be shared so.
+        InputError: none of these, or a network that cannot draft for this target or be shared so.
     """
+    name = config.draft
     if name == LOOKUP:
         return DraftCost(passes=0.0, statement="a lookup, which takes no time")
     if name == SELF:
-        return copy_by_scheme(scheme, target)
+        return copy_by_scheme(config.scheme, target)
     if name in HEADS:
         makers = {
             "eagle": eagle_head,
@@ -51,24 +49,27 @@ def named_draft(name: str, target: Architecture, *, scheme: str = "bf16", divisi
             "mtp": multi_token_head,
         }
         return makers[name](target)
-    try:
-        return file_draft(name, target, division=division)
-    except InputError as error:
-        if head_in_file(name) is not None:
-            raise
-        known = hint(name, (LOOKUP, SELF, *HEADS), quote=False)
-        raise InputError(f"draft {name!r} is no head, lookup or network{known}; as a network: {error}") from error
+    if head_in_file(name) is None:
+        try:
+            resolve_architecture(name, None)
+        except InputError as error:
+            known = hint(name, (LOOKUP, SELF, *HEADS), quote=False)
+            raise InputError(f"draft {name!r} is no head, lookup or network{known}; as a network: {error}") from error
+    return file_draft(config, name, target, max(config.context + 1, config.prompt_tokens))
 
 
-def file_draft(name: str, target: Architecture, *, division: Divided = ALONE) -> DraftCost:
+def file_draft(config: PricedConfig, name: str, target: Architecture, tokens: float) -> DraftCost:
     """The cost of a network by catalog name or config.json, or of the head that a config.json describes.
 
+    Args:
+        target: architecture of the settings' target. tokens: of the longest text, which a network reads too.
     Raises:
-        InputError: neither, a network that cannot be shared so, or a head that is not priced.
+        InputError: neither, a network that cannot draft for this target or be shared so, or a head that is not priced.
     """
     head = head_in_file(name)
     if head is None:
-        return DraftCost(architecture=resolve_draft(division, name), statement=f"a network, {name}")
+        own = resolve_draft(config, name, config.architecture, target, tokens)
+        return DraftCost(architecture=own, statement=f"a network, {name}")
     if head.drafts_as is None:
         raise InputError(
             f"draft {name!r} is {head.title} ({head.sign}), which is not priced; give a kind that is: {', '.join(HEADS)}"

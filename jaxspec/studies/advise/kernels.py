@@ -39,6 +39,8 @@ def measured_kernels(config: AdviseConfig, device: str) -> tuple[Pricing, Kernel
         "architecture": config.architecture,
         "engine": kernels.engine,
         "weight_format": kernels.weight_format,
+        "context": config.context,
+        "prompt_tokens": max(config.prompt_tokens, 2),
         **own,
     }
     common = build_config(CommonConfig, {name: value for name, value in given.items() if value is not None})

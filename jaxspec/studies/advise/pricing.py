@@ -16,6 +16,7 @@ from hwmodels.analysis.uncertainty.delta_method import LogNormal
 from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.speculation.draft_cost import held_with_draft
 from jaxspec.studies.advise.acceptance import DraftAcceptance
+from jaxspec.studies.feasibility import capacity_bytes
 from jaxspec.tuning.objective import Pricing
 
 __all__ = ["CAUSES", "Advised", "price_advice", "time_by_cause"]
@@ -32,13 +33,14 @@ class Advised(NamedTuple):
         tokens: per cycle, " length".
         times: steps of the cycles with the errors of their kernels, for `covered`.
         cycles: priced.
-        fits: whether weights and KV of target and draft fit the device's memories, " batch".
+        held: bytes of weights and KV of target and draft, " batch"; fits: whether the device's memories hold them.
     """
 
     numbers: dict[str, LogNormal]
     tokens: Float[np.ndarray, " length"]
     times: CycleTimes
     cycles: ServingCycle
+    held: Float[np.ndarray, " batch"]
     fits: Bool[np.ndarray, " batch"]
 
 
@@ -65,13 +67,13 @@ def price_advice(
     found = _priced(quiet, footprint, cost, np.asarray(batches, np.float32), lengths, tokens)
     cycles, held, times = jax.device_get(found)
     times = dataclasses.replace(times, scatter=np.full(times.engine_s.shape, scatter, np.float32))
-    capacity = sum(float(tier.capacity_bytes) for tier in (pricing.device.memory, *pricing.device.spill))
     return Advised(
         _numbers(times, acceptance, np.asarray(batches, np.float32)),
         tokens,
         times,
         cycles,
-        np.asarray(held) <= capacity,
+        np.asarray(held),
+        np.asarray(held) <= capacity_bytes(pricing.device),
     )
 
 

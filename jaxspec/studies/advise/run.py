@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hwmodels import DraftCost
+from hwmodels import Architecture, DraftCost
 from hwmodels.analysis.uncertainty.delta_method import COVERAGE, LogNormal, probability_above
 from jaxspec.files import write_text
 from jaxspec.report.assumptions import architecture_data, device_facts
@@ -42,6 +42,7 @@ from jaxspec.studies.each_device import for_each_device
 from jaxspec.studies.engine_flags import Engine, Range, ServedTree, engines_for, idle_draft_notes
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
 from jaxspec.studies.expert_pricing import check_has_experts
+from jaxspec.studies.feasibility import priced_pair
 from jaxspec.studies.headline_intervals import coverage_in_words, covered, interval_ends
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_architecture
@@ -97,7 +98,7 @@ def _check(config: AdviseConfig) -> dict[str, _Checked]:
     target = resolve_architecture(config.architecture, None)
     check_has_experts(["expert_bits"] if config.expert_bits else [], target, config.architecture)
     pricings = {name: measured_kernels(with_release_kernels(config, name), name) for name in config.device}
-    common = named_draft(config.draft, target, scheme=config.scheme, division=config), draft_acceptance(config)
+    common = named_draft(config, target), draft_acceptance(config)
     return {name: _Checked(pricing, kernels, *common) for name, (pricing, kernels) in pricings.items()}
 
 
@@ -123,9 +124,10 @@ def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDi
         )
         rows = [dataclasses.replace(row, tree=_tree(trees, place, row)) for place, row in enumerate(rows)]
         served = single_tree(trees, np.asarray(advised.numbers["speedup_vs_stored_ar"].value))
-    schedule = ranges(config.batch, [row.draft_length.known for row in rows])
+    lengths = [row.draft_length.known for row in rows]
+    schedule = ranges(config.batch, lengths)
     single = single_length(np.asarray(advised.numbers["speedup_vs_stored_ar"].value))
-    engines = _engines(config, schedule, single, served)
+    engines = _engines(config, schedule, single, served, _other_rows(found.draft.architecture, pricing.architecture))
     for engine in engines:
         for name, content in ({engine.file: engine.content} | dict(engine.more_files)).items():
             write_text(directory.path / "engines" / device_slug(device) / name, content)
@@ -168,9 +170,14 @@ def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDi
         interval_statement=coverage_in_words(covers) if covers else None,
         engines={engine.title: engine.content for engine in engines},
         commands={engine.title: engine.shown for engine in engines},
-        **_noted(config, found, device, [row.draft_length.known for row in rows], named=bool(engines)),
+        **_noted(config, found, device, advised=advised, lengths=lengths, named=bool(engines)),
         versions=versions(),
     )
+
+
+def _other_rows(draft: Architecture | None, target: Architecture) -> bool:
+    """Whether a network's vocabulary is padded to other rows than its target's; heads have the target's ends."""
+    return draft is not None and float(draft.vocab_size) != float(target.vocab_size)
 
 
 def _unpriced(first: int) -> tuple[str, ...]:
@@ -180,18 +187,32 @@ def _unpriced(first: int) -> tuple[str, ...]:
 
 
 def _noted(
-    config: AdviseConfig, found: _Checked, device: str, lengths: Sequence[int], *, named: bool = False
+    config: AdviseConfig,
+    found: _Checked,
+    device: str,
+    *,
+    advised: Advised,
+    lengths: Sequence[int],
+    named: bool = False,
 ) -> dict[str, Any]:
     """The fields of `kernel_notes`, with what is to be said of acceptance, batches and the engine.
 
     Args:
+        advised: prices, which say what memory is needed. named: whether commands name weights.
         lengths: of drafts, by batch; where all are 0, no server loads a draft.
-        named: whether commands name weights.
     """
-    pricing = found.pricing
+    pricing, own_network = found.pricing, config.prices_own_network
+    priced = [config.architecture, *([config.draft] if own_network else [])]
     networks = {"architecture": pricing.architecture, "draft": found.draft.architecture}
     fields = noted(
-        kernel_notes(pricing.device, [read_widths(config)], batches=config.batch, **networks),
+        kernel_notes(
+            pricing.device,
+            [read_widths(config)],
+            batches=config.batch,
+            texts=dict.fromkeys(priced, float(max(config.context + 1, config.prompt_tokens))),
+            held=advised and {f"batch {batch}": float(size) for batch, size in zip(config.batch, advised.held)},
+            **networks,
+        ),
         pricing.device,
         config.engine,
         prompts=config.prompt_tokens > 0,
@@ -200,6 +221,11 @@ def _noted(
     own = (
         *release_notes(config.architecture, config.scheme),
         *draft_notes(config.draft),
+        *(
+            priced_pair(config.draft, networks["draft"], config.architecture, networks["architecture"])
+            if own_network
+            else ()
+        ),
         *found.kernels.notes,
         *of_another_draft(config),
         *_unpriced(config.batch[0]),
@@ -269,13 +295,15 @@ def _tree(trees: AdvisedTrees, place: int, row: AdvisedBatch) -> AdvisedTree:
     )
 
 
-def _engines(config: AdviseConfig, schedule: list[Range], single: int, tree: ServedTree | None) -> list[Engine]:
+def _engines(
+    config: AdviseConfig, schedule: list[Range], single: int, tree: ServedTree | None, other_rows: bool
+) -> list[Engine]:
     """Settings of engines; none where no batch is to speculate."""
     lengths = [each.draft_length for each in schedule if each.draft_length]
     if not lengths:
         return []
     # An engine with one length for all batches takes the best one; where that is none, what small batches want.
-    target, served, division = served_target(config), served_draft(config), division_of(config)
+    target, served, division = served_target(config), served_draft(config, other_rows=other_rows), division_of(config)
     quantized = stored_form(config.architecture) is not None
     return engines_for(
         target, served, single or lengths[0], schedule=schedule, division=division, tree=tree, quantized=quantized

@@ -26,15 +26,15 @@ def served_target(config: AdviseConfig) -> str:
     return config.target_weights or _network(config.architecture)
 
 
-def served_draft(config: AdviseConfig) -> ServedDraft:
-    """The draft for an engine's flags."""
+def served_draft(config: AdviseConfig, *, other_rows: bool = False) -> ServedDraft:
+    """The draft for an engine's flags. Args: other_rows: see `ServedDraft`."""
     if config.kind in (LOOKUP, SELF, "mtp"):
         return ServedDraft(config.kind)
     if config.draft in HEADS:
         # A network has no such head, or several.
         unnamed = f"<{config.kind} head for {config.target_weights or config.architecture}>"
         return ServedDraft(config.kind, config.draft_weights or unnamed)
-    return ServedDraft(config.kind, config.draft_weights or _network(config.draft))
+    return ServedDraft(config.kind, config.draft_weights or _network(config.draft), other_rows)
 
 
 def weights_notes(config: AdviseConfig) -> tuple[str, ...]:

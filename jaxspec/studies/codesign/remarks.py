@@ -24,7 +24,9 @@ def design_notes(problem: Problem, values: np.ndarray) -> dict[str, Any]:
     """
     tree = problem.tree(values[0])
     read, batches = problem.footprints(values), [float(tree["workload"].batch)]
-    found = kernel_notes(tree["device"], read, batches=batches, architecture=tree["architecture"])
+    context = float(tree["workload"].context_tokens) + 1.0
+    shape, texts = tree["architecture"], {problem.config.architecture: context}
+    found = kernel_notes(tree["device"], read, batches=batches, architecture=shape, texts=texts)
     about = release_notes(problem.config.architecture)
     return found | {"notes": [*about, *found["notes"], *inert_settings(problem, values)]}
 

@@ -24,10 +24,11 @@ from jaxspec.speculate.drafts.making import kind_of
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.speculate.statistics import acceptance_rates, compare_cycles, speedup_ratio
 from jaxspec.speculate.timing import tree_way
-from jaxspec.studies.compare.pricing import ChainPrices, capacity_bytes, price_chains, with_own_kernels
+from jaxspec.studies.compare.pricing import ChainPrices, price_chains, with_own_kernels
 from jaxspec.studies.compare.result import AUTOREGRESSIVE, COMPRESSION, SELF_DRAFT, Contestant
 from jaxspec.studies.compare.stages import CompareStages, Drafted
 from jaxspec.studies.engine_pricing import engine_scatter, kind_of_draft
+from jaxspec.studies.feasibility import capacity_bytes
 from jaxspec.studies.headline_intervals import headline_intervals
 from jaxspec.studies.measured.configuration import head_bits, priced_mean
 from jaxspec.studies.measured.head import lossless
@@ -188,7 +189,7 @@ def _of_prices(
         "cycle_s": predicted(float(prices.cycle_s[length])),
         "ar_stored_s": predicted(float(prices.cycle_s[0])),
         "held_bytes": predicted(prices.held_bytes),
-        "fits": predicted(prices.held_bytes <= capacity_bytes(pricing)),
+        "fits": predicted(prices.held_bytes <= capacity_bytes(pricing.device)),
         "energy_j_per_token": predicted(energy),
     }
 

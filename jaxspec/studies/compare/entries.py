@@ -71,7 +71,7 @@ def check_comparison(config: CompareConfig) -> CheckedComparison:
         InputError: bad input; a draft, a compression or a task that was named and does not fit, a run without tuned knobs.
     """
     checked = check_inputs(config)
-    drafts, left_out = _drafts(config, checked.network)
+    drafts, left_out, notes = _drafts(config, checked.network)
     compressions, unfit = _compressions(config, checked.network)
     schemes = []
     for name in config.self_drafts:
@@ -92,28 +92,30 @@ def check_comparison(config: CompareConfig) -> CheckedComparison:
     ]
     if not entries and not config.compressions:
         raise InputError("schemes, drafts and lossy are all none, and tuned is not given; there is nothing to compare")
+    checked = dataclasses.replace(checked, notes=(*checked.notes, *notes))
     return CheckedComparison(checked, tuple(entries), compressions, left_out | unfit, *check_task(config, checked))
 
 
-def _drafts(config: CompareConfig, network: DecoderConfig) -> tuple[list[str], dict[str, str]]:
-    """Names of the other drafts, and of those that ship and do not fit, with the reason. Drafts that are named must fit."""
+def _drafts(config: CompareConfig, network: DecoderConfig) -> tuple[list[str], dict[str, str], tuple[str, ...]]:
+    """Names of the other drafts, and of those that ship and do not fit, with the reason; notes on those that fit.
+
+    Drafts that are named must fit, which `check_inputs` sees to.
+    """
     if config.drafts is not None:
-        for name in config.named_drafts:
-            check_draft(name, network)
-        return list(config.named_drafts), {}
-    fitting, left_out = [], {}
+        return list(config.named_drafts), {}, ()
+    fitting, left_out, notes = [], {}, ()
     for name in DRAFT_NAMES:
         if name == SELF:
             continue
         try:
-            check_draft(name, network)
+            notes += check_draft(name, network, config.model)
             if name == HEAD_NAME and config.model not in NETWORK_NAMES:
                 # Of its target's widths, so a small network: only the weights can tell.
                 load_draft_head(name, load_model(config.model, stream="all"))
             fitting.append(name)
         except InputError as error:
             left_out[name] = str(error)
-    return fitting, left_out
+    return fitting, left_out, notes
 
 
 def _compressions(config: CompareConfig, network: DecoderConfig) -> tuple[tuple[str, ...], dict[str, str]]:

@@ -21,7 +21,7 @@ from jaxspec.studies.compare.config import CompareConfig
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.tuning.objective import Pricing
 
-__all__ = ["ChainPrices", "capacity_bytes", "price_chains", "with_own_kernels"]
+__all__ = ["ChainPrices", "price_chains", "with_own_kernels"]
 
 
 class ChainPrices(NamedTuple):
@@ -99,11 +99,6 @@ def with_own_kernels(
         "priced by the bits of its weights with 16-bit arithmetic, as the device has no measured kernels for it: rounded "
         "activations neither cost nor save time"
     )
-
-
-def capacity_bytes(pricing: Pricing) -> float:
-    """All memories of a device."""
-    return sum(float(tier.capacity_bytes) for tier in (pricing.device.memory, *pricing.device.spill))
 
 
 @quick_jit

@@ -40,7 +40,12 @@ def compare_results(stages: CompareStages, left_out: dict[str, str]) -> list[Com
     # Heads come last: they tell how long all stages took.
     results = [
         CompareResult(
-            **head(stages.work, device, contest.footprints),
+            **head(
+                stages.work,
+                device,
+                contest.footprints,
+                {name: each.acceptance.alpha_token.number for name, each in contest.contestants.items()},
+            ),
             pays=predicted(contest.best != AUTOREGRESSIVE),
             lossless=_proof(contest),
             task=None if stages.task is None else stages.task.settings.task,

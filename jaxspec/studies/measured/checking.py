@@ -22,11 +22,12 @@ from jaxspec.settings.common import CommonConfig, mesh_sizes
 from jaxspec.settings.draft import knob_values
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.settings.stopwatch import StopwatchSettings, check_stopwatch
+from jaxspec.speculate.drafts import check_draft
 from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies.expert_pricing import check_routing, placed
+from jaxspec.studies.feasibility import TextLength
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.measured.stopping import stop_tokens
-from jaxspec.studies.positions import TextLength
 from jaxspec.text import Encoder, TextSplit, check_text, load_text, num_within, read_prompts, without_beginning
 from jaxspec.tuning.objective import Pricing
 
@@ -142,6 +143,7 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
     _check_clock(config, network)
     priced = priced or resolve(network)
     check_routing(config, network, priced)
+    of_drafts = tuple(note for name in _named_drafts(config) for note in check_draft(name, network, config.model))
     place = model_place(config.model)
     tokenizer = load_tokenizer(place, vocab_size=network.vocab_size)
     chat = load_chat_template(place)
@@ -155,7 +157,7 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
     length = text_length(config, max(map(len, held_out)))
     length.check(config.model, network)
     notes = text.notes + length.beyond_training(config.model, network) + _about_its_draft(config, place)
-    notes += tuple(note for name in _named_drafts(config) for note in length.of_draft(name))
+    notes += of_drafts + tuple(note for name in _named_drafts(config) for note in length.of_draft(name))
     if config.own_prompts and config.stop is None and not stop:
         notes += (
             f"{config.model} names no token that ends a text; every prompt is decoded to {config.output_tokens} tokens",

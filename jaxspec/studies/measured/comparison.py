@@ -74,7 +74,12 @@ def compare_configurations(
         },
     )
     return kind(
-        **head(work, device, [priced_footprint(each.footprint, pricing.architecture) for each in measured.values()]),
+        **head(
+            work,
+            device,
+            [priced_footprint(each.footprint, pricing.architecture) for each in measured.values()],
+            {name: each.acceptance.alpha_token.number for name, each in found.items()},
+        ),
         pays=predicted(found[hero].speedup_vs_stored_ar.known > 1.0),
         lossless=proof,
         configurations=found,

@@ -2,38 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hwmodels.speculation.draft_cost import COMPRESSED_COPY, held_with_draft
 from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.results import given, measured
 from jaxspec.results.network_results import DecodingSettings, Lossless, PricedNumber, RunningModel, WorkloadSettings
 from jaxspec.runs.provenance import versions
 from jaxspec.runs.stages import Arrays
+from jaxspec.settings.common import CommonConfig
 from jaxspec.speculate.proof import count_mismatches
 from jaxspec.studies.engine_pricing import engine_used, noted
 from jaxspec.studies.expert_pricing import placement_name
+from jaxspec.studies.feasibility import unaccepted_notes
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.routing import routing_part
 from jaxspec.studies.measured.work import Work
 from jaxspec.studies.release import release_notes
+from jaxspec.tuning.objective import Pricing
 
 __all__ = ["head", "lossless"]
 
 
-def head(work: Work, device: str, footprints: list[Any]) -> dict[str, Any]:
+def head(work: Work, device: str, footprints: list[Any], accepted: Mapping[str, float | None]) -> dict[str, Any]:
     """Fields of `MeasuredResult`, but whether it pays and is lossless.
 
     Args:
         footprints: all that were priced on the device.
+        accepted: see `unaccepted_notes`.
     """
     config, setup, pricing = work.config, work.setup, work.pricings[device]
     facts = device_facts(device, config, config)
     shape = architecture_data(config.architecture, pricing.architecture)
-    widths = kernel_notes(pricing.device, footprints, batches=[config.batch], architecture=pricing.architecture)
-    fields = noted(widths, pricing.device, config.engine, named=device)
+    fields = noted(
+        kernel_notes(
+            pricing.device,
+            footprints,
+            batches=[config.batch],
+            architecture=pricing.architecture,
+            texts={_priced_name(config): float(max(config.context + 1, config.prompt_tokens))},
+            held=_held(pricing, footprints, config.context),
+        ),
+        pricing.device,
+        config.engine,
+        named=device,
+    )
     return {
         "model": RunningModel(
             name=setup.model_name,
@@ -73,8 +90,20 @@ def head(work: Work, device: str, footprints: list[Any]) -> dict[str, Any]:
         "timing_s": {stage: measured(seconds) for stage, seconds in work.stages.timing_s.items()},
         "versions": versions(),
         **fields,
-        "notes": [*release_notes(config.architecture), *fields["notes"]],
+        "notes": [*release_notes(config.architecture), *unaccepted_notes(accepted), *fields["notes"]],
     }
+
+
+def _priced_name(config: CommonConfig) -> str:
+    return config.model if config.architecture == "own" else config.architecture
+
+
+def _held(pricing: Pricing, footprints: list[Any], context: int) -> dict[str, float]:
+    """Bytes of the target, and of its copies, in the narrowest form that is priced: no draft network is counted."""
+    parts = {"workload": pricing.workload, "draft_cost": COMPRESSED_COPY, "group": pricing.device.group}
+    sizes = [held_with_draft(pricing.architecture, footprint=one, **parts) for one in footprints]
+    batch = float(pricing.workload.batch)
+    return {f"batch {batch:g} at {context:,} cached tokens": min(float(np.max(size)) for size in sizes)}
 
 
 def _mean(lengths: np.ndarray) -> int | float:

@@ -12,7 +12,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.report.division import Divided, division_of
 from jaxspec.settings import CommonConfig
 from jaxspec.studies.engine_pricing import engine_terms
-from jaxspec.studies.positions import check_positions
+from jaxspec.studies.feasibility import check_blocks, check_positions, priced_pair, weight_block
 from jaxspec.tuning.objective import Pricing
 
 __all__ = ["PricedConfig", "resolve_architecture", "resolve_device", "resolve_draft", "resolve_pricing"]
@@ -87,13 +87,18 @@ def resolve_device(name: str, *, engine: str | None = None, weight_format: str |
         raise InputError(str(error)) from error
 
 
-def resolve_draft(config: Divided, name: str) -> Architecture:
+def resolve_draft(config: Divided, name: str, target: str, architecture: Architecture, tokens: float) -> Architecture:
     """A draft network of its own by name: see `resolve_architecture`.
 
+    Args:
+        target: what its target is called, of this architecture.
+        tokens: of the longest text, which the draft reads too.
     Raises:
-        InputError: also where the settings' division does not allow it.
+        InputError: also where it has other tokens than its target or too few positions, or the division does not allow it.
     """
     found = resolve_architecture(name, None)
+    priced_pair(name, found, target, architecture)
+    check_positions(name, found, tokens)
     try:
         catalog.check_draft_division(division_of(config), found, name)
     except catalog.EntryError as error:
@@ -118,6 +123,7 @@ def resolve_pricing(config: PricedConfig, device: str, own: DecoderConfig | None
         found = catalog.grouped(entry, division, device, always=together).device
     except (catalog.UnknownNameError, catalog.EntryError) as error:
         raise InputError(str(error)) from error
+    check_blocks(f"architecture {config.architecture!r}", architecture, weight_block(config), division)
     # A step reads the cached tokens, and has a position behind them.
     check_positions(config.architecture, architecture, max(config.context + 1, config.prompt_tokens))
     workload = Workload(

@@ -273,7 +273,7 @@ def _result(
                 for metric, found in priced.elasticity.items()
             }
         ),
-        **noted(_notes(config, pricing, widths, experts, steps), pricing.device, config.engine, named=device),
+        **noted(_notes(config, pricing, widths, experts, priced), pricing.device, config.engine, named=device),
         **results,
     )
 
@@ -284,14 +284,21 @@ def _lossless(scheme: str) -> bool:
 
 
 def _notes(
-    config: PredictConfig, pricing: Pricing, widths: dict[str, float], experts: ExpertPricing, steps: Steps
+    config: PredictConfig, pricing: Pricing, widths: dict[str, float], experts: ExpertPricing, priced: _Priced
 ) -> dict[str, Any]:
     """The fields of `kernel_notes`, what the config.json has beside, and what launches have to do with times so short."""
     footprint, batches = experts.footprint(uniform(*widths.values())), [pricing.workload.batch]
-    found = kernel_notes(pricing.device, [footprint], batches=batches, architecture=pricing.architecture)
+    found = kernel_notes(
+        pricing.device,
+        [footprint],
+        batches=batches,
+        architecture=pricing.architecture,
+        texts={config.architecture: float(max(config.context + 1, config.prompt_tokens))},
+        held={f"batch {config.batch} at {config.context:,} cached tokens": float(priced.point.held_bytes)},
+    )
     about = release_notes(config.architecture, config.scheme)
     about += no_narrower_draft(config.scheme) if config.draft_bits is None else []
-    return found | {"notes": [*about, *found["notes"], *launch_remarks(pricing.device, steps.ar_stored)]}
+    return found | {"notes": [*about, *found["notes"], *launch_remarks(pricing.device, priced.steps.ar_stored)]}
 
 
 def _bill(device: hwmodels.Device) -> dict[str, Quantity[float]]:

@@ -85,11 +85,12 @@ def check_scale(config: ScaleConfig) -> Checked:
     if config.task == "python":
         check_text(config.text, (1, 1))
     shapes = {name: check_model(name) for name in config.model}
-    for shape in shapes.values():
+    tokens: tuple[str, ...] = ()
+    for name, shape in shapes.items():
         if SCHEME_FACTS[config.scheme].runs:
             check_stored_dtype(find_scheme(config.scheme), shape)
         if config.draft != SELF:
-            check_draft(config.draft, shape)
+            tokens += check_draft(config.draft, shape, name)
             if is_searched(config.draft):
                 raise InputError(
                     f"draft {config.draft!r} is searched on calibration text, of which problems have none; give another draft"
@@ -115,7 +116,12 @@ def check_scale(config: ScaleConfig) -> Checked:
         pricings=pricings,
         judge=None if judge is None else _judge_architecture(config, architecture_of(judge)),
         text=text,
-        notes=(*(text.notes if text is not None else ()), *_notes(config, networks, problems, isolated_by), *lengths),
+        notes=(
+            *(text.notes if text is not None else ()),
+            *_notes(config, networks, problems, isolated_by),
+            *tokens,
+            *lengths,
+        ),
     )
 
 

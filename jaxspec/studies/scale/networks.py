@@ -21,8 +21,8 @@ from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
 from jaxspec.scaling.verifiers.judge import Judge
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.drafts import ReadyDraft, make_draft
+from jaxspec.studies.feasibility import TextLength
 from jaxspec.studies.measured.target import load_target
-from jaxspec.studies.positions import TextLength
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.scale.problems import Problems
 from jaxspec.tuning.calibration import target_params

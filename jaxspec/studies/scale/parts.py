@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hwmodels import Footprint
@@ -10,6 +10,7 @@ from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.results import given
 from jaxspec.results.network_results import DecodingSettings, PricedNumber, RunningModel, WorkloadSettings
 from jaxspec.studies.engine_pricing import engine_used, noted
+from jaxspec.studies.feasibility import unaccepted_notes
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.head import versions
 from jaxspec.studies.release import release_notes
@@ -33,8 +34,18 @@ def task_part(config: ScaleConfig, problems: int) -> TaskSettings:
     )
 
 
-def head_parts(config: ScaleConfig, checked: Checked, device: str, footprints: Sequence[Footprint]) -> dict[str, Any]:
-    """Fields of `MeasuredResult`; of several networks the names stand together, and numbers begin with a network's name."""
+def head_parts(
+    config: ScaleConfig,
+    checked: Checked,
+    device: str,
+    footprints: Sequence[Footprint],
+    accepted: Mapping[str, float | None],
+) -> dict[str, Any]:
+    """Fields of `MeasuredResult`; of several networks the names stand together, and numbers begin with a network's name.
+
+    Args:
+        accepted: see `unaccepted_notes`.
+    """
     pricings, several = checked.pricings[device], len(config.model) > 1
     shapes = {
         f"{name}.{field}" if several else field: PricedNumber(**number)
@@ -50,7 +61,17 @@ def head_parts(config: ScaleConfig, checked: Checked, device: str, footprints: S
     largest = max(shapes_priced, key=lambda shape: float(shape.num_experts))
     linear = max(shapes_priced, key=lambda shape: float(shape.num_linear_layers))
     sequences = [batch * samples for batch in (config.batch, *config.batches) for samples in (1, *config.samples)]
-    fields = kernel_notes(priced_on, list(footprints), batches=sequences, architecture=largest, draft=linear)
+    fields = kernel_notes(
+        priced_on,
+        list(footprints),
+        batches=sequences,
+        architecture=largest,
+        draft=linear,
+        texts={
+            model if name == "own" else name: float(config.context + config.most_tokens)
+            for model, name in config.priced.items()
+        },
+    )
     found = noted(fields, priced_on, config.engine, named=device)
     return {
         "model": RunningModel(name=", ".join(config.model), parameters=parameters),
@@ -80,6 +101,7 @@ def head_parts(config: ScaleConfig, checked: Checked, device: str, footprints: S
         "notes": [
             *(note for name in dict.fromkeys(config.priced.values()) for note in release_notes(name)),
             *checked.notes,
-        ]
-        + found["notes"],
+            *unaccepted_notes(accepted),
+            *found["notes"],
+        ],
     }

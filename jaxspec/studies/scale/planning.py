@@ -13,6 +13,7 @@ import numpy as np
 from hwmodels import Architecture
 from hwmodels.analysis.uncertainty.delta_method import LogNormal
 from jaxspec.results import given, predicted
+from jaxspec.studies.feasibility import capacity_bytes
 from jaxspec.studies.headline_intervals import interval_ends
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.scale.curves import Measured
@@ -68,7 +69,6 @@ def plan_rows(
     loads = Loads(**{name: np.asarray(column, np.float32) for name, column in columns.items()})
     prompt = jnp.asarray(float(config.context))
     found = jax.device_get(price_plans(pricing.device, pricing.architecture, judge, footprint, prompt, loads))
-    capacity = sum(float(tier.capacity_bytes) for tier in (pricing.device.memory, *pricing.device.spill))
     rows = []
     for i, (plan, batch) in enumerate(every):
         step, prefill, judging, held = (
@@ -92,7 +92,7 @@ def plan_rows(
                 total_s=predicted(prefill + passes[i] * step + judging),
                 energy_j=predicted(None if found.energy_j is None else float(found.energy_j[i])),
                 held_bytes=predicted(held),
-                fits=predicted(held <= capacity),
+                fits=predicted(held <= capacity_bytes(pricing.device)),
                 intervals=_ends(found.numbers, i),
             )
         )

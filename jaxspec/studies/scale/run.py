@@ -51,6 +51,9 @@ def scale_results(config: ScaleConfig, checked: Checked, stages: ScaleStages) ->
     """All that is measured, then one result per device."""
     plans = {name: _plans(stages, name) for name in config.model}
     acceptance = {name: _acceptance(stages, name) for name in config.model}
+    # Given numbers are no news to who gave them.
+    rates = [rate or 0.0 for found in acceptance.values() for rate in found.known]
+    accepted = {config.draft: max(rates) if config.acceptance is None else None}
     networks = [_curves(config, stages, name, found) for name, found in plans.items()]
     stages.reporter.line("pricing ...")
     footprint, batches = _footprint(config), list(dict.fromkeys((config.batch, *config.batches)))
@@ -71,7 +74,7 @@ def scale_results(config: ScaleConfig, checked: Checked, stages: ScaleStages) ->
         covers = covered_by(next(iter(pricings.values())).device, scatter=max(scatters) if exchanges else 0.0)
         found.append(
             ScaleResult(
-                **head_parts(config, checked, device, [footprint]),
+                **head_parts(config, checked, device, [footprint], accepted),
                 pays=predicted(_pays(networks)),
                 task=task_part(config, len(checked.problems.prompts)),
                 networks=networks,

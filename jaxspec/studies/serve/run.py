@@ -31,14 +31,15 @@ from jaxspec.settings import expect, knob_values
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.schemes import RELEASED
 from jaxspec.studies.advise.drafts import draft_weight_bits, file_draft
+from jaxspec.studies.config_files import head_in_file
 from jaxspec.studies.each_device import Tell, for_each_device
 from jaxspec.studies.engine_flags import idle_draft_notes
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
 from jaxspec.studies.expert_pricing import placed, placement_name, resolve_experts
+from jaxspec.studies.feasibility import check_positions, priced_pair
 from jaxspec.studies.headline_intervals import coverage_in_words, covered_by
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_pricing
-from jaxspec.studies.positions import check_positions
 from jaxspec.studies.release import (
     draft_notes,
     no_narrower_draft,
@@ -124,16 +125,15 @@ class _Parts:
         load = dataclasses.replace(pricing.workload, context_tokens=config.prompt_tokens + config.output_tokens / 2.0)
         draft = experts.draft_cost(device, architecture, workload=load, footprint=footprint)
         draft = dataclasses.replace(draft, statement="")
-        if config.draft_architecture is not None:
-            own, plain = config.draft_architecture, uniform_footprint(UNCOMPRESSED_BITS)
-            draft = dataclasses.replace(file_draft(own, architecture, division=config), statement="")
-            bits = draft_weight_bits(own) or plain.draft_weight_bits
-            footprint = dataclasses.replace(footprint, draft_weight_bits=bits, draft_kv_bits=plain.draft_kv_bits)
         requests = draw()
         # The last token that a request generates is not read again.
-        check_positions(config.architecture, architecture, longest_request(requests) - 1)
-        if draft.architecture is not None:
-            check_positions(str(config.draft_architecture), draft.architecture, longest_request(requests) - 1)
+        longest = longest_request(requests) - 1
+        check_positions(config.architecture, architecture, longest)
+        if config.draft_architecture is not None:
+            own, plain = config.draft_architecture, uniform_footprint(UNCOMPRESSED_BITS)
+            draft = dataclasses.replace(file_draft(config, own, architecture, longest), statement="")
+            bits = draft_weight_bits(own) or plain.draft_weight_bits
+            footprint = dataclasses.replace(footprint, draft_weight_bits=bits, draft_kv_bits=plain.draft_kv_bits)
         stored = {"footprint": footprint, "draft_cost": draft}
         room, states = (float(of(device, architecture, **stored)) for of in (capacity_tokens, sequence_tokens))
         own_room = room / config.data_parallel - states  # a request lies in one replica
@@ -213,6 +213,7 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
         architecture_data(config.architecture, pricing.architecture),
     )
     crossings = [_crossing(decoding, rates, found, place) for place, decoding in enumerate(DECODING) if place]
+    own_network = [] if config.draft_architecture is None else [config.draft_architecture]
     fields = noted(
         kernel_notes(
             pricing.device,
@@ -221,15 +222,19 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
             architecture=pricing.architecture,
             draft=parts.draft.architecture,
             when="on average",
+            texts=dict.fromkeys([config.architecture, *own_network], float(longest_request(requests) - 1)),
         ),
         pricing.device,
         config.engine,
         prompts=True,
         named=name,
     )
+    own, pair = parts.draft.architecture, ()
+    if own is not None and head_in_file(str(config.draft_architecture)) is None:
+        pair = priced_pair(str(config.draft_architecture), own, config.architecture, pricing.architecture)
     about = release_notes(config.architecture, config.scheme)
     about += no_narrower_draft(config.scheme) if config.draft_architecture is None else []
-    about += [*draft_notes(config.draft_architecture), *_unused_positions(config)]
+    about += [*draft_notes(config.draft_architecture), *pair, *_unused_positions(config)]
     fields["notes"] = [*about, *idle_draft_notes(by_batch[1:].tolist()), *fields["notes"]]
     prompt, output = (np.asarray(tokens) for tokens in (requests.prompt_tokens, requests.output_tokens))
     return ServeResult(

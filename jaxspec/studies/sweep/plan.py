@@ -11,7 +11,7 @@ from jaxspec.errors import InputError
 from jaxspec.studies.acceptance_points import FoundLaw
 from jaxspec.studies.design_tree import CONTEXT, design_tree, number_rules
 from jaxspec.studies.engine_pricing import engine_scatter
-from jaxspec.studies.positions import check_positions
+from jaxspec.studies.feasibility import check_positions
 from jaxspec.studies.sweep.axes import axis_values, check_networks, check_numbers, derived_numbers
 from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.grid import Grid

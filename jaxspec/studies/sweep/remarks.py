@@ -9,7 +9,7 @@ import numpy as np
 from hwmodels import Device
 from hwmodels.compute.roofline import unit_of
 from jaxspec.compress.schemes import find_scheme
-from jaxspec.studies.design_tree import footprint_of, knob_name
+from jaxspec.studies.design_tree import CONTEXT, footprint_of, knob_name
 from jaxspec.studies.headline_intervals import interval_notes
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.sweep.config import SweepConfig
@@ -24,14 +24,21 @@ def device_remarks(grid: Grid, engine: str | None) -> list[str]:
     """What a reader should know of the devices' kernels at the widths that the axes take."""
     notes = []
     derived = {name: np.ravel(entries) for _, table in grid.derived.tables for name, entries in table.items()}
-    for (_, device), base in zip(grid.pairs, grid.bases, strict=True):
+    for (name, device), base in zip(grid.pairs, grid.bases, strict=True):
         varied = grid.axes | derived
-        bits = {name: varied.get(f"footprint.{name}", value) for name, value in base["footprint"].items()}
+        bits = {width: varied.get(f"footprint.{width}", value) for width, value in base["footprint"].items()}
         together = _with_counts(base["device"], varied)
         batches = [np.asarray(varied.get("workload.batch", base["workload"].batch))]
         network, experts = base["architecture"], "architecture.num_experts"
         network = dataclasses.replace(network, num_experts=varied.get(experts, network.num_experts))
-        found = kernel_notes(together, [footprint_of(bits)], batches=batches, architecture=network)
+        context = varied.get(CONTEXT, np.asarray(base["workload"].context_tokens))
+        found = kernel_notes(
+            together,
+            [footprint_of(bits)],
+            batches=batches,
+            architecture=network,
+            texts={name: float(np.max(context)) + 1.0},
+        )
         mixture = bool(np.any(np.asarray(network.num_experts) > 0))
         growth = unit_of(base["device"]).growth_remarks(memories=len(base["device"].tiers), experts=mixture)
         notes += [f"{device}: {note}" for note in (*found["notes"], *growth, *interval_notes(base["device"], engine))]

@@ -9,13 +9,13 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.processes import ONE_PROCESS, Processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.draft_kinds import SELF
-from jaxspec.speculate.drafts import check_draft, make_draft
+from jaxspec.speculate.drafts import make_draft
 from jaxspec.speculate.drafts.making import is_searched
 from jaxspec.speculate.proof import continuation_length
+from jaxspec.studies.feasibility import check_positions, contexts_within
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs, given_knobs
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import Work, begin_work
-from jaxspec.studies.positions import check_positions, contexts_within
 from jaxspec.studies.tree.config import TreeConfig
 from jaxspec.studies.tree.growth import candidate_shape
 from jaxspec.studies.tree.stages import TreeStages, tree_sizes
@@ -32,7 +32,6 @@ def check_tree(config: TreeConfig) -> CheckedInputs:
     checked = check_inputs(config)
     checked = dataclasses.replace(checked, notes=checked.notes + _left_out(config, checked))
     candidate_shape(config.search, **tree_sizes(config, checked.network.vocab_size))
-    check_draft(config.draft, checked.network)
     if config.draft == SELF:
         given_knobs(config, checked.network)
     return checked

@@ -19,6 +19,7 @@ from hwmodels import CycleCost, DraftCost, Footprint, Plan, plan_family, price_c
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, cycle_times
 from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.speculation.draft_cost import held_with_draft
+from jaxspec.studies.feasibility import capacity_bytes
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.tuning.objective import Pricing
 
@@ -65,7 +66,6 @@ def price_growths(
     # The statement is for readers: it must not compile anew.
     cost = dataclasses.replace(draft, statement="")
     priced, held, errors = jax.device_get(_priced(pricing, footprint, cost, jnp.asarray(contexts, jnp.float32), sizes))
-    capacity = sum(float(tier.capacity_bytes) for tier in (pricing.device.memory, *pricing.device.spill))
     plain = priced.baselines
     double = lambda seconds: np.asarray(seconds, np.float64)
     ends = np.cumsum([growth.parent.size for growth in growths])
@@ -79,7 +79,7 @@ def price_growths(
             ar_bf16_s=double(plain.bf16.cost.total_s),
             ar_stored_s=double(plain.stored.cost.total_s),
             engine_s=double(engine_s),
-            fits=double(held) <= capacity,
+            fits=double(held) <= capacity_bytes(pricing.device),
             errors=err,
         )
 

@@ -62,15 +62,18 @@ def tree_results(stages: TreeStages) -> list[TreeResult]:
     stages = dataclasses.replace(stages, work=copies.work, copies=copies)
     gained = lambda growth: aat_by_size(growth, stages.traces, num_tokens=stages.config.output_tokens)
     curve, of_chains = gained(stages.growth), gained(stages.chains)
+    growth = growth_part(stages.growth, stages.traces)
+    accepted = {stages.config.draft: float(sum(growth.acceptance.known))}
     measured = {
-        "growth": growth_part(stages.growth, stages.traces),
+        "growth": growth,
         "curve": curve_part(curve),
         "law": law_part(curve),
     }
     found = {device: _of_device(stages, device, curve, of_chains) for device in stages.work.pricings}
     # Heads come last: they tell how long all stages took.
     return [
-        TreeResult(**(head(stages.work, device, [stages.widths]) | measured | parts)) for device, parts in found.items()
+        TreeResult(**(head(stages.work, device, [stages.widths], accepted) | measured | parts))
+        for device, parts in found.items()
     ]
 
 

@@ -27,10 +27,10 @@ from jaxspec.speculate.predicted_cycles import predict_trees
 from jaxspec.speculate.proof import decode_prompts
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.studies.draft_widths import widths_beside
+from jaxspec.studies.feasibility import contexts_within
 from jaxspec.studies.measured.checking import given_knobs
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import Work, way_of
-from jaxspec.studies.positions import contexts_within
 from jaxspec.studies.tree.config import TreeConfig
 from jaxspec.studies.tree.growth import candidate_shape, grow
 from jaxspec.trees.rank_traces import RankTraces, cycles_along_text

@@ -23,7 +23,7 @@ def group(**division):
     ],
 )
 def test_idle_devices(division, batch, said):
-    lines = group_remarks(group(**division), [batch])
+    lines = [line for line in group_remarks(group(**division), [batch]) if "pipeline" not in line]
     assert len(lines) == (said is not None)
     assert all(line.startswith(said) for line in lines)
 
@@ -41,3 +41,14 @@ def test_of_several_numbers_of_replicas_the_largest_counts():
     varied = one.replace(group=one.group.replace(data_parallel=np.array([1.0, 4.0])))
     (line,) = group_remarks(varied, [2])
     assert line.startswith("2 sequences for 4 replicas: 2 of 4")
+
+
+def test_devices_beyond_a_link_are_noted_where_counts_vary():
+    one = group(tensor=8)
+    varied = one.replace(group=one.group.replace(tensor_parallel=np.array([1.0, 16.0])))
+    (line,) = group_remarks(varied, [2])
+    assert line.startswith("16 devices exchange in every layer, and the link joins 8: the others are in further hosts")
+    beyond, stages = group_remarks(group(tensor=8, pipeline=2), [2])
+    assert beyond.startswith("stages are spread over 16 devices, and the link joins 8")
+    assert "priced as if an engine took both" in stages
+    assert group_remarks(group(tensor=16, link="infiniband-ndr"), [2]) == []

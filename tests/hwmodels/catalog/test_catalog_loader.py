@@ -176,3 +176,35 @@ def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):
     place = tmp_path / "mine.toml"
     place.write_bytes(b"\xef\xbb\xbf" + catalog.device_text("rtx-4090").encode())
     assert catalog.device_entry(str(place)).device == catalog.device("rtx-4090")
+
+
+@pytest.mark.parametrize("name", catalog.architecture_names())
+def test_positions_and_tokenizers_are_plausible(name):
+    positions, tokenizer = catalog.architecture_positions(name), catalog.architecture_tokenizer(name)
+    assert positions is None or 512 <= positions <= 2**20
+    assert tokenizer is None or tokenizer == tokenizer.lower().strip("/")
+    learned = float(catalog.architecture(name).learned_positions)
+    assert not learned or learned >= positions
+
+
+@pytest.mark.parametrize(
+    ("raw", "positions"),
+    [
+        ({"model_type": "llama", "max_position_embeddings": 4096}, 4096),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}, "max_position_embeddings": 131072}, 131072),
+        ({"rope_scaling": {"type": "linear", "factor": 4.0}, "max_position_embeddings": 2048}, 8192),
+        (
+            {
+                "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768},
+                "max_position_embeddings": 40960,
+            },
+            131072,
+        ),
+        ({"rope_parameters": {"full_attention": {"rope_type": "default"}}, "max_position_embeddings": 512}, 512),
+        ({"model_type": "gemma3", "text_config": {"max_position_embeddings": 77}}, 77),
+        ({"model_type": "gpt2", "n_positions": 99}, 99),
+        ({"model_type": "llama", "max_position_embeddings": "many"}, None),
+    ],
+)
+def test_positions_of_a_config_follow_its_scaling(raw, positions):
+    assert catalog.positions_of_config({"model_type": "qwen3"} | raw) == positions

@@ -69,7 +69,7 @@ def machine(tmp_path_factory):
 
 
 def test_a_queue_has_intervals_where_it_drafts(machine, tmp_path):
-    settings = {"architecture": "qwen2.5-0.5b", "scheme": "bf16", "draft_architecture": "embedded", "acceptance": 0.9}
+    settings = {"architecture": "embedded", "scheme": "bf16", "draft_architecture": "embedded-small", "acceptance": 0.9}
     settings |= {"requests": 20, "prompt_tokens": 30, "output_tokens": 12, "max_batch": 2, "chunk_tokens": 64}
     settings |= {"draft_length": 1, "rates": (0.01,), "device": machine, "engine": "jax"}
     ((result,), _) = serve(build_config(ServeConfig, settings), out=str(tmp_path / "served"))

@@ -25,6 +25,7 @@ from hwmodels.serving.step_table import priced_table
 from jaxspec.compress.footprint import uniform
 from jaxspec.settings import build_config, knob_values
 from jaxspec.settings.knobs import EXPERT_POOL
+from jaxspec.studies.advise.config import AdviseConfig
 from jaxspec.studies.advise.drafts import named_draft
 from jaxspec.studies.compare.pricing import price_chains
 from jaxspec.studies.design_tree import design_tree, draft_of
@@ -196,7 +197,7 @@ def test_a_copy_that_chooses_among_a_pool_does_so_in_every_command(name, scheme)
     predicted = experts.draft_cost(catalog.device("rtx-4090"), target, **parts)
     tree = design_tree(build_config(SweepConfig, {"axes": {"workload.batch": [1]}, "scheme": scheme}), name, "rtx-4090")
     swept = draft_of(tree).draft_cost(tree["device"], target, **parts)
-    advised = named_draft("self", target, scheme=scheme)
+    advised = named_draft(build_config(AdviseConfig, {"draft": "self", "scheme": scheme}), target)
     pools = [float(cost.pool_experts) for cost in (predicted, swept, copy_by_scheme(scheme, target), advised)]
     assert pools == [pools[0]] * 4
     assert (pools[0] < target.num_experts) == (target.num_experts > 0)

@@ -61,7 +61,7 @@ def directly(batch, length, tokens):
         "workload": Workload(batch=batch, context_tokens=300.0, prompt_tokens=90.0, output_tokens=110.0),
         "engine": catalog.engine("vllm"),
     }
-    draft = named_draft("llama-3.2-1b", target)
+    draft = named_draft(AdviseConfig(draft="llama-3.2-1b"), target)
     cycle = serving_cycle(device, target, draft_cost=draft, plan=chain_plan(length), tokens_per_cycle=tokens, **parts)
     return cycle.total_s, serving_step(device, target, **parts)
 
@@ -251,7 +251,7 @@ def test_ranges_of_batches():
 @pytest.mark.parametrize("draft", ["ngram", "eagle", "eagle3", "mtp", "llama-3.2-1b"])
 def test_engines_take_every_kind(draft):
     target = catalog.architecture("llama-3.1-8b")
-    cost = named_draft(draft, target)
+    cost = named_draft(build_config(AdviseConfig, {"draft": draft}), target)
     assert (float(cost.passes) == 0.0) == (draft == "ngram")
     served = served_draft(build_config(AdviseConfig, {"draft": draft}))
     found = {engine.title: engine for engine in engines_for("target", served, 4)}

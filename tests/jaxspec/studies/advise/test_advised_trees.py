@@ -19,7 +19,8 @@ from jaxspec.studies.advise.trees import chance_table, grow_tree, served_tree
 from jaxspec.studies.engine_flags import Range, ServedDraft, ServedTree, engines_for
 from jaxspec.trees.optimal_tree import optimal_trees
 
-FOUR = {"device": "h100-sxm", "tensor_parallel": 4, "draft": "qwen2.5-0.5b", "acceptance": 0.5}
+FOUR = {"device": "h100-sxm", "architecture": "qwen2.5-72b", "tensor_parallel": 4}
+FOUR |= {"draft": "qwen2.5-0.5b", "acceptance": 0.5}
 
 
 def test_several_devices_reach_the_engines():
@@ -127,13 +128,7 @@ def test_copies_and_trees_are_advised(tmp_path):
             "tensor_parallel is 4, but qwen2.5-0.5b has 14 heads; give one of .* as draft_tensor_parallel",
         ),
         (
-            {
-                "device": "h100-sxm",
-                "tensor_parallel": 4,
-                "draft_tensor_parallel": 4,
-                "draft": "qwen2.5-0.5b",
-                "acceptance": 0.5,
-            },
+            FOUR | {"draft_tensor_parallel": 4},
             "draft_tensor_parallel is 4, but qwen2.5-0.5b has 14 heads",
         ),
     ],

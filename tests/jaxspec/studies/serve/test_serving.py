@@ -25,9 +25,9 @@ from jaxspec.studies.serve.result import Crossing, LoadRow, ServeResult
 from jaxspec.studies.serve.trace import read_trace
 
 SMALL = {
-    "architecture": "qwen2.5-0.5b",
+    "architecture": "qwen2.5-7b",
     "scheme": "bf16",
-    "draft_architecture": "embedded",
+    "draft_architecture": "qwen2.5-0.5b",
     "requests": 40,
     "prompt_tokens": 30,
     "output_tokens": 12,
@@ -68,7 +68,7 @@ def test_a_cheap_draft_that_is_often_right(result):
         assert of(result, decoding, "tokens_per_s")[-1] > of(result, decoding, "tokens_per_s")[0]
         assert np.all(of(result, decoding, "mean_batch") <= 4)
         assert np.all(of(result, decoding, "ttft_p99_s") >= of(result, decoding, "ttft_p50_s"))
-    # The draft is a hundredth of the target: a step in the empty engine gives 2.71 tokens instead of one.
+    # The draft is a fifteenth of the target: a step in the empty engine gives 2.71 tokens instead of one.
     ratio = of(result, "autoregressive", "tpot_p50_s")[0] / of(result, "fixed", "tpot_p50_s")[0]
     assert 1.8 < ratio < 2.8
     assert result.pays.known

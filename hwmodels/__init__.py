@@ -60,6 +60,7 @@ from hwmodels.network.routing import (
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.numerics.smoothing import smooth_maximum
+from hwmodels.speculation.acceptance import Acceptance, iid_acceptance, shares_to_rates
 from hwmodels.speculation.chains import (
     BestDraft,
     PricedChains,
@@ -85,11 +86,11 @@ from hwmodels.speculation.effective_performance import (
     ridge_length,
     roofline_performance,
 )
+from hwmodels.speculation.engine_logs import EngineLogError, LoggedAcceptance, read_engine_log
 from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
 from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head, multi_token_head, one_layer
 from hwmodels.speculation.plan import (
     ROOT,
-    Acceptance,
     Plan,
     TreeShape,
     chain_plan,
@@ -165,12 +166,14 @@ __all__ = [
     "Device",
     "DraftCost",
     "Drafting",
+    "EngineLogError",
     "EngineTerms",
     "ExpertSharing",
     "Footprint",
     "Generation",
     "HeldBytes",
     "KernelWidths",
+    "LoggedAcceptance",
     "MatrixShapes",
     "MemoryTier",
     "MixedSpeedup",
@@ -242,6 +245,7 @@ __all__ = [
     "held_bytes",
     "held_with_draft",
     "idle_energy",
+    "iid_acceptance",
     "independent_draws",
     "independent_sequences",
     "kernel_remarks",
@@ -272,12 +276,14 @@ __all__ = [
     "priced_steps",
     "primary_performance",
     "quick_jit",
+    "read_engine_log",
     "ridge_length",
     "roofline_performance",
     "schedule_time",
     "seconds_by_part",
     "serving_cycle",
     "serving_step",
+    "shares_to_rates",
     "smooth_best",
     "smooth_maximum",
     "speculation_speedup",

@@ -193,6 +193,7 @@ def _noted(config: AdviseConfig, found: _Checked, device: str, *, named: bool = 
     )
     own = (
         *found.kernels.notes,
+        *found.acceptance.notes,
         *of_another_draft(config),
         *_unpriced(config.batch[0]),
         *(weights_notes(config) if named else ()),

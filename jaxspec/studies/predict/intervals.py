@@ -35,11 +35,17 @@ class KnownErrors:
     scatter: Float[Array | np.ndarray, ""]
 
 
-def known_errors(config: PredictConfig, pricing: Pricing, conditional: list[float]) -> KnownErrors | None:
-    """Errors that a prediction inherits; None where nothing is known to err."""
+def known_errors(
+    config: PredictConfig, pricing: Pricing, conditional: list[float], cycles: float | None
+) -> KnownErrors | None:
+    """Errors that a prediction inherits; None where nothing is known to err.
+
+    Args:
+        cycles: over which acceptance was counted.
+    """
     error = np.zeros(len(conditional), np.float32)
-    if config.acceptance_cycles is not None:
-        error = np.asarray(conditional_errors(jnp.asarray(conditional), config.acceptance_cycles))
+    if cycles is not None:
+        error = np.asarray(conditional_errors(jnp.asarray(conditional), cycles))
     scatter = engine_scatter(config.engine, device=pricing.device)
     if not covered_by(pricing.device, acceptance=bool(np.any(error > 0)), scatter=scatter):
         return None

@@ -67,11 +67,12 @@ def _lengths(result: PredictResult) -> Table:
     if heads[0] is not None and heads[1] is not None:
         loss = f", {heads[0].known:.2f} and {heads[1].known:.2f} per weight of the LM head{loss}"
     sure = headline_in_words(result)
+    source = "" if result.acceptance.source == "as given" else f" ({result.acceptance.source})"
     table = Table(
         title=f"{_head(result)}, {result.scheme.value}: {answer}",
         caption=(f"{sure}\n" if sure else "")
         + f"draft {draft.known:.2f} ({draft.status}), verification {verify.known:.2f} "
-        f"({verify.status}) bits per weight{loss}; acceptance: input; the rest: predicted",
+        f"({verify.status}) bits per weight{loss}; acceptance: input{source}; the rest: predicted",
     )
     bold = lambda row: "bold" if row.draft_length.value == result.draft_length.value else None
     return _fill(table, LENGTH_COLUMNS, result.by_draft_length, bold)

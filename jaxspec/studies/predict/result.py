@@ -49,9 +49,10 @@ class ReadWidths(Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GivenAcceptance(Record):
-    """Conditional acceptance by position, as given."""
+    """Conditional acceptance by position, and what it was made of, in words."""
 
     conditional: Quantity[list] = UNKNOWN
+    source: str = "as given"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -32,6 +32,7 @@ from jaxspec.settings import build_config, expect, knob_values
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.studies.engine_pricing import engine_used, noted
 from jaxspec.studies.expert_pricing import ExpertPricing, placed, placement_name, resolve_experts
+from jaxspec.studies.given_acceptance import given_rates
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.predict.config import PredictConfig
@@ -64,7 +65,8 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
     Args:
         config: what to predict; or
         settings: the fields of `PredictConfig` by name, with its defaults: predict(acceptance=0.9, device="l40s").
-            acceptance is alpha_token, or one conditional per position; the widths of the scheme follow from its
+            acceptance is alpha_token, or one conditional per position; accepted_per_cycle, acceptance_cumulative and
+            acceptance_log take what engines print instead; the widths of the scheme follow from its
             knobs; draft_bits and verify_bits are per weight of the layers' matrices, embeddings and norms are read at
             16, and so is the head unless the scheme compresses it.
     Raises:
@@ -80,17 +82,21 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
     architecture, share = next(iter(pricings.values())).architecture, knob_values(config).get(EXPERT_POOL.name)
     experts = resolve_experts(config, architecture, config.architecture, share)
     widths = read_widths(config)
+    rates = given_rates(config)
+    assert rates is not None  # there is a default
+    conditional = rates.of_positions(config.max_draft_length)
     digests = steady.digest()
     steady.compare_with(digests)
     overridden = {name for name in WIDTH_SETTINGS if getattr(config, name) is not None}
-    numbers = list(config.acceptance)
-    conditional = numbers * config.max_draft_length if len(numbers) == 1 else numbers
     results = []
     for name, pricing in pricings.items():
-        errors = known_errors(config, pricing, conditional)
+        errors = known_errors(config, pricing, conditional, rates.cycles)
         priced = _price(pricing, widths, jnp.asarray(conditional), experts, errors)
         found = _result(config, name, widths, conditional, priced, overridden, pricing, experts, errors)
-        results.append(dataclasses.replace(found, inputs=digests))
+        accepted = dataclasses.replace(found.acceptance, source=rates.source)
+        results.append(
+            dataclasses.replace(found, inputs=digests, acceptance=accepted, notes=[*rates.notes, *found.notes])
+        )
     steady.check()  # titles and sources of devices are read last
     return results
 

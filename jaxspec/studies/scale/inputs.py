@@ -16,6 +16,7 @@ from jaxspec.settings.parallel import PARALLEL
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.drafts import check_draft
 from jaxspec.speculate.drafts.making import is_searched
+from jaxspec.studies.given_acceptance import GivenRates, given_rates
 from jaxspec.studies.measured.checking import check_processes, given_mesh
 from jaxspec.studies.measured.pricing import resolve_architecture, resolve_device, resolve_pricing
 from jaxspec.studies.scale.config import ScaleConfig
@@ -53,6 +54,7 @@ class Checked:
         judge: architecture that a judge is priced with; None: none is asked.
         text: None where problems do not come from a text.
         notes: what the user should know about them.
+        rates: acceptance, where it was given.
     """
 
     networks: dict[str, Network]
@@ -61,6 +63,7 @@ class Checked:
     judge: Architecture | None
     text: TextSplit | None
     notes: tuple[str, ...]
+    rates: GivenRates | None
 
 
 def check_scale(config: ScaleConfig) -> Checked:
@@ -77,6 +80,7 @@ def check_scale(config: ScaleConfig) -> Checked:
         resolve_device(device, engine=config.engine, weight_format=config.weight_format)
     check_processes(config)
     given_mesh(config)
+    rates = given_rates(config)
     text = tokenizer = None
     if config.task == "python":
         check_text(config.text, (1, 1))
@@ -109,7 +113,13 @@ def check_scale(config: ScaleConfig) -> Checked:
         pricings=pricings,
         judge=None if judge is None else _judge_architecture(config, architecture_of(judge)),
         text=text,
-        notes=(*(text.notes if text is not None else ()), *_notes(config, networks, problems), *lengths),
+        notes=(
+            *(rates.notes if rates is not None else ()),
+            *(text.notes if text is not None else ()),
+            *_notes(config, networks, problems),
+            *lengths,
+        ),
+        rates=rates,
     )
 
 

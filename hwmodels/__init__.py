@@ -61,6 +61,14 @@ from hwmodels.network.workload import Workload
 from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.numerics.smoothing import smooth_maximum
 from hwmodels.speculation.acceptance import Acceptance, iid_acceptance, shares_to_rates
+from hwmodels.speculation.acceptance_traces import (
+    AcceptanceTrace,
+    TraceError,
+    chain_cycles,
+    read_trace,
+    tokens_to_rates,
+    write_trace,
+)
 from hwmodels.speculation.chains import (
     BestDraft,
     PricedChains,
@@ -150,6 +158,7 @@ __all__ = [
     "STEP_PARTS",
     "UNIFORM",
     "Acceptance",
+    "AcceptanceTrace",
     "Architecture",
     "AttentionShape",
     "Baselines",
@@ -195,6 +204,7 @@ __all__ = [
     "Steps",
     "StoredBytes",
     "Technology",
+    "TraceError",
     "TreeShape",
     "UnifiedLength",
     "Workload",
@@ -209,6 +219,7 @@ __all__ = [
     "busiest_load",
     "cached_tokens",
     "catalog",
+    "chain_cycles",
     "chain_plan",
     "chip_area",
     "chip_bill",
@@ -277,6 +288,7 @@ __all__ = [
     "primary_performance",
     "quick_jit",
     "read_engine_log",
+    "read_trace",
     "ridge_length",
     "roofline_performance",
     "schedule_time",
@@ -293,6 +305,7 @@ __all__ = [
     "step_operators",
     "time_with_encoder",
     "tokens_per_cycle",
+    "tokens_to_rates",
     "touched_experts",
     "touched_share",
     "traffic_by_memory",
@@ -302,5 +315,6 @@ __all__ = [
     "uniform_footprint",
     "uniform_weight_bits",
     "verify_step",
+    "write_trace",
     "zipf_routing",
 ]

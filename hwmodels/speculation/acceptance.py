@@ -20,6 +20,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.speculation.acceptance_traces import read_trace, tokens_to_rates
 from hwmodels.speculation.engine_logs import read_engine_log
 
 __all__ = ["LONGEST_DRAFT", "Acceptance", "iid_acceptance", "shares_to_rates"]
@@ -93,6 +94,19 @@ class Acceptance:
         if found.shares is not None:
             return cls.from_cumulative(np.asarray(found.shares))
         return cls.from_mean_length(found.tokens_per_cycle, found.draft_length)
+
+    @classmethod
+    def from_trace(
+        cls, path: str | os.PathLike[str], draft_length: int, *, drafter: str | None = None, dataset: str | None = None
+    ) -> Acceptance:
+        """Numbers that give the counted tokens per cycle of every draft length up to this one; see `tokens_to_rates`.
+
+        Raises:
+            TraceError: not a trace, or without what is asked for.
+        """
+        trace = read_trace(path, () if drafter is None else (drafter,))
+        chosen = trace if dataset is None else trace.of(dataset)
+        return cls(jnp.asarray(tokens_to_rates(chosen.tokens_per_cycle(draft_length)), float))
 
 
 def shares_to_rates(shares: Float[Array | np.ndarray, "*b position"]) -> Float[Array, "*b position"]:

@@ -22,8 +22,8 @@ MAX_PREDICTED_LENGTH = 64
 #: Column of a table of points that is acceptance; the others are knobs.
 ALPHA = "alpha_token"
 
-#: Settings that give acceptance as engines print it.
-PRINTED = ("accepted_per_cycle", "acceptance_cumulative", "acceptance_log")
+#: Settings that give acceptance as engines print it, or token by token.
+PRINTED = ("accepted_per_cycle", "acceptance_cumulative", "acceptance_log", "acceptance_trace")
 
 
 def _few_positions(numbers: tuple[float, ...]) -> None:
@@ -85,6 +85,15 @@ class AcceptanceSettings(Settings):
         None, "Instead of acceptance: a log of vLLM, SGLang or llama.cpp, as it is.", unset="none"
     )
 
+    acceptance_trace: str | None = setting(
+        None,
+        "Instead of acceptance: JSON lines of requests with the tokens that a cycle gains at each generated token; all draft "
+        "lengths are counted along them.",
+        unset="none",
+    )
+    drafter: str | None = setting(None, "Drafter of the trace.", unset="the only one")
+    dataset: str | None = setting(None, "Data set of the trace.", unset="all")
+
     def __post_init__(self):
         super().__post_init__()
         ways = [name for name in PRINTED if getattr(self, name) is not None]
@@ -116,7 +125,7 @@ class AcceptanceSettings(Settings):
     @property
     def input_files(self) -> dict[str, Path]:
         """Files that it names beside networks and devices."""
-        return {} if self.acceptance_log is None else {self.acceptance_log: Path(self.acceptance_log)}
+        return {name: Path(name) for name in (self.acceptance_log, self.acceptance_trace) if name is not None}
 
 
 def _printed(config: AcceptanceSettings) -> str | None:
@@ -138,6 +147,7 @@ def _every_position(config: AcceptanceSettings) -> str | None:
 #: Settings that go unread beside others of acceptance.
 ACCEPTANCE_UNUSED = (
     Unused(("acceptance",), _printed),
+    Unused(("drafter", "dataset"), lambda config: None if config.acceptance_trace else "no acceptance_trace came"),
     Unused(("draft_length",), _counted_length),
     Unused(("max_draft_length",), _every_position),
 )

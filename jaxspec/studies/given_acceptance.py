@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
-from hwmodels import Acceptance, EngineLogError, read_engine_log, tokens_per_cycle
+from hwmodels import (
+    Acceptance,
+    EngineLogError,
+    TraceError,
+    read_engine_log,
+    read_trace,
+    tokens_per_cycle,
+    tokens_to_rates,
+)
 from jaxspec.errors import InputError
 from jaxspec.settings.acceptance import MAX_PREDICTED_LENGTH, AcceptanceSettings
 
@@ -26,6 +37,8 @@ class GivenRates(NamedTuple):
         counted_length: drafted tokens of those cycles; None likewise.
         source: what it was made of, in words.
         notes: what a user should know of it.
+        error: of a trace, a factor of the covariance of the rates over its requests.
+        by_dataset: of a trace with several data sets, tokens per cycle of each by draft length.
     """
 
     rates: list[float]
@@ -33,21 +46,27 @@ class GivenRates(NamedTuple):
     counted_length: float | None = None
     source: str = "as given"
     notes: tuple[str, ...] = ()
+    error: Float[np.ndarray, "position cause"] | None = None
+    by_dataset: Mapping[str, list[float]] = MappingProxyType({})
 
     def of_positions(self, positions: int) -> list[float]:
         """By position: those that are known, or one rate as often."""
         return self.rates * positions if len(self.rates) == 1 else self.rates
 
 
-def given_rates(config: AcceptanceSettings) -> GivenRates | None:
+def given_rates(config: AcceptanceSettings, *, longest: int = MAX_PREDICTED_LENGTH) -> GivenRates | None:
     """The rates that settings stand for; None where none were given.
 
+    Args:
+        longest: draft that is counted along a trace.
     Raises:
         InputError: a log that cannot be read, or says too little.
     """
     form, cycles = config.acceptance_form, getattr(config, "acceptance_cycles", None)
     if form is None:
         return None
+    if form == "acceptance_trace":
+        return _traced(config, longest)
     if form == "acceptance_log":
         return _logged(config, cycles)
     if form == "accepted_per_cycle":
@@ -93,6 +112,43 @@ def _logged(config: AcceptanceSettings, cycles: float | None) -> GivenRates:
     else:
         rates = _of_shares(found.shares)
     return GivenRates(rates, cycles or found.cycles, found.draft_length, source)
+
+
+def _traced(config: AcceptanceSettings, longest: int) -> GivenRates:
+    """Of the requests of a trace: tokens per cycle of each length to the last cycle, errors by drawing requests again."""
+    try:
+        trace = read_trace(str(config.acceptance_trace), () if config.drafter is None else (config.drafter,))
+        sets = list(dict.fromkeys(trace.datasets))
+        chosen = trace if config.dataset is None else trace.of(config.dataset)
+    except TraceError as error:
+        raise InputError(str(error)) from error
+    tokens = chosen.tokens_per_cycle(longest)
+    rates = tokens_to_rates(tokens)
+    counted = (
+        f"{len(chosen.generated):,} request{'s' * (len(chosen.generated) != 1)} of {config.dataset or 'all data sets'}"
+    )
+    return GivenRates(
+        rates.tolist(),
+        source=f"counted along {counted} in {config.acceptance_trace} with {chosen.drafters[0]}",
+        error=_rate_errors(rates, chosen.bootstrap(longest)) if len(chosen.generated) > 1 else None,
+        by_dataset={name: trace.of(name).tokens_per_cycle(longest).tolist() for name in sets} if len(sets) > 1 else {},
+    )
+
+
+def _rate_errors(
+    rates: Float[np.ndarray, " position"], drawn: Float[np.ndarray, "draw position"]
+) -> Float[np.ndarray, "position cause"]:
+    """Errors of rates with which tokens per cycle of every length err as they do among the draws."""
+    values, vectors = np.linalg.eigh(np.atleast_2d(np.cov(drawn, rowvar=False)))
+    of_tokens = vectors * np.sqrt(np.maximum(values, 0.0))
+    # Derivative of the tokens of each length by each rate: the sum of products without that rate.
+    used = rates != 0  # behind a length after which nothing is gained there is nothing to err
+    without = lambda last, place: np.prod(np.delete(rates[: last + 1], place)) if place <= last else 0.0
+    others = [[without(last, place) for place in range(rates.size)] for last in range(rates.size)]
+    slopes = np.cumsum(others, axis=0)[np.ix_(used, used)]
+    error = np.zeros_like(of_tokens)
+    error[used] = np.linalg.solve(slopes, of_tokens[used])
+    return error
 
 
 def _like_shares(rates: list[float]) -> tuple[str, ...]:

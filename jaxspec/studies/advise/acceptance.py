@@ -56,9 +56,11 @@ def draft_acceptance(config: AdviseConfig) -> DraftAcceptance:
     """
     if config.run is not None:
         return _counted(config.run)
-    if (given := given_rates(config)) is None:
+    if (given := given_rates(config, longest=config.max_draft_length)) is None:
         return _published(config)
     chances = np.asarray(given.of_positions(config.max_draft_length), np.float64)
+    if given.error is not None:
+        return DraftAcceptance(chances, given.error, "input", given.source, given.notes)
     if given.cycles is None:
         return DraftAcceptance(chances, np.zeros((chances.size, 1)), "input", given.source, given.notes)
     error = np.diag(np.asarray(conditional_errors(chances, given.cycles), np.float64))

@@ -82,7 +82,7 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
     architecture, share = next(iter(pricings.values())).architecture, knob_values(config).get(EXPERT_POOL.name)
     experts = resolve_experts(config, architecture, config.architecture, share)
     widths = read_widths(config)
-    rates = given_rates(config)
+    rates = given_rates(config, longest=config.max_draft_length)
     assert rates is not None  # there is a default
     conditional = rates.of_positions(config.max_draft_length)
     digests = steady.digest()
@@ -90,10 +90,10 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
     overridden = {name for name in WIDTH_SETTINGS if getattr(config, name) is not None}
     results = []
     for name, pricing in pricings.items():
-        errors = known_errors(config, pricing, conditional, rates.cycles)
+        errors = known_errors(config, pricing, conditional, rates)
         priced = _price(pricing, widths, jnp.asarray(conditional), experts, errors)
         found = _result(config, name, widths, conditional, priced, overridden, pricing, experts, errors)
-        accepted = dataclasses.replace(found.acceptance, source=rates.source)
+        accepted = dataclasses.replace(found.acceptance, source=rates.source, by_dataset=dict(rates.by_dataset))
         results.append(
             dataclasses.replace(found, inputs=digests, acceptance=accepted, notes=[*rates.notes, *found.notes])
         )

@@ -152,7 +152,7 @@ class ScaleConfig(ParallelSettings, AcceptanceSettings):
     unused = (
         Unused(("mesh",), lambda config: "with stream, layers pass through one device" if config.stream else None),
         Unused(("judge",), _no_judge),
-        *ACCEPTANCE_UNUSED[:2],
+        *ACCEPTANCE_UNUSED[:3],
         draft_division_unused(lambda config: no_own_network(config.draft)),
         Unused(
             ("check", "prompt_bytes", "text"),

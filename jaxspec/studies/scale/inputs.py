@@ -12,6 +12,7 @@ from jaxspec.models.chat_template import load_chat_template
 from jaxspec.models.embedded import check_model, model_place
 from jaxspec.models.tokenizer import load_tokenizer
 from jaxspec.settings.draft_kinds import SELF
+from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.parallel import PARALLEL
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.drafts import check_draft
@@ -80,7 +81,7 @@ def check_scale(config: ScaleConfig) -> Checked:
         resolve_device(device, engine=config.engine, weight_format=config.weight_format)
     check_processes(config)
     given_mesh(config)
-    rates = given_rates(config)
+    rates = given_rates(config, longest=MAX_DRAFT_LENGTH)
     text = tokenizer = None
     if config.task == "python":
         check_text(config.text, (1, 1))

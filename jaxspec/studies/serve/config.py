@@ -83,7 +83,7 @@ class ServeConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSett
 
     unused = (
         *knobs_of_other_schemes(),
-        ACCEPTANCE_UNUSED[0],
+        *ACCEPTANCE_UNUSED[:2],
         *POOLS_UNUSED,
         Unused(
             ("pool_fits", EXPERT_POOL.name),

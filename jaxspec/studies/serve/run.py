@@ -90,7 +90,7 @@ def serve(
 def _parts_of_all(config: ServeConfig) -> dict[str, _Parts]:
     """By device: every name is resolved, and every request checked for room, before the first device is priced."""
     requests = cache(lambda: _requests(config))  # a trace of millions of requests is read once
-    rates = given_rates(config)
+    rates = given_rates(config, longest=config.draft_length or DRAFTED)
     assert rates is not None  # there is a default
     accepted = rates, _draft_length(config, rates)
     return {name: _Parts.of(config, name, requests, accepted) for name in config.device}
@@ -179,7 +179,8 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
     pricing, requests = parts.pricing, parts.requests
     scatter = engine_scatter(config.engine, kind_of_draft(parts.draft), device=pricing.device)
     length = parts.draft_length
-    conditional = np.array(parts.rates.of_positions(length)[:length], np.float32)
+    # Tokens are drawn with these chances; far out along a trace one may lie beyond them.
+    conditional = np.clip(np.array(parts.rates.of_positions(length)[:length], np.float32), 0.0, 1.0)
     table = priced_table(
         pricing.device,
         pricing.architecture,

@@ -7,8 +7,8 @@ from hwmodels import Acceptance, EngineLogError, read_engine_log, tokens_per_cyc
 
 VLLM = (
     "(APIServer pid=7) INFO 05-01 14:24:50 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: {mean}, Accepted "
-    "throughput: 8.90 tokens/s, Drafted throughput: 97.50 tokens/s, Accepted: {accepted} tokens, Drafted: {drafted} tokens, Per-"
-    "position acceptance rate: {shares}, Avg Draft acceptance rate: 9.1%"
+    "throughput: 8.90 tokens/s, Drafted throughput: 97.50 tokens/s, Accepted: {accepted} tokens, Drafted: {drafted} tokens, "
+    "Per-position acceptance rate: {shares}, Avg Draft acceptance rate: 9.1%"
 )
 OLDEST_VLLM = (
     "INFO 10-16 19:05:47 metrics.py:367] Speculative metrics: Draft acceptance rate: 0.642, System efficiency: 0.598, Number "

@@ -1,8 +1,8 @@
 """What drafts would have gained at every token of texts that a network generated: acceptance without a law of it.
 
 A trace holds, for each generated token of each request, the tokens that a cycle beginning there gains if it drafts without
-end, the target's own included: 1 where nothing is accepted. A chain of K drafted tokens gains min(a[i], K + 1) at token i, and the
-next cycle begins behind these. So a trace prices every draft length, and every rule that chooses lengths, to the last cycle.
+end, the target's own included: 1 where nothing is accepted. A chain of K drafted tokens gains min(a[i], K + 1) at token i, and
+the next cycle begins behind these. So a trace prices every draft length, and every rule that chooses lengths, exactly.
 
 One request is a line of JSON: `generated_tokens`, a list of as many numbers for each drafter under the drafter's name, and
 where they are known `dataset`, `request` and `prompt_tokens`.
@@ -145,7 +145,7 @@ def _chain_cycles(gained: Array, starts: Array, ends: Array, taken: Int[Array, "
             token, cycles = state
             going = token < end
             gain = gained.at[token].get(mode="clip").astype(jnp.int32)
-            token = jnp.where(going, token + jnp.minimum(gain, taken), token)
+            token = jnp.where(going, token + jnp.minimum(gain, taken[None]), token)
             return token, cycles + going.astype(jnp.int32)
 
         unfinished = lambda state: jnp.any(state[0] < end)

@@ -1,7 +1,7 @@
 """Rules that choose each cycle's drafter and draft length from what was accepted before, walked along traces, and the best way.
 
 A policy is a tree of numbers with three methods: what it remembers at first, what it chooses, and what it remembers after a
-cycle. It sees what an engine sees: how many drafted tokens were accepted, and afterwards what a drafter without cost had gained.
+cycle. It sees what an engine sees: how many drafted tokens were accepted, and what a drafter without cost would have gained.
 
 Source: Speculative Decoding: Performance or Illusion?, arXiv:2601.11580 (walks along accepted lengths, an oracle); the additive
     rule is that of transformers' assisted generation.
@@ -245,7 +245,7 @@ def _fastest_way(gained: Array, starts: Array, ends: Array, seconds: Array) -> A
             """Args: ahead: "request case gain", seconds from 1, 2, ... tokens further on."""
             token = start + longest - 1 - step
             gains = gained.at[:, token].get(mode="clip")  # "drafter request"
-            reach = jnp.minimum(gains.T[:, :, None] - 1, lengths)  # "request drafter length"
+            reach = jnp.minimum(gains.T[:, :, None] - 1, lengths[None, None])  # "request drafter length"
             after = jnp.take_along_axis(ahead[:, :, None, :], reach[:, None], axis=3)
             best = jnp.min(seconds[None] + after, axis=(2, 3))
             moved = jnp.concatenate([best[..., None], ahead[..., :-1]], axis=-1)

@@ -57,7 +57,7 @@ class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSe
         "Cycles over which the acceptance was counted; sets the part of the intervals due to acceptance.",
         low=1,
         high=10**9,
-        unset="those that a log counts; elsewhere not known, intervals then leave this error out",
+        unset="those of the log, elsewhere not known: intervals then leave this error out",
     )
     scheme: WidthScheme = setting(
         DEFAULT_SCHEME_NAME, "Storage scheme of weights and KV; bits are counted on Gaussian weights."

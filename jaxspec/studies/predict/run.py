@@ -32,7 +32,7 @@ from jaxspec.settings import build_config, expect, knob_values
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.studies.engine_pricing import engine_used, noted
 from jaxspec.studies.expert_pricing import ExpertPricing, placed, placement_name, resolve_experts
-from jaxspec.studies.given_acceptance import given_rates
+from jaxspec.studies.given_acceptance import GivenRates, given_rates
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.predict.config import PredictConfig
@@ -92,11 +92,8 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
     for name, pricing in pricings.items():
         errors = known_errors(config, pricing, conditional, rates)
         priced = _price(pricing, widths, jnp.asarray(conditional), experts, errors)
-        found = _result(config, name, widths, conditional, priced, overridden, pricing, experts, errors)
-        accepted = dataclasses.replace(found.acceptance, source=rates.source, by_dataset=dict(rates.by_dataset))
-        results.append(
-            dataclasses.replace(found, inputs=digests, acceptance=accepted, notes=[*rates.notes, *found.notes])
-        )
+        found = _result(config, name, widths, rates, priced, overridden, pricing, experts, errors)
+        results.append(dataclasses.replace(found, inputs=digests))
     steady.check()  # titles and sources of devices are read last
     return results
 
@@ -213,7 +210,7 @@ def _result(
     config: PredictConfig,
     device: str,
     widths: dict[str, float],
-    conditional: list[float],
+    rates: GivenRates,
     priced: _Priced,
     overridden: set[str],
     pricing: Pricing,
@@ -249,7 +246,11 @@ def _result(
             batch=given(config.batch), context_tokens=given(config.context), prompt_tokens=given(config.prompt_tokens)
         ),
         footprint=ReadWidths(**read),
-        acceptance=GivenAcceptance(conditional=given(conditional)),
+        acceptance=GivenAcceptance(
+            conditional=given(rates.of_positions(config.max_draft_length)),
+            source=rates.source,
+            by_dataset=dict(rates.by_dataset),
+        ),
         pays=predicted(int(point.draft_length) > 0),
         request_s=predicted(float(steps.prefill.cost.total_s + point.output_s)),
         draft_length=predicted(int(point.draft_length)),
@@ -275,16 +276,18 @@ def _result(
                 for metric, found in priced.elasticity.items()
             }
         ),
-        **noted(_notes(pricing, widths, experts, steps), pricing.device, config.engine, named=device),
+        **noted(_notes(pricing, widths, experts, steps, rates), pricing.device, config.engine, named=device),
         **results,
     )
 
 
-def _notes(pricing: Pricing, widths: dict[str, float], experts: ExpertPricing, steps: Steps) -> dict[str, Any]:
-    """The fields of `kernel_notes`, and what launches have to do with times so short."""
+def _notes(
+    pricing: Pricing, widths: dict[str, float], experts: ExpertPricing, steps: Steps, rates: GivenRates
+) -> dict[str, Any]:
+    """The fields of `kernel_notes`, with remarks on acceptance and on launches of steps so short."""
     footprint, batches = experts.footprint(uniform(*widths.values())), [pricing.workload.batch]
     found = kernel_notes(pricing.device, [footprint], batches=batches, architecture=pricing.architecture)
-    return found | {"notes": [*found["notes"], *launch_remarks(pricing.device, steps.ar_stored)]}
+    return found | {"notes": [*rates.notes, *found["notes"], *launch_remarks(pricing.device, steps.ar_stored)]}
 
 
 def _bill(device: hwmodels.Device) -> dict[str, Quantity[float]]:

@@ -2,6 +2,7 @@
 
 import gzip
 
+import jax
 import numpy as np
 import pytest
 
@@ -75,8 +76,7 @@ def test_one_data_set_is_its_own_file(rows, path, tmp_path):
     assert chosen.requests == own.requests
     np.testing.assert_array_equal(chosen.prompt_tokens, own.prompt_tokens)
     with pytest.raises(TraceError, match="no data set 'poems'; it has news, sums, code"):
-        own_sets = read_trace(path, ["lookup"])
-        own_sets.of("poems")
+        read_trace(path, ["lookup"]).of("poems")
 
 
 def test_errors_over_requests_are_those_of_a_ratio(path):
@@ -95,7 +95,7 @@ def test_a_compressed_trace_is_the_same(path, tmp_path):
 
 
 def test_several_drafters_keep_requests_of_one_generation(rows, tmp_path):
-    other = rows[0] | {"head": [*rows[0]["head"], 2]}
+    other = rows[0] | {"head": [*rows[0]["head"].tolist(), 2]}
     write_trace(tmp_path / "t.jsonl", [other, *rows[1:]])
     assert len(read_trace(tmp_path / "t.jsonl", ["head", "lookup"]).generated) == len(rows) - 1
     assert len(read_trace(tmp_path / "t.jsonl", ["head"]).generated) == len(rows)
@@ -152,8 +152,6 @@ POLICIES = [
 
 @pytest.mark.parametrize("policies", POLICIES, ids=lambda policies: type(policies[0]).__name__)
 def test_a_policy_walks_as_a_loop_does(path, rows, policies):
-    import jax
-
     trace = read_trace(path, ["head", "lookup"])
     together = jax.tree.map(lambda *leaves: np.stack(leaves), *policies)
     found = walk(trace, together, np.tile(SECONDS, (len(policies), 1, 1)))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxspec as js
-from hwmodels import Acceptance
+from hwmodels import Acceptance, read_trace, write_trace
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.settings import build_config
@@ -144,3 +144,67 @@ def test_python_takes_an_acceptance_object(tmp_path):
     assert read(same)[-1] == pytest.approx(1 + sum(SHARES[:2]))
     saved = json.loads(same.to_json())
     assert (saved[0] if isinstance(saved, list) else saved)["acceptance"]["source"] == "from shares of all cycles"
+
+
+@pytest.fixture
+def trace(tmp_path):
+    rng = np.random.default_rng(5)
+    rows = [
+        {
+            "dataset": ("news", "code")[place % 2],
+            "request": str(place),
+            "generated_tokens": 40,
+            "head": rng.geometric(0.4, 40),
+        }
+        for place in range(30)
+    ]
+    write_trace(tmp_path / "trace.jsonl", [row | {"other": rng.geometric(0.7, 40)} for row in rows])
+    return str(tmp_path / "trace.jsonl")
+
+
+@pytest.mark.parametrize("kind", COMMANDS)
+def test_every_command_takes_a_trace(kind, trace):
+    config = build_config(kind, {"acceptance_trace": trace, "drafter": "head", "dataset": "code"})
+    found = given_rates(config, longest=6)
+    expected = read_trace(trace, ["head"]).of("code").tokens_per_cycle(6)
+    np.testing.assert_allclose(1 + np.cumsum(np.cumprod(found.rates)), expected, rtol=1e-12)
+    assert "15 requests of code" in found.source
+    assert list(found.by_dataset) == ["news", "code"]
+
+
+def test_errors_of_a_trace_are_those_over_its_requests(trace):
+    found = given_rates(PredictConfig(acceptance_trace=trace, drafter="head"), longest=5)
+    drawn = read_trace(trace, ["head"]).bootstrap(5)
+    moved = [
+        (np.cumsum(np.cumprod(found.rates + 1e-4 * cause)) - np.cumsum(np.cumprod(found.rates))) / 1e-4
+        for cause in found.error.T
+    ]
+    np.testing.assert_allclose(np.sum(np.square(moved), axis=0), np.var(drawn, axis=0, ddof=1), rtol=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "has drafters head, other; give one as drafter"),
+        ({"drafter": "none"}, "has no drafter 'none'; it has head, other"),
+        ({"drafter": "head", "dataset": "poems"}, "no data set 'poems'; it has news, code"),
+    ],
+)
+def test_a_trace_without_what_is_asked_for_is_refused(trace, given, said):
+    with pytest.raises(InputError, match=said):
+        given_rates(PredictConfig(acceptance_trace=trace, **given))
+
+
+def test_a_drafter_without_a_trace_is_refused():
+    with pytest.raises(InputError, match="drafter would have no effect: no acceptance_trace came"):
+        PredictConfig(drafter="head")
+
+
+def test_predict_counts_along_a_trace(trace):
+    options = {"architecture": "llama-3.2-1b", "device": "rtx-4090", "scheme": "bf16", "max_draft_length": 4}
+    found = js.predict(acceptance_trace=trace, drafter="head", **options)[0]
+    tokens = [row.tokens_per_cycle.known for row in found.by_draft_length]
+    np.testing.assert_allclose(tokens[1:], read_trace(trace, ["head"]).tokens_per_cycle(4), rtol=1e-6)
+    assert found.intervals is not None
+    assert set(found.acceptance.by_dataset) == {"news", "code"}
+    assert str(trace) in found.inputs or any("trace.jsonl" in name for name in found.inputs)

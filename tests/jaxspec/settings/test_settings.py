@@ -21,7 +21,7 @@ from jaxspec.settings import (
     to_toml,
 )
 from jaxspec.settings.draft_kinds import DRAFT_NAMES
-from jaxspec.settings.fields import choices_of, hints, setting_of
+from jaxspec.settings.fields import choices_of, hints, setting_of, takes_several
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET
 from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS, PackScheme, WidthScheme

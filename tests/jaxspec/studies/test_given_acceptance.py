@@ -175,10 +175,8 @@ def test_every_command_takes_a_trace(kind, trace):
 def test_errors_of_a_trace_are_those_over_its_requests(trace):
     found = given_rates(PredictConfig(acceptance_trace=trace, drafter="head"), longest=5)
     drawn = read_trace(trace, ["head"]).bootstrap(5)
-    moved = [
-        (np.cumsum(np.cumprod(found.rates + 1e-4 * cause)) - np.cumsum(np.cumprod(found.rates))) / 1e-4
-        for cause in found.error.T
-    ]
+    gained = lambda rates: np.cumsum(np.cumprod(rates))
+    moved = [(gained(found.rates + 1e-4 * cause) - gained(found.rates)) / 1e-4 for cause in found.error.T]
     np.testing.assert_allclose(np.sum(np.square(moved), axis=0), np.var(drawn, axis=0, ddof=1), rtol=2e-2)
 
 

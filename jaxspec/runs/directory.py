@@ -23,8 +23,12 @@ from jaxspec.runs.unchanged import RECORD, check_settings_file, read_object, wri
 from jaxspec.settings.base import Settings
 from jaxspec.settings.toml import config_hash, read_toml, to_toml
 
+#: What a draft would have gained at every token of the measured prompts, where a command counts it.
+ACCEPTANCE_TRACE = "acceptance_trace.jsonl"
+
 #: Files of every kind of run.
 _CONTENTS = (
+    ACCEPTANCE_TRACE,
     "config.toml",
     "inputs.json",
     RECORD,

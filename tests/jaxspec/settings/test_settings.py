@@ -68,7 +68,7 @@ def made(kind, name, value):
     beside |= {"draft": SMALL_NAME} if name in DRAFT_WITHIN_TARGET.names else {}
     # Tokens per cycle and the draft length are given together.
     beside |= {"draft_length": 64} if name == "accepted_per_cycle" else {}
-    beside |= {"accepted_per_cycle": 1.0} if name == "draft_length" else {}
+    beside |= {"accepted_per_cycle": 1.0} if name == "draft_length" and kind is PredictConfig else {}
     return kind(**needed.get(kind, {}), **sampling, **beside, **{name: value})
 
 

@@ -203,6 +203,7 @@ def test_predict_counts_along_a_trace(trace):
     found = js.predict(acceptance_trace=trace, drafter="head", **options)[0]
     tokens = [row.tokens_per_cycle.known for row in found.by_draft_length]
     np.testing.assert_allclose(tokens[1:], read_trace(trace, ["head"]).tokens_per_cycle(4), rtol=1e-6)
-    assert found.intervals is not None
+    ends = found.by_draft_length[3].intervals.speedup_vs_stored_ar
+    assert ends.low.known < found.by_draft_length[3].speedup_vs_stored_ar.known < ends.high.known
     assert set(found.acceptance.by_dataset) == {"news", "code"}
-    assert str(trace) in found.inputs or any("trace.jsonl" in name for name in found.inputs)
+    assert any(name.endswith("trace.jsonl") for name in found.inputs)

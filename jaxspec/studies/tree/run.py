@@ -123,7 +123,7 @@ def _of_device(stages: TreeStages, device: str, curve: AATBySize, of_chains: AAT
 
 
 def _write_trace(stages: TreeStages, path: Path) -> None:
-    """What chains would gain at each token of the held-out prompts' continuations, for `--acceptance-trace` of other commands."""
+    """What chains would gain at each token that follows the held-out prompts, for `--acceptance-trace` of other commands."""
     config, gains = stages.config, np.asarray(chain_gains(stages.traces))
     rank, starts = np.asarray(stages.traces.rank), np.asarray(stages.traces.num_starts)
     rows = []

@@ -59,7 +59,7 @@ def cycle_seconds(settings: Settings, draft: str, context: int) -> Float[np.ndar
     config = AdviseConfig(
         architecture=settings.architecture,
         device=(settings.device,),
-        engine=settings.engine,
+        engine=settings.engine,  # pyright: ignore[reportArgumentType] - checked there
         draft=draft,
         batch=settings.batches,
         context=context,
@@ -77,7 +77,7 @@ def rules(free: np.ndarray) -> dict[str, Policy]:
     """Every rule with the numbers among which it is chosen, leaves " policy"; `free`: drafters without cost."""
     drafters = range(len(free))
 
-    def grid(kind: type, **axes: Any) -> Policy:
+    def grid(kind: type, **axes: Any) -> Any:
         columns = zip(*itertools.product(*axes.values()), strict=True)
         return kind(**dict(zip(axes, map(np.array, columns), strict=True)))
 

@@ -13,10 +13,10 @@ import os
 from collections.abc import Sequence
 
 import flax.struct
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from hwmodels.numerics.scalars import Leaf, Number, as_float
@@ -51,7 +51,7 @@ class Acceptance:
         """
         if not 1 <= draft_length <= LONGEST_DRAFT:
             raise ValueError(f"draft_length is {draft_length:g}; allowed is 1 to {LONGEST_DRAFT}")
-        if not isinstance(tokens_per_cycle, jax.core.Tracer):
+        if not isinstance(tokens_per_cycle, Tracer):
             numbers = np.asarray(tokens_per_cycle, float)
             if not np.all((numbers >= 1) & (numbers <= draft_length + 1)):
                 wrong = numbers[~((numbers >= 1) & (numbers <= draft_length + 1))].flat[0]
@@ -71,7 +71,7 @@ class Acceptance:
         Raises:
             ValueError: other numbers; no position.
         """
-        if not isinstance(shares, jax.core.Tracer):
+        if not isinstance(shares, Tracer):
             numbers = np.asarray(shares, float)
             if not numbers.ndim or not numbers.shape[-1] or not np.all((numbers >= 0) & (numbers <= 1)):
                 raise ValueError(

@@ -32,8 +32,8 @@ __all__ = ["AcceptanceTrace", "TraceError", "chain_cycles", "read_trace", "token
 #: Keys of a line that are no drafters.
 _OTHERS = ("dataset", "request", "prompt_tokens", "generated_tokens")
 
-#: Walks that go side by side: enough to hide the cost of a step, few enough to stay in a core's cache.
-WALKERS = 4096
+#: Walks that go side by side: enough to hide the cost of a step, few enough to end at about the same time, and on one core.
+WALKERS = 1024
 
 #: Most tokens that a cycle gains, of an int16.
 _MOST_GAINED = 2**15 - 1

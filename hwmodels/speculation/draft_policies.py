@@ -214,7 +214,8 @@ def _walk(gained: Array, starts: Array, ends: Array, policy: Policy, seconds: Ar
         return lax.while_loop(lambda state: state[0] < end, cycle, state)[2:]
 
     policies = jax.vmap(one, (None, None, 0, 0))
-    return lax.map(lambda at: jax.vmap(policies, (0, 0, None, None))(*at, policy, seconds), (starts, ends))
+    requests = jax.vmap(policies, (0, 0, None, None))
+    return lax.map(lambda at: requests(at[0], at[1], policy, seconds), (starts, ends))
 
 
 def fastest_way(

@@ -214,11 +214,12 @@ def _common_length(name: str, lines: Sequence[_Line], hint: int | None, given: i
             if "drafts" not in line.fields and "length" not in line.fields:
                 rounding += found * _MEAN_ROUNDING / max(line.fields["mean"] - 1.0, _MEAN_ROUNDING)
     if not cycles:
-        if hint is None and given is None:
+        known = given if hint is None else hint
+        if known is None:
             raise EngineLogError(
                 f"log {name} says how many tokens were accepted and not how many each cycle drafts; give draft_length as well"
             )
-        return float(given if hint is None else hint)
+        return float(known)
     length = drafted / cycles
     tolerance = length * min(rounding / cycles, 0.5)
     whole = round(length) if given is None else given

@@ -16,7 +16,6 @@ from hwmodels import (
     TraceError,
     read_engine_log,
     read_trace,
-    tokens_per_cycle,
     tokens_to_rates,
 )
 from jaxspec.errors import InputError
@@ -143,9 +142,9 @@ def _rate_errors(
     of_tokens = vectors * np.sqrt(np.maximum(values, 0.0))
     # Derivative of the tokens of each length by each rate: the sum of products without that rate.
     used = rates != 0  # behind a length after which nothing is gained there is nothing to err
-    without = lambda last, place: np.prod(np.delete(rates[: last + 1], place)) if place <= last else 0.0
+    without = lambda last, place: float(np.prod(np.delete(rates[: last + 1], place))) if place <= last else 0.0
     others = [[without(last, place) for place in range(rates.size)] for last in range(rates.size)]
-    slopes = np.cumsum(others, axis=0)[np.ix_(used, used)]
+    slopes = np.cumsum(np.array(others), axis=0)[np.ix_(used, used)]
     error = np.zeros_like(of_tokens)
     error[used] = np.linalg.solve(slopes, of_tokens[used])
     return error
@@ -155,7 +154,7 @@ def _like_shares(rates: list[float]) -> tuple[str, ...]:
     """A remark where each rate is much lower than the one before, as shares of all cycles are."""
     if len(rates) < 2 or rates[0] >= 1.0 or any(after > _STEEP * before for before, after in itertools.pairwise(rates)):
         return ()
-    tokens = float(tokens_per_cycle(np.asarray(rates, np.float32))[-1])
+    tokens = 1.0 + float(np.sum(np.cumprod(rates)))
     return (
         f"acceptance falls from {rates[0]:g} to {rates[-1]:g} as shares of all cycles do, which engines print; taken as "
         f"conditional rates it gives {tokens:.2f} tokens per cycle, as shares {1.0 + sum(rates):.2f}: give shares as "

@@ -166,6 +166,8 @@ class AcceptanceSource(AcceptanceSettings):
         "as engines print it: acceptance, accepted_per_cycle with draft_length, acceptance_cumulative, acceptance_log"
     )
 
+    unused = ACCEPTANCE_UNUSED[:3]
+
     alpha_token: float | None = setting(None, "One acceptance for all drafts.", low=0, high=1, unset="none")
     points: dict[str, list[float]] = setting(
         dict, "Columns of knobs and of alpha_token, one entry per point.", sizes=(1e-30, 1e30)

@@ -126,6 +126,8 @@ def test_points_take_what_engines_print_too(log):
     assert tokens(one.law.conditional({}, 7)) == pytest.approx(2.82, abs=1e-4)
     with pytest.raises(InputError, match="alpha_token and acceptance_cumulative came; give one of"):
         AcceptanceSource(alpha_token=0.5, acceptance_cumulative=SHARES)
+    with pytest.raises(InputError, match="draft_length would have no effect"):
+        AcceptanceSource(alpha_token=0.5, draft_length=3)
 
 
 def test_a_sweep_drafts_no_further_than_known_positions():

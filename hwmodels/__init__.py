@@ -83,6 +83,17 @@ from hwmodels.speculation.chains import (
 )
 from hwmodels.speculation.cycle import Baselines, CycleCost, baseline_steps, baselines, plan_steps, price_cycle
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost, copied_widths, held_beside, held_with_draft
+from hwmodels.speculation.draft_policies import (
+    AdditiveLength,
+    DraftChoice,
+    DraftPolicy,
+    FastestDraft,
+    FixedLength,
+    PolicyWalk,
+    ThresholdLength,
+    fastest_way,
+    walk_policies,
+)
 from hwmodels.speculation.effective_performance import (
     Decision,
     acceptance_rate,
@@ -159,6 +170,7 @@ __all__ = [
     "UNIFORM",
     "Acceptance",
     "AcceptanceTrace",
+    "AdditiveLength",
     "Architecture",
     "AttentionShape",
     "Baselines",
@@ -173,11 +185,15 @@ __all__ = [
     "DesignCosts",
     "DesignPoint",
     "Device",
+    "DraftChoice",
     "DraftCost",
+    "DraftPolicy",
     "Drafting",
     "EngineLogError",
     "EngineTerms",
     "ExpertSharing",
+    "FastestDraft",
+    "FixedLength",
     "Footprint",
     "Generation",
     "HeldBytes",
@@ -190,6 +206,7 @@ __all__ = [
     "OnChipPath",
     "OperatorWork",
     "Plan",
+    "PolicyWalk",
     "PooledChoices",
     "PricedChains",
     "PricedStep",
@@ -204,6 +221,7 @@ __all__ = [
     "Steps",
     "StoredBytes",
     "Technology",
+    "ThresholdLength",
     "TraceError",
     "TreeShape",
     "UnifiedLength",
@@ -246,6 +264,7 @@ __all__ = [
     "expected_log_speedup",
     "expected_tokens_iid",
     "expected_tree_tokens",
+    "fastest_way",
     "finite_elasticities",
     "fit_roofline",
     "fitting_pool",
@@ -315,6 +334,7 @@ __all__ = [
     "uniform_footprint",
     "uniform_weight_bits",
     "verify_step",
+    "walk_policies",
     "write_trace",
     "zipf_routing",
 ]

@@ -21,7 +21,15 @@ from jaxtyping import Float
 
 from experiments.command_line import add_outputs, carry_out
 from hwmodels import AcceptanceTrace, TraceError, read_trace
-from hwmodels.speculation.draft_policies import Additive, FastestRate, Fixed, Policy, Threshold, fastest_way, walk
+from hwmodels.speculation.draft_policies import (
+    AdditiveLength,
+    DraftPolicy,
+    FastestDraft,
+    FixedLength,
+    ThresholdLength,
+    fastest_way,
+    walk_policies,
+)
 from jaxspec.errors import InputError
 from jaxspec.report.terminal import Table, new_console
 from jaxspec.studies.advise.acceptance import DraftAcceptance
@@ -73,7 +81,7 @@ def cycle_seconds(settings: Settings, draft: str, context: int) -> Float[np.ndar
     return np.concatenate([plain[:, :1], found.numbers["cycle_s"].value], axis=1)
 
 
-def rules(free: np.ndarray) -> dict[str, Policy]:
+def rules(free: np.ndarray) -> dict[str, DraftPolicy]:
     """Every rule with the numbers among which it is chosen, leaves " policy"; `free`: drafters without cost."""
     drafters = range(len(free))
 
@@ -82,22 +90,29 @@ def rules(free: np.ndarray) -> dict[str, Policy]:
         return kind(**dict(zip(axes, map(np.array, columns), strict=True)))
 
     rates = {"rate": (0.02, 0.05, 0.1, 0.2), "prior": (0.3, 0.6), "strength": (4.0, 16.0)}
-    fastest = grid(FastestRate, **rates, free=(0.0,))
+    fastest = grid(FastestDraft, **rates, free=(0.0,))
     return {
-        "fixed": grid(Fixed, drafter=drafters, length=range(LONGEST + 1)),
-        "additive": grid(Additive, drafter=drafters, more=(1, 2), most=(2, 4, 8, 16)),
+        "fixed": grid(FixedLength, drafter=drafters, length=range(LONGEST + 1)),
+        "additive": grid(AdditiveLength, drafter=drafters, more=(1, 2), most=(2, 4, 8, 16)),
         "threshold": grid(
-            Threshold, drafter=drafters, length=(1, 2, 3, 4, 6), least=(0.3, 0.6, 1.0), rate=(0.1,), period=(8, 32)
+            ThresholdLength,
+            drafter=drafters,
+            length=(1, 2, 3, 4, 6),
+            least=(0.3, 0.6, 1.0),
+            rate=(0.1,),
+            period=(8, 32),
         ),
         FASTEST: fastest.replace(free=np.tile(free, (fastest.rate.size, 1))),
     }
 
 
-def seconds_of(trace: AcceptanceTrace, rule: Policy, seconds: np.ndarray) -> Float[np.ndarray, "request batch policy"]:
+def seconds_of(
+    trace: AcceptanceTrace, rule: DraftPolicy, seconds: np.ndarray
+) -> Float[np.ndarray, "request batch policy"]:
     """Seconds of each request with each of a rule's numbers. Args: seconds: "batch drafter length"."""
     batches, count = len(seconds), len(jax.tree.leaves(rule)[0])
     lanes = jax.tree.map(lambda leaf: np.tile(leaf, (batches, *[1] * (leaf.ndim - 1))), rule)
-    found = walk(trace, lanes, np.repeat(seconds, count, axis=0)).seconds
+    found = walk_policies(trace, lanes, np.repeat(seconds, count, axis=0)).seconds
     return found.reshape(-1, batches, count)
 
 

@@ -23,7 +23,7 @@ from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.speculation.acceptance_traces import read_trace, tokens_to_rates
 from hwmodels.speculation.engine_logs import read_engine_log
 
-__all__ = ["LONGEST_DRAFT", "Acceptance", "iid_acceptance", "shares_to_rates"]
+__all__ = ["Acceptance", "iid_acceptance", "shares_to_rates"]
 
 #: Most drafted tokens for which a rate is solved.
 LONGEST_DRAFT = 128

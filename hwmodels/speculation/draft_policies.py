@@ -22,28 +22,38 @@ from jaxtyping import Array, Float, Int
 from hwmodels.numerics.scalars import Leaf
 from hwmodels.speculation.acceptance_traces import AcceptanceTrace, in_chunks
 
-__all__ = ["Additive", "Choice", "FastestRate", "Fixed", "Policy", "Threshold", "Walk", "fastest_way", "walk"]
+__all__ = [
+    "AdditiveLength",
+    "DraftChoice",
+    "DraftPolicy",
+    "FastestDraft",
+    "FixedLength",
+    "PolicyWalk",
+    "ThresholdLength",
+    "fastest_way",
+    "walk_policies",
+]
 
 
-class Choice(NamedTuple):
+class DraftChoice(NamedTuple):
     """A cycle's drafter, by place in the trace, and its draft length, 0 or more."""
 
     drafter: Int[Array, ""]
     length: Int[Array, ""]
 
 
-class Policy(Protocol):
+class DraftPolicy(Protocol):
     """Chooses cycles; leaves are numbers, " policy" of several that are walked together."""
 
     def begin(self) -> Any:
         """What it remembers before the first cycle."""
         ...
 
-    def choose(self, memory: Any, seconds: Float[Array, "drafter length"]) -> Choice:
+    def choose(self, memory: Any, seconds: Float[Array, "drafter length"]) -> DraftChoice:
         """A cycle. Args: seconds: that a cycle takes, by drafter and draft length from 0 on."""
         ...
 
-    def after(self, memory: Any, choice: Choice, accepted: Int[Array, ""], gains: Int[Array, " drafter"]) -> Any:
+    def after(self, memory: Any, choice: DraftChoice, accepted: Int[Array, ""], gains: Int[Array, " drafter"]) -> Any:
         """What it remembers next.
 
         Args:
@@ -53,7 +63,7 @@ class Policy(Protocol):
         ...
 
 
-class Walk(NamedTuple):
+class PolicyWalk(NamedTuple):
     """Of each request and policy: "request policy"."""
 
     cycles: Int[np.ndarray, "request policy"]
@@ -62,7 +72,7 @@ class Walk(NamedTuple):
 
 
 @flax.struct.dataclass
-class Fixed:
+class FixedLength:
     """Always the same draft."""
 
     drafter: Leaf
@@ -72,17 +82,17 @@ class Fixed:
         """Nothing."""
         return ()
 
-    def choose(self, memory: Any, seconds: Float[Array, "drafter length"]) -> Choice:
+    def choose(self, memory: Any, seconds: Float[Array, "drafter length"]) -> DraftChoice:
         """The draft."""
-        return Choice(self.drafter, self.length)
+        return DraftChoice(self.drafter, self.length)
 
-    def after(self, memory: Any, choice: Choice, accepted: Int[Array, ""], gains: Int[Array, " drafter"]) -> Any:
+    def after(self, memory: Any, choice: DraftChoice, accepted: Int[Array, ""], gains: Int[Array, " drafter"]) -> Any:
         """Nothing."""
         return ()
 
 
 @flax.struct.dataclass
-class Additive:
+class AdditiveLength:
     """A length from 1 to `most` that grows by `more` where all drafted tokens were accepted, and elsewhere shrinks by one."""
 
     drafter: Leaf
@@ -93,17 +103,17 @@ class Additive:
         """The length."""
         return jnp.minimum(5, self.most)
 
-    def choose(self, memory: Any, seconds: Float[Array, "drafter length"]) -> Choice:
+    def choose(self, memory: Any, seconds: Float[Array, "drafter length"]) -> DraftChoice:
         """That length."""
-        return Choice(self.drafter, memory)
+        return DraftChoice(self.drafter, memory)
 
-    def after(self, memory: Any, choice: Choice, accepted: Int[Array, ""], gains: Int[Array, " drafter"]) -> Any:
+    def after(self, memory: Any, choice: DraftChoice, accepted: Int[Array, ""], gains: Int[Array, " drafter"]) -> Any:
         """The next one."""
         return jnp.clip(jnp.where(accepted == choice.length, memory + self.more, memory - 1), 1, self.most)
 
 
 @flax.struct.dataclass
-class Threshold:
+class ThresholdLength:
     """A fixed length while the running mean of accepted tokens is at least `least`; else a draft every `period` cycles."""
 
     drafter: Leaf
@@ -116,12 +126,12 @@ class Threshold:
         """Mean of accepted tokens, and cycles since the last draft."""
         return jnp.asarray(self.least, float) + 0.5, jnp.int32(0)
 
-    def choose(self, memory: Any, seconds: Float[Array, "drafter length"]) -> Choice:
+    def choose(self, memory: Any, seconds: Float[Array, "drafter length"]) -> DraftChoice:
         """The draft, or none."""
         mean, waited = memory
-        return Choice(self.drafter, jnp.where((mean >= self.least) | (waited >= self.period), self.length, 0))
+        return DraftChoice(self.drafter, jnp.where((mean >= self.least) | (waited >= self.period), self.length, 0))
 
-    def after(self, memory: Any, choice: Choice, accepted: Int[Array, ""], gains: Int[Array, " drafter"]) -> Any:
+    def after(self, memory: Any, choice: DraftChoice, accepted: Int[Array, ""], gains: Int[Array, " drafter"]) -> Any:
         """Both."""
         mean, waited = memory
         drafted = choice.length > 0
@@ -130,7 +140,7 @@ class Threshold:
 
 
 @flax.struct.dataclass
-class FastestRate:
+class FastestDraft:
     """The draft with the most tokens per second at the rate of acceptance that recent cycles had, of all drafters and lengths.
 
     Drafted tokens that were tested count with a weight that falls by `rate` each cycle; a drafter that is not used returns to
@@ -152,15 +162,15 @@ class FastestRate:
         tested = jnp.full(jnp.shape(self.free), self.strength, float)
         return tested * self.prior, tested
 
-    def choose(self, memory: Any, seconds: Float[Array, "drafter length"]) -> Choice:
+    def choose(self, memory: Any, seconds: Float[Array, "drafter length"]) -> DraftChoice:
         """The fastest at these rates."""
         accepted, tested = memory
         powers = jnp.arange(seconds.shape[1], dtype=float)
         gained = jnp.cumsum((accepted / tested)[:, None] ** powers[None], axis=1)  # 1 + alpha + ... + alpha^length
         best = jnp.argmax(gained / seconds)
-        return Choice(best // seconds.shape[1], best % seconds.shape[1])
+        return DraftChoice(best // seconds.shape[1], best % seconds.shape[1])
 
-    def after(self, memory: Any, choice: Choice, accepted: Int[Array, ""], gains: Int[Array, " drafter"]) -> Any:
+    def after(self, memory: Any, choice: DraftChoice, accepted: Int[Array, ""], gains: Int[Array, " drafter"]) -> Any:
         """Weights with this cycle's tokens."""
         places = jnp.arange(gains.shape[0])
         own = places == choice.drafter
@@ -173,7 +183,9 @@ class FastestRate:
         return new(memory[0], hits, self.prior), jnp.maximum(new(memory[1], tests, 1.0), 1e-3)
 
 
-def walk(trace: AcceptanceTrace, policy: Policy, seconds: Float[np.ndarray, "policy drafter length"]) -> Walk:
+def walk_policies(
+    trace: AcceptanceTrace, policy: DraftPolicy, seconds: Float[np.ndarray, "policy drafter length"]
+) -> PolicyWalk:
     """Walk policies along all requests.
 
     Args:
@@ -190,15 +202,15 @@ def walk(trace: AcceptanceTrace, policy: Policy, seconds: Float[np.ndarray, "pol
         rows = np.empty((len(order), lanes), leaf.dtype)
         rows[order] = leaf.reshape(-1, lanes)[: len(order)]
         shaped.append(rows)
-    return Walk(*shaped)
+    return PolicyWalk(*shaped)
 
 
 @jax.jit
-def _walk(gained: Array, starts: Array, ends: Array, policy: Policy, seconds: Array) -> tuple[Array, Array, Array]:
-    def one(start: Array, end: Array, policy: Policy, seconds: Array) -> tuple[Array, Array, Array]:
+def _walk(gained: Array, starts: Array, ends: Array, policy: DraftPolicy, seconds: Array) -> tuple[Array, Array, Array]:
+    def one(start: Array, end: Array, policy: DraftPolicy, seconds: Array) -> tuple[Array, Array, Array]:
         def cycle(state: tuple) -> tuple:
             token, memory, cycles, drafted, total = state
-            choice = Choice(*(jnp.asarray(each, jnp.int32) for each in policy.choose(memory, seconds)))
+            choice = DraftChoice(*(jnp.asarray(each, jnp.int32) for each in policy.choose(memory, seconds)))
             gains = gained.at[:, token].get(mode="clip").astype(jnp.int32)
             accepted = jnp.minimum(gains[choice.drafter] - 1, choice.length)
             return (

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from hwmodels import Acceptance, TraceError, chain_cycles, read_trace, tokens_per_cycle, tokens_to_rates, write_trace
-from hwmodels.speculation.draft_policies import Additive, FastestRate, Fixed, Threshold, fastest_way, walk
+from hwmodels.speculation.draft_policies import (
+    AdditiveLength,
+    FastestDraft,
+    FixedLength,
+    ThresholdLength,
+    fastest_way,
+    walk_policies,
+)
 
 SETS = ("news", "sums", "code")
 
@@ -143,10 +150,10 @@ def walked(row, policy, seconds):
 
 
 POLICIES = [
-    [Fixed(0, 3), Fixed(1, 6), Fixed(0, 0)],
-    [Additive(0, 2, 6), Additive(1, 1, 4)],
-    [Threshold(0, 4, 1.2, 0.2, 5), Threshold(1, 2, 0.3, 0.1, 3)],
-    [FastestRate(0.1, 0.5, 4.0, np.array([0, 1])), FastestRate(0.02, 0.7, 10.0, np.array([0, 0]))],
+    [FixedLength(0, 3), FixedLength(1, 6), FixedLength(0, 0)],
+    [AdditiveLength(0, 2, 6), AdditiveLength(1, 1, 4)],
+    [ThresholdLength(0, 4, 1.2, 0.2, 5), ThresholdLength(1, 2, 0.3, 0.1, 3)],
+    [FastestDraft(0.1, 0.5, 4.0, np.array([0, 1])), FastestDraft(0.02, 0.7, 10.0, np.array([0, 0]))],
 ]
 
 
@@ -154,7 +161,7 @@ POLICIES = [
 def test_a_policy_walks_as_a_loop_does(path, rows, policies):
     trace = read_trace(path, ["head", "lookup"])
     together = jax.tree.map(lambda *leaves: np.stack(leaves), *policies)
-    found = walk(trace, together, np.tile(SECONDS, (len(policies), 1, 1)))
+    found = walk_policies(trace, together, np.tile(SECONDS, (len(policies), 1, 1)))
     for place in (0, 5, 22, 36):
         for lane, policy in enumerate(policies):
             expected = walked(rows[place], policy, SECONDS)
@@ -181,5 +188,5 @@ def test_the_fastest_way_is_that_of_trying_everything(path, rows):
     found = fastest_way(trace, cases)
     expected = [[best_seconds([row["head"], row["lookup"]], case) for case in cases] for row in rows]
     np.testing.assert_allclose(found, expected, rtol=1e-5)
-    fixed = walk(trace, Fixed(np.zeros(7, int), np.arange(7)), np.tile(SECONDS, (7, 1, 1))).seconds
+    fixed = walk_policies(trace, FixedLength(np.zeros(7, int), np.arange(7)), np.tile(SECONDS, (7, 1, 1))).seconds
     assert np.all(found[:, :1] <= fixed * (1 + 1e-5))

@@ -60,6 +60,15 @@ from hwmodels.network.routing import (
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.numerics.smoothing import smooth_maximum
+from hwmodels.speculation.acceptance import Acceptance, iid_acceptance, shares_to_rates
+from hwmodels.speculation.acceptance_traces import (
+    AcceptanceTrace,
+    TraceError,
+    chain_cycles,
+    read_trace,
+    tokens_to_rates,
+    write_trace,
+)
 from hwmodels.speculation.chains import (
     BestDraft,
     PricedChains,
@@ -74,6 +83,17 @@ from hwmodels.speculation.chains import (
 )
 from hwmodels.speculation.cycle import Baselines, CycleCost, baseline_steps, baselines, plan_steps, price_cycle
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost, copied_widths, held_beside, held_with_draft
+from hwmodels.speculation.draft_policies import (
+    AdditiveLength,
+    DraftChoice,
+    DraftPolicy,
+    FastestDraft,
+    FixedLength,
+    PolicyWalk,
+    ThresholdLength,
+    fastest_way,
+    walk_policies,
+)
 from hwmodels.speculation.effective_performance import (
     Decision,
     acceptance_rate,
@@ -85,11 +105,11 @@ from hwmodels.speculation.effective_performance import (
     ridge_length,
     roofline_performance,
 )
+from hwmodels.speculation.engine_logs import EngineLogError, LoggedAcceptance, read_engine_log
 from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
 from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head, multi_token_head, one_layer
 from hwmodels.speculation.plan import (
     ROOT,
-    Acceptance,
     Plan,
     TreeShape,
     chain_plan,
@@ -149,6 +169,8 @@ __all__ = [
     "STEP_PARTS",
     "UNIFORM",
     "Acceptance",
+    "AcceptanceTrace",
+    "AdditiveLength",
     "Architecture",
     "AttentionShape",
     "Baselines",
@@ -163,14 +185,20 @@ __all__ = [
     "DesignCosts",
     "DesignPoint",
     "Device",
+    "DraftChoice",
     "DraftCost",
+    "DraftPolicy",
     "Drafting",
+    "EngineLogError",
     "EngineTerms",
     "ExpertSharing",
+    "FastestDraft",
+    "FixedLength",
     "Footprint",
     "Generation",
     "HeldBytes",
     "KernelWidths",
+    "LoggedAcceptance",
     "MatrixShapes",
     "MemoryTier",
     "MixedSpeedup",
@@ -178,6 +206,7 @@ __all__ = [
     "OnChipPath",
     "OperatorWork",
     "Plan",
+    "PolicyWalk",
     "PooledChoices",
     "PricedChains",
     "PricedStep",
@@ -192,6 +221,8 @@ __all__ = [
     "Steps",
     "StoredBytes",
     "Technology",
+    "ThresholdLength",
+    "TraceError",
     "TreeShape",
     "UnifiedLength",
     "Workload",
@@ -206,6 +237,7 @@ __all__ = [
     "busiest_load",
     "cached_tokens",
     "catalog",
+    "chain_cycles",
     "chain_plan",
     "chip_area",
     "chip_bill",
@@ -232,6 +264,7 @@ __all__ = [
     "expected_log_speedup",
     "expected_tokens_iid",
     "expected_tree_tokens",
+    "fastest_way",
     "finite_elasticities",
     "fit_roofline",
     "fitting_pool",
@@ -242,6 +275,7 @@ __all__ = [
     "held_bytes",
     "held_with_draft",
     "idle_energy",
+    "iid_acceptance",
     "independent_draws",
     "independent_sequences",
     "kernel_remarks",
@@ -272,12 +306,15 @@ __all__ = [
     "priced_steps",
     "primary_performance",
     "quick_jit",
+    "read_engine_log",
+    "read_trace",
     "ridge_length",
     "roofline_performance",
     "schedule_time",
     "seconds_by_part",
     "serving_cycle",
     "serving_step",
+    "shares_to_rates",
     "smooth_best",
     "smooth_maximum",
     "speculation_speedup",
@@ -288,6 +325,7 @@ __all__ = [
     "step_operators",
     "time_with_encoder",
     "tokens_per_cycle",
+    "tokens_to_rates",
     "touched_experts",
     "touched_share",
     "traffic_by_memory",
@@ -297,5 +335,7 @@ __all__ = [
     "uniform_footprint",
     "uniform_weight_bits",
     "verify_step",
+    "walk_policies",
+    "write_trace",
     "zipf_routing",
 ]

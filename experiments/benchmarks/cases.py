@@ -25,7 +25,7 @@ from experiments.benchmarks.model_peers import model_peers
 from experiments.benchmarks.sampling import sampling
 from experiments.benchmarks.sweeps import sweeps
 from experiments.benchmarks.transformers_decoding import transformers_decoding
-from experiments.benchmarks.trees import tree_search, tree_simulation
+from experiments.benchmarks.trees import trace_walks, tree_search, tree_simulation
 from experiments.clock import median_s
 from hwmodels import catalog
 from jaxspec.compress import MAX_DRAFT_LENGTH, uniform_knobs
@@ -173,6 +173,7 @@ CASES = {
     "lossless": lossless,
     "tree_simulation": tree_simulation,
     "tree_search": tree_search,
+    "trace_walks": trace_walks,
     "expert_dispatch": expert_dispatch,
     "few_rows": few_rows,
 }

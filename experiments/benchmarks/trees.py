@@ -1,6 +1,6 @@
 """Simulation and search of draft trees, beside the plain Python that one would write first.
 
-    python -m experiments.benchmarks tree_simulation tree_search
+    python -m experiments.benchmarks tree_simulation tree_search trace_walks
 
 Simulations are rates of whole trials. The loops draw as the simulations do, from the same probabilities, and both must agree
 with the exact expectation. Searches find the same trees, from tables with as many ranks as drafts list.
@@ -8,6 +8,7 @@ with the exact expectation. Searches find the same trees, from tables with as ma
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +20,7 @@ import numpy as np
 
 from experiments.benchmarks.harness import row
 from experiments.clock import median_s
+from hwmodels import AcceptanceTrace, chain_cycles
 from jaxspec.trees import (
     ROOT,
     SimulatedTokens,
@@ -228,3 +230,37 @@ def tree_search() -> list[dict[str, Any]]:
     workload = f"greedy growth with a heap, on the host, {shape}"
     rows.append(row("tree_search", workload, heap, scan, "greedy, a look at every child", "s", scan / heap))
     return rows
+
+
+def trace_walks(requests: int = 1400, lengths: int = 256) -> dict[str, Any]:
+    """Chains walked along an acceptance trace, all requests and draft lengths together, beside a loop over each of them."""
+    rng = np.random.default_rng(0)
+    tokens = rng.geometric(1 / 350, requests)
+    gained = rng.geometric(0.38, (1, int(tokens.sum()))).clip(1, 20).astype(np.int16)
+    names = ("",) * requests
+    trace = AcceptanceTrace(gained, tokens, np.zeros(requests, int), names, names, ("head",))
+    asked = np.resize(np.arange(1, 17), lengths)
+    found = chain_cycles(trace, asked)
+
+    def loop(few: int) -> list[list[int]]:
+        starts = np.concatenate([[0], np.cumsum(tokens)])
+        counted = []
+        for first, last in itertools.pairwise(starts[: few + 1].tolist()):
+            gains, row = gained[0, first:last].tolist(), []
+            for length in range(1, 17):
+                token = cycles = 0
+                while token < len(gains):
+                    token += min(gains[token], length + 1)
+                    cycles += 1
+                row.append(cycles)
+            counted.append(row)
+        return counted
+
+    few = 40
+    np.testing.assert_array_equal(found[:few, :16], loop(few))
+    ours = requests * lengths / median_s(lambda: chain_cycles(trace, asked))
+    peer = 16 * few / median_s(lambda: loop(few), repeats=3)
+    workload = (
+        f"{requests} requests of {tokens.mean():.0f} tokens, {lengths} policies of 1 to 16 drafted tokens; target 1e+06"
+    )
+    return row("trace_walks", workload, ours, peer, "a Python loop over cycles", "requests x policies/s", ours / peer)

@@ -19,11 +19,12 @@ from hwmodels.network.workload import Workload
 from hwmodels.numerics.quick_jit import priced_at_once
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.parallel.group import held_share
+from hwmodels.speculation.acceptance import Acceptance
 from hwmodels.speculation.chains import SpeculationResult, best, speculation_speedup
 from hwmodels.speculation.cycle import baseline_steps, plan_steps, price_cycle
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost
 from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms
-from hwmodels.speculation.plan import Acceptance, chain_plan
+from hwmodels.speculation.plan import chain_plan
 from hwmodels.step.capacity import held_bytes, longest_context
 from hwmodels.step.priced_steps import PricedStep, price_steps
 

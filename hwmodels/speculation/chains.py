@@ -17,10 +17,11 @@ from hwmodels.network.workload import Workload
 from hwmodels.numerics.quick_jit import priced_at_once
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.smoothing import smooth_maximum
+from hwmodels.speculation.acceptance import Acceptance
 from hwmodels.speculation.cycle import CycleCost, price_cycle
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost
 from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms
-from hwmodels.speculation.plan import Acceptance, chain_plan
+from hwmodels.speculation.plan import chain_plan
 
 
 def tokens_per_cycle(conditional: Float[Array, "*b position"]) -> Float[Array, "*b position"]:

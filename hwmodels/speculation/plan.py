@@ -1,4 +1,4 @@
-"""What one cycle drafts and verifies, and what a network accepts of it.
+"""What one cycle drafts and verifies.
 
 A tree is an array `parent`: node i was drafted after node parent[i], or after the last committed token where that is `ROOT`.
 Parents come before their children, so nodes are numbered from 0 in an order in which they can be drafted.
@@ -17,7 +17,6 @@ from hwmodels.numerics.scalars import Leaf, Number, as_float
 
 __all__ = [
     "ROOT",
-    "Acceptance",
     "Plan",
     "TreeShape",
     "chain_plan",
@@ -29,14 +28,6 @@ __all__ = [
 
 #: Parent of a tree's node that follows the last committed token.
 ROOT = -1
-
-
-@flax.struct.dataclass
-class Acceptance:
-    """What a network accepts; each field is a leaf in [0, 1], or None where a study has no draft of that kind."""
-
-    conditional: Leaf = None  # chains: P(position accepted | all before it accepted), "*b position"
-    node: Leaf = None  # trees: P(node accepted | its parent accepted), "*b node"; those of siblings sum to at most 1
 
 
 @flax.struct.dataclass

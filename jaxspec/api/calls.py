@@ -98,6 +98,8 @@ def _config(study: Study, given: Any, settings: Mapping[str, Any], *, quick: boo
                 f"{name} is an object, {kind.__name__}, from which no run could be repeated; give the name or the file that "
                 "it came from"
             )
+    if (rates := getattr(settings.get("acceptance"), "conditional", None)) is not None:  # an object of hwmodels
+        settings = {**settings, "acceptance": rates}
     base: Any = {}
     if isinstance(given, Mapping):
         base = given

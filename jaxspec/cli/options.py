@@ -16,6 +16,7 @@ from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
 from jaxspec.output_places import check_figure_place, check_file_place
 from jaxspec.settings import layered_config, read_layer
+from jaxspec.settings.acceptance import PRINTED
 from jaxspec.settings.base import ConfigType, Settings, quick_help
 from jaxspec.settings.coercion import as_path
 from jaxspec.settings.fields import explained, flag_of, has_flag, hints, takes_several
@@ -36,7 +37,8 @@ __all__ = [
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: Settings that help shows first, where a command has them: those that newcomers need.
-_FIRST = ("model", "architecture", "device", "engine", "batch", "context", "acceptance", "draft", "scheme", "text")
+_FIRST = ("model", "architecture", "device", "engine", "batch", "context", "acceptance", *PRINTED, "draft_length")
+_FIRST += ("draft", "scheme", "text")
 
 
 def option_of(kind: type[Settings], name: str) -> Callable[[Function], Function]:

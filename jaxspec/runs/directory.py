@@ -23,6 +23,9 @@ from jaxspec.runs.unchanged import RECORD, check_settings_file, read_object, wri
 from jaxspec.settings.base import Settings
 from jaxspec.settings.toml import config_hash, read_toml, to_toml
 
+#: What a draft would have gained at every token of the measured prompts, of a command that counts it.
+ACCEPTANCE_TRACE = "acceptance_trace.jsonl"
+
 #: Files of every kind of run.
 _CONTENTS = (
     "config.toml",
@@ -34,6 +37,7 @@ _CONTENTS = (
     "report.html",
     "figures",
     NORMS_FILE,
+    ACCEPTANCE_TRACE,
 )
 
 #: What Orbax calls a checkpoint until it is whole.

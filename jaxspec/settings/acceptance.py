@@ -1,30 +1,172 @@
-"""Settings that say how often a draft is accepted, where no network runs: a number, a table of points, or a finished run."""
+"""Settings that say how often a draft is accepted, where no network runs.
+
+`AcceptanceSettings` are rates, or what an engine prints; `AcceptanceSource` is acceptance by the draft's knobs.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from pathlib import Path
 from typing import ClassVar
 
 from jaxspec.errors import InputError
-from jaxspec.settings.base import Settings
+from jaxspec.settings.base import Settings, Unused
 from jaxspec.settings.fields import setting
 
-__all__ = ["ALPHA", "AcceptanceSource"]
+__all__ = ["ACCEPTANCE_UNUSED", "ALPHA", "MAX_PREDICTED_LENGTH", "PRINTED", "AcceptanceSettings", "AcceptanceSource"]
+
+#: Longest chain that is priced.
+MAX_PREDICTED_LENGTH = 64
 
 #: Column of a table of points that is acceptance; the others are knobs.
 ALPHA = "alpha_token"
 
+#: Settings that give acceptance as engines print it, or token by token.
+PRINTED = ("accepted_per_cycle", "acceptance_cumulative", "acceptance_log", "acceptance_trace")
+
+
+def _few_positions(numbers: tuple[float, ...]) -> None:
+    if len(numbers) > MAX_PREDICTED_LENGTH:
+        raise InputError(f"acceptance has {len(numbers)} positions; allowed are 1 to {MAX_PREDICTED_LENGTH}")
+
+
+def _falling(shares: tuple[float, ...]) -> None:
+    _few_positions(shares)
+    for position, (before, share) in enumerate(itertools.pairwise(shares), 2):
+        if share > before:
+            raise InputError(
+                f"acceptance_cumulative rises from {before:g} to {share:g} at position {position}; give the shares of all "
+                "cycles in which each position is accepted, or conditional rates as acceptance"
+            )
+
 
 @dataclasses.dataclass(frozen=True)
-class AcceptanceSource(Settings):
-    """Acceptance of a draft by its knobs.
+class AcceptanceSettings(Settings):
+    """How often a draft is accepted: conditional rates, or one of the forms in which engines print it.
 
     Raises:
-        InputError: none of the three, or several; points without acceptance.
+        InputError: two forms at once; numbers that no draft can have.
     """
 
-    form: ClassVar[str] = "give one of alpha_token, points (columns of knobs and alpha_token) and run (a directory)"
+    acceptance: tuple[float, ...] | None = setting(
+        None,
+        "Conditional acceptance rates (alpha_token): of a drafted token, given that all before it were accepted; one number, "
+        "or one per position separated by commas. Engines print other numbers: see the next settings.",
+        low=0,
+        high=1,
+        check=_few_positions,
+    )
+    accepted_per_cycle: float | None = setting(
+        None,
+        "Instead of acceptance: mean tokens per cycle as engines print them (mean acceptance length, accept len), the bonus "
+        "token included; with draft_length. One rate for all positions follows.",
+        low=1,
+        high=MAX_PREDICTED_LENGTH + 1,
+        unset="none",
+    )
+    draft_length: int | None = setting(
+        None,
+        "Drafted tokens per cycle with which accepted_per_cycle was counted, or acceptance_log if it does not say so.",
+        low=1,
+        high=MAX_PREDICTED_LENGTH,
+        unset="that of the log",
+    )
+    acceptance_cumulative: tuple[float, ...] | None = setting(
+        None,
+        "Instead of acceptance: the share of all cycles in which each position is accepted, separated by commas, as vLLM "
+        "prints per-position acceptance rates.",
+        low=0,
+        high=1,
+        unset="none",
+        check=_falling,
+    )
+    acceptance_log: str | None = setting(
+        None, "Instead of acceptance: a log of vLLM, SGLang or llama.cpp, as it is.", unset="none"
+    )
+
+    acceptance_trace: str | None = setting(
+        None,
+        "Instead of acceptance: JSON lines of requests with the tokens that a cycle gains at each generated token; all draft "
+        "lengths are counted along them.",
+        unset="none",
+    )
+    drafter: str | None = setting(None, "Drafter of the trace.", unset="the only one")
+    dataset: str | None = setting(None, "Data set of the trace.", unset="all")
+
+    def __post_init__(self):
+        super().__post_init__()
+        ways = [name for name in PRINTED if getattr(self, name) is not None]
+        if len(ways) > 1:
+            raise InputError(f"{' and '.join(ways)} came; each says how often a draft is accepted: give one of them")
+        if self.accepted_per_cycle is None:
+            return
+        if self.draft_length is None:
+            raise InputError(
+                f"accepted_per_cycle is {self.accepted_per_cycle:g} and draft_length is missing; give the number of tokens "
+                "that each of these cycles drafted"
+            )
+        if self.accepted_per_cycle > self.draft_length + 1:
+            raise InputError(
+                f"accepted_per_cycle is {self.accepted_per_cycle:g} and draft_length is {self.draft_length}; a cycle gains 1 "
+                f"to {self.draft_length + 1} tokens then"
+            )
+
+    @property
+    def acceptance_form(self) -> str | None:
+        """The setting that says how often a draft is accepted; None: none does."""
+        return next((name for name in (*PRINTED, "acceptance") if getattr(self, name) is not None), None)
+
+    @property
+    def log_length_must_agree(self) -> bool:
+        """Whether draft_length is that of the log alone, and not also of the draft that is priced."""
+        return True
+
+    @property
+    def input_files(self) -> dict[str, Path]:
+        """Files that it names beside networks and devices."""
+        return {name: Path(name) for name in (self.acceptance_log, self.acceptance_trace) if name is not None}
+
+
+def _printed(config: AcceptanceSettings) -> str | None:
+    form = config.acceptance_form
+    return f"{form} says what is accepted" if form in PRINTED else None
+
+
+def _counted_length(config: AcceptanceSettings) -> str | None:
+    form = config.acceptance_form
+    return None if form in ("accepted_per_cycle", "acceptance_log") else "no accepted_per_cycle or acceptance_log came"
+
+
+def _every_position(config: AcceptanceSettings) -> str | None:
+    form = config.acceptance_form
+    several = form == "acceptance" and len(config.acceptance or ()) > 1
+    return f"{form} names every position" if several or form == "acceptance_cumulative" else None
+
+
+#: Settings that go unread beside others of acceptance.
+ACCEPTANCE_UNUSED = (
+    Unused(("acceptance",), _printed),
+    Unused(("drafter", "dataset"), lambda config: None if config.acceptance_trace else "no acceptance_trace came"),
+    Unused(("draft_length",), _counted_length),
+    Unused(("max_draft_length",), _every_position),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class AcceptanceSource(AcceptanceSettings):
+    """Acceptance of a draft by its knobs, or the same whatever they are.
+
+    Raises:
+        InputError: none of its forms, or several; points without acceptance.
+    """
+
+    form: ClassVar[str] = (
+        "give one of alpha_token, points (columns of knobs and alpha_token), run (a directory), and acceptance by position or "
+        "as engines print it: acceptance, accepted_per_cycle with draft_length, acceptance_cumulative, acceptance_log"
+    )
+
+    unused = ACCEPTANCE_UNUSED[:3]
 
     alpha_token: float | None = setting(None, "One acceptance for all drafts.", low=0, high=1, unset="none")
     points: dict[str, list[float]] = setting(
@@ -35,7 +177,8 @@ class AcceptanceSource(Settings):
 
     def __post_init__(self):
         super().__post_init__()
-        given = [name for name in ("alpha_token", "points", "run") if getattr(self, name) not in (None, {})]
+        names = ("alpha_token", "points", "run", "acceptance", *PRINTED)
+        given = [name for name in names if getattr(self, name) not in (None, {})]
         if len(given) != 1:
             raise InputError(f"{' and '.join(given) or 'nothing'} came; {self.form}")
         if self.points and ALPHA not in self.points:
@@ -49,4 +192,5 @@ class AcceptanceSource(Settings):
     @property
     def files(self) -> dict[str, Path]:
         """Files that it names, by what they are called in records."""
-        return {} if self.run is None else {f"{self.run}/result.json": Path(self.run) / "result.json"}
+        run = {} if self.run is None else {f"{self.run}/result.json": Path(self.run) / "result.json"}
+        return run | self.input_files

@@ -77,11 +77,11 @@ def same_as(kind: type, name: str, help: str | None = None, **other: Any) -> Any
     """The field of another configuration, with its default and limits, under another help if one is given.
 
     Args:
-        other: what else differs; see `Setting`.
+        other: what else differs: the default, or parts of `Setting`.
     """
     field = kind.__dataclass_fields__[name]
-    found = setting_of(field)
-    return dataclasses.field(default=field.default, metadata={_KEY: found._replace(help=help or found.help, **other)})
+    found, default = setting_of(field), other.pop("default", field.default)
+    return dataclasses.field(default=default, metadata={_KEY: found._replace(help=help or found.help, **other)})
 
 
 def setting_of(field: dataclasses.Field) -> Setting:

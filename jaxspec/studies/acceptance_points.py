@@ -15,8 +15,9 @@ from jaxspec.results import Status
 from jaxspec.results.network_results import Configuration, ConfigurationsResult
 from jaxspec.runs.kept import find_run
 from jaxspec.settings.acceptance import ALPHA, AcceptanceSource
+from jaxspec.studies.given_acceptance import given_rates
 from jaxspec.studies.tune.result import TuneResult
-from jaxspec.tuning.acceptance_law import AcceptanceByKnobs, LawFit, constant_law, fit_law
+from jaxspec.tuning.acceptance_law import AcceptanceByKnobs, LawFit, constant_law, fit_law, positions_law
 
 __all__ = ["FoundLaw", "law_facts", "resolve_acceptance"]
 
@@ -59,6 +60,8 @@ def resolve_acceptance(source: AcceptanceSource, scheme: Scheme) -> FoundLaw:
     """
     if source.alpha_token is not None:
         return FoundLaw(constant_law(source.alpha_token), f"alpha_token {source.alpha_token:g}, given", "input")
+    if (given := given_rates(source)) is not None:
+        return FoundLaw(positions_law(given.rates), f"acceptance {given.source}", "input")
     if source.run is None:
         knobs = {name: column for name, column in source.points.items() if name != ALPHA}
         return _fitted(knobs, source.points[ALPHA], (1.0,), source.source, scheme)

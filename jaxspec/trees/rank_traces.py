@@ -37,6 +37,7 @@ __all__ = [
     "TextCycles",
     "aat_by_size",
     "accepted_nodes",
+    "chain_gains",
     "checked_traces",
     "count_nodes",
     "cycles_along_text",
@@ -229,6 +230,15 @@ def known_roots(tree: Tree, traces: RankTraces) -> Bool[Array, "text start"]:
     known = jnp.cumprod((traces.rank != UNKNOWN).astype(jnp.int32), axis=2)
     known_depth = jnp.sum(known, axis=2, dtype=jnp.int32)
     return recorded_roots(traces) & (known_depth >= deepest)
+
+
+def chain_gains(traces: RankTraces) -> Int32[Array, "text start"]:
+    """Tokens that a chain without end gains from each root, the target's own included, as an `AcceptanceTrace` holds them.
+
+    No more than the recorded depth and one.
+    """
+    drafted = jnp.cumprod((checked_traces(traces).rank == 0).astype(jnp.int32), axis=2)
+    return 1 + jnp.sum(drafted, axis=2, dtype=jnp.int32)
 
 
 def path_nodes(tree: Tree, rank_path: Int[Array, "*b depth"]) -> Int32[Array, "*b depth"]:

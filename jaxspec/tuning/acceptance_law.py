@@ -23,7 +23,7 @@ from scipy.optimize import nnls
 from hwmodels.numerics.scalars import as_float
 from jaxspec.errors import InputError
 
-__all__ = ["AcceptanceByKnobs", "LawFit", "constant_law", "fit_law"]
+__all__ = ["AcceptanceByKnobs", "LawFit", "constant_law", "fit_law", "positions_law"]
 
 #: Powers of a knob's way; 16 is steep enough for a cliff at its end.
 _POWERS = (1, 2, 4, 8, 16)
@@ -89,6 +89,14 @@ def constant_law(alpha: float) -> AcceptanceByKnobs:
     none = jnp.zeros(0, jnp.float32)
     hazard = jnp.float32(-np.log(np.clip(alpha, _LEAST, 1.0)))
     return AcceptanceByKnobs(hazard, jnp.zeros((0, len(_POWERS)), jnp.float32), none, none, jnp.ones(1), names=())
+
+
+def positions_law(rates: Sequence[float]) -> AcceptanceByKnobs:
+    """The same acceptance whatever the knobs are, with a rate of its own at each position; one number is that of all."""
+    if len(rates) == 1:
+        return constant_law(rates[0])
+    # A mean hazard of 1, so that the profile is the hazards themselves.
+    return constant_law(float(np.exp(-1.0))).replace(profile=-jnp.log(jnp.clip(jnp.asarray(rates), _LEAST, 1.0)))
 
 
 def fit_law(

@@ -158,7 +158,7 @@ def chain_numbers(
     draft_length: Number,
     conditional: Float[Array | np.ndarray, " position"],
     *,
-    error: Float[Array | np.ndarray, " position"] | None = None,
+    error: Float[Array | np.ndarray, " position"] | Float[Array | np.ndarray, "position cause"] | None = None,
     batch: Number = 1.0,
     passes: Number = 1.0,
     scatter: Number = 0.0,
@@ -167,12 +167,13 @@ def chain_numbers(
 
     Args:
         conditional: acceptance by position, at least as many as are drafted.
-        error: standard error of each; None: none is known.
+        error: standard error of each, or a factor of their covariance; None: none is known.
     """
     chances = jnp.asarray(as_float(conditional))
     # Positions that are not drafted gain nothing, surely.
     inside = jnp.arange(chances.shape[-1], dtype=chances.dtype) < as_float(draft_length)
-    errors = jnp.zeros((chances.shape[-1], 0)) if error is None else jnp.diag(jnp.where(inside, error, 0.0))
+    known = jnp.zeros((chances.shape[-1], 0)) if error is None else jnp.asarray(as_float(error))
+    errors = jnp.where(inside[:, None], known if known.ndim == 2 else jnp.diag(known), 0.0)
     times = chain_times(device, cycle, draft_length, passes=passes, scatter=scatter)
     return cycle_numbers(times, jnp.where(inside, chances, 0.0), errors, batch=batch)
 

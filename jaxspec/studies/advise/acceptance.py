@@ -19,6 +19,7 @@ from jaxspec.files import read_json
 from jaxspec.results.quantity import Status
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.studies.advise.config import AdviseConfig
+from jaxspec.studies.given_acceptance import given_rates
 
 __all__ = ["DraftAcceptance", "draft_acceptance", "of_another_draft"]
 
@@ -37,12 +38,14 @@ class DraftAcceptance:
         error: "position cause", a factor of its covariance; 0 where nothing is known.
         status: "input" or "measured".
         source: where it comes from, in words.
+        notes: what a user should know of it.
     """
 
     conditional: Float[np.ndarray, " position"]
     error: Float[np.ndarray, "position cause"]
     status: Status
     source: str
+    notes: tuple[str, ...] = ()
 
 
 def draft_acceptance(config: AdviseConfig) -> DraftAcceptance:
@@ -53,14 +56,16 @@ def draft_acceptance(config: AdviseConfig) -> DraftAcceptance:
     """
     if config.run is not None:
         return _counted(config.run)
-    if config.acceptance is not None:
-        given = np.asarray(config.acceptance, np.float64)
-        chances = np.repeat(given, config.max_draft_length) if given.size == 1 else given
-        if config.acceptance_cycles is None:
-            return DraftAcceptance(chances, np.zeros((chances.size, 1)), "input", "as given")
-        error = np.diag(np.asarray(conditional_errors(chances, config.acceptance_cycles), np.float64))
-        return DraftAcceptance(chances, error, "input", f"as given, counted over {config.acceptance_cycles:,} cycles")
-    return _published(config)
+    if (given := given_rates(config, longest=config.max_draft_length)) is None:
+        return _published(config)
+    chances = np.asarray(given.of_positions(config.max_draft_length), np.float64)
+    if given.error is not None:
+        return DraftAcceptance(chances, given.error, "input", given.source, given.notes)
+    if given.cycles is None:
+        return DraftAcceptance(chances, np.zeros((chances.size, 1)), "input", given.source, given.notes)
+    error = np.diag(np.asarray(conditional_errors(chances, given.cycles), np.float64))
+    source = f"{given.source}, counted over {given.cycles:,.0f} cycles"
+    return DraftAcceptance(chances, error, "input", given.source if config.acceptance_log else source, given.notes)
 
 
 def of_another_draft(config: AdviseConfig) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Literal
 
 from jaxspec.errors import InputError
+from jaxspec.settings.acceptance import ACCEPTANCE_UNUSED, PRINTED, AcceptanceSettings
 from jaxspec.settings.base import Unused
 from jaxspec.settings.catalog_names import catalog_architectures
 from jaxspec.settings.common import CommonConfig
@@ -15,7 +16,7 @@ from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.parallel import ParallelSettings
 from jaxspec.settings.schemes import PricedScheme
 from jaxspec.studies.config_files import head_in_file, own_scheme
-from jaxspec.studies.predict.config import MAX_PREDICTED_LENGTH, PredictConfig
+from jaxspec.studies.predict.config import PredictConfig
 
 __all__ = ["HEADS", "LOOKUP", "NETWORK", "AdviseConfig", "EngineName"]
 
@@ -52,13 +53,8 @@ def _given(config: AdviseConfig) -> str | None:
     return "a finished run says what was accepted" if config.run is not None else None
 
 
-def _every_position(config: AdviseConfig) -> str | None:
-    several = config.acceptance is not None and len(config.acceptance) > 1
-    return _given(config) or ("acceptance names every position" if several else None)
-
-
 @dataclasses.dataclass(frozen=True)
-class AdviseConfig(ParallelSettings):
+class AdviseConfig(ParallelSettings, AcceptanceSettings):
     """`jaxspec advise`.
 
     Raises:
@@ -111,12 +107,8 @@ class AdviseConfig(ParallelSettings):
         above=True,
         unset="16, or as its config.json states; for a compressed copy, the scheme's",
     )
-    acceptance: tuple[float, ...] | None = setting(
-        None,
-        "alpha_token: one number, or one per position separated by commas.",
-        low=0,
-        high=1,
-        unset="of --run, or the median of published drafts of that kind",
+    acceptance: tuple[float, ...] | None = same_as(
+        AcceptanceSettings, "acceptance", unset="of --run, or the median of published drafts of that kind"
     )
     acceptance_cycles: int | None = same_as(PredictConfig, "acceptance_cycles")
     branch_acceptance: tuple[float, ...] | None = setting(
@@ -142,8 +134,8 @@ class AdviseConfig(ParallelSettings):
     )
 
     unused = (
-        Unused(("acceptance", "acceptance_cycles"), _given),
-        Unused(("max_draft_length",), _every_position),
+        Unused(("acceptance", "acceptance_cycles", "max_draft_length", *PRINTED), _given),
+        *ACCEPTANCE_UNUSED,
         Unused(
             ("output_tokens",),
             lambda config: None if config.prompt_tokens else "no prompts are processed during decoding",
@@ -156,7 +148,9 @@ class AdviseConfig(ParallelSettings):
             ("branch_acceptance",),
             lambda config: "a lookup proposes no second token" if config.draft == LOOKUP else None,
         ),
-        Unused(("acceptance_cycles",), lambda config: "no acceptance was given" if config.acceptance is None else None),
+        Unused(
+            ("acceptance_cycles",), lambda config: "no acceptance was given" if config.acceptance_form is None else None
+        ),
         Unused(
             ("draft_bits", "draft_weights", "draft_tensor_parallel"),
             lambda config: "a lookup has no weights" if config.draft == LOOKUP else None,
@@ -172,10 +166,6 @@ class AdviseConfig(ParallelSettings):
         self.settle("scheme", own_scheme(self.architecture, "bf16"))
         super().__post_init__()
         _no_network(self.architecture)
-        if self.acceptance is not None and len(self.acceptance) > MAX_PREDICTED_LENGTH:
-            raise InputError(
-                f"acceptance has {len(self.acceptance)} positions; allowed are 1 to {MAX_PREDICTED_LENGTH}"
-            )
 
     @property
     def kind(self) -> str:

@@ -227,6 +227,7 @@ def _noted(
             else ()
         ),
         *found.kernels.notes,
+        *found.acceptance.notes,
         *of_another_draft(config),
         *_unpriced(config.batch[0]),
         *(idle_draft_notes(lengths) if any(lengths) else ()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from jaxspec.errors import InputError
+from jaxspec.settings.acceptance import ACCEPTANCE_UNUSED, MAX_PREDICTED_LENGTH, AcceptanceSettings
 from jaxspec.settings.base import Unused
 from jaxspec.settings.catalog_names import catalog_architectures
 from jaxspec.settings.common import CommonConfig
@@ -15,10 +16,7 @@ from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET, ParallelSettings
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, KNOBS, PricedScheme, scheme_facts
 from jaxspec.studies.config_files import own_scheme
 
-__all__ = ["MAX_PREDICTED_LENGTH", "PredictConfig"]
-
-#: Longest chain that is priced.
-MAX_PREDICTED_LENGTH = 64
+__all__ = ["PredictConfig"]
 
 _WIDTH_LIMITS = {"low": 0, "high": 64, "above": True, "unset": "the scheme's"}
 
@@ -26,11 +24,6 @@ _WIDTH_LIMITS = {"low": 0, "high": 64, "above": True, "unset": "the scheme's"}
 def _no_network(name: str) -> None:
     if name == "own":
         raise InputError("architecture 'own' needs a network; give a catalog name or a config.json")
-
-
-def _few_positions(numbers: tuple[float, ...]) -> None:
-    if len(numbers) > MAX_PREDICTED_LENGTH:
-        raise InputError(f"acceptance has {len(numbers)} positions; allowed are 1 to {MAX_PREDICTED_LENGTH}")
 
 
 def _all_widths_given(config: PredictConfig) -> str | None:
@@ -44,7 +37,7 @@ def _all_widths_given_and_no_head(config: PredictConfig) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings):
+class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSettings):
     """`jaxspec predict`."""
 
     architecture: str = same_as(
@@ -59,19 +52,13 @@ class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings):
     batch: int = same_as(CommonConfig, "batch")
     context: int = same_as(CommonConfig, "context")
     prompt_tokens: int = same_as(CommonConfig, "prompt_tokens", "Tokens of a prompt, for the prefill.")
-    acceptance: tuple[float, ...] = setting(
-        (0.8,),
-        "alpha_token: one number, or one per position separated by commas.",
-        low=0,
-        high=1,
-        check=_few_positions,
-    )
+    acceptance: tuple[float, ...] = same_as(AcceptanceSettings, "acceptance", default=(0.8,))
     acceptance_cycles: int | None = setting(
         None,
         "Cycles over which the acceptance was counted; sets the part of the intervals due to acceptance.",
         low=1,
         high=10**9,
-        unset="not known, intervals then leave this error out",
+        unset="those of the log, elsewhere not known: intervals then leave this error out",
     )
     scheme: PricedScheme = setting(
         None,
@@ -87,15 +74,12 @@ class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings):
     draft_kv_bits: float | None = setting(None, "Bits that a draft step reads per KV element.", **_WIDTH_LIMITS)
     verify_kv_bits: float | None = setting(None, "Bits that a verification reads per KV element.", **_WIDTH_LIMITS)
     max_draft_length: int = setting(
-        8, "Longest draft considered, if --acceptance is one number.", low=1, high=MAX_PREDICTED_LENGTH
+        8, "Longest draft considered, if one acceptance holds for every position.", low=1, high=MAX_PREDICTED_LENGTH
     )
 
     unused = (
         *knobs_of_other_schemes(),
-        Unused(
-            ("max_draft_length",),
-            lambda config: "acceptance names every position" if len(config.acceptance) > 1 else None,
-        ),
+        *ACCEPTANCE_UNUSED,
         *POOLS_UNUSED,
         DRAFT_WITHIN_TARGET,
         Unused(tuple(name for name, spec in KNOBS.items() if spec.per != "head"), _all_widths_given),

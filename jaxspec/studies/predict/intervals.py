@@ -20,6 +20,7 @@ from hwmodels.speculation.chains import PricedChains
 from jaxspec.results import Quantity, predicted
 from jaxspec.results.intervals import CycleEnds, HeadlineIntervals
 from jaxspec.studies.engine_pricing import engine_scatter
+from jaxspec.studies.given_acceptance import GivenRates
 from jaxspec.studies.headline_intervals import covered_by, cycle_ends, held_intervals
 from jaxspec.studies.predict.config import PredictConfig
 from jaxspec.tuning.objective import Pricing
@@ -29,19 +30,32 @@ __all__ = ["KnownErrors", "chain_intervals", "headline", "known_errors", "row_en
 
 @flax.struct.dataclass
 class KnownErrors:
-    """What is known to err beside kernels: acceptance, " position", standard errors; the engine's cycles, a logarithm's."""
+    """What is known to err beside kernels.
 
-    acceptance: Float[Array | np.ndarray, " position"]
+    Attributes:
+        acceptance: standard errors, or of a trace a factor of their covariance.
+        scatter: of the engine's cycles, a logarithm's.
+    """
+
+    acceptance: Float[Array | np.ndarray, " position"] | Float[Array | np.ndarray, "position cause"]
     scatter: Float[Array | np.ndarray, ""]
 
 
-def known_errors(config: PredictConfig, pricing: Pricing, conditional: list[float]) -> KnownErrors | None:
-    """Errors that a prediction inherits; None where nothing is known to err."""
+def known_errors(
+    config: PredictConfig, pricing: Pricing, conditional: list[float], rates: GivenRates
+) -> KnownErrors | None:
+    """Errors that a prediction inherits; None where nothing is known to err.
+
+    Args:
+        conditional: `rates` of all positions.
+    """
     error = np.zeros(len(conditional), np.float32)
-    if config.acceptance_cycles is not None:
-        error = np.asarray(conditional_errors(jnp.asarray(conditional), config.acceptance_cycles))
+    if rates.error is not None:
+        error = rates.error.astype(np.float32)
+    elif rates.cycles is not None:
+        error = np.asarray(conditional_errors(jnp.asarray(conditional), rates.cycles))
     scatter = engine_scatter(config.engine, device=pricing.device)
-    if not covered_by(pricing.device, acceptance=bool(np.any(error > 0)), scatter=scatter):
+    if not covered_by(pricing.device, acceptance=bool(np.any(error != 0)), scatter=scatter):
         return None
     return KnownErrors(error, np.asarray(scatter, np.float32))
 
@@ -80,7 +94,7 @@ def headline(
     """
     if errors is None:
         return None
-    counted = bool(np.any(np.asarray(errors.acceptance)[:length] > 0))
+    counted = bool(np.any(np.asarray(errors.acceptance)[:length] != 0))
     covers = covered_by(pricing.device, acceptance=counted, scatter=float(errors.scatter) if length else 0.0)
     return held_intervals(found, covers, (length,))
 

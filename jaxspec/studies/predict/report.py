@@ -40,7 +40,10 @@ def prediction_tables(results: Sequence[PredictResult]) -> list[Table]:
     """For each device: speedup by draft length, steps, time per operator, what to change, when to speculate."""
     tables = []
     for result in results:
-        tables += [_lengths(result), _steps(result), _operators(result), _sensitivity(result), _batches(result)]
+        tables.append(_lengths(result))
+        if result.acceptance.by_dataset:
+            tables.append(_datasets(result))
+        tables += [_steps(result), _operators(result), _sensitivity(result), _batches(result)]
     return tables
 
 
@@ -75,14 +78,27 @@ def _lengths(result: PredictResult) -> Table:
     if heads[0] is not None and heads[1] is not None:
         loss = f", {heads[0].known:.2f} and {heads[1].known:.2f} per weight of the LM head{loss}"
     sure = headline_in_words(result)
+    source = "" if result.acceptance.source == "as given" else f" ({result.acceptance.source})"
     table = Table(
         title=f"{_head(result)}, {_stored(result)}: {answer}",
         caption=(f"{sure}\n" if sure else "")
         + f"draft {draft.known:.2f} ({draft.status}), verification {verify.known:.2f} "
-        f"({verify.status}) bits per weight{loss}; acceptance: input; the rest: predicted",
+        f"({verify.status}) bits per weight{loss}; acceptance: input{source}; the rest: predicted",
     )
     bold = lambda row: "bold" if row.draft_length.value == result.draft_length.value else None
     return _fill(table, LENGTH_COLUMNS, result.by_draft_length, bold)
+
+
+def _datasets(result: PredictResult) -> Table:
+    """Tokens per cycle along a trace, of each of its data sets."""
+    found = result.acceptance.by_dataset
+    table = Table(title=f"tokens per cycle by data set and draft length (input: {result.acceptance.source})")
+    table.add_column("data set")
+    for length in range(1, 1 + max(map(len, found.values()))):
+        table.add_column(str(length), justify="right")
+    for name, tokens in found.items():
+        table.add_row(name, *(f"{each:.3f}" for each in tokens))
+    return table
 
 
 def _steps(result: PredictResult) -> Table:

@@ -49,9 +49,15 @@ class ReadWidths(Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GivenAcceptance(Record):
-    """Conditional acceptance by position, as given."""
+    """Conditional acceptance by position, and what it was made of, in words.
+
+    Attributes:
+        by_dataset: of a trace, tokens per cycle of each data set by draft length from 1 on.
+    """
 
     conditional: Quantity[list] = UNKNOWN
+    source: str = "as given"
+    by_dataset: dict[str, list[float]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,7 @@ from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.schemes import scheme_facts
 from jaxspec.studies.engine_pricing import engine_used, noted
 from jaxspec.studies.expert_pricing import ExpertPricing, placed, placement_name, resolve_experts
+from jaxspec.studies.given_acceptance import GivenRates, given_rates
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.predict.config import PredictConfig
@@ -66,7 +67,8 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
     Args:
         config: what to predict; or
         settings: the fields of `PredictConfig` by name, with its defaults: predict(acceptance=0.9, device="l40s").
-            acceptance is alpha_token, or one conditional per position; the widths of the scheme follow from its
+            acceptance is alpha_token, or one conditional per position; accepted_per_cycle, acceptance_cumulative and
+            acceptance_log take what engines print instead; the widths of the scheme follow from its
             knobs; draft_bits and verify_bits are per weight of the layers' matrices, embeddings and norms are read at
             16, and so is the head unless the scheme compresses it.
     Raises:
@@ -83,16 +85,17 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
     architecture, share = next(iter(pricings.values())).architecture, knob_values(config).get(EXPERT_POOL.name)
     experts = resolve_experts(config, architecture, config.architecture, share)
     widths = read_widths(config, architecture)
+    rates = given_rates(config, longest=config.max_draft_length)
+    assert rates is not None  # there is a default
+    conditional = rates.of_positions(config.max_draft_length)
     digests = steady.digest()
     steady.compare_with(digests)
     overridden = {name for name in WIDTH_SETTINGS if getattr(config, name) is not None}
-    numbers = list(config.acceptance)
-    conditional = numbers * config.max_draft_length if len(numbers) == 1 else numbers
     results = []
     for name, pricing in pricings.items():
-        errors = known_errors(config, pricing, conditional)
+        errors = known_errors(config, pricing, conditional, rates)
         priced = _price(pricing, widths, jnp.asarray(conditional), experts, errors)
-        found = _result(kernels[name], name, widths, conditional, priced, overridden, pricing, experts, errors)
+        found = _result(kernels[name], name, widths, rates, priced, overridden, pricing, experts, errors)
         results.append(dataclasses.replace(found, inputs=digests))
     steady.check()  # titles and sources of devices are read last
     return results
@@ -210,7 +213,7 @@ def _result(
     config: PredictConfig,
     device: str,
     widths: dict[str, float],
-    conditional: list[float],
+    rates: GivenRates,
     priced: _Priced,
     overridden: set[str],
     pricing: Pricing,
@@ -247,7 +250,11 @@ def _result(
             batch=given(config.batch), context_tokens=given(config.context), prompt_tokens=given(config.prompt_tokens)
         ),
         footprint=ReadWidths(**read),
-        acceptance=GivenAcceptance(conditional=given(conditional)),
+        acceptance=GivenAcceptance(
+            conditional=given(rates.of_positions(config.max_draft_length)),
+            source=rates.source,
+            by_dataset=dict(rates.by_dataset),
+        ),
         pays=predicted(int(point.draft_length) > 0),
         request_s=predicted(float(steps.prefill.cost.total_s + point.output_s)),
         draft_length=predicted(int(point.draft_length)),
@@ -273,7 +280,7 @@ def _result(
                 for metric, found in priced.elasticity.items()
             }
         ),
-        **noted(_notes(config, pricing, widths, experts, priced), pricing.device, config.engine, named=device),
+        **noted(_notes(config, pricing, widths, experts, priced, rates), pricing.device, config.engine, named=device),
         **results,
     )
 
@@ -284,9 +291,14 @@ def _lossless(scheme: str) -> bool:
 
 
 def _notes(
-    config: PredictConfig, pricing: Pricing, widths: dict[str, float], experts: ExpertPricing, priced: _Priced
+    config: PredictConfig,
+    pricing: Pricing,
+    widths: dict[str, float],
+    experts: ExpertPricing,
+    priced: _Priced,
+    rates: GivenRates,
 ) -> dict[str, Any]:
-    """The fields of `kernel_notes`, what the config.json has beside, and what launches have to do with times so short."""
+    """The fields of `kernel_notes`, with remarks on the config.json, on acceptance, and on launches of steps so short."""
     footprint, batches = experts.footprint(uniform(*widths.values())), [pricing.workload.batch]
     found = kernel_notes(
         pricing.device,
@@ -298,7 +310,8 @@ def _notes(
     )
     about = release_notes(config.architecture, config.scheme)
     about += no_narrower_draft(config.scheme) if config.draft_bits is None else []
-    return found | {"notes": [*about, *found["notes"], *launch_remarks(pricing.device, priced.steps.ar_stored)]}
+    notes = [*about, *rates.notes, *found["notes"], *launch_remarks(pricing.device, priced.steps.ar_stored)]
+    return found | {"notes": notes}
 
 
 def _bill(device: hwmodels.Device) -> dict[str, Quantity[float]]:

@@ -6,7 +6,8 @@ import dataclasses
 from typing import Literal
 
 from jaxspec.errors import InputError
-from jaxspec.settings.base import Settings, Unused
+from jaxspec.settings.acceptance import ACCEPTANCE_UNUSED, AcceptanceSettings
+from jaxspec.settings.base import Unused
 from jaxspec.settings.catalog_names import catalog_architectures, shipped_networks
 from jaxspec.settings.coercion import shown
 from jaxspec.settings.common import CommonConfig
@@ -59,7 +60,7 @@ def _no_judge(config: ScaleConfig) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class ScaleConfig(ParallelSettings, Settings):
+class ScaleConfig(ParallelSettings, AcceptanceSettings):
     """`jaxspec scale`.
 
     Raises:
@@ -138,11 +139,9 @@ class ScaleConfig(ParallelSettings, Settings):
         "bf16", "How the network is stored. A scheme that runs and changes the network also changes the answers."
     )
     draft: str = setting("ngram", DRAFT_HELP, check=check_draft_name, names=DRAFT_NAMES)
-    acceptance: tuple[float, ...] | None = setting(
-        None,
-        "Acceptance of drafted tokens: one number, or one per position separated by commas.",
-        low=0,
-        high=1,
+    acceptance: tuple[float, ...] | None = same_as(
+        AcceptanceSettings,
+        "acceptance",
         unset="measured with the draft, on the same problems",
         check=_few_positions,
     )
@@ -156,6 +155,7 @@ class ScaleConfig(ParallelSettings, Settings):
     unused = (
         Unused(("mesh",), lambda config: "with stream, layers pass through one device" if config.stream else None),
         Unused(("judge",), _no_judge),
+        *ACCEPTANCE_UNUSED[:3],
         draft_division_unused(lambda config: no_own_network(config.draft)),
         Unused(
             ("check", "prompt_bytes", "text"),
@@ -183,7 +183,7 @@ class ScaleConfig(ParallelSettings, Settings):
             raise InputError(
                 f"{len(self.architecture)} architectures came for {len(self.model)} models; give one, or one for each model"
             )
-        if self.draft == SELF and self.acceptance is None:
+        if self.draft == SELF and self.acceptance_form is None:
             raise InputError(
                 f"draft {SELF!r} is made on calibration text; give the acceptance that jaxspec evaluate measures with "
                 "--acceptance, or another draft"

@@ -15,10 +15,12 @@ from jaxspec.models.embedded import check_model, model_place
 from jaxspec.models.tokenizer import load_tokenizer
 from jaxspec.scaling.verifiers import isolation
 from jaxspec.settings.draft_kinds import SELF
+from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.parallel import PARALLEL
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.drafts import check_draft
 from jaxspec.speculate.drafts.making import is_searched
+from jaxspec.studies.given_acceptance import GivenRates, given_rates
 from jaxspec.studies.measured.checking import check_processes, given_mesh
 from jaxspec.studies.measured.pricing import resolve_architecture, resolve_device, resolve_pricing
 from jaxspec.studies.scale.config import ScaleConfig
@@ -56,6 +58,7 @@ class Checked:
         judge: architecture that a judge is priced with; None: none is asked.
         text: None where problems do not come from a text.
         notes: what the user should know about them.
+        rates: acceptance, where it was given.
     """
 
     networks: dict[str, Network]
@@ -64,6 +67,7 @@ class Checked:
     judge: Architecture | None
     text: TextSplit | None
     notes: tuple[str, ...]
+    rates: GivenRates | None
 
 
 def check_scale(config: ScaleConfig) -> Checked:
@@ -81,6 +85,7 @@ def check_scale(config: ScaleConfig) -> Checked:
     isolated_by = isolation(unsafe=config.unsafe_run_code) if config.runs_code else None
     check_processes(config)
     given_mesh(config)
+    rates = given_rates(config, longest=MAX_DRAFT_LENGTH)
     text = tokenizer = None
     if config.task == "python":
         check_text(config.text, (1, 1))
@@ -117,11 +122,13 @@ def check_scale(config: ScaleConfig) -> Checked:
         judge=None if judge is None else _judge_architecture(config, architecture_of(judge)),
         text=text,
         notes=(
+            *(rates.notes if rates is not None else ()),
             *(text.notes if text is not None else ()),
             *_notes(config, networks, problems, isolated_by),
             *tokens,
             *lengths,
         ),
+        rates=rates,
     )
 
 

@@ -54,7 +54,7 @@ def _work_bytes(
     places = -(-max(prompts) // PROMPT_STEP) * PROMPT_STEP
     cached = COMPUTED * shape.num_layers * shape.cached_shape.elements * 3 * (places + WIDTH * most)
     sampling = cached + COMPUTED * (shape.scored_heads * places**2 + 3 * WIDTH * shape.vocab_size)
-    drafted = decoding_bytes(shape, prompts, most, drafts, mesh) if drafts and config.acceptance is None else 0
+    drafted = decoding_bytes(shape, prompts, most, drafts, mesh) if drafts and config.acceptance_form is None else 0
     return max(sampling, drafted)
 
 

@@ -156,7 +156,7 @@ def check_length(network: Network, config: ScaleConfig, problems: Problems) -> t
     longest = max(len(network.encoded(prompt)) for prompt in problems.prompts)
     length = TextLength(longest, config.most_tokens, "of an answer", "give a smaller --output-tokens or --prompt-bytes")
     length.check(network.name, network.config)
-    of_draft = () if config.acceptance is not None else length.of_draft(config.draft)
+    of_draft = () if config.acceptance_form is not None else length.of_draft(config.draft)
     return (*length.beyond_training(network.name, network.config), *of_draft)
 
 

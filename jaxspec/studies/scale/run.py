@@ -28,6 +28,7 @@ from jaxspec.speculate.statistics import acceptance_rates
 from jaxspec.studies.draft_widths import widths_beside
 from jaxspec.studies.engine_pricing import engine_scatter, kind_of_draft
 from jaxspec.studies.expert_pricing import copy_by_scheme
+from jaxspec.studies.given_acceptance import GivenRates
 from jaxspec.studies.headline_intervals import coverage_in_words, covered_by
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.scale.curves import curve_point, measured_method
@@ -50,10 +51,10 @@ _HEADLINE = ("pays", "most_accurate.samples", "most_accurate.accuracy", "most_ac
 def scale_results(config: ScaleConfig, checked: Checked, stages: ScaleStages) -> list[ScaleResult]:
     """All that is measured, then one result per device."""
     plans = {name: _plans(stages, name) for name in config.model}
-    acceptance = {name: _acceptance(stages, name) for name in config.model}
+    acceptance = {name: _acceptance(stages, name, checked.rates) for name in config.model}
     # Given numbers are no news to who gave them.
     rates = [rate or 0.0 for found in acceptance.values() for rate in found.known]
-    accepted = {config.draft: max(rates) if config.acceptance is None else None}
+    accepted = {config.draft: max(rates) if checked.rates is None else None}
     networks = [_curves(config, stages, name, found) for name, found in plans.items()]
     stages.reporter.line("pricing ...")
     footprint, batches = _footprint(config), list(dict.fromkeys((config.batch, *config.batches)))
@@ -128,11 +129,10 @@ def _pays(networks: Sequence[NetworkCurves]) -> bool:
     return any(point.samples > 1 and point.gain_low.known > 0 for point in points)
 
 
-def _acceptance(stages: ScaleStages, name: str) -> Quantity[list]:
+def _acceptance(stages: ScaleStages, name: str, rates: GivenRates | None) -> Quantity[list]:
     """By position of a draft."""
-    config = stages.config
-    if config.acceptance is not None:
-        return given(all_positions(config.acceptance, MAX_DRAFT_LENGTH))
+    if rates is not None:
+        return given(all_positions(rates.rates, max(MAX_DRAFT_LENGTH, len(rates.rates))))
     found = stages.drafted(name)
     rates: dict[str, Any] = acceptance_rates(found["accepted_at"], found["ended_at"], found["cycles"], MAX_DRAFT_LENGTH)
     return measured(all_positions(rates["conditional"], MAX_DRAFT_LENGTH))

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 
 from jaxspec.errors import InputError
+from jaxspec.settings.acceptance import ACCEPTANCE_UNUSED, AcceptanceSettings
 from jaxspec.settings.base import Unused
 from jaxspec.settings.catalog_names import catalog_architectures
 from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
@@ -15,9 +16,12 @@ from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET, ParallelSettings, draft_division_unused
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, PricedScheme
 from jaxspec.studies.config_files import own_scheme
-from jaxspec.studies.predict.config import MAX_PREDICTED_LENGTH, PredictConfig
+from jaxspec.studies.predict.config import PredictConfig
 
-__all__ = ["ServeConfig"]
+__all__ = ["DRAFTED", "ServeConfig"]
+
+#: Drafted tokens unless a user or a log says otherwise.
+DRAFTED = 4
 
 _OF_ARRIVALS = ("requests", "prompt_tokens", "output_tokens", "prompt_variation", "output_variation")
 
@@ -30,7 +34,7 @@ def _increasing(rates: tuple[float, ...]) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class ServeConfig(ParallelSettings, ExpertSettings, KnobSettings):
+class ServeConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSettings):
     """`jaxspec serve`."""
 
     architecture: str = same_as(PredictConfig, "architecture")
@@ -45,11 +49,12 @@ class ServeConfig(ParallelSettings, ExpertSettings, KnobSettings):
         names=catalog_architectures,
     )
     acceptance: tuple[float, ...] = same_as(PredictConfig, "acceptance")
-    draft_length: int = setting(
-        4,
-        "Drafted tokens of the fixed draft, and the largest number when the length follows the batch.",
-        low=1,
-        high=MAX_PREDICTED_LENGTH,
+    draft_length: int | None = same_as(
+        AcceptanceSettings,
+        "draft_length",
+        "Drafted tokens of the fixed draft, and the largest number when the length follows the batch. That of the cycles of "
+        "accepted_per_cycle, or of acceptance_log if it does not say so.",
+        unset=f"{DRAFTED}, or that of the log",
     )
     rates: tuple[float, ...] | None = setting(
         None,
@@ -77,6 +82,7 @@ class ServeConfig(ParallelSettings, ExpertSettings, KnobSettings):
 
     unused = (
         *knobs_of_other_schemes(),
+        *ACCEPTANCE_UNUSED[:2],
         *POOLS_UNUSED,
         Unused(
             ("pool_fits", EXPERT_POOL.name),
@@ -87,6 +93,11 @@ class ServeConfig(ParallelSettings, ExpertSettings, KnobSettings):
         ),
         Unused(_OF_ARRIVALS, lambda config: "the trace has the requests" if config.trace is not None else None),
     )
+
+    @property
+    def log_length_must_agree(self) -> bool:
+        """It is also the length of the draft that serves, which may be another than the log's."""
+        return False
 
     @property
     def batch(self) -> int:
@@ -104,8 +115,10 @@ class ServeConfig(ParallelSettings, ExpertSettings, KnobSettings):
         for name in (self.architecture, self.draft_architecture):
             if name == "own":
                 raise InputError("architecture 'own' needs a network; give a catalog name or a config.json")
-        if 1 < len(self.acceptance) < self.draft_length:
+        shares = self.acceptance_cumulative
+        positions = len(self.acceptance if shares is None else shares)
+        if (positions > 1 or shares is not None) and positions < (self.draft_length or 0):
             raise InputError(
-                f"draft_length is {self.draft_length}, but acceptance has {len(self.acceptance)} positions; give one number, "
+                f"draft_length is {self.draft_length}, but {self.acceptance_form} has {positions} positions; give one number, "
                 "or as many as are drafted"
             )

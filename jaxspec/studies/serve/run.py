@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from functools import cache
 from statistics import NormalDist
@@ -28,6 +29,7 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.provenance import versions
 from jaxspec.settings import expect, knob_values
+from jaxspec.settings.acceptance import MAX_PREDICTED_LENGTH
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.schemes import RELEASED
 from jaxspec.studies.advise.drafts import draft_weight_bits, file_draft
@@ -37,6 +39,7 @@ from jaxspec.studies.engine_flags import idle_draft_notes
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
 from jaxspec.studies.expert_pricing import placed, placement_name, resolve_experts
 from jaxspec.studies.feasibility import check_positions, priced_pair
+from jaxspec.studies.given_acceptance import GivenRates, given_rates
 from jaxspec.studies.headline_intervals import coverage_in_words, covered_by
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_pricing
@@ -48,7 +51,7 @@ from jaxspec.studies.release import (
     scheme_footprint,
     with_release_kernels,
 )
-from jaxspec.studies.serve.config import ServeConfig
+from jaxspec.studies.serve.config import DRAFTED, ServeConfig
 from jaxspec.studies.serve.loads import DECODING, best_lengths, count_of_rates, longest_request, rates_of
 from jaxspec.studies.serve.many_loads import serve_loads
 from jaxspec.studies.serve.page import write_serving
@@ -98,7 +101,19 @@ def serve(
 def _parts_of_all(config: ServeConfig) -> dict[str, _Parts]:
     """By device: every name is resolved, and every request checked for room, before the first device is priced."""
     requests = cache(lambda: _requests(config))  # a trace of millions of requests is read once
-    return {name: _Parts.of(config, name, requests) for name in config.device}
+    rates = given_rates(config, longest=config.draft_length or DRAFTED)
+    assert rates is not None  # there is a default
+    accepted = rates, _draft_length(config, rates)
+    return {name: _Parts.of(config, name, requests, accepted) for name in config.device}
+
+
+def _draft_length(config: ServeConfig, rates: GivenRates) -> int:
+    """Tokens of the fixed draft: as given, as the log counted them, or as many as the default and known positions allow."""
+    positions = len(rates.rates) if len(rates.rates) > 1 else MAX_PREDICTED_LENGTH
+    if (given := config.draft_length) is not None and given > positions:
+        raise InputError(f"draft_length is {given}, but {config.acceptance_log} has {positions} positions; give fewer")
+    own = DRAFTED if config.acceptance_log is None else math.ceil(rates.counted_length or DRAFTED)
+    return given or min(own, positions)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,10 +127,14 @@ class _Parts:
     requests: Requests  # at their own rate, or at one per second
     capacity_tokens: float
     sequence_tokens: float  # see `hwmodels.serving.room`
+    rates: GivenRates
+    draft_length: int  # of the fixed draft
 
     @classmethod
-    def of(cls, config: ServeConfig, name: str, draw: Callable[[], Requests]) -> _Parts:
-        """Args: draw: makes the requests, or reads them."""
+    def of(
+        cls, config: ServeConfig, name: str, draw: Callable[[], Requests], accepted: tuple[GivenRates, int]
+    ) -> _Parts:
+        """Args: draw: makes the requests, or reads them; accepted: the last two fields."""
         pricing = placed(resolve_pricing(with_release_kernels(config, name), name, None), config, name)
         device, architecture = pricing.device, pricing.architecture
         knobs = knob_values(config)
@@ -144,7 +163,7 @@ class _Parts:
                 f"device {name!r} has room for the keys and values of {max(own_room, 0.0):,.0f} tokens beside {beside}{where}, "
                 f"and a request needs {needed:,.0f}; give shorter prompts and outputs, a smaller network, or another device"
             )
-        return cls(pricing, footprint, draft, experts.routing, requests, room, states)
+        return cls(pricing, footprint, draft, experts.routing, requests, room, states, *accepted)
 
 
 def _requests(config: ServeConfig) -> Requests:
@@ -168,8 +187,9 @@ def _count(requests: Requests) -> int:
 def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str], tell: Tell) -> ServeResult:
     pricing, requests = parts.pricing, parts.requests
     scatter = engine_scatter(config.engine, kind_of_draft(parts.draft), device=pricing.device)
-    numbers = list(config.acceptance)
-    conditional = np.array((numbers * config.draft_length)[: config.draft_length], np.float32)
+    length = parts.draft_length
+    # Tokens are drawn with these chances; far out along a trace one may lie beyond them.
+    conditional = np.clip(np.array(parts.rates.of_positions(length)[:length], np.float32), 0.0, 1.0)
     table = priced_table(
         pricing.device,
         pricing.architecture,
@@ -177,14 +197,14 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
         max_batch=config.max_batch,
         max_context=max(int(longest_request(requests)), 1),
         max_chunk=config.chunk_tokens,
-        draft_length=config.draft_length,
+        draft_length=length,
         draft_cost=parts.draft,
         routing=parts.routing,
         engine=pricing.engine,
         scatter=scatter,
     )
     by_batch = best_lengths(table, conditional, requests)
-    fixed = np.full(config.max_batch + 1, config.draft_length)
+    fixed = np.full(config.max_batch + 1, length)
     lengths = np.stack([np.zeros_like(fixed), fixed, by_batch]).astype(np.int32)
     rates = rates_of(config, table, requests, parts.capacity_tokens, parts.sequence_tokens)
     engine = Engine(
@@ -234,7 +254,7 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
         pair = priced_pair(str(config.draft_architecture), own, config.architecture, pricing.architecture)
     about = release_notes(config.architecture, config.scheme)
     about += no_narrower_draft(config.scheme) if config.draft_architecture is None else []
-    about += [*draft_notes(config.draft_architecture), *pair, *_unused_positions(config)]
+    about += [*draft_notes(config.draft_architecture), *pair, *parts.rates.notes, *_unused_positions(parts)]
     fields["notes"] = [*about, *idle_draft_notes(by_batch[1:].tolist()), *fields["notes"]]
     prompt, output = (np.asarray(tokens) for tokens in (requests.prompt_tokens, requests.output_tokens))
     return ServeResult(
@@ -253,7 +273,7 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
         release=release_in_words(config.architecture, config.scheme),
         draft=config.draft_architecture
         or ("the target itself" if config.scheme == RELEASED.name else f"within the target, by {config.scheme}"),
-        draft_length=given(config.draft_length),
+        draft_length=given(length),
         acceptance=given([float(rate) for rate in conditional]),
         workload=ServedWorkload(
             requests=given(len(prompt)),
@@ -276,9 +296,9 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
     )
 
 
-def _unused_positions(config: ServeConfig) -> list[str]:
+def _unused_positions(parts: _Parts) -> list[str]:
     """What is said of acceptance that was given for more tokens than are drafted."""
-    given, used = len(config.acceptance), config.draft_length
+    given, used = len(parts.rates.rates), parts.draft_length
     beyond = f"position {given}" if given == used + 1 else f"positions {used + 1} to {given}"
     few = "1 token" if used == 1 else f"{used} tokens"
     said = f"acceptance of {beyond} is not used: drafts have at most {few}; give a larger --draft-length to use all"

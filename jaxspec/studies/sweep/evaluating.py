@@ -111,6 +111,8 @@ def _one(
     footprint, workload = footprint_of(tree["footprint"]), tree["workload"]
     experts = draft_of(tree)
     chances = jnp.full(max_draft_length, tree["acceptance"]["alpha_token"])
+    if "profile" in tree["acceptance"]:  # hazards by position
+        chances = chances ** tree["acceptance"]["profile"]
     draft = experts.draft_cost(device, architecture, workload=workload, footprint=footprint)
     common: dict[str, Any] = {
         "workload": workload,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
+
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
@@ -19,6 +21,9 @@ from jaxspec.studies.sweep.pareto import ParetoFront
 from jaxspec.studies.sweep.points_file import COLUMNS, INTERVAL_COLUMNS
 
 __all__ = ["SweepPlan", "plan_sweep"]
+
+#: Hazard of a token that is never accepted.
+_NEVER = 1e3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,10 +48,19 @@ def plan_sweep(config: SweepConfig) -> SweepPlan:
     scheme = find_scheme(config.scheme)
     knobs = {name: config.set.get(f"draft.{name}", value) for name, value in knob_defaults(scheme).items()}
     derived, law = derived_numbers(config, knobs)
+    if law is not None and law.fit is None and law.law.profile.size > 1:
+        bases = [_by_position(base, law, config.max_draft_length) for base in bases]
     scatters = tuple(engine_scatter(config.engine, device=base["device"]) for base in bases)
     grid = Grid(axes, pairs, bases, config.max_draft_length, derived, scatters)
     front.check_columns((*axes, *COLUMNS, *(INTERVAL_COLUMNS if grid.has_intervals else ())), axes)
     return SweepPlan(grid, front, law)
+
+
+def _by_position(base: dict[str, Any], law: FoundLaw, longest: int) -> dict[str, Any]:
+    """The tree with the hazard of each position; behind those that are known nothing is accepted."""
+    known = np.asarray(law.law.profile, np.float32)[:longest]
+    profile = np.pad(known, (0, longest - known.size), constant_values=_NEVER)
+    return base | {"acceptance": base["acceptance"] | {"profile": profile}}
 
 
 def _base(config: SweepConfig, architecture: str, device: str) -> dict[str, Any]:

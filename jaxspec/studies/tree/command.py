@@ -18,8 +18,8 @@ srun jaxspec tree --model DIR --distributed   one network on the devices of seve
 A cycle drafts a tree of tokens, and the target verifies all of them at once. A larger tree gains more tokens per
 cycle and takes longer; how much longer depends on the device and on the context. Calibration text gives the order in
 which a tree grows, held-out text the gain of each size; times are predicted for --architecture on --device. "Do not
-speculate" is a possible answer. A run directory keeps everything; the same command resumes an interrupted run and
-reprints a finished one.
+speculate" is a possible answer. A run directory keeps everything, and acceptance_trace.jsonl for --acceptance-trace
+of other commands; the same command resumes an interrupted run and reprints a finished one.
 
 Searches: prior takes the nodes accepted most often; greedy takes the most probable nodes if acceptance by depth and
 rank is independent; width and depth fill one fixed shape level by level or branch by branch.

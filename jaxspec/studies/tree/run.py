@@ -12,11 +12,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from hwmodels import write_trace
 from jaxspec.results import given, predicted
 from jaxspec.runs.carrying_out import carry_out_records
-from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.directory import ACCEPTANCE_TRACE, RunDirectory
 from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
@@ -43,7 +47,7 @@ from jaxspec.studies.tree.pricing import price_growths
 from jaxspec.studies.tree.report import write_tree_report
 from jaxspec.studies.tree.result import SearchSettings, TreeResult
 from jaxspec.studies.tree.stages import TreeStages
-from jaxspec.trees.rank_traces import AATBySize, aat_by_size
+from jaxspec.trees.rank_traces import ENDED, AATBySize, aat_by_size, chain_gains
 
 __all__ = ["search_tree", "tree_results"]
 
@@ -121,6 +125,20 @@ def _of_device(stages: TreeStages, device: str, curve: AATBySize, of_chains: AAT
     }
 
 
+def _write_trace(stages: TreeStages, path: Path) -> None:
+    """What chains would gain at each token that follows the held-out prompts, for `--acceptance-trace` of other commands."""
+    config, gains = stages.config, np.asarray(chain_gains(stages.traces))
+    rank, starts = np.asarray(stages.traces.rank), np.asarray(stages.traces.num_starts)
+    rows = []
+    for place, (gained, recorded) in enumerate(zip(gains, starts, strict=True)):
+        # A text that stopped ends with its stop token, which no cycle runs over.
+        ended = bool((rank[place] == ENDED).any())
+        tokens = int(recorded) if ended else min(int(recorded), config.output_tokens)
+        row = {"request": str(place), "prompt_tokens": config.prompt_tokens, "generated_tokens": tokens}
+        rows.append(row | {config.draft: gained[:tokens]})
+    write_trace(path, rows)
+
+
 def search_tree(
     config: TreeConfig,
     *,
@@ -143,7 +161,10 @@ def search_tree(
         stages = begin_tree(config, directory, reporter, checked(), processes=processes)
 
         def work() -> list[dict[str, Any]]:
-            return [result.plain() for result in tree_results(stages)]
+            found = [result.plain() for result in tree_results(stages)]
+            if directory.owned and stages.has_trace:
+                _write_trace(stages, directory.path / ACCEPTANCE_TRACE)
+            return found
 
         return work
 

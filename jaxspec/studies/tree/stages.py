@@ -25,7 +25,7 @@ from jaxspec.speculate.expansion import TreeLimits, tree_limits
 from jaxspec.speculate.measured_ranks import record_ranks
 from jaxspec.speculate.predicted_cycles import predict_trees
 from jaxspec.speculate.proof import decode_prompts
-from jaxspec.speculate.sampling import Decoding
+from jaxspec.speculate.sampling import GREEDY, Decoding
 from jaxspec.studies.draft_widths import widths_beside
 from jaxspec.studies.feasibility import contexts_within
 from jaxspec.studies.measured.checking import given_knobs
@@ -173,6 +173,12 @@ class TreeStages:
         """Ranks of held-out text, as the target itself decodes it."""
         texts, lengths = self._continued
         return self._ranks("held-out", texts, self.work.setup.prompts.shape[1], **lengths)
+
+    @property
+    def has_trace(self) -> bool:
+        """Whether ranks tell what chains gain: greedily, and where no draft depends on earlier cycles."""
+        greedy = self.work.setup.decoding == GREEDY
+        return greedy and (self.copied_by is None or not has_pool(self.copied_by, self.work.setup.config))
 
     @property
     def _continued(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:

@@ -65,7 +65,7 @@ WORDS = [
     Row("-v", "no such option -v"),
     Row("tune --devcie rtx-4090", "no such option --devcie; did you mean --device?; see jaxspec tune --help"),
     Row("sweep s.toml --qiuck", "no such option --qiuck"),
-    Row("predict --acceptence 0.9", "did you mean --acceptance?"),
+    Row("predict --acceptence 0.9", "did you mean --acceptance or "),
     Row("evaluate extra", "extra"),
     Row("tune --batch", "--batch"),
     Row("unpack", "CONTAINER"),

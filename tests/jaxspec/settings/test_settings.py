@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import typing
 from fractions import Fraction
 from pathlib import Path, PurePosixPath
 
@@ -22,7 +21,7 @@ from jaxspec.settings import (
     to_toml,
 )
 from jaxspec.settings.draft_kinds import DRAFT_NAMES
-from jaxspec.settings.fields import choices_of, hints, setting_of
+from jaxspec.settings.fields import choices_of, hints, setting_of, takes_several
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET
 from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS, PackScheme, WidthScheme
@@ -67,6 +66,9 @@ def made(kind, name, value):
     sampling = {"temperature": 0.7} if name in ("top_k", "top_p") else {}
     beside = {"stopwatch": True} if name == "repeats" else {}
     beside |= {"draft": SMALL_NAME} if name in DRAFT_WITHIN_TARGET.names else {}
+    # Tokens per cycle and the draft length are given together.
+    beside |= {"draft_length": 64} if name == "accepted_per_cycle" else {}
+    beside |= {"accepted_per_cycle": 1.0} if name == "draft_length" and kind is PredictConfig else {}
     return kind(**needed.get(kind, {}), **sampling, **beside, **{name: value})
 
 
@@ -76,7 +78,7 @@ def inside(found):
 
 @pytest.mark.parametrize(("kind", "name", "found", "annotation"), list(numbers()))
 def test_python_gets_the_checks_of_the_command_line(kind, name, found, annotation):
-    many = typing.get_origin(annotation) is tuple
+    many = takes_several(annotation)
     refused = [found.low - 1, found.high + 1, math.nan, math.inf, -math.inf, "x", True, [], {}, object(), 10**400]
     refused += [[found.low - 1]] if many else [[found.high]]
     for value in refused + ([found.low] if found.above else []):

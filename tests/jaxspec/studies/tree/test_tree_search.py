@@ -10,6 +10,7 @@ import pytest
 from tree_study_samples import decode_by_hand, odd_trees
 from what_is_shown import all_is_shown, numbers_are_whole
 
+from hwmodels import chain_cycles, read_trace
 from jaxspec.cli import main
 from jaxspec.models import DecoderConfig, init_params, save_directory
 from jaxspec.runs import Reporter
@@ -115,6 +116,17 @@ def test_the_curve_is_what_loops_count_along_the_ranks(finished, run):
         assert row["tokens_per_cycle"] == pytest.approx(generated / cycles, rel=1e-6)
         tokens.append(generated / cycles)
     assert tokens[-1] > tokens[0]  # the text repeats itself: a case in which trees gain something
+
+
+def test_the_trace_of_a_run_has_the_cycles_of_chains(finished, run):
+    trace = read_trace(finished[1] / "acceptance_trace.jsonl")
+    assert trace.drafters == ("ngram",)
+    assert trace.prompt_tokens.tolist() == [SMALL["prompt_tokens"]] * SMALL["prompts"]
+    found = chain_cycles(trace, np.arange(1, SMALL["depth"] + 1))
+    for place, ranks in enumerate(np.asarray(run.traces.rank).tolist()):
+        for length in range(1, SMALL["depth"] + 1):
+            chain = list(range(-1, length - 1)), [0] * length
+            assert found[place, length - 1] == decode_by_hand(*chain, ranks, SMALL["output_tokens"])[1]
 
 
 def test_the_best_chain_is_that_of_another_way_to_price_chains(finished, run):

@@ -18,6 +18,7 @@ from jaxspec.formats.container import (
     open_weights,
     packed_form,
 )
+from jaxspec.models.gguf import is_gguf, open_gguf
 
 __all__ = ["STORED_DTYPES", "CheckpointFiles", "ContainerFiles", "TensorPlace", "TensorTable", "check_tied_head"]
 
@@ -96,20 +97,31 @@ class ContainerFiles:
 
 
 class CheckpointFiles:
-    """All tensors of the safetensors files of a folder."""
+    """All tensors of the safetensors files of a folder, or of a GGUF file.
 
-    def __init__(self, folder: Path):
+    Attributes:
+        quantized: types of fewer than 16 bits that a GGUF file has.
+    """
+
+    def __init__(self, folder: Path, *, exact: bool = False):
         """Open and check the files.
 
+        Args:
+            exact: of a GGUF file, see `GgufFile`.
         Raises:
-            InputError: see `open_weights`.
+            InputError: see `open_weights` and `GgufFile`.
         """
-        self._files = open_weights(folder)
+        self.quantized: frozenset[str] = frozenset()
+        if is_gguf(folder):
+            self._files = [open_gguf(folder, exact=exact)]
+            self.quantized = self._files[0].quantized
+        else:
+            self._files = open_weights(folder)
         self._found = {form.name: (file, form) for file in self._files for form in file.tensors}
         self.tensors = {name: _place(file.path, form) for name, (file, form) in self._found.items()}
 
     def read(self, name: str) -> np.ndarray:
-        """One tensor, a view of the memory map."""
+        """One tensor; of safetensors, a view of the memory map."""
         file, form = self._found[name]
         return _as_values(file.read(form), self.tensors[name])
 

@@ -1,4 +1,4 @@
-"""Small files beside the weights of a checkpoint, in its directory, packed along in a container, or made of a GGUF file's metadata."""
+"""Small files beside the weights of a checkpoint: in its directory, packed along in a container, or made of a GGUF file."""
 
 from __future__ import annotations
 

@@ -66,8 +66,8 @@ class CommonConfig(ParallelSettings, PlacementSettings):
 
     model: str = setting(
         "embedded",
-        "'embedded', 'embedded-moe', 'smollm2-135m', a Hugging Face directory or GGUF file of a family that runs (see jaxspec models), "
-        "or a container.",
+        "'embedded', 'embedded-moe', 'smollm2-135m', a Hugging Face directory or GGUF file of a family that runs (see jaxspec "
+        "models), or a container.",
         names=named_networks,
     )
     architecture: str = setting(

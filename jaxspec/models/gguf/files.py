@@ -156,10 +156,10 @@ class GgufFile:
         import gguf
 
         known = {"F32", "F16", *(kind.name for kind in gguf.quants._type_traits)}
-        for name, tensor in stored.items():
+        for name in stored:
             if self._types[name] not in known:
                 raise InputError(
-                    f"{self.path} has tensor {name!r} of type {self._types[name]}, whose blocks the library gguf does not read; "
+                    f"{self.path} has tensor {name!r} of type {self._types[name]}, which the library gguf does not read; "
                     f"allowed are {', '.join(sorted(known))}: use a file of another type"
                 )
 
@@ -262,7 +262,9 @@ def _sources(
     experts = config.get("num_experts", config.get("num_local_experts", 0))
     names = gguf.get_tensor_name_map(number, layers)
     running, used = _running(row), set()
-    for template in {**dict.fromkeys(running.tensors.values()), **dict.fromkeys(running.fused)}:
+    fused = {parameter for held in running.fused.values() for parameter in held}
+    own = [tensor for parameter, tensor in running.tensors.items() if parameter not in fused]
+    for template in dict.fromkeys([*own, *running.fused]):
         for layer in range(layers if "{layer}" in template else 1):
             # Experts are merged under the name without a number.
             merged = template.replace(".{expert}", "").replace("{layer}", str(layer))

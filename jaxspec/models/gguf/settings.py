@@ -84,7 +84,12 @@ ARCHITECTURES = {
         {"query_pre_attn_scalar": _query_scalar(46)},
         shifted=True,
     ),
-    "gemma3": Converted("gemma3_text", _GEMMA, {"query_pre_attn_scalar": _query_scalar(62)}, shifted=True),
+    "gemma3": Converted(
+        "gemma3_text",
+        _GEMMA | {"rope_local_base_freq": "rope.freq_base_swa"},
+        {"query_pre_attn_scalar": _query_scalar(62)},
+        shifted=True,
+    ),
     "phi3": Converted(
         "phi3",
         {
@@ -112,6 +117,9 @@ ARCHITECTURES = {
 _MIXTRAL = Converted(
     "mixtral", {"num_local_experts": "expert_count", "num_experts_per_tok": "expert_used_count"}, permuted=True
 )
+
+#: Keys of config.json -> tensors whose biases they are about.
+_BIASES = {"attention_bias": "attn_q", "attention_out_bias": "attn_output", "mlp_bias": "ffn_up"}
 
 #: Keys that say nothing new, or are compared with what other keys say.
 _READ_OVER = {"vocab_size", "rope.dimension_count", "attention.value_length", "rope.scaling.finetuned"}
@@ -171,7 +179,7 @@ def config_of(
         "vocab_size": vocab_size,
         "torch_dtype": "bfloat16",
         "tie_word_embeddings": "output.weight" not in tensors,
-        "attention_bias": "blk.0.attn_q.bias" in tensors,
+        **{key: f"blk.0.{name}.bias" in tensors for key, name in _BIASES.items()},
         "rope_theta": 10_000.0,
     }
     found |= {key: own[stored] for key, stored in known.items() if stored in own}
@@ -199,7 +207,12 @@ def _plain(key: str, value: Any) -> Any:
         if any(entry != value[0] for entry in value):
             raise NotImplementedError(f"{key} differs from layer to layer, which is not read from GGUF files")
         value = value[0] if value else None
-    return float(np.format_float_positional(np.float32(value), unique=True)) if isinstance(value, float) else value
+    return _shortest(value) if isinstance(value, float) else value
+
+
+def _shortest(value: Any) -> float:
+    """The number of fewest digits that float32 rounds to this: what the checkpoint said."""
+    return float(np.format_float_positional(np.float32(value), unique=True))
 
 
 def _check_widths(own: Mapping[str, Any], found: dict[str, Any], row: Converted, name: str) -> None:
@@ -226,7 +239,7 @@ def _rope(own: Mapping[str, Any], settings: Mapping[str, np.ndarray], row: Conve
         return {"rope_scaling": _divisors(settings[FREQUENCIES].astype(np.float32), own, row)}
     if SHORT in settings and LONG in settings:
         factors = {"short_factor": SHORT, "long_factor": LONG}
-        scaling = {key: settings[tensor].astype(float).tolist() for key, tensor in factors.items()}
+        scaling = {key: [_shortest(value) for value in settings[tensor]] for key, tensor in factors.items()}
         if "rope.scaling.attn_factor" in own:
             scaling["attention_factor"] = own["rope.scaling.attn_factor"]
         return {"rope_scaling": {"type": "longrope", **scaling}}
@@ -253,7 +266,7 @@ def _divisors(factors: np.ndarray, own: Mapping[str, Any], row: Converted) -> di
     released = Llama3Scaling(factor=factor, **known).frequencies(base, width, np.zeros(0, np.int32))
     if np.allclose(plain_frequencies(base, width) / factors, released, rtol=1e-5, atol=0):
         return {"rope_type": "llama3", "factor": factor, **known}
-    divisors = factors.astype(float).tolist()
+    divisors = [_shortest(value) for value in factors]
     return {
         "rope_type": "longrope",
         "short_factor": divisors,

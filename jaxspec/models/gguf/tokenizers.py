@@ -123,7 +123,7 @@ def check_tokenizer(metadata: Mapping[str, Any], path: Path) -> None:
         model, kind = own.get("model"), own.get("pre", "default")
         what, known = ("model", ["gpt2", "llama"]) if model != "gpt2" else ("pre", sorted(_KINDS))
         raise InputError(
-            f"{path} has tokenizer.ggml.{what} {(model if what == 'model' else kind)!r}, whose rule for words is not known here; "
+            f"{path} has tokenizer.ggml.{what} {(model if what == 'model' else kind)!r}, whose words are not known here; "
             f"known are {', '.join(known)}: use a Hugging Face checkpoint with its tokenizer.json (without a tokenizer, "
             "load_directory in Python still runs the network on token ids)"
         )

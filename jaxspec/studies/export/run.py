@@ -52,6 +52,7 @@ def export_draft(
     """
     reporter = reporter or Reporter()
     expect(ExportConfig, config)
+    reporter.doing("opening the run")
     with reporter.alive(), told_in_one_line(config):
         run = open_run(config.run, configuration=config.configuration, device=config.device)
         files = target_files(run.config.model)

@@ -10,17 +10,27 @@ import numpy as np
 
 from jaxspec.errors import InputError
 from jaxspec.formats.container import (
+    Checkpoint,
     Container,
     Part,
     StoredTensor,
     TensorForm,
     network_files,
+    open_checkpoint,
     open_weights,
     packed_form,
 )
 from jaxspec.models.gguf import is_gguf, open_gguf
 
-__all__ = ["STORED_DTYPES", "CheckpointFiles", "ContainerFiles", "TensorPlace", "TensorTable", "check_tied_head"]
+__all__ = [
+    "STORED_DTYPES",
+    "CheckpointFiles",
+    "ContainerFiles",
+    "TensorPlace",
+    "TensorTable",
+    "check_tied_head",
+    "checkpoint_at",
+]
 
 #: Names of the stored number formats that a network may have, as safetensors spells them.
 STORED_DTYPES = {"F32": np.dtype(np.float32), "F16": np.dtype(np.float16), "BF16": np.dtype(ml_dtypes.bfloat16)}
@@ -113,8 +123,8 @@ class CheckpointFiles:
         """
         self.quantized: frozenset[str] = frozenset()
         if is_gguf(folder):
-            self._files = [open_gguf(folder, exact=exact)]
-            self.quantized = self._files[0].quantized
+            file = open_gguf(folder, exact=exact)
+            self._files, self.quantized = [file], file.quantized
         else:
             self._files = open_weights(folder)
         self._found = {form.name: (file, form) for file in self._files for form in file.tensors}
@@ -129,6 +139,18 @@ class CheckpointFiles:
         """Tell the system that the pages read so far may go; views stay valid."""
         for file in self._files:
             file.release()
+
+
+def checkpoint_at(place: Path) -> Checkpoint:
+    """What is packed of a folder, a safetensors file, an index of shards or a GGUF file.
+
+    Raises:
+        InputError: see `open_checkpoint` and `GgufFile`.
+    """
+    if not is_gguf(place):
+        return open_checkpoint(place)
+    file = open_gguf(place)
+    return Checkpoint([file], file.beside, place.parent)
 
 
 def _place(path: Path, form: TensorForm) -> TensorPlace:

@@ -22,13 +22,14 @@ import numpy as np
 
 from hwmodels.catalog.huggingface import FAMILIES
 from jaxspec.errors import InputError, one_line
+from jaxspec.files import GGUF_SUFFIX
 from jaxspec.formats.container import TensorForm
 from jaxspec.models.gguf.settings import FREQUENCIES, LONG, SHORT, Converted, config_of, row_of
 from jaxspec.models.gguf.tokenizers import tokenizer_files
 
 __all__ = ["GgufFile", "gguf_in", "is_gguf", "open_gguf", "split_files"]
 
-_SUFFIX, _MAGIC = ".gguf", b"GGUF"
+_SUFFIX, _MAGIC = GGUF_SUFFIX, b"GGUF"
 
 #: Of the files of a network that is split: everything before, its number, how many there are.
 _SPLIT = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
@@ -113,11 +114,14 @@ class GgufFile:
 
     Attributes:
         path: of the first file.
+        name: that a container has for it.
         config: what config.json would say.
         beside: name -> content of the files that lie beside the weights of a checkpoint.
         quantized: types of its tensors that have fewer than 16 bits.
         tensors: what it holds, in the order of the files.
     """
+
+    name = "model.safetensors"
 
     def __init__(self, path: Path, *, exact: bool = False):
         """Open and check.
@@ -231,18 +235,18 @@ def _reader(path: Path) -> Any:
 
 
 @functools.lru_cache(maxsize=2)
-def _opened(path: Path, changed_ns: int, size: int, exact: bool) -> GgufFile:
+def _opened(path: Path, states: tuple[tuple[int, int], ...], exact: bool) -> GgufFile:
     return GgufFile(path, exact=exact)
 
 
 def open_gguf(path: Path, *, exact: bool = False) -> GgufFile:
-    """`GgufFile`, read once while the file stays as it is: its words take seconds.
+    """`GgufFile`, read once while the files stay as they are: their words take seconds.
 
     Raises:
         InputError: see `GgufFile`.
     """
-    stated = os.stat(path)
-    return _opened(Path(path), stated.st_mtime_ns, stated.st_size, exact)
+    states = [os.stat(file) for file in split_files(path)]
+    return _opened(path, tuple((state.st_mtime_ns, state.st_size) for state in states), exact)
 
 
 def _running(row: Converted) -> Any:

@@ -28,6 +28,7 @@ from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.measured.stopping import stop_tokens
 from jaxspec.studies.positions import TextLength
 from jaxspec.text import Encoder, TextSplit, check_text, load_text, num_within, read_prompts, without_beginning
+from jaxspec.text.user_text import STDLIB
 from jaxspec.tuning.objective import Pricing
 
 __all__ = [
@@ -155,6 +156,11 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
     length.check(config.model, network)
     notes = text.notes + length.beyond_training(config.model, network) + _about_its_draft(config, place)
     notes += tuple(note for name in _named_drafts(config) for note in length.of_draft(name))
+    if chat is not None and config.text == STDLIB:
+        notes += (
+            f"{config.model} was trained on chats, and {'drafts are calibrated' if config.own_prompts else 'all is measured'} on "
+            "Python source of the standard library; acceptance depends on the text: give yours with --text and --prompts",
+        )
     if config.own_prompts and config.stop is None and not stop:
         notes += (
             f"{config.model} names no token that ends a text; every prompt is decoded to {config.output_tokens} tokens",

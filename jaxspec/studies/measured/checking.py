@@ -157,9 +157,10 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
     notes = text.notes + length.beyond_training(config.model, network) + _about_its_draft(config, place)
     notes += tuple(note for name in _named_drafts(config) for note in length.of_draft(name))
     if chat is not None and config.text == STDLIB:
+        what = "drafts are calibrated" if config.own_prompts else "all is measured"
         notes += (
-            f"{config.model} was trained on chats, and {'drafts are calibrated' if config.own_prompts else 'all is measured'} on "
-            "Python source of the standard library; acceptance depends on the text: give yours with --text and --prompts",
+            f"{config.model} has a chat template, and {what} on Python source of the standard library; acceptance depends on the "
+            "text: give yours with --text and --prompts",
         )
     if config.own_prompts and config.stop is None and not stop:
         notes += (

@@ -159,8 +159,8 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
     if chat is not None and config.text == STDLIB:
         what = "drafts are calibrated" if config.own_prompts else "all is measured"
         notes += (
-            f"{config.model} has a chat template, and {what} on Python source of the standard library; acceptance depends on the "
-            "text: give yours with --text and --prompts",
+            f"{config.model} has a chat template, and {what} on Python source of the standard library; acceptance depends on "
+            "the text: give yours with --text and --prompts",
         )
     if config.own_prompts and config.stop is None and not stop:
         notes += (

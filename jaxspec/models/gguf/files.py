@@ -53,12 +53,13 @@ def is_gguf(path: str | os.PathLike[str]) -> bool:
         return False
 
 
-def gguf_in(folder: Path) -> Path | None:
+def gguf_in(folder: str | os.PathLike[str]) -> Path | None:
     """The file of a network in a folder of GGUF files; None: the folder has none, or a checkpoint of Hugging Face.
 
     Raises:
         InputError: it has several networks.
     """
+    folder = Path(folder)
     if not os.path.isdir(folder) or (folder / "config.json").exists():
         return None
     found = sorted(path for path in folder.iterdir() if path.suffix == _SUFFIX and _PROJECTOR not in path.name)
@@ -72,12 +73,13 @@ def gguf_in(folder: Path) -> Path | None:
     return first[0] if first else None
 
 
-def split_files(path: Path) -> list[Path]:
+def split_files(path: str | os.PathLike[str]) -> list[Path]:
     """All files of a network, whose first file or only one is given.
 
     Raises:
         InputError: another file than the first, or one that is missing.
     """
+    path = Path(path)
     part = _SPLIT.fullmatch(path.name)
     if part is None:
         return [path]
@@ -123,7 +125,7 @@ class GgufFile:
 
     name = "model.safetensors"
 
-    def __init__(self, path: Path, *, exact: bool = False):
+    def __init__(self, path: str | os.PathLike[str], *, exact: bool = False):
         """Open and check.
 
         Args:
@@ -131,7 +133,7 @@ class GgufFile:
         Raises:
             InputError: the library is missing, or the file is damaged, of an unknown architecture or of unknown types.
         """
-        self.path = path
+        self.path = path = Path(path)
         readers = [_reader(file) for file in split_files(path)]
         stored = {tensor.name: tensor for reader in readers for tensor in reader.tensors}
         self._types = {tensor.name: tensor.tensor_type.name for tensor in stored.values()}
@@ -239,14 +241,14 @@ def _opened(path: Path, states: tuple[tuple[int, int], ...], exact: bool) -> Ggu
     return GgufFile(path, exact=exact)
 
 
-def open_gguf(path: Path, *, exact: bool = False) -> GgufFile:
+def open_gguf(path: str | os.PathLike[str], *, exact: bool = False) -> GgufFile:
     """`GgufFile`, read once while the files stay as they are: their words take seconds.
 
     Raises:
         InputError: see `GgufFile`.
     """
     states = [os.stat(file) for file in split_files(path)]
-    return _opened(path, tuple((state.st_mtime_ns, state.st_size) for state in states), exact)
+    return _opened(Path(path), tuple((state.st_mtime_ns, state.st_size) for state in states), exact)
 
 
 def _running(row: Converted) -> Any:

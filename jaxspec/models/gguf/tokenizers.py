@@ -7,6 +7,7 @@ that llama.cpp (`src/llama-vocab.cpp`) quotes for each kind.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -114,7 +115,7 @@ def tokenizer_files(metadata: Mapping[str, Any], path: Path, vocab_size: int) ->
     return {name: json.dumps(content, ensure_ascii=False).encode() for name, content in found.items()}
 
 
-def check_tokenizer(metadata: Mapping[str, Any], path: Path) -> None:
+def check_tokenizer(metadata: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     """Raise InputError for a file whose tokenizer is of a kind that is not read here."""
     own = {key.removeprefix("tokenizer.ggml."): value for key, value in metadata.items()}
     if not own.get("tokens"):

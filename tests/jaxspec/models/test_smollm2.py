@@ -41,7 +41,7 @@ def golden():
 def greedy(network, prompts, count):
     """Tokens that follow the prompts, with keys and values as they are computed."""
     texts, lengths = padded([np.array(prompt, np.int32) for prompt in prompts])
-    limits = chain_limits(0)
+    limits = chain_limits(1)
     options = {"draft": None, "config": network.config, "num_tokens": count, "limits": limits}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "stored_kv", lambda config: None)

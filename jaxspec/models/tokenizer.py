@@ -11,6 +11,7 @@ from jaxtyping import Int
 
 from jaxspec.errors import InputError, one_line
 from jaxspec.models.beside_weights import read_beside
+from jaxspec.models.gguf import check_tokenizer, is_gguf, open_gguf
 
 #: Stands for bytes that are no UTF-8.
 _NO_CHARACTER = "\ufffd"
@@ -210,6 +211,8 @@ def load_tokenizer(directory: Path, *, vocab_size: int) -> Tokenizer:
         return JsonTokenizer(content, path, vocab_size=vocab_size)
     if vocab_size == ByteTokenizer.vocab_size:
         return ByteTokenizer()
+    if is_gguf(directory):
+        check_tokenizer(open_gguf(directory).metadata, directory)
     for name, kind in _OTHER_FILES.items():
         if read_beside(directory, name) is not None:
             raise InputError(

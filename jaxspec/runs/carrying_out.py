@@ -84,6 +84,7 @@ def carry_out(
             processes.check_alike(processes.agreed(lambda: _facts(config)))
             reporter.line(f"{processes.count} processes share one mesh")
         steady = SteadyInputs(config, reporter)  # before short files are read, which `check` does
+        reporter.doing("reading and checking inputs")
         with reporter.alive():
             processes.agreed(check)
         for note in input_notes(config):
@@ -121,6 +122,7 @@ def carry_out(
                 reporter.line(f"run directory {directory.path}{'; the same command resumes it' if keeps else ''}")
                 if directory.shared:
                     reporter.line("note: its file system has no locks; start no second process on this directory")
+                reporter.doing("beginning the run")
                 result = as_stored(work())  # so that all is shown now as it will be when it is reprinted
                 processes.agreed(steady.check)
                 # First what nothing else can give: a page that cannot be drawn or written must not take hours of work with it.

@@ -12,7 +12,8 @@ from typing import Any
 
 from jaxspec.errors import InputError
 from jaxspec.formats.container import NETWORK_FILES, weight_files, weight_notes
-from jaxspec.models.embedded import SHIPPED_NAMES, embedded_directory
+from jaxspec.models.embedded import SHIPPED_NAMES, embedded_directory, model_place
+from jaxspec.models.gguf import is_gguf, split_files
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.draft_kinds import has_files
 
@@ -166,7 +167,9 @@ def _several(names: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def _model_files(name: str) -> list[Path]:
-    place = embedded_directory(name) if name in SHIPPED_NAMES else Path(name)
+    place = embedded_directory(name) if name in SHIPPED_NAMES else model_place(name)
+    if is_gguf(place):
+        return split_files(place)
     if not os.path.isdir(place):
         return [place]
     beside = {path for path in place.iterdir() if path.suffix in _BESIDE_WEIGHTS}

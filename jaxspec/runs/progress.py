@@ -69,6 +69,11 @@ class Reporter:
             self._doing, self._began = text.removesuffix(" ..."), self._clock()
             self._print(text)
 
+    def doing(self, what: str) -> None:
+        """Name what comes next, for lines that say it goes on; nothing is printed now."""
+        with self._lock:
+            self._doing, self._began = what, self._clock()
+
     def _print(self, text: str) -> None:
         self._spoke = self._clock()
         self._head()
@@ -142,7 +147,7 @@ class Reporter:
         if not live:
             note = f"{bar.note}, " if bar.note else ""
             self.line(f"{description}: {note}done in {self._clock() - bar.began:.0f} s")
-            self._doing = ""  # what comes next has no name until it says one
+            self.doing(f"after {description}")  # what comes next, until it says its name
 
     @contextmanager
     def bytes_bar(self, description: str, total: int) -> Iterator[Callable[[int, str], None]]:

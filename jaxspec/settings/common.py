@@ -8,7 +8,7 @@ from typing import Literal
 
 from jaxspec.errors import InputError
 from jaxspec.settings.base import Unused
-from jaxspec.settings.catalog_names import catalog_architectures, catalog_devices, shipped_networks
+from jaxspec.settings.catalog_names import catalog_architectures, catalog_devices, named_networks
 from jaxspec.settings.coercion import shown
 from jaxspec.settings.experts import PlacementSettings
 from jaxspec.settings.fields import setting
@@ -66,8 +66,9 @@ class CommonConfig(ParallelSettings, PlacementSettings):
 
     model: str = setting(
         "embedded",
-        "'embedded', 'embedded-moe', a Hugging Face directory of a family that runs (see jaxspec models), or a container.",
-        names=shipped_networks,
+        "'embedded', 'embedded-moe', 'smollm2-135m', a Hugging Face directory or GGUF file of a family that runs (see jaxspec "
+        "models), or a container.",
+        names=named_networks,
     )
     architecture: str = setting(
         "llama-3.1-8b",

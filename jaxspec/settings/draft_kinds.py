@@ -10,7 +10,8 @@ import dataclasses
 import os
 
 from jaxspec.errors import InputError
-from jaxspec.files import CONTAINER_SUFFIX
+from jaxspec.files import CONTAINER_SUFFIX, GGUF_SUFFIX
+from jaxspec.settings.catalog_names import PRETRAINED
 from jaxspec.settings.coercion import shown
 from jaxspec.suggestions import hint
 
@@ -107,7 +108,7 @@ DRAFT_NAMES = tuple(name for kind in DRAFT_KINDS for name in kind.names)
 
 _DIRECTORIES = " or ".join(kind.directory for kind in reversed(DRAFT_KINDS) if kind.directory)
 
-_PLACES = f"a directory of a {_DIRECTORIES}, or a container ({CONTAINER_SUFFIX}), whose draft is read"
+_PLACES = f"a directory of a {_DIRECTORIES}, a GGUF file, or a container ({CONTAINER_SUFFIX}), whose draft is read"
 
 #: What may be given, for the command line.
 DRAFT_HELP = f"{', '.join(DRAFT_NAMES)}, {_PLACES}."
@@ -119,8 +120,8 @@ KV_OPTION = "kv_knobs"
 def check_draft_name(name: str) -> None:
     """Raise InputError unless a draft is one of `DRAFT_NAMES`, a directory or a file of a kind that has files."""
     # `os.path.isdir`, not `Path.is_dir`, which raises on names too long for one.
-    is_file = name.endswith(CONTAINER_SUFFIX) and os.path.isfile(name)
-    if name not in DRAFT_NAMES and not os.path.isdir(name) and not is_file:
+    is_file = name.endswith((CONTAINER_SUFFIX, GGUF_SUFFIX)) and os.path.isfile(name)
+    if name not in (*DRAFT_NAMES, *PRETRAINED) and not os.path.isdir(name) and not is_file:
         raise InputError(f"draft {shown(name)} is unknown{hint(name, DRAFT_NAMES)}, {_PLACES}")
 
 

@@ -96,7 +96,8 @@ def positions_law(rates: Sequence[float]) -> AcceptanceByKnobs:
     if len(rates) == 1:
         return constant_law(rates[0])
     # A mean hazard of 1, so that the profile is the hazards themselves.
-    return constant_law(float(np.exp(-1.0))).replace(profile=-jnp.log(jnp.clip(jnp.asarray(rates), _LEAST, 1.0)))
+    profile = -jnp.log(jnp.clip(jnp.asarray(rates), _LEAST, 1.0))
+    return dataclasses.replace(constant_law(float(np.exp(-1.0))), profile=profile)
 
 
 def fit_law(

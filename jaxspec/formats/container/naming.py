@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from jaxspec.errors import InputError
+from jaxspec.files import GGUF_SUFFIX
 from jaxspec.formats.container.layout import SUFFIX
 from jaxspec.formats.container.source import BESIDE_SUFFIXES, WEIGHTS_SUFFIX, Checkpoint
 
@@ -16,14 +17,16 @@ _READ_BY_LOADERS = (WEIGHTS_SUFFIX, *BESIDE_SUFFIXES, ".bin", ".pt", ".pth", ".c
 
 
 def default_container(source: str | os.PathLike[str]) -> Path:
-    """`NAME.jspk` in the working directory; a single file loses its ending `.safetensors`, and nothing else is cut.
+    """`NAME.jspk` in the working directory; a single file loses its ending `.safetensors` or `.gguf`, and nothing else is cut.
 
     Raises:
         InputError: a source without a name, such as the root of a file system.
     """
     source = Path(source)
     name = _name_of(source.parent if source.name.endswith(".index.json") and not os.path.isdir(source) else source)
-    return Path((name if os.path.isdir(source) else name.removesuffix(WEIGHTS_SUFFIX)) + SUFFIX)
+    return Path(
+        (name if os.path.isdir(source) else name.removesuffix(WEIGHTS_SUFFIX).removesuffix(GGUF_SUFFIX)) + SUFFIX
+    )
 
 
 def default_folder(container: str | os.PathLike[str]) -> Path:

@@ -16,7 +16,7 @@ from jaxspec.formats.container.header import with_dtypes
 from jaxspec.formats.container.layout import OLDEST_WRITTEN, Section
 from jaxspec.formats.container.naming import check_container_output
 from jaxspec.formats.container.schemes import CODECS, codec_of
-from jaxspec.formats.container.source import Checkpoint, SafetensorsFile
+from jaxspec.formats.container.source import Checkpoint, WeightsFile
 from jaxspec.formats.container.tensors import StoredTensor, TensorForm, Whole, chunk_elements, inline_tensor
 from jaxspec.formats.container.writer import ContainerWriter
 from jaxspec.settings.schemes import SCHEME_FACTS
@@ -88,7 +88,7 @@ def pack(
             "options": options or {},
             "jaxspec": version("jaxspec"),
             "files": [
-                {"name": file.path.name, "header": _header(file, index, entries)}
+                {"name": file.name, "header": _header(file, index, entries)}
                 for index, file in enumerate(checkpoint.files)
             ],
             "beside": beside,
@@ -99,7 +99,7 @@ def pack(
     return Packed(size, sum(form.bytes for _, form in checkpoint.tensors()))
 
 
-def _header(file: SafetensorsFile, index: int, entries: list[StoredTensor]) -> str:
+def _header(file: WeightsFile, index: int, entries: list[StoredTensor]) -> str:
     """The header of a file as its tensors are given back."""
     own = [entry for entry in entries if entry.file == index]
     return with_dtypes(
@@ -118,7 +118,7 @@ class _Pieces:
 
     def __init__(
         self,
-        file: SafetensorsFile,
+        file: WeightsFile,
         form: TensorForm,
         codec: Codec,
         division: Division | None = None,
@@ -160,7 +160,7 @@ class _Told:
 
 def _pack_tensor(
     writer: ContainerWriter,
-    file: SafetensorsFile,
+    file: WeightsFile,
     index: int,
     form: TensorForm,
     codec: Codec,

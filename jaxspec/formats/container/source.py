@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -27,6 +27,7 @@ __all__ = [
     "WEIGHTS_SUFFIX",
     "Checkpoint",
     "SafetensorsFile",
+    "WeightsFile",
     "check_inside",
     "check_no_adapter",
     "files_beside",
@@ -61,6 +62,7 @@ class SafetensorsFile:
     """One file of weights.
 
     Attributes:
+        name: that a container has for it.
         header: its first bytes, up to where the data begin.
         tensors: what it holds, in the order of the data.
     """
@@ -90,6 +92,7 @@ class SafetensorsFile:
             reason = one_line(error)
             raise InputError(f"{path} is no whole safetensors file ({reason}); fetch it again") from error
         self.tensors: list[TensorForm] = [tensor.form for tensor in placed]
+        self.name = path.name
         self._starts = {tensor.form.name: len(self.header) + tensor.start for tensor in placed}
 
     @property
@@ -109,6 +112,27 @@ class SafetensorsFile:
             self._map.madvise(mmap.MADV_DONTNEED)
 
 
+class WeightsFile(Protocol):
+    """A file of weights, as `SafetensorsFile` and `GgufFile` have it."""
+
+    name: str
+    path: Path
+    tensors: list[TensorForm]
+
+    @property
+    def header_text(self) -> str:
+        """JSON of a safetensors header of the tensors."""
+        ...
+
+    def read(self, form: TensorForm, first: int = 0, count: int | None = None) -> np.ndarray:
+        """Some elements of a tensor as patterns."""
+        ...
+
+    def release(self) -> None:
+        """Tell the system that what was read so far may go."""
+        ...
+
+
 class Checkpoint(NamedTuple):
     """What is packed.
 
@@ -118,11 +142,11 @@ class Checkpoint(NamedTuple):
         folder: where all of them are.
     """
 
-    files: list[SafetensorsFile]
+    files: Sequence[WeightsFile]
     beside: dict[str, bytes]
     folder: Path
 
-    def tensors(self) -> Iterator[tuple[SafetensorsFile, TensorForm]]:
+    def tensors(self) -> Iterator[tuple[WeightsFile, TensorForm]]:
         """All tensors, file by file, in the order of the data."""
         for file in self.files:
             for form in file.tensors:

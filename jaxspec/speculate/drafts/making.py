@@ -5,14 +5,16 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from jaxspec.compress.footprint import Footprint
 from jaxspec.compress.knobs import Knobs
 from jaxspec.errors import InputError
 from jaxspec.formats.shard_index import read_json_object
+from jaxspec.models.beside_weights import json_beside
 from jaxspec.models.config import DecoderConfig
+from jaxspec.models.embedded import model_place
+from jaxspec.models.gguf import is_gguf
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.settings.draft_kinds import DRAFT_KINDS, DraftKind, check_draft_name
 from jaxspec.speculate.drafts.interface import ReadyDraft
@@ -115,4 +117,6 @@ def kind_of(name: str) -> DraftKind:
         if name in kind.names or (kind.suffix and name.endswith(kind.suffix) and not os.path.isdir(name)):
             return kind
     kinds = {kind.model_type: kind for kind in DRAFT_KINDS if kind.directory}
-    return kinds.get(read_json_object(Path(name) / "config.json").get("model_type"), kinds[None])
+    place = model_place(name)
+    config = json_beside(place, "config.json") if is_gguf(place) else read_json_object(place / "config.json")
+    return kinds.get(config.get("model_type"), kinds[None])

@@ -17,12 +17,13 @@ from hwmodels import (
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head, multi_token_head
 from jaxspec.errors import InputError
+from jaxspec.report.division import Divided
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.schemes import scheme_facts
 from jaxspec.studies.advise.config import HEADS, LOOKUP, AdviseConfig
 from jaxspec.studies.config_files import head_in_file
 from jaxspec.studies.expert_pricing import copy_by_scheme, with_expert_bits
-from jaxspec.studies.measured.pricing import PricedConfig, resolve_architecture, resolve_draft
+from jaxspec.studies.measured.pricing import resolve_architecture, resolve_draft
 from jaxspec.studies.release import priced_form, scheme_footprint, stored_form
 from jaxspec.suggestions import hint
 
@@ -55,36 +56,36 @@ def named_draft(config: AdviseConfig, target: Architecture) -> DraftCost:
         except InputError as error:
             known = hint(name, (LOOKUP, SELF, *HEADS), quote=False)
             raise InputError(f"draft {name!r} is no head, lookup or network{known}; as a network: {error}") from error
-    return file_draft(config, name, target, max(config.context + 1, config.prompt_tokens))
+    return file_draft(config, name, config.architecture, target, max(config.context + 1, config.prompt_tokens))
 
 
-def file_draft(config: PricedConfig, name: str, target: Architecture, tokens: float) -> DraftCost:
+def file_draft(config: Divided, name: str, target: str, architecture: Architecture, tokens: float) -> DraftCost:
     """The cost of a network by catalog name or config.json, or of the head that a config.json describes.
 
     Args:
-        target: architecture of the settings' target. tokens: of the longest text, which a network reads too.
+        others: see `resolve_draft`.
     Raises:
         InputError: neither, a network that cannot draft for this target or be shared so, or a head that is not priced.
     """
     head = head_in_file(name)
     if head is None:
-        own = resolve_draft(config, name, config.architecture, target, tokens)
+        own = resolve_draft(config, name, target, architecture, tokens)
         return DraftCost(architecture=own, statement=f"a network, {name}")
     if head.drafts_as is None:
         raise InputError(
             f"draft {name!r} is {head.title} ({head.sign}), which is not priced; give a kind that is: {', '.join(HEADS)}"
         )
     if head.drafts_as == "mtp":
-        return multi_token_head(target)
+        return multi_token_head(architecture)
     try:
-        own = catalog.head_architecture(head, target, where=name)
+        own = catalog.head_architecture(head, architecture, where=name)
     except (NotImplementedError, ValueError) as error:
         raise InputError(f"draft {name!r}: {error}") from error
     rows = own.vocab_size if head.vocabulary is None else head.vocabulary
     cost = eagle_head(own, float(rows))
     assert cost.architecture is not None  # a head is no copy of its target
     made = dataclasses.replace(cost.architecture, num_layers=own.num_layers)
-    whole = float(rows == float(target.vocab_size))
+    whole = float(rows == float(architecture.vocab_size))
     said = f"{head.title}: a layer of its own sizes, with a projection and a head of {rows:,.0f} rows"
     return dataclasses.replace(cost, architecture=made, shares_ends=whole, maps_logits=1.0 - whole, statement=said)
 

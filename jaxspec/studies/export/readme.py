@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jaxspec.files import CONTAINER_SUFFIX
 from jaxspec.report.formatting import fixed, times
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS, SchemeFacts
 from jaxspec.studies.engine_flags import Engine
@@ -114,7 +115,15 @@ def _with_head(result: ExportResult) -> list[str]:
 def _unpacked(result: ExportResult) -> list[str]:
     if result.container is None:
         return []
-    return [f"Unpack the target first: `jaxspec unpack {result.container} -o {result.target}`.", ""]
+    container, first = result.container, ""
+    if not container.endswith(
+        CONTAINER_SUFFIX
+    ):  # a GGUF file, of which engines take the values that the draft was made for
+        container, first = (
+            f"{result.target}{CONTAINER_SUFFIX}",
+            f"`jaxspec pack {container} -o {result.target}.jspk`, then ",
+        )
+    return [f"Unpack the target first: {first}`jaxspec unpack {container} -o {result.target}`.", ""]
 
 
 def _kv_in_run(result: ExportResult) -> str:

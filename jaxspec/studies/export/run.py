@@ -12,8 +12,9 @@ import numpy as np
 
 from hwmodels.catalog.huggingface import Running
 from jaxspec.compress.knobs import Knobs
-from jaxspec.files import to_json
+from jaxspec.files import GGUF_SUFFIX, to_json
 from jaxspec.models.families import family_of, running
+from jaxspec.models.gguf import is_gguf
 from jaxspec.models.layer_files import SHARD_BYTES, LayeredTensors
 from jaxspec.results import given, measured
 from jaxspec.results.network_results import AcceptanceRates
@@ -52,6 +53,7 @@ def export_draft(
     """
     reporter = reporter or Reporter()
     expect(ExportConfig, config)
+    reporter.doing("opening the run")
     with reporter.alive(), told_in_one_line(config):
         run = open_run(config.run, configuration=config.configuration, device=config.device)
         files = target_files(run.config.model)
@@ -137,6 +139,8 @@ def _about(run: FinishedRun, files: TargetFiles, knobs: Knobs, place: Path) -> E
 def _target(files: TargetFiles) -> str:
     """Where an engine finds the target."""
     path = files.path.absolute()
+    if is_gguf(path):
+        return str(Path.cwd() / f"{path.name.removesuffix(GGUF_SUFFIX)}-unpacked")
     return str(path.with_suffix("")) if files.packed else str(path)
 
 

@@ -13,6 +13,7 @@ from jaxspec.formats.container.source import check_inside
 from jaxspec.formats.shard_index import json_object
 from jaxspec.models.embedded import is_container, model_place
 from jaxspec.models.families import family_of, running
+from jaxspec.models.gguf import is_gguf, open_gguf
 from jaxspec.models.text_config import text_config
 from jaxspec.studies.export.directory import MANIFEST
 
@@ -86,6 +87,8 @@ def target_files(model: str) -> TargetFiles:
     if is_container(path):
         with Container(path) as container:
             beside = {name: container.read_file(name) or b"" for name in container.beside}
+    elif is_gguf(path):
+        beside = open_gguf(path).beside
     else:
         beside = files_beside(path)
         for file in sorted(path.iterdir()):

@@ -29,6 +29,7 @@ from jaxspec.studies.feasibility import TextLength
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.measured.stopping import stop_tokens
 from jaxspec.text import Encoder, TextSplit, check_text, load_text, num_within, read_prompts, without_beginning
+from jaxspec.text.user_text import STDLIB
 from jaxspec.tuning.objective import Pricing
 
 __all__ = [
@@ -158,6 +159,12 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
     length.check(config.model, network)
     notes = text.notes + length.beyond_training(config.model, network) + _about_its_draft(config, place)
     notes += of_drafts + tuple(note for name in _named_drafts(config) for note in length.of_draft(name))
+    if chat is not None and config.text == STDLIB:
+        what = "drafts are calibrated" if config.own_prompts else "all is measured"
+        notes += (
+            f"{config.model} has a chat template, and {what} on Python source of the standard library; acceptance depends on "
+            "the text: give yours with --text and --prompts",
+        )
     if config.own_prompts and config.stop is None and not stop:
         notes += (
             f"{config.model} names no token that ends a text; every prompt is decoded to {config.output_tokens} tokens",

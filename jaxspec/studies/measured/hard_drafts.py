@@ -105,6 +105,7 @@ class HardDrafts:
         """Calibration text and everything ranked on it, which takes seconds and is no stage."""
         setup, first = self.work.setup, self.work.config.prompt_tokens - 1
         options = {"scheme": setup.scheme, "first": first, "sharing": self.work.config.batch}
+        self.work.reporter.doing("ranking weights on calibration text")
         filled = np.arange(self.room or len(self.text)).clip(max=len(self.text) - 1)
         found = calibrate(setup.stored, setup.config, jnp.asarray(self.text[filled]), **options)
         return (
@@ -128,6 +129,7 @@ class HardDrafts:
     def measure(self, knobs: Knobs, offset: int = 0) -> DraftMeasurement:
         """Measurement of the hard draft on calibration text, in cycles that begin at one offset."""
         decoding = self.work.setup.decoding
+        self.work.reporter.doing("measuring the hard draft on calibration text")
         return measure_hard(self.calibration, knobs, decoding, offset=offset, windows=len(self.text))
 
     def measured(self, knobs: Knobs, offset: int = 0) -> DraftMeasurement:
@@ -151,4 +153,5 @@ class HardDrafts:
     def params(self, knobs: Knobs) -> Params:
         """Parameters of the hard draft, to decode with."""
         setup = self.work.setup
+        self.work.reporter.doing("making the hard draft")
         return as_computed(hard_draft(setup.stored, self.calibration.prepared, knobs, setup.config))

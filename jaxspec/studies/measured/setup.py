@@ -83,7 +83,8 @@ def make_setup(
     if loaded.packed:
         notes.append(
             f"the checkpoint stores matrices in {' and '.join(sorted(loaded.packed))}; they are run and priced as the bfloat16 "
-            "values that they stand for, so that AR as stored reads 16 bits too"
+            "values that they stand for, so that AR as stored reads 16 bits too; in how many bits a lossless code stores such "
+            "values says nothing about a network in 16 bits"
         )
     scheme = find_scheme(config.scheme, runs=True).of_dtype(loaded.config.stored_dtype)
     stored = target_network(scheme, loaded.params)

@@ -10,16 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from jaxspec.formats.container import SUFFIX, Container, StoredTensor, TensorForm, open_checkpoint
+from jaxspec.formats.container import SUFFIX, Container, StoredTensor, TensorForm
 from jaxspec.formats.container.field_codec import field_counts
 from jaxspec.formats.container.schemes import CODECS, drafted_bytes, packed_form
 from jaxspec.formats.container.tensors import CHUNK_ELEMENTS, NAMED_FIELDS
 from jaxspec.formats.entropy import counted_entropy_bits
-from jaxspec.models.embedded import NETWORK_NAMES, embedded_directory
+from jaxspec.models.checkpoint_files import checkpoint_at
+from jaxspec.models.embedded import model_place
 from jaxspec.results import measured
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.coercion import as_path
 from jaxspec.studies.pack.result import PackResult, TensorResult, WholeTensor
+
+#: Option of a container whose weights a file had in fewer bits: the types that they were stored in.
+DEQUANTIZED = "dequantized_from"
 
 
 def inspect_file(path: str | Path, *, reporter: Reporter | None = None) -> PackResult:
@@ -32,7 +36,7 @@ def inspect_file(path: str | Path, *, reporter: Reporter | None = None) -> PackR
     """
     reporter = reporter or Reporter()
     path = as_path("path", path)
-    path = str(embedded_directory(path)) if path in NETWORK_NAMES else path
+    path = str(model_place(path))
     if path.endswith(SUFFIX) and not os.path.isdir(path):
         with Container(path) as container:
             found = describe(container)
@@ -43,7 +47,7 @@ def inspect_file(path: str | Path, *, reporter: Reporter | None = None) -> PackR
                     tensors.append(dataclasses.replace(tensor, entropy=entropy))
                     bar.advance(tensor.name)
         return dataclasses.replace(found, tensors=tensors)
-    checkpoint = open_checkpoint(Path(path))
+    checkpoint = checkpoint_at(Path(path))
     tensors = []
     pairs = list(checkpoint.tensors())
     with reporter.bar(f"reading {Path(path).name}, tensors", len(pairs)) as bar:
@@ -62,9 +66,11 @@ def describe(container: Container) -> PackResult:
     Returns:
         sizes in bytes and in bits per stored weight: `target_bits_per_weight` counts all sections of a tensor,
         `draft_bits_per_weight` the draft's; `ratio` is uncompressed over stored. `whole` says why a tensor is stored as it is
-        (see `formats.container.Whole`), None where it is coded or the scheme codes nothing.
+        (see `formats.container.Whole`), None where it is coded or the scheme codes nothing. Of weights that were stored in
+        fewer bits before, no ratio is given.
     """
-    tensors = [_stored(tensor, container.has_draft) for tensor in container.tensors.values()]
+    known = DEQUANTIZED not in container.options
+    tensors = [_stored(tensor, container.has_draft, ratio=known) for tensor in container.tensors.values()]
     total, stored = sum(tensor.bytes for tensor in tensors), sum(tensor.stored_bytes or 0 for tensor in tensors)
     elements = sum(tensor.elements for tensor in tensors)
     drafted = sum(tensor.draft_bytes or 0 for tensor in tensors)
@@ -75,7 +81,7 @@ def describe(container: Container) -> PackResult:
         lossless=container.lossless,
         file_bytes=container.path.stat().st_size,
         tensor_bytes=total,
-        ratio=measured(_over(total, stored)),
+        ratio=measured(_over(total, stored) if known else None),
         target_bits_per_weight=measured(_over(8 * stored, elements)),
         draft_bits_per_weight=measured(_over(8 * drafted, elements) if container.has_draft else None),
         tensors=tensors,
@@ -107,7 +113,7 @@ def _form(form: TensorForm) -> dict[str, Any]:
     }
 
 
-def _stored(tensor: StoredTensor, has_draft: bool) -> TensorResult:
+def _stored(tensor: StoredTensor, has_draft: bool, *, ratio: bool) -> TensorResult:
     by_role = tensor.stored_bytes()
     stored = by_role.total()
     codec = CODECS[tensor.codec]
@@ -120,7 +126,7 @@ def _stored(tensor: StoredTensor, has_draft: bool) -> TensorResult:
         sha256=tensor.sha256,
         stored_bytes=stored,
         draft_bytes=drafted,
-        ratio=measured(_over(packed.bytes, stored)),
+        ratio=measured(_over(packed.bytes, stored) if ratio else None),
         target_bits_per_weight=measured(_over(8 * stored, elements)),
         draft_bits_per_weight=measured(None if drafted is None else _over(8 * drafted, elements)),
         bits_by_section={role: 8 * length / elements for role, length in sorted(by_role.items()) if elements},

@@ -170,7 +170,9 @@ def container_caption(result: PackResult) -> str:
             "entropy in bits per value (measured): below it no code of that field alone can go; pack with: jaxspec pack"
         )
     bits, draft = result.target_bits_per_weight.number, result.draft_bits_per_weight.number
-    line = f"measured: {fixed(bits, 3)} bits per weight, ratio {times(result.ratio.number, 3)}"
+    line = f"measured: {fixed(bits, 3)} bits per weight"
+    if result.ratio.number is not None:
+        line += f", ratio {times(result.ratio.number, 3)}"
     return line if draft is None else f"{line}; the draft reads {fixed(draft, 3)} bits per weight"
 
 

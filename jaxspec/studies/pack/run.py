@@ -20,12 +20,13 @@ from jaxspec.formats.container import (
     codec_of,
     default_container,
     default_folder,
-    open_checkpoint,
     pack,
     unpack,
     weight_notes,
 )
+from jaxspec.models.checkpoint_files import checkpoint_at
 from jaxspec.models.embedded import model_place
+from jaxspec.models.gguf import is_gguf, open_gguf
 from jaxspec.models.layerwise import StoredNetwork, open_network
 from jaxspec.output_places import check_file_place
 from jaxspec.results import measured
@@ -46,7 +47,7 @@ from jaxspec.studies.pack.division import (
     named_knobs,
     named_norms,
 )
-from jaxspec.studies.pack.inspection import describe
+from jaxspec.studies.pack.inspection import DEQUANTIZED, describe
 from jaxspec.studies.pack.provenance import of_other_weights
 from jaxspec.studies.pack.result import PackResult, UnpackedFile, UnpackResult
 
@@ -71,8 +72,9 @@ def pack_checkpoint(
         reporter.line(f"note: {note}")
     has_draft = SCHEME_FACTS[config.scheme].has_draft
     source = model_place(config.model)
-    checkpoint = open_checkpoint(source)
-    for note in weight_notes(checkpoint.folder, packed=True) if not source.name.endswith(WEIGHTS_SUFFIX) else ():
+    checkpoint = checkpoint_at(source)
+    whole = not (is_gguf(source) or source.name.endswith(WEIGHTS_SUFFIX))
+    for note in weight_notes(checkpoint.folder, packed=True) if whole else ():
         reporter.line(f"note: {note}")
     target = check_container_output(default_container(source) if out is None else out, checkpoint)
     if os.path.exists(target) and not (os.path.isfile(target) or os.path.isdir(target)):  # a device, a pipe
@@ -80,6 +82,12 @@ def pack_checkpoint(
     check_file_place(target, "container", replace=force)
     # What the scheme or the importance does not use must not look as if it had been used.
     options = {"scheme": config.scheme}
+    if is_gguf(source) and (types := open_gguf(source).quantized):
+        options[DEQUANTIZED] = ", ".join(sorted(types))
+        reporter.line(
+            f"note: weights are the bfloat16 values that {options[DEQUANTIZED]} stand for; how well these compress says "
+            "nothing about a 16-bit network, and no ratio is printed"
+        )
     division = None
     if has_draft:
         with reporter.alive(), told_in_one_line(config):
@@ -150,6 +158,8 @@ def _printable(name: str) -> str:
 
 def _network(source: Path) -> StoredNetwork | str:
     """The checkpoint as a network, or why it cannot be run."""
+    if is_gguf(source):
+        return open_network(source)
     folder = source if source.is_dir() else source.parent
     if source.is_file() and source.name != "model.safetensors":
         return f"{source} is a file of weights alone, of no known family"

@@ -8,7 +8,7 @@ from typing import Literal
 from jaxspec.errors import InputError
 from jaxspec.settings.acceptance import ACCEPTANCE_UNUSED, AcceptanceSettings
 from jaxspec.settings.base import Unused
-from jaxspec.settings.catalog_names import catalog_architectures, shipped_networks
+from jaxspec.settings.catalog_names import catalog_architectures, named_networks
 from jaxspec.settings.coercion import shown
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft_kinds import DRAFT_HELP, DRAFT_NAMES, SELF, check_draft_name, no_own_network
@@ -70,7 +70,7 @@ class ScaleConfig(ParallelSettings, AcceptanceSettings):
     model: tuple[str, ...] = setting(
         ("embedded",),
         "Network that answers, several separated by commas: a shipped one, a Hugging Face directory, or a container.",
-        names=shipped_networks,
+        names=named_networks,
     )
     task: Task = setting(
         "python",

@@ -134,8 +134,10 @@ def _acceptance(stages: ScaleStages, name: str, rates: GivenRates | None) -> Qua
     if rates is not None:
         return given(all_positions(rates.rates, max(MAX_DRAFT_LENGTH, len(rates.rates))))
     found = stages.drafted(name)
-    rates: dict[str, Any] = acceptance_rates(found["accepted_at"], found["ended_at"], found["cycles"], MAX_DRAFT_LENGTH)
-    return measured(all_positions(rates["conditional"], MAX_DRAFT_LENGTH))
+    counted: dict[str, Any] = acceptance_rates(
+        found["accepted_at"], found["ended_at"], found["cycles"], MAX_DRAFT_LENGTH
+    )
+    return measured(all_positions(counted["conditional"], MAX_DRAFT_LENGTH))
 
 
 def _footprint(config: ScaleConfig) -> Footprint:

@@ -150,7 +150,9 @@ class _Parts:
         check_positions(config.architecture, architecture, longest)
         if config.draft_architecture is not None:
             own, plain = config.draft_architecture, uniform_footprint(UNCOMPRESSED_BITS)
-            draft = dataclasses.replace(file_draft(config, own, architecture, longest), statement="")
+            draft = dataclasses.replace(
+                file_draft(config, own, config.architecture, architecture, longest), statement=""
+            )
             bits = draft_weight_bits(own) or plain.draft_weight_bits
             footprint = dataclasses.replace(footprint, draft_weight_bits=bits, draft_kv_bits=plain.draft_kv_bits)
         stored = {"footprint": footprint, "draft_cost": draft}

@@ -57,11 +57,15 @@ def test_a_stage_without_steps_has_a_line_per_minute_too():
     with report.bar("tuning", 4):  # the first step compiles for minutes
         clock.now += 61
         report.beat()
-    clock.now += 61  # what comes after a bar is not called by its name
+    clock.now += 61  # what comes after a bar says so, until it has a name of its own
+    report.beat()
+    report.doing("measuring the draft")
+    clock.now += 61
     report.beat()
     lines = file.getvalue().splitlines()
+    last = ["after tuning: 61 s so far", "measuring the draft: 61 s so far"]
     assert lines[1:3] == [f"loading tiny and its text: {s} s so far" for s in (60, 120)]
-    assert lines[3:] == ["tuning ...", "tuning: 0 of 4, 61 s so far", "tuning: done in 61 s", "working: 61 s so far"]
+    assert lines[3:] == ["tuning ...", "tuning: 0 of 4, 61 s so far", "tuning: done in 61 s", *last]
 
 
 def test_the_lines_come_while_native_code_runs():

@@ -83,7 +83,7 @@ class TextLength:
             original = scaling.original_max_position_embeddings
             notes = (
                 f"{model} rotates by other factors beyond {original} tokens (LongRoPE): a text that grows past them keeps the "
-                "keys in its cache as they are, where generate of transformers computes them anew, so that its words may differ",
+                "keys in its cache as they are, where generate of transformers computes them anew, so that words may differ",
             )
         stated = text_config(json_beside(model_place(model), "config.json")).get("max_position_embeddings")
         if network.learned_positions is not None or type(stated) is not int or stated >= self.tokens:

@@ -78,9 +78,9 @@ def threshold(log_score: Float[Array, "*b row column"], prune: Float[Array, "*b"
 
 
 class _Place(NamedTuple):
-    """Where a ratio divides the ranks: `share` of the way from rank `index` to the next one, or `fade` below the lowest."""
+    """Where a ratio divides the ranks: `share` of the way from rank `rank` to the next one, or `fade` below the lowest."""
 
-    index: Int[Array, "*b"]
+    rank: Int[Array, "*b"]
     share: Float[Array, "*b 1 1"]
     fade: Float[Array, "*b 1 1"]
 
@@ -95,7 +95,7 @@ def _place(prune: Float[Array, "*b"], columns: int) -> _Place:
 
 
 def _threshold(place: _Place, log_score: Float[Array, "*b row column"]) -> tuple[Float[Array, "*b row 1"], Neighbours]:
-    near = neighbours(log_score, place.index)
+    near = neighbours(log_score, place.rank)
     return near.low + place.share * (near.high - near.low) + place.fade, near
 
 
@@ -110,7 +110,7 @@ def _order_of_equals(
     score, share = jax.lax.stop_gradient(log_score), place.share
     equal = score == near.low
     count = lambda which: found_once(jnp.sum(which, axis=-1, keepdims=True, dtype=jnp.int32))
-    pruned, size = place.index[..., None, None] - count(score < near.low), count(equal)
+    pruned, size = place.rank[..., None, None] - count(score < near.low), count(equal)
     # Beyond 1 in the last of few columns; `abs` has no gradient at its kink.
     left = jnp.where(share > 1, share - 1, 1 - share)
     ramp = jnp.where(pruned == 0, share, 1.0) * jnp.where(pruned == size - 2, left, 1.0)

@@ -249,7 +249,7 @@ class TextLength:
             original = scaling.original_max_position_embeddings
             notes = (
                 f"{model} rotates by other factors beyond {original} tokens (LongRoPE): a text that grows past them keeps the "
-                "keys in its cache as they are; generate of transformers computes them anew, so that its words may differ",
+                "keys in its cache as they are, where generate of transformers computes them anew, so that words may differ",
             )
         stated = catalog.positions_of_config(json_beside(model_place(model), "config.json"))
         if network.learned_positions is not None or stated is None or stated >= self.tokens:

@@ -235,7 +235,8 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
         prompts=True,
         named=name,
     )
-    fields["notes"] = [*parts.rates.notes, *_unused_positions(parts), *fields["notes"]]
+    source = [] if parts.rates.source == "as given" else [f"acceptance {parts.rates.source}"]
+    fields["notes"] = [*source, *parts.rates.notes, *_unused_positions(parts), *fields["notes"]]
     prompt, output = (np.asarray(tokens) for tokens in (requests.prompt_tokens, requests.output_tokens))
     return ServeResult(
         architecture=config.architecture,

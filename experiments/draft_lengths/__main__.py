@@ -75,7 +75,7 @@ def cycle_seconds(settings: Settings, draft: str, context: int) -> Float[np.ndar
     )
     pricing, _ = measured_kernels(config, settings.device)
     none_known = DraftAcceptance(np.full(LONGEST, 0.5), np.zeros((LONGEST, 1)), "input", "not used")
-    parts = {"footprint": read_widths(config), "draft": named_draft(draft, pricing.architecture)}
+    parts = {"footprint": read_widths(config), "draft": named_draft(config, pricing.architecture)}
     found = price_advice(pricing, acceptance=none_known, batches=config.batch, scatter=0.0, **parts)
     plain = found.cycles.baselines.stored.cost.total_s + found.cycles.plain_engine_s
     return np.concatenate([plain[:, :1], found.numbers["cycle_s"].value], axis=1)

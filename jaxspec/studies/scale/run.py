@@ -129,10 +129,10 @@ def _pays(networks: Sequence[NetworkCurves]) -> bool:
     return any(point.samples > 1 and point.gain_low.known > 0 for point in points)
 
 
-def _acceptance(stages: ScaleStages, name: str, rates: GivenRates | None) -> Quantity[list]:
+def _acceptance(stages: ScaleStages, name: str, known: GivenRates | None) -> Quantity[list]:
     """By position of a draft."""
-    if rates is not None:
-        return given(all_positions(rates.rates, max(MAX_DRAFT_LENGTH, len(rates.rates))))
+    if known is not None:
+        return given(all_positions(known.rates, max(MAX_DRAFT_LENGTH, len(known.rates))))
     found = stages.drafted(name)
     counted: dict[str, Any] = acceptance_rates(
         found["accepted_at"], found["ended_at"], found["cycles"], MAX_DRAFT_LENGTH

@@ -256,6 +256,7 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
         pair = priced_pair(str(config.draft_architecture), own, config.architecture, pricing.architecture)
     about = release_notes(config.architecture, config.scheme)
     about += no_narrower_draft(config.scheme) if config.draft_architecture is None else []
+    about += [] if parts.rates.source == "as given" else [f"acceptance {parts.rates.source}"]
     about += [*draft_notes(config.draft_architecture), *pair, *parts.rates.notes, *_unused_positions(parts)]
     fields["notes"] = [*about, *idle_draft_notes(by_batch[1:].tolist()), *fields["notes"]]
     prompt, output = (np.asarray(tokens) for tokens in (requests.prompt_tokens, requests.output_tokens))

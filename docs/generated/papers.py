@@ -55,7 +55,9 @@ def _notes(summary: Mapping[str, Any]) -> str:
     values = lambda numbers: ", ".join(f"{name} = {value:.4g}" for name, value in numbers.items())
     if summary["fitted"]:
         lines.append(f"    * Fitted, to {summary['fitted_to']}: {values(summary['fitted'])}.")
-    lines += [f"    * Inherited, fitted to {cells}: {values(numbers)}." for cells, numbers in summary["inherits"].items()]
+    lines += [
+        f"    * Inherited, fitted to {cells}: {values(numbers)}." for cells, numbers in summary["inherits"].items()
+    ]
     by_outcome = {choice["choice"]: _by_outcome(choice) for choice in summary["choices_by_outcome"]}
     lines += [f"    * Chosen: {text}{by_outcome.get(text, '')}." for text in summary["choices"]]
     lines += [f"    * In doubt: {text}." for text in summary["doubts"]]

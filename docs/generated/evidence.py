@@ -279,10 +279,10 @@ def _of_papers() -> str:
     headings = ("paper", "predicted cells", "tables reproduced", "median", "largest", by_outcome, "**not reproduced**")
     return "\n\n".join(
         [
-            "**The papers**: tables with predicted or calibrated cells. A table is reproduced where it has predicted cells and "
-            "the model errs less on them than each of the simplest predictors. Median over the tables' medians, largest error of "
-            "a cell. *Choices by outcome*: readings that were chosen with cells of a table in view, which are then calibrated and "
-            "no predictions.",
+            "**The papers**: tables with predicted or calibrated cells. A table is reproduced where it has predicted cells "
+            "and the model errs less on them than each of the simplest predictors. Median over the tables' medians, largest "
+            "error of a cell. *Choices by outcome*: readings that were chosen with cells of a table in view, which are then "
+            "calibrated and no predictions.",
             table(headings, rows, numbers=("predicted cells", "tables reproduced", "median", "largest", by_outcome)),
         ]
     )

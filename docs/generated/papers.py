@@ -17,8 +17,8 @@ _HEADINGS = ("table", "status", *_NUMBERS, "simplest predictor")
 _EXPLAINED = """\
 Errors of the model relative to the printed cells. *Input* cells went into the model, *calibrated* ones were fitted, or a
 choice was made with them in view: neither is a prediction. A table is reproduced where its predicted cells have a smaller
-median and a smaller largest error than each of the simplest predictors on the same cells; the nearest of them stands last. Cells *in doubt* cannot be right as they are printed:
-nothing is judged by them."""
+median and a smaller largest error than each of the simplest predictors on the same cells; the nearest of them is the last
+column. Cells *in doubt* cannot be right as they are printed: nothing is judged by them."""
 
 
 def papers() -> list[str]:

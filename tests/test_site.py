@@ -124,7 +124,12 @@ def test_residuals_are_those_of_the_declared_tables(name):
     assert list(kept["summary"]) == sorted(declared)
     for key, summary in kept["summary"].items():
         assert summary["title"] == declared[key].title
-        assert summary["choices"] == list(declared[key].choices)
+        assert summary["choices"] == [choice.in_words() for choice in declared[key].choices]
+        assert list(summary["inherits"]) == sorted(declared[key].inherits)
+        by_outcome = {choice.name: choice for choice in declared[key].choices if choice.seen}
+        assert [choice["name"] for choice in summary["choices_by_outcome"]] == list(by_outcome)
+        for choice in summary["choices_by_outcome"]:
+            assert bool(choice["printed_reading"]) == bool(by_outcome[choice["name"]].as_printed)
         assert summary["doubts"] == list(declared[key].doubts)
     (page, *figures) = [page for page in papers.pages() if name.replace("_", "-") in page.uri or name in page.uri]
     assert all(summary["title"].replace("|", "&#124;") in page.content for summary in kept["summary"].values())

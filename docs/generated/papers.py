@@ -15,10 +15,10 @@ _NUMBERS = ("cells", "median", "largest", "its median", "its largest")
 _HEADINGS = ("table", "status", *_NUMBERS, "simplest predictor")
 
 _EXPLAINED = """\
-Errors of the model relative to the printed cells. *Input* cells went into the model, *calibrated* ones were fitted, or
-a choice was made with them in view: neither is a prediction. A table is reproduced where its predicted cells have a smaller median and a smaller largest error than each of the
-simplest predictors on the same cells; the nearest of them stands last. Cells *in doubt* cannot be right as they are printed:
-nothing is judged by them."""
+Errors of the model relative to the printed cells. *Input* cells went into the model, *calibrated* ones were fitted, or a
+choice was made with them in view: neither is a prediction. A table is reproduced where its predicted cells have a smaller
+median and a smaller largest error than each of the simplest predictors on the same cells; the nearest of them is the last
+column. Cells *in doubt* cannot be right as they are printed: nothing is judged by them."""
 
 
 def papers() -> list[str]:
@@ -55,7 +55,9 @@ def _notes(summary: Mapping[str, Any]) -> str:
     values = lambda numbers: ", ".join(f"{name} = {value:.4g}" for name, value in numbers.items())
     if summary["fitted"]:
         lines.append(f"    * Fitted, to {summary['fitted_to']}: {values(summary['fitted'])}.")
-    lines += [f"    * Inherited, fitted to {cells}: {values(numbers)}." for cells, numbers in summary["inherits"].items()]
+    lines += [
+        f"    * Inherited, fitted to {cells}: {values(numbers)}." for cells, numbers in summary["inherits"].items()
+    ]
     by_outcome = {choice["choice"]: _by_outcome(choice) for choice in summary["choices_by_outcome"]}
     lines += [f"    * Chosen: {text}{by_outcome.get(text, '')}." for text in summary["choices"]]
     lines += [f"    * In doubt: {text}." for text in summary["doubts"]]

@@ -142,7 +142,7 @@ PAPER = Paper(
         "in On-Premises Serving"
     ),
     folder=Path(__file__).parent,
-    minutes=2,
+    minutes=3,
     tables=TABLES,
     solve=lambda seed: solve(),
     details=DETAILS,

@@ -12,7 +12,10 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
+
+from jaxspec.models.config_values import integer
 
 __all__ = ["ARCHITECTURES", "Converted", "config_of", "row_of"]
 
@@ -173,6 +176,10 @@ def config_of(
         for key, value in metadata.items()
         if key.startswith(f"{name}.")
     }
+    for key in ("block_count", "embedding_length", "attention.head_count"):
+        integer(own, key)
+    if own["block_count"] > len(tensors):
+        raise ValueError(f"block_count is {own['block_count']}, and the file has {len(tensors)} tensors")
     known = {**_COMMON, **row.settings}
     found: dict[str, Any] = {
         "model_type": row.model_type,
@@ -187,7 +194,7 @@ def config_of(
         found["sliding_window"] = None
     found |= _rope(own, settings, row)
     read = {*known.values(), *_READ_OVER, "rope.scaling.type", "rope.scaling.attn_factor"}
-    read |= {f"rope.scaling.{key}" for key in _SCALING.get(own.get("rope.scaling.type"), {}).values()}
+    read |= {f"rope.scaling.{key}" for key in _SCALING.get(str(own.get("rope.scaling.type")), {}).values()}
     # What a switched-off feature has as its size is no feature.
     unread = sorted(key for key, value in own.items() if key not in read and value)
     if unread:
@@ -217,8 +224,7 @@ def _shortest(value: Any) -> float:
 
 def _check_widths(own: Mapping[str, Any], found: dict[str, Any], row: Converted, name: str) -> None:
     """Keys that repeat the width of a head agree with it, or say how much of it is rotated."""
-    heads = found.get("num_attention_heads")
-    width = found.get("head_dim") or (found.get("hidden_size", 0) // heads if isinstance(heads, int) and heads else 0)
+    width = found.setdefault("head_dim", found["hidden_size"] // found["num_attention_heads"])
     rotated = own.get("rope.dimension_count", width)
     if row.partial and width and rotated != width:
         share = rotated / width
@@ -263,7 +269,7 @@ def _divisors(factors: np.ndarray, own: Mapping[str, Any], row: Converted) -> di
     base, width = own.get("rope.freq_base", 10_000.0), 2 * len(factors)
     known = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
     factor = float(factors.max())
-    released = Llama3Scaling(factor=factor, **known).frequencies(base, width, np.zeros(0, np.int32))
+    released = Llama3Scaling(factor=factor, **known).frequencies(base, width, jnp.zeros(0, jnp.int32))
     if np.allclose(plain_frequencies(base, width) / factors, released, rtol=1e-5, atol=0):
         return {"rope_type": "llama3", "factor": factor, **known}
     divisors = [_shortest(value) for value in factors]

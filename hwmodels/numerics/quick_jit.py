@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 from hwmodels.numerics.fields import check_numbers
 
@@ -61,13 +62,13 @@ def priced_at_once(function: Function) -> Function:
 
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
-        if isinstance(jnp.zeros(()), jax.core.Tracer):  # within `jit` even a constant is one
+        if isinstance(jnp.zeros(()), Tracer):  # within `jit` even a constant is one
             _check(arguments, named)
             return function(*arguments, **named)
         # Python's whole numbers would have to fit 32 bits as arguments.
         floats = lambda leaf: float(leaf) if type(leaf) is int else leaf
         arguments, named = jax.tree.map(floats, (arguments, named))
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((arguments, named))):
+        if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((arguments, named))):
             _check(arguments, named)
             return mapped(*arguments, **named)  # only programs at the top take options
         return alone(*arguments, **named)

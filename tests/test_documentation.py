@@ -93,6 +93,7 @@ OTHER_FLAGS = {
     "--speculative-num-draft-tokens": "sglang.launch_server",
     "--spec-type": "llama-server",
     "--spec-draft-n-max": "llama-server",
+    "--spec-ngram-simple-size-m": "llama-server",
     "--array": "sbatch",
     "--kill-on-bad-exit": "srun",
     "--only": "python -m experiments.elastic_axes",

@@ -229,7 +229,7 @@ def test_the_index_chooses_what_is_read_and_notes_name_the_rest(case, directory)
     assert note.isprintable()
 
 
-@pytest.mark.parametrize("case", set(UNREAD) - {"a tensor in two shards"})
+@pytest.mark.parametrize("case", sorted(UNREAD.keys() - {"a tensor in two shards"}))
 def test_what_an_index_leaves_out_is_not_read_from_a_container(case, directory, tmp_path):
     expected = load_directory(directory).params
     UNREAD[case][0](directory, shard(directory))

@@ -158,3 +158,19 @@ def test_quality_of_comparisons_is_the_same_wherever_their_page_has_it():
     assert f"the agreement falls from {plain} to {cache}" in said
     assert f"{bits['duquant-w4a4']} bits per byte instead of the plain rotation's {bits['rotated-w4a4']}" in said
     assert f"`int4-channel`, the same bits with 16-bit activations, has {bits['int4-channel']}" in said
+
+
+def test_the_headline_says_how_ideal_its_device_is():
+    ideal = catalog.device("rtx-4090")
+    assert (ideal.compute_efficiency, ideal.memory.efficiency, ideal.operator_latency_s) == (1.0, 1.0, 0.0)
+    assert (
+        "`rtx-4090` runs at its data sheet's rates: efficiency 1, no time of launches. On `rtx-4090-calibrated`"
+        in README
+    )
+    assert catalog.device("rtx-4090-calibrated").matrix_unit is not None
+
+
+def test_the_first_screen_says_that_real_networks_accept_less():
+    first = README[: README.index("pip install")]
+    assert "accepts more than real networks do" in first
+    assert "embedded network](docs/pages/embedded-network.md)" in first

@@ -4,19 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jaxspec.report.columns import column_statuses, shown_columns
+from jaxspec.report.columns import Column, column_statuses, shown_columns
 from jaxspec.report.draft_columns import LARGEST_GAP, TERMINAL_COLUMNS, gap_in_standard_errors
-from jaxspec.report.formatting import NOT_KNOWN, times
+from jaxspec.report.formatting import NOT_KNOWN, fixed, times
 from jaxspec.report.intervals import BRACKETS, statements
 from jaxspec.report.terminal import Table
 from jaxspec.report.titles import architecture_title, configurations, device_title, provenance
 from jaxspec.report.verdict import ratio, verdict
-from jaxspec.results.network_results import Configuration, ConfigurationsResult
+from jaxspec.results.network_results import CategoryCycles, Configuration, ConfigurationsResult
+
+#: Columns of the table by category.
+_BY_CATEGORY = tuple(
+    Column[CategoryCycles](heading.replace("\n", " "), heading, "", read, write)
+    for heading, read, write in (
+        ("prompts", lambda found: found.prompts, lambda value: fixed(value, 0)),
+        ("alpha\ntoken", lambda found: found.alpha_token, lambda value: fixed(value, 3)),
+        ("tokens\nper cycle\npredicted", lambda found: found.tokens_per_cycle_predicted, lambda value: fixed(value, 2)),
+        ("tokens\nper cycle\ncounted", lambda found: found.tokens_per_cycle_counted, lambda value: fixed(value, 2)),
+        ("speedup\nvs\nbf16\nAR", lambda found: found.speedup_vs_bf16_ar, times),
+    )
+)
 
 
 def tables(results: Sequence[ConfigurationsResult]) -> list[Table]:
-    """The terminal's tables for all devices, in order; a summary comes last where there are several."""
-    return [device_table(result) for result in results] + ([summary_table(results)] if len(results) > 1 else [])
+    """The terminal's tables for all devices, in order, each with its table by category where prompts have categories; a summary
+    comes last where there are several devices."""
+    of_devices = [table for result in results for table in (device_table(result), category_table(result)) if table]
+    return of_devices + ([summary_table(results)] if len(results) > 1 else [])
 
 
 def device_table(result: ConfigurationsResult) -> Table:
@@ -35,6 +49,27 @@ def device_table(result: ConfigurationsResult) -> Table:
     for name, configuration in configurations(result).items():
         cells = [column.text(configuration).replace(" ± ", "±") for column in columns]
         table.add_row(name, *cells, style="bold" if answer.pays and name == answer.best else None)
+    return table
+
+
+def category_table(result: ConfigurationsResult) -> Table | None:
+    """A row for each category of the held-out prompts and each configuration; None where prompts have no categories."""
+    found = configurations(result)
+    categories = dict.fromkeys(name for each in found.values() for name in each.by_category)
+    if not categories:
+        return None
+    table = Table(
+        f"By category of the prompts, on {device_title(result)}",
+        "measured: alpha token, tokens per cycle counted; predicted: tokens per cycle predicted, speedup",
+    )
+    for heading in ("category", "draft"):
+        table.add_column(heading)
+    for column in _BY_CATEGORY:
+        table.add_column(column.heading, justify="right")
+    for category in categories:
+        for name, configuration in found.items():
+            cells = [column.text(configuration.by_category[category]).replace(" ± ", "±") for column in _BY_CATEGORY]
+            table.add_row(category, name, *cells)
     return table
 
 

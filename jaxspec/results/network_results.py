@@ -166,10 +166,23 @@ class CycleTimes(Record):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class CategoryCycles(Record):
+    """What one draft does on the held-out prompts of one category."""
+
+    prompts: Quantity[int] = UNKNOWN
+    alpha_token: Quantity[float] = UNKNOWN
+    tokens_per_cycle_predicted: Quantity[float] = UNKNOWN
+    tokens_per_cycle_counted: Quantity[float] = quantity_field(error="tokens_per_cycle_standard_error")
+    tokens_per_cycle_gap_in_standard_errors: Quantity[float] = UNKNOWN
+    speedup_vs_bf16_ar: Quantity[float] = UNKNOWN
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Configuration(Record):
     """One hard draft: counted, predicted, priced.
 
     Attributes:
+        by_category: of the held-out prompts, where their file names categories.
         operators: step -> operator -> seconds.
         roofline: step -> FLOP per byte and FLOP/s.
         bits_per_head_weight, bits_per_head_weight_verify: None where the scheme leaves the LM head at 16 bits.
@@ -198,6 +211,7 @@ class Configuration(Record):
     operators: Quantity[dict] = UNKNOWN
     roofline: Quantity[dict] = UNKNOWN
     intervals: HeadlineIntervals | None = None
+    by_category: dict[str, CategoryCycles] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -115,7 +115,7 @@ class CommonConfig(ParallelSettings, PlacementSettings):
     prompts: int | str = setting(
         96,
         "Number of held-out prompts cut from the text; or a file of your own prompts of any lengths: one per line, or JSON "
-        'lines (.jsonl; on each line "prompt", "text" or "messages").',
+        'lines (.jsonl; on each line "prompt", "text" or "messages"; results are shown by "category" where lines have one).',
         low=1,
         high=100_000,
         quick=24,

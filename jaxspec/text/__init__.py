@@ -2,13 +2,14 @@
 
 from jaxspec.text.documents import Document, Encoder
 from jaxspec.text.overlap import num_within
-from jaxspec.text.prompt_set import read_prompts
+from jaxspec.text.prompt_set import PromptSet, read_prompts
 from jaxspec.text.user_text import check_text
 from jaxspec.text.windows import TextSplit, load_text, prompt_starts, windows, windows_between, without_beginning
 
 __all__ = [
     "Document",
     "Encoder",
+    "PromptSet",
     "TextSplit",
     "check_text",
     "load_text",

@@ -33,11 +33,13 @@ class Document(NamedTuple):
         where: its file and line, for messages.
         content: its text; or the messages of a conversation, each with "role" and "content".
         size: bytes of its line.
+        category: under which results count it; empty: none.
     """
 
     where: str
     content: str | list[dict[str, Any]]
     size: int
+    category: str = ""
 
 
 class Encoder(NamedTuple):
@@ -147,7 +149,8 @@ def _document(line: bytes, where: str, keys: tuple[str, ...]) -> Document:
         _check_messages(content, f"{where}: {key}")
     else:
         raise InputError(f"{where}: {key} is of type {type(content).__name__}; {_FORM}")
-    return Document(where, content, len(line))
+    category = value.get("category")
+    return Document(where, content, len(line), category if isinstance(category, str) else "")
 
 
 def _check_text(text: str, where: str) -> None:

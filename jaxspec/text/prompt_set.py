@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from jaxspec.errors import InputError
 from jaxspec.text.documents import Document, Encoder, check_plain, is_json_lines, parse_documents
 from jaxspec.text.user_text import read_text_file
 
-__all__ = ["MAX_PROMPTS", "read_prompts"]
+__all__ = ["MAX_PROMPTS", "PromptSet", "read_prompts"]
 
 #: Most prompts of a run.
 MAX_PROMPTS = 100_000
 
 
-def read_prompts(source: str, encoder: Encoder) -> list[np.ndarray]:
-    """Token ids of the prompts of a file, int32, in their order.
+class PromptSet(NamedTuple):
+    """Prompts in their order.
+
+    Attributes:
+        tokens: ids of each, int32.
+        categories: of each, empty where its line names none; results are counted by category too.
+    """
+
+    tokens: list[np.ndarray]
+    categories: tuple[str, ...]
+
+
+def read_prompts(source: str, encoder: Encoder) -> PromptSet:
+    """The prompts of a file.
 
     In a text file each line is a prompt, empty lines are left out. In a JSON lines file (.jsonl, .ndjson) each line is an
     object with "prompt", "messages" or "text", looked for in this order; messages go through the model's chat template, up to
-    where the answer begins.
+    where the answer begins. A line may have a "category".
 
     Raises:
         InputError: the file cannot be read or is not text, a line is no prompt, or there are none or too many; JSON in a file
@@ -38,7 +52,7 @@ def read_prompts(source: str, encoder: Encoder) -> list[np.ndarray]:
         if not len(tokens):
             made = "" if isinstance(document.content, str) else ", as the chat template writes it"
             raise InputError(f"{document.where} has no token{made}; give a longer prompt, or leave the line out")
-    return found
+    return PromptSet(found, tuple(document.category for document in documents))
 
 
 def _lines(data: bytes, what: str) -> list[Document]:

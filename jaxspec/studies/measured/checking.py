@@ -52,6 +52,7 @@ class CheckedInputs:
         network: shape of the network that runs.
         pricings: by device, in the order of the configuration.
         prompts: held-out prompts as token ids, of any lengths.
+        categories: of the prompts, empty where a prompt has none.
         stop: tokens after which a held-out prompt's decoding ends, rising.
         notes: what the user should know about them.
     """
@@ -61,6 +62,7 @@ class CheckedInputs:
     tokenizer: Tokenizer
     text: TextSplit
     prompts: list[np.ndarray]
+    categories: tuple[str, ...]
     stop: tuple[int, ...]
     notes: tuple[str, ...]
 
@@ -150,7 +152,8 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
     chat = load_chat_template(place)
     stop = stop_tokens(config, place, tokenizer, network.vocab_size)
     # A file of prompts is short, a text may be long.
-    prompts = read_prompts(str(config.prompts), Encoder(tokenizer, chat)) if config.own_prompts else None
+    own_prompts = read_prompts(str(config.prompts), Encoder(tokenizer, chat)) if config.own_prompts else None
+    prompts = None if own_prompts is None else own_prompts.tokens
     text = load_text(config.text, tokenizer, needed=needed, chat=chat)
     held_out = _held_out(config, text) if prompts is None else prompts
     if isinstance(config, StopwatchSettings):
@@ -186,6 +189,7 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
         tokenizer=tokenizer,
         text=text,
         prompts=held_out,
+        categories=("",) * len(held_out) if own_prompts is None else own_prompts.categories,
         stop=stop,
         notes=notes,
     )

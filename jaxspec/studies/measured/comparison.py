@@ -55,6 +55,7 @@ def compare_configurations(
             pricing=pricing,
             choices=choices.get(name, ()),
             scatter=engine_scatter(config.engine, device=pricing.device),
+            categories=setup.categories,
         )
         speeds[name] = (counts["generated"], counts["cycles"], found[name].cycle.total_s.known)
     # Greedy even where the run itself samples. Before the head, which tells how long the stages took.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import jax
@@ -22,7 +22,7 @@ from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import Knobs
 from jaxspec.models.config import kinds_of
 from jaxspec.results import Quantity, given, measured, predicted
-from jaxspec.results.network_results import AcceptanceRates, Configuration, CycleTimes
+from jaxspec.results.network_results import AcceptanceRates, CategoryCycles, Configuration, CycleTimes
 from jaxspec.speculate.statistics import acceptance_rates, compare_cycles
 from jaxspec.studies.headline_intervals import headline_intervals
 from jaxspec.tuning.hard import best_length
@@ -100,6 +100,7 @@ def configuration(
     pricing: Pricing,
     choices: Collection[str] = (),
     scatter: float = 0.0,
+    categories: Sequence[str] = (),
 ) -> Configuration:
     """One configuration of a result.
 
@@ -109,6 +110,7 @@ def configuration(
         counts: of decoding; expected: predicted for the same prompts.
         choices: "knobs" and "draft_length" where the program chose them, by predicted times; otherwise they were given.
         scatter: of the engine's cycles, standard deviation of the logarithm; 0: not known.
+        categories: of the prompts, empty where a prompt has none.
     """
     length = knobs.draft_length
     tokens, cycles = counts["generated"].astype(float), counts["cycles"].astype(float)
@@ -138,7 +140,35 @@ def configuration(
         tokens_per_cycle_gap_in_standard_errors=measured(compared.gap_in_standard_errors),
         knobs=chosen("knobs", knobs_to_json(knobs, kinds_of(read.draft_weight_bits))),
         intervals=headline_intervals(inherited, beside_first, [compared.standard_error], batch=batch),
+        by_category={
+            name: _of_category(np.asarray(categories) == name, counts, expected, length, times)
+            for name in dict.fromkeys(categories)
+            if name
+        },
         **priced,
+    )
+
+
+def _of_category(
+    chosen: np.ndarray, counts: Arrays, expected: Arrays, draft_length: int, times: CycleTimes
+) -> CategoryCycles:
+    """What a configuration does on some of its prompts.
+
+    Args:
+        chosen: " prompt", which.
+    """
+    names = ("generated", "cycles", "accepted_at", "ended_at")
+    own = {name: np.asarray(counts[name])[chosen] for name in names}
+    predictions = [np.asarray(expected[name])[chosen] for name in ("generated", "cycles")]
+    compared = compare_cycles(own["generated"], own["cycles"], *predictions)
+    rates: dict[str, Any] = acceptance_rates(own["accepted_at"], own["ended_at"], own["cycles"], draft_length)
+    return CategoryCycles(
+        prompts=given(int(chosen.sum())),
+        alpha_token=measured(rates["alpha_token"]),
+        tokens_per_cycle_predicted=predicted(compared.predicted),
+        tokens_per_cycle_counted=measured(compared.counted, compared.standard_error),
+        tokens_per_cycle_gap_in_standard_errors=measured(compared.gap_in_standard_errors),
+        speedup_vs_bf16_ar=predicted(times.ar_bf16_s.known * compared.counted / times.total_s.known),
     )
 
 

@@ -31,6 +31,7 @@ class Setup:
         params: the same to decode with (see `as_computed`).
         prompts: int32 "prompt token", held-out prompts, each followed by zeros up to the longest one's length.
         prompt_lengths: " prompt", tokens of each.
+        categories: of the held-out prompts, empty where a prompt has none.
         stop: tokens after which a held-out prompt's decoding ends, rising.
         calibration_prompts: int32 "count token", windows of calibration text.
         bytes_per_token: of the calibration text.
@@ -45,6 +46,7 @@ class Setup:
     text: TextSplit
     prompts: np.ndarray
     prompt_lengths: np.ndarray
+    categories: tuple[str, ...]
     stop: tuple[int, ...]
     calibration_prompts: np.ndarray
     decoding: Decoding
@@ -107,6 +109,7 @@ def make_setup(
         text=text,
         prompts=prompts,
         prompt_lengths=lengths,
+        categories=checked.categories,
         stop=checked.stop,
         calibration_prompts=calibration,
         decoding=Decoding(

@@ -72,7 +72,7 @@ def test_conversations_go_through_the_template(tmp_path):
     split = load_text(path, ByteTokenizer(), chat=CHAT)
     assert texts([split.calibration])[0] == "<user>one<assistant>two"
     assert texts([split.held_out])[0] == "<user>oneplain"
-    prompts = read_prompts(path, Encoder(ByteTokenizer(), CHAT))
+    prompts = read_prompts(path, Encoder(ByteTokenizer(), CHAT)).tokens
     assert texts(prompts) == ["<user>one<assistant>two", "<user>one<assistant>", "other"]
     with pytest.raises(InputError, match=r"t\.jsonl', line 1: it has messages, and the model has no chat template"):
         load_text(path, ByteTokenizer())
@@ -81,7 +81,7 @@ def test_conversations_go_through_the_template(tmp_path):
 def test_prompts_of_a_text_file_are_its_lines(tmp_path):
     path = tmp_path / "p.txt"
     path.write_bytes("\ufefffirst\r\n\n   \n  second é\n".encode())
-    assert texts(read_prompts(str(path), BYTES)) == ["first", "  second é"]
+    assert texts(read_prompts(str(path), BYTES).tokens) == ["first", "  second é"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Speculation on a pretrained network and natural text, by category."""

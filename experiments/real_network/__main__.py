@@ -1,7 +1,7 @@
 """Speculation on a pretrained network and natural text: `python -m experiments.real_network QUESTIONS [--json FILE]`.
 
 QUESTIONS are JSON lines with `category` and `turns`, as Spec-Bench has them; the first turn is the prompt, written by the
-network's chat template. Of each category every other question calibrates, together with the network's own answer to it, which is
+network's chat template. Of each category every other question calibrates, with the network's own answer to it, which is
 the text that drafts meet; the others are held out. Runs are directories under --out: whatever was interrupted goes on, and what
 has finished is read again. They come cheapest first; --only names some of them. All of them take hours on two cores.
 

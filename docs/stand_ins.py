@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -54,6 +55,11 @@ def _times(path: Path) -> None:
     path.write_text(EXAMPLE, encoding="utf-8")
 
 
+def _trace(path: Path) -> None:
+    request = {"dataset": "cnn", "generated_tokens": 4, "eagle": [3, 2, 1, 1], "ngram": [1, 1, 2, 1]}
+    path.write_bytes(gzip.compress(f"{json.dumps(request)}\n".encode()))
+
+
 def _tuned(path: Path) -> None:
     knobs = {"weight_prune": 0.4, "weight_cut_bits": 4, "kv_prune": 0.0, "kv_cut_bits": 4, "draft_length": 5}
     tuned = {"knobs": knobs, "acceptance": {"conditional": [0.9, 0.8, 0.8, 0.7, 0.7]}}
@@ -86,6 +92,8 @@ def stand_ins() -> dict[str, Callable[[Path], object]]:
         "my-machine.toml": _measured,
         "times.csv": _times,
         "run.toml": _written("batch = 2\n"),
+        "vllm.log": _written("Mean acceptance length: 2.55, Per-position acceptance rate: 0.757, 0.491, 0.303\n"),
+        "trace.jsonl.gz": _trace,
         "runs/tune-0123456789ab": _tuned_run,
         "runs/tune-0123456789ab/result.json": _tuned,
         "runs/tune-.../result.json": _tuned,

@@ -18,6 +18,7 @@ PRODUCTS = {"dot", "dot_general", "einsum", "inner", "matmul", "tensordot", "vdo
 #: Files that import JAX and multiply arrays of NumPy.
 IN_NUMPY = {
     "hwmodels/analysis/calibration/least_squares.py",
+    "hwmodels/speculation/acceptance_traces.py",
     "jaxspec/formats/container/cassandra_sections.py",
     "jaxspec/studies/measured/configuration.py",
     "jaxspec/tuning/acceptance_law.py",

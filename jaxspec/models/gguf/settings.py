@@ -264,7 +264,6 @@ def _rope(own: Mapping[str, Any], settings: Mapping[str, np.ndarray], row: Conve
 
 def _divisors(factors: np.ndarray, own: Mapping[str, Any], row: Converted) -> dict[str, Any]:
     """Divisors of all frequencies: those of Llama 3.1 and 3.2 under their own name, others as they are."""
-
     from jaxspec.models.rope_scaling import Llama3Scaling, plain_frequencies
 
     base, width = own.get("rope.freq_base", 10_000.0), 2 * len(factors)

@@ -90,7 +90,7 @@ class AdviseConfig(ParallelSettings, AcceptanceSettings):
     scheme: PricedScheme = setting(
         None,
         "How the target is stored. released: as its release is.",
-        unset="bf16; released, where a config.json states a quantized form",
+        unset="bf16, or released where a config.json states a quantized form",
     )
     expert_bits: float | None = same_as(ExpertSettings, "expert_bits")
     draft: str = setting(
@@ -105,7 +105,7 @@ class AdviseConfig(ParallelSettings, AcceptanceSettings):
         low=0,
         high=64,
         above=True,
-        unset="16, or as its config.json states; for a compressed copy, the scheme's",
+        unset="16, or as its config.json states (for a compressed copy, the scheme's)",
     )
     acceptance: tuple[float, ...] | None = same_as(
         AcceptanceSettings, "acceptance", unset="of --run, or the median of published drafts of that kind"

@@ -191,8 +191,8 @@ def _noted(
     found: _Checked,
     device: str,
     *,
-    advised: Advised,
-    lengths: Sequence[int],
+    advised: Advised | None = None,
+    lengths: Sequence[int] = (),
     named: bool = False,
 ) -> dict[str, Any]:
     """The fields of `kernel_notes`, with what is to be said of acceptance, batches and the engine.

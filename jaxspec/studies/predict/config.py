@@ -63,7 +63,7 @@ class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSe
     scheme: PricedScheme = setting(
         None,
         "Storage scheme of weights and KV; bits are counted on Gaussian weights. released: as the release stores them.",
-        unset=f"{DEFAULT_SCHEME_NAME}; released, where a config.json states a quantized form",
+        unset=f"{DEFAULT_SCHEME_NAME}, or released where a config.json states a quantized form",
     )
     draft_bits: float | None = setting(
         None, "Bits that a draft step reads per weight of the layers; overrides --scheme.", **_WIDTH_LIMITS

@@ -8,6 +8,7 @@ import pytest
 import jaxspec as js
 from hwmodels import catalog
 from jaxspec.errors import InputError
+from jaxspec.studies import PredictConfig
 from jaxspec.studies.feasibility import (
     capacity_bytes,
     check_blocks,
@@ -26,8 +27,8 @@ def blocks(name, block=BLOCK, **division):
 
 
 def test_only_blocks_are_cut():
-    assert weight_block("fp8_block") == BLOCK
-    assert weight_block("fp8") is weight_block(None) is None
+    assert weight_block(PredictConfig(weight_format="fp8_block")) == BLOCK
+    assert weight_block(PredictConfig(weight_format="fp8")) is weight_block(PredictConfig()) is None
     blocks("qwen3-30b-a3b", None, tensor=4)
     blocks("qwen3-30b-a3b", tensor=2)
     blocks("qwen3-30b-a3b", tensor=4, expert=4)

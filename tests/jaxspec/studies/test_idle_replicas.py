@@ -34,7 +34,7 @@ def scaled(out, batches):
     given = {"model": str(directory), "task": "arithmetic", "method": "majority", "prompts": 2, "output_tokens": 4}
     given |= {"architecture": "llama-3.2-1b", "acceptance": 0.5, "samples": 4, "context": 70}
     config = build_config(ScaleConfig, TOGETHER | given | {"batch": batches[0], "batches": batches[1:]})
-    return head_parts(config, check_scale(config), "rtx-4090", [uniform_footprint(16)])["notes"]
+    return head_parts(config, check_scale(config), "rtx-4090", [uniform_footprint(16)], {})["notes"]
 
 
 def swept(out, batches):

@@ -182,7 +182,7 @@ def test_the_head_of_a_release_is_stored_as_the_release():
 def test_an_eagle3_head_of_a_file_costs_what_eagle3_does(write):
     target = catalog.architecture(LLAMA)
     file = write(EAGLE3)
-    found, named = named_draft(file, target), eagle_head(target, EAGLE3_VOCABULARY)
+    found, named = named_draft(AdviseConfig(draft=file), target), eagle_head(target, EAGLE3_VOCABULARY)
     assert found.architecture == named.architecture
     assert (found.shares_ends, found.maps_logits) == (named.shares_ends, named.maps_logits) == (0.0, 1.0)
     config = build_config(AdviseConfig, {"architecture": LLAMA, "draft": file})
@@ -193,15 +193,16 @@ def test_an_eagle3_head_of_a_file_costs_what_eagle3_does(write):
 
 def test_a_head_has_sizes_of_its_own(write):
     target = catalog.architecture(LLAMA)
-    wide = named_draft(write(EAGLE3 | {"intermediate_size": 28672, "draft_vocab_size": 64000}), target).architecture
+    file = write(EAGLE3 | {"intermediate_size": 28672, "draft_vocab_size": 64000})
+    wide = named_draft(AdviseConfig(draft=file), target).architecture
     assert wide.intermediate_size - eagle_head(target).architecture.intermediate_size == 14336
     assert wide.vocab_size == 64000
     nested = {key: value for key, value in EAGLE3.items() if key not in ("architectures", "draft_vocab_size")}
     speculator = {"speculators_model_type": "eagle3", "transformer_layer_config": nested, "draft_vocab_size": 32000}
-    found = named_draft(write(speculator, "speculator.json"), target)
+    found = named_draft(AdviseConfig(draft=write(speculator, "speculator.json")), target)
     assert found.architecture == eagle_head(target, EAGLE3_VOCABULARY).architecture
     few = {"architectures": ["DeepseekV3ForCausalLMNextN"], "model_type": "deepseek_v3"}
-    assert named_draft(write(few, "few.json"), target) == multi_token_head(target)
+    assert named_draft(AdviseConfig(draft=write(few, "few.json")), target) == multi_token_head(target)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +215,7 @@ def test_a_head_has_sizes_of_its_own(write):
 )
 def test_a_head_that_is_not_priced_is_refused_by_name(write, raw, title):
     with pytest.raises(InputError, match=f"is {title} .* which is not priced; give a kind that is: eagle, eagle3, mtp"):
-        named_draft(write(raw), catalog.architecture(LLAMA))
+        named_draft(AdviseConfig(draft=write(raw)), catalog.architecture(LLAMA))
 
 
 def test_a_head_is_refused_as_a_target(write):

@@ -193,7 +193,13 @@ def test_an_eagle3_head_of_a_file_costs_what_eagle3_does(write):
 
 
 def test_a_head_of_fewer_rows_is_no_padded_vocabulary(write, tmp_path):
-    given = {"architecture": LLAMA, "draft": write(EAGLE3), "device": "rtx-4090", "acceptance": (0.8, 0.8), "batch": (1,)}
+    given = {
+        "architecture": LLAMA,
+        "draft": write(EAGLE3),
+        "device": "rtx-4090",
+        "acceptance": (0.8, 0.8),
+        "batch": (1,),
+    }
     advice = js.advise(**given, out=tmp_path / "run")
     assert '"method": "eagle3"' in advice.engines["vLLM"]
     assert "heterogeneous" not in advice.engines["vLLM"]

@@ -1,4 +1,4 @@
-"""The form in which the release of a priced network is stored: its bits, its kernels, and what a reader is told of it."""
+"""The form in which the release of a priced network is stored: its bits, its kernels, and the lines that results print."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ C = TypeVar("C")
 def _with_plain(
     name: str, bits: float, plain: tuple[str, ...], left_out: tuple[str, ...], **more: Any
 ) -> catalog.StoredForm:
-    """A form of all kinds of weight but some. Args: plain: these. left_out: those of them that a reader is told."""
+    """A form of all kinds of weight but some. Args: plain: these. left_out: those of them that results name."""
     widths = {str(kind): UNCOMPRESSED_BITS if kind in plain else bits for kind in KINDS}
     return catalog.StoredForm(name, widths, left_out=left_out, **more)
 
@@ -116,7 +116,7 @@ def with_release_kernels(config: C, device: str) -> C:
 
 
 def release_in_words(architecture: str, scheme: str | None) -> str | None:
-    """What the first line of a result says of a release's form: that it is priced, or that it is not; None: 16 bits.
+    """First line of a result about a release's form: priced, or not; None: 16 bits.
 
     Args:
         scheme: None: of a command that prices no release's form.

@@ -1,4 +1,4 @@
-"""A config.json of a draft head, which needs a target, told from that of a network: by names of classes, and by keys."""
+"""Draft heads, which need a target, recognised in a config.json by names of classes and by keys."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class DraftHead:
 
     @property
     def layers(self) -> dict[str, Any]:
-        """A decoder's config.json of its layers, without what tells that it is a head."""
+        """A decoder's config.json of its layers, without the keys that mark a head."""
         signs = {key for *_, keys in _KINDS for key in keys} | {"architectures", "model_type"}
         return {key: value for key, value in self.sizes.items() if key not in signs and not isinstance(value, Mapping)}
 

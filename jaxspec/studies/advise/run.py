@@ -127,7 +127,8 @@ def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDi
     lengths = [row.draft_length.known for row in rows]
     schedule = ranges(config.batch, lengths)
     single = single_length(np.asarray(advised.numbers["speedup_vs_stored_ar"].value))
-    engines = _engines(config, schedule, single, served, _other_rows(found.draft.architecture, pricing.architecture))
+    padded = config.prices_own_network and _other_rows(found.draft.architecture, pricing.architecture)
+    engines = _engines(config, schedule, single, served, padded)
     for engine in engines:
         for name, content in ({engine.file: engine.content} | dict(engine.more_files)).items():
             write_text(directory.path / "engines" / device_slug(device) / name, content)
@@ -176,7 +177,7 @@ def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDi
 
 
 def _other_rows(draft: Architecture | None, target: Architecture) -> bool:
-    """Whether a network's vocabulary is padded to other rows than its target's; heads have the target's ends."""
+    """Whether a network's vocabulary is padded to other rows than its target's."""
     return draft is not None and float(draft.vocab_size) != float(target.vocab_size)
 
 

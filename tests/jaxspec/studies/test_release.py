@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+import jaxspec as js
 from hwmodels import DraftCost, Workload, catalog, parameters, uniform_footprint
 from hwmodels.speculation.draft_cost import held_with_draft
 from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head, multi_token_head
@@ -189,6 +190,19 @@ def test_an_eagle3_head_of_a_file_costs_what_eagle3_does(write):
     assert config.kind == "eagle3"
     served = served_draft(config)
     assert served == ServedDraft("eagle3", f"<weights of {file}>")
+
+
+def test_a_head_of_fewer_rows_is_no_padded_vocabulary(write, tmp_path):
+    given = {
+        "architecture": LLAMA,
+        "draft": write(EAGLE3),
+        "device": "rtx-4090",
+        "acceptance": (0.8, 0.8),
+        "batch": (1,),
+    }
+    advice = js.advise(**given, out=tmp_path / "run")
+    assert '"method": "eagle3"' in advice.engines["vLLM"]
+    assert "heterogeneous" not in advice.engines["vLLM"]
 
 
 def test_a_head_has_sizes_of_its_own(write):

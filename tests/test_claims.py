@@ -173,4 +173,4 @@ def test_the_headline_says_how_ideal_its_device_is():
 def test_the_first_screen_says_that_real_networks_accept_less():
     first = README[: README.index("pip install")]
     assert "accepts more than real networks do" in first
-    assert "embedded network](docs/pages/embedded-network.md)" in first
+    assert "[on real networks](docs/pages/real-networks.md)" in first

@@ -25,6 +25,7 @@ from jaxspec.report.terminal import Table, new_console
 from jaxspec.runs import Reporter
 from jaxspec.runs.provenance import versions
 from jaxspec.speculate import GREEDY
+from jaxspec.speculate.chunks import num_chunks
 from jaxspec.speculate.proof import continue_texts
 from jaxspec.speculate.ragged import generated_tokens, padded
 from jaxspec.studies import CompareConfig, EvaluateConfig, TreeConfig, TuneConfig, compare, evaluate, search_tree, tune
@@ -96,7 +97,7 @@ def answered(model: str, asked: Path, reporter: Reporter) -> list[str]:
     loaded, place = load_target(model).loaded, model_place(model)
     encoder = Encoder(loaded.tokenizer, load_chat_template(place))
     prompts, lengths = padded(read_prompts(str(asked), encoder).tokens)
-    with reporter.bar("answering the questions that calibrate", len(prompts)) as bar:
+    with reporter.bar("answering the questions that calibrate, in chunks", num_chunks(len(prompts))) as bar:
         decoded = continue_texts(
             as_computed(loaded.params),
             loaded.config,
@@ -186,6 +187,26 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
     new_console().print(table)
 
 
+#: Between these lines of a page its table is written anew.
+FROM, TO = "<!-- from here: python -m experiments.real_network -->", "<!-- to here -->"
+
+
+def write_page(page: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """The table of a page in Markdown."""
+    heading = ("run", "draft", "device", "prompts", "questions", "bits per weight", "draft length", "alpha_token")
+    heading += ("tokens per cycle, predicted", "counted", "speedup over 16-bit AR")
+    lines = [f"| {' | '.join(heading)} |", f"|{'---|' * 5}{'---:|' * 6}"]
+    for row in rows:
+        counted = f"{row['tokens_per_cycle_counted']:.2f} ± {row['tokens_per_cycle_standard_error']:.2f}"
+        cells = (row["run"], row["draft"], row["device"], f"{row['prompts']}", row["category"])
+        cells += (f"{row['bits_per_weight']:.2f}", f"{row['draft_length']}", f"{row['alpha_token']:.3f}")
+        cells += (f"{row['tokens_per_cycle_predicted']:.2f}", counted, f"{row['speedup_vs_bf16_ar']:.2f}x")
+        lines.append(f"| {' | '.join(cells)} |")
+    before, _, rest = page.read_text(encoding="utf-8").partition(FROM)
+    after = rest.partition(TO)[2]
+    write_text(page, "\n".join([before + FROM, *lines, TO]) + after)
+
+
 def main() -> None:
     """Write the texts, run, show, write."""
     parser = argparse.ArgumentParser(prog="python -m experiments.real_network", description=__doc__)
@@ -201,6 +222,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=[], help="names of runs")
     parser.add_argument("--out", type=Path, default=Path("runs/real_network"))
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--page", type=Path, help="page whose table is written anew")
     args = parser.parse_args()
     reporter = Reporter()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -234,6 +256,8 @@ def main() -> None:
             }
             write_text(args.json, to_json(found))
     show(rows)
+    if args.page:
+        write_page(args.page, rows)
 
 
 if __name__ == "__main__":

@@ -157,33 +157,33 @@ _COUNTED = (
 )
 
 
+#: Headings of the columns, in the order of `cells`.
+HEADINGS = ("run", "draft", "device", "category", "prompts", "bits per weight", "draft length", "alpha_token")
+HEADINGS += ("tokens per cycle, predicted", "counted", "gap, standard errors", "speedup over 16-bit AR")
+
+
+def cells(row: dict[str, Any]) -> tuple[str, ...]:
+    """A row as it is shown."""
+    return (
+        *(row[key] for key in ("run", "draft", "device", "category")),
+        f"{row['prompts']}",
+        f"{row['bits_per_weight']:.2f}",
+        f"{row['draft_length']}",
+        f"{row['alpha_token']:.3f}",
+        f"{row['tokens_per_cycle_predicted']:.2f}",
+        f"{row['tokens_per_cycle_counted']:.2f} ± {row['tokens_per_cycle_standard_error']:.2f}",
+        f"{row['tokens_per_cycle_gap_in_standard_errors']:.1f}",
+        f"{row['speedup_vs_bf16_ar']:.2f}x",
+    )
+
+
 def show(rows: Sequence[dict[str, Any]]) -> None:
     """A table on standard output."""
     table = Table(title="measured: acceptance, counted tokens per cycle; predicted: their prediction and the speedup")
-    for heading in (
-        "run",
-        "draft",
-        "category",
-        "length",
-        "bits",
-        "alpha token",
-        "predicted",
-        "counted",
-        "gap, SE",
-        "speedup",
-    ):
-        table.add_column(heading, justify="left" if heading in ("run", "draft", "category") else "right")
+    for place, heading in enumerate(HEADINGS):
+        table.add_column(heading, justify="left" if place < 4 else "right")
     for row in rows:
-        table.add_row(
-            *(row[key] for key in ("run", "draft", "category")),
-            str(row["draft_length"]),
-            f"{row['bits_per_weight']:.2f}",
-            f"{row['alpha_token']:.3f}",
-            f"{row['tokens_per_cycle_predicted']:.2f}",
-            f"{row['tokens_per_cycle_counted']:.2f}±{row['tokens_per_cycle_standard_error']:.2f}",
-            f"{row['tokens_per_cycle_gap_in_standard_errors']:.1f}",
-            f"{row['speedup_vs_bf16_ar']:.2f}x",
-        )
+        table.add_row(*cells(row))
     new_console().print(table)
 
 
@@ -193,15 +193,8 @@ FROM, TO = "<!-- from here: python -m experiments.real_network -->", "<!-- to he
 
 def write_page(page: Path, rows: Sequence[dict[str, Any]]) -> None:
     """The table of a page in Markdown."""
-    heading = ("run", "draft", "device", "prompts", "questions", "bits per weight", "draft length", "alpha_token")
-    heading += ("tokens per cycle, predicted", "counted", "speedup over 16-bit AR")
-    lines = [f"| {' | '.join(heading)} |", f"|{'---|' * 5}{'---:|' * 6}"]
-    for row in rows:
-        counted = f"{row['tokens_per_cycle_counted']:.2f} ± {row['tokens_per_cycle_standard_error']:.2f}"
-        cells = (row["run"], row["draft"], row["device"], f"{row['prompts']}", row["category"])
-        cells += (f"{row['bits_per_weight']:.2f}", f"{row['draft_length']}", f"{row['alpha_token']:.3f}")
-        cells += (f"{row['tokens_per_cycle_predicted']:.2f}", counted, f"{row['speedup_vs_bf16_ar']:.2f}x")
-        lines.append(f"| {' | '.join(cells)} |")
+    lines = [f"| {' | '.join(HEADINGS)} |", f"|{'---|' * 4}{'---:|' * (len(HEADINGS) - 4)}"]
+    lines += [f"| {' | '.join(cells(row))} |" for row in rows]
     before, _, rest = page.read_text(encoding="utf-8").partition(FROM)
     after = rest.partition(TO)[2]
     write_text(page, "\n".join([before + FROM, *lines, TO]) + after)

@@ -142,7 +142,7 @@ def configuration(
         intervals=headline_intervals(inherited, beside_first, [compared.standard_error], batch=batch),
         by_category={
             name: _of_category(np.asarray(categories) == name, counts, expected, length, times)
-            for name in dict.fromkeys(categories)
+            for name in sorted(set(categories))
             if name
         },
         **priced,

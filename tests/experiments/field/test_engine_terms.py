@@ -126,7 +126,7 @@ def test_pages_have_the_terms_and_the_number_of_rows():
     small, heads, other = (
         f"{100 * catalog.engine_scatter(engine)[kind]:.{digits}f} %"
         for engine, kind, digits in (
-            ("vllm", "small network", 0),
+            ("vllm", "small network", 1),
             ("vllm", "other drafts", 1),
             ("sglang", "other drafts", 0),
         )

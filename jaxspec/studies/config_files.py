@@ -10,27 +10,36 @@ from jaxspec.errors import InputError
 from jaxspec.settings.schemes import RELEASED
 
 if TYPE_CHECKING:
-    from hwmodels.catalog import DraftHead
+    from hwmodels.catalog import ConfigReading, DraftHead
 
-__all__ = ["head_in_file", "own_scheme"]
+__all__ = ["head_in_file", "own_scheme", "reading_of"]
+
+
+def reading_of(architecture: Any) -> ConfigReading | None:
+    """What a config.json describes; None for names of the catalog, for "own", and for files that cannot be priced.
+
+    Args:
+        architecture: catalog name or path; a file that cannot be read is refused where it is priced.
+    """
+    if not isinstance(architecture, str | Path) or not os.path.exists(architecture):
+        return None
+    from hwmodels import catalog  # numerics, which only a file needs
+
+    try:
+        return catalog.read_config_file(architecture)
+    except (NotImplementedError, ValueError):
+        return None
 
 
 def own_scheme(architecture: Any, otherwise: str) -> str:
     """The scheme of a priced network for which none is given: its release's form, where its config.json states one.
 
     Args:
-        architecture: catalog name or path; a file that cannot be read is refused where it is priced.
+        architecture: see `reading_of`.
         otherwise: of all other networks.
     """
-    if not isinstance(architecture, str | Path) or not os.path.exists(architecture):
-        return otherwise
-    from hwmodels import catalog  # numerics, which only a file needs
-
-    try:
-        stored = catalog.read_config_file(architecture).stored
-    except (NotImplementedError, ValueError):
-        return otherwise
-    return otherwise if stored is None else RELEASED.name
+    reading = reading_of(architecture)
+    return otherwise if reading is None or reading.stored is None else RELEASED.name
 
 
 def head_in_file(name: str) -> DraftHead | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -13,13 +12,13 @@ from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.settings.schemes import RELEASED
+from jaxspec.studies.config_files import reading_of
 
 __all__ = [
     "draft_notes",
     "layer_bits",
     "no_narrower_draft",
     "priced_form",
-    "reading_of",
     "release_in_words",
     "release_notes",
     "scheme_footprint",
@@ -47,16 +46,6 @@ _MXFP4 = _with_plain("MXFP4", 4.25, _NOT_EXPERTS, ("attention", "LM head"))
 
 #: Architectures of the catalog whose release is quantized; source: `quantization_config` of the same config.json.
 _OF_CATALOG = {"deepseek-v3": _FP8_BLOCKS, "kimi-k2": _FP8_BLOCKS, "gpt-oss-20b": _MXFP4, "gpt-oss-120b": _MXFP4}
-
-
-def reading_of(architecture: str) -> catalog.ConfigReading | None:
-    """What a config.json describes; None for names of the catalog, for "own", and for files that cannot be priced."""
-    if not os.path.exists(architecture):
-        return None
-    try:
-        return catalog.read_config_file(architecture)
-    except (NotImplementedError, ValueError):
-        return None
 
 
 def stored_form(architecture: str) -> catalog.StoredForm | None:

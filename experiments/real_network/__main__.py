@@ -128,7 +128,7 @@ def runs(common: dict[str, Any], drafts: tuple[str, ...], seeds: Sequence[int]) 
         found[f"tree-{draft}"] = lambda config=config, **given: search_tree(config, **given)
     for seed in seeds:
         for scheme in schemes:
-            config = TuneConfig(scheme=scheme, seed=seed, **common)
+            config = TuneConfig(scheme=scheme, seed=seed, calibration_prompts=48, **common)
             found[f"tune-{scheme}-seed-{seed}"] = lambda config=config, **given: tune(config, **given)
     return found
 

@@ -150,6 +150,11 @@ class CommonConfig(ParallelSettings, PlacementSettings):
         """Whether the held-out prompts come from a file of the user's own."""
         return isinstance(self.prompts, str)
 
+    @property
+    def measured_tokens(self) -> int:
+        """Tokens of a calibration text, behind its prompt, that drafts are measured on."""
+        return self.output_tokens
+
     unused = (
         Unused(
             ("top_k", "top_p"),

@@ -38,6 +38,7 @@ class KnobSpec:
             layer's experts, " layer", without effect on layers that have none; "head": one of the LM head, a single number.
         whole: a hard configuration rounds it.
         grid: values of the uniform grid that tuning is compared with; empty where the grid keeps the default.
+        reads_less: whether a draft reads less as the knob rises, rather than as it falls.
         cut_of: type whose mantissa bits are cut, and `high` says how many there are; None of every other knob.
     """
 
@@ -50,6 +51,7 @@ class KnobSpec:
     whole: bool = False
     grid: tuple[float, ...] = ()
     cut_of: StoredDtype | None = None
+    reads_less: bool = True
 
     @property
     def range_text(self) -> str:
@@ -138,6 +140,7 @@ SLICE_BITS = KnobSpec(
     high=6.0,
     whole=True,
     grid=(2.0, 3.0, 4.0, 5.0, 6.0),
+    reads_less=False,
 )
 
 #: The expert axis: a share that fits any network. A token's own number of experts is the least that a pool can have.
@@ -149,4 +152,5 @@ EXPERT_POOL = KnobSpec(
     high=1.0,
     per="experts",
     grid=(0.0, 0.25, 0.5, 1.0),
+    reads_less=False,
 )

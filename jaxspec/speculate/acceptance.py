@@ -56,12 +56,14 @@ class BlockPass(NamedTuple):
         survival_on_text: the same given that decoding put out this very text: the product of min(1, q/p) at the text's tokens
             up to d. Its mean over texts is that of `survival`, with more noise; but only its products along a text are
             right, because which tokens are refused and where the next cycle starts depend on each other.
+        overlap: the sum of min(p, q).
         kl: KL(p || q) at temperature 1, nats.
         cross_entropy: of the draft on the text's next token at temperature 1, nats.
     """
 
     survival: Float[Array, "batch start depth"]
     survival_on_text: Float[Array, "batch start depth"]
+    overlap: Float[Array, "batch start depth"]
     kl: Float[Array, "batch start depth"]
     cross_entropy: Float[Array, "batch start depth"]
 
@@ -183,6 +185,7 @@ def compare_with_target(
     return BlockPass(
         survival=before * agreed.overlap,
         survival_on_text=on_text,
+        overlap=agreed.overlap,
         kl=agreed.kl,
         cross_entropy=agreed.cross_entropy,
     )

@@ -1,45 +1,60 @@
-"""Gradient ascent over knobs: one definition for a uniform pair and for every matrix its own, with optax and checkpoints.
+"""Ascent over knobs by balancing marginal returns: the same rule for a uniform pair and for every matrix its own.
 
-Knobs are scaled to the unit box and projected back into it after each step. The temperature of masks and blends falls
-geometrically, so that the last soft networks are nearly hard. Steps, rates and temperatures are traced, and a uniform pair is
-the same program with its knobs tied: one compilation serves every ascent of a run.
+At the best draft each knob of each matrix gains, moved a little further, as much time as it loses in acceptance. Both marginal
+returns of all knobs come from one forward and one backward pass through the soft network, on a few thousand tokens. The error
+that a knob makes grows about exponentially along it (each bit cut quadruples it), so a move by log(gain / loss) over the rate
+of that growth would balance a knob at once, if its loss had no noise. It has: the loss of one matrix among two hundred takes
+more tokens than a pass has. So losses are shrunk toward those of all matrices of the kind, and the t-th move goes 1/t of the
+way, which averages what all passes say.
+
+Source: Shoham & Gersho 1988, doi:10.1109/29.90373 (equal slopes); Robbins & Monro 1951, doi:10.1214/aoms/1177729586 (1/t).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
-from flax import struct
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
+from hwmodels import SpeculationResult
 from jaxspec.compress.footprint import limited_draft_bits
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes import Scheme
 from jaxspec.models.mesh import filled_rows, on_host
+from jaxspec.settings.knobs import KnobSpec
 from jaxspec.speculate.sampling import SAMPLING
 from jaxspec.tuning.calibration import Calibration
-from jaxspec.tuning.objective import DraftMeasurement, ObjectiveName, Pricing, mean_log_speedup, measure, price
+from jaxspec.tuning.objective import DraftMeasurement, ObjectiveName, Pricing, measure, price
 
-#: Temperature of masks and blends, first and last step.
-_TEMPERATURES = (0.3, 0.05)
+#: Temperature of masks and blends while tuning.
+_SOFT_TEMPERATURE = 0.1
 
 #: Temperature of the smooth roofline while tuning; reports use the exact one.
 _ROOFLINE_TEMPERATURE = 0.05
 
-#: Weight of a violated constraint, relative to its limit, against a log speedup.
-_PENALTY = 20.0
+#: How fast the marginal loss of a knob grows along its whole range, in nats: of bits each quadruples the squared error; of
+#: shares of a row, whose smallest values go first, it grows with their square.
+_GROWTH_PER_BIT, _GROWTH = math.log(4.0), 5.0
 
-_CHECKPOINT_EVERY = 5
+#: How much of the difference between a matrix and its kind is believed, in logarithms: of 2,000 tokens about a third is not
+#: noise, of ten passes four fifths.
+_BELIEVED = 0.6
 
-#: Share of the steps, the last ones, whose places are averaged.
-_MEAN_SHARE = 0.25
+#: Marginal losses beyond these factors of their kind's, and kinds beyond these of all, are noise.
+_MATRIX_FACTOR, _KIND_FACTOR = 20.0, 10.0
+
+#: Log speedups of draft lengths that are this much below the best one count e times less.
+_LENGTH_TEMPERATURE = 0.02
+
+#: Largest log ratio of gain to loss that one move believes.
+_LARGEST = 2.0
 
 Coordinates = dict[str, Array]
 
@@ -61,7 +76,9 @@ class Goal:
     """What to climb; static.
 
     Attributes:
-        max_kl: nats per token; max_bits_per_byte; draft_bits: mean bits per weight. None is no constraint.
+        windows_per_step: windows of calibration text in a pass.
+        max_kl: nats per token; max_bits_per_byte; draft_bits: mean bits per weight. None is no constraint. An objective that
+            is quality alone needs draft_bits, which it keeps to.
         bytes_per_token: of the calibration text.
         decode_temperature: of the smooth acceptance.
     """
@@ -80,6 +97,7 @@ class Ascent:
     """How to climb.
 
     Attributes:
+        learning_rate: first move, as a share of the one that would balance each knob.
         tied: knobs of matrices, and of experts, are the same for all of them, the head has its own, and knobs of layers stay as
             they start; otherwise each matrix and each layer has its own.
     """
@@ -90,146 +108,228 @@ class Ascent:
     tied: bool
 
 
-@struct.dataclass
-class AscentState:
-    """Everything a resumed ascent needs."""
+class Limit(NamedTuple):
+    """A measured number with its bound.
 
-    coordinates: Coordinates
-    opt_state: Any
-    step: Int[Array, ""]
+    Attributes:
+        gradient: of the number, in the coordinates.
+    """
+
+    value: Float[Array, ""]
+    gradient: Coordinates
+
+
+class Returns(NamedTuple):
+    """Marginal returns of all knobs; larger coordinates compress more or less, as the knob is.
+
+    Attributes:
+        places: coordinates that they were measured at.
+        quality: derivative of the objective by way of what the draft says.
+        cost: derivative by way of what it reads: of the log speedup, or of bits per weight where quality is the objective.
+        bits, others: limited bits per weight; KL and bits per byte, where they are limited.
+        numbers: a row of the history.
+    """
+
+    places: Coordinates
+    quality: Coordinates
+    cost: Coordinates
+    bits: list[Limit]
+    others: list[Limit]
+    numbers: Float[Array, " metric"]
 
 
 class Ascended(NamedTuple):
-    """Soft knobs where an ascent ended.
+    """Soft knobs after each step.
 
     Attributes:
-        mean: of its last quarter of steps.
+        path: leaves "step ...".
         history: "step metric" over `HISTORY`.
     """
 
-    last: Knobs
-    mean: Knobs
+    path: dict[str, np.ndarray]
     history: np.ndarray
 
 
 #: Columns of an ascent's history, one row per step.
-HISTORY = ("objective", "speedup", "kl", "temperature")
-
-_ADAM = optax.scale_by_adam(b2=0.95)
-
-
-_LENGTHS = "draft_length_logits"
+HISTORY = ("objective", "speedup", "kl")
 
 
 def to_coordinates(knobs: Knobs) -> Coordinates:
-    """Knobs in the unit box, draft lengths with equal preference."""
-    specs = knobs.scheme.knob_specs
-    scaled = {s.name: (knobs.values[s.name] - s.low) / (s.high - s.low) for s in specs}
-    return scaled | {_LENGTHS: jnp.zeros_like(knobs.draft_length_logits)}
+    """Knobs in the unit box."""
+    return {s.name: (jnp.asarray(knobs.values[s.name]) - s.low) / (s.high - s.low) for s in knobs.scheme.knob_specs}
 
 
-def from_coordinates(coordinates: Coordinates, scheme: Scheme) -> Knobs:
-    """Inverse of `to_coordinates`."""
-    values = {s.name: s.low + (s.high - s.low) * coordinates[s.name] for s in scheme.knob_specs}
-    return Knobs(values=values, draft_length_logits=coordinates[_LENGTHS], scheme=scheme)
+def from_coordinates(coordinates: Coordinates | dict[str, np.ndarray], like: Knobs) -> Knobs:
+    """Inverse of `to_coordinates`, with the draft length of other knobs."""
+    specs = like.scheme.knob_specs
+    return like.replace_values(**{s.name: s.low + (s.high - s.low) * jnp.asarray(coordinates[s.name]) for s in specs})
 
 
-def first_state(start: Knobs) -> AscentState:
-    """Before the first step."""
-    coordinates = to_coordinates(start)
-    return AscentState(coordinates=coordinates, opt_state=_ADAM.init(coordinates), step=jnp.asarray(0))
+def between_whole(coordinates: Coordinates, scheme: Scheme) -> Coordinates:
+    """The same with knobs of whole numbers half-way between two of them.
+
+    There the derivative of a blend is the difference of its two ends; near a whole number it is nearly none, as an error's
+    square has no slope where the error begins.
+    """
+
+    def half(spec: KnobSpec, place: Array) -> Array:
+        way = spec.high - spec.low
+        low = jnp.clip(jnp.floor(place * way), 0, way - 1)
+        return (low + 0.5) / way
+
+    whole = {spec.name: half(spec, coordinates[spec.name]) for spec in scheme.knob_specs if spec.whole}
+    return coordinates | whole
 
 
-def project(coordinates: Coordinates) -> Coordinates:
-    """Back into the unit box; draft-length preferences are free."""
-    boxed = {name: value for name, value in coordinates.items() if name != _LENGTHS}
-    zeros, ones = optax.tree.zeros_like(boxed), optax.tree.ones_like(boxed)
-    return coordinates | optax.projections.projection_box(boxed, zeros, ones)
-
-
-def tie(gradient: Coordinates, scheme: Scheme) -> Coordinates:
-    """The gradient of knobs that move together: the mean for all matrices, and for the experts of all layers; none for knobs of
-    layers (the KV cache)."""
-
-    def tied(value: Array, per: str) -> Array:
-        return jnp.zeros_like(value) if per == "layer" else jnp.full_like(value, value.mean())
-
-    return gradient | {spec.name: tied(gradient[spec.name], spec.per) for spec in scheme.knob_specs}
-
-
-def learning_rate_at(step: int, ascent: Ascent) -> float:
-    """Cosine decay to a tenth."""
-    return float(np.asarray(optax.cosine_decay_schedule(ascent.learning_rate, ascent.steps, alpha=0.1)(step)))
-
-
-def temperature_at(step: int, ascent: Ascent) -> float:
-    """Geometric from the first to the last temperature."""
-    first, last = _TEMPERATURES
-    return first * (last / first) ** (step / max(ascent.steps - 1, 1))
-
-
-def objective_value(
-    measured: DraftMeasurement, knobs: Knobs, pricing: Pricing, goal: Goal
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """What is climbed (larger is better, constraints as quadratic penalties), and the log speedup beside it."""
-    log_speedup = mean_log_speedup(price(pricing, measured, _ROOFLINE_TEMPERATURE), knobs.draft_length_logits)
-    bits_per_byte = measured.cross_entropy / (jnp.log(2.0) * goal.bytes_per_token)
-    gain = {"speedup": log_speedup, "kl": -measured.kl, "bits_per_byte": -bits_per_byte}[goal.objective]
-    limits = (
-        (measured.kl, goal.max_kl),
-        (bits_per_byte, goal.max_bits_per_byte),
-        *((bits, goal.draft_bits) for bits in limited_draft_bits(measured.footprint)),
-    )
-    for value, limit in limits:
-        if limit is not None:
-            gain = gain - _PENALTY * jnp.square(jnp.maximum(value / limit - 1.0, 0.0))
-    return gain, log_speedup
-
-
-@partial(jax.jit, static_argnames=("goal", "scheme"))
-def ascend_once(
-    state: AscentState,
+@partial(jax.jit, static_argnames="goal")
+def marginal_returns(
+    knobs: Knobs,
     calibration: Calibration,
     pricing: Pricing,
     seed: Int[Array, ""],
-    learning_rate: Float[Array, ""],
-    temperature: Float[Array, ""],
-    tied: Bool[Array, ""],
+    step: Int[Array, ""],
     goal: Goal,
-    scheme: Scheme,
-) -> tuple[AscentState, Float[Array, " metric"]]:
-    """One step, and its row of the history; which windows it sees depends on the seed and the step alone."""
-    key = jax.random.fold_in(jax.random.key(seed), state.step)
-    count = min(goal.windows_per_step, calibration.num_windows)
-    windows = jax.random.permutation(key, calibration.num_windows)[:count]
+) -> Returns:
+    """What all knobs gain and lose, on windows that depend on the seed and the step alone; passes take all windows in turn."""
+    key, block = jax.random.key(seed), knobs.draft_length_logits.shape[0]
+    there = calibration.num_windows
+    count = min(goal.windows_per_step, there)
+    windows = jax.random.permutation(key, there)[(step * count + jnp.arange(count)) % there]
     windows, counted = filled_rows(calibration.mesh, windows)
-    block = state.coordinates["draft_length_logits"].shape[0]
-    offset = jax.random.randint(jax.random.fold_in(key, 1), (), 0, block)
+    offset = jax.random.randint(jax.random.fold_in(key, 1 + step), (), 0, block)
+    decoding = dataclasses.replace(SAMPLING, temperature=goal.decode_temperature).for_program()
 
-    def loss(coordinates):
-        knobs = from_coordinates(coordinates, scheme)
-        measured = measure(
+    def draft(places: Coordinates) -> DraftMeasurement:
+        return measure(
             calibration,
-            knobs,
+            from_coordinates(places, knobs),
             windows=windows,
             counted=counted,
             offset=offset,
-            soft_temperature=temperature,
-            decoding=dataclasses.replace(SAMPLING, temperature=goal.decode_temperature).for_program(),
+            soft_temperature=_SOFT_TEMPERATURE,
+            decoding=decoding,
         )
-        gain, log_speedup = objective_value(measured, knobs, pricing, goal)
-        return -gain, (log_speedup, measured.kl)
 
-    (value, (log_speedup, kl)), gradient = jax.value_and_grad(loss, has_aux=True)(state.coordinates)
-    gradient = jax.tree.map(partial(jnp.where, tied), tie(gradient, scheme), gradient)
-    direction, opt_state = _ADAM.update(gradient, state.opt_state)
-    updates = optax.tree.scale(-learning_rate, direction)
-    moved = AscentState(
-        coordinates=project(cast(Coordinates, optax.apply_updates(state.coordinates, updates))),
-        opt_state=opt_state,
-        step=state.step + 1,
+    places = between_whole(to_coordinates(knobs), knobs.scheme)
+    measured, pull = jax.vjp(draft, places)
+    nothing = jax.tree.map(jnp.zeros_like, measured)
+    back = lambda **parts: pull(dataclasses.replace(nothing, **parts))[0]
+    speedup, slopes = jax.value_and_grad(lambda m: _log_speedup(price(pricing, m, _ROOFLINE_TEMPERATURE)))(measured)
+    bits_per_byte, per_nat = (
+        measured.cross_entropy / (math.log(2) * goal.bytes_per_token),
+        1 / (math.log(2) * goal.bytes_per_token),
     )
-    return moved, jnp.stack([-value, jnp.exp(log_speedup), kl, temperature])
+    bits = [Limit(value, back(footprint=slope)) for value, slope in _bits(measured)]
+    if goal.objective == "speedup":
+        # As acceptance at all positions changes, so does survival at every depth: all tokens of the text say how, where
+        # survival itself knows those of the first depths alone.
+        depth = jnp.arange(1, block + 1)
+        by_overlap = jnp.sum(slopes.survival * measured.survival * depth) / measured.overlap
+        quality = back(overlap=by_overlap)
+        cost = back(footprint=slopes.footprint, pool_share=slopes.pool_share)
+        objective = speedup
+    else:
+        by_kl = goal.objective == "kl"
+        quality = back(kl=jnp.float32(-1)) if by_kl else back(cross_entropy=jnp.float32(-per_nat))
+        cost = jax.tree.map(lambda *slope: -sum(slope), *(limit.gradient for limit in bits))
+        objective = -measured.kl if by_kl else -bits_per_byte
+    others = []
+    if goal.max_kl is not None:
+        others.append(Limit(measured.kl, back(kl=jnp.float32(1))))
+    if goal.max_bits_per_byte is not None:
+        others.append(Limit(bits_per_byte, back(cross_entropy=jnp.float32(per_nat))))
+    numbers = jnp.stack([objective, jnp.exp(speedup), measured.kl])
+    return Returns(places, quality, cost, bits if goal.draft_bits is not None else [], others, numbers)
+
+
+def _log_speedup(result: SpeculationResult) -> Float[Array, ""]:
+    """Over 16-bit decoding, smoothly the best of draft lengths from 1 on; not to speculate is an answer given at the end."""
+    return _LENGTH_TEMPERATURE * jax.nn.logsumexp(jnp.log(result.speedup_vs_bf16_ar[1:]) / _LENGTH_TEMPERATURE)
+
+
+def _bits(measured: DraftMeasurement) -> list[tuple[Array, Any]]:
+    """Limited bits per weight, each with its derivative by the footprint."""
+    count = len(limited_draft_bits(measured.footprint))
+    of = lambda place: jax.value_and_grad(lambda footprint: limited_draft_bits(footprint)[place])(measured.footprint)
+    return [of(place) for place in range(count)]
+
+
+def move(
+    coordinates: dict[str, np.ndarray], returns: Returns, share: float, ascent: Ascent, goal: Goal, scheme: Scheme
+) -> dict[str, np.ndarray]:
+    """Coordinates after one move (host side): so much of the way to where this pass alone would balance all knobs.
+
+    Where limits are overstepped, as far as this pass tells, all knobs move alike in log ratio until they are kept.
+    """
+    moving = [spec for spec in scheme.knob_specs if not (ascent.tied and spec.per == "layer")]
+    ways = {spec.name: _Way(spec, returns, tied=ascent.tied) for spec in moving}
+    shifts = dict.fromkeys(ways, 0.0)
+
+    def keep(limit: Limit, most: float, *, exactly: bool, sign: float) -> None:
+        """Shift the log ratios of the knobs that a limited number depends on."""
+        own = [name for name in ways if np.any(limit.gradient[name])]
+        at = lambda shift: (
+            float(limit.value)
+            + sum(ways[name].change(limit.gradient[name], shifts[name] + sign * shift, curved=sign < 0) for name in own)
+        )
+        low, high = (-20.0 if exactly else 0.0), 20.0
+        if at(low) <= most:
+            shifts.update({name: shifts[name] + sign * low for name in own})
+            return
+        for _ in range(40):
+            middle = (low + high) / 2
+            low, high = (middle, high) if at(middle) > most else (low, middle)
+        shifts.update({name: shifts[name] + sign * high for name in own})
+
+    for limit in returns.bits:
+        keep(limit, goal.draft_bits or 0.0, exactly=goal.objective != "speedup", sign=1.0)
+    for limit, most in zip(
+        returns.others, [m for m in (goal.max_kl, goal.max_bits_per_byte) if m is not None], strict=True
+    ):
+        keep(limit, most, exactly=False, sign=-1.0)
+    wanted = {name: way.target(shifts[name]) for name, way in ways.items()}
+    moved = {name: np.clip(coordinates[name] + share * (wanted[name] - coordinates[name]), 0, 1) for name in ways}
+    return coordinates | {name: place.astype(np.float32) for name, place in moved.items()}
+
+
+class _Way:
+    """Where one knob of all matrices would go, by one pass."""
+
+    def __init__(self, spec: KnobSpec, returns: Returns, *, tied: bool):
+        self._at = np.asarray(returns.places[spec.name], float)
+        self._growth = (spec.high - spec.low) * _GROWTH_PER_BIT if spec.whole else _GROWTH
+        loss, gain = (np.asarray(tree[spec.name], float) for tree in (returns.quality, returns.cost))
+        self._sign = 1.0 if spec.reads_less else -1.0
+        self._ratio = _log_ratio(-self._sign * loss, self._sign * gain, tied=tied)
+
+    def target(self, shift: float) -> np.ndarray:
+        """Coordinates where gain and loss balance, the log ratio being shifted."""
+        ratio = np.clip(self._ratio, -_LARGEST, _LARGEST) + shift
+        return np.clip(self._at + self._sign * ratio / self._growth, 0, 1)
+
+    def change(self, gradient: Array, shift: float, *, curved: bool) -> float:
+        """Of a number with this derivative on the way there; linear, or growing as losses do."""
+        way, growth = self.target(shift) - self._at, self._sign * self._growth
+        return float(np.sum(np.asarray(gradient, float) * (np.expm1(growth * way) / growth if curved else way)))
+
+
+def _log_ratio(loss: np.ndarray, gain: np.ndarray, *, tied: bool) -> np.ndarray:
+    """log(gain / loss) of each matrix, shrunk toward its kind.
+
+    A matrix that gains nothing turns back: a bitmap takes more than pruning a few values saves. Where none gains, none moves.
+    """
+    gains = gain > 0
+    if tied:
+        loss, gain = (np.broadcast_to(part.sum(), part.shape) for part in (loss, gain))
+        gains = gain > 0
+    if not gains.any():
+        return np.zeros_like(gain)
+    mean = lambda **axes: np.sum(loss * gains, **axes) / np.maximum(np.sum(gain * gains, **axes), np.finfo(float).tiny)
+    of_all = np.clip(mean(), np.exp(-_LARGEST), np.exp(_LARGEST))
+    of_kind = np.clip(mean(axis=0) if gain.ndim else of_all, of_all / _KIND_FACTOR, of_all * _KIND_FACTOR)
+    own = np.clip(loss / np.where(gains, gain, 1), of_kind / _MATRIX_FACTOR, of_kind * _MATRIX_FACTOR)
+    ratio = -((1 - _BELIEVED) * np.log(of_kind) + _BELIEVED * np.log(own))
+    return np.where(gains, ratio, -_LARGEST)
 
 
 def ascend(
@@ -246,28 +346,26 @@ def ascend(
 
     Args:
         progress: where to save states and resume from.
-        on_step: told the steps done and the current soft speedup.
-    Source of the mean: Polyak & Juditsky 1992, doi:10.1137/0330046; each step sees some of the windows alone, and a mean of
-        places errs less than the last of them.
+        on_step: gets the steps done and the current soft speedup.
     """
-    state = first_state(start)
+    coordinates = {name: np.asarray(on_host(place)) for name, place in to_coordinates(start).items()}
+    path = {name: np.zeros((ascent.steps, *place.shape), np.float32) for name, place in coordinates.items()}
     history = np.zeros((ascent.steps, len(HISTORY)), np.float32)
-    sums = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), state.coordinates)
-    first = ascent.steps - max(1, round(_MEAN_SHARE * ascent.steps))  # of the steps whose places are averaged
-    kept = None if progress is None else progress.last({"state": state, "history": history, "sums": sums})
+    kept = None if progress is None else progress.last({"step": np.asarray(0), "path": path, "history": history})
+    first = 0
     if kept is not None:
-        state = jax.tree.map(jnp.asarray, cast(AscentState, kept["state"]))
-        history, sums = np.array(kept["history"]), jax.tree.map(np.array, kept["sums"])
-    tied, seed = jnp.asarray(ascent.tied), jnp.asarray(ascent.seed)
-    for step in range(int(state.step), ascent.steps):
-        rate, temperature = jnp.asarray(learning_rate_at(step, ascent)), jnp.asarray(temperature_at(step, ascent))
-        state, row = ascend_once(state, calibration, pricing, seed, rate, temperature, tied, goal, start.scheme)
-        history[step] = on_host(row)
-        if step >= first:
-            sums = jax.tree.map(np.add, sums, on_host(state.coordinates))
+        first, history = int(kept["step"]), np.array(kept["history"])
+        path = {name: np.array(places) for name, places in kept["path"].items()}
+        coordinates = {name: places[first - 1] for name, places in path.items()}
+    seed = jnp.asarray(ascent.seed)
+    for step in range(first, ascent.steps):
+        knobs = from_coordinates(coordinates, start)
+        returns = on_host(marginal_returns(knobs, calibration, pricing, seed, jnp.asarray(step), goal))
+        coordinates = move(coordinates, returns, ascent.learning_rate / (step + 1), ascent, goal, start.scheme)
+        history[step] = returns.numbers
+        for name, place in coordinates.items():
+            path[name][step] = place
         on_step(step + 1, float(history[step, HISTORY.index("speedup")]))
-        if progress is not None and (step + 1) % _CHECKPOINT_EVERY == 0 and step + 1 < ascent.steps:
-            progress.save(step + 1, {"state": state, "history": history, "sums": sums})
-    mean = jax.tree.map(lambda total: total / np.float32(ascent.steps - first), sums)
-    last, mean = (from_coordinates(places, start.scheme) for places in (on_host(state.coordinates), mean))
-    return Ascended(last, mean, history)
+        if progress is not None and step + 1 < ascent.steps:
+            progress.save(step + 1, {"step": np.asarray(step + 1), "path": path, "history": history})
+    return Ascended(path, history)

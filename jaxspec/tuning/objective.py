@@ -73,6 +73,8 @@ class DraftMeasurement:
 
     Attributes:
         survival: P(draft tokens 1..d all accepted), mean over the starts.
+        overlap: P(a draft token is accepted), mean over all positions of the text whatever was drafted before; survival at each
+            depth knows those at its own depth alone.
         kl: KL(target || draft), nats per token.
         cross_entropy: of the draft on the text, nats per token.
         footprint: bits read of the network's own matrices and KV, leaves are " layer"; and of the head, single numbers, where
@@ -81,6 +83,7 @@ class DraftMeasurement:
     """
 
     survival: Float[Array, " depth"]
+    overlap: Float[Array, ""]
     kl: Float[Array, ""]
     cross_entropy: Float[Array, ""]
     footprint: Footprint
@@ -154,6 +157,7 @@ def measure(
     passed = compare_with_target(ran, text, (calibration.params, draft_ends), config, decoding)
     return DraftMeasurement(
         survival=_mean(passed.survival, counted, (0, 1)),
+        overlap=_mean(passed.overlap, counted, (0, 1, 2)),
         kl=_mean(passed.kl, counted, (0, 1, 2)),
         cross_entropy=_mean(passed.cross_entropy, counted, (0, 1, 2)),
         footprint=footprint,

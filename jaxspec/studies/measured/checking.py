@@ -70,7 +70,7 @@ class CheckedInputs:
 def window_tokens(config: CommonConfig) -> tuple[int, int]:
     """Tokens of a window of calibration text, and of one of held-out text: none where prompts come from elsewhere."""
     # Room for the continuation too: some objectives calibrate on the text's own.
-    calibration = config.prompt_tokens + continuation_length(config.output_tokens)
+    calibration = config.prompt_tokens + continuation_length(config.measured_tokens)
     return calibration, 0 if config.own_prompts else config.prompt_tokens
 
 
@@ -248,11 +248,13 @@ def text_length(config: CommonConfig, longest: int) -> TextLength:
     Args:
         longest: tokens of the longest prompt that is decoded.
     """
+    held_out = longest, continuation_length(config.output_tokens)
+    calibration = config.prompt_tokens, continuation_length(config.measured_tokens)
     return TextLength(
-        max(config.prompt_tokens, longest),
-        continuation_length(config.output_tokens),
+        *max(held_out, calibration, key=sum),
         "decoded and drafted",
-        "give shorter prompts (calibration's have --prompt-tokens), or fewer --output-tokens",
+        "give shorter prompts (calibration's have --prompt-tokens), or fewer --output-tokens"
+        + (" and --continuation-tokens" if config.measured_tokens > config.output_tokens else ""),
     )
 
 

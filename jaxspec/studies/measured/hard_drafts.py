@@ -126,11 +126,15 @@ class HardDrafts:
         work = dataclasses.replace(self.work, setup=setup, stages=self.work.stages.within(folder))
         return dataclasses.replace(self, work=work, ranked_by=self, room=room)
 
-    def measure(self, knobs: Knobs, offset: int = 0) -> DraftMeasurement:
-        """Measurement of the hard draft on calibration text, in cycles that begin at one offset."""
+    def measure(self, knobs: Knobs, offset: int = 0, windows: int | None = None) -> DraftMeasurement:
+        """Measurement of the hard draft on calibration text, in cycles that begin at one offset.
+
+        Args:
+            windows: so many of the first; None: all.
+        """
         decoding = self.work.setup.decoding
         self.work.reporter.doing("measuring the hard draft on calibration text")
-        return measure_hard(self.calibration, knobs, decoding, offset=offset, windows=len(self.text))
+        return measure_hard(self.calibration, knobs, decoding, offset=offset, windows=windows or len(self.text))
 
     def measured(self, knobs: Knobs, offset: int = 0) -> DraftMeasurement:
         """The same, measured once for the same values of the knobs."""

@@ -38,15 +38,37 @@ class TuneConfig(StopwatchSettings, CommonConfig):
         high=16,
         unset="none, for kl and bits_per_byte the bits of Cassandra's 40 %/4 bits",
     )
-    steps: int = setting(60, "Gradient steps over all knobs.", low=1, high=100_000, quick=15)
-    uniform_steps: int = setting(
-        15, "Gradient steps over one pair of knobs for all matrices.", low=1, high=100_000, quick=5
+    steps: int = setting(
+        10,
+        "Passes over calibration text that move all knobs, each to where gain and loss balance.",
+        low=1,
+        high=100_000,
+        quick=6,
     )
-    learning_rate: float = setting(0.03, "Learning rate of Adam, with knobs scaled to 0..1.", low=1e-6, high=1)
-    windows_per_step: int = setting(16, "Windows of calibration text per gradient step.", low=1, high=100_000)
+    uniform_steps: int = setting(
+        3, "Passes that move one pair of knobs for all matrices.", low=1, high=100_000, quick=2
+    )
+    learning_rate: float = setting(
+        1.0,
+        "First move, as a share of the one that would balance each knob; the t-th takes a t-th of it.",
+        low=1e-6,
+        high=1,
+    )
+    windows_per_step: int = setting(24, "Windows of calibration text per pass.", low=1, high=100_000, quick=16)
+    continuation_tokens: int = setting(
+        120,
+        "Tokens that the network writes after each calibration prompt, at least; drafts are tuned on them.",
+        low=1,
+        high=1_000_000,
+    )
     surrogate_temperature: float = setting(
         0.5, "Temperature of the smooth acceptance, under greedy decoding.", low=0.05, high=10
     )
+
+    @property
+    def measured_tokens(self) -> int:
+        """Tokens of a calibration text, behind its prompt, that drafts are measured on."""
+        return max(self.output_tokens, self.continuation_tokens)
 
     j_grid: bool | None = setting(
         None,

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxspec.compress.footprint import limited_draft_bits, mean_draft_bits
 from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
+from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies.measured.checking import window_tokens
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.tune.config import TuneConfig
@@ -24,8 +25,11 @@ _ROUNDING_ALLOWANCE = 0.02
 #: Numbers of a judged candidate.
 _KEPT = ("speedup", "excess", "value")
 
-#: Offsets that finals are elected at, of 8. All of them would make a run 10 % longer; these take what judging twice took.
-_OFFSETS = 4
+#: Tokens of text that finals are elected on, at most.
+_FINAL_TOKENS = 5000
+
+#: Offsets that finals are elected at, of 8: of more, each says less that is new.
+_OFFSETS = 2
 
 
 def finals_of(config: TuneConfig, drafts: HardDrafts) -> HardDrafts:
@@ -39,6 +43,7 @@ def finals_of(config: TuneConfig, drafts: HardDrafts) -> HardDrafts:
     found = text.calibration_between(config.calibration_prompts, tokens, config.seed)
     if len(found) < config.calibration_prompts / 2:
         return drafts
+    found = found[: -(-_FINAL_TOKENS // continuation_length(config.measured_tokens))]
     return drafts.on_windows(found, "finals", room=len(drafts.work.setup.calibration_prompts))
 
 

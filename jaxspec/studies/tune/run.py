@@ -33,7 +33,7 @@ from jaxspec.studies.tune.paper_search import search_by_j
 from jaxspec.studies.tune.report import write_report
 from jaxspec.studies.tune.result import TuneResult
 from jaxspec.studies.tune.told_grid import told_grid
-from jaxspec.tuning.gradient import HISTORY, Ascent, Goal, ascend
+from jaxspec.tuning.gradient import HISTORY, Ascent, Goal, ascend, from_coordinates
 from jaxspec.tuning.hard import best_length, grid_knobs
 from jaxspec.tuning.objective import DraftMeasurement, Pricing
 
@@ -45,8 +45,11 @@ _HEADLINE = (
     "lossless.mismatches",
 )
 
-#: Points of the grid that come so near the best one are judged once more, at several offsets of cycles.
-_GRID_NEAR = 0.01
+#: Tokens of calibration text that every point of the grid is measured on.
+_GRID_TOKENS = 1500
+
+#: Points of the grid that come so near the best one, at most so many, are judged once more, on all text that elects.
+_GRID_NEAR, _GRID_FINALS = 0.03, 4
 
 
 class Tuning:
@@ -97,12 +100,14 @@ class Tuning:
         points = grid_knobs(self.setup.scheme, self.setup.config)
         _ = self.drafts.calibration  # a stage of its own: neither its bar nor its arrays may begin inside this one
         structure = jax.tree.structure(jax.eval_shape(self.drafts.measure, points[0]))
+        measured_tokens = continuation_length(self.config.measured_tokens)
+        windows = min(len(self.drafts.text), -(-_GRID_TOKENS // measured_tokens))
 
         def compute() -> Arrays:
             rows = []
             with self.reporter.bar("measuring the uniform grid", len(points)) as bar:
                 for knobs in points:
-                    measured = jax.device_get(self.drafts.measure(knobs))
+                    measured = jax.device_get(self.drafts.measure(knobs, windows=windows))
                     rows.append(jax.tree.leaves(measured))
                     alpha, bits = float(measured.survival[0]), float(mean_draft_bits(measured.footprint))
                     bar.advance(f"first draft token accepted {alpha:.3f} at {bits:.2f} bits per weight")
@@ -118,7 +123,8 @@ class Tuning:
         default = judge.judged(pricing, uniform_knobs(setup.scheme, setup.config), self.drafts.measured)
         points = grid_knobs(setup.scheme, setup.config)
         speedups = np.array([best_length(pricing, row)[1] for row in grid])
-        near = np.flatnonzero(speedups >= (1 - _GRID_NEAR) * speedups.max())
+        best = np.argsort(-speedups, kind="stable")[:_GRID_FINALS]
+        near = best[speedups[best] >= (1 - _GRID_NEAR) * speedups.max()]
         finalists = self._judged("the best grid points", device, pricing, [points[i] for i in near])
         best_point = max(finalists, key=lambda found: found.speedup)
 
@@ -132,18 +138,26 @@ class Tuning:
             decode_temperature=config.surrogate_temperature if setup.decoding.greedy else config.temperature,
         )
         ascent = Ascent(steps=config.uniform_steps, learning_rate=config.learning_rate, seed=config.seed, tied=True)
-        soft, _ = self._ascend(pricing, best_point.knobs, goal, ascent, device)
+        soft = self._ascend(pricing, best_point.knobs, goal, ascent, device)[-1]
         # A soft pair lies between two whole numbers of bits: evaluate both roundings and the best grid point; keep the best.
         whole = [spec.name for spec in setup.scheme.knob_specs if spec.whole and spec.per in ("matrix", "head")]
         candidates = [
             soft.replace_values(**{name: rounded(soft.values[name]) for name in whole})
             for rounded in (jnp.floor, jnp.ceil)
         ]
+        if setup.scheme.facts.prunes:
+            # A bitmap takes a bit per weight, so that a draft that prunes nothing is no neighbour of any that does.
+            nothing = jnp.zeros_like(soft.values["weight_prune"])
+            candidates += [candidate.replace_values(weight_prune=nothing) for candidate in candidates]
         uniform = best_of(self._judged("pairs for all matrices", device, pricing, [*candidates, best_point.knobs]))
 
         ascent = dataclasses.replace(ascent, steps=config.steps, tied=False)
-        candidates = [*self._ascend(pricing, uniform.knobs, goal, ascent, device), uniform.knobs]
-        tuned = best_of(self._judged("tuned drafts", device, pricing, candidates))
+        path = self._ascend(pricing, best_point.knobs, goal, ascent, device)
+        places = _snapshots(config.steps)
+        found = self._judged("tuned drafts", device, pricing, [*(path[place] for place in places), uniform.knobs])
+        # Text that no step saw stops the ascent where it stops to pay.
+        tuned = best_of(found)
+        self._add_curve(device, pricing, dict(zip(places, found, strict=False)))
         found = {"default": default, "grid": best_point, "uniform": uniform, "tuned": tuned}
         if config.j_grid:
             by_j = search_by_j(self.drafts, pricing)
@@ -168,11 +182,11 @@ class Tuning:
             self.judge.prepare()  # a stage of its own
         return judged_of(candidates, self.stages.run(name, compute))
 
-    def _ascend(self, pricing: Pricing, start: Knobs, goal: Goal, ascent: Ascent, device: str) -> tuple[Knobs, Knobs]:
-        """Soft knobs: the last ones, and the mean of the last steps'."""
+    def _ascend(self, pricing: Pricing, start: Knobs, goal: Goal, ascent: Ascent, device: str) -> list[Knobs]:
+        """Soft knobs after each step."""
         stage = "uniform" if ascent.tied else "tuned"
         description = "tuning one pair for all matrices" if ascent.tied else "tuning every matrix"
-        name = f"ascent/{_slug(device)}-{stage}"
+        name = f"balance/{_slug(device)}-{stage}"
 
         def compute() -> Arrays:
             with (
@@ -187,20 +201,40 @@ class Tuning:
                 found = ascend(
                     self.drafts.calibration, pricing, start, goal, ascent, progress=progress, on_step=on_step
                 )
-            ends = {"last": found.last, "mean": found.mean}
-            kept = {
-                end: {"values": knobs.values, "draft_length_logits": knobs.draft_length_logits}
-                for end, knobs in ends.items()
-            }
-            return {"history": found.history} | kept
+            return {"history": found.history, "path": found.path}
 
         stored = self.stages.run(name, compute)
-        self.stages.drop_progress(name)
-        for step, row in enumerate(stored["history"].tolist()):
-            columns = dict(zip(HISTORY, row, strict=True))
+        for step, row in enumerate(stored["history"]):
+            columns = dict(zip(HISTORY, row.tolist(), strict=True))
             self.metrics.append({"device": device, "stage": stage, "step": step + 1, **columns})
-        last, mean = (Knobs(**jax.tree.map(jnp.asarray, stored[end]), scheme=start.scheme) for end in ("last", "mean"))
-        return last, mean
+        return [
+            from_coordinates({knob: places[step] for knob, places in stored["path"].items()}, start)
+            for step in range(ascent.steps)
+        ]
+
+    def _add_curve(self, device: str, pricing: Pricing, judged: dict[int, Judged]) -> None:
+        """What the hard drafts along an ascent reach on the text that it sees, and on that which elects."""
+        lines = {line["step"]: line for line in self.metrics if (line["device"], line["stage"]) == (device, "tuned")}
+        name = (
+            f"seen/{_slug(device)}-{ChainDecoding(self.drafts).name_of({str(i): j.knobs for i, j in judged.items()})}"
+        )
+
+        def compute() -> Arrays:
+            rows = []
+            with self.reporter.bar(f"measuring drafts on the text tuned on, for {device}", len(judged)) as bar:
+                for each in judged.values():
+                    rows.append(best_length(pricing, self.drafts.measured(each.knobs))[1])
+                    bar.advance(f"speedup {rows[-1]:.3f}x")
+            return {"speedup": np.array(rows)}
+
+        seen = self.stages.run(name, compute)["speedup"]
+        for (place, each), speedup in zip(judged.items(), seen, strict=True):
+            lines[place + 1] |= {"hard_speedup_seen": float(speedup), "hard_speedup_unseen": each.speedup}
+
+
+def _snapshots(steps: int) -> list[int]:
+    """Steps whose drafts are made and measured: the last, and two before it, evenly spread."""
+    return sorted({steps - 1 - round(i * steps / 3) for i in range(3)})
 
 
 #: Configuration -> what the program chose; the knobs of the default are a paper's.
@@ -213,7 +247,7 @@ def tune_drafts(config: TuneConfig, work: Work) -> HardDrafts:
     """The hard drafts of a run, with the text that they are calibrated on."""
     # Bits per byte are about the text as it was written.
     as_written = config.objective == "bits_per_byte" or config.max_bits_per_byte is not None
-    return HardDrafts(work, continuation_length(config.output_tokens), on_own_text=as_written)
+    return HardDrafts(work, continuation_length(config.measured_tokens), on_own_text=as_written)
 
 
 def _slug(name: str) -> str:

@@ -15,9 +15,10 @@ SMALL = {
     "prompt_tokens": 12,
     "output_tokens": 10,
     "calibration_prompts": 4,
-    "steps": 7,
+    "steps": 4,
     "uniform_steps": 3,
     "windows_per_step": 2,
+    "continuation_tokens": 10,
 }
 
 

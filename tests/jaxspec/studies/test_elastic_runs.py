@@ -49,7 +49,7 @@ def mixture(tmp_path_factory):
 
 def settings(model, text, small, **more):
     given = {"model": str(model), "text": str(text), "device": "rtx-4090", "scheme": "elastic", "draft_length": 2}
-    tuning = ("steps", "uniform_steps", "windows_per_step")
+    tuning = ("steps", "uniform_steps", "windows_per_step", "continuation_tokens")
     return build_config(EvaluateConfig, {k: v for k, v in small.items() if k not in tuning}, given | more)
 
 

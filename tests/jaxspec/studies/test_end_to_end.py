@@ -257,7 +257,9 @@ def test_changed_weights_are_noticed(tiny_model, some_text, small, tmp_path):
 
 def _shared(small):
     """What evaluating has in common with tuning."""
-    return {k: v for k, v in small.items() if k not in ("steps", "uniform_steps", "windows_per_step")}
+    return {
+        k: v for k, v in small.items() if k not in ("steps", "uniform_steps", "windows_per_step", "continuation_tokens")
+    }
 
 
 def test_evaluating_the_tuned_knobs_gives_the_tuned_numbers(finished, config, small, tmp_path):

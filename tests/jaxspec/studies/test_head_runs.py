@@ -43,7 +43,7 @@ from jaxspec.studies.export.finished import open_run
 tune_module = importlib.import_module("jaxspec.studies.tune.run")
 
 SCHEME = "cassandra1-head"
-TUNING = ("steps", "uniform_steps", "windows_per_step")
+TUNING = ("steps", "uniform_steps", "windows_per_step", "continuation_tokens")
 HEAD_KNOBS = {"head_prune": 0.3, "head_cut_bits": 5}
 
 

@@ -87,7 +87,7 @@ def of_evaluate(pricing):
     kinds = ("q", "k", "v", "o", "gate", "up", "down")
     footprint = Footprint(dict.fromkeys(kinds, draft), dict.fromkeys(kinds, target), draft_kv, target_kv)
     zero = jnp.zeros(())
-    found = priced_cycle(pricing, DraftMeasurement(jnp.ones(1), zero, zero, footprint), LENGTH)
+    found = priced_cycle(pricing, DraftMeasurement(jnp.ones(1), zero, zero, zero, footprint), LENGTH)
     times = dataclasses.replace(found["times"], scatter=np.float32(SCATTER))
     return found["cycle"].total_s.known, found["cycle"].ar_stored_s.known, times
 

@@ -42,7 +42,11 @@ def model(tiny_model, tmp_path_factory):
 def settings(model, some_text, small, tmp_path_factory):
     prompts = tmp_path_factory.mktemp("prompts") / "mine.jsonl"
     prompts.write_text("".join(json.dumps(prompt) + "\n" for prompt in PROMPTS))
-    common = {key: value for key, value in small.items() if key not in ("steps", "uniform_steps", "windows_per_step")}
+    common = {
+        key: value
+        for key, value in small.items()
+        if key not in ("steps", "uniform_steps", "windows_per_step", "continuation_tokens")
+    }
     return common | {"model": str(model), "text": str(some_text), "prompts": str(prompts)}
 
 

@@ -10,7 +10,7 @@ from jaxspec.settings import build_config
 from jaxspec.studies import EvaluateConfig, TuneConfig, evaluate, tune
 from jaxspec.studies.measured.setup import make_setup
 
-TUNING = ("steps", "uniform_steps", "windows_per_step")
+TUNING = ("steps", "uniform_steps", "windows_per_step", "continuation_tokens")
 
 
 def settings(kind, model, text, small, **more):

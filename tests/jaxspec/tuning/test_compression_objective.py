@@ -27,7 +27,7 @@ def pricing(batch=2.0, context=900.0):
 def accepted(survival):
     """A measurement of which J looks at nothing but survival."""
     zero = jnp.zeros(())
-    return DraftMeasurement(jnp.asarray(survival, jnp.float32), zero, zero, Footprint({}, {}, zero, zero))
+    return DraftMeasurement(jnp.asarray(survival, jnp.float32), zero, zero, zero, Footprint({}, {}, zero, zero))
 
 
 def test_sizes_are_those_of_the_network():

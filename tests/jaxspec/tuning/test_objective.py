@@ -221,6 +221,7 @@ def measurement(survival, draft_bits=5.1, target_bits=13.9):
     layers = jnp.ones(MATRICES)
     return DraftMeasurement(
         survival=jnp.asarray(survival),
+        overlap=jnp.zeros(()),
         kl=jnp.zeros(()),
         cross_entropy=jnp.zeros(()),
         footprint=measured(

@@ -32,7 +32,7 @@ from jaxspec.studies.tune.config import TuneConfig
 NETWORK = DecoderConfig(
     vocab_size=13, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
 )
-CONFIG = TuneConfig(prompt_tokens=20, output_tokens=10)
+CONFIG = TuneConfig(prompt_tokens=20, output_tokens=10, continuation_tokens=10)
 #: Places of a prompt of 20 tokens, and of what is decoded and drafted behind it.
 NEEDED = 20 + continuation_length(10)
 
@@ -55,6 +55,14 @@ def test_a_longer_prompt_of_the_users_own_needs_more():
     text_length(CONFIG, 25).check("embedded", with_positions(NEEDED + 5))
     with pytest.raises(InputError, match="prompts of up to 25 tokens"):
         text_length(CONFIG, 25).check("embedded", with_positions(NEEDED + 4))
+
+
+def test_text_that_tuning_continues_needs_its_positions():
+    config = dataclasses.replace(CONFIG, continuation_tokens=70)
+    needed = 20 + continuation_length(70)
+    text_length(config, 3).check("embedded", with_positions(needed))
+    with pytest.raises(InputError, match="--continuation-tokens"):
+        text_length(config, 3).check("embedded", with_positions(needed - 1))
 
 
 def test_rotated_positions_have_no_end():

@@ -25,7 +25,7 @@ from jaxspec.studies.measured.work import begin_work
 
 #: Apart from what makes a run a matter of seconds.
 GIVEN = {"weight_prune": 0.3, "weight_cut_bits": 2, "kv_prune": 0.25, "kv_cut_bits": 3, "draft_length": 2}
-OF_TUNING = ("steps", "uniform_steps", "windows_per_step")
+OF_TUNING = ("steps", "uniform_steps", "windows_per_step", "continuation_tokens")
 
 
 @pytest.mark.usefixtures("compile_quickly")

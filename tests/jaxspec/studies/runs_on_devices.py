@@ -17,7 +17,7 @@ RELATIVE = 1e-5
 #: Settings of a command that all others have in another number or not at all.
 OF_COMMAND = {
     "evaluate": {},
-    "tune": {"steps": 7, "uniform_steps": 3, "windows_per_step": 2},
+    "tune": {"steps": 4, "uniform_steps": 2, "windows_per_step": 2, "continuation_tokens": 10},
     "tree": {"nodes": 6, "depth": 3, "contexts": [128, 4096]},
     "compare": {
         "max_draft_length": 3,

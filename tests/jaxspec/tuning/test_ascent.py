@@ -95,19 +95,31 @@ def test_a_move_by_hand():
     np.testing.assert_array_equal(moved["kv_prune"], coordinates["kv_prune"])
 
 
-def test_one_matrix_among_its_kind_moves_less_than_its_noise_says():
+def test_one_matrix_moves_less_than_its_noise_says():
     places = jax.tree.map(np.asarray, to_coordinates(START))
     loss = np.ones((2, len(CONFIG.matrix_kinds)))
     loss[0, 3] = 1e6  # beyond what is believed
-    found = move(
-        places, returns_of(places, {"weight_prune": loss}, {"weight_prune": 1.0}), 1.0, ascent(), GOAL, DEFAULT_SCHEME
+    after = lambda loss: move(
+        places, returns_of(places, loss, {"weight_prune": 1.0}), 1.0, ascent(), GOAL, DEFAULT_SCHEME
     )
-    assert np.all(found["weight_prune"] >= places["weight_prune"] - gradient._LARGEST / 5 - 1e-6)
-    negative = move(
-        places, returns_of(places, {"weight_prune": -loss}, {"weight_prune": 1.0}), 1.0, ascent(), GOAL, DEFAULT_SCHEME
-    )
-    assert np.all(np.isfinite(negative["weight_prune"]))
-    assert np.all(negative["weight_prune"] >= places["weight_prune"])
+    moved = after({"weight_prune": loss})["weight_prune"]
+    assert np.all(moved >= places["weight_prune"] - gradient._LARGEST / 5 - 1e-6)
+    negative = after({"weight_prune": -loss})["weight_prune"]
+    assert np.all(np.isfinite(negative))
+    assert np.all(negative >= places["weight_prune"])
+
+
+def test_what_gains_nothing_turns_back():
+    """A bitmap takes a bit per weight: where little is pruned, pruning more costs more."""
+    places = jax.tree.map(np.asarray, to_coordinates(START))
+    gain = np.ones((2, len(CONFIG.matrix_kinds)))
+    gain[1, 2] = -0.1
+    moved = move(
+        places, returns_of(places, {"weight_prune": 1.0}, {"weight_prune": gain}), 1.0, ascent(), GOAL, DEFAULT_SCHEME
+    )["weight_prune"]
+    assert moved[1, 2] < 0.01 + max(0.0, 0.3 / 0.95 - gradient._LARGEST / 5)
+    others = np.delete(moved.ravel(), 1 * moved.shape[1] + 2)
+    np.testing.assert_allclose(others, 0.3 / 0.95, rtol=1e-5)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.8])

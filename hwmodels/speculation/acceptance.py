@@ -90,10 +90,10 @@ class Acceptance:
         Raises:
             EngineLogError: no such line, or lines that need the draft length.
         """
-        found = read_engine_log(path, draft_length)
-        if found.shares is not None:
-            return cls.from_cumulative(np.asarray(found.shares))
-        return cls.from_mean_length(found.tokens_per_cycle, found.draft_length)
+        logged = read_engine_log(path, draft_length)
+        if logged.shares is not None:
+            return cls.from_cumulative(np.asarray(logged.shares))
+        return cls.from_mean_length(logged.tokens_per_cycle, logged.draft_length)
 
     @classmethod
     def from_trace(

@@ -75,9 +75,9 @@ def agreement(
 
     channels = target.shape[-1]
     inputs = in_pieces(target, channels), in_pieces(draft, channels), in_pieces(next_token)
-    found = jax.lax.map(jax.checkpoint(lambda piece: of_some(*piece)), inputs)
+    pieces = jax.lax.map(jax.checkpoint(lambda piece: of_some(*piece)), inputs)
     whole = lambda x: jnp.moveaxis(x, 0, 1).reshape(texts, -1)[:, :of_each].reshape(next_token.shape)
-    return jax.tree.map(whole, found)
+    return jax.tree.map(whole, pieces)
 
 
 def _of_logits(

@@ -70,8 +70,8 @@ def hotness_before(
         return retention * hotness + own, hotness
 
     start = jnp.zeros((layers, batch, num_experts), jnp.float32)
-    _, found = jax.lax.scan(step, start, (jnp.moveaxis(original, 1, 0), text.T))
-    return jnp.moveaxis(found, 0, 2)
+    _, hotness = jax.lax.scan(step, start, (jnp.moveaxis(original, 1, 0), text.T))
+    return jnp.moveaxis(hotness, 0, 2)
 
 
 def shared_hotness(

@@ -1,4 +1,4 @@
-"""Tree attention: which drafted tokens see which, and at which positions they stand.
+"""Tree attention: which drafted tokens see which, and their positions.
 
 Source: SpecInfer, Miao et al. 2024 (tree attention): all nodes are verified in one step, each attending to the committed
 tokens, to its ancestors and to itself. The committed tokens are seen by every node and are not part of these masks.

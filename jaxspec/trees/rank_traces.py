@@ -257,8 +257,8 @@ def path_nodes(tree: Tree, rank_path: Int[Array, "*b depth"]) -> Int32[Array, "*
 
     def descend(above: Array, rank: Array) -> tuple[Array, Array]:
         is_next = (parent == above[..., None]) & (node_rank == rank[..., None])
-        found = jnp.where(jnp.any(is_next, axis=-1), jnp.argmax(is_next, axis=-1).astype(jnp.int32), size)
-        return found, found
+        next_node = jnp.where(jnp.any(is_next, axis=-1), jnp.argmax(is_next, axis=-1).astype(jnp.int32), size)
+        return next_node, next_node
 
     start = jnp.full(rank_path.shape[:-1], ROOT, jnp.int32)
     _, nodes = jax.lax.scan(descend, start, jnp.moveaxis(rank_path.astype(jnp.int32), -1, 0))
@@ -300,7 +300,7 @@ def _renewal(ends: AcceptedPath, traces: RankTraces, num_tokens: ArrayLike) -> t
 
 
 def count_nodes(nodes: Int32[Array, "text start depth"], counted: Bool[Array, "text start"], tree: Tree) -> Array:
-    """How often each node lies on a counted path, "text node"."""
+    """How often each node is on a counted path, "text node"."""
     where = jnp.where(counted[:, :, None], nodes, tree.size)
     text = jnp.arange(nodes.shape[0], dtype=jnp.int32)[:, None, None]
     return jnp.zeros((nodes.shape[0], tree.size), jnp.int32).at[text, where].add(1, mode="drop")

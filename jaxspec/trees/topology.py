@@ -141,10 +141,10 @@ def tree_from_paths(paths: Iterable[Sequence[int]], *, size: int | None = None) 
 def tree_paths(tree: Tree) -> list[tuple[int, ...]]:
     """The path of every node in the order of their numbers: ranks from the root down, on the host."""
     check_tree(tree)
-    found: list[tuple[int, ...]] = []
+    paths: list[tuple[int, ...]] = []
     for above, rank in zip(parent_list(tree), np.asarray(tree.rank).tolist()):
-        found.append((*(found[above] if above != ROOT else ()), rank))
-    return found
+        paths.append((*(paths[above] if above != ROOT else ()), rank))
+    return paths
 
 
 def parent_list(tree: Tree) -> list[int]:

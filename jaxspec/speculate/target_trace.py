@@ -1,4 +1,4 @@
-"""A known text with what the target says of it, as commitments tell it to a draft that is measured without decoding."""
+"""A known text and the target's pass over it, cut into the windows that decoding would commit to a draft."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from jaxspec.models.kv_cache import take_slots
 from jaxspec.models.rope import text_lengths
 from jaxspec.speculate.drafts.interface import Committed, Level, Root
 
-__all__ = ["HeardText", "chain_level", "hear"]
+__all__ = ["TargetTrace", "chain_level", "trace_target"]
 
 
-class HeardText(NamedTuple):
+class TargetTrace(NamedTuple):
     """Texts from place 0 on, and the target's pass over them.
 
     Attributes:
         tokens: "batch token"; more than the target has seen are padding.
-        target: what it made of them.
+        target: its forward pass over them.
     """
 
     tokens: Int[Array, "batch token"]
@@ -52,7 +52,7 @@ class HeardText(NamedTuple):
         )
 
 
-def hear(
+def trace_target(
     params: Params,
     config: DecoderConfig,
     texts: Int[Array, "batch token"],
@@ -60,8 +60,8 @@ def hear(
     *,
     padding: int,
     beyond: int = 0,
-) -> HeardText:
-    """Let the target process texts once, each token rotated as decoding rotates it.
+) -> TargetTrace:
+    """Run the target over texts once, each token rotated as decoding rotates it.
 
     Args:
         lengths: of the prompts that the texts begin with.
@@ -69,8 +69,8 @@ def hear(
     """
     seen = jnp.pad(texts, ((0, 0), (0, beyond)))
     rotated_for = text_lengths(jnp.broadcast_to(jnp.arange(seen.shape[1]), seen.shape), lengths)
-    heard = forward_text(params, config, seen, kv_codec=stored_kv(config), lengths=rotated_for)
-    return HeardText(jnp.pad(seen, ((0, 0), (0, padding))), heard)
+    result = forward_text(params, config, seen, kv_codec=stored_kv(config), lengths=rotated_for)
+    return TargetTrace(jnp.pad(seen, ((0, 0), (0, padding))), result)
 
 
 def chain_level(tokens: Int[Array, " batch"], depth: Int[Array, ""], numbers: int) -> Level:

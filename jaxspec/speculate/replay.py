@@ -1,8 +1,8 @@
 """Cycles of a draft along a known text, one after the other, with the memory that decoding would have.
 
 For drafts whose acceptance at a root depends on earlier cycles: an elastic draft's pool of experts follows from all tokens
-that it drafted, refused ones too. Of other drafts the renewal of cycles (`jaxspec.speculate.expected_cycles`) tells the mean
-over all ways along the text; here one way is followed, which under greedy decoding is the only one.
+that it drafted, refused ones too. For other drafts the renewal of cycles (`jaxspec.speculate.expected_cycles`) gives the mean
+over all sequences of cycles along the text; a replay is one of them, which under greedy decoding is the only one.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from jaxspec.models.ends import unembed
 from jaxspec.speculate.drafts.interface import Draft, Memory, Root
 from jaxspec.speculate.expansion import TreeLimits, draft_tree, in_levels
 from jaxspec.speculate.expected_cycles import CycleStatistics
-from jaxspec.speculate.heard_text import HeardText, chain_level, hear
 from jaxspec.speculate.keys import Purpose, draw_keys
 from jaxspec.speculate.rules import residual_distribution
 from jaxspec.speculate.sampling import Decoding, token_distribution
+from jaxspec.speculate.target_trace import TargetTrace, chain_level, trace_target
 from jaxspec.speculate.tree_rules import verify_greedily
 from jaxspec.trees.masks import verification_mask, verification_positions
 from jaxspec.trees.topology import Tree
 
-__all__ = ["FollowedTexts", "follow_chains", "follow_trees"]
+__all__ = ["ReplayedTexts", "replay_chains", "replay_trees"]
 
 
-class FollowedTexts(NamedTuple):
+class ReplayedTexts(NamedTuple):
     """Texts that the target put out, those that are decoded together.
 
     Attributes:
@@ -56,14 +56,14 @@ class _State(NamedTuple):
 
 
 #: What one cycle drafts after a root: how many of these tokens the text accepts, and the memory with all that was drafted.
-_Asked = Callable[[HeardText, Memory, Root], tuple[Int[Array, " batch"], Memory]]
+_Asked = Callable[[TargetTrace, Memory, Root], tuple[Int[Array, " batch"], Memory]]
 
 
 @partial(jax.jit, static_argnames=("draft", "config", "prompt_tokens", "most_drafted"))
-def follow_chains(
+def replay_chains(
     target_params: Params,
     draft_params: Any,
-    texts: FollowedTexts,
+    texts: ReplayedTexts,
     draft_length: Int[Array, ""] | int,
     num_tokens: Int[Array, ""] | int,
     seed: Key[Array, ""],
@@ -74,7 +74,7 @@ def follow_chains(
     prompt_tokens: int,
     most_drafted: int,
 ) -> CycleStatistics:
-    """Let the draft go along texts with chains: it drafts, is told how much of it the text accepts, and goes on.
+    """Replay texts with chains: the draft proposes tokens, the text accepts some of them, and the next cycle starts behind.
 
     A drafted token is accepted with the probability that it had given that decoding put out this very text. A refused one is
     drawn from what the draft proposes too often, and those behind it from the draft, as in decoding: memory gets what it would.
@@ -84,18 +84,21 @@ def follow_chains(
         num_tokens: cycles end with the one that reaches this many.
         prompt_tokens: static; places of the longest prompt.
     Returns:
-        Counts of one way along each text. Its mean over draws, and over texts that are samples, is what is expected.
+        Counts of one replay of each text. Their mean over draws, and over sampled texts, is the expectation.
     Source: Leviathan et al. 2023, arXiv:2211.17192, Algorithm 1, conditioned on the tokens that it puts out.
     """
     batch, numbers = texts.tokens.shape[0], most_drafted + 2
 
     def judge(
-        heard: HeardText, logits: Array, followed: Bool[Array, " batch"], position: Int[Array, " batch"]
+        trace: TargetTrace, logits: Array, followed: Bool[Array, " batch"], position: Int[Array, " batch"]
     ) -> tuple[Int[Array, " batch"], Bool[Array, " batch"]]:
         """The drafted token of a position, and whether it and all before it are accepted."""
-        said = jnp.take_along_axis(heard.target.hidden, position[:, None, None] - 1, axis=1)[:, 0]
-        p, q = token_distribution(unembed(said, target_params, config), decoding), token_distribution(logits, decoding)
-        token = heard.token_at(position)
+        hidden = jnp.take_along_axis(trace.target.hidden, position[:, None, None] - 1, axis=1)[:, 0]
+        p, q = (
+            token_distribution(unembed(hidden, target_params, config), decoding),
+            token_distribution(logits, decoding),
+        )
+        token = trace.token_at(position)
         p_text, q_text = (jnp.take_along_axis(x, token[:, None], axis=1)[:, 0] for x in (p, q))
         chance = jnp.where(p_text > 0, q_text / jnp.where(p_text > 0, p_text, 1.0), 0.0)
         keys = draw_keys(seed, Purpose.FOLLOW, texts.ids, position)
@@ -106,18 +109,18 @@ def follow_chains(
         other = jax.vmap(jax.random.categorical)(token_key, jnp.log(others))
         return jnp.where(accepted, token, other.astype(token.dtype)), accepted
 
-    def chain(heard: HeardText, memory: Memory, root: Root) -> tuple[Int[Array, " batch"], Memory]:
+    def chain(trace: TargetTrace, memory: Memory, root: Root) -> tuple[Int[Array, " batch"], Memory]:
         logits, memory = draft.open(draft_params, memory, root)
 
         def ask(depth: Array, carry: tuple) -> tuple:
             memory, logits, followed, count = carry
-            token, followed = judge(heard, logits, followed, root.position + depth)
+            token, followed = judge(trace, logits, followed, root.position + depth)
             logits, memory = draft.extend(draft_params, memory, root, chain_level(token, depth, numbers))
             return memory, logits[:, 0], followed, count + followed.astype(count.dtype)
 
         carry = memory, logits, jnp.ones(batch, bool), jnp.zeros(batch, jnp.int32)
         memory, logits, followed, count = jax.lax.fori_loop(1, draft_length, ask, carry)
-        _, followed = judge(heard, logits, followed, root.position + draft_length)
+        _, followed = judge(trace, logits, followed, root.position + draft_length)
         return count + followed.astype(count.dtype), memory
 
     asked = (draft, draft_params, config, texts, num_tokens)
@@ -125,10 +128,10 @@ def follow_chains(
 
 
 @partial(jax.jit, static_argnames=("draft", "config", "prompt_tokens", "limits"))
-def follow_trees(
+def replay_trees(
     target_params: Params,
     draft_params: Any,
-    texts: FollowedTexts,
+    texts: ReplayedTexts,
     tree: Tree,
     num_tokens: Int[Array, ""] | int,
     seed: Key[Array, ""],
@@ -139,18 +142,18 @@ def follow_trees(
     prompt_tokens: int,
     limits: TreeLimits,
 ) -> CycleStatistics:
-    """Let the draft go along texts with trees of its likeliest tokens, of which the text's own are accepted.
+    """Replay texts with trees of the draft's likeliest tokens, of which the text's own are accepted.
 
-    Args: as for `follow_chains`; tree, limits: as for `decode`.
+    Args: as for `replay_chains`; tree, limits: as for `decode`.
     """
     levels = in_levels(tree, limits)
-    # A text is the target that is sure of it, at every node's depth; what lies off the text is never asked about.
+    # The text is a target with one certain token at each depth; nodes off the text are never reached.
     deep, sees = verification_positions(levels.tree), verification_mask(levels.tree)
 
-    def branches(heard: HeardText, memory: Memory, root: Root) -> tuple[Int[Array, " batch"], Memory]:
+    def branches(trace: TargetTrace, memory: Memory, root: Root) -> tuple[Int[Array, " batch"], Memory]:
         asked = (draft, draft_params, memory, root)
         drafted, memory = draft_tree(*asked, levels, seed, texts.ids, decoding, limits=limits, law="top")
-        after = jnp.take_along_axis(heard.tokens, root.position[:, None] + 1 + deep[None], axis=1)
+        after = jnp.take_along_axis(trace.tokens, root.position[:, None] + 1 + deep[None], axis=1)
         one = partial(verify_greedily, levels.tree, sees=sees, depths=limits.depth)
         return jax.vmap(lambda *of: one(*of).accepted)(after, drafted.candidates), memory
 
@@ -165,7 +168,7 @@ def _follow(
     draft: Draft,
     draft_params: Any,
     config: DecoderConfig,
-    texts: FollowedTexts,
+    texts: ReplayedTexts,
     num_tokens: Int[Array, ""] | int,
     *,
     prompt_tokens: int,
@@ -175,20 +178,20 @@ def _follow(
     """The loop over cycles; depth: most tokens that one accepts."""
     batch, window = texts.tokens.shape[0], depth + 1
     # A sequence that has finished goes on from its last root until all have, as in decoding; it may reach over its text's end.
-    heard = hear(target_params, config, texts.tokens, texts.lengths, padding=1, beyond=2 * window)
+    trace = trace_target(target_params, config, texts.tokens, texts.lengths, padding=1, beyond=2 * window)
 
     def unfinished(state: _State) -> Bool[Array, " batch"]:
         return (state.generated < num_tokens) & (state.generated < texts.ends)
 
     def cycle(state: _State) -> _State:
-        root = heard.root(texts.lengths - 1 + state.generated)
-        accepted, memory = ask(heard, state.memory, root)
+        root = trace.root(texts.lengths - 1 + state.generated)
+        accepted, memory = ask(trace, state.memory, root)
         active = unfinished(state)
         # A drafted token that stops the text takes the place of the one that a cycle adds to those accepted.
         room = texts.ends - state.generated
         hits = (jnp.arange(depth)[None] < jnp.minimum(accepted, room)[:, None]) & active[:, None]
         return _State(
-            memory=draft.commit(draft_params, memory, heard.committed(root.position, window, accepted + 1)),
+            memory=draft.commit(draft_params, memory, trace.committed(root.position, window, accepted + 1)),
             generated=jnp.where(active, state.generated + jnp.minimum(accepted + 1, room), state.generated),
             cycles=state.cycles + active.astype(jnp.int32),
             survival=state.survival + hits.astype(jnp.int32),
@@ -196,9 +199,9 @@ def _follow(
 
     # The barrier keeps XLA from computing, at compile time, what an empty memory makes of the prompt.
     memory, at_start = jax.lax.optimization_barrier(
-        (draft.empty(draft_params, batch, heard.tokens.shape[1], numbers), jnp.zeros(batch, jnp.int32))
+        (draft.empty(draft_params, batch, trace.tokens.shape[1], numbers), jnp.zeros(batch, jnp.int32))
     )
-    memory = draft.commit(draft_params, memory, heard.committed(at_start, prompt_tokens - 1, texts.lengths - 1))
+    memory = draft.commit(draft_params, memory, trace.committed(at_start, prompt_tokens - 1, texts.lengths - 1))
     none = jnp.zeros(batch, jnp.int32)
     state = _State(memory, none, none, jnp.zeros((batch, depth), jnp.int32))
     state = jax.lax.while_loop(lambda state: jnp.any(unfinished(state)), cycle, state)

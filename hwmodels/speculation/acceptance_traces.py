@@ -1,4 +1,4 @@
-"""What drafts would have gained at every token of texts that a network generated: acceptance without a law of it.
+"""Tokens that drafts would have gained at every token of generated texts: acceptance without a fitted law.
 
 A trace holds, for each generated token of each request, the tokens that a cycle beginning there gains if it drafts without
 end, the target's own included: 1 where nothing is accepted. A chain of K drafted tokens gains min(a[i], K + 1) at token i, and

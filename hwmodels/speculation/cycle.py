@@ -70,7 +70,7 @@ class CycleCost:
         return self.draft_s + self.verify_s + self.engine_s
 
     def draft_runs(self, runs: Float[Array, " step"]) -> list[tuple[Float[Array, " step"], PricedStep]]:
-        """How often a cycle runs each draft step, the one that follows the verification apart: together they are its `draft_s`.
+        """Runs of each draft step per cycle, with the one after the verification on its own: together they are its `draft_s`.
 
         Args:
             runs: forward passes of each kind of draft step.

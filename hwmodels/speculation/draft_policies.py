@@ -46,7 +46,7 @@ class DraftPolicy(Protocol):
     """Chooses cycles; leaves are numbers, " policy" of several that are walked together."""
 
     def begin(self) -> Any:
-        """What it remembers before the first cycle."""
+        """Memory before the first cycle."""
         ...
 
     def choose(self, memory: Any, seconds: Float[Array, "drafter length"]) -> DraftChoice:
@@ -54,7 +54,7 @@ class DraftPolicy(Protocol):
         ...
 
     def after(self, memory: Any, choice: DraftChoice, accepted: Int[Array, ""], gains: Int[Array, " drafter"]) -> Any:
-        """What it remembers next.
+        """Memory after a cycle.
 
         Args:
             accepted: drafted tokens of this cycle.

@@ -76,7 +76,7 @@ def primary_performance(lengths: Number, verify_s: Number) -> Float[Array, "... 
 
 
 def ridge_length(lengths: Number, verify_s: Number) -> Float[Array, "*b"]:
-    """Where the roofs cross: the length at which the memory's, x P(first) / x(first), reaches the highest performance.
+    """Length at which the roofs cross: where the memory's, x P(first) / x(first), reaches the highest performance.
 
     Args:
         lengths: "*b length", the smallest first.

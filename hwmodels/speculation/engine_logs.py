@@ -237,7 +237,7 @@ def _cycles(fields: Mapping[str, Any], length: float | None) -> Any:
 
 
 def _weights(lines: Sequence[_Line], cycles: Sequence[float | None]) -> tuple[list[float], float | None]:
-    """How much each line counts, and the cycles of all where lines tell."""
+    """Weight of each line, and the cycles of all where lines state them."""
     known = [each for each in cycles if each is not None]
     if len(known) == len(lines):
         return known, sum(known)

@@ -1,4 +1,4 @@
-"""How many experts a draft may choose among so that it never leaves the fast memory."""
+"""Size of a draft's pool of experts that fits into the fast memory."""
 
 from __future__ import annotations
 

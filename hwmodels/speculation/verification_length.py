@@ -125,7 +125,7 @@ def unified_length(
 
 @flax.struct.dataclass
 class Schedule:
-    """What to use from which context on: `option` i from context `start` i until the next start."""
+    """Option by context: `option` i from context `start` i until the next start."""
 
     start: Float[Array, " entry"]  # tokens, rising; the first one counts as -infinity
     option: Int[Array, " entry"]  # column of a table of seconds per token

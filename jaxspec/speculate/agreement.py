@@ -1,4 +1,4 @@
-"""How a draft's next tokens agree with the target's, from the hidden states of both.
+"""Agreement of a draft's next tokens with the target's, from the hidden states of both.
 
 Logits of a vocabulary of 150,000 tokens take a hundred times the memory of the hidden states that they follow from, so both are
 made for some tokens at a time, and again in the backward pass. Each piece has tokens of every text: where texts are split over

@@ -45,7 +45,7 @@ def recency(valid: Int[Array, " batch"], places: int, retention: float) -> Float
 
 
 def faded(tokens: Int[Array, "*b"], retention: float) -> Float[Array, "*b"]:
-    """What is left of a choice after so many committed tokens."""
+    """Weight of a choice after a number of committed tokens."""
     return jnp.power(jnp.asarray(retention, jnp.float32), jnp.maximum(tokens, 0).astype(jnp.float32))
 
 

@@ -242,7 +242,7 @@ def decoding_loop(
 def _path_of(
     drafted: DraftedTree, verified: ForwardResult, verdict: TreeVerdict, root: Root, limits: TreeLimits
 ) -> tuple[Committed, Float[Array, "batch place"]]:
-    """What is committed after a verification, and how near a tie the target's logits came at each of its tokens."""
+    """Tokens committed after a verification, and the gap between the target's two largest logits at each of them."""
     batch, window = root.token.shape[0], limits.depth + 1
     place = jnp.arange(window)[None]
     if limits.ranks == 1 and limits.depth <= limits.nodes:
@@ -273,6 +273,6 @@ def _path_of(
 def _nodes_of_path(
     path: Int[Array, "batch depth"], levels: Levels | None, limits: TreeLimits
 ) -> Bool[Array, "batch node"]:
-    """Which nodes are on the accepted path, by their numbers in the tree that was given."""
+    """Mask of the nodes on the accepted path, by their numbers in the given tree."""
     node = path if levels is None else jnp.where(path >= 0, levels.number[path], PADDING)
     return jnp.any(node[:, :, None] == jnp.arange(limits.nodes)[None, None], axis=1)

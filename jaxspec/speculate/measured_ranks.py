@@ -1,4 +1,4 @@
-"""How a draft ranks a text's own tokens, from every root on: all that a static tree's acceptance depends on.
+"""Ranks that a draft gives to a text's own tokens, from every root on: all that a static tree's acceptance depends on.
 
 A tree's node is accepted if the draft gave the rank on its path to each of the target's tokens. Under greedy decoding the
 target's tokens are its text, so that these ranks give for any tree, without running a network again, the tokens accepted in
@@ -30,7 +30,7 @@ __all__ = ["measure_ranks", "rank_of", "record_ranks"]
 
 
 def rank_of(logits: Float[Array, "*b vocab"], token: Int[Array, "*b"]) -> Int[Array, "*b"]:
-    """How many tokens come before a token, largest logit first and the smaller number first among equals: as `top_k` sorts."""
+    """Number of tokens before a token, largest logit first and the smaller number first among equals: as `top_k` sorts."""
     own = jnp.take_along_axis(logits, token[..., None], axis=-1)
     first = jax.lax.broadcasted_iota(jnp.int32, logits.shape, logits.ndim - 1) < token[..., None]
     return jnp.sum((logits > own) | ((logits == own) & first), axis=-1, dtype=jnp.int32)

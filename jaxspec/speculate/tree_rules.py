@@ -55,7 +55,7 @@ class TreeVerdict(NamedTuple):
 
 
 class SiblingChances(NamedTuple):
-    """What decides among the candidates of one node.
+    """Chances of the candidates of one node.
 
     Attributes:
         chance: of each to be accepted once all tried before it are refused; 0 where it is not tried.

@@ -1,4 +1,4 @@
-"""What the tokens of a verification see: committed tokens in the cache, and the way from the root to themselves."""
+"""Context of the tokens of a verification: committed tokens in the cache, and the way from the root to themselves."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def ancestor_steps(tree: Tree) -> int:
 
 
 def tree_mask(tree: Tree) -> Bool[Array, "node node"]:
-    """Which nodes each node (first axis) sees: its ancestors and itself.
+    """Mask of the nodes that each node (first axis) sees: its ancestors and itself.
 
     Args:
         tree: one tree; works under `jit` and `vmap`.

@@ -1,4 +1,4 @@
-"""How many tokens a tree gains per cycle, simulated in bulk.
+"""Tokens that a tree gains per cycle, simulated in bulk.
 
 At most one child of a parent is accepted (`jaxspec.trees.expectation` has what is exact). Two simulations of this law:
 
@@ -226,7 +226,7 @@ def _word_draws(key: Array, number: Array, trials: int) -> Int32[Array, "node tr
 
 
 def _threshold(probability: Float[Array, "*b"]) -> Int32[Array, "*b"]:
-    """What a draw is below with this probability, to 2^-25; exactly at 0 and 1."""
+    """Bound that a draw is below with this probability, to 2^-25; exactly at 0 and 1."""
     return jnp.round(jnp.clip(probability, 0.0, 1.0) * 2.0**_DRAW_BITS).astype(jnp.int32)
 
 

@@ -191,7 +191,7 @@ def unstack_trees(trees: Tree) -> list[Tree]:
 
 
 def is_node(tree: Tree) -> Bool[Array, " node"]:
-    """Where the arrays of one tree hold a node and not padding."""
+    """Mask of the places of one tree that hold a node and no padding."""
     return jnp.arange(one_tree(tree).size, dtype=jnp.int32) < jnp.asarray(tree.num_nodes, jnp.int32)
 
 
@@ -203,7 +203,7 @@ def ranked_before(tree: Tree) -> Bool[Array, "node node"]:
 
 
 def sibling_position(tree: Tree) -> Int32[Array, " node"]:
-    """How many siblings of each node have a smaller rank: its rank, where no rank is left out; padding gives 0."""
+    """Number of siblings of each node with a smaller rank: its rank, where no rank is left out; padding gives 0."""
     return jnp.sum(ranked_before(tree), axis=1, dtype=jnp.int32)
 
 

@@ -128,7 +128,7 @@ def _stored_footprint(name: str) -> Footprint:
 
 
 def container_knobs(name: str, target: DecoderConfig) -> Knobs:
-    """How the draft of a container reads committed KV, and how many experts it chooses among; its sections give the rest.
+    """Knobs of a container's draft that no section holds: those of committed KV, and the size of its pools of experts.
 
     Raises:
         InputError: a damaged file, or options that cannot be read.

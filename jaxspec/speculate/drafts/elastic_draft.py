@@ -24,7 +24,7 @@ __all__ = ["ElasticDraft", "ElasticMemory"]
 
 @struct.dataclass
 class ElasticMemory:
-    """What an elastic draft remembers. Layers are those that have a router.
+    """Memory of an elastic draft. Layers are those that have a router.
 
     Attributes:
         cache: as a compressed copy's.

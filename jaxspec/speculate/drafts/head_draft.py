@@ -38,7 +38,7 @@ class HeadDraftParams(NamedTuple):
 
 @struct.dataclass
 class HeadMemory:
-    """What a head remembers.
+    """Memory of a head.
 
     Attributes:
         cache: one layer. Place t has slot t: it holds what the head made of the token at position t + 1, so that token

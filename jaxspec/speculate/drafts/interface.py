@@ -1,4 +1,4 @@
-"""What a draft is to decoding: four pure functions of its parameters and of a memory that it owns; and what it costs.
+"""The interface of a draft: four pure functions of its parameters and of a memory that it owns, and its cost.
 
 A cycle of decoding tells the draft what was committed (`commit`), asks it about the root (`open`), then about one level of the
 tree after another (`extend`). Nothing else is asked, so that a compressed copy of the target, another network, a head on the
@@ -86,7 +86,7 @@ class Draft(Protocol):
 
     @property
     def name(self) -> str:
-        """What a user calls it; drafts that differ in it alone are equal."""
+        """Name for users; drafts that differ in it alone are equal."""
         ...
 
     @property
@@ -99,7 +99,7 @@ class Draft(Protocol):
         ...
 
     def cost(self, target: DecoderConfig, priced: Architecture, called: str) -> DraftCost:
-        """What a draft step costs where the target is priced as another network.
+        """Cost of a draft step where the target is priced as another network.
 
         Args:
             target: shape of the network that runs.

@@ -1,4 +1,4 @@
-"""Which blocks of a network a draft should run: sequential floating elimination by acceptance on calibration text.
+"""Search of the blocks of a network that a draft should run: sequential floating elimination by acceptance on calibration text.
 
 From the whole network on, the block whose absence is the best for speed is left out, then one block that was left out before
 may come back where that beats the best known draft of as many blocks. What stays is the best draft that was met.
@@ -56,7 +56,7 @@ class CalibrationText(NamedTuple):
 
 
 class FoundBlocks(NamedTuple):
-    """What a search found.
+    """Result of a search.
 
     Attributes:
         run: 0 or 1 for attention (row 0) and feed-forward network (row 1) of each layer, at least one of them 0.

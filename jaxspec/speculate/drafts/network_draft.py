@@ -31,7 +31,7 @@ __all__ = ["NetworkDraft", "NetworkMemory", "check_network_draft", "load_network
 
 @struct.dataclass
 class NetworkMemory:
-    """What another network remembers.
+    """Memory of another network.
 
     Attributes:
         cache: its own KV; token number n of a cycle has the root's slot + n.
@@ -154,7 +154,7 @@ def load_network_draft(name: str, target: LoadedModel) -> ReadyDraft:
 
 
 def check_network_draft(name: str, target: DecoderConfig, model: str | None) -> tuple[str, ...]:
-    """What the files' headers tell of a draft: see `check_draft`.
+    """Notes on a draft from the headers of its files: see `check_draft`.
 
     Raises:
         InputError: see `check_model`; other tokens than the target's.

@@ -136,7 +136,7 @@ class TimedWay(CountedWay):
 
 
 def timed_prompts(prompts: int, batch: int) -> int:
-    """How many of the prompts are timed: whole batches, at least 8 prompts where there are as many.
+    """Number of prompts that are timed: whole batches, at least 8 prompts where there are as many.
 
     Raises:
         ValueError: fewer prompts than a batch has.
@@ -261,14 +261,14 @@ def _total(ends: list[list[Decoded]], field: str) -> int:
 
 
 def _beyond_first(ends: list[list[Decoded]], field: str, over: Callable[[np.ndarray], Any]) -> np.ndarray:
-    """What each batch counts behind its first cycle."""
+    """Counts of each batch behind its first cycle."""
     return np.array(
         [int(over(np.asarray(getattr(end, field))) - over(np.asarray(getattr(one, field)))) for one, end in ends]
     )
 
 
 def _generated(ends: list[list[Decoded]], lengths: np.ndarray, num_tokens: int) -> np.ndarray:
-    """What was generated, of all sequences; −1 behind the last token."""
+    """Generated tokens of all sequences; −1 behind the last."""
     tokens, generated = (np.concatenate([np.asarray(end[place]) for _, end in ends]) for place in (0, 1))
     return generated_tokens(tokens, lengths[: len(tokens)], generated, num_tokens)
 

@@ -114,7 +114,7 @@ COPIES = {"layer-skip", "sparse-kv-25"}
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in COPIES)) for name in NAMES])
-def test_chains_trees_and_no_tree_put_out_the_same_text_in_one_compilation(jit, target, drafts, name):
+def test_chains_and_trees_give_one_text_in_one_compilation(jit, target, drafts, name):
     draft, params = drafts[name]
     traces = []
 
@@ -177,7 +177,7 @@ def test_chains_trees_and_no_tree_put_out_the_same_text_in_one_compilation(jit, 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_draft_says_its_name_its_size_and_its_cost(drafts, name):
+def test_a_draft_has_name_size_and_cost(drafts, name):
     draft, params = drafts[name]
     assert draft.name == name
     renamed = dataclasses.replace(draft, name="other")

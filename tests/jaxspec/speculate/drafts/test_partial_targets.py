@@ -34,7 +34,7 @@ def params(random_network):
 
 
 @pytest.mark.parametrize("variant", [{}, {"norm": "layer", "post_norms": True, "o_bias": True, "ffn_bias": True}])
-def test_a_network_without_a_whole_layer_is_the_one_that_never_had_it(jit, variant):
+def test_leaving_out_a_layer_equals_a_network_without_it(jit, variant):
     config = dataclasses.replace(TARGET, **variant)
     rng = np.random.default_rng(4)
     whole = init_params(config, jax.random.key(3))

@@ -2,7 +2,7 @@
 
 jaxlib 0.10 hands sums to a library of kernels (YNNPACK). Some of these programs put out wrong numbers, silently and the same
 ones each time: `(a[None] * b[:, None, :]).sum(-1) + c + d` of 4096 rows is wrong in 820 of them, of 1024 or 16384 rows in
-none. Sums are therefore left to XLA's own code. See docs/decisions/0049-sums-of-jaxlib.md.
+none. Sums are therefore left to XLA's own code. See docs/decisions/0066-exact-products.md.
 """
 
 from __future__ import annotations

@@ -68,6 +68,22 @@ def test_names_within_sentences_exist(page):
     assert unknown(PAGES[page]) == []
 
 
+ANSWERS = PAGES["architecture.md"].partition("## Where is ...?")[2]
+
+
+@pytest.mark.parametrize(
+    "question", ["Huffman decoding", "the Jetson", "Wanda", "the acceptance rule", "the price of a verification"]
+)
+def test_the_architecture_ends_with_answers_by_path(question):
+    answer = re.search(rf"^\| {question} \| (.*) \|$", ANSWERS, re.MULTILINE)
+    assert answer
+    paths = [code for code in INLINE.findall(answer[1]) if PATH.fullmatch(code)]
+    assert paths
+    assert all((code_blocks.ROOT / path).is_file() for path in paths)
+    for path, name in re.findall(r"`([^`]+)`: `(\w+)`", answer[1]):
+        assert f"def {name}(" in (code_blocks.ROOT / path).read_text(encoding="utf-8")
+
+
 def test_names_that_are_gone_are_found():
     text = "`jaxspec.tune.gradient`, `hwmodels.step_cost(x)`, `jaxspec/tune/gradient`, `jaxspec/tuning/gradient`, `hwmodels.no`"
     assert unknown(text) == ["jaxspec.tune.gradient", "hwmodels.no", "jaxspec/tune/gradient"]

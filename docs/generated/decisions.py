@@ -6,6 +6,7 @@ from generated.page import ROOT, Page
 
 
 def pages() -> list[Page]:
-    """Each record as it is."""
-    found = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
-    return [Page(f"decisions/{path.name}", path.read_text(encoding="utf-8")) for path in found]
+    """The index, and each record as it is."""
+    folder = ROOT / "docs" / "decisions"
+    paths = [folder / "README.md", *sorted(folder.glob("[0-9]*.md"))]
+    return [Page(f"decisions/{path.name}", path.read_text(encoding="utf-8")) for path in paths]

@@ -62,7 +62,7 @@ _NOTES = """\
 * **Prefill of gpt-oss-20b with TensorRT-LLM, and on the B200**: from 1000 to 2000 tokens on, MXFP4 kernels that multiply
   16-bit activations take longer than the same engine's 16-bit kernels, by half and more. Fewer bits never take longer in
   the model: it takes the faster kernel, and `predict` names the number of tokens ([record
-  0108](../decisions/0108-mxfp4-experts-by-engine.md)).
+  0038](../decisions/0038-kernels-by-engine.md)).
 * **TensorRT-LLM on the B200** runs this form of MXFP4 by a kernel that takes two to three times as long as vLLM's and SGLang's.
   Its fast one quantizes activations too, and has no fit here. The model has vLLM's kernel.
 * **SGLang on H100, H200 and L40S** expands MXFP4 to 16 bits before it multiplies: launches take as long as 16-bit reads do. The

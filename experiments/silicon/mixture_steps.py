@@ -40,7 +40,7 @@ BAR = 0.08
 #: What changed for whole experts, and what rows that miss the bar suffer from, as the tables show it.
 _WHOLE_EXPERTS = """\
 With whole experts the busiest of 8 GPUs decides, and the tables time that one under a power law of loads. Since [record
-0062](../decisions/0062-the-busiest-device.md) the model multiplies on it as many tokens as that law's popularity and a
+0044](../decisions/0044-several-devices.md) the model multiplies on it as many tokens as that law's popularity and a
 random placement give it, where it had the mean's before. vLLM's experts are those of its own tables, no longer
 TensorRT-LLM's; its Triton kernels pass over the choices of all experts on every GPU. Mean errors of Qwen3-235B-A22B with
 whole experts, before and now:

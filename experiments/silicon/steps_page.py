@@ -129,7 +129,7 @@ Targets: in decoding a mean of 5 % and no cell above 15 %, in prefill 8 % and 20
   every context from memory, because in a step the weights pass through the same cache. So it is slower than composed cells
   there, most on the L40S and the RTX PRO 6000, which have large caches.
 
-What makes the largest cells ([record 0085](../decisions/0085-multiprocessors-limit-attention.md)):
+What makes the largest cells ([record 0038](../decisions/0038-kernels-by-engine.md)):
 
 * **A100 with vLLM and SGLang: contexts beyond the tables**, which end at 262144 tokens (vLLM) and at 8192 of a sequence
   (SGLang). There the package extrapolates to a bandwidth that falls with the context, against all measured rows. Within the

@@ -2,7 +2,7 @@
 
 Each tensor has streams of three types: bitmap, exponents, mantissas. A superblock holds speculation data or verification data,
 never both: a draft would read everything otherwise, and save nothing. Where a block is skipped, because the decoder has enough
-of its type, it stands later in memory and leaves no gap (record 0012), so that skipping costs no traffic.
+of its type, it stands later in memory and leaves no gap (record 0069), so that skipping costs no traffic.
 
 Source: Cassandra, V-C.
 Departs: verification data, which have types of their own, are padded together with the speculation data of their tensor.

@@ -1,4 +1,4 @@
-"""What a network accepts of a draft, from the numbers in which it is known: rates, shares of all cycles, a mean length, a log.
+"""Acceptance of a draft, from the numbers in which it is known: rates, shares of all cycles, a mean length, a log.
 
 Engines print two of them. A *share* of position i is the part of all cycles in which drafted tokens 1 to i are accepted, so
 shares fall along a draft even where every token has the same chance. A *mean length* is tokens per cycle, with the one that the
@@ -34,7 +34,7 @@ _HALVINGS = 56
 
 @flax.struct.dataclass
 class Acceptance:
-    """What a network accepts; each field is a leaf in [0, 1], or None where a study has no draft of that kind."""
+    """Acceptance of a draft; each field is a leaf in [0, 1], or None where a study has no draft of that kind."""
 
     conditional: Leaf = None  # chains: P(position accepted | all before it accepted), "*b position"
     node: Leaf = None  # trees: P(node accepted | its parent accepted), "*b node"; those of siblings sum to at most 1
@@ -90,10 +90,10 @@ class Acceptance:
         Raises:
             EngineLogError: no such line, or lines that need the draft length.
         """
-        found = read_engine_log(path, draft_length)
-        if found.shares is not None:
-            return cls.from_cumulative(np.asarray(found.shares))
-        return cls.from_mean_length(found.tokens_per_cycle, found.draft_length)
+        logged = read_engine_log(path, draft_length)
+        if logged.shares is not None:
+            return cls.from_cumulative(np.asarray(logged.shares))
+        return cls.from_mean_length(logged.tokens_per_cycle, logged.draft_length)
 
     @classmethod
     def from_trace(

@@ -1,4 +1,4 @@
-"""What drafts would have gained at every token of texts that a network generated: acceptance without a law of it.
+"""Tokens that drafts would have gained at every token of generated texts: acceptance without a fitted law.
 
 A trace holds, for each generated token of each request, the tokens that a cycle beginning there gains if it drafts without
 end, the target's own included: 1 where nothing is accepted. A chain of K drafted tokens gains min(a[i], K + 1) at token i, and
@@ -114,9 +114,9 @@ def chain_cycles(
     taken = jnp.asarray(lengths, jnp.int32) + 1
     narrow = np.int8 if trace.gained.max(initial=1) < 128 else np.int16  # what is read again and again
     order, (starts, ends) = in_chunks(trace, len(lengths))
-    found = _chain_cycles(jnp.asarray(trace.gained[drafter].astype(narrow)), starts, ends, taken)
+    counted = _chain_cycles(jnp.asarray(trace.gained[drafter].astype(narrow)), starts, ends, taken)
     cycles = np.empty((len(trace.generated), len(lengths)), np.int64)
-    cycles[order] = np.asarray(found).reshape(-1, len(lengths))[: len(order)]
+    cycles[order] = np.asarray(counted).reshape(-1, len(lengths))[: len(order)]
     return cycles
 
 
@@ -167,16 +167,16 @@ def read_trace(path: str | os.PathLike[str], drafters: Sequence[str] = ()) -> Ac
     rows: list[tuple[Mapping[str, Any], list[np.ndarray]]] = []
     known: dict[str, None] = {}
     for number, raw in _lines(path):
-        found = [key for key, value in raw.items() if key not in _OTHERS and isinstance(value, list)]
-        known |= dict.fromkeys(found)
-        if not drafters and len(found) != 1:
+        present = [key for key, value in raw.items() if key not in _OTHERS and isinstance(value, list)]
+        known |= dict.fromkeys(present)
+        if not drafters and len(present) != 1:
             raise TraceError(
-                f"trace {name}, line {number}, has drafters {', '.join(found) or 'none'}; give one as drafter"
+                f"trace {name}, line {number}, has drafters {', '.join(present) or 'none'}; give one as drafter"
             )
-        asked = drafters or found
-        if lacking := [key for key in asked if key not in found]:
+        asked = drafters or present
+        if lacking := [key for key in asked if key not in present]:
             raise TraceError(
-                f"trace {name}, line {number}, has no drafter {lacking[0]!r}; it has {', '.join(found) or 'none'}"
+                f"trace {name}, line {number}, has no drafter {lacking[0]!r}; it has {', '.join(present) or 'none'}"
             )
         lists = [_gains(name, number, key, raw[key]) for key in asked]
         if len({len(each) for each in lists}) == 1:
@@ -217,12 +217,12 @@ def _lines(path: str | os.PathLike[str]) -> Iterable[tuple[int, dict[str, Any]]]
         if not line.strip():
             continue
         try:
-            found = json.loads(line)
+            entry = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise TraceError(f"trace {name}, line {number}, is not JSON ({error}); give one request a line") from error
-        if not isinstance(found, dict):
+        if not isinstance(entry, dict):
             raise TraceError(f"trace {name}, line {number}, is no table of names; give one request a line")
-        yield number, found
+        yield number, entry
 
 
 def _gains(name: str, number: int, drafter: str, given: list[Any]) -> np.ndarray:

@@ -3,7 +3,7 @@
 Source: Leviathan et al. 2023, arXiv:2211.17192, Sec. 3.3, with the draft's cost from the hardware model; Boosting the
     Performance of Tree-Based Speculative Decoding of LLMs on FPGAs, III-A: the target processes all tokens of a tree at once.
 Departs: each draft step sees the same context; keys and values of uncommitted tokens are left out of its traffic. Sampling and
-    the acceptance test cost what an engine's terms say, nothing unless one is given.
+    the acceptance test cost an engine's terms, nothing unless one is given.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class CycleCost:
         return self.draft_s + self.verify_s + self.engine_s
 
     def draft_runs(self, runs: Float[Array, " step"]) -> list[tuple[Float[Array, " step"], PricedStep]]:
-        """How often a cycle runs each draft step, the one that follows the verification apart: together they are its `draft_s`.
+        """Runs of each draft step per cycle, with the one after the verification on its own: together they are its `draft_s`.
 
         Args:
             runs: forward passes of each kind of draft step.
@@ -82,14 +82,14 @@ class CycleCost:
 
 
 def _after_verification(runs: Float[Array, "*b step"]) -> Float[Array, "*b step"]:
-    """How many of the draft's passes of each kind, "*b step", follow a verification: one of a cycle, whichever kind it is."""
+    """Number of the draft's passes of each kind, "*b step", that follow a verification: one per cycle."""
     return runs / jnp.maximum(jnp.sum(runs, axis=-1, keepdims=True), 1.0)
 
 
 def steps_of_draft(
     draft: StepShape, architecture: Architecture, *, workload: Workload, footprint: Footprint, draft_cost: DraftCost
 ) -> tuple[StepShape, StepShape]:
-    """A draft step that follows its like, and one that follows the target's; of a draft within the target both are the same.
+    """A draft step after another draft step, and one after a verification; equal for a draft within the target.
 
     A network of its own finds what the target has left of a cache, and what a placement keeps of the target in faster memory.
 

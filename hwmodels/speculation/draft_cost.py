@@ -1,4 +1,4 @@
-"""What a draft is to the cost model: its shapes and how often it runs."""
+"""A draft as the cost model sees it: its shapes and how often it runs."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class DraftPolicy(Protocol):
     """Chooses cycles; leaves are numbers, " policy" of several that are walked together."""
 
     def begin(self) -> Any:
-        """What it remembers before the first cycle."""
+        """Memory before the first cycle."""
         ...
 
     def choose(self, memory: Any, seconds: Float[Array, "drafter length"]) -> DraftChoice:
@@ -54,7 +54,7 @@ class DraftPolicy(Protocol):
         ...
 
     def after(self, memory: Any, choice: DraftChoice, accepted: Int[Array, ""], gains: Int[Array, " drafter"]) -> Any:
-        """What it remembers next.
+        """Memory after a cycle.
 
         Args:
             accepted: drafted tokens of this cycle.
@@ -196,9 +196,9 @@ def walk_policies(
     order, where = in_chunks(trace, lanes)
     narrow = np.int8 if trace.gained.max(initial=1) < 128 else np.int16
     policy = jax.tree.map(lambda leaf: jnp.asarray(leaf) if np.ndim(leaf) else jnp.full(lanes, leaf), policy)
-    found = _walk(jnp.asarray(trace.gained.astype(narrow)), *where, policy, jnp.asarray(seconds, jnp.float32))
+    walked = _walk(jnp.asarray(trace.gained.astype(narrow)), *where, policy, jnp.asarray(seconds, jnp.float32))
     shaped = []
-    for leaf in jax.device_get(found):
+    for leaf in jax.device_get(walked):
         rows = np.empty((len(order), lanes), leaf.dtype)
         rows[order] = leaf.reshape(-1, lanes)[: len(order)]
         shaped.append(rows)
@@ -240,9 +240,9 @@ def fastest_way(
     """
     lanes = seconds.shape[0]
     order, where = in_chunks(trace, lanes)
-    found = _fastest_way(jnp.asarray(trace.gained, jnp.int32), *where, jnp.asarray(seconds, jnp.float32))
+    seconds_by_start = _fastest_way(jnp.asarray(trace.gained, jnp.int32), *where, jnp.asarray(seconds, jnp.float32))
     rows = np.empty((len(order), lanes), np.float64)
-    rows[order] = np.asarray(found).reshape(-1, lanes)[: len(order)]
+    rows[order] = np.asarray(seconds_by_start).reshape(-1, lanes)[: len(order)]
     return rows
 
 

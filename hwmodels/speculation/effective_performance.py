@@ -76,7 +76,7 @@ def primary_performance(lengths: Number, verify_s: Number) -> Float[Array, "... 
 
 
 def ridge_length(lengths: Number, verify_s: Number) -> Float[Array, "*b"]:
-    """Where the roofs cross: the length at which the memory's, x P(first) / x(first), reaches the highest performance.
+    """Length at which the roofs cross: where the memory's, x P(first) / x(first), reaches the highest performance.
 
     Args:
         lengths: "*b length", the smallest first.
@@ -105,7 +105,7 @@ def fit_roofline(lengths: Number, verify_s: Number, *, roof_share: float = 0.999
     Source: Eq. (1); the paper gives no fitting method.
     """
     if not 0 < roof_share < 1:
-        raise ValueError(f"roof_share is {roof_share}; it must lie between 0 and 1, for instance 0.999")
+        raise ValueError(f"roof_share is {roof_share}; it must be between 0 and 1, for instance 0.999")
     performance = primary_performance(lengths, verify_s)
     length = jnp.broadcast_to(_like(lengths, performance), performance.shape)
     roof = jnp.max(performance, axis=-1)

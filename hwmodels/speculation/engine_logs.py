@@ -28,7 +28,7 @@ __all__ = ["EngineLogError", "LoggedAcceptance", "read_engine_log"]
 
 _NUMBER = r"(\d+(?:\.\d+)?)"
 
-#: What a line may say, by field: numbers that follow these words.
+#: Numbers of a line, by field: those that follow these words.
 _SAID = {
     "mean": rf"(?:mean (?:acceptance )?len(?:gth)?|#mean acc len|accept(?:ance)? len(?:gth)?)\s*[:=]\s*{_NUMBER}",
     "accepted": r"(?:\bAccepted: (\d+) tokens|\(\s*(\d+) accepted /|#acc tokens\s*=\s*(\d+)|accepted tokens: (\d+))",
@@ -67,7 +67,7 @@ class EngineLogError(ValueError):
 
 
 class LoggedAcceptance(NamedTuple):
-    """What a log says.
+    """Acceptance as a log states it.
 
     Attributes:
         shares: of all cycles, by position; None where only a mean length is known.
@@ -116,15 +116,15 @@ def read_engine_log(
         # What is counted since the start counts requests that have lines of their own once more.
         for chosen in ([line for line in lines if not line.kind], _since_start(lines)):
             if used := [line for line in chosen if complete(line.fields)]:
-                known = {int(found) for found in _LENGTHS.findall(text)}
+                known = {int(length) for length in _LENGTHS.findall(text)}
                 hint = known.pop() if len(known) == 1 else None
-                found = _together(name, used, hint, draft_length)
-                if strict and draft_length is not None and abs(draft_length - found.draft_length) > 1e-9:
+                acceptance = _together(name, used, hint, draft_length)
+                if strict and draft_length is not None and abs(draft_length - acceptance.draft_length) > 1e-9:
                     raise EngineLogError(
-                        f"log {name} has {found.draft_length:.3g} drafted tokens per cycle, and draft_length is "
+                        f"log {name} has {acceptance.draft_length:.3g} drafted tokens per cycle, and draft_length is "
                         f"{draft_length}; leave it out"
                     )
-                return found
+                return acceptance
     raise EngineLogError(
         f"log {name} has counts of speculative decoding, all 0; give a log of requests that were served"
     )
@@ -143,7 +143,7 @@ def _has_counts(fields: Mapping[str, Any]) -> bool:
 
 
 def _gathered(lines: Iterable[str]) -> Iterator[_Line]:
-    """Lines that say something; what a line leaves to the next ones, as wrapped ones and llama.cpp's do, is joined to it."""
+    """Lines with numbers; lines that continue one (wrapped lines, llama.cpp's) are joined to it."""
     current: _Line | None = None
     for number, text in enumerate(lines, 1):
         fields: dict[str, Any] = {}
@@ -207,12 +207,12 @@ def _common_length(name: str, lines: Sequence[_Line], hint: int | None, given: i
     """Drafted tokens of a cycle: what lines count, else what the server printed, else what was given."""
     drafted = cycles = rounding = 0.0
     for line in lines:
-        if (found := _cycles(line.fields, None)) is not None and line.fields.get("drafted"):
+        if (of_line := _cycles(line.fields, None)) is not None and line.fields.get("drafted"):
             drafted += line.fields["drafted"]
-            cycles += found
+            cycles += of_line
             # A mean length is rounded, and with it the cycles that follow from it.
             if "drafts" not in line.fields and "length" not in line.fields:
-                rounding += found * _MEAN_ROUNDING / max(line.fields["mean"] - 1.0, _MEAN_ROUNDING)
+                rounding += of_line * _MEAN_ROUNDING / max(line.fields["mean"] - 1.0, _MEAN_ROUNDING)
     if not cycles:
         known = given if hint is None else hint
         if known is None:
@@ -237,7 +237,7 @@ def _cycles(fields: Mapping[str, Any], length: float | None) -> Any:
 
 
 def _weights(lines: Sequence[_Line], cycles: Sequence[float | None]) -> tuple[list[float], float | None]:
-    """How much each line counts, and the cycles of all where lines tell."""
+    """Weight of each line, and the cycles of all where lines state them."""
     known = [each for each in cycles if each is not None]
     if len(known) == len(lines):
         return known, sum(known)

@@ -1,4 +1,4 @@
-"""What a serving engine spends beside the kernels of its networks: acceptance test, sampling, metadata, scheduling, launches.
+"""Time that a serving engine spends outside its networks' kernels: acceptance test, sampling, metadata, scheduling, launches.
 
 Few numbers, each multiplied by a count that a plan and a workload know. They belong to the engine, not to the device: an
 engine that keeps its host busy spends them on any GPU.

@@ -1,4 +1,4 @@
-"""What one cycle drafts and verifies.
+"""Plans: the tokens that one cycle drafts and verifies.
 
 A tree is an array `parent`: node i was drafted after node parent[i], or after the last committed token where that is `ROOT`.
 Parents come before their children, so nodes are numbered from 0 in an order in which they can be drafted.
@@ -32,7 +32,7 @@ ROOT = -1
 
 @flax.struct.dataclass
 class Plan:
-    """What a cycle drafts and verifies, in numbers; or a family of cycles, "*b", that take the same kinds of draft steps.
+    """Tokens that a cycle drafts and verifies; or a family of cycles, "*b", that take the same kinds of draft steps.
 
     `chain_plan` and `tree_plan` make one, `plan_family` joins several. Every field is a leaf; counts are real numbers.
     """
@@ -104,7 +104,7 @@ def plan_family(plans: Sequence[Plan]) -> Plan:
 
 @flax.struct.dataclass
 class TreeShape:
-    """What a topology costs, as numbers."""
+    """Cost of a topology, as numbers."""
 
     depth: Int[np.ndarray, " node"]  # 1 for children of the root
     expanded: Int[np.ndarray, " step"]  # tokens of each draft step: 1, then inner nodes of depth 1, 2, ...

@@ -1,4 +1,4 @@
-"""How many experts a draft may choose among so that it never leaves the fast memory."""
+"""Size of a draft's pool of experts that fits into the fast memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["fitting_pool"]
 def fitting_pool(
     device: Device, architecture: Architecture, *, workload: Workload, footprint: Footprint, routing: Routing = UNIFORM
 ) -> Float[Array, "*b"]:
-    """Experts of a layer whose part that a draft reads lies in the first memory; no fewer than a token chooses.
+    """Number of a layer's experts whose draft bits fit into the first memory; no fewer than a token chooses.
 
     Args:
         device, architecture, workload, footprint: leaves are single numbers; `vmap` for more.

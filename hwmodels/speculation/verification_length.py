@@ -71,9 +71,9 @@ def naive_length(lengths: Number, accepted_tokens: Number, *, slope: Number = 0.
     length = jnp.broadcast_to(jnp.asarray(as_float(lengths), accepted.dtype), accepted.shape)
     least = with_rank(jnp.asarray(as_float(slope), accepted.dtype)[..., None], accepted.ndim)
     flat = jnp.diff(accepted) / jnp.diff(length) < least
-    found = jnp.any(flat, axis=-1)
-    index = jnp.where(found, jnp.argmax(flat, axis=-1), accepted.shape[-1] - 1)
-    return ReferenceLength(_pick(length, index, accepted.shape), index, found)
+    meets = jnp.any(flat, axis=-1)
+    index = jnp.where(meets, jnp.argmax(flat, axis=-1), accepted.shape[-1] - 1)
+    return ReferenceLength(_pick(length, index, accepted.shape), index, meets)
 
 
 def geometric_mean_tokens(accepted_tokens: Number) -> Float[Array, "... length"]:
@@ -125,7 +125,7 @@ def unified_length(
 
 @flax.struct.dataclass
 class Schedule:
-    """What to use from which context on: `option` i from context `start` i until the next start."""
+    """Option by context: `option` i from context `start` i until the next start."""
 
     start: Float[Array, " entry"]  # tokens, rising; the first one counts as -infinity
     option: Int[Array, " entry"]  # column of a table of seconds per token

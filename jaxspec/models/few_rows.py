@@ -2,7 +2,7 @@
 
 XLA on CPUs gives float32 products to a library (YNNPACK), except those that read the rows by their transpose, which its own
 kernels (Eigen) take. For 2 to 64 rows these are up to 2.4 times as fast where vectors have 256 bits. All other products, of
-attention above all, stay with the library, which is faster there. See docs/decisions/0078-few-rows-by-their-transpose.md.
+attention above all, stay with the library, which is faster there. See docs/decisions/0066-exact-products.md.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class TargetText(NamedTuple):
 
 
 class BlockPass(NamedTuple):
-    """What one pass measures at every (start, depth).
+    """Measurements of one pass at every (start, depth).
 
     Attributes:
         survival: P(draft tokens 1..d all accepted) from this root: the product over the depths before d of min(1, q/p) at the

@@ -1,4 +1,4 @@
-"""How a draft's next tokens agree with the target's, from the hidden states of both.
+"""Agreement of a draft's next tokens with the target's, from the hidden states of both.
 
 Logits of a vocabulary of 150,000 tokens take a hundred times the memory of the hidden states that they follow from, so both are
 made for some tokens at a time, and again in the backward pass. Each piece has tokens of every text: where texts are split over
@@ -75,9 +75,9 @@ def agreement(
 
     channels = target.shape[-1]
     inputs = in_pieces(target, channels), in_pieces(draft, channels), in_pieces(next_token)
-    found = jax.lax.map(jax.checkpoint(lambda piece: of_some(*piece)), inputs)
+    pieces = jax.lax.map(jax.checkpoint(lambda piece: of_some(*piece)), inputs)
     whole = lambda x: jnp.moveaxis(x, 0, 1).reshape(texts, -1)[:, :of_each].reshape(next_token.shape)
-    return jax.tree.map(whole, found)
+    return jax.tree.map(whole, pieces)
 
 
 def _of_logits(

@@ -31,7 +31,7 @@ class Chunk(NamedTuple):
     real: int
 
     def of(self, rows: np.ndarray) -> Array:
-        """What belongs to these prompts, of an array with one row for each of all."""
+        """Rows of these prompts, out of an array with one row for each of all."""
         return jnp.asarray(rows[np.asarray(self.ids)])
 
 

@@ -82,7 +82,7 @@ def draft_growing_tree(
     per_level = k * branches
     pool = growing.depth * per_level
     proposed, memory = drafter.open(memory)
-    # The root's candidates stand in a level of their own, of which the rest is impossible.
+    # The root's candidates are a level of their own, whose other places are impossible.
     joint = (
         jnp.full((batch, pool), -jnp.inf, proposed.log_probability.dtype)
         .at[:, :branches]
@@ -126,7 +126,7 @@ def draft_growing_tree(
 
     carry = (joint, tokens, number_of, expanded, above, memory)
     joint, tokens, number_of, expanded, _, memory = jax.lax.fori_loop(1, growing.depth, expand, carry)
-    # A node is no likelier than its parent, which stands before it: of equals the first is taken.
+    # A node is no likelier than its parent, which comes before it: of equals the first is taken.
     best, chosen = largest(joint, growing.nodes)
     possible = best > -jnp.inf
     chosen = jnp.sort(jnp.where(possible, chosen, pool), axis=1).astype(jnp.int32)

@@ -45,7 +45,7 @@ def recency(valid: Int[Array, " batch"], places: int, retention: float) -> Float
 
 
 def faded(tokens: Int[Array, "*b"], retention: float) -> Float[Array, "*b"]:
-    """What is left of a choice after so many committed tokens."""
+    """Weight of a choice after a number of committed tokens."""
     return jnp.power(jnp.asarray(retention, jnp.float32), jnp.maximum(tokens, 0).astype(jnp.float32))
 
 
@@ -70,8 +70,8 @@ def hotness_before(
         return retention * hotness + own, hotness
 
     start = jnp.zeros((layers, batch, num_experts), jnp.float32)
-    _, found = jax.lax.scan(step, start, (jnp.moveaxis(original, 1, 0), text.T))
-    return jnp.moveaxis(found, 0, 2)
+    _, hotness = jax.lax.scan(step, start, (jnp.moveaxis(original, 1, 0), text.T))
+    return jnp.moveaxis(hotness, 0, 2)
 
 
 def shared_hotness(

@@ -140,7 +140,7 @@ def decoding_loop(
     memory = None if draft is None else draft.empty(draft_params, batch, slots, numbers)
     # The barrier keeps XLA from computing, at compile time, what an empty memory makes of the prompt.
     memory, at_start = jax.lax.optimization_barrier((memory, jnp.zeros(batch, jnp.int32)))
-    told = Committed(
+    committed = Committed(
         tokens=prompts[:, 1:],
         hidden=prefill.hidden[:, :-1],
         cache=first_slots(prefill.cache, prompt_length - 1),
@@ -154,7 +154,7 @@ def decoding_loop(
         length=lengths,
         stopped=jnp.zeros(batch, bool),
         target_cache=write_cache(empty_cache(config, batch, slots, params=target_params), prefill.cache, at_start),
-        memory=commit(memory, told),
+        memory=commit(memory, committed),
         cycles=jnp.zeros(batch, jnp.int32),
         accepted_at=jnp.zeros((batch, limits.depth), jnp.int32),
         ended_at=jnp.zeros((batch, limits.depth), jnp.int32),
@@ -197,12 +197,12 @@ def decoding_loop(
                 draw(Purpose.NEXT, root_slot),
             )
         active = unfinished(state)
-        told, gaps = _path_of(drafted, verified, verdict, root, limits)
+        committed, gaps = _path_of(drafted, verified, verdict, root, limits)
         place = jnp.arange(window)[None]
-        ends = jnp.any(told.tokens[:, :, None] == stop[None, None], axis=2) & (place < told.valid[:, None])
+        ends = jnp.any(committed.tokens[:, :, None] == stop[None, None], axis=2) & (place < committed.valid[:, None])
         stops = jnp.any(ends, axis=1)
         # What a cycle yields ends with its first stop token, accepted or drawn.
-        yielded = jnp.where(stops, jnp.argmax(ends, axis=1).astype(jnp.int32) + 1, told.valid)
+        yielded = jnp.where(stops, jnp.argmax(ends, axis=1).astype(jnp.int32) + 1, committed.valid)
         within = place < yielded[:, None]
         write = jax.vmap(partial(jax.lax.dynamic_update_slice_in_dim, axis=0))
         written = lambda kept, new: jnp.where(active[:, None], write(kept, new, state.length), kept)
@@ -210,15 +210,15 @@ def decoding_loop(
         accepted, deep = jnp.minimum(verdict.accepted, yielded), jnp.arange(limits.depth)[None]
         on_path = jnp.where(deep < accepted[:, None], verdict.path, PADDING)
         at_node = _nodes_of_path(on_path, levels, limits)
-        # Behind a stop token there is nothing; elsewhere what stands behind the valid tokens is overwritten.
-        tokens = jnp.where(stops[:, None] & ~within, 0, told.tokens)
+        # Behind a stop token there is nothing; elsewhere whatever follows the valid tokens is overwritten.
+        tokens = jnp.where(stops[:, None] & ~within, 0, committed.tokens)
         return _State(
             tokens=written(state.tokens, tokens),
             length=jnp.where(active, state.length + yielded, state.length),
             stopped=state.stopped | (active & stops),
             # A finished sequence rewrites its own last window with the same values.
-            target_cache=write_cache(state.target_cache, told.cache, root_slot, after=verified.hidden),
-            memory=commit(memory, told),
+            target_cache=write_cache(state.target_cache, committed.cache, root_slot, after=verified.hidden),
+            memory=commit(memory, committed),
             cycles=state.cycles + active.astype(jnp.int32),
             accepted_at=state.accepted_at + counted(deep < accepted[:, None]),
             ended_at=state.ended_at
@@ -242,7 +242,7 @@ def decoding_loop(
 def _path_of(
     drafted: DraftedTree, verified: ForwardResult, verdict: TreeVerdict, root: Root, limits: TreeLimits
 ) -> tuple[Committed, Float[Array, "batch place"]]:
-    """What is committed after a verification, and how near a tie the target's logits came at each of its tokens."""
+    """Tokens committed after a verification, and the gap between the target's two largest logits at each of them."""
     batch, window = root.token.shape[0], limits.depth + 1
     place = jnp.arange(window)[None]
     if limits.ranks == 1 and limits.depth <= limits.nodes:
@@ -273,6 +273,6 @@ def _path_of(
 def _nodes_of_path(
     path: Int[Array, "batch depth"], levels: Levels | None, limits: TreeLimits
 ) -> Bool[Array, "batch node"]:
-    """Which nodes lie on the accepted path, by their numbers in the tree that was given."""
+    """Mask of the nodes on the accepted path, by their numbers in the given tree."""
     node = path if levels is None else jnp.where(path >= 0, levels.number[path], PADDING)
     return jnp.any(node[:, :, None] == jnp.arange(limits.nodes)[None, None], axis=1)

@@ -1,7 +1,7 @@
-"""How a draft ranks a text's own tokens, from every root on: all that a static tree's acceptance depends on.
+"""Ranks that a draft gives to a text's own tokens, from every root on: all that a static tree's acceptance depends on.
 
 A tree's node is accepted if the draft gave the rank on its path to each of the target's tokens. Under greedy decoding the
-target's tokens are its text, so that these ranks say of any tree, without running a network again, which tokens are accepted in
+target's tokens are its text, so that these ranks give for any tree, without running a network again, the tokens accepted in
 every cycle. At a temperature the same holds in expectation for text that the target sampled, with candidates that are the
 draft's likeliest tokens.
 """
@@ -23,14 +23,14 @@ from jaxspec.models.decoder import Params
 from jaxspec.models.mesh import mesh_of, on_host, split_rows
 from jaxspec.speculate.chunks import prompt_chunks
 from jaxspec.speculate.drafts.interface import Draft, ReadyDraft
-from jaxspec.speculate.heard_text import chain_level, hear
+from jaxspec.speculate.target_trace import chain_level, trace_target
 from jaxspec.trees.rank_traces import ENDED, UNKNOWN, RankTraces
 
 __all__ = ["measure_ranks", "rank_of", "record_ranks"]
 
 
 def rank_of(logits: Float[Array, "*b vocab"], token: Int[Array, "*b"]) -> Int[Array, "*b"]:
-    """How many tokens come before a token, largest logit first and the smaller number first among equals: as `top_k` sorts."""
+    """Number of tokens before a token, largest logit first and the smaller number first among equals: as `top_k` sorts."""
     own = jnp.take_along_axis(logits, token[..., None], axis=-1)
     first = jax.lax.broadcasted_iota(jnp.int32, logits.shape, logits.ndim - 1) < token[..., None]
     return jnp.sum((logits > own) | ((logits == own) & first), axis=-1, dtype=jnp.int32)
@@ -139,7 +139,7 @@ def _measure_ranks(
     starts = length - prompt_tokens
     lengths = jnp.full(batch, prompt_tokens, jnp.int32) if lengths is None else lengths.astype(jnp.int32)
     generated = jnp.full(batch, starts, jnp.int32) if generated is None else generated.astype(jnp.int32)
-    heard = hear(target_params, config, texts, lengths, padding=depth)
+    trace = trace_target(target_params, config, texts, lengths, padding=depth)
     numbers = depth + 1
     beyond = jnp.where(generated < starts, ENDED, UNKNOWN)
 
@@ -147,26 +147,26 @@ def _measure_ranks(
     memory, first_place = jax.lax.optimization_barrier(
         (draft.empty(draft_params, batch, length + depth + 1, numbers), jnp.zeros(batch, jnp.int32))
     )
-    memory = draft.commit(draft_params, memory, heard.committed(first_place, prompt_tokens - 1, lengths - 1))
+    memory = draft.commit(draft_params, memory, trace.committed(first_place, prompt_tokens - 1, lengths - 1))
 
     def from_root(memory, start):
         position = lengths - 1 + start
-        root = heard.root(position)
+        root = trace.root(position)
         logits, drafted = draft.open(draft_params, memory, root)
-        first = rank_of(logits, heard.token_at(position + 1))
+        first = rank_of(logits, trace.token_at(position + 1))
 
         def deeper(drafted, d):
-            level = chain_level(heard.token_at(position + d), d, numbers)
+            level = chain_level(trace.token_at(position + d), d, numbers)
             logits, drafted = draft.extend(draft_params, drafted, root, level)
-            return drafted, rank_of(logits[:, 0], heard.token_at(position + d + 1))
+            return drafted, rank_of(logits[:, 0], trace.token_at(position + d + 1))
 
         # What was drafted is forgotten: the memory goes on from what is committed.
         _, later = jax.lax.scan(deeper, drafted, jnp.arange(1, depth))
         ranks = jnp.concatenate([first[None], later])
         known = start + jnp.arange(depth)[:, None] < generated[None]
-        # The window of one place that tells the next root; the last root has none.
-        told = heard.committed(jnp.minimum(position, length - 2), 1, jnp.ones(batch, jnp.int32))
-        return draft.commit(draft_params, memory, told), jnp.where(known, ranks, beyond[None])
+        # The window of one place before the next root; the last root has none.
+        committed = trace.committed(jnp.minimum(position, length - 2), 1, jnp.ones(batch, jnp.int32))
+        return draft.commit(draft_params, memory, committed), jnp.where(known, ranks, beyond[None])
 
     _, ranks = jax.lax.scan(from_root, memory, jnp.arange(starts, dtype=jnp.int32))
     return RankTraces(rank=ranks.transpose(2, 0, 1), num_starts=generated)

@@ -26,8 +26,8 @@ from jaxspec.speculate.drafts.compressed_copy import compressed_copy
 from jaxspec.speculate.drafts.interface import ReadyDraft
 from jaxspec.speculate.expansion import TreeLimits
 from jaxspec.speculate.expected_cycles import CycleStatistics, expected_cycles
-from jaxspec.speculate.followed_cycles import FollowedTexts, follow_chains, follow_trees
 from jaxspec.speculate.ragged import ends_of, flush_right, generated_tokens
+from jaxspec.speculate.replay import ReplayedTexts, replay_chains, replay_trees
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees.topology import Tree
 
@@ -53,7 +53,7 @@ def predict_cycles(
 ) -> dict[str, np.ndarray]:
     """Expected cycles of each text without decoding it: acceptance at every position, then the renewal of cycles.
 
-    A draft whose pools of experts depend on what it drafted before is followed along the text instead (see `follow_chains`).
+    A draft whose pools of experts depend on earlier drafts is replayed along the text instead (see `replay_chains`).
 
     Args:
         draft: the matrices of the target's compressed copy; knobs: how it reads committed KV, and the size of its pools.
@@ -83,21 +83,21 @@ def predict_cycles(
     if has_pool(knobs, config):
         ready = compressed_copy(config, draft, knobs, sharing=sharing)
 
-        def followed(*texts: Array):
+        def replay(*texts: Array):
             key, sizes = jax.random.key(seed), (jnp.asarray(draft_length), jnp.asarray(num_tokens))
             static = {"draft": ready.draft, "config": config}
             static |= {"prompt_tokens": prompt_tokens, "most_drafted": MAX_DRAFT_LENGTH}
-            found = follow_chains(target, ready.params, FollowedTexts(*texts), *sizes, key, decoding, **static)
-            return found._replace(survival=found.survival[:, :draft_length])
+            replayed = replay_chains(target, ready.params, ReplayedTexts(*texts), *sizes, key, decoding, **static)
+            return replayed._replace(survival=replayed.survival[:, :draft_length])
 
-        return _in_chunks(target, texts, np.asarray(lengths, np.int32), ends, followed, advance, sharing)
+        return _in_chunks(target, texts, np.asarray(lengths, np.int32), ends, replay, advance, sharing)
 
     def renewed(texts: Array, ids: Array, before: Array, ends: Array):
         del ids
         survival = _survival(target, draft, texts, before, knobs, decoding, config=config, first=prompt_tokens - 1)
         return expected_cycles(survival, draft_length, num_tokens, ends=ends)
 
-    # What was generated stands in the same columns in all texts.
+    # Generated tokens are in the same columns in all texts.
     return _in_chunks(target, *flush_right(texts, lengths + room), ends, renewed, advance)
 
 
@@ -117,9 +117,9 @@ def predict_trees(
     generated: np.ndarray,
     advance: Callable[[], None] = lambda: None,
 ) -> dict[str, np.ndarray]:
-    """Cycles of each text with a tree of a draft's likeliest tokens, followed along it without decoding (see `follow_trees`).
+    """Cycles of each text with a tree of a draft's likeliest tokens, replayed along it without decoding (see `replay_trees`).
 
-    For drafts whose acceptance depends on earlier cycles; of others, `record_ranks` tells of all trees at once.
+    For drafts whose acceptance depends on earlier cycles; for others `record_ranks` covers all trees at once.
 
     Args:
         texts, prompt_tokens, lengths: as for `predict_cycles`. tree, limits: as for `decode`.
@@ -128,13 +128,13 @@ def predict_trees(
     room = texts.shape[1] - prompt_tokens
     ends = np.where(generated < room, generated, room + 1).astype(np.int32)
 
-    def followed(*texts: Array):
+    def replay(*texts: Array):
         key, static = jax.random.key(seed), {"draft": draft.draft, "config": config}
         static |= {"prompt_tokens": prompt_tokens, "limits": limits}
         rest = (tree, jnp.asarray(num_tokens), key, decoding.for_program())
-        return follow_trees(target, draft.params, FollowedTexts(*texts), *rest, **static)
+        return replay_trees(target, draft.params, ReplayedTexts(*texts), *rest, **static)
 
-    return _in_chunks(target, texts, np.asarray(lengths, np.int32), ends, followed, advance, draft.sharing)
+    return _in_chunks(target, texts, np.asarray(lengths, np.int32), ends, replay, advance, draft.sharing)
 
 
 def _in_chunks(

@@ -101,10 +101,10 @@ def decode_prompts(
     return _of_numbers(gather(parts))
 
 
-def _of_numbers(found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _of_numbers(decoded: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The same. Logits that are no numbers choose one token for target and draft, whatever these are: all would be accepted."""
-    check_logits(found["margin"])
-    return found
+    check_logits(decoded["margin"])
+    return decoded
 
 
 def decode_chains(

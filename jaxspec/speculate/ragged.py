@@ -19,16 +19,16 @@ def padded(texts: Sequence[Int[np.ndarray, " _"]], *, least: int = 2) -> tuple[n
         int32 "text place", and int32 " text".
     """
     lengths = np.array([len(text) for text in texts], np.int32)
-    found = np.zeros((len(texts), max(least, int(lengths.max()))), np.int32)
-    for row, text in zip(found, texts, strict=True):
+    rows = np.zeros((len(texts), max(least, int(lengths.max()))), np.int32)
+    for row, text in zip(rows, texts, strict=True):
         row[: len(text)] = text
-    return found, lengths
+    return rows, lengths
 
 
 def flush_right(
     texts: Int[np.ndarray, "text place"], lengths: Int[np.ndarray, " text"]
 ) -> tuple[Int[np.ndarray, "text place"], Int[np.ndarray, " text"]]:
-    """Texts moved so that their ends, in place of their beginnings, stand in one column; and the zeros before each."""
+    """Texts moved so that their ends, in place of their beginnings, are in one column; and the number of zeros before each."""
     before = texts.shape[1] - lengths
     place = np.arange(texts.shape[1])[None, :] - before[:, None]
     moved = np.take_along_axis(texts, np.maximum(place, 0), axis=1)
@@ -47,8 +47,8 @@ def generated_tokens(
         tokens: prompts and what follows them. lengths: of the prompts.
     """
     place = np.arange(count)[None, :]
-    found = np.take_along_axis(tokens, np.minimum(lengths[:, None] + place, tokens.shape[1] - 1), axis=1)
-    return np.where(place < generated[:, None], found, -1)
+    taken = np.take_along_axis(tokens, np.minimum(lengths[:, None] + place, tokens.shape[1] - 1), axis=1)
+    return np.where(place < generated[:, None], taken, -1)
 
 
 def ends_of(generated: Int[np.ndarray, "text token"], stop: Sequence[int]) -> Int[np.ndarray, " text"]:

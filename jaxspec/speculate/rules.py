@@ -25,7 +25,7 @@ def acceptance_probability(
 def residual_distribution(
     target: Float[Array, "*b vocab"], draft: Float[Array, "*b vocab"]
 ) -> Float[Array, "*b vocab"]:
-    """What to draw from after a refusal: max(p − q, 0), normalised; p itself where nothing is left (then p = q)."""
+    """Distribution to draw from after a refusal: max(p − q, 0), normalised; p itself where nothing is left (then p = q)."""
     excess = jnp.maximum(target - draft, 0.0)
     total = jnp.sum(excess, axis=-1, keepdims=True)
     return jnp.where(total > 0, excess / jnp.where(total > 0, total, 1.0), target)

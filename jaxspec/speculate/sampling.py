@@ -1,4 +1,4 @@
-"""How a token is chosen from logits: greedily, or at a temperature from all tokens, the likeliest k, or those of mass p.
+"""Choice of a token from logits: greedily, or at a temperature from all tokens, the likeliest k, or those of mass p.
 
 The same settings hold for the target and for its draft, so that the rules of verification compare what was really drawn with
 what would have been: they stay exact for any values.

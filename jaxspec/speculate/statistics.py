@@ -15,7 +15,7 @@ __all__ = ["ComparedCycles", "Interval", "acceptance_rates", "compare_cycles", "
 
 _RESAMPLES = 2000
 
-#: Gaps are told in units of no less than this many tokens per cycle, so that rounding is none.
+#: Gaps are expressed in units of no less than this many tokens per cycle, so that rounding is none.
 _LEAST_ERROR = 1e-9
 
 

@@ -24,8 +24,8 @@ def largest(
     if count == 1:
         place = jnp.argmax(values, axis=-1, keepdims=True)
         return jnp.take_along_axis(values, place, axis=-1), place
-    found, places = jax.lax.top_k(values, count)
-    return jax.lax.optimization_barrier(found), jax.lax.optimization_barrier(places)
+    top, places = jax.lax.top_k(values, count)
+    return jax.lax.optimization_barrier(top), jax.lax.optimization_barrier(places)
 
 
 def top_gap(logits: Float[Array, "*b vocab"]) -> Float[Array, "*b"]:

@@ -55,7 +55,7 @@ class TreeVerdict(NamedTuple):
 
 
 class SiblingChances(NamedTuple):
-    """What decides among the candidates of one node.
+    """Chances of the candidates of one node.
 
     Attributes:
         chance: of each to be accepted once all tried before it are refused; 0 where it is not tried.
@@ -173,8 +173,8 @@ def verify_tree(
         depth, row, path, _, _ = carry
         tried = children[row] != PADDING
         law = None if draft is None else draft[row]
-        found = sibling_chances(target[row], law, candidates[row], tried)
-        passed = uniforms[depth] < found.chance
+        chances = sibling_chances(target[row], law, candidates[row], tried)
+        passed = uniforms[depth] < chances.chance
         going = jnp.any(passed)
         node = jnp.where(going, children[row, jnp.argmax(passed)], PADDING)
         row = jnp.where(going, node + 1, row)
@@ -183,7 +183,7 @@ def verify_tree(
             depth + going.astype(jnp.int32),
             row,
             path.at[depth].set(node),
-            jnp.where(going, target[row], found.residual),
+            jnp.where(going, target[row], chances.residual),
             going,
         )
 

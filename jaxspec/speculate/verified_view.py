@@ -1,4 +1,4 @@
-"""What the tokens of a verification see: committed tokens in the cache, and the way from the root to themselves."""
+"""Context of the tokens of a verification: committed tokens in the cache, and the way from the root to themselves."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def verified_view(
     depth: Int[Array, "*batch token"],
     deepest: int,
 ) -> VerifiedView:
-    """What `forward` is told of the root and the nodes of a tree.
+    """Arguments of `forward` for the root and the nodes of a tree.
 
     What is added up is the same, in the same order, however many of a token's predecessors are verified along with it: all
-    but the `deepest` + 1 last tokens are read from the cache where they lie, and these in the order of the text. So a token has
+    but the `deepest` + 1 last tokens are read in place from the cache, and these in the order of the text. So a token has
     the same keys, values and logits, to the last bit, with and without speculation, as long as a row of a matrix product does
     not depend on which row it is.
 

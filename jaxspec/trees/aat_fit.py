@@ -69,14 +69,14 @@ class AATInterval:
 
 def _linear_start(length: np.ndarray, tokens: np.ndarray, weight: np.ndarray, log_gap: np.ndarray) -> np.ndarray:
     """For fixed C the law is linear in A and B: the best of a grid of distances, so that no start ends in a side valley."""
-    best, found = np.inf, np.zeros(3)
+    best, start = np.inf, np.zeros(3)
     for gap in log_gap:
         columns = np.stack([np.ones_like(length), np.log(length - length.min() + np.exp(gap))], axis=1)
         linear, *_ = np.linalg.lstsq(columns * weight[:, None], tokens * weight, rcond=None)
         loss = float(np.sum(((columns @ linear - tokens) * weight) ** 2))
         if loss < best:
-            best, found = loss, np.array([*linear, gap])
-    return found
+            best, start = loss, np.array([*linear, gap])
+    return start
 
 
 def fit_aat_law(
@@ -99,11 +99,11 @@ def fit_aat_law(
             length, an error that is not positive, or a confidence outside (0, 1).
     Source: Eq. (3); standard errors by the Gauss-Newton approximation at the optimum.
     Departs: points are taken as independent. Points that were measured on the same prompts err together, so that A is known
-        less well and B better than said; resample prompts and fit again for exact intervals.
+        less well and B better than stated; resample prompts and fit again for exact intervals.
     """
     length, tokens = checked_points(verification_length, tokens_per_cycle, at_least=3)
     if not 0 < confidence < 1:
-        raise InputError(f"confidence is {confidence}; it must lie strictly between 0 and 1, for instance 0.95")
+        raise InputError(f"confidence is {confidence}; it must be strictly between 0 and 1, for instance 0.95")
     weight = np.ones_like(tokens)
     if standard_error is not None:
         errors = np.asarray(standard_error, np.float64)

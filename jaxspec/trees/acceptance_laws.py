@@ -65,7 +65,7 @@ class AcceptanceLawFit:
 
 
 def law_table(law: AcceptanceLaw, *, depth: int, ranks: int) -> Float[Array, "*b depth rank"]:
-    """The table of chances that a law stands for.
+    """The table of chances of a law.
 
     Args:
         law: leaves broadcast against each other; differentiable in all three.
@@ -139,7 +139,7 @@ def fit_acceptance_law(
         least_squares(residuals, start, bounds=bounds, x_scale=(0.1, 1.0, 0.1), xtol=1e-12, ftol=1e-14)
         for start in starts
     ]
-    best = min(solved, key=lambda found: found.cost)
+    best = min(solved, key=lambda fit: fit.cost)
     left = 2 * float(best.cost)
     spread = float(np.sum(share * (chances - np.sum(share * chances)) ** 2))
     return AcceptanceLawFit(

@@ -1,4 +1,4 @@
-"""What a tree gains per cycle, exactly: which nodes are reached, and the mean and variance of the tokens.
+"""Exact gain of a tree per cycle: the nodes that are reached, and the mean and variance of the tokens.
 
 At most one child of a parent is accepted. A table accept[depth, rank] says with which probability it is the one of that
 rank, given that the parent is accepted; what a row leaves to 1 is the probability that the cycle ends there.

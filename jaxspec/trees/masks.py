@@ -1,4 +1,4 @@
-"""Tree attention: which drafted tokens see which, and at which positions they stand.
+"""Tree attention: which drafted tokens see which, and their positions.
 
 Source: SpecInfer, Miao et al. 2024 (tree attention): all nodes are verified in one step, each attending to the committed
 tokens, to its ancestors and to itself. The committed tokens are seen by every node and are not part of these masks.
@@ -21,7 +21,7 @@ def ancestor_steps(tree: Tree) -> int:
 
 
 def tree_mask(tree: Tree) -> Bool[Array, "node node"]:
-    """Which nodes each node (first axis) sees: its ancestors and itself.
+    """Mask of the nodes that each node (first axis) sees: its ancestors and itself.
 
     Args:
         tree: one tree; works under `jit` and `vmap`.

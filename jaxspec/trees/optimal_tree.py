@@ -39,7 +39,7 @@ __all__ = ["OptimalTrees", "optimal_tree", "optimal_trees", "tree_capacity"]
 
 @struct.dataclass
 class OptimalTrees:
-    """What the programme found, for every number of nodes n = 0..N.
+    """Best trees for every number of nodes n = 0..N.
 
     Attributes:
         expected_tokens: tokens per cycle of the best tree of n nodes, bonus included.
@@ -98,7 +98,7 @@ def optimal_trees(
     branching = _static_limit("max_branching", max_branching, table.shape[1])
     known = known_value(table)
     if known is not None and (wrong := known[~((known >= 0) & (known <= 1))]).size:
-        raise ValueError(f"accept holds {wrong[0]}; chances lie from 0 to 1")
+        raise ValueError(f"accept holds {wrong[0]}; chances are from 0 to 1")
     check_count("max_nodes", max_nodes, least=0, most=tree_capacity(depth, branching))
     ranks = jnp.argsort(table[:depth], axis=1, stable=True, descending=True)[:, :branching]
     chances = jnp.take_along_axis(table[:depth], ranks, axis=1)

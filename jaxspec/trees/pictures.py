@@ -73,14 +73,14 @@ def _drawn(parent: Sequence[int], rank: Sequence[int]) -> str:
 
 
 def _depths(parent: Sequence[int]) -> list[int]:
-    found: list[int] = []
+    depths: list[int] = []
     for above in parent:
-        found.append(1 + (found[above] if above >= 0 else 0))
-    return found
+        depths.append(1 + (depths[above] if above >= 0 else 0))
+    return depths
 
 
 def _places(parent: Sequence[int]) -> list[float]:
-    """Where each node stands across: leaves side by side in the order of a walk, others above the middle of theirs."""
+    """Horizontal place of each node: leaves side by side in the order of a walk, others above the middle of theirs."""
     children: list[list[int]] = [[] for _ in range(len(parent) + 1)]
     for node, above in enumerate(parent):
         children[max(above, -1)].append(node)  # the last list is the root's

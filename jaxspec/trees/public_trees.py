@@ -99,13 +99,13 @@ def chain_like_paths(num_nodes: int = 64, *, rank_cost: int = 4) -> Paths:
     _at_least_one("num_nodes", num_nodes)
     _at_least_one("rank_cost", rank_cost)
     at_cost: list[list[tuple[int, ...]]] = [[()]]
-    found: list[tuple[int, ...]] = []
-    while len(found) < num_nodes:
+    paths: list[tuple[int, ...]] = []
+    while len(paths) < num_nodes:
         cost = len(at_cost)
         ranks = range((cost - 1) // rank_cost + 1)
         at_cost.append(sorted((*path, rank) for rank in ranks for path in at_cost[cost - 1 - rank_cost * rank]))
-        found += at_cost[cost]
-    return tuple(found[:num_nodes])
+        paths += at_cost[cost]
+    return tuple(paths[:num_nodes])
 
 
 def _at_least_one(name: str, value: int) -> None:

@@ -1,4 +1,4 @@
-"""What any tree would have gained on texts that a draft was run along once.
+"""Gains of any tree on texts along which a draft was run once.
 
 A trace holds, for a root in a text and each distance after it, the rank (0 for the likeliest) that the draft gave to the
 text's own token, all tokens between having been drafted as the text has them. Under greedy decoding the text is the target's
@@ -70,7 +70,7 @@ class RankTraces:
 
 
 class AcceptedPath(NamedTuple):
-    """Where a tree's accepted path ends.
+    """End of a tree's accepted path.
 
     Attributes:
         depth: drafted tokens accepted; the cycle gains one more.
@@ -84,7 +84,7 @@ class AcceptedPath(NamedTuple):
 
 
 class TextCycles(NamedTuple):
-    """What decoding counts along each text.
+    """Counts of decoding along each text.
 
     Attributes:
         cycles: verifications.
@@ -220,7 +220,7 @@ def checked_traces(traces: RankTraces) -> RankTraces:
 
 
 def recorded_roots(traces: RankTraces) -> Bool[Array, "text start"]:
-    """Where the arrays hold a root and do not only fill."""
+    """Mask of the places that hold a root and no padding."""
     return jnp.arange(traces.rank.shape[1], dtype=jnp.int32)[None, :] < traces.num_starts[:, None]
 
 
@@ -257,8 +257,8 @@ def path_nodes(tree: Tree, rank_path: Int[Array, "*b depth"]) -> Int32[Array, "*
 
     def descend(above: Array, rank: Array) -> tuple[Array, Array]:
         is_next = (parent == above[..., None]) & (node_rank == rank[..., None])
-        found = jnp.where(jnp.any(is_next, axis=-1), jnp.argmax(is_next, axis=-1).astype(jnp.int32), size)
-        return found, found
+        next_node = jnp.where(jnp.any(is_next, axis=-1), jnp.argmax(is_next, axis=-1).astype(jnp.int32), size)
+        return next_node, next_node
 
     start = jnp.full(rank_path.shape[:-1], ROOT, jnp.int32)
     _, nodes = jax.lax.scan(descend, start, jnp.moveaxis(rank_path.astype(jnp.int32), -1, 0))
@@ -280,7 +280,7 @@ def _ends(tree: Tree, rank_path: Array, nodes: Int32[Array, "*b depth"], size: I
 
 
 def _renewal(ends: AcceptedPath, traces: RankTraces, num_tokens: ArrayLike) -> tuple[Array, Array, Array]:
-    """Which roots decoding visits ("text start"), the tokens generated and whether all was known ("text")."""
+    """Roots that decoding visits ("text start"), the tokens generated and whether all was known ("text")."""
     asked = jnp.broadcast_to(jnp.asarray(num_tokens, jnp.int32), traces.num_starts.shape)
     # A text that stopped has no token behind its last one: neither one that was asked for nor one that a cycle adds.
     stopped = jnp.any(traces.rank == ENDED, axis=(1, 2))
@@ -300,7 +300,7 @@ def _renewal(ends: AcceptedPath, traces: RankTraces, num_tokens: ArrayLike) -> t
 
 
 def count_nodes(nodes: Int32[Array, "text start depth"], counted: Bool[Array, "text start"], tree: Tree) -> Array:
-    """How often each node lies on a counted path, "text node"."""
+    """Counts of each node on counted paths, "text node"."""
     where = jnp.where(counted[:, :, None], nodes, tree.size)
     text = jnp.arange(nodes.shape[0], dtype=jnp.int32)[:, None, None]
     return jnp.zeros((nodes.shape[0], tree.size), jnp.int32).at[text, where].add(1, mode="drop")

@@ -1,10 +1,10 @@
-"""How many tokens a tree gains per cycle, simulated in bulk.
+"""Tokens that a tree gains per cycle, simulated in bulk.
 
 At most one child of a parent is accepted (`jaxspec.trees.expectation` has what is exact). Two simulations of this law:
 
 * every node draws, with the probability of being accepted after its siblings of smaller rank were not; the first child by
   rank that drew an acceptance is taken. This is what verification does, and its cost grows with the nodes;
-* one draw per level says which child is taken, if any. This is cheaper, and stops where no trial goes on.
+* one draw per level decides which child is taken, if any. This is cheaper, and stops where no trial goes on.
 """
 
 from __future__ import annotations
@@ -96,11 +96,11 @@ def simulate_nodes(
         drawn = jax.lax.map(draw, jnp.arange(words, dtype=jnp.int32))
 
         def child(token: Array, _: Array) -> Array:
-            found = drawn & children.at[:, token].get(mode="promise_in_bounds")
-            below_lowest = (found & (~found + jnp.uint32(1))) - jnp.uint32(1)
+            hits = drawn & children.at[:, token].get(mode="promise_in_bounds")
+            below_lowest = (hits & (~hits + jnp.uint32(1))) - jnp.uint32(1)
             bit = jax.lax.population_count(below_lowest).astype(jnp.int32)
             first = jnp.arange(words, dtype=jnp.int32)[:, None] * _WORD + bit + 1
-            return jnp.min(jnp.where(found != 0, first, size + 1), axis=0)
+            return jnp.min(jnp.where(hits != 0, first, size + 1), axis=0)
 
         return child
 
@@ -116,7 +116,7 @@ def simulate_walks(
     num_trials: int,
     max_children: int | None = None,
 ) -> SimulatedTokens:
-    """Simulate cycles as walks from the root, with one draw per level that says which child is accepted, if any.
+    """Simulate cycles as walks from the root, with one draw per level that decides which child is accepted, if any.
 
     The law is that of `simulate_nodes`; trial by trial the two differ.
 
@@ -134,7 +134,7 @@ def simulate_walks(
     width = 1 << min(most, size).bit_length()
     chances = checked_acceptance(tree, acceptance)
     table = children_table(tree, max_children=width)
-    # The child is found by bisection; past the last one stands what no draw reaches.
+    # The child is found by bisection; past the last one is a bound that no draw reaches.
     ends = jnp.where(
         table == PADDING, 1 << _DRAW_BITS, _threshold(smaller_rank_acceptance(tree, chances) + chances)[table]
     )
@@ -226,7 +226,7 @@ def _word_draws(key: Array, number: Array, trials: int) -> Int32[Array, "node tr
 
 
 def _threshold(probability: Float[Array, "*b"]) -> Int32[Array, "*b"]:
-    """What a draw is below with this probability, to 2^-25; exactly at 0 and 1."""
+    """Bound that a draw is below with this probability, to 2^-25; exactly at 0 and 1."""
     return jnp.round(jnp.clip(probability, 0.0, 1.0) * 2.0**_DRAW_BITS).astype(jnp.int32)
 
 

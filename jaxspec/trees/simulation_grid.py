@@ -94,5 +94,5 @@ def simulate_grid(
     at_once = min(cells_at_once, cells)
     # Whole chunks, of which the last may repeat the last cell, so that one size is compiled.
     number = jnp.minimum(jnp.arange(-(-cells // at_once) * at_once, dtype=jnp.int32), cells - 1)
-    found = jax.lax.map(cell, jnp.unravel_index(number, shape), batch_size=at_once)
-    return jax.tree.map(lambda leaf: leaf[:cells].reshape(shape), found)
+    cells_of_all = jax.lax.map(cell, jnp.unravel_index(number, shape), batch_size=at_once)
+    return jax.tree.map(lambda leaf: leaf[:cells].reshape(shape), cells_of_all)

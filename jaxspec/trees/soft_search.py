@@ -36,7 +36,7 @@ __all__ = ["PricedTree", "SizedTrees", "search_sizes", "search_with_price"]
 
 @dataclasses.dataclass(frozen=True)
 class SizedTrees:
-    """What the search found for 1, 2, ... nodes.
+    """Best trees of 1, 2, ... nodes.
 
     Attributes:
         trees: of each size, nodes by falling inclusion. They need not contain each other.
@@ -93,14 +93,14 @@ def _checked_reach(tree: RankedTree, reach: ArrayLike) -> Float[Array, " node"]:
 def _ascend(
     objective: Callable[[Array, Array], tuple[Array, Any]], logits: Array, temperatures: Array, learning_rate: float
 ) -> tuple[Array, Any]:
-    """Logits after Adam's steps at falling temperatures, and what the objective told besides its value, by step."""
+    """Logits after Adam's steps at falling temperatures, and the objective's auxiliary results, by step."""
     optimizer = optax.adam(learning_rate)
 
     def step(carry, temperature):
         logits, state = carry
-        slopes, told = jax.grad(objective, has_aux=True)(logits, temperature)
+        slopes, aux = jax.grad(objective, has_aux=True)(logits, temperature)
         updates, state = optimizer.update(jax.tree.map(jnp.negative, slopes), state, logits)
-        return (cast(Array, optax.apply_updates(logits, updates)), state), told
+        return (cast(Array, optax.apply_updates(logits, updates)), state), aux
 
     (logits, _), history = jax.lax.scan(step, (logits, optimizer.init(logits)), temperatures)
     return logits, history
@@ -128,8 +128,8 @@ def search_sizes(
     paths, chances = node_paths(tree), _checked_reach(tree, reach)
     if not 1 <= max_nodes <= chances.size:
         raise ValueError(f"max_nodes is {max_nodes}; the maximal tree allows 1 to {chances.size}")
-    found = _run_sizes(paths, chances, _temperatures(temperatures, steps), learning_rate, max_nodes=max_nodes)
-    included, history = map(np.asarray, found)
+    searched = _run_sizes(paths, chances, _temperatures(temperatures, steps), learning_rate, max_nodes=max_nodes)
+    included, history = map(np.asarray, searched)
     orders = [_order(paths, row) for row in included]
     trees = tuple(_cut(tree, order, n) for n, order in enumerate(orders, 1))
     tokens = np.array([1 + np.asarray(chances)[order[:n]].sum() for n, order in enumerate(orders, 1)])
@@ -178,8 +178,8 @@ def search_with_price(
     if not starts:
         raise ValueError("there is no start; give one logit or more, as 0 for inclusions of a half")
     logits = jnp.asarray(list(starts), chances.dtype)
-    found = _run_priced(paths, chances, logits, _temperatures(temperatures, steps), learning_rate, price=price)
-    included, (rates, lengths) = jax.device_get(found)
+    searched = _run_priced(paths, chances, logits, _temperatures(temperatures, steps), learning_rate, price=price)
+    included, (rates, lengths) = jax.device_get(searched)
     candidates = []
     for row in included:
         order = _order(paths, row)

@@ -1,4 +1,4 @@
-"""How far each node of a maximal tree is included: a tree that gradients can change.
+"""Inclusion of each node of a maximal tree as a number: a tree that gradients can change.
 
 Every node has a logit. Its inclusion is the product of sigmoids along its path, at most that of its parent, so that cutting
 the inclusions at any level leaves a tree. Expected tokens are 1 + Σ inclusion · reach, linear in the inclusions, where reach is
@@ -70,7 +70,7 @@ def node_paths(tree: RankedTree) -> NodePaths:
 def soft_inclusion(
     paths: NodePaths, logits: Float[Array, "*b node"], *, temperature: Float[ArrayLike, ""]
 ) -> Float[Array, "*b node"]:
-    """How far each node is included: the product of the sigmoids of logit / temperature along its path.
+    """Inclusion of each node: the product of the sigmoids of logit / temperature along its path.
 
     Args:
         temperature: > 0; at small ones nodes are in whose path has only positive logits.

@@ -75,7 +75,7 @@ def ratio_of_totals(
 
 
 def paired_difference(first: RatioOfTotals, second: RatioOfTotals, *, over_sizes: bool = False) -> PairedDifference:
-    """How much larger the first ratio is than the second, text by text.
+    """Difference of the first ratio from the second, text by text.
 
     Args:
         first, second: of the same texts in the same order.

@@ -141,10 +141,10 @@ def tree_from_paths(paths: Iterable[Sequence[int]], *, size: int | None = None) 
 def tree_paths(tree: Tree) -> list[tuple[int, ...]]:
     """The path of every node in the order of their numbers: ranks from the root down, on the host."""
     check_tree(tree)
-    found: list[tuple[int, ...]] = []
+    paths: list[tuple[int, ...]] = []
     for above, rank in zip(parent_list(tree), np.asarray(tree.rank).tolist()):
-        found.append((*(found[above] if above != ROOT else ()), rank))
-    return found
+        paths.append((*(paths[above] if above != ROOT else ()), rank))
+    return paths
 
 
 def parent_list(tree: Tree) -> list[int]:
@@ -191,7 +191,7 @@ def unstack_trees(trees: Tree) -> list[Tree]:
 
 
 def is_node(tree: Tree) -> Bool[Array, " node"]:
-    """Where the arrays of one tree hold a node and not padding."""
+    """Mask of the places of one tree that hold a node and no padding."""
     return jnp.arange(one_tree(tree).size, dtype=jnp.int32) < jnp.asarray(tree.num_nodes, jnp.int32)
 
 
@@ -203,7 +203,7 @@ def ranked_before(tree: Tree) -> Bool[Array, "node node"]:
 
 
 def sibling_position(tree: Tree) -> Int32[Array, " node"]:
-    """How many siblings of each node have a smaller rank: its rank, where no rank is left out; padding gives 0."""
+    """Number of siblings of each node with a smaller rank: its rank, where no rank is left out; padding gives 0."""
     return jnp.sum(ranked_before(tree), axis=1, dtype=jnp.int32)
 
 

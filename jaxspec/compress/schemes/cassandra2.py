@@ -4,7 +4,7 @@ All values of a row are in blocks, those that are pruned too: the target is then
 
 Source: Cassandra, IV-B and Fig. 5(a); VII-A.3 (MXINT8).
 Departs: in the paper pruned values stay in 16 bits ("without any further transformation", V-A), so that each choice of pruned
-    values would be another target; see decision record 0039.
+    values would be another target; see decision record 0007.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Exponents of kept values are unary codewords (Cassandra-1), or 32 neighbours of 
 
 Source: Cassandra, IV-A and IV-B; pruned values "without any further transformation" (V-A), or coded as a named option. Departs:
 they are coded, too, where a matrix would otherwise take more than the container may grow by: its bitmap is longer than what the
-few kept exponents save (in bfloat16 from about 81 % pruning on; see record 0051).
+few kept exponents save (in bfloat16 from about 81 % pruning on; see record 0009).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Drafts: what each remembers, what it says of the tokens after a root or a node, and what it costs."""
+"""Drafts: what each remembers, which tokens it proposes after a root or a node, and what it costs."""
 
 from jaxspec.speculate.drafts.compressed_copy import compressed_copy
 from jaxspec.speculate.drafts.elastic_draft import ElasticDraft

@@ -56,16 +56,16 @@ def load_container_draft(name: str, target: LoadedModel, *, sharing: int = 1) ->
             keeps whole.
     """
     # As the target: it is as large.
-    found = load_model(name, part="draft", stream=is_streamed(target.params))
-    _check_shape(name, found.config, target.config)
-    _check_same(name, found, target)
+    loaded = load_model(name, part="draft", stream=is_streamed(target.params))
+    _check_shape(name, loaded.config, target.config)
+    _check_same(name, loaded, target)
     knobs = container_knobs(name, target.config)
-    params = placed_beside(as_stored(found.params), found.config, target.params)
-    return compressed_copy(found.config, as_computed(params), knobs, sharing=sharing, name=Path(name).name)
+    params = placed_beside(as_stored(loaded.params), loaded.config, target.params)
+    return compressed_copy(loaded.config, as_computed(params), knobs, sharing=sharing, name=Path(name).name)
 
 
 def check_container_draft(name: str, target: DecoderConfig, model: str | None) -> None:
-    """Raise InputError for what the container's directory tells: no draft, a damaged file, or another network."""
+    """Raise InputError by the container's directory: no draft, a damaged file, or another network."""
     del model
     with Container(name) as container:
         if not container.has_draft:
@@ -103,7 +103,7 @@ def _scheme_of(name: str) -> Scheme:
 
 
 def _stored_footprint(name: str) -> Footprint:
-    """Bits that sections of each matrix take, by layer, and of a divided LM head; of the KV cache what its knobs say without
+    """Bits that sections of each matrix take, by layer, and of a divided LM head; of the KV cache by its knobs, without
     a network.
 
     A matrix that shares its tensor with others has the mean of all.
@@ -120,15 +120,15 @@ def _stored_footprint(name: str) -> Footprint:
     names = [spec.name for spec in _kv_specs(knobs)]
     attending = range(config.num_layers) if config.mixed_layers is None else config.mixed_layers.attending
     layers = [{name: float(knobs.values[name][i]) for name in names} for i in attending]
-    found = [scheme.expected_footprint(knob_defaults(scheme) | own) for own in layers]
+    footprints = [scheme.expected_footprint(knob_defaults(scheme) | own) for own in layers]
     mean = lambda numbers: jnp.asarray(np.mean([float(number) for number in numbers], keepdims=True))
-    kv = BitsPerValue(mean(f.draft_kv_bits for f in found), mean(f.target_kv_bits for f in found))
+    kv = BitsPerValue(mean(f.draft_kv_bits for f in footprints), mean(f.target_kv_bits for f in footprints))
     footprint = measured_footprint(bits, kv)
     return footprint if head is None else with_head(footprint, jax.tree.map(lambda bits: bits[0], head))
 
 
 def container_knobs(name: str, target: DecoderConfig) -> Knobs:
-    """How the draft of a container reads committed KV, and how many experts it chooses among; its sections say the rest.
+    """Knobs of a container's draft that no section holds: those of committed KV, and the size of its pools of experts.
 
     Raises:
         InputError: a damaged file, or options that cannot be read.
@@ -155,14 +155,14 @@ def _pool_specs(knobs: Knobs) -> list[KnobSpec]:
 
 
 def _layer_knobs(container: Container, config: DecoderConfig) -> Knobs:
-    """Knobs that no section holds, one number or one for each layer: as the container says, or as its scheme's defaults are."""
+    """Knobs that no section holds, one number or one for each layer: from the container, else its scheme's defaults."""
     knobs, given = uniform_knobs(find_scheme(container.scheme), config), {}
     options = dict.fromkeys((spec.name for spec in _kv_specs(knobs)), KV_OPTION)
     options |= {spec.name: spec.name for spec in _pool_specs(knobs)}
     for name, option in options.items():
-        said = container.options.get(option)
+        stored = container.options.get(option)
         try:
-            noted = None if said is None else parse_json(str(said))
+            noted = None if stored is None else parse_json(str(stored))
             value = noted.get(name) if noted is not None and option == KV_OPTION else noted
             if value is not None:
                 given[name] = jnp.broadcast_to(jnp.asarray(value, jnp.float32), (config.num_layers,))

@@ -24,7 +24,7 @@ __all__ = ["ElasticDraft", "ElasticMemory"]
 
 @struct.dataclass
 class ElasticMemory:
-    """What an elastic draft remembers. Layers are those that have a router.
+    """Memory of an elastic draft. Layers are those that have a router.
 
     Attributes:
         cache: as a compressed copy's.
@@ -82,13 +82,13 @@ class ElasticDraft(TargetCopy):
         places = committed.tokens.shape[1]
         if places == 0:
             return memory  # a prompt of one token
-        heard = count_choices(
+        chosen = count_choices(
             committed.extras.original, recency(committed.valid, places, self.retention), self._experts
         )
         if not self.from_target:
             drafted = jnp.any(memory.recorded > 0, axis=-1, keepdims=True)
-            heard = jnp.where(drafted, memory.recorded, heard)
-        hotness = faded(committed.valid, self.retention)[None, :, None] * memory.hotness + heard
+            chosen = jnp.where(drafted, memory.recorded, chosen)
+        hotness = faded(committed.valid, self.retention)[None, :, None] * memory.hotness + chosen
         return ElasticMemory(
             cache=self.committed_copy(memory.cache, committed, lambda cache: compress_cache(cache, params.knobs)),
             recorded=jnp.zeros_like(memory.recorded),

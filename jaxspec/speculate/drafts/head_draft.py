@@ -38,7 +38,7 @@ class HeadDraftParams(NamedTuple):
 
 @struct.dataclass
 class HeadMemory:
-    """What a head remembers.
+    """Memory of a head.
 
     Attributes:
         cache: one layer. Place t has slot t: it holds what the head made of the token at position t + 1, so that token
@@ -86,11 +86,11 @@ class HeadDraft:
         wider = {  # of dense layers, and of mixtures of experts
             size: getattr(one_layer, size) + rows for size in ("intermediate_size", "shared_intermediate_size")
         }
-        said = (
+        statement = (
             f"one layer of {called} and its LM head; the layer's inner widths are to {called}'s as {self.name}'s are to the "
             "measured network's, its mixing matrix counts as feed-forward rows"
         )
-        return DraftCost(architecture=dataclasses.replace(one_layer, **wider), shares_ends=1.0, statement=said)
+        return DraftCost(architecture=dataclasses.replace(one_layer, **wider), shares_ends=1.0, statement=statement)
 
     def empty(self, params: HeadDraftParams, batch: int, slots: int, numbers: int) -> HeadMemory:
         """See `Draft.empty`."""
@@ -168,15 +168,13 @@ def load_head_draft(name: str, target: LoadedModel) -> ReadyDraft:
     Raises:
         InputError: see `load_draft_head`.
     """
-    found = load_draft_head(name, target)
-    params = _columns(
-        jax.tree.map(jnp.asarray, HeadDraftParams(found.params, found.ends)), target.config.tie_embeddings
-    )
-    return ReadyDraft(HeadDraft(found.config, name), params)
+    head = load_draft_head(name, target)
+    params = _columns(jax.tree.map(jnp.asarray, HeadDraftParams(head.params, head.ends)), target.config.tie_embeddings)
+    return ReadyDraft(HeadDraft(head.config, name), params)
 
 
 def check_head_draft(name: str, target: DecoderConfig, model: str | None) -> None:
-    """Raise InputError for what can be told of a head without reading weights."""
+    """Raise InputError for a head that cannot be used, without reading its weights."""
     del model
     check_draft_head(name, target)
 

@@ -1,11 +1,11 @@
-"""What a draft is to decoding: four pure functions of its parameters and of a memory that it owns; and what it costs.
+"""The interface of a draft: four pure functions of its parameters and of a memory that it owns, and its cost.
 
 A cycle of decoding tells the draft what was committed (`commit`), asks it about the root (`open`), then about one level of the
 tree after another (`extend`). Nothing else is asked, so that a compressed copy of the target, another network, a head on the
 target's hidden states and a lookup in the text are all the same to decoding, and to the measurement of what they are worth.
 
 Positions count tokens of the text from 0. The root is the last committed token; the target has not processed it yet, so that
-what the target says of it (KV, hidden state) is known only after the next verification.
+the target's KV and hidden state of it are known only after the next verification.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Memory = Any
 
 
 class Committed(NamedTuple):
-    """Tokens that have become part of the text, with what the target said when it processed the ones before them.
+    """Tokens that have become part of the text, with the target's results for the tokens before them.
 
     Place i of the window is position start + i. The old root is at `start`, the new one at start + valid, and it is
     `tokens[:, valid − 1]`. After a prompt of P tokens, start is 0 and valid P − 1: one token alone makes a window of no place.
@@ -68,7 +68,7 @@ class Level(NamedTuple):
     Attributes:
         tokens: "batch token".
         first: number of the first; the others follow.
-        depth: of each after the root, >= 1: it stands at the root's position + depth.
+        depth: of each after the root, >= 1; its position is the root's + depth.
         parent: number of each one's parent, an earlier level's or 0.
         ancestors: at [.., token, number], which of the numbers are above the token, the root among them, itself not. Padding
             has none.
@@ -86,7 +86,7 @@ class Draft(Protocol):
 
     @property
     def name(self) -> str:
-        """What a user calls it; drafts that differ in it alone are equal."""
+        """Name for users; drafts that differ in it alone are equal."""
         ...
 
     @property
@@ -99,7 +99,7 @@ class Draft(Protocol):
         ...
 
     def cost(self, target: DecoderConfig, priced: Architecture, called: str) -> DraftCost:
-        """What a draft step costs where the target is priced as another network.
+        """Cost of a draft step where the target is priced as another network.
 
         Args:
             target: shape of the network that runs.
@@ -145,5 +145,5 @@ class ReadyDraft(NamedTuple):
     @property
     def sharing(self) -> int:
         """Consecutive sequences of a batch whose drafts depend on one another, as those that share a pool of experts; 1 of
-        drafts that do not say."""
+        drafts without an estimate."""
         return getattr(self.draft, "sharing", 1)

@@ -50,13 +50,13 @@ class LayerSkipDraft(PlainCopy):
 def search_layer_skip(name: str, target: LoadedModel, text: CalibrationText) -> dict[str, np.ndarray]:
     """The blocks that are worth running, and how many candidates were measured: see `search_blocks`."""
     del name
-    found = search_blocks(as_computed(as_stored(target.params)), target.config, text)
-    return {"run": found.run, "speed": np.asarray(found.speed), "evaluations": np.asarray(found.evaluations)}
+    search = search_blocks(as_computed(as_stored(target.params)), target.config, text)
+    return {"run": search.run, "speed": np.asarray(search.speed), "evaluations": np.asarray(search.evaluations)}
 
 
-def layer_skip_draft(name: str, target: LoadedModel, found: Mapping[str, np.ndarray]) -> ReadyDraft:
-    """The draft of the blocks that a search found ("run": 0 or 1, "2 layer")."""
-    run = np.asarray(found["run"], np.float32)
+def layer_skip_draft(name: str, target: LoadedModel, blocks: Mapping[str, np.ndarray]) -> ReadyDraft:
+    """The draft without the blocks that a search leaves out ("run": 0 or 1, "2 layer")."""
+    run = np.asarray(blocks["run"], np.float32)
     shares = dict(zip((f"{block}_share" for block in BLOCKS), run.mean(axis=1).tolist(), strict=True))
     network = as_computed(without_blocks(as_stored(target.params), target.config, jnp.asarray(run)))
     return ReadyDraft(LayerSkipDraft(target.config, name=name, **shares), network)

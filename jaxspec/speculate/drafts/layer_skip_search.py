@@ -1,4 +1,4 @@
-"""Which blocks of a network a draft should run: sequential floating elimination by acceptance on calibration text.
+"""Search of the blocks of a network that a draft should run: sequential floating elimination by acceptance on calibration text.
 
 From the whole network on, the block whose absence is the best for speed is left out, then one block that was left out before
 may come back where that beats the best known draft of as many blocks. What stays is the best draft that was met.
@@ -56,7 +56,7 @@ class CalibrationText(NamedTuple):
 
 
 class FoundBlocks(NamedTuple):
-    """What a search found.
+    """Result of a search.
 
     Attributes:
         run: 0 or 1 for attention (row 0) and feed-forward network (row 1) of each layer, at least one of them 0.
@@ -80,16 +80,16 @@ def search_blocks(params: Params, config: DecoderConfig, text: CalibrationText) 
     """
     texts = jnp.asarray(text.tokens[:_TEXTS])
     (tokens,) = split_rows(params, filled_rows(mesh_of(params), texts)[0])
-    heard, cache = _heard(params, config, tokens, first=text.prompt_tokens - 1)
+    target_text, cache = _target_text(params, config, tokens, first=text.prompt_tokens - 1)
     weights = block_weights(config)
     total = weights.sum() + config.vocab_size * config.hidden_size  # the head is read by all
-    block = min(MAX_DRAFT_LENGTH, heard.hidden.shape[1] // 2)
+    block = min(MAX_DRAFT_LENGTH, target_text.hidden.shape[1] // 2)
 
     def speed(run: np.ndarray) -> float:
         share = 1.0 - float((weights * (1.0 - run)).sum() / total)
         candidate, decoding = jnp.asarray(run, jnp.float32), text.decoding.for_program()
-        found = _survival(params, config, heard, cache, candidate, decoding, block=block, texts=len(texts))
-        survival = np.asarray(on_host(found), np.float64)
+        survivals = _survival(params, config, target_text, cache, candidate, decoding, block=block, texts=len(texts))
+        survival = np.asarray(on_host(survivals), np.float64)
         gained, length = 1.0 + np.cumsum(survival), np.arange(1, block + 1)
         return float(np.max(gained / (1.0 + length * share)))
 
@@ -140,7 +140,7 @@ def eliminate(speed: Callable[[np.ndarray], float], shape: tuple[int, int]) -> F
 
 def block_weights(config: DecoderConfig) -> Float[np.ndarray, "2 layer"]:
     """Weights that one token reads of each block; of routed experts those that it chooses."""
-    found = np.zeros((len(BLOCKS), config.num_layers))
+    weights = np.zeros((len(BLOCKS), config.num_layers))
     for block in range(len(BLOCKS)):
         for name in block_parameters(config, block):
             parameter = config.layer_parameters[name]
@@ -149,18 +149,18 @@ def block_weights(config: DecoderConfig) -> Float[np.ndarray, "2 layer"]:
                 if config.experts is None or len(parameter.shape) < 3
                 else config.experts.per_token / parameter.shape[0]
             )
-            found[block, list(parameter.layers())] += share * math.prod(parameter.shape)
-    return found
+            weights[block, list(parameter.layers())] += share * math.prod(parameter.shape)
+    return weights
 
 
 @partial(jax.jit, static_argnames=("config", "first"))
-def _heard(params: Params, config: DecoderConfig, tokens: Array, *, first: int) -> tuple[TargetText, KVCache]:
+def _target_text(params: Params, config: DecoderConfig, tokens: Array, *, first: int) -> tuple[TargetText, KVCache]:
     """The text with the target's hidden states from the first root on, and its KV."""
     text = tokens[:, :-1]
     # As decoding processes a prompt that ends with the first root.
     lengths = text_lengths(jnp.broadcast_to(jnp.arange(text.shape[1]), text.shape), jnp.full(1, first + 1))
-    heard = forward_text(params, config, text, kv_codec=stored_kv(config), logits_from=text.shape[1], lengths=lengths)
-    return TargetText(tokens, heard.hidden[:, first:]), heard.cache
+    result = forward_text(params, config, text, kv_codec=stored_kv(config), logits_from=text.shape[1], lengths=lengths)
+    return TargetText(tokens, result.hidden[:, first:]), result.cache
 
 
 @partial(jax.jit, static_argnames=("config", "block", "texts"))

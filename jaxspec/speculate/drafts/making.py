@@ -64,7 +64,7 @@ def search_draft(name: str, target: LoadedModel, text: CalibrationText) -> dict[
 
 
 def check_draft(name: str, target: DecoderConfig, model: str | None = None) -> tuple[str, ...]:
-    """What can be told of a draft without reading weights: notes on its tokens.
+    """Check a draft without reading its weights, and return notes on its tokens.
 
     Args:
         target: shape of the network that it drafts for.
@@ -78,7 +78,7 @@ def check_draft(name: str, target: DecoderConfig, model: str | None = None) -> t
 
 
 def own_footprint(name: str, model: str) -> Footprint | None:
-    """Bits that a draft and its target read by their own files; None where the draft's do not say.
+    """Bits that a draft and its target read by their own files; None where the draft's have none.
 
     Args:
         model: name or path of the target.
@@ -108,7 +108,7 @@ def _function(place: str) -> Callable[..., Any]:
 
 
 def kind_of(name: str) -> DraftKind:
-    """The kind of a draft that `check_draft_name` allows; a directory's stands in its config.json, a file's is its suffix.
+    """The kind of a draft that `check_draft_name` allows; a directory's is in its config.json, a file's is its suffix.
 
     Raises:
         InputError: a directory without one.

@@ -31,7 +31,7 @@ __all__ = ["NetworkDraft", "NetworkMemory", "check_network_draft", "load_network
 
 @struct.dataclass
 class NetworkMemory:
-    """What another network remembers.
+    """Memory of another network.
 
     Attributes:
         cache: its own KV; token number n of a cycle has the root's slot + n.
@@ -77,8 +77,8 @@ class NetworkDraft:
             layer_share=own.num_layers / target.num_layers,
             tied_embeddings=float(own.tie_embeddings),
         )
-        said = f"{called} with its layers and widths scaled as {self.name}'s are to the measured network's"
-        return DraftCost(architecture=architecture, statement=said)
+        statement = f"{called} with its layers and widths scaled as {self.name}'s are to the measured network's"
+        return DraftCost(architecture=architecture, statement=statement)
 
     def empty(self, params: Params, batch: int, slots: int, numbers: int) -> NetworkMemory:
         """See `Draft.empty`."""
@@ -146,15 +146,15 @@ def load_network_draft(name: str, target: LoadedModel) -> ReadyDraft:
         InputError: see `load_model`; other tokens than the target's.
     """
     # Where several devices share it, each reads its part from the files.
-    found = load_model(name, stream=False if mesh_of(target.params) is None else "all")
-    shared_vocabulary(_tokens(name, found.config), _of_target(str(target.directory), target.config))
-    params = placed_beside(as_stored(found.params), found.config, target.params)
-    rows = target.config.vocab_size if target.config.vocab_size != found.config.vocab_size else None
-    return ReadyDraft(NetworkDraft(found.config, name, rows), as_computed(params))
+    loaded = load_model(name, stream=False if mesh_of(target.params) is None else "all")
+    shared_vocabulary(_tokens(name, loaded.config), _of_target(str(target.directory), target.config))
+    params = placed_beside(as_stored(loaded.params), loaded.config, target.params)
+    rows = target.config.vocab_size if target.config.vocab_size != loaded.config.vocab_size else None
+    return ReadyDraft(NetworkDraft(loaded.config, name, rows), as_computed(params))
 
 
 def check_network_draft(name: str, target: DecoderConfig, model: str | None) -> tuple[str, ...]:
-    """What the files' headers tell of a draft: see `check_draft`.
+    """Notes on a draft from the headers of its files: see `check_draft`.
 
     Raises:
         InputError: see `check_model`; other tokens than the target's.

@@ -1,4 +1,4 @@
-"""A draft that is never asked: what stands in where a verification is timed alone."""
+"""A draft that proposes nothing, for programs that time a verification alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What drafts of the target's own shape have in common: its vocabulary, and a KV cache that holds the target's at committed
+"""Common part of drafts of the target's own shape: its vocabulary, and a KV cache that holds the target's at committed
 positions and the draft's own behind them."""
 
 from __future__ import annotations

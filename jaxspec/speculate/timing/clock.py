@@ -66,22 +66,22 @@ def interleave(
 
     def timed(call: Callable[[], Any]) -> tuple[float, Any]:
         started = clock()
-        found = jax.block_until_ready(call())
-        return clock() - started, found
+        result = jax.block_until_ready(call())
+        return clock() - started, result
 
-    found: Clocked[Name] = Clocked({}, {}, {})
+    clocked: Clocked[Name] = Clocked({}, {}, {})
     for block in blocks:
         for name, calls in block.items():
             first = [timed(call) for call in calls]
-            found.first_s[name], found.results[name] = [pair[0] for pair in first], [pair[1] for pair in first]
-            found.seconds[name] = np.zeros((repeats, len(calls)))
+            clocked.first_s[name], clocked.results[name] = [pair[0] for pair in first], [pair[1] for pair in first]
+            clocked.seconds[name] = np.zeros((repeats, len(calls)))
             advance()
-    warm(found.results)
+    warm(clocked.results)
     for repeat in range(repeats):
         for block in blocks:
             names = list(block)
             for place in rng.permutation(len(names)):
                 name = names[place]
-                found.seconds[name][repeat] = [timed(call)[0] for call in block[name]]
+                clocked.seconds[name][repeat] = [timed(call)[0] for call in block[name]]
             advance()
-    return found
+    return clocked

@@ -1,4 +1,4 @@
-"""What repeated measurements say: median, interval, and whether they are too noisy to be believed."""
+"""Repeated measurements: median, interval, and whether they are too noisy to be believed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 __all__ = ["BELIEVABLE", "SHARE", "Spread", "noise_of", "spread_of"]
 
-#: Share of the repeats that lie within an interval.
+#: Share of the repeats within an interval.
 SHARE = 0.9
 
 #: Largest relative standard error of a median that is believed.
@@ -24,7 +24,7 @@ _FEW = 5
 
 
 class Spread(NamedTuple):
-    """Median of repeats, and the interval in which 90 % of them lie; what is not known is not a number."""
+    """Median of repeats, and the interval that holds 90 % of them; unknown values are NaN."""
 
     median: float
     low: float

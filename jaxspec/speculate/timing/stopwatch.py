@@ -79,7 +79,7 @@ def _undrafted(limits: TreeLimits, law: CandidateLaw, draft: ReadyDraft | None) 
 
 @dataclasses.dataclass(frozen=True)
 class CountedWay:
-    """What one way counts, whatever the clock says.
+    """Counts of one way to decode, which do not depend on the clock.
 
     Attributes:
         steps: draft steps in a cycle.
@@ -131,12 +131,12 @@ class TimedWay(CountedWay):
 
     def speedup(self, alone: TimedWay) -> Float[np.ndarray, " repeat"]:
         """Over decoding without speculation; −infinite where its step is lost in noise, so that nothing bounds it below."""
-        found = _rate(self.tokens_per_turn / alone.tokens_per_turn, self.cycle_over_step)
-        return np.where(np.isposinf(self.cycle_over_step), -np.inf, found)
+        ratio = _rate(self.tokens_per_turn / alone.tokens_per_turn, self.cycle_over_step)
+        return np.where(np.isposinf(self.cycle_over_step), -np.inf, ratio)
 
 
 def timed_prompts(prompts: int, batch: int) -> int:
-    """How many of the prompts are timed: whole batches, at least 8 prompts where there are as many.
+    """Number of prompts that are timed: whole batches, at least 8 prompts where there are as many.
 
     Raises:
         ValueError: fewer prompts than a batch has.
@@ -212,12 +212,12 @@ def time_ways(
         return {
             name: CountedWay(
                 steps=steps[name],
-                tokens=int(_beyond_first(found, "generated", np.sum).sum()),
-                turns=int(_beyond_first(found, "cycles", np.max).sum()),
-                tokens_per_cycle=float(_total(found, "generated") / _total(found, "cycles")),
-                agree=float(np.mean(_generated(found, lengths, num_tokens)[alone >= 0] == alone[alone >= 0])),
+                tokens=int(_beyond_first(counted, "generated", np.sum).sum()),
+                turns=int(_beyond_first(counted, "cycles", np.max).sum()),
+                tokens_per_cycle=float(_total(counted, "generated") / _total(counted, "cycles")),
+                agree=float(np.mean(_generated(counted, lengths, num_tokens)[alone >= 0] == alone[alone >= 0])),
             )
-            for name, found in ends.items()
+            for name, counted in ends.items()
         }
 
     clocked = interleave(blocks, repeats, seed=seed, warm=lambda results: counted(count_all(results)), advance=advance)
@@ -261,14 +261,14 @@ def _total(ends: list[list[Decoded]], field: str) -> int:
 
 
 def _beyond_first(ends: list[list[Decoded]], field: str, over: Callable[[np.ndarray], Any]) -> np.ndarray:
-    """What each batch counts behind its first cycle."""
+    """Counts of each batch behind its first cycle."""
     return np.array(
         [int(over(np.asarray(getattr(end, field))) - over(np.asarray(getattr(one, field)))) for one, end in ends]
     )
 
 
 def _generated(ends: list[list[Decoded]], lengths: np.ndarray, num_tokens: int) -> np.ndarray:
-    """What was generated, of all sequences; −1 behind the last token."""
+    """Generated tokens of all sequences; −1 behind the last."""
     tokens, generated = (np.concatenate([np.asarray(end[place]) for _, end in ends]) for place in (0, 1))
     return generated_tokens(tokens, lengths[: len(tokens)], generated, num_tokens)
 

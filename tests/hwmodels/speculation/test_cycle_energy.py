@@ -43,7 +43,7 @@ def test_a_device_draws_power_while_its_engine_works(small, toy_device, workload
     assert float(point.energy_per_token_j) == pytest.approx(expected, rel=1e-5)
 
 
-def test_without_a_draft_a_token_takes_what_an_autoregressive_step_does(workload):
+def test_without_a_draft_a_token_costs_an_autoregressive_step(workload):
     # Placements may differ by what a step is for: a cycle of no draft is none of speculation.
     device = catalog.device("elmoe3d-hb8").replace(placement=ByMode())
     network = catalog.architecture("qwen3-30b-a3b")

@@ -55,7 +55,7 @@ def priced(device, draft_layers=2.0, length=LENGTH):
     )
 
 
-def test_two_networks_that_fill_the_cache_together_read_from_memory():
+def test_two_networks_that_fill_the_cache_read_from_memory():
     # The target has 12.4 MB, the draft with half of its layers 6.3 MB. 15 MB hold either, not both. So the verification and the
     # first of three draft passes read from memory, which takes ten times as long; the other two passes follow their like.
     together, apart = priced(machine(1.5e7)), priced(machine(1e12))

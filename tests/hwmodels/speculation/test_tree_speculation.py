@@ -177,7 +177,7 @@ def test_plans_of_both_kinds_agree_on_chains(small, toy_device, workload, footpr
             assert speedup == pytest.approx(float(getattr(every, name)[5]), rel=1e-5)
 
 
-def test_gradient_of_a_trees_speedup_reaches_acceptance_and_bandwidth(small, toy_device, workload, footprint):
+def test_gradient_of_tree_speedup_by_acceptance_and_bandwidth(small, toy_device, workload, footprint):
     chances = jnp.array([0.5, 0.3, 0.25, 0.6, 0.7, 0.9, 0.4])
 
     @jax.jit

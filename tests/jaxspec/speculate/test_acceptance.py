@@ -179,7 +179,7 @@ def test_a_text_shorter_than_two_blocks_is_refused(draft, texts):
 
 
 @pytest.mark.parametrize("output_tokens", [1, 4, 7, 64])
-def test_any_run_continues_its_calibration_prompts_far_enough_for_the_longest_draft(output_tokens):
+def test_continuations_are_long_enough_for_the_longest_draft(output_tokens):
     # One query more than the continuation would do, as the last token of the prompt is a root too; two blocks are needed.
     text = continuation_length(output_tokens)
     assert text // MAX_DRAFT_LENGTH - 1 >= 1

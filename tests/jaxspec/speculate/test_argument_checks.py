@@ -197,7 +197,7 @@ def test_draft_settings_are_whole_numbers():
 # --- Right arguments pass, traced ones too --------------------------------------------------------------------------------
 
 
-def test_checks_break_neither_jit_nor_vmap_and_trace_nothing_anew(monkeypatch, target, jit):
+def test_argument_checks_work_under_jit_and_vmap(monkeypatch, target, jit):
     traces = []
     inner = engine.decoding_loop.__wrapped__
     monkeypatch.setattr(engine, "decoding_loop", lambda *args, **options: traces.append(1) or inner(*args, **options))

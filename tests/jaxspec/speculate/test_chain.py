@@ -95,7 +95,7 @@ def run_target(jit, target):
     return jit(lambda tokens: forward_text(target, CONFIG, tokens, kv_codec=round_kv).logits)
 
 
-def test_autoregressive_decoding_takes_the_largest_logit_of_the_whole_text(run_target, autoregressive):
+def test_autoregressive_decoding_takes_the_largest_logit(run_target, autoregressive):
     tokens = np.zeros((3, PROMPT + TOKENS), np.int32)
     tokens[:, :PROMPT] = PROMPTS
     margin = np.full(autoregressive.margin.shape, np.inf)
@@ -112,9 +112,7 @@ def test_autoregressive_decoding_takes_the_largest_logit_of_the_whole_text(run_t
 
 @pytest.mark.parametrize("draft_length", range(WIDTH))
 @pytest.mark.parametrize("name", ["itself", "random", "pruned", "hardly any"])
-def test_greedy_output_is_the_autoregressive_one_whatever_the_draft(
-    decode_greedily, autoregressive, name, draft_length
-):
+def test_greedy_output_is_autoregressive_for_any_draft(decode_greedily, autoregressive, name, draft_length):
     result = decode_greedily(name, draft_length)
     part = slice(0, PROMPT + TOKENS)
     np.testing.assert_array_equal(result.tokens[:, part], autoregressive.tokens[:, part])

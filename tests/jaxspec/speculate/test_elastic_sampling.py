@@ -110,7 +110,7 @@ def test_sampled_texts_have_the_targets_distribution(sample, text_probability):
     assert 1.1 < np.mean(result.cycles) < 2.9  # neither always nor never accepted
 
 
-def test_a_draft_that_gives_another_pools_probabilities_is_noticed(monkeypatch, sample, text_probability):
+def test_probabilities_of_another_pool_are_noticed(monkeypatch, sample, text_probability):
     verify = loop.verify_tree
 
     def wrong(tree, p, distribution, *rest):

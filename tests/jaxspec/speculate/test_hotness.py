@@ -56,6 +56,6 @@ def test_sequences_share_in_groups_and_the_last_may_be_smaller():
     np.testing.assert_array_equal(shared_hotness(hotness, 1), hotness)
 
 
-def test_rank_puts_the_hottest_first_and_the_lower_number_among_equals():
+def test_rank_puts_the_hottest_expert_first():
     rank = hotness_rank(jnp.asarray([0.0, 2.0, 0.0, 3.0, 2.0]))
     assert rank.tolist() == [3, 1, 4, 0, 2]

@@ -170,7 +170,7 @@ def test_verdicts_by_hand():
     assert verdict([0.0, 0.0], 0)[0] == 0
 
 
-def test_a_token_of_probability_zero_never_passes_and_an_underrated_one_always_does():
+def test_impossible_tokens_never_pass_underrated_ones_always():
     p, q = jnp.array([[0.0, 1.0], [0.5, 0.5]]), jnp.array([[0.7, 0.3], [0.0, 0.0]])
     verify = lambda token, u: verify_chain(
         p, q, jnp.array([token, 0]), jnp.asarray(1), jnp.array([u, 0.0]), jax.random.key(0)

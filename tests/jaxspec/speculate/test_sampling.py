@@ -31,7 +31,7 @@ def test_the_likeliest_tokens_stay_and_of_equals_the_first():
     np.testing.assert_allclose(chances(top_k=9), [0.1, 0.4, 0.2, 0.2, 0.1], rtol=1e-6)
 
 
-def test_the_token_that_crosses_the_mass_stays_and_none_after_one_that_meets_it():
+def test_top_p_keeps_the_token_that_crosses_the_mass():
     np.testing.assert_allclose(chances(top_p=0.41), np.array([0, 4, 2, 0, 0]) / 6, rtol=1e-6)
     # Quarters are exact: 1/2 is met by the first token, and by the first two of four equals.
     quarters = jnp.log(jnp.array([0.25, 0.5, 0.25]))
@@ -53,7 +53,7 @@ def test_tokens_are_sorted_by_logits_though_their_chances_vanish():
     np.testing.assert_array_equal(chances(jnp.array([-300.0, 0.0, -200.0]), top_k=2), [0, 1, 0])
 
 
-def test_no_filter_changes_no_bit_and_new_numbers_compile_nothing():
+def test_filters_that_keep_all_tokens_change_no_bit():
     logits = jnp.asarray(np.random.default_rng(0).standard_normal((7, 40)), jnp.float32)
     plain = token_distribution(logits, SAMPLING)
     np.testing.assert_array_equal(plain, jax.nn.softmax(logits, axis=-1))

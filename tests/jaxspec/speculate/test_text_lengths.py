@@ -59,7 +59,7 @@ def text(networks):
     return decode_chains(target, CONFIG, self_draft(CONFIG, near, KNOBS), PROMPTS, 0, **shared)
 
 
-def test_a_prompt_is_rotated_for_all_of_it_and_each_token_behind_for_those_before():
+def test_prompt_and_later_tokens_rotate_by_their_lengths():
     positions = jnp.array([[0, 1, 2, 3, 4], [0, 1, 2, 3, 4]])
     found = text_lengths(positions, jnp.array([3, 1]))
     np.testing.assert_array_equal(found, [[3, 3, 3, 4, 5], [1, 2, 3, 4, 5]])

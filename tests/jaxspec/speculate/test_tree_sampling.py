@@ -28,7 +28,7 @@ from jaxspec.trees import (
 SAMPLED = Decoding(greedy=False, temperature=np.float32(1.0)).for_program()
 
 
-def test_candidates_are_ranked_by_logits_though_their_logarithms_tie():
+def test_candidates_are_ranked_by_logits_at_ties():
     logits = jnp.array([[[1e-3, 1e-3 + 2e-9, 5.0, -1.0]]])
     proposed = propose(logits, None, SAMPLED, count=4, law="top").tokens[0, 0]
     for rank, token in enumerate(np.asarray(proposed)):

@@ -198,7 +198,7 @@ def test_chunks_have_one_size_that_is_bounded_by_what_was_asked(count):
     assert chunk_size(24) == chunk_size(96) == CHUNK
 
 
-def test_chunks_of_the_same_prompts_are_filled_until_a_mesh_splits_them():
+def test_chunks_are_filled_until_a_mesh_splits_them():
     mesh, prompts = AbstractMesh((5, 2), AXES), np.arange(60, dtype=np.int32).reshape(30, 2)
     one, five = prompt_chunks(prompts), prompt_chunks(prompts, mesh)
     assert [(chunk.prompts.shape[0], chunk.real) for chunk in five] == [(20, 16), (20, 14)]
@@ -211,7 +211,7 @@ def test_chunks_of_the_same_prompts_are_filled_until_a_mesh_splits_them():
     assert shared == {3: 16, 4: 20}
 
 
-def test_prompts_draw_by_their_number_among_all_whatever_chunk_they_are_in(target, draft):
+def test_draws_do_not_depend_on_the_chunk(target, draft):
     # One prompt many times: texts differ by their draws alone, and no two prompts of two chunks share those.
     count, sampled = CHUNK + 6, {"decoding": Decoding(greedy=False, temperature=2.0), "seed": 0}
     prompts = np.repeat(TEXTS[0][None], count, axis=0)
@@ -220,7 +220,7 @@ def test_prompts_draw_by_their_number_among_all_whatever_chunk_they_are_in(targe
     assert len({tuple(text) for text in new}) == count
 
 
-def test_a_difference_at_a_near_tie_counts_on_a_cpu_and_is_told_apart_elsewhere(monkeypatch):
+def test_differences_at_near_ties_count_on_a_cpu_alone(monkeypatch):
     generated = np.array([3, 3, 3])
     ours = {"tokens": np.array([[5, 1, 2, 3]] * 3), "generated": generated}
     theirs = {"tokens": np.array([[5, 1, 2, 4], [5, 1, 9, 3], [5, 8, 9, 3]]), "generated": generated}

@@ -87,7 +87,7 @@ def test_a_fit_finds_the_law_again(x64, falloff, numbers):
     assert other.r_squared < 0.999
 
 
-def test_a_fit_to_counts_is_near_and_says_how_near():
+def test_a_fit_to_counts_is_near_and_states_its_error():
     rng = np.random.default_rng(8)
     truth = np.asarray(law_table(AcceptanceLaw(0.5, 1.4, 0.8), depth=4, ranks=5), np.float64)
     roots = np.array([[4000], [1000], [300], [40]])

@@ -193,7 +193,7 @@ def test_a_large_search_reaches_what_greedy_growth_does():
         (np.zeros((2, 3)), {"max_nodes": 13}, "0 to 12"),
         (np.zeros((2, 3)), {"max_nodes": -1}, "0 to 12"),
         (np.zeros((2, 3)), {"max_nodes": 2.5}, "max_nodes is 2.5"),
-        (np.full((2, 3), 1.5), {"max_nodes": 2}, "accept holds 1.5; chances lie from 0 to 1"),
+        (np.full((2, 3), 1.5), {"max_nodes": 2}, "accept holds 1.5; chances are from 0 to 1"),
         (np.full((2, 3), -0.1), {"max_nodes": 2}, "accept holds -0.1"),
         (np.full((2, 3), np.nan), {"max_nodes": 2}, "accept holds nan"),
         (np.zeros((2, 3)), {"max_nodes": 2, "max_branching": 1.5}, "max_branching is 1.5"),

@@ -165,7 +165,7 @@ PRICES = {
 
 @pytest.mark.usefixtures("_promotes")
 @pytest.mark.parametrize("name", PRICES)
-def test_size_and_depth_are_found_by_gradient(full_tree, solve, name):
+def test_gradient_search_chooses_size_and_depth(full_tree, solve, name):
     price, gaps = PRICES[name], []
     for seed in range(20, 26):
         table = random_table(seed)

@@ -180,7 +180,7 @@ def test_one_trial_has_no_standard_error(jit):
     assert np.isnan(one.standard_error)
 
 
-def test_a_walk_may_be_told_how_many_children_to_look_at(jit):
+def test_walks_accept_a_number_of_children(jit):
     tree = public_tree("eagle_25", size=31)
     acceptance = node_acceptance(tree, jnp.full((5, 4), 0.2))
     run = lambda most: jit(

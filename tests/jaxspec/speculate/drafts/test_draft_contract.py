@@ -23,7 +23,7 @@ from jaxspec.models.draft_head import abstract_head_params, target_ends
 from jaxspec.models.embedded import load_model
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.settings.draft_kinds import DRAFT_KINDS, DRAFT_NAMES, has_files
-from jaxspec.speculate import heard_text, loop, measured_ranks
+from jaxspec.speculate import loop, measured_ranks, target_trace
 from jaxspec.speculate.drafts import (
     HeadDraft,
     HeadDraftParams,
@@ -114,7 +114,7 @@ COPIES = {"layer-skip", "sparse-kv-25"}
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in COPIES)) for name in NAMES])
-def test_chains_trees_and_no_tree_put_out_the_same_text_in_one_compilation(jit, target, drafts, name):
+def test_chains_and_trees_give_one_text_in_one_compilation(jit, target, drafts, name):
     draft, params = drafts[name]
     traces = []
 
@@ -177,7 +177,7 @@ def test_chains_trees_and_no_tree_put_out_the_same_text_in_one_compilation(jit, 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_draft_says_its_name_its_size_and_its_cost(drafts, name):
+def test_a_draft_has_name_size_and_cost(drafts, name):
     draft, params = drafts[name]
     assert draft.name == name
     renamed = dataclasses.replace(draft, name="other")
@@ -240,7 +240,7 @@ def recording(inner):
 
 def test_a_draft_reads_what_else_the_target_recorded(monkeypatch, target):
     monkeypatch.setattr(loop, "forward", recording(forward))
-    monkeypatch.setattr(heard_text, "forward_text", recording(forward_text))
+    monkeypatch.setattr(target_trace, "forward_text", recording(forward_text))
     draft = RouterDraft(11)
     static = dict(draft=draft, config=TARGET, num_tokens=40, room=41, limits=chain_limits(2))
     run = functools.partial(decode, target, jnp.zeros(0), PROMPTS, IDS)

@@ -47,7 +47,7 @@ def half(packed):
     return copy
 
 
-def test_the_packed_draft_is_the_tuned_one_and_decodes_from_its_own_bytes(packed, half):
+def test_the_packed_draft_is_the_tuned_one(packed, half):
     path, draft, knobs = packed
     target = load_container(path)
     with pytest.raises(InputError, match="is a damaged container"):

@@ -20,7 +20,7 @@ from jaxspec.speculate.drafts.interface import Root
 from jaxspec.speculate.drafts.layer_skip_draft import layer_skip_draft, search_layer_skip
 from jaxspec.speculate.drafts.layer_skip_search import CalibrationText, block_weights, eliminate
 from jaxspec.speculate.drafts.sparse_kv_draft import sparse_kv_draft, visible_slots
-from jaxspec.speculate.heard_text import hear
+from jaxspec.speculate.target_trace import trace_target
 
 TARGET = DecoderConfig(
     vocab_size=11, hidden_size=16, intermediate_size=12, num_layers=3, num_heads=4, num_kv_heads=2, head_dim=4
@@ -34,7 +34,7 @@ def params(random_network):
 
 
 @pytest.mark.parametrize("variant", [{}, {"norm": "layer", "post_norms": True, "o_bias": True, "ffn_bias": True}])
-def test_a_network_without_a_whole_layer_is_the_one_that_never_had_it(jit, variant):
+def test_leaving_out_a_layer_equals_a_network_without_it(jit, variant):
     config = dataclasses.replace(TARGET, **variant)
     rng = np.random.default_rng(4)
     whole = init_params(config, jax.random.key(3))
@@ -83,7 +83,7 @@ def test_blocks_that_do_nothing_are_the_ones_left_out(jit, params):
 
 def test_a_sparse_draft_sees_the_first_tokens_and_the_latest(jit, params):
     ready = sparse_kv_draft("sparse-kv-50", LoadedModel(TARGET, params, FAMILIES["llama"], Path()))
-    heard = jit(lambda params: hear(params, TARGET, TEXT, jnp.full(len(TEXT), 4), padding=4))(params)
+    heard = jit(lambda params: trace_target(params, TARGET, TEXT, jnp.full(len(TEXT), 4), padding=4))(params)
     ends = np.array([13, 12, 9], np.int32)
     memory = ready.draft.empty(ready.params, 3, 20, 4)
     memory = ready.draft.commit(ready.params, memory, heard.committed(np.zeros(3, np.int32), 13, ends))

@@ -9,7 +9,7 @@ import pytest
 from jaxspec.speculate.timing import interleave, noise_of, spread_of
 
 
-def test_calls_are_warmed_and_then_timed_in_blocks_in_an_order_that_changes():
+def test_calls_are_warmed_then_timed_in_changing_order():
     now, order, advanced = [0.0], [], []
 
     def calls(name, *seconds):

@@ -16,7 +16,7 @@ def test_all_that_is_known_is_counted():
     assert np.isnan(spread_of(np.array([math.nan]))).all()
 
 
-def test_a_negative_time_has_its_place_and_is_not_told():
+def test_negative_times_keep_their_place_and_are_not_shown():
     """Sorted: -3, -1, 1, 2, 3, 4, 5; the interval begins at place 0.3 and ends at 5.7."""
     found = spread_of(TIMES)
     assert (found.median, found.high) == pytest.approx((2.0, 4.7))

@@ -92,7 +92,7 @@ def test_the_same_seed_gives_the_same_file_also_after_a_kill(finished, tmp_path,
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_design_costs_the_same_in_a_large_batch(name):
-    """XLA's program for 4096 designs of the FPGA gave other numbers than those for fewer (record 0049)."""
+    """XLA's program for 4096 designs of the FPGA gave other numbers than those for fewer (record 0066)."""
     problem = make_problem(config_of(EXAMPLES[name]))
     values = problem.variables.stepped(np.random.default_rng(0).random((4096, len(problem.before))))
     rows = np.r_[:64, 3270:3334, 4032:4096]

@@ -10,7 +10,6 @@ import numpy as np
 
 from jaxspec.compress.footprint import limited_draft_bits, mean_draft_bits
 from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
-from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies.measured.checking import window_tokens
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.tune.config import TuneConfig
@@ -24,9 +23,6 @@ _ROUNDING_ALLOWANCE = 0.02
 
 #: Numbers of a judged candidate.
 _KEPT = ("speedup", "excess", "value")
-
-#: Tokens of text that finals are elected on, at most.
-_FINAL_TOKENS = 5000
 
 #: Offsets that finals are elected at, of 8: of more, each says less that is new.
 _OFFSETS = 2
@@ -43,7 +39,6 @@ def finals_of(config: TuneConfig, drafts: HardDrafts) -> HardDrafts:
     found = text.calibration_between(config.calibration_prompts, tokens, config.seed)
     if len(found) < config.calibration_prompts / 2:
         return drafts
-    found = found[: -(-_FINAL_TOKENS // continuation_length(config.measured_tokens))]
     return drafts.on_windows(found, "finals", room=len(drafts.work.setup.calibration_prompts))
 
 

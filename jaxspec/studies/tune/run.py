@@ -45,8 +45,8 @@ _HEADLINE = (
     "lossless.mismatches",
 )
 
-#: Tokens of calibration text that every point of the grid is measured on.
-_GRID_TOKENS = 1500
+#: Every point of the grid is measured on one of so many windows.
+_GRID_SHARE = 4
 
 #: Points of the grid that come so near the best one, at most so many, are judged once more, on all text that elects.
 _GRID_NEAR, _GRID_FINALS = 0.03, 4
@@ -100,8 +100,7 @@ class Tuning:
         points = grid_knobs(self.setup.scheme, self.setup.config)
         _ = self.drafts.calibration  # a stage of its own: neither its bar nor its arrays may begin inside this one
         structure = jax.tree.structure(jax.eval_shape(self.drafts.measure, points[0]))
-        measured_tokens = continuation_length(self.config.measured_tokens)
-        windows = min(len(self.drafts.text), -(-_GRID_TOKENS // measured_tokens))
+        windows = max(1, len(self.drafts.text) // _GRID_SHARE)
 
         def compute() -> Arrays:
             rows = []

@@ -77,7 +77,6 @@ from hwmodels.speculation.chains import (
     expected_log_speedup,
     expected_tokens_iid,
     priced_chains,
-    smooth_best,
     speculation_speedup,
     tokens_per_cycle,
 )
@@ -100,10 +99,8 @@ from hwmodels.speculation.effective_performance import (
     decide,
     discounted_performance,
     effective_performance,
-    fit_roofline,
     primary_performance,
     ridge_length,
-    roofline_performance,
 )
 from hwmodels.speculation.engine_logs import EngineLogError, LoggedAcceptance, read_engine_log
 from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
@@ -130,7 +127,6 @@ from hwmodels.speculation.verification_length import (
     generation_time,
     geometric_mean_tokens,
     naive_length,
-    original_length,
     schedule_time,
     unified_length,
 )
@@ -266,7 +262,6 @@ __all__ = [
     "expected_tree_tokens",
     "fastest_way",
     "finite_elasticities",
-    "fit_roofline",
     "fitting_pool",
     "generation_time",
     "geometric_mean_tokens",
@@ -294,7 +289,6 @@ __all__ = [
     "node_depths",
     "on_chip_cost",
     "one_layer",
-    "original_length",
     "parameters",
     "plan_family",
     "plan_steps",
@@ -309,13 +303,11 @@ __all__ = [
     "read_engine_log",
     "read_trace",
     "ridge_length",
-    "roofline_performance",
     "schedule_time",
     "seconds_by_part",
     "serving_cycle",
     "serving_step",
     "shares_to_rates",
-    "smooth_best",
     "smooth_maximum",
     "speculation_speedup",
     "stack_devices",

@@ -1,5 +1,4 @@
-"""What one mapping of a product onto a vector array takes: time, traffic, energy, exactly on the host or smoothly under a
-gradient.
+"""What one mapping of a product onto a vector array takes: time, traffic, energy, exactly, on the host.
 
 A product is cut into tiles of m x k x n that fit the PEs' buffers, and three loops walk over the tiles. Each operand has one
 tile on chip. It is fetched when it changes, so a loop over which an operand does not depend costs a fetch of the whole
@@ -15,15 +14,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import flax.struct
-import jax.numpy as jnp
 import numpy as np
 
 from hwmodels.compute.vector_array import DIMENSIONS
 from hwmodels.compute.vector_buffers import BufferedArray
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
-from hwmodels.numerics.folds import smooth_ceil_div
-from hwmodels.numerics.scalars import Leaf, Number, as_float
-from hwmodels.numerics.smoothing import smooth_largest
+from hwmodels.numerics.scalars import Leaf, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
 
 __all__ = [
@@ -37,7 +33,6 @@ __all__ = [
     "exact_ceil",
     "fits",
     "held_bytes",
-    "mapping_cost",
     "operand_traffic",
     "priced",
     "tiles_fit",
@@ -88,43 +83,6 @@ def fits(
     return bool(pe_fits) and bool(held_bytes(mapping.held, m, k, n) <= array.global_buffer_bytes)
 
 
-def mapping_cost(
-    array: BufferedArray,
-    mapping: Mapping,
-    m: Number,
-    k: Number,
-    n: Number,
-    *,
-    bandwidth_bytes_per_s: Number,
-    energies: AccessEnergies,
-    weight_bits: Number = UNCOMPRESSED_BITS,
-    temperature: Number = 0.0,
-) -> MappingCost:
-    """Time, traffic and energy of one mapping, for real sizes and with a gradient.
-
-    Args:
-        array: leaves "*b".
-        mapping: as found by `search`; taken as it is, whether it fits or not.
-        m, k, n: "*b", > 0, real.
-        bandwidth_bytes_per_s: "*b", > 0; of the DRAM.
-        energies: leaves "*b".
-        weight_bits: "*b", > 0; stored bits per weight, in DRAM and in weight buffers alike.
-        temperature: "*b", in [0, 1], of tile counts and of the maximum of both times; 0 is exact.
-    Returns:
-        each "*b".
-    Gradient: by all but the mapping. Steps where a dimension comes to fill more than one tile; a kink at temperature 0
-        where both times agree.
-    """
-    smooth = lambda a, b: smooth_ceil_div(a, b, temperature)
-    sizes = tuple(jnp.asarray(as_float(size)) for size in (m, k, n))
-    grid = Grid(array, (mapping.rows, mapping.columns), sizes, mapping.tile, smooth, whole=smooth_ceil_div)
-    traffic = operand_traffic(grid, mapping.order, mapping.held, as_float(weight_bits), jnp.where)
-    dram_s = dram_time(traffic, as_float(bandwidth_bytes_per_s))
-    compute_s = grid.compute_s
-    total_s = smooth_largest(compute_s, dram_s, temperature=temperature)
-    return priced(grid, traffic, mapping.held, energies, as_float(weight_bits), (total_s, compute_s, dram_s))
-
-
 def exact_ceil(a: Any, b: Any) -> Any:
     """ceil(a / b) of whole numbers below 2^26 in float64: the quotient of no others rounds to a whole number."""
     return np.ceil(a / b)
@@ -154,20 +112,16 @@ def held_bytes(held: tuple[bool, bool], m: Any, k: Any, n: Any) -> Any:
 
 
 class Grid:
-    """What does not depend on the loops' order: the same formula for exact numbers on the host and for smooth ones."""
+    """What does not depend on the loops' order."""
 
-    def __init__(
-        self, array: BufferedArray, spread: tuple[str, str], sizes: Any, tile: Any, ceil: Any, whole: Any = None
-    ) -> None:
+    def __init__(self, array: BufferedArray, spread: tuple[str, str], sizes: Any, tile: Any, ceil: Any) -> None:
         self.array, self.sizes, self.tile = array, sizes, tile
         self.pes = _pes_along(array, *spread)
         self.trips = [ceil(size, t) for size, t in zip(sizes, tile, strict=True)]
         steps = (1.0, as_float(array.vector_width), as_float(array.vector_macs))
         cycles = 1.0
         for size, t, pes, step in zip(sizes, tile, self.pes, steps, strict=True):
-            # All tiles but the last are full. A relaxed number of them would leave a little too much for the last one,
-            # and just above a multiple the relaxed count is as steep as the exact one.
-            full = (whole or ceil)(size, t) - 1.0
+            full = ceil(size, t) - 1.0  # all tiles but the last
             cycles = cycles * (full * ceil(t, pes * step) + ceil(size - full * t, pes * step))
         self.compute_s = cycles / as_float(array.frequency_hz)
 

@@ -22,7 +22,7 @@ from hwmodels import touched_experts
 
 __all__ = ["AVERAGE_OFF", "MEASURED", "statements"]
 
-#: Gains of hot over random pools, and drafted tokens accepted: `python -m experiments.elastic_axes --only pools`.
+#: Gains of hot over random pools, and drafted tokens accepted: `pool_rules` of `measured_figures`.
 MEASURED = Path(__file__).parent / "data" / "measured_pools.json"
 
 #: How far averages may be off, relative.

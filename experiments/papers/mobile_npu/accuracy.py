@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.papers.mobile_npu.printed import printed
-from experiments.quantization_quality.run import Settings, measure
-from experiments.quantization_quality.variants import FLOAT, Variant
+from experiments.papers.mobile_npu.quality import FLOAT, Settings, Variant, measure
 from jaxspec.runs.progress import Reporter
 
 __all__ = ["MEASURED", "OURS", "accuracies", "accuracy_statements"]

@@ -10,19 +10,23 @@ Source: Huff-LLM, section 4 and 2.2 (local weight stationary).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import flax.struct
 import numpy as np
 
-from hwmodels.compute.vector_array import DIMENSIONS
+from hwmodels.compute.vector_array import DIMENSIONS, SPREADS
 from hwmodels.compute.vector_buffers import BufferedArray
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.numerics.folds import as_whole
 from hwmodels.numerics.scalars import Leaf, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
 
 __all__ = [
+    "HELD",
+    "ORDERS",
     "PARTIAL_SUM_BITS",
     "AccessEnergies",
     "Grid",
@@ -35,8 +39,10 @@ __all__ = [
     "held_bytes",
     "operand_traffic",
     "priced",
+    "search",
     "tiles_fit",
 ]
+
 
 #: Width of a partial sum in accumulators and wherever it is spilled.
 PARTIAL_SUM_BITS = 32.0
@@ -194,3 +200,88 @@ def priced(
         weights_read=weights_read,
         total_j=total_j,
     )
+
+
+#: Orders of the loops over tiles, the outermost first.
+ORDERS = tuple("".join(order) for order in itertools.permutations(DIMENSIONS))
+
+#: What the global buffer keeps as a whole: (inputs, outputs).
+HELD = ((False, False), (True, False), (False, True), (True, True))
+
+#: Into how many equal parts a dimension may be cut.
+_PARTS = tuple(sorted({i * 2**j for i in (1, 3) for j in range(15)} | {5, 7, 10}))
+
+
+def search(
+    array: BufferedArray,
+    m: int,
+    k: int,
+    n: int,
+    *,
+    bandwidth_bytes_per_s: float,
+    energies: AccessEnergies,
+    weight_bits: float = UNCOMPRESSED_BITS,
+) -> tuple[Mapping, MappingCost]:
+    """The fastest mapping of a product, and of equally fast ones the cheapest.
+
+    Args:
+        array: single numbers; grid and vectors whole.
+        m, k, n: whole, >= 1.
+        bandwidth_bytes_per_s: > 0; of the DRAM.
+        energies: single numbers.
+        weight_bits: > 0; stored bits per weight, in DRAM and in weight buffers alike.
+    Returns:
+        the mapping and its cost, exact counts on the host.
+    Raises:
+        ValueError: a size is not whole, or a buffer too small for any tile.
+    """
+    sizes = tuple(np.float64(as_whole(size, name)) for size, name in zip((m, k, n), DIMENSIONS, strict=True))
+    tiles = [t.ravel() for t in np.meshgrid(*(_tile_sizes(int(size)) for size in sizes), indexing="ij")]
+    best = None
+    for spread in SPREADS:
+        fitting = tiles_fit(array, *spread, tuple(tiles), float(weight_bits))
+        if not np.any(fitting):
+            continue
+        grid = Grid(array, spread, sizes, tuple(t[fitting] for t in tiles), exact_ceil)
+        for order, held in itertools.product(ORDERS, HELD):
+            if held_bytes(held, *sizes) > array.global_buffer_bytes:
+                continue
+            traffic = operand_traffic(grid, order, held, float(weight_bits), np.where)
+            dram_s = dram_time(traffic, float(bandwidth_bytes_per_s))
+            times = np.broadcast_arrays(np.maximum(grid.compute_s, dram_s), grid.compute_s, dram_s)
+            # Energy is needed of the fastest only.
+            fastest = _least(times[0], np.arange(times[0].size))
+            if best is not None and times[0][fastest[0]] > best[1].total_s * (1 + _EQUAL):
+                continue
+            few = Grid(array, spread, sizes, tuple(t[fastest] for t in grid.tile), exact_ceil)
+            traffic = operand_traffic(few, order, held, float(weight_bits), np.where)
+            costs = priced(few, traffic, held, energies, float(weight_bits), [t[fastest] for t in times])
+            cost = MappingCost(*np.broadcast_arrays(*costs))
+            i = _first(cost)
+            found = MappingCost(*(float(value[i]) for value in cost))
+            if best is None or _first(MappingCost(*np.array([best[1], found]).T)) == 1:
+                tile = int(few.tile[0][i]), int(few.tile[1][i]), int(few.tile[2][i])
+                best = Mapping(*spread, tile, order, held), found
+    if best is None:
+        raise ValueError(f"no tile of a {m} x {k} by {k} x {n} product fits the buffers of a PE; enlarge the smallest")
+    return best
+
+
+#: Rounding must not decide which of two equals is the better.
+_EQUAL = 1e-9
+
+
+def _least(values: np.ndarray, among: np.ndarray) -> np.ndarray:
+    return among[values[among] <= np.min(values[among]) * (1 + _EQUAL)]
+
+
+def _first(cost: MappingCost) -> int:
+    """The fastest; of these the cheapest; of these the one that computes least, which wastes fewest multipliers."""
+    left = np.arange(cost.total_s.size)
+    for values in (cost.total_s, cost.total_j, cost.compute_s):
+        left = _least(values, left)
+    return int(left[0])
+
+
+def _tile_sizes(extent: int) -> np.ndarray:
+    return np.unique([-(-extent // min(parts, extent)) for parts in _PARTS]).astype(np.float64)

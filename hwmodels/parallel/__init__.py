@@ -7,8 +7,7 @@ from hwmodels.parallel.collectives import (
     collective_work,
     kernels_time,
 )
-from hwmodels.parallel.exchange import Exchange, sum_exchange
-from hwmodels.parallel.links import ElementLinks
+from hwmodels.parallel.exchange import ElementLinks, Exchange, sum_exchange
 from hwmodels.parallel.network_link import Link, collective_time
 from hwmodels.parallel.phases import Division, Phase, divide
 

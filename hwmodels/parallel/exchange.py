@@ -14,11 +14,22 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.numerics.axes import same_rank
+from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, number
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
-from hwmodels.parallel.links import ElementLinks
 
-__all__ = ["Exchange", "sum_exchange"]
+__all__ = ["ElementLinks", "Exchange", "sum_exchange"]
+
+
+@flax.struct.dataclass
+class ElementLinks:
+    """Links of one processing element; all have the same. Every field is a leaf, "*b"."""
+
+    aggregation_bytes_per_s: Leaf = number(POSITIVE)  # to and from other elements, > 0
+    streamline_bytes_per_s: Leaf = number(POSITIVE)  # from memories that are not its own bank, > 0
+    activation_bits: Leaf = number(POSITIVE, default=8.0)  # of an activation that is sent, > 0
+    partial_sum_bits: Leaf = number(POSITIVE, default=32.0)  # of a sum that is sent, > 0
+    energy_j_per_bit: Leaf = number(NOT_NEGATIVE, default=0.0)  # of the aggregation links, >= 0
 
 
 @flax.struct.dataclass

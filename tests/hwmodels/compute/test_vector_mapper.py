@@ -9,8 +9,9 @@ import pytest
 
 from hwmodels.compute.vector_array import SPREADS
 from hwmodels.compute.vector_buffers import BufferedArray
-from hwmodels.compute.vector_mapper import HELD, ORDERS, search
 from hwmodels.compute.vector_mapping import (
+    HELD,
+    ORDERS,
     AccessEnergies,
     Grid,
     Mapping,
@@ -20,6 +21,7 @@ from hwmodels.compute.vector_mapping import (
     fits,
     operand_traffic,
     priced,
+    search,
 )
 
 ARRAY = BufferedArray(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.intervals import bootstrap
-from experiments.papers.mobile_npu.quality import (
+from experiments.papers.mobile_npu.accuracy import (
     FLOAT,
     Scores,
     Solutions,

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array
 
-from experiments.released_shapes import SHAPES
+from experiments.random_checkpoint import SHAPES
 from hwmodels import Workload, catalog
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.kv import prepare_kv

@@ -60,7 +60,14 @@ from hwmodels.network.routing import (
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.numerics.smoothing import smooth_maximum
-from hwmodels.speculation.acceptance import Acceptance, iid_acceptance, shares_to_rates
+from hwmodels.speculation.acceptance import (
+    Acceptance,
+    EngineLogError,
+    LoggedAcceptance,
+    iid_acceptance,
+    read_engine_log,
+    shares_to_rates,
+)
 from hwmodels.speculation.acceptance_traces import (
     AcceptanceTrace,
     TraceError,
@@ -77,7 +84,6 @@ from hwmodels.speculation.chains import (
     expected_log_speedup,
     expected_tokens_iid,
     priced_chains,
-    smooth_best,
     speculation_speedup,
     tokens_per_cycle,
 )
@@ -100,12 +106,9 @@ from hwmodels.speculation.effective_performance import (
     decide,
     discounted_performance,
     effective_performance,
-    fit_roofline,
     primary_performance,
     ridge_length,
-    roofline_performance,
 )
-from hwmodels.speculation.engine_logs import EngineLogError, LoggedAcceptance, read_engine_log
 from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
 from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head, multi_token_head, one_layer
 from hwmodels.speculation.plan import (
@@ -130,17 +133,12 @@ from hwmodels.speculation.verification_length import (
     generation_time,
     geometric_mean_tokens,
     naive_length,
-    original_length,
     schedule_time,
     unified_length,
 )
 from hwmodels.step.capacity import HeldBytes, activation_buffer_bytes, held_bytes, longest_context
-from hwmodels.step.decoding import DecoderCost, decoder_cost, decoder_energy
-from hwmodels.step.encoding import encoder_energy, encoder_time, time_with_encoder
 from hwmodels.step.energy import StepEnergy, idle_energy, memory_energy, step_energy
-from hwmodels.step.group_step import group_step
-from hwmodels.step.on_chip import OnChipCost, on_chip_cost
-from hwmodels.step.priced_steps import PricedStep, price_steps
+from hwmodels.step.priced_steps import PricedStep, group_step, price_steps
 from hwmodels.step.roofline_cases import (
     Drafting,
     MixedSpeedup,
@@ -150,7 +148,20 @@ from hwmodels.step.roofline_cases import (
     memory_bound_speedup,
     mixed_speedup,
 )
-from hwmodels.step.step_cost import STEP_PARTS, StepCost, seconds_by_part, step_cost
+from hwmodels.step.step_cost import (
+    STEP_PARTS,
+    DecoderCost,
+    OnChipCost,
+    StepCost,
+    decoder_cost,
+    decoder_energy,
+    encoder_energy,
+    encoder_time,
+    on_chip_cost,
+    seconds_by_part,
+    step_cost,
+    time_with_encoder,
+)
 from hwmodels.step.traffic import memory_time, traffic_by_memory
 
 __all__ = [
@@ -266,7 +277,6 @@ __all__ = [
     "expected_tree_tokens",
     "fastest_way",
     "finite_elasticities",
-    "fit_roofline",
     "fitting_pool",
     "generation_time",
     "geometric_mean_tokens",
@@ -294,7 +304,6 @@ __all__ = [
     "node_depths",
     "on_chip_cost",
     "one_layer",
-    "original_length",
     "parameters",
     "plan_family",
     "plan_steps",
@@ -309,13 +318,11 @@ __all__ = [
     "read_engine_log",
     "read_trace",
     "ridge_length",
-    "roofline_performance",
     "schedule_time",
     "seconds_by_part",
     "serving_cycle",
     "serving_step",
     "shares_to_rates",
-    "smooth_best",
     "smooth_maximum",
     "speculation_speedup",
     "stack_devices",

@@ -47,7 +47,6 @@ SLOW_CHECKS = tuple(
             r"^tests/jaxspec/studies/test_elastic_runs\.py::test_a_dense_network_says_that_it_has_no_pools$",
             r"^tests/jaxspec/studies/test_expert_pricing\.py::test_points_of_a_sweep_are_those_of_the_cost_model$",
             r"^tests/experiments/silicon/test_mixture_steps\.py::test_experts_held_whole_keep_to_the_bar\[vllm\]$",
-            r"^tests/experiments/elastic_choice/test_elastic_choice\.py::test_gradients_find_what_trying_all_finds$",
             r"^tests/jaxspec/models/test_latent_drafts\.py::test_chains_and_trees_.*\[(deepseek_v2_grouped|gpt_oss_sinks)\]$",
             r"^tests/jaxspec/speculate/test_elastic_sampling\.py::test_probabilities_of_another_pool_are_noticed$",
             r"^tests/jaxspec/speculate/test_elastic_sampling\.py::test_sampled_texts_have_the_targets_distribution$",

@@ -96,7 +96,6 @@ OTHER_FLAGS = {
     "--spec-ngram-simple-size-m": "llama-server",
     "--array": "sbatch",
     "--kill-on-bad-exit": "srun",
-    "--only": "python -m experiments.elastic_axes",
     "--xla": "XLA",
     "--fit": "python -m experiments.field",
 }

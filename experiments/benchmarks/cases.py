@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import resource
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,26 +17,214 @@ import jax.numpy as jnp
 import numpy as np
 
 import hwmodels
-from experiments.benchmarks.decoding import decoding_speed
-from experiments.benchmarks.expert_dispatch import expert_dispatch
-from experiments.benchmarks.few_rows import few_rows
 from experiments.benchmarks.gpu_gradients import gpu_gradients
 from experiments.benchmarks.hardware import decode_steps, matrix_units
 from experiments.benchmarks.harness import row
 from experiments.benchmarks.model_peers import model_peers
-from experiments.benchmarks.sampling import sampling
 from experiments.benchmarks.sweeps import sweeps
 from experiments.benchmarks.transformers_decoding import transformers_decoding
 from experiments.benchmarks.trees import trace_walks, tree_search, tree_simulation
-from experiments.clock import median_s
+from experiments.clock import median_s, medians_s
 from hwmodels import catalog
-from jaxspec.compress import MAX_DRAFT_LENGTH, uniform_knobs
+from jaxspec.compress import DEFAULT_SCHEME, MAX_DRAFT_LENGTH, hard_draft, uniform_knobs
+from jaxspec.models.blocks import Experts, StepInput
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.dots import dot_rows
+from jaxspec.models.embedded import HEAD_NAME, SMALL_NAME, load_model
+from jaxspec.models.expert_sizes import ExpertSizes
+from jaxspec.models.few_rows import dot_few_rows
+from jaxspec.models.stored import as_computed, stack_of
 from jaxspec.runs import Reporter, RunDirectory
-from jaxspec.speculate import GREEDY, decode_chains
+from jaxspec.scaling import sample_continuations
+from jaxspec.speculate import GREEDY, chain_limits, decode, decode_autoregressively, decode_chains
+from jaxspec.speculate.drafts import ReadyDraft, make_draft, self_draft
 from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies import TuneConfig
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import begin_work
+from jaxspec.text import load_text, windows
+from jaxspec.trees import chain_tree
+from jaxspec.tuning import calibrate, target_params
+
+__all__ = ["expert_dispatch", "few_rows"]
+
+
+TOKENS, PROMPT_TOKENS = 64, 128
+
+#: Draft and its draft length: the ones that pay, and those of which one would like to know by how much they do not.
+CHAINS = (("ngram", 1), ("ngram", 4), (HEAD_NAME, 4), (SMALL_NAME, 1), ("self", 4))
+
+
+def decoding_speed() -> list[dict[str, Any]]:
+    """Tokens per second of chains, against autoregressive decoding at width 1."""
+    loaded = load_model("embedded")
+    config, stored = loaded.config, target_params(loaded.params)
+    target = as_computed(stored)
+    text = load_text("stdlib", loaded.tokenizer)
+    prompt, ids = jnp.asarray(windows(text.held_out, 1, PROMPT_TOKENS, 0)), jnp.zeros(1, jnp.int32)
+
+    def compressed():
+        knobs = uniform_knobs(DEFAULT_SCHEME, config)
+        sample = jnp.asarray(windows(text.calibration, 8, 2 * PROMPT_TOKENS, 0))
+        prepared = calibrate(stored, config, sample, scheme=DEFAULT_SCHEME, first=PROMPT_TOKENS).prepared
+        return self_draft(config, as_computed(hard_draft(stored, prepared, knobs)), knobs)
+
+    def tokens_per_s(run: Any) -> float:
+        found = run()
+        return float(np.sum(found.generated)) / median_s(run)
+
+    shared = {"config": config, "num_tokens": TOKENS}
+
+    def chain_speed(draft: ReadyDraft, length: int) -> float:
+        def run():
+            tree, options = chain_tree(length, length + 1), {"draft": draft.draft, **shared}
+            return decode(target, draft.params, prompt, ids, tree, jax.random.key(0), GREEDY, **options)
+
+        return tokens_per_s(run)
+
+    alone = functools.partial(decode_autoregressively, target, None, prompt, ids, jax.random.key(0), GREEDY)
+    peer = tokens_per_s(lambda: alone(draft=None, limits=chain_limits(1), **shared))
+    rows = []
+    for name, length in CHAINS:
+        speed = chain_speed(compressed() if name == "self" else make_draft(name, loaded), length)
+        workload = f"draft {name}, draft length {length}, embedded network, 1 prompt x {TOKENS} tokens, greedy"
+        rows.append(row("decoding_speed", workload, speed, peer, "the target alone", "tokens/s", speed / peer))
+    return rows
+
+
+_ROWS = (1, 2, 5, 9, 17, 32, 64, 144)
+
+#: Passes over the network in one program.
+_PASSES = 50
+
+
+def few_rows() -> list[dict[str, Any]]:
+    """Rows read by their transpose, against rows as they lie."""
+    layers = target_params(load_model("embedded").params)["layers"]
+    kinds = [stack for stack in map(stack_of, layers.values()) if len(stack.shape) == 3]
+    values = [stack.values() for stack in kinds]
+    matrices = [jnp.asarray(stack[place], jnp.float32).T for place in range(len(values[0])) for stack in values]
+    calls: list[Callable[[], Any]] = []
+    for rows in _ROWS:
+        for product in (dot_few_rows, lambda x, matrix: dot_rows(x, matrix.T)):
+            calls.append(_passes(product, matrices, rows))
+    seconds = np.array(medians_s(calls, 15)).reshape(-1, 2) / _PASSES
+    return [
+        row("few_rows", f"{rows} rows, embedded network, float32", ours, peer, "rows as they lie", "s", peer / ours)
+        for rows, (ours, peer) in zip(_ROWS, seconds.tolist(), strict=True)
+    ]
+
+
+def _passes(product: Callable[..., Any], matrices: list[Any], rows: int) -> Callable[[], Any]:
+    widest = max(matrix.shape[0] for matrix in matrices)
+
+    @jax.jit
+    def run(x: Any, matrices: list[Any]) -> Any:
+        def one(_: Any, x: Any) -> Any:
+            for matrix in matrices:
+                # What comes next waits for the product, and is what it was.
+                x = x + 1e-30 * jnp.mean(product(x[:, : len(matrix)], matrix))
+            return x
+
+        return jax.lax.fori_loop(0, _PASSES, one, x)
+
+    x = jnp.asarray(np.random.default_rng(rows).standard_normal((rows, widest), np.float32))
+    return lambda: run(x, matrices)
+
+
+PROMPT_TOKENS, TOKENS = 256, 128
+
+
+def sampling() -> list[dict[str, Any]]:
+    """Tokens per second of N samples, against N samples one after the other at width 1."""
+    loaded = load_model("embedded")
+    params = as_computed(target_params(loaded.params))
+    text = load_text("stdlib", loaded.tokenizer)
+    prompt = np.asarray(windows(text.held_out, 1, PROMPT_TOKENS, 0))[0]
+
+    def tokens_per_s(samples: int, width: int) -> float:
+        run = lambda: sample_continuations(
+            params, loaded.config, prompt, samples=samples, num_tokens=TOKENS, seed=jax.random.key(0), width=width
+        )
+        return samples * TOKENS / median_s(run, repeats=3)
+
+    one = tokens_per_s(4, 1)
+    found = ((samples, tokens_per_s(samples, samples)) for samples in (4, 16, 64))
+    return [
+        row(
+            "sampling",
+            f"{samples} samples x {TOKENS} tokens of a prompt of {PROMPT_TOKENS}, embedded network, temperature 1",
+            together,
+            one,
+            "one sample after the other",
+            "tokens/s",
+            together / one,
+        )
+        for samples, together in found
+    ]
+
+
+#: Experts and choices of Qwen3-30B-A3B, at half its width, so that a layer in float32 has 0.6 GB.
+_CONFIG = DecoderConfig(
+    vocab_size=8,
+    hidden_size=1024,
+    intermediate_size=384,
+    num_layers=1,
+    num_heads=8,
+    num_kv_heads=2,
+    head_dim=128,
+    experts=ExpertSizes(num_experts=128, per_token=8, inner_size=384),
+    feed_forward=(Experts(),),
+)
+
+_TOKENS = (1, 16, 256)
+
+
+def expert_dispatch() -> list[dict[str, Any]]:
+    """A whole layer of experts (router, choice, sorting, products, weighing) against the products of the experts that are
+    chosen, each with the rows that chose it, all known when the program is compiled: no dispatch can be faster."""
+    rng = np.random.default_rng(0)
+    draw = lambda shape: jnp.asarray(rng.standard_normal(shape, np.float32) * shape[-1] ** -0.5)
+    weights = {name: draw(shape) for name, shape in Experts().matrices(_CONFIG).items()}
+    rows = []
+    for dtype in (jnp.float32, jnp.bfloat16):
+        stored = {name: value.astype(dtype) for name, value in weights.items()}
+        for tokens in _TOKENS:
+            x = jnp.asarray(rng.standard_normal((1, tokens, _CONFIG.hidden_size), np.float32))
+            ours, peer = _programs(stored, x)
+            ours_s, peer_s = medians_s((ours, peer), 9)
+            workload = f"{tokens} tokens, 128 experts, top-8, stored in {jnp.dtype(dtype).name}"
+            rows.append(
+                row("expert_dispatch", workload, ours_s, peer_s, "active experts' products", "s", peer_s / ours_s)
+            )
+    return rows
+
+
+def _programs(stored: dict[str, Any], x: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """The layer, and the products of its active experts."""
+    tokens = x.shape[1]
+    step = StepInput(jnp.arange(tokens)[None], jnp.ones((1, tokens, tokens), bool))
+    kept = {name: value if name == "router" else stack_of(value) for name, value in stored.items()}
+    layer = jax.jit(lambda kept, x: Experts().apply(x, kept, _CONFIG, step)._replace(inputs={}))
+    choices = layer(kept, x).choices
+    assert choices is not None
+    used = np.asarray(choices.used[0])
+    active = [
+        (
+            {name: stack_of(value[expert]) for name, value in stored.items() if name != "router"},
+            x[0][(used == expert).any(1)],
+        )
+        for expert in np.unique(used)
+    ]
+
+    def product(weights: dict[str, Any], rows: Any) -> Any:
+        # Behind a barrier: XLA would fuse widening into products of one row, which makes them slow.
+        wide = lambda kind: jax.lax.optimization_barrier(weights[f"expert_{kind}"].values().astype(x.dtype))
+        times = lambda x, kind: x @ wide(kind).T
+        return times(jax.nn.silu(times(rows, "gate")) * times(rows, "up"), "down")
+
+    products = jax.jit(lambda active: [product(*one) for one in active])
+    return lambda: layer(kept, x).output, lambda: products(active)
 
 
 def design_points() -> dict[str, Any]:

@@ -22,7 +22,7 @@ import numpy as np
 import hwmodels
 from experiments.benchmarks.hardware import CHUNK, REPEATS, Point, decode_cost, draw_points, measure, measured_row, told
 from experiments.clock import median_s
-from experiments.genz import genz_step
+from experiments.silicon.peer_steps import genz_step
 from hwmodels import catalog
 from hwmodels.compute.systolic import array as systolic_array
 from hwmodels.compute.systolic.array import OnChipBuffer, SystolicArray

@@ -19,8 +19,7 @@ import numpy as np
 
 from experiments.benchmarks.harness import row
 from experiments.clock import medians_s
-from experiments.random_checkpoint import write_checkpoint
-from experiments.released_shapes import SHAPES
+from experiments.random_checkpoint import SHAPES, write_checkpoint
 from jaxspec.models.embedded import embedded_directory, load_model
 from jaxspec.models.stored import as_computed
 from jaxspec.speculate import GREEDY, chain_limits, decode_autoregressively

@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import Float
+from matplotlib.figure import Figure
 
 from experiments.command_line import add_outputs, carry_out
 from hwmodels import AcceptanceTrace, TraceError, read_trace
@@ -31,12 +32,45 @@ from hwmodels.speculation.draft_policies import (
     walk_policies,
 )
 from jaxspec.errors import InputError
+from jaxspec.report.figures.style import BLUE, VERMILLION, legend_below, new_figure, styled
 from jaxspec.report.terminal import Table, new_console
 from jaxspec.studies.advise.acceptance import DraftAcceptance
 from jaxspec.studies.advise.config import LOOKUP, AdviseConfig
 from jaxspec.studies.advise.drafts import named_draft, read_widths
 from jaxspec.studies.advise.kernels import measured_kernels
 from jaxspec.studies.advise.pricing import price_advice
+
+__all__ = ["speedup_figure"]
+
+
+@styled
+def speedup_figure(result: dict[str, Any]) -> Figure:
+    """A panel for each data set; bars are 90 % intervals over requests."""
+    sets, batches = result["speedups"], result["settings"]["batches"]
+    drafters = result["settings"]["drafters"]
+    who = drafters[0] if len(drafters) == 1 else "any drafter"
+    lines = [(f"fixed, {name}", "0.5", style) for name, style in zip(drafters, (":", "-.", "--"))]
+    lines += [(f"fastest at recent rates, {who}", BLUE, "-"), (f"best way, {who}", VERMILLION, "-")]
+    figure = new_figure(
+        "Draft lengths along an acceptance trace",
+        f"speedup over no draft by batch, {result['settings']['device']} with {result['settings']['engine']} (predicted)",
+        height_inches=3.4,
+    )
+    panels = figure.subplots(1, len(sets), squeeze=False, sharey=True)[0]
+    for axes, (dataset, found) in zip(panels, sets.items(), strict=True):
+        for rule, color, style in lines:
+            middle, low, high = (np.array(found[rule][name]) for name in ("speedup", "low", "high"))
+            ends = [middle - low, high - middle]
+            axes.errorbar(batches, middle, yerr=ends, color=color, linestyle=style, capsize=2, label=rule)
+        axes.axhline(1.0, color="0.6", lw=0.8, zorder=0)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(batches, list(map(str, batches)))
+        axes.tick_params(axis="x", labelsize="x-small")
+        axes.set(xlabel="batch", title=dataset)
+    panels[0].set(ylabel="speedup over no draft")
+    legend_below(figure, panels[0])
+    return figure
+
 
 #: Longest draft of any rule.
 LONGEST = 16
@@ -188,7 +222,6 @@ def show(result: dict[str, Any]) -> None:
 
 def plot(result: dict[str, Any], folder: Path) -> None:
     """Speedup by batch of every rule with any drafter, and of fixed lengths, as PNG."""
-    from experiments.draft_lengths.figure import speedup_figure
 
     folder.mkdir(parents=True, exist_ok=True)
     speedup_figure(result).savefig(folder / "draft-lengths.png", dpi=150)

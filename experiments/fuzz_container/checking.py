@@ -6,11 +6,9 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -19,11 +17,10 @@ from experiments.fuzz_container.apart import directory_text
 from experiments.fuzz_container.lies import mutated_and_signed
 from experiments.fuzz_container.mutations import mutated
 from experiments.fuzz_container.samples import Sample
-from experiments.fuzz_container.workers import Result
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container, Part, unpack
 
-__all__ = ["MOST_BYTES", "MOST_SECONDS", "case_runner", "change", "compile_quickly", "examine", "refusal", "run_case"]
+__all__ = ["MOST_BYTES", "MOST_SECONDS", "Result", "change", "compile_quickly", "examine", "refusal", "run_case"]
 
 #: What a case may take: seconds, and bytes of memory above what was held before.
 MOST_SECONDS = 10.0
@@ -33,6 +30,29 @@ MOST_BYTES = 64 << 20
 _UNPACKED = 5
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+class Result(NamedTuple):
+    """What came of a case.
+
+    Attributes:
+        label: which kind of case it was.
+        outcome: "refused", "intact" and "other" are good; "wrong", "raised", "slow" and "memory" are not.
+        detail: of a failure.
+        seconds, peak_bytes: what it took.
+    """
+
+    case: int
+    label: str
+    outcome: str
+    detail: str
+    seconds: float
+    peak_bytes: int
+
+    @property
+    def failed(self) -> bool:
+        """Whether this is a defect."""
+        return self.outcome not in ("refused", "intact", "other")
 
 
 class WrongError(Exception):
@@ -151,20 +171,6 @@ def run_case(samples: list[Sample], seed: int, scratch: Path, case: int) -> Resu
             outcome, detail = "memory", f"{taken / 1e6:.0f} MB above what was held"
     label = f"{sample.name}, {'signed' if signed else 'as it was signed'}"
     return Result(case, label, outcome, f"{detail} after: {done}" if detail else "", seconds, taken)
-
-
-def case_runner(samples: list[Sample], seed: int) -> Callable[[int], Result]:
-    """What a worker runs, once every decoder of the samples has been compiled."""
-    compile_quickly()
-    folder = tempfile.TemporaryDirectory(prefix="fuzz-container-")
-    scratch = Path(folder.name)
-    for sample in samples:
-        (scratch / "a.jspk").write_bytes(sample.content)
-        if examine(scratch / "a.jspk", sample, signed=False, unpacked=scratch / "out") != "intact":
-            raise AssertionError(f"sample {sample.name!r} cannot be read")
-    run = partial(run_case, samples, seed, scratch)
-    run.folder = folder  # type: ignore[attr-defined] - lives as long as the runner
-    return run
 
 
 def listed(content: bytes) -> str:

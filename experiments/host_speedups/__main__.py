@@ -9,13 +9,17 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from matplotlib.figure import Figure
+from scipy.stats import rankdata
+
+from experiments.field.summary import errors_of
 from experiments.host_speedups.configurations import BATCHES, LENGTHS, groups
-from experiments.host_speedups.figure import draw
 from experiments.host_speedups.run import Host, measure
-from experiments.host_speedups.summary import summarise
 from hwmodels.analysis.uncertainty.delta_method import COVERAGE
 from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
@@ -28,6 +32,147 @@ from jaxspec.settings.stopwatch import REPEATS
 from jaxspec.speculate.timing import BELIEVABLE
 from jaxspec.studies.measured.clock_prediction import loop_terms
 from jaxspec.studies.measured.pricing import resolve_device
+
+__all__ = ["PREDICTORS", "draw", "summarise"]
+
+
+_MARKERS = {1: "o", 16: "s"}
+
+
+def draw(rows: Sequence[dict[str, Any]]) -> Figure:
+    """One figure of all rows that have a measured speedup; an end of its interval that is not known is not drawn."""
+    rows = [row for row in rows if row["measured_speedup"]["median"] is not None]
+    figure = Figure(figsize=(7.0, 5.6), layout="constrained")
+    axes = figure.add_subplot()
+    kinds = list(dict.fromkeys((row["draft"], _form(row), row["batch"]) for row in rows))
+    for number, kind in enumerate(kinds):
+        found = [row for row in rows if (row["draft"], _form(row), row["batch"]) == kind]
+        color, marker = f"C{number % 10}", _MARKERS.get(kind[2], "^")
+        for row in found:
+            clock = row["measured_speedup"]
+            middle = clock["median"]
+            low, high = (middle if clock[end] is None else clock[end] for end in ("low", "high"))
+            place = (middle, row["predicted_speedup"])
+            axes.errorbar(*place, xerr=[[middle - low], [high - middle]], fmt=marker, color=color, ms=4, elinewidth=0.5)
+        axes.plot([], [], marker, color=color, ms=4, label=f"{kind[0]}, {kind[1]}, batch {kind[2]}")
+    ends = [value for row in rows for value in (row["measured_speedup"]["median"], row["predicted_speedup"])]
+    if ends:
+        low, high = 0.95 * min(ends), 1.05 * max(ends)
+        axes.plot([low, high], [low, high], color="0.4", linewidth=0.8)
+        figure.legend(fontsize=7, loc="outside lower center", ncols=2)
+    axes.set_xlabel("speedup, measured on this machine")
+    axes.set_ylabel("speedup, predicted")
+    return figure
+
+
+def _form(row: dict[str, Any]) -> str:
+    return "chains" if row["shape"].startswith("chain of") else "trees"
+
+
+#: A way that is picked is right if it loses no more than this against the fastest.
+CLOSE = 0.05
+
+#: Name -> speedup that it tells of a row.
+PREDICTORS: dict[str, Callable[[dict[str, Any]], float]] = {
+    "this model": lambda row: row["predicted_speedup"],
+    "tokens per cycle alone": lambda row: row["gain_per_turn"],
+}
+_CONSTANT = "a constant, the median of the answers"
+
+
+def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Errors over all rows, by batch and altogether.
+
+    Args:
+        rows: as `experiments.host_speedups.run` makes them. None of their numbers is a time that is lost in noise, or a ratio
+            over one: no error counts it.
+    Returns:
+        Also how many rows have no measured speedup, under "lost"; the largest noise is None where one of a row is not known.
+    """
+    noise = [row["noise"] for row in rows]
+    parts = {"all": rows} | {
+        f"batch {batch}": [row for row in rows if row["batch"] == batch] for batch in _batches(rows)
+    }
+    return {
+        "rows": len(rows),
+        "lost": sum(row["measured_speedup"]["median"] is None for row in rows),
+        "largest_noise": None if None in noise else max(noise, default=None),
+        "parts": {name: _part(part) for name, part in parts.items() if part},
+        "picked": {
+            f"batch {batch}": _picked([row for row in rows if row["batch"] == batch]) for batch in _batches(rows)
+        },
+    }
+
+
+def _batches(rows: Sequence[dict[str, Any]]) -> list[int]:
+    return sorted({row["batch"] for row in rows})
+
+
+def _part(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    clocked = [row for row in rows if row["measured_speedup"]["median"] is not None]
+    measured = [row["measured_speedup"]["median"] for row in clocked]
+    predictors = PREDICTORS | {_CONSTANT: lambda row: float(np.median(measured))}
+    found: dict[str, Any] = {}
+    for name, rule in predictors.items():
+        told = [rule(row) for row in clocked]
+        order = (
+            None
+            if len(set(told)) < 2 or len(set(measured)) < 2
+            else float(np.corrcoef(rankdata(told), rankdata(measured))[0, 1])
+        )
+        found[name] = errors_of(told, measured) | {"spearman": order}
+    clocks = {
+        "cycle": ("predicted_cycle_s", "measured_cycle_s"),
+        "verification": ("predicted_verify_s", "measured_verify_s"),
+        "step without speculation": ("predicted_ar_s", "measured_ar_s"),
+    }
+    times = {
+        name: _errors([(row[told], row[clock]["median"]) for row in rows]) for name, (told, clock) in clocks.items()
+    }
+    ratio = _errors(
+        [(row["predicted_cycle_s"] / row["predicted_ar_s"], row["measured_cycle_over_step"]["median"]) for row in rows]
+    )
+    return {"speedup": found, "times": times | {"cycle over step": ratio}, "covered": _covered(rows)}
+
+
+def _errors(pairs: Sequence[tuple[float, float | None]]) -> dict[str, Any]:
+    """Of predicted and measured numbers, those that are measured."""
+    known = [(told, clock) for told, clock in pairs if clock is not None]
+    return errors_of([told for told, _ in known], [clock for _, clock in known])
+
+
+def _covered(rows: Sequence[dict[str, Any]]) -> float | None:
+    """Share of known measured speedups within the interval of the predicted one.
+
+    None where the device's file has no errors, or no speedup is known.
+    """
+    inside = []
+    for row in rows:
+        interval = row.get("predicted_speedup_interval")  # runs of earlier versions have none
+        if interval is None:
+            return None
+        if (median := row["measured_speedup"]["median"]) is not None:
+            inside.append(interval[0] <= median <= interval[1])
+    return float(np.mean(inside)) if inside else None
+
+
+def _picked(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What each predictor picks among the ways and no speculation, and the share of the fastest known speed that it has.
+
+    The share of a way without a known speed is None, and so is whether it was right.
+    """
+    measured = [1.0, *(row["measured_speedup"]["median"] for row in rows)]
+    names = ["no speculation", *(row["id"] for row in rows)]
+    fastest = max(speedup for speedup in measured if speedup is not None)
+    found: dict[str, Any] = {"fastest": names[measured.index(fastest)], "fastest_speedup": fastest}
+    for name, rule in PREDICTORS.items():
+        place = int(np.argmax([1.0, *map(rule, rows)]))
+        speedup = measured[place]
+        share = None if speedup is None else speedup / fastest
+        right = None if share is None else share >= 1.0 - CLOSE
+        found[name] = {"way": names[place], "share_of_fastest": share, "right": right}
+    return found
+
 
 _EPILOG = """\
   python -m experiments.host_speedups --device host.toml --json out.json --plot out.png

@@ -4,24 +4,195 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tomli_w
 
 from experiments.silicon.refit import CATALOG
-from hwmodels.analysis.calibration.collective_tables import NCCL, CollectiveTable, collective_table, joined
-from hwmodels.analysis.calibration.collectives import KERNELS, fit_collective, half_of_sizes
 from hwmodels.analysis.calibration.intervals import interval_record
-from hwmodels.analysis.calibration.kernel_tables import TableName
+from hwmodels.analysis.calibration.kernel_tables import KernelTableError, TableName, read_columns
+from hwmodels.analysis.calibration.least_squares import Fit, Parameter, fit, predicted_rows
 from hwmodels.analysis.calibration.report import relative_error
-from hwmodels.parallel.collectives import COLLECTIVES, Collective
+from hwmodels.parallel.collectives import COLLECTIVES, Algorithm, Collective, CollectiveKernel, kernels_time
 from jaxspec.files import to_json, write_text
 from jaxspec.runs.progress import Reporter
 
-__all__ = ["LINKS", "MeasuredLink", "error_rows", "fit_collectives", "refit_link"]
+__all__ = [
+    "KERNELS",
+    "LINKS",
+    "NCCL",
+    "CollectiveTable",
+    "MeasuredLink",
+    "collective_table",
+    "error_rows",
+    "fit_collective",
+    "fit_collectives",
+    "fitted_kernels",
+    "half_of_sizes",
+    "joined",
+    "refit_link",
+]
+
+
+#: Stands for an engine in names of the library's tables.
+NCCL = "nccl"
+
+#: Both tables count elements of two bytes.
+_ELEMENT_BYTES = 2.0
+
+#: Collective -> what the library's tables call it.
+_LIBRARY_NAMES: dict[Collective, str] = {
+    "all_reduce": "all_reduce",
+    "all_gather": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "all_to_all": "alltoall",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class CollectiveTable:
+    """Times of one collective of 16-bit elements, "row"."""
+
+    devices: npt.NDArray[np.float64]
+    message_bytes: npt.NDArray[np.float64]
+    seconds: npt.NDArray[np.float64]
+
+
+def collective_table(
+    table: TableName, collective: Collective = "all_reduce", *, root: str | Path | None = None
+) -> CollectiveTable:
+    """Rows of one collective; of an engine's own all-reduce those of a captured graph, as engines run it.
+
+    Args:
+        table: of kind "all_reduce" or "nccl".
+        root: as of `list_tables`.
+    Raises:
+        KernelTableError: the table cannot be read, or holds no such rows.
+    """
+    names = ["num_gpus", "message_size", "latency"]
+    if table.kind == "all_reduce":
+        columns = read_columns(table, [*names, "kernel_source"], root)
+        used = np.array([not str(name).endswith("eager") for name in columns["kernel_source"]])
+        if collective != "all_reduce":
+            raise KernelTableError(f"{table} holds all_reduce alone, not {collective}; take the library's table")
+    else:
+        columns = read_columns(table, [*names, "op_name", "nccl_dtype"], root)
+        used = (columns["op_name"] == _LIBRARY_NAMES.get(collective)) & (columns["nccl_dtype"] == "half")
+    used &= columns["latency"] > 0
+    if not used.any():
+        raise KernelTableError(f"{table} holds no rows of {collective}; see --list for others")
+    devices, elements, milliseconds = (columns[name][used].astype(np.float64) for name in names)
+    return CollectiveTable(devices, _ELEMENT_BYTES * elements, 1e-3 * milliseconds)
+
+
+def joined(tables: Sequence[CollectiveTable]) -> CollectiveTable:
+    """Rows of several tables, one after the other."""
+    of = lambda name: np.concatenate([getattr(table, name) for table in tables])
+    return CollectiveTable(of("devices"), of("message_bytes"), of("seconds"))
+
+
+#: Algorithms whose numbers are fitted; the library's two rings are its protocols for small and for large messages.
+KERNELS: dict[str, dict[Collective, tuple[Algorithm, ...]]] = {
+    "engine": {"all_reduce": ("one_shot", "two_shot", "ring")},
+    "nccl": {
+        "all_reduce": ("ring", "ring"),
+        "all_gather": ("ring", "ring"),
+        "reduce_scatter": ("ring", "ring"),
+        "all_to_all": ("one_shot", "one_shot"),
+    },
+}
+
+#: Of the search, by algorithm and place: launch, wait per round (a ring) or per other device, efficiency.
+_STARTS: dict[str, tuple[float, float, float]] = {
+    "one_shot0": (4e-6, 2e-7, 0.5),
+    "two_shot1": (1e-5, 5e-7, 0.5),
+    "ring2": (6e-5, 1e-6, 0.75),
+    "ring0": (3e-6, 1e-6, 0.3),
+    "ring1": (2.5e-5, 5e-7, 0.7),
+    "one_shot1": (1.5e-5, 2e-7, 0.6),
+}
+
+#: Searches begin at these multiples of the waits, and the best one is kept.
+_SCALES = (1.0, 0.4, 2.5)
+
+#: A size between two others' of a table is held out with its whole row of devices.
+_LOSS_SCALE = 0.05
+
+
+def half_of_sizes(table: CollectiveTable) -> npt.NDArray[np.bool_]:
+    """Every second size of the messages, "row": the others are held out, at every number of devices."""
+    sizes, place = np.unique(table.message_bytes, return_inverse=True)
+    del sizes
+    return place % 2 == 0
+
+
+def fit_collective(
+    table: CollectiveTable,
+    collective: Collective,
+    *,
+    bandwidth_bytes_per_s: float,
+    algorithms: tuple[Algorithm, ...],
+    bridged: bool,
+    sockets: bool = False,
+    train: npt.NDArray[np.bool_] | None = None,
+) -> tuple[Fit, npt.NDArray[np.float64]]:
+    """Fitted numbers and times of all rows by them, "row".
+
+    Args:
+        bridged: pairs of devices share a path to the others.
+        sockets: four devices share a path to the other four.
+        train: "row"; all rows unless given.
+    Raises:
+        ValueError: fewer rows than numbers.
+    """
+    used = np.ones(len(table.seconds), bool) if train is None else train
+    conditions = {"message_bytes": table.message_bytes, "devices": table.devices}
+
+    def predict(values: Mapping[str, Any], rows: Mapping[str, Any]) -> Any:
+        kernels = fitted_kernels(values, algorithms)
+        return kernels_time(
+            kernels,
+            collective,
+            rows["message_bytes"],
+            devices=rows["devices"],
+            bandwidth_bytes_per_s=bandwidth_bytes_per_s,
+        )
+
+    found: list[Fit] = []
+    for scale in _SCALES:
+        parameters = []
+        for place, algorithm in enumerate(algorithms):
+            launch, wait, efficiency = _STARTS[f"{algorithm}{place}"]
+            waits = "hop_s" if algorithm == "ring" else "peer_s"
+            parameters += [
+                Parameter(f"launch_s_{place}", launch * scale, 1e-8, 1e-3),
+                Parameter(f"{waits}_{place}", wait * scale, 1e-9, 1e-3),
+                Parameter(f"efficiency_{place}", efficiency, 1e-3, 1.0),
+            ]
+            if bridged:
+                parameters.append(Parameter(f"bridge_{place}", 1.0, 1e-3, 1e3))
+            if sockets:
+                parameters.append(Parameter(f"socket_{place}", 1.0, 1e-3, 1e3))
+        chosen = {name: values[used] for name, values in conditions.items()}
+        found.append(fit(predict, parameters, chosen, table.seconds[used], loss_scale=_LOSS_SCALE, max_evaluations=400))
+    best = min(found, key=lambda one: float(np.sum(np.sqrt(1.0 + (one.log_residuals / _LOSS_SCALE) ** 2))))
+    return best, predicted_rows(predict, best.estimates, conditions)
+
+
+def fitted_kernels(values: Mapping[str, Any], algorithms: tuple[Algorithm, ...]) -> tuple[CollectiveKernel, ...]:
+    """Kernels of fitted numbers, "NAME_PLACE" -> value."""
+    fields = ("launch_s", "efficiency", "hop_s", "peer_s", "bridge", "socket")
+    return tuple(
+        CollectiveKernel(
+            **{name: values[f"{name}_{place}"] for name in fields if f"{name}_{place}" in values}, algorithm=algorithm
+        )
+        for place, algorithm in enumerate(algorithms)
+    )
+
 
 _FOLDER = Path(__file__).parents[2] / "hwmodels" / "catalog" / "links"
 

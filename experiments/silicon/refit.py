@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hwmodels.analysis.calibration.cached_weights import CACHE_BYTES, in_cache, rows_from_cache
 from hwmodels.analysis.calibration.gemm import GemmFit, baselines, coefficients, fit_gemm, from_memory
 from hwmodels.analysis.calibration.intervals import interval_record
 from hwmodels.analysis.calibration.kernel_tables import (
@@ -26,6 +25,52 @@ from hwmodels.analysis.calibration.kernel_tables import (
 from hwmodels.analysis.calibration.report import CalibrationReport, error_by_range, relative_error
 from hwmodels.analysis.calibration.splits import half_of_shapes, largest_held_out, shape_names, some_of
 from hwmodels.compute.gpu_dispatch import DISPATCHED_ROWS
+
+__all__ = ["CACHE_BYTES", "cached_bytes", "in_cache", "rows_from_cache"]
+
+
+#: Second-level cache by system of the tables; systems without a number here have no cache to leave out.
+CACHE_BYTES = {
+    "a100_sxm": 40e6,  # NVIDIA A100 Tensor Core GPU architecture, table 1
+    "h100_sxm": 50e6,  # NVIDIA H100 Tensor Core GPU architecture, table 3
+    "h200_sxm": 50e6,  # the H100's chip
+    "l40s": 96e6,  # NVIDIA Ada GPU architecture, AD102
+    "b200_sxm": 126e6,  # cudaDeviceProp.l2CacheSize, both dies
+    "rtx_pro_6000_server": 128e6,  # NVIDIA RTX Blackwell PRO GPU architecture
+}
+
+#: Copies by engine, and formats that are measured with another number.
+_COPIES = {"trtllm": 5.0, "vllm": 6.0, "sglang": 6.0}
+_OTHERS = {("vllm", "fp8_block"): 1.0, ("vllm", "nvfp4"): 1.0}
+
+
+def cached_bytes(table: TableName, weight_format: str) -> float:
+    """The largest weights of a table, in bytes, that its measurement may have found in the cache; 0 where nothing is known."""
+    copies = _OTHERS.get((table.engine, weight_format), _COPIES.get(table.engine, 0.0))
+    return CACHE_BYTES.get(table.system, 0.0) / copies if copies else 0.0
+
+
+def in_cache(table: TableName, rows: GemmTable) -> npt.NDArray[np.bool_]:
+    """Which rows, "row", multiply by a matrix that may have come from the cache: all rows of a shape alike."""
+    return _weight_bytes(rows) <= cached_bytes(table, rows.weight_format)
+
+
+def rows_from_cache(table: TableName, rows: GemmTable, sheet: DataSheet) -> npt.NDArray[np.bool_]:
+    """Which rows, "row", multiply by such a matrix and wait for it: reading it takes at least as long as the arithmetic.
+
+    At more rows than that, no cache makes a product faster, and the row says as much as that of a larger matrix.
+
+    Args:
+        sheet: of the GPU; both times are at its rates.
+    """
+    form = KERNEL_FORMATS[rows.weight_format]
+    read_s = _weight_bytes(rows) / sheet.bandwidth_bytes_per_s
+    arithmetic_s = 2.0 * rows.m * rows.k * rows.n / (form.arithmetic_rate * sheet.peak_flops_per_s)
+    return in_cache(table, rows) & (arithmetic_s <= read_s)
+
+
+def _weight_bytes(rows: GemmTable) -> npt.NDArray[np.float64]:
+    return rows.k * rows.n * (rows.weight_bits / 8)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,9 +93,9 @@ class Calibrated:
     #: Formats fitted without those *rows* by such matrices that take memory longer than arithmetic (`rows_from_cache`): where
     #: the fit without whole matrices misses them at many rows.
     streamed_rows: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    #: Formats measured without a CUDA graph, so that the host's time is in the table (`hwmodels.compute.gpu_host`).
+    #: Formats measured without a CUDA graph, so that the host's time is in the table (`hwmodels.compute.gpu`).
     without_graph: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    #: Formats whose operands are read again where neither fits into the cache (`hwmodels.compute.gpu_rereads`).
+    #: Formats whose operands are read again where neither fits into the cache (`hwmodels.compute.gpu`).
     rereads: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     #: Formats of keys and values whose decoding attention is limited by single multiprocessors too (`block_time` of
     #: `hwmodels.compute.gpu_attention`): those where held-out rows then err by 0.2 points less, and whole steps no more.

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
+from jaxtyping import Array, Float
 
-from hwmodels.analysis.calibration.dealt_experts import dealt_experts
 from hwmodels.analysis.calibration.expert_tables import CACHE_BYTES, ExpertTable, expert_table, rows_of_main_kernel
 from hwmodels.analysis.calibration.experts import (
     LEAST_INNER_SIZE,
@@ -25,12 +26,70 @@ from hwmodels.analysis.calibration.intervals import interval_record
 from hwmodels.analysis.calibration.kernel_tables import DataSheet, KernelTableError, TableName, data_sheet
 from hwmodels.analysis.calibration.report import CalibrationReport, ErrorSummary, error_by_range, relative_error
 from hwmodels.analysis.calibration.splits import half_of_groups, some_of
-from hwmodels.analysis.calibration.table_routing import EVEN
+from hwmodels.analysis.calibration.table_routing import EVEN, popularity_in_table
 from hwmodels.catalog.calibrations import SCALED
 from hwmodels.compute.gpu_experts import GpuExperts, expert_layer_time
+from hwmodels.network.operators.expert_sharing import busiest_experts, busiest_load
+from hwmodels.network.routing import Routing
+
+__all__ = ["DealtExperts", "dealt_experts"]
+
+
+@dataclasses.dataclass(frozen=True)
+class DealtExperts:
+    """Dealt rows beside a unit's times, "row"."""
+
+    predicted_s: npt.NDArray[np.float64]
+    modelled: npt.NDArray[np.bool_]  # rows that the model is for, of uneven loads
+
+
+def dealt_experts(
+    table: ExpertTable, unit: GpuExperts, sheet: DataSheet, *, devices: int, cache_bytes: float = 0.0
+) -> DealtExperts:
+    """What a unit says of the busiest of several GPUs.
+
+    Args:
+        table: rows of so many devices, of which `touched` counts the experts of all.
+        devices: >= 1.
+        cache_bytes: of the second-level cache.
+    """
+    rows = list(zip(table.distribution.tolist(), *(_whole(table, name) for name in _SIZES)))
+    shares = {row: _own_share(row, devices) for row in dict.fromkeys(rows)}
+    share = np.array([shares[row] for row in rows])
+    even = table.distribution == EVEN
+    busiest = np.asarray(busiest_experts(jnp.asarray(table.touched), jnp.asarray(table.num_experts), float(devices)))
+    touched = np.where(even, table.touched / devices, busiest)
+    conditions = table.conditions() | {"touched": touched, "own_share": share}
+    predicted = expert_layer_time(
+        unit, weight_bits=table.weight_bits, **{k: jnp.asarray(v) for k, v in conditions.items()}
+    )
+    own = dataclasses.replace(table, touched=touched, experts_per_token=table.experts_per_token * share)
+    return DealtExperts(np.asarray(predicted, np.float64), modelled_rows(own, sheet, cache_bytes) & ~even)
+
+
+_SIZES = ("tokens", "num_experts", "experts_per_token")
+
+
+def _whole(table: ExpertTable, name: str) -> list[int]:
+    return getattr(table, name).astype(int).tolist()
+
+
+def _own_share(row: tuple[str, int, int, int], devices: int) -> float:
+    if row[0] == EVEN:
+        return 1.0 / devices
+    return float(_share(jnp.asarray(popularity_in_table(*row)), *map(float, row[1:]), float(devices)))
+
+
+@jax.jit
+def _share(
+    popularity: Float[Array, " expert"], tokens: float, experts: float, chosen: float, devices: float
+) -> Float[Array, ""]:
+    routing = Routing(popularity=popularity)
+    return busiest_load(experts, chosen, tokens, devices=devices, routing=routing) / devices
+
 
 #: Kernels that pass over the choices of all experts, wherever those are held, beside their products: Triton's keep a row for
-#: each. Rows of experts dealt to several GPUs say so; see `hwmodels.analysis.calibration.dealt_experts`.
+#: each. Rows of experts dealt to several GPUs say so; see `experiments.silicon.refit_experts`.
 _PASS_OVER_ALL = "triton_tritonexperts"
 #: GPUs that the rows which judge it are dealt to.
 _DEALT_TO = 8

@@ -10,19 +10,71 @@ import argparse
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Int
 
 from experiments.model_cards import training_facts, write_card
-from experiments.train_arithmetic.scores import PROBLEMS, answered, scores_of
-from experiments.train_arithmetic.train import JUDGE_RECIPE, RECIPE, SHAPE, SOLVER_STEPS, batch_at, make_step
+from experiments.train_arithmetic.train import (
+    HELD_OUT,
+    JUDGE_RECIPE,
+    RECIPE,
+    SHAPE,
+    SOLVER_STEPS,
+    answers,
+    batch_at,
+    make_step,
+)
 from experiments.train_embedded.loop import run_steps
 from experiments.train_embedded.train import Recipe
 from jaxspec.files import write_text
 from jaxspec.models.decoder import Params, init_params
 from jaxspec.models.hf_export import save_directory
+from jaxspec.scaling.estimators import best_of_n_rate, pass_at_n
+from jaxspec.scaling.tasks.arithmetic import END, STEP_END, answer_of, problems
+from jaxspec.scaling.verifiers.judge import Judge
+
+#: Problems and samples of each.
+PROBLEMS, SAMPLES = 100, 16
+
+#: Samples that are chosen among.
+_NUMBERS = (1, 4, 16)
+
+
+class Answered(NamedTuple):
+    """A held-out problem with answers of a solver.
+
+    Attributes:
+        prompt: its tokens; samples: of the answers.
+        right: which of them end with the right value.
+    """
+
+    prompt: Int[np.ndarray, " token"]
+    samples: list[Int[np.ndarray, " token"]]
+    right: Bool[np.ndarray, " sample"]
+
+
+def answered(solver: Params) -> list[Answered]:
+    """The held-out problems, answered."""
+    found = []
+    for number, problem in enumerate(problems(PROBLEMS, seed=HELD_OUT)):
+        prompt, samples = answers(solver, problem, number, samples=SAMPLES, seed=0)
+        values = [answer_of(bytes(text.astype(np.uint8))) for text in samples]
+        found.append(Answered(prompt, samples, np.array([value == problem.value for value in values])))
+    return found
+
+
+def scores_of(found: list[Answered], judge: Params) -> dict[str, float]:
+    """Share of right samples, and of problems where one of several is right, or the one that the judge likes best is."""
+    verifier = Judge(judge, SHAPE, (STEP_END[0], END[0]))
+    correct = np.stack([one.right for one in found])
+    liked = np.stack([verifier(one.prompt, one.samples) for one in found])
+    return {f"pass_at_{n}": float(np.mean(pass_at_n(correct, n))) for n in _NUMBERS} | {
+        f"best_of_{n}": float(np.mean(best_of_n_rate(liked, correct, n))) for n in _NUMBERS
+    }
 
 
 def main() -> None:

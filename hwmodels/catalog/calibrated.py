@@ -29,14 +29,7 @@ from hwmodels.compute.gpu_formats import GemmCoefficients
 from hwmodels.compute.gpu_prefill import GpuPrefill
 from hwmodels.compute.unit import Spread
 
-__all__ = [
-    "calibrated_attention",
-    "calibrated_experts",
-    "calibrated_gpu",
-    "calibrated_prefill",
-    "calibrated_unit",
-    "with_data_sheet",
-]
+__all__ = ["calibrated_attention", "calibrated_experts", "calibrated_gpu", "calibrated_prefill", "calibrated_unit"]
 
 _HOST = ("host_s", "host_rows_s")
 _SHEET = ("peak_flops_per_s", "bandwidth_bytes_per_s", "multiprocessors")
@@ -172,23 +165,6 @@ def calibrated_prefill(name: str, engine: str | None = None) -> GpuPrefill:
         return GpuPrefill(**_numbers(record["prefill"], GpuPrefill))
     except (KeyError, TypeError, ValueError) as error:
         raise damaged(name, error) from error
-
-
-def with_data_sheet(
-    unit: GpuGemm, *, peak_flops_per_s: float, bandwidth_bytes_per_s: float, multiprocessors: float
-) -> GpuGemm:
-    """A GPU that nobody measured, from a calibrated sibling of its architecture and its own data sheet.
-
-    Args:
-        unit: the sibling; its fitted shares, costs and latencies are taken over.
-        peak_flops_per_s, bandwidth_bytes_per_s, multiprocessors: as in `GpuGemm`.
-    """
-    return dataclasses.replace(
-        unit,
-        peak_flops_per_s=peak_flops_per_s,
-        bandwidth_bytes_per_s=bandwidth_bytes_per_s,
-        multiprocessors=multiprocessors,
-    )
 
 
 def _spreads(name: str, engine: str | None, weight_format: str | None) -> tuple[Spread, ...]:

@@ -19,7 +19,7 @@ from hwmodels.chip.published import AREA_FACTORS, BITCELLS_M2, ENERGY_COEFFICIEN
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.units import NANO
 
-__all__ = ["bitcell_area", "energy_at", "logic_area_factor", "power_law", "stillmaker_energy_factor"]
+__all__ = ["bitcell_area", "energy_at", "logic_area_factor", "power_law"]
 
 #: nm; between the two, energies are printed at both ends.
 _OLDER, _NEWER = 45, 7
@@ -51,23 +51,6 @@ def logic_area_factor(node_m: Number) -> Float[Array, "*b"]:
 def bitcell_area(node_m: Number) -> Float[Array, "*b"]:
     """Area of a high-density SRAM cell, "*b", in m^2."""
     return power_law({node * NANO: area for node, area in BITCELLS_M2.items()}, node_m)
-
-
-def stillmaker_energy_factor(node_nm: int, voltage_v: Number) -> Float[Array, "*b"]:
-    """Energy factor of a printed node at a supply voltage; ratios of two are what energies scale by.
-
-    Args:
-        node_nm: static, one of `ENERGY_COEFFICIENTS`.
-        voltage_v: "*b", > 0.
-    Raises:
-        ValueError: a node that is not printed.
-    Source: Stillmaker and Baas 2017, Eq. 13 with the coefficients of its table, and the corrigendum.
-    """
-    if node_nm not in ENERGY_COEFFICIENTS:
-        raise ValueError(f"node {node_nm} nm is not printed; allowed: {', '.join(map(str, ENERGY_COEFFICIENTS))}")
-    second, first, constant = ENERGY_COEFFICIENTS[node_nm]
-    voltage = as_float(voltage_v)
-    return jnp.asarray(second * voltage**2 + first * voltage + constant)
 
 
 def energy_at(node_m: Number, *, at_45_j: Number, at_7_j: Number) -> Float[Array, "*b"]:

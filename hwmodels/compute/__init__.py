@@ -1,4 +1,4 @@
-"""Compute units, a module for each: `systolic.array.cycles(...)`, `systolic.cost.gemm_cost(...)`."""
+"""Compute units, a module for each: `systolic.array.cycles(...)`, `systolic.unit.gemm_cost(...)`."""
 
 from hwmodels.compute import systolic
 

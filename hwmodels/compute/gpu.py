@@ -16,7 +16,7 @@ One product of m x k activations by k x n weights takes, in seconds,
 
 over the tilings Tm in 16, 32, 64, 128; Tn in 64, 128, 256; S in 1, 4 parts of k (whose partial sums of 4 bytes are written
 and read, half of it within the cache). What the terms are for: sums too deep for the few tiles of a narrow product are split,
-which needs a second kernel (split_s, `hwmodels.compute.gpu_splits`); kernels of packed weights go along k instead (depth_s),
+which needs a second kernel (split_s, `hwmodels.compute.gpu`); kernels of packed weights go along k instead (depth_s),
 and change from vector to matrix instructions within the first rows (switch_s), which at 16 bits costs streaming instead
 (row_cost); sag is the clock that gives way under load. The soft minimum is (sum of t^-16)^(-1/16).
 
@@ -51,9 +51,6 @@ from jaxtyping import Array, Float
 
 from hwmodels.compute.gpu_dispatch import dispatched_tile
 from hwmodels.compute.gpu_formats import GemmCoefficients, format_shares, width_in_format
-from hwmodels.compute.gpu_host import host_wait
-from hwmodels.compute.gpu_rereads import feeding_time, while_fed
-from hwmodels.compute.gpu_splits import filling_time, split_time
 from hwmodels.compute.tile_counts import Ceiling, exact_ceiling, soft_minimum
 from hwmodels.numerics.folds import smooth_ceil_div
 from hwmodels.numerics.gradients import cotangent_once
@@ -62,6 +59,119 @@ from hwmodels.numerics.smoothing import smooth_largest, wider_temperature
 from hwmodels.numerics.units import BITS_PER_BYTE
 
 __all__ = ["TILINGS", "GpuGemm", "at_width", "gemm_time"]
+
+
+_HOST_SWITCH_ROWS = 24.0
+#: Beyond which the eighth power is 1 in single precision, and might overflow.
+_MOST_SWITCHES = 1e3
+#: Of the maximum of host and GPU, as of that of arithmetic and memory.
+_HOST_TEMPERATURE = 0.25
+
+
+def host_wait(m: Number, *, host_s: Leaf, host_rows_s: Leaf, product_s: Number) -> Float[Array, "*b"]:
+    """Seconds that the host adds to a product.
+
+    Args:
+        m: "*b", >= 0, real; rows.
+        host_s: "*b", >= 0; of the host, for a product of few rows. 0 with `host_rows_s`: a graph, which never waits.
+        host_rows_s: "*b", >= 0; what many rows take the host longer.
+        product_s: "*b", >= 0; of the product without a host.
+    Returns:
+        "*b"; with `product_s` a sum that never falls as m or `product_s` rise.
+    Gradient: smooth.
+    """
+    share = jnp.minimum(jnp.asarray(as_float(m)) / _HOST_SWITCH_ROWS, _MOST_SWITCHES)
+    for _ in range(3):
+        share = share * share
+    host, product = as_float(host_s) + host_rows_s * (share / (1.0 + share)), jnp.asarray(as_float(product_s))
+    return smooth_largest(host, product, temperature=_HOST_TEMPERATURE) - product
+
+
+_BAND = 256.0
+_CACHE_SHARE = 0.5
+#: Beyond which the fourth power is 1 in single precision, and might overflow.
+_MOST_CACHES = 1e3
+#: Of the maximum of arithmetic and feeding, as of that of arithmetic and memory.
+_REREAD_TEMPERATURE = 0.25
+
+
+def feeding_time(
+    c: GemmCoefficients, m: Number, k: Number, n: Number, *, weight_bits: Number, bandwidth_bytes_per_s: Leaf
+) -> Float[Array, "*b"]:
+    """Seconds of reading operands again, as the module's heading has it.
+
+    Args:
+        c: leaves "*b"; `reread_cost` 0 is no such time, `cache_bytes` 0 no cache.
+        m, k, n: "*b", > 0, real.
+        weight_bits: "*b", > 0.
+        bandwidth_bytes_per_s: "*b", > 0; of the data sheet.
+    Returns:
+        "*b"; never falls as m, k, n, bits or `reread_cost` rise, nor as `cache_bytes` or the bandwidth fall.
+    Gradient: smooth, and 0 by the sizes where an operand is 1000 times what counts of the cache.
+    """
+    m, k, n, bits = (jnp.asarray(as_float(value)) for value in (m, k, n, weight_bits))
+    activations, weights = m * k * c.activation_bytes, k * n * (bits / BITS_PER_BYTE)
+    cache = _CACHE_SHARE * as_float(c.cache_bytes)
+    bands = (activations * n + weights * m) / _BAND
+    both = _missed(activations, cache) * _missed(weights, cache)
+    return c.reread_cost * both * (bands / as_float(bandwidth_bytes_per_s))
+
+
+def while_fed(arithmetic_s: Leaf, feeding_s: Leaf) -> Float[Array, "*b"]:
+    """Seconds of arithmetic that waits for its operands: (arithmetic^4 + feeding^4)^(1/4).
+
+    Args:
+        arithmetic_s, feeding_s: "*b", >= 0.
+    Gradient: smooth.
+    """
+    return smooth_largest(as_float(arithmetic_s), as_float(feeding_s), temperature=_REREAD_TEMPERATURE)
+
+
+def _missed(operand: Leaf, cache: Leaf) -> Leaf:
+    """Share of an operand that the cache does not hold."""
+    some = cache > 0
+    share = jnp.minimum(operand / jnp.where(some, cache, 1.0), _MOST_CACHES)
+    share = share * share * share * share
+    return jnp.where(some, share / (1.0 + share), 1.0)
+
+
+_FILLING_COLUMNS = 48.0
+#: Over which a decline of 1 / (1 + x^2), at most 3^(3/2) / 8 per unit of x, outpaces x itself.
+_STEEPEST = 8.0 / 3.0**1.5
+
+
+def filling_time(k: Leaf, *, multiprocessors: Leaf, weight_s: Leaf) -> Float[Array, "*b"]:
+    """Seconds of reading the columns that fill a GPU.
+
+    Args:
+        k: "*b", >= 0; depth.
+        multiprocessors: "*b", > 0.
+        weight_s: "*b", > 0; seconds of reading one weight as kernels do.
+    """
+    return _FILLING_COLUMNS * multiprocessors * k * weight_s
+
+
+def split_time(split_s: Leaf, k: Number, *, busy_s: Number, filling_s: Leaf) -> Float[Array, "*b"]:
+    """Seconds that splitting sums over k adds to a product.
+
+    Args:
+        split_s: "*b", >= 0; of splitting the deepest sums.
+        k: "*b", >= 0, real; depth.
+        busy_s: "*b", >= 0; of arithmetic and memory of the same product.
+        filling_s: "*b", >= 0, see `filling_time`; where it is 0 there is nothing to split.
+    Returns:
+        "*b"; with `busy_s` a sum that never falls as `busy_s`, k or `filling_s` rise.
+    Gradient: smooth.
+    """
+    q, busy = jnp.asarray(as_float(k)) / _DEPTH_ELEMENTS, jnp.asarray(as_float(busy_s))
+    second = split_s * (q * q / (q * q + 2.0))
+    some = filling_s > 0
+    filling = jnp.where(some, filling_s, 1.0)
+    # Ratios, as fourth powers of seconds are beyond single precision.
+    over, filled = second / (_STEEPEST * filling), busy / filling
+    limit = second / jnp.sqrt(jnp.sqrt(1.0 + over * over * over * over))
+    return jnp.where(some, limit / (1.0 + filled * filled), 0.0)
+
 
 _TILE_ROWS, _TILE_COLUMNS, _SPLITS = (16.0, 32.0, 64.0, 128.0), (64.0, 128.0, 256.0), (1.0, 4.0)
 

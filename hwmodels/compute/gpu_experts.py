@@ -177,7 +177,7 @@ def expert_layer_time(
     choices = everywhere * share
     bandwidth = as_float(unit.coefficients.memory_efficiency) * as_float(unit.bandwidth_bytes_per_s)
     total = as_float(unit.coefficients.launch_s)
-    # Activations as the step counts them: hwmodels.network.operators.activations.
+    # Activations as the step counts them: hwmodels.network.operators.step.
     down_moved = choices * (inner + 2.0 * hidden) + 2.0 * tokens * hidden
     for k, n, moved in (
         (hidden, (1.0 + gated) * inner, choices * (hidden + inner)),

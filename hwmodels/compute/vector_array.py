@@ -8,7 +8,7 @@ are laid along m, k or n, both along the same or each along another; a product t
 
 Source: Huff-LLM, 2.2 and the table Simba_specs.
 Departs: on a device, operands stream from memory once, whatever the buffers hold. What moves to and from DRAM, and how products
-    are cut so that tiles fit, is `hwmodels.compute.vector_mapper`.
+    are cut so that tiles fit, is `hwmodels.compute.vector_mapping`.
 """
 
 from __future__ import annotations

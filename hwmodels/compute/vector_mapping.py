@@ -1,5 +1,4 @@
-"""What one mapping of a product onto a vector array takes: time, traffic, energy, exactly on the host or smoothly under a
-gradient.
+"""What one mapping of a product onto a vector array takes: time, traffic, energy, exactly, on the host.
 
 A product is cut into tiles of m x k x n that fit the PEs' buffers, and three loops walk over the tiles. Each operand has one
 tile on chip. It is fetched when it changes, so a loop over which an operand does not depend costs a fetch of the whole
@@ -11,22 +10,23 @@ Source: Huff-LLM, section 4 and 2.2 (local weight stationary).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import flax.struct
-import jax.numpy as jnp
 import numpy as np
 
-from hwmodels.compute.vector_array import DIMENSIONS
+from hwmodels.compute.vector_array import DIMENSIONS, SPREADS
 from hwmodels.compute.vector_buffers import BufferedArray
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
-from hwmodels.numerics.folds import smooth_ceil_div
-from hwmodels.numerics.scalars import Leaf, Number, as_float
-from hwmodels.numerics.smoothing import smooth_largest
+from hwmodels.numerics.folds import as_whole
+from hwmodels.numerics.scalars import Leaf, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
 
 __all__ = [
+    "HELD",
+    "ORDERS",
     "PARTIAL_SUM_BITS",
     "AccessEnergies",
     "Grid",
@@ -37,11 +37,12 @@ __all__ = [
     "exact_ceil",
     "fits",
     "held_bytes",
-    "mapping_cost",
     "operand_traffic",
     "priced",
+    "search",
     "tiles_fit",
 ]
+
 
 #: Width of a partial sum in accumulators and wherever it is spilled.
 PARTIAL_SUM_BITS = 32.0
@@ -88,43 +89,6 @@ def fits(
     return bool(pe_fits) and bool(held_bytes(mapping.held, m, k, n) <= array.global_buffer_bytes)
 
 
-def mapping_cost(
-    array: BufferedArray,
-    mapping: Mapping,
-    m: Number,
-    k: Number,
-    n: Number,
-    *,
-    bandwidth_bytes_per_s: Number,
-    energies: AccessEnergies,
-    weight_bits: Number = UNCOMPRESSED_BITS,
-    temperature: Number = 0.0,
-) -> MappingCost:
-    """Time, traffic and energy of one mapping, for real sizes and with a gradient.
-
-    Args:
-        array: leaves "*b".
-        mapping: as found by `search`; taken as it is, whether it fits or not.
-        m, k, n: "*b", > 0, real.
-        bandwidth_bytes_per_s: "*b", > 0; of the DRAM.
-        energies: leaves "*b".
-        weight_bits: "*b", > 0; stored bits per weight, in DRAM and in weight buffers alike.
-        temperature: "*b", in [0, 1], of tile counts and of the maximum of both times; 0 is exact.
-    Returns:
-        each "*b".
-    Gradient: by all but the mapping. Steps where a dimension comes to fill more than one tile; a kink at temperature 0
-        where both times agree.
-    """
-    smooth = lambda a, b: smooth_ceil_div(a, b, temperature)
-    sizes = tuple(jnp.asarray(as_float(size)) for size in (m, k, n))
-    grid = Grid(array, (mapping.rows, mapping.columns), sizes, mapping.tile, smooth, whole=smooth_ceil_div)
-    traffic = operand_traffic(grid, mapping.order, mapping.held, as_float(weight_bits), jnp.where)
-    dram_s = dram_time(traffic, as_float(bandwidth_bytes_per_s))
-    compute_s = grid.compute_s
-    total_s = smooth_largest(compute_s, dram_s, temperature=temperature)
-    return priced(grid, traffic, mapping.held, energies, as_float(weight_bits), (total_s, compute_s, dram_s))
-
-
 def exact_ceil(a: Any, b: Any) -> Any:
     """ceil(a / b) of whole numbers below 2^26 in float64: the quotient of no others rounds to a whole number."""
     return np.ceil(a / b)
@@ -154,20 +118,16 @@ def held_bytes(held: tuple[bool, bool], m: Any, k: Any, n: Any) -> Any:
 
 
 class Grid:
-    """What does not depend on the loops' order: the same formula for exact numbers on the host and for smooth ones."""
+    """What does not depend on the loops' order."""
 
-    def __init__(
-        self, array: BufferedArray, spread: tuple[str, str], sizes: Any, tile: Any, ceil: Any, whole: Any = None
-    ) -> None:
+    def __init__(self, array: BufferedArray, spread: tuple[str, str], sizes: Any, tile: Any, ceil: Any) -> None:
         self.array, self.sizes, self.tile = array, sizes, tile
         self.pes = _pes_along(array, *spread)
         self.trips = [ceil(size, t) for size, t in zip(sizes, tile, strict=True)]
         steps = (1.0, as_float(array.vector_width), as_float(array.vector_macs))
         cycles = 1.0
         for size, t, pes, step in zip(sizes, tile, self.pes, steps, strict=True):
-            # All tiles but the last are full. A relaxed number of them would leave a little too much for the last one,
-            # and just above a multiple the relaxed count is as steep as the exact one.
-            full = (whole or ceil)(size, t) - 1.0
+            full = ceil(size, t) - 1.0  # all tiles but the last
             cycles = cycles * (full * ceil(t, pes * step) + ceil(size - full * t, pes * step))
         self.compute_s = cycles / as_float(array.frequency_hz)
 
@@ -240,3 +200,88 @@ def priced(
         weights_read=weights_read,
         total_j=total_j,
     )
+
+
+#: Orders of the loops over tiles, the outermost first.
+ORDERS = tuple("".join(order) for order in itertools.permutations(DIMENSIONS))
+
+#: What the global buffer keeps as a whole: (inputs, outputs).
+HELD = ((False, False), (True, False), (False, True), (True, True))
+
+#: Into how many equal parts a dimension may be cut.
+_PARTS = tuple(sorted({i * 2**j for i in (1, 3) for j in range(15)} | {5, 7, 10}))
+
+
+def search(
+    array: BufferedArray,
+    m: int,
+    k: int,
+    n: int,
+    *,
+    bandwidth_bytes_per_s: float,
+    energies: AccessEnergies,
+    weight_bits: float = UNCOMPRESSED_BITS,
+) -> tuple[Mapping, MappingCost]:
+    """The fastest mapping of a product, and of equally fast ones the cheapest.
+
+    Args:
+        array: single numbers; grid and vectors whole.
+        m, k, n: whole, >= 1.
+        bandwidth_bytes_per_s: > 0; of the DRAM.
+        energies: single numbers.
+        weight_bits: > 0; stored bits per weight, in DRAM and in weight buffers alike.
+    Returns:
+        the mapping and its cost, exact counts on the host.
+    Raises:
+        ValueError: a size is not whole, or a buffer too small for any tile.
+    """
+    sizes = tuple(np.float64(as_whole(size, name)) for size, name in zip((m, k, n), DIMENSIONS, strict=True))
+    tiles = [t.ravel() for t in np.meshgrid(*(_tile_sizes(int(size)) for size in sizes), indexing="ij")]
+    best = None
+    for spread in SPREADS:
+        fitting = tiles_fit(array, *spread, tuple(tiles), float(weight_bits))
+        if not np.any(fitting):
+            continue
+        grid = Grid(array, spread, sizes, tuple(t[fitting] for t in tiles), exact_ceil)
+        for order, held in itertools.product(ORDERS, HELD):
+            if held_bytes(held, *sizes) > array.global_buffer_bytes:
+                continue
+            traffic = operand_traffic(grid, order, held, float(weight_bits), np.where)
+            dram_s = dram_time(traffic, float(bandwidth_bytes_per_s))
+            times = np.broadcast_arrays(np.maximum(grid.compute_s, dram_s), grid.compute_s, dram_s)
+            # Energy is needed of the fastest only.
+            fastest = _least(times[0], np.arange(times[0].size))
+            if best is not None and times[0][fastest[0]] > best[1].total_s * (1 + _EQUAL):
+                continue
+            few = Grid(array, spread, sizes, tuple(t[fastest] for t in grid.tile), exact_ceil)
+            traffic = operand_traffic(few, order, held, float(weight_bits), np.where)
+            costs = priced(few, traffic, held, energies, float(weight_bits), [t[fastest] for t in times])
+            cost = MappingCost(*np.broadcast_arrays(*costs))
+            i = _first(cost)
+            found = MappingCost(*(float(value[i]) for value in cost))
+            if best is None or _first(MappingCost(*np.array([best[1], found]).T)) == 1:
+                tile = int(few.tile[0][i]), int(few.tile[1][i]), int(few.tile[2][i])
+                best = Mapping(*spread, tile, order, held), found
+    if best is None:
+        raise ValueError(f"no tile of a {m} x {k} by {k} x {n} product fits the buffers of a PE; enlarge the smallest")
+    return best
+
+
+#: Rounding must not decide which of two equals is the better.
+_EQUAL = 1e-9
+
+
+def _least(values: np.ndarray, among: np.ndarray) -> np.ndarray:
+    return among[values[among] <= np.min(values[among]) * (1 + _EQUAL)]
+
+
+def _first(cost: MappingCost) -> int:
+    """The fastest; of these the cheapest; of these the one that computes least, which wastes fewest multipliers."""
+    left = np.arange(cost.total_s.size)
+    for values in (cost.total_s, cost.total_j, cost.compute_s):
+        left = _least(values, left)
+    return int(left[0])
+
+
+def _tile_sizes(extent: int) -> np.ndarray:
+    return np.unique([-(-extent // min(parts, extent)) for parts in _PARTS]).astype(np.float64)

@@ -1,10 +1,10 @@
 """Decoders and encoders of stored data as hardware, a module for each idea: `huffman_cam.area_overhead(...)`.
 
-`decoder` (rates, how many are needed, where they sit), `decode_cost` (time, stalls, energy), the kinds `unary`, `mx`,
-`huffman_cam`, `lut`, and `encoder` (for what is written at run time). Counts in exact arithmetic: `exact`.
+`decoder` (rates, how many are needed, where they sit), `decode_cost` (time, stalls, energy), the kinds `unary`,
+`huffman_cam`, and `encoder` (for what is written at run time). Counts in exact arithmetic: `exact`.
 """
 
-from hwmodels.decoders import decode_cost, decoder, encoder, exact, huffman_cam, lut, mx, unary
+from hwmodels.decoders import decode_cost, decoder, encoder, exact, huffman_cam, unary
 from hwmodels.decoders.decoder import Decoder, no_decoder
 from hwmodels.decoders.encoder import Encoder
 
@@ -16,8 +16,6 @@ __all__ = [
     "encoder",
     "exact",
     "huffman_cam",
-    "lut",
-    "mx",
     "no_decoder",
     "unary",
 ]

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from hwmodels.decoders.exact import exact_counts, round_up
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, choice, number
-from hwmodels.numerics.folds import Whole, smooth_ceil_div
+from hwmodels.numerics.folds import Whole
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.numerics.smoothing import smooth_largest
 from hwmodels.numerics.units import BITS_PER_BYTE
@@ -36,7 +36,6 @@ __all__ = [
     "decoders_needed",
     "is_coded_at",
     "no_decoder",
-    "smooth_decoders_needed",
 ]
 
 #: What a decoder undoes.
@@ -51,9 +50,6 @@ PLACES = {
     "l2": ("dram", "on_chip"),  # between a GPU's L2 cache and the interconnect
     "array_edge": LEVELS,  # between the weight buffer and the first row of elements, or in each compute unit
 }
-
-#: Leaves are rounded, and so are their products: a shortfall of this many units of the last place is none.
-_ROUNDING_UNITS = 4.0
 
 
 @flax.struct.dataclass
@@ -188,39 +184,3 @@ def _units(written: dict[str, Fraction]) -> int:
     work = {"symbols_per_cycle": symbols, "code_bits_per_cycle": symbols * written["code_bits"]}
     units = max((round_up(work[limit], written[limit]) for limit in work if limit in written), default=0)
     return int(written["partitions"]) * units
-
-
-def smooth_decoders_needed(
-    decoder: Decoder,
-    demand_bytes_per_cycle: Number,
-    code_bits: Number,
-    *,
-    partitions: Number = 1.0,
-    temperature: Number = 0.0,
-) -> Float[Array, "*b"]:
-    """The number of units that keep up with a consumer, relaxed from whole numbers (temperature 0) towards the quotient (1).
-
-    Args:
-        decoder, demand_bytes_per_cycle, code_bits, partitions: as of `decoders_needed`; real numbers, may be traced.
-        temperature: "*b" or one number, in [0, 1], of the rounding and of the maximum over both limits.
-    Returns:
-        "*b". At temperature 0 that of `decoders_needed`, where the quotient is not within a few units of the last place
-        above a whole number: there rounding decides, and no unit is added for it.
-    Gradient: that of `smooth_ceil_div` for the limit that holds; at temperature 0 it is 0.
-    """
-    partitions = as_float(partitions)
-    demand = jnp.asarray(as_float(demand_bytes_per_cycle))
-    symbols = demand / as_float(decoder.symbol_bytes) / partitions
-    needed = [_smooth_quotient(symbols, decoder.symbols_per_cycle, temperature)]
-    if decoder.code_bits_per_cycle is not None:
-        needed.append(_smooth_quotient(symbols * as_float(code_bits), decoder.code_bits_per_cycle, temperature))
-    return jnp.asarray(partitions) * smooth_largest(*needed, temperature=temperature)
-
-
-def _smooth_quotient(work: Float[Array, ...], rate: Leaf, temperature: Number) -> Float[Array, ...]:
-    rate = jnp.asarray(as_float(rate))
-    counts = (work > 0) & jnp.isfinite(rate)
-    # What is not used is fed numbers at which the gradient is finite: NaN times 0 would be NaN.
-    work, rate = jnp.where(counts, work, 1.0), jnp.where(counts, rate, 1.0)
-    slack = 1.0 - _ROUNDING_UNITS * float(jnp.finfo(work.dtype).eps)
-    return jnp.where(counts, smooth_ceil_div(slack * work, rate, temperature), 0.0)

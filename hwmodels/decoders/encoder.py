@@ -17,18 +17,11 @@ from jaxtyping import Array, Float
 
 from hwmodels.decoders.exact import exact_counts, round_up
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, number
-from hwmodels.numerics.folds import Whole, smooth_ceil_div
+from hwmodels.numerics.folds import Whole
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.numerics.smoothing import smooth_maximum
 
-__all__ = [
-    "Encoder",
-    "encode_energy",
-    "encode_time",
-    "encoders_needed",
-    "smooth_encoders_needed",
-    "step_time_with_encoding",
-]
+__all__ = ["Encoder", "encode_energy", "encode_time", "encoders_needed", "step_time_with_encoding"]
 
 
 @flax.struct.dataclass
@@ -105,20 +98,6 @@ def _units(written: dict[str, Fraction]) -> int:
             f"step_s is {float(written['step_s'])}, not longer than the encoder's latency; no number of units is enough"
         )
     return round_up(written["values"], left_cycles * written["values_per_cycle"])
-
-
-def smooth_encoders_needed(
-    encoder: Encoder, values: Number, step_s: Number, *, temperature: Number = 0.0
-) -> Float[Array, "*b"]:
-    """Units that encode a step's values within the step, rounded up at temperature 0.
-
-    Args:
-        encoder, values, step_s, temperature: as of `step_time_with_encoding`; values > 0, and the step longer than the latency.
-    Returns:
-        "*b", > 0; see `smooth_ceil_div` for its gradient.
-    """
-    left_cycles = as_float(step_s) * as_float(encoder.frequency_hz) - as_float(encoder.latency_cycles)
-    return smooth_ceil_div(values, left_cycles * as_float(encoder.values_per_cycle), temperature)
 
 
 def encode_energy(encoder: Encoder, values: Number) -> Float[Array, "*b"]:

@@ -15,17 +15,9 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.decoders.decoder import Decoder
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 
-__all__ = [
-    "ReferenceCam",
-    "area_overhead",
-    "cam_bits",
-    "cam_entries",
-    "decoder_area",
-    "huffman_cam_decoder",
-]
+__all__ = ["ReferenceCam", "area_overhead", "cam_bits", "cam_entries", "decoder_area"]
 
 
 @flax.struct.dataclass
@@ -90,36 +82,3 @@ def area_overhead(
     """
     decoders = as_float(columns) * as_float(decoders_per_column) * as_float(decoder_area_m2)
     return jnp.asarray(decoders / (as_float(rows) * as_float(columns) * as_float(pe_area_m2)))
-
-
-def huffman_cam_decoder(
-    *,
-    columns: Number,
-    frequency_hz: Number,
-    module_area_m2: Number = 0.0,
-    power_w: Number = 0.0,
-    symbol_bytes: Number = 2.0,
-    latency_cycles: Number = 1.0,
-) -> Decoder:
-    """A module of decoders on each column: one weight per cycle, whatever the lengths of its codewords.
-
-    Args:
-        columns: "*b", >= 1; modules.
-        frequency_hz: "*b", > 0; of the array.
-        module_area_m2: "*b", >= 0; of one column's decoders together.
-        power_w: "*b", >= 0; of one module while it decodes.
-        symbol_bytes: "*b", > 0; of a weight.
-        latency_cycles: "*b", >= 0; the stage that a decoder adds in front of the first row.
-    Source: Huff-LLM, 3.2: no bubbles, as the register always holds a whole codeword (L_max < 32 bits).
-    """
-    return Decoder(
-        frequency_hz=frequency_hz,
-        symbols_per_cycle=1.0,
-        symbol_bytes=symbol_bytes,
-        count=columns,
-        area_m2=module_area_m2,
-        power_w=power_w,
-        latency_cycles=latency_cycles,
-        kind="huffman_cam",
-        place="array_edge",
-    )

@@ -12,21 +12,9 @@ from __future__ import annotations
 import math
 
 from hwmodels.decoders.decoder import Decoder
-from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.scalars import Number, as_float
 
-__all__ = ["code_bits_per_value", "unary_decoder"]
-
-
-def code_bits_per_value(mean_code_length: Number, kept_share: Number = 1.0) -> Leaf:
-    """Exponent bits to be parsed for each value put out, pruned ones included.
-
-    Args:
-        mean_code_length: "*b", >= 1; bits of a kept value's exponent.
-        kept_share: "*b", in [0, 1]; values that are coded. The others are zeros of the bitmap, or are stored raw.
-    Returns:
-        "*b", bits: the product.
-    """
-    return as_float(mean_code_length) * as_float(kept_share)
+__all__ = ["unary_decoder"]
 
 
 def unary_decoder(

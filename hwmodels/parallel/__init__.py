@@ -7,8 +7,7 @@ from hwmodels.parallel.collectives import (
     collective_work,
     kernels_time,
 )
-from hwmodels.parallel.exchange import Exchange, exposed_time, slice_exchange, sum_exchange
-from hwmodels.parallel.links import ElementLinks
+from hwmodels.parallel.exchange import ElementLinks, Exchange, sum_exchange
 from hwmodels.parallel.network_link import Link, collective_time
 from hwmodels.parallel.phases import Division, Phase, divide
 
@@ -24,8 +23,6 @@ __all__ = [
     "collective_time",
     "collective_work",
     "divide",
-    "exposed_time",
     "kernels_time",
-    "slice_exchange",
     "sum_exchange",
 ]

@@ -1,10 +1,10 @@
 """What elements tell each other about a product whose weights lie with several of them.
 
 Part of the weights lies in the elements' own banks, each with columns of its own (tensor parallel: every element sees all
-rows); part streams past all of them (data parallel: every element sees its own rows). One result needs both. Either weights of
-the columns are sent to all elements, or each sends the sums of its columns to the element that has the row.
+rows); part streams past all of them (data parallel: every element sees its own rows). One result needs both: each sends
+the sums of its columns to the element that has the row.
 
-Source: ELMoE-3D, 5.2 and Fig. 10 (a), which draws both volumes and prints no formula.
+Source: ELMoE-3D, 5.2 and Fig. 10 (a), which draws the volume and prints no formula.
 """
 
 from __future__ import annotations
@@ -14,11 +14,22 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.numerics.axes import same_rank
+from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, number
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
-from hwmodels.parallel.links import ElementLinks
 
-__all__ = ["Exchange", "exposed_time", "slice_exchange", "sum_exchange"]
+__all__ = ["ElementLinks", "Exchange", "sum_exchange"]
+
+
+@flax.struct.dataclass
+class ElementLinks:
+    """Links of one processing element; all have the same. Every field is a leaf, "*b"."""
+
+    aggregation_bytes_per_s: Leaf = number(POSITIVE)  # to and from other elements, > 0
+    streamline_bytes_per_s: Leaf = number(POSITIVE)  # from memories that are not its own bank, > 0
+    activation_bits: Leaf = number(POSITIVE, default=8.0)  # of an activation that is sent, > 0
+    partial_sum_bits: Leaf = number(POSITIVE, default=32.0)  # of a sum that is sent, > 0
+    energy_j_per_bit: Leaf = number(NOT_NEGATIVE, default=0.0)  # of the aggregation links, >= 0
 
 
 @flax.struct.dataclass
@@ -44,30 +55,6 @@ def sum_exchange(links: ElementLinks, m: Number, k: Number, n: Number, *, elemen
     others = (count - 1.0) / count
     received = activations * others + sums / count * others
     return _exchange(links, received, count)
-
-
-def slice_exchange(links: ElementLinks, k: Number, n: Number, *, slice_bits: Number, elements: Number) -> Exchange:
-    """Exchange of weights: every element receives the slices of all columns that it does not have.
-
-    Args:
-        links: leaves "*b".
-        k, n: "*b", > 0.
-        slice_bits: "*b", > 0; bits sent per weight.
-        elements: "*b", >= 1.
-    """
-    links, k, n, bits, count = same_rank(links, *map(as_float, (k, n, slice_bits, elements)))
-    slices = k * n * bits / BITS_PER_BYTE
-    return _exchange(links, slices * (count - 1.0) / count, count)
-
-
-def exposed_time(exchange_s: Number, hiding_s: Number) -> Float[Array, "*b"]:
-    """Seconds by which an exchange outlasts what it overlaps with, fetching and computing; "*b", >= 0.
-
-    Gradient: a kink where both take equally long.
-    """
-    exchange, hiding = same_rank(as_float(exchange_s), as_float(hiding_s))
-    longer = jnp.asarray(exchange - hiding)
-    return jnp.where(longer > 0, longer, 0.0)
 
 
 def _exchange(links: ElementLinks, received_bytes: Leaf, elements: Leaf) -> Exchange:

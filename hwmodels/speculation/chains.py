@@ -16,7 +16,6 @@ from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.quick_jit import priced_at_once
 from hwmodels.numerics.scalars import Number, as_float
-from hwmodels.numerics.smoothing import smooth_maximum
 from hwmodels.speculation.acceptance import Acceptance
 from hwmodels.speculation.cycle import CycleCost, price_cycle
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost
@@ -177,16 +176,6 @@ def best(result: SpeculationResult) -> BestDraft:
         speedup_vs_bf16_ar=pick(result.speedup_vs_bf16_ar),
         speedup_vs_stored_ar=pick(result.speedup_vs_stored_ar),
     )
-
-
-def smooth_best(result: SpeculationResult, *, temperature: Number = 0.0) -> Float[Array, "*b"]:
-    """Natural logarithm of the best speedup over 16-bit decoding, smoothed over draft lengths: an objective to climb.
-
-    Args:
-        temperature: one number in [0, 1]; 0 is the exact maximum. Overestimates by at most temperature * ln(gamma + 1).
-    Gradient: the mean of the draft lengths' own, weighted with softmax(log speedup / temperature).
-    """
-    return jnp.log(smooth_maximum(result.speedup_vs_bf16_ar, temperature))
 
 
 def expected_log_speedup(result: SpeculationResult, logits: Float[Array, "... gamma"]) -> Float[Array, "*b"]:

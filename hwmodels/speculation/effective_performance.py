@@ -15,47 +15,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from hwmodels.numerics.axes import as_arrays, same_rank
-from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.scalars import Number, as_float
 
 __all__ = [
     "Decision",
-    "Roofline",
     "acceptance_rate",
     "decide",
     "discounted_performance",
     "effective_performance",
-    "fit_roofline",
     "primary_performance",
     "ridge_length",
-    "roofline_performance",
 ]
-
-
-@flax.struct.dataclass
-class Roofline:
-    """The fitted form of Eq. (1): a straight line up to the ridge, flat beyond. Every field is a leaf, "*b"."""
-
-    slope: Leaf  # a, tokens per second and token of verification length, >= 0
-    intercept: Leaf  # b, tokens per second
-    ridge_length: Leaf  # x_R, tokens
-
-
-def roofline_performance(roofline: Roofline, lengths: Number) -> Float[Array, "... length"]:
-    """Tokens that the target processes per second, from the fitted form.
-
-    Args:
-        roofline: leaves "*b".
-        lengths: "*b length", >= 1.
-    Returns:
-        "*b length", tokens/s: a x + b for x < x_R, else P_max = a x_R + b.
-    Source: Eq. (1).
-    Departs: P_max is not a number of its own, so the two pieces meet.
-    Gradient: a kink at the ridge, where that of either side is given half.
-    """
-    leaves = (roofline.slope, roofline.intercept, roofline.ridge_length)
-    slope, intercept, ridge = (jnp.asarray(as_float(leaf))[..., None] for leaf in leaves)
-    length, slope, intercept, ridge = same_rank(_like(lengths, ridge), slope, intercept, ridge)
-    return slope * jnp.minimum(length, ridge) + intercept
 
 
 def _like(lengths: Number, numbers: Array) -> Array:
@@ -76,7 +46,7 @@ def primary_performance(lengths: Number, verify_s: Number) -> Float[Array, "... 
 
 
 def ridge_length(lengths: Number, verify_s: Number) -> Float[Array, "*b"]:
-    """Length at which the roofs cross: where the memory's, x P(first) / x(first), reaches the highest performance.
+    """Where the roofs cross: the length at which the memory's, x P(first) / x(first), reaches the highest performance.
 
     Args:
         lengths: "*b length", the smallest first.
@@ -89,38 +59,6 @@ def ridge_length(lengths: Number, verify_s: Number) -> Float[Array, "*b"]:
     performance = primary_performance(lengths, verify_s)
     first = performance[..., 0] / _like(lengths, performance)[..., 0]
     return jnp.max(performance, axis=-1) / first
-
-
-def fit_roofline(lengths: Number, verify_s: Number, *, roof_share: float = 0.999) -> Roofline:
-    """Slope, intercept and ridge from explicit times: least squares on the lengths below the roof.
-
-    Args:
-        lengths: "*b length", all different; two or more must lie below the roof, or the slope is 0.
-        verify_s: "*b length", > 0.
-        roof_share: static, in (0, 1); a length that reaches this share of the highest performance lies on the roof.
-    Returns:
-        leaves "*b"; with a slope of 0 the intercept is the roof and the ridge the first length.
-    Raises:
-        ValueError: `roof_share` outside (0, 1).
-    Source: Eq. (1); the paper gives no fitting method.
-    """
-    if not 0 < roof_share < 1:
-        raise ValueError(f"roof_share is {roof_share}; it must be between 0 and 1, for instance 0.999")
-    performance = primary_performance(lengths, verify_s)
-    length = jnp.broadcast_to(_like(lengths, performance), performance.shape)
-    roof = jnp.max(performance, axis=-1)
-    below = (performance < roof_share * roof[..., None]).astype(performance.dtype)
-    count = jnp.maximum(jnp.sum(below, axis=-1), 1.0)
-    mean_length = jnp.sum(below * length, axis=-1) / count
-    mean_performance = jnp.sum(below * performance, axis=-1) / count
-    off = below * (length - mean_length[..., None])
-    squares = jnp.sum(off**2, axis=-1)
-    sloped = squares > 0
-    slope = jnp.where(sloped, jnp.sum(off * performance, axis=-1) / jnp.where(sloped, squares, 1.0), 0.0)
-    sloped = slope > 0
-    intercept = jnp.where(sloped, mean_performance - slope * mean_length, roof)
-    ridge = jnp.where(sloped, (roof - intercept) / jnp.where(sloped, slope, 1.0), length[..., 0])
-    return Roofline(slope=jnp.where(sloped, slope, 0.0), intercept=intercept, ridge_length=ridge)
 
 
 def discounted_performance(lengths: Number, verify_s: Number, draft_s: Number) -> Float[Array, "... length"]:

@@ -24,7 +24,6 @@ __all__ = [
     "generation_time",
     "geometric_mean_tokens",
     "naive_length",
-    "original_length",
     "schedule_time",
     "unified_length",
 ]
@@ -42,19 +41,6 @@ class ReferenceLength:
 def _pick(lengths: Number, index: Array, shape: tuple[int, ...]) -> Array:
     length = jnp.broadcast_to(jnp.asarray(as_float(lengths)), shape)
     return jnp.take_along_axis(length, index[..., None], axis=-1)[..., 0]
-
-
-def original_length(lengths: Number, speedup_elsewhere: Number) -> ReferenceLength:
-    """The paper's "original set": the length of the highest speedup on the device that a method was made for.
-
-    Args:
-        lengths: "length" or "*b length".
-        speedup_elsewhere: "*b length", on that other device.
-    Source: IV-B.
-    """
-    speedup = jnp.asarray(as_float(speedup_elsewhere))
-    index = jnp.argmax(speedup, axis=-1)
-    return ReferenceLength(_pick(lengths, index, speedup.shape), index, jnp.ones(index.shape, bool))
 
 
 def naive_length(lengths: Number, accepted_tokens: Number, *, slope: Number = 0.02) -> ReferenceLength:

@@ -9,31 +9,246 @@ Departs: a fixed latency per launch is added.
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Sequence
 
 import flax.struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from hwmodels.compute.roofline import unit_of
 from hwmodels.compute.unit import ComputeUnit
+from hwmodels.decoders.decode_cost import fill_time
+from hwmodels.decoders.decoder import is_coded_at
+from hwmodels.decoders.encoder import encode_energy, encode_time, step_time_with_encoding
 from hwmodels.device import Device
-from hwmodels.memory.padded_work import padded_work
+from hwmodels.memory.superblocks import superblock_traffic
+from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.network.operators import OPERATORS, OperatorWork
 from hwmodels.network.operators.work import over_batches
+from hwmodels.numerics.axes import select
 from hwmodels.numerics.layouts import batch_innermost
 from hwmodels.numerics.quick_jit import priced_at_once
-from hwmodels.numerics.scalars import Number
+from hwmodels.numerics.scalars import Number, as_float, with_last_axis
 from hwmodels.numerics.smoothing import smooth_maximum, wider_temperature
+from hwmodels.numerics.units import BITS_PER_BYTE
 from hwmodels.parallel.collectives import COLLECTIVES
-from hwmodels.step.decoding import decoder_cost, decoder_energy
-from hwmodels.step.encoding import encoder_energy, encoder_time, time_with_encoder
 from hwmodels.step.energy import StepEnergy, memory_energy, step_energy
-from hwmodels.step.on_chip import on_chip_cost
 from hwmodels.step.traffic import memory_time, traffic_by_memory
 
-__all__ = ["STEP_PARTS", "StepCost", "seconds_by_part", "step_cost"]
+__all__ = [
+    "STEP_PARTS",
+    "STREAMS",
+    "DecoderCost",
+    "OnChipCost",
+    "StepCost",
+    "decoder_cost",
+    "decoder_energy",
+    "encoder_energy",
+    "encoder_time",
+    "on_chip_cost",
+    "padded_work",
+    "seconds_by_part",
+    "step_cost",
+    "time_with_encoder",
+]
+
+
+#: Types of data of a tensor.
+STREAMS = ("bitmap", "exponents", "mantissas")
+
+_IS_ATTENTION = np.array([name == "attention" for name in OPERATORS])
+
+
+def padded_work(device: Device, work: OperatorWork) -> OperatorWork:
+    """The work with what is read to fill blocks and superblocks, in weights and in the cache; as it is without superblocks.
+
+    Args:
+        device: leaves "*b".
+        work: "*b operator".
+    Raises:
+        ValueError: superblocks, and work that does not say how many tensors are coded.
+    Gradient: right by every leaf; counts are real numbers.
+    """
+    if device.superblocks is None:
+        return work
+    if work.coded_tensors is None:
+        raise ValueError(
+            "the work does not say how many tensors are coded, which a device with superblocks needs; build it with "
+            "step_operators"
+        )
+    blocks = with_last_axis(device.superblocks)
+    # Of streams without bytes the padding alone is moved, without a difference of large numbers.
+    padding = superblock_traffic(
+        jnp.zeros((*work.coded_tensors.shape, len(STREAMS)), work.coded_tensors.dtype),
+        blocks_per_superblock=blocks.blocks_per_superblock,
+        block_bytes=blocks.block_bytes,
+        num_tensors=work.coded_tensors,
+    ).moved_bytes
+    of_cache = padding * _IS_ATTENTION.astype(padding.dtype)
+    return dataclasses.replace(
+        work, weight_bytes=work.weight_bytes + (padding - of_cache), kv_bytes=work.kv_bytes + of_cache
+    )
+
+
+#: What a decoder makes of each element that it decodes.
+_ELEMENT_BYTES = UNCOMPRESSED_BITS / BITS_PER_BYTE
+
+
+@flax.struct.dataclass
+class DecoderCost:
+    """What decoding takes; times broadcast to "... operator"."""
+
+    limit_s: tuple[
+        Float[Array, "... operator"], ...
+    ]  # if only one limit of the decoders took time; none without decoders
+    fill_s: Float[Array, "... operator"]  # from a launch to its first value, overlapped with nothing
+
+
+def decoder_cost(device: Device, work: OperatorWork) -> DecoderCost:
+    """Time of the decoders for what each operator reads in fewer than 16 bits; 0 without decoders.
+
+    Each element passes the decoder once, also at the edge of an array, and all of its stored bits are parsed: how many of
+    them are code of variable length is not known from its width. The limits are given apart: the smooth maximum over all
+    that a step waits for takes them one by one.
+
+    Args:
+        device: leaves "*b".
+        work: "*b operator".
+    Raises:
+        ValueError: a decoder without a rate, or work that does not say what is coded.
+    """
+    if device.decoder is None:
+        return DecoderCost((), jnp.zeros_like(work.flops))
+    rate = device.decoder.symbols_per_cycle
+    if isinstance(rate, float) and math.isinf(rate) and device.decoder.kind != "none":
+        raise ValueError(
+            f"the device's decoder of kind {device.decoder.kind!r} has no limit of symbols per cycle, so that a step would "
+            "decode infinitely fast; set symbols_per_cycle"
+        )
+    if work.coded_elements is None or work.coded_bits is None:
+        raise ValueError(
+            "the work does not say what is coded, which a device with a decoder needs; build it with step_operators"
+        )
+    decoder = with_last_axis(device.decoder)
+    rate_hz = decoder.count * decoder.frequency_hz
+    symbols_s = work.coded_elements * (_ELEMENT_BYTES / decoder.symbol_bytes / (rate_hz * decoder.symbols_per_cycle))
+    limit_s = [symbols_s]
+    if decoder.code_bits_per_cycle is not None:
+        # Divided twice: with an infinite rate, which limits nothing, the slope by the others of a product would be NaN.
+        limit_s.append(work.coded_bits / rate_hz / decoder.code_bits_per_cycle)
+    return DecoderCost(tuple(limit_s), jnp.where(work.coded_elements > 0, fill_time(decoder), 0.0))
+
+
+def decoder_energy(device: Device, work: OperatorWork) -> Float[Array, "*b"]:
+    """Joules of decoding a step: each unit's power while it decodes, and the energy of each symbol; 0 without decoders.
+
+    Fewer units decode for longer, so their number cancels. Idle units are taken to be gated. Arguments: `decoder_cost`.
+    """
+    if device.decoder is None:
+        return jnp.zeros_like(work.flops[..., 0])
+    assert work.coded_elements is not None
+    assert work.coded_bits is not None
+    decoder = jax.tree.map(as_float, device.decoder)
+    # Sums first: over operators they are one pass, and everything after them is per step.
+    symbols = jnp.sum(work.coded_elements, axis=-1) * (_ELEMENT_BYTES / decoder.symbol_bytes)
+    cycles = symbols / decoder.symbols_per_cycle
+    if decoder.code_bits_per_cycle is not None:
+        by_operator = with_last_axis(device.decoder)
+        put_out = work.coded_elements * (_ELEMENT_BYTES / by_operator.symbol_bytes / by_operator.symbols_per_cycle)
+        cycles = jnp.sum(jnp.maximum(put_out, work.coded_bits / by_operator.code_bits_per_cycle), axis=-1)
+    return decoder.power_w * (cycles / decoder.frequency_hz) + symbols * decoder.symbol_energy_j
+
+
+def encoder_time(device: Device, work: OperatorWork) -> Float[Array, "*b"]:
+    """Seconds in which the device's encoders encode what a step writes; 0 without encoders, and where nothing is coded.
+
+    Args:
+        device: leaves "*b".
+        work: "*b operator".
+    Raises:
+        ValueError: encoders, and work that does not say what is encoded.
+    """
+    if device.encoder is None:
+        return jnp.zeros_like(work.flops[..., 0])
+    return encode_time(device.encoder, _encoded(work))
+
+
+def time_with_encoder(
+    device: Device, work: OperatorWork, step_s: Float[Array, "*b"], *, temperature: Number = 0.0
+) -> Float[Array, "*b"]:
+    """Seconds of a step that takes `step_s` without encoding: the longer of the two. Other arguments: `encoder_time`.
+
+    Args:
+        temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
+    """
+    if device.encoder is None:
+        return step_s
+    return step_time_with_encoding(device.encoder, _encoded(work), step_s, temperature=temperature)
+
+
+def encoder_energy(device: Device, work: OperatorWork) -> Float[Array, "*b"]:
+    """Joules of encoding what a step writes, however long it takes; 0 without encoders. Arguments: `encoder_time`."""
+    if device.encoder is None:
+        return jnp.zeros_like(work.flops[..., 0])
+    return encode_energy(device.encoder, _encoded(work))
+
+
+def _encoded(work: OperatorWork) -> Float[Array, "*b"]:
+    if work.encoded_kv is None:
+        raise ValueError(
+            "the work does not say which new keys and values are stored coded, which a device with an encoder needs; build it "
+            "with step_operators"
+        )
+    return work.encoded_kv
+
+
+@flax.struct.dataclass
+class OnChipCost:
+    """What traffic on the chip takes; times broadcast to "... operator"."""
+
+    limit_s: tuple[Float[Array, "... operator"], ...]  # if only buffer or links took time; none without a path
+    link_j: Float[Array, "... operator"] | None  # of the links; None: not known
+
+
+def on_chip_cost(device: Device, work: OperatorWork) -> OnChipCost:
+    """Time and energy of what each operator moves between the memories and the compute unit.
+
+    Args:
+        device: leaves "*b".
+        work: "*b operator".
+    Raises:
+        ValueError: decoders and a path, and work that does not say what is coded.
+    Gradient: right by every leaf; no kinks but those of `traffic_by_memory`.
+    """
+    if device.on_chip_path is None:
+        return OnChipCost((), None)
+    path, coded = with_last_axis(device.on_chip_path), sum(traffic_by_memory(device, work))
+    buffer_bytes, link_bytes = (coded + _widening(device, work, level) for level in ("on_chip", "link"))
+    if path.link_bytes_per_s is None:
+        # Nothing is narrower behind the buffer than in it.
+        limit_s = (link_bytes / path.buffer_bytes_per_s,)
+    else:
+        limit_s = (buffer_bytes / path.buffer_bytes_per_s, link_bytes / path.link_bytes_per_s)
+    per_bit = path.link_energy_j_per_bit
+    return OnChipCost(limit_s, None if per_bit is None else link_bytes * (BITS_PER_BYTE * per_bit))
+
+
+def _widening(device: Device, work: OperatorWork, level: str) -> Float[Array, "... operator"]:
+    """Bytes that decoding adds to what passes a level: none where values are still coded."""
+    decoder = device.decoder
+    if decoder is None or decoder.kind == "none" or is_coded_at(decoder, level):
+        return jnp.zeros_like(work.flops)
+    if work.coded_elements is None or work.coded_bits is None:
+        raise ValueError(
+            "the work does not say what is coded, which a device with a decoder needs; build it with step_operators"
+        )
+    added = work.coded_elements * _ELEMENT_BYTES - work.coded_bits / BITS_PER_BYTE
+    return select(_IS_ATTENTION, added * with_last_axis(device.kv_traffic_factor), added)
+
 
 #: What a step waits for where encoding new keys and values outlasts all else.
 _ENCODING = "kv_encoding"

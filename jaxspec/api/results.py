@@ -5,30 +5,161 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxspec.api.frames import frame_of
-from jaxspec.api.saving import save_results
-from jaxspec.errors import InputError
-from jaxspec.files import to_json, write_text
+from jaxspec.errors import InputError, one_line
+from jaxspec.files import plain, to_json, write_text
 from jaxspec.html import lines_html
-from jaxspec.output_places import check_file_place
+from jaxspec.output_places import check_file_place, check_folder_place
+from jaxspec.partial_files import sync_folder
 from jaxspec.report.shown import Shown
 from jaxspec.report.terminal import Table
+from jaxspec.runs.directory import is_run_directory
 from jaxspec.runs.inputs import input_digests
+from jaxspec.runs.kept import new_record
+from jaxspec.runs.unchanged import RECORD, write_result_file
 from jaxspec.settings.base import Settings
-from jaxspec.settings.coercion import shown
+from jaxspec.settings.coercion import as_path, shown
+from jaxspec.settings.toml import to_toml
 from jaxspec.studies.study import Study, load_object
 from jaxspec.suggestions import hint
 
 if TYPE_CHECKING:
     import pandas  # pyright: ignore[reportMissingImports] - optional
+if TYPE_CHECKING:
+    import pandas  # pyright: ignore[reportMissingImports] - optional
     from matplotlib.figure import Figure
 
-__all__ = ["StudyResults"]
+__all__ = ["StudyResults", "flat_row", "frame_of", "rows_of", "save_results"]
+
+
+def frame_of(
+    results: Sequence[Any], part: str | None, *, points: Callable[[Any], Mapping[str, Any]] | None
+) -> pandas.DataFrame:
+    """A pandas table of results.
+
+    Args:
+        part: see `rows_of`.
+        points: from a result to columns, in place of its own numbers.
+    Raises:
+        InputError: no such part.
+        ImportError: pandas is not installed.
+    """
+    rows = None if points is not None else rows_of(results, part)
+    try:
+        import pandas  # pyright: ignore[reportMissingImports] - optional
+    except ImportError as error:
+        raise ImportError(
+            "to_frame() needs pandas, which is not installed; pip install pandas, or use to_json()"
+        ) from error
+    if points is not None:
+        return pandas.concat([pandas.DataFrame(dict(points(result))) for result in results], ignore_index=True)
+    return pandas.DataFrame(rows)
+
+
+def rows_of(results: Sequence[Any], part: str | None) -> list[dict[str, Any]]:
+    """A row for each result, or for each entry of a part of it; numbers within tables by dotted names, lists left out.
+
+    Raises:
+        InputError: no result has such a part.
+    """
+    raw = [plain(result if isinstance(result, Mapping) else result.plain()) for result in results]
+    if part is None:
+        return [flat_row(entry) for entry in raw]
+    parts = sorted({name for entry in raw for name, value in entry.items() if _has_rows(value)})
+    if part not in parts:
+        raise InputError(f"part {shown(part)} has no rows in these results{hint(part, parts)}")
+    rows = []
+    for entry in raw:
+        device = {} if entry.get("device") is None else {"device": entry["device"]}
+        found = entry.get(part) or []
+        named = found.items() if isinstance(found, Mapping) else ((None, row) for row in found)
+        rows += [device | ({} if name is None else {part: name}) | flat_row(row) for name, row in named]
+    return rows
+
+
+def flat_row(entry: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Numbers and texts of nested tables by dotted names."""
+    found: dict[str, Any] = {}
+    for name, value in entry.items():
+        if isinstance(value, Mapping):
+            found |= flat_row(value, f"{prefix}{name}.")
+        elif not isinstance(value, list):
+            found[f"{prefix}{name}"] = value
+    return found
+
+
+def _has_rows(value: Any) -> bool:
+    entries = list(value.values()) if isinstance(value, Mapping) else value if isinstance(value, list) else []
+    return bool(entries) and all(isinstance(entry, Mapping) for entry in entries)
+
+
+#: Of a run directory, what a saved result does not need.
+_LEFT_OUT = shutil.ignore_patterns("checkpoints", ".lock", "*.part")
+
+
+def save_results(
+    path: str | os.PathLike[str],
+    command: str,
+    config: Settings,
+    result: Any,
+    *,
+    inputs: Callable[[], Mapping[str, str]],
+    source: Path | None = None,
+    force: bool = False,
+) -> Path:
+    """Write a folder with config.toml, inputs.json, run.json and result.json.
+
+    Args:
+        result: in JSON's own types or near them.
+        inputs: called where there is no `source`: digests of the files that it was made of, see `input_digests`.
+        source: run directory of the result, whose other files are copied; None, or another folder: there are none.
+        force: replace a folder that was saved before.
+    Returns:
+        The folder.
+    Raises:
+        InputError: it is there already, is the run directory of a command, or cannot be written.
+    """
+    given = Path(as_path("path", path))
+    check_folder_place(given, "path")
+    path = Path(os.path.realpath(given))  # a folder behind a link is replaced where it is
+    if path == Path.cwd():
+        raise InputError(f"path {str(given)!r} is the working directory; give the name of a folder in it")
+    taken = path.is_dir() and any(path.iterdir())
+    if taken and (path / ".lock").exists():  # hours of work may be in it
+        raise InputError(f"path {str(given)!r} is the run directory of a command; give another place")
+    if taken and not (force and is_run_directory(path)):
+        allowed = "give another place" if force else "give another place, or force=True to replace a saved result"
+        raise InputError(f"path {str(given)!r} is there already; {allowed}")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        if source is not None and is_run_directory(source):
+            shutil.copytree(source, part, ignore=_LEFT_OUT)
+        else:
+            part.mkdir(parents=True)
+            write_text(part / "config.toml", to_toml(config))
+            write_text(part / "inputs.json", to_json(inputs()))
+            write_text(part / RECORD, to_json(new_record(command, config)))
+        write_result_file(part, result)
+        if path.is_dir():
+            shutil.rmtree(path)
+        part.rename(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise InputError(f"path {str(given)!r} cannot be written ({_reason(error)}); give another place") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return given
+
+
+def _reason(error: OSError) -> str:
+    """Why a file cannot be written; a copied folder tells it of each file."""
+    return error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror or one_line(error)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -3,7 +3,7 @@
 Patterns: `patterns`, `fields`, `truncation`, `split` (a draft inside its target), `entropy`, `bit_packing`. Sparse values:
 `bitmap`. Exponents: `unary`, `unary_decode`, `huffman`, `huffman_streams`, `huffman_cam`, `huffman_columns`. Blocks with
 shared exponents: `mx`, `mx_truncated`. Integers: `bit_slices`, `group_quantization`, `code_tables`, `tile_layout`;
-`exp_table`. Memory: `superblock`, `superblock_order`. Files: `container`.
+`exp_table`. Memory: `superblock`. Files: `container`.
 """
 
 from jaxspec.formats import (
@@ -25,7 +25,6 @@ from jaxspec.formats import (
     patterns,
     split,
     superblock,
-    superblock_order,
     tile_layout,
     truncation,
     unary,
@@ -51,7 +50,6 @@ __all__ = [
     "patterns",
     "split",
     "superblock",
-    "superblock_order",
     "tile_layout",
     "truncation",
     "unary",

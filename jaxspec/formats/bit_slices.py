@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple, get_args
 
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Bool, Float, Float16, Int, Int8, Int16, UInt8
+from jaxtyping import Array, Float, Float16, Int, Int8, Int16, UInt8
 
 from jaxspec.checks import known_value
 from jaxspec.formats import group_quantization
@@ -28,23 +28,18 @@ __all__ = [
     "GROUP_SIZE",
     "WEIGHT_BITS",
     "Int8Groups",
-    "Operand",
     "Reading",
-    "Rounded",
     "SliceBits",
     "Slices",
-    "augmented_operand",
     "decode",
     "decode_draft",
     "encode",
-    "exact_operand",
     "expected_bits",
     "join",
     "mean_squared_error",
     "num_bits",
     "of_rows",
     "read_draft",
-    "round_slice",
     "split",
 ]
 
@@ -74,27 +69,6 @@ class Slices:
     msb: Int8[Array, "*b"]
     lsb: UInt8[Array, "*b"]
     draft_bits: int = struct.field(pytree_node=False)
-
-
-class Operand(NamedTuple):
-    """A multiplier's weight operand of b + 1 signed bits, and what it is worth in steps of the INT8 grid."""
-
-    field: Int8[Array, "*b"]
-    value: Int16[Array, "*b"]
-
-
-class Rounded(NamedTuple):
-    """A rounded MSB slice.
-
-    Attributes:
-        msb: m', held at 2^(b−1) − 1 where it would be 2^(b−1).
-        residual: w − L·m', in −L/2 to L/2 − 1, and up to L − 1 where m' was held.
-        fits: whether the residual fits the unsigned LSB slice of 8 − b bits.
-    """
-
-    msb: Int8[Array, "*b"]
-    residual: Int16[Array, "*b"]
-    fits: Bool[Array, "*b"]
 
 
 class SliceBits(NamedTuple):
@@ -155,37 +129,6 @@ def split(values: Int8[Array, "*b"], *, draft_bits: int = 4) -> Slices:
 def join(slices: Slices) -> Int8[Array, "*b"]:
     """The weights, bit for bit: what verification computes with."""
     return (slices.msb << (WEIGHT_BITS - slices.draft_bits)) | slices.lsb.astype(jnp.int8)
-
-
-def augmented_operand(slices: Slices) -> Operand:
-    """The draft's operand m‖1, worth L·m + L/2."""
-    return _operand(slices, 1)
-
-
-def exact_operand(slices: Slices) -> Operand:
-    """The target's operand m‖0, worth L·m; the LSB slice is added to it."""
-    return _operand(slices, 0)
-
-
-def _operand(slices: Slices, last_bit: int) -> Operand:
-    field = (slices.msb << 1) | jnp.int8(last_bit)
-    # A unit of the field is half a unit of the MSB slice.
-    return Operand(field, field.astype(jnp.int16) << (WEIGHT_BITS - slices.draft_bits - 1))
-
-
-def round_slice(values: Int8[Array, "*b"], *, draft_bits: int = 4) -> Rounded:
-    """The MSB slice rounded instead of cut (ties up), and the residual that this leaves.
-
-    Raises:
-        ValueError: `draft_bits` outside 2 to 6.
-    Departs: the paper gives the error as [−8, 7]; from 120 up the 4-bit slice is full and the error reaches 15.
-    """
-    low_bits = WEIGHT_BITS - _checked(draft_bits)
-    wide = values.astype(jnp.int16)
-    nearest = (wide + (1 << (low_bits - 1))) >> low_bits
-    msb = jnp.minimum(nearest, (1 << (draft_bits - 1)) - 1)
-    residual = wide - (msb << low_bits)
-    return Rounded(msb.astype(jnp.int8), residual, (residual >= 0) & (residual < (1 << low_bits)))
 
 
 def read_draft(

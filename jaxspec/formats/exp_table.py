@@ -1,4 +1,4 @@
-"""Exponentials of non-positive float16 values from a table of 32,768 entries, and the softmax that uses it.
+"""Exponentials of non-positive float16 values from a table of 32,768 entries.
 
 Source: "Scaling LLM Test-Time Compute with Mobile NPU on Smartphones", 5.2.1 and Algorithm 1.
 
@@ -8,14 +8,12 @@ index is a byte offset of 16 bits, which is as far as the gather instruction rea
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float16, UInt16
 
-__all__ = ["Softmax", "build_table", "byte_offset", "exp_nonpositive", "index", "num_bits", "safe_softmax_fp16"]
+__all__ = ["build_table", "exp_nonpositive", "index", "num_bits"]
 
 NUM_ENTRIES = 1 << 15
 
@@ -24,22 +22,6 @@ ENTRY_BITS = 16
 INFINITY_PATTERN = 0x7C00
 
 QUIET_NAN_PATTERN = 0x7E00
-
-
-class Softmax(NamedTuple):
-    """A softmax and the running values of Algorithm 1.
-
-    Attributes:
-        probabilities: numerators over the row sum, rounded to float16.
-        numerators: exp(score − row maximum), 0 to 1.
-        row_max: largest score.
-        row_sum: sum of the numerators, in float32 and then rounded to float16; infinite beyond 65,519.
-    """
-
-    probabilities: Float16[Array, "*b n"]
-    numerators: Float16[Array, "*b n"]
-    row_max: Float16[Array, "*b"]
-    row_sum: Float16[Array, "*b"]
 
 
 def build_table() -> Float16[Array, " entry"]:
@@ -67,11 +49,6 @@ def index(x: Float16[Array, "*b"]) -> UInt16[Array, "*b"]:
     return jax.lax.bitcast_convert_type(x, jnp.uint16) & jnp.uint16(NUM_ENTRIES - 1)
 
 
-def byte_offset(x: Float16[Array, "*b"]) -> UInt16[Array, "*b"]:
-    """Where that entry lies, 0 to 65,534 bytes from the table's start."""
-    return index(x) << 1
-
-
 @jax.custom_jvp
 def exp_nonpositive(x: Float16[Array, "*b"], table: Float16[Array, " entry"]) -> Float16[Array, "*b"]:
     """exp(x) for x ≤ 0 by lookup.
@@ -93,30 +70,6 @@ def _exp_nonpositive_jvp(primals, tangents):
     (x, table), (x_dot, table_dot) = primals, tangents
     value = exp_nonpositive(x, table)
     return value, value * x_dot + table_dot[index(x).astype(jnp.int32)]
-
-
-def safe_softmax_fp16(scores: Float16[Array, "*b n"], table: Float16[Array, " entry"]) -> Softmax:
-    """Softmax over the last axis as the unit computes it: maximum, difference and exp in float16, the sum in float32.
-
-    Args:
-        scores: at least one to a row. −inf masks a score; a row of nothing else, or with +inf or NaN in it, gives NaN.
-        table: from `build_table`.
-    Returns:
-        The gradient is that of the softmax at the rounded numerators: the maximum is held fixed, by which an exact softmax does
-        not change, and rounding is passed straight through.
-    Raises:
-        ValueError: scores are not float16, or rows are empty.
-    Departs: one tile of keys only, so no running rescale; the sum's order is the compiler's.
-    """
-    if scores.dtype != jnp.float16 or not scores.shape[-1]:
-        raise ValueError(f"scores {scores.dtype}{list(scores.shape)}; give float16 rows of at least one score")
-    row_max = jax.lax.stop_gradient(jnp.max(scores, axis=-1))
-    numerators = exp_nonpositive(scores - row_max[..., None], table)
-    # Rounded here and not by the conversion alone, which XLA may drop where the quotient converts back.
-    wide_sum = jax.lax.reduce_precision(jnp.sum(numerators, axis=-1, dtype=jnp.float32), 5, 10)
-    row_sum = wide_sum.astype(jnp.float16)
-    probabilities = (numerators.astype(jnp.float32) / wide_sum[..., None]).astype(jnp.float16)
-    return Softmax(probabilities, numerators, row_max, row_sum)
 
 
 def num_bits() -> int:

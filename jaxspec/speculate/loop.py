@@ -6,6 +6,7 @@ that path's KV alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,21 +18,64 @@ from jaxspec.compress.kv import stored_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import ForwardResult, Params, causal_mask, forward
 from jaxspec.models.decoding_programs import jit_decoding
-from jaxspec.models.kv_cache import KVCache, empty_cache, first_slots, take_slots, write_cache
+from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, first_slots, take_slots, write_cache
 from jaxspec.models.rope import text_lengths
+from jaxspec.models.text_order import TextOrder, text_order
 from jaxspec.speculate.candidates import CandidateLaw
 from jaxspec.speculate.drafts.interface import Committed, Draft, Memory, Root
 from jaxspec.speculate.expansion import DraftedTree, Levels, TreeLimits, draft_tree, in_levels
 from jaxspec.speculate.growing_tree import GrowingTree, draft_growing_tree
 from jaxspec.speculate.keys import Purpose, draw_keys
 from jaxspec.speculate.sampling import Decoding, token_distribution
-from jaxspec.speculate.steps import top_gap
+from jaxspec.speculate.steps import slots_before, top_gap
 from jaxspec.speculate.tree_rules import TreeVerdict, verify_greedily, verify_tree
-from jaxspec.speculate.verified_view import verified_view
 from jaxspec.trees.masks import verification_mask, verification_positions
 from jaxspec.trees.topology import PADDING, Tree
 
-__all__ = ["Decoded", "decoding_loop"]
+__all__ = ["Decoded", "VerifiedView", "decoding_loop", "verified_view"]
+
+
+class VerifiedView(NamedTuple):
+    """Arguments of `forward`, by their names there."""
+
+    positions: Int[Array, "batch token"]
+    mask: Bool[Array, "batch token token"]
+    sources: Sequence[CachedKV]
+    order: TextOrder | None
+
+
+def verified_view(
+    cache: KVCache,
+    root: Int[Array, " batch"],
+    mask: Bool[Array, "*batch token token"],
+    depth: Int[Array, "*batch token"],
+    deepest: int,
+) -> VerifiedView:
+    """What `forward` is told of the root and the nodes of a tree.
+
+    What is added up is the same, in the same order, however many of a token's predecessors are verified along with it: all
+    but the `deepest` + 1 last tokens are read from the cache where they lie, and these in the order of the text. So a token has
+    the same keys, values and logits, to the last bit, with and without speculation, as long as a row of a matrix product does
+    not depend on which row it is.
+
+    Args:
+        cache: its slots are positions of the text. root: position of the root, which is not in the cache yet.
+        mask: which tokens of the step each of them sees. depth: of each token below the root; in a tree, at most `deepest`.
+    """
+    batch, tokens = root.shape[0], depth.shape[-1]
+    positions = root[:, None] + jnp.atleast_2d(depth)
+    mask = jnp.broadcast_to(mask, (batch, tokens, tokens))
+    if deepest == 0:
+        before = slots_before(root, tokens, cache.num_slots)
+        return VerifiedView(positions, mask, [CachedKV(cache, before)], None)
+    # Of the nearest tokens, those that were committed.
+    slot = root[:, None] + jnp.arange(-deepest, 0)[None]
+    nearest = jnp.maximum(positions - deepest, 0)[:, :, None]
+    recent = CachedKV(take_slots(cache, jnp.maximum(slot, 0)), slot[:, None, :] >= nearest)
+    far = CachedKV(cache, jnp.arange(cache.num_slots)[None, None] < nearest)
+    of_columns = jnp.concatenate([slot, positions], axis=1)
+    order = text_order(positions, of_columns, jnp.concatenate([recent.mask, mask], axis=2), deepest + 1)
+    return VerifiedView(positions, mask, [far, recent], order)
 
 
 class Decoded(NamedTuple):

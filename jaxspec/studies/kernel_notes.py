@@ -10,10 +10,8 @@ import jax
 import numpy as np
 
 from hwmodels import Architecture, Device, Footprint
-from hwmodels.analysis.encoder_remarks import encoder_remarks
-from hwmodels.analysis.group_remarks import group_remarks
 from hwmodels.analysis.kernel_widths import kernel_remarks, kernel_widths
-from hwmodels.analysis.linear_remarks import linear_remarks
+from hwmodels.analysis.remarks import encoder_remarks, group_remarks, linear_remarks
 from hwmodels.numerics.scalars import Number
 from jaxspec.studies.feasibility import memory_notes, position_notes
 

@@ -1,6 +1,5 @@
 """Draft trees: topologies as arrays, their attention masks, well-known trees, and the tokens they gain, simulated and exact."""
 
-from jaxspec.trees.acceptance_laws import AcceptanceLaw, AcceptanceLawFit, Falloff, fit_acceptance_law, law_table
 from jaxspec.trees.expectation import (
     depth_survival,
     expected_tokens,
@@ -33,9 +32,6 @@ from jaxspec.trees.rank_traces import (
     prior_scores_from_traces,
 )
 from jaxspec.trees.simulation import MAX_TRIALS, SimulatedTokens, simulate_nodes, simulate_walks
-from jaxspec.trees.simulation_grid import GridTokens, simulate_grid
-from jaxspec.trees.soft_search import PricedTree, SizedTrees, search_sizes, search_with_price
-from jaxspec.trees.soft_trees import NodePaths, log_rate, node_paths, sized_inclusion, soft_depth, soft_inclusion
 from jaxspec.trees.text_ratios import PairedDifference, RatioOfTotals, paired_difference, ratio_of_totals
 from jaxspec.trees.topology import (
     PADDING,
@@ -54,7 +50,7 @@ from jaxspec.trees.topology import (
     tree_paths,
     unstack_trees,
 )
-from jaxspec.trees.trace_statistics import AcceptanceTable, acceptance_table, node_reach, simulate_traces
+from jaxspec.trees.trace_statistics import AcceptanceTable, acceptance_table, node_reach
 
 __all__ = [
     "ENDED",
@@ -64,20 +60,13 @@ __all__ = [
     "ROOT",
     "UNKNOWN",
     "AATBySize",
-    "AcceptanceLaw",
-    "AcceptanceLawFit",
     "AcceptanceTable",
     "AcceptedPath",
-    "Falloff",
-    "GridTokens",
-    "NodePaths",
     "PairedDifference",
-    "PricedTree",
     "PublicTree",
     "RankTraces",
     "RatioOfTotals",
     "SimulatedTokens",
-    "SizedTrees",
     "TextCycles",
     "Tree",
     "aat_by_size",
@@ -92,15 +81,11 @@ __all__ = [
     "cycles_along_text",
     "depth_survival",
     "expected_tokens",
-    "fit_acceptance_law",
     "is_node",
     "k_ary_paths",
-    "law_table",
-    "log_rate",
     "most_children",
     "node_acceptance",
     "node_draw_probability",
-    "node_paths",
     "node_reach",
     "pad_tree",
     "paired_difference",
@@ -109,16 +94,9 @@ __all__ = [
     "public_tree",
     "ratio_of_totals",
     "reach_probability",
-    "search_sizes",
-    "search_with_price",
     "sibling_position",
-    "simulate_grid",
     "simulate_nodes",
-    "simulate_traces",
     "simulate_walks",
-    "sized_inclusion",
-    "soft_depth",
-    "soft_inclusion",
     "stack_trees",
     "star_paths",
     "tokens_variance",

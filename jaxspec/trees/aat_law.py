@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Num
 
 from jaxspec.errors import InputError
 
-__all__ = ["AATLaw", "average_accepted_tokens", "checked_points", "law_on_host", "marginal_tokens", "r_squared"]
+__all__ = ["AATLaw", "average_accepted_tokens", "checked_points", "law_on_host", "r_squared"]
 
 
 @struct.dataclass
@@ -56,16 +56,6 @@ def average_accepted_tokens(law: AATLaw, verification_length: Num[ArrayLike, "*b
     """
     intercept, log_slope, shift, length = _over_lengths(law, verification_length)
     return intercept + log_slope * jnp.log(length - shift)
-
-
-def marginal_tokens(law: AATLaw, verification_length: Num[ArrayLike, "*b"]) -> Float[Array, "*b"]:
-    """Tokens per cycle gained by one more verified token: the law's derivative B / (x − C).
-
-    Args:
-        law, verification_length: as `average_accepted_tokens`.
-    """
-    _, log_slope, shift, length = _over_lengths(law, verification_length)
-    return log_slope / (length - shift)
 
 
 def r_squared(

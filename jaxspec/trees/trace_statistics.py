@@ -9,29 +9,25 @@ Source: Boosting the Performance of Tree-Based Speculative Decoding of LLMs on F
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int32, Key
+from jaxtyping import Array, Float, Int32
 
 from jaxspec.trees.rank_traces import (
     ENDED,
     UNKNOWN,
     RankTraces,
-    accepted_nodes,
     checked_traces,
     count_nodes,
     known_roots,
     path_nodes,
     recorded_roots,
 )
-from jaxspec.trees.simulation import MAX_TRIALS, SimulatedTokens
 from jaxspec.trees.text_ratios import ratio_of_totals
 from jaxspec.trees.topology import Tree
 
-__all__ = ["AcceptanceTable", "acceptance_table", "node_reach", "simulate_traces"]
+__all__ = ["AcceptanceTable", "acceptance_table", "node_reach"]
 
 #: Trials drawn together: few enough to stay in the cache.
 _BLOCK = 1 << 16
@@ -100,40 +96,3 @@ def acceptance_table(traces: RankTraces, *, depth: int, ranks: int) -> Acceptanc
     ratio = ratio_of_totals(by_text(times), by_text(jnp.broadcast_to(roots[:, :, None], times.shape)))
     total = jnp.sum(roots, axis=0, dtype=jnp.int32)
     return AcceptanceTable(jnp.where(total[:, None] > 0, ratio.mean, 0.0), ratio.standard_error, total)
-
-
-@partial(jax.jit, static_argnames="num_trials")
-def simulate_traces(tree: Tree, traces: RankTraces, key: Key[Array, ""], *, num_trials: int) -> SimulatedTokens:
-    """Simulate cycles at recorded roots drawn with replacement, all alike: dependence between depths is kept as it was.
-
-    Args:
-        tree: one tree; works under `vmap`.
-        key: typed.
-        num_trials: static, 1 to MAX_TRIALS.
-    Returns:
-        As `simulate_nodes`. Roots are left out as in `node_reach`; NaN where none is left. The standard error is that of the
-        drawing, not that of the texts.
-    Raises:
-        ValueError: more than one tree, malformed traces, or a number of trials out of range.
-    """
-    if not 1 <= num_trials <= MAX_TRIALS:
-        raise ValueError(f"num_trials is {num_trials}; allowed are 1 to {MAX_TRIALS}: add up several runs for more")
-    traces = checked_traces(traces)
-    counted = known_roots(tree, traces).reshape(-1)
-    roots = jnp.sum(counted, dtype=jnp.int32)
-    depth_of = accepted_nodes(tree, traces.rank).depth.reshape(-1)[jnp.argsort(jnp.logical_not(counted))]
-
-    def block(i: Array, ended: Array) -> Array:
-        drawn = jax.random.randint(jax.random.fold_in(key, i), (_BLOCK,), 0, jnp.maximum(roots, 1), jnp.int32)
-        needed = jnp.arange(_BLOCK, dtype=jnp.int32) < num_trials - i * _BLOCK
-        return ended.at[depth_of[drawn]].add(needed.astype(jnp.int32))
-
-    blocks = -(-num_trials // _BLOCK)
-    ended = jax.lax.fori_loop(jnp.int32(0), jnp.int32(blocks), block, jnp.zeros(tree.size + 1, jnp.int32))
-    survivors = jnp.flip(jnp.cumsum(jnp.flip(ended[1:]), dtype=jnp.int32))
-    share = ended.astype(jnp.result_type(float)) / jnp.where(roots > 0, num_trials, jnp.nan)
-    depth = jnp.arange(tree.size + 1).astype(share.dtype)
-    gained = jnp.sum(share * depth)
-    variance = jnp.sum(share * (depth - gained) ** 2)
-    error = jnp.sqrt(variance / (num_trials - 1)) if num_trials > 1 else jnp.full((), jnp.nan, share.dtype)
-    return SimulatedTokens(mean=1 + gained, standard_error=error, survivors=survivors)

@@ -13,7 +13,7 @@ PROGRAM = """
 import json, sys
 import jax
 from experiments.memory_analysis import analyse
-from experiments.released_shapes import SHAPES
+from experiments.random_checkpoint import SHAPES
 from jaxspec.models.families import decoder_config
 
 assert jax.device_count() == 8

@@ -22,8 +22,7 @@ from hwmodels import (
 from hwmodels.analysis.design_point import chip_area
 from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, leaf_names
 from hwmodels.compute.systolic.array import OnChipBuffer
-from hwmodels.compute.systolic.cost import gemm_cost
-from hwmodels.compute.systolic.unit import SystolicUnit
+from hwmodels.compute.systolic.unit import SystolicUnit, gemm_cost
 from hwmodels.decoders import Decoder
 from hwmodels.step.capacity import activation_buffer_bytes, held_bytes, longest_context
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
+from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from experiments.papers.cassandra import area_power, capacity
-from experiments.papers.cassandra.measuring import LENGTH, MEASURED
-from experiments.papers.cassandra.objective import on_the_grid, scored
 from experiments.papers.cassandra.speedups import (
     BENCHMARKS,
     DEVICES,
@@ -23,8 +26,189 @@ from experiments.papers.cassandra.speedups import (
 )
 from experiments.papers.cassandra.units import printed_value
 from experiments.reproduce.paper import Detail, Outcome
+from hwmodels import (
+    LAYER_MATRICES,
+    DraftCost,
+    Workload,
+    catalog,
+    chain_plan,
+    kv_elements_per_token,
+    parameters,
+    price_cycle,
+)
+from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from jaxspec.compress.footprint import mean_draft_bits, uniform
+from jaxspec.compress.knobs import uniform_knobs
+from jaxspec.compress.kv import stored_kv, token_rows
+from jaxspec.compress.schemes import find_scheme
+from jaxspec.files import to_json, write_text
+from jaxspec.formats.entropy import counted_entropy_bits
+from jaxspec.formats.patterns import BFLOAT16, to_bits
+from jaxspec.models.decoder import forward_text
+from jaxspec.models.embedded import load_model
+from jaxspec.models.stored import as_computed, stack_of
+from jaxspec.speculate.proof import continue_texts
+from jaxspec.speculate.sampling import GREEDY
+from jaxspec.text import load_text, windows
+from jaxspec.tuning.calibration import calibrate, target_params
+from jaxspec.tuning.compression_objective import left_bits, objective_j
+from jaxspec.tuning.hard import measure_hard
 
-__all__ = ["DETAILS", "better_together", "missed_bars", "trade_off"]
+__all__ = [
+    "DETAILS",
+    "LENGTH",
+    "MEASURED",
+    "POINTS",
+    "better_together",
+    "main",
+    "missed_bars",
+    "on_the_grid",
+    "scored",
+    "trade_off",
+]
+
+
+MEASURED = Path(__file__).parent / "data" / "measured.json"
+
+#: Windows of text, tokens of a prompt and of its continuation.
+_WINDOWS, _PROMPT, _CONTINUED = 64, 48, 96
+
+#: Drafted tokens: Fig. 7.
+LENGTH = 5
+
+#: What is varied: pruned share and cut bits, by the paper's abbreviations.
+POINTS = {
+    "VP": [(prune / 100, 0) for prune in (20, 30, 40, 50, 55, 60, 65, 70, 75, 80)],
+    "MT": [(0.0, cut) for cut in range(1, 8)],
+    "VP+MT": list(itertools.product((0.2, 0.3, 0.4, 0.5, 0.6), (3, 4, 5, 6))),
+}
+
+
+def _exponents(patterns: Any) -> dict[str, float]:
+    """Entropy and mean unary length of exponents, one codebook for all of a tensor."""
+    fields = (np.asarray(patterns).reshape(-1) >> BFLOAT16.mantissa_bits) & 0xFF
+    counts = np.sort(np.bincount(fields, minlength=256))[::-1]
+    unary = float(counts @ np.arange(1, counts.size + 1)) / counts.sum()
+    return {"entropy_bits": float(counted_entropy_bits(counts)), "unary_bits": unary, "values": int(counts.sum())}
+
+
+def _mean(found: list[dict[str, float]]) -> dict[str, float]:
+    total = sum(each["values"] for each in found)
+    names = ("entropy_bits", "unary_bits")
+    return {name: sum(each[name] * each["values"] for each in found) / total for name in names} | {"values": total}
+
+
+def main() -> None:
+    """Measure and write."""
+    loaded, scheme = load_model("embedded"), find_scheme("cassandra1")
+    config, stored = loaded.config, target_params(loaded.params)
+    text = load_text("stdlib", loaded.tokenizer)
+    prompts = windows(text.held_out, _WINDOWS, _PROMPT, 0, document_starts=text.held_out_starts)
+    decoded = continue_texts(as_computed(stored), config, prompts, num_tokens=_CONTINUED, decoding=GREEDY, seed=0)
+    tokens = jnp.asarray(decoded["tokens"][:, : _PROMPT + _CONTINUED])
+    cache = forward_text(
+        as_computed(stored), config, tokens, kv_codec=stored_kv(config), logits_from=tokens.shape[1]
+    ).cache
+    layers = [type(cache)(cache.key[i], cache.value[i]) for i in range(config.num_layers)]
+    matrices = [stack_of(stored["layers"][kind]).values() for kind in config.matrix_kinds]
+    result: dict[str, Any] = {
+        "model": "embedded",
+        "fig6": {
+            "weights": _mean([_exponents(to_bits(jnp.asarray(x))) for stack in matrices for x in stack]),
+            "kv_cache": _mean(
+                [_exponents(to_bits(rows.astype(jnp.bfloat16))) for layer in layers for rows in token_rows(layer)]
+            ),
+        },
+        "fig7": {},
+    }
+    calibration = calibrate(stored, config, tokens, scheme=scheme, first=_PROMPT - 1)
+    for name, points in POINTS.items():
+        rows = []
+        for prune, cut in points:
+            knobs = uniform_knobs(
+                scheme, config, weight_prune=prune, weight_cut_bits=cut, kv_prune=0.0, kv_cut_bits=0.0
+            )
+            found = measure_hard(calibration, knobs, GREEDY)
+            bits, alpha = float(mean_draft_bits(found.footprint)), float(jnp.mean(found.survival[:LENGTH]))
+            rows.append({"weight_prune": prune, "cut_bits": cut, "bits_per_weight": bits, "alpha_fraction": alpha})
+            print(name, json.dumps(rows[-1]), flush=True)
+        result["fig7"][name] = rows
+    write_text(MEASURED, to_json(result))
+
+
+if __name__ == "__main__":
+    main()
+
+
+#: What drafts are priced on and for.
+DEVICE, ARCHITECTURE, CONTEXT_TOKENS = "rtx-4090", "llama-3.1-8b", 1024.0
+
+
+def on_the_grid(rows: list[dict[str, float]]) -> list[dict[str, float]]:
+    """Drafts whose pruned share and cut bits are among those that the paper searches."""
+    searched = functools.partial(printed_value, "algorithm_config", parameter="grid search")
+
+    def points(name: str) -> np.ndarray:
+        low, high, step = (searched(f"{name}_{end}") for end in ("min", "max", "step"))
+        return low + step * np.arange(round((high - low) / step) + 1)
+
+    prune, cut = points("pruning_ratio") / 100, points("truncation")
+    among = lambda value, allowed: bool(np.isclose(value, allowed).any())
+    return [row for row in rows if among(row["weight_prune"], prune) and among(row["cut_bits"], cut)]
+
+
+def scored(rows: list[dict[str, float]], drafted: int) -> list[dict[str, Any]]:
+    """Each draft with J, relative to the best, and its predicted speedup over 16-bit decoding; the best J first.
+
+    Args:
+        rows: of Fig. 7: weight_prune, cut_bits, bits_per_weight, alpha_fraction of `drafted` tokens.
+    """
+    architecture = catalog.architecture(ARCHITECTURE)
+    stored = parameters(architecture)
+    layer_weights = float(sum(stored[kind] for kind in LAYER_MATRICES))
+    kv_values = CONTEXT_TOKENS * float(kv_elements_per_token(architecture))
+    values = [
+        float(
+            objective_j(
+                row["alpha_fraction"],
+                [
+                    (layer_weights, left_bits(row["weight_prune"], row["cut_bits"])),
+                    (kv_values, left_bits(0.0, 0.0)),
+                ],
+            )
+        )
+        for row in rows
+    ]
+    column = lambda name: jnp.array([row[name] for row in rows], jnp.float32)
+    cycle_s, plain_s = _seconds(*map(column, ("bits_per_weight", "weight_prune", "cut_bits")), jnp.float32(drafted))
+    tokens = 1.0 + drafted * np.array([row["alpha_fraction"] for row in rows])
+    speedup = tokens * np.asarray(plain_s) / np.asarray(cycle_s)
+    found = [
+        row | {"J": value / max(values), "speedup": float(one), "status": "predicted"}
+        for row, value, one in zip(rows, values, speedup, strict=True)
+    ]
+    return sorted(found, key=lambda row: -row["J"])
+
+
+@jax.jit
+def _seconds(bits: Array, prune: Array, cut: Array, drafted: Array) -> tuple[Array, Array]:
+    """Of a cycle, and of a step of autoregressive decoding in 16 bits, "draft"."""
+
+    def one(bits: Array, prune: Array, cut: Array) -> tuple[Array, Array]:
+        # A verification reads pruned values in 16 bits, and the bits that were cut off the others (V-A).
+        target = bits + prune * UNCOMPRESSED_BITS + (1.0 - prune) * cut
+        found = price_cycle(
+            catalog.device(DEVICE),
+            catalog.architecture(ARCHITECTURE),
+            footprint=uniform(bits, target),
+            draft_cost=DraftCost(),
+            workload=Workload(context_tokens=CONTEXT_TOKENS),
+            plan=chain_plan(drafted),
+        )
+        return found.total_s, found.baselines.bf16.cost.total_s
+
+    return jax.vmap(one)(bits, prune, cut)
+
 
 #: What Fig. 12, 3 and 14 must reach, relative or in percentage points.
 _BARS = {"fig12": 0.05, "fig3_points": 2.0, "fig14": 0.05}

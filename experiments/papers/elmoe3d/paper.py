@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.papers.elmoe3d import figures, measured_figures, more_figures, tables
+from experiments.papers.elmoe3d import figures, measured_figures, tables
 from experiments.papers.elmoe3d.calibration import FITTED_HALF
 from experiments.papers.elmoe3d.details import DETAILS, missed_bars
 from experiments.papers.elmoe3d.fitted import EMBEDDING_INSIDE, ONE_RULE, SLICES_ALWAYS, Variant
@@ -153,9 +153,9 @@ PAPER = Paper(
         "fig9": lambda outcome: figures.roofline_figure(),
         "fig12": lambda outcome: figures.mapping_figure(outcome.solved),
         "fig13": lambda outcome: figures.latency_figure(outcome.solved),
-        "fig14": lambda outcome: more_figures.platform_figure(outcome.solved),
-        "fig15": lambda outcome: more_figures.energy_figure(outcome.solved),
-        "fig16": lambda outcome: more_figures.locality_figure(outcome.solved),
+        "fig14": lambda outcome: figures.platform_figure(outcome.solved),
+        "fig15": lambda outcome: figures.energy_figure(outcome.solved),
+        "fig16": lambda outcome: figures.locality_figure(outcome.solved),
         "fig17ab": lambda outcome: measured_figures.pools_figure(),
         "fig17c": lambda outcome: measured_figures.readings_figure(),
     },

@@ -9,37 +9,111 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from experiments.papers.huffllm import measure
 from experiments.papers.huffllm.chips import MODELS
-from experiments.papers.huffllm.weights_model import (
-    ORIGINS,
-    Normals,
-    ScaleModel,
-    draw_normals,
-    family_of,
-    stored_patterns,
-    weights,
-)
 from experiments.reproduce.paper import Modelled
 from experiments.reproduce.printed import PrintedCell, printed_cells, printed_value
 from jaxspec.formats import fields
 
 __all__ = [
     "CODED_SPLIT",
+    "ORIGINS",
+    "Normals",
     "Sample",
+    "ScaleModel",
     "calibrate",
+    "draw_normals",
     "entropies",
+    "family_of",
     "fitted_cells",
     "own_bits",
     "printed_bits",
     "ratios",
     "sample",
+    "stored_patterns",
+    "weights",
 ]
+
+
+#: Format in which a family's weights were trained and released. Vicuna was finetuned from Llama 2 and saved in float16; Llama 2
+#: itself is bfloat16, although its usual conversion is stored in float16.
+ORIGINS = {"Llama": "bfloat16", "Qwen": "bfloat16", "OPT": "float16", "Vicuna": "float16"}
+
+_DTYPES = {"bfloat16": np.dtype(ml_dtypes.bfloat16), "float16": np.dtype(np.float16)}
+
+
+@dataclass(frozen=True)
+class ScaleModel:
+    """The two numbers of the model.
+
+    Attributes:
+        base_scale: median standard deviation of a row.
+        row_spread: standard deviation of the logarithm of a row's.
+    """
+
+    base_scale: float
+    row_spread: float
+
+
+@dataclass(frozen=True)
+class Normals:
+    """Standard normal numbers for some matrices: weights [matrix, row, column], and one per row [matrix, row, 1]."""
+
+    weights: np.ndarray
+    rows: np.ndarray
+
+    def first(self) -> Normals:
+        """Those of the first matrix."""
+        return Normals(self.weights[:1], self.rows[:1])
+
+
+def family_of(model: str) -> str:
+    """The family of a model such as "Llama-3.2-3B".
+
+    Raises:
+        ValueError: a family whose format of origin is not known.
+    """
+    family = model.split("-")[0]
+    if family not in ORIGINS:
+        raise ValueError(f"model {model!r} came; known families are {', '.join(ORIGINS)}: add its format to ORIGINS")
+    return family
+
+
+def draw_normals(seed: int, *, matrices: int = 4, rows: int = 1024, columns: int = 1536) -> Normals:
+    """Numbers to make matrices of; another seed for each family."""
+    rng = np.random.default_rng(seed)
+    return Normals(
+        rng.standard_normal((matrices, rows, columns), np.float32), rng.standard_normal((matrices, rows, 1), np.float32)
+    )
+
+
+def weights(scales: ScaleModel, normals: Normals) -> np.ndarray:
+    """Weights in float32, [matrix, row, column]."""
+    row_scales = np.float32(scales.base_scale) * np.exp(np.float32(scales.row_spread) * normals.rows)
+    return row_scales * normals.weights
+
+
+def stored_patterns(values: np.ndarray, *, origin: str, stored: str) -> np.ndarray:
+    """Patterns (uint16) of values that were rounded to the format of their origin and then to the stored one.
+
+    Raises:
+        ValueError: a format other than float16 and bfloat16.
+    """
+    unknown = {origin, stored} - set(_DTYPES)
+    if unknown:
+        raise ValueError(f"format {min(unknown)!r} came; allowed are {', '.join(_DTYPES)}")
+    born = values.astype(_DTYPES[origin])
+    # Through float32, which holds either exactly.
+    kept = born if origin == stored else born.astype(np.float32).astype(_DTYPES[stored])
+    return kept.view(np.uint16)
+
 
 DATA = Path(__file__).parent / "data"
 FORMATS = {"FP16": "float16", "BF16": "bfloat16"}

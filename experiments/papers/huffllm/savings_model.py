@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.papers.huffllm.chips import MODELS, simba, systolic
-from hwmodels.compute import vector_mapper, vector_mapping
+from hwmodels.compute import vector_mapping
 from hwmodels.compute.systolic import array as systolic_array
 from hwmodels.compute.systolic import buffers as systolic_buffers
 from hwmodels.compute.vector_buffers import weight_load_time
@@ -191,7 +191,7 @@ _MAPPED_AT = 128 * GIGA
 @functools.cache
 def _simba_counts(as_printed: bool, m: int, k: int, n: int, weight_bits: float) -> tuple[Any, ...]:
     array = simba(as_printed=as_printed)
-    _, found = vector_mapper.search(
+    _, found = vector_mapping.search(
         array, m, k, n, bandwidth_bytes_per_s=_MAPPED_AT, energies=_NOMINAL, weight_bits=weight_bits
     )
     # An activation that fits as a whole stays between two products; only others come from DRAM or go there.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from experiments.papers.mobile_npu import figures, scaling_figures, simplest, tables
+from experiments.papers.mobile_npu import figures, simplest, tables
 from experiments.papers.mobile_npu.calibration import FITTED_NAMES, fit
 from experiments.papers.mobile_npu.details import DETAILS, missed_bars
 from experiments.papers.mobile_npu.printed import PAPER as NAME
@@ -165,8 +165,8 @@ PAPER = Paper(
         "decoding": lambda outcome: figures.decoding_figure(outcome.solved),
         "power": lambda outcome: figures.power_figure(outcome.solved),
         "processors": lambda outcome: figures.processors_figure(outcome.solved),
-        "fig5": lambda outcome: scaling_figures.budget_figure(scaling()),
-        "fig10": lambda outcome: scaling_figures.latency_figure(scaling()),
+        "fig5": lambda outcome: figures.budget_figure(scaling()),
+        "fig10": lambda outcome: figures.latency_figure(scaling()),
     },
     missed_bars=missed_bars,
 )

@@ -1,7 +1,7 @@
 """Fitting device parameters to measured times, a module for each idea: `least_squares.fit(...)`, `splits.half_of_shapes(...)`.
 
 The method: `least_squares` (any model), `splits` (what is held out), `intervals`, `report` (what was found). Measurements:
-`measurements` (one's own, CSV), `kernel_tables` and `attention_tables` (those of the optional package aiconfigurator-core).
+`kernel_tables` and `attention_tables` (those of the optional package aiconfigurator-core).
 Models: `gemm`, `attention`.
 """
 
@@ -12,7 +12,6 @@ from hwmodels.analysis.calibration import (
     intervals,
     kernel_tables,
     least_squares,
-    measurements,
     report,
     splits,
 )
@@ -24,7 +23,6 @@ __all__ = [
     "intervals",
     "kernel_tables",
     "least_squares",
-    "measurements",
     "report",
     "splits",
 ]

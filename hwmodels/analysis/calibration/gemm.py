@@ -71,10 +71,10 @@ DISPATCHED_PARAMETERS = (
     Parameter("pass_elements", 1000.0, 1.0, 20000.0),
 )
 
-#: What a table has besides if it was measured without a CUDA graph, see `hwmodels.compute.gpu_host`.
+#: What a table has besides if it was measured without a CUDA graph, see `hwmodels.compute.gpu`.
 HOST_PARAMETERS = (Parameter("host_s", 5e-5, 1e-6, 1e-3), Parameter("host_rows_s", 1e-5, 1e-7, 1e-3))
 
-#: What a format has besides if its kernels read operands beyond the cache again, see `hwmodels.compute.gpu_rereads`.
+#: What a format has besides if its kernels read operands beyond the cache again, see `hwmodels.compute.gpu`.
 REREAD_PARAMETERS = (Parameter("reread_cost", 0.3, 1e-3, 10.0),)
 
 #: Between what A100, H100, H200, L40S and B200 tables give (80 to 270) where it is fitted; none of them is sensitive to it.

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Fit", "Interval", "Parameter", "fit", "predicted_rows", "prediction_interval", "residual_table"]
+__all__ = ["Fit", "Interval", "Parameter", "fit", "predicted_rows"]
 
 #: Seconds of every condition, given the parameters by name.
 Predict: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, Any]], Any]
@@ -168,34 +168,6 @@ def fit(
     )
 
 
-def prediction_interval(
-    fitted: Fit, predict: Predict, conditions: Mapping[str, npt.ArrayLike], *, coverage: float = 0.95
-) -> Interval:
-    """Times of new conditions, with the uncertainty of the parameters and the scatter of measurements about the model.
-
-    Args:
-        fitted: of the same model.
-        conditions: name -> "row".
-        coverage: in (0, 1).
-    Returns:
-        "row" each, s; intervals are symmetric in the logarithm, and normal there.
-    Raises:
-        ValueError: coverage out of range.
-    """
-    if not 0 < coverage < 1:
-        raise ValueError(f"coverage is {coverage}; it must lie between 0 and 1, as in 0.95")
-    from scipy.stats import norm
-
-    rows = {name: np.asarray(values, np.float64) for name, values in conditions.items()}
-    with jax.enable_x64(True):
-        logs, jacobian = _residual_functions(predict, list(fitted.estimates), rows, np.ones(()))
-        at = np.log(list(fitted.estimates.values()))
-        log_predicted, slopes = logs(at), jacobian(at)
-    variance = np.einsum("rp,pq,rq->r", slopes, fitted.log_covariance, slopes) + fitted.scatter**2
-    reach = norm.ppf(0.5 + coverage / 2) * np.sqrt(variance)
-    return Interval(np.exp(log_predicted), np.exp(log_predicted - reach), np.exp(log_predicted + reach))
-
-
 def predicted_rows(
     predict: Predict, estimates: Mapping[str, float], conditions: Mapping[str, npt.ArrayLike]
 ) -> Numbers:
@@ -217,18 +189,6 @@ def predicted_rows(
             logs, _ = _residual_functions(predict, list(estimates), piece, times, _PIECE)
             found.append(np.exp(logs(at)))
     return np.concatenate(found)
-
-
-def residual_table(
-    conditions: Mapping[str, npt.ArrayLike], measured_s: npt.ArrayLike, predicted_s: npt.ArrayLike, *, worst: int = 20
-) -> list[dict[str, float]]:
-    """The rows that the model misses by most, each with its conditions, times and relative error."""
-    measured, predicted = np.asarray(measured_s, np.float64), np.asarray(predicted_s, np.float64)
-    error = predicted / measured - 1
-    order = np.argsort(-np.abs(np.log(predicted / measured)), kind="stable")[:worst]
-    columns = {name: np.asarray(values, np.float64) for name, values in conditions.items()}
-    columns |= {"measured_s": measured, "predicted_s": predicted, "relative_error": error}
-    return [{name: float(values[row]) for name, values in columns.items()} for row in order]
 
 
 def _residual_functions(

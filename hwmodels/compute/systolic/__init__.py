@@ -1,6 +1,6 @@
-"""Systolic arrays: `array` (the array and its cycles), `buffers` (what they read and write), `cost` (time and energy), `unit`
-(the array as part of a device)."""
+"""Systolic arrays: `array` (the array and its cycles), `buffers` (what they read and write), `unit` (time and energy;
+the array as part of a device)."""
 
-from hwmodels.compute.systolic import array, buffers, cost, unit
+from hwmodels.compute.systolic import array, buffers, unit
 
-__all__ = ["array", "buffers", "cost", "unit"]
+__all__ = ["array", "buffers", "unit"]

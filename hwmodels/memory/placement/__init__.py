@@ -1,7 +1,6 @@
 """Policies that place a network in the memories of a device, a file each, and the one registry of them."""
 
-from hwmodels.memory.placement.by_mode import ByMode
-from hwmodels.memory.placement.by_name import PLACEMENTS, first_memory_share, placement_of
+from hwmodels.memory.placement.by_name import PLACEMENTS, ByMode, first_memory_share, placement_of
 from hwmodels.memory.placement.expert_cache import BitSlices, DraftCopies, ExpertCache
 from hwmodels.memory.placement.in_order import AllExternal, ExpertsFirst, InOrder
 from hwmodels.memory.placement.interface import PlacementPolicy, TierShares

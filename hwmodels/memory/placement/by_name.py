@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import ClassVar
+
+import flax.struct
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from hwmodels.device import Device
-from hwmodels.memory.placement.by_mode import ByMode
+from hwmodels.device import Device, MemoryTier
+from hwmodels.memory.placement.expert_cache import BitSlices, ExpertCache
 from hwmodels.memory.placement.in_order import InOrder
-from hwmodels.memory.placement.interface import PlacementPolicy
+from hwmodels.memory.placement.interface import PlacementPolicy, TierShares, expert_reads
 from hwmodels.memory.placement.registry import SINGLE_PLACEMENTS
 from hwmodels.network.operators.work import EXPERT_OPERATORS, OPERATORS, OperatorWork
 from hwmodels.numerics.axes import select
+from hwmodels.numerics.fields import variant
 
-__all__ = ["PLACEMENTS", "first_memory_share", "placement_of"]
+__all__ = ["PLACEMENTS", "ByMode", "first_memory_share", "placement_of"]
+
+
+@flax.struct.dataclass
+class ByMode:
+    """Whole experts while decoding autoregressively, their leading bits while speculating, unless others are given."""
+
+    title: ClassVar[str] = "one placement for autoregressive decoding, another for speculation"
+
+    autoregressive: PlacementPolicy = variant(SINGLE_PLACEMENTS, default=ExpertCache())
+    speculating: PlacementPolicy = variant(SINGLE_PLACEMENTS, default=BitSlices())
+
+    def shares(self, tiers: Sequence[MemoryTier], work: OperatorWork) -> TierShares:
+        """See `PlacementPolicy`."""
+        drafts = jnp.asarray(expert_reads(work).speculating)[..., None]
+        found = self.autoregressive.shares(tiers, work), self.speculating.shares(tiers, work)
+        return jax.tree.map(lambda alone, cycle: (1.0 - drafts) * alone + drafts * cycle, *found)
+
+    def draft_experts(self, tiers: Sequence[MemoryTier], work: OperatorWork) -> Float[Array, "*b"]:
+        """See `PlacementPolicy`."""
+        return self.speculating.draft_experts(tiers, work)
+
 
 _IS_EXPERT = np.array([name in EXPERT_OPERATORS for name in OPERATORS])
 

@@ -6,16 +6,16 @@ Source: Huff-LLM, 3.1 (which fields, coded apart); the streams are those of `jax
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxspec.formats import fields
-from jaxspec.formats.container.codec import Chunk, CodecError, Selection, Undivided, take
-from jaxspec.formats.container.field_counts import field_counts
-from jaxspec.formats.container.field_planes import field, merge_fields, packed_plane, plane_form, planes_of
+from jaxspec.formats import bit_packing, fields
+from jaxspec.formats.container.codec import Chunk, CodecError, Selection, Undivided, occurrences, take
 from jaxspec.formats.container.tensors import CHUNK_ELEMENTS, PATTERN_DTYPES, TensorForm, Whole, padded_length
 from jaxspec.formats.huffman import MAX_CODE_LENGTH, HuffmanCode, code_lengths, code_of_lengths, num_bits
 from jaxspec.formats.huffman_streams import (
@@ -28,7 +28,116 @@ from jaxspec.formats.huffman_streams import (
     num_steps,
 )
 
-__all__ = ["FieldCodec", "Partition"]
+__all__ = [
+    "FieldCodec",
+    "Partition",
+    "Plane",
+    "field",
+    "field_counts",
+    "merge_fields",
+    "packed_plane",
+    "plane_form",
+    "planes_of",
+]
+
+
+#: Chunks of fewer elements are counted field by field: going through all patterns of 16 bits would take longer.
+_FEW_ELEMENTS = 1 << 14
+
+
+def field_counts(chunks: Iterable[np.ndarray], widths: tuple[int, ...]) -> list[np.ndarray]:
+    """Occurrences of each value of each field, exact; by way of the patterns' 16-bit halves, which are counted once.
+
+    Raises:
+        ValueError: a field that crosses the border between two halves.
+    """
+    bits, ends = sum(widths), list(accumulate(widths))
+    for width, end in zip(widths, ends):
+        if width > min(bits, 16) or end - width < 16 * ((end - 1) // 16):
+            raise ValueError(f"field of {width} bits crosses a 16-bit half; allowed are fields within one: split it")
+    counts, halves = [np.zeros(1 << width, np.int64) for width in widths], []
+    for chunk in chunks:
+        if chunk.size < _FEW_ELEMENTS:
+            for width, end, counted in zip(widths, ends, counts):
+                counted += np.bincount(chunk >> (bits - end) & ((1 << width) - 1), minlength=1 << width)
+            continue
+        parts = [chunk] if bits <= 16 else [(chunk >> 16).astype(np.uint16), (chunk & 0xFFFF).astype(np.uint16)]
+        found = [occurrences(part, 1 << min(bits, 16)) for part in parts]
+        halves = [a + b for a, b in zip(halves, found)] if halves else found
+    for width, end, counted in zip(widths, ends, counts if halves else ()):
+        half, below = divmod(end - 1, 16)
+        values = np.arange(1 << min(bits, 16)) >> (min(bits, 16) - 1 - below) & ((1 << width) - 1)
+        counted += np.bincount(values, weights=halves[half], minlength=1 << width).astype(np.int64)
+    return counts
+
+
+class Plane(NamedTuple):
+    """Neighbouring fields that are stored as they are, together: at most 16 bits."""
+
+    role: str
+    fields: tuple[int, ...]
+    width: int
+
+
+def planes_of(widths: tuple[int, ...], coded: Iterable[int]) -> list[Plane]:
+    """The fields that are not coded, gathered into planes."""
+    groups: list[list[int]] = []
+    for index in sorted(set(range(len(widths))) - set(coded)):
+        if groups and sum(widths[i] for i in groups[-1]) + widths[index] <= 16:
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+    return [Plane(f"plane{i}", tuple(g), sum(widths[j] for j in g)) for i, g in enumerate(groups)]
+
+
+@partial(jax.jit, static_argnums=(1, 2))
+def field(patterns: jax.Array, widths: tuple[int, ...], index: int) -> jax.Array:
+    """One field of each pattern."""
+    return fields.split(patterns, widths)[index]
+
+
+def _joined(patterns: jax.Array, widths: tuple[int, ...], plane: Plane) -> jax.Array:
+    parts = fields.split(patterns, widths)
+    joined = jnp.zeros(patterns.shape, jnp.uint16)
+    for index in plane.fields:
+        joined = (joined << widths[index]) | parts[index].astype(jnp.uint16)
+    return joined
+
+
+@partial(jax.jit, static_argnums=(1, 2))
+def packed_plane(patterns: jax.Array, widths: tuple[int, ...], plane: Plane) -> jax.Array:
+    """A plane as it is stored: bytes and 16-bit numbers in order, other widths packed."""
+    joined = _joined(patterns, widths, plane)
+    if plane.width in (8, 16):
+        return joined.astype(jnp.uint8 if plane.width == 8 else jnp.uint16)
+    return bit_packing.pack(joined, width=plane.width)
+
+
+def plane_form(plane: Plane, count: int) -> tuple[np.dtype, int]:
+    """Dtype and number of items of a stored plane of `count` elements."""
+    if plane.width in (8, 16):
+        return np.dtype(f"<u{plane.width // 8}"), count
+    return np.dtype("<u4"), bit_packing.num_words(count, plane.width)
+
+
+@partial(jax.jit, static_argnums=(2, 3, 4))
+def merge_fields(
+    values: dict[int, jax.Array],
+    packed: dict[str, jax.Array],
+    widths: tuple[int, ...],
+    planes: tuple[Plane, ...],
+    n: int,
+) -> jax.Array:
+    """Patterns of n elements, from values of some fields and the planes that hold the others."""
+    parts = dict(values)
+    for plane in planes:
+        content = packed[plane.role]
+        joined = content if plane.width in (8, 16) else bit_packing.unpack(content, width=plane.width, count=n)
+        for index in reversed(plane.fields):
+            parts[index] = joined & joined.dtype.type((1 << widths[index]) - 1)
+            joined = joined >> joined.dtype.type(widths[index]) if widths[index] < joined.dtype.itemsize * 8 else joined
+    return fields.merge([parts[index] for index in range(len(widths))], widths)
+
 
 #: A field is coded where that saves at least this share of its bits, its table included.
 _LEAST_SAVING = 0.01

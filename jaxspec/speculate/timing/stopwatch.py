@@ -16,14 +16,17 @@ Decoding without speculation is a program of width 1, without a draft.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+import math
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from jaxspec.checks import check_count
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.mesh import split_rows
@@ -34,11 +37,154 @@ from jaxspec.speculate.engine import Decoded, autoregressive_tree, decode
 from jaxspec.speculate.expansion import TreeLimits, chain_limits, tree_limits
 from jaxspec.speculate.ragged import generated_tokens
 from jaxspec.speculate.sampling import Decoding
-from jaxspec.speculate.timing.clock import interleave
 from jaxspec.trees.public_trees import chain_tree
 from jaxspec.trees.topology import Tree
 
-__all__ = ["AUTOREGRESSIVE", "CountedWay", "TimedWay", "Way", "chain_way", "time_ways", "timed_prompts", "tree_way"]
+__all__ = [
+    "AUTOREGRESSIVE",
+    "BELIEVABLE",
+    "SHARE",
+    "Calls",
+    "Clocked",
+    "CountedWay",
+    "Spread",
+    "TimedWay",
+    "Way",
+    "chain_way",
+    "interleave",
+    "noise_of",
+    "spread_of",
+    "time_ways",
+    "timed_prompts",
+    "tree_way",
+]
+
+
+Name = TypeVar("Name", bound=Hashable)
+
+#: What is timed one after the other under one name; each returns arrays, or trees of them.
+Calls = Sequence[Callable[[], Any]]
+
+
+class Clocked(NamedTuple, Generic[Name]):
+    """Seconds and results of calls.
+
+    Attributes:
+        first_s: of each call's first time, which compiles.
+        seconds: of the timed ones; entry r of all is of the same round.
+        results: of each call.
+    """
+
+    first_s: dict[Name, list[float]]
+    seconds: dict[Name, Float[np.ndarray, "repeat call"]]
+    results: dict[Name, list[Any]]
+
+
+def _nothing() -> None:
+    """No progress is shown."""
+
+
+def interleave(
+    blocks: Sequence[Mapping[Name, Calls]],
+    repeats: int,
+    *,
+    seed: int = 0,
+    warm: Callable[[Mapping[Name, list[Any]]], None] = lambda results: None,
+    advance: Callable[[], None] = _nothing,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Clocked[Name]:
+    """Warm all calls up, then time them in rounds; results are awaited.
+
+    Args:
+        blocks: what is compared, by names that no two share; a round goes through one block after the other, and through each
+            in an order of its own.
+        seed: of that order.
+        warm: called with the results before anything is timed.
+        advance: called for each name when it is warm, and after each block of each round.
+    Raises:
+        ValueError: repeats below 1.
+    """
+    check_count("repeats", repeats)
+    rng = np.random.default_rng(seed)
+
+    def timed(call: Callable[[], Any]) -> tuple[float, Any]:
+        started = clock()
+        found = jax.block_until_ready(call())
+        return clock() - started, found
+
+    found: Clocked[Name] = Clocked({}, {}, {})
+    for block in blocks:
+        for name, calls in block.items():
+            first = [timed(call) for call in calls]
+            found.first_s[name], found.results[name] = [pair[0] for pair in first], [pair[1] for pair in first]
+            found.seconds[name] = np.zeros((repeats, len(calls)))
+            advance()
+    warm(found.results)
+    for repeat in range(repeats):
+        for block in blocks:
+            names = list(block)
+            for place in rng.permutation(len(names)):
+                name = names[place]
+                found.seconds[name][repeat] = [timed(call)[0] for call in block[name]]
+            advance()
+    return found
+
+
+#: Share of the repeats that lie within an interval.
+SHARE = 0.9
+
+#: Largest relative standard error of a median that is believed.
+BELIEVABLE = 0.03
+
+#: Standard deviations of a normal distribution in a median absolute deviation, and of a median in one of a mean.
+_DEVIATION, _OF_MEDIAN = 1.4826, 1.2533
+
+#: Fewer samples have no median absolute deviation worth the name.
+_FEW = 5
+
+
+class Spread(NamedTuple):
+    """Median of repeats, and the interval in which 90 % of them lie; what is not known is not a number."""
+
+    median: float
+    low: float
+    high: float
+
+
+def spread_of(samples: Float[np.ndarray, " repeat"]) -> Spread:
+    """Median and interval of those samples that are numbers.
+
+    Args:
+        samples: of what is never negative. Negative ones are differences of times that are lost in their noise, infinite ones
+            are rates that such a time allows, −infinite ones ratios over such a time: they have their place in the order, and
+            an end of the interval that falls on them is not known.
+    """
+    known = np.sort(np.asarray(samples)[~np.isnan(samples)])
+    finite = np.isfinite(known)
+    if not finite.any():
+        return Spread(math.nan, math.nan, math.nan)
+    places = [(1 - SHARE) / 2, 0.5, (1 + SHARE) / 2]
+    bounded = np.clip(known, known[finite][0], known[finite][-1])  # infinities have no weighted mean with a neighbour
+    values = np.quantile(bounded, places)
+    neighbours = (np.quantile(known, places, method=side) for side in ("lower", "higher"))
+    certain = np.all([np.isfinite(each) for each in neighbours], axis=0) & (values >= 0.0)
+    low, median, high = (float(value) if sure else math.nan for value, sure in zip(values, certain, strict=True))
+    return Spread(low=low, median=median, high=high)
+
+
+def noise_of(samples: Float[np.ndarray, " repeat"]) -> float:
+    """Relative standard error of the median; infinite of fewer than 3 known samples, and of a median that is not positive.
+
+    By the median absolute deviation, which outliers leave alone; by the whole range where samples are too few for it.
+    """
+    known = np.asarray(samples)[~np.isnan(samples)]
+    median = spread_of(known).median
+    if known.size < 3 or not median > 0.0:
+        return math.inf
+    by_median = lambda: _DEVIATION * np.median(np.abs(known - median))
+    deviation = np.ptp(known) / 2.0 if known.size < _FEW else by_median()
+    return float(_OF_MEDIAN * deviation / math.sqrt(known.size) / median)
+
 
 #: Name of decoding without speculation among the ways.
 AUTOREGRESSIVE = "autoregressive"
@@ -144,10 +290,6 @@ def timed_prompts(prompts: int, batch: int) -> int:
     if prompts < batch:
         raise ValueError(f"{prompts} prompts came for batches of {batch}; give as many as a batch has")
     return batch * min(prompts // batch, -(-_LEAST_PROMPTS // batch))
-
-
-def _nothing() -> None:
-    """No progress is shown."""
 
 
 def time_ways(

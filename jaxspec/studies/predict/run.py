@@ -12,7 +12,7 @@ import numpy as np
 
 import hwmodels
 from hwmodels.analysis.design_point import DesignPoint, Steps, design_point, priced_steps
-from hwmodels.analysis.launch_remarks import launch_remarks
+from hwmodels.analysis.remarks import launch_remarks
 from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, leaf_names
 from hwmodels.analysis.uncertainty.delta_method import LogNormal
 from hwmodels.chip.energy import knows_energy

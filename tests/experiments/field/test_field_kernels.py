@@ -13,9 +13,8 @@ from experiments.field.networks import draft_of, named_architecture
 from experiments.field.predict import price_rows
 from experiments.field.ran import what_ran
 from experiments.field.rows import read_rows
-from experiments.field.simplest import weights_ratio
 from experiments.field.stored import SIXTEEN_BITS, NotPricedError, kv_bits, stored, weight_bits
-from experiments.field.summary import summarise
+from experiments.field.summary import summarise, weights_ratio
 from hwmodels import catalog
 from hwmodels.catalog.calibrations import LARGEST_HELD_OUT_ERROR, calibration_record, held_out_error
 from hwmodels.speculation.engine_terms import NO_ENGINE

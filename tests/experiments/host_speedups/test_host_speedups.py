@@ -6,11 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from experiments.host_speedups.__main__ import main, show
+from experiments.host_speedups.__main__ import draw, main, show, summarise
 from experiments.host_speedups.configurations import BATCHES, TREES, groups
-from experiments.host_speedups.figure import draw
 from experiments.host_speedups.run import Host, measure, read_groups
-from experiments.host_speedups.summary import summarise
 from hwmodels import NO_ENGINE, catalog
 from jaxspec.errors import InputError
 from jaxspec.files import to_json

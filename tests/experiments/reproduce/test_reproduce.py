@@ -9,7 +9,7 @@ from rich.console import Console
 
 import experiments.papers
 from experiments.reproduce import __main__ as command
-from experiments.reproduce import printing, run
+from experiments.reproduce import run
 from experiments.reproduce.paper import Choice, Modelled, Outcome, Paper
 from jaxspec.errors import InputError
 
@@ -131,8 +131,8 @@ def test_a_paper_is_found_by_its_folder(toy):
 
 def test_printing(toy, capsys):
     result = run.reproduce([toy])
-    printing.show_paper(Console(width=160), toy, result)
-    printing.show_overview(Console(width=160), result["summary"])
+    command.show_paper(Console(width=160), toy, result)
+    command.show_overview(Console(width=160), result["summary"])
     text = capsys.readouterr().out
     for words in (
         "Table I: speeds: 5 of 6 cells",
@@ -149,7 +149,7 @@ def test_printing(toy, capsys):
         "5.0% (5.0%)",
     ):
         assert words in text
-    printing.show_paper(Console(width=160), toy, run.reproduce([toy], seed=2))
+    command.show_paper(Console(width=160), toy, run.reproduce([toy], seed=2))
     text = capsys.readouterr().out
     assert "NOT reproduced: a simpler predictor is as good for speed (one constant)" in text
     assert "far off" in text
@@ -202,8 +202,8 @@ def test_a_printed_reading_is_beside_its_row(by_outcome, capsys):
     assert (
         run.run_paper(by_outcome, readings=False).summary["speeds"]["choices_by_outcome"][0]["printed_reading"] is None
     )
-    printing.show_paper(Console(width=300), by_outcome, run.reproduce([by_outcome]))
-    printing.show_overview(Console(width=300), {"toy/speeds": outcome.summary["speeds"]})
+    command.show_paper(Console(width=300), by_outcome, run.reproduce([by_outcome]))
+    command.show_overview(Console(width=300), {"toy/speeds": outcome.summary["speeds"]})
     text = capsys.readouterr().out
     for words in (
         "chosen: unit: thrice; printed: twice; nearer; by outcome, in view: board b, 1 cells of this table; AS PRINTED: "

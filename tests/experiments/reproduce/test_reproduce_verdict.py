@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.reproduce import errors, printed, verdict
+from experiments.reproduce import errors, printed, run
 from experiments.reproduce.paper import Modelled, PrintedTable
 
 
@@ -58,7 +58,7 @@ def test_simplest_predictors():
 
 
 def test_verdicts():
-    summarise = lambda rows, **simplest: verdict.summarise(table(**simplest), rows, cells=9, fitted={})
+    summarise = lambda rows, **simplest: run.summarise(table(**simplest), rows, cells=9, fitted={})
     # Errors of 0 and 15 % against 10 and 25 %.
     found = summarise(ROWS, near=errors.each(lambda r: 2.0 if r["paper_value"] == 2.0 else -4.6))
     assert not found["reproduced"]
@@ -99,10 +99,10 @@ def test_a_predictor_that_repeats_the_cell_is_no_peer():
     assert [found["metric"] for found, _ in errors.predictions(errors.constant(), rows)] == ["speedup", "speedup"]
     # One that needs no cell says what it says.
     assert len(errors.predictions(errors.each(lambda r: 4.0), rows)) == 3
-    found = verdict.summarise(table(constant=errors.constant()), [alone], cells=1, fitted={})
+    found = run.summarise(table(constant=errors.constant()), [alone], cells=1, fitted={})
     assert found["by_metric"]["power"]["simplest_predictors"] == {}
     assert found["verdict"] == "NOT reproduced: a simpler predictor is as good for power (none is given)"
-    found = verdict.summarise(
+    found = run.summarise(
         table(constant=errors.constant(), six=errors.each(lambda r: 6.0)), [alone], cells=1, fitted={}
     )
     assert found["reproduced"]

@@ -7,8 +7,7 @@ import pytest
 from kernel_samples import write_tables
 
 from experiments.silicon import expert_sources
-from experiments.silicon.expert_sources import EXPERTS, ExpertSource, fit_sources
-from experiments.silicon.lent_experts import judge_experts
+from experiments.silicon.expert_sources import EXPERTS, ExpertSource, fit_sources, judge_experts
 from experiments.silicon.refit_experts import seconds_of, wider_record
 from hwmodels.analysis.calibration.expert_tables import expert_table, rows_of_main_kernel
 from hwmodels.analysis.calibration.kernel_tables import DataSheet, KernelTableError, TableName

@@ -5,9 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from experiments.genz import genz_step
 from experiments.silicon import steps
-from experiments.silicon.peer_steps import PEER_CELLS, ask, peer_errors, read_peer, write_peer
+from experiments.silicon.peer_steps import PEER_CELLS, ask, genz_step, peer_errors, read_peer, write_peer
 from experiments.silicon.steps_page import BARS, PAGE, PRICED, page, step_errors
 from hwmodels import catalog
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hwmodels import catalog
-from hwmodels.analysis.group_remarks import group_remarks
+from hwmodels.analysis.remarks import group_remarks
 
 
 def group(**division):

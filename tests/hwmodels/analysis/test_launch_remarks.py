@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from hwmodels import Workload, catalog, uniform_footprint
-from hwmodels.analysis.launch_remarks import launch_remarks
+from hwmodels.analysis.remarks import launch_remarks
 from hwmodels.compute.fpga_array import FpgaArray
 from hwmodels.network.operators import decode_step
 from hwmodels.step.priced_steps import price_steps

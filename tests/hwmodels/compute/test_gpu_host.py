@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from hwmodels.catalog.calibrated import calibrated_gpu
-from hwmodels.compute.gpu import gemm_time
-from hwmodels.compute.gpu_host import host_wait
+from hwmodels.compute.gpu import gemm_time, host_wait
 
 
 def test_by_hand():

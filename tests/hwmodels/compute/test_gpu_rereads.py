@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from hwmodels.catalog.calibrated import calibrated_gpu
-from hwmodels.compute.gpu import gemm_time
+from hwmodels.compute.gpu import feeding_time, gemm_time, while_fed
 from hwmodels.compute.gpu_formats import GemmCoefficients
-from hwmodels.compute.gpu_rereads import feeding_time, while_fed
 
 #: Shipped formats with the term.
 WITH = [("vllm", "fp8"), ("sglang", "fp8"), ("sglang", "fp8_block")]

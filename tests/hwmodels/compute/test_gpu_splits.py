@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from hwmodels.catalog.calibrations import calibrated_engines, calibrated_names, calibration_record
-from hwmodels.compute.gpu import GpuGemm, gemm_time
+from hwmodels.compute.gpu import GpuGemm, filling_time, gemm_time, split_time
 from hwmodels.compute.gpu_formats import GemmCoefficients
-from hwmodels.compute.gpu_splits import filling_time, split_time
 
 #: Each shipped fit of products, used by default or not: its data sheet and its entry.
 FITS = [

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from hwmodels import OPERATORS, catalog, step_cost, step_operators, uniform_weight_bits
-from hwmodels.compute.host_processor import HostProcessor, reached_share
+from hwmodels.compute.matrix_vector_npu import HostProcessor, reached_share
 
 HEAD = OPERATORS.index("lm_head")
 DEVICE = catalog.device("hexagon-v75")

@@ -9,8 +9,6 @@ import unit_checks
 
 from hwmodels import OPERATORS, Workload, catalog, uniform_footprint
 from hwmodels.compute.near_memory import NearMemoryUnit, active_share, weight_fetches
-from hwmodels.device import MemoryTier
-from hwmodels.memory.tiers import seconds_per_byte
 from hwmodels.network.operators import decode_step
 from hwmodels.step.priced_steps import price_steps
 
@@ -86,11 +84,9 @@ def test_block_by_block(unit):
         assert float(product_seconds(unit, m, k, n, 8.5, 0.0)) == pytest.approx(max(cycles) / 1.3e9), (m, k, n)
         used = float(share(unit, k, n))
         assert 0 < used <= sum(cycles) / (len(cycles) * max(cycles)) + 1e-6, (k, n)
-        # A tier coupled to the PEs is as slow as a bank with the most blocks, all of them full.
-        tier = MemoryTier(bandwidth_bytes_per_s=5e10, efficiency=0.97, capacity_bytes=1e9, coupled=True)
-        traffic_s = k * n * float(seconds_per_byte(tier, active_share=used))
+        # As slow as a bank with the most blocks, all of them full.
         fullest = max(blocks) * min(k, 4) * min(n, 3)
-        assert traffic_s == pytest.approx(fullest / (5e10 * 0.97 / len(blocks)), rel=1e-5)
+        assert k * n / used == pytest.approx(fullest * len(blocks), rel=1e-5)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.3, 1.0])

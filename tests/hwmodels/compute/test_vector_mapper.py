@@ -9,8 +9,20 @@ import pytest
 
 from hwmodels.compute.vector_array import SPREADS
 from hwmodels.compute.vector_buffers import BufferedArray
-from hwmodels.compute.vector_mapper import HELD, ORDERS, search
-from hwmodels.compute.vector_mapping import AccessEnergies, Mapping, MappingCost, fits, mapping_cost
+from hwmodels.compute.vector_mapping import (
+    HELD,
+    ORDERS,
+    AccessEnergies,
+    Grid,
+    Mapping,
+    MappingCost,
+    dram_time,
+    exact_ceil,
+    fits,
+    operand_traffic,
+    priced,
+    search,
+)
 
 ARRAY = BufferedArray(
     pe_rows=2,
@@ -85,6 +97,15 @@ def walk(mapping, m, k, n, weight_bits):
         weights_read=weights_read,
         total_j=dram_bits * 7e-12 + buffer_bits * 3e-13 + m * k * n * 5e-13,
     )
+
+
+def mapping_cost(array, mapping, m, k, n, *, bandwidth_bytes_per_s, energies, weight_bits):
+    sizes, tile = (tuple(map(np.float64, lengths)) for lengths in ((m, k, n), mapping.tile))
+    grid = Grid(array, (mapping.rows, mapping.columns), sizes, tile, exact_ceil)
+    traffic = operand_traffic(grid, mapping.order, mapping.held, weight_bits, np.where)
+    compute_s, dram_s = grid.compute_s, dram_time(traffic, bandwidth_bytes_per_s)
+    times = (max(compute_s, dram_s), compute_s, dram_s)
+    return priced(grid, traffic, mapping.held, energies, weight_bits, times)
 
 
 def all_mappings(m, k, n):

@@ -3,7 +3,6 @@ import math
 import random
 from fractions import Fraction
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +19,6 @@ from hwmodels.decoders.decoder import (
     decoded_bytes_per_s,
     decoders_needed,
     is_coded_at,
-    smooth_decoders_needed,
 )
 
 TENTHS = st.integers(1, 400).map(lambda n: n / 10)
@@ -125,46 +123,11 @@ def test_enough_and_one_fewer_is_not(symbols, bits, demand, code_bits, partition
     assert decoders_needed(device, demand, code_bits) <= needed
 
 
-smooth = jax.jit(smooth_decoders_needed)
-
-
-@given(TENTHS, TENTHS, st.integers(1, 3000), TENTHS, st.integers(1, 9))
-def test_smooth_counts_tend_to_exact_ones(symbols, bits, demand, code_bits, partitions):
-    device = unit(symbols=symbols, bits=bits)
-    needed = decoders_needed(device, demand, code_bits, partitions=partitions)
-    at = lambda t: float(smooth(device, float(demand), code_bits, partitions=float(partitions), temperature=t))
-    assert at(0.0) == needed
-    # Two limits that need the same number: the smooth maximum exceeds either by at most 2^t.
-    assert at(1e-6) <= needed * 2**1e-5
-    quotient = demand / 2 / min(symbols, bits / code_bits)
-    for t in (0.01, 0.3, 1.0):
-        assert at(t) >= max(quotient, partitions / (1 + t)) * (1 - 1e-5)
-        assert at(t) <= needed * 2**t * (1 + 1e-5)
-
-
-def test_smooth_counts_converge_off_the_steps():
-    device = unit(symbols=12.8, bits=30.0)
-    # 517.5 symbols are 40.4 units by output, 49.2 by parsing.
-    needed = decoders_needed(device, 1035, 2.85)
-    assert needed == 50
-    errors = [abs(float(smooth(device, 1035.0, 2.85, temperature=t)) - needed) for t in (0.3, 0.1, 0.01, 1e-3, 1e-4)]
-    assert errors == sorted(errors, reverse=True)
-    assert errors[-1] < 1e-2
-
-
 def test_without_a_decoder():
     nothing = no_decoder()
     assert decoders_needed(nothing, 1024, 2.85) == 0
-    assert float(smooth(nothing, 1024.0, 2.85, temperature=0.2)) == 0
     assert float(cycles_per_symbol(nothing, 2.85)) == 0
     assert float(decoded_bytes_per_cycle(nothing, 2.85)) == math.inf
-    count = lambda d, demand: smooth_decoders_needed(d, demand, 2.85, temperature=0.2)
-    gradient = jax.jit(jax.grad(count, (0, 1)))(nothing, 1024.0)
-    assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(gradient))
-    # No demand needs none either, and its gradient is finite.
-    assert float(smooth(unit(symbols=3.0, bits=9.0), 0.0, 2.85)) == 0
-    gradient = jax.jit(jax.grad(count, (0, 1)))(unit(symbols=3.0, bits=9.0), 0.0)
-    assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(gradient))
 
 
 def test_places():
@@ -225,32 +188,10 @@ def test_gradients_of_rates(check_gradient):
         np.testing.assert_allclose(infinite, high, rtol=1e-6, atol=1e-12)
 
 
-def test_gradients_of_counts(check_gradient):
-    # Between steps with either limit, and on one: 25.6 bytes of 40 units.
-    demand, code_bits = jnp.array([[1035.0], [1035.0], [1024.0]]), jnp.array([[2.85], [1.1], [1.1]])
-    temperatures = jnp.array([0.09, 0.4, 1.0])
-
-    def counts(tree):
-        return jnp.sum(smooth_decoders_needed(*tree[:3], partitions=tree[3], temperature=temperatures))
-
-    check_gradient(counts, (unit(symbols=12.8, bits=30.0), demand, code_bits, 3.0))
-
-
 def test_at_the_kink_both_limits_share_the_gradient(x64):
     # 1 / 10 cycle by output and 3 / 30 by parsing.
     rates = lambda symbols, bits: cycles_per_symbol(unit(symbols=symbols, bits=bits), 3.0)
     np.testing.assert_allclose(jax.jit(jax.grad(rates, (0, 1)))(10.0, 30.0), [-0.5 / 100, -0.5 * 3 / 900])
-
-
-def test_one_trace_and_batches():
-    @jax.jit
-    @chex.assert_max_traces(n=1)
-    def rate(device, demand, code_bits, temperature):
-        count = smooth_decoders_needed(device, demand, code_bits, temperature=temperature)
-        return count, decoded_bytes_per_s(device, code_bits, temperature)
-
-    for i in range(3):
-        rate(unit(symbols=11.0 + i, bits=40.0 - i, count=2.0 + i), 100.0 + i, 2.0 + i, 0.1 * i)
 
 
 def test_batches():
@@ -259,10 +200,7 @@ def test_batches():
     factors = 1.0 + 0.37 * jnp.eye(len(names))
     base = unit(symbols=11.0, bits=30.0, symbol_bytes=3.0, count=9.0)
     batch = dataclasses.replace(base, **{name: getattr(base, name) * factors[i] for i, name in enumerate(names)})
-    both = lambda device: (
-        smooth_decoders_needed(device, 1035.0, 2.9, temperature=0.2),
-        decoded_bytes_per_s(device, 2.9, 0.2),
-    )
+    both = lambda device: decoded_bytes_per_s(device, 2.9, 0.2)[None]
     one = jax.jit(both)
     row = lambda i: dataclasses.replace(base, **{name: getattr(batch, name)[i] for name in names})
     singly = np.array([one(row(i)) for i in range(len(names))]).T

@@ -2,15 +2,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hwmodels.decoders.decode_cost import decode_time
-from hwmodels.decoders.decoder import decoded_bytes_per_cycle, decoders_needed
 from hwmodels.decoders.huffman_cam import (
     ReferenceCam,
     area_overhead,
     cam_bits,
     cam_entries,
     decoder_area,
-    huffman_cam_decoder,
 )
 
 REFERENCE = ReferenceCam(area_m2=1199.3e-12, symbol_bits=5.0, max_code_bits=12.0)
@@ -62,17 +59,6 @@ def test_area_grows_quickly_with_the_symbol():
     )
     assert np.all(np.diff(part_fixed) > 0)
     assert np.all(part_fixed[1:] / part_fixed[:-1] < 2)
-
-
-def test_one_weight_per_cycle_and_column():
-    # 96 columns at 700 MHz take 96 weights of 2 bytes per cycle, whatever their codewords are.
-    device = huffman_cam_decoder(columns=96.0, frequency_hz=7e8, module_area_m2=3 * 1199.3e-12)
-    for code_bits in (1.0, 5.0, 31.0):
-        assert float(decoded_bytes_per_cycle(device, code_bits)) == 2
-        np.testing.assert_allclose(decode_time(device, 2 * 96 * 7e8, code_bits), 1)
-    assert decoders_needed(device, 96 * 2, 11.0) == 96
-    assert (device.kind, device.place) == ("huffman_cam", "array_edge")
-    np.testing.assert_allclose(device.total_area_m2, 96 * 3 * 1199.3e-12)
 
 
 def test_gradients(check_gradient):

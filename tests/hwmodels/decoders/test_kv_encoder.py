@@ -1,5 +1,4 @@
 import dataclasses
-import math
 import random
 
 import chex
@@ -7,15 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hwmodels.decoders import Encoder
 from hwmodels.decoders.encoder import (
     encode_energy,
     encode_time,
     encoders_needed,
-    smooth_encoders_needed,
     step_time_with_encoding,
 )
 
@@ -65,20 +61,6 @@ def test_cycle_by_cycle():
         assert not done_in_time(needed - 1) or needed == 1
 
 
-smooth = jax.jit(smooth_encoders_needed)
-
-
-@given(st.integers(1, 10**6), st.integers(1, 50), st.integers(1, 4000))
-def test_smooth_counts_tend_to_exact_ones(values, rate, cycles):
-    device = Encoder(frequency_hz=1.0, values_per_cycle=float(rate))
-    needed = encoders_needed(device, values, cycles)
-    assert needed == math.ceil(values / (rate * cycles))
-    assert float(smooth(device, float(values), float(cycles))) == needed
-    quotient = values / (rate * cycles)
-    for t in (0.01, 0.5, 1.0):
-        assert quotient * (1 - 1e-6) <= float(smooth(device, float(values), float(cycles), temperature=t)) <= needed
-
-
 def test_few_encoders_are_enough():
     # The cache of a token against reading a model of thousands of times as many weights, at equal rates.
     weights, values = 8_000_000_000, 65_536
@@ -96,8 +78,7 @@ def test_gradients(check_gradient):
     def everything(tree):
         device, values, step = tree
         times = step_time_with_encoding(device, values, step, temperature=temperatures)
-        counts = smooth_encoders_needed(device, values, step, temperature=temperatures[1:])
-        return jnp.sum(times) * 1e4 + jnp.sum(counts) + encode_energy(device, values) * 1e4
+        return jnp.sum(times) * 1e4 + encode_energy(device, values) * 1e4
 
     check_gradient(everything, (slow, 119_000.0, step_s))
 
@@ -119,7 +100,6 @@ def test_batches():
     everything = lambda device: jnp.stack(
         [
             step_time_with_encoding(device, 1e5, 2e-5, temperature=0.1),
-            smooth_encoders_needed(device, 1e5, 2e-5, temperature=0.1),
             encode_energy(device, 1e5),
             jnp.asarray(device.total_area_m2 * 1e8),
         ]

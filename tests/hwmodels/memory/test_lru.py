@@ -1,4 +1,5 @@
 import collections
+import functools
 import itertools
 import math
 
@@ -9,17 +10,35 @@ import pytest
 import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lru_samples import hit_rate, jit, rate, zipf, zipf_popularity
 
 from hwmodels import memory
 
-characteristic_time = jit(memory.characteristic_time)
+# Compiling is what these tests spend their time on.
+jit = functools.partial(
+    jax.jit, compiler_options={"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+)
 
 
-request_hits = jit(memory.request_hits)
+zipf_popularity = jit(memory.zipf_popularity, static_argnames="num_items")
+
+
+def rate(popularity, capacity, **sizes):
+    """Share of requests that hit. To be traced; a `jit` with options of its own may not be."""
+    resident = memory.residency(popularity, capacity, **sizes)
+    return (resident * popularity).sum(-1) / popularity.sum(-1)
+
+
+hit_rate = jit(rate)
+
+
+def zipf(exponent, shift, num_items):
+    """Popularity in plain NumPy."""
+    weights = (np.arange(1, num_items + 1) + shift) ** -float(exponent)
+    return weights / weights.sum()
 
 
 residency = jit(memory.residency)
+inclusion_probability = jit(memory.inclusion_probability)
 
 
 def test_power_law_by_hand():
@@ -36,25 +55,16 @@ def test_two_items_by_hand():
     # Requested in 3 of 4 and 1 of 4 cases. After T = 4 ln 2 requests, the second is absent with 1/2, the first with 1/8, so
     # that 7/8 + 1/2 items are expected in the cache. Hits: 3/4 * 7/8 + 1/4 * 1/2 = 25/32.
     counts = jnp.array([6.0, 2.0])
-    assert float(characteristic_time(counts, 1.375)) == pytest.approx(4 * math.log(2), rel=1e-6)
     np.testing.assert_allclose(residency(counts, 1.375), [7 / 8, 1 / 2], rtol=1e-6)
     assert float(hit_rate(counts, 1.375)) == pytest.approx(25 / 32, rel=1e-6)
-    # With sizes 2 and 5 the same T fills 2 * 7/8 + 5 * 1/2 = 4.25. A request is of 3/4 * 2 + 1/4 * 5 = 2.75 in the mean, and
-    # 3/4 * 2 * 7/8 + 1/4 * 5 * 1/2 = 1.9375 of that hit.
-    hits = request_hits(counts, 4.25, item_sizes=jnp.array([2.0, 5.0]))
-    assert float(hits.hit_rate) == pytest.approx(25 / 32, rel=1e-6)
-    assert float(hits.requested_items) == pytest.approx(1, rel=1e-6)
-    assert float(hits.requested_size) == pytest.approx(2.75, rel=1e-6)
-    assert float(hits.hit_size) == pytest.approx(1.9375, rel=1e-6)
-    assert float(hits.missed_size) == pytest.approx(2.75 - 1.9375, rel=1e-5)
+    # With sizes 2 and 5 the same T fills 2 * 7/8 + 5 * 1/2 = 4.25.
+    assert float(hit_rate(counts, 4.25, item_sizes=jnp.array([2.0, 5.0]))) == pytest.approx(25 / 32, rel=1e-6)
 
 
 @pytest.mark.parametrize(("num_items", "capacity"), [(37, 9), (5, 4.5), (1000, 1e-3), (1, 0.25)])
 def test_uniform_popularity_hits_as_often_as_there_is_room(num_items, capacity):
     popularity = zipf_popularity(0.0, num_items=num_items)
     assert float(hit_rate(popularity, capacity)) == pytest.approx(capacity / num_items, rel=2e-6)
-    expected = -num_items * math.log1p(-capacity / num_items)
-    assert float(characteristic_time(popularity, capacity)) == pytest.approx(expected, rel=2e-6)
 
 
 def test_ends():
@@ -62,10 +72,8 @@ def test_ends():
     total = float(sizes.sum())
     for nothing in (0.0, -3.0):
         assert float(hit_rate(popularity, nothing, item_sizes=sizes)) == 0
-        assert float(characteristic_time(popularity, nothing, item_sizes=sizes)) == 0
     for everything in (total, total + 0.1, jnp.inf):
         assert float(hit_rate(popularity, everything, item_sizes=sizes)) == 1
-        assert float(characteristic_time(popularity, everything, item_sizes=sizes)) == np.inf
     near = [float(hit_rate(popularity, total * share, item_sizes=sizes)) for share in (1e-6, 1 - 1e-6)]
     assert near == pytest.approx([0, 1], abs=1e-5)
 
@@ -76,22 +84,21 @@ def test_ends():
     sizes=st.lists(st.floats(0.1, 30.0), min_size=13, max_size=13),
     filled=st.floats(1e-3, 0.999),
 )
-def test_time_is_the_root_that_brent_finds(popularity, sizes, filled):
+def test_items_are_resident_by_the_time_that_brent_finds(popularity, sizes, filled):
     shares, sizes = np.array(popularity) / np.sum(popularity), np.array(sizes)
     capacity = filled * sizes.sum()
     excess = lambda time: np.sum(sizes * -np.expm1(-shares * time)) - capacity
     # Shares are above 1e-4 / 13, and a cache filled to 0.999 takes less than ln(1000 * 300 * 13) times of the rarest.
     expected = scipy.optimize.brentq(excess, 0, 16 * 13e4, xtol=1e-12, rtol=1e-14)
     with jax.enable_x64(True):
-        time = float(characteristic_time(jnp.asarray(popularity), capacity, item_sizes=jnp.asarray(sizes)))
-    # Items in the floor of the rates are requested 1e-12 times too often.
-    assert time == pytest.approx(expected, rel=1e-7)
-    single = characteristic_time(
+        resident = residency(jnp.asarray(popularity), capacity, item_sizes=jnp.asarray(sizes))
+        # Items in the floor of the rates are requested 1e-12 times too often.
+        np.testing.assert_allclose(resident, -np.expm1(-shares * expected), rtol=1e-7)
+    single = residency(
         jnp.asarray(popularity, jnp.float32), np.float32(capacity), item_sizes=jnp.asarray(sizes, jnp.float32)
     )
-    assert float(single) == pytest.approx(expected, rel=2e-3)
-    resident = -np.expm1(-shares * float(single))
-    assert np.sum(sizes * resident) == pytest.approx(capacity, rel=1e-5)
+    np.testing.assert_allclose(single, -np.expm1(-shares * expected), rtol=2e-3)
+    assert np.sum(sizes * single) == pytest.approx(capacity, rel=1e-5)
 
 
 def exact_hit_rate(shares, capacity):
@@ -165,12 +172,8 @@ def test_sizes_agree_with_a_simulated_cache():
     capacity = 0.3 * sizes.sum()
     requests = rng.choice(300, size=WARM_UP + NUM_REQUESTS, p=shares)
     hits = simulate(requests.tolist(), sizes, capacity)[WARM_UP:]
-    requested = sizes[requests[WARM_UP:]]
-    model = request_hits(jnp.asarray(shares, jnp.float32), capacity, item_sizes=jnp.asarray(sizes, jnp.float32))
-    assert float(model.hit_rate) == pytest.approx(hits.mean(), abs=8e-3)
-    assert float(model.hit_size / model.requested_size) == pytest.approx(
-        (hits * requested).sum() / requested.sum(), abs=8e-3
-    )
+    model = hit_rate(jnp.asarray(shares, jnp.float32), capacity, item_sizes=jnp.asarray(sizes, jnp.float32))
+    assert float(model) == pytest.approx(hits.mean(), abs=8e-3)
 
 
 def test_more_room_and_a_steeper_law_hit_more_often():
@@ -228,12 +231,9 @@ def test_gradient(check_gradient):
     }
 
     def function(x):
-        law = memory.request_hits(
-            memory.zipf_popularity(x["exponent"], x["shift"], num_items=17), x["capacity"], item_sizes=x["sizes"]
-        )
-        free = memory.request_hits(x["popularity"], x["capacity"], item_sizes=x["sizes"])
-        time = memory.characteristic_time(x["popularity"], x["capacity"], item_sizes=x["sizes"])
-        return jnp.sum(law.hit_rate + 0.3 * law.missed_size + free.hit_rate + 0.1 * jnp.log(time))
+        law = memory.zipf_popularity(x["exponent"], x["shift"], num_items=17)
+        each = (rate(popularity, x["capacity"], item_sizes=x["sizes"]) for popularity in (law, x["popularity"]))
+        return jnp.sum(sum(each))
 
     check_gradient(function, at)
 
@@ -274,6 +274,36 @@ def test_batches_broadcast_and_new_values_do_not_retrace(jit_once):
         value, gradients = traced(popularity[1], capacity)
         assert float(value) == pytest.approx([0, float(together[1, 1]), 1][i], rel=1e-5)
         assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
+
+
+def exact_inclusion(shares, draws):
+    """P(item is among the draws), summed over all sequences of draws without replacement."""
+    inclusion = np.zeros(len(shares))
+    for sequence in itertools.permutations(range(len(shares)), draws):
+        probability, left = 1.0, 1.0
+        for item in sequence:
+            probability *= shares[item] / left
+            left -= shares[item]
+        inclusion[list(sequence)] += probability
+    return inclusion
+
+
+@pytest.mark.parametrize(
+    ("exponent", "items", "draws", "tolerance"),
+    [(1.0, 8, 1, 0.032), (1.0, 8, 2, 0.026), (0.6, 16, 2, 0.012), (0.3, 14, 3, 0.006)],
+)
+def test_inclusion_is_close_to_that_of_all_sequences_of_draws(exponent, items, draws, tolerance):
+    exact = exact_inclusion(zipf(exponent, 0.0, items), draws)
+    popularity = zipf_popularity(exponent, num_items=items)
+    inclusion = np.asarray(inclusion_probability(popularity, draws))
+    assert inclusion.sum() == pytest.approx(draws, rel=1e-5)
+    worst = np.max(np.abs(inclusion - exact))
+    assert tolerance / 2 < worst < tolerance
+
+
+def test_gradient_of_draws(check_gradient):
+    at = (jnp.asarray(zipf(0.8, 0.2, 9)), jnp.array([1.3, 6.7]))
+    check_gradient(lambda x: jnp.sum(memory.inclusion_probability(x[0], x[1]) * jnp.arange(18.0).reshape(2, 9)), at)
 
 
 @pytest.mark.wrong_arrays

@@ -19,7 +19,7 @@ from hwmodels import (
 )
 from hwmodels.device import Superblocks
 from hwmodels.memory import CACHE_BLOCK_BYTES, superblock_traffic
-from hwmodels.memory.padded_work import STREAMS, padded_work
+from hwmodels.step.step_cost import STREAMS, padded_work
 
 BLOCKS = Superblocks(blocks_per_superblock=11.0, block_bytes=96.0)
 #: Of a tensor with three streams: half a block for each, and half of ten at the end.

@@ -1,53 +1,39 @@
-import dataclasses
-import math
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiers_samples import FAR, NEAR, tiers_of
 
-from hwmodels import MemoryTier, OperatorWork, step_cost
-from hwmodels.memory import (
-    half_efficiency_bytes,
-    place_in_order,
-    place_softly,
-    seconds_per_byte,
-    traffic_by_tier,
-    traffic_cost,
+from hwmodels import MemoryTier
+from hwmodels.memory import half_efficiency_bytes, place_in_order
+
+NEAR = MemoryTier(
+    bandwidth_bytes_per_s=80.0,
+    efficiency=0.5,
+    capacity_bytes=10.0,
+    access_latency_s=0.5,
+    outstanding_accesses=4.0,
+    energy_j_per_bit=0.25,
+    coupled=True,
+)
+
+
+FAR = MemoryTier(
+    bandwidth_bytes_per_s=10.0, efficiency=0.8, capacity_bytes=7.0, given_half_bytes=6.0, energy_j_per_bit=3.0
 )
 
 LAST = MemoryTier(bandwidth_bytes_per_s=2.0, efficiency=1.0, capacity_bytes=4.0)
 
 
-def test_rate_of_a_tier_by_hand():
+def tiers_of(capacities):
+    return [MemoryTier(bandwidth_bytes_per_s=1.0, efficiency=1.0, capacity_bytes=capacity) for capacity in capacities]
+
+
+def test_accesses_that_reach_half_the_bandwidth():
     # 40 bytes/s are reached. Four accesses of 15 bytes under way: each takes 0.5 s / 4 of latency and 15 / 40 s, so half a
     # second for 15 bytes; half of the bandwidth with 40 * 0.5 / 4 = 5 bytes.
     assert float(half_efficiency_bytes(NEAR)) == 5
-    assert float(seconds_per_byte(NEAR, 15.0)) == pytest.approx(0.5 / 15, rel=1e-6)
-    assert float(seconds_per_byte(NEAR, 5.0)) == pytest.approx(2 / 40, rel=1e-6)
-    # A quarter of the compute units has a quarter of the banks; a tier that is shared by all does not care.
-    assert float(seconds_per_byte(NEAR, 15.0, active_share=0.25)) == pytest.approx(2 / 15, rel=1e-6)
-    assert float(seconds_per_byte(FAR, 18.0)) == pytest.approx(1 / (8 * 0.75), rel=1e-6)
-    assert float(seconds_per_byte(FAR, 18.0, active_share=0.25)) == pytest.approx(1 / (8 * 0.75), rel=1e-6)
-    assert float(seconds_per_byte(FAR)) == pytest.approx(1 / 8, rel=1e-6)
-
-
-def test_a_tier_is_a_memory_like_any_other(toy_device):
-    # A device may have it as its memory, and the roofline of plain streams is the same.
-    tier = MemoryTier(**dataclasses.asdict(toy_device.memory))
-    assert isinstance(tier, MemoryTier)
-    zeros = jnp.zeros(3)
-    traffic = jnp.array([3e5, 0.0, 7.1e8])
-    device = toy_device.replace(memory=tier)
-    times = step_cost(device, OperatorWork(zeros, traffic, zeros, zeros, zeros)).memory_s
-    cost = traffic_cost([tier], traffic[:, None], schedule="serial")
-    assert float(cost.total_s) == pytest.approx(float(times.sum()), rel=1e-6)
-    # Flags are static, all else are leaves; what is not given is none.
-    assert len(jax.tree.leaves(NEAR)) == 6
-    assert len(jax.tree.leaves(FAR)) == 5
 
 
 def test_spilling_by_hand():
@@ -56,10 +42,9 @@ def test_spilling_by_hand():
     placed = place_in_order([NEAR, FAR, LAST], jnp.array([6.0, 9.0, 5.0, 4.0]), order=(1, 0, 2, 3))
     np.testing.assert_array_equal(placed.stored_bytes, [[1, 5, 0], [9, 0, 0], [0, 2, 3], [0, 0, 4]])
     np.testing.assert_array_equal(placed.overflow_bytes, [0, 0, 3])
-    assert float(placed.capacity_penalty) == pytest.approx((3 / 24) ** 2, rel=1e-6)
     as_they_come = place_in_order([NEAR, FAR, LAST], jnp.array([6.0, 9.0, 5.0]))
     np.testing.assert_array_equal(as_they_come.stored_bytes, [[6, 0, 0], [4, 5, 0], [0, 2, 3]])
-    assert float(as_they_come.capacity_penalty) == 0
+    np.testing.assert_array_equal(as_they_come.overflow_bytes, [0, 0, 0])
 
 
 def greedy(capacities, sizes, order):
@@ -111,61 +96,72 @@ def test_one_tier_takes_everything():
     placed = place_in_order([LAST], jnp.array([3.0, 0.5]))
     np.testing.assert_array_equal(placed.stored_bytes, [[3], [0.5]])
     assert float(place_in_order([LAST], jnp.array([3.0, 2.5])).overflow_bytes[0]) == 1.5
-    assert float(place_in_order([LAST], jnp.zeros(2)).capacity_penalty) == 0
+    assert float(place_in_order([LAST], jnp.zeros(2)).overflow_bytes[0]) == 0
 
 
-def test_soft_placement():
-    sizes, logits = jnp.array([6.0, 9.0, 5.0]), jnp.array([[0.0, math.log(3.0)], [2.0, 0.3], [-1.0, 4.0]])
-    soft = place_softly([NEAR, FAR], sizes, logits)
-    # Shares 1 to 3: 1.5 and 4.5 bytes.
-    np.testing.assert_allclose(soft.stored_bytes[0], [1.5, 4.5], rtol=1e-6)
-    np.testing.assert_allclose(jnp.sum(soft.stored_bytes, axis=-1), sizes, rtol=1e-6)
-    # Soft meets hard: towards temperature 0 each class lies in one tier, 9 bytes in the first and 11 in the second, 4 too many.
-    distance = [
-        float(
-            jnp.max(
-                jnp.abs(
-                    place_softly([NEAR, FAR], sizes, logits, temperature=t).stored_bytes
-                    - jnp.array([[0, 6], [9, 0], [0, 5.0]])
-                )
-            )
-        )
-        for t in (1.0, 0.5, 0.2, 0.05)
+def weighted(x):
+    """A different price for each class in each tier."""
+    capacities, sizes = x
+    placed = place_in_order(tiers_of(list(capacities)), sizes)
+    prices = jnp.array([[1.0, 2.5, 4.7], [1.3, 3.1, 9.2], [2.2, 5.3, 7.9]])
+    return jnp.sum(prices * placed.stored_bytes) + 0.7 * jnp.sum(placed.overflow_bytes)
+
+
+def test_gradient_at_sizes_and_capacities_of_zero(check_at_ends):
+    # Each row: capacities, sizes, and what grows from zero.
+    cases = [
+        ([0, 4, 9], [3, 2, 5], [1, 0, 0], [0, 0, 0]),
+        ([3, 0, 9], [2, 4, 5], [0, 1, 0], [0, 0, 0]),
+        ([5, 4, 9], [0, 2, 6], [0, 0, 0], [1, 0, 0]),
+        ([5, 4, 9], [7, 0, 1], [0, 0, 0], [0, 1, 0]),
+        ([5, 4, 1], [7, 6, 0], [0, 0, 0], [0, 0, 1]),
+        ([0, 0, 9], [7, 0, 1], [0, 1, 0], [0, 0, 0]),
+        ([5, 4, 9], [0, 0, 0], [0, 0, 0], [1, 2, 3]),
     ]
-    assert distance == sorted(distance, reverse=True)
-    assert distance[-1] < 1e-6
-    hard = place_softly([NEAR, FAR], sizes, logits, temperature=1e-3)
-    np.testing.assert_allclose(hard.overflow_bytes, [0, 4], rtol=1e-6)
-    assert float(hard.capacity_penalty) == pytest.approx((4 / 20) ** 2, rel=1e-6)
+    columns = [jnp.array(column, float) for column in zip(*cases)]
+    check_at_ends(weighted, tuple(columns[:2]), tuple(columns[2:]))
 
 
-TRAFFIC = jnp.array([[30.0, 12.0], [6.0, 40.0], [0.0, 3.0]])
-
-
-def test_cost_by_hand():
-    # Accesses of 15, 5 and 18 bytes. Near: 30 / 30 + 6 / 20 = 1.3 s. Far, with half the bandwidth at 6 bytes:
-    # 12 / (8 * 15 / 21) + 40 / (8 * 5 / 11) + 3 / 6 = 2.1 + 11 + 0.5 = 13.6 s.
-    at = {"schedule": "overlapped", "access_bytes": jnp.array([15.0, 5.0, 18.0])}
-    cost = traffic_cost([NEAR, FAR], TRAFFIC, **at)
-    np.testing.assert_allclose(cost.tier_s, [1.3, 13.6], rtol=1e-6)
-    assert float(cost.total_s) == pytest.approx(13.6, rel=1e-6)
-    # 36 bytes at 0.25 J/bit, 55 at 3.
-    np.testing.assert_allclose(cost.tier_j, [72, 1320], rtol=1e-6)
-    assert float(cost.total_j) == pytest.approx(1392, rel=1e-6)
-    # A tenth of the compute units: the near tier takes 13 s, the far one as long as before.
-    cost = traffic_cost([NEAR, FAR], TRAFFIC, **at | {"schedule": "serial"}, active_share=0.1)
-    np.testing.assert_allclose(cost.tier_s, [13.0, 13.6], rtol=1e-6)
-    assert float(cost.total_s) == pytest.approx(26.6, rel=1e-6)
-    # In between, a smooth maximum: the hypotenuse.
-    smooth = traffic_cost([NEAR, FAR], TRAFFIC, **at, active_share=0.1, temperature=0.5)
-    assert float(smooth.total_s) == pytest.approx(math.hypot(13.0, 13.6), rel=1e-6)
-
-
-def test_from_sizes_to_time():
-    # 6 bytes near and 4 and 5 far; the first class is read twice, the second by a half.
-    placed = place_in_order([NEAR.replace(capacity_bytes=6.0), FAR], jnp.array([10.0, 5.0]))
-    traffic = traffic_by_tier(placed, jnp.array([2.0, 0.5]))
-    np.testing.assert_allclose(traffic, [[12, 8], [0, 2.5]])
-    assert float(traffic_cost([NEAR, FAR], traffic, schedule="serial").total_s) == pytest.approx(
-        12 / 40 + 10.5 / 8, rel=1e-6
+def test_gradient_where_a_class_ends_with_a_tier(check_at_ends):
+    # Promised is that of more room: capacities that grow, sizes that shrink.
+    capacities, sizes = (
+        jnp.array([[5.0, 4.0, 9.0]] * 4),
+        jnp.array([[5.0, 4.0, 3.0], [2.0, 3.0, 4.0], [5.0, 1.0, 2.0], [5.0, 4.0, 9.0]]),
     )
+    more = jnp.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    check_at_ends(weighted, (capacities, sizes), (more, 0 * more))
+    less = -jnp.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    check_at_ends(weighted, (capacities, sizes), (0 * less, less))
+
+
+def test_batches_broadcast_and_new_values_do_not_retrace(jit_once):
+    scale = jnp.array([1.0, 3.0, 0.4, 2.0])
+    batch = [jax.tree.map(lambda leaf: leaf * scale, tier) for tier in (NEAR, FAR)]
+    sizes = jnp.array([6.5, 9.0, 5.0])
+
+    def function(tiers):
+        return place_in_order(tiers, sizes, order=(2, 0, 1))
+
+    together, mapped = function(batch), jax.vmap(function)(batch)
+    assert together.stored_bytes.shape == (4, 3, 2)
+    for one, other in zip(jax.tree.leaves(together), jax.tree.leaves(mapped)):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+    traced = jit_once(function)
+    for i in range(4):
+        alone = traced([jax.tree.map(lambda leaf, i=i: leaf[i], tier) for tier in batch])
+        np.testing.assert_allclose(alone.stored_bytes, together.stored_bytes[i], rtol=1e-6)
+
+
+@pytest.mark.wrong_arrays
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: place_in_order([], jnp.ones(2)), "0 tiers and sizes of shape"),
+        (lambda: place_in_order([FAR], jnp.ones(0)), "both need at least one"),
+        (lambda: place_in_order([FAR], jnp.ones(3), order=(0, 2)), r"order is \(0, 2\)"),
+        (lambda: place_in_order([FAR], jnp.ones(3), order=(0, 2, 2)), "each of the 3 classes once"),
+    ],
+)
+def test_what_is_wrong_is_said(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import jaxprs_in_params
 
-from hwmodels.numerics.rare_changes import change_if_needed
+from hwmodels.serving.simulation import change_if_needed
 
 STEPS, LANES = jnp.array([2.0, 0.0, -1.0]), jnp.arange(12.0).reshape(3, 4)
 

@@ -7,7 +7,7 @@ import pytest
 
 import hwmodels
 from hwmodels import catalog
-from hwmodels.numerics.traced_once import traced_once
+from hwmodels.step.priced_steps import traced_once
 
 
 @pytest.fixture

@@ -7,15 +7,12 @@ import pytest
 from effective_performance_samples import ACCEPTED, CONTEXTS, DRAFT_S, GRID, LAW, LENGTHS, TOKEN_S, VERIFY_S, generate
 
 from hwmodels.speculation.effective_performance import (
-    Roofline,
     acceptance_rate,
     decide,
     discounted_performance,
     effective_performance,
-    fit_roofline,
     primary_performance,
     ridge_length,
-    roofline_performance,
 )
 from hwmodels.speculation.verification_length import (
     generation_time,
@@ -60,25 +57,13 @@ def test_not_to_speculate_is_an_answer():
     assert not bool(decide(LENGTHS, effective, 1.0 / effective[2]).speculate)
 
 
-def test_roofline_from_numbers_and_from_times():
-    roof = Roofline(slope=jnp.array([0.1, 0.3]), intercept=jnp.array([0.02, 0.7]), ridge_length=jnp.array([5.0, 2.5]))
-    performance = roofline_performance(roof, LENGTHS)
-    assert performance[0].tolist() == pytest.approx([0.12, 0.22, 0.42, 0.52, 0.52])
-    assert performance[1].tolist() == pytest.approx([1.0, 1.3, 1.45, 1.45, 1.45])
+def test_ridge_length_from_times():
     lengths = np.arange(1.0, 33.0)
-    verify_s = lengths / np.asarray(roofline_performance(roof, lengths))
-    found = fit_roofline(lengths, verify_s)
-    for name in ("slope", "intercept", "ridge_length"):
-        np.testing.assert_allclose(getattr(found, name), getattr(roof, name), rtol=1e-3)
     # With b = 0 the ridge is where the two roofs cross, on the grid or not.
     assert float(ridge_length(lengths, np.maximum(10.0, 10.0 / 7.3 * lengths))) == pytest.approx(7.3, rel=1e-5)
     # Bound by arithmetic from the start, and bound by memory to the end.
     assert float(ridge_length(lengths, 3.0 * lengths)) == pytest.approx(1.0)
     assert float(ridge_length(lengths, np.full(32, 3.0))) == pytest.approx(32.0)
-    flat = fit_roofline(lengths, 3.0 * lengths)
-    assert [float(leaf) for leaf in jax.tree.leaves(flat)] == pytest.approx([0.0, 1 / 3, 1.0])
-    with pytest.raises(ValueError, match="roof_share is 1"):
-        fit_roofline(lengths, verify_s, roof_share=1)
 
 
 def test_bound_by_arithmetic_never_pays():
@@ -164,11 +149,6 @@ def test_gradients(check_gradient):
         return sum(jnp.sum(jnp.sin(found.by_length)) + found.above_ridge for found in forms)
 
     check_gradient(mixed, (ACCEPTED, DRAFT_S / 10, jnp.asarray(5.3)))
-    check_gradient(
-        lambda leaves: jnp.sum(jnp.cos(roofline_performance(leaves, LENGTHS))),
-        Roofline(slope=jnp.asarray(0.1), intercept=jnp.asarray(0.07), ridge_length=jnp.asarray(5.3)),
-    )
-    check_gradient(lambda verify: sum(jax.tree.leaves(fit_roofline(LENGTHS, verify))), VERIFY_S + 0.1 * LENGTHS)
 
 
 def test_mapped_and_compiled_once(jit_once):

@@ -20,7 +20,6 @@ from hwmodels import (
     expected_log_speedup,
     expected_tokens_iid,
     price_cycle,
-    smooth_best,
     speculation_speedup,
     step_cost,
     step_operators,
@@ -201,18 +200,6 @@ def test_best_takes_leading_axes(small, toy_device, workload, footprint):
         chex.assert_trees_all_close(jax.tree.map(operator.itemgetter(i), together), alone, rtol=1e-6)
 
 
-def test_smooth_best_tends_to_the_best(small, toy_device, workload, footprint):
-    result = jitted_result_of(toy_device, small, workload, footprint, CONDITIONAL)
-    exact = float(jnp.log(best(result).speedup_vs_bf16_ar))
-    smooth = [float(smooth_best(result, temperature=t)) for t in (0.3, 0.1, 0.01, 0.0)]
-    assert smooth[0] > smooth[1] > smooth[2] >= smooth[3]
-    assert smooth[3] == pytest.approx(exact, rel=1e-6)
-    assert smooth[0] <= exact + 0.3 * np.log(5)
-    # The same by its other name: temperature times the log-sum-exp of log speedups over the temperature.
-    other = 0.1 * jax.nn.logsumexp(jnp.log(result.speedup_vs_bf16_ar) / 0.1)
-    assert smooth[1] == pytest.approx(float(other), rel=1e-5)
-
-
 def test_logits_choose_the_draft_length(small, toy_device, workload, footprint):
     result = jitted_result_of(toy_device, small, workload, footprint, CONDITIONAL)
     logs = np.log(result.speedup_vs_bf16_ar)
@@ -257,6 +244,6 @@ def test_gradient_of_the_objective(small, toy_device, workload, footprint, check
     # Draft lengths are weighted smoothly; the roofline is exact, at a point away from its kinks.
     def objective(x):
         result = result_of(*x)
-        return smooth_best(result, temperature=0.1) + expected_log_speedup(result, jnp.arange(5.0))
+        return expected_log_speedup(result, jnp.arange(5.0))
 
     check_gradient(objective, (toy_device, small, workload, footprint, jnp.array(CONDITIONAL)))

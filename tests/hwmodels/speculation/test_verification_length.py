@@ -11,7 +11,6 @@ from hwmodels.speculation.verification_length import (
     generation_time,
     geometric_mean_tokens,
     naive_length,
-    original_length,
     schedule_time,
     unified_length,
 )
@@ -27,8 +26,6 @@ def test_reference_lengths():
     assert float(naive_length(GRID, LAW).length) == 34.0
     two = naive_length(LENGTHS, jnp.stack([ACCEPTED, ACCEPTED]), slope=jnp.array([0.2, 0.4]))
     assert two.length.tolist() == [4.0, 2.0]
-    original = original_length(LENGTHS, jnp.stack([ACCEPTED, ACCEPTED[::-1]]))
-    assert original.length.tolist() == [16.0, 1.0]
 
 
 def test_one_length_for_all_tasks():

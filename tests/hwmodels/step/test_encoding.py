@@ -25,7 +25,7 @@ from hwmodels import (
 )
 from hwmodels.analysis.design_costs import design_costs
 from hwmodels.analysis.design_point import chip_area, priced_steps
-from hwmodels.analysis.encoder_remarks import encoder_remarks
+from hwmodels.analysis.remarks import encoder_remarks
 from hwmodels.chip.bill import chip_area_parts, chip_power_parts
 from hwmodels.chip.technology import Technology
 from hwmodels.decoders import Encoder

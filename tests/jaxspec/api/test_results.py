@@ -12,8 +12,7 @@ from toy_bench import TOY, ToyResult
 
 import jaxspec as js
 from jaxspec.api.calls import study_call
-from jaxspec.api.frames import rows_of
-from jaxspec.api.results import StudyResults
+from jaxspec.api.results import StudyResults, rows_of
 from jaxspec.errors import InputError
 from jaxspec.studies.registry import STUDIES
 

@@ -10,8 +10,7 @@ import sys
 import pytest
 
 from jaxspec.cli import main
-from jaxspec.cli.launching import Launch, keep_to_processor, launch_of
-from jaxspec.cli.study_command import study_command
+from jaxspec.cli.study_command import Launch, keep_to_processor, launch_of, study_command
 from jaxspec.runs.processes import Processes
 from jaxspec.studies.registry import STUDIES, find_study
 from jaxspec.studies.study import load_object

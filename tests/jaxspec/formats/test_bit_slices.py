@@ -18,9 +18,6 @@ encode = jax.jit(bit_slices.encode, static_argnames="group_size")
 decode = jax.jit(bit_slices.decode)
 split = jax.jit(bit_slices.split, static_argnames="draft_bits")
 join = jax.jit(bit_slices.join)
-augmented_operand = jax.jit(bit_slices.augmented_operand)
-exact_operand = jax.jit(bit_slices.exact_operand)
-round_slice = jax.jit(bit_slices.round_slice, static_argnames="draft_bits")
 read_draft = jax.jit(bit_slices.read_draft, static_argnames=("reading", "draft_bits"))
 decode_draft = jax.jit(bit_slices.decode_draft, static_argnames=("reading", "draft_bits"))
 mean_squared_error = jax.jit(bit_slices.mean_squared_error, static_argnames="reading")
@@ -34,15 +31,9 @@ def draft_errors(reading, draft_bits):
 
 
 def test_by_hand():
-    # -83 = 16 · (-6) + 13. Cut: -96. Augmented: field 2 · (-6) + 1 = -11 of 5 bits, worth 8 · -11 = -88. Rounded: -5, -80,
-    # with the residual -3.
+    # -83 = 16 · (-6) + 13.
     slices = split(jnp.asarray([-83], jnp.int8))
     assert (slices.msb.tolist(), slices.lsb.tolist()) == ([-6], [13])
-    augmented, exact = augmented_operand(slices), exact_operand(slices)
-    assert (augmented.field.tolist(), augmented.value.tolist()) == ([-11], [-88])
-    assert (exact.field.tolist(), exact.value.tolist()) == ([-12], [-96])
-    rounded = round_slice(jnp.asarray([-83], jnp.int8))
-    assert [part.tolist() for part in rounded] == [[-5], [-3], [False]]
 
 
 @by_width
@@ -77,37 +68,6 @@ def test_four_bits_err_as_printed():
     ranges = [(errors.min(), errors.max()) for errors in (draft_errors(reading, 4) for reading in READINGS)]
     assert ranges == [(0, 15), (-8, 15), (-8, 7)]
     assert draft_errors("rounding", 4)[weights < 120].max() == 7
-
-
-@by_width
-def test_operands_are_bits_behind_the_slice(draft_bits):
-    slices = split(jnp.asarray(VALUES), draft_bits=draft_bits)
-    for operand, last in ((augmented_operand(slices), "1"), (exact_operand(slices), "0")):
-        for m, field, value in zip(slices.msb.tolist(), operand.field.tolist(), operand.value.tolist()):
-            pattern = format(m % 2**draft_bits, f"0{draft_bits}b") + last
-            unsigned = int(pattern, 2)
-            assert field == unsigned - 2 ** (draft_bits + 1) * (pattern[0] == "1")
-            assert value == field * 2 ** (7 - draft_bits)
-    exact = np.asarray(exact_operand(slices).value, int)
-    np.testing.assert_array_equal(exact + np.asarray(slices.lsb, int), weights)
-
-
-@by_width
-def test_where_a_rounded_residual_fits(draft_bits):
-    size = 2 ** (8 - draft_bits)
-    rounded = round_slice(jnp.asarray(VALUES), draft_bits=draft_bits)
-    # Nearest multiple, ties up, in Python; at most the largest of the slice.
-    nearest = [
-        min(max(range(-130, 131), key=lambda m: (-abs(w - size * m), m)), 2 ** (draft_bits - 1) - 1) for w in weights
-    ]
-    np.testing.assert_array_equal(rounded.msb, nearest)
-    np.testing.assert_array_equal(rounded.residual, weights - size * np.array(nearest))
-    # It fits where the low bits are below half, or where the slice was held: half of the weights and half a slice's step.
-    np.testing.assert_array_equal(rounded.fits, (weights % size < size // 2) | (weights >= 128 - size // 2))
-    assert np.sum(rounded.fits) == 128 + size // 2
-    # One bit more, as NestQuant stores, would do.
-    assert -size <= np.min(rounded.residual)
-    assert np.max(rounded.residual) < size
 
 
 @by_width

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxspec.formats.superblock_order import Layout, choose_layout, read_order
+from jaxspec.formats.superblock import Layout, choose_layout, read_order
 
 # Compiling is what these tests spend their time on.
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}

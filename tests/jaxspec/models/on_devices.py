@@ -20,7 +20,7 @@ from jaxspec.models import load_directory
 from jaxspec.models.mesh import by_row, make_mesh, on_mesh
 from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.speculate import chain_limits, decode_autoregressively
-from jaxspec.speculate.agreement import agreement
+from jaxspec.speculate.acceptance import agreement
 from jaxspec.speculate.drafts import self_draft
 from jaxspec.speculate.engine import decode
 from jaxspec.speculate.proof import decode_chains
@@ -103,7 +103,7 @@ def logits_at_once():
         return agreement(hidden, hidden[:, ::-1], tokens, logits_of, vocab_size=40, decoding=GREEDY)
 
     given = [jax.device_put(x, by_row(mesh, 6)) for x in (hidden, tokens)]
-    with patch("jaxspec.speculate.agreement._LOGITS", 12 * 40):
+    with patch("jaxspec.speculate.acceptance._LOGITS", 12 * 40):
         program = jax.jit(found).lower(*given).compile()
     shapes = (tuple(map(int, shape.split(","))) for shape in re.findall(r"f32\[([\d,]+)\]", program.as_text()))
     whole = jax.jit(found)(hidden, tokens)  # on one device, and in one piece

@@ -10,10 +10,10 @@ from safetensors.numpy import save_file
 
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container, open_checkpoint, pack
-from jaxspec.models.checking import check_container
 from jaxspec.models.checkpoint_files import CheckpointFiles
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import abstract_params
+from jaxspec.models.embedded import check_container
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.hf_load import load_container, load_directory
 

@@ -12,9 +12,9 @@ from hf_directories import edit_tensors
 from test_experts import CONFIG, TOKENS, jit, random_params
 
 from jaxspec.errors import InputError
-from jaxspec.models.checking import check_directory
 from jaxspec.models.decoder import forward, forward_text
 from jaxspec.models.dispatch import block_rows, through_experts
+from jaxspec.models.embedded import check_directory
 from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.hf_load import load_directory

@@ -9,7 +9,7 @@ from hf_directories import LLAMA, bfloat16_params, shard
 
 from jaxspec.errors import InputError
 from jaxspec.formats.container import open_checkpoint, weight_notes
-from jaxspec.models.checking import check_directory
+from jaxspec.models.embedded import check_directory
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.special_tokens import end_tokens
 from jaxspec.studies.export.source import target_files

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 from hwmodels.catalog.huggingface import FAMILIES, family_called
 from jaxspec.errors import InputError
 from jaxspec.formats.container import open_checkpoint, pack
-from jaxspec.models.checking import check_directory
+from jaxspec.models.embedded import check_directory
 from jaxspec.models.families import decoder_config, family_of
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.hf_load import load_container, load_directory

@@ -9,7 +9,7 @@ import pytest
 
 from jaxspec.models.attention import KVSource, attend
 from jaxspec.models.kv_cache import KVCache
-from jaxspec.speculate.verified_view import verified_view
+from jaxspec.speculate.loop import verified_view
 
 SLOTS, NODES, DEEPEST, KV_HEADS = 40, 6, 6, 2
 

@@ -8,7 +8,7 @@ import pytest
 
 from jaxspec.errors import InputError
 from jaxspec.runs import Reporter, carry_out
-from jaxspec.runs.locking import lock_directory
+from jaxspec.runs.directory import lock_directory
 from jaxspec.studies import PredictConfig
 
 

@@ -12,8 +12,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from jaxspec.errors import InputError
-from jaxspec.runs.checkpoint_errors import refusal_told
-from jaxspec.runs.stages import Stages
+from jaxspec.runs.stages import Stages, refusal_told
 
 
 def slow():

@@ -1,5 +1,4 @@
-"""Whole runs on a tiny untrained network: plumbing, resumption and the shape of results. What a trained network gives is
-measured by `experiments.main_job`."""
+"""Whole runs on a tiny untrained network: plumbing, resumption and the shape of results."""
 
 import json
 import shutil

@@ -1,19 +1,11 @@
 """What traces tell of nodes, of depths and of cycles drawn from them."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from rank_trace_samples import RAGGED, walk
 
-from jaxspec.trees import (
-    UNKNOWN,
-    RankTraces,
-    acceptance_table,
-    node_reach,
-    public_tree,
-    simulate_traces,
-)
+from jaxspec.trees import UNKNOWN, RankTraces, acceptance_table, node_reach, public_tree
 
 
 def test_reach_by_plain_counting(toy, jit):
@@ -55,22 +47,6 @@ def test_tables_by_plain_counting(toy, jit):
     assert nobody.table.tolist() == [[0, 0], [0, 0]]
 
 
-def test_the_bootstrap_is_of_the_roots(toy):
-    _, _, traces = toy
-    tree, trials = public_tree("quaternary_20", size=24), 150_001
-    reach = np.asarray(node_reach(tree, traces))
-    depth = np.asarray(tree.depth)
-    survival = np.array([reach[depth == d].sum() for d in range(1, 25)])
-    found = simulate_traces(tree, traces, jax.random.key(5), num_trials=trials)
-    error = np.sqrt(survival * (1 - survival) / trials)
-    assert np.all(np.abs(np.asarray(found.survivors) / trials - survival) <= 4 * error + 1e-9)
-    np.testing.assert_allclose(found.mean, 1 + np.sum(np.asarray(found.survivors)) / trials, rtol=1e-5)
-    squares = survival @ (2 * np.arange(1, 25) - 1) - survival.sum() ** 2
-    np.testing.assert_allclose(found.standard_error, np.sqrt(squares / trials), rtol=0.02)
-    none = traces.replace(num_starts=jnp.zeros_like(traces.num_starts))
-    assert np.isnan(simulate_traces(tree, none, jax.random.key(5), num_trials=trials).mean)
-
-
 @pytest.mark.wrong_arrays
 @pytest.mark.parametrize(
     ("call", "words"),
@@ -79,7 +55,6 @@ def test_the_bootstrap_is_of_the_roots(toy):
         (lambda t: node_reach(RAGGED, t.replace(rank=t.rank.astype(float))), "whole"),
         (lambda t: acceptance_table(t, depth=6, ranks=2), "1 to 5"),
         (lambda t: acceptance_table(t, depth=2, ranks=0), "ranks from 1"),
-        (lambda t: simulate_traces(RAGGED, t, jax.random.key(0), num_trials=0), "num_trials is 0"),
     ],
 )
 def test_what_is_refused(toy, call, words):

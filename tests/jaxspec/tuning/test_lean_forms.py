@@ -26,7 +26,7 @@ FIRST, WINDOWS = 3, jnp.array([2, 0])
 LIMITS = {
     "jaxspec.tuning.objective._KEPT_BYTES": 0,
     "jaxspec.compress.rematerialised._BLOCK": 60,
-    "jaxspec.speculate.agreement._LOGITS": 23 * 5,
+    "jaxspec.speculate.acceptance._LOGITS": 23 * 5,
     "jaxspec.models.stored._PIECE": 18 * 4,
     "jaxspec.models.stored._FEW_ROWS_PIECE": 18 * 4,
     "jaxspec.tuning.calibration._PASS_BYTES": 4 * 36 * 24 * 2,

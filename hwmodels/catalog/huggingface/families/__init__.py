@@ -10,9 +10,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from hwmodels.catalog.huggingface.families.experts import EXPERTS
+from hwmodels.catalog.huggingface.families.experts import EXPERTS, LATENT_DENSE
 from hwmodels.catalog.huggingface.families.gated import GATED
-from hwmodels.catalog.huggingface.families.latent import LATENT_DENSE
 from hwmodels.catalog.huggingface.families.layer_norm import LAYER_NORM
 from hwmodels.catalog.huggingface.families.linear import LINEAR
 from hwmodels.catalog.huggingface.family import Family

@@ -7,7 +7,7 @@ import pytest
 from experiments.papers.cassandra import area_power, consequences, units
 from experiments.papers.cassandra.paper import PAPER
 from experiments.papers.huffllm import compression
-from experiments.papers.huffllm.weights_model import ScaleModel
+from experiments.papers.huffllm.compression import ScaleModel
 from experiments.reproduce.run import run_paper
 
 

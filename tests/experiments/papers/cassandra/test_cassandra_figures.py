@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.papers.cassandra import capacity, details, speedups, tables
-from experiments.papers.cassandra.measuring import MEASURED, POINTS
+from experiments.papers.cassandra.details import MEASURED, POINTS
 
 
 def test_bits_of_the_evaluated_configuration_by_hand():

@@ -13,11 +13,9 @@ from experiments.papers.elmoe3d import (
     calibration,
     details,
     figures,
-    more_figures,
     networks,
     printed,
     results,
-    statements,
     tables,
 )
 from experiments.papers.elmoe3d.baselines import baseline_speedups
@@ -231,7 +229,7 @@ def test_statements_and_what_is_missed(result):
 
 
 def test_pools_measured_are_those_of_the_readme():
-    found = json.loads(statements.MEASURED.read_text(encoding="utf-8"))
+    found = json.loads(details.MEASURED.read_text(encoding="utf-8"))
     readme = (PAPER.folder / "README.md").read_text(encoding="utf-8")
     (line,) = [line.replace("*", "") for line in readme.splitlines() if line.startswith("| ratio |")]
     hot = [row for row in found["gain_over_random"] if row["rule"] == "hotness"]
@@ -292,8 +290,8 @@ def test_bars_can_be_missed(result, monkeypatch):
 def test_figures(result):
     solved = result.solved
     drawn = [make(solved) for make in (figures.intensity_figure, figures.mapping_figure, figures.latency_figure)]
-    drawn += [figures.roofline_figure(), figures.table_figure(solved), more_figures.energy_figure(solved)]
-    drawn += [more_figures.platform_figure(solved), more_figures.locality_figure(solved)]
+    drawn += [figures.roofline_figure(), figures.table_figure(solved).energy_figure(solved)]
+    drawn += [figures.platform_figure(solved).locality_figure(solved)]
     assert all(figure.axes for figure in drawn)
 
 

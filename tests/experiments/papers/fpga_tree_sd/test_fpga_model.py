@@ -8,6 +8,7 @@ import pytest
 
 from experiments.papers.fpga_tree_sd import calibration, model, printed
 from experiments.papers.fpga_tree_sd.boards import predict
+from experiments.papers.fpga_tree_sd.details import draft_ratio, mixed_speedup
 from experiments.papers.fpga_tree_sd.model import (
     LENGTHS,
     Choices,
@@ -21,7 +22,6 @@ from experiments.papers.fpga_tree_sd.model import (
 from hwmodels import Workload, catalog, step_cost, uniform_footprint
 from hwmodels.network.operators import verify_step
 from hwmodels.speculation.effective_performance import ridge_length
-from hwmodels.step.roofline_cases import draft_ratio, mixed_speedup
 from jaxspec.trees.aat_law import AATLaw, average_accepted_tokens
 
 #: Two operators at contexts 512 and 2048: the first bound by memory, the second by arithmetic, at lengths 3 and 9.

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from experiments.papers.cassandra import exponents
+from experiments.papers.cassandra.paper import unary_length
 from experiments.papers.huffllm import compression, measure, solved
-from experiments.papers.huffllm.gap import explain_gap
+from experiments.papers.huffllm.compression import ScaleModel, draw_normals, family_of, stored_patterns, weights
+from experiments.papers.huffllm.details import explain_gap
 from experiments.papers.huffllm.paper import PAPER
-from experiments.papers.huffllm.weights_model import ScaleModel, draw_normals, family_of, stored_patterns, weights
 from experiments.reproduce.printed import PrintedCell
 from experiments.reproduce.run import run_paper
 
@@ -150,11 +150,11 @@ def test_bits_per_weight_are_within_a_hundredth_and_a_half(result):
 
 def test_unary_length(sample):
     cell = PrintedCell("unary-coded exponent length", "bits", 2.85, {"claim_id": "CAS017"})
-    found = exponents.unary_length(sample)(cell)
+    found = unary_length(sample)(cell)
     assert abs(found.value - 2.85) < 0.06
     assert found.status == "predicted"
     # Fig. 6(a), of the KV cache, is not covered.
-    assert exponents.unary_length(sample)(dataclasses.replace(cell, conditions={"claim_id": "CAS015"})) is None
+    assert unary_length(sample)(dataclasses.replace(cell, conditions={"claim_id": "CAS015"})) is None
 
 
 def test_bits_by_model(sample):

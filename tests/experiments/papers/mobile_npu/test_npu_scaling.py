@@ -2,8 +2,8 @@
 
 import pytest
 
+from experiments.papers.mobile_npu.figures import budget_figure, latency_figure
 from experiments.papers.mobile_npu.scaling import METHODS, PHONES, Line, scaling_statements
-from experiments.papers.mobile_npu.scaling_figures import budget_figure, latency_figure
 from jaxspec.results import measured, predicted
 from jaxspec.studies.scale.result import Curve, CurvePoint, NetworkCurves, PlanRow, ScaleResult
 

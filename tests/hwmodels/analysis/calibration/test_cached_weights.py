@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hwmodels.analysis.calibration.cached_weights import cached_bytes, in_cache, rows_from_cache
+from experiments.silicon.refit import cached_bytes, in_cache, rows_from_cache
 from hwmodels.analysis.calibration.kernel_tables import KERNEL_FORMATS, DataSheet, GemmTable, TableName
 
 L40S = TableName("l40s", "vllm", "0.24.0", "gemm")

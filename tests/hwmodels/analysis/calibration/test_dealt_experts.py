@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hwmodels.analysis.calibration.dealt_experts import dealt_experts
+from experiments.silicon.refit_experts import dealt_experts
 from hwmodels.analysis.calibration.expert_tables import ExpertTable
 from hwmodels.analysis.calibration.kernel_tables import DataSheet
 from hwmodels.analysis.calibration.table_routing import EVEN, touched_in_table

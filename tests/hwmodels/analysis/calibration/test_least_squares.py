@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels.analysis.calibration.least_squares import Parameter, fit, prediction_interval, residual_table
+from hwmodels.analysis.calibration.least_squares import Parameter, fit
 
 PARAMETERS = [Parameter("latency", 1.0, 1e-3, 1e3), Parameter("rate", 1.0, 1e-3, 1e3)]
 
@@ -63,29 +63,6 @@ def test_bounds_hold_and_are_told():
     assert found.at_bound == ("rate",)
     assert np.isnan(found.standard_errors["rate"])
     assert found.standard_errors["latency"] > 0
-
-
-def test_intervals_cover_new_measurements():
-    rng = np.random.default_rng(4)
-    work, times = measured(rng)
-    found = fit(predict, PARAMETERS, {"work": work}, times)
-    new_work, new_times = measured(rng, 2000)
-    interval = prediction_interval(found, predict, {"work": new_work}, coverage=0.9)
-    assert np.mean((interval.lower < new_times) & (new_times < interval.upper)) == pytest.approx(0.9, abs=0.03)
-    np.testing.assert_allclose(interval.predicted, predict(found.estimates, {"work": new_work}))
-    # Far from all rows the parameters' uncertainty dominates.
-    near, far = prediction_interval(
-        fit(predict, PARAMETERS, {"work": work[:5]}, times[:5]), predict, {"work": [50.0, 1e-3]}
-    ).upper
-    assert near > 0 < far
-    with pytest.raises(ValueError, match="coverage"):
-        prediction_interval(found, predict, {"work": work}, coverage=1.0)
-
-
-def test_worst_rows_come_first():
-    table = residual_table({"work": [1, 2, 3]}, [1.0, 1.0, 1.0], [1.1, 0.5, 1.3], worst=2)
-    assert [row["work"] for row in table] == [2, 3]
-    assert table[0]["relative_error"] == pytest.approx(-0.5)
 
 
 def test_bad_input():

@@ -9,7 +9,7 @@ from systolic_samples import SOME_KINDS, array_of
 
 from hwmodels.compute.systolic.array import cycles, smooth_cycles
 from hwmodels.compute.systolic.buffers import smooth_buffer_elements
-from hwmodels.compute.systolic.cost import COMBINATIONS, gemm_cost
+from hwmodels.compute.systolic.unit import COMBINATIONS, gemm_cost
 from hwmodels.numerics.smoothing import smooth_maximum
 
 RATES = ("frequency_hz", "bandwidth_bytes_per_s")

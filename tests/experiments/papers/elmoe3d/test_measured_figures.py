@@ -1,12 +1,18 @@
-"""Axes of elastic drafts: what is read, how large a draft is, and how many experts tokens touch, by hand."""
+"""Axes of elastic drafts: what is read, and how large a draft is, by hand."""
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.elastic_axes.axes import draft_bytes, pool_sizes_of, unique_experts
-from experiments.elastic_axes.measuring import Measured, hot_pools, random_pools
-from experiments.elastic_axes.readings import READINGS, read_network
+from experiments.papers.elmoe3d.measured_figures import (
+    READINGS,
+    Measured,
+    draft_bytes,
+    hot_pools,
+    pool_sizes_of,
+    random_pools,
+    read_network,
+)
 from jaxspec.models.blocks import Experts
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.expert_sizes import ExpertSizes
@@ -47,23 +53,6 @@ def test_augmentation_reads_closest_and_dedicated_scales_need_no_clipping(networ
         assert error["augmentation"] < 0.5 * error["truncation"]
     steps = np.asarray(read_network("dedicated", 3, stored, stored, CONFIG)["layers"]["q"])[0, 0]
     assert len(np.unique(np.abs(steps))) <= 4  # 0 to 3 times the scale
-
-
-def test_experts_touched_by_brute_force(network):
-    chosen = np.asarray(network.chosen)[:, 3:]  # six queries, of which the first is column 3
-    rows = unique_experts(network, most=9)
-    assert [row["tokens"] for row in rows] == [1, 2, 3]
-    assert rows[0]["one_request"] == rows[0]["several_requests"] == 2
-    within = [len(set(chosen[b, t : t + 2, layer].ravel())) for b in range(3) for t in range(5) for layer in range(2)]
-    assert rows[1]["one_request"] == pytest.approx(np.mean(within))
-    between = [
-        len({*chosen[b, t, layer], *chosen[(b + 1) % 3, t, layer]})
-        for b in range(3)
-        for t in range(6)
-        for layer in range(2)
-    ]
-    assert rows[1]["several_requests"] == pytest.approx(np.mean(between))
-    assert rows[1]["even"] == pytest.approx(6 * (1 - (4 / 6) ** 2))
 
 
 def test_sizes_and_bytes_by_hand(network):

@@ -1,21 +1,61 @@
-"""Tokens per cycle of every size of tree, by search; searches compared text by text; the AAT law from five sizes."""
+"""Searches of draft trees compared on recorded ranks, text by text, for every size of tree; the AAT law from five sizes."""
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
 
-from experiments.tree_search.recording import Recorded, Settings
+from jaxspec.report.figures.style import BLUE, GREEN, INK, ORANGE, PURPLE, new_figure, styled
 from jaxspec.studies.tree.growth import Search, grow
 from jaxspec.trees.aat_fit import fit_aat_law
 from jaxspec.trees.aat_law import r_squared
-from jaxspec.trees.rank_traces import AATBySize, aat_by_size
+from jaxspec.trees.rank_traces import AATBySize, RankTraces, aat_by_size
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.searches import maximal_tree
 from jaxspec.trees.text_ratios import paired_difference
 
-__all__ = ["BASELINES", "LAW_LENGTHS", "PRIOR", "compare", "law_entry", "tree_growths"]
+__all__ = [
+    "BASELINES",
+    "LAW_LENGTHS",
+    "PRIOR",
+    "Recorded",
+    "Settings",
+    "compare",
+    "law_entry",
+    "search_figure",
+    "tree_growths",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What is measured."""
+
+    contexts: tuple[int, ...] = (64, 128, 256, 384)  # tokens of a prompt
+    prompts: int = 96  # held out, at each context
+    calibration_prompts: int = 384  # at each context: late nodes are rarely accepted, and few texts order them badly
+    output_tokens: int = 64  # decoded after each
+    nodes: int = 63  # of the maximal tree, without the root
+    depth: int = 8  # its levels
+    seed: int = 0
+
+    @property
+    def recorded_tokens(self) -> int:
+        """Tokens after a prompt, so that the last cycle's ranks are known down to the tree's depth."""
+        return self.output_tokens + self.depth + 1
+
+
+class Recorded(NamedTuple):
+    """Ranks of one draft, at one context or (None) at all of them."""
+
+    context: int | None
+    calibration: RankTraces
+    held_out: RankTraces
+
 
 PRIOR = "prior score"
 BASELINES = ("width", "depth")
@@ -102,3 +142,36 @@ def law_entry(lengths: np.ndarray, tokens: np.ndarray) -> dict[str, Any]:
         "r_squared": r_squared(fit.law, lengths, tokens),
         "r_squared_elsewhere": r_squared(fit.law, lengths[~chosen], tokens[~chosen]),
     }
+
+
+_SEARCH_COLOURS = {PRIOR: BLUE, "width": ORANGE, "depth": GREEN, "independent": PURPLE}
+
+
+@styled
+def search_figure(draft: str, entries: Sequence[Mapping[str, Any]], context: int) -> Figure:
+    """Fig. 6: the searches' curves at one context, and by how much the prior score leads at each."""
+    entry = next(entry for entry in entries if entry["context_tokens"] == context)
+    figure = new_figure(
+        f"Tree searches: {draft} drafts for the embedded network, context {context}",
+        "Left: tokens per cycle on held-out text; trees were chosen on calibration text. Right: what the prior score gains "
+        "over the others, text by text, with a band of two standard errors.",
+        height_inches=4.6,
+    )
+    curves, leads = figure.subplots(1, 2)
+    lengths = np.asarray(entry["verification_length"])
+    for name, tokens in entry["tokens_per_cycle"].items():
+        curves.plot(lengths, tokens, color=_SEARCH_COLOURS[name], label=name, linewidth=1.8 if name == PRIOR else 1.2)
+    for name, lead in entry["prior_score_leads"].items():
+        gain, error = np.asarray(lead["gain"]), np.asarray(lead["standard_error"])
+        colour = _SEARCH_COLOURS[name]
+        leads.plot(
+            lengths, gain, color=colour, label=f"over {name}: mean {lead['mean_gain']:+.3f}, p = {lead['p_value']:.1g}"
+        )
+        leads.fill_between(lengths, gain - 2 * error, gain + 2 * error, color=colour, alpha=0.18, linewidth=0)
+    leads.axhline(0, color=INK, linewidth=0.8)
+    for axis, label in ((curves, "tokens per cycle"), (leads, "tokens per cycle gained")):
+        axis.set_xlabel("verification length x, tokens")
+        axis.set_ylabel(label)
+        axis.grid(True)
+        axis.legend(fontsize=8)
+    return figure

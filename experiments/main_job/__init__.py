@@ -1,1 +1,0 @@
-"""What the main job must reach, measured: `python -m experiments.main_job`."""

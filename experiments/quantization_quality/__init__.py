@@ -1,1 +1,0 @@
-"""What quantized weights and float16 attention cost in accuracy, on text and on arithmetic, with intervals."""

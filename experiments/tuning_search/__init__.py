@@ -1,1 +1,0 @@
-"""The gradient tuner compared with searches that see hard scores alone, at equal cost."""

@@ -48,7 +48,7 @@ from jaxspec.speculate.sampling import GREEDY, SAMPLING
 from jaxspec.studies.measured.memory import ONE_DEVICE, ROOM_BYTES, decoding_bytes, network_bytes
 from jaxspec.studies.measured.pass_memory import calibration_bytes, pass_bytes
 from jaxspec.tuning.calibration import Calibration, calibration_pass, windows_per_pass
-from jaxspec.tuning.gradient import AscentState, Goal, ascend_once, first_state
+from jaxspec.tuning.gradient import Goal, marginal_returns
 from jaxspec.tuning.hard import measured_windows
 from jaxspec.tuning.objective import Pricing
 
@@ -162,14 +162,12 @@ def analyse(
     pricing = Pricing(
         catalog.device("jetson-agx-orin"), architecture_of(config), Workload(batch=1.0, context_tokens=1024.0)
     )
-    number, decoding = jnp.asarray(0.1), SAMPLING.for_program()
+    decoding = SAMPLING.for_program()
     goal = Goal(windows_per_step=per_step)
-    state: AscentState = first_state(knobs)
 
     def step() -> Any:
         whole = jnp.asarray(0)
-        given = state, calibration, pricing, whole, number, number, jnp.asarray(False), goal, DEFAULT_SCHEME
-        return ascend_once.lower(*given).compile()
+        return marginal_returns.lower(knobs, calibration, pricing, whole, whole, goal).compile()
 
     def hard() -> Any:
         whole, counted = filled_rows(mesh, jnp.arange(per_step))

@@ -2,7 +2,7 @@
 
 Decoding counts the choices of the tokens that it drafted, which depend on the cycles before; here the target's own choices of
 the text's tokens stand in their place, so that one pass serves all roots and is differentiable, as tuning needs. What a run
-reports as predicted is followed along the text instead (`jaxspec.speculate.predicted_cycles`), with the very pools of decoding;
+reports as predicted is replayed along the text instead (`jaxspec.speculate.replay`), with the very pools of decoding;
 docs/decisions/0030-elastic-drafts.md has how near the two come.
 """
 

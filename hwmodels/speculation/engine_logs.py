@@ -11,20 +11,31 @@ Lines that are read, by what they print (M with the bonus token, k drafted token
   older ones have f alone. Of all requests so far, per drafter: "statistics NAME: #gen drafts = n, ..., #gen tokens = d, #acc
   tokens = a".
 
+Responses of requests are read too, as JSON, one a line, wherever in it the counts of a request are:
+
+* vLLM with --per-request-spec-decode-metrics: `metrics.speculative_decoding` with num_spec_steps, num_accepted_draft_tokens,
+  num_draft_tokens, num_spec_tokens and acceptance_histogram, whose entry j counts cycles that accept exactly j tokens.
+* SGLang: `meta_info` with spec_verify_ct, and spec_accept_histogram, spec_accept_token_num and spec_draft_token_num, in later
+  versions spec_correct_drafts_histogram, spec_num_correct_drafts and spec_num_proposed_drafts; also in lines "Finish:
+  obj=..., out=..." of its log. The first versions have completion_tokens alone, of which one is the prompt's.
+
 Lines of one log are weighted by their cycles, where they can be counted, of SGLang by running requests.
 Source: vllm/v1/spec_decode/metrics.py, vllm/spec_decode/metrics.py of 0.6, sglang/srt/managers/scheduler_metrics_mixin.py,
-    llama.cpp's tools/server/server-context.cpp and common/speculative.cpp.
+    llama.cpp's tools/server/server-context.cpp and common/speculative.cpp; of requests docs.vllm.ai, "Per-Request Acceptance
+    Metrics", and sglang/srt/managers/tokenizer_manager.py (pull requests 11441, 18332 and 33518).
 """
 
 from __future__ import annotations
 
+import ast
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["EngineLogError", "LoggedAcceptance", "read_engine_log"]
+__all__ = ["EngineLogError", "LoggedAcceptance", "read_engine_log", "request_counts"]
 
 _NUMBER = r"(\d+(?:\.\d+)?)"
 
@@ -54,6 +65,16 @@ _STATISTICS = re.compile(r"statistics\s+([\w-]+):")
 
 #: Fields of which a line must have one.
 _NEEDED = {"mean", "shares", "accepted", "emitted"}
+
+#: What responses say of a request, by field: names that engines and their versions give it. Cycles come first.
+_OF_REQUESTS = {
+    "drafts": ("num_spec_steps", "spec_verify_ct"),
+    "accepted": ("num_accepted_draft_tokens", "spec_accept_token_num", "spec_num_correct_drafts"),
+    "drafted": ("num_draft_tokens", "spec_draft_token_num", "spec_num_proposed_drafts"),
+    "length": ("num_spec_tokens",),
+    "histogram": ("acceptance_histogram", "spec_accept_histogram", "spec_correct_drafts_histogram"),
+    "tokens": ("completion_tokens",),
+}
 
 #: Draft length among the arguments that a server prints when it starts.
 _LENGTHS = re.compile(r"(?:speculative_num_steps|num_speculative_tokens|num_spec_tokens)[\"']?\s*[=:]\s*(\d+)")
@@ -106,11 +127,12 @@ def read_engine_log(
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise EngineLogError(f"log {name} cannot be read ({error.strerror}); give the log of an engine") from error
-    lines = list(_gathered(text.splitlines()))
+    lines = list(_gathered(name, text.splitlines() if _parsed(text) is None else [text]))
     if not lines:
         raise EngineLogError(
             f"log {name} has no line of speculative decoding; give a log of vLLM (SpecDecoding metrics), SGLang (accept len) "
-            "or llama.cpp (draft acceptance)"
+            "or llama.cpp (draft acceptance), or responses of vLLM (metrics.speculative_decoding) or SGLang "
+            "(meta_info.spec_verify_ct) as JSON lines"
         )
     for complete in (_has_shares, _has_mean, _has_counts):
         # What is counted since the start counts requests that have lines of their own once more.
@@ -142,10 +164,67 @@ def _has_counts(fields: Mapping[str, Any]) -> bool:
     return fields.get("drafted", 0) > 0 and "accepted" in fields
 
 
-def _gathered(lines: Iterable[str]) -> Iterator[_Line]:
+def request_counts(value: Any) -> Iterator[Mapping[str, Any]]:
+    """Every table within a JSON value that counts the cycles of a request."""
+    if isinstance(value, Mapping):
+        if any(isinstance(value.get(key), int) for key in _OF_REQUESTS["drafts"]):
+            yield value
+            return
+        value = value.values()
+    elif not isinstance(value, list):
+        return
+    for part in value:
+        yield from request_counts(part)
+
+
+def _of_request(name: str, number: int, counts: Mapping[str, Any]) -> _Line | None:
+    """The fields of a request; None where it has no cycle."""
+    raw = {
+        field: next((counts[key] for key in keys if counts.get(key) is not None), None)
+        for field, keys in _OF_REQUESTS.items()
+    }
+    histogram = raw.pop("histogram")
+    listed = histogram is None or isinstance(histogram, list)
+    counted = [each for each in (*raw.values(), *(histogram if listed and histogram else ())) if each is not None]
+    if not listed or any(type(each) is not int or each < 0 for each in counted):
+        raise EngineLogError(
+            f"log {name}, line {number}: counts of a request are no whole numbers from 0; give the response as it is"
+        )
+    fields = {field: float(each) for field, each in raw.items() if each is not None}
+    cycles, tokens = fields["drafts"], fields.pop("tokens", 0.0)
+    if not cycles:
+        return None
+    if histogram:
+        total, accepted = sum(histogram), sum(place * count for place, count in enumerate(histogram))
+        if total != cycles or accepted != fields.setdefault("accepted", float(accepted)):
+            raise EngineLogError(
+                f"log {name}, line {number}: acceptance by cycle counts {total} cycles and {accepted} accepted tokens, and the "
+                f"request has {cycles:g} and {fields['accepted']:g}; give the response as it is"
+            )
+        drafted = fields.get("length", round(fields.get("drafted", 0.0) / cycles))
+        behind = [sum(histogram[place:]) for place in range(1, max(len(histogram), int(drafted) + 1))]
+        fields["shares"] = tuple(count / cycles for count in behind)
+    if "accepted" not in fields:  # of the tokens one is the prompt's
+        fields["mean"] = max((tokens - 1.0) / cycles, 1.0)
+    return _Line(number, "", fields)
+
+
+def _parsed(text: str) -> Any:
+    """A text that is JSON, or the end of a request in the log of SGLang; None of every other."""
+    _, end, result = text.partition(", out={")
+    try:
+        return ast.literal_eval("{" + result) if end else json.loads(text) if text.lstrip()[:1] in ("{", "[") else None
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+
+
+def _gathered(name: str, lines: Iterable[str]) -> Iterator[_Line]:
     """Lines that say something; what a line leaves to the next ones, as wrapped ones and llama.cpp's do, is joined to it."""
     current: _Line | None = None
     for number, text in enumerate(lines, 1):
+        if requests := list(request_counts(_parsed(text))):
+            yield from filter(None, (_of_request(name, number, counts) for counts in requests))
+            continue
         fields: dict[str, Any] = {}
         for field, words in _FIELDS.items():
             if (match := words.search(text)) is not None:

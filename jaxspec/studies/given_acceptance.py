@@ -19,6 +19,7 @@ from hwmodels import (
     tokens_to_rates,
 )
 from jaxspec.errors import InputError
+from jaxspec.results.quantity import Status
 from jaxspec.settings.acceptance import MAX_PREDICTED_LENGTH, AcceptanceSettings
 
 __all__ = ["GivenRates", "given_rates"]
@@ -28,7 +29,7 @@ _STEEP = 0.9
 
 
 class GivenRates(NamedTuple):
-    """Conditional acceptance as a user gave it.
+    """Conditional acceptance as a user gave it, or as it is known.
 
     Attributes:
         rates: by position; one number alone is that of every position.
@@ -38,6 +39,7 @@ class GivenRates(NamedTuple):
         notes: what a user should know of it.
         error: of a trace, a factor of the covariance of the rates over its requests.
         by_dataset: of a trace with several data sets, tokens per cycle of each by draft length.
+        status: "measured" only where nobody gave any; see `jaxspec.studies.known_acceptance`.
     """
 
     rates: list[float]
@@ -47,6 +49,7 @@ class GivenRates(NamedTuple):
     notes: tuple[str, ...] = ()
     error: Float[np.ndarray, "position cause"] | None = None
     by_dataset: Mapping[str, list[float]] = MappingProxyType({})
+    status: Status = "input"
 
     def of_positions(self, positions: int) -> list[float]:
         """By position: those that are known, or one rate as often."""

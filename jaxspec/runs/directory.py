@@ -26,6 +26,9 @@ from jaxspec.settings.toml import config_hash, read_toml, to_toml
 #: What a draft would have gained at every token of the measured prompts, of a command that counts it.
 ACCEPTANCE_TRACE = "acceptance_trace.jsonl"
 
+#: Folder of those of other targets than the network as it is, by scheme.
+ACCEPTANCE_TRACES = "acceptance_traces"
+
 #: Files of every kind of run.
 _CONTENTS = (
     "config.toml",
@@ -38,6 +41,7 @@ _CONTENTS = (
     "figures",
     NORMS_FILE,
     ACCEPTANCE_TRACE,
+    ACCEPTANCE_TRACES,
 )
 
 #: What Orbax calls a checkpoint until it is whole.

@@ -21,7 +21,7 @@ from jaxspec.studies.measured.work import way_of
 __all__ = ["ChainDecoding"]
 
 #: Counts up with the fields that a stage stores, so that nothing reads what an earlier version left.
-_FORM = 3
+_FORM = 4
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ from jaxspec.speculate.drafts import make_draft
 from jaxspec.speculate.drafts.making import is_searched
 from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies.feasibility import check_positions, contexts_within
+from jaxspec.studies.given_acceptance import given_trace
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs, given_knobs
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import Work, begin_work
@@ -30,6 +31,8 @@ def check_tree(config: TreeConfig) -> CheckedInputs:
         InputError: bad input, a tree of impossible sizes, or a context behind the network's last position.
     """
     checked = check_inputs(config)
+    if config.acceptance_trace is not None:
+        given_trace(config)
     checked = dataclasses.replace(checked, notes=checked.notes + _left_out(config, checked))
     candidate_shape(config.search, **tree_sizes(config, checked.network.vocab_size))
     if config.draft == SELF:

@@ -33,7 +33,7 @@ from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import Work, way_of
 from jaxspec.studies.tree.config import TreeConfig
 from jaxspec.studies.tree.growth import candidate_shape, grow
-from jaxspec.trees.rank_traces import RankTraces, cycles_along_text
+from jaxspec.trees.rank_traces import ENDED, RankTraces, chain_gains, cycles_along_text
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.topology import Tree
 from jaxspec.tuning.objective import with_pool
@@ -145,7 +145,9 @@ class TreeStages:
 
     @cached_property
     def growth(self) -> RankedTree:
-        """The nodes in the order in which the tree grows, by calibration text alone."""
+        """The nodes in the order in which the tree grows, by calibration text alone; of a given trace its chains."""
+        if self.config.acceptance_trace is not None:
+            return self.chains
         shape = candidate_shape(self.config.search, **self.sizes)
         return grow(self.config.search, shape, self.calibration_traces, **self.sizes)
 
@@ -176,9 +178,23 @@ class TreeStages:
 
     @property
     def has_trace(self) -> bool:
-        """Whether ranks tell what chains gain: greedily, and where no draft depends on earlier cycles."""
+        """Whether ranks tell what chains gain: greedily, and where no draft depends on earlier cycles; a given one is kept."""
+        if self.config.acceptance_trace is not None:
+            return False
         greedy = self.work.setup.decoding == GREEDY
         return greedy and (self.copied_by is None or not has_pool(self.copied_by, self.work.setup.config))
+
+    @property
+    def gains(self) -> np.ndarray:
+        """What chains gain at each token that follows a held-out prompt; "text start"."""
+        return np.asarray(chain_gains(self.traces))
+
+    @property
+    def trace_tokens(self) -> np.ndarray:
+        """Tokens after each held-out prompt that decoding generates. One that stopped ends with its stop token."""
+        ended = np.any(np.asarray(self.traces.rank) == ENDED, axis=(1, 2))
+        recorded = np.asarray(self.traces.num_starts)
+        return np.where(ended, recorded, np.minimum(recorded, self.config.output_tokens))
 
     @property
     def _continued(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from what_is_shown import all_is_shown, numbers_are_whole
 
-from hwmodels import DraftCost, chain_plan, price_cycle, uniform_footprint
+from hwmodels import DraftCost, chain_cycles, chain_plan, price_cycle, read_trace, uniform_footprint
 from jaxspec.cli import main
 from jaxspec.models import DecoderConfig, init_params, save_directory
 from jaxspec.results.stopwatch_results import LOST_IN_NOISE
@@ -21,6 +21,7 @@ from jaxspec.studies import CompareConfig, compare
 from jaxspec.studies.compare import run as compare_module
 from jaxspec.studies.compare.report import draw_compare_figures
 from jaxspec.studies.compare.result import CompareResult
+from jaxspec.studies.compare.run import trace_file
 from jaxspec.studies.compare.tables import compare_headline, compare_tables
 from jaxspec.studies.measured.pricing import resolve_pricing
 
@@ -94,6 +95,20 @@ def test_every_contestant_is_there_with_statuses(finished):
         assert entry["lossless"]["mismatches"] == 0
         assert entry["lossless"]["tokens"] == 3 * 12
         assert (entry["task"], entry["problems"], entry["status"]["problems"]) == ("arithmetic", 3, "input")
+
+
+def test_the_trace_of_a_comparison_has_its_drafts(finished):
+    trace = read_trace(finished[1] / "acceptance_trace.jsonl")
+    assert trace.drafters == ("ngram",)
+    draft = finished[0][0]["contestants"]["ngram"]
+    cycles = chain_cycles(trace, [draft["draft_length"]]).sum()
+    most = trace.generated.sum() + draft["draft_length"] * len(trace.generated)  # last cycles may run over
+    assert trace.generated.sum() / cycles <= draft["tokens_per_cycle_counted"] <= most / cycles
+
+
+def test_targets_that_are_changed_have_traces_of_their_own():
+    assert trace_file("cassandra1") == "acceptance_trace.jsonl"
+    assert trace_file("mxint8") == "acceptance_traces/mxint8.jsonl"
 
 
 def test_speeds_follow_from_counts_and_prices(finished, config):

@@ -26,7 +26,7 @@ from jaxspec.studies.compare.contestants import Contest, contest_on
 from jaxspec.studies.compare.entries import CheckedComparison, check_comparison
 from jaxspec.studies.compare.report import write_compare_report
 from jaxspec.studies.compare.result import AUTOREGRESSIVE, CompareResult
-from jaxspec.studies.compare.stages import CompareStages, Drafted, begin_drafts
+from jaxspec.studies.compare.stages import CompareStages, Drafted, announced, begin_drafts
 from jaxspec.studies.measured.head import head
 from jaxspec.studies.measured.work import begin_work, write_gains
 
@@ -119,6 +119,8 @@ def compare(
         work = begin_work(config, directory, reporter, found.inputs, drafts=found.drafts, processes=processes)
         drafts = begin_drafts(work, found.entries)
         stages = CompareStages(config, work, drafts, found.compressions, found.inputs.tokenizer, found.task)
+        for text in announced(stages):
+            reporter.line(text)
 
         def results() -> list[dict[str, Any]]:
             compared = [result.plain() for result in compare_results(stages, found.left_out)]

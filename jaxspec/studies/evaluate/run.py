@@ -65,7 +65,7 @@ def evaluate(
 
         def results() -> list[dict[str, Any]]:
             hard = routed(evaluate_drafts(config, work))
-            decoding = ChainDecoding(hard)
+            decoding = ChainDecoding(hard, longest=knobs.draft_length)
             compare = partial(compare_configurations, EvaluateResult, decoding, drafts=drafts, hero="given", choices={})
             found = [compare(device).plain() for device in work.pricings]
             keep_norms(hard, directory)

@@ -15,7 +15,7 @@ from jaxspec.compress.expert_pool import has_pool, pool_share
 from jaxspec.compress.knobs import Knobs, knob_defaults
 from jaxspec.models.architecture import architecture_of
 from jaxspec.models.hf_load import LoadedModel
-from jaxspec.runs.stages import Arrays
+from jaxspec.runs.stages import Arrays, Stages
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.speculate.drafts import ReadyDraft, compressed_copy, make_draft
 from jaxspec.speculate.drafts.layer_skip_search import CalibrationText
@@ -51,6 +51,7 @@ class TreeStages:
         made: the draft, unless it takes calibration text to make.
         given: knobs of the target's compressed copy; None: the configuration's, the same everywhere.
         loaded: the target, as a draft that is searched on calibration text needs it; None for others.
+        target: store of what follows from the target alone, which several drafts on it share; None: the work's own.
     """
 
     config: TreeConfig
@@ -59,6 +60,7 @@ class TreeStages:
     made: ReadyDraft | None
     loaded: LoadedModel | None = None
     given: Knobs | None = None
+    target: Stages | None = None
     _decoded: dict[str, Arrays] = dataclasses.field(default_factory=dict)  # by stage
 
     @property
@@ -257,9 +259,10 @@ class TreeStages:
                     advance=bar.advance,
                 )
 
-        stage = f"decoded/{way_of(decoding)}-{name}"
+        stage, drafts = f"decoded/{way_of(decoding)}-{name}", name != "autoregressive"
         if stage not in self._decoded:
-            self._decoded[stage] = self.work.stages.run(stage, compute)
+            store = self.work.stages if drafts or self.target is None else self.target
+            self._decoded[stage] = store.run(stage, compute)
         return self._decoded[stage]
 
     def decode_autoregressively(self, decoding: Decoding) -> Arrays:
@@ -268,6 +271,11 @@ class TreeStages:
         return self._decode_tree(
             tree, decoding, tokens=self.copies.continuation_tokens, name="autoregressive", what=what
         )
+
+    @property
+    def unshared(self) -> TreeStages:
+        """The same, with a target that its own program decodes."""
+        return dataclasses.replace(self, target=None, _decoded={})
 
     def decode_with(self, nodes: int, decoding: Decoding) -> Arrays:
         """Held-out prompts with the tree of the first nodes; what several devices choose is decoded once."""

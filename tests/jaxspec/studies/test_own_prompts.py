@@ -81,7 +81,7 @@ def test_own_prompts_are_decoded_counted_and_predicted(settings, small, tmp_path
     assert found.configurations["given"].tokens_per_cycle_gap_in_standard_errors.known < 1e-3
     # The trace of a run walks the cycles that it counted, of its own draft length and of no other.
     trace = read_trace(tmp_path / "stopped" / "run" / "acceptance_trace.jsonl")
-    np.testing.assert_array_equal(chain_cycles(trace, [length])[:, 0], cycles)
+    np.testing.assert_array_equal(chain_cycles(trace, np.array([length]))[:, 0], cycles)
     assert trace.prompt_tokens.tolist() == sizes
     assert trace.drafters == ("given",)
 

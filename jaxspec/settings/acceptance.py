@@ -90,7 +90,9 @@ class AcceptanceSettings(Settings):
         check=_falling,
     )
     acceptance_log: str | None = setting(
-        None, "Instead of acceptance: a log of vLLM, SGLang or llama.cpp, as it is.", unset="none"
+        None,
+        "Instead of acceptance: a log of vLLM, SGLang or llama.cpp, as it is, or responses of vLLM or SGLang as JSON lines.",
+        unset="none",
     )
 
     acceptance_trace: str | None = setting(

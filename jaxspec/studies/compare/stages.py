@@ -249,7 +249,7 @@ def announced(stages: CompareStages) -> list[str]:
     return [
         f"drafts: {names}; networks that are read: {networks}, each answering {problems} problems of up to {tokens} tokens",
         f"{prompts} held-out prompts of {setup.prompts.shape[1]} tokens, {config.output_tokens} decoded for each, "
-        f"{texts} calibration prompts: about {in_words(seconds)} on this machine if nothing else runs (estimated){beside}",
+        f"{texts} calibration prompts: about {in_words(seconds)} on this machine as busy as it is (estimated){beside}",
     ]
 
 

@@ -166,15 +166,13 @@ def _has_counts(fields: Mapping[str, Any]) -> bool:
 
 def request_counts(value: Any) -> Iterator[Mapping[str, Any]]:
     """Every table within a JSON value that counts the cycles of a request."""
-    if isinstance(value, Mapping):
-        if any(isinstance(value.get(key), int) for key in _OF_REQUESTS["drafts"]):
-            yield value
-            return
-        value = value.values()
-    elif not isinstance(value, list):
-        return
-    for part in value:
-        yield from request_counts(part)
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Mapping) and any(isinstance(each.get(key), int) for key in _OF_REQUESTS["drafts"]):
+            yield each
+        elif isinstance(each, (Mapping, list)):
+            waiting += reversed(list(each.values() if isinstance(each, Mapping) else each))
 
 
 def _of_request(name: str, number: int, counts: Mapping[str, Any]) -> _Line | None:
@@ -190,7 +188,7 @@ def _of_request(name: str, number: int, counts: Mapping[str, Any]) -> _Line | No
         raise EngineLogError(
             f"log {name}, line {number}: counts of a request are no whole numbers from 0; give the response as it is"
         )
-    fields = {field: float(each) for field, each in raw.items() if each is not None}
+    fields: dict[str, Any] = {field: float(each) for field, each in raw.items() if each is not None}
     cycles, tokens = fields["drafts"], fields.pop("tokens", 0.0)
     if not cycles:
         return None
@@ -201,7 +199,7 @@ def _of_request(name: str, number: int, counts: Mapping[str, Any]) -> _Line | No
                 f"log {name}, line {number}: acceptance by cycle counts {total} cycles and {accepted} accepted tokens, and the "
                 f"request has {cycles:g} and {fields['accepted']:g}; give the response as it is"
             )
-        drafted = fields.get("length", round(fields.get("drafted", 0.0) / cycles))
+        drafted = fields["length"] if "length" in fields else round(fields.get("drafted", 0.0) / cycles)
         behind = [sum(histogram[place:]) for place in range(1, max(len(histogram), int(drafted) + 1))]
         fields["shares"] = tuple(count / cycles for count in behind)
     if "accepted" not in fields:  # of the tokens one is the prompt's

@@ -105,9 +105,10 @@ def traced_curve(trace: AcceptanceTrace, longest: int) -> AATBySize:
     lengths = np.arange(1, longest + 1, dtype=np.int32)
     cycles = chain_cycles(trace, lengths).T
     generated = np.broadcast_to(trace.generated, cycles.shape)
-    whole = np.ones(cycles.shape, bool)
-    counts: Any = (lengths + 1, cycles, generated, whole)
-    return AATBySize(*counts, ratio_of_totals(generated, cycles))
+    whole: Any = np.ones(cycles.shape, bool)
+    counts: dict[str, Any] = {"cycles": cycles, "generated": generated}
+    aat = ratio_of_totals(generated, cycles)
+    return AATBySize(verification_length=jnp.asarray(lengths + 1), complete=whole, aat=aat, **counts)
 
 
 def curve_part(curve: AATBySize, status: Status) -> list[CurvePoint]:

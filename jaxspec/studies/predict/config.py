@@ -55,7 +55,7 @@ class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSe
     acceptance: tuple[float, ...] | None = same_as(
         AcceptanceSettings,
         "acceptance",
-        unset="measured, or published, of drafts of that kind; the first line says of which",
+        unset="measured or published for drafts of that kind, as the first line says",
     )
     acceptance_cycles: int | None = setting(
         None,

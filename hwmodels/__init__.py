@@ -60,14 +60,7 @@ from hwmodels.network.routing import (
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.quick_jit import quick_jit
 from hwmodels.numerics.smoothing import smooth_maximum
-from hwmodels.speculation.acceptance import (
-    Acceptance,
-    EngineLogError,
-    LoggedAcceptance,
-    iid_acceptance,
-    read_engine_log,
-    shares_to_rates,
-)
+from hwmodels.speculation.acceptance import Acceptance, iid_acceptance, shares_to_rates
 from hwmodels.speculation.acceptance_traces import (
     AcceptanceTrace,
     TraceError,
@@ -109,6 +102,7 @@ from hwmodels.speculation.effective_performance import (
     primary_performance,
     ridge_length,
 )
+from hwmodels.speculation.engine_logs import EngineLogError, LoggedAcceptance, read_engine_log
 from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
 from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head, multi_token_head, one_layer
 from hwmodels.speculation.plan import (

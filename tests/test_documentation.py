@@ -88,6 +88,7 @@ OTHER_FLAGS = {
     "--write": "python -m experiments.silicon.composed",
     "--strict": "mkdocs",
     "--speculative-config": "vllm serve",
+    "--per-request-spec-decode-metrics": "vllm serve",
     "--speculative-algorithm": "sglang.launch_server",
     "--speculative-num-steps": "sglang.launch_server",
     "--speculative-num-draft-tokens": "sglang.launch_server",

@@ -1,12 +1,13 @@
-"""Acceptance of published chains by kind of draft, which `jaxspec advise` takes where a user gives none.
+"""Acceptance by kind of draft that commands take where a user gives none: published chains, and what ran on a real network.
 
 `python -m experiments.field.acceptance` writes the table again.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,15 @@ import numpy as np
 import tomli_w
 from scipy.optimize import brentq
 
-import jaxspec.studies
 from experiments.field.rows import FieldRow, read_rows
 from hwmodels import expected_tokens_iid
 from jaxspec.files import write_text
+from jaxspec.studies.known_acceptance import TABLE
 
-__all__ = ["TABLE", "alpha_token", "published_acceptance"]
+__all__ = ["RESULTS", "alpha_token", "known_table", "measured_acceptance", "published_acceptance"]
 
-#: The table that is shipped.
-TABLE = Path(jaxspec.studies.__file__).parent / "advise" / "published_acceptance.toml"
+#: What `python -m experiments.real_network` counted.
+RESULTS = Path(__file__).parents[1] / "real_network" / "results.json"
 
 #: Kind of draft, as engines call it -> its name, and what published ones are called.
 _KINDS = {
@@ -31,6 +32,9 @@ _KINDS = {
     "mtp": ("a network's own multi-token head", r"mtp"),
     "network": ("a small network", r"model"),
 }
+
+#: Name of the network that ran, as its release calls it.
+_RELEASED = {"smollm2-135m": "SmolLM2-135M-Instruct"}
 
 
 def alpha_token(row: FieldRow) -> float | None:
@@ -43,25 +47,66 @@ def alpha_token(row: FieldRow) -> float | None:
     return float(found)  # pyright: ignore[reportArgumentType]
 
 
+def _entry(title: str, alphas: Sequence[float], center: float, **words: Any) -> dict[str, Any]:
+    deviation = round(float(np.std(alphas)), 3)
+    return {"title": title, "alpha_token": round(center, 3), "deviation": deviation, **words}
+
+
 def published_acceptance(rows: Sequence[FieldRow]) -> dict[str, dict[str, Any]]:
-    """By kind of draft: title, median, standard deviation over rows, number of rows, and their targets."""
+    """By kind of draft: title, median, standard deviation over rows, number of rows, their targets and texts."""
     found: dict[str, list[tuple[float, FieldRow]]] = {}
     for row in rows:
         kind = next((kind for kind, (_, words) in _KINDS.items() if re.search(words, row.draft_kind.lower())), None)
         alpha = alpha_token(row)
         if kind is not None and alpha is not None and not row.excluded:
             found.setdefault(kind, []).append((alpha, row))
-    return {
-        kind: {
-            "title": _KINDS[kind][0],
-            "alpha_token": round(float(np.median([alpha for alpha, _ in cells])), 3),
-            "deviation": round(float(np.std([alpha for alpha, _ in cells])), 3),
-            "rows": len(cells),
-            "targets": sorted({row.target for _, row in cells}),
-        }
-        for kind, cells in sorted(found.items())
-    }
+    entries = {}
+    for kind, cells in sorted(found.items()):
+        alphas = [alpha for alpha, _ in cells]
+        names = sorted({re.sub(r"^.*/| \(.*", "", row.dataset) for _, row in cells} - {""}, reverse=True)
+        texts = {name.casefold(): name for name in names}
+        entries[kind] = _entry(
+            _KINDS[kind][0],
+            alphas,
+            float(np.median(alphas)),
+            status="input",
+            counted=f"median of {len(cells)} published rows",
+            targets=sorted({row.target for _, row in cells}),
+            texts=sorted(texts.values()),
+            decoding="as published",
+            source="experiments/field/published.csv",
+        )
+    return entries
+
+
+def measured_acceptance(results: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """By scheme of the target's compressed copy: what its default knobs gained greedily; scatter over kinds of questions."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in results["rows"]:
+        named = re.fullmatch(r"default-(.+)-greedy", row["run"])
+        if named is not None and row["draft"] == "given":
+            found.setdefault(named[1], {})[row["category"]] = row
+    entries = {}
+    for scheme, by_category in found.items():
+        whole = by_category.pop("all")
+        entries[scheme] = _entry(
+            f"a compressed copy of the target, {scheme} with default knobs",
+            [row["alpha_token"] for row in by_category.values()],
+            whole["alpha_token"],
+            status="measured",
+            counted=f"over {whole['prompts']} prompts",
+            targets=[_RELEASED.get(results["model"], results["model"])],
+            texts=[f"{len(by_category)} kinds of questions of Spec-Bench"],
+            decoding="greedy",
+            source="experiments/real_network/results.json",
+        )
+    return entries
+
+
+def known_table() -> dict[str, dict[str, Any]]:
+    """The table that is shipped."""
+    return measured_acceptance(json.loads(RESULTS.read_text(encoding="utf-8"))) | published_acceptance(read_rows())
 
 
 if __name__ == "__main__":
-    write_text(TABLE, tomli_w.dumps(published_acceptance(read_rows())))
+    write_text(TABLE, tomli_w.dumps(known_table()))

@@ -27,6 +27,8 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+from hwmodels.speculation.engine_logs import request_counts
+
 __all__ = ["AcceptanceTrace", "TraceError", "chain_cycles", "read_trace", "tokens_to_rates", "write_trace"]
 
 #: Keys of a line that are no drafters.
@@ -167,6 +169,11 @@ def read_trace(path: str | os.PathLike[str], drafters: Sequence[str] = ()) -> Ac
     rows: list[tuple[Mapping[str, Any], list[np.ndarray]]] = []
     known: dict[str, None] = {}
     for number, raw in _lines(path):
+        if next(request_counts(raw), None) is not None:
+            raise TraceError(
+                f"trace {name}, line {number}, is a response of an engine, which does not say what every token would gain; "
+                "give the file as acceptance_log"
+            )
         present = [key for key, value in raw.items() if key not in _OTHERS and isinstance(value, list)]
         known |= dict.fromkeys(present)
         if not drafters and len(present) != 1:

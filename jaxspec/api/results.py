@@ -351,4 +351,5 @@ class StudyResults(Sequence):
     def _repr_html_(self) -> str:
         lines = [*self.shown.commands, *self.shown.lines, *([self.shown.files] if self.shown.files else [])]
         lines += [f"plot(): {', '.join(self.figures)}"] if self.figures else []
-        return "".join(table._repr_html_() for table in self.tables) + lines_html(lines)
+        first = lines_html(self.shown.first) if self.shown.first else ""
+        return first + "".join(table._repr_html_() for table in self.tables) + lines_html(lines)

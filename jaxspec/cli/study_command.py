@@ -263,6 +263,8 @@ def print_shown(
     def prints() -> None:
         from jaxspec.report.terminal import say, show
 
+        for line in shown.first:
+            say(line)
         show(*shown.tables)
         for command in shown.commands:
             click.echo(command)

@@ -21,6 +21,7 @@ class Shown:
         commands: of other programs, to copy: no line of them is folded, which would end the command or part a text in it.
         lines: sentences, folded to the width of the terminal.
         files: where more is to be found, on standard error; "": nowhere.
+        first: sentences above the tables.
     """
 
     result: Any
@@ -28,3 +29,4 @@ class Shown:
     lines: Sequence[str] = ()
     files: str = ""
     commands: Sequence[str] = ()
+    first: Sequence[str] = ()

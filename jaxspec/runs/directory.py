@@ -66,6 +66,9 @@ def lock_directory(path: Path) -> Lock:
 #: What a draft would have gained at every token of the measured prompts, of a command that counts it.
 ACCEPTANCE_TRACE = "acceptance_trace.jsonl"
 
+#: Folder of those of other targets than the network as it is, by scheme.
+ACCEPTANCE_TRACES = "acceptance_traces"
+
 #: Files of every kind of run.
 _CONTENTS = (
     "config.toml",
@@ -78,6 +81,7 @@ _CONTENTS = (
     "figures",
     NORMS_FILE,
     ACCEPTANCE_TRACE,
+    ACCEPTANCE_TRACES,
 )
 
 #: What Orbax calls a checkpoint until it is whole.

@@ -14,7 +14,15 @@ from jaxspec.errors import InputError
 from jaxspec.settings.base import Settings, Unused
 from jaxspec.settings.fields import setting
 
-__all__ = ["ACCEPTANCE_UNUSED", "ALPHA", "MAX_PREDICTED_LENGTH", "PRINTED", "AcceptanceSettings", "AcceptanceSource"]
+__all__ = [
+    "ACCEPTANCE_UNUSED",
+    "ALPHA",
+    "MAX_PREDICTED_LENGTH",
+    "PRINTED",
+    "UNTRACED",
+    "AcceptanceSettings",
+    "AcceptanceSource",
+]
 
 #: Longest chain that is priced.
 MAX_PREDICTED_LENGTH = 64
@@ -82,7 +90,9 @@ class AcceptanceSettings(Settings):
         check=_falling,
     )
     acceptance_log: str | None = setting(
-        None, "Instead of acceptance: a log of vLLM, SGLang or llama.cpp, as it is.", unset="none"
+        None,
+        "Instead of acceptance: a log of vLLM, SGLang or llama.cpp, as it is, or responses of vLLM or SGLang as JSON lines.",
+        unset="none",
     )
 
     acceptance_trace: str | None = setting(
@@ -144,10 +154,15 @@ def _every_position(config: AcceptanceSettings) -> str | None:
     return f"{form} names every position" if several or form == "acceptance_cumulative" else None
 
 
+#: Settings of a trace go unread without one.
+UNTRACED = Unused(
+    ("drafter", "dataset"), lambda config: None if config.acceptance_trace else "no acceptance_trace came"
+)
+
 #: Settings that go unread beside others of acceptance.
 ACCEPTANCE_UNUSED = (
     Unused(("acceptance",), _printed),
-    Unused(("drafter", "dataset"), lambda config: None if config.acceptance_trace else "no acceptance_trace came"),
+    UNTRACED,
     Unused(("draft_length",), _counted_length),
     Unused(("max_draft_length",), _every_position),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +33,15 @@ from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees.topology import Tree
 
 __all__ = ["predict_cycles", "predict_trees"]
+
+
+class _AlongTexts(NamedTuple):
+    """`CycleStatistics`, and tokens gained at each start."""
+
+    cycles: Float[Array, " batch"]
+    survival: Float[Array, "batch depth"]
+    generated: Float[Array, " batch"]
+    gained: Float[Array, "batch start"]
 
 
 def predict_cycles(
@@ -65,7 +75,8 @@ def predict_cycles(
         sharing: texts that share a pool of experts, as they were decoded.
         seed: of the draws where there are pools and tokens are sampled.
     Returns:
-        The fields of `CycleStatistics`, over all texts.
+        The fields of `CycleStatistics`, over all texts; but for drafts with pools also `gained`, "text start": tokens that a
+        cycle beginning there gains in expectation with a draft of `MAX_DRAFT_LENGTH` tokens.
     Raises:
         ValueError: an argument out of its range, or texts that are too short.
     """
@@ -95,7 +106,8 @@ def predict_cycles(
     def renewed(texts: Array, ids: Array, before: Array, ends: Array):
         del ids
         survival = _survival(target, draft, texts, before, knobs, decoding, config=config, first=prompt_tokens - 1)
-        return expected_cycles(survival, draft_length, num_tokens, ends=ends)
+        found = expected_cycles(survival, draft_length, num_tokens, ends=ends)
+        return _AlongTexts(*found, gained=1.0 + jnp.sum(survival, axis=-1))
 
     # Generated tokens are in the same columns in all texts.
     return _in_chunks(target, *flush_right(texts, lengths + room), ends, renewed, advance)
@@ -142,7 +154,7 @@ def _in_chunks(
     texts: np.ndarray,
     rows: np.ndarray,
     ends: np.ndarray,
-    predict: Callable[[Array, Array, Array, Array], CycleStatistics],
+    predict: Callable[[Array, Array, Array, Array], CycleStatistics | _AlongTexts],
     advance: Callable[[], None],
     sharing: int = 1,
 ) -> dict[str, np.ndarray]:

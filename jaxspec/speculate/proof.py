@@ -36,7 +36,7 @@ __all__ = [
     "decode_prompts",
 ]
 
-#: Static width of every verification of a chain: whatever is drafted, and for autoregressive decoding too.
+#: Largest static width of a verification of a chain: whatever is drafted, and for autoregressive decoding too.
 WIDTH = MAX_DRAFT_LENGTH + 1
 
 #: Greedy differences of a text count on a GPU unless the two largest logits were closer than this at the first of them.
@@ -117,26 +117,30 @@ def decode_chains(
     num_tokens: int,
     decoding: Decoding,
     seed: int,
+    longest: int = MAX_DRAFT_LENGTH,
     room: int | None = None,
     lengths: np.ndarray | None = None,
     stop: Sequence[int] = (),
     advance: Callable[[], None] = _nothing,
 ) -> dict[str, np.ndarray]:
-    """`decode_prompts` with chains of 0 to MAX_DRAFT_LENGTH tokens, all at one static width; 0 decodes autoregressively.
+    """`decode_prompts` with chains of 0 to `longest` tokens, all at one static width; 0 decodes autoregressively.
 
     Decoding with any lengths and any parameters of one draft shares one compilation. The draft samples when the target does.
+
+    Args:
+        longest: static; whatever is compared token by token is decoded with the same.
     """
     return decode_prompts(
         target,
         config,
         draft,
         prompts,
-        chain_tree(draft_length, WIDTH),
+        chain_tree(draft_length, longest + 1),
         num_tokens=num_tokens,
         decoding=decoding,
         seed=seed,
         law="top" if decoding.greedy else "sampled",
-        limits=chain_limits(WIDTH),
+        limits=chain_limits(longest + 1),
         room=room,
         lengths=lengths,
         stop=stop,

@@ -15,11 +15,13 @@ from jaxspec.results import Status
 from jaxspec.results.network_results import Configuration, ConfigurationsResult
 from jaxspec.runs.kept import find_run
 from jaxspec.settings.acceptance import ALPHA, AcceptanceSource
+from jaxspec.settings.draft_kinds import SELF
 from jaxspec.studies.given_acceptance import given_rates
+from jaxspec.studies.known_acceptance import known_acceptance
 from jaxspec.studies.tune.result import TuneResult
 from jaxspec.tuning.acceptance_law import AcceptanceByKnobs, LawFit, constant_law, fit_law, positions_law
 
-__all__ = ["FoundLaw", "law_facts", "resolve_acceptance"]
+__all__ = ["FoundLaw", "law_facts", "law_line", "resolve_acceptance"]
 
 #: Knobs of one value for all matrices and layers differ by rounding only.
 _EQUAL = 1e-4
@@ -51,13 +53,24 @@ def law_facts(found: FoundLaw) -> dict[str, Any]:
     return facts if found.fit is None else facts | {name: getattr(found.fit, name) for name in _FIT}
 
 
-def resolve_acceptance(source: AcceptanceSource, scheme: Scheme) -> FoundLaw:
-    """The law that settings stand for.
+def law_line(facts: Mapping[str, Any] | None) -> str:
+    """The first line of an output. Args: facts: see `law_facts`; None: acceptance is an axis, or a number of [set]."""
+    if facts is None:
+        return "acceptance.alpha_token, input: an axis, or of [set]"
+    return f"acceptance, {facts['law_status']}: {facts['source']}"
+
+
+def resolve_acceptance(source: AcceptanceSource | None, scheme: Scheme) -> FoundLaw:
+    """The law that settings stand for; without any, what is known of the scheme's draft at its default knobs.
 
     Raises:
         InputError: points of knobs that the scheme does not have, a run that is not finished, of another scheme, or without
             points that differ.
     """
+    if source is None:
+        known = known_acceptance(SELF, scheme.name, give="a table [acceptance]")
+        words = f"alpha_token {known.alpha_token:g}, {known.source}"
+        return FoundLaw(constant_law(known.alpha_token), words, known.status)
     if source.alpha_token is not None:
         return FoundLaw(constant_law(source.alpha_token), f"alpha_token {source.alpha_token:g}, given", "input")
     if (given := given_rates(source)) is not None:

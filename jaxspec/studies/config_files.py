@@ -12,7 +12,10 @@ from jaxspec.settings.schemes import RELEASED
 if TYPE_CHECKING:
     from hwmodels.catalog import ConfigReading, DraftHead
 
-__all__ = ["head_in_file", "own_scheme", "reading_of"]
+__all__ = ["NETWORK", "head_in_file", "kind_in_file", "own_scheme", "reading_of"]
+
+#: Kind of a draft that is a network of its own, as tables call it.
+NETWORK = "network"
 
 
 def reading_of(architecture: Any) -> ConfigReading | None:
@@ -56,3 +59,13 @@ def head_in_file(name: str) -> DraftHead | None:
         return catalog.draft_head_in_file(name)
     except catalog.EntryError as error:
         raise InputError(f"draft {name!r}: {error}") from error
+
+
+def kind_in_file(name: str) -> str:
+    """What a draft by name is, as engines call it: the head that a file describes, or `NETWORK`.
+
+    Raises:
+        InputError: see `head_in_file`.
+    """
+    head = head_in_file(name)
+    return NETWORK if head is None or head.drafts_as is None else head.drafts_as

@@ -20,10 +20,12 @@ from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import Scheme, find_scheme
 from jaxspec.errors import InputError
 from jaxspec.settings import CommonConfig, build_config
+from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.parallel import ALONE, PARALLEL, ParallelSettings
 from jaxspec.studies.expert_pricing import ExpertPricing, placed, resolve_experts, with_expert_bits
 from jaxspec.studies.feasibility import check_positions
+from jaxspec.studies.known_acceptance import known_acceptance
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.suggestions import hint
 
@@ -129,7 +131,7 @@ def design_tree(
     if not experts.pool_fits:
         draft[EXPERT_POOL.name] = experts.pool_share
     base = {
-        "acceptance": {"alpha_token": 0.8},
+        "acceptance": {"alpha_token": known_acceptance(SELF, config.scheme).alpha_token},
         "architecture": pricing.architecture,
         "device": pricing.device,
         "draft": draft,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from hwmodels import (
     Acceptance,
+    AcceptanceTrace,
     EngineLogError,
     TraceError,
     read_engine_log,
@@ -19,16 +20,17 @@ from hwmodels import (
     tokens_to_rates,
 )
 from jaxspec.errors import InputError
+from jaxspec.results.quantity import Status
 from jaxspec.settings.acceptance import MAX_PREDICTED_LENGTH, AcceptanceSettings
 
-__all__ = ["GivenRates", "given_rates"]
+__all__ = ["GivenRates", "given_rates", "given_trace"]
 
 #: Rates that fall faster from each position to the next may be shares of all cycles.
 _STEEP = 0.9
 
 
 class GivenRates(NamedTuple):
-    """Conditional acceptance as a user gave it.
+    """Conditional acceptance as a user gave it, or as it is known.
 
     Attributes:
         rates: by position; one number alone is that of every position.
@@ -38,6 +40,7 @@ class GivenRates(NamedTuple):
         notes: what a user should know of it.
         error: of a trace, a factor of the covariance of the rates over its requests.
         by_dataset: of a trace with several data sets, tokens per cycle of each by draft length.
+        status: "measured" only where nobody gave any; see `jaxspec.studies.known_acceptance`.
     """
 
     rates: list[float]
@@ -47,6 +50,7 @@ class GivenRates(NamedTuple):
     notes: tuple[str, ...] = ()
     error: Float[np.ndarray, "position cause"] | None = None
     by_dataset: Mapping[str, list[float]] = MappingProxyType({})
+    status: Status = "input"
 
     def of_positions(self, positions: int) -> list[float]:
         """By position: those that are known, or one rate as often."""
@@ -113,22 +117,33 @@ def _logged(config: AcceptanceSettings, cycles: float | None) -> GivenRates:
     return GivenRates(rates, cycles or found.cycles, found.draft_length, source)
 
 
-def _traced(config: AcceptanceSettings, longest: int) -> GivenRates:
-    """Of the requests of a trace: tokens per cycle of each length to the last cycle, errors by drawing requests again."""
+def given_trace(config: Any) -> tuple[AcceptanceTrace, AcceptanceTrace, str]:
+    """The trace that settings name, its requests of their data set, and what these are, in words.
+
+    Args:
+        config: has `acceptance_trace`, `drafter` and `dataset`.
+    Raises:
+        InputError: it is none, or has no such drafter or data set.
+    """
     try:
         trace = read_trace(str(config.acceptance_trace), () if config.drafter is None else (config.drafter,))
-        sets = list(dict.fromkeys(trace.datasets))
         chosen = trace if config.dataset is None else trace.of(config.dataset)
     except TraceError as error:
         raise InputError(str(error)) from error
+    count = len(chosen.generated)
+    counted = f"{count:,} request{'s' * (count != 1)} of {config.dataset or 'all data sets'}"
+    return trace, chosen, f"counted along {counted} in {config.acceptance_trace} with {chosen.drafters[0]}"
+
+
+def _traced(config: AcceptanceSettings, longest: int) -> GivenRates:
+    """Of the requests of a trace: tokens per cycle of each length to the last cycle, errors by drawing requests again."""
+    trace, chosen, source = given_trace(config)
+    sets = list(dict.fromkeys(trace.datasets))
     tokens = chosen.tokens_per_cycle(longest)
     rates = tokens_to_rates(tokens)
-    counted = (
-        f"{len(chosen.generated):,} request{'s' * (len(chosen.generated) != 1)} of {config.dataset or 'all data sets'}"
-    )
     return GivenRates(
         rates.tolist(),
-        source=f"counted along {counted} in {config.acceptance_trace} with {chosen.drafters[0]}",
+        source=source,
         error=_rate_errors(rates, chosen.bootstrap(longest)) if len(chosen.generated) > 1 else None,
         by_dataset={name: trace.of(name).tokens_per_cycle(longest).tolist() for name in sets} if len(sets) > 1 else {},
     )

@@ -1,11 +1,10 @@
-"""Acceptance by position with its error: given, counted in a finished run, or published for drafts of that kind."""
+"""Acceptance by position with its error: given, counted in a finished run, or known of drafts of that kind."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,9 @@ from jaxspec.results.quantity import Status
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.studies.advise.config import AdviseConfig
 from jaxspec.studies.given_acceptance import given_rates
+from jaxspec.studies.known_acceptance import known_acceptance
 
 __all__ = ["DraftAcceptance", "draft_acceptance", "of_another_draft"]
-
-_PUBLISHED = Path(__file__).with_name("published_acceptance.toml")
 
 #: Configurations of a run, the first of which that it has is taken.
 _CONFIGURATIONS = ("tuned", "given")
@@ -79,21 +77,10 @@ def of_another_draft(config: AdviseConfig) -> tuple[str, ...]:
 
 
 def _published(config: AdviseConfig) -> DraftAcceptance:
-    table = tomllib.loads(_PUBLISHED.read_text(encoding="utf-8"))
-    if config.kind not in table:
-        raise InputError(
-            f"no acceptance of draft {config.draft!r} is published with this program; give --acceptance, or --run with a run "
-            "that counted it"
-        )
-    row = table[config.kind]
-    length = config.max_draft_length
+    known, length = known_acceptance(config.kind, config.scheme), config.max_draft_length
     # One cause: a workload that is easier for a draft is so at every position.
     return DraftAcceptance(
-        np.full(length, row["alpha_token"]),
-        np.full((length, 1), row["deviation"]),
-        "input",
-        f"median of {row['rows']} published rows of {row['title']} (targets {', '.join(row['targets'])}); their scatter is "
-        "its error",
+        np.full(length, known.alpha_token), np.full((length, 1), known.deviation), known.status, known.source
     )
 
 

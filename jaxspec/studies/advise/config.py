@@ -15,10 +15,10 @@ from jaxspec.settings.experts import ExpertSettings
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.parallel import ParallelSettings
 from jaxspec.settings.schemes import PricedScheme
-from jaxspec.studies.config_files import head_in_file, own_scheme
+from jaxspec.studies.config_files import NETWORK, kind_in_file, own_scheme
 from jaxspec.studies.predict.config import PredictConfig
 
-__all__ = ["HEADS", "LOOKUP", "NETWORK", "AdviseConfig", "EngineName"]
+__all__ = ["HEADS", "LOOKUP", "AdviseConfig", "EngineName"]
 
 #: Engines that can be asked for: those with measured kernels or terms, and llama.cpp, which has neither.
 EngineName = Literal["vllm", "sglang", "trtllm", "llama.cpp"]
@@ -26,14 +26,11 @@ EngineName = Literal["vllm", "sglang", "trtllm", "llama.cpp"]
 #: Drafts that are a head on the target,
 HEADS = ("eagle", "eagle3", "mtp")
 
-#: a lookup in the text,
+#: and a lookup in the text.
 LOOKUP = "ngram"
 
 #: Ranks behind the first one.
 _MOST_BRANCHES = 15
-
-#: and what every other one is called in tables.
-NETWORK = "network"
 
 
 def _no_network(name: str) -> None:
@@ -170,10 +167,7 @@ class AdviseConfig(ParallelSettings, AcceptanceSettings):
     @property
     def kind(self) -> str:
         """What drafts, as engines call it: a head, `LOOKUP` or `NETWORK`; or `SELF`, which none of them knows."""
-        if self.draft in (*HEADS, LOOKUP, SELF):
-            return self.draft
-        head = head_in_file(self.draft)
-        return NETWORK if head is None or head.drafts_as is None else head.drafts_as
+        return self.draft if self.draft in (*HEADS, LOOKUP, SELF) else kind_in_file(self.draft)
 
     @property
     def prices_own_network(self) -> bool:

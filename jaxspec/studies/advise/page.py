@@ -8,7 +8,7 @@ from pathlib import Path
 from jaxspec.report.short_page import ShortSection, write_short_page
 from jaxspec.studies.advise.report import advice_table, figures
 from jaxspec.studies.advise.result import AdviseResult
-from jaxspec.studies.advise.words import advice_in_words, title_in_words
+from jaxspec.studies.advise.words import acceptance_in_words, advice_in_words, title_in_words
 
 __all__ = ["write_advice"]
 
@@ -32,5 +32,5 @@ def _section(result: AdviseResult) -> ShortSection:
         figures=figures(result),
         captions=_CAPTIONS,
         blocks=result.commands,
-        remarks=[*result.assumptions, *result.notes],
+        remarks=[acceptance_in_words(result), *result.assumptions, *result.notes],
     )

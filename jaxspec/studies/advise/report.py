@@ -14,7 +14,13 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.studies.advise.columns import BATCH_COLUMNS
 from jaxspec.studies.advise.figures import gain_figure, limits_figure
 from jaxspec.studies.advise.result import AdviseResult
-from jaxspec.studies.advise.words import advice_in_words, caption, command_lines, without_command
+from jaxspec.studies.advise.words import (
+    acceptance_in_words,
+    advice_in_words,
+    caption,
+    command_lines,
+    without_command,
+)
 
 __all__ = ["advice_table", "figures", "shown"]
 
@@ -51,4 +57,5 @@ def shown(found: tuple[Sequence[AdviseResult], RunDirectory]) -> Shown:
         [*lines, *note_lines(results)],
         f"page: {directory.path / 'report.html'}; engines' settings: {directory.path / 'engines'}",
         commands=[line for result in results for line in command_lines(result)],
+        first=list(dict.fromkeys(map(acceptance_in_words, results))),
     )

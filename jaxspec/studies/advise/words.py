@@ -5,8 +5,17 @@ from __future__ import annotations
 from jaxspec.report.columns import interval_in_words
 from jaxspec.report.formatting import NOT_KNOWN, fixed, times
 from jaxspec.studies.advise.result import AdviseResult, ScheduleRange
+from jaxspec.studies.known_acceptance import acceptance_line
 
-__all__ = ["advice_in_words", "caption", "command_lines", "schedule_in_words", "title_in_words", "without_command"]
+__all__ = [
+    "acceptance_in_words",
+    "advice_in_words",
+    "caption",
+    "command_lines",
+    "schedule_in_words",
+    "title_in_words",
+    "without_command",
+]
 
 #: Engine whose command is shown where none was asked for, and titles of those that can be.
 _TITLES = {"vllm": "vLLM", "sglang": "SGLang", "llama.cpp": "llama.cpp"}
@@ -16,6 +25,11 @@ _SHOWN = "vLLM"
 def title_in_words(result: AdviseResult) -> str:
     """What a table or a figure of the advice shows."""
     return f"{result.architecture} on {result.device}: speculation with {result.draft.name}, by batch"
+
+
+def acceptance_in_words(result: AdviseResult) -> str:
+    """Which acceptance, and of what it is."""
+    return acceptance_line(result.draft.conditional, result.draft.acceptance_source)
 
 
 def advice_in_words(result: AdviseResult) -> str:
@@ -56,8 +70,8 @@ def caption(result: AdviseResult) -> list[str]:
     more = ", ..." if len(chances.value or []) > 4 else ""
     single = result.single_draft_length.value
     lines = [
-        f"draft {result.draft.name}, priced as {result.draft.priced_as}; accepted by position {few}{more} ({chances.status}: "
-        f"{result.draft.acceptance_source}); the rest: predicted",
+        f"draft {result.draft.name}, priced as {result.draft.priced_as}; accepted by position {few}{more} ({chances.status}); "
+        "the rest: predicted",
         f"one draft length for all these batches: {single or 'none pays on average'}",
     ]
     if any(row.tree for row in result.by_batch):

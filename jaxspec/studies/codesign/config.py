@@ -164,7 +164,9 @@ class CodesignConfig(ExpertSettings, Settings):
         "Technology node, for a device whose file has none; replaces its [chip].",
         unset="as the device's file says",
     )
-    acceptance: AcceptanceSource = setting(AcceptanceSource(alpha_token=0.8), "Acceptance of the draft by its knobs.")
+    acceptance: AcceptanceSource | None = setting(
+        None, "Acceptance of the draft by its knobs.", unset="what was measured of the scheme's draft"
+    )
     objective: Literal["tokens_per_s", "tokens_per_j"] = setting("tokens_per_s", "What to maximize.")
     architecture: str = same_as(PredictConfig, "architecture")
     device: str = setting(
@@ -202,4 +204,4 @@ class CodesignConfig(ExpertSettings, Settings):
     @property
     def input_files(self) -> dict[str, Path]:
         """Files that it names beside network and device."""
-        return self.acceptance.files
+        return {} if self.acceptance is None else self.acceptance.files

@@ -16,6 +16,7 @@ from jaxspec.report.shown import Shown
 from jaxspec.report.svg import figure_svg, inline_svg
 from jaxspec.report.terminal import Table
 from jaxspec.results import Quantity
+from jaxspec.studies.acceptance_points import law_line
 from jaxspec.studies.codesign.config import DEVICE_FILE
 from jaxspec.studies.codesign.figures import figures
 from jaxspec.studies.codesign.result import BudgetUse, CodesignResult, DesignRow
@@ -148,7 +149,8 @@ def shown(result: CodesignResult) -> Shown:
     if files and (Path(result.directory) / DEVICE_FILE).is_file():
         files += f", proposed device: {result.directory}/{DEVICE_FILE}"
     notes = [f"note: {note}" for note in (*notes_of(result.engine), *result.notes)]
-    return Shown(result.plain(), codesign_tables(result), [headline(result), *notes], files)
+    first = [law_line(vars(result.law))]
+    return Shown(result.plain(), codesign_tables(result), [headline(result), *notes], files, first=first)
 
 
 def write_codesign_report(result: CodesignResult, directory: Path) -> None:

@@ -9,24 +9,26 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from jaxspec.results import given, measured, predicted
 from jaxspec.results.network_results import Lossless
 from jaxspec.runs.carrying_out import carry_out_records
-from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.directory import ACCEPTANCE_TRACE, ACCEPTANCE_TRACES, RunDirectory
 from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
+from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.studies.compare.clocks import joined_clocks
 from jaxspec.studies.compare.config import CompareConfig
 from jaxspec.studies.compare.contestants import Contest, contest_on
 from jaxspec.studies.compare.entries import CheckedComparison, check_comparison
 from jaxspec.studies.compare.report import write_compare_report
 from jaxspec.studies.compare.result import AUTOREGRESSIVE, CompareResult
-from jaxspec.studies.compare.stages import CompareStages, begin_drafts
+from jaxspec.studies.compare.stages import CompareStages, Drafted, announced, begin_drafts
 from jaxspec.studies.measured.head import head
-from jaxspec.studies.measured.work import begin_work
+from jaxspec.studies.measured.work import begin_work, write_gains
 
 __all__ = ["compare", "compare_results"]
 
@@ -74,6 +76,23 @@ def _proof(contest: Contest) -> Lossless:
     )
 
 
+def _write_traces(stages: CompareStages, folder: Path) -> None:
+    """What each draft would gain: drafts of one target in one file, those of a changed one in a file with its scheme's name."""
+    of_target: dict[str, list[Drafted]] = {}
+    for drafted in stages.drafts:
+        if drafted.stages.has_trace:
+            of_target.setdefault(trace_file(drafted.entry.config.scheme), []).append(drafted)
+    for file, drafts in of_target.items():
+        gains = {drafted.entry.name: drafted.stages.gains for drafted in drafts}
+        (folder / file).parent.mkdir(exist_ok=True)
+        write_gains(drafts[0].stages.work, folder / file, gains, drafts[0].stages.trace_tokens)
+
+
+def trace_file(scheme: str) -> str:
+    """Name of the trace of drafts on a scheme's target."""
+    return ACCEPTANCE_TRACE if SCHEME_FACTS[scheme].lossless else f"{ACCEPTANCE_TRACES}/{scheme}.jsonl"
+
+
 def compare(
     config: CompareConfig,
     *,
@@ -100,9 +119,14 @@ def compare(
         work = begin_work(config, directory, reporter, found.inputs, drafts=found.drafts, processes=processes)
         drafts = begin_drafts(work, found.entries)
         stages = CompareStages(config, work, drafts, found.compressions, found.inputs.tokenizer, found.task)
+        for text in announced(stages):
+            reporter.line(text)
 
         def results() -> list[dict[str, Any]]:
-            return [result.plain() for result in compare_results(stages, found.left_out)]
+            compared = [result.plain() for result in compare_results(stages, found.left_out)]
+            if directory.owned:
+                _write_traces(stages, directory.path)
+            return compared
 
         return results
 

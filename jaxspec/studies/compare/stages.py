@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import time
 from collections.abc import Callable
 from functools import cache, cached_property
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from hwmodels import Footprint
@@ -19,9 +22,11 @@ from jaxspec.models.decoder import Params
 from jaxspec.models.stored import as_computed
 from jaxspec.models.tokenizer import Tokenizer
 from jaxspec.partial_files import part_of
+from jaxspec.runs.progress import in_words
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings.compressions import COMPRESSIONS
 from jaxspec.settings.schemes import SCHEME_FACTS
+from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies.compare.config import CompareConfig
 from jaxspec.studies.compare.entries import Entry
 from jaxspec.studies.compare.quality import calibration_sample, channel_norms, quality_of, read_prompts_with
@@ -33,7 +38,13 @@ from jaxspec.studies.tree.beginning import tree_stages
 from jaxspec.studies.tree.stages import TreeStages
 from jaxspec.trees.rank_traces import AATBySize, RankTraces, aat_by_size
 
-__all__ = ["CompareStages", "Drafted", "begin_drafts"]
+__all__ = ["CompareStages", "Drafted", "announced", "begin_drafts"]
+
+#: Seconds to compile one program, roughly, and programs of a draft and of a network that is read.
+_COMPILING_S, _OF_DRAFT, _OF_NETWORK = 5.0, 4, 2
+
+#: Tokens of a cycle, roughly, before any was counted.
+_GAINED = 2.5
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -78,7 +89,9 @@ def begin_drafts(work: Work, entries: tuple[Entry, ...]) -> list[Drafted]:
         config = entry.config
         setup = stored_by(work.setup, find_scheme(config.scheme, runs=True))
         own = dataclasses.replace(work, config=config, setup=setup, stages=work.stages.within(folder))
-        found.append(Drafted(entry, tree_stages(config, own, entry.knobs)))
+        # Drafts on one target share its text, and what it decodes alone.
+        name = "16-bit" if SCHEME_FACTS[config.scheme].lossless else config.scheme
+        found.append(Drafted(entry, tree_stages(config, own, entry.knobs, work.stages.within(f"targets/{name}"))))
     return found
 
 
@@ -207,3 +220,45 @@ class CompareStages:
             return fitted_footprint(name, head_elements)
         scheme = find_scheme(name)
         return scheme.expected_footprint(knob_defaults(scheme))
+
+
+def announced(stages: CompareStages) -> list[str]:
+    """What a run is going to do, and about how long that takes here, for the first lines of its progress."""
+    setup, config, task = stages.work.setup, stages.config, stages.task
+    lossless = lambda scheme: SCHEME_FACTS[scheme].lossless
+    schemes = {drafted.entry.config.scheme for drafted in stages.drafts}
+    changed = {scheme for scheme in schemes if not lossless(scheme)}
+    networks = 1 + len(changed | {name for name in stages.compressions if name in COMPRESSIONS or not lossless(name)})
+    prompts, texts = len(setup.prompts), len(setup.calibration_prompts)
+    room = continuation_length(config.output_tokens)
+    # Rows that pass through a network of this size: of targets, of drafts on them, and of networks that are read.
+    read = prompts * (setup.prompts.shape[1] + room) + texts * (config.prompt_tokens + room)
+    length, cycles = config.max_draft_length, prompts * config.output_tokens / _GAINED
+    rows = (len(changed) + any(map(lossless, schemes))) * (read + prompts * room * length)
+    for drafted in stages.drafts:
+        proposes = 0.0 if drafted.entry.config.draft == "ngram" else 1.0
+        rows += read + cycles * (length + 1) + proposes * length * (cycles + (prompts + texts) * room)
+    problems, tokens = (0, 0) if task is None else (len(task.problems.prompts), task.settings.most_tokens)
+    answers = networks * problems * (config.prompt_tokens + tokens)
+    rows += networks * prompts * setup.prompts.shape[1] + answers
+    programs = _OF_DRAFT * len(stages.drafts) + _OF_NETWORK * networks
+    row_s = _seconds_of_a_row(setup.config, prompts)
+    seconds = rows * row_s + programs * _COMPILING_S
+    beside = f"; problems take {in_words(answers * row_s)} of it, --task none leaves them out" if problems else ""
+    names = ", ".join(drafted.entry.name for drafted in stages.drafts) or "none"
+    return [
+        f"drafts: {names}; networks that are read: {networks}, each answering {problems} problems of up to {tokens} tokens",
+        f"{prompts} held-out prompts of {setup.prompts.shape[1]} tokens, {config.output_tokens} decoded for each, "
+        f"{texts} calibration prompts: about {in_words(seconds)} on this machine as busy as it is (estimated){beside}",
+    ]
+
+
+def _seconds_of_a_row(shape: DecoderConfig, rows: int) -> float:
+    """Of one token through all matrices, by a product of the network's own width that is timed here."""
+    inputs, matrix = jnp.ones((rows, shape.hidden_size)), jnp.ones((shape.hidden_size, 8 * shape.hidden_size))
+    product = jax.jit(jnp.matmul)
+    jax.block_until_ready(product(inputs, matrix))
+    began = time.perf_counter()
+    for _ in range(5):
+        jax.block_until_ready(product(inputs, matrix))
+    return (time.perf_counter() - began) / (5 * rows * matrix.size) * shape.num_parameters()

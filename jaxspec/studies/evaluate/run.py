@@ -6,15 +6,18 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
+import numpy as np
+
 from jaxspec.compress import Knobs, Scheme, find_scheme, uniform_knobs
 from jaxspec.compress.knob_files import knobs_of_result
 from jaxspec.models.config import DecoderConfig
 from jaxspec.runs.carrying_out import carry_out
-from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.directory import ACCEPTANCE_TRACE, RunDirectory
 from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect, knob_values
 from jaxspec.speculate.proof import continuation_length
+from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies.evaluate.config import EvaluateConfig
 from jaxspec.studies.evaluate.result import EvaluateResult
 from jaxspec.studies.measured.chains import ChainDecoding
@@ -22,7 +25,7 @@ from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
 from jaxspec.studies.measured.comparison import compare_configurations
 from jaxspec.studies.measured.hard_drafts import HardDrafts, keep_norms
 from jaxspec.studies.measured.routing import routed
-from jaxspec.studies.measured.work import Work, begin_work
+from jaxspec.studies.measured.work import Work, begin_work, write_gains
 
 #: Main numbers of a result, for `jaxspec runs`.
 _HEADLINE = (
@@ -62,10 +65,14 @@ def evaluate(
 
         def results() -> list[dict[str, Any]]:
             hard = routed(evaluate_drafts(config, work))
-            decoding = ChainDecoding(hard)
+            decoding = ChainDecoding(hard, longest=knobs.draft_length)
             compare = partial(compare_configurations, EvaluateResult, decoding, drafts=drafts, hero="given", choices={})
             found = [compare(device).plain() for device in work.pricings]
             keep_norms(hard, directory)
+            gained = decoding.predicted(knobs, "given").get("gained")
+            if directory.owned and work.setup.decoding == GREEDY and gained is not None:
+                tokens = np.minimum(decoding.autoregressive(GREEDY)["generated"], config.output_tokens)
+                write_gains(work, directory.path / ACCEPTANCE_TRACE, {"given": gained}, tokens)
             return found
 
         return results

@@ -12,6 +12,7 @@ from jaxspec.compress.knobs import Knobs
 from jaxspec.files import to_json
 from jaxspec.models.config import DecoderConfig
 from jaxspec.runs.stages import Arrays
+from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.predicted_cycles import predict_cycles
 from jaxspec.speculate.proof import continue_texts, decode_chains
 from jaxspec.speculate.sampling import Decoding
@@ -21,14 +22,19 @@ from jaxspec.studies.measured.work import way_of
 __all__ = ["ChainDecoding"]
 
 #: Counts up with the fields that a stage stores, so that nothing reads what an earlier version left.
-_FORM = 3
+_FORM = 4
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ChainDecoding:
-    """Decoding of a run's held-out prompts with hard drafts."""
+    """Decoding of a run's held-out prompts with hard drafts.
+
+    Attributes:
+        longest: draft length that all decoding, autoregressive too, has room for in each step: wider steps take longer.
+    """
 
     drafts: HardDrafts
+    longest: int = MAX_DRAFT_LENGTH
 
     def name_of(self, drafts: Mapping[str, Knobs]) -> str:
         """Name of a stage about several drafts, by their knobs."""
@@ -53,9 +59,11 @@ class ChainDecoding:
                 }
                 if not decoding.greedy:  # no output is compared with it, token by token
                     return continue_texts(setup.params, setup.config, setup.prompts, **options)
+                options["longest"] = self.longest
                 return decode_chains(setup.params, setup.config, drafts.none, setup.prompts, 0, **options)
 
-        return work.stages.run(f"decoded/{way_of(decoding)}-autoregressive", compute)
+        width = "" if self.longest == MAX_DRAFT_LENGTH or not decoding.greedy else f"-{self.longest + 1}"
+        return work.stages.run(f"decoded/{way_of(decoding)}-autoregressive{width}", compute)
 
     def speculative(self, knobs: Knobs, decoding: Decoding, what: str) -> Arrays:
         """Held-out prompts with a hard draft. Stages are named by the knobs: what two devices share is decoded once."""
@@ -71,6 +79,7 @@ class ChainDecoding:
                     setup.prompts,
                     knobs.draft_length,
                     num_tokens=work.config.output_tokens,
+                    longest=self.longest,
                     room=drafts.continuation_tokens,  # shares the compilation of plain decoding
                     decoding=decoding,
                     seed=work.config.seed,

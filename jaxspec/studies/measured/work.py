@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from hwmodels import write_trace
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.processes import ONE_PROCESS, Processes
 from jaxspec.runs.progress import Reporter
@@ -19,7 +23,7 @@ from jaxspec.studies.measured.memory import plan_memory
 from jaxspec.studies.measured.setup import Setup, make_setup
 from jaxspec.tuning.objective import Pricing
 
-__all__ = ["Work", "begin_work", "set_up", "way_of"]
+__all__ = ["Work", "begin_work", "set_up", "way_of", "write_gains"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -41,6 +45,21 @@ class Work:
     def bar(self, description: str, prompts: int) -> AbstractContextManager[Any]:
         """Progress over so many prompts, which advances by chunks of them."""
         return self.reporter.bar(description, prompts, step=chunk_size(prompts))
+
+
+def write_gains(work: Work, path: Path, gains: Mapping[str, np.ndarray], tokens: np.ndarray) -> None:
+    """Write the trace of held-out prompts for `--acceptance-trace`.
+
+    Args:
+        gains: drafter -> "text start", tokens that a cycle gains at each token that follows a prompt.
+        tokens: " text", so many follow each.
+    """
+    setup, rows = work.setup, []
+    for place, (count, prompt) in enumerate(zip(tokens.tolist(), setup.prompt_lengths.tolist(), strict=True)):
+        dataset = {"dataset": setup.categories[place]} if setup.categories else {}
+        row = {"request": str(place), "prompt_tokens": prompt, "generated_tokens": count, **dataset}
+        rows.append(row | {name: np.rint(each[place, :count]).astype(int) for name, each in gains.items()})
+    write_trace(path, rows)
 
 
 def begin_work(

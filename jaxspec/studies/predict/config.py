@@ -52,7 +52,11 @@ class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSe
     batch: int = same_as(CommonConfig, "batch")
     context: int = same_as(CommonConfig, "context")
     prompt_tokens: int = same_as(CommonConfig, "prompt_tokens", "Tokens of a prompt, for the prefill.")
-    acceptance: tuple[float, ...] = same_as(AcceptanceSettings, "acceptance", default=(0.8,))
+    acceptance: tuple[float, ...] | None = same_as(
+        AcceptanceSettings,
+        "acceptance",
+        unset="measured or published for drafts of that kind, as the first line says",
+    )
     acceptance_cycles: int | None = setting(
         None,
         "Cycles over which the acceptance was counted; sets the part of the intervals due to acceptance.",

@@ -29,12 +29,14 @@ from jaxspec.results.network_results import PricedNumber
 from jaxspec.results.quantity import finite
 from jaxspec.runs.steady_inputs import SteadyInputs
 from jaxspec.settings import build_config, expect, knob_values
+from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.schemes import scheme_facts
 from jaxspec.studies.engine_pricing import engine_used, noted
 from jaxspec.studies.expert_pricing import ExpertPricing, placed, placement_name, resolve_experts
-from jaxspec.studies.given_acceptance import GivenRates, given_rates
+from jaxspec.studies.given_acceptance import GivenRates
 from jaxspec.studies.kernel_notes import kernel_notes
+from jaxspec.studies.known_acceptance import rates_or_known
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.predict.config import PredictConfig
 from jaxspec.studies.predict.intervals import (
@@ -85,8 +87,7 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
     architecture, share = next(iter(pricings.values())).architecture, knob_values(config).get(EXPERT_POOL.name)
     experts = resolve_experts(config, architecture, config.architecture, share)
     widths = read_widths(config, architecture)
-    rates = given_rates(config, longest=config.max_draft_length)
-    assert rates is not None  # there is a default
+    rates = rates_or_known(config, SELF, longest=config.max_draft_length)
     conditional = rates.of_positions(config.max_draft_length)
     digests = steady.digest()
     steady.compare_with(digests)
@@ -251,7 +252,7 @@ def _result(
         ),
         footprint=ReadWidths(**read),
         acceptance=GivenAcceptance(
-            conditional=given(rates.of_positions(config.max_draft_length)),
+            conditional=Quantity(rates.of_positions(config.max_draft_length), rates.status),
             source=rates.source,
             by_dataset=dict(rates.by_dataset),
         ),

@@ -48,7 +48,7 @@ class ServeConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSett
         unset="a draft within the target, by the scheme",
         names=catalog_architectures,
     )
-    acceptance: tuple[float, ...] = same_as(PredictConfig, "acceptance")
+    acceptance: tuple[float, ...] | None = same_as(PredictConfig, "acceptance")
     draft_length: int | None = same_as(
         AcceptanceSettings,
         "draft_length",
@@ -116,7 +116,7 @@ class ServeConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSett
             if name == "own":
                 raise InputError("architecture 'own' needs a network; give a catalog name or a config.json")
         shares = self.acceptance_cumulative
-        positions = len(self.acceptance if shares is None else shares)
+        positions = len((self.acceptance or ()) if shares is None else shares)
         if (positions > 1 or shares is not None) and positions < (self.draft_length or 0):
             raise InputError(
                 f"draft_length is {self.draft_length}, but {self.acceptance_form} has {positions} positions; give one number, "

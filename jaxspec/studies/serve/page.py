@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jaxspec.report.short_page import ShortSection, write_short_page
+from jaxspec.studies.known_acceptance import acceptance_line
 from jaxspec.studies.serve.figures import figures
 from jaxspec.studies.serve.report import answer, serving_tables
 from jaxspec.studies.serve.result import ServeResult
@@ -32,5 +33,5 @@ def _section(result: ServeResult) -> ShortSection:
         table=table,
         figures=figures(result),
         captions=_CAPTIONS,
-        remarks=[*result.assumptions, *result.notes],
+        remarks=[acceptance_line(result.acceptance, result.acceptance_source), *result.assumptions, *result.notes],
     )

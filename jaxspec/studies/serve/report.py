@@ -11,6 +11,7 @@ from jaxspec.report.notes import note_lines
 from jaxspec.report.shown import Shown
 from jaxspec.report.terminal import Table
 from jaxspec.runs.directory import RunDirectory
+from jaxspec.studies.known_acceptance import acceptance_line
 from jaxspec.studies.serve.loads import DECODING
 from jaxspec.studies.serve.result import Crossing, LoadRow, ServeResult
 
@@ -89,7 +90,7 @@ def _loads(result: ServeResult) -> Table:
         caption=f"{load.requests.value} requests of {load.prompt_tokens.known:.0f} + {load.output_tokens.known:.0f} tokens "
         f"on average, at most {load.max_batch.value} at once and {load.chunk_tokens.value} prompt tokens in a step, room for "
         f"{load.capacity_tokens.known:,.0f} tokens{_states(result)}; fixed draft: {result.draft_length.value} tokens; "
-        f"by batch: {_lengths(result)} (rates, lengths and acceptance: input; the rest: predicted)"
+        f"by batch: {_lengths(result)} (rates and lengths: input; acceptance: {result.acceptance.status}; the rest: predicted)"
         + (f"\nin brackets: {result.interval_statement}" if result.interval_statement else ""),
     )
     table.add_column("decoding")
@@ -125,4 +126,5 @@ def shown(found: tuple[Sequence[ServeResult], RunDirectory]) -> Shown:
         serving_tables(results),
         [*lines, *note_lines(results)],
         f"report: {directory.path / 'report.html'}",
+        first=list(dict.fromkeys(acceptance_line(result.acceptance, result.acceptance_source) for result in results)),
     )

@@ -109,6 +109,7 @@ class ServeResult(PricedResult):
     Attributes:
         release: as of `PredictResult`.
         draft: what drafts, in words.
+        acceptance_source: of which network, text and decoding the acceptance is, in words.
         lengths_by_batch: drafted tokens with 1, 2, ... sequences that generate, where the length follows the batch.
         rows: every way to decode at every rate.
         crossings: of each draft.
@@ -124,6 +125,7 @@ class ServeResult(PricedResult):
     draft: str | None = None
     draft_length: Quantity[int] = UNKNOWN
     acceptance: Quantity[list] = UNKNOWN
+    acceptance_source: str | None = None
     workload: ServedWorkload = ServedWorkload()
     pays: Quantity[bool] = UNKNOWN
     lengths_by_batch: Quantity[list] = UNKNOWN

@@ -22,7 +22,7 @@ from hwmodels.serving.room import capacity_tokens, sequence_tokens
 from hwmodels.serving.step_table import priced_table
 from jaxspec.errors import InputError
 from jaxspec.report.assumptions import architecture_data, device_facts
-from jaxspec.results import given, predicted
+from jaxspec.results import Quantity, given, predicted
 from jaxspec.results.intervals import Ends
 from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.directory import RunDirectory
@@ -30,18 +30,20 @@ from jaxspec.runs.progress import Reporter
 from jaxspec.runs.provenance import versions
 from jaxspec.settings import expect, knob_values
 from jaxspec.settings.acceptance import MAX_PREDICTED_LENGTH
+from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.schemes import RELEASED
 from jaxspec.studies.advise.drafts import draft_weight_bits, file_draft
-from jaxspec.studies.config_files import head_in_file
+from jaxspec.studies.config_files import head_in_file, kind_in_file
 from jaxspec.studies.each_device import Tell, for_each_device
 from jaxspec.studies.engine_flags import idle_draft_notes
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
 from jaxspec.studies.expert_pricing import placed, placement_name, resolve_experts
 from jaxspec.studies.feasibility import check_positions, priced_pair
-from jaxspec.studies.given_acceptance import GivenRates, given_rates
+from jaxspec.studies.given_acceptance import GivenRates
 from jaxspec.studies.headline_intervals import coverage_in_words, covered_by
 from jaxspec.studies.kernel_notes import kernel_notes
+from jaxspec.studies.known_acceptance import rates_or_known
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.release import (
     draft_notes,
@@ -101,8 +103,8 @@ def serve(
 def _parts_of_all(config: ServeConfig) -> dict[str, _Parts]:
     """By device: every name is resolved, and every request checked for room, before the first device is priced."""
     requests = cache(lambda: _requests(config))  # a trace of millions of requests is read once
-    rates = given_rates(config, longest=config.draft_length or DRAFTED)
-    assert rates is not None  # there is a default
+    kind = SELF if config.draft_architecture is None else kind_in_file(config.draft_architecture)
+    rates = rates_or_known(config, kind, longest=config.draft_length or DRAFTED)
     accepted = rates, _draft_length(config, rates)
     return {name: _Parts.of(config, name, requests, accepted) for name in config.device}
 
@@ -256,7 +258,6 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
         pair = priced_pair(str(config.draft_architecture), own, config.architecture, pricing.architecture)
     about = release_notes(config.architecture, config.scheme)
     about += no_narrower_draft(config.scheme) if config.draft_architecture is None else []
-    about += [] if parts.rates.source == "as given" else [f"acceptance {parts.rates.source}"]
     about += [*draft_notes(config.draft_architecture), *pair, *parts.rates.notes, *_unused_positions(parts)]
     fields["notes"] = [*about, *idle_draft_notes(by_batch[1:].tolist()), *fields["notes"]]
     prompt, output = (np.asarray(tokens) for tokens in (requests.prompt_tokens, requests.output_tokens))
@@ -277,7 +278,8 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
         draft=config.draft_architecture
         or ("the target itself" if config.scheme == RELEASED.name else f"within the target, by {config.scheme}"),
         draft_length=given(length),
-        acceptance=given([float(rate) for rate in conditional]),
+        acceptance=Quantity([float(rate) for rate in conditional], parts.rates.status),
+        acceptance_source=parts.rates.source,
         workload=ServedWorkload(
             requests=given(len(prompt)),
             prompt_tokens=given(float(prompt.mean())),

@@ -175,7 +175,7 @@ class SweepConfig(ParallelSettings, ExpertSettings, Settings):
     acceptance: AcceptanceSource | None = setting(
         None,
         "Acceptance as a function of the draft's knobs, instead of acceptance.alpha_token.",
-        unset="acceptance.alpha_token",
+        unset="acceptance.alpha_token, which is what was measured of the scheme's draft unless it is an axis or set",
     )
     shard: str | None = setting(
         None,

@@ -8,6 +8,7 @@ from typing import Any
 from jaxspec.report.notes import note_lines
 from jaxspec.report.shown import Shown
 from jaxspec.report.terminal import Table
+from jaxspec.studies.acceptance_points import law_line
 from jaxspec.studies.sweep.result import SweepResult
 
 __all__ = ["shown", "sweep_table"]
@@ -61,4 +62,5 @@ def shown(result: SweepResult) -> Shown:
     where = (
         f"{result.points:,} points in {result.directory}/sweep.parquet; figure: {result.directory}/figures/pareto.png"
     )
-    return Shown(result.plain(), [sweep_table(result)], [*note_lines([result]), where])
+    first = [law_line(result.acceptance)]
+    return Shown(result.plain(), [sweep_table(result)], [*note_lines([result]), where], first=first)

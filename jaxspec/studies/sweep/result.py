@@ -46,7 +46,7 @@ class SweepResult(Result):
         best: result -> the point with the highest value of it.
         status: of columns; all points share it.
         inputs: SHA-256 of every file that the configuration names.
-        acceptance: origin and errors of the law that acceptance follows; None: it is a number of the points.
+        acceptance: origin and status of the acceptance, with errors of a law that it follows; None: it is an axis, or set.
         engine: whose terms are in the times; None: kernels alone.
         interval_statement: what columns of intervals hold; None: there are none.
         shard: part of the points that these are, as "1/8"; None: all of them.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hwmodels.analysis.uncertainty.kernel_errors import times_have_errors
+from jaxspec.compress.schemes import find_scheme
 from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.carrying_out import Prepare, carry_out
@@ -16,7 +17,7 @@ from jaxspec.runs.helping import HelpedRun
 from jaxspec.runs.processes import Processes, shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
-from jaxspec.studies.acceptance_points import law_facts
+from jaxspec.studies.acceptance_points import law_facts, resolve_acceptance
 from jaxspec.studies.engine_pricing import engine_notes, engine_status, engine_used
 from jaxspec.studies.headline_intervals import coverage_in_words
 from jaxspec.studies.release import release_notes
@@ -228,9 +229,16 @@ def join_points(
         ],
         directory=str(folder),
         inputs=directory.inputs,
-        acceptance=None if plan.law is None else law_facts(plan.law),
+        acceptance=_acceptance(config, plan),
         shard=config.shard,
     )
+
+
+def _acceptance(config: SweepConfig, plan: SweepPlan) -> dict[str, Any] | None:
+    """Origin and status of the acceptance of all points; None where it is an axis or set."""
+    if plan.law is None and "acceptance.alpha_token" in {*config.axes, *config.set}:
+        return None
+    return law_facts(plan.law or resolve_acceptance(None, find_scheme(config.scheme)))
 
 
 def _of_engine(config: SweepConfig) -> list[str]:

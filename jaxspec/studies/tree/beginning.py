@@ -8,11 +8,13 @@ from jaxspec.compress.knobs import Knobs
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.processes import ONE_PROCESS, Processes
 from jaxspec.runs.progress import Reporter
+from jaxspec.runs.stages import Stages
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.speculate.drafts import make_draft
 from jaxspec.speculate.drafts.making import is_searched
 from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies.feasibility import check_positions, contexts_within
+from jaxspec.studies.given_acceptance import given_trace
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs, given_knobs
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import Work, begin_work
@@ -30,6 +32,8 @@ def check_tree(config: TreeConfig) -> CheckedInputs:
         InputError: bad input, a tree of impossible sizes, or a context behind the network's last position.
     """
     checked = check_inputs(config)
+    if config.acceptance_trace is not None:
+        given_trace(config)
     checked = dataclasses.replace(checked, notes=checked.notes + _left_out(config, checked))
     candidate_shape(config.search, **tree_sizes(config, checked.network.vocab_size))
     if config.draft == SELF:
@@ -76,20 +80,22 @@ def begin_tree(
     return tree_stages(config, work)
 
 
-def tree_stages(config: TreeConfig, work: Work, given: Knobs | None = None) -> TreeStages:
+def tree_stages(config: TreeConfig, work: Work, given: Knobs | None = None, target: Stages | None = None) -> TreeStages:
     """The stages of a run that has begun, with its draft, unless this takes calibration text.
 
     Args:
         given: knobs of the target's compressed copy, in place of the configuration's.
+        target: see `TreeStages`.
     Raises:
         InputError: see `make_draft`.
     """
     # Every root within `output_tokens` has ranks down to the largest depth, and no less than drafts are measured on.
     continuation = max(config.output_tokens + config.depth, continuation_length(config.output_tokens))
-    copies = HardDrafts(work, continuation)
+    copies = HardDrafts(work if target is None else dataclasses.replace(work, stages=target), continuation)
     if config.draft == SELF:
-        return TreeStages(config, work, copies, None, given=given)
-    target = work.setup.loaded
+        return TreeStages(config, work, copies, None, given=given, target=target)
+    loaded = work.setup.loaded
     if is_searched(config.draft):
-        return TreeStages(config, work, copies, None, target)
-    return TreeStages(config, work, copies, make_draft(config.draft, target, sharing=config.batch))
+        return TreeStages(config, work, copies, None, loaded, target=target)
+    made = make_draft(config.draft, loaded, sharing=config.batch)
+    return TreeStages(config, work, copies, made, target=target)

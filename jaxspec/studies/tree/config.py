@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Literal
 
+from jaxspec.settings.acceptance import UNTRACED, AcceptanceSettings
 from jaxspec.settings.base import Unused
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft import NetworkKnobSettings, knobs_of_other_schemes
 from jaxspec.settings.draft_kinds import DRAFT_HELP, DRAFT_NAMES, SELF, check_draft_name, no_own_network
-from jaxspec.settings.fields import setting
+from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.parallel import draft_division_unused
 from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS
 from jaxspec.settings.stopwatch import StopwatchSettings
@@ -44,7 +46,21 @@ class TreeConfig(NetworkKnobSettings, StopwatchSettings, CommonConfig):
         high=10_000_000,
     )
 
+    acceptance_trace: str | None = same_as(
+        AcceptanceSettings,
+        "acceptance_trace",
+        "Instead of decoding: JSON lines of requests with the tokens that a cycle gains at each generated token, with which "
+        "chains of the draft are priced; no trees are, and there is no proof.",
+    )
+    drafter: str | None = same_as(AcceptanceSettings, "drafter")
+    dataset: str | None = same_as(AcceptanceSettings, "dataset")
+
     unused = (
+        UNTRACED,
+        Unused(
+            ("search", "stopwatch"),
+            lambda config: "the trace says what chains gain" if config.acceptance_trace else None,
+        ),
         *CommonConfig.unused,
         *StopwatchSettings.unused,
         *knobs_of_other_schemes(),
@@ -55,6 +71,11 @@ class TreeConfig(NetworkKnobSettings, StopwatchSettings, CommonConfig):
         Unused(("scheme",), _no_part_of_the_scheme),
         draft_division_unused(lambda config: no_own_network(config.draft)),
     )
+
+    @property
+    def input_files(self) -> dict[str, Path]:
+        """Files that it names beside networks and devices."""
+        return {} if self.acceptance_trace is None else {"acceptance_trace": Path(self.acceptance_trace)}
 
     @property
     def changes_target(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +12,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import hwmodels
+from hwmodels import AcceptanceTrace, chain_cycles
 from hwmodels.speculation.effective_performance import Decision, decide, effective_performance
 from hwmodels.speculation.verification_length import best_schedule, generation_time
 from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import Knobs
-from jaxspec.results import calibrated, given, measured, predicted
+from jaxspec.results import Quantity, Status, calibrated, given, measured, predicted
 from jaxspec.runs.stages import Arrays
 from jaxspec.speculate.drafts import ReadyDraft
 from jaxspec.speculate.statistics import compare_cycles
@@ -39,6 +41,7 @@ from jaxspec.trees.aat_fit import curve_interval, fit_aat_law
 from jaxspec.trees.aat_law import r_squared
 from jaxspec.trees.rank_traces import AATBySize, RankTraces
 from jaxspec.trees.ranked_tree import RankedTree
+from jaxspec.trees.text_ratios import ratio_of_totals
 from jaxspec.trees.trace_statistics import node_reach
 
 __all__ = [
@@ -50,6 +53,7 @@ __all__ = [
     "law_part",
     "proof_part",
     "schedule_part",
+    "traced_curve",
 ]
 
 #: Lengths that the law is fitted to; the others judge it.
@@ -84,22 +88,34 @@ def draft_part(
     )
 
 
-def growth_part(growth: RankedTree, traces: RankTraces) -> Growth:
+def growth_part(growth: RankedTree, traces: RankTraces | AcceptanceTrace) -> Growth:
     """The tree node by node: the first n are the tree of n nodes.
 
-    `acceptance` is the share of all roots of held-out text at which a node is accepted.
+    `acceptance` is the share of all roots of held-out text, or of a given trace of chains, at which a node is accepted.
     """
-    reach = jax.jit(node_reach)(growth.tree(), traces)
-    return Growth(
-        parent=growth.parent.tolist(), rank=growth.rank.tolist(), acceptance=measured(np.asarray(reach).tolist())
-    )
+    if isinstance(traces, AcceptanceTrace):
+        reach = given([float(np.mean(traces.gained[0] > 1 + place)) for place in range(growth.parent.size)])
+    else:
+        reach = measured(np.asarray(jax.jit(node_reach)(growth.tree(), traces)).tolist())
+    return Growth(parent=growth.parent.tolist(), rank=growth.rank.tolist(), acceptance=reach)
 
 
-def curve_part(curve: AATBySize) -> list[CurvePoint]:
+def traced_curve(trace: AcceptanceTrace, longest: int) -> AATBySize:
+    """Tokens per cycle of chains of 1 to `longest` drafted tokens, along the requests of a trace."""
+    lengths = np.arange(1, longest + 1, dtype=np.int32)
+    cycles = chain_cycles(trace, lengths).T
+    generated = np.broadcast_to(trace.generated, cycles.shape)
+    whole: Any = np.ones(cycles.shape, bool)
+    counts: dict[str, Any] = {"cycles": cycles, "generated": generated}
+    aat = ratio_of_totals(generated, cycles)
+    return AATBySize(verification_length=jnp.asarray(lengths + 1), complete=whole, aat=aat, **counts)
+
+
+def curve_part(curve: AATBySize, status: Status) -> list[CurvePoint]:
     """Tokens per cycle of every verification length, with standard errors over prompts."""
     rows = zip(*(np.asarray(x).tolist() for x in (curve.verification_length, curve.aat.mean, curve.aat.standard_error)))
     return [
-        CurvePoint(verification_length=length, tokens_per_cycle=measured(tokens, error))
+        CurvePoint(verification_length=length, tokens_per_cycle=Quantity(tokens, status, error))
         for length, tokens, error in rows
     ]
 
@@ -138,6 +154,7 @@ def context_rows(
     times: GrowthTimes,
     *,
     scatter: float = 0.0,
+    status: Status = "measured",
 ) -> list[ContextRow]:
     """Speed at every length and context, of one sequence, and what pays there.
 
@@ -145,6 +162,7 @@ def context_rows(
 
     Args:
         scatter: of the engine's cycles.
+        status: of tokens per cycle.
     Source: as above, Eq. (6) to (8).
     """
     lengths, tokens = np.asarray(curve.verification_length), np.asarray(curve.aat.mean, np.float32)
@@ -163,7 +181,7 @@ def context_rows(
                 decision=ContextChoice(
                     speculate=predicted(bool(found.speculate[i])),
                     verification_length=predicted(int(found.length[i])),
-                    tokens_per_cycle=measured(float(tokens[best]) if found.speculate[i] else 1.0),
+                    tokens_per_cycle=Quantity(float(tokens[best]) if found.speculate[i] else 1.0, status),
                     tokens_per_s=predicted(speed),
                     speedup_vs_bf16_ar=predicted(speed * bf16_s),
                     speedup_vs_stored_ar=predicted(speed * stored_s),

@@ -21,7 +21,7 @@ from jaxspec.report.stopwatch import (
     stopwatch_page_tables,
     stopwatch_tables,
 )
-from jaxspec.report.titles import device_title, provenance
+from jaxspec.report.titles import device_title
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.studies.tree.columns import CONTEXT_COLUMNS, TOKENS_PER_S, length_in_words
 from jaxspec.studies.tree.figures.contexts import contexts_figure
@@ -37,6 +37,7 @@ from jaxspec.studies.tree.tables import (
     proof_in_words,
     schedule_in_words,
     tree_headline,
+    tree_provenance,
     tree_tables,
 )
 
@@ -102,7 +103,7 @@ def tree_section(result: TreeResult) -> dict[str, Any]:
         "device": device_title(result),
         "headline": title,
         "pays": bool(result.pays.value),
-        "provenance": provenance(result),
+        "provenance": tree_provenance(result),
         "corner": "context",
         "columns": [f"{row.context_tokens:,}" for row in result.contexts],
         "best": None,

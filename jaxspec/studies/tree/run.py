@@ -12,12 +12,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from hwmodels import write_trace
 from jaxspec.results import given, predicted
 from jaxspec.runs.carrying_out import carry_out_records
 from jaxspec.runs.directory import ACCEPTANCE_TRACE, RunDirectory
@@ -28,9 +24,11 @@ from jaxspec.speculate.drafts.making import kind_of
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.speculate.timing import tree_way
 from jaxspec.studies.engine_pricing import engine_scatter, kind_of_draft
+from jaxspec.studies.given_acceptance import given_trace
 from jaxspec.studies.measured.head import head, lossless
 from jaxspec.studies.measured.routing import routed
 from jaxspec.studies.measured.stopwatch import stopwatch_part
+from jaxspec.studies.measured.work import write_gains
 from jaxspec.studies.tree.beginning import begin_tree, check_tree
 from jaxspec.studies.tree.config import TreeConfig
 from jaxspec.studies.tree.parts import (
@@ -42,12 +40,13 @@ from jaxspec.studies.tree.parts import (
     law_part,
     proof_part,
     schedule_part,
+    traced_curve,
 )
 from jaxspec.studies.tree.pricing import price_growths
 from jaxspec.studies.tree.report import write_tree_report
 from jaxspec.studies.tree.result import SearchSettings, TreeResult
 from jaxspec.studies.tree.stages import TreeStages
-from jaxspec.trees.rank_traces import ENDED, AATBySize, aat_by_size, chain_gains
+from jaxspec.trees.rank_traces import AATBySize, aat_by_size
 
 __all__ = ["search_tree", "tree_results"]
 
@@ -64,17 +63,26 @@ def tree_results(stages: TreeStages) -> list[TreeResult]:
     """All stages; one result per device."""
     copies = routed(stages.copies)
     stages = dataclasses.replace(stages, work=copies.work, copies=copies)
-    gained = lambda growth: aat_by_size(growth, stages.traces, num_tokens=stages.config.output_tokens)
-    curve, of_chains = gained(stages.growth), gained(stages.chains)
-    growth = growth_part(stages.growth, stages.traces)
+    source, status = None, "measured"
+    if stages.config.acceptance_trace is not None:
+        _, traces, source = given_trace(stages.config)
+        curve = of_chains = traced_curve(traces, stages.chains.parent.size)
+        status = "input"
+    else:
+        traces = stages.traces
+        gained = lambda growth: aat_by_size(growth, traces, num_tokens=stages.config.output_tokens)
+        curve, of_chains = gained(stages.growth), gained(stages.chains)
+    growth = growth_part(stages.growth, traces)
     accepted = {stages.config.draft: float(sum(growth.acceptance.known))}
-    measured = {
+    measured: dict[str, Any] = {
         "growth": growth,
-        "curve": curve_part(curve),
+        "curve": curve_part(curve, status),
         "law": law_part(curve),
     }
     found = {device: _of_device(stages, device, curve, of_chains) for device in stages.work.pricings}
     # Heads come last: they tell how long all stages took.
+    if source is not None:
+        measured["statement"] = f"acceptance {source}, cost predicted for {stages.config.architecture}"
     return [
         TreeResult(**(head(stages.work, device, [stages.widths], accepted) | measured | parts))
         for device, parts in found.items()
@@ -93,50 +101,47 @@ def _of_device(stages: TreeStages, device: str, curve: AATBySize, of_chains: AAT
     options: dict[str, Any] = {"footprint": stages.widths, "contexts": stages.contexts, "draft": priced}
     times, chain_times = price_growths(work.pricings[device], [stages.growth, stages.chains], **options)
     scatter = engine_scatter(config.engine, kind_of_draft(priced), device=work.pricings[device].device)
+    traced = config.acceptance_trace is not None
+    about: dict[str, Any] = {"scatter": scatter, "status": "input" if traced else "measured"}
     rows = beside_chains(
-        context_rows(stages.contexts, curve, times, scatter=scatter),
-        context_rows(stages.contexts, of_chains, chain_times, scatter=scatter),
+        context_rows(stages.contexts, curve, times, **about),
+        context_rows(stages.contexts, of_chains, chain_times, **about),
     )
     own = rows[stages.contexts.index(config.context)].decision
     pays = bool(own.speculate.value)
     nodes = own.verification_length.known - 1 if pays else config.nodes
     why = "fastest at the workload's context" if pays else "the largest, since none pays at the workload's context"
+    return {
+        "draft": draft_part(config.draft, stages.other, stages.knobs, kinds, priced, stages.widths),
+        # Another draft's scheme stores the target alone.
+        "scheme": config.scheme if stages.knobs is not None or config.changes_target else None,
+        "search": SearchSettings(
+            name="chains" if traced else config.search, nodes=given(config.nodes), depth=given(config.depth)
+        ),
+        "pays": predicted(pays),
+        "contexts": rows,
+        "schedule": schedule_part(stages.contexts, curve, times),
+        **({} if traced else _decoded(stages, device, nodes, why)),
+    }
+
+
+def _decoded(stages: TreeStages, device: str, nodes: int, why: str) -> dict[str, Any]:
+    """What decoding held-out prompts with a tree shows. Args: why: this tree."""
+    work = stages.work
     counted = stages.decode_with(nodes, work.setup.decoding)
-    proof = proof_part(nodes, expected=stages.expected_with(nodes), counted=counted, chosen=why)
     clock = stopwatch_part(
         work,
         device,
         f"tree-{nodes}",
         lambda: {"tree": tree_way(stages.draft, stages.growth.first(nodes).tree())},
         cost=stages.cost_here,
-        takes_in=kind_of(config.draft).takes_in,
+        takes_in=kind_of(stages.config.draft).takes_in,
     )
     return {
         "stopwatch": clock,
-        "draft": draft_part(config.draft, stages.other, stages.knobs, kinds, priced, stages.widths),
-        # Another draft's scheme stores the target alone.
-        "scheme": config.scheme if stages.knobs is not None or config.changes_target else None,
-        "search": SearchSettings(name=config.search, nodes=given(config.nodes), depth=given(config.depth)),
-        "pays": predicted(pays),
-        "contexts": rows,
-        "schedule": schedule_part(stages.contexts, curve, times),
-        "proof": proof,
+        "proof": proof_part(nodes, expected=stages.expected_with(nodes), counted=counted, chosen=why),
         "lossless": lossless(stages.decode_with(nodes, GREEDY), stages.decode_autoregressively(GREEDY), work),
     }
-
-
-def _write_trace(stages: TreeStages, path: Path) -> None:
-    """What chains would gain at each token that follows the held-out prompts, for `--acceptance-trace` of other commands."""
-    config, gains = stages.config, np.asarray(chain_gains(stages.traces))
-    rank, starts = np.asarray(stages.traces.rank), np.asarray(stages.traces.num_starts)
-    rows = []
-    for place, (gained, recorded) in enumerate(zip(gains, starts, strict=True)):
-        # A text that stopped ends with its stop token, which no cycle runs over.
-        ended = bool((rank[place] == ENDED).any())
-        tokens = int(recorded) if ended else min(int(recorded), config.output_tokens)
-        row = {"request": str(place), "prompt_tokens": config.prompt_tokens, "generated_tokens": tokens}
-        rows.append(row | {config.draft: gained[:tokens]})
-    write_trace(path, rows)
 
 
 def search_tree(
@@ -163,7 +168,8 @@ def search_tree(
         def work() -> list[dict[str, Any]]:
             found = [result.plain() for result in tree_results(stages)]
             if directory.owned and stages.has_trace:
-                _write_trace(stages, directory.path / ACCEPTANCE_TRACE)
+                gains = {config.draft: stages.gains}
+                write_gains(stages.work, directory.path / ACCEPTANCE_TRACE, gains, stages.trace_tokens)
             return found
 
         return work

@@ -15,7 +15,7 @@ from jaxspec.compress.expert_pool import has_pool, pool_share
 from jaxspec.compress.knobs import Knobs, knob_defaults
 from jaxspec.models.architecture import architecture_of
 from jaxspec.models.hf_load import LoadedModel
-from jaxspec.runs.stages import Arrays
+from jaxspec.runs.stages import Arrays, Stages
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.speculate.drafts import ReadyDraft, compressed_copy, make_draft
 from jaxspec.speculate.drafts.layer_skip_search import CalibrationText
@@ -33,7 +33,7 @@ from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import Work, way_of
 from jaxspec.studies.tree.config import TreeConfig
 from jaxspec.studies.tree.growth import candidate_shape, grow
-from jaxspec.trees.rank_traces import RankTraces, cycles_along_text
+from jaxspec.trees.rank_traces import ENDED, RankTraces, chain_gains, cycles_along_text
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.topology import Tree
 from jaxspec.tuning.objective import with_pool
@@ -51,6 +51,7 @@ class TreeStages:
         made: the draft, unless it takes calibration text to make.
         given: knobs of the target's compressed copy; None: the configuration's, the same everywhere.
         loaded: the target, as a draft that is searched on calibration text needs it; None for others.
+        target: store of what follows from the target alone, which several drafts on it share; None: the work's own.
     """
 
     config: TreeConfig
@@ -59,6 +60,7 @@ class TreeStages:
     made: ReadyDraft | None
     loaded: LoadedModel | None = None
     given: Knobs | None = None
+    target: Stages | None = None
     _decoded: dict[str, Arrays] = dataclasses.field(default_factory=dict)  # by stage
 
     @property
@@ -145,7 +147,9 @@ class TreeStages:
 
     @cached_property
     def growth(self) -> RankedTree:
-        """The nodes in the order in which the tree grows, by calibration text alone."""
+        """The nodes in the order in which the tree grows, by calibration text alone; of a given trace its chains."""
+        if self.config.acceptance_trace is not None:
+            return self.chains
         shape = candidate_shape(self.config.search, **self.sizes)
         return grow(self.config.search, shape, self.calibration_traces, **self.sizes)
 
@@ -176,9 +180,23 @@ class TreeStages:
 
     @property
     def has_trace(self) -> bool:
-        """Whether ranks tell what chains gain: greedily, and where no draft depends on earlier cycles."""
+        """Whether ranks tell what chains gain: greedily, and where no draft depends on earlier cycles; a given one is kept."""
+        if self.config.acceptance_trace is not None:
+            return False
         greedy = self.work.setup.decoding == GREEDY
         return greedy and (self.copied_by is None or not has_pool(self.copied_by, self.work.setup.config))
+
+    @property
+    def gains(self) -> np.ndarray:
+        """What chains gain at each token that follows a held-out prompt; "text start"."""
+        return np.asarray(chain_gains(self.traces))
+
+    @property
+    def trace_tokens(self) -> np.ndarray:
+        """Tokens after each held-out prompt that decoding generates. One that stopped ends with its stop token."""
+        ended = np.any(np.asarray(self.traces.rank) == ENDED, axis=(1, 2))
+        recorded = np.asarray(self.traces.num_starts)
+        return np.where(ended, recorded, np.minimum(recorded, self.config.output_tokens))
 
     @property
     def _continued(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -241,9 +259,10 @@ class TreeStages:
                     advance=bar.advance,
                 )
 
-        stage = f"decoded/{way_of(decoding)}-{name}"
+        stage, drafts = f"decoded/{way_of(decoding)}-{name}", name != "autoregressive"
         if stage not in self._decoded:
-            self._decoded[stage] = self.work.stages.run(stage, compute)
+            store = self.work.stages if drafts or self.target is None else self.target
+            self._decoded[stage] = store.run(stage, compute)
         return self._decoded[stage]
 
     def decode_autoregressively(self, decoding: Decoding) -> Arrays:
@@ -252,6 +271,11 @@ class TreeStages:
         return self._decode_tree(
             tree, decoding, tokens=self.copies.continuation_tokens, name="autoregressive", what=what
         )
+
+    @property
+    def unshared(self) -> TreeStages:
+        """The same, with a target that its own program decodes."""
+        return dataclasses.replace(self, target=None, _decoded={})
 
     def decode_with(self, nodes: int, decoding: Decoding) -> Arrays:
         """Held-out prompts with the tree of the first nodes; what several devices choose is decoded once."""

@@ -21,6 +21,7 @@ __all__ = [
     "proof_in_words",
     "schedule_in_words",
     "tree_headline",
+    "tree_provenance",
     "tree_tables",
 ]
 
@@ -75,7 +76,8 @@ def tree_headline(result: TreeResult) -> str:
 def _caption(result: TreeResult) -> list[str]:
     draft, search = result.draft, result.search
     return [
-        "AR: do not speculate. measured: tokens per cycle; predicted: verify tokens, tokens/s, speedups",
+        f"AR: do not speculate. {result.curve[0].tokens_per_cycle.status if result.curve else 'measured'}: tokens per cycle; "
+        "predicted: verify tokens, tokens/s, speedups",
         f"draft {draft.name}, priced as {draft.priced_draft.statement}; "
         f"trees of up to {search.nodes.value} nodes, depth {search.depth.value}, search {search.name}",
         *_more_nodes(result),
@@ -84,8 +86,13 @@ def _caption(result: TreeResult) -> list[str]:
         schedule_in_words(result),
         law_in_words(result),
         proof_in_words(result),
-        provenance(result),
+        tree_provenance(result),
     ]
+
+
+def tree_provenance(result: TreeResult) -> str:
+    """Where acceptance comes from and what was priced."""
+    return provenance(result) if result.proof.tree else str(result.statement)
 
 
 def _more_nodes(result: TreeResult) -> list[str]:
@@ -151,6 +158,8 @@ def law_in_words(result: TreeResult) -> str:
 def proof_in_words(result: TreeResult) -> str:
     """Counted tokens per cycle beside the predicted ones, and whether decoding was lossless."""
     proof, lossless = result.proof, result.lossless
+    if proof.tree is None:
+        return "proof: none, since nothing was decoded"
     gap = proof.tokens_per_cycle_gap_in_standard_errors.number
     alarm = "" if gap is None or abs(gap) <= LARGEST_GAP else f" DEFECT: {abs(gap):.1f} standard errors apart"
     counted = proof.tokens_per_cycle_counted

@@ -323,9 +323,12 @@ def test_a_step_without_speculation_gives_the_bandwidth(tmp_path):
 def test_the_shipped_acceptance_is_that_of_the_rows():
     import tomllib
 
-    from experiments.field.acceptance import TABLE, alpha_token, published_acceptance
+    from experiments.field.acceptance import alpha_token, known_table, published_acceptance
+    from jaxspec.studies.known_acceptance import TABLE
 
-    assert published_acceptance(PUBLISHED_ROWS) == tomllib.loads(TABLE.read_text())
+    shipped = tomllib.loads(TABLE.read_text())
+    assert known_table() == shipped
+    assert published_acceptance(PUBLISHED_ROWS).items() <= shipped.items()
     chain = next(row for row in PUBLISHED_ROWS if row.tokens_per_cycle is not None and row.draft_length == 3)
     alpha = alpha_token(chain)
     assert 1 + alpha + alpha**2 + alpha**3 == pytest.approx(chain.tokens_per_cycle, rel=1e-4)

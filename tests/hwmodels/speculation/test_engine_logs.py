@@ -1,9 +1,11 @@
 """Logs of engines as they write them, one case a form; what each must give is worked out beside it."""
 
+import json
+
 import numpy as np
 import pytest
 
-from hwmodels import Acceptance, EngineLogError, read_engine_log, tokens_per_cycle
+from hwmodels import Acceptance, EngineLogError, TraceError, read_engine_log, read_trace, tokens_per_cycle
 
 VLLM = (
     "(APIServer pid=7) INFO 05-01 14:24:50 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: {mean}, Accepted "
@@ -193,3 +195,88 @@ def test_lines_that_no_engine_writes_are_refused(log, lines, said):
 def test_a_log_that_is_absent_is_one_line():
     with pytest.raises(EngineLogError, match=r"cannot be read .* give the log of an engine"):
         read_engine_log("nowhere.log")
+
+
+def of_vllm(histogram, **changed) -> dict:
+    """A response as vLLM documents it; "summary", and drafts of as many tokens as the histogram has entries behind 0."""
+    cycles, accepted = sum(histogram), sum(place * count for place, count in enumerate(histogram))
+    length = len(histogram) - 1
+    counts = {
+        "mean_acceptance_length": 1 + accepted / cycles,
+        "acceptance_histogram": histogram,
+        "num_spec_steps": cycles,
+    }
+    counts |= {"num_accepted_draft_tokens": accepted, "num_draft_tokens": cycles * length, "num_spec_tokens": length}
+    return {"choices": [{"text": "accept len: 9"}], "metrics": {"speculative_decoding": counts | changed}}
+
+
+#: A request of SGLang, as a pull request shows it: 43 cycles of 5 drafted tokens, 63 accepted, 106 tokens.
+OF_SGLANG = {"spec_accept_rate": 0.293, "spec_accept_length": 2.4651162790697674, "spec_num_correct_drafts": 63}
+OF_SGLANG |= {"spec_num_proposed_drafts": 215, "spec_verify_ct": 43, "completion_tokens": 106}
+HISTOGRAM = {"spec_correct_drafts_histogram": [11, 14, 11, 4, 0, 3]}
+
+
+def test_responses_of_vllm_are_pooled_over_cycles(log):
+    silent = {"metrics": {"speculative_decoding": None}}
+    rows = [of_vllm([39, 1, 0, 3]), silent, of_vllm([0, 0, 0, 7]), of_vllm([1, 2, 0, 0])]
+    found = read_engine_log(log(*map(json.dumps, rows)))
+    # 40, 3, 0, 10 of 53 cycles accept 0, 1, 2, 3 tokens.
+    np.testing.assert_allclose(found.shares, np.array([13, 10, 10]) / 53, rtol=1e-12)
+    assert (found.cycles, found.draft_length, found.lines) == (53, 3, 3)
+    assert found.tokens_per_cycle == pytest.approx(1 + 33 / 53)
+
+
+@pytest.mark.parametrize(
+    "placed", [lambda c: {"text": "", "meta_info": c}, lambda c: c, lambda c: [{"meta_info": c}] * 2]
+)
+def test_requests_of_sglang_are_read_wherever_they_are(log, placed):
+    found = read_engine_log(log(json.dumps(placed(OF_SGLANG | HISTOGRAM))))
+    np.testing.assert_allclose(found.shares, np.array([32, 18, 7, 3, 3]) / 43, rtol=1e-12)
+    assert found.tokens_per_cycle == pytest.approx(106 / 43)
+    assert found.cycles % 43 == 0
+
+
+def test_a_request_in_the_log_of_sglang_is_read(log):
+    result = {"meta_info": OF_SGLANG | HISTOGRAM}
+    line = f"[2025-10-02 23:42:16] Finish: obj=GenerateReqInput(rid='5', stream=True), out={result}"
+    assert read_engine_log(log(line)).cycles == 43
+
+
+def test_a_request_without_a_histogram_has_a_mean(log):
+    found = read_engine_log(log(json.dumps({"meta_info": OF_SGLANG})))
+    assert found.shares is None
+    assert found.tokens_per_cycle == pytest.approx(1 + 63 / 43)
+    assert found.draft_length == 5
+    first = {"meta_info": {"spec_verify_ct": 4, "completion_tokens": 12}}  # the first is the prompt's
+    assert read_engine_log(log(json.dumps(first)), 3).tokens_per_cycle == pytest.approx(11 / 4)
+    with pytest.raises(EngineLogError, match="give draft_length as well"):
+        read_engine_log(log(json.dumps(first)))
+
+
+def test_a_response_printed_over_several_lines_is_read(tmp_path):
+    (tmp_path / "one.json").write_text(json.dumps([of_vllm([3, 1])], indent=2))
+    assert read_engine_log(tmp_path / "one.json").shares == (0.25,)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (of_vllm([3, 1], num_spec_steps=5), "counts 4 cycles and 1 accepted tokens, and the request has 5 and 1"),
+        (
+            of_vllm([3, 1], num_accepted_draft_tokens=2),
+            "counts 4 cycles and 1 accepted tokens, and the request has 4 and 2",
+        ),
+        (of_vllm([3, 1], num_draft_tokens=-4), "counts of a request are no whole numbers from 0"),
+        (of_vllm([3, 1], acceptance_histogram={"0": 3, "1": 1}), "counts of a request are no whole numbers from 0"),
+        ({"acceptance_rate": 0.5, "choices": []}, "has no line of speculative decoding"),
+    ],
+)
+def test_a_response_that_contradicts_itself_is_refused(log, row, said):
+    with pytest.raises(EngineLogError, match=said):
+        read_engine_log(log(json.dumps(row)))
+
+
+def test_responses_are_no_trace(tmp_path):
+    (tmp_path / "trace.jsonl").write_text(json.dumps({"spec_accept_histogram": [1, 2], "spec_verify_ct": 3}))
+    with pytest.raises(TraceError, match=r"line 1, is a response of an engine, .* give the file as acceptance_log"):
+        read_trace(tmp_path / "trace.jsonl")

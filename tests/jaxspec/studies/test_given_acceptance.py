@@ -15,6 +15,7 @@ from jaxspec.studies.acceptance_points import resolve_acceptance
 from jaxspec.studies.advise.acceptance import draft_acceptance
 from jaxspec.studies.advise.config import AdviseConfig
 from jaxspec.studies.given_acceptance import given_rates
+from jaxspec.studies.known_acceptance import rates_or_known
 from jaxspec.studies.predict.config import PredictConfig
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.serve.config import ServeConfig
@@ -96,7 +97,7 @@ def test_a_server_drafts_as_many_tokens_as_its_log(log):
     lengths += [({"acceptance": (0.9, 0.8)}, 2), ({"accepted_per_cycle": 2.0, "draft_length": 5}, 5)]
     for given, expected in lengths:
         config = ServeConfig(**given)
-        assert _draft_length(config, given_rates(config)) == expected
+        assert _draft_length(config, rates_or_known(config, "self", longest=4)) == expected
     with pytest.raises(InputError, match=r"draft_length is 8, but .* has 7 positions"):
         _draft_length(config := ServeConfig(acceptance_log=log, draft_length=8), given_rates(config))
     with pytest.raises(InputError, match="draft_length is 3, but acceptance_cumulative has 2 positions"):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from hwmodels import chain_cycles, read_trace
 from jaxspec.errors import InputError
 from jaxspec.report.table import category_table
 from jaxspec.runs import steady_inputs
@@ -82,6 +83,11 @@ def test_own_prompts_are_decoded_counted_and_predicted(settings, small, tmp_path
         assert result["lossless"]["mismatches"] == 0
         assert given["tokens_per_cycle_predicted"] == pytest.approx(given["tokens_per_cycle_counted"], rel=1e-6)
     assert found.configurations["given"].tokens_per_cycle_gap_in_standard_errors.known < 1e-3
+    # The trace of a run walks the cycles that it counted, of its own draft length and of no other.
+    trace = read_trace(tmp_path / "stopped" / "run" / "acceptance_trace.jsonl")
+    np.testing.assert_array_equal(chain_cycles(trace, np.array([length]))[:, 0], cycles)
+    assert trace.prompt_tokens.tolist() == sizes
+    assert trace.drafters == ("given",)
 
 
 def test_prompts_are_counted_by_category(settings, tmp_path):

@@ -117,7 +117,6 @@ def test_copies_and_trees_are_advised(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"draft": "self"}, "no acceptance of draft 'self' is published"),
         ({"draft": "self", "acceptance": 0.5, "draft_weights": "d"}, "a compressed copy lies within the target"),
         ({"tree_nodes": 8}, "trees need branch_acceptance"),
         ({"branch_acceptance": (0.6, 0.6)}, "sum to at most 1"),

@@ -11,18 +11,25 @@ import pytest
 from rich.console import Console
 from what_is_shown import all_is_shown, numbers_are_whole
 
-from hwmodels import DraftCost, chain_plan, price_cycle, uniform_footprint
+from hwmodels import DraftCost, chain_cycles, chain_plan, price_cycle, read_trace, uniform_footprint
 from jaxspec.cli import main
 from jaxspec.models import DecoderConfig, init_params, save_directory
 from jaxspec.results.stopwatch_results import LOST_IN_NOISE
 from jaxspec.runs import Reporter
+from jaxspec.runs.directory import RunDirectory
 from jaxspec.settings import build_config
+from jaxspec.speculate.expansion import chain_limits
+from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies import CompareConfig, compare
 from jaxspec.studies.compare import run as compare_module
+from jaxspec.studies.compare.entries import check_comparison
 from jaxspec.studies.compare.report import draw_compare_figures
 from jaxspec.studies.compare.result import CompareResult
+from jaxspec.studies.compare.run import trace_file
+from jaxspec.studies.compare.stages import CompareStages, announced, begin_drafts
 from jaxspec.studies.compare.tables import compare_headline, compare_tables
 from jaxspec.studies.measured.pricing import resolve_pricing
+from jaxspec.studies.measured.work import begin_work
 
 ONE_LAYER = DecoderConfig(
     vocab_size=256, hidden_size=16, intermediate_size=24, num_layers=1, num_heads=4, num_kv_heads=2, head_dim=6
@@ -94,6 +101,61 @@ def test_every_contestant_is_there_with_statuses(finished):
         assert entry["lossless"]["mismatches"] == 0
         assert entry["lossless"]["tokens"] == 3 * 12
         assert (entry["task"], entry["problems"], entry["status"]["problems"]) == ("arithmetic", 3, "input")
+
+
+def test_the_trace_of_a_comparison_has_its_drafts(finished):
+    trace = read_trace(finished[1] / "acceptance_trace.jsonl")
+    assert trace.drafters == ("ngram",)
+    draft = finished[0][0]["contestants"]["ngram"]
+    cycles = chain_cycles(trace, np.array([draft["draft_length"]])).sum()
+    most = trace.generated.sum() + draft["draft_length"] * len(trace.generated)  # last cycles may run over
+    assert trace.generated.sum() / cycles <= draft["tokens_per_cycle_counted"] <= most / cycles
+
+
+@pytest.fixture
+def stages(settings, tmp_path):
+    """Of drafts on two targets, before anything is measured."""
+    config = build_config(CompareConfig, settings, {"drafts": "ngram,sparse-kv-50", "schemes": "cassandra1,mxint8"})
+    found = check_comparison(config)
+    with RunDirectory("compare", config, inputs={}, out=tmp_path / "run") as directory:
+        work = begin_work(config, directory, Reporter(), found.inputs, drafts=found.drafts)
+        drafts = begin_drafts(work, found.entries)
+        yield CompareStages(config, work, drafts, found.compressions, found.inputs.tokenizer, found.task)
+
+
+def test_drafts_on_one_target_decode_it_alone_once(stages, monkeypatch):
+    decoded = []
+
+    def decode(*given, num_tokens, **options):
+        decoded.append(num_tokens)
+        return {"tokens": np.zeros((3, 40), np.int32)}
+
+    monkeypatch.setattr("jaxspec.studies.tree.stages.decode_prompts", decode)
+    monkeypatch.setattr("jaxspec.studies.tree.stages.TreeStages.limits", property(lambda own: chain_limits(4)))
+    monkeypatch.setattr("jaxspec.studies.tree.stages.TreeStages.draft", property(lambda own: None))
+    monkeypatch.setattr("jaxspec.studies.measured.hard_drafts.continue_texts", decode)
+    names = [drafted.entry.name for drafted in stages.drafts]
+    assert names == ["cassandra1", "mxint8", "ngram", "sparse-kv-50"]
+    for drafted in stages.drafts:
+        drafted.stages.decode_autoregressively(GREEDY)
+        _ = drafted.stages.copies.text
+    assert len(decoded) == 2 * 2  # two targets, their held-out and their calibration prompts
+    stages.drafts[-1].stages.unshared.decode_autoregressively(GREEDY)
+    assert len(decoded) == 5
+
+
+def test_a_comparison_says_first_what_it_does_and_how_long(stages):
+    first, second = announced(stages)
+    assert first.startswith(
+        "drafts: cassandra1, mxint8, ngram, sparse-kv-50; networks that are read: 6, each answering 3 "
+    )
+    assert second.startswith("3 held-out prompts of 12 tokens, 12 decoded for each, 3 calibration prompts: about ")
+    assert "on this machine as busy as it is (estimated); problems take" in second
+
+
+def test_targets_that_are_changed_have_traces_of_their_own():
+    assert trace_file("cassandra1") == "acceptance_trace.jsonl"
+    assert trace_file("mxint8") == "acceptance_traces/mxint8.jsonl"
 
 
 def test_speeds_follow_from_counts_and_prices(finished, config):

@@ -12,6 +12,7 @@ from what_is_shown import all_is_shown, numbers_are_whole
 
 from hwmodels import chain_cycles, read_trace
 from jaxspec.cli import main
+from jaxspec.errors import InputError
 from jaxspec.models import DecoderConfig, init_params, save_directory
 from jaxspec.runs import Reporter
 from jaxspec.runs.directory import RunDirectory
@@ -127,6 +128,40 @@ def test_the_trace_of_a_run_has_the_cycles_of_chains(finished, run):
         for length in range(1, SMALL["depth"] + 1):
             chain = list(range(-1, length - 1)), [0] * length
             assert found[place, length - 1] == decode_by_hand(*chain, ranks, SMALL["output_tokens"])[1]
+
+
+def test_chains_of_a_given_trace_are_priced_alone(finished, settings, tmp_path):
+    trace = finished[1] / "acceptance_trace.jsonl"
+    given = {"device": "rtx-4090", "draft": "ngram", "acceptance_trace": str(trace)}
+    (found,), directory = search_tree(build_config(TreeConfig, settings, given), out=str(tmp_path / "run"))
+    tokens = [point.tokens_per_cycle for point in found.curve]
+    np.testing.assert_allclose([each.known for each in tokens], read_trace(trace).tokens_per_cycle(SMALL["depth"]))
+    assert {each.status for each in tokens} == {"input"}
+    assert found.growth.parent == [-1, 0, 1]
+    assert found.growth.acceptance.known == [np.mean(read_trace(trace).gained > 1 + place) for place in range(3)]
+    for row, measured in zip(found.contexts, finished[0][0]["contexts"], strict=True):
+        assert row.verify_s.known == pytest.approx(measured["verify_s"][:3], rel=1e-6)
+        assert row.decision.best_tree == row.decision.best_chain
+    # Nothing is decoded, so that there is no proof, and the trace is not written again.
+    assert found.proof.verification_length.value is None
+    assert found.statement.startswith("acceptance counted along 3 requests of all data sets in ")
+    assert "proof: none, since nothing was decoded" in tree_tables([found])[0].caption.plain
+    assert not (directory.path / "acceptance_trace.jsonl").exists()
+    assert set(draw_tree_figures(found)) >= {"contexts", "curve"}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"drafter": "x"}, "drafter would have no effect: no acceptance_trace came"),
+        ({"acceptance_trace": "t", "search": "width"}, "search would have no effect: the trace says what chains gain"),
+        ({"acceptance_trace": "nowhere.jsonl"}, "trace 'nowhere.jsonl' cannot be read"),
+    ],
+)
+def test_a_trace_that_cannot_be_taken_is_refused(settings, given, said, tmp_path):
+    with pytest.raises(InputError, match=said):
+        search_tree(build_config(TreeConfig, settings, given), out=str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_best_chain_is_that_of_another_way_to_price_chains(finished, run):

@@ -42,11 +42,8 @@ from jaxspec.runs.machine import load_per_core
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.provenance import versions
 from jaxspec.studies.calibrate.config import CalibrateConfig
-from jaxspec.studies.calibrate.cycle_programs import random_params
-from jaxspec.studies.calibrate.probed import dense_config
-from jaxspec.studies.calibrate.programs import step_program
+from jaxspec.studies.calibrate.programs import dense_config, measure, random_params, step_program
 from jaxspec.studies.calibrate.run import calibrate, dense_network
-from jaxspec.studies.calibrate.timing import measure
 from jaxspec.studies.measured.clock_prediction import computed_bits
 from jaxspec.studies.measured.pricing import resolve_device
 

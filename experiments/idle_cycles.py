@@ -16,7 +16,7 @@ from jaxspec.models.decoder import Params
 from jaxspec.speculate.drafts.interface import Committed, Level, Root
 from jaxspec.speculate.engine import decode
 from jaxspec.speculate.sampling import GREEDY
-from jaxspec.studies.calibrate.timing import Timed
+from jaxspec.studies.calibrate.programs import Timed
 from jaxspec.trees.public_trees import chain_tree
 
 __all__ = ["IdleDraft", "cycle_times"]

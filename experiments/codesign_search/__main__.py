@@ -17,12 +17,10 @@ from matplotlib.figure import Figure
 
 from experiments.codesign_search.contest import METHODS, Allowance, gradient_cost, quickest_batch
 from jaxspec.files import to_json, write_text
-from jaxspec.report.figures.style import BLUE, GREEN, VERMILLION, legend_below, new_figure, styled
-from jaxspec.report.save import save_figure
+from jaxspec.report.figures.style import BLUE, GREEN, VERMILLION, legend_below, new_figure, save_figure, styled
 from jaxspec.report.terminal import Table, new_console
 from jaxspec.settings.base import Layer, build_config
-from jaxspec.studies.codesign.config import CodesignConfig
-from jaxspec.studies.codesign.examples import EXAMPLES
+from jaxspec.studies.codesign.config import EXAMPLES, CodesignConfig
 from jaxspec.studies.codesign.run import checked_problem
 
 _COLOURS = {"gradient": BLUE, "random": GREEN, "bayesian": VERMILLION}

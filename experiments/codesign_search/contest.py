@@ -22,10 +22,8 @@ import numpy as np
 
 from experiments.clock import median_s, medians_s
 from jaxspec.errors import InputError
-from jaxspec.studies.codesign.drawing import Drawn, best_that_differ, draw
-from jaxspec.studies.codesign.hardening import harden, merit
 from jaxspec.studies.codesign.problem import Problem
-from jaxspec.studies.codesign.search import climb
+from jaxspec.studies.codesign.search import Drawn, best_that_differ, climb, draw, harden, merit
 
 __all__ = ["METHODS", "Allowance", "Found", "gradient", "gradient_cost", "quickest_batch", "surrogate", "uniform"]
 

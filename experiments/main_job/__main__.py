@@ -24,7 +24,7 @@ from jaxspec.speculate import GREEDY, count_mismatches, decode_chains
 from jaxspec.speculate.drafts import self_draft
 from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies import TuneConfig, tune
-from jaxspec.studies.measured.chains import ChainDecoding
+from jaxspec.studies.measured.comparison import ChainDecoding
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import begin_work
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from experiments.tree_search.recording import Recorded, Settings
-from jaxspec.studies.tree.growth import Search, grow
+from jaxspec.studies.tree.stages import Search, grow
 from jaxspec.trees.aat_fit import fit_aat_law
 from jaxspec.trees.aat_law import r_squared
 from jaxspec.trees.rank_traces import AATBySize, aat_by_size

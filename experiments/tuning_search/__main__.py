@@ -101,7 +101,7 @@ def show(result: dict[str, Any]) -> None:
 def plot(result: dict[str, Any], folder: Path) -> None:
     """One figure, as PNG."""
     from experiments.tuning_search.figure import contest_figure
-    from jaxspec.report.save import save_figure
+    from jaxspec.report.figures.style import save_figure
 
     folder.mkdir(parents=True, exist_ok=True)
     save_figure(contest_figure(result["summary"], result["rows"]), folder / "tuning_search.png")

@@ -8,12 +8,11 @@ from typing import Any, Generic, TypeVar
 
 from jaxspec.report.formatting import NOT_KNOWN
 from jaxspec.results import Quantity
-from jaxspec.results.intervals import Ends
-
-__all__ = ["NO_STATUS", "Column", "column_statuses", "interval_in_words", "shown_columns"]
+from jaxspec.results.intervals import Ends, HeadlineIntervals
 
 #: Shown in place of a status that a result does not give.
 NO_STATUS = "no status"
+
 
 R = TypeVar("R")
 
@@ -84,3 +83,17 @@ def interval_in_words(ends: Ends | None, write: Callable[[float], str]) -> str:
 def column_statuses(column: Column[R], records: Iterable[R]) -> str:
     """Status of a column; where records differ, all of them."""
     return " or ".join(dict.fromkeys(found for record in records if (found := column.status(record))))
+
+
+#: Begins the line of a table that says so.
+BRACKETS = "in brackets: "
+
+
+def statements(held: Iterable[HeadlineIntervals | None]) -> list[str]:
+    """What the intervals of a table hold: of those that hold most, one sentence each; none where there are none.
+
+    Plain decoding has fewer errors than a draft beside it, and needs no line of its own.
+    """
+    found = [each for each in held if each is not None and each.statement]
+    most = max((len(each.covers) for each in found), default=0)
+    return list(dict.fromkeys(str(each.statement) for each in found if len(each.covers) == most))

@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
 from jaxspec.files import write_text
-from jaxspec.report.svg import figure_svg, inline_svg
+from jaxspec.report.figures.style import figure_svg, inline_svg
 from jaxspec.report.titles import architecture_title, device_name, device_title
 from jaxspec.results import STATUSES
 from jaxspec.results.network_results import MeasuredResult

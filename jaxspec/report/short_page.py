@@ -8,9 +8,9 @@ from html import escape
 from pathlib import Path
 
 from jaxspec.files import write_text
+from jaxspec.report.figures.style import figure_svg, inline_svg
 from jaxspec.report.page import Drawings
 from jaxspec.report.print_style import PRINT_STYLE
-from jaxspec.report.svg import figure_svg, inline_svg
 from jaxspec.report.terminal import Table
 from jaxspec.results import STATUSES
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from jaxspec.report.terminal import Table
-
-__all__ = ["Shown"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,3 +26,26 @@ class Shown:
     lines: Sequence[str] = ()
     files: str = ""
     commands: Sequence[str] = ()
+
+
+class Noted(Protocol):
+    """A result with notes; one of several devices names them itself, and has None for its device."""
+
+    @property
+    def device(self) -> str | None:
+        """Whom the notes are about."""
+        ...
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences for a reader."""
+        ...
+
+
+def note_lines(results: Sequence[Noted]) -> list[str]:
+    """A line for each note of the results, with the device that it is about; none twice."""
+    lines = []
+    for result in results:
+        device = f" on {result.device}" if result.device else ""
+        lines += [f"note{device}: {note}" for note in result.notes]
+    return list(dict.fromkeys(lines))

@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from jaxspec.studies.export.result import ExportResult
     from jaxspec.studies.export.run import export_draft
     from jaxspec.studies.pack.config import PackConfig
-    from jaxspec.studies.pack.inspection import inspect_file
     from jaxspec.studies.pack.result import PackResult, UnpackResult
-    from jaxspec.studies.pack.run import pack_checkpoint, unpack_container
+    from jaxspec.studies.pack.run import inspect_file, pack_checkpoint, unpack_container
     from jaxspec.studies.predict.config import PredictConfig
     from jaxspec.studies.predict.result import PredictResult
     from jaxspec.studies.predict.run import predict
@@ -107,7 +106,7 @@ __all__ = [
 _ELSEWHERE = {
     "UnpackResult": "pack.result",
     "export_draft": "export.run",
-    "inspect_file": "pack.inspection",
+    "inspect_file": "pack.run",
     "merge_sweeps": "sweep.merging",
     "pack_checkpoint": "pack.run",
     "read_sweep": "sweep.points_file",

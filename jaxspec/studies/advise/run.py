@@ -11,8 +11,7 @@ import numpy as np
 from hwmodels import Architecture, DraftCost
 from hwmodels.analysis.uncertainty.delta_method import COVERAGE, LogNormal, probability_above
 from jaxspec.files import write_text
-from jaxspec.report.assumptions import architecture_data, device_facts
-from jaxspec.report.division import division_of
+from jaxspec.report.assumptions import architecture_data, device_facts, division_of
 from jaxspec.report.short_page import device_slug
 from jaxspec.results import Quantity, given, predicted
 from jaxspec.results.intervals import Ends
@@ -21,12 +20,31 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.provenance import versions
 from jaxspec.settings import expect
-from jaxspec.studies.advise.acceptance import DraftAcceptance, draft_acceptance, of_another_draft
 from jaxspec.studies.advise.config import AdviseConfig
-from jaxspec.studies.advise.drafts import named_draft, read_widths
-from jaxspec.studies.advise.kernels import Kernels, measured_kernels
-from jaxspec.studies.advise.page import write_advice
-from jaxspec.studies.advise.pricing import Advised, price_advice, time_by_cause
+from jaxspec.studies.advise.inputs import (
+    DraftAcceptance,
+    Kernels,
+    draft_acceptance,
+    measured_kernels,
+    named_draft,
+    of_another_draft,
+    read_widths,
+    served_draft,
+    served_target,
+    weights_notes,
+)
+from jaxspec.studies.advise.pricing import (
+    Advised,
+    AdvisedTrees,
+    price_advice,
+    price_trees,
+    ranges,
+    scaled_branches,
+    served_tree,
+    single_length,
+    single_tree,
+    time_by_cause,
+)
 from jaxspec.studies.advise.result import (
     AdvisedBatch,
     AdvisedDraft,
@@ -35,9 +53,7 @@ from jaxspec.studies.advise.result import (
     AdviseResult,
     ScheduleRange,
 )
-from jaxspec.studies.advise.schedule import ranges, single_length
-from jaxspec.studies.advise.served import served_draft, served_target, weights_notes
-from jaxspec.studies.advise.trees import AdvisedTrees, price_trees, scaled_branches, served_tree, single_tree
+from jaxspec.studies.advise.view import write_advice
 from jaxspec.studies.each_device import for_each_device
 from jaxspec.studies.engine_flags import Engine, Range, ServedTree, engines_for, idle_draft_notes
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted

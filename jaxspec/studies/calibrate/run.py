@@ -24,15 +24,13 @@ from jaxspec.runs.provenance import attempt, versions
 from jaxspec.runs.stages import Stages
 from jaxspec.settings import expect
 from jaxspec.studies.calibrate.config import CalibrateConfig
-from jaxspec.studies.calibrate.device_file import SYSTEM, device_text
-from jaxspec.studies.calibrate.doubts import described, doubts_of
-from jaxspec.studies.calibrate.fitted import PartFit
-from jaxspec.studies.calibrate.machine import Machine, check_layers, check_products, fit_machine
+from jaxspec.studies.calibrate.device_file import SYSTEM, described, device_text, doubts_of
+from jaxspec.studies.calibrate.fits import Machine, PartFit, check_layers, check_products, fit_machine
 from jaxspec.studies.calibrate.measuring import Measured, begun_here, measure_machine
-from jaxspec.studies.calibrate.probed import companion_of
-from jaxspec.studies.calibrate.report import write_calibrate_report
+from jaxspec.studies.calibrate.programs import companion_of
 from jaxspec.studies.calibrate.result import CalibrateResult, FittedPart, MeasuredTime, RowStep, SeenNoise
 from jaxspec.studies.calibrate.table import Row, read_rows, rows_text
+from jaxspec.studies.calibrate.view import write_calibrate_report
 from jaxspec.studies.measured.pricing import resolve_architecture
 
 __all__ = ["DEVICE_FILE", "calibrate", "dense_network"]

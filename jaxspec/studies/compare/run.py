@@ -18,13 +18,12 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
-from jaxspec.studies.compare.clocks import joined_clocks
 from jaxspec.studies.compare.config import CompareConfig
-from jaxspec.studies.compare.contestants import Contest, contest_on
+from jaxspec.studies.compare.contestants import Contest, contest_on, joined_clocks
 from jaxspec.studies.compare.entries import CheckedComparison, check_comparison
-from jaxspec.studies.compare.report import write_compare_report
 from jaxspec.studies.compare.result import AUTOREGRESSIVE, CompareResult
 from jaxspec.studies.compare.stages import CompareStages, begin_drafts
+from jaxspec.studies.compare.view import write_compare_report
 from jaxspec.studies.measured.head import head
 from jaxspec.studies.measured.work import begin_work
 

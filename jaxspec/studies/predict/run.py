@@ -3,59 +3,301 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 import hwmodels
+from hwmodels import Architecture, SpeculationResult
 from hwmodels.analysis.design_point import DesignPoint, Steps, design_point, priced_steps
 from hwmodels.analysis.launch_remarks import launch_remarks
 from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, leaf_names
+from hwmodels.analysis.uncertainty.acceptance_errors import conditional_errors
+from hwmodels.analysis.uncertainty.cycle_errors import chain_numbers
 from hwmodels.analysis.uncertainty.delta_method import LogNormal
+from hwmodels.analysis.uncertainty.kernel_errors import step_interval
 from hwmodels.chip.energy import knows_energy
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.numerics.quick_jit import quick_jit
-from hwmodels.speculation.chains import priced_chains
+from hwmodels.speculation.chains import PricedChains, priced_chains
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, held_with_draft
 from hwmodels.step.step_cost import seconds_by_part
 from jaxspec.compress.footprint import uniform
+from jaxspec.compress.footprint_table import HEAD_WIDTHS, WIDTHS, expected_widths
+from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.results import Quantity, given, predicted
+from jaxspec.results.intervals import CycleEnds, HeadlineIntervals
 from jaxspec.results.network_results import PricedNumber
 from jaxspec.results.quantity import finite
 from jaxspec.runs.steady_inputs import SteadyInputs
 from jaxspec.settings import build_config, expect, knob_values
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.schemes import scheme_facts
-from jaxspec.studies.engine_pricing import engine_used, noted
+from jaxspec.studies.engine_pricing import engine_scatter, engine_used, noted
 from jaxspec.studies.expert_pricing import ExpertPricing, placed, placement_name, resolve_experts
 from jaxspec.studies.given_acceptance import GivenRates, given_rates
+from jaxspec.studies.headline_intervals import covered_by, cycle_ends, held_intervals
 from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.predict.config import PredictConfig
-from jaxspec.studies.predict.intervals import (
-    KnownErrors,
-    chain_intervals,
-    headline,
-    known_errors,
-    step_intervals,
+from jaxspec.studies.predict.result import (
+    BatchRow,
+    DecoderNeeds,
+    ExpertUse,
+    GivenAcceptance,
+    LengthRow,
+    PredictedWorkload,
+    PredictResult,
+    ReadWidths,
+    StepTotals,
 )
-from jaxspec.studies.predict.parts import decoder_needs, expert_use, step_totals
-from jaxspec.studies.predict.result import GivenAcceptance, PredictedWorkload, PredictResult, ReadWidths
-from jaxspec.studies.predict.rows import batch_rows, length_rows
-from jaxspec.studies.predict.widths import WIDTH_SETTINGS, read_widths
-from jaxspec.studies.release import no_narrower_draft, release_in_words, release_notes, with_release_kernels
+from jaxspec.studies.release import (
+    layer_bits,
+    no_narrower_draft,
+    priced_form,
+    release_in_words,
+    release_notes,
+    with_release_kernels,
+)
 from jaxspec.tuning.objective import Pricing
+
+#: Of the layers' matrices, per weight, and per KV element; a setting each.
+WIDTH_SETTINGS = ("draft_bits", "verify_bits", "draft_kv_bits", "verify_kv_bits")
+
+
+#: Name in a result of every width that a scheme has, in the order of `uniform`.
+_NAMES = dict(zip(WIDTHS + HEAD_WIDTHS, (*WIDTH_SETTINGS, "draft_head_bits", "verify_head_bits"), strict=True))
+
+
+def read_widths(config: PredictConfig, architecture: Architecture) -> dict[str, float]:
+    """The scheme's widths, and the head's where it compresses the head; numbers that the user gives win.
+
+    Of a release's form they are means over the layers' matrices, whose kinds have widths of their own.
+    """
+    form = priced_form(config)
+    if form is None:
+        found = expected_widths(find_scheme(config.scheme), knob_values(config))
+    else:
+        layers, kv = layer_bits(form, architecture), UNCOMPRESSED_BITS if form.kv_bits is None else form.kv_bits
+        found = dict(zip(WIDTHS, (layers, layers, kv, kv), strict=True))
+        if form.weight_bits["lm_head"] != UNCOMPRESSED_BITS:
+            found |= dict.fromkeys(HEAD_WIDTHS, form.weight_bits["lm_head"])
+    given = {name: getattr(config, name) for name in WIDTH_SETTINGS}
+    return {_NAMES[width]: bits for width, bits in found.items()} | {
+        name: bits for name, bits in given.items() if bits is not None
+    }
+
+
+@flax.struct.dataclass
+class KnownErrors:
+    """What is known to err beside kernels.
+
+    Attributes:
+        acceptance: standard errors, or of a trace a factor of their covariance.
+        scatter: of the engine's cycles, a logarithm's.
+    """
+
+    acceptance: Float[Array | np.ndarray, " position"] | Float[Array | np.ndarray, "position cause"]
+    scatter: Float[Array | np.ndarray, ""]
+
+
+def known_errors(
+    config: PredictConfig, pricing: Pricing, conditional: list[float], rates: GivenRates
+) -> KnownErrors | None:
+    """Errors that a prediction inherits; None where nothing is known to err.
+
+    Args:
+        conditional: `rates` of all positions.
+    """
+    error = np.zeros(len(conditional), np.float32)
+    if rates.error is not None:
+        error = rates.error.astype(np.float32)
+    elif rates.cycles is not None:
+        error = np.asarray(conditional_errors(jnp.asarray(conditional), rates.cycles))
+    scatter = engine_scatter(config.engine, device=pricing.device)
+    if not covered_by(pricing.device, acceptance=bool(np.any(error != 0)), scatter=scatter):
+        return None
+    return KnownErrors(error, np.asarray(scatter, np.float32))
+
+
+def chain_intervals(
+    pricing: Pricing,
+    chains: PricedChains,
+    acceptance: hwmodels.Acceptance,
+    errors: KnownErrors | None,
+    *,
+    batch: Any,
+) -> dict[str, LogNormal]:
+    """Main numbers with their errors at every draft length, leaves "gamma"; empty where nothing is known to err."""
+    if errors is None:
+        return {}
+    numbers = lambda length: chain_numbers(
+        pricing.device,
+        chains.cycle,
+        length,
+        jnp.asarray(acceptance.conditional),
+        error=jnp.asarray(errors.acceptance),
+        batch=batch,
+        scatter=errors.scatter,
+    )
+    return jax.vmap(numbers)(chains.result.draft_lengths)
+
+
+def headline(
+    errors: KnownErrors | None, pricing: Pricing, found: dict[str, LogNormal], length: int
+) -> HeadlineIntervals | None:
+    """Intervals of the main numbers.
+
+    Args:
+        found: at every draft length.
+        length: the best one.
+    """
+    if errors is None:
+        return None
+    counted = bool(np.any(np.asarray(errors.acceptance)[:length] != 0))
+    covers = covered_by(pricing.device, acceptance=counted, scatter=float(errors.scatter) if length else 0.0)
+    return held_intervals(found, covers, (length,))
+
+
+def row_ends(found: dict[str, LogNormal], *at: int) -> CycleEnds | None:
+    """Intervals of a row of a table; None where nothing is known to err."""
+    ends: dict[str, Any] = cycle_ends(found, at)
+    return CycleEnds(**ends) if ends else None
+
+
+def step_intervals(device: hwmodels.Device, steps: dict[str, Any]) -> Quantity[dict] | None:
+    """Ends of the interval of each step's time; None for a device whose kernels nobody measured."""
+    found = {name: step_interval(device, step) for name, step in steps.items()}
+    known = {name: dataclasses.asdict(one) for name, one in found.items() if one is not None}
+    return predicted(known) if known else None
+
+
+def length_rows(result: SpeculationResult, numbers: dict[str, LogNormal]) -> list[LengthRow]:
+    """A row for every draft length.
+
+    Args:
+        numbers: with their errors, leaves "gamma"; empty where nothing is known to err.
+    """
+    return [
+        LengthRow(
+            draft_length=given(length),
+            tokens_per_cycle=predicted(float(result.tokens_per_cycle[length])),
+            cycle_s=predicted(float(result.cycle_s[length])),
+            speedup_vs_bf16_ar=predicted(float(result.speedup_vs_bf16_ar[length])),
+            speedup_vs_stored_ar=predicted(float(result.speedup_vs_stored_ar[length])),
+            intervals=row_ends(numbers, length),
+        )
+        for length in range(len(result.draft_lengths))
+    ]
+
+
+def batch_rows(batches: Sequence[int], points: DesignPoint, numbers: dict[str, LogNormal]) -> list[BatchRow]:
+    """A row for every batch, at its best draft length.
+
+    Args:
+        points: leaves "batch".
+        numbers: likewise, as of `length_rows`.
+    """
+    return [
+        BatchRow(
+            batch=given(batch),
+            draft_length=predicted(int(points.draft_length[place])),
+            speedup_vs_bf16_ar=predicted(float(points.speedup_vs_bf16_ar[place])),
+            speedup_vs_stored_ar=predicted(float(points.speedup_vs_stored_ar[place])),
+            tokens_per_s=predicted(float(points.tokens_per_s[place])),
+            fits=predicted(bool(points.held_bytes[place] <= points.capacity_bytes[place])),
+            intervals=row_ends(numbers, place),
+        )
+        for place, batch in enumerate(batches)
+    ]
+
+
+def step_totals(step: hwmodels.PricedStep, device: hwmodels.Device) -> StepTotals:
+    """Totals of a step on a device: work, what limits it, energy by component."""
+    work, time, energy = step.work, step.cost, step.cost.energy
+    components = None
+    if energy is not None:
+        components = {
+            "arithmetic": float(energy.arithmetic_j),
+            "memory": [float(x) for x in energy.memory_j],
+            "links": float(energy.link_j),
+            "decoder": float(energy.decoder_j),
+            "encoder": float(energy.encoder_j),
+            "static": float(energy.static_j),
+            "total": float(energy.total_j),
+        }
+    return StepTotals(
+        total_s=predicted(float(time.total_s)),
+        compute_s=predicted(float(time.compute_s.sum())),
+        memory_s=predicted(float(time.memory_s.sum())),
+        on_chip_s=predicted(None if device.on_chip_path is None else float(time.on_chip_s.sum())),
+        decoding_s=predicted(float(time.decoding_s.sum())),
+        encoding_s=predicted(None if device.encoder is None else float(time.encoding_s)),
+        flops=predicted(float(work.flops.sum())),
+        weight_bytes=predicted(float(work.weight_bytes.sum())),
+        kv_bytes=predicted(float(work.kv_bytes.sum())),
+        activation_bytes=predicted(float(work.activation_bytes.sum())),
+        launches=predicted(float(work.launches.sum())),
+        memory_energy_j=predicted(None if time.memory_j is None else [float(x) for x in time.memory_j]),
+        energy_j=predicted(components),
+    )
+
+
+def expert_use(steps: Steps, pricing: Pricing) -> ExpertUse | None:
+    """Which experts the steps read; None for a network without."""
+    if not float(pricing.architecture.num_experts):
+        return None
+    named = {name: getattr(steps, name) for name in ("ar_stored", "draft", "verify")}
+    is_expert = np.isin(hwmodels.OPERATORS, hwmodels.EXPERT_OPERATORS)
+
+    def near(step: hwmodels.PricedStep) -> float:
+        # Activations lie in the first memory whatever the placement.
+        first = step.cost.traffic_bytes[is_expert, 0] - step.work.activation_bytes[is_expert]
+        return float(first.sum() / step.work.weight_bytes[is_expert].sum())
+
+    reads = {name: step.work.experts for name, step in named.items()}
+    return ExpertUse(
+        draft_pool=predicted(float(reads["draft"].pool)),
+        touched=predicted({name: float(found.touched) for name, found in reads.items()}),
+        read_from_first_memory=predicted({name: near(step) for name, step in named.items()}),
+    )
+
+
+def decoder_needs(pricing: Pricing, steps: Steps) -> DecoderNeeds | None:
+    """How many decoders the device has, and how many no operator of a step would wait for."""
+    if pricing.device.decoder is None:
+        return None
+    count = float(pricing.device.decoder.count)
+
+    def needed(time: hwmodels.StepCost) -> int:
+        busy = np.maximum(np.maximum(time.compute_s, time.memory_s), time.on_chip_s)
+        share = np.divide(time.decoding_s, busy, out=np.zeros_like(busy), where=busy > 0)
+        # A unit is not added for a rounding error.
+        return math.ceil(count * float(share.max()) * (1.0 - 1e-6))
+
+    return DecoderNeeds(
+        count=given(count),
+        needed_by_draft=predicted(needed(steps.draft.cost)),
+        needed_by_verify=predicted(needed(steps.verify.cost)),
+    )
+
 
 #: Batches at which "speculate or not" is asked.
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
+
 #: Predicted numbers with their errors, by name.
 _Numbers = dict[str, LogNormal]
+
 
 #: Smoothing of elasticities, so that two limits that are nearly equal both show.
 _SENSITIVITY_TEMPERATURE = 0.02

@@ -18,9 +18,8 @@ from jaxspec.runs.unchanged import check_settings_file
 from jaxspec.settings.coercion import as_path
 from jaxspec.settings.toml import to_toml
 from jaxspec.studies.sweep.config import SweepConfig, read_sweep_config, shard_of
-from jaxspec.studies.sweep.parts import check_counts
-from jaxspec.studies.sweep.plan import plan_sweep
-from jaxspec.studies.sweep.points_file import POINTS_FILE
+from jaxspec.studies.sweep.grid import plan_sweep
+from jaxspec.studies.sweep.points_file import POINTS_FILE, check_counts
 from jaxspec.studies.sweep.result import SweepResult
 from jaxspec.studies.sweep.run import carry_out_sweep, join_points
 

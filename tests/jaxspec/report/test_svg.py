@@ -3,8 +3,7 @@ import xml.etree.ElementTree as ET
 
 from made_results import read
 
-from jaxspec.report.figures.style import INK, PAPER
-from jaxspec.report.svg import figure_svg, inline_svg
+from jaxspec.report.figures.style import INK, PAPER, figure_svg, inline_svg
 from jaxspec.studies.tune import figures
 
 

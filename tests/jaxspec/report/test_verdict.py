@@ -3,8 +3,8 @@ import math
 import pytest
 from made_results import read
 
-from jaxspec.report import verdict as verdicts
-from jaxspec.report.verdict import SpeedRatio
+from jaxspec.report import configurations
+from jaxspec.report.configurations import SpeedRatio
 
 
 def headline(entry):
@@ -12,11 +12,11 @@ def headline(entry):
 
 
 def ratio(entry, other):
-    return verdicts.ratio(read(entry), other)
+    return configurations.ratio(read(entry), other)
 
 
 def verdict(entry):
-    return verdicts.verdict(read(entry))
+    return configurations.verdict(read(entry))
 
 
 def test_tuned_pays(make_entry):

@@ -10,10 +10,10 @@ from jaxspec.studies import ScaleConfig
 from jaxspec.studies.advise.config import AdviseConfig
 from jaxspec.studies.advise.run import _check, _noted
 from jaxspec.studies.scale.inputs import check_scale
-from jaxspec.studies.scale.parts import head_parts
+from jaxspec.studies.scale.run import head_parts
 from jaxspec.studies.sweep.config import SweepConfig
-from jaxspec.studies.sweep.plan import plan_sweep
-from jaxspec.studies.sweep.remarks import device_remarks
+from jaxspec.studies.sweep.grid import plan_sweep
+from jaxspec.studies.sweep.run import device_remarks
 
 ONE_LAYER = DecoderConfig(
     vocab_size=256, hidden_size=16, intermediate_size=24, num_layers=1, num_heads=4, num_kv_heads=2, head_dim=6

@@ -24,13 +24,10 @@ from jaxspec.errors import InputError
 from jaxspec.report.print_style import PRINT_STYLE
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import build_config
-from jaxspec.studies.advise.acceptance import draft_acceptance
 from jaxspec.studies.advise.config import AdviseConfig
-from jaxspec.studies.advise.drafts import named_draft, read_widths
-from jaxspec.studies.advise.kernels import measured_kernels
-from jaxspec.studies.advise.schedule import ranges, single_length
-from jaxspec.studies.advise.served import served_draft
-from jaxspec.studies.advise.words import advice_in_words
+from jaxspec.studies.advise.inputs import draft_acceptance, measured_kernels, named_draft, read_widths, served_draft
+from jaxspec.studies.advise.pricing import ranges, single_length
+from jaxspec.studies.advise.view import advice_in_words
 from jaxspec.studies.engine_flags import Range, ServedDraft, engines_for
 
 GIVEN = {

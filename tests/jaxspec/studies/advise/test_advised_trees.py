@@ -13,9 +13,8 @@ from hwmodels.network.operators import decode_step
 from jaxspec.errors import InputError
 from jaxspec.settings import build_config
 from jaxspec.studies.advise.config import AdviseConfig
-from jaxspec.studies.advise.pricing import _causes
+from jaxspec.studies.advise.pricing import _causes, chance_table, grow_tree, served_tree
 from jaxspec.studies.advise.run import _check, _noted
-from jaxspec.studies.advise.trees import chance_table, grow_tree, served_tree
 from jaxspec.studies.engine_flags import Range, ServedDraft, ServedTree, engines_for
 from jaxspec.trees.optimal_tree import optimal_trees
 

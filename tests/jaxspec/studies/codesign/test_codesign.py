@@ -19,12 +19,11 @@ from jaxspec.results import given, predicted
 from jaxspec.settings import CommonConfig
 from jaxspec.settings.base import Layer, build_config
 from jaxspec.studies.codesign import problem as codesign_problem
-from jaxspec.studies.codesign.config import CodesignConfig
-from jaxspec.studies.codesign.examples import EXAMPLES
+from jaxspec.studies.codesign.config import EXAMPLES, CodesignConfig
 from jaxspec.studies.codesign.problem import make_problem
-from jaxspec.studies.codesign.report import codesign_tables, headline
 from jaxspec.studies.codesign.result import CodesignResult
 from jaxspec.studies.codesign.run import _notes, checked_problem, codesign
+from jaxspec.studies.codesign.view import codesign_tables, headline
 
 PROBLEM = """
 architecture = "qwen3-0.6b"

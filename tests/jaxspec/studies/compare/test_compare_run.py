@@ -19,9 +19,8 @@ from jaxspec.runs import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies import CompareConfig, compare
 from jaxspec.studies.compare import run as compare_module
-from jaxspec.studies.compare.report import draw_compare_figures
 from jaxspec.studies.compare.result import CompareResult
-from jaxspec.studies.compare.tables import compare_headline, compare_tables
+from jaxspec.studies.compare.view import compare_headline, compare_tables, draw_compare_figures
 from jaxspec.studies.measured.pricing import resolve_pricing
 
 ONE_LAYER = DecoderConfig(

@@ -16,7 +16,7 @@ from jaxspec.results.network_results import RunningModel
 from jaxspec.results.stopwatch_results import PredictedClock, Stopwatch
 from jaxspec.speculate.timing import TimedWay
 from jaxspec.studies.evaluate.result import EvaluateResult
-from jaxspec.studies.measured import clock_errors, clock_prediction
+from jaxspec.studies.measured import clock_prediction
 from jaxspec.studies.measured.clock_prediction import predict_ways
 from jaxspec.studies.measured.stopwatch import INTERVALS_HOLD, clocked_way
 
@@ -96,7 +96,7 @@ def test_devices_that_differ_in_their_errors_alone_share_compiled_programs(monke
         monkeypatch.setattr(module, name, call)
 
     recorded(clock_prediction, "_priced", "prices")
-    recorded(clock_errors, "_errors", "errors")
+    recorded(clock_prediction, "_errors", "errors")
     steps, cycles = WHOLE.matrix_unit.spreads[0], Spread("cycles", 32.0, LOW**2, HIGH**2, 0.90)
     for spreads in ((), (steps,), (steps, cycles)):
         told(machine(*spreads))

@@ -19,12 +19,10 @@ from jaxspec.speculate.drafts import make_draft
 from jaxspec.studies import ScaleConfig, scale
 from jaxspec.studies.measured import memory
 from jaxspec.studies.scale import stages as stages_module
-from jaxspec.studies.scale.figures.costs import plot
 from jaxspec.studies.scale.inputs import check_scale
-from jaxspec.studies.scale.memory import plan_scale
-from jaxspec.studies.scale.report import draw_scale_figures, write_scale_report
 from jaxspec.studies.scale.result import ScaleResult
-from jaxspec.studies.scale.tables import scale_headline, scale_tables
+from jaxspec.studies.scale.run import plan_scale
+from jaxspec.studies.scale.view import draw_scale_figures, plot, scale_headline, scale_tables, write_scale_report
 
 ONE_LAYER = DecoderConfig(
     vocab_size=256, hidden_size=16, intermediate_size=24, num_layers=1, num_heads=4, num_kv_heads=2, head_dim=6

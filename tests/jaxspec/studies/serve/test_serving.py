@@ -19,10 +19,9 @@ from jaxspec.runs.progress import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies import ServeConfig, serve
 from jaxspec.studies.serve import run as serve_run
-from jaxspec.studies.serve.figures import serving_figure
-from jaxspec.studies.serve.report import answer, serving_tables, shown
 from jaxspec.studies.serve.result import Crossing, LoadRow, ServeResult
-from jaxspec.studies.serve.trace import read_trace
+from jaxspec.studies.serve.run import read_trace
+from jaxspec.studies.serve.view import answer, serving_figure, serving_tables, shown
 
 SMALL = {
     "architecture": "qwen2.5-7b",
@@ -140,7 +139,7 @@ def test_an_answer_in_words():
 def test_labels_of_a_long_axis_leave_room(longest_ms, labels):
     from matplotlib.figure import Figure
 
-    from jaxspec.studies.serve.figures import _labelled
+    from jaxspec.studies.serve.view import _labelled
 
     axes = Figure().add_subplot(xscale="log", xlim=(10.0, longest_ms))
     assert {10 * share for share in _labelled(axes)} == labels

@@ -17,13 +17,12 @@ from jaxspec.runs import Reporter
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.settings import build_config
 from jaxspec.studies import TreeConfig, search_tree
-from jaxspec.studies.compare.pricing import price_chains
+from jaxspec.studies.compare.contestants import price_chains
 from jaxspec.studies.tree import run as tree_search_module
-from jaxspec.studies.tree.beginning import begin_tree
-from jaxspec.studies.tree.parts import proof_part
-from jaxspec.studies.tree.report import draw_tree_figures
 from jaxspec.studies.tree.result import TreeResult
-from jaxspec.studies.tree.tables import chain_in_words, choice_here, tree_headline, tree_tables
+from jaxspec.studies.tree.run import proof_part
+from jaxspec.studies.tree.stages import begin_tree
+from jaxspec.studies.tree.view import chain_in_words, choice_here, draw_tree_figures, tree_headline, tree_tables
 
 #: Half the compiling of two layers.
 ONE_LAYER = DecoderConfig(

@@ -7,7 +7,7 @@ import pytest
 
 from jaxspec.results import predicted
 from jaxspec.studies.tune.result import TuneResult
-from jaxspec.studies.tune.told import told_lines
+from jaxspec.studies.tune.view import told_lines
 
 RUN = Path("runs/tune-0123456789ab")
 

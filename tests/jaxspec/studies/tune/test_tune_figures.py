@@ -11,8 +11,7 @@ from what_is_shown import all_is_shown
 import jaxspec.report
 from jaxspec.report.figures.style import WIDTH_INCHES
 from jaxspec.studies.tune import figures
-from jaxspec.studies.tune.figures.acceptance import pareto_front
-from jaxspec.studies.tune.report import draw_figures
+from jaxspec.studies.tune.view import draw_figures, pareto_front
 
 ALL = {"acceptance", "knobs", "convergence", "tokens", "roofline", "operator_time"}
 

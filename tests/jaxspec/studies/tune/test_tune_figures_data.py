@@ -7,13 +7,10 @@ import numpy as np
 import pytest
 from made_results import read
 
-from jaxspec.report.figures.operator_time import operator_time_figure
-from jaxspec.report.figures.roofline import roofline_figure
+from jaxspec.report.figures.configurations import operator_time_figure, roofline_figure, tokens_figure
 from jaxspec.report.figures.style import text_colour_on
-from jaxspec.report.figures.tokens import tokens_figure
 from jaxspec.studies.tune import figures
-from jaxspec.studies.tune.disagreement import disagreement_in_words
-from jaxspec.studies.tune.report import draw_figures
+from jaxspec.studies.tune.view import disagreement_in_words, draw_figures
 
 
 def texts(figure):

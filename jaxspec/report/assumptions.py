@@ -18,8 +18,8 @@ from hwmodels.compute.roofline import unit_of
 from hwmodels.device import MemoryTier
 from hwmodels.numerics.units import NANO
 from jaxspec.report.formatting import quantity
-from jaxspec.report.titles import device_name
-from jaxspec.results.network_results import MeasuredResult, PricedNumber
+from jaxspec.report.titles import PricedRecord, device_name
+from jaxspec.results.network_results import PricedNumber
 from jaxspec.results.quantity import finite
 
 
@@ -371,9 +371,9 @@ class DeviceNumber:
     status: str = "input"
 
 
-def device_data(result: MeasuredResult) -> list[DeviceNumber]:
+def device_data(result: PricedRecord) -> list[DeviceNumber]:
     """The device's numbers: the result's own, else those of the catalog; empty for a device that neither knows."""
-    given = result.device_data
+    given = getattr(result, "device_data", None)
     if given is None:
         given = {name: PricedNumber(**number) for name, number in _catalog(result, "device_data", {}).items()}
     return [
@@ -388,18 +388,18 @@ def device_data(result: MeasuredResult) -> list[DeviceNumber]:
     ]
 
 
-def device_rows(result: MeasuredResult) -> list[tuple[str, str, str, str]]:
+def device_rows(result: PricedRecord) -> list[tuple[str, str, str, str]]:
     """The device's numbers: field, value with its unit, status, source."""
     return [(d.field, quantity(d.field, d.value), d.status, d.source) for d in device_data(result)]
 
 
-def assumptions(result: MeasuredResult) -> list[str]:
+def assumptions(result: PricedRecord) -> list[str]:
     """What the device's times assume, in sentences: the result's own, else those of the catalog's device."""
-    given = result.assumptions
+    given = getattr(result, "assumptions", None)
     return [str(sentence) for sentence in (_catalog(result, "assumptions", []) if given is None else given)]
 
 
-def _catalog(result: MeasuredResult, key: str, default: Any) -> Any:
+def _catalog(result: PricedRecord, key: str, default: Any) -> Any:
     """What the catalog says of the device."""
     name = device_name(result)
     return device_facts(name)[key] if name in catalog.device_names() else default

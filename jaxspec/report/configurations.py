@@ -3,168 +3,133 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from jaxspec.report.columns import BRACKETS, Column, column_statuses, shown_columns, statements
-from jaxspec.report.formatting import NOT_KNOWN, fixed, times
+from jaxspec.report.columns import BRACKETS, Column, column_statuses, fill, statements, terminal_columns
+from jaxspec.report.formatting import NOT_KNOWN, times
 from jaxspec.report.terminal import Table
 from jaxspec.report.titles import architecture_title, configurations, device_title, provenance
-from jaxspec.results import UNKNOWN
 from jaxspec.results.network_results import CategoryCycles, Configuration, ConfigurationsResult
 
 #: A gap between predicted and counted tokens per cycle beyond this many standard errors is a defect.
 LARGEST_GAP = 3.0
 
 
-def _digits(count: int) -> Callable[[float], str]:
-    return lambda value: fixed(value, count)
-
-
-_VS_BF16 = Column[Configuration](
-    "speedup vs bf16 AR",
-    "speedup\nvs\nbf16\nAR",
-    "over autoregressive decoding of the uncompressed 16-bit model",
-    lambda found: found.speedup_vs_bf16_ar,
-    times,
-    interval=lambda found: found.intervals and found.intervals.speedup_vs_bf16_ar,
-)
-
-
-_VS_STORED = Column[Configuration](
-    "speedup vs stored AR",
-    "speedup\nvs\nstored\nAR",
-    "over autoregressive decoding of the same stored form",
-    lambda found: found.speedup_vs_stored_ar,
-    times,
-    interval=lambda found: found.intervals and found.intervals.speedup_vs_stored_ar,
-)
-
-
-_ALPHA_TOKEN = Column[Configuration](
-    "alpha_token",
-    "alpha\ntoken",
-    "probability that one draft token is accepted, given that all before it were",
-    lambda found: found.acceptance.alpha_token,
-    _digits(3),
-)
-
-
-_ALPHA_FRACTION = Column[Configuration](
-    "alpha_fraction",
-    "alpha\nfraction",
-    "accepted draft tokens over drafted ones",
-    lambda found: found.acceptance.alpha_fraction,
-    _digits(3),
-)
-
-
-_KL = Column[Configuration](
-    "KL to the target",
-    "KL",
-    "nats per token, from the target's distribution to the draft's",
-    lambda found: found.kl,
-    _digits(4),
-    optional=True,
-)
-
-
-_BITS = Column[Configuration](
-    "bits per weight, draft",
-    "bits\nper\nweight",
-    "read per stored weight in one draft step",
-    lambda found: found.bits_per_weight,
-    _digits(2),
-)
-
-
-_BITS_VERIFY = Column[Configuration](
-    "bits per weight, verification",
-    "bits\nper weight\nverify",
-    "read per stored weight in one verification",
-    lambda found: found.bits_per_weight_verify,
-    _digits(2),
-)
-
-
-_BITS_KV = Column[Configuration](
-    "bits per KV element, draft",
-    "bits\nper KV\nelement",
-    "read per cached element in one draft step",
-    lambda found: found.bits_per_kv,
-    _digits(2),
-)
-
-
-_BITS_KV_VERIFY = Column[Configuration](
-    "bits per KV element, verification",
-    "bits\nper KV\nverify",
-    "read per cached element in one verification",
-    lambda found: found.bits_per_kv_verify,
-    _digits(2),
-    optional=True,
-)
-
-
-_BITS_HEAD = Column[Configuration](
-    "bits per weight of the LM head, draft",
-    "bits\nper head\nweight",
-    "read per weight of the LM head in one draft step",
-    lambda found: found.bits_per_head_weight or UNKNOWN,
-    _digits(2),
-    optional=True,
-)
-
-
-_BITS_HEAD_VERIFY = Column[Configuration](
-    "bits per weight of the LM head, verification",
-    "bits per\nhead weight\nverify",
-    "read per weight of the LM head in one verification",
-    lambda found: found.bits_per_head_weight_verify or UNKNOWN,
-    _digits(2),
-    optional=True,
-)
-
-
-_LENGTH = Column[Configuration](
-    "draft length",
-    "draft\nlength",
-    "tokens drafted per cycle",
-    lambda found: found.draft_length,
-    _digits(0),
-    choice=True,
-)
-
-
-_PREDICTED = Column[Configuration](
-    "tokens per cycle, predicted",
-    "tokens\nper cycle\npredicted",
-    "expected from the measured acceptance, including the verification's own token",
-    lambda found: found.tokens_per_cycle_predicted,
-    _digits(2),
-)
-
-
-_COUNTED = Column[Configuration](
-    "tokens per cycle, counted",
-    "tokens\nper cycle\ncounted",
-    "in decoding of the same prompts, ± one standard error",
-    lambda found: found.tokens_per_cycle_counted,
-    _digits(2),
-)
-
-
 #: Rows of the page's table.
 PAGE_COLUMNS = (
-    *(_VS_BF16, _VS_STORED, _ALPHA_TOKEN, _ALPHA_FRACTION, _KL, _BITS, _BITS_VERIFY, _BITS_KV, _BITS_KV_VERIFY),
-    *(_BITS_HEAD, _BITS_HEAD_VERIFY),
-    *(_LENGTH, _PREDICTED, _COUNTED),
+    Column[Configuration](
+        "speedup vs bf16 AR",
+        "speedup\nvs\nbf16\nAR",
+        "over autoregressive decoding of the uncompressed 16-bit model",
+        "speedup_vs_bf16_ar",
+        times,
+        interval="intervals.speedup_vs_bf16_ar",
+        terminal=8,
+    ),
+    Column[Configuration](
+        "speedup vs stored AR",
+        "speedup\nvs\nstored\nAR",
+        "over autoregressive decoding of the same stored form",
+        "speedup_vs_stored_ar",
+        times,
+        interval="intervals.speedup_vs_stored_ar",
+        terminal=9,
+    ),
+    Column[Configuration](
+        "alpha_token",
+        "alpha\ntoken",
+        "probability that one draft token is accepted, given that all before it were",
+        "acceptance.alpha_token",
+        3,
+        terminal=1,
+    ),
+    Column[Configuration](
+        "alpha_fraction",
+        "alpha\nfraction",
+        "accepted draft tokens over drafted ones",
+        "acceptance.alpha_fraction",
+        3,
+        terminal=2,
+    ),
+    Column[Configuration](
+        "KL to the target",
+        "KL",
+        "nats per token, from the target's distribution to the draft's",
+        "kl",
+        4,
+        optional=True,
+    ),
+    Column[Configuration](
+        "bits per weight, draft",
+        "bits\nper\nweight",
+        "read per stored weight in one draft step",
+        "bits_per_weight",
+        2,
+        terminal=3,
+    ),
+    Column[Configuration](
+        "bits per weight, verification",
+        "bits\nper weight\nverify",
+        "read per stored weight in one verification",
+        "bits_per_weight_verify",
+        2,
+    ),
+    Column[Configuration](
+        "bits per KV element, draft",
+        "bits\nper KV\nelement",
+        "read per cached element in one draft step",
+        "bits_per_kv",
+        2,
+    ),
+    Column[Configuration](
+        "bits per KV element, verification",
+        "bits\nper KV\nverify",
+        "read per cached element in one verification",
+        "bits_per_kv_verify",
+        2,
+        optional=True,
+    ),
+    Column[Configuration](
+        "bits per weight of the LM head, draft",
+        "bits\nper head\nweight",
+        "read per weight of the LM head in one draft step",
+        "bits_per_head_weight",
+        2,
+        optional=True,
+        terminal=4,
+    ),
+    Column[Configuration](
+        "bits per weight of the LM head, verification",
+        "bits per\nhead weight\nverify",
+        "read per weight of the LM head in one verification",
+        "bits_per_head_weight_verify",
+        2,
+        optional=True,
+    ),
+    Column[Configuration](
+        "draft length", "draft\nlength", "tokens drafted per cycle", "draft_length", 0, choice=True, terminal=5
+    ),
+    Column[Configuration](
+        "tokens per cycle, predicted",
+        "tokens\nper cycle\npredicted",
+        "expected from the measured acceptance, including the verification's own token",
+        "tokens_per_cycle_predicted",
+        2,
+        terminal=6,
+    ),
+    Column[Configuration](
+        "tokens per cycle, counted",
+        "tokens\nper cycle\ncounted",
+        "in decoding of the same prompts, ± one standard error",
+        "tokens_per_cycle_counted",
+        2,
+        terminal=7,
+    ),
 )
 
 
 #: Columns of the terminal's table, which fit into 80 characters.
-TERMINAL_COLUMNS = (
-    *(_ALPHA_TOKEN, _ALPHA_FRACTION, _BITS, _BITS_HEAD, _LENGTH, _PREDICTED, _COUNTED, _VS_BF16, _VS_STORED),
-)
+TERMINAL_COLUMNS = terminal_columns(PAGE_COLUMNS)
 
 
 def gap_in_standard_errors(found: Configuration) -> float | None:
@@ -296,13 +261,13 @@ def headline(result: ConfigurationsResult) -> str:
 
 #: Columns of the table by category.
 _BY_CATEGORY = tuple(
-    Column[CategoryCycles](heading.replace("\n", " "), heading, "", read, write)
-    for heading, read, write in (
-        ("prompts", lambda found: found.prompts, lambda value: fixed(value, 0)),
-        ("alpha\ntoken", lambda found: found.alpha_token, lambda value: fixed(value, 3)),
-        ("tokens\nper cycle\npredicted", lambda found: found.tokens_per_cycle_predicted, lambda value: fixed(value, 2)),
-        ("tokens\nper cycle\ncounted", lambda found: found.tokens_per_cycle_counted, lambda value: fixed(value, 2)),
-        ("speedup\nvs\nbf16\nAR", lambda found: found.speedup_vs_bf16_ar, times),
+    Column[CategoryCycles](heading.replace("\n", " "), heading, "", field, write)
+    for heading, field, write in (
+        ("prompts", "prompts", 0),
+        ("alpha\ntoken", "alpha_token", 3),
+        ("tokens\nper cycle\npredicted", "tokens_per_cycle_predicted", 2),
+        ("tokens\nper cycle\ncounted", "tokens_per_cycle_counted", 2),
+        ("speedup\nvs\nbf16\nAR", "speedup_vs_bf16_ar", times),
     )
 )
 
@@ -323,14 +288,9 @@ def device_table(result: ConfigurationsResult) -> Table:
     answer = verdict(result)
     remark = "" if answer.pays or answer.speedup is None else ": no draft pays here"
     table = Table(f"{architecture_title(result)} on {device_title(result)}{remark}", _caption(result))
-    table.add_column("draft")
-    columns = shown_columns(TERMINAL_COLUMNS, configurations(result).values())
-    for column in columns:
-        table.add_column(column.heading, justify="right")
-    for name, configuration in configurations(result).items():
-        cells = [column.text(configuration).replace(" ± ", "±") for column in columns]
-        table.add_row(name, *cells, style="bold" if answer.pays and name == answer.best else None)
-    return table
+    found = configurations(result)
+    bold = lambda configuration: "bold" if answer.pays and configuration is found[answer.best or ""] else None
+    return fill(table, TERMINAL_COLUMNS, found, bold, corner="draft")
 
 
 def category_table(result: ConfigurationsResult) -> Table | None:

@@ -49,3 +49,21 @@ def note_lines(results: Sequence[Noted]) -> list[str]:
         device = f" on {result.device}" if result.device else ""
         lines += [f"note{device}: {note}" for note in result.notes]
     return list(dict.fromkeys(lines))
+
+
+def shown_run(
+    run: tuple[Sequence[Any], Any],
+    tables: Sequence[Table],
+    lines: Sequence[str] | None = None,
+    page: str = "report.html",
+) -> Shown:
+    """How a run of a result for each device ends.
+
+    Args:
+        run: results and their run directory.
+        lines: notes of the results, unless given.
+        page: of the directory, named last.
+    """
+    results, directory = run
+    said = f"{'report' if page.endswith('.html') else 'result'}: {directory.path / page}"
+    return Shown([each.plain() for each in results], tables, note_lines(results) if lines is None else lines, said)

@@ -158,19 +158,25 @@ def _facts(config: Settings) -> dict[str, Any]:
 def carry_out_records(
     command: str,
     config: Settings,
-    prepare: Prepare,
+    prepare: Callable[[RunDirectory, Reporter], Callable[[], list[Found]]],
     *,
     kind: type[Found],
-    write: Callable[[list[Found], Path], object],
+    write: Callable[[list[Found], Path], object] | None = None,
     **how: Any,
 ) -> tuple[list[Found], RunDirectory]:
-    """As `carry_out`, of a study that finds a list of records.
+    """As `carry_out`, of a study whose work makes a list of records.
 
     Args:
         kind: of a record.
-        write: the page of them all, into the run directory.
+        write: the page of them all, into the run directory; None: there is none.
         how: see `carry_out`.
     """
-    read = lambda found: [kind.from_plain(entry) for entry in found]
-    found, directory = carry_out(command, config, prepare, page=lambda found, path: write(read(found), path), **how)
-    return read(found), directory
+    read = lambda entries: [kind.from_plain(entry) for entry in entries]
+    page = None if write is None else lambda entries, path: write(read(entries), path)
+
+    def prepared(directory: RunDirectory, reporter: Reporter) -> Callable[[], Any]:
+        work = prepare(directory, reporter)
+        return lambda: [record.plain() for record in work()]
+
+    result, directory = carry_out(command, config, prepared, page=page, **how)
+    return read(result), directory

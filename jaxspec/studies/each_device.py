@@ -48,19 +48,19 @@ def for_each_device(
     """
     parts = cache(check)
 
-    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
-        found = parts()
+    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[Result]]:
+        by_device = parts()
 
-        def work() -> list[dict[str, Any]]:
+        def work() -> list[Result]:
             results, before = [], 0
             called, units = work_units
-            with reporter.bar(called, sum(map(units, found.values()))) as bar:
-                for name, part in found.items():
+            with reporter.bar(called, sum(map(units, by_device.values()))) as bar:
+                for name, part in by_device.items():
                     tell = lambda done, note, before=before: bar.jump(before + done, note)
                     results.append(one(name, part, directory, tell))
                     before += units(part)
                     bar.jump(before, name)
-            return [result.plain() for result in results]
+            return results
 
         return work
 

@@ -12,7 +12,7 @@ from hwmodels import Architecture, DraftCost
 from hwmodels.analysis.uncertainty.delta_method import COVERAGE, LogNormal, probability_above
 from jaxspec.files import write_text
 from jaxspec.report.assumptions import architecture_data, device_facts, division_of
-from jaxspec.report.short_page import device_slug
+from jaxspec.report.page import device_slugs
 from jaxspec.results import Quantity, given, predicted
 from jaxspec.results.intervals import Ends
 from jaxspec.results.network_results import PricedNumber
@@ -145,9 +145,10 @@ def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDi
     single = single_length(np.asarray(advised.numbers["speedup_vs_stored_ar"].value))
     padded = config.prices_own_network and _other_rows(found.draft.architecture, pricing.architecture)
     engines = _engines(config, schedule, single, served, padded)
+    folder = dict(zip(config.device, device_slugs(config.device), strict=True))[device]
     for engine in engines:
         for name, content in ({engine.file: engine.content} | dict(engine.more_files)).items():
-            write_text(directory.path / "engines" / device_slug(device) / name, content)
+            write_text(directory.path / "engines" / folder / name, content)
     covers = covered(advised.times, acceptance.error)
     facts = device_facts(device, kernels, config)
     shape = architecture_data(config.architecture, pricing.architecture)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hwmodels.numerics.units import MILLI
-from jaxspec.report.columns import Column, interval_in_words, shown_columns
+from jaxspec.report.columns import Column, fill, interval_in_words
 from jaxspec.report.figures.style import (
     BLACK,
     BLUE,
@@ -27,9 +28,13 @@ from jaxspec.report.figures.style import (
     styled,
 )
 from jaxspec.report.formatting import NOT_KNOWN, fixed, times
-from jaxspec.report.page import Drawings
-from jaxspec.report.short_page import ShortSection, write_short_page
-from jaxspec.report.shown import Shown, note_lines
+from jaxspec.report.page import (
+    Drawings,
+    Page,
+    Section,
+    write_page,
+)
+from jaxspec.report.shown import Shown, note_lines, shown_run
 from jaxspec.report.terminal import Table
 from jaxspec.results import UNKNOWN
 from jaxspec.runs.directory import RunDirectory
@@ -70,25 +75,21 @@ def _rate(row: AdvisedBatch) -> str:
 
 #: All of them, in order.
 BATCH_COLUMNS = (
-    Column[AdvisedBatch](
-        "draft length", "draft\nlength", "0: do not speculate", lambda row: row.draft_length, _digits(0)
-    ),
-    Column[AdvisedBatch](
-        "tokens per cycle", "tokens\nper cycle", "expected", lambda row: row.tokens_per_cycle, _digits(2)
-    ),
+    Column[AdvisedBatch]("draft length", "draft\nlength", "0: do not speculate", "draft_length", 0),
+    Column[AdvisedBatch]("tokens per cycle", "tokens\nper cycle", "expected", "tokens_per_cycle", 2),
     Column[AdvisedBatch](
         "speedup",
         "speedup",
         "over decoding what is stored without a draft",
-        lambda row: row.speedup_vs_stored_ar,
+        "speedup_vs_stored_ar",
         times,
-        interval=lambda row: row.interval,
+        interval="interval",
     ),
     Column[AdvisedBatch](
         "best draft",
         "best\ndraft",
         "its speedup, whether it pays or not",
-        lambda row: row.best_draft_speedup,
+        "best_draft_speedup",
         times,
         words=lambda row: f"{times(row.best_draft_speedup.number)} at {row.best_draft_length.value}",
     ),
@@ -102,23 +103,11 @@ BATCH_COLUMNS = (
         optional=True,
     ),
     Column[AdvisedBatch](
-        "it pays",
-        "it pays",
-        "probability, given the errors that are known",
-        lambda row: row.probability_pays,
-        str,
-        words=_chance,
+        "it pays", "it pays", "probability, given the errors that are known", "probability_pays", words=_chance
     ),
+    Column[AdvisedBatch]("tokens/s", "tokens/s", "of all sequences", "tokens_per_s", 0, words=_rate),
     Column[AdvisedBatch](
-        "tokens/s", "tokens/s", "of all sequences", lambda row: row.tokens_per_s, _digits(0), words=_rate
-    ),
-    Column[AdvisedBatch](
-        "limited by",
-        "limited by",
-        "shares of a cycle's time",
-        lambda row: row.cycle_s,
-        str,
-        words=limits_in_words,
+        "limited by", "limited by", "shares of a cycle's time", "cycle_s", words=limits_in_words, justify="left"
     ),
 )
 
@@ -304,14 +293,9 @@ def advice_table(result: AdviseResult, title: str | None = None) -> Table:
         title: in place of the advice in words.
     """
     table = Table(advice_in_words(result) if title is None else title, "\n".join(caption(result)))
-    table.add_column("batch", justify="right")
-    shown = shown_columns(BATCH_COLUMNS, result.by_batch)
-    for column in shown:
-        table.add_column(column.heading, justify="left" if column.title == "limited by" else "right")
-    for row in result.by_batch:
-        style = None if row.fits.value else "dim"
-        table.add_row(str(row.batch), *(column.text(row) for column in shown), style=style)
-    return table
+    rows = {str(row.batch): row for row in result.by_batch}
+    dim = lambda row: None if row.fits.value else "dim"
+    return fill(table, BATCH_COLUMNS, rows, dim, corner="batch", side="right")
 
 
 def figures(result: AdviseResult, directory: Path | None = None) -> Drawings:
@@ -319,15 +303,13 @@ def figures(result: AdviseResult, directory: Path | None = None) -> Drawings:
     return {"gain": lambda: gain_figure(result), "limits": lambda: limits_figure(result)}
 
 
-def shown(found: tuple[Sequence[AdviseResult], RunDirectory]) -> Shown:
+def shown(run: tuple[Sequence[AdviseResult], RunDirectory]) -> Shown:
     """Tables for the terminal, from what `advise` returned."""
-    results, directory = found
+    results, directory = run
     lines = [line for result in results for line in without_command(result)]
-    return Shown(
-        [result.plain() for result in results],
-        [advice_table(result) for result in results],
-        [*lines, *note_lines(results)],
-        f"page: {directory.path / 'report.html'}; engines' settings: {directory.path / 'engines'}",
+    return dataclasses.replace(
+        shown_run(run, [advice_table(result) for result in results], [*lines, *note_lines(results)]),
+        files=f"page: {directory.path / 'report.html'}; engines' settings: {directory.path / 'engines'}",
         commands=[line for result in results for line in command_lines(result)],
     )
 
@@ -337,20 +319,23 @@ _CAPTIONS = {
     "limits": "The time of each operator is assigned to its longest wait. Hatched: draft steps.",
 }
 
+_PAGE = Page(heading="Should this network speculate?", command="jaxspec advise --config config.toml", assumptions=())
+
 
 def write_advice(results: Sequence[AdviseResult], directory: Path) -> Path:
-    """Write the page and its figures into a run directory; see `write_short_page`."""
-    return write_short_page("Should this network speculate?", [_section(result) for result in results], directory)
+    """Write the page and its figures into a run directory; see `write_page`."""
+    return write_page(_PAGE, [_section(result) for result in results], directory)
 
 
-def _section(result: AdviseResult) -> ShortSection:
-    return ShortSection(
-        device=result.device or "",
-        title=result.device_title or result.device or "",
+def _section(result: AdviseResult) -> Section:
+    return Section(
+        result=result,
+        title=title_in_words(result),
         headlines=[advice_in_words(result)],
-        table=advice_table(result, title_in_words(result)),
+        pays=bool(result.speculate.value),
+        tables=[advice_table(result, title="")],
         figures=figures(result),
         captions=_CAPTIONS,
         blocks=result.commands,
-        remarks=[*result.assumptions, *result.notes],
+        remarks=result.notes,
     )

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from matplotlib.figure import Figure
 
 from hwmodels.numerics.units import MICRO
-from jaxspec.report.assumptions import assumptions, device_rows
-from jaxspec.report.columns import Column
+from jaxspec.report.columns import Column, Grid, fill
 from jaxspec.report.figures.style import (
     BLUE,
     GREEN,
@@ -24,8 +22,14 @@ from jaxspec.report.figures.style import (
     styled,
 )
 from jaxspec.report.formatting import NOT_KNOWN, fixed, quantity
-from jaxspec.report.page import Drawings, Page, write_page
-from jaxspec.report.section import Cell, timing
+from jaxspec.report.page import (
+    Drawings,
+    Page,
+    Proof,
+    Section,
+    network_section,
+    write_page,
+)
 from jaxspec.report.shown import Shown
 from jaxspec.report.terminal import Table
 from jaxspec.results import Quantity
@@ -129,7 +133,7 @@ def _percent(value: float | None) -> str:
 def _errors(
     title: str, heading: str, meaning: str, read: Callable[[FittedPart], Quantity[float]]
 ) -> Column[FittedPart]:
-    return Column[FittedPart](title, heading, meaning, read, str, words=lambda part: _percent(read(part).number))
+    return Column[FittedPart](title, heading, meaning, read, words=lambda part: _percent(read(part).number))
 
 
 def _interval(part: FittedPart) -> str:
@@ -143,23 +147,16 @@ def _covered(part: FittedPart) -> str:
 
 #: Of a fit.
 PART_COLUMNS = (
-    Column[FittedPart]("times", "times", "that were fitted to", lambda part: part.times, lambda x: fixed(x, 0)),
+    Column[FittedPart]("times", "times", "that were fitted to", "times", 0),
     _errors(
         "held-out error", "held-out\nerror", "mean, of groups that the fit did not see", lambda part: part.held_out_mean
     ),
     _errors("median", "median", "of the same errors", lambda part: part.held_out_median),
     _errors("largest", "largest", "of the same errors", lambda part: part.held_out_largest),
     _errors("form alone", "form\nalone", "the same mean without measured steps of rows", lambda part: part.smooth_mean),
+    Column[FittedPart]("90 % interval", "90 %\ninterval", "of measured over predicted", "low", words=_interval),
     Column[FittedPart](
-        "90 % interval", "90 %\ninterval", "of measured over predicted", lambda part: part.low, str, words=_interval
-    ),
-    Column[FittedPart](
-        "covered",
-        "covered",
-        "share of the other half's rows within each half's interval",
-        lambda part: part.covered,
-        str,
-        words=_covered,
+        "covered", "covered", "share of the other half's rows within each half's interval", "covered", words=_covered
     ),
 )
 
@@ -175,11 +172,7 @@ def calibrate_tables(result: CalibrateResult) -> list[Table]:
         "times: measured; errors: of groups that the fit did not see (matrices, contexts, networks); steps are priced with all "
         "other fits",
     )
-    table.add_column("part")
-    for column in PART_COLUMNS:
-        table.add_column(column.heading, justify="right")
-    for part in result.parts:
-        table.add_row(_name(part), *(column.text(part) for column in PART_COLUMNS))
+    fill(table, PART_COLUMNS, [(_name(part), part) for part in result.parts], corner="part")
     return [table, _steps_of_rows(result)]
 
 
@@ -219,53 +212,30 @@ def figures(result: CalibrateResult, directory: Path | None = None) -> Drawings:
     return {"rows": lambda: rows_figure(result), "residuals": lambda: residuals_figure(result)}
 
 
-def _drawn(result: CalibrateResult) -> dict[str, Figure]:
-    found = {name: draw() for name, draw in figures(result).items()}
-    return {name: figure for name, figure in found.items() if figure is not None}
+_PAGE = Page(heading="What this machine does", closing=_CLOSING, command="jaxspec calibrate --config config.toml")
 
 
 def write_calibrate_report(result: CalibrateResult, out_dir: str | Path) -> Path:
     """Write the figures and `report.html` into a run directory; see `write_page`."""
-    page = Page(
-        heading="What this machine does",
-        summary=(),
-        section=calibrate_section,
-        figures=_drawn,
-        captions=_CAPTIONS,
-        closing=_CLOSING,
-        command="jaxspec calibrate --config config.toml",
-    )
-    return write_page(page, [result], out_dir)
+    return write_page(_PAGE, [calibrate_section(result)], out_dir)
 
 
-def calibrate_section(result: CalibrateResult) -> dict[str, Any]:
-    """All that the template needs, the figures apart: fits across, numbers down."""
+def calibrate_section(result: CalibrateResult) -> Section:
+    """What the page shows: fits across, numbers down."""
     noise, terms = result.noise, result.engine_terms.value or {}
-    said = "Times of a file: how quiet the machine was is not known." if noise is None else str(noise.words)
+    quiet = "Times of a file: how quiet the machine was is not known." if noise is None else str(noise.words)
     busy = noise is not None and not noise.believed.value
-    return {
-        "title": str(result.device_title),
-        "device": str(result.device_title),
-        "headline": _headline(result),
-        "pays": not busy,
-        "provenance": result.statement or NOT_KNOWN,
-        "corner": "fit",
-        "columns": [_name(part) for part in result.parts],
-        "best": None,
-        "choice": NOT_KNOWN,
-        "rows": [
-            {
-                "title": column.title,
-                "meaning": column.meaning,
-                "cells": [Cell(column.text(part), column.status(part)) for part in result.parts],
-            }
-            for column in PART_COLUMNS
-        ],
-        "ratios": [],
-        "lossless": {"state": "broken" if busy else "unknown", "text": said[0].upper() + said[1:] + "."},
-        "device_data": device_rows(result),
-        "assumptions": assumptions(result),
-        "settings": [
+    return network_section(
+        result,
+        title=str(result.device_title),
+        headlines=[_headline(result)],
+        pays=not busy,
+        provenance=result.statement or NOT_KNOWN,
+        tables=[Grid([(_name(part), part) for part in result.parts], PART_COLUMNS, corner="fit")],
+        proof=Proof("broken" if busy else "unknown", quiet[0].upper() + quiet[1:] + "."),
+        figures=figures(result),
+        captions=_CAPTIONS,
+        settings=[
             ("origin", str(result.origin)),
             ("launch from Python", _time(result.launch_s.number)),
             ("turn of a loop", _time(result.turn_s.number)),
@@ -273,9 +243,7 @@ def calibrate_section(result: CalibrateResult) -> dict[str, Any]:
             ("compiling", _time(result.compile_s.number)),
             *((f"note {i}", note) for i, note in enumerate(result.doubts, start=1)),
         ],
-        "timing": timing(result),
-        "summary": [],
-    }
+    )
 
 
 #: Term of the loop -> what it is of.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -10,26 +9,25 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter
 
-from jaxspec.files import write_text
-from jaxspec.html import lines_html
 from jaxspec.report.figures.style import (
     BLUE,
     GREEN,
     INK,
     ORANGE,
     VERMILLION,
-    figure_svg,
-    inline_svg,
     new_figure,
     styled,
-    write_figure,
 )
 from jaxspec.report.formatting import NOT_KNOWN
-from jaxspec.report.page import Drawings
-from jaxspec.report.print_style import PRINT_STYLE
-from jaxspec.report.short_page import SHORT_STYLE
+from jaxspec.report.page import (
+    Drawings,
+    Page,
+    Section,
+    write_page,
+)
 from jaxspec.report.shown import Shown
 from jaxspec.report.terminal import Table
+from jaxspec.report.titles import architecture_title, device_title
 from jaxspec.results import Quantity
 from jaxspec.studies.codesign.config import DEVICE_FILE
 from jaxspec.studies.codesign.result import BudgetUse, CodesignResult, DesignRow, VariableRow
@@ -236,26 +234,34 @@ def shown(result: CodesignResult) -> Shown:
     return Shown(result.plain(), codesign_tables(result), [headline(result), *notes], files)
 
 
-def write_codesign_report(result: CodesignResult, directory: Path) -> None:
-    """Write report.html and figures/*.png into a run directory."""
-    drawn = {name: figure for name, draw in figures(result).items() if (figure := draw()) is not None}
-    for name, figure in drawn.items():
-        write_figure(figure, directory / "figures" / f"{name}.png")
-    parts = [f"<h1>{escape(headline(result))}</h1>"]
-    scrolled = lambda table: f'<div class="scroll">{table._repr_html_()}</div>'
-    parts += [scrolled(table) for table in codesign_tables(result)]
-    drawings = [inline_svg(figure_svg(figure), prefix=name, label=name) for name, figure in drawn.items()]
-    parts += [f"<figure>{drawing}</figure>" for drawing in drawings]
-    parts.append(scrolled(_costs(result)))
-    if notes := [*notes_of(result.engine), *result.notes]:
-        parts.append(lines_html(notes))
-    parts.append(lines_html([f"settings: config.toml; all numbers: result.json; {result.questions} values with gradients and "
-                             f"{result.evaluations} exact ones"]))  # fmt: skip
-    title = escape(headline(result))
-    head = f'<meta charset="utf-8"><title>{title}</title><meta name="viewport" content="width=device-width">'
-    body = f"<head>{head}<style>{SHORT_STYLE}{PRINT_STYLE}</style></head><body>{''.join(parts)}</body>"
-    page = f'<!doctype html><html lang="en">{body}</html>\n'
-    write_text(directory / "report.html", page)
+_CAPTIONS = {
+    "trajectory": "The objective during the search from each start, smoothed; the level lines are exact.",
+    "elasticity": "Percent of the objective for a percent of each number, for one mm2 and for one W.",
+}
+
+_PAGE = Page(
+    heading="Which draft and hardware together?",
+    command="jaxspec codesign config.toml",
+    assumptions=(
+        "Acceptance follows the law named under the table of designs; all reported numbers are evaluated exactly.",
+    ),
+)
+
+
+def write_codesign_report(result: CodesignResult, directory: Path) -> Path:
+    """Write the figures and `report.html` into a run directory; see `write_page`."""
+    asked = f"{result.questions} values with gradients and {result.evaluations} exact ones"
+    section = Section(
+        result=result,
+        title=f"{architecture_title(result)} on {device_title(result)}",
+        headlines=[headline(result)],
+        pays=result.after.feasible,
+        tables=[*codesign_tables(result), _costs(result)],
+        figures=figures(result),
+        captions=_CAPTIONS,
+        remarks=[*notes_of(result.engine), *result.notes, f"all numbers: result.json; the search asked for {asked}"],
+    )
+    return write_page(_PAGE, [section], directory)
 
 
 def _costs(result: CodesignResult) -> Table:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 from jaxspec.results import given, measured, predicted
 from jaxspec.results.network_results import Lossless
@@ -90,7 +89,7 @@ def compare(
     processes = shared_processes()
     checked: Callable[[], CheckedComparison] = cache(lambda: check_comparison(config))
 
-    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
+    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[CompareResult]]:
         found = checked()
         for name, reason in found.left_out.items():
             reporter.line(f"note: {name} is left out: {reason}")
@@ -100,10 +99,7 @@ def compare(
         drafts = begin_drafts(work, found.entries)
         stages = CompareStages(config, work, drafts, found.compressions, found.inputs.tokenizer, found.task)
 
-        def results() -> list[dict[str, Any]]:
-            return [result.plain() for result in compare_results(stages, found.left_out)]
-
-        return results
+        return lambda: compare_results(stages, found.left_out)
 
     expect(CompareConfig, config)
     return carry_out_records(

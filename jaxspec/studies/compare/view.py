@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hwmodels.numerics.units import GB
-from jaxspec.report.assumptions import assumptions, device_rows
-from jaxspec.report.columns import BRACKETS, Column, shown_columns, statements
+from jaxspec.report.columns import BRACKETS, Column, Grid, fill, statements, terminal_columns
 from jaxspec.report.configurations import LARGEST_GAP
 from jaxspec.report.figures.style import BLUE, GREEN, INK, ORANGE, PURPLE, limits_from_zero, new_figure, styled
 from jaxspec.report.formatting import NOT_KNOWN, fixed, fixed_or_small, milliseconds, times
-from jaxspec.report.page import Drawings, Page, write_page
-from jaxspec.report.section import Cell, lossless_in_words, settings, timing
-from jaxspec.report.shown import Shown, note_lines
-from jaxspec.report.stopwatch import STOPWATCH_CAPTION, stopwatch_figure, stopwatch_page_tables, stopwatch_tables
+from jaxspec.report.page import (
+    Drawings,
+    Page,
+    Section,
+    network_section,
+    network_settings,
+    write_page,
+)
+from jaxspec.report.shown import Shown, shown_run
+from jaxspec.report.stopwatch import STOPWATCH_CAPTION, stopwatch_figure, stopwatch_tables
 from jaxspec.report.terminal import Table
 from jaxspec.report.titles import architecture_title, device_title, provenance
-from jaxspec.results import UNKNOWN
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.settings.rounded_inputs import UNROUNDED_BITS
 from jaxspec.studies.compare.result import AUTOREGRESSIVE, COMPRESSION, DRAFT, SELF_DRAFT, CompareResult, Contestant
@@ -50,255 +53,187 @@ def _change(found: Contestant) -> str:
     return f"{task.change.number:+.3f} ± {fixed(task.change.standard_error, 3)}"
 
 
-_VS_BF16 = Column[Contestant](
-    "speedup vs bf16 AR",
-    "speedup\nvs bf16\nAR",
-    "over autoregressive decoding of the uncompressed 16-bit network",
-    lambda found: found.speedup_vs_bf16_ar,
-    times,
-    interval=lambda found: found.intervals and found.intervals.speedup_vs_bf16_ar,
-)
-
-
-_INTERVAL = Column[Contestant](
-    "95 %", "95 %", "interval of that speedup over prompts alone", lambda found: found.speedup_low, str, words=interval
-)
-
-
-_VS_STORED = Column[Contestant](
-    "speedup vs stored AR",
-    "vs\nstored\nAR",
-    "over autoregressive decoding of the same stored form",
-    lambda found: found.speedup_vs_stored_ar,
-    times,
-    interval=lambda found: found.intervals and found.intervals.speedup_vs_stored_ar,
-)
-
-
-_VS_SELF = Column[Contestant](
-    "vs the best self-draft",
-    "vs best\nself",
-    "speed over that of the fastest self-draft, on the same prompts",
-    lambda found: found.vs_best_self_draft.ratio if found.vs_best_self_draft else UNKNOWN,
-    times,
-    optional=True,
-)
-
-
-_LENGTH = Column[Contestant](
-    "draft length",
-    "draft\nlength",
-    "with the highest predicted speed on calibration text",
-    lambda found: found.draft_length,
-    lambda value: fixed(value, 0),
-)
-
-
-_LENGTH_HELD_OUT = Column[Contestant](
-    "draft length, held out",
-    "best\nheld out",
-    "the fastest length on the held-out prompts",
-    lambda found: found.draft_length_held_out,
-    lambda value: fixed(value, 0),
-)
-
-
-_ALPHA = Column[Contestant](
-    "alpha_token",
-    "alpha\ntoken",
-    "probability that one draft token is accepted, given that all before it were",
-    lambda found: found.acceptance.alpha_token,
-    lambda value: fixed(value, 3),
-)
-
-
-_CALIBRATION = Column[Contestant](
-    "tokens per cycle, calibration text",
-    "tokens\ncalibr.",
-    "for this draft length, on the text that chose it",
-    lambda found: found.tokens_per_cycle_calibration,
-    lambda value: fixed(value, 2),
-)
-
-
-_PREDICTED = Column[Contestant](
-    "tokens per cycle, predicted",
-    "tokens\npre-\ndicted",
-    "from the draft's ranks of the held-out prompts' tokens",
-    lambda found: found.tokens_per_cycle_predicted,
-    lambda value: fixed(value, 2),
-)
-
-
-_COUNTED = Column[Contestant](
-    "tokens per cycle, counted",
-    "tokens\ncounted",
-    "in decoding the same prompts, ± one standard error",
-    lambda found: found.tokens_per_cycle_counted,
-    lambda value: fixed(value, 2),
-)
-
-
-_BITS = Column[Contestant](
-    "bits per weight, draft",
-    "bits\ndraft",
-    "read per stored weight in one draft step",
-    lambda found: found.bits_per_weight,
-    lambda value: fixed(value, 2),
-)
-
-
-_BITS_VERIFY = Column[Contestant](
-    "bits per weight, target",
-    "bits\ntarget",
-    "read per stored weight in one verification",
-    lambda found: found.bits_per_weight_verify,
-    lambda value: fixed(value, 2),
-)
-
-
-_BITS_KV = Column[Contestant](
-    "bits per KV element, target",
-    "bits\nKV",
-    "read per element of the KV cache by the network that is decoded, scales included",
-    lambda found: found.bits_per_kv_verify,
-    lambda value: fixed(value, 2),
-)
-
-
-_BITS_HEAD = Column[Contestant](
-    "bits per weight of the LM head, draft",
-    "bits\nhead",
-    "read per weight of the LM head in one draft step",
-    lambda found: found.bits_per_head_weight or UNKNOWN,
-    lambda value: fixed(value, 2),
-    optional=True,
-)
-
-
-_BITS_ACTIVATION = Column[Contestant](
-    "bits per activation",
-    "bits\nact.",
-    "to which the decoded network rounds what enters the products of its layers' matrices",
-    lambda found: found.activation_bits,
-    lambda value: fixed(value, 0),
-)
-
-
-_STEP = Column[Contestant](
-    "draft step, ms",
-    "draft\nstep, ms",
-    "time of one draft step",
-    lambda found: found.draft_step_s,
-    milliseconds,
-)
-
-
-_CYCLE = Column[Contestant](
-    "cycle, ms",
-    "cycle,\nms",
-    "draft steps, verification and what the engine adds",
-    lambda found: found.cycle_s,
-    milliseconds,
-    interval=lambda found: found.intervals and found.intervals.cycle_s,
-)
-
-
-_HELD = Column[Contestant](
-    "memory, GB",
-    "memory,\nGB",
-    "weights and KV of target and draft",
-    lambda found: found.held_bytes,
-    lambda x: fixed_or_small(x / GB, 2),
-)
-
-
-_ENERGY = Column[Contestant](
-    "energy per token, J",
-    "J per\ntoken",
-    "of all steps",
-    lambda found: found.energy_j_per_token,
-    lambda value: f"{value:.3g}",
-    optional=True,
-)
-
-
-_BPB = Column[Contestant](
-    "bits per byte",
-    "bits\nper byte",
-    "of the held-out prompts under the decoded network, ± one standard error",
-    lambda found: found.quality.bits_per_byte,
-    lambda value: fixed(value, 3),
-)
-
-
-_AGREEMENT = Column[Contestant](
-    "agreement",
-    "agree-\nment",
-    "share of places where its most probable next token is the 16-bit network's, ± one standard error",
-    lambda found: found.quality.agreement,
-    lambda value: fixed(value, 3),
-)
-
-
-_ACCURACY = Column[Contestant](
-    "accuracy",
-    "accu-\nracy",
-    "share of problems that the decoded network answers correctly, greedily, with a 95 % interval over problems",
-    lambda found: found.quality.task.accuracy if found.quality.task else UNKNOWN,
-    lambda value: fixed(value, 2),
-    interval=lambda found: found.quality.task,
-    optional=True,
-)
-
-
-_CHANGE = Column[Contestant](
-    "accuracy minus 16 bits",
-    "minus\n16 bits",
-    "difference from the 16-bit network on the same problems, ± one standard error",
-    lambda found: found.quality.task.change if found.quality.task else UNKNOWN,
-    str,
-    words=_change,
-    optional=True,
-)
-
-
-_OUTPUT = Column[Contestant](
-    "output",
-    "output",
-    "exact: the 16-bit network's own; changed: another network's",
-    lambda found: found.lossless.mismatches,
-    str,
-    words=output_in_words,
-)
-
-
 #: Rows of the page's table.
 PAGE_COLUMNS = (
-    *(_VS_BF16, _INTERVAL, _VS_STORED, _VS_SELF, _OUTPUT, _LENGTH, _LENGTH_HELD_OUT, _ALPHA, _CALIBRATION, _PREDICTED),
-    *(
-        _COUNTED,
-        _BITS,
-        _BITS_VERIFY,
-        _BITS_KV,
-        _BITS_HEAD,
-        _BITS_ACTIVATION,
-        _STEP,
-        _CYCLE,
-        _HELD,
-        _ENERGY,
-        _BPB,
-        _AGREEMENT,
+    Column[Contestant](
+        "speedup vs bf16 AR",
+        "speedup\nvs bf16\nAR",
+        "over autoregressive decoding of the uncompressed 16-bit network",
+        "speedup_vs_bf16_ar",
+        times,
+        interval="intervals.speedup_vs_bf16_ar",
+        terminal=1,
     ),
-    *(_ACCURACY, _CHANGE),
+    Column[Contestant](
+        "95 %", "95 %", "interval of that speedup over prompts alone", "speedup_low", words=interval, terminal=2
+    ),
+    Column[Contestant](
+        "speedup vs stored AR",
+        "vs\nstored\nAR",
+        "over autoregressive decoding of the same stored form",
+        "speedup_vs_stored_ar",
+        times,
+        interval="intervals.speedup_vs_stored_ar",
+        terminal=3,
+    ),
+    Column[Contestant](
+        "vs the best self-draft",
+        "vs best\nself",
+        "speed over that of the fastest self-draft, on the same prompts",
+        "vs_best_self_draft.ratio",
+        times,
+        optional=True,
+    ),
+    Column[Contestant](
+        "output",
+        "output",
+        "exact: the 16-bit network's own; changed: another network's",
+        "lossless.mismatches",
+        words=output_in_words,
+        terminal=4,
+    ),
+    Column[Contestant](
+        "draft length",
+        "draft\nlength",
+        "with the highest predicted speed on calibration text",
+        "draft_length",
+        0,
+        terminal=5,
+    ),
+    Column[Contestant](
+        "draft length, held out",
+        "best\nheld out",
+        "the fastest length on the held-out prompts",
+        "draft_length_held_out",
+        0,
+    ),
+    Column[Contestant](
+        "alpha_token",
+        "alpha\ntoken",
+        "probability that one draft token is accepted, given that all before it were",
+        "acceptance.alpha_token",
+        3,
+    ),
+    Column[Contestant](
+        "tokens per cycle, calibration text",
+        "tokens\ncalibr.",
+        "for this draft length, on the text that chose it",
+        "tokens_per_cycle_calibration",
+        2,
+    ),
+    Column[Contestant](
+        "tokens per cycle, predicted",
+        "tokens\npre-\ndicted",
+        "from the draft's ranks of the held-out prompts' tokens",
+        "tokens_per_cycle_predicted",
+        2,
+        terminal=6,
+    ),
+    Column[Contestant](
+        "tokens per cycle, counted",
+        "tokens\ncounted",
+        "in decoding the same prompts, ± one standard error",
+        "tokens_per_cycle_counted",
+        2,
+        terminal=7,
+    ),
+    Column[Contestant](
+        "bits per weight, draft", "bits\ndraft", "read per stored weight in one draft step", "bits_per_weight", 2
+    ),
+    Column[Contestant](
+        "bits per weight, target",
+        "bits\ntarget",
+        "read per stored weight in one verification",
+        "bits_per_weight_verify",
+        2,
+    ),
+    Column[Contestant](
+        "bits per KV element, target",
+        "bits\nKV",
+        "read per element of the KV cache by the network that is decoded, scales included",
+        "bits_per_kv_verify",
+        2,
+    ),
+    Column[Contestant](
+        "bits per weight of the LM head, draft",
+        "bits\nhead",
+        "read per weight of the LM head in one draft step",
+        "bits_per_head_weight",
+        2,
+        optional=True,
+    ),
+    Column[Contestant](
+        "bits per activation",
+        "bits\nact.",
+        "to which the decoded network rounds what enters the products of its layers' matrices",
+        "activation_bits",
+        0,
+    ),
+    Column[Contestant]("draft step, ms", "draft\nstep, ms", "time of one draft step", "draft_step_s", milliseconds),
+    Column[Contestant](
+        "cycle, ms",
+        "cycle,\nms",
+        "draft steps, verification and what the engine adds",
+        "cycle_s",
+        milliseconds,
+        interval="intervals.cycle_s",
+    ),
+    Column[Contestant](
+        "memory, GB",
+        "memory,\nGB",
+        "weights and KV of target and draft",
+        "held_bytes",
+        lambda x: fixed_or_small(x / GB, 2),
+        terminal=8,
+    ),
+    Column[Contestant](
+        "energy per token, J",
+        "J per\ntoken",
+        "of all steps",
+        "energy_j_per_token",
+        lambda value: f"{value:.3g}",
+        optional=True,
+        terminal=9,
+    ),
+    Column[Contestant](
+        "bits per byte",
+        "bits\nper byte",
+        "of the held-out prompts under the decoded network, ± one standard error",
+        "quality.bits_per_byte",
+        3,
+        terminal=10,
+    ),
+    Column[Contestant](
+        "agreement",
+        "agree-\nment",
+        "share of places where its most probable next token is the 16-bit network's, ± one standard error",
+        "quality.agreement",
+        3,
+        terminal=11,
+    ),
+    Column[Contestant](
+        "accuracy",
+        "accu-\nracy",
+        "share of problems that the decoded network answers correctly, greedily, with a 95 % interval over problems",
+        "quality.task.accuracy",
+        2,
+        interval="quality.task",
+        optional=True,
+        terminal=12,
+    ),
+    Column[Contestant](
+        "accuracy minus 16 bits",
+        "minus\n16 bits",
+        "difference from the 16-bit network on the same problems, ± one standard error",
+        "quality.task.change",
+        words=_change,
+        optional=True,
+    ),
 )
 
 
 #: Columns of the terminal's table.
-TERMINAL_COLUMNS = (
-    *(_VS_BF16, _INTERVAL, _VS_STORED, _OUTPUT, _LENGTH, _PREDICTED, _COUNTED, _HELD, _ENERGY, _BPB, _AGREEMENT),
-    _ACCURACY,
-)
+TERMINAL_COLUMNS = terminal_columns(PAGE_COLUMNS)
 
 
 # Task -> its problems, with their number.
@@ -321,14 +256,8 @@ def compare_tables(results: Sequence[CompareResult]) -> list[Table]:
 
 def _table(result: CompareResult) -> Table:
     table = Table(compare_headline(result), "\n".join(_caption(result)))
-    table.add_column("way to decode")
-    columns = shown_columns(TERMINAL_COLUMNS, result.contestants.values())
-    for column in columns:
-        table.add_column(column.heading, justify="right")
-    for name, each in by_speed(result).items():
-        cells = [column.text(each).replace(" ± ", "±") for column in columns]
-        table.add_row(name, *cells, style="bold" if name == result.best else None)
-    return table
+    bold = lambda contestant: "bold" if contestant is result.contestants.get(result.best or "") else None
+    return fill(table, TERMINAL_COLUMNS, by_speed(result), bold, corner="way to decode")
 
 
 def compare_headline(result: CompareResult) -> str:
@@ -541,24 +470,17 @@ _CLOSING = (
 )
 
 
+_PAGE = Page(
+    heading="Which way of decoding is the fastest?",
+    summary=("vs bf16 AR", "95 %", "tokens per cycle", "fastest with exact output"),
+    closing=_CLOSING,
+    command="jaxspec compare --config config.toml",
+)
+
+
 def write_compare_report(results: Sequence[CompareResult], out_dir: str | Path) -> Path:
     """Write the figures and `report.html` into a run directory; see `write_page`."""
-    page = Page(
-        heading="Which way of decoding is the fastest?",
-        summary=("vs bf16 AR", "95 %", "tokens per cycle", "fastest with exact output"),
-        section=compare_section,
-        figures=draw_compare_figures,
-        captions=_CAPTIONS,
-        closing=_CLOSING,
-        command="jaxspec compare --config config.toml",
-    )
-    return write_page(page, results, out_dir)
-
-
-def draw_compare_figures(result: CompareResult) -> dict[str, Figure]:
-    """All figures of one device by name, without those whose data is absent."""
-    drawn = {name: draw() for name, draw in figures(result).items()}
-    return {name: figure for name, figure in drawn.items() if figure is not None}
+    return write_page(_PAGE, [compare_section(result) for result in results], out_dir)
 
 
 def figures(result: CompareResult, directory: Path | None = None) -> Drawings:
@@ -570,56 +492,37 @@ def figures(result: CompareResult, directory: Path | None = None) -> Drawings:
     }
 
 
-def compare_section(result: CompareResult) -> dict[str, Any]:
-    """All that the template needs of one device, its figures apart: ways to decode across, numbers down."""
+def compare_section(result: CompareResult) -> Section:
+    """What the page shows of one device: ways to decode across, numbers down."""
     found = by_speed(result)
     best = result.contestants.get(result.best or "", Contestant())
     low, high = best.speedup_low.number, best.speedup_high.number
     statements = {name: each.statement for name, each in found.items() if each.statement}
-    return {
-        "title": compare_headline(result).partition(":")[0],
-        "device": device_title(result),
-        "headline": compare_headline(result),
-        "pays": bool(result.pays.value),
-        "provenance": provenance(result),
-        "corner": "way to decode",
-        "columns": list(found),
-        "best": result.best,
-        "choice": result.best or NOT_KNOWN,
-        "rows": [_row(found, column) for column in shown_columns(PAGE_COLUMNS, found.values())],
-        "ratios": [],
-        "lossless": lossless_in_words(result.lossless),
-        "more_tables": stopwatch_page_tables(result),
-        "device_data": device_rows(result),
-        "assumptions": assumptions(result),
-        "settings": [
-            *settings(result),
+    return network_section(
+        result,
+        title=compare_headline(result).partition(":")[0],
+        headlines=[compare_headline(result)],
+        tables=[Grid(found, PAGE_COLUMNS, corner="way to decode")],
+        best=result.best,
+        choice=result.best or NOT_KNOWN,
+        figures=figures(result),
+        captions=_CAPTIONS,
+        settings=[
+            *network_settings(result),
             *((f"{name} is", str(statement)) for name, statement in statements.items()),
             *((f"{name} is left out", reason) for name, reason in result.left_out.items()),
             *(("intervals", line) for line in intervals_in_words(result)),
             *(("problems", line) for line in task_in_words(result)),
             *(("defect", line) for line in gaps_in_words(result)),
         ],
-        "timing": timing(result),
-        "summary": [
+        summary=[
             (times(best.speedup_vs_bf16_ar.number), ""),
             (NOT_KNOWN if low is None else f"{fixed(low, 2)} to {fixed(high, 2)}", ""),
             (fixed(best.tokens_per_cycle_counted.number, 2), ""),
         ],
-    }
-
-
-def _row(found: dict[str, Contestant], column: Any) -> dict[str, Any]:
-    cells = [Cell(column.text(each), column.status(each)) for each in found.values()]
-    return {"title": column.title, "meaning": column.meaning, "cells": cells}
-
-
-def shown(found: tuple[Sequence[CompareResult], RunDirectory]) -> Shown:
-    """Tables of a comparison for the terminal, from what `compare` returned."""
-    results, directory = found
-    return Shown(
-        [result.plain() for result in results],
-        [*compare_tables(results), *stopwatch_tables(results)],
-        note_lines(results),
-        f"report: {directory.path / 'report.html'}",
     )
+
+
+def shown(run: tuple[Sequence[CompareResult], RunDirectory]) -> Shown:
+    """Tables of a comparison for the terminal, from what `compare` returned."""
+    return shown_run(run, [*compare_tables(run[0]), *stopwatch_tables(run[0])])

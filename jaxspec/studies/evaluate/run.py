@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any
 
 from jaxspec.compress import Knobs, Scheme, find_scheme, uniform_knobs
 from jaxspec.compress.knob_files import knobs_of_result
 from jaxspec.models.config import DecoderConfig
-from jaxspec.runs.carrying_out import carry_out
+from jaxspec.runs.carrying_out import carry_out_records
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
@@ -54,23 +53,23 @@ def evaluate(
         found = check_inputs(config)
         return found, _given_knobs(config, find_scheme(config.scheme, runs=True), found.network)
 
-    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
+    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[EvaluateResult]]:
         inputs, knobs = checked()
         work = begin_work(config, directory, reporter, inputs, processes=processes)
         drafts = {"given": knobs}
 
-        def results() -> list[dict[str, Any]]:
+        def results() -> list[EvaluateResult]:
             hard = routed(evaluate_drafts(config, work))
             decoding = ChainDecoding(hard)
             compare = partial(compare_configurations, EvaluateResult, decoding, drafts=drafts, hero="given", choices={})
-            found = [compare(device).plain() for device in work.pricings]
+            compared = [compare(device) for device in work.pricings]
             keep_norms(hard, directory)
-            return found
+            return compared
 
         return results
 
     expect(EvaluateConfig, config)
-    found, directory = carry_out(
+    return carry_out_records(
         "evaluate",
         config,
         prepare,
@@ -78,10 +77,10 @@ def evaluate(
         out=out,
         force=force,
         reporter=reporter,
+        kind=EvaluateResult,
         headline=_HEADLINE,
         processes=processes,
     )
-    return [EvaluateResult.from_plain(entry) for entry in found], directory
 
 
 def evaluate_drafts(config: EvaluateConfig, work: Work) -> HardDrafts:

@@ -8,21 +8,15 @@ from pathlib import Path
 from jaxspec.report.configurations import tables
 from jaxspec.report.figures.configurations import operator_time_figure, roofline_figure, tokens_figure
 from jaxspec.report.page import Drawings
-from jaxspec.report.shown import Shown, note_lines
+from jaxspec.report.shown import Shown, shown_run
 from jaxspec.report.stopwatch import stopwatch_figure, stopwatch_tables
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.studies.evaluate.result import EvaluateResult
 
 
-def shown(found: tuple[Sequence[EvaluateResult], RunDirectory]) -> Shown:
+def shown(run: tuple[Sequence[EvaluateResult], RunDirectory]) -> Shown:
     """Tables of one draft for the terminal, from what `evaluate` returned."""
-    results, directory = found
-    return Shown(
-        [result.plain() for result in results],
-        [*tables(results), *stopwatch_tables(results)],
-        note_lines(results),
-        f"result: {directory.path / 'result.json'}",
-    )
+    return shown_run(run, [*tables(run[0]), *stopwatch_tables(run[0])], page="result.json")
 
 
 def figures(result: EvaluateResult, directory: Path | None = None) -> Drawings:

@@ -54,7 +54,7 @@ def _two_digits(value: float) -> str:
     return fixed(value, 2)
 
 
-_FORM = Column[TensorKind]("form", "form", "", lambda kind: UNKNOWN, str, words=_form_in_words)
+_FORM = Column[TensorKind]("form", "form", "", lambda kind: UNKNOWN, words=_form_in_words)
 
 
 _ENTROPY = Column[TensorKind](
@@ -67,20 +67,16 @@ _ENTROPY = Column[TensorKind](
 )
 
 
-_CODEC = Column[TensorKind]("codec", "codec", "", lambda kind: UNKNOWN, str, words=lambda kind: kind.mean.codec or "")
+_CODEC = Column[TensorKind]("codec", "codec", "", lambda kind: UNKNOWN, words=lambda kind: kind.mean.codec or "")
 
 
-_TARGET = Column[TensorKind](
-    "target bits", "target\nbits", "per weight", lambda kind: kind.mean.target_bits_per_weight, _two_digits
-)
+_TARGET = Column[TensorKind]("target bits", "target\nbits", "per weight", "mean.target_bits_per_weight", _two_digits)
 
 
-_DRAFT = Column[TensorKind](
-    "draft bits", "draft\nbits", "per weight", lambda kind: kind.mean.draft_bits_per_weight, _two_digits
-)
+_DRAFT = Column[TensorKind]("draft bits", "draft\nbits", "per weight", "mean.draft_bits_per_weight", _two_digits)
 
 
-_RATIO = Column[TensorKind]("ratio", "ratio", "uncompressed over stored", lambda kind: kind.mean.ratio, times)
+_RATIO = Column[TensorKind]("ratio", "ratio", "uncompressed over stored", "mean.ratio", times)
 
 
 def tensor_table(result: PackResult, *, every: bool = False) -> Table:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 from hwmodels.numerics.units import GB, GIGA, MILLI
 from hwmodels.step.step_cost import STEP_PARTS
-from jaxspec.report.columns import Column, interval_in_words, shown_columns
+from jaxspec.report.columns import Column, fill, interval_in_words, shown_columns
 from jaxspec.report.formatting import fixed, fixed_or_small, milliseconds, times
 from jaxspec.report.shown import Shown, note_lines
 from jaxspec.report.terminal import Table
@@ -28,31 +27,31 @@ _WHOLE = lambda value: fixed(value, 0)
 
 #: Columns by draft length.
 LENGTH_COLUMNS = (
-    Column[LengthRow]("draft length", "draft length", "0: autoregressive", lambda row: row.draft_length, _WHOLE),
-    Column[LengthRow]("tokens/cycle", "tokens/cycle", "expected", lambda row: row.tokens_per_cycle, _scaled(1.0, 3)),
+    Column[LengthRow]("draft length", "draft length", "0: autoregressive", "draft_length", _WHOLE),
+    Column[LengthRow]("tokens/cycle", "tokens/cycle", "expected", "tokens_per_cycle", _scaled(1.0, 3)),
     Column[LengthRow](
         "cycle, ms",
         "cycle, ms",
         "draft steps and verification",
-        lambda row: row.cycle_s,
+        "cycle_s",
         _scaled(MILLI, 3),
-        interval=lambda row: row.intervals and row.intervals.cycle_s,
+        interval="intervals.cycle_s",
     ),
     Column[LengthRow](
         "vs 16-bit AR",
         "vs 16-bit AR",
         "speedup",
-        lambda row: row.speedup_vs_bf16_ar,
+        "speedup_vs_bf16_ar",
         _SPEEDUP,
-        interval=lambda row: row.intervals and row.intervals.speedup_vs_bf16_ar,
+        interval="intervals.speedup_vs_bf16_ar",
     ),
     Column[LengthRow](
         "vs stored AR",
         "vs stored AR",
         "speedup",
-        lambda row: row.speedup_vs_stored_ar,
+        "speedup_vs_stored_ar",
         _SPEEDUP,
-        interval=lambda row: row.intervals and row.intervals.speedup_vs_stored_ar,
+        interval="intervals.speedup_vs_stored_ar",
     ),
 )
 
@@ -86,26 +85,26 @@ def _rate(row: BatchRow) -> str:
 
 #: Columns by batch.
 BATCH_COLUMNS = (
-    Column[BatchRow]("batch", "batch", "sequences", lambda row: row.batch, _WHOLE),
-    Column[BatchRow]("draft length", "draft length", "best", lambda row: row.draft_length, _WHOLE),
+    Column[BatchRow]("batch", "batch", "sequences", "batch", _WHOLE),
+    Column[BatchRow]("draft length", "draft length", "best", "draft_length", _WHOLE),
     Column[BatchRow](
         "vs 16-bit AR",
         "vs 16-bit AR",
         "speedup",
-        lambda row: row.speedup_vs_bf16_ar,
+        "speedup_vs_bf16_ar",
         _SPEEDUP,
-        interval=lambda row: row.intervals and row.intervals.speedup_vs_bf16_ar,
+        interval="intervals.speedup_vs_bf16_ar",
     ),
     Column[BatchRow](
         "vs stored AR",
         "vs stored AR",
         "speedup",
-        lambda row: row.speedup_vs_stored_ar,
+        "speedup_vs_stored_ar",
         _SPEEDUP,
-        interval=lambda row: row.intervals and row.intervals.speedup_vs_stored_ar,
+        interval="intervals.speedup_vs_stored_ar",
     ),
     Column[BatchRow](
-        "tokens/s, all", "tokens/s, all", "of all sequences", lambda row: row.tokens_per_s, _scaled(1.0, 1), words=_rate
+        "tokens/s, all", "tokens/s, all", "of all sequences", "tokens_per_s", _scaled(1.0, 1), words=_rate
     ),
 )
 
@@ -122,20 +121,17 @@ def _energy_in_words(step: StepTotals) -> str:
 
 #: Columns of a step; the optional ones where the device has what they are of.
 STEP_COLUMNS = (
-    Column[StepTotals]("ms", "ms", "in all", lambda step: step.total_s, _scaled(MILLI, 3)),
-    Column[StepTotals]("compute", "compute", "ms", lambda step: step.compute_s, _scaled(MILLI, 3)),
-    Column[StepTotals]("memory", "memory", "ms", lambda step: step.memory_s, _scaled(MILLI, 3)),
-    Column[StepTotals]("on chip", "on chip", "ms", lambda step: step.on_chip_s, _scaled(MILLI, 3), optional=True),
-    Column[StepTotals]("decode", "decode", "ms", lambda step: step.decoding_s, _scaled(MILLI, 3)),
-    Column[StepTotals]("encode", "encode", "ms", lambda step: step.encoding_s, _scaled(MILLI, 3), optional=True),
-    Column[StepTotals]("GFLOP", "GFLOP", "", lambda step: step.flops, _scaled(GIGA, 2)),
-    Column[StepTotals]("weights, GB", "weights, GB", "read", lambda step: step.weight_bytes, _scaled(GB, 3)),
-    Column[StepTotals]("KV, GB", "KV, GB", "read and written", lambda step: step.kv_bytes, _scaled(GB, 3)),
+    Column[StepTotals]("ms", "ms", "in all", "total_s", _scaled(MILLI, 3)),
+    Column[StepTotals]("compute", "compute", "ms", "compute_s", _scaled(MILLI, 3)),
+    Column[StepTotals]("memory", "memory", "ms", "memory_s", _scaled(MILLI, 3)),
+    Column[StepTotals]("on chip", "on chip", "ms", "on_chip_s", _scaled(MILLI, 3), optional=True),
+    Column[StepTotals]("decode", "decode", "ms", "decoding_s", _scaled(MILLI, 3)),
+    Column[StepTotals]("encode", "encode", "ms", "encoding_s", _scaled(MILLI, 3), optional=True),
+    Column[StepTotals]("GFLOP", "GFLOP", "", "flops", _scaled(GIGA, 2)),
+    Column[StepTotals]("weights, GB", "weights, GB", "read", "weight_bytes", _scaled(GB, 3)),
+    Column[StepTotals]("KV, GB", "KV, GB", "read and written", "kv_bytes", _scaled(GB, 3)),
     Column[StepTotals]("mJ", "mJ", "energy", _energy, _scaled(MILLI, 1), words=_energy_in_words),
 )
-
-
-R = TypeVar("R")
 
 
 #: Step -> what it is called.
@@ -170,15 +166,6 @@ def _head(result: PredictResult) -> str:
     return f"{result.architecture} on {result.device}"
 
 
-def _fill(table: Table, columns: Sequence[Column[R]], rows: Sequence[R], style: Callable[[R], str | None]) -> Table:
-    """Add columns and rows."""
-    for column in columns:
-        table.add_column(column.heading, justify="right")
-    for row in rows:
-        table.add_row(*(column.text(row) for column in columns), style=style(row))
-    return table
-
-
 def _lengths(result: PredictResult) -> Table:
     length = result.draft_length.known
     answer = f"best: {length} drafted token" + "s" * (length != 1) if result.pays.value else "no draft pays here"
@@ -198,7 +185,7 @@ def _lengths(result: PredictResult) -> Table:
         f"({verify.status}) bits per weight{loss}; acceptance: input{source}; the rest: predicted",
     )
     bold = lambda row: "bold" if row.draft_length.value == result.draft_length.value else None
-    return _fill(table, LENGTH_COLUMNS, result.by_draft_length, bold)
+    return fill(table, LENGTH_COLUMNS, (("", row) for row in result.by_draft_length), bold)
 
 
 def _datasets(result: PredictResult) -> Table:
@@ -294,7 +281,8 @@ def _batches(result: PredictResult) -> Table:
         title=f"{_head(result)}: when to speculate, by batch (predicted)",
         caption="draft length 0: autoregressive decoding of the stored network is faster",
     )
-    return _fill(table, BATCH_COLUMNS, result.by_batch, lambda row: None if row.fits.value else "dim")
+    dim = lambda row: None if row.fits.value else "dim"
+    return fill(table, BATCH_COLUMNS, (("", row) for row in result.by_batch), dim)
 
 
 def shown(results: Sequence[PredictResult]) -> Shown:

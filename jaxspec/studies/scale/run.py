@@ -337,7 +337,7 @@ def scale(
     processes = shared_processes()
     checked = cache(lambda: check_scale(config))
 
-    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
+    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[ScaleResult]]:
         found = checked()
         memory = plan_scale(config, found)
         reporter.line(memory.line)
@@ -350,13 +350,8 @@ def scale(
         kept = Stages(directory.checkpoints, processes, directory.check_inputs)
         stages = ScaleStages(config, found.problems, networks, kept, reporter)
 
-        def work() -> list[dict[str, Any]]:
-            results = [
-                dataclasses.replace(each, inputs=directory.inputs) for each in scale_results(config, found, stages)
-            ]
-            return [result.plain() for result in results]
-
-        return work
+        results = lambda: scale_results(config, found, stages)
+        return lambda: [dataclasses.replace(each, inputs=directory.inputs) for each in results()]
 
     return carry_out_records(
         "scale",

@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hwmodels.numerics.units import GB, MILLI
-from jaxspec.report.assumptions import assumptions, device_rows
-from jaxspec.report.columns import BRACKETS, Column
+from jaxspec.report.columns import BRACKETS, Column, Grid, fill
 from jaxspec.report.figures.style import (
     BLUE,
     GREEN,
@@ -27,9 +26,16 @@ from jaxspec.report.figures.style import (
     styled,
 )
 from jaxspec.report.formatting import NOT_KNOWN, fixed, quantity, three_digits, times
-from jaxspec.report.page import Drawings, Page, write_page
-from jaxspec.report.section import Cell, settings, timing
-from jaxspec.report.shown import Shown, note_lines
+from jaxspec.report.page import (
+    Drawings,
+    Page,
+    Proof,
+    Section,
+    network_section,
+    network_settings,
+    write_page,
+)
+from jaxspec.report.shown import Shown, shown_run
 from jaxspec.report.terminal import Table
 from jaxspec.report.titles import architecture_title, device_title, in_order, model_title, provenance
 from jaxspec.results import Quantity
@@ -66,55 +72,27 @@ def _front(row: PlanRow) -> str:
 
 #: Of a plan.
 PLAN_COLUMNS = (
-    Column[PlanRow](
-        "accuracy",
-        "accu-\nracy",
-        "share of right answers",
-        lambda row: row.accuracy,
-        lambda x: fixed(x, 3),
-        words=_accuracy,
-    ),
-    Column[PlanRow]("interval", "95 %", "of the accuracy, over problems", lambda row: row.low, str, words=interval),
-    Column[PlanRow](
-        "passes", "passes", "until the longest sample ends", lambda row: row.passes, lambda value: fixed(value, 0)
-    ),
-    Column[PlanRow](
-        "step",
-        "step",
-        "of all samples together",
-        lambda row: row.step_s,
-        seconds,
-        interval=lambda row: row.intervals and row.intervals.step_s,
-    ),
+    Column[PlanRow]("accuracy", "accu-\nracy", "share of right answers", "accuracy", 3, words=_accuracy),
+    Column[PlanRow]("interval", "95 %", "of the accuracy, over problems", "low", words=interval),
+    Column[PlanRow]("passes", "passes", "until the longest sample ends", "passes", 0),
+    Column[PlanRow]("step", "step", "of all samples together", "step_s", seconds, interval="intervals.step_s"),
     Column[PlanRow](
         "judge",
         "judge",
         "time of the network that judges",
-        lambda row: row.judge_s,
+        "judge_s",
         seconds,
-        interval=lambda row: row.intervals and row.intervals.judge_s,
+        interval="intervals.judge_s",
         optional=True,
     ),
-    Column[PlanRow](
-        "time",
-        "time",
-        "prompt, all passes and judge",
-        lambda row: row.total_s,
-        seconds,
-        interval=lambda row: row.intervals and row.intervals.total_s,
-    ),
-    Column[PlanRow](
-        "energy, J", "energy, J", "of all of it", lambda row: row.energy_j, lambda value: f"{value:.3g}", optional=True
-    ),
-    Column[PlanRow](
-        "held, GB", "held, GB", "weights and KV", lambda row: row.held_bytes, lambda value: fixed(value / GB, 2)
-    ),
+    Column[PlanRow]("time", "time", "prompt, all passes and judge", "total_s", seconds, interval="intervals.total_s"),
+    Column[PlanRow]("energy, J", "energy, J", "of all of it", "energy_j", lambda value: f"{value:.3g}", optional=True),
+    Column[PlanRow]("held, GB", "held, GB", "weights and KV", "held_bytes", lambda value: fixed(value / GB, 2)),
     Column[PlanRow](
         "not beaten",
         "not\nbeaten",
         "no other plan is as accurate in less time, or with less energy",
-        lambda row: row.fastest_of_its_accuracy,
-        str,
+        "fastest_of_its_accuracy",
         words=_front,
     ),
 )
@@ -122,45 +100,27 @@ PLAN_COLUMNS = (
 
 #: Of an exchange.
 EXCHANGE_COLUMNS = (
-    Column[Exchange](
-        "drafted tokens",
-        "drafted",
-        "best up to the rows, less one",
-        lambda row: row.draft_length,
-        lambda x: fixed(x, 0),
-    ),
+    Column[Exchange]("drafted tokens", "drafted", "best up to the rows, less one", "draft_length", 0),
     Column[Exchange](
         "speculation",
         "specu-\nlation",
         "time of an answer",
-        lambda row: row.speculation_s,
+        "speculation_s",
         seconds,
-        interval=lambda row: row.intervals and row.intervals.speculation_s,
+        interval="intervals.speculation_s",
     ),
     Column[Exchange](
-        "speedup",
-        "speedup",
-        "over one sample without it",
-        lambda row: row.speedup,
-        times,
-        interval=lambda row: row.intervals and row.intervals.speedup,
+        "speedup", "speedup", "over one sample without it", "speedup", times, interval="intervals.speedup"
     ),
-    Column[Exchange](
-        "accuracy of one",
-        "accuracy\nof one",
-        "speculation keeps it",
-        lambda row: row.accuracy_one,
-        lambda x: fixed(x, 3),
-    ),
-    Column[Exchange]("sampling", "sampling", "time of an answer", lambda row: row.sampling_s, seconds),
-    Column[Exchange]("slowdown", "slow-\ndown", "over one sample", lambda row: row.slowdown, times),
-    Column[Exchange]("accuracy", "accuracy", "of the samples", lambda row: row.accuracy, lambda x: fixed(x, 3)),
+    Column[Exchange]("accuracy of one", "accuracy\nof one", "speculation keeps it", "accuracy_one", 3),
+    Column[Exchange]("sampling", "sampling", "time of an answer", "sampling_s", seconds),
+    Column[Exchange]("slowdown", "slow-\ndown", "over one sample", "slowdown", times),
+    Column[Exchange]("accuracy", "accuracy", "of the samples", "accuracy", 3),
     Column[Exchange](
         "sooner right",
         "sooner\nright",
         "use of the rows with the shorter time per right answer",
-        lambda row: row.speculation_right_s,
-        str,
+        "speculation_right_s",
         words=lambda row: row.better.value or "neither",
     ),
 )
@@ -199,9 +159,11 @@ def named(what: str, model: str, result: ScaleResult) -> str:
     return f"{short}: {what}" if len(names) > 1 else what
 
 
-def shown_columns(rows: Sequence[PlanRow]) -> list[Column[PlanRow]]:
+def shown_plan_columns(rows: Sequence[PlanRow]) -> list[Column[PlanRow]]:
     """Columns of plans that have something to say: no judge's time without a judge, no energy where none is known."""
-    return [column for column in PLAN_COLUMNS if not column.optional or any(column.read(row).number for row in rows)]
+    return [
+        column for column in PLAN_COLUMNS if not column.optional or any(column.quantity(row).number for row in rows)
+    ]
 
 
 def scale_headline(result: ScaleResult) -> str:
@@ -266,15 +228,8 @@ def _plans(result: ScaleResult) -> Table:
     if any(not row.attainable for row in rows):
         lines.append("bound: a checker that knows the right answer would choose; no user has it")
     table = Table(scale_headline(result), "\n".join(line for line in lines if line))
-    table.add_column("plan")
-    columns = shown_columns(rows)
-    for column in columns:
-        table.add_column(column.heading, justify="right")
-    best = result.most_accurate
-    for row in rows:
-        style = "bold" if row == best else None if row.fits.value else "dim"
-        table.add_row(plan_name(row, result), *(column.text(row) for column in columns), style=style)
-    return table
+    style = lambda row: "bold" if row == result.most_accurate else None if row.fits.value else "dim"
+    return fill(table, shown_plan_columns(rows), [(plan_name(row, result), row) for row in rows], style, corner="plan")
 
 
 def intervals_in_words(result: ScaleResult) -> list[str]:
@@ -303,14 +258,12 @@ def _exchanges(result: ScaleResult) -> Table:
         "accurate plan that fits; sooner right: the shorter time over accuracy"
         + "".join(f"\n{line}" for line in _brackets(result, any(row.intervals for row in result.speculation.rows))),
     )
-    table.add_column("batch, rows")
-    for column in EXCHANGE_COLUMNS:
-        table.add_column(column.heading, justify="right")
-    for row in result.speculation.rows:
-        table.add_row(
-            named(f"{row.batch} x {row.rows}", row.model, result), *(column.text(row) for column in EXCHANGE_COLUMNS)
-        )
-    return table
+    return fill(table, EXCHANGE_COLUMNS, _exchange_rows(result), corner="batch, rows")
+
+
+def _exchange_rows(result: ScaleResult) -> list[tuple[str, Exchange]]:
+    rows = result.speculation.rows
+    return [(named(f"{row.batch} x {row.rows}", row.model, result), row) for row in rows]
 
 
 #: A network each, where there are several.
@@ -556,24 +509,17 @@ _CLOSING = (
 )
 
 
+_PAGE = Page(
+    heading="Samples, or drafted tokens?",
+    summary=("time of one sample", "most accurate plan over that", "speculation over that", "most accurate plan"),
+    closing=_CLOSING,
+    command="jaxspec scale --config config.toml",
+)
+
+
 def write_scale_report(results: Sequence[ScaleResult], out_dir: str | Path) -> Path:
     """Write the figures and `report.html` into a run directory; see `write_page`."""
-    page = Page(
-        heading="Samples, or drafted tokens?",
-        summary=("time of one sample", "most accurate plan over that", "speculation over that", "most accurate plan"),
-        section=scale_section,
-        figures=draw_scale_figures,
-        captions=_CAPTIONS,
-        closing=_CLOSING,
-        command="jaxspec scale --config config.toml",
-    )
-    return write_page(page, results, out_dir)
-
-
-def draw_scale_figures(result: ScaleResult) -> dict[str, Figure]:
-    """All figures of one device by name, without those whose data is absent."""
-    drawn = {name: draw() for name, draw in figures(result).items()}
-    return {name: figure for name, figure in drawn.items() if figure is not None}
+    return write_page(_PAGE, [scale_section(result) for result in results], out_dir)
 
 
 def figures(result: ScaleResult, directory: Path | None = None) -> Drawings:
@@ -585,8 +531,8 @@ def figures(result: ScaleResult, directory: Path | None = None) -> Drawings:
     }
 
 
-def scale_section(result: ScaleResult) -> dict[str, Any]:
-    """All that the template needs of one device, its figures apart: plans across, numbers down."""
+def scale_section(result: ScaleResult) -> Section:
+    """What the page shows of one device: plans across, numbers down."""
     rows, best, exchanges = here(result), result.most_accurate, result.speculation.rows
     title = scale_headline(result)
     # What speculation makes of one sample, with the most rows and at the batch asked for.
@@ -597,50 +543,36 @@ def scale_section(result: ScaleResult) -> dict[str, Any]:
         f"accepted by position, {name}": f"{', '.join(fixed(chance, 3) for chance in found.known)} ({found.status})"
         for name, found in accepted_by_network(result).items()
     }
-    return {
-        "title": title.partition(":")[0],
-        "device": device_title(result),
-        "headline": title,
-        "pays": bool(result.pays.value),
-        "provenance": result.statement or NOT_KNOWN,
-        "corner": "plan",
-        "columns": [plan_name(row, result) for row in rows],
-        "best": None,
-        "choice": NOT_KNOWN if best is None else plan_name(best, result),
-        "rows": [_row(rows, column) for column in shown_columns(rows)],
-        "more_tables": [
-            {
-                "title": "The same matrix rows, for drafted tokens or for samples (batch x rows)",
-                "corner": "batch x rows",
-                "columns": [named(f"{row.batch} x {row.rows}", row.model, result) for row in exchanges],
-                "rows": [_row(exchanges, column) for column in EXCHANGE_COLUMNS],
-            }
-        ]
-        if exchanges
-        else [],
-        "ratios": [],
-        "lossless": {"state": "unknown", "text": _samples_in_words(result)},
-        "device_data": device_rows(result),
-        "assumptions": assumptions(result),
-        "settings": [
-            *settings(result, **_task(result)),
+    tables: list[Grid[Any]] = [
+        Grid([(plan_name(row, result), row) for row in rows], shown_plan_columns(rows), corner="plan")
+    ]
+    if exchanges:
+        title_of_rows = "The same matrix rows, for drafted tokens or for samples (batch x rows)"
+        tables.append(Grid(_exchange_rows(result), EXCHANGE_COLUMNS, title_of_rows, corner="batch x rows"))
+    target = target_in_words(result)
+    return network_section(
+        result,
+        title=title.partition(":")[0],
+        headlines=[title],
+        provenance=result.statement or NOT_KNOWN,
+        tables=tables,
+        choice=NOT_KNOWN if best is None else plan_name(best, result),
+        proof=Proof("unknown", _samples_in_words(result)),
+        figures=figures(result),
+        captions=_CAPTIONS,
+        settings=[
+            *network_settings(result, **_task(result)),
             ("draft", str(result.speculation.draft)),
             *drafted.items(),
-            *([("target", words)] if (words := target_in_words(result)) else []),
+            *([("target", target)] if target else []),
             *(("intervals", words) for words in intervals_in_words(result)),
         ],
-        "timing": timing(result),
-        "summary": [
+        summary=[
             (NOT_KNOWN if one is None else seconds(one.total_s.known), ""),
             (times(ratio), ""),
             (times(mine[-1].speedup.number) if mine else NOT_KNOWN, ""),
         ],
-    }
-
-
-def _row(rows: Sequence[R], column: Column[R]) -> dict[str, Any]:
-    cells = [Cell(column.text(row), column.status(row)) for row in rows]
-    return {"title": column.title, "meaning": column.meaning, "cells": cells}
+    )
 
 
 def _task(result: ScaleResult) -> dict[str, str | None]:
@@ -663,12 +595,6 @@ def _samples_in_words(result: ScaleResult) -> str:
     )
 
 
-def shown(found: tuple[Sequence[ScaleResult], RunDirectory]) -> Shown:
+def shown(run: tuple[Sequence[ScaleResult], RunDirectory]) -> Shown:
     """Tables of plans for the terminal, from what `scale` returned."""
-    results, directory = found
-    return Shown(
-        [result.plain() for result in results],
-        scale_tables(results),
-        note_lines(results),
-        f"report: {directory.path / 'report.html'}",
-    )
+    return shown_run(run, scale_tables(run[0]))

@@ -12,13 +12,18 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
 from hwmodels.numerics.units import MILLI
-from jaxspec.report.columns import Column
+from jaxspec.report.columns import Column, fill
 from jaxspec.report.figures.style import BLUE, INK, VERMILLION, WIDTH_INCHES, ShownFigure, styled
-from jaxspec.report.formatting import fixed, three_digits
-from jaxspec.report.page import Drawings
-from jaxspec.report.short_page import ShortSection, write_short_page
-from jaxspec.report.shown import Shown, note_lines
+from jaxspec.report.formatting import three_digits
+from jaxspec.report.page import (
+    Drawings,
+    Page,
+    Section,
+    write_page,
+)
+from jaxspec.report.shown import Shown, note_lines, shown_run
 from jaxspec.report.terminal import Table
+from jaxspec.report.titles import architecture_title, device_title
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.studies.serve.result import DECODING, Crossing, LoadRow, ServeResult
 
@@ -32,23 +37,15 @@ def _ms(value: float) -> str:
 
 def _latency(name: str, title: str, heading: str, meaning: str, write: Callable[[float], str]) -> Column[LoadRow]:
     """A column of a field with its interval."""
-    return Column[LoadRow](
-        title,
-        heading,
-        meaning,
-        lambda row: getattr(row, name),
-        write,
-        interval=lambda row: row.intervals and getattr(row.intervals, name),
-    )
+    return Column[LoadRow](title, heading, meaning, name, write, interval=f"intervals.{name}")
 
 
 _COLUMNS = (
-    Column[LoadRow](
-        "requests/s", "requests/s", "that arrive", lambda row: row.rate_per_s, lambda value: f"{value:.4g}"
-    ),
+    Column[LoadRow]("decoding", "decoding", "", "decoding", words=lambda row: CALLED[row.decoding], justify="left"),
+    Column[LoadRow]("requests/s", "requests/s", "that arrive", "rate_per_s", lambda value: f"{value:.4g}"),
     _latency("tokens_per_s", "tokens/s", "tokens/s", "generated", three_digits),
-    Column[LoadRow]("batch", "batch", "requests in the engine", lambda row: row.mean_batch, lambda x: fixed(x, 1)),
-    Column[LoadRow]("busy", "busy", "share of the time", lambda row: row.utilisation, three_digits),
+    Column[LoadRow]("batch", "batch", "requests in the engine", "mean_batch", 1),
+    Column[LoadRow]("busy", "busy", "share of the time", "utilisation", three_digits),
     _latency("ttft_p50_s", "TTFT p50", "TTFT, ms\np50", "to the first token", _ms),
     _latency("ttft_p99_s", "TTFT p99", "\np99", "to the first token", _ms),
     _latency("tpot_p50_s", "TPOT p50", "TPOT, ms\np50", "per further token", _ms),
@@ -98,12 +95,7 @@ def _loads(result: ServeResult) -> Table:
         f"by batch: {_lengths(result)} (rates, lengths and acceptance: input; the rest: predicted)"
         + (f"\nin brackets: {result.interval_statement}" if result.interval_statement else ""),
     )
-    table.add_column("decoding")
-    for column in _COLUMNS:
-        table.add_column(column.heading, justify="right")
-    for row in result.rows:
-        table.add_row(CALLED[row.decoding], *(column.text(row) for column in _COLUMNS))
-    return table
+    return fill(table, _COLUMNS, (("", row) for row in result.rows))
 
 
 def _states(result: ServeResult) -> str:
@@ -122,16 +114,11 @@ def _lengths(result: ServeResult) -> str:
     return ", then ".join(said if len(said) <= 5 else [*said[:4], f"... {said[-1]}"])
 
 
-def shown(found: tuple[Sequence[ServeResult], RunDirectory]) -> Shown:
+def shown(run: tuple[Sequence[ServeResult], RunDirectory]) -> Shown:
     """Tables of what was served for the terminal, from what `serve` returned."""
-    results, directory = found
+    results, _ = run
     lines = [f"{result.device}: {answer(crossing, result.rows)}" for result in results for crossing in result.crossings]
-    return Shown(
-        [result.plain() for result in results],
-        serving_tables(results),
-        [*lines, *note_lines(results)],
-        f"report: {directory.path / 'report.html'}",
-    )
+    return shown_run(run, serving_tables(results), [*lines, *note_lines(results)])
 
 
 _COLOURS: dict[str, str] = dict(zip(DECODING, (INK, VERMILLION, BLUE), strict=True))
@@ -238,19 +225,22 @@ _CAPTIONS = {
 }
 
 
+_PAGE = Page(heading="Up to which load does a draft pay?", command="jaxspec serve --config config.toml", assumptions=())
+
+
 def write_serving(results: Sequence[ServeResult], directory: Path) -> Path:
-    """Write the page and its figures into a run directory; see `write_short_page`."""
-    return write_short_page("Up to which load does a draft pay?", [_section(result) for result in results], directory)
+    """Write the page and its figures into a run directory; see `write_page`."""
+    return write_page(_PAGE, [_section(result) for result in results], directory)
 
 
-def _section(result: ServeResult) -> ShortSection:
-    (table,) = serving_tables([result])
-    return ShortSection(
-        device=result.device or "",
-        title=result.device_title or result.device or "",
+def _section(result: ServeResult) -> Section:
+    return Section(
+        result=result,
+        title=f"{architecture_title(result)} on {device_title(result)}",
         headlines=[answer(crossing, result.rows) for crossing in result.crossings],
-        table=table,
+        pays=bool(result.pays.value),
+        tables=serving_tables([result]),
         figures=figures(result),
         captions=_CAPTIONS,
-        remarks=[*result.assumptions, *result.notes],
+        remarks=result.notes,
     )

@@ -479,14 +479,14 @@ def search_tree(
     processes = shared_processes()
     checked = cache(lambda: check_tree(config))
 
-    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
+    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[TreeResult]]:
         stages = begin_tree(config, directory, reporter, checked(), processes=processes)
 
-        def work() -> list[dict[str, Any]]:
-            found = [result.plain() for result in tree_results(stages)]
+        def work() -> list[TreeResult]:
+            results = tree_results(stages)
             if directory.owned and stages.has_trace:
                 _write_trace(stages, directory.path / ACCEPTANCE_TRACE)
-            return found
+            return results
 
         return work
 

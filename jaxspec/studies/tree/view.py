@@ -13,8 +13,7 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from jaxspec.report.assumptions import assumptions, device_rows
-from jaxspec.report.columns import BRACKETS, Column, statements
+from jaxspec.report.columns import BRACKETS, Column, Grid, fill, statements
 from jaxspec.report.configurations import LARGEST_GAP
 from jaxspec.report.figures.style import (
     BLUE,
@@ -29,15 +28,16 @@ from jaxspec.report.figures.style import (
     text_colour_on,
 )
 from jaxspec.report.formatting import NOT_KNOWN, fixed, times
-from jaxspec.report.page import Drawings, Page, write_page
-from jaxspec.report.section import Cell, lossless_in_words, settings, timing
-from jaxspec.report.shown import Shown, note_lines
-from jaxspec.report.stopwatch import (
-    STOPWATCH_CAPTION,
-    stopwatch_figure,
-    stopwatch_page_tables,
-    stopwatch_tables,
+from jaxspec.report.page import (
+    Drawings,
+    Page,
+    Section,
+    network_section,
+    network_settings,
+    write_page,
 )
+from jaxspec.report.shown import Shown, shown_run
+from jaxspec.report.stopwatch import STOPWATCH_CAPTION, stopwatch_figure, stopwatch_tables
 from jaxspec.report.terminal import Table
 from jaxspec.report.titles import architecture_title, device_title, model_title, provenance
 from jaxspec.results import Quantity, predicted
@@ -70,12 +70,7 @@ def _rate(row: ContextRow) -> Ends:
 
 #: Speed, with which a page says that a context does not fit.
 TOKENS_PER_S = Column[ContextRow](
-    "tokens/s",
-    "tokens/s\none sequence",
-    "of one sequence",
-    lambda row: row.decision.tokens_per_s,
-    lambda value: fixed(value, 1),
-    interval=_rate,
+    "tokens/s", "tokens/s\none sequence", "of one sequence", "decision.tokens_per_s", 1, interval=_rate
 )
 
 
@@ -85,23 +80,17 @@ CONTEXT_COLUMNS = (
         "verified tokens",
         "verify\ntokens",
         "per cycle, the root included; AR: do not speculate",
-        lambda row: row.decision.verification_length,
-        lambda value: fixed(value, 0),
+        "decision.verification_length",
+        0,
         words=lambda row: length_in_words(row.decision),
     ),
-    Column[ContextRow](
-        "tokens per cycle",
-        "tokens\nper cycle",
-        "on held-out prompts",
-        lambda row: row.decision.tokens_per_cycle,
-        lambda value: fixed(value, 2),
-    ),
+    Column[ContextRow]("tokens per cycle", "tokens\nper cycle", "on held-out prompts", "decision.tokens_per_cycle", 2),
     TOKENS_PER_S,
     Column[ContextRow](
         "speedup vs bf16 AR",
         "speedup vs\nbf16 AR",
         "over autoregressive decoding of the uncompressed 16-bit model",
-        lambda row: row.decision.speedup_vs_bf16_ar,
+        "decision.speedup_vs_bf16_ar",
         times,
         interval=lambda row: _held(row).speedup_vs_bf16_ar,
     ),
@@ -109,7 +98,7 @@ CONTEXT_COLUMNS = (
         "speedup vs stored AR",
         "speedup vs\nstored AR",
         "over autoregressive decoding of the stored format",
-        lambda row: row.decision.speedup_vs_stored_ar,
+        "decision.speedup_vs_stored_ar",
         times,
         interval=lambda row: _held(row).speedup_vs_stored_ar,
     ),
@@ -117,19 +106,17 @@ CONTEXT_COLUMNS = (
         "best tree vs stored AR",
         "best tree\nvs stored AR",
         "whether or not it pays",
-        lambda row: row.decision.best_tree.speedup_vs_stored_ar,
+        "decision.best_tree.speedup_vs_stored_ar",
         times,
-        interval=lambda row: row.decision.best_tree.intervals and row.decision.best_tree.intervals.speedup_vs_stored_ar,
+        interval="decision.best_tree.intervals.speedup_vs_stored_ar",
     ),
     Column[ContextRow](
         "best chain vs stored AR",
         "best chain\nvs stored AR",
         "the draft's likeliest tokens in a row, whether or not it pays",
-        lambda row: row.decision.best_chain.speedup_vs_stored_ar,
+        "decision.best_chain.speedup_vs_stored_ar",
         times,
-        interval=lambda row: (
-            row.decision.best_chain.intervals and row.decision.best_chain.intervals.speedup_vs_stored_ar
-        ),
+        interval="decision.best_chain.intervals.speedup_vs_stored_ar",
     ),
 )
 
@@ -141,18 +128,11 @@ def tree_tables(results: Sequence[TreeResult]) -> list[Table]:
 
 def _table(result: TreeResult) -> Table:
     table = Table(tree_headline(result), "\n".join(_caption(result)))
-    table.add_column("context", justify="right")
-    for column in CONTEXT_COLUMNS:
-        table.add_column(column.heading, justify="right")
     here = result.workload.context_tokens.number
-    for row in result.contexts:
-        fits = row.fits.value
-        table.add_row(
-            f"{row.context_tokens:,}" + ("" if fits else " (does not fit)"),
-            *(column.text(row) for column in CONTEXT_COLUMNS),
-            style=None if not fits else "bold" if row.context_tokens == here else None,
-        )
-    return table
+    fits = lambda row: "" if row.fits.value else " (does not fit)"
+    bold = lambda row: "bold" if row.fits.value and row.context_tokens == here else None
+    rows = {f"{row.context_tokens:,}{fits(row)}": row for row in result.contexts}
+    return fill(table, CONTEXT_COLUMNS, rows, bold, corner="context", side="right")
 
 
 def choice_here(result: TreeResult) -> ContextChoice | None:
@@ -565,24 +545,17 @@ _CLOSING = (
 )
 
 
+_PAGE = Page(
+    heading="Which tree pays?",
+    summary=("vs bf16 AR", "vs stored AR", "tokens/s", "verify tokens"),
+    closing=_CLOSING,
+    command="jaxspec tree --config config.toml",
+)
+
+
 def write_tree_report(results: Sequence[TreeResult], out_dir: str | Path) -> Path:
     """Write the figures and `report.html` into a run directory; see `write_page`."""
-    page = Page(
-        heading="Which tree pays?",
-        summary=("vs bf16 AR", "vs stored AR", "tokens/s", "verify tokens"),
-        section=tree_section,
-        figures=draw_tree_figures,
-        captions=_CAPTIONS,
-        closing=_CLOSING,
-        command="jaxspec tree --config config.toml",
-    )
-    return write_page(page, results, out_dir)
-
-
-def draw_tree_figures(result: TreeResult) -> dict[str, Figure]:
-    """All figures of one device by name, without those whose data is absent."""
-    drawn = {name: draw() for name, draw in figures(result).items()}
-    return {name: figure for name, figure in drawn.items() if figure is not None}
+    return write_page(_PAGE, [tree_section(result) for result in results], out_dir)
 
 
 def figures(result: TreeResult, directory: Path | None = None) -> Drawings:
@@ -596,30 +569,23 @@ def figures(result: TreeResult, directory: Path | None = None) -> Drawings:
     }
 
 
-def tree_section(result: TreeResult) -> dict[str, Any]:
-    """All that the template needs of one device, its figures apart: contexts across, numbers down."""
+def tree_section(result: TreeResult) -> Section:
+    """What the page shows of one device: contexts across, numbers down."""
     own = choice_here(result)
-    decided = own or ContextChoice()
-    title = tree_headline(result)
+    decided, title = own or ContextChoice(), tree_headline(result)
     search = {name: value for name, value in result.search.plain().items() if value is not None}
-    return {
-        "title": title.partition(",")[0],
-        "device": device_title(result),
-        "headline": title,
-        "pays": bool(result.pays.value),
-        "provenance": provenance(result),
-        "corner": "context",
-        "columns": [f"{row.context_tokens:,}" for row in result.contexts],
-        "best": None,
-        "choice": length_in_words(own) if own else "none",
-        "rows": [_row(result.contexts, column) for column in CONTEXT_COLUMNS],
-        "ratios": [],
-        "lossless": lossless_in_words(result.lossless),
-        "more_tables": stopwatch_page_tables(result),
-        "device_data": device_rows(result),
-        "assumptions": assumptions(result),
-        "settings": [
-            *settings(result),
+    alarm = lambda row, column: "does not fit" if column is TOKENS_PER_S and not row.fits.value else ""
+    contexts = {f"{row.context_tokens:,}": row for row in result.contexts}
+    return network_section(
+        result,
+        title=title.partition(",")[0],
+        headlines=[title],
+        tables=[Grid(contexts, CONTEXT_COLUMNS, corner="context", alarm=alarm)],
+        choice=length_in_words(own) if own else "none",
+        figures=figures(result),
+        captions=_CAPTIONS,
+        settings=[
+            *network_settings(result),
             ("draft", str(result.draft.name)),
             ("draft steps priced as", str(result.draft.priced_draft.statement)),
             ("search", ", ".join(f"{name} {value}" for name, value in search.items())),
@@ -629,27 +595,14 @@ def tree_section(result: TreeResult) -> dict[str, Any]:
             *(("intervals", words) for words in intervals_in_words(result)),
             ("proof", proof_in_words(result).partition(": ")[2]),
         ],
-        "timing": timing(result),
-        "summary": [
+        summary=[
             (times(decided.speedup_vs_bf16_ar.number), ""),
             (times(decided.speedup_vs_stored_ar.number), ""),
             (fixed(decided.tokens_per_s.number, 1), ""),
         ],
-    }
-
-
-def _row(rows: Sequence[ContextRow], column: Column[ContextRow]) -> dict[str, Any]:
-    alarm = lambda row: "does not fit" if column is TOKENS_PER_S and not row.fits.value else ""
-    cells = [Cell(column.text(row), column.status(row), alarm=alarm(row)) for row in rows]
-    return {"title": column.title, "meaning": column.meaning, "cells": cells}
-
-
-def shown(found: tuple[Sequence[TreeResult], RunDirectory]) -> Shown:
-    """Tables of a tree search for the terminal, from what `search_tree` returned."""
-    results, directory = found
-    return Shown(
-        [result.plain() for result in results],
-        [*tree_tables(results), *stopwatch_tables(results)],
-        note_lines(results),
-        f"report: {directory.path / 'report.html'}",
     )
+
+
+def shown(run: tuple[Sequence[TreeResult], RunDirectory]) -> Shown:
+    """Tables of a tree search for the terminal, from what `search_tree` returned."""
+    return shown_run(run, [*tree_tables(run[0]), *stopwatch_tables(run[0])])

@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxspec.compress.footprint import limited_draft_bits, mean_draft_bits
 from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
+from jaxspec.report.page import device_slugs
 from jaxspec.results import given, measured, predicted
 from jaxspec.runs.carrying_out import carry_out_records
 from jaxspec.runs.directory import RunDirectory, read_metrics
@@ -230,6 +231,7 @@ class Tuning:
         self.setup, self.stages, self.reporter = work.setup, work.stages, work.reporter
         self.drafts = tune_drafts(config, work)
         self.metrics: list[dict[str, Any]] = []
+        self.slugs = dict(zip(config.device, device_slugs(config.device), strict=True))
 
     def run(self) -> list[TuneResult]:
         """All stages; one result per device."""
@@ -323,7 +325,7 @@ class Tuning:
         """Candidates on the text that elects."""
         # Which ones they are may differ in another version, whose prices do.
         which = ChainDecoding(self.drafts).name_of({str(place): knobs for place, knobs in enumerate(candidates)})
-        name = f"judged/{_slug(device)}-{which}"
+        name = f"judged/{self.slugs[device]}-{which}"
 
         def compute() -> Arrays:
             found = []
@@ -341,7 +343,7 @@ class Tuning:
         """Soft knobs: the last ones, and the mean of the last steps'."""
         stage = "uniform" if ascent.tied else "tuned"
         description = "tuning one pair for all matrices" if ascent.tied else "tuning every matrix"
-        name = f"ascent/{_slug(device)}-{stage}"
+        name = f"ascent/{self.slugs[device]}-{stage}"
 
         def compute() -> Arrays:
             with (
@@ -385,10 +387,6 @@ def tune_drafts(config: TuneConfig, work: Work) -> HardDrafts:
     return HardDrafts(work, continuation_length(config.output_tokens), on_own_text=as_written)
 
 
-def _slug(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "-." else "_" for c in name)
-
-
 def tune(
     config: TuneConfig,
     *,
@@ -407,17 +405,17 @@ def tune(
     processes = shared_processes()
     checked = cache(lambda: check_inputs(config))
 
-    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
+    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[TuneResult]]:
         loaded = begin_work(
             config, directory, reporter, checked(), gradient_windows=config.windows_per_step, processes=processes
         )
         run = Tuning(config, loaded)
 
-        def work() -> list[dict[str, Any]]:
-            found = [result.plain() for result in run.run()]
+        def work() -> list[TuneResult]:
+            results = run.run()
             directory.write_metrics(run.metrics)
             keep_norms(run.drafts, directory)
-            return found
+            return results
 
         return work
 

@@ -17,8 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from jaxspec.models.config import MATRIX_KINDS
-from jaxspec.report.assumptions import assumptions, device_rows
-from jaxspec.report.columns import NO_STATUS, shown_columns, statements
+from jaxspec.report.columns import NO_STATUS, Cell, Grid, statements
 from jaxspec.report.configurations import (
     LARGEST_GAP,
     PAGE_COLUMNS,
@@ -31,11 +30,19 @@ from jaxspec.report.configurations import (
 from jaxspec.report.figures.configurations import operator_time_figure, roofline_figure, tokens_figure
 from jaxspec.report.figures.style import INK, colour_of, legend_below, marker_of, new_figure, styled, text_colour_on
 from jaxspec.report.formatting import NOT_KNOWN, fixed, knobs_in_words, times
-from jaxspec.report.page import Drawings, Page, render_page, write_page
-from jaxspec.report.section import Cell, lossless_in_words, settings, timing
-from jaxspec.report.shown import Shown, note_lines
-from jaxspec.report.stopwatch import STOPWATCH_CAPTION, stopwatch_figure, stopwatch_page_tables, stopwatch_tables
-from jaxspec.report.titles import CONFIGURATIONS, architecture_title, configurations, device_title, in_order, provenance
+from jaxspec.report.page import (
+    Drawings,
+    Page,
+    Section,
+    lossless_proof,
+    network_section,
+    network_settings,
+    render_page,
+    write_page,
+)
+from jaxspec.report.shown import Shown, note_lines, shown_run
+from jaxspec.report.stopwatch import STOPWATCH_CAPTION, stopwatch_figure, stopwatch_tables
+from jaxspec.report.titles import CONFIGURATIONS, configurations, in_order, provenance
 from jaxspec.results import predicted
 from jaxspec.results.network_results import Configuration
 from jaxspec.results.quantity import finite
@@ -367,69 +374,44 @@ def _draw_panel(
     bar.outline.set_visible(False)
 
 
-def section(result: TuneResult) -> dict[str, Any]:
-    """All that the template needs of one device, its figures apart."""
-    answer = verdict(result)
+def section(result: TuneResult, metrics: Sequence[Mapping[str, Any]] = ()) -> Section:
+    """What the page shows of one device. Args: metrics: see `write_report`."""
+    answer, found = verdict(result), configurations(result)
     tuned = result.configurations.get("tuned", Configuration())
     compared = [ratio(result, name) for name in ("grid", "default")]
-    return {
-        "title": f"{architecture_title(result)} on {device_title(result)}",
-        "device": device_title(result),
-        "headline": headline(result),
-        "pays": answer.pays,
-        "provenance": provenance(result),
-        "columns": list(configurations(result)),
-        "best": answer.best,
-        "choice": answer.choice,
-        "rows": _rows(result),
-        "ratios": _ratios(result),
-        "lossless": lossless_in_words(result.lossless),
-        "more_tables": stopwatch_page_tables(result),
-        "device_data": device_rows(result),
-        "assumptions": assumptions(result),
-        "settings": [*settings(result, objective=result.objective), *_by_j(result), *_intervals(result)],
-        "timing": timing(result),
-        "summary": [
+    by_j = disagreement_in_words(result)
+    return network_section(
+        result,
+        headlines=[headline(result)],
+        pays=answer.pays,
+        tables=[Grid(found, PAGE_COLUMNS, more=_more_rows(found))],
+        best=answer.best,
+        choice=answer.choice,
+        ratios=_ratios(result),
+        figures=drawings(result, metrics),
+        captions=_CAPTIONS,
+        settings=[
+            *network_settings(result, objective=result.objective),
+            *([("objective J", by_j)] if by_j else []),
+            *(("intervals", words) for words in statements(each.intervals for each in found.values())),
+        ],
+        summary=[
             (times(tuned.speedup_vs_bf16_ar.number), ""),
             (times(tuned.speedup_vs_stored_ar.number), ""),
-            *((times(found.value), found.interval) if found else (NOT_KNOWN, "") for found in compared),
+            *((times(each.value), each.interval) if each else (NOT_KNOWN, "") for each in compared),
         ],
-    }
-
-
-def _rows(result: TuneResult) -> list[dict[str, Any]]:
-    """Metrics down, configurations across."""
-    found = configurations(result).values()
-    rows = [
-        {
-            "title": column.title,
-            "meaning": column.meaning,
-            "cells": [Cell(column.text(configuration), column.status(configuration)) for configuration in found],
-        }
-        for column in shown_columns(PAGE_COLUMNS, found)
-    ]
-    rows.append(
-        {
-            "title": "gap between the two",
-            "meaning": f"in standard errors of the count; beyond {LARGEST_GAP:.0f} it is a defect",
-            "cells": [_gap(configuration) for configuration in found],
-        }
     )
+
+
+def _more_rows(found: Mapping[str, Configuration]) -> list[tuple[str, str, list[Cell]]]:
+    """The gap between the two counts, and what drafts leave out."""
+    about = f"in standard errors of the count; beyond {LARGEST_GAP:.0f} it is a defect"
+    rows = [("gap between the two", about, [_gap(configuration) for configuration in found.values()])]
     for title, what in (("weights", "weight"), ("keys and values", "kv"), ("LM head", "head")):
-        words = [knobs_in_words(configuration.knobs.value, what) for configuration in found]
-        if any(said != NOT_KNOWN for said in words):  # a scheme may leave out nothing of a kind
-            rows.append({"title": title, "meaning": "what the draft leaves out", "cells": list(map(Cell, words))})
+        words = [knobs_in_words(configuration.knobs.value, what) for configuration in found.values()]
+        if any(each != NOT_KNOWN for each in words):  # a scheme may leave out nothing of a kind
+            rows.append((title, "what the draft leaves out", list(map(Cell, words))))
     return rows
-
-
-def _by_j(result: TuneResult) -> list[tuple[str, str]]:
-    words = disagreement_in_words(result)
-    return [("objective J", words)] if words else []
-
-
-def _intervals(result: TuneResult) -> list[tuple[str, str]]:
-    held = (each.intervals for each in configurations(result).values())
-    return [("intervals", words) for words in statements(held)]
 
 
 def _gap(configuration: Configuration) -> Cell:
@@ -460,7 +442,7 @@ _ROWS = {
 }
 
 
-def told_lines(results: Sequence[TuneResult], directory: Path) -> list[str]:
+def terminal_lines(results: Sequence[TuneResult], directory: Path) -> list[str]:
     """Lines below the tables.
 
     Args:
@@ -470,7 +452,7 @@ def told_lines(results: Sequence[TuneResult], directory: Path) -> list[str]:
     rows = in_order({name for result in results for name in result.configurations}, _ROWS)
     return [
         *(headline(result) for result in results),
-        *(f"{result.device}, measured: {lossless_in_words(result.lossless)['text']}" for result in results),
+        *(f"{result.device}, measured: {lossless_proof(result.lossless).text}" for result in results),
         f"rows: {'; '.join(f'{name}: {_ROWS[name]}' for name in rows if name in _ROWS)}",
         *optimism_lines(results),
         *disagreement_lines(results),
@@ -535,7 +517,7 @@ def write_report(
     Returns:
         The path of the page.
     """
-    return write_page(_page(metrics, command), results, out_dir, config_toml=config_toml)
+    return write_page(_page(command), [section(each, metrics) for each in results], out_dir, config_toml=config_toml)
 
 
 def report_html(
@@ -546,16 +528,11 @@ def report_html(
     config_toml: str | None = None,
 ) -> str:
     """The page as text; arguments as in `write_report`."""
-    return render_page(_page(metrics, command), results, config_toml=config_toml)
+    return render_page(_page(command), [section(each, metrics) for each in results], config_toml=config_toml)
 
 
-def draw_figures(result: TuneResult, metrics: Sequence[Mapping[str, Any]]) -> dict[str, Figure]:
-    """All figures of one device by name, without those whose data is absent."""
-    drawn = {name: draw() for name, draw in _drawings(result, metrics).items()}
-    return {name: figure for name, figure in drawn.items() if figure is not None}
-
-
-def _drawings(result: TuneResult, metrics: Sequence[Mapping[str, Any]]) -> Drawings:
+def drawings(result: TuneResult, metrics: Sequence[Mapping[str, Any]]) -> Drawings:
+    """The figures of one device by name, each as a function that draws it."""
     return {
         "acceptance": lambda: acceptance_figure(result),
         "knobs": lambda: knobs_figure(result),
@@ -569,27 +546,19 @@ def _drawings(result: TuneResult, metrics: Sequence[Mapping[str, Any]]) -> Drawi
 
 def figures(result: TuneResult, directory: Path | None) -> Drawings:
     """The report's figures of one device by name, each as a function that draws it."""
-    return _drawings(result, [] if directory is None else read_metrics(directory))
+    return drawings(result, [] if directory is None else read_metrics(directory))
 
 
-def _page(metrics: Sequence[Mapping[str, Any]], command: str) -> Page[TuneResult]:
+def _page(command: str) -> Page:
     return Page(
         heading="Which draft pays?",
         summary=("tuned vs bf16 AR", "tuned vs stored AR", "tuned vs grid", "tuned vs default", "draft that pays"),
-        section=section,
-        figures=lambda result: draw_figures(result, metrics),
-        captions=_CAPTIONS,
         closing=_CLOSING,
         command=command,
     )
 
 
-def shown(found: tuple[Sequence[TuneResult], RunDirectory]) -> Shown:
+def shown(run: tuple[Sequence[TuneResult], RunDirectory]) -> Shown:
     """Tables of a tuning run for the terminal, from what `tune` returned."""
-    results, directory = found
-    return Shown(
-        [result.plain() for result in results],
-        [*tables(results), *stopwatch_tables(results)],
-        told_lines(results, directory.path),
-        f"report: {directory.path / 'report.html'}",
-    )
+    results, directory = run
+    return shown_run(run, [*tables(results), *stopwatch_tables(results)], terminal_lines(results, directory.path))

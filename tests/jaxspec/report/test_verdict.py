@@ -8,7 +8,7 @@ from jaxspec.report.configurations import SpeedRatio
 
 
 def headline(entry):
-    return verdicts.headline(read(entry))
+    return configurations.headline(read(entry))
 
 
 def ratio(entry, other):

@@ -21,7 +21,6 @@ from hwmodels import (
 )
 from jaxspec.cli.study_command import print_shown
 from jaxspec.errors import InputError
-from jaxspec.report.print_style import PRINT_STYLE
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies.advise.config import AdviseConfig
@@ -95,7 +94,7 @@ def test_what_does_not_pay_is_not_advised(advised):
 def test_files_of_a_run(advised):
     folder = advised.directory
     page = (folder / "report.html").read_text()
-    assert PRINT_STYLE in page  # nothing scrolls on paper
+    assert "@media print" in page  # nothing scrolls on paper
     assert not re.search(r"https?://(?!www\.w3\.org)", page)
     assert page.count("<svg") == 2
     assert "num_speculative_tokens_per_batch_size" in page

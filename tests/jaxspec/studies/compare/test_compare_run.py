@@ -14,13 +14,14 @@ from what_is_shown import all_is_shown, numbers_are_whole
 from hwmodels import DraftCost, chain_plan, price_cycle, uniform_footprint
 from jaxspec.cli import main
 from jaxspec.models import DecoderConfig, init_params, save_directory
+from jaxspec.report.page import drawn
 from jaxspec.results.stopwatch_results import LOST_IN_NOISE
 from jaxspec.runs import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies import CompareConfig, compare
 from jaxspec.studies.compare import run as compare_module
 from jaxspec.studies.compare.result import CompareResult
-from jaxspec.studies.compare.view import compare_headline, compare_tables, draw_compare_figures
+from jaxspec.studies.compare.view import compare_headline, compare_tables, figures
 from jaxspec.studies.measured.pricing import resolve_pricing
 
 ONE_LAYER = DecoderConfig(
@@ -153,7 +154,7 @@ def test_page_and_figures_are_there_and_show_everything(finished):
         result = CompareResult.from_plain(entry)
         for table in compare_tables([result]):
             numbers_are_whole(table)
-        for figure in draw_compare_figures(result).values():
+        for figure in drawn(figures(result)).values():
             all_is_shown(figure)
     (whole,) = compare_tables([CompareResult.from_plain(entries[0])])
     assert "activations rounded: duquant-w4a4kv4 to 4 bits, smoothquant-w8a8 to 8 bits" in whole.caption

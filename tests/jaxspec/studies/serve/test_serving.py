@@ -13,7 +13,6 @@ from rich.console import Console
 
 from jaxspec.errors import InputError
 from jaxspec.interruption import UNDER_WAY
-from jaxspec.report.print_style import PRINT_STYLE
 from jaxspec.results import predicted
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import build_config
@@ -90,7 +89,7 @@ def test_it_is_shown_and_kept(run, result):
     assert result.plain()["status"]["everything else"] == "predicted"
     assert serving_figure([result]).axes
     html = (run[1].path / "report.html").read_text(encoding="utf-8")
-    assert PRINT_STYLE in html  # nothing scrolls on paper
+    assert "@media print" in html  # nothing scrolls on paper
     assert answer(result.crossings[0]) in html
     assert "<svg" in html
     assert "pays up to" in html or result.crossings[0].rate_per_s.value is None

@@ -13,6 +13,7 @@ from what_is_shown import all_is_shown, numbers_are_whole
 from hwmodels import chain_cycles, read_trace
 from jaxspec.cli import main
 from jaxspec.models import DecoderConfig, init_params, save_directory
+from jaxspec.report.page import drawn
 from jaxspec.runs import Reporter
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.settings import build_config
@@ -22,7 +23,7 @@ from jaxspec.studies.tree import run as tree_search_module
 from jaxspec.studies.tree.result import TreeResult
 from jaxspec.studies.tree.run import proof_part
 from jaxspec.studies.tree.stages import begin_tree
-from jaxspec.studies.tree.view import chain_in_words, choice_here, draw_tree_figures, tree_headline, tree_tables
+from jaxspec.studies.tree.view import chain_in_words, choice_here, figures, tree_headline, tree_tables
 
 #: Half the compiling of two layers.
 ONE_LAYER = DecoderConfig(
@@ -220,7 +221,7 @@ def test_no_table_cuts_a_number_and_no_figure_leaves_out_data(finished, case):
     entry = odd_trees(finished[0][0])[case]
     for table in tree_tables([TreeResult.from_plain(entry)]):
         numbers_are_whole(table)
-    for figure in draw_tree_figures(TreeResult.from_plain(entry)).values():
+    for figure in drawn(figures(TreeResult.from_plain(entry))).values():
         all_is_shown(figure)
 
 

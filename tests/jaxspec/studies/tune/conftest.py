@@ -9,7 +9,7 @@ from jaxspec.studies.tune import view
 @pytest.fixture
 def text_only(monkeypatch):
     """For tests of what is written: figures take most of the time."""
-    monkeypatch.setattr(view, "draw_figures", lambda entry, metrics: {})
+    monkeypatch.setattr(view, "drawings", lambda entry, metrics: {})
 
 
 @pytest.fixture(scope="module")

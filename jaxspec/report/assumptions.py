@@ -156,6 +156,26 @@ def architecture_data(name: str, architecture: Architecture) -> dict[str, dict[s
     }
 
 
+def priced_facts(
+    device: str, name: str, architecture: Architecture, kernels: Kernels | None = None, division: Divided | None = None
+) -> dict[str, Any]:
+    """Fields that all results have, of the device and of the architecture that were priced.
+
+    Args:
+        device, kernels, division: see `device_facts`.
+        name: of the architecture, see `architecture_data`.
+    """
+    records = lambda data: {field: PricedNumber(**number) for field, number in data.items()}
+    facts = device_facts(device, kernels, division)
+    facts["device_data"] = records(facts["device_data"])
+    return {
+        "architecture": name,
+        "architecture_data": records(architecture_data(name, architecture)),
+        "device": device,
+        **facts,
+    }
+
+
 def number_status(source: str) -> str:
     """The status of a device's number: "calibrated" if it was fitted to measured or printed times, else "input"."""
     return "calibrated" if source.strip().lower().startswith("calibrated") else "input"

@@ -148,7 +148,7 @@ def design_tree(
 def footprint_of(bits: Mapping[str, Any]) -> Footprint:
     """The footprint with these widths for all matrices of the layers, but for experts with a width of their own, and for a
     head that is compressed."""
-    found = uniform(*(bits[name] for name in (*WIDTHS, *HEAD_WIDTHS) if name in bits))
+    found = uniform(**{name: bits[name] for name in (*WIDTHS, *HEAD_WIDTHS) if name in bits})
     return with_expert_bits(found, bits.get("expert_bits"))
 
 

@@ -11,11 +11,10 @@ import numpy as np
 from hwmodels import Architecture, DraftCost
 from hwmodels.analysis.uncertainty.delta_method import COVERAGE, LogNormal, probability_above
 from jaxspec.files import write_text
-from jaxspec.report.assumptions import architecture_data, device_facts, division_of
+from jaxspec.report.assumptions import division_of, priced_facts
 from jaxspec.report.page import device_slugs
 from jaxspec.results import Quantity, given, predicted
 from jaxspec.results.intervals import Ends
-from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.provenance import versions
@@ -150,15 +149,8 @@ def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDi
         for name, content in ({engine.file: engine.content} | dict(engine.more_files)).items():
             write_text(directory.path / "engines" / folder / name, content)
     covers = covered(advised.times, acceptance.error)
-    facts = device_facts(device, kernels, config)
-    shape = architecture_data(config.architecture, pricing.architecture)
     return AdviseResult(
-        architecture=config.architecture,
-        architecture_data={name: PricedNumber(**number) for name, number in shape.items()},
-        device=device,
-        device_title=facts["device_title"],
-        device_data={name: PricedNumber(**number) for name, number in facts["device_data"].items()},
-        assumptions=facts["assumptions"],
+        **priced_facts(device, config.architecture, pricing.architecture, kernels, config),
         inputs=directory.inputs,
         engine=engine_used(config.engine, device),
         scheme=given(config.scheme),

@@ -20,13 +20,12 @@ from jaxspec.compress.kv import rounded_kv
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
 from jaxspec.models.mesh import mesh_of, on_host, split_rows
-from jaxspec.report.assumptions import architecture_data, device_facts
+from jaxspec.report.assumptions import priced_facts
 from jaxspec.results import given, measured
 from jaxspec.results.network_results import (
     DecodingSettings,
     Lossless,
     MeasuredRouting,
-    PricedNumber,
     RunningModel,
     WorkloadSettings,
 )
@@ -103,8 +102,6 @@ def head(work: Work, device: str, footprints: list[Any], accepted: Mapping[str, 
         accepted: see `unaccepted_notes`.
     """
     config, setup, pricing = work.config, work.setup, work.pricings[device]
-    facts = device_facts(device, config, config)
-    shape = architecture_data(config.architecture, pricing.architecture)
     fields = noted(
         kernel_notes(
             pricing.device,
@@ -125,11 +122,7 @@ def head(work: Work, device: str, footprints: list[Any], accepted: Mapping[str, 
             vocabulary=given(setup.config.vocab_size),
             layers=given(setup.config.num_layers),
         ),
-        "architecture": config.architecture,
-        "architecture_data": {name: PricedNumber(**number) for name, number in shape.items()},
-        "device": device,
-        **facts,
-        "device_data": {name: PricedNumber(**number) for name, number in facts["device_data"].items()},
+        **priced_facts(device, config.architecture, pricing.architecture, config, config),
         "engine": engine_used(config.engine, device),
         "placement": placement_name(config, pricing),
         "routing": routing_part(pricing),

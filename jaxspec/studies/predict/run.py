@@ -33,10 +33,9 @@ from jaxspec.compress.footprint import uniform
 from jaxspec.compress.footprint_table import HEAD_WIDTHS, WIDTHS, expected_widths
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
-from jaxspec.report.assumptions import architecture_data, device_facts
+from jaxspec.report.assumptions import priced_facts
 from jaxspec.results import Quantity, given, predicted
 from jaxspec.results.intervals import CycleEnds, HeadlineIntervals
-from jaxspec.results.network_results import PricedNumber
 from jaxspec.results.quantity import finite
 from jaxspec.runs.steady_inputs import SteadyInputs
 from jaxspec.settings import build_config, expect, knob_values
@@ -70,12 +69,20 @@ from jaxspec.studies.release import (
 )
 from jaxspec.tuning.objective import Pricing
 
-#: Of the layers' matrices, per weight, and per KV element; a setting each.
-WIDTH_SETTINGS = ("draft_bits", "verify_bits", "draft_kv_bits", "verify_kv_bits")
+#: Width -> name in settings and results; the head's have no setting.
+_NAMES = {
+    "draft_weight_bits": "draft_bits",
+    "target_weight_bits": "verify_bits",
+    "draft_kv_bits": "draft_kv_bits",
+    "target_kv_bits": "verify_kv_bits",
+    "draft_head_bits": "draft_head_bits",
+    "target_head_bits": "verify_head_bits",
+}
 
 
-#: Name in a result of every width that a scheme has, in the order of `uniform`.
-_NAMES = dict(zip(WIDTHS + HEAD_WIDTHS, (*WIDTH_SETTINGS, "draft_head_bits", "verify_head_bits"), strict=True))
+def given_widths(config: PredictConfig) -> dict[str, float]:
+    """Widths that the user gives."""
+    return {width: getattr(config, _NAMES[width]) for width in WIDTHS if getattr(config, _NAMES[width]) is not None}
 
 
 def read_widths(config: PredictConfig, architecture: Architecture) -> dict[str, float]:
@@ -88,13 +95,10 @@ def read_widths(config: PredictConfig, architecture: Architecture) -> dict[str, 
         found = expected_widths(find_scheme(config.scheme), knob_values(config))
     else:
         layers, kv = layer_bits(form, architecture), UNCOMPRESSED_BITS if form.kv_bits is None else form.kv_bits
-        found = dict(zip(WIDTHS, (layers, layers, kv, kv), strict=True))
+        found = dict.fromkeys(WIDTHS, layers) | dict.fromkeys(("draft_kv_bits", "target_kv_bits"), kv)
         if form.weight_bits["lm_head"] != UNCOMPRESSED_BITS:
             found |= dict.fromkeys(HEAD_WIDTHS, form.weight_bits["lm_head"])
-    given = {name: getattr(config, name) for name in WIDTH_SETTINGS}
-    return {_NAMES[width]: bits for width, bits in found.items()} | {
-        name: bits for name, bits in given.items() if bits is not None
-    }
+    return found | given_widths(config)
 
 
 @flax.struct.dataclass
@@ -332,12 +336,11 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
     conditional = rates.of_positions(config.max_draft_length)
     digests = steady.digest()
     steady.compare_with(digests)
-    overridden = {name for name in WIDTH_SETTINGS if getattr(config, name) is not None}
     results = []
     for name, pricing in pricings.items():
         errors = known_errors(config, pricing, conditional, rates)
         priced = _price(pricing, widths, jnp.asarray(conditional), experts, errors)
-        found = _result(kernels[name], name, widths, rates, priced, overridden, pricing, experts, errors)
+        found = _result(kernels[name], name, widths, rates, priced, pricing, experts, errors)
         results.append(dataclasses.replace(found, inputs=digests))
     steady.check()  # titles and sources of devices are read last
     return results
@@ -367,7 +370,7 @@ def _price(
     errors: KnownErrors | None,
 ) -> _Priced:
     """Two programs: compiled as one they take longer than one by one."""
-    arguments = pricing, tuple(widths.values()), conditional, experts
+    arguments = pricing, widths, conditional, experts
     found = jax.device_get(_points(*arguments, errors))
     slopes = jax.device_get(_elasticities(*arguments))
     return _Priced(**found, elasticity=slopes)
@@ -377,11 +380,11 @@ def _parts(
     device: hwmodels.Device,
     pricing: Pricing,
     workload: hwmodels.Workload,
-    bits: tuple[float, ...],
+    widths: dict[str, float],
     experts: ExpertPricing,
 ) -> dict[str, Any]:
     """What pricing takes beside the acceptance."""
-    footprint = experts.footprint(uniform(*bits))
+    footprint = experts.footprint(uniform(**widths))
     draft = experts.draft_cost(device, pricing.architecture, workload=workload, footprint=footprint)
     return {"workload": workload, "footprint": footprint, "draft_cost": draft, "routing": experts.routing}
 
@@ -389,7 +392,7 @@ def _parts(
 @quick_jit
 def _points(
     pricing: Pricing,
-    bits: tuple[float, ...],
+    widths: dict[str, float],
     conditional: jax.Array,
     experts: ExpertPricing,
     errors: KnownErrors | None,
@@ -400,7 +403,7 @@ def _points(
 
     def with_batch(batch: jax.Array) -> tuple[hwmodels.SpeculationResult, DesignPoint, _Numbers, _Numbers]:
         own = dataclasses.replace(workload, batch=batch)
-        common = {"acceptance": acceptance, "engine": pricing.engine, **_parts(device, pricing, own, bits, experts)}
+        common = {"acceptance": acceptance, "engine": pricing.engine, **_parts(device, pricing, own, widths, experts)}
         chains = priced_chains(device, shape, **common)
         point = design_point(device, shape, result=chains.result, **common)
         numbers = chain_intervals(pricing, chains, acceptance, errors, batch=batch)
@@ -421,7 +424,7 @@ def _points(
             device,
             shape,
             draft_length=point.draft_length.astype(conditional.dtype),
-            **_parts(device, pricing, workload, bits, experts),
+            **_parts(device, pricing, workload, widths, experts),
         ),
         "numbers": numbers,
         "by_batch": by_batch,
@@ -430,14 +433,14 @@ def _points(
 
 
 @quick_jit
-def _elasticities(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array, experts: ExpertPricing):
+def _elasticities(pricing: Pricing, widths: dict[str, float], conditional: jax.Array, experts: ExpertPricing):
     acceptance = hwmodels.Acceptance(conditional)
     names = ["speedup_vs_bf16_ar", "tokens_per_s"]
     if knows_energy(pricing.device):
         names.append("energy_per_token_j")
 
     def metrics(device: hwmodels.Device, temperature: float = _SENSITIVITY_TEMPERATURE) -> dict[str, Any]:
-        parts = _parts(device, pricing, pricing.workload, bits, experts)
+        parts = _parts(device, pricing, pricing.workload, widths, experts)
         common = {"acceptance": acceptance, "engine": pricing.engine, "temperature": temperature}
         smooth = design_point(device, pricing.architecture, **common, **parts)
         return {name: getattr(smooth, name) for name in names}
@@ -457,7 +460,6 @@ def _result(
     widths: dict[str, float],
     rates: GivenRates,
     priced: _Priced,
-    overridden: set[str],
     pricing: Pricing,
     experts: ExpertPricing,
     errors: KnownErrors | None,
@@ -465,25 +467,19 @@ def _result(
     point, steps = priced.point, priced.steps
     named = {field.name: getattr(steps, field.name) for field in dataclasses.fields(steps)}
     ar_bytes = float(priced.ar_bf16_held_bytes)
-    facts = device_facts(device, config, config)
-    shape = architecture_data(config.architecture, pricing.architecture)
     # Whether numbers of the user's own stand for a lossless code nobody knows.
-    open_question = bool(overridden & {"verify_bits", "verify_kv_bits"})
+    overridden = given_widths(config)
+    open_question = any(width.startswith("target") for width in overridden)
     results: dict[str, Any] = {
         field.name: predicted(finite(getattr(point, field.name)))
         for field in dataclasses.fields(point)
         if field.name not in ("draft_length", "capacity_bytes", "area_m2")
     }
     read: dict[str, Any] = {
-        name: given(bits) if name in overridden else predicted(bits) for name, bits in widths.items()
+        _NAMES[width]: (given if width in overridden else predicted)(bits) for width, bits in widths.items()
     }
     return PredictResult(
-        architecture=config.architecture,
-        architecture_data={name: PricedNumber(**number) for name, number in shape.items()},
-        device=device,
-        device_title=facts["device_title"],
-        device_data={name: PricedNumber(**number) for name, number in facts["device_data"].items()},
-        assumptions=facts["assumptions"],
+        **priced_facts(device, config.architecture, pricing.architecture, config, config),
         engine=engine_used(config.engine, device),
         scheme=given(config.scheme),
         release=release_in_words(config.architecture, config.scheme),
@@ -541,7 +537,7 @@ def _notes(
     rates: GivenRates,
 ) -> dict[str, Any]:
     """The fields of `kernel_notes`, with remarks on the config.json, on acceptance, and on launches of steps so short."""
-    footprint, batches = experts.footprint(uniform(*widths.values())), [pricing.workload.batch]
+    footprint, batches = experts.footprint(uniform(**widths)), [pricing.workload.batch]
     found = kernel_notes(
         pricing.device,
         [footprint],

@@ -27,10 +27,9 @@ from hwmodels.serving.room import capacity_tokens, sequence_tokens
 from hwmodels.serving.simulation import begin_serving, serve_further, served_so_far
 from hwmodels.serving.step_table import StepTable, priced_table, step_seconds
 from jaxspec.errors import InputError
-from jaxspec.report.assumptions import architecture_data, device_facts
+from jaxspec.report.assumptions import priced_facts
 from jaxspec.results import given, predicted
 from jaxspec.results.intervals import Ends
-from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.provenance import versions
@@ -433,10 +432,6 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
     )
     found: Latencies = jax.tree.map(lambda leaf: leaf[0], sides)
     covers = covered_by(pricing.device, scatter=scatter)
-    facts, shape = (
-        device_facts(name, with_release_kernels(config, name), config),
-        architecture_data(config.architecture, pricing.architecture),
-    )
     crossings = [_crossing(decoding, rates, found, place) for place, decoding in enumerate(DECODING) if place]
     own_network = [] if config.draft_architecture is None else [config.draft_architecture]
     fields = noted(
@@ -464,12 +459,7 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
     fields["notes"] = [*about, *idle_draft_notes(by_batch[1:].tolist()), *fields["notes"]]
     prompt, output = (np.asarray(tokens) for tokens in (requests.prompt_tokens, requests.output_tokens))
     return ServeResult(
-        architecture=config.architecture,
-        architecture_data={field: PricedNumber(**number) for field, number in shape.items()},
-        device=name,
-        device_title=facts["device_title"],
-        device_data={field: PricedNumber(**number) for field, number in facts["device_data"].items()},
-        assumptions=facts["assumptions"],
+        **priced_facts(name, config.architecture, pricing.architecture, with_release_kernels(config, name), config),
         inputs=inputs,
         engine=engine_used(config.engine, name),
         placement=placement_name(config, pricing),

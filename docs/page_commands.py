@@ -117,7 +117,7 @@ _WORK: dict[str, Callable] = {
     "jaxspec.studies.pack.run:pack": _leave_out,
     "jaxspec.studies.pack.run:unpack_container": _leave_out,
     "jaxspec.studies.pack.run:inspect_file": _leave_out,
-    "jaxspec.studies.sweep.merging:merge_sweeps": _leave_out,
+    "jaxspec.studies.sweep.run:merge_sweeps": _leave_out,
     "jaxspec.runs.kept:list_runs": _leave_out,
     "jaxspec.runs.kept:find_run": _leave_out,
     "jaxspec.runs.kept:compare_runs": _leave_out,

@@ -28,7 +28,7 @@ def merge(directory: tuple[str, ...], out: str | None, force: bool, json_file: s
     """
     from jaxspec.cli.study_command import print_shown
     from jaxspec.runs.progress import Reporter
-    from jaxspec.studies.sweep.merging import merge_sweeps
+    from jaxspec.studies.sweep.run import merge_sweeps
     from jaxspec.studies.sweep.view import shown
 
     reporter = Reporter()

@@ -151,7 +151,7 @@ def noted(
     """Fields of a result with sentences on errors of its times and on its engine among its "notes".
 
     Args:
-        fields: of `jaxspec.studies.kernel_notes`.
+        fields: of `jaxspec.studies.feasibility`.
         engine, prompts: see `engine_notes`.
         named: the device's name or file, see `engine_terms`.
     """

@@ -57,9 +57,8 @@ from jaxspec.studies.each_device import for_each_device
 from jaxspec.studies.engine_flags import Engine, Range, ServedTree, engines_for, idle_draft_notes
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
 from jaxspec.studies.expert_pricing import check_has_experts
-from jaxspec.studies.feasibility import priced_pair
+from jaxspec.studies.feasibility import kernel_notes, priced_pair
 from jaxspec.studies.headline_intervals import coverage_in_words, covered, interval_ends
-from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_architecture
 from jaxspec.studies.release import draft_notes, release_in_words, release_notes, stored_form, with_release_kernels
 from jaxspec.tuning.objective import Pricing

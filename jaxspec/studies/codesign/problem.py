@@ -31,9 +31,9 @@ from jaxspec.compress.footprint_table import FootprintTable, expected_widths, fo
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.settings.knobs import EXPERT_POOL
-from jaxspec.studies.acceptance_points import FoundLaw, resolve_acceptance
 from jaxspec.studies.codesign.config import BUDGETS, Bounds, CodesignConfig, Cost
 from jaxspec.studies.design_tree import check_value, design_tree, draft_of, footprint_of, knob_name, number_rules
+from jaxspec.studies.given_acceptance import FoundLaw, resolve_acceptance
 from jaxspec.trees.optimal_tree import optimal_tree, optimal_trees
 from jaxspec.tuning.acceptance_law import AcceptanceByKnobs
 

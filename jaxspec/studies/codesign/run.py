@@ -27,7 +27,6 @@ from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
-from jaxspec.studies.acceptance_points import law_facts
 from jaxspec.studies.codesign.config import DEVICE_FILE, CodesignConfig
 from jaxspec.studies.codesign.problem import DesignNumbers, Problem, make_problem
 from jaxspec.studies.codesign.result import (
@@ -52,7 +51,8 @@ from jaxspec.studies.codesign.search import (
 )
 from jaxspec.studies.codesign.view import write_codesign_report
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used
-from jaxspec.studies.kernel_notes import kernel_notes
+from jaxspec.studies.feasibility import kernel_notes
+from jaxspec.studies.given_acceptance import law_facts
 from jaxspec.studies.release import release_notes
 
 _GIVEN = "given: a co-design problem"

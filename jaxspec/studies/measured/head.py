@@ -36,8 +36,7 @@ from jaxspec.speculate.chunks import prompt_chunks
 from jaxspec.speculate.proof import count_mismatches
 from jaxspec.studies.engine_pricing import engine_used, noted
 from jaxspec.studies.expert_pricing import placement_name
-from jaxspec.studies.feasibility import unaccepted_notes
-from jaxspec.studies.kernel_notes import kernel_notes
+from jaxspec.studies.feasibility import kernel_notes, unaccepted_notes
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import Work
 from jaxspec.studies.release import release_notes

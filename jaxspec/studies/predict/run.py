@@ -43,9 +43,9 @@ from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.schemes import scheme_facts
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, noted
 from jaxspec.studies.expert_pricing import ExpertPricing, placed, placement_name, resolve_experts
+from jaxspec.studies.feasibility import kernel_notes
 from jaxspec.studies.given_acceptance import GivenRates, given_rates
 from jaxspec.studies.headline_intervals import covered_by, cycle_ends, held_intervals
-from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.predict.config import PredictConfig
 from jaxspec.studies.predict.result import (

@@ -33,10 +33,9 @@ from jaxspec.speculate.statistics import acceptance_rates
 from jaxspec.studies.draft_widths import widths_beside
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
 from jaxspec.studies.expert_pricing import copy_by_scheme
-from jaxspec.studies.feasibility import unaccepted_notes
+from jaxspec.studies.feasibility import kernel_notes, unaccepted_notes
 from jaxspec.studies.given_acceptance import GivenRates
 from jaxspec.studies.headline_intervals import coverage_in_words, covered_by
-from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.head import versions
 from jaxspec.studies.measured.memory import (
     COMPUTED,

@@ -44,10 +44,9 @@ from jaxspec.studies.each_device import Tell, for_each_device
 from jaxspec.studies.engine_flags import idle_draft_notes
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
 from jaxspec.studies.expert_pricing import placed, placement_name, resolve_experts
-from jaxspec.studies.feasibility import check_positions, priced_pair
+from jaxspec.studies.feasibility import check_positions, kernel_notes, priced_pair
 from jaxspec.studies.given_acceptance import GivenRates, given_rates
 from jaxspec.studies.headline_intervals import coverage_in_words, covered_by
-from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.release import (
     draft_notes,

@@ -31,7 +31,6 @@ from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import Scheme, find_scheme
 from jaxspec.errors import InputError
 from jaxspec.settings.knobs import EXPERT_POOL
-from jaxspec.studies.acceptance_points import FoundLaw, resolve_acceptance
 from jaxspec.studies.design_tree import (
     CONTEXT,
     check_value,
@@ -43,6 +42,7 @@ from jaxspec.studies.design_tree import (
 )
 from jaxspec.studies.engine_pricing import engine_scatter
 from jaxspec.studies.feasibility import check_positions
+from jaxspec.studies.given_acceptance import FoundLaw, resolve_acceptance
 from jaxspec.studies.sweep.config import Range, SweepConfig
 from jaxspec.studies.sweep.pareto import ParetoFront
 from jaxspec.studies.sweep.points_file import COLUMNS, INTERVAL_COLUMNS, OF_THE_DEVICE, points_schema

@@ -11,10 +11,9 @@ from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.settings import build_config
 from jaxspec.settings.acceptance import AcceptanceSource
-from jaxspec.studies.acceptance_points import resolve_acceptance
 from jaxspec.studies.advise.config import AdviseConfig
 from jaxspec.studies.advise.inputs import draft_acceptance
-from jaxspec.studies.given_acceptance import given_rates
+from jaxspec.studies.given_acceptance import given_rates, resolve_acceptance
 from jaxspec.studies.predict.config import PredictConfig
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.serve.config import ServeConfig

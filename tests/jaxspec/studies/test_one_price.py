@@ -27,7 +27,7 @@ from jaxspec.settings import build_config, knob_values
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.studies.advise.config import AdviseConfig
 from jaxspec.studies.advise.inputs import named_draft
-from jaxspec.studies.compare.contestants import price_chains
+from jaxspec.studies.compare.run import price_chains
 from jaxspec.studies.design_tree import design_tree, draft_of
 from jaxspec.studies.expert_pricing import ExpertPricing, copy_by_scheme, resolve_experts
 from jaxspec.studies.headline_intervals import headline_intervals

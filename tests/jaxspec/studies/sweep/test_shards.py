@@ -22,9 +22,8 @@ from jaxspec.runs.inputs import input_digests
 from jaxspec.runs.processes import Processes
 from jaxspec.settings.toml import to_toml
 from jaxspec.studies.sweep.config import SweepConfig, read_sweep_config
-from jaxspec.studies.sweep.merging import merge_sweeps
 from jaxspec.studies.sweep.points_file import check_points, read_pieces, read_sweep
-from jaxspec.studies.sweep.run import sweep
+from jaxspec.studies.sweep.run import merge_sweeps, sweep
 
 grid_module = importlib.import_module("jaxspec.studies.sweep.grid")
 parts_module = importlib.import_module("jaxspec.studies.sweep.points_file")

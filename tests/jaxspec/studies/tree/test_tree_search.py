@@ -18,7 +18,7 @@ from jaxspec.runs import Reporter
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.settings import build_config
 from jaxspec.studies import TreeConfig, search_tree
-from jaxspec.studies.compare.contestants import price_chains
+from jaxspec.studies.compare.run import price_chains
 from jaxspec.studies.tree import run as tree_search_module
 from jaxspec.studies.tree.result import TreeResult
 from jaxspec.studies.tree.run import proof_part

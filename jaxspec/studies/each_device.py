@@ -64,16 +64,5 @@ def for_each_device(
 
         return work
 
-    return carry_out_records(
-        command,
-        config,
-        prepare,
-        check=parts,
-        out=out,
-        force=force,
-        reporter=reporter,
-        kind=kind,
-        write=write,
-        headline=headline,
-        keeps=False,
-    )
+    how: dict[str, Any] = dict(out=out, force=force, reporter=reporter, headline=headline, keeps=False)
+    return carry_out_records(command, config, prepare, check=parts, kind=kind, write=write, **how)

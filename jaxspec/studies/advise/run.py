@@ -55,7 +55,7 @@ from jaxspec.studies.advise.result import (
 from jaxspec.studies.advise.view import write_advice
 from jaxspec.studies.each_device import for_each_device
 from jaxspec.studies.engine_flags import Engine, Range, ServedTree, engines_for, idle_draft_notes
-from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
+from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, with_notes
 from jaxspec.studies.expert_pricing import check_has_experts
 from jaxspec.studies.feasibility import kernel_notes, priced_pair
 from jaxspec.studies.headline_intervals import coverage_in_words, covered, interval_ends
@@ -179,7 +179,7 @@ def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDi
         interval_statement=coverage_in_words(covers) if covers else None,
         engines={engine.title: engine.content for engine in engines},
         commands={engine.title: engine.shown for engine in engines},
-        **_noted(config, found, device, advised=advised, lengths=lengths, named=bool(engines)),
+        **_notes(config, found, device, advised=advised, lengths=lengths, named=bool(engines)),
         versions=versions(),
     )
 
@@ -195,7 +195,7 @@ def _unpriced(first: int) -> tuple[str, ...]:
     return () if first == 1 else (said,)
 
 
-def _noted(
+def _notes(
     config: AdviseConfig,
     found: _Checked,
     device: str,
@@ -213,20 +213,6 @@ def _noted(
     pricing, own_network = found.pricing, config.prices_own_network
     priced = [config.architecture, *([config.draft] if own_network else [])]
     networks = {"architecture": pricing.architecture, "draft": found.draft.architecture}
-    fields = noted(
-        kernel_notes(
-            pricing.device,
-            [read_widths(config)],
-            batches=config.batch,
-            texts=dict.fromkeys(priced, float(max(config.context + 1, config.prompt_tokens))),
-            held=advised and {f"batch {batch}": float(size) for batch, size in zip(config.batch, advised.held)},
-            **networks,
-        ),
-        pricing.device,
-        config.engine,
-        prompts=config.prompt_tokens > 0,
-        named=device,
-    )
     own = (
         *release_notes(config.architecture, config.scheme),
         *draft_notes(config.draft),
@@ -244,7 +230,16 @@ def _noted(
     )
     if config.branch_acceptance is not None:
         own += scaled_branches(found.acceptance.conditional, config.branch_acceptance)
-    return fields | {"notes": [*own, *fields["notes"]]}
+    fields = kernel_notes(
+        pricing.device,
+        [read_widths(config)],
+        batches=config.batch,
+        texts=dict.fromkeys(priced, float(max(config.context + 1, config.prompt_tokens))),
+        held=advised and {f"batch {batch}": float(size) for batch, size in zip(config.batch, advised.held)},
+        **networks,
+    )
+    prompts = config.prompt_tokens > 0
+    return with_notes(fields, pricing.device, config.engine, about=own, prompts=prompts, named=device)
 
 
 def _row(config: AdviseConfig, draft: DraftCost, advised: Advised, place: int) -> AdvisedBatch:

@@ -210,16 +210,14 @@ def codesign(
         return lambda: _run(problem(), directory, reporter).plain()
 
     expect(CodesignConfig, config)
+    how: dict[str, Any] = dict(out=out, force=force, reporter=reporter, headline=HEADLINE)
     found, _ = carry_out(
         "codesign",
         config,
         prepare,
         check=problem,
-        out=out,
-        force=force,
-        reporter=reporter,
         page=lambda found, path: write_codesign_report(CodesignResult.from_plain(found), path),
-        headline=HEADLINE,
+        **how,
     )
     return CodesignResult.from_plain(found)
 

@@ -449,16 +449,7 @@ def compare(
         return lambda: compare_results(stages, found.left_out)
 
     expect(CompareConfig, config)
+    how: dict[str, Any] = dict(out=out, force=force, reporter=reporter, headline=_HEADLINE, processes=processes)
     return carry_out_records(
-        "compare",
-        config,
-        prepare,
-        check=checked,
-        out=out,
-        force=force,
-        reporter=reporter,
-        kind=CompareResult,
-        write=write_compare_report,
-        headline=_HEADLINE,
-        processes=processes,
+        "compare", config, prepare, check=checked, kind=CompareResult, write=write_compare_report, **how
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
+from typing import Any
 
 from jaxspec.compress import Knobs, Scheme, find_scheme, uniform_knobs
 from jaxspec.compress.knob_files import knobs_of_result
@@ -69,18 +70,8 @@ def evaluate(
         return results
 
     expect(EvaluateConfig, config)
-    return carry_out_records(
-        "evaluate",
-        config,
-        prepare,
-        check=checked,
-        out=out,
-        force=force,
-        reporter=reporter,
-        kind=EvaluateResult,
-        headline=_HEADLINE,
-        processes=processes,
-    )
+    how: dict[str, Any] = dict(out=out, force=force, reporter=reporter, headline=_HEADLINE, processes=processes)
+    return carry_out_records("evaluate", config, prepare, check=checked, kind=EvaluateResult, **how)
 
 
 def evaluate_drafts(config: EvaluateConfig, work: Work) -> HardDrafts:

@@ -34,7 +34,7 @@ from jaxspec.runs.stages import Arrays
 from jaxspec.settings.common import CommonConfig
 from jaxspec.speculate.chunks import prompt_chunks
 from jaxspec.speculate.proof import count_mismatches
-from jaxspec.studies.engine_pricing import engine_used, noted
+from jaxspec.studies.engine_pricing import engine_used, with_notes
 from jaxspec.studies.expert_pricing import placement_name
 from jaxspec.studies.feasibility import kernel_notes, unaccepted_notes
 from jaxspec.studies.measured.hard_drafts import HardDrafts
@@ -101,7 +101,7 @@ def head(work: Work, device: str, footprints: list[Any], accepted: Mapping[str, 
         accepted: see `unaccepted_notes`.
     """
     config, setup, pricing = work.config, work.setup, work.pricings[device]
-    fields = noted(
+    fields = with_notes(
         kernel_notes(
             pricing.device,
             footprints,
@@ -112,6 +112,7 @@ def head(work: Work, device: str, footprints: list[Any], accepted: Mapping[str, 
         ),
         pricing.device,
         config.engine,
+        about=[*release_notes(config.architecture), *unaccepted_notes(accepted)],
         named=device,
     )
     return {
@@ -149,7 +150,6 @@ def head(work: Work, device: str, footprints: list[Any], accepted: Mapping[str, 
         "timing_s": {stage: measured(seconds) for stage, seconds in work.stages.timing_s.items()},
         "versions": versions(),
         **fields,
-        "notes": [*release_notes(config.architecture), *unaccepted_notes(accepted), *fields["notes"]],
     }
 
 

@@ -41,7 +41,7 @@ from jaxspec.runs.steady_inputs import SteadyInputs
 from jaxspec.settings import build_config, expect, knob_values
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.schemes import scheme_facts
-from jaxspec.studies.engine_pricing import engine_scatter, engine_used, noted
+from jaxspec.studies.engine_pricing import engine_scatter, engine_used, with_notes
 from jaxspec.studies.expert_pricing import ExpertPricing, placed, placement_name, resolve_experts
 from jaxspec.studies.feasibility import kernel_notes
 from jaxspec.studies.given_acceptance import GivenRates, given_rates
@@ -518,7 +518,7 @@ def _result(
                 for metric, found in priced.elasticity.items()
             }
         ),
-        **noted(_notes(config, pricing, widths, experts, priced, rates), pricing.device, config.engine, named=device),
+        **_notes(config, device, pricing, widths, experts, priced, rates),
         **results,
     )
 
@@ -530,6 +530,7 @@ def _lossless(scheme: str) -> bool:
 
 def _notes(
     config: PredictConfig,
+    device: str,
     pricing: Pricing,
     widths: dict[str, float],
     experts: ExpertPricing,
@@ -548,8 +549,9 @@ def _notes(
     )
     about = release_notes(config.architecture, config.scheme)
     about += no_narrower_draft(config.scheme) if config.draft_bits is None else []
-    notes = [*about, *rates.notes, *found["notes"], *launch_remarks(pricing.device, priced.steps.ar_stored)]
-    return found | {"notes": notes}
+    steps = launch_remarks(pricing.device, priced.steps.ar_stored)
+    about = [*about, *rates.notes]
+    return with_notes(found, pricing.device, config.engine, about=about, steps=steps, named=device)
 
 
 def _bill(device: hwmodels.Device) -> dict[str, Quantity[float]]:

@@ -31,7 +31,7 @@ from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.drafts.making import own_knobs
 from jaxspec.speculate.statistics import acceptance_rates
 from jaxspec.studies.draft_widths import widths_beside
-from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
+from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, with_notes
 from jaxspec.studies.expert_pricing import copy_by_scheme
 from jaxspec.studies.feasibility import kernel_notes, unaccepted_notes
 from jaxspec.studies.given_acceptance import GivenRates
@@ -165,7 +165,11 @@ def head_parts(
             for model, name in config.priced.items()
         },
     )
-    found = noted(fields, priced_on, config.engine, named=device)
+    about = [
+        *(note for name in dict.fromkeys(config.priced.values()) for note in release_notes(name)),
+        *checked.notes,
+        *unaccepted_notes(accepted),
+    ]
     return {
         "model": RunningModel(name=", ".join(config.model), parameters=parameters),
         "architecture": ", ".join(dict.fromkeys(config.priced.values())),
@@ -190,13 +194,7 @@ def head_parts(
         f"{', '.join(dict.fromkeys(config.priced.values()))}; tokens are counted as the networks that ran have them",
         "versions": versions(),
         "engine": engine_used(config.engine, device),
-        **found,
-        "notes": [
-            *(note for name in dict.fromkeys(config.priced.values()) for note in release_notes(name)),
-            *checked.notes,
-            *unaccepted_notes(accepted),
-            *found["notes"],
-        ],
+        **with_notes(fields, priced_on, config.engine, about=about, named=device),
     }
 
 
@@ -352,16 +350,5 @@ def scale(
         results = lambda: scale_results(config, found, stages)
         return lambda: [dataclasses.replace(each, inputs=directory.inputs) for each in results()]
 
-    return carry_out_records(
-        "scale",
-        config,
-        prepare,
-        check=checked,
-        out=out,
-        force=force,
-        reporter=reporter,
-        kind=ScaleResult,
-        write=write_scale_report,
-        headline=_HEADLINE,
-        processes=processes,
-    )
+    how: dict[str, Any] = dict(out=out, force=force, reporter=reporter, headline=_HEADLINE, processes=processes)
+    return carry_out_records("scale", config, prepare, check=checked, kind=ScaleResult, write=write_scale_report, **how)

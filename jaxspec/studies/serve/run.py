@@ -42,7 +42,7 @@ from jaxspec.studies.advise.inputs import draft_weight_bits, file_draft
 from jaxspec.studies.config_files import head_in_file
 from jaxspec.studies.each_device import Tell, for_each_device
 from jaxspec.studies.engine_flags import idle_draft_notes
-from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
+from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, with_notes
 from jaxspec.studies.expert_pricing import placed, placement_name, resolve_experts
 from jaxspec.studies.feasibility import check_positions, kernel_notes, priced_pair
 from jaxspec.studies.given_acceptance import GivenRates, given_rates
@@ -433,21 +433,6 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
     covers = covered_by(pricing.device, scatter=scatter)
     crossings = [_crossing(decoding, rates, found, place) for place, decoding in enumerate(DECODING) if place]
     own_network = [] if config.draft_architecture is None else [config.draft_architecture]
-    fields = noted(
-        kernel_notes(
-            pricing.device,
-            [parts.footprint],
-            batches=np.ravel(np.asarray(found.mean_batch)),
-            architecture=pricing.architecture,
-            draft=parts.draft.architecture,
-            when="on average",
-            texts=dict.fromkeys([config.architecture, *own_network], float(longest_request(requests) - 1)),
-        ),
-        pricing.device,
-        config.engine,
-        prompts=True,
-        named=name,
-    )
     own, pair = parts.draft.architecture, ()
     if own is not None and head_in_file(str(config.draft_architecture)) is None:
         pair = priced_pair(str(config.draft_architecture), own, config.architecture, pricing.architecture)
@@ -455,7 +440,17 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
     about += no_narrower_draft(config.scheme) if config.draft_architecture is None else []
     about += [] if parts.rates.source == "as given" else [f"acceptance {parts.rates.source}"]
     about += [*draft_notes(config.draft_architecture), *pair, *parts.rates.notes, *_unused_positions(parts)]
-    fields["notes"] = [*about, *idle_draft_notes(by_batch[1:].tolist()), *fields["notes"]]
+    about += idle_draft_notes(by_batch[1:].tolist())
+    fields = kernel_notes(
+        pricing.device,
+        [parts.footprint],
+        batches=np.ravel(np.asarray(found.mean_batch)),
+        architecture=pricing.architecture,
+        draft=own,
+        when="on average",
+        texts=dict.fromkeys([config.architecture, *own_network], float(longest_request(requests) - 1)),
+    )
+    fields = with_notes(fields, pricing.device, config.engine, about=about, prompts=True, named=name)
     prompt, output = (np.asarray(tokens) for tokens in (requests.prompt_tokens, requests.output_tokens))
     return ServeResult(
         **priced_facts(name, config.architecture, pricing.architecture, with_release_kernels(config, name), config),

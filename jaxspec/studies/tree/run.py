@@ -491,16 +491,5 @@ def search_tree(
         return work
 
     expect(TreeConfig, config)
-    return carry_out_records(
-        "tree",
-        config,
-        prepare,
-        check=checked,
-        out=out,
-        force=force,
-        reporter=reporter,
-        kind=TreeResult,
-        write=write_tree_report,
-        headline=_HEADLINE,
-        processes=processes,
-    )
+    how: dict[str, Any] = dict(out=out, force=force, reporter=reporter, headline=_HEADLINE, processes=processes)
+    return carry_out_records("tree", config, prepare, check=checked, kind=TreeResult, write=write_tree_report, **how)

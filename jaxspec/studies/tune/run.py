@@ -420,16 +420,13 @@ def tune(
         return work
 
     expect(TuneConfig, config)
+    how: dict[str, Any] = dict(out=out, force=force, reporter=reporter, headline=_HEADLINE, processes=processes)
     return carry_out_records(
         "tune",
         config,
         prepare,
         check=checked,
-        out=out,
-        force=force,
-        reporter=reporter,
         kind=TuneResult,
         write=lambda found, path: write_report(found, read_metrics(path), path),
-        headline=_HEADLINE,
-        processes=processes,
+        **how,
     )

@@ -147,7 +147,8 @@ def fill(
 
 
 def _pairs(records: Named[R]) -> list[tuple[str, R]]:
-    return list(records.items() if isinstance(records, Mapping) else records)
+    pairs: Iterable[Any] = records.items() if isinstance(records, Mapping) else records
+    return list(pairs)
 
 
 @dataclasses.dataclass(frozen=True)

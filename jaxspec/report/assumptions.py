@@ -22,6 +22,18 @@ from jaxspec.report.titles import PricedRecord, device_name
 from jaxspec.results.network_results import PricedNumber
 from jaxspec.results.quantity import finite
 
+__all__ = [
+    "Divided",
+    "architecture_data",
+    "assumptions",
+    "device_data",
+    "device_facts",
+    "device_rows",
+    "division_of",
+    "number_status",
+    "priced_facts",
+]
+
 
 class Divided(Protocol):
     """Settings that say how a network is divided."""

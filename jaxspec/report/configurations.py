@@ -11,6 +11,18 @@ from jaxspec.report.terminal import Table
 from jaxspec.report.titles import architecture_title, configurations, device_title, provenance
 from jaxspec.results.network_results import CategoryCycles, Configuration, ConfigurationsResult
 
+__all__ = [
+    "LARGEST_GAP",
+    "PAGE_COLUMNS",
+    "SpeedRatio",
+    "category_table",
+    "gap_in_standard_errors",
+    "headline",
+    "ratio",
+    "tables",
+    "verdict",
+]
+
 #: A gap between predicted and counted tokens per cycle beyond this many standard errors is a defect.
 LARGEST_GAP = 3.0
 

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 from jaxspec.report.terminal import Table
 
+__all__ = ["Shown", "note_lines", "shown_run"]
+
 
 @dataclasses.dataclass(frozen=True)
 class Shown:

@@ -29,6 +29,8 @@ from rich.text import Text
 from jaxspec.errors import printable
 from jaxspec.html import html_table, lines_html
 
+__all__ = ["Table", "fold", "new_console", "notebook_console", "say", "show"]
+
 #: Width of what is not a terminal: no line is as long.
 _NO_LIMIT = 1_000_000
 

@@ -16,6 +16,8 @@ from typing import Any
 
 from hwmodels.catalog import Division
 
+__all__ = ["Engine", "Range", "ServedDraft", "ServedTree", "engines_for", "idle_draft_notes"]
+
 #: Owner and name of a repository of Hugging Face.
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 

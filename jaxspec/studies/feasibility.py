@@ -30,6 +30,20 @@ from jaxspec.settings.schemes import RELEASED
 from jaxspec.speculate.drafts.making import kind_of
 from jaxspec.studies.release import priced_form
 
+__all__ = [
+    "TextLength",
+    "capacity_bytes",
+    "check_blocks",
+    "check_positions",
+    "contexts_within",
+    "kernel_notes",
+    "memory_notes",
+    "position_notes",
+    "priced_pair",
+    "unaccepted_notes",
+    "weight_block",
+]
+
 #: What vLLM calls a device's share of a matrix.
 _OUTPUT, _INPUT = "output_partition_size = {} {} block_n = {}", "input_size_per_partition = {} {} block_k = {}"
 

@@ -29,6 +29,8 @@ from jaxspec.settings.acceptance import ALPHA, MAX_PREDICTED_LENGTH, AcceptanceS
 from jaxspec.studies.tune.result import TuneResult
 from jaxspec.tuning.acceptance_law import AcceptanceByKnobs, LawFit, constant_law, fit_law, positions_law
 
+__all__ = ["FoundLaw", "GivenRates", "given_rates", "law_facts", "resolve_acceptance"]
+
 #: Rates that fall faster from each position to the next may be shares of all cycles.
 _STEEP = 0.9
 

@@ -38,6 +38,8 @@ from jaxspec.results import Quantity
 from jaxspec.results.network_results import Configuration, ConfigurationsResult
 from jaxspec.results.quantity import finite
 
+__all__ = ["OPERATOR_COLOURS", "operator_time_figure", "roofline_figure", "tokens_figure"]
+
 #: Neighbours differ in lightness as well as in hue; attention projections are blue, the feed-forward network warm.
 OPERATOR_COLOURS = {
     "embed": "#6e6e6e",

@@ -24,6 +24,21 @@ from jaxspec.errors import InputError
 from jaxspec.files import write_bytes
 from jaxspec.output_places import figure_format
 
+__all__ = [
+    "ShownFigure",
+    "colour_of",
+    "figure_svg",
+    "inline_svg",
+    "legend_below",
+    "limits_from_zero",
+    "marker_of",
+    "new_figure",
+    "save_figure",
+    "styled",
+    "text_colour_on",
+    "write_figure",
+]
+
 INK = "#24292f"
 
 

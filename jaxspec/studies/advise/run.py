@@ -15,6 +15,7 @@ from jaxspec.report.assumptions import division_of, priced_facts
 from jaxspec.report.page import device_slugs
 from jaxspec.results import Quantity, given, predicted
 from jaxspec.results.intervals import Ends
+from jaxspec.runs.carrying_out import for_each_device
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.provenance import versions
@@ -53,7 +54,6 @@ from jaxspec.studies.advise.result import (
     ScheduleRange,
 )
 from jaxspec.studies.advise.view import write_advice
-from jaxspec.studies.each_device import for_each_device
 from jaxspec.studies.engine_flags import Engine, Range, ServedTree, engines_for, idle_draft_notes
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, with_notes
 from jaxspec.studies.expert_pricing import check_has_experts

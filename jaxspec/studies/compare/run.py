@@ -48,8 +48,8 @@ from jaxspec.studies.compare.view import write_compare_report
 from jaxspec.studies.engine_pricing import engine_scatter, kind_of_draft
 from jaxspec.studies.feasibility import capacity_bytes
 from jaxspec.studies.headline_intervals import headline_intervals
+from jaxspec.studies.measured.common_fields import common_fields, lossless
 from jaxspec.studies.measured.comparison import head_bits, priced_mean
-from jaxspec.studies.measured.head import head, lossless
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.measured.stopwatch import stopwatch_part
 from jaxspec.studies.measured.work import begin_work
@@ -385,7 +385,7 @@ def compare_results(stages: CompareStages, left_out: dict[str, str]) -> list[Com
     # Heads come last: they tell how long all stages took.
     results = [
         CompareResult(
-            **head(
+            **common_fields(
                 stages.work,
                 device,
                 contest.footprints,

@@ -18,9 +18,9 @@ from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies.evaluate.config import EvaluateConfig
 from jaxspec.studies.evaluate.result import EvaluateResult
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
+from jaxspec.studies.measured.common_fields import routed
 from jaxspec.studies.measured.comparison import ChainDecoding, compare_configurations
 from jaxspec.studies.measured.hard_drafts import HardDrafts, keep_norms
-from jaxspec.studies.measured.head import routed
 from jaxspec.studies.measured.work import Work, begin_work
 
 #: Main numbers of a result, for `jaxspec runs`.

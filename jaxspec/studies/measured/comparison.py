@@ -40,8 +40,8 @@ from jaxspec.speculate.statistics import acceptance_rates, compare_cycles, speed
 from jaxspec.speculate.timing import chain_way
 from jaxspec.studies.engine_pricing import engine_scatter
 from jaxspec.studies.headline_intervals import headline_intervals
+from jaxspec.studies.measured.common_fields import common_fields, lossless
 from jaxspec.studies.measured.hard_drafts import HardDrafts
-from jaxspec.studies.measured.head import head, lossless
 from jaxspec.studies.measured.stopwatch import stopwatch_part
 from jaxspec.studies.measured.work import way_of
 from jaxspec.tuning.hard import best_length
@@ -356,7 +356,7 @@ def compare_configurations(
         },
     )
     return kind(
-        **head(
+        **common_fields(
             work,
             device,
             [priced_footprint(each.footprint, pricing.architecture) for each in measured.values()],

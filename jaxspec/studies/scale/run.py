@@ -36,7 +36,7 @@ from jaxspec.studies.expert_pricing import copy_by_scheme
 from jaxspec.studies.feasibility import kernel_notes, unaccepted_notes
 from jaxspec.studies.given_acceptance import GivenRates
 from jaxspec.studies.headline_intervals import coverage_in_words, covered_by
-from jaxspec.studies.measured.head import versions
+from jaxspec.studies.measured.common_fields import versions
 from jaxspec.studies.measured.memory import (
     COMPUTED,
     ONE_DEVICE,

@@ -30,6 +30,7 @@ from jaxspec.errors import InputError
 from jaxspec.report.assumptions import priced_facts
 from jaxspec.results import given, predicted
 from jaxspec.results.intervals import Ends
+from jaxspec.runs.carrying_out import Tell, for_each_device
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.provenance import versions
@@ -40,7 +41,6 @@ from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.schemes import RELEASED
 from jaxspec.studies.advise.inputs import draft_weight_bits, file_draft
 from jaxspec.studies.config_files import head_in_file
-from jaxspec.studies.each_device import Tell, for_each_device
 from jaxspec.studies.engine_flags import idle_draft_notes
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, with_notes
 from jaxspec.studies.expert_pricing import placed, placement_name, resolve_experts

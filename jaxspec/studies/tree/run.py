@@ -44,7 +44,7 @@ from jaxspec.speculate.timing import tree_way
 from jaxspec.studies.engine_pricing import engine_scatter, kind_of_draft
 from jaxspec.studies.feasibility import capacity_bytes
 from jaxspec.studies.headline_intervals import headline_intervals
-from jaxspec.studies.measured.head import head, lossless, routed
+from jaxspec.studies.measured.common_fields import common_fields, lossless, routed
 from jaxspec.studies.measured.stopwatch import stopwatch_part
 from jaxspec.studies.tree.config import TreeConfig
 from jaxspec.studies.tree.result import (
@@ -398,7 +398,7 @@ def tree_results(stages: TreeStages) -> list[TreeResult]:
     found = {device: _of_device(stages, device, curve, of_chains) for device in stages.work.pricings}
     # Heads come last: they tell how long all stages took.
     return [
-        TreeResult(**(head(stages.work, device, [stages.widths], accepted) | measured | parts))
+        TreeResult(**(common_fields(stages.work, device, [stages.widths], accepted) | measured | parts))
         for device, parts in found.items()
     ]
 

@@ -23,9 +23,9 @@ from jaxspec.runs.stages import Arrays
 from jaxspec.settings import expect
 from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies.measured.checking import check_inputs, window_tokens
+from jaxspec.studies.measured.common_fields import routed
 from jaxspec.studies.measured.comparison import ChainDecoding, compare_configurations
 from jaxspec.studies.measured.hard_drafts import HardDrafts, keep_norms
-from jaxspec.studies.measured.head import routed
 from jaxspec.studies.measured.work import Setup, Work, begin_work
 from jaxspec.studies.tune.config import TuneConfig
 from jaxspec.studies.tune.result import GridPoint, TuneResult

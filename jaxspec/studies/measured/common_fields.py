@@ -93,7 +93,9 @@ def _choices(
     return extras.original
 
 
-def head(work: Work, device: str, footprints: list[Any], accepted: Mapping[str, float | None]) -> dict[str, Any]:
+def common_fields(
+    work: Work, device: str, footprints: list[Any], accepted: Mapping[str, float | None]
+) -> dict[str, Any]:
     """Fields of `MeasuredResult`, but whether it pays and is lossless.
 
     Args:

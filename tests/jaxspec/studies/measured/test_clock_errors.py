@@ -11,7 +11,7 @@ import pytest
 from hwmodels import NO_ENGINE, DraftCost, EngineTerms, catalog
 from hwmodels.analysis.uncertainty.kernel_errors import loop_scatter, without_spreads
 from hwmodels.compute.unit import Spread
-from jaxspec.report.stopwatch import stopwatch_page_tables, stopwatch_tables
+from jaxspec.report.stopwatch import stopwatch_grids, stopwatch_tables
 from jaxspec.results.network_results import RunningModel
 from jaxspec.results.stopwatch_results import PredictedClock, Stopwatch
 from jaxspec.speculate.timing import TimedWay
@@ -145,8 +145,8 @@ def test_intervals_are_read_back_and_shown():
     assert PredictedClock.from_plain({"cycle_s": 1.0}).intervals is None
     (table,) = stopwatch_tables([result])
     assert "brackets are 90 % intervals" in table.caption
-    (page,) = stopwatch_page_tables(result)
-    shown = {row["title"]: row["cells"][1].text for row in page["rows"]}
+    (page,) = stopwatch_grids(result)
+    shown = {title: cells[1].text for title, _, cells in page.rows}
     for title in ("tokens/s", "speedup", "cycle", "draft step", "verification"):
         name = next(one for one in shown if one.startswith(f"{title}, predicted"))
         assert "[" in shown[name]

@@ -40,11 +40,8 @@ from jaxspec.speculate.drafts.interface import Committed, Level, Root
 from jaxspec.speculate.engine import decode
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies.calibrate.config import CalibrateConfig
-from jaxspec.studies.calibrate.cycle_programs import random_params
-from jaxspec.studies.calibrate.probed import dense_config
-from jaxspec.studies.calibrate.programs import step_program
+from jaxspec.studies.calibrate.programs import Timed, dense_config, measure, random_params, step_program
 from jaxspec.studies.calibrate.run import calibrate, dense_network
-from jaxspec.studies.calibrate.timing import Timed, measure
 from jaxspec.studies.measured.clock_prediction import computed_bits
 from jaxspec.studies.measured.pricing import resolve_device
 from jaxspec.trees.public_trees import chain_tree

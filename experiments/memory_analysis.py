@@ -45,8 +45,14 @@ from jaxspec.speculate.engine import autoregressive_tree
 from jaxspec.speculate.expansion import chain_limits
 from jaxspec.speculate.loop import decoding_loop
 from jaxspec.speculate.sampling import GREEDY, SAMPLING
-from jaxspec.studies.measured.memory import ONE_DEVICE, ROOM_BYTES, decoding_bytes, network_bytes
-from jaxspec.studies.measured.pass_memory import calibration_bytes, pass_bytes
+from jaxspec.studies.measured.memory import (
+    ONE_DEVICE,
+    ROOM_BYTES,
+    calibration_bytes,
+    decoding_bytes,
+    network_bytes,
+    pass_bytes,
+)
 from jaxspec.tuning.calibration import Calibration, calibration_pass, windows_per_pass
 from jaxspec.tuning.gradient import Goal, marginal_returns
 from jaxspec.tuning.hard import measured_windows

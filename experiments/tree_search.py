@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jaxspec.report.figures.style import BLUE, GREEN, INK, ORANGE, PURPLE, new_figure, styled
-from jaxspec.studies.tree.growth import Search, grow
+from jaxspec.studies.tree.stages import Search, grow
 from jaxspec.trees.aat_fit import fit_aat_law
 from jaxspec.trees.aat_law import r_squared
 from jaxspec.trees.rank_traces import AATBySize, RankTraces, aat_by_size

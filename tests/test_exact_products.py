@@ -20,7 +20,8 @@ IN_NUMPY = {
     "hwmodels/analysis/calibration/least_squares.py",
     "hwmodels/speculation/acceptance_traces.py",
     "jaxspec/formats/container/cassandra_sections.py",
-    "jaxspec/studies/measured/configuration.py",
+    "jaxspec/studies/calibrate/fits.py",
+    "jaxspec/studies/measured/comparison.py",
     "jaxspec/tuning/acceptance_law.py",
 }
 

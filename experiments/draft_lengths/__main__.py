@@ -34,10 +34,8 @@ from hwmodels.speculation.draft_policies import (
 from jaxspec.errors import InputError
 from jaxspec.report.figures.style import BLUE, VERMILLION, legend_below, new_figure, styled
 from jaxspec.report.terminal import Table, new_console
-from jaxspec.studies.advise.acceptance import DraftAcceptance
 from jaxspec.studies.advise.config import LOOKUP, AdviseConfig
-from jaxspec.studies.advise.drafts import named_draft, read_widths
-from jaxspec.studies.advise.kernels import measured_kernels
+from jaxspec.studies.advise.inputs import DraftAcceptance, measured_kernels, named_draft, read_widths
 from jaxspec.studies.advise.pricing import price_advice
 
 __all__ = ["speedup_figure"]

@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from experiments.field.rows import FieldRow, read_rows
 from hwmodels import expected_tokens_iid
 from jaxspec.files import write_text
-from jaxspec.studies.known_acceptance import TABLE
+from jaxspec.studies.given_acceptance import TABLE
 
 __all__ = ["RESULTS", "alpha_token", "known_table", "measured_acceptance", "published_acceptance"]
 

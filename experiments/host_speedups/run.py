@@ -29,8 +29,7 @@ from jaxspec.runs.progress import Reporter
 from jaxspec.runs.provenance import versions
 from jaxspec.speculate import GREEDY
 from jaxspec.speculate.timing import AUTOREGRESSIVE, CountedWay, TimedWay, noise_of, spread_of, time_ways, timed_prompts
-from jaxspec.studies.measured.clock_errors import WayErrors
-from jaxspec.studies.measured.clock_prediction import computed_bits, predict_ways
+from jaxspec.studies.measured.clock_prediction import WayErrors, computed_bits, predict_ways
 from jaxspec.text import load_text, windows
 from jaxspec.tuning import target_params
 

@@ -29,7 +29,7 @@ from jaxspec.speculate.chunks import num_chunks
 from jaxspec.speculate.proof import continue_texts
 from jaxspec.speculate.ragged import generated_tokens, padded
 from jaxspec.studies import CompareConfig, EvaluateConfig, TreeConfig, TuneConfig, compare, evaluate, search_tree, tune
-from jaxspec.studies.measured.target import load_target
+from jaxspec.studies.measured.work import load_target
 from jaxspec.text import Encoder, read_prompts
 
 #: Spec-Bench's eight categories of MT-Bench have ten questions each and count as one.

@@ -8,11 +8,9 @@ from jaxspec.api.progress import notebook_reporter
 from jaxspec.api.results import StudyResults
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.coercion import as_path
-from jaxspec.studies.pack.command import PACK
-from jaxspec.studies.pack.config import PackConfig
-from jaxspec.studies.pack.inspection import inspect_file
+from jaxspec.studies.pack.config import PACK, PackConfig
 from jaxspec.studies.pack.result import UnpackResult
-from jaxspec.studies.pack.run import unpack_container
+from jaxspec.studies.pack.run import inspect_file, unpack_container
 
 __all__ = ["inspect", "unpack"]
 

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from jaxspec.report.notebook import notebook_console
+from jaxspec.report.terminal import notebook_console
 from jaxspec.runs.progress import Reporter
 
 __all__ = ["notebook_reporter"]

@@ -56,11 +56,11 @@ def inspect(path, tensor, every, plot, json_file) -> None:
     if tensor is not None and every:
         raise InputError("--tensor shows one tensor and --all every one; leave one of them out")
     check_apart({"--json": json_file, "--plot": plot}, [path])
-    from jaxspec.report.save import save_figure
+    from jaxspec.report.figures.style import save_figure
     from jaxspec.report.terminal import show
     from jaxspec.studies.pack.figures import container_figure
-    from jaxspec.studies.pack.inspection import inspect_file
-    from jaxspec.studies.pack.report import code_tables, tensor_table
+    from jaxspec.studies.pack.run import inspect_file
+    from jaxspec.studies.pack.view import code_tables, tensor_table
 
     result = inspect_file(path)
     tables = code_tables(result, tensor) if tensor else [tensor_table(result, every=every)]

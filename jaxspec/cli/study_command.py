@@ -236,7 +236,7 @@ def _run(
         return
     draws = []
     if plot and study.plot is not None:
-        from jaxspec.report.save import save_figure
+        from jaxspec.report.figures.style import save_figure
 
         draws = [lambda drawn=study.plot.draw: save_figure(load_object(drawn)(found), plot)]
     keeps = study.out is not None and study.out.keeps_result

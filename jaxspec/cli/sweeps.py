@@ -28,8 +28,8 @@ def merge(directory: tuple[str, ...], out: str | None, force: bool, json_file: s
     """
     from jaxspec.cli.study_command import print_shown
     from jaxspec.runs.progress import Reporter
-    from jaxspec.studies.sweep.merging import merge_sweeps
-    from jaxspec.studies.sweep.report import shown
+    from jaxspec.studies.sweep.run import merge_sweeps
+    from jaxspec.studies.sweep.view import shown
 
     reporter = Reporter()
     print_shown(shown(merge_sweeps(directory, out=out, force=force, reporter=reporter)), json_file, reporter)

@@ -101,19 +101,19 @@ def soft_bitmap(prune: Float[Array, "*b"], temperature: Float[Array, ""] | float
 
 
 def uniform(
-    draft: Number,
-    target: Number,
-    draft_kv: Number = 16.0,
-    target_kv: Number = 16.0,
-    draft_head: Number = 16.0,
-    target_head: Number = 16.0,
+    draft_weight_bits: Number,
+    target_weight_bits: Number,
+    draft_kv_bits: Number = 16.0,
+    target_kv_bits: Number = 16.0,
+    draft_head_bits: Number = 16.0,
+    target_head_bits: Number = 16.0,
 ) -> Footprint:
     """The same bits for all matrices of the layers, experts among them; embeddings, norms and routers at 16."""
     return Footprint(
-        draft_weight_bits=uniform_weight_bits(draft, ALL_LAYER_MATRICES) | {"lm_head": draft_head},
-        target_weight_bits=uniform_weight_bits(target, ALL_LAYER_MATRICES) | {"lm_head": target_head},
-        draft_kv_bits=draft_kv,
-        target_kv_bits=target_kv,
+        draft_weight_bits=uniform_weight_bits(draft_weight_bits, ALL_LAYER_MATRICES) | {"lm_head": draft_head_bits},
+        target_weight_bits=uniform_weight_bits(target_weight_bits, ALL_LAYER_MATRICES) | {"lm_head": target_head_bits},
+        draft_kv_bits=draft_kv_bits,
+        target_kv_bits=target_kv_bits,
     )
 
 

@@ -20,7 +20,7 @@ from jaxspec.compress.schemes import Scheme
 
 __all__ = ["HEAD_WIDTHS", "WIDTHS", "FootprintTable", "expected_widths", "footprint_table", "knob_grid", "tabulate"]
 
-#: Bits read per weight of the layers' matrices and per KV element, by draft and verification.
+#: Bits read per weight of the layers' matrices and per KV element, by draft and verification: parameters of `uniform`.
 WIDTHS: tuple[str, ...] = ("draft_weight_bits", "target_weight_bits", "draft_kv_bits", "target_kv_bits")
 
 #: Bits read per weight of the LM head, where a scheme compresses it.
@@ -37,12 +37,12 @@ def expected_widths(scheme: Scheme, knobs: Mapping[str, float]) -> dict[str, flo
     """Bits by name of `WIDTHS`, and of `HEAD_WIDTHS` where the scheme compresses the head; knobs that are not given keep their
     defaults."""
     read = scheme.expected_footprint(knob_defaults(scheme) | dict(knobs))
-    found = read.draft_weight_bits["q"], read.target_weight_bits["q"], read.draft_kv_bits, read.target_kv_bits
-    widths: dict[str, float] = dict(zip(WIDTHS, map(float, found), strict=True))
-    if not scheme.facts.head:
-        return widths
-    head = read.draft_weight_bits["lm_head"], read.target_weight_bits["lm_head"]
-    return widths | dict(zip(HEAD_WIDTHS, map(float, head), strict=True))
+    draft, target = read.draft_weight_bits, read.target_weight_bits
+    widths = {"draft_weight_bits": draft["q"], "target_weight_bits": target["q"]}
+    widths |= {"draft_kv_bits": read.draft_kv_bits, "target_kv_bits": read.target_kv_bits}
+    if scheme.facts.head:
+        widths |= {"draft_head_bits": draft["lm_head"], "target_head_bits": target["lm_head"]}
+    return {name: float(bits) for name, bits in widths.items()}
 
 
 def tabulate(

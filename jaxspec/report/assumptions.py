@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from statistics import fmean
 from typing import Any, Protocol
@@ -10,15 +11,101 @@ from hwmodels import Architecture, catalog
 from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.catalog.calibrations import calibration_record, used_attention, used_formats
 from hwmodels.catalog.device_entries import DeviceEntry
+from hwmodels.catalog.groups import group_link
 from hwmodels.chip.cost import static_power
 from hwmodels.chip.energy import knows_energy
 from hwmodels.compute.roofline import unit_of
 from hwmodels.device import MemoryTier
 from hwmodels.numerics.units import NANO
-from jaxspec.report.division import Divided, division_of, division_words
 from jaxspec.report.formatting import quantity
+from jaxspec.report.titles import PricedRecord, device_name
+from jaxspec.results.network_results import PricedNumber
+from jaxspec.results.quantity import finite
 
-__all__ = ["architecture_data", "device_assumptions", "device_facts", "number_status"]
+__all__ = [
+    "Divided",
+    "architecture_data",
+    "assumptions",
+    "device_data",
+    "device_facts",
+    "device_rows",
+    "division_of",
+    "number_status",
+    "priced_facts",
+]
+
+
+class Divided(Protocol):
+    """Settings that say how a network is divided."""
+
+    @property
+    def tensor_parallel(self) -> int:
+        """Devices that share every matrix."""
+        ...
+
+    @property
+    def expert_parallel(self) -> int:
+        """Devices that hold whole experts."""
+        ...
+
+    @property
+    def data_parallel(self) -> int:
+        """Replicas."""
+        ...
+
+    @property
+    def pipeline(self) -> int:
+        """Stages of layers."""
+        ...
+
+    @property
+    def draft_tensor_parallel(self) -> int | None:
+        """Devices that share a draft network's matrices; None: as the target."""
+        ...
+
+    @property
+    def link(self) -> str | None:
+        """Link between devices; None: the device's own."""
+        ...
+
+
+def division_of(config: Divided) -> catalog.Division:
+    """How settings divide a network among devices."""
+    return catalog.Division(
+        tensor=config.tensor_parallel,
+        expert=config.expert_parallel,
+        data=config.data_parallel,
+        pipeline=config.pipeline,
+        draft_tensor=config.draft_tensor_parallel,
+        link=config.link,
+    )
+
+
+def division_words(entry: DeviceEntry, division: catalog.Division, name: str) -> list[str]:
+    """What times of several devices assume, in sentences; none for one device.
+
+    Args:
+        entry: of one of the devices, which is called `name`.
+    """
+    if division.alone:
+        return []
+    link = group_link(entry, division, name)
+    ways = {
+        "tensor": division.tensor,
+        "expert": division.expert,
+        "data": division.data,
+        "pipeline": division.pipeline,
+    }
+    counted = ", ".join(f"{way} {count}" for way, count in ways.items() if count > 1)
+    errors = ", ".join(f"{collective} {100 * error:.2g} %" for collective, error in link.errors.items())
+    return [
+        f"{division.devices} devices over {link.title} hold the network together ({counted}); times are of all of them, "
+        "work, traffic and memory of one, energy of all. Collectives overlap with nothing; mean error of those measured, on "
+        f"sizes held out: {errors or 'none was measured'}.",
+        "A draft network of its own is shared by "
+        f"{division.tensor if division.draft_tensor is None else division.draft_tensor} devices.",
+    ]
+
 
 #: Where decoders sit, in words.
 _PLACES = {"l2": "between L2 cache and interconnect", "dma": "in the DMA", "array_edge": "at the array's edge"}
@@ -78,6 +165,26 @@ def architecture_data(name: str, architecture: Architecture) -> dict[str, dict[s
             "status": number_status(sources.get(field, "")),
         }
         for field in leaf_names(architecture)
+    }
+
+
+def priced_facts(
+    device: str, name: str, architecture: Architecture, kernels: Kernels | None = None, division: Divided | None = None
+) -> dict[str, Any]:
+    """Fields that all results have, of the device and of the architecture that were priced.
+
+    Args:
+        device, kernels, division: see `device_facts`.
+        name: of the architecture, see `architecture_data`.
+    """
+    records = lambda data: {field: PricedNumber(**number) for field, number in data.items()}
+    facts = device_facts(device, kernels, division)
+    facts["device_data"] = records(facts["device_data"])
+    return {
+        "architecture": name,
+        "architecture_data": records(architecture_data(name, architecture)),
+        "device": device,
+        **facts,
     }
 
 
@@ -284,3 +391,47 @@ def _number(entry: DeviceEntry, dotted: str) -> Any:
     for name in dotted.split("."):
         tree = tree[int(name)] if name.isdigit() else getattr(tree, name)
     return tree
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceNumber:
+    """One number of a device's data, where it comes from, and its status."""
+
+    field: str
+    value: float
+    source: str
+    status: str = "input"
+
+
+def device_data(result: PricedRecord) -> list[DeviceNumber]:
+    """The device's numbers: the result's own, else those of the catalog; empty for a device that neither knows."""
+    given = getattr(result, "device_data", None)
+    if given is None:
+        given = {name: PricedNumber(**number) for name, number in _catalog(result, "device_data", {}).items()}
+    return [
+        DeviceNumber(
+            field,
+            value,
+            source=str(number.source or "no source given"),
+            status=str(number.status or number_status(str(number.source or ""))),
+        )
+        for field, number in given.items()
+        if (value := finite(number.value)) is not None
+    ]
+
+
+def device_rows(result: PricedRecord) -> list[tuple[str, str, str, str]]:
+    """The device's numbers: field, value with its unit, status, source."""
+    return [(d.field, quantity(d.field, d.value), d.status, d.source) for d in device_data(result)]
+
+
+def assumptions(result: PricedRecord) -> list[str]:
+    """What the device's times assume, in sentences: the result's own, else those of the catalog's device."""
+    given = getattr(result, "assumptions", None)
+    return [str(sentence) for sentence in (_catalog(result, "assumptions", []) if given is None else given)]
+
+
+def _catalog(result: PricedRecord, key: str, default: Any) -> Any:
+    """What the catalog says of the device."""
+    name = device_name(result)
+    return device_facts(name)[key] if name in catalog.device_names() else default

@@ -1,21 +1,40 @@
-"""Columns of tables: one description of a number serves terminal and page."""
+"""Columns of tables: one description of a number serves the terminal, the page and figures."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from jaxspec.report.formatting import NOT_KNOWN
-from jaxspec.results import Quantity
-from jaxspec.results.intervals import Ends
+from jaxspec.report.formatting import NOT_KNOWN, fixed
+from jaxspec.report.terminal import Table
+from jaxspec.results import STATUSES, UNKNOWN, Quantity
+from jaxspec.results.intervals import Ends, HeadlineIntervals
 
-__all__ = ["NO_STATUS", "Column", "column_statuses", "interval_in_words", "shown_columns"]
+__all__ = [
+    "BRACKETS",
+    "NO_STATUS",
+    "Cell",
+    "Column",
+    "Grid",
+    "column_statuses",
+    "fill",
+    "interval_in_words",
+    "shown_columns",
+    "statements",
+    "terminal_columns",
+]
 
 #: Shown in place of a status that a result does not give.
 NO_STATUS = "no status"
 
+#: Begins the line of a table that states its intervals.
+BRACKETS = "in brackets: "
+
 R = TypeVar("R")
+
+#: Records by name; as pairs where two may have one name.
+Named = Mapping[str, R] | Iterable[tuple[str, R]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,51 +45,158 @@ class Column(Generic[R]):
         title: on a page.
         heading: in a terminal, with line breaks.
         meaning: a phrase under the title.
-        read: from a record to the number.
-        write: from the number to its text.
-        words: from a record to a text that stands in place of the number.
-        interval: from a record to the ends of the number's interval, which stand behind it; None where a record has none.
-        choice: a setting, which nobody found out: without a status unless the result gives one.
+        read: from a record to the number, or the path of its field, as in "acceptance.alpha_token".
+        write: from the number to its text, or digits behind the point.
+        words: from a record to a text in place of the number.
+        interval: from a record to the ends of the number's interval, shown behind it; or the path of them; None: it has none.
+        choice: a setting, which has no status unless the result gives one.
         optional: not shown where no record has it.
+        terminal: place among the columns of the terminal, where that has some of them or another order; 0: none.
+        justify: side of the cells in the terminal.
     """
 
     title: str
     heading: str
     meaning: str
-    read: Callable[[R], Quantity[Any]]
-    write: Callable[[float], str]
+    read: str | Callable[[R], Quantity[Any]]
+    write: int | Callable[[float], str] = str
     words: Callable[[R], str] | None = None
-    interval: Callable[[R], Ends | None] | None = None
+    interval: str | Callable[[R], Ends | None] | None = None
     choice: bool = False
     optional: bool = False
+    terminal: int = 0
+    justify: str = "right"
+
+    def quantity(self, record: R) -> Quantity[Any]:
+        """The number of a record."""
+        found = _field(record, self.read) if isinstance(self.read, str) else self.read(record)
+        return UNKNOWN if found is None else found
+
+    def written(self, value: float) -> str:
+        """A number as this column writes it."""
+        return fixed(value, self.write) if isinstance(self.write, int) else self.write(value)
 
     def text(self, record: R) -> str:
         """The number as a person reads it, with its standard error or its interval where it has one."""
         if self.words is not None:
             return self.words(record)
-        found = self.read(record)
-        if found.number is None:
+        number = self.quantity(record)
+        if number.number is None:
             return NOT_KNOWN
-        error = Quantity(found.standard_error).number
-        ends = interval_in_words(None if self.interval is None else self.interval(record), self.write)
-        return self.write(found.number) + ("" if error is None else f" ± {self.write(error)}") + ends
+        error = Quantity(number.standard_error).number
+        interval = self.interval
+        ends = _field(record, interval) if isinstance(interval, str) else interval and interval(record)
+        spread = "" if error is None else f" ± {self.written(error)}"
+        return self.written(number.number) + spread + interval_in_words(ends, self.written)
 
     def status(self, record: R) -> str | None:
         """The number's status; None where there is no number to have one."""
-        found = self.read(record)
-        if found.number is None and not isinstance(found.value, bool):
+        number = self.quantity(record)
+        if number.number is None and not isinstance(number.value, bool):
             return None
-        return found.status or (None if self.choice else NO_STATUS)
+        return number.status or (None if self.choice else NO_STATUS)
 
     def known(self, record: R) -> bool:
         """Whether a record has the number."""
-        return self.read(record).number is not None
+        return self.quantity(record).number is not None
+
+
+def _field(record: Any, path: str) -> Any:
+    """A field of a record, or of its parts; None where a part is None."""
+    for name in path.split("."):
+        record = None if record is None else getattr(record, name)
+    return record
 
 
 def shown_columns(columns: Iterable[Column[R]], records: Iterable[R]) -> list[Column[R]]:
     """Columns without the optional ones that no record has."""
     rows = list(records)
     return [column for column in columns if not column.optional or any(map(column.known, rows))]
+
+
+def terminal_columns(columns: Iterable[Column[R]]) -> tuple[Column[R], ...]:
+    """Those that the terminal has, in its order."""
+    return tuple(sorted((column for column in columns if column.terminal), key=lambda column: column.terminal))
+
+
+def fill(
+    table: Table,
+    columns: Iterable[Column[R]],
+    records: Named[R],
+    style: Callable[[R], str | None] = lambda record: None,
+    corner: str | None = None,
+    side: str = "left",
+) -> Table:
+    """Add a column for each number, without optional ones that no record has, and a row for each record.
+
+    Args:
+        records: by the name that begins the row, if there is a corner.
+        style: of a record's row.
+        corner: heading of the column of names; None: there is none.
+        side: of the names.
+    """
+    named = _pairs(records)
+    columns = shown_columns(columns, (record for _, record in named))
+    names = [] if corner is None else [(corner, side)]
+    for heading, justify in (*names, *((column.heading, column.justify) for column in columns)):
+        table.add_column(heading, justify="left" if justify == "left" else "right")
+    for name, record in named:
+        cells = [column.text(record).replace(" ± ", "±") for column in columns]
+        table.add_row(*([] if corner is None else [name]), *cells, style=style(record))
+    return table
+
+
+def _pairs(records: Named[R]) -> list[tuple[str, R]]:
+    pairs: Iterable[Any] = records.items() if isinstance(records, Mapping) else records
+    return list(pairs)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One number of a page's table: its text, its status, and a remark that must not be overlooked."""
+
+    text: str
+    status: str | None = None
+    alarm: str = ""
+
+    @property
+    def css_class(self) -> str:
+        """How the status is coloured."""
+        return self.status if self.status in STATUSES else "none"
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid(Generic[R]):
+    """A table of a page: records across, their numbers down.
+
+    Attributes:
+        records: by name.
+        columns: a row each; optional ones only where a record has the number.
+        title: above it, except for the first table of a device.
+        corner: what records are.
+        alarm: from a record and a column to a remark that must not be overlooked.
+        more: further rows: title, meaning, cells.
+    """
+
+    records: Named[R]
+    columns: Iterable[Column[R]]
+    title: str = ""
+    corner: str = ""
+    alarm: Callable[[R, Column[R]], str] = lambda record, column: ""
+    more: Sequence[tuple[str, str, list[Cell]]] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """Of the records."""
+        return [name for name, _ in _pairs(self.records)]
+
+    @property
+    def rows(self) -> list[tuple[str, str, list[Cell]]]:
+        """Title, meaning and cells of each row."""
+        records = [record for _, record in _pairs(self.records)]
+        cells = lambda column: [Cell(column.text(r), column.status(r), self.alarm(r, column)) for r in records]
+        own = [(column.title, column.meaning, cells(column)) for column in shown_columns(self.columns, records)]
+        return [*own, *self.more]
 
 
 def interval_in_words(ends: Ends | None, write: Callable[[float], str]) -> str:
@@ -83,4 +209,14 @@ def interval_in_words(ends: Ends | None, write: Callable[[float], str]) -> str:
 
 def column_statuses(column: Column[R], records: Iterable[R]) -> str:
     """Status of a column; where records differ, all of them."""
-    return " or ".join(dict.fromkeys(found for record in records if (found := column.status(record))))
+    return " or ".join(dict.fromkeys(status for record in records if (status := column.status(record))))
+
+
+def statements(intervals: Iterable[HeadlineIntervals | None]) -> list[str]:
+    """What the intervals of a table hold: of those that hold most, one sentence each; none where there are none.
+
+    Plain decoding has fewer errors than a draft beside it, and needs no line of its own.
+    """
+    stated = [each for each in intervals if each is not None and each.statement]
+    most = max((len(each.covers) for each in stated), default=0)
+    return list(dict.fromkeys(str(each.statement) for each in stated if len(each.covers) == most))

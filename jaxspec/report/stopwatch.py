@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from matplotlib.figure import Figure
 
 from hwmodels.numerics.units import MILLI
-from jaxspec.report.columns import Column, shown_columns
+from jaxspec.report.columns import Column, Grid, fill
 from jaxspec.report.figures.style import INK, PAPER, colour_of, legend_below, limits_from_zero, new_figure, styled
 from jaxspec.report.formatting import NOT_KNOWN, fixed
-from jaxspec.report.section import Cell
 from jaxspec.report.terminal import Table
 from jaxspec.report.titles import CONFIGURATIONS, in_order
 from jaxspec.results.intervals import Ends
 from jaxspec.results.network_results import MeasuredResult
 from jaxspec.results.stopwatch_results import LOST_IN_NOISE, ClockedWay, PredictedClock, Repeated, Stopwatch
 
-__all__ = ["STOPWATCH_CAPTION", "stopwatch_figure", "stopwatch_in_words", "stopwatch_page_tables", "stopwatch_tables"]
+__all__ = ["STOPWATCH_CAPTION", "stopwatch_figure", "stopwatch_grids", "stopwatch_in_words", "stopwatch_tables"]
 
 #: What the figure shows.
 STOPWATCH_CAPTION = (
@@ -64,13 +62,7 @@ def _foretold(title: str, heading: str, name: str, scale: float, digits: int) ->
 
 #: Numbers of each way, in order.
 _COLUMNS = (
-    Column[ClockedWay](
-        "tokens per cycle",
-        "tokens\nper\ncycle",
-        "of each sequence",
-        lambda way: way.tokens_per_cycle,
-        lambda value: fixed(value, 2),
-    ),
+    Column[ClockedWay]("tokens per cycle", "tokens\nper\ncycle", "of each sequence", "tokens_per_cycle", 2),
     _repeated("tokens/s", "tokens/s", "of all sequences together", lambda way: way.tokens_per_s, 1.0, 0),
     _foretold("tokens/s, predicted", "tokens/s\npredicted", "tokens_per_s", 1.0, 0),
     _repeated("speedup", "speedup", "over decoding without speculation", lambda way: way.speedup, 1.0, 2),
@@ -91,10 +83,6 @@ def _ways(clock: Stopwatch) -> dict[str, ClockedWay]:
 
 def _rows(clock: Stopwatch) -> dict[str, ClockedWay]:
     return {"no speculation": clock.autoregressive} | _ways(clock)
-
-
-def _columns(clock: Stopwatch) -> list[Column[ClockedWay]]:
-    return shown_columns(_COLUMNS, _rows(clock).values())
 
 
 def stopwatch_in_words(clock: Stopwatch) -> str:
@@ -119,34 +107,20 @@ def stopwatch_tables(results: Sequence[MeasuredResult]) -> list[Table]:
         if (clock := result.stopwatch) is None:
             continue
         name = result.model.name or "the network"
-        columns = _columns(clock)
         table = Table(
             f"Stopwatch: {name} decoding on this machine",
             f"{stopwatch_in_words(clock)}\n{clock.statement or ''}".rstrip(),
         )
-        table.add_column("way")
-        for column in columns:
-            table.add_column(column.heading, justify="right")
-        for way, row in _rows(clock).items():
-            table.add_row(way, *(column.text(row) for column in columns))
+        fill(table, _COLUMNS, _rows(clock), corner="way")
         found.append(table)
     return found
 
 
-def stopwatch_page_tables(result: MeasuredResult) -> list[dict[str, Any]]:
-    """The same for the page's template: ways across, numbers down; none where nothing was timed."""
+def stopwatch_grids(result: MeasuredResult) -> list[Grid[ClockedWay]]:
+    """The same for the page; none where nothing was timed."""
     if (clock := result.stopwatch) is None:
         return []
-    rows = _rows(clock)
-    cells = lambda column: [Cell(column.text(row), column.status(row)) for row in rows.values()]
-    return [
-        {
-            "title": f"Stopwatch: {stopwatch_in_words(clock)}; {clock.statement}",
-            "corner": "",
-            "columns": list(rows),
-            "rows": [{"title": c.title, "meaning": c.meaning, "cells": cells(c)} for c in _columns(clock)],
-        }
-    ]
+    return [Grid(_rows(clock), _COLUMNS, f"Stopwatch: {stopwatch_in_words(clock)}; {clock.statement}")]
 
 
 @styled

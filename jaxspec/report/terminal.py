@@ -14,10 +14,12 @@ that goes to a file or a pipe has no width: tables take what they need there, un
 from __future__ import annotations
 
 import dataclasses
+import io
 import os
 import re
+import sys
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -25,24 +27,29 @@ from rich.segment import Segment
 from rich.text import Text
 
 from jaxspec.errors import printable
-from jaxspec.html import html_table
+from jaxspec.html import html_table, lines_html
 
-__all__ = ["Column", "Row", "Table", "fold", "new_console", "say", "show"]
+__all__ = ["Table", "fold", "new_console", "notebook_console", "say", "show"]
 
 #: Width of what is not a terminal: no line is as long.
 _NO_LIMIT = 1_000_000
 
+
 #: Narrower terminals break lines themselves.
 _LEAST_WIDTH = 20
+
 
 #: Spaces between two columns.
 _GAP = 2
 
+
 #: Words that are not longer stay whole while a table can be divided instead.
 _WHOLE_IN_HEADING, _WHOLE_IN_CELL = 11, 20
 
+
 #: A number with its sign, exponent and unit sign: "-1,024.5e-06", "2.33x", "0.06±0.01" is two of them.
 _NUMBER = re.compile(r"[-+−±]?\d[\d.,]*(?:[eE][-+]?\d+)?[x%]?")
+
 
 #: A long name is broken behind one of these if possible.
 _JOINTS = "._/-:=,;|"
@@ -294,3 +301,45 @@ def _least(texts: Iterable[str], whole: int) -> int:
         numbers = [found.end() - found.start() for found in _NUMBER.finditer(word)]
         least = max(least, min(cell_len(word), whole), *numbers, 0)
     return least
+
+
+#: Wider than any line.
+_WIDTH = 10_000
+
+
+def notebook_console() -> Console | None:
+    """A console that shows its last line below the cell, in place of the one before; None where there is no notebook."""
+    if (display := _notebook_display()) is None:
+        return None
+    stream = _OneLine(display)
+    return Console(file=stream, width=_WIDTH, force_terminal=False, force_jupyter=False, highlight=False, markup=False)
+
+
+def _notebook_display() -> Any:
+    """IPython's `display`, where this process is the kernel of a notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    if shell is None or not hasattr(shell, "kernel"):
+        return None
+    from IPython.display import display
+
+    return display
+
+
+class _OneLine(io.StringIO):
+    """A stream whose last line is shown, in place of the one before."""
+
+    def __init__(self, display: Any):
+        super().__init__()
+        self._display, self._handle, self._text = display, None, ""
+
+    def write(self, text: str, /) -> int:
+        self._text += text
+        *whole, self._text = self._text.split("\n")
+        if lines := [line for line in whole if line.strip()]:
+            data = {"text/html": lines_html(lines[-1:]), "text/plain": lines[-1]}
+            if self._handle is None:
+                self._handle = self._display(data, raw=True, display_id=True)
+            else:
+                self._handle.update(data, raw=True)
+        return len(text)

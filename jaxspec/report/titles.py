@@ -1,14 +1,16 @@
-"""Names that a person reads: of networks, architectures, devices and configurations, in the order in which they are told."""
+"""Names that a person reads: of networks, architectures, devices and configurations, in their order."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 
 from hwmodels import catalog
 from jaxspec.results.network_results import Configuration, ConfigurationsResult, MeasuredResult
 
 __all__ = [
     "CONFIGURATIONS",
+    "PricedRecord",
     "architecture_title",
     "configurations",
     "device_name",
@@ -18,7 +20,22 @@ __all__ = [
     "provenance",
 ]
 
-#: In the order in which they are told; others that a result holds follow.
+
+class PricedRecord(Protocol):
+    """A result for one device."""
+
+    @property
+    def architecture(self) -> str | None:
+        """Whose cost is predicted."""
+        ...
+
+    @property
+    def device(self) -> str | None:
+        """On which."""
+        ...
+
+
+#: Order of configurations; others that a result holds follow.
 CONFIGURATIONS = ("default", "j_grid", "grid", "uniform", "tuned")
 
 
@@ -34,21 +51,21 @@ def configurations(result: ConfigurationsResult) -> dict[str, Configuration]:
     return {name: found[name] for name in in_order(found, CONFIGURATIONS)}
 
 
-def architecture_title(result: MeasuredResult) -> str:
+def architecture_title(result: PricedRecord) -> str:
     """What a person calls the priced architecture."""
     name = result.architecture or "unnamed architecture"
     return catalog.architecture_title(name) if name in catalog.architecture_names() else name
 
 
-def device_title(result: MeasuredResult) -> str:
+def device_title(result: PricedRecord) -> str:
     """What a person calls the device."""
     name = device_name(result)
-    if result.device_title:
-        return result.device_title
+    if title := getattr(result, "device_title", None):
+        return str(title)
     return catalog.device_title(name) if name in catalog.device_names() else name
 
 
-def device_name(result: MeasuredResult) -> str:
+def device_name(result: PricedRecord) -> str:
     """The device as the result names it."""
     return result.device or "unnamed device"
 

@@ -112,7 +112,7 @@ class MeasuredResult(Result):
         prompts: name of the file that the held-out prompts come from; None: they are cut from the text.
         inputs: SHA-256 of every file that the configuration names.
         timing_s: seconds by stage.
-        kernel_widths, notes: see `jaxspec.studies.kernel_notes`.
+        kernel_widths, notes: see `jaxspec.studies.feasibility`.
         stopwatch: decoding against the clock of the machine that ran; None: it was not asked for.
     """
 

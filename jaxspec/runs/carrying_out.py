@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ import jax
 from jaxspec.files import as_stored
 from jaxspec.report.formatting import bytes_in_words
 from jaxspec.report.terminal import new_console
+from jaxspec.results.priced_results import PricedResult
 from jaxspec.results.records import Record
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.inputs import input_notes, input_sizes
@@ -24,18 +26,22 @@ from jaxspec.runs.steady_inputs import SteadyInputs
 from jaxspec.settings.base import Settings, notes
 from jaxspec.settings.toml import to_toml
 
-__all__ = ["Prepare", "WritePage", "carry_out", "carry_out_records"]
+__all__ = ["Prepare", "Tell", "carry_out", "carry_out_records", "for_each_device"]
 
 Found = TypeVar("Found", bound=Record)
+
 
 #: Loads and checks all that a configuration names, before anything is written; returns the work, which makes the result.
 Prepare = Callable[[RunDirectory, Reporter], Callable[[], Any]]
 
+
 #: Writes the page of a result, as result.json has it, into the run directory.
 WritePage = Callable[[Any, Path], object]
 
+
 #: Name of that page.
 _PAGE = "report.html"
+
 
 #: Bytes of a device's memory whose use is told after a run.
 _WORTH_TELLING = 1e9
@@ -158,19 +164,82 @@ def _facts(config: Settings) -> dict[str, Any]:
 def carry_out_records(
     command: str,
     config: Settings,
-    prepare: Prepare,
+    prepare: Callable[[RunDirectory, Reporter], Callable[[], list[Found]]],
     *,
     kind: type[Found],
-    write: Callable[[list[Found], Path], object],
+    write: Callable[[list[Found], Path], object] | None = None,
     **how: Any,
 ) -> tuple[list[Found], RunDirectory]:
-    """As `carry_out`, of a study that finds a list of records.
+    """As `carry_out`, of a study whose work makes a list of records.
 
     Args:
         kind: of a record.
-        write: the page of them all, into the run directory.
+        write: the page of them all, into the run directory; None: there is none.
         how: see `carry_out`.
     """
-    read = lambda found: [kind.from_plain(entry) for entry in found]
-    found, directory = carry_out(command, config, prepare, page=lambda found, path: write(read(found), path), **how)
-    return read(found), directory
+    read = lambda entries: [kind.from_plain(entry) for entry in entries]
+    page = None if write is None else lambda entries, path: write(read(entries), path)
+
+    def prepared(directory: RunDirectory, reporter: Reporter) -> Callable[[], Any]:
+        work = prepare(directory, reporter)
+        return lambda: [record.plain() for record in work()]
+
+    result, directory = carry_out(command, config, prepared, page=page, **how)
+    return read(result), directory
+
+
+Parts = TypeVar("Parts")
+
+
+Result = TypeVar("Result", bound=PricedResult)
+
+
+#: Tells how many units of one device's work are done, and a note.
+Tell = Callable[[int, str], None]
+
+
+def for_each_device(
+    command: str,
+    config: Settings,
+    check: Callable[[], Mapping[str, Parts]],
+    one: Callable[[str, Parts, RunDirectory, Tell], Result],
+    write: Callable[[Sequence[Result], Any], object],
+    *,
+    kind: type[Result],
+    out: str | None,
+    force: bool,
+    reporter: Reporter | None,
+    headline: Collection[str],
+    work_units: tuple[str, Callable[[Parts], int]] = ("devices", lambda _: 1),
+) -> tuple[list[Result], RunDirectory]:
+    """Begin, resume or reprint a run of results by device, with a bar over their work.
+
+    Args:
+        check: finds and checks what each device is priced with, before anything is written; by device name.
+        one: from a device's name and parts to its result; tells how far it is, where a device is more than one unit.
+        write: writes the page of all results into the run directory.
+        kind: of a result; out, force, reporter, headline: see `carry_out`.
+        work_units: what the bar counts, and how many of them a device is.
+    Raises:
+        InputError: bad input; nothing is lost.
+    """
+    parts = cache(check)
+
+    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[Result]]:
+        by_device = parts()
+
+        def work() -> list[Result]:
+            results, before = [], 0
+            called, units = work_units
+            with reporter.bar(called, sum(map(units, by_device.values()))) as bar:
+                for name, part in by_device.items():
+                    tell = lambda done, note, before=before: bar.jump(before + done, note)
+                    results.append(one(name, part, directory, tell))
+                    before += units(part)
+                    bar.jump(before, name)
+            return results
+
+        return work
+
+    how: dict[str, Any] = dict(out=out, force=force, reporter=reporter, headline=headline, keeps=False)
+    return carry_out_records(command, config, prepare, check=parts, kind=kind, write=write, **how)

@@ -13,8 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 
 from jaxspec.errors import printable
-from jaxspec.report.notebook import notebook_console
-from jaxspec.report.terminal import new_console, say
+from jaxspec.report.terminal import new_console, notebook_console, say
 
 #: Without a terminal, the most seconds between two lines of a run that works.
 PERIOD_S = 60.0

@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from jaxspec.studies.export.result import ExportResult
     from jaxspec.studies.export.run import export_draft
     from jaxspec.studies.pack.config import PackConfig
-    from jaxspec.studies.pack.inspection import inspect_file
     from jaxspec.studies.pack.result import PackResult, UnpackResult
-    from jaxspec.studies.pack.run import pack_checkpoint, unpack_container
+    from jaxspec.studies.pack.run import inspect_file, pack_checkpoint, unpack_container
     from jaxspec.studies.predict.config import PredictConfig
     from jaxspec.studies.predict.result import PredictResult
     from jaxspec.studies.predict.run import predict
@@ -44,10 +43,9 @@ if TYPE_CHECKING:
     from jaxspec.studies.serve.result import ServeResult
     from jaxspec.studies.serve.run import serve
     from jaxspec.studies.sweep.config import SweepConfig, read_sweep_config
-    from jaxspec.studies.sweep.merging import merge_sweeps
     from jaxspec.studies.sweep.points_file import read_sweep
     from jaxspec.studies.sweep.result import SweepResult
-    from jaxspec.studies.sweep.run import sweep
+    from jaxspec.studies.sweep.run import merge_sweeps, sweep
     from jaxspec.studies.tree.config import TreeConfig
     from jaxspec.studies.tree.result import TreeResult
     from jaxspec.studies.tree.run import search_tree
@@ -107,8 +105,8 @@ __all__ = [
 _ELSEWHERE = {
     "UnpackResult": "pack.result",
     "export_draft": "export.run",
-    "inspect_file": "pack.inspection",
-    "merge_sweeps": "sweep.merging",
+    "inspect_file": "pack.run",
+    "merge_sweeps": "sweep.run",
     "pack_checkpoint": "pack.run",
     "read_sweep": "sweep.points_file",
     "read_sweep_config": "sweep.config",

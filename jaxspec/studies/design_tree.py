@@ -25,7 +25,7 @@ from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.parallel import ALONE, PARALLEL, ParallelSettings
 from jaxspec.studies.expert_pricing import ExpertPricing, placed, resolve_experts, with_expert_bits
 from jaxspec.studies.feasibility import check_positions
-from jaxspec.studies.known_acceptance import known_acceptance
+from jaxspec.studies.given_acceptance import known_acceptance
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.suggestions import hint
 
@@ -150,7 +150,7 @@ def design_tree(
 def footprint_of(bits: Mapping[str, Any]) -> Footprint:
     """The footprint with these widths for all matrices of the layers, but for experts with a width of their own, and for a
     head that is compressed."""
-    found = uniform(*(bits[name] for name in (*WIDTHS, *HEAD_WIDTHS) if name in bits))
+    found = uniform(**{name: bits[name] for name in (*WIDTHS, *HEAD_WIDTHS) if name in bits})
     return with_expert_bits(found, bits.get("expert_bits"))
 
 

@@ -8,13 +8,36 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hwmodels.catalog import Division
-from jaxspec.studies.engine_commands import downloaded, shell_command
 
-__all__ = ["SERVED_DRAFTS", "Engine", "Range", "ServedDraft", "engines_for", "idle_draft_notes"]
+__all__ = ["Engine", "Range", "ServedDraft", "ServedTree", "engines_for", "idle_draft_notes"]
+
+#: Owner and name of a repository of Hugging Face.
+_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def shell_command(program: str, *lines: Sequence[str | int]) -> str:
+    """A shell command over several lines."""
+    return " \\\n    ".join([program, *(shlex.join(map(str, words)) for words in lines)])
+
+
+def downloaded(weights: str, folder: str) -> tuple[list[str], str]:
+    """Commands that bring weights here for programs that read folders alone, and the folder where they then lie.
+
+    Args:
+        weights: a path; or, where none is there, owner and name of a repository of Hugging Face.
+        folder: for those of a repository.
+    """
+    if os.path.exists(weights) or not _REPOSITORY.fullmatch(weights):
+        return [], weights
+    return [shell_command("hf download", [weights, "--local-dir", folder])], folder
+
 
 #: Kinds of draft that engines know: a network, a lookup in the text, EAGLE heads, a network's own multi-token head.
 SERVED_DRAFTS = ("network", "ngram", "eagle", "eagle3", "mtp")
@@ -77,8 +100,10 @@ class Engine:
 #: One device.
 _ALONE = Division()
 
+
 #: Heads that SGLang drafts with by its EAGLE algorithms, whose steps may follow the batch.
 _ADAPTIVE = ("eagle", "eagle3", "mtp")
+
 
 #: File of these steps.
 _ADAPTIVE_FILE = "sglang_adaptive.json"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hwmodels import Device, DraftCost, EngineTerms, catalog
@@ -22,8 +22,8 @@ __all__ = [
     "engine_terms",
     "engine_used",
     "kind_of_draft",
-    "noted",
     "notes_of",
+    "with_notes",
 ]
 
 _TERMS = tuple(field.name for field in dataclasses.fields(EngineTerms))
@@ -145,15 +145,23 @@ def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:.3g} ms"
 
 
-def noted(
-    fields: dict[str, Any], device: Device, engine: str | None, *, prompts: bool = False, named: str | None = None
+def with_notes(
+    fields: dict[str, Any],
+    device: Device,
+    engine: str | None,
+    *,
+    about: Sequence[str] = (),
+    steps: Sequence[str] = (),
+    prompts: bool = False,
+    named: str | None = None,
 ) -> dict[str, Any]:
-    """Fields of a result with sentences on errors of its times and on its engine among its "notes".
+    """Fields of a result with all its notes: what a study says, kernels, steps, errors of times, the engine.
 
     Args:
-        fields: of `jaxspec.studies.kernel_notes`.
+        fields: of `kernel_notes`.
         engine, prompts: see `engine_notes`.
+        about, steps: sentences of the study before those of kernels, and behind them.
         named: the device's name or file, see `engine_terms`.
     """
     more = [*interval_notes(device, engine), *engine_notes(engine, prompts=prompts, device=named)]
-    return fields | {"notes": [*fields["notes"], *more]}
+    return fields | {"notes": [*about, *fields["notes"], *steps, *more]}

@@ -1,21 +1,21 @@
-"""One check of feasibility for all commands, priced or measured: what is refused, and what is noted instead.
-
-A pair's tokens (`jaxspec.models.vocabulary`), texts beyond a network's positions, blocks of weights that devices would cut,
-memory, drafts of which nothing is accepted. `hwmodels.catalog.check_division` and `grouped` refuse devices that cannot share a
-network and those that a link does not join, `group_remarks` notes engines without stages. Refusals are InputErrors of one line,
-everything else is a tuple of notes.
-"""
+"""What a reader of a result should know: whether what is priced is possible, and which kernels its times rest on."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hwmodels import Architecture, Device, catalog
+import jax
+import numpy as np
+
+from hwmodels import Architecture, Device, Footprint, catalog
+from hwmodels.analysis.kernel_widths import kernel_remarks, kernel_widths
+from hwmodels.analysis.remarks import encoder_remarks, group_remarks, linear_remarks
+from hwmodels.numerics.scalars import Number
 from hwmodels.numerics.units import GB
 from jaxspec.errors import InputError
 from jaxspec.models.beside_weights import json_beside, read_beside
@@ -34,6 +34,7 @@ __all__ = [
     "check_blocks",
     "check_positions",
     "contexts_within",
+    "kernel_notes",
     "memory_notes",
     "position_notes",
     "priced_pair",
@@ -43,6 +44,7 @@ __all__ = [
 
 #: What vLLM calls a device's share of a matrix.
 _OUTPUT, _INPUT = "output_partition_size = {} {} block_n = {}", "input_size_per_partition = {} {} block_k = {}"
+
 
 #: Rows and columns that share a scale in FP8 releases: weight_block_size of DeepSeek-V3 and Qwen3 in FP8.
 _FP8_BLOCK = (128, 128)
@@ -275,3 +277,44 @@ class TextLength:
     def __str__(self) -> str:
         """In words, as a plural."""
         return f"prompts of up to {self.prompt} tokens with {self.behind} {self.called} behind them"
+
+
+def kernel_notes(
+    device: Device,
+    footprints: Sequence[Footprint],
+    *,
+    batches: Iterable[Number],
+    architecture: Architecture | None = None,
+    draft: Architecture | None = None,
+    when: str = "at any moment",
+    texts: Mapping[str, float] | None = None,
+    held: Mapping[str, float] | None = None,
+) -> dict[str, Any]:
+    """The fields `kernel_widths` and `notes` of an entry.
+
+    Args:
+        footprints: all that are priced on the device; leaves "*b".
+        batches, when: sequences decoded together, all numbers of them that are priced; see `group_remarks`.
+        architecture: of the priced network, leaves "*b"; None: of several ones.
+        draft: of a draft network of its own; None: there is none.
+        texts, held: see `position_notes` and `memory_notes`; None: nothing is said of them.
+    Returns:
+        "kernel_widths": bits by what is known of their kernels, see `hwmodels.KernelWidths`; None for a device that is not
+        calibrated. "notes": sentences for a reader.
+    """
+    flat = [jax.tree.map(lambda leaf: np.ravel(np.asarray(jax.device_get(leaf), np.float64)), f) for f in footprints]
+    together = jax.tree.map(lambda *leaves: np.concatenate(leaves), *flat)
+    networks = [one for one in (architecture, draft) if one is not None]
+    experts = None if architecture is None else any(np.any(np.asarray(one.num_experts) > 0) for one in networks)
+    found = kernel_widths(device, together, experts=experts)
+    return {
+        "kernel_widths": None if found is None else {k: list(v) for k, v in dataclasses.asdict(found).items()},
+        "notes": [
+            *kernel_remarks(device, together, experts=experts),
+            *encoder_remarks(device, together),
+            *linear_remarks(device, networks),
+            *group_remarks(device, batches, when=when),
+            *position_notes(texts or {}),
+            *memory_notes(device, held or {}),
+        ],
+    }

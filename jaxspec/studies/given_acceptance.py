@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import itertools
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -19,11 +23,18 @@ from hwmodels import (
     read_trace,
     tokens_to_rates,
 )
+from jaxspec.compress.schemes import Scheme
 from jaxspec.errors import InputError
-from jaxspec.results.quantity import Status
-from jaxspec.settings.acceptance import MAX_PREDICTED_LENGTH, AcceptanceSettings
-
-__all__ = ["GivenRates", "given_rates", "given_trace"]
+from jaxspec.report.formatting import NOT_KNOWN
+from jaxspec.results import Quantity, Status
+from jaxspec.results.network_results import Configuration, ConfigurationsResult
+from jaxspec.runs.kept import find_run
+from jaxspec.settings.acceptance import ALPHA, MAX_PREDICTED_LENGTH, AcceptanceSettings, AcceptanceSource
+from jaxspec.settings.draft import knob_values
+from jaxspec.settings.draft_kinds import SELF
+from jaxspec.settings.schemes import KNOBS
+from jaxspec.studies.tune.result import TuneResult
+from jaxspec.tuning.acceptance_law import AcceptanceByKnobs, LawFit, constant_law, fit_law, positions_law
 
 #: Rates that fall faster from each position to the next may be shares of all cycles.
 _STEEP = 0.9
@@ -40,7 +51,7 @@ class GivenRates(NamedTuple):
         notes: what a user should know of it.
         error: of a trace, a factor of the covariance of the rates over its requests.
         by_dataset: of a trace with several data sets, tokens per cycle of each by draft length.
-        status: "measured" only where nobody gave any; see `jaxspec.studies.known_acceptance`.
+        status: "measured" only where nobody gave any; see `jaxspec.studies.given_acceptance`.
     """
 
     rates: list[float]
@@ -175,3 +186,212 @@ def _like_shares(rates: list[float]) -> tuple[str, ...]:
         f"conditional rates it gives {tokens:.2f} tokens per cycle, as shares {1.0 + sum(rates):.2f}: give shares as "
         "acceptance_cumulative",
     )
+
+
+#: Knobs of one value for all matrices and layers differ by rounding only.
+_EQUAL = 1e-4
+
+
+@dataclasses.dataclass(frozen=True)
+class FoundLaw:
+    """A law, its origin in words, and its status.
+
+    Attributes:
+        fit: how well it holds on its points; None for a constant.
+        ranges: knob -> smallest and largest value of the points: nothing is known beyond.
+    """
+
+    law: AcceptanceByKnobs
+    source: str
+    status: Status
+    fit: LawFit | None = None
+    ranges: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
+
+
+#: Numbers of a fit that results repeat.
+_FIT = ("points", "rms_error", "largest_error", "left_out_error", "mean_error")
+
+
+def law_facts(found: FoundLaw) -> dict[str, Any]:
+    """Origin, status and errors of a law, for a result."""
+    facts = {"source": found.source, "law_status": found.status}
+    return facts if found.fit is None else facts | {name: getattr(found.fit, name) for name in _FIT}
+
+
+def law_line(facts: Mapping[str, Any] | None) -> str:
+    """The first line of an output. Args: facts: see `law_facts`; None: acceptance is an axis, or a number of [set]."""
+    if facts is None:
+        return "acceptance.alpha_token, input: an axis, or of [set]"
+    return f"acceptance, {facts['law_status']}: {facts['source']}"
+
+
+def resolve_acceptance(source: AcceptanceSource | None, scheme: Scheme) -> FoundLaw:
+    """The law that settings stand for; without any, what is known of the scheme's draft at its default knobs.
+
+    Raises:
+        InputError: points of knobs that the scheme does not have, a run that is not finished, of another scheme, or without
+            points that differ.
+    """
+    if source is None:
+        known = known_acceptance(SELF, scheme.name, give="a table [acceptance]")
+        words = f"alpha_token {known.alpha_token:g}, {known.source}"
+        return FoundLaw(constant_law(known.alpha_token), words, known.status)
+    if source.alpha_token is not None:
+        return FoundLaw(constant_law(source.alpha_token), f"alpha_token {source.alpha_token:g}, given", "input")
+    if (given := given_rates(source)) is not None:
+        return FoundLaw(positions_law(given.rates), f"acceptance {given.source}", "input")
+    if source.run is None:
+        knobs = {name: column for name, column in source.points.items() if name != ALPHA}
+        return _fitted(knobs, source.points[ALPHA], (1.0,), source.source, scheme)
+    return _of_run(source.run, scheme)
+
+
+def _fitted(
+    knobs: Mapping[str, list[float]], alpha: list[float], profile: tuple[float, ...], words: str, scheme: Scheme
+) -> FoundLaw:
+    known = {spec.name: spec for spec in scheme.knob_specs}
+    for name, column in knobs.items():
+        if name not in known:
+            raise InputError(
+                f"acceptance has points of {name!r}; scheme {scheme.name} has {', '.join(known) or 'no knobs'}"
+            )
+        spec = known[name]
+        if bad := [value for value in column if not spec.low <= value <= spec.high]:
+            raise InputError(f"acceptance has a point with {name} {bad[0]:g}; allowed is {spec.range_text}")
+    fit = fit_law(knobs, alpha, profile=profile)
+    ranges = {name: (float(np.min(knobs[name])), float(np.max(knobs[name]))) for name in fit.law.names}
+    return FoundLaw(fit.law, f"law fitted to {fit.points} points ({words})", "calibrated", fit, ranges)
+
+
+def _of_run(path: str, scheme: Scheme) -> FoundLaw:
+    """From the grid and the uniform configurations of a run; positions from its configurations."""
+    run = find_run(path)
+    if run.command not in ("tune", "evaluate") or not run.finished:
+        said = f"a run of {run.command}" if run.finished else "not finished"
+        raise InputError(f"acceptance run {path!r} is {said}; give a finished run of jaxspec tune or evaluate")
+    result = TuneResult.load(Path(path) / "result.json")[0]
+    if result.scheme != scheme.name:
+        raise InputError(f"acceptance run {path!r} is of scheme {result.scheme}; the problem has scheme {scheme.name}")
+    rows, alpha = [], []
+    for point in result.grid:
+        rows.append({name: float(value.known) for name, value in point.knobs.items()})
+        alpha.append(float(point.alpha_token.known))
+    if not rows:
+        for configuration in result.configurations.values():
+            if (knobs := _uniform(configuration)) is not None:
+                rows.append(knobs)
+                alpha.append(float(configuration.acceptance.alpha_token.known))
+    names: list[str] = sorted(set(rows[0]) if rows else ())
+    columns = {name: [row[name] for row in rows] for name in names}
+    words = f"alpha_token of {path}, measured on {result.model.name}"
+    return _fitted(columns, alpha, _profile(result), words, scheme)
+
+
+def _uniform(configuration: Configuration) -> dict[str, float] | None:
+    """Knobs of a configuration whose matrices and layers all have the same; None of another."""
+    found = {}
+    for name, value in (configuration.knobs.value or {}).items():
+        columns = list(value.values()) if isinstance(value, Mapping) else [value]
+        numbers = np.concatenate([np.ravel(np.asarray(column, float)) for column in columns])
+        if np.ptp(numbers) > _EQUAL:
+            return None
+        found[name] = float(numbers[0])
+    found.pop("draft_length", None)
+    return found
+
+
+def _profile(result: ConfigurationsResult) -> tuple[float, ...]:
+    """Hazard of each position over that of alpha_token, the mean over configurations, as far as all of them go."""
+    profiles = []
+    for configuration in result.configurations.values():
+        rates = configuration.acceptance
+        if rates.conditional.value and rates.alpha_token.number:
+            hazards = -np.log(np.clip(rates.conditional.value, 1e-4, 1 - 1e-6))
+            profiles.append(hazards / -np.log(np.clip(rates.alpha_token.number, 1e-4, 1 - 1e-6)))
+    if not profiles:
+        return (1.0,)
+    shortest = min(map(len, profiles))
+    return tuple(np.mean([profile[:shortest] for profile in profiles], axis=0).tolist())
+
+
+#: Kind of draft, or scheme of the target's compressed copy -> acceptance, its scatter, and of what it is.
+TABLE = Path(__file__).with_name("known_acceptance.toml")
+
+#: How a user gives acceptance, by where settings come from.
+_FLAGS = "--acceptance, --acceptance-log or --acceptance-trace"
+
+
+class KnownAcceptance(NamedTuple):
+    """What is known of a kind of draft.
+
+    Attributes:
+        alpha_token: the same at every position.
+        deviation: over published rows, or over kinds of text.
+        status: "measured" on a network that ran, or "input": published.
+        source: of which network, text and decoding, in words.
+    """
+
+    alpha_token: float
+    deviation: float
+    status: Status
+    source: str
+
+
+@functools.cache
+def _table() -> dict[str, dict[str, Any]]:
+    return tomllib.loads(TABLE.read_text(encoding="utf-8"))
+
+
+def known_acceptance(kind: str, scheme: str = "", *, differs: str = "", give: str = _FLAGS) -> KnownAcceptance:
+    """What is known of a draft; of a scheme that nobody measured, what is known of the nearest one.
+
+    Args:
+        kind: what drafts, as engines call it; `SELF` is the target's compressed copy, by `scheme`.
+        differs: in what the draft is known to be another than the measured one, in words.
+        give: how a user gives another number, in words.
+    Raises:
+        InputError: nothing is known of a kind like it.
+    """
+    table = _table()
+    measured = [name for name, row in table.items() if row["status"] == "measured"]
+    near = next((name for name in measured if scheme.startswith(name)), measured[0])
+    name = near if kind == SELF else kind
+    if name not in table:
+        raise InputError(
+            f"no acceptance of draft {kind!r} is published with this program; give --acceptance, or --run with a run that "
+            "counted it"
+        )
+    row = table[name]
+    if kind == SELF and near != scheme:
+        differs = f"scheme {scheme} was not measured, {near} is the nearest"
+    source = (
+        f"{row['title']} on {', '.join(row['targets'])}; {', '.join(row['texts'])}, decoding {row['decoding']}; "
+        f"{row['counted']}, scatter {row['deviation']:g}{f'; {differs}' if differs else ''}; your own: {give}"
+    )
+    return KnownAcceptance(row["alpha_token"], row["deviation"], row["status"], source)
+
+
+def rates_or_known(config: Any, kind: str, *, longest: int) -> GivenRates:
+    """Conditional rates as they were given; otherwise those that are known of the kind of draft.
+
+    Args:
+        config: `AcceptanceSettings` with `scheme` and its knobs.
+        longest: see `given_rates`.
+        kind: see `known_acceptance`.
+    """
+    given = given_rates(config, longest=longest)
+    if given is not None:
+        return given
+    others = [name for name, value in knob_values(config).items() if KNOBS[name].default != value]
+    others += ["draft_bits"] * (getattr(config, "draft_bits", None) is not None)
+    differs = f"this draft has another {', '.join(others)}" if others and kind == SELF else ""
+    known = known_acceptance(kind, config.scheme, differs=differs)
+    return GivenRates([known.alpha_token], source=known.source, status=known.status)
+
+
+def acceptance_line(rates: Quantity[list], source: str | None) -> str:
+    """The first line of an output: the acceptance that everything below is computed with."""
+    numbers = rates.value or []
+    few = ", ".join(f"{rate:.3g}" for rate in numbers[:4]) + ", ..." * (len(numbers) > 4)
+    told = f"{numbers[0]:.3g} at every position" if len(set(numbers)) == 1 else f"{few} by position"
+    return f"acceptance (alpha_token) {told}, {rates.status}: {source or NOT_KNOWN}"

@@ -8,19 +8,19 @@ __all__ = ["STUDIES", "find_study"]
 
 #: Command -> "module:name" of its `Study`, in the order of `jaxspec --help`.
 STUDIES = {
-    "tune": "jaxspec.studies.tune.command:TUNE",
-    "evaluate": "jaxspec.studies.evaluate.command:EVALUATE",
-    "tree": "jaxspec.studies.tree.command:TREE",
-    "predict": "jaxspec.studies.predict.command:PREDICT",
-    "sweep": "jaxspec.studies.sweep.command:SWEEP",
-    "codesign": "jaxspec.studies.codesign.command:CODESIGN",
-    "compare": "jaxspec.studies.compare.command:COMPARE",
-    "scale": "jaxspec.studies.scale.command:SCALE",
-    "advise": "jaxspec.studies.advise.command:ADVISE",
-    "serve": "jaxspec.studies.serve.command:SERVE",
-    "pack": "jaxspec.studies.pack.command:PACK",
-    "calibrate": "jaxspec.studies.calibrate.command:CALIBRATE",
-    "export": "jaxspec.studies.export.command:EXPORT",
+    "tune": "jaxspec.studies.tune.config:TUNE",
+    "evaluate": "jaxspec.studies.evaluate.config:EVALUATE",
+    "tree": "jaxspec.studies.tree.config:TREE",
+    "predict": "jaxspec.studies.predict.config:PREDICT",
+    "sweep": "jaxspec.studies.sweep.config:SWEEP",
+    "codesign": "jaxspec.studies.codesign.config:CODESIGN",
+    "compare": "jaxspec.studies.compare.config:COMPARE",
+    "scale": "jaxspec.studies.scale.config:SCALE",
+    "advise": "jaxspec.studies.advise.config:ADVISE",
+    "serve": "jaxspec.studies.serve.config:SERVE",
+    "pack": "jaxspec.studies.pack.config:PACK",
+    "calibrate": "jaxspec.studies.calibrate.config:CALIBRATE",
+    "export": "jaxspec.studies.export.config:EXPORT",
 }
 
 

@@ -11,8 +11,7 @@ import pytest
 from experiments import host_steps
 from jaxspec.errors import InputError
 from jaxspec.runs.progress import Reporter
-from jaxspec.studies.calibrate.cycle_programs import random_params
-from jaxspec.studies.calibrate.probed import dense_config
+from jaxspec.studies.calibrate.programs import dense_config, random_params
 from jaxspec.studies.calibrate.run import dense_network
 
 SHAPE = {

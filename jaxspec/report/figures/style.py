@@ -9,8 +9,10 @@ from __future__ import annotations
 import functools
 import io
 import math
+import re
 import textwrap
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import matplotlib
@@ -18,22 +20,59 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
+from jaxspec.errors import InputError
+from jaxspec.files import write_bytes
+from jaxspec.output_places import figure_format
+
+__all__ = [
+    "ShownFigure",
+    "colour_of",
+    "figure_svg",
+    "inline_svg",
+    "legend_below",
+    "limits_from_zero",
+    "marker_of",
+    "new_figure",
+    "save_figure",
+    "styled",
+    "text_colour_on",
+    "write_figure",
+]
+
 INK = "#24292f"
+
+
 PAPER = "#fffffe"
+
 
 #: Okabe and Ito's palette, safe for colour-blind readers (jfly.uni-koeln.de/color).
 BLACK, ORANGE, SKY, GREEN = "#000000", "#e69f00", "#56b4e9", "#009e73"
+
+
 YELLOW, BLUE, VERMILLION, PURPLE = "#f0e442", "#0072b2", "#d55e00", "#cc79a7"
+
 
 #: Each configuration by colour and by shape.
 COLOURS = {"default": VERMILLION, "j_grid": SKY, "grid": BLUE, "uniform": GREEN, "tuned": PURPLE}
+
+
 MARKERS = {"default": "s", "j_grid": "P", "grid": "D", "uniform": "^", "tuned": "o"}
+
+
 OTHER_COLOUR, OTHER_MARKER = ORANGE, "v"
 
+
 WIDTH_INCHES = 9.0
+
+
 _MARGIN_INCHES = 0.12
+
+
 _TITLE_INCHES, _LINE_INCHES = 0.34, 0.19
+
+
 _LINE_CHARACTERS = 118
+
 
 STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
@@ -64,7 +103,10 @@ STYLE: dict[Any, Any] = {
     "svg.hashsalt": "jaxspec",
 }
 
+
 P = ParamSpec("P")
+
+
 Drawn = TypeVar("Drawn", bound="Figure | None")
 
 
@@ -136,3 +178,65 @@ def text_colour_on(background) -> str:
     red, green, blue = to_rgb(background)
     # Rec. 709 luma; above the middle grey black reads better.
     return "#000000" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.45 else "#ffffff"
+
+
+#: Matplotlib writes who made the file and when; neither belongs into a result that should repeat byte for byte.
+_NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
+
+
+def figure_svg(figure: Figure) -> str:
+    """The figure as a standalone SVG document, the same text for the same figure."""
+    buffer = io.StringIO()
+    with matplotlib.rc_context(STYLE):
+        figure.savefig(buffer, format="svg", metadata=_NO_METADATA)
+    return buffer.getvalue()
+
+
+def inline_svg(svg: str, *, prefix: str, label: str) -> str:
+    """An SVG document as an element of a page.
+
+    Args:
+        svg: what `figure_svg` returned.
+        prefix: put before every id that is used, so that figures on one page do not share any; the others go.
+        label: what a screen reader says; XML-escaped already.
+    Returns:
+        The element without prologue and namespaces, in the page's own text and background colours.
+    """
+    element = svg[re.search(r"<svg\b", svg).start() :]  # pyright: ignore[reportOptionalMemberAccess]
+    element = re.sub(r"\s*<metadata>.*?</metadata>", "", element, flags=re.DOTALL)
+    head, rest = element.split(">", 1)
+    box = re.search(r'viewBox="[^"]*"', head)
+    assert box is not None
+    rest = rest.replace("xlink:href=", "href=")
+    # Matplotlib gives everything an id, two equal images even the same one: only those that are used stay.
+    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', rest))
+    rest = re.sub(r' id="([^"]*)"', lambda found: f' id="{prefix}-{found[1]}"' if found[1] in used else "", rest)
+    rest = re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}-", rest)
+    rest = rest.replace(INK, "currentColor").replace(PAPER, "var(--paper)")
+    return f'<svg {box[0]} role="img" aria-label="{label}">{rest}'
+
+
+def save_figure(figure: Figure, path: str | Path) -> None:
+    """Write a figure; the suffix of `path` names the format, without one it is PNG.
+
+    Raises:
+        InputError: a format or a place that cannot be written.
+    """
+    try:
+        write_figure(figure, path)
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(f"plot {str(path)!r} cannot be written ({reason}); give another file") from error
+
+
+def write_figure(figure: Figure, path: str | Path) -> None:
+    """As `save_figure`, for a file of a run directory, which no user named.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path, ending = Path(path), figure_format(path)
+    # In memory first: a writer of PDF that meets a full disk fails once more where it closes its file, with another error.
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=ending)
+    write_bytes(path, drawn.getvalue())

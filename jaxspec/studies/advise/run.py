@@ -11,22 +11,40 @@ import numpy as np
 from hwmodels import Architecture, DraftCost
 from hwmodels.analysis.uncertainty.delta_method import COVERAGE, LogNormal, probability_above
 from jaxspec.files import write_text
-from jaxspec.report.assumptions import architecture_data, device_facts
-from jaxspec.report.division import division_of
-from jaxspec.report.short_page import device_slug
+from jaxspec.report.assumptions import division_of, priced_facts
+from jaxspec.report.page import device_slugs
 from jaxspec.results import Quantity, given, predicted
 from jaxspec.results.intervals import Ends
-from jaxspec.results.network_results import PricedNumber
+from jaxspec.runs.carrying_out import for_each_device
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.provenance import versions
 from jaxspec.settings import expect
-from jaxspec.studies.advise.acceptance import DraftAcceptance, draft_acceptance, of_another_draft
 from jaxspec.studies.advise.config import AdviseConfig
-from jaxspec.studies.advise.drafts import named_draft, read_widths
-from jaxspec.studies.advise.kernels import Kernels, measured_kernels
-from jaxspec.studies.advise.page import write_advice
-from jaxspec.studies.advise.pricing import Advised, price_advice, time_by_cause
+from jaxspec.studies.advise.inputs import (
+    DraftAcceptance,
+    Kernels,
+    draft_acceptance,
+    measured_kernels,
+    named_draft,
+    of_another_draft,
+    read_widths,
+    served_draft,
+    served_target,
+    weights_notes,
+)
+from jaxspec.studies.advise.pricing import (
+    Advised,
+    AdvisedTrees,
+    price_advice,
+    price_trees,
+    ranges,
+    scaled_branches,
+    served_tree,
+    single_length,
+    single_tree,
+    time_by_cause,
+)
 from jaxspec.studies.advise.result import (
     AdvisedBatch,
     AdvisedDraft,
@@ -35,16 +53,12 @@ from jaxspec.studies.advise.result import (
     AdviseResult,
     ScheduleRange,
 )
-from jaxspec.studies.advise.schedule import ranges, single_length
-from jaxspec.studies.advise.served import served_draft, served_target, weights_notes
-from jaxspec.studies.advise.trees import AdvisedTrees, price_trees, scaled_branches, served_tree, single_tree
-from jaxspec.studies.each_device import for_each_device
+from jaxspec.studies.advise.view import write_advice
 from jaxspec.studies.engine_flags import Engine, Range, ServedTree, engines_for, idle_draft_notes
-from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
+from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, with_notes
 from jaxspec.studies.expert_pricing import check_has_experts
-from jaxspec.studies.feasibility import priced_pair
+from jaxspec.studies.feasibility import kernel_notes, priced_pair
 from jaxspec.studies.headline_intervals import coverage_in_words, covered, interval_ends
-from jaxspec.studies.kernel_notes import kernel_notes
 from jaxspec.studies.measured.pricing import resolve_architecture
 from jaxspec.studies.release import draft_notes, release_in_words, release_notes, stored_form, with_release_kernels
 from jaxspec.tuning.objective import Pricing
@@ -129,19 +143,13 @@ def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDi
     single = single_length(np.asarray(advised.numbers["speedup_vs_stored_ar"].value))
     padded = config.prices_own_network and _other_rows(found.draft.architecture, pricing.architecture)
     engines = _engines(config, schedule, single, served, padded)
+    folder = dict(zip(config.device, device_slugs(config.device), strict=True))[device]
     for engine in engines:
         for name, content in ({engine.file: engine.content} | dict(engine.more_files)).items():
-            write_text(directory.path / "engines" / device_slug(device) / name, content)
+            write_text(directory.path / "engines" / folder / name, content)
     covers = covered(advised.times, acceptance.error)
-    facts = device_facts(device, kernels, config)
-    shape = architecture_data(config.architecture, pricing.architecture)
     return AdviseResult(
-        architecture=config.architecture,
-        architecture_data={name: PricedNumber(**number) for name, number in shape.items()},
-        device=device,
-        device_title=facts["device_title"],
-        device_data={name: PricedNumber(**number) for name, number in facts["device_data"].items()},
-        assumptions=facts["assumptions"],
+        **priced_facts(device, config.architecture, pricing.architecture, kernels, config),
         inputs=directory.inputs,
         engine=engine_used(config.engine, device),
         scheme=given(config.scheme),
@@ -171,7 +179,7 @@ def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDi
         interval_statement=coverage_in_words(covers) if covers else None,
         engines={engine.title: engine.content for engine in engines},
         commands={engine.title: engine.shown for engine in engines},
-        **_noted(config, found, device, advised=advised, lengths=lengths, named=bool(engines)),
+        **_notes(config, found, device, advised=advised, lengths=lengths, named=bool(engines)),
         versions=versions(),
     )
 
@@ -187,7 +195,7 @@ def _unpriced(first: int) -> tuple[str, ...]:
     return () if first == 1 else (said,)
 
 
-def _noted(
+def _notes(
     config: AdviseConfig,
     found: _Checked,
     device: str,
@@ -205,20 +213,6 @@ def _noted(
     pricing, own_network = found.pricing, config.prices_own_network
     priced = [config.architecture, *([config.draft] if own_network else [])]
     networks = {"architecture": pricing.architecture, "draft": found.draft.architecture}
-    fields = noted(
-        kernel_notes(
-            pricing.device,
-            [read_widths(config)],
-            batches=config.batch,
-            texts=dict.fromkeys(priced, float(max(config.context + 1, config.prompt_tokens))),
-            held=advised and {f"batch {batch}": float(size) for batch, size in zip(config.batch, advised.held)},
-            **networks,
-        ),
-        pricing.device,
-        config.engine,
-        prompts=config.prompt_tokens > 0,
-        named=device,
-    )
     own = (
         *release_notes(config.architecture, config.scheme),
         *draft_notes(config.draft),
@@ -236,7 +230,16 @@ def _noted(
     )
     if config.branch_acceptance is not None:
         own += scaled_branches(found.acceptance.conditional, config.branch_acceptance)
-    return fields | {"notes": [*own, *fields["notes"]]}
+    fields = kernel_notes(
+        pricing.device,
+        [read_widths(config)],
+        batches=config.batch,
+        texts=dict.fromkeys(priced, float(max(config.context + 1, config.prompt_tokens))),
+        held=advised and {f"batch {batch}": float(size) for batch, size in zip(config.batch, advised.held)},
+        **networks,
+    )
+    prompts = config.prompt_tokens > 0
+    return with_notes(fields, pricing.device, config.engine, about=own, prompts=prompts, named=device)
 
 
 def _row(config: AdviseConfig, draft: DraftCost, advised: Advised, place: int) -> AdvisedBatch:

@@ -75,7 +75,7 @@ class RowStep(Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SeenNoise(Record):
-    """How quiet the machine was; see `jaxspec.studies.calibrate.noise`."""
+    """How quiet the machine was; see `jaxspec.studies.calibrate.measuring`."""
 
     spread: Quantity[float] = UNKNOWN
     large_share: Quantity[float] = UNKNOWN

@@ -114,7 +114,7 @@ class CodesignResult(Result):
         costs: by what they are of, as given.
         inputs: SHA-256 of every file that the configuration names.
         engine: whose terms are in the times; None: kernels alone.
-        kernel_widths, notes: what a reader of the numbers should know; see `jaxspec.studies.kernel_notes`.
+        kernel_widths, notes: what a reader of the numbers should know; see `jaxspec.studies.feasibility`.
     """
 
     schema_version: int = 1

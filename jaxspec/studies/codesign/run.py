@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
+import tomli_w
 from scipy.stats import qmc
 
-from hwmodels import Device
+from hwmodels import Device, catalog
+from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.analysis.uncertainty.kernel_errors import known_scatter
+from hwmodels.catalog.device_entries import parse_device
 from jaxspec.errors import InputError, one_line
 from jaxspec.files import read_json, to_json, write_text
 from jaxspec.report.assumptions import device_facts
@@ -22,17 +27,8 @@ from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
-from jaxspec.studies.acceptance_points import law_facts
 from jaxspec.studies.codesign.config import DEVICE_FILE, CodesignConfig
-from jaxspec.studies.codesign.device_file import changed_device_text
-from jaxspec.studies.codesign.drawing import best_that_differ, draw
-from jaxspec.studies.codesign.free_lunch import refuse_free_lunches
-from jaxspec.studies.codesign.hardening import ALLOWED_EXCESS, Hardened, harden
-from jaxspec.studies.codesign.judging import Judged, judge
-from jaxspec.studies.codesign.pricing import DesignNumbers
-from jaxspec.studies.codesign.problem import Problem, make_problem
-from jaxspec.studies.codesign.remarks import design_notes
-from jaxspec.studies.codesign.report import write_codesign_report
+from jaxspec.studies.codesign.problem import DesignNumbers, Problem, make_problem
 from jaxspec.studies.codesign.result import (
     BudgetUse,
     CodesignResult,
@@ -41,19 +37,154 @@ from jaxspec.studies.codesign.result import (
     StartRow,
     VariableRow,
 )
-from jaxspec.studies.codesign.search import Climb, climb
+from jaxspec.studies.codesign.search import (
+    ALLOWED_EXCESS,
+    Climb,
+    Hardened,
+    Judged,
+    best_that_differ,
+    climb,
+    draw,
+    harden,
+    judge,
+    refuse_free_lunches,
+)
+from jaxspec.studies.codesign.view import write_codesign_report
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used
+from jaxspec.studies.feasibility import kernel_notes
+from jaxspec.studies.given_acceptance import law_facts
+from jaxspec.studies.release import release_notes
 
-__all__ = ["HEADLINE", "checked_problem", "codesign", "drawn_designs", "proposal", "start_places"]
+_GIVEN = "given: a co-design problem"
+
+
+def changed_device_text(
+    device: str,
+    changed: Mapping[str, float],
+    *,
+    source: str,
+    given: Mapping[str, float] | None = None,
+    technology: Mapping[str, float | str] | None = None,
+) -> str | None:
+    """A device's file with other numbers.
+
+    Args:
+        device: catalog name or TOML file.
+        changed: dotted name within the device -> number.
+        source: of these numbers, in words.
+        given: further numbers, which the problem gave.
+        technology: numbers and texts of a [technology] in place of the file's own, or of its [chip]; likewise.
+    Returns:
+        None where a file cannot say such a number, as those of measured kernels.
+    """
+    document = tomllib.loads(catalog.device_text(device))
+    document["title"] = f"{document['title']}, co-designed"
+    entry = lambda value, source=_GIVEN: {"value": float(value), "source": source}
+    places = {name: entry(value) for name, value in (given or {}).items()}
+    places |= {name: entry(value, source) for name, value in changed.items()}
+    if technology is not None:
+        document.pop("chip", None)
+        document["technology"] = {k: v if isinstance(v, str) else entry(v) for k, v in technology.items()}
+    try:
+        for name, place in places.items():
+            _put(document, name.split("."), place)
+        text = "\n".join(_lines(document, "")) + "\n"
+        found = parse_device(text, where=device).device
+    except (ValueError, LookupError):  # a place that the file does not have, or a number that it may not say
+        return None
+    return text if places.keys() <= set(leaf_names(found)) else None
+
+
+def _put(table: Any, path: list[str], entry: dict[str, Any]) -> None:
+    for name in path[:-1]:
+        table = table[int(name)] if isinstance(table, list) else table.setdefault(name, {})
+    table[path[-1]] = entry
+
+
+def _lines(table: Mapping[str, Any], prefix: str) -> list[str]:
+    """A number with its source on one line, then the tables within."""
+    tables = {key: value for key, value in table.items() if isinstance(value, dict) and "source" not in value}
+    several = {key: value for key, value in table.items() if isinstance(value, list) and value and _all_tables(value)}
+    found = [_line(key, value) for key, value in table.items() if key not in {*tables, *several}]
+    for key, inner in tables.items():
+        found += ["", f"[{prefix}{key}]", *_lines(inner, f"{prefix}{key}.")]
+    for key, rows in several.items():
+        for row in rows:
+            found += ["", f"[[{prefix}{key}]]", *_lines(row, f"{prefix}{key}.")]
+    return found
+
+
+def _all_tables(rows: list[Any]) -> bool:
+    return all(isinstance(row, dict) for row in rows)
+
+
+def _line(key: str, value: Any) -> str:
+    if not isinstance(value, dict):
+        return tomli_w.dumps({key: value}).strip()
+    return f"{key} = {{ {', '.join(_line(name, inner) for name, inner in value.items())} }}"
+
+
+def design_notes(problem: Problem, values: np.ndarray) -> dict[str, Any]:
+    """The fields of `kernel_notes` for what some designs read, with sentences on [set] among the notes.
+
+    Args:
+        values: "design variable"; the first one is the design before.
+    """
+    tree = problem.tree(values[0])
+    read, batches = problem.footprints(values), [float(tree["workload"].batch)]
+    context = float(tree["workload"].context_tokens) + 1.0
+    shape, texts = tree["architecture"], {problem.config.architecture: context}
+    found = kernel_notes(tree["device"], read, batches=batches, architecture=shape, texts=texts)
+    about = release_notes(problem.config.architecture)
+    return found | {"notes": [*about, *found["notes"], *inert_settings(problem, values)]}
+
+
+def inert_settings(problem: Problem, values: np.ndarray) -> list[str]:
+    """A sentence for each number of [set] with twice and half of which all these designs have the same numbers.
+
+    Knobs of the draft are not among them: acceptance depends on those that are known, and others change what is read.
+    """
+    plain = _priced(problem, values)
+    places = {name: place for place, name in enumerate(leaf_names(problem.tree(values[0])))}
+    found = []
+    for name, value in problem.config.set.items():
+        if name.startswith("draft."):
+            continue
+        tried = (2.0 * value, 0.5 * value) if value else (1.0,)
+        priced = [_priced(_with_leaf(problem, places[name], number), values) for number in tried]
+        if all(np.array_equal(plain, other, equal_nan=True) for other in priced):
+            words = " and ".join(f"{number:g}" for number in tried)
+            found.append(
+                f"no number of the design before and of the one found depends on set.{name}: with {words} in its place they "
+                "are the same"
+            )
+    return found
+
+
+def _with_leaf(problem: Problem, place: int, number: float) -> Problem:
+    """The problem with another number in its tree."""
+    leaves = list(problem.model.leaves)
+    leaves[place] = np.float32(number)
+    return dataclasses.replace(problem, model=dataclasses.replace(problem.model, leaves=tuple(leaves)))
+
+
+def _priced(problem: Problem, values: np.ndarray) -> np.ndarray:
+    """All numbers of designs, "number design"; NaN for what is not known."""
+    found = jax.tree.leaves(problem.numbers(values))
+    return np.stack([np.asarray(column, float) for column in found])
+
 
 #: Main numbers of a result, for `jaxspec runs`.
 HEADLINE = ("gain", "after.tokens_per_s", "after.area_mm2", "after.power_w")
 
+
 #: Said where errors of times are known.
 _NO_INTERVALS = "no intervals: errors of times were measured on the device as it is, not on designs with other numbers"
 
+
 #: Climbs whose ends are hardened.
 _HARDENED = 3
+
 
 #: Begins the name of a number of the device.
 _DEVICE = "device."
@@ -79,16 +210,14 @@ def codesign(
         return lambda: _run(problem(), directory, reporter).plain()
 
     expect(CodesignConfig, config)
+    how: dict[str, Any] = dict(out=out, force=force, reporter=reporter, headline=HEADLINE)
     found, _ = carry_out(
         "codesign",
         config,
         prepare,
         check=problem,
-        out=out,
-        force=force,
-        reporter=reporter,
         page=lambda found, path: write_codesign_report(CodesignResult.from_plain(found), path),
-        headline=HEADLINE,
+        **how,
     )
     return CodesignResult.from_plain(found)
 

@@ -7,30 +7,377 @@ the same prompts give the predicted tokens per cycle, by the ranks that the draf
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from jaxspec.results import given, measured, predicted
-from jaxspec.results.network_results import Lossless
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+import hwmodels
+from hwmodels import DraftCost, Footprint, catalog, chain_plan, price_cycle
+from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, chain_times
+from hwmodels.catalog.calibrations import calibrated_formats
+from hwmodels.network.architecture import attention_shape
+from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.numerics.quick_jit import quick_jit
+from hwmodels.speculation.draft_cost import held_with_draft
+from jaxspec.models.config import DecoderConfig
+from jaxspec.results import Quantity, given, measured, predicted
+from jaxspec.results.network_results import AcceptanceRates, Lossless, Ratio
+from jaxspec.results.stopwatch_results import Stopwatch
 from jaxspec.runs.carrying_out import carry_out_records
 from jaxspec.runs.directory import ACCEPTANCE_TRACE, ACCEPTANCE_TRACES, RunDirectory
 from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
+from jaxspec.settings.compressions import COMPRESSIONS, CompressionFacts
+from jaxspec.settings.rounded_inputs import UNROUNDED_BITS
 from jaxspec.settings.schemes import SCHEME_FACTS
-from jaxspec.studies.compare.clocks import joined_clocks
+from jaxspec.speculate.drafts.making import kind_of
+from jaxspec.speculate.sampling import GREEDY
+from jaxspec.speculate.statistics import acceptance_rates, compare_cycles, speedup_ratio
+from jaxspec.speculate.timing import tree_way
 from jaxspec.studies.compare.config import CompareConfig
-from jaxspec.studies.compare.contestants import Contest, contest_on
 from jaxspec.studies.compare.entries import CheckedComparison, check_comparison
-from jaxspec.studies.compare.report import write_compare_report
-from jaxspec.studies.compare.result import AUTOREGRESSIVE, CompareResult
+from jaxspec.studies.compare.result import AUTOREGRESSIVE, COMPRESSION, SELF_DRAFT, CompareResult, Contestant
 from jaxspec.studies.compare.stages import CompareStages, Drafted, announced, begin_drafts
-from jaxspec.studies.measured.head import head
+from jaxspec.studies.compare.view import write_compare_report
+from jaxspec.studies.engine_pricing import engine_scatter, kind_of_draft
+from jaxspec.studies.feasibility import capacity_bytes
+from jaxspec.studies.headline_intervals import headline_intervals
+from jaxspec.studies.measured.common_fields import common_fields, lossless
+from jaxspec.studies.measured.comparison import head_bits, priced_mean
+from jaxspec.studies.measured.pricing import resolve_pricing
+from jaxspec.studies.measured.stopwatch import stopwatch_part
 from jaxspec.studies.measured.work import begin_work, write_gains
+from jaxspec.tuning.objective import Pricing
 
-__all__ = ["compare", "compare_results"]
+
+class ChainPrices(NamedTuple):
+    """Of one draft, or of a compression, on the host.
+
+    Attributes:
+        draft_step_s: one draft step.
+        cycle_s, energy_j: of chains of 0, 1, 2, ... drafted tokens, all sequences together; 0 is a step of plain decoding of
+            what is stored. Energy is None where the device's is not known.
+        ar_bf16_s: a step of plain decoding of the 16-bit network.
+        held_bytes: weights and KV of target and draft, on each device.
+        errors: steps of the same cycles with the errors of their kernels, leaves "length ...".
+    """
+
+    draft_step_s: float
+    cycle_s: Float[np.ndarray, " length"]
+    energy_j: Float[np.ndarray, " length"] | None
+    ar_bf16_s: float
+    held_bytes: float
+    errors: CycleTimes
+
+    def times(self, length: int, scatter: float) -> CycleTimes:
+        """One cycle's steps, for its interval. Args: scatter: of the engine's cycles; without a draft there is none."""
+        one: CycleTimes = jax.tree.map(lambda leaf: leaf[length], self.errors)
+        return dataclasses.replace(one, scatter=np.float32(scatter if length else 0.0))
+
+
+def price_chains(pricing: Pricing, footprint: Footprint, draft: DraftCost, longest: int) -> ChainPrices:
+    """Price chains of up to `longest` drafted tokens at the workload's own context.
+
+    Args:
+        footprint: read by draft and verification; of a draft network, its own widths stand under the draft's.
+    """
+    # The statement is for readers: it must not compile anew.
+    cost = dataclasses.replace(draft, statement="")
+    found = jax.device_get(_priced(pricing, footprint, cost, jnp.arange(1.0, longest + 1.0)))
+    draft_step_s, cycle_s, energy_j, plain_s, plain_j, ar_bf16_s, held, errors = found
+    energy = None if energy_j is None or plain_j is None else np.concatenate([[plain_j], energy_j]).astype(np.float64)
+    return ChainPrices(
+        float(draft_step_s),
+        np.concatenate([[plain_s], cycle_s]).astype(np.float64),
+        energy,
+        float(ar_bf16_s),
+        float(held),
+        errors,
+    )
+
+
+def with_own_kernels(
+    config: CompareConfig, device: str, pricing: Pricing, network: DecoderConfig, facts: CompressionFacts | None
+) -> tuple[Pricing, str | None]:
+    """What a compression is priced on, and in words what that says of its activations; None where these keep 16 bits.
+
+    A device with measured kernels that round activations as the compression does has these; on others the arithmetic is that of
+    16 bits, and the weights' bytes alone are fewer. A weight format of the settings' own holds for all.
+
+    Args:
+        network: that runs. facts: None: of a storage scheme.
+    """
+    if facts is None or facts.inputs is None:
+        return pricing, None
+    if config.weight_format is not None:
+        return pricing, f"priced with the kernels of weight_format {config.weight_format}"
+    calibration = catalog.device_entry(device).calibration
+    # This package's own loop has no kernels of the catalog's, whatever the machine it was measured on.
+    own_loop = config.engine == catalog.OWN_ENGINE
+    measured = () if calibration is None or own_loop else calibrated_formats(calibration, config.engine)
+    if facts.kernels in measured:
+        own = resolve_pricing(dataclasses.replace(config, weight_format=facts.kernels), device, network)
+        said = f"priced with measured kernels of {facts.activation_bits}-bit weights and activations ({facts.kernels})"
+        # The kernels alone: where things lie, and with how many devices, is as for all others.
+        kernels = dataclasses.replace(pricing.device, matrix_unit=own.device.matrix_unit)
+        return dataclasses.replace(pricing, device=kernels), said
+    return pricing, (
+        "priced by the bits of its weights with 16-bit arithmetic, as the device has no measured kernels for it: rounded "
+        "activations neither cost nor save time"
+    )
+
+
+@quick_jit
+def _priced(
+    pricing: Pricing, footprint: Footprint, draft: DraftCost, lengths: Float[jax.Array, " length"]
+) -> tuple[Any, ...]:
+    parts = {"footprint": footprint, "draft_cost": draft, "workload": pricing.workload}
+    shared: dict[str, Any] = {"routing": pricing.routing, "engine": pricing.engine}
+    priced = price_cycle(pricing.device, pricing.architecture, plan=chain_plan(lengths), **shared, **parts)
+    of_length = lambda length: chain_times(pricing.device, priced, length, passes=draft.passes)
+    plain = priced.baselines.stored.cost
+    return (
+        priced.draft.cost.total_s[0] * draft.passes,  # the only kind of draft step that a chain has
+        priced.total_s,
+        priced.energy_j,
+        plain.total_s,
+        None if plain.energy is None else plain.energy.total_j,
+        priced.baselines.bf16.cost.total_s,
+        held_with_draft(pricing.architecture, **parts, group=pricing.device.group),
+        jax.vmap(of_length)(jnp.concatenate([jnp.zeros(1), lengths])),
+    )
+
+
+def joined_clocks(clocks: Sequence[Stopwatch]) -> Stopwatch | None:
+    """All ways of them; None without any.
+
+    Targets differ in what they store, not in how they are decoded here, so that decoding without speculation is that of the
+    first one; each speedup is over the draft's own. Noise and load are those of the noisiest: where the noise of one is not
+    known, that is the noisiest.
+    """
+    if not clocks:
+        return None
+    known = lambda name: [number for clock in clocks if (number := getattr(clock, name).number) is not None]
+    noise = max(known("noise"), default=None) if len(known("noise")) == len(clocks) else None
+    turns = "each draft is timed in turns with its own target alone, of which the first one's stands here"
+    return dataclasses.replace(
+        clocks[0],
+        statement=f"{clocks[0].statement}; {turns}",
+        unknown=next((clock.unknown for clock in clocks if clock.unknown), None),
+        noise=measured(noise),
+        believable=measured(all(bool(clock.believable.value) for clock in clocks)),
+        load=measured(max(known("load"), default=None)),
+        ways={name: way for clock in clocks for name, way in clock.ways.items()},
+    )
+
+
+#: Tokens and cycles of each prompt, and seconds of a cycle.
+Speed = tuple[np.ndarray, np.ndarray, float]
+
+
+class Contest(NamedTuple):
+    """All contestants of a device.
+
+    Attributes:
+        contestants: by name.
+        footprints: that were priced.
+        best: contestant that is the fastest one of those that change no output.
+        clocks: of the drafts that were timed, in their order.
+    """
+
+    contestants: dict[str, Contestant]
+    footprints: list[Footprint]
+    best: str
+    clocks: list[Stopwatch]
+
+
+def contest_on(stages: CompareStages, device: str) -> Contest:
+    """All contestants on one device."""
+    pricing, config = stages.work.pricings[device], stages.config
+    plain = hwmodels.uniform_footprint(UNCOMPRESSED_BITS)
+    found: dict[str, Contestant] = {AUTOREGRESSIVE: _undrafted(stages, pricing, AUTOREGRESSIVE, plain)}
+    footprints, speeds = [plain], dict[str, Speed]()
+    clocks = []
+    head_elements = float(attention_shape(pricing.architecture).score_size)
+    for number, drafted in enumerate(stages.drafts, 1):
+        name = drafted.entry.name
+        stages.work.reporter.line(f"draft {name}, {number} of {len(stages.drafts)}, for {device}:")
+        found[name], speeds[name] = _drafted(stages, drafted, device)
+        footprints.append(drafted.stages.widths)
+        clocks.append(_timed(drafted, device, found[name].draft_length.known))
+    for name in stages.compressions:
+        footprint = stages.footprint_of_compression(name, head_elements)
+        own, words = with_own_kernels(config, device, pricing, stages.work.setup.config, COMPRESSIONS.get(name))
+        found[name] = _undrafted(stages, own, name, footprint, words)
+        footprints.append(footprint)
+    found = _against_best(found, speeds, config.seed)
+    unchanged = {name: each.speedup_vs_bf16_ar.known for name, each in found.items() if not each.changes_output}
+    best = max(unchanged, key=lambda name: unchanged[name])
+    return Contest(found, footprints, best, [clock for clock in clocks if clock is not None])
+
+
+def _timed(drafted: Drafted, device: str, length: int) -> Stopwatch | None:
+    """A chain against the clock, in turns with its own target alone; None where the settings do not ask for it."""
+    entry, trees = drafted.entry, drafted.stages
+    return stopwatch_part(
+        trees.work,
+        device,
+        f"chain-{length}",
+        lambda: {entry.name: tree_way(trees.draft, trees.growth.first(length).tree())},
+        cost=trees.cost_here,
+        takes_in=kind_of(entry.config.draft).takes_in,
+    )
+
+
+def _drafted(stages: CompareStages, drafted: Drafted, device: str) -> tuple[Contestant, Speed]:
+    """A chain of the length that is the fastest on calibration text, and its counts."""
+    entry, trees = drafted.entry, drafted.stages
+    setup, pricing = drafted.setup, stages.work.pricings[device]
+    cost = trees.cost_on(device)
+    prices = price_chains(pricing, trees.widths, cost, entry.config.depth)
+    elected, here = drafted.on_calibration_text, drafted.on_held_out_text
+    length = _fastest(elected.aat.mean, prices)
+    counts = trees.decode_with(length, setup.decoding)
+    expected = trees.expected_with(length)
+    tokens, cycles = (counts[name].astype(np.float64) for name in ("generated", "cycles"))
+    compared = compare_cycles(tokens, cycles, expected["generated"], expected["cycles"])
+    speed = tokens, cycles, float(prices.cycle_s[length])
+    interval = speedup_ratio(speed, _autoregressive(tokens, prices.ar_bf16_s), stages.config.seed)
+    vs_stored = interval.ratio * float(prices.cycle_s[0]) / prices.ar_bf16_s
+    rates: dict[str, Any] = acceptance_rates(counts["accepted_at"], counts["ended_at"], counts["cycles"], length)
+    proof = lossless(trees.decode_with(length, GREEDY), trees.decode_autoregressively(GREEDY), trees.work)
+    if proof.mismatches.known:
+        # Another draft's program decoded the target alone, whose last bits may differ: only the own one's count.
+        proof = lossless(trees.decode_with(length, GREEDY), trees.unshared.decode_autoregressively(GREEDY), trees.work)
+    facts = SCHEME_FACTS[entry.config.scheme]
+    other = trees.other
+    return Contestant(
+        kind=entry.kind,
+        statement=cost.statement,
+        scheme=facts.name if entry.kind == SELF_DRAFT else None,
+        activation_bits=given(float(UNROUNDED_BITS)),
+        changes_output=not facts.lossless,
+        pays=predicted(vs_stored > 1.0),
+        speedup_vs_bf16_ar=predicted(interval.ratio),
+        speedup_low=predicted(interval.low),
+        speedup_high=predicted(interval.high),
+        speedup_vs_stored_ar=predicted(vs_stored),
+        draft_length=predicted(length),
+        draft_length_held_out=predicted(_fastest(here.aat.mean, prices)),
+        acceptance=AcceptanceRates(**{name: measured(rate) for name, rate in rates.items()}),
+        tokens_per_cycle_calibration=measured(float(np.asarray(elected.aat.mean)[length - 1])),
+        tokens_per_cycle_predicted=predicted(compared.predicted),
+        tokens_per_cycle_counted=measured(compared.counted, compared.standard_error),
+        tokens_per_cycle_gap_in_standard_errors=measured(compared.gap_in_standard_errors),
+        draft_parameters=given(None if other is None else other.draft.num_parameters(other.params)),
+        **_of_prices(pricing, prices, cost, length, compared.counted),
+        intervals=headline_intervals(
+            prices.times(length, engine_scatter(stages.config.engine, kind_of_draft(cost), device=pricing.device)),
+            [compared.counted - 1.0],
+            [compared.standard_error],
+            batch=float(pricing.workload.batch),
+        ),
+        **_bits(pricing, trees.widths, cost, measured if entry.kind == SELF_DRAFT else given),
+        quality=stages.quality_of_scheme(facts.name),
+        lossless=proof,
+    ), speed
+
+
+def _undrafted(
+    stages: CompareStages, pricing: Pricing, name: str, footprint: Footprint, priced: str | None = None
+) -> Contestant:
+    """Plain decoding: of the 16-bit network, or of a compressed one.
+
+    Args:
+        priced: what its times assume, in words, where that is not what all others assume.
+    """
+    prices = price_chains(pricing, footprint, DraftCost(), 1)
+    compressed = name != AUTOREGRESSIVE
+    speedup = prices.ar_bf16_s / float(prices.cycle_s[0])
+    title = COMPRESSIONS[name].title if name in COMPRESSIONS else SCHEME_FACTS[name].title if compressed else "16 bits"
+    return Contestant(
+        kind=COMPRESSION if compressed else AUTOREGRESSIVE,
+        statement=title if priced is None else f"{title}; {priced}",
+        activation_bits=given(float(COMPRESSIONS[name].activation_bits if name in COMPRESSIONS else UNROUNDED_BITS)),
+        changes_output=compressed,
+        pays=predicted(speedup > 1.0),
+        speedup_vs_bf16_ar=predicted(speedup),
+        speedup_vs_stored_ar=predicted(1.0),
+        **_of_prices(pricing, prices, None, 0, 1.0),
+        intervals=headline_intervals(prices.times(0, 0.0), [0.0], [0.0], batch=float(pricing.workload.batch)),
+        **_bits(pricing, footprint, None, predicted if compressed else given),
+        quality=stages.quality_of_compression(name) if compressed else stages.quality_of_scheme("bf16"),
+    )
+
+
+def _of_prices(
+    pricing: Pricing, prices: ChainPrices, cost: DraftCost | None, length: int, tokens: float
+) -> dict[str, Any]:
+    """Fields that follow from prices.
+
+    Args:
+        cost: of a draft; None: there is none.
+        tokens: of a cycle and sequence.
+    """
+    batch = float(pricing.workload.batch)
+    energy = None if prices.energy_j is None else float(prices.energy_j[length]) / (batch * tokens)
+    return {
+        "draft_step_s": predicted(None if cost is None else prices.draft_step_s),
+        "cycle_s": predicted(float(prices.cycle_s[length])),
+        "ar_stored_s": predicted(float(prices.cycle_s[0])),
+        "held_bytes": predicted(prices.held_bytes),
+        "fits": predicted(prices.held_bytes <= capacity_bytes(pricing.device)),
+        "energy_j_per_token": predicted(energy),
+    }
+
+
+def _bits(
+    pricing: Pricing, footprint: Footprint, cost: DraftCost | None, status: Callable[[float], Quantity[float]]
+) -> dict[str, Any]:
+    """Bits per weight that are read, none by a draft that does not run as a network; and per KV element."""
+    found = {
+        "bits_per_weight_verify": status(priced_mean(footprint.target_weight_bits, pricing)),
+        "bits_per_kv_verify": status(float(np.mean(footprint.target_kv_bits))),
+    }
+    if cost is not None and float(np.max(np.asarray(cost.passes))) > 0:
+        found["bits_per_weight"] = status(priced_mean(footprint.draft_weight_bits, pricing))
+        found |= head_bits(footprint, status)
+    return found
+
+
+def _fastest(gained: Any, prices: ChainPrices) -> int:
+    """Draft length of 1 or more with the shortest time per token."""
+    tokens: Float[np.ndarray, " length"] = np.asarray(jax.device_get(gained), np.float64)
+    return int(np.nanargmax(tokens / prices.cycle_s[1:])) + 1
+
+
+def _autoregressive(tokens: np.ndarray, step_s: float) -> Speed:
+    return tokens, tokens, step_s
+
+
+def _against_best(found: dict[str, Contestant], speeds: dict[str, Speed], seed: int) -> dict[str, Contestant]:
+    """The same with every draft's speed over that of the fastest self-draft."""
+    own = [name for name in speeds if found[name].kind == SELF_DRAFT]
+    if not own:
+        return found
+    best = max(own, key=lambda name: found[name].speedup_vs_bf16_ar.known)
+
+    def compared(name: str, each: Contestant) -> Contestant:
+        if name == best or name not in speeds:
+            return each
+        ratio = speedup_ratio(speeds[name], speeds[best], seed)
+        numbers = {part: predicted(number) for part, number in ratio._asdict().items()}
+        return dataclasses.replace(each, vs_best_self_draft=Ratio(**numbers))
+
+    return {name: compared(name, each) for name, each in found.items()}
+
 
 #: Main numbers of a result, for `jaxspec runs`.
 _HEADLINE = ("best", "pays", "lossless.mismatches")
@@ -42,7 +389,7 @@ def compare_results(stages: CompareStages, left_out: dict[str, str]) -> list[Com
     # Heads come last: they tell how long all stages took.
     results = [
         CompareResult(
-            **head(
+            **common_fields(
                 stages.work,
                 device,
                 contest.footprints,
@@ -110,7 +457,7 @@ def compare(
     processes = shared_processes()
     checked: Callable[[], CheckedComparison] = cache(lambda: check_comparison(config))
 
-    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
+    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[CompareResult]]:
         found = checked()
         for name, reason in found.left_out.items():
             reporter.line(f"note: {name} is left out: {reason}")
@@ -119,11 +466,12 @@ def compare(
         work = begin_work(config, directory, reporter, found.inputs, drafts=found.drafts, processes=processes)
         drafts = begin_drafts(work, found.entries)
         stages = CompareStages(config, work, drafts, found.compressions, found.inputs.tokenizer, found.task)
+
         for text in announced(stages):
             reporter.line(text)
 
-        def results() -> list[dict[str, Any]]:
-            compared = [result.plain() for result in compare_results(stages, found.left_out)]
+        def results() -> list[CompareResult]:
+            compared = compare_results(stages, found.left_out)
             if directory.owned:
                 _write_traces(stages, directory.path)
             return compared
@@ -131,16 +479,7 @@ def compare(
         return results
 
     expect(CompareConfig, config)
+    how: dict[str, Any] = dict(out=out, force=force, reporter=reporter, headline=_HEADLINE, processes=processes)
     return carry_out_records(
-        "compare",
-        config,
-        prepare,
-        check=checked,
-        out=out,
-        force=force,
-        reporter=reporter,
-        kind=CompareResult,
-        write=write_compare_report,
-        headline=_HEADLINE,
-        processes=processes,
+        "compare", config, prepare, check=checked, kind=CompareResult, write=write_compare_report, **how
     )

@@ -12,8 +12,7 @@ from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET
 from jaxspec.settings.schemes import KNOBS
 from jaxspec.settings.stopwatch import StopwatchSettings
-
-__all__ = ["EvaluateConfig"]
+from jaxspec.studies.study import Study, run_directory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,3 +36,27 @@ class EvaluateConfig(NetworkKnobSettings, StopwatchSettings, CommonConfig):
             lambda config: "knobs takes all of them from a result.json" if config.knobs is not None else None,
         ),
     )
+
+
+_HELP = """Measure one draft with given knobs.
+
+Measures acceptance, bits and tokens per cycle, decodes held-out prompts, and predicts the speedup.
+
+\b
+jaxspec evaluate --weight-prune 0.3 --weight-cut-bits 5
+srun jaxspec evaluate --model DIR --distributed       one network on the devices of several hosts
+"""
+
+
+#: The study of one given draft.
+EVALUATE = Study(
+    name="evaluate",
+    config=EvaluateConfig,
+    help=_HELP,
+    run="jaxspec.studies.evaluate.run:evaluate",
+    present="jaxspec.studies.evaluate.view:shown",
+    figures="jaxspec.studies.evaluate.view:figures",
+    announce=lambda config: f"{config.model} priced as {config.architecture} on {', '.join(config.device)}",
+    out=run_directory("evaluate"),
+    meshed=True,
+)

@@ -11,7 +11,7 @@ import numpy as np
 from jaxspec.compress import Knobs, Scheme, find_scheme, uniform_knobs
 from jaxspec.compress.knob_files import knobs_of_result
 from jaxspec.models.config import DecoderConfig
-from jaxspec.runs.carrying_out import carry_out
+from jaxspec.runs.carrying_out import carry_out_records
 from jaxspec.runs.directory import ACCEPTANCE_TRACE, RunDirectory
 from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
@@ -20,11 +20,10 @@ from jaxspec.speculate.proof import continuation_length
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies.evaluate.config import EvaluateConfig
 from jaxspec.studies.evaluate.result import EvaluateResult
-from jaxspec.studies.measured.chains import ChainDecoding
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
-from jaxspec.studies.measured.comparison import compare_configurations
+from jaxspec.studies.measured.common_fields import routed
+from jaxspec.studies.measured.comparison import ChainDecoding, compare_configurations
 from jaxspec.studies.measured.hard_drafts import HardDrafts, keep_norms
-from jaxspec.studies.measured.routing import routed
 from jaxspec.studies.measured.work import Work, begin_work, write_gains
 
 #: Main numbers of a result, for `jaxspec runs`.
@@ -58,38 +57,28 @@ def evaluate(
         found = check_inputs(config)
         return found, _given_knobs(config, find_scheme(config.scheme, runs=True), found.network)
 
-    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
+    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[EvaluateResult]]:
         inputs, knobs = checked()
         work = begin_work(config, directory, reporter, inputs, processes=processes)
         drafts = {"given": knobs}
 
-        def results() -> list[dict[str, Any]]:
+        def results() -> list[EvaluateResult]:
             hard = routed(evaluate_drafts(config, work))
             decoding = ChainDecoding(hard, longest=knobs.draft_length)
             compare = partial(compare_configurations, EvaluateResult, decoding, drafts=drafts, hero="given", choices={})
-            found = [compare(device).plain() for device in work.pricings]
+            compared = [compare(device) for device in work.pricings]
             keep_norms(hard, directory)
             gained = decoding.predicted(knobs, "given").get("gained")
             if directory.owned and work.setup.decoding == GREEDY and gained is not None:
                 tokens = np.minimum(decoding.autoregressive(GREEDY)["generated"], config.output_tokens)
                 write_gains(work, directory.path / ACCEPTANCE_TRACE, {"given": gained}, tokens)
-            return found
+            return compared
 
         return results
 
     expect(EvaluateConfig, config)
-    found, directory = carry_out(
-        "evaluate",
-        config,
-        prepare,
-        check=checked,
-        out=out,
-        force=force,
-        reporter=reporter,
-        headline=_HEADLINE,
-        processes=processes,
-    )
-    return [EvaluateResult.from_plain(entry) for entry in found], directory
+    how: dict[str, Any] = dict(out=out, force=force, reporter=reporter, headline=_HEADLINE, processes=processes)
+    return carry_out_records("evaluate", config, prepare, check=checked, kind=EvaluateResult, **how)
 
 
 def evaluate_drafts(config: EvaluateConfig, work: Work) -> HardDrafts:

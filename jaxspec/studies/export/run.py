@@ -3,41 +3,437 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import tempfile
 import time
+from collections.abc import Callable, Mapping
+from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
-from hwmodels.catalog.huggingface import Running
+from hwmodels.catalog.huggingface import Family, Running, wrapper_of
+from jaxspec.compress.head import HEAD, hard_head
+from jaxspec.compress.knob_files import knobs_from_json
 from jaxspec.compress.knobs import Knobs
+from jaxspec.compress.schemes.interface import OwnKnobs
+from jaxspec.compress.weights import knobs_of_matrix, rows_of
+from jaxspec.errors import InputError
 from jaxspec.files import GGUF_SUFFIX, to_json
+from jaxspec.formats.container import Container, files_beside
+from jaxspec.formats.container.source import check_inside
+from jaxspec.formats.shard_index import json_object, read_json_object
+from jaxspec.models.config import DecoderConfig, LayerParameter
+from jaxspec.models.embedded import is_container, model_place
 from jaxspec.models.families import family_of, running
-from jaxspec.models.gguf import is_gguf
+from jaxspec.models.gguf import is_gguf, open_gguf
 from jaxspec.models.layer_files import SHARD_BYTES, LayeredTensors
+from jaxspec.models.stored import stack_of
+from jaxspec.models.streamed import Stack
+from jaxspec.models.text_config import text_config
 from jaxspec.results import given, measured
-from jaxspec.results.network_results import AcceptanceRates
+from jaxspec.results.network_results import AcceptanceRates, Configuration, ConfigurationsResult
+from jaxspec.runs.inputs import changed_inputs
 from jaxspec.runs.memory import told_in_one_line
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.provenance import versions
-from jaxspec.settings import expect
-from jaxspec.settings.coercion import as_path
+from jaxspec.runs.stages import Stages
+from jaxspec.runs.steady_inputs import SteadyInputs
+from jaxspec.runs.unchanged import RECORD, check_result_file, check_settings_file, read_object
+from jaxspec.settings import CommonConfig, expect
+from jaxspec.settings.base import build_config
+from jaxspec.settings.coercion import as_path, shown
+from jaxspec.settings.draft_kinds import SELF, check_draft_name
+from jaxspec.settings.fields import key_of
+from jaxspec.settings.schemes import SCHEME_FACTS
+from jaxspec.settings.toml import read_layer
 from jaxspec.speculate.drafts import NetworkDraft, ReadyDraft
+from jaxspec.speculate.drafts.making import kind_of
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.statistics import acceptance_rates
 from jaxspec.studies.engine_flags import ServedDraft, engines_for
+from jaxspec.studies.evaluate.run import evaluate_drafts
 from jaxspec.studies.export.config import ExportConfig
-from jaxspec.studies.export.directory import MANIFEST, TARGET, check_place, write_directory
-from jaxspec.studies.export.finished import FinishedRun, open_run
-from jaxspec.studies.export.readme import readme
+from jaxspec.studies.export.readme import MANIFEST, TARGET, check_place, readme, write_directory
 from jaxspec.studies.export.result import DecodedDraft, ExportResult
-from jaxspec.studies.export.source import TargetFiles, target_files
-from jaxspec.studies.export.weights import DraftLayers, Layers, TargetLayers, format_of_all
+from jaxspec.studies.measured.checking import check_inputs
 from jaxspec.studies.measured.hard_drafts import HardDrafts
+from jaxspec.studies.measured.work import Setup, Work, set_up
+from jaxspec.studies.registry import find_study
+from jaxspec.studies.tune.run import tune_drafts
+from jaxspec.suggestions import hint
 from jaxspec.trees.text_ratios import ratio_of_totals
 
-__all__ = ["export_draft"]
+#: Files of a checkpoint that are its weights' or an earlier export's: their names, and endings of names.
+_LEFT_OUT, _LEFT_OUT_ENDINGS = {"config.json", MANIFEST}, (".index.json",)
+
+
+#: Beginnings of the names of licences.
+_LICENCES = ("LICENSE", "LICENCE", "NOTICE", "USE_POLICY")
+
+
+@dataclasses.dataclass(frozen=True)
+class TargetFiles:
+    """Small files of a target's checkpoint.
+
+    Attributes:
+        path: of the checkpoint: a folder, or a container.
+        config: the content of config.json.
+        copied: name -> content of the others, which a draft needs word for word.
+    """
+
+    path: Path
+    config: dict[str, Any]
+    copied: dict[str, bytes]
+
+    @property
+    def packed(self) -> bool:
+        """Whether engines need the target unpacked first."""
+        return not os.path.isdir(self.path)
+
+    def written_config(self, dtype: str, *, own_head: bool = False) -> dict[str, Any]:
+        """The config.json of a network in a number format; of a text decoder, that of the decoder alone.
+
+        Args:
+            own_head: the network's LM head is not its embedding, whatever the target's is.
+        """
+        found = text_config(self.config)
+        # Written are values, however the target's files pack them.
+        found = {key: value for key, value in found.items() if key != "quantization_config"}
+        family = family_of(found)
+        if wrapper_of(self.config) is not None or found["model_type"] in family.also:
+            found = _as_of_family(found, family)
+        key = "dtype" if "dtype" in found else "torch_dtype"
+        return found | {key: dtype} | ({"tie_word_embeddings": False} if own_head else {})
+
+    @property
+    def has_tokenizer(self) -> bool:
+        """Whether a tokenizer goes along."""
+        return any(name.startswith("tokenizer") or name == "vocab.json" for name in self.copied)
+
+
+def _as_of_family(config: dict[str, Any], family: Family) -> dict[str, Any]:
+    """The config.json of a network by its family's own name, which engines open without code beside the weights."""
+    # Under its own name the family has other defaults.
+    meant = {key: value for key, value in family.also.get(config["model_type"], {}).items() if value is not None}
+    found = meant | {key: value for key, value in config.items() if key != "auto_map"}
+    for key in {"rope_scaling", "rope_parameters"} & found.keys():
+        if isinstance(found[key], dict):  # of positions of images, which the decoder alone has not
+            found[key] = {name: value for name, value in found[key].items() if not name.startswith("mrope_")}
+    return found | {"architectures": [running(family).architecture], "model_type": family.name}
+
+
+def target_files(model: str) -> TargetFiles:
+    """The small files of a model that `load_model` opens.
+
+    Raises:
+        InputError: it cannot be opened.
+    """
+    path = model_place(model)
+    if is_container(path):
+        with Container(path) as container:
+            beside = {name: container.read_file(name) or b"" for name in container.beside}
+    elif is_gguf(path):
+        beside = open_gguf(path).beside
+    else:
+        beside = files_beside(path)
+        for file in sorted(path.iterdir()):
+            if file.name.upper().startswith(_LICENCES) and file.is_file():
+                check_inside(file)
+                beside[file.name] = file.read_bytes()
+    config = json_object(beside.get("config.json", b""), path / "config.json")
+    left = {name for name in beside if name not in _LEFT_OUT and not name.endswith(_LEFT_OUT_ENDINGS)}
+    return TargetFiles(path, config, {name: beside[name] for name in sorted(left)})
+
+
+#: Command -> its configuration that is meant where none is named, and how its drafts are made.
+_COMMANDS: dict[str, tuple[str, Callable[[Any, Work], HardDrafts]]] = {
+    "tune": ("tuned", tune_drafts),
+    "evaluate": ("given", evaluate_drafts),
+}
+
+
+#: The command whose runs have drafts of other kinds.
+_TREE = "tree"
+
+
+#: Numbers of a configuration that an export tells, or is made by.
+_NEEDED = ("knobs", "draft_length", "bits_per_weight", "speedup_vs_bf16_ar")
+
+
+#: Why the head of a tree's run cannot be exported.
+_HEAD = (
+    "a draft head of this form cannot be exported: it mixes token and hidden state by one matrix before its layer, while "
+    "EAGLE-3 as vLLM's speculators store it attends to the two side by side and keeps the hidden state as the residual; "
+    "missing is a head trained in that form"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class FinishedRun:
+    """One configuration of a finished run on one device.
+
+    Attributes:
+        path: run directory; `command` made it.
+        result: of the device.
+        inputs: SHA-256 of every file that the run's settings name, unchanged since.
+        check_inputs: raises InputError where one of those files is another one by now.
+    """
+
+    path: Path
+    command: str
+    config: CommonConfig
+    result: ConfigurationsResult
+    configuration: str
+    inputs: dict[str, str]
+    check_inputs: Callable[[], None]
+
+    @property
+    def found(self) -> Configuration:
+        """What the run found of the configuration."""
+        return self.result.configurations[self.configuration]
+
+    def drafts(self, scratch: Path, reporter: Reporter) -> HardDrafts:
+        """Calibration text of the run and its drafts.
+
+        Args:
+            scratch: where stages are kept whose results the run directory has no longer: nothing is written into it.
+        Raises:
+            InputError: something that the run's settings name cannot be used.
+        """
+        kept = (self.path / "checkpoints").absolute()
+        stages = Stages(kept if (kept / "stages" / "calibration_text").exists() else scratch)
+        checked = check_inputs(self.config)
+        setup = set_up(self.config, checked, reporter)
+        work = Work(self.config, setup, stages, reporter, checked.pricings, self.inputs)
+        return _COMMANDS[self.command][1](self.config, work)
+
+    def knobs(self, drafts: HardDrafts) -> Knobs:
+        """The configuration's knobs.
+
+        Raises:
+            InputError: the result holds none that fit the network.
+        """
+        setup = drafts.work.setup
+        return knobs_from_json(self.found.knobs.known, setup.scheme, setup.config)
+
+
+def open_run(path: str, *, configuration: str | None = None, device: str | None = None) -> FinishedRun:
+    """Open a finished run.
+
+    Args:
+        configuration: of it; None: that which the run was made for.
+        device: of it; None: the first.
+    Raises:
+        InputError: no run of a command whose draft can be exported, an unfinished one, one whose inputs changed, or an unknown
+            configuration or device.
+    """
+    place = Path(path)
+    if not os.path.isfile(place / "config.toml"):
+        raise InputError(
+            f"run {path!r} is no run directory (it has no config.toml); give one of `jaxspec tune` or `jaxspec evaluate`"
+        )
+    check_settings_file(place)
+    check_result_file(place, read_object(place / RECORD))
+    layer = read_layer(place / "config.toml")
+    command = next((name for name in (*_COMMANDS, _TREE) if set(layer.values) <= _keys(name)), None)
+    if command is None:
+        raise InputError(f"run {path!r} has no draft to export; give a run of `jaxspec tune` or `jaxspec evaluate`")
+    if command == _TREE:
+        raise InputError(_about_tree(str(layer.values.get("draft", SELF))))
+    config = build_config(find_study(command).config, layer)
+    assert isinstance(config, CommonConfig)
+    if not (place / "result.json").is_file():
+        raise InputError(f"run {path!r} is not finished; run the same `jaxspec {command}` again, which resumes it")
+    results = ConfigurationsResult.load(place / "result.json")
+    if not any(result.configurations for result in results):
+        raise InputError(f"{place / 'result.json'} holds no configurations; start the run anew with --force")
+    result = _of_device(results, device)
+    if not SCHEME_FACTS[config.scheme].has_draft:
+        able = [name for name, facts in SCHEME_FACTS.items() if facts.runs and facts.has_draft]
+        raise InputError(
+            f"run {path!r} has no draft to export: of scheme {config.scheme} it is the target itself; export a run of one of "
+            f"{', '.join(able)}"
+        )
+    wanted = configuration or _COMMANDS[command][0]
+    if wanted not in result.configurations:
+        raise InputError(f"configuration {shown(wanted)} is unknown{hint(wanted, sorted(result.configurations))}")
+    for name in _NEEDED:
+        if getattr(result.configurations[wanted], name).value is None:
+            raise InputError(
+                f"{place / 'result.json'} holds no {name} of {wanted}; run the same `jaxspec {command}` with --force"
+            )
+    steady = SteadyInputs(config)
+    inputs = _same_inputs(place, steady)
+    return FinishedRun(place, command, config, result, wanted, inputs, steady.check)
+
+
+def _keys(command: str) -> set[str]:
+    return {key_of(field) for field in dataclasses.fields(find_study(command).config)}
+
+
+def _about_tree(draft: str) -> str:
+    """Why the draft of a run of `jaxspec tree` is not exported, and what to do."""
+    check_draft_name(draft)
+    kind = kind_of(draft)
+    if kind.calibrated:
+        return "a run of `jaxspec tree` has no tuned chain; `jaxspec evaluate` its knobs, and export that run"
+    if kind.directory == "head":
+        return _HEAD
+    if kind.directory:
+        return f"draft {draft!r} is a network of its own; give its directory to the engine as it is"
+    if kind.suffix:
+        return f"draft {draft!r} lies in a container; `jaxspec evaluate` its knobs, and export that run"
+    if draft != "ngram":
+        return f"draft {draft!r} is made of the target where it runs, and has no files that an engine could read"
+    return f"draft {draft!r} has no weights; engines that draft so have it built in: vLLM and SGLang call it ngram"
+
+
+def _of_device(results: list[ConfigurationsResult], device: str | None) -> ConfigurationsResult:
+    by_device = {str(result.device): result for result in results}
+    wanted = device or next(iter(by_device))
+    if wanted not in by_device:
+        raise InputError(f"device {shown(wanted)} is none of the run's{hint(wanted, by_device)}")
+    return by_device[wanted]
+
+
+def _same_inputs(place: Path, steady: SteadyInputs) -> dict[str, str]:
+    """Digests of the files that the settings name, which are those of the run."""
+    digests = steady.digest()
+    steady.compare_with(digests)
+    if (place / "inputs.json").is_file():
+        recorded = read_json_object(place / "inputs.json")
+        if changed := changed_inputs(recorded, digests):
+            raise InputError(
+                f"{', '.join(changed)} has changed since run {str(place)!r} or is gone; export where its files are as they "
+                "were, or run it again"
+            )
+    return digests
+
+
+class Layers(Protocol):
+    """A network to be written: its parameters outside the layers, and those of a layer when they are asked for."""
+
+    @property
+    def config(self) -> DecoderConfig:
+        """Of the network by itself."""
+        ...
+
+    @property
+    def outside(self) -> Mapping[str, Array]:
+        """Parameters outside the layers."""
+        ...
+
+    def dtype(self, name: str) -> np.dtype:
+        """Number format of a parameter: that of its values, which it holds exactly."""
+        ...
+
+    def __call__(self, number: int) -> dict[str, Any]:
+        """Parameters of one layer by name."""
+        ...
+
+
+def format_of_all(layers: Layers) -> np.dtype:
+    """The narrowest number format that holds all matrices exactly; vectors do not count, which many releases have wider."""
+    found = [layers.dtype(kind) for kind in layers.config.matrix_kinds]
+    found += [layers.dtype(name) for name, value in layers.outside.items() if value.ndim > 1]
+    return reduce(jnp.promote_types, found)
+
+
+class TargetLayers:
+    """Parameters of a run's target, which a scheme may have rounded (see `Layers`)."""
+
+    def __init__(self, setup: Setup):
+        self.config, self._stored = setup.config, setup.stored["layers"]
+        self.outside = {name: stack_of(leaf).values() for name, leaf in setup.stored.items() if name != "layers"}
+        # Compiled, as where the run decodes.
+        self._made = jax.jit(lambda stack: stack.values())
+
+    def stack(self, name: str, number: int) -> Stack:
+        """A parameter of one layer, not made yet."""
+        return stack_of(self._stored[name]).take(jnp.asarray(self._parameter(name).before(number)))
+
+    def dtype(self, name: str) -> np.dtype:
+        """See `Layers`."""
+        if name in self.outside:
+            return np.dtype(self.outside[name].dtype)
+        return np.dtype(jax.eval_shape(self._made, self.stack(name, self.layer_with(name))).dtype)
+
+    def layer_with(self, name: str) -> int:
+        """The first layer that has a parameter."""
+        return next(iter(self._parameter(name).layers()))
+
+    def __call__(self, number: int) -> dict[str, Any]:
+        """See `Layers`."""
+        return {name: self.parameter(name, number) for name in self.names(number)}
+
+    def names(self, number: int) -> list[str]:
+        """Of the parameters that a layer has."""
+        return [name for name, found in self.config.layer_parameters.items() if found.in_layer(number)]
+
+    def parameter(self, name: str, number: int) -> Array:
+        """A parameter of one layer."""
+        return self._made(self.stack(name, number))
+
+    def _parameter(self, name: str) -> LayerParameter:
+        return self.config.layer_parameters[name]
+
+
+class DraftLayers:
+    """Parameters of a hard draft: matrices of its own, everything else of the target (see `Layers`).
+
+    Attributes:
+        config: of the draft by itself.
+        outside: parameters outside the layers, the target's but for a head that the scheme compresses.
+        weights, zeros: of the matrices that the scheme decides, of all layers made so far.
+    """
+
+    def __init__(self, target: TargetLayers, drafts: HardDrafts, knobs: Knobs):
+        self._target, self._prepared, self._knobs = target, drafts.calibration.prepared, knobs
+        self.config, self.outside = target.config, dict(target.outside)
+        if knobs.scheme.facts.head:
+            self.outside[HEAD] = stack_of(hard_head(drafts.work.setup.stored, self._prepared[HEAD], knobs)).values()
+            self.config = dataclasses.replace(self.config, tie_embeddings=False)
+        self.weights = self.zeros = 0
+
+        def hard(kind: str, matrix: Stack, found: Any, own: OwnKnobs) -> Array:
+            values = matrix.values()
+            return knobs.scheme.of_kind(kind).hard(rows_of(values), found, own).values.reshape(values.shape)
+
+        self._hard = jax.jit(hard, static_argnums=0)
+
+    def dtype(self, name: str) -> np.dtype:
+        """See `Layers`."""
+        if name in self.outside:
+            return np.dtype(self.outside[name].dtype)
+        if name not in self._prepared:
+            return self._target.dtype(name)
+        made = jax.eval_shape(lambda: self._hard(name, *self._given(name, self._target.layer_with(name))))
+        return np.dtype(made.dtype)
+
+    def __call__(self, number: int) -> dict[str, Any]:
+        """See `Layers`."""
+        return {
+            name: self._matrix(name, number) if name in self._prepared else self._target.parameter(name, number)
+            for name in self._target.names(number)
+        }
+
+    def _matrix(self, kind: str, number: int) -> Array:
+        matrix = self._hard(kind, *self._given(kind, number))
+        self.weights += matrix.size
+        self.zeros += matrix.size - int(np.count_nonzero(np.asarray(matrix)))
+        return matrix
+
+    def _given(self, kind: str, number: int) -> tuple[Stack, Any, OwnKnobs]:
+        """What a matrix of one layer is made of."""
+        own = knobs_of_matrix(self._knobs.values, self._knobs.scheme, self.config.matrix_kinds.index(kind))
+        place = self.config.layer_parameters[kind].before(number)
+        prepared = jax.tree.map(lambda leaf: leaf[place], self._prepared[kind])
+        return self._target.stack(kind, number), prepared, jax.tree.map(lambda leaf: leaf[number], own)
 
 
 def export_draft(

@@ -17,8 +17,9 @@ from jaxspec.formats.container import Container, packed_form
 from jaxspec.models.chat_template import load_chat_template
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.embedded import check_model, is_container, model_place
+from jaxspec.models.special_tokens import end_tokens
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
-from jaxspec.settings.common import CommonConfig, mesh_sizes
+from jaxspec.settings.common import NO_STOP, OWN_STOP, CommonConfig, mesh_sizes
 from jaxspec.settings.draft import knob_values
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.settings.stopwatch import StopwatchSettings, check_stopwatch
@@ -27,21 +28,42 @@ from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies.expert_pricing import check_routing, placed
 from jaxspec.studies.feasibility import TextLength
 from jaxspec.studies.measured.pricing import resolve_pricing
-from jaxspec.studies.measured.stopping import stop_tokens
 from jaxspec.text import Encoder, TextSplit, check_text, load_text, num_within, read_prompts, without_beginning
 from jaxspec.text.user_text import STDLIB
 from jaxspec.tuning.objective import Pricing
 
-__all__ = [
-    "CheckedInputs",
-    "Placed",
-    "check_inputs",
-    "check_processes",
-    "given_knobs",
-    "given_mesh",
-    "text_length",
-    "window_tokens",
-]
+
+def stop_tokens(config: CommonConfig, place: Path, tokenizer: Tokenizer, vocab_size: int) -> tuple[int, ...]:
+    """Ids of the tokens after which a held-out prompt ends, rising; none: all are decoded to the same length.
+
+    Args:
+        place: directory or container of the network.
+    Raises:
+        InputError: a name that is no token, or the model's own where it has none.
+    """
+    if config.stop is None:
+        return end_tokens(place, vocab_size=vocab_size) if config.own_prompts else ()
+    if NO_STOP in config.stop:
+        return ()
+    found: set[int] = set()
+    for name in config.stop:
+        if name == OWN_STOP:
+            own = end_tokens(place, vocab_size=vocab_size)
+            if not own:
+                raise InputError(
+                    f"stop {name!r} came, and neither generation_config.json nor config.json of {config.model!r} has "
+                    "eos_token_id; name tokens or ids instead"
+                )
+            found |= set(own)
+            continue
+        token = int(name) if name.isdecimal() and len(name) < 10 else tokenizer.token_id(name)
+        if token is None or token >= vocab_size:
+            raise InputError(
+                f"stop {name!r} is no token of {config.model!r}; allowed are {OWN_STOP}, {NO_STOP}, texts of single tokens, "
+                f"and ids from 0 to {vocab_size - 1}"
+            )
+        found.add(token)
+    return tuple(sorted(found))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,46 +5,198 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
+from jaxspec.formats.container import Container, packed_form
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.mesh import activation_shares, rows_on_each
-from jaxspec.models.stored import SMALL
+from jaxspec.models.embedded import check_model, is_container, model_place
+from jaxspec.models.mesh import activation_shares, rows_on_each, split_by_output, values_on_each
+from jaxspec.models.stored import SMALL, is_widened
 from jaxspec.models.streamed import stays_in_host
 from jaxspec.report.formatting import bytes_in_words
 from jaxspec.runs.machine import device_memory_bytes
 from jaxspec.settings import CommonConfig
+from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.chunks import chunk_size
+from jaxspec.speculate.drafts.making import kind_of
 from jaxspec.speculate.proof import WIDTH
 from jaxspec.studies.measured.checking import Placed, given_mesh, window_tokens
-from jaxspec.studies.measured.draft_memory import (
-    COMPUTED,
-    STORED,
-    DraftNeed,
-    draft_need,
-    drafts_of,
-    head_size,
-    matrix_sizes,
-    parameter_sizes,
-    wider_bytes,
-)
-from jaxspec.studies.measured.pass_memory import ONE_DEVICE, ROOM_BYTES, calibration_bytes, laid_out_anew, pass_bytes
 from jaxspec.tuning.calibration import windows_per_pass
 
-__all__ = [
-    "ONE_DEVICE",
-    "ROOM_BYTES",
-    "MemoryNeed",
-    "MemoryPlan",
-    "decoding_bytes",
-    "memory_need",
-    "network_bytes",
-    "plan_by",
-    "plan_memory",
-]
+#: Bytes of a stored value.
+STORED = 2
+
+
+#: Bytes of a computed value.
+COMPUTED = 4
+
+
+class DraftNeed(NamedTuple):
+    """Bytes on each device.
+
+    Attributes:
+        network: parameters beside the target's.
+        per_slot: KV of its own, for each position of a text.
+        per_token: activations, for each token of a prompt that it processes.
+    """
+
+    network: int = 0
+    per_slot: int = 0
+    per_token: int = 0
+
+
+def drafts_of(config: Any) -> tuple[str, ...]:
+    """Name of the draft that a run holds; `self` is a compressed copy.
+
+    Args:
+        config: of any command that runs a network with one draft.
+    """
+    return (getattr(config, "draft", SELF),)
+
+
+def draft_need(name: str, network: DecoderConfig, *, stream: bool, tensor: int = 1) -> DraftNeed:
+    """What a draft takes.
+
+    Args:
+        network: shape of the target. stream: whether its layers, and those of drafts of its shape, stay in host memory.
+        tensor: devices that matrices are split over.
+    Raises:
+        InputError: files of the draft that cannot be used.
+    """
+    kind = kind_of(name)
+    matrices = matrix_sizes(network, tensor)
+    if kind.calibrated or kind.suffix:  # streamed ones are made, or fetched, where they are used
+        return DraftNeed() if stream else DraftNeed(network=STORED * matrices + wider_bytes(name, network, tensor))
+    if kind.stored_as:  # values read back of 4 bits need more than 16
+        return DraftNeed() if stream else DraftNeed(network=COMPUTED * matrices)
+    if kind.directory == "head":
+        ends = head_size(network, tensor) * (1 if network.tie_embeddings else 2)
+        layer = matrix_sizes(network) // network.num_layers  # its own, whole on each device
+        return DraftNeed(COMPUTED * (ends + layer), 3 * COMPUTED * network.cached_shape.elements)
+    if kind.directory != "network":
+        return DraftNeed()
+    own = check_model(name)
+    whole, held = own.num_parameters(), parameter_sizes(own, tensor)
+    width = 6 * own.hidden_size + 4 * own.intermediate_size + 4 * own.num_heads * own.head_dim
+    # A small network is widened once; a cache is read while the next one is written, and a prompt's is written beside both.
+    weights = (STORED + COMPUTED if whole <= SMALL else STORED) * held
+    return DraftNeed(weights, 3 * COMPUTED * own.num_layers * own.cached_shape.elements, COMPUTED * width)
+
+
+def wider_bytes(model: str, network: DecoderConfig, tensor: int = 1) -> int:
+    """Bytes beyond 16 bits a value of what a container gives back in float32, on each of so many devices that its matrices are
+    split over; 0 of every other model, and of a draft's name."""
+    place = model_place(model)
+    if not is_container(place):
+        return 0
+    with Container(place) as container:
+        whole = sum(each.form.bytes - packed_form(each).bytes for each in container.tensors.values())
+    return whole * matrix_sizes(network, tensor) // matrix_sizes(network)
+
+
+def parameter_sizes(network: DecoderConfig, tensor: int = 1) -> int:
+    """Values of all parameters of a network on each of so many devices that its matrices are split over."""
+    outside = {(name,): shape for name, (shape, _) in network.outside_parameters.items()}
+    return values_on_each(_of_layers(network) | outside, network, tensor)
+
+
+def matrix_sizes(network: DecoderConfig, tensor: int = 1) -> int:
+    """Values of all matrices of the layers, likewise."""
+    return values_on_each({n: shape for n, shape in _of_layers(network).items() if len(shape) > 2}, network, tensor)
+
+
+def head_size(network: DecoderConfig, tensor: int = 1) -> int:
+    """Values of the LM head, likewise."""
+    name = "embed" if network.tie_embeddings else "lm_head"
+    return values_on_each({(name,): (network.vocab_size, network.hidden_size)}, network, tensor)
+
+
+def _of_layers(network: DecoderConfig) -> dict[tuple[str, ...], tuple[int, ...]]:
+    return {("layers", name): (p.num_layers, *p.shape) for name, p in network.layer_parameters.items()}
+
+
+#: Room for programs, and for logits that are made piece by piece.
+ROOM_BYTES = 1 << 29
+
+
+#: A mesh along data and tensor that is none.
+ONE_DEVICE = (1, 1)
+
+
+def calibration_bytes(
+    network: DecoderConfig, windows: int, tokens: int, *, stream: bool = False, mesh: tuple[int, int] = ONE_DEVICE
+) -> int:
+    """What is held of calibration text on each device: KV and hidden states.
+
+    Args:
+        windows: of so many tokens. stream: whether KV stays in host memory, but for a layer.
+        mesh: devices along data, which share windows, and along tensor, which share heads.
+    """
+    data, tensor = mesh
+    shares, places = activation_shares(network, tensor), rows_on_each(windows, data) * tokens
+    mixed = network.mixed_layers
+    if mixed is None:
+        elements = STORED * network.cached_shape.elements
+    else:  # beside the rows that are compressed, the whole cache as it is
+        rows = 0 if mixed.attention is None else mixed.attention.elements
+        elements = STORED * rows + COMPUTED * network.cached_shape.elements
+    kv = elements * places // shares.heads
+    hidden = COMPUTED * network.hidden_size * places // shares.hidden
+    return hidden + (kv if stream else network.num_layers * kv)
+
+
+def pass_bytes(
+    network: DecoderConfig, windows: int, tokens: int, *, gradient: bool, mesh: tuple[int, int] = ONE_DEVICE
+) -> int:
+    """What a pass over so many windows takes on each device while it runs.
+
+    Args:
+        gradient: whether it is followed by a backward pass, which keeps what enters each layer, and has as many activations.
+        others: as for `calibration_bytes`.
+    """
+    data, tensor = mesh
+    shares, places = activation_shares(network, tensor), rows_on_each(windows, data) * tokens
+    ways = 2 if gradient else 1
+    channels = (3 * ways + network.num_layers * gradient) * network.hidden_size
+    inner = 2 * ways * network.intermediate_size
+    # With scores of queries and keys.
+    heads = ways * (2 * network.num_heads * network.head_dim + network.scored_heads * tokens)
+    each = channels // shares.hidden + inner // shares.inner + heads // shares.heads
+    # A draft's matrix is made beside what it is made from; in the backward pass, its gradient with them.
+    matrices = 2 * ways * network.intermediate_size * network.hidden_size // shares.inner
+    # Logits are made when the layers are done with, before these run back.
+    return max(COMPUTED * (each * places + matrices), ROOM_BYTES) + 2 * _gathered_head(network, tensor)
+
+
+def laid_out_anew(network: DecoderConfig, tensor: int) -> int:
+    """Bytes of matrices that decoding on a mesh lays out anew on each device, where it reads them in pieces of their rows.
+
+    Their rows are split. Where hidden states are split by channel, devices exchange rows for channels, which takes two copies;
+    elsewhere each gathers all rows.
+    """
+    if not _gathers(network, tensor) or network.num_parameters() <= SMALL:
+        return 0
+    copies = 2 if activation_shares(network, tensor).hidden > 1 else tensor
+    return STORED * copies * split_by_output(network, tensor) + _gathered_head(network, tensor)
+
+
+def _gathered_head(network: DecoderConfig, tensor: int) -> int:
+    """Bytes of the LM head as a program on a mesh gathers it, once for the logits of each network.
+
+    Its rows are split, and a loop over pieces of rows has no use for a part: XLA gathers the whole before the loop, or the
+    channels that a device has of the hidden states.
+    """
+    shares = activation_shares(network, tensor).hidden
+    return STORED * network.vocab_size * network.hidden_size // shares if _gathers(network, tensor) else 0
+
+
+def _gathers(network: DecoderConfig, tensor: int) -> bool:
+    """Whether products read pieces of matrices that are split; where they take matrices as these lie, nothing is gathered."""
+    return tensor > 1 and is_widened(jnp.dtype("float32"), jnp.dtype(network.stored_dtype))
 
 
 class MemoryNeed(NamedTuple):

@@ -9,7 +9,7 @@ from hwmodels import Architecture, Device, Workload, catalog
 from jaxspec.errors import InputError
 from jaxspec.models.architecture import architecture_of
 from jaxspec.models.config import DecoderConfig
-from jaxspec.report.division import Divided, division_of
+from jaxspec.report.assumptions import Divided, division_of
 from jaxspec.settings import CommonConfig
 from jaxspec.studies.engine_pricing import engine_terms
 from jaxspec.studies.feasibility import check_blocks, check_positions, priced_pair, weight_block

@@ -37,8 +37,7 @@ from jaxspec.speculate.timing import (
     timed_prompts,
 )
 from jaxspec.studies.headline_intervals import interval_ends
-from jaxspec.studies.measured.clock_errors import WayErrors
-from jaxspec.studies.measured.clock_prediction import PredictedWay, computed_bits, loop_terms, predict_ways
+from jaxspec.studies.measured.clock_prediction import PredictedWay, WayErrors, computed_bits, loop_terms, predict_ways
 from jaxspec.studies.measured.work import Work
 
 __all__ = ["INTERVALS_HOLD", "clocked_way", "is_here", "stopwatch_part"]

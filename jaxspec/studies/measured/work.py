@@ -1,4 +1,4 @@
-"""What every stage of a run needs: settings, network, text, store of stages, progress, and what is priced."""
+"""A run of a study that decodes a network: its loaded inputs, its stages and its prices."""
 
 from __future__ import annotations
 
@@ -6,24 +6,201 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hwmodels import write_trace
+from jaxspec.compress.expert_pool import without_experts
+from jaxspec.compress.schemes import Scheme, find_scheme
+from jaxspec.compress.weights import target_network
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import Params
+from jaxspec.models.embedded import load_model
+from jaxspec.models.hf_load import LoadedModel
+from jaxspec.models.mesh import make_mesh, on_mesh
+from jaxspec.models.stored import as_computed, stored_dtypes
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.processes import ONE_PROCESS, Processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Stages
 from jaxspec.settings import CommonConfig
 from jaxspec.speculate.chunks import chunk_size
+from jaxspec.speculate.ragged import padded
 from jaxspec.speculate.sampling import Decoding
-from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
+from jaxspec.studies.measured.checking import CheckedInputs, check_inputs, window_tokens
 from jaxspec.studies.measured.memory import plan_memory
-from jaxspec.studies.measured.setup import Setup, make_setup
+from jaxspec.text import TextSplit
+from jaxspec.tuning.calibration import target_params
 from jaxspec.tuning.objective import Pricing
 
-__all__ = ["Work", "begin_work", "set_up", "way_of", "write_gains"]
+#: Types that a target's values keep.
+_NARROW = frozenset({"bfloat16", "float16"})
+
+
+class Target(NamedTuple):
+    """A network that drafts are made of and decoded with.
+
+    Attributes:
+        loaded: the checkpoint, its parameters in 16 bits where the run has them; those of `LoadedModel.exact` in float32.
+        stored_as: types of the values in its files, but for those.
+    """
+
+    loaded: LoadedModel
+    stored_as: frozenset[str]
+
+    @property
+    def wide(self) -> frozenset[str]:
+        """Types of the values that were rounded to 16 bits."""
+        return self.stored_as - _NARROW
+
+
+def load_target(model: str, *, stream: bool = False, mesh: tuple[int, int] | None = None) -> Target:
+    """Read a network's weights.
+
+    Args:
+        model: name or path.
+        stream: leave layers in host memory (see `Streamed`).
+        mesh: devices along data and tensor; None: one device.
+    Raises:
+        InputError: files that cannot be used.
+    """
+    loaded = load_model(model, stream=stream if mesh is None else "all")
+    found = frozenset(stored_dtypes(_without(loaded.params, loaded.exact)))
+    params = target_params(loaded.params, exact=loaded.exact)
+    if mesh is not None:
+        params = on_mesh(params, loaded.config, make_mesh(*mesh))
+    # The target's matrices are these very arrays, or are made of them where they are used.
+    return Target(dataclasses.replace(loaded, params=params, rounded=bool(found - _NARROW)), found)
+
+
+def _without(params: Params, exact: frozenset[tuple[str, ...]]) -> Params:
+    """Parameters but for some."""
+    left = {name: leaf for name, leaf in params.items() if (name,) not in exact}
+    return left | {"layers": {name: leaf for name, leaf in params["layers"].items() if ("layers", name) not in exact}}
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """A network with its text, ready to be measured.
+
+    Attributes:
+        loaded: the checkpoint, its parameters in 16 bits where the run has them: drafts are made of it.
+        stored: the target's parameters, as the scheme makes them of the checkpoint's in 16 bits.
+        params: the same to decode with (see `as_computed`).
+        prompts: int32 "prompt token", held-out prompts, each followed by zeros up to the longest one's length.
+        prompt_lengths: " prompt", tokens of each.
+        categories: of the held-out prompts, empty where a prompt has none.
+        stop: tokens after which a held-out prompt's decoding ends, rising.
+        calibration_prompts: int32 "count token", windows of calibration text.
+        bytes_per_token: of the calibration text.
+        notes: what the user should know about the input.
+    """
+
+    model_name: str
+    loaded: LoadedModel
+    config: DecoderConfig
+    stored: Params
+    params: Params
+    text: TextSplit
+    prompts: np.ndarray
+    prompt_lengths: np.ndarray
+    categories: tuple[str, ...]
+    stop: tuple[int, ...]
+    calibration_prompts: np.ndarray
+    decoding: Decoding
+    scheme: Scheme
+    bytes_per_token: float
+    notes: tuple[str, ...]
+
+
+def make_setup(
+    config: CommonConfig,
+    checked: CheckedInputs | None = None,
+    *,
+    stream: bool = False,
+    mesh: tuple[int, int] | None = None,
+) -> Setup:
+    """Load what the configuration names.
+
+    Args:
+        checked: from `check_inputs`, which is called unless it is given.
+        stream: leave layers in host memory (see `Streamed`).
+        mesh: devices along data and tensor; None: one device.
+    Raises:
+        InputError: anything missing, malformed or too small.
+    """
+    checked = checked or check_inputs(config)
+    text, window = checked.text, window_tokens(config)[0]
+    target = load_target(config.model, stream=stream, mesh=mesh)
+    loaded, dtypes = target.loaded, target.stored_as
+    notes = list(checked.notes)
+    if wide := target.wide:
+        others = f"; its {' and '.join(sorted(dtypes - wide))} values stay as they are" if dtypes - wide else ""
+        notes.append(
+            f"the checkpoint stores {', '.join(sorted(dtypes))}; target and draft have its {' and '.join(sorted(wide))} values "
+            f"rounded to bfloat16{others}"
+        )
+    if loaded.packed:
+        notes.append(
+            f"the checkpoint stores matrices in {' and '.join(sorted(loaded.packed))}; they are run and priced as the bfloat16 "
+            "values that they stand for, so that AR as stored reads 16 bits too; in how many bits a lossless code stores such "
+            "values says nothing about a network in 16 bits"
+        )
+    scheme = find_scheme(config.scheme, runs=True).of_dtype(loaded.config.stored_dtype)
+    stored = target_network(scheme, loaded.params)
+    shape = _stored_shape(loaded.config, scheme)
+    if not scheme.lossless:
+        notes.append(
+            f"the target is the network as {scheme.name} stores it; acceptance and losslessness are about that one"
+        )
+    if told := without_experts(config.model, scheme, loaded.config):
+        notes.append(told)
+    prompts, lengths = padded(checked.prompts)
+    calibration = text.calibration_windows(config.calibration_prompts, window, config.seed)
+    sample = text.calibration[:4096]
+    return Setup(
+        model_name=config.model,
+        loaded=loaded,
+        config=shape,
+        stored=stored,
+        params=as_computed(stored),
+        text=text,
+        prompts=prompts,
+        prompt_lengths=lengths,
+        categories=checked.categories,
+        stop=checked.stop,
+        calibration_prompts=calibration,
+        decoding=Decoding(
+            greedy=config.temperature == 0,
+            temperature=config.temperature,
+            top_k=config.top_k,
+            top_p=config.top_p,
+        ),
+        scheme=scheme,
+        bytes_per_token=checked.tokenizer.num_bytes(sample) / max(len(sample), 1),
+        notes=tuple(notes),
+    )
+
+
+def stored_by(setup: Setup, scheme: Scheme) -> Setup:
+    """The same network as another scheme stores it.
+
+    Args:
+        setup: of a lossless scheme, whose target is the uncompressed network.
+    """
+    assert setup.scheme.lossless, "what a scheme has changed, another cannot undo"
+    scheme = scheme.of_dtype(setup.config.stored_dtype)
+    stored = target_network(scheme, setup.stored)
+    params = setup.params if scheme.lossless else as_computed(stored)
+    return dataclasses.replace(
+        setup, config=_stored_shape(setup.config, scheme), stored=stored, params=params, scheme=scheme
+    )
+
+
+def _stored_shape(config: DecoderConfig, scheme: Scheme) -> DecoderConfig:
+    """The network's shape with the form in which the scheme's target keeps its KV cache."""
+    return dataclasses.replace(config, shared_kv_exponents=scheme.facts.shared_exponents or config.shared_kv_exponents)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -10,15 +10,17 @@ from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft import PACKED_KNOBS, PackedKnobSettings, knobs_of_other_schemes
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS, PackScheme
-
-__all__ = ["RANKING", "Importance", "PackConfig"]
+from jaxspec.studies.study import Out, Study, checked_later
 
 #: How the values that a draft keeps are chosen.
 Importance = Literal["auto", "wanda", "magnitude"]
 
+
 _NOT_LOSSLESS = [name for name, facts in SCHEME_FACTS.items() if facts.packs and not facts.lossless]
 
+
 _TEXT = ("text", "calibration_windows", "window_tokens", "seed")
+
 
 #: Settings of how values are ranked.
 RANKING = ("importance", *_TEXT)
@@ -77,3 +79,38 @@ class PackConfig(PackedKnobSettings):
         ),
         Unused(_TEXT, _no_text, refused=False),
     )
+
+
+_HELP = """Pack a checkpoint, with a draft inside it, into one file.
+
+CHECKPOINT is a safetensors file, a folder with one file or with shards, or 'embedded', the default.
+
+\b
+jaxspec pack model.safetensors -o model.jspk --scheme huffman     smallest lossless, decodes fastest
+jaxspec pack DIR -o model.jspk                                    the target, with a draft inside it (cassandra1)
+jaxspec pack DIR -o model.jspk --knobs runs/tune-.../result.json  the tuned draft
+jaxspec pack DIR -o model.jspk --scheme elastic --slice-bits 4    8-bit weights, whose upper bits are the draft
+jaxspec tune --model model.jspk                                   every --model takes a container
+
+Lossless schemes restore every tensor bit for bit; each tensor is decoded and compared while it is packed.
+"""
+
+
+#: The study that writes a container.
+PACK = Study(
+    name="pack",
+    config=PackConfig,
+    help=_HELP,
+    run="jaxspec.studies.pack.run:pack_checkpoint",
+    present="jaxspec.studies.pack.view:shown",
+    figures="jaxspec.studies.pack.figures:figures",
+    out=Out(
+        "The container.",
+        "<name of the checkpoint>.jspk here",
+        "Replace a container that is there.",
+        names=("-o",),
+        check=checked_later,
+    ),
+    argument="model",
+    argument_name="checkpoint",
+)

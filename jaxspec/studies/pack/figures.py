@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from jaxspec.errors import printable
 from jaxspec.report.figures.style import INK, legend_below, limits_from_zero, new_figure, styled
 from jaxspec.report.page import Drawings
-from jaxspec.studies.pack.report import TensorKind, container_caption, container_title, grouped
 from jaxspec.studies.pack.result import PackResult
+from jaxspec.studies.pack.view import TensorKind, container_caption, container_title, grouped
 
 __all__ = ["container_figure", "figures"]
 

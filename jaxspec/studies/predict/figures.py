@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from hwmodels.numerics.units import MICRO, MILLI
 from hwmodels.step.step_cost import STEP_PARTS
-from jaxspec.report.figures.operator_colours import OPERATOR_COLOURS
+from jaxspec.report.figures.configurations import OPERATOR_COLOURS
 from jaxspec.report.figures.style import (
     BLUE,
     GREEN,

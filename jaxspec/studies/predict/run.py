@@ -3,61 +3,306 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 import hwmodels
+from hwmodels import Architecture, SpeculationResult
 from hwmodels.analysis.design_point import DesignPoint, Steps, design_point, priced_steps
 from hwmodels.analysis.remarks import launch_remarks
 from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, leaf_names
+from hwmodels.analysis.uncertainty.acceptance_errors import conditional_errors
+from hwmodels.analysis.uncertainty.cycle_errors import chain_numbers
 from hwmodels.analysis.uncertainty.delta_method import LogNormal
+from hwmodels.analysis.uncertainty.kernel_errors import step_interval
 from hwmodels.chip.energy import knows_energy
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.numerics.quick_jit import quick_jit
-from hwmodels.speculation.chains import priced_chains
+from hwmodels.speculation.chains import PricedChains, priced_chains
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, held_with_draft
 from hwmodels.step.step_cost import seconds_by_part
 from jaxspec.compress.footprint import uniform
+from jaxspec.compress.footprint_table import HEAD_WIDTHS, WIDTHS, expected_widths
+from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
-from jaxspec.report.assumptions import architecture_data, device_facts
+from jaxspec.report.assumptions import priced_facts
 from jaxspec.results import Quantity, given, predicted
-from jaxspec.results.network_results import PricedNumber
+from jaxspec.results.intervals import CycleEnds, HeadlineIntervals
 from jaxspec.results.quantity import finite
 from jaxspec.runs.steady_inputs import SteadyInputs
 from jaxspec.settings import build_config, expect, knob_values
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.schemes import scheme_facts
-from jaxspec.studies.engine_pricing import engine_used, noted
+from jaxspec.studies.engine_pricing import engine_scatter, engine_used, with_notes
 from jaxspec.studies.expert_pricing import ExpertPricing, placed, placement_name, resolve_experts
-from jaxspec.studies.given_acceptance import GivenRates
-from jaxspec.studies.kernel_notes import kernel_notes
-from jaxspec.studies.known_acceptance import rates_or_known
+from jaxspec.studies.feasibility import kernel_notes
+from jaxspec.studies.given_acceptance import GivenRates, rates_or_known
+from jaxspec.studies.headline_intervals import covered_by, cycle_ends, held_intervals
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.predict.config import PredictConfig
-from jaxspec.studies.predict.intervals import (
-    KnownErrors,
-    chain_intervals,
-    headline,
-    known_errors,
-    step_intervals,
+from jaxspec.studies.predict.result import (
+    BatchRow,
+    DecoderNeeds,
+    ExpertUse,
+    GivenAcceptance,
+    LengthRow,
+    PredictedWorkload,
+    PredictResult,
+    ReadWidths,
+    StepTotals,
 )
-from jaxspec.studies.predict.parts import decoder_needs, expert_use, step_totals
-from jaxspec.studies.predict.result import GivenAcceptance, PredictedWorkload, PredictResult, ReadWidths
-from jaxspec.studies.predict.rows import batch_rows, length_rows
-from jaxspec.studies.predict.widths import WIDTH_SETTINGS, read_widths
-from jaxspec.studies.release import no_narrower_draft, release_in_words, release_notes, with_release_kernels
+from jaxspec.studies.release import (
+    layer_bits,
+    no_narrower_draft,
+    priced_form,
+    release_in_words,
+    release_notes,
+    with_release_kernels,
+)
 from jaxspec.tuning.objective import Pricing
+
+#: Width -> name in settings and results; the head's have no setting.
+_NAMES = {
+    "draft_weight_bits": "draft_bits",
+    "target_weight_bits": "verify_bits",
+    "draft_kv_bits": "draft_kv_bits",
+    "target_kv_bits": "verify_kv_bits",
+    "draft_head_bits": "draft_head_bits",
+    "target_head_bits": "verify_head_bits",
+}
+
+
+def given_widths(config: PredictConfig) -> dict[str, float]:
+    """Widths that the user gives."""
+    return {width: getattr(config, _NAMES[width]) for width in WIDTHS if getattr(config, _NAMES[width]) is not None}
+
+
+def read_widths(config: PredictConfig, architecture: Architecture) -> dict[str, float]:
+    """The scheme's widths, and the head's where it compresses the head; numbers that the user gives win.
+
+    Of a release's form they are means over the layers' matrices, whose kinds have widths of their own.
+    """
+    form = priced_form(config)
+    if form is None:
+        found = expected_widths(find_scheme(config.scheme), knob_values(config))
+    else:
+        layers, kv = layer_bits(form, architecture), UNCOMPRESSED_BITS if form.kv_bits is None else form.kv_bits
+        found = dict.fromkeys(WIDTHS, layers) | dict.fromkeys(("draft_kv_bits", "target_kv_bits"), kv)
+        if form.weight_bits["lm_head"] != UNCOMPRESSED_BITS:
+            found |= dict.fromkeys(HEAD_WIDTHS, form.weight_bits["lm_head"])
+    return found | given_widths(config)
+
+
+@flax.struct.dataclass
+class KnownErrors:
+    """What is known to err beside kernels.
+
+    Attributes:
+        acceptance: standard errors, or of a trace a factor of their covariance.
+        scatter: of the engine's cycles, a logarithm's.
+    """
+
+    acceptance: Float[Array | np.ndarray, " position"] | Float[Array | np.ndarray, "position cause"]
+    scatter: Float[Array | np.ndarray, ""]
+
+
+def known_errors(
+    config: PredictConfig, pricing: Pricing, conditional: list[float], rates: GivenRates
+) -> KnownErrors | None:
+    """Errors that a prediction inherits; None where nothing is known to err.
+
+    Args:
+        conditional: `rates` of all positions.
+    """
+    error = np.zeros(len(conditional), np.float32)
+    if rates.error is not None:
+        error = rates.error.astype(np.float32)
+    elif rates.cycles is not None:
+        error = np.asarray(conditional_errors(jnp.asarray(conditional), rates.cycles))
+    scatter = engine_scatter(config.engine, device=pricing.device)
+    if not covered_by(pricing.device, acceptance=bool(np.any(error != 0)), scatter=scatter):
+        return None
+    return KnownErrors(error, np.asarray(scatter, np.float32))
+
+
+def chain_intervals(
+    pricing: Pricing,
+    chains: PricedChains,
+    acceptance: hwmodels.Acceptance,
+    errors: KnownErrors | None,
+    *,
+    batch: Any,
+) -> dict[str, LogNormal]:
+    """Main numbers with their errors at every draft length, leaves "gamma"; empty where nothing is known to err."""
+    if errors is None:
+        return {}
+    numbers = lambda length: chain_numbers(
+        pricing.device,
+        chains.cycle,
+        length,
+        jnp.asarray(acceptance.conditional),
+        error=jnp.asarray(errors.acceptance),
+        batch=batch,
+        scatter=errors.scatter,
+    )
+    return jax.vmap(numbers)(chains.result.draft_lengths)
+
+
+def headline(
+    errors: KnownErrors | None, pricing: Pricing, found: dict[str, LogNormal], length: int
+) -> HeadlineIntervals | None:
+    """Intervals of the main numbers.
+
+    Args:
+        found: at every draft length.
+        length: the best one.
+    """
+    if errors is None:
+        return None
+    counted = bool(np.any(np.asarray(errors.acceptance)[:length] != 0))
+    covers = covered_by(pricing.device, acceptance=counted, scatter=float(errors.scatter) if length else 0.0)
+    return held_intervals(found, covers, (length,))
+
+
+def row_ends(found: dict[str, LogNormal], *at: int) -> CycleEnds | None:
+    """Intervals of a row of a table; None where nothing is known to err."""
+    ends: dict[str, Any] = cycle_ends(found, at)
+    return CycleEnds(**ends) if ends else None
+
+
+def step_intervals(device: hwmodels.Device, steps: dict[str, Any]) -> Quantity[dict] | None:
+    """Ends of the interval of each step's time; None for a device whose kernels nobody measured."""
+    found = {name: step_interval(device, step) for name, step in steps.items()}
+    known = {name: dataclasses.asdict(one) for name, one in found.items() if one is not None}
+    return predicted(known) if known else None
+
+
+def length_rows(result: SpeculationResult, numbers: dict[str, LogNormal]) -> list[LengthRow]:
+    """A row for every draft length.
+
+    Args:
+        numbers: with their errors, leaves "gamma"; empty where nothing is known to err.
+    """
+    return [
+        LengthRow(
+            draft_length=given(length),
+            tokens_per_cycle=predicted(float(result.tokens_per_cycle[length])),
+            cycle_s=predicted(float(result.cycle_s[length])),
+            speedup_vs_bf16_ar=predicted(float(result.speedup_vs_bf16_ar[length])),
+            speedup_vs_stored_ar=predicted(float(result.speedup_vs_stored_ar[length])),
+            intervals=row_ends(numbers, length),
+        )
+        for length in range(len(result.draft_lengths))
+    ]
+
+
+def batch_rows(batches: Sequence[int], points: DesignPoint, numbers: dict[str, LogNormal]) -> list[BatchRow]:
+    """A row for every batch, at its best draft length.
+
+    Args:
+        points: leaves "batch".
+        numbers: likewise, as of `length_rows`.
+    """
+    return [
+        BatchRow(
+            batch=given(batch),
+            draft_length=predicted(int(points.draft_length[place])),
+            speedup_vs_bf16_ar=predicted(float(points.speedup_vs_bf16_ar[place])),
+            speedup_vs_stored_ar=predicted(float(points.speedup_vs_stored_ar[place])),
+            tokens_per_s=predicted(float(points.tokens_per_s[place])),
+            fits=predicted(bool(points.held_bytes[place] <= points.capacity_bytes[place])),
+            intervals=row_ends(numbers, place),
+        )
+        for place, batch in enumerate(batches)
+    ]
+
+
+def step_totals(step: hwmodels.PricedStep, device: hwmodels.Device) -> StepTotals:
+    """Totals of a step on a device: work, what limits it, energy by component."""
+    work, time, energy = step.work, step.cost, step.cost.energy
+    components = None
+    if energy is not None:
+        components = {
+            "arithmetic": float(energy.arithmetic_j),
+            "memory": [float(x) for x in energy.memory_j],
+            "links": float(energy.link_j),
+            "decoder": float(energy.decoder_j),
+            "encoder": float(energy.encoder_j),
+            "static": float(energy.static_j),
+            "total": float(energy.total_j),
+        }
+    return StepTotals(
+        total_s=predicted(float(time.total_s)),
+        compute_s=predicted(float(time.compute_s.sum())),
+        memory_s=predicted(float(time.memory_s.sum())),
+        on_chip_s=predicted(None if device.on_chip_path is None else float(time.on_chip_s.sum())),
+        decoding_s=predicted(float(time.decoding_s.sum())),
+        encoding_s=predicted(None if device.encoder is None else float(time.encoding_s)),
+        flops=predicted(float(work.flops.sum())),
+        weight_bytes=predicted(float(work.weight_bytes.sum())),
+        kv_bytes=predicted(float(work.kv_bytes.sum())),
+        activation_bytes=predicted(float(work.activation_bytes.sum())),
+        launches=predicted(float(work.launches.sum())),
+        memory_energy_j=predicted(None if time.memory_j is None else [float(x) for x in time.memory_j]),
+        energy_j=predicted(components),
+    )
+
+
+def expert_use(steps: Steps, pricing: Pricing) -> ExpertUse | None:
+    """Which experts the steps read; None for a network without."""
+    if not float(pricing.architecture.num_experts):
+        return None
+    named = {name: getattr(steps, name) for name in ("ar_stored", "draft", "verify")}
+    is_expert = np.isin(hwmodels.OPERATORS, hwmodels.EXPERT_OPERATORS)
+
+    def near(step: hwmodels.PricedStep) -> float:
+        # Activations lie in the first memory whatever the placement.
+        first = step.cost.traffic_bytes[is_expert, 0] - step.work.activation_bytes[is_expert]
+        return float(first.sum() / step.work.weight_bytes[is_expert].sum())
+
+    reads = {name: step.work.experts for name, step in named.items()}
+    return ExpertUse(
+        draft_pool=predicted(float(reads["draft"].pool)),
+        touched=predicted({name: float(found.touched) for name, found in reads.items()}),
+        read_from_first_memory=predicted({name: near(step) for name, step in named.items()}),
+    )
+
+
+def decoder_needs(pricing: Pricing, steps: Steps) -> DecoderNeeds | None:
+    """How many decoders the device has, and how many no operator of a step would wait for."""
+    if pricing.device.decoder is None:
+        return None
+    count = float(pricing.device.decoder.count)
+
+    def needed(time: hwmodels.StepCost) -> int:
+        busy = np.maximum(np.maximum(time.compute_s, time.memory_s), time.on_chip_s)
+        share = np.divide(time.decoding_s, busy, out=np.zeros_like(busy), where=busy > 0)
+        # A unit is not added for a rounding error.
+        return math.ceil(count * float(share.max()) * (1.0 - 1e-6))
+
+    return DecoderNeeds(
+        count=given(count),
+        needed_by_draft=predicted(needed(steps.draft.cost)),
+        needed_by_verify=predicted(needed(steps.verify.cost)),
+    )
+
 
 #: Batches at which "speculate or not" is asked.
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
+
 #: Predicted numbers with their errors, by name.
 _Numbers = dict[str, LogNormal]
+
 
 #: Smoothing of elasticities, so that two limits that are nearly equal both show.
 _SENSITIVITY_TEMPERATURE = 0.02
@@ -91,12 +336,11 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
     conditional = rates.of_positions(config.max_draft_length)
     digests = steady.digest()
     steady.compare_with(digests)
-    overridden = {name for name in WIDTH_SETTINGS if getattr(config, name) is not None}
     results = []
     for name, pricing in pricings.items():
         errors = known_errors(config, pricing, conditional, rates)
         priced = _price(pricing, widths, jnp.asarray(conditional), experts, errors)
-        found = _result(kernels[name], name, widths, rates, priced, overridden, pricing, experts, errors)
+        found = _result(kernels[name], name, widths, rates, priced, pricing, experts, errors)
         results.append(dataclasses.replace(found, inputs=digests))
     steady.check()  # titles and sources of devices are read last
     return results
@@ -126,7 +370,7 @@ def _price(
     errors: KnownErrors | None,
 ) -> _Priced:
     """Two programs: compiled as one they take longer than one by one."""
-    arguments = pricing, tuple(widths.values()), conditional, experts
+    arguments = pricing, widths, conditional, experts
     found = jax.device_get(_points(*arguments, errors))
     slopes = jax.device_get(_elasticities(*arguments))
     return _Priced(**found, elasticity=slopes)
@@ -136,11 +380,11 @@ def _parts(
     device: hwmodels.Device,
     pricing: Pricing,
     workload: hwmodels.Workload,
-    bits: tuple[float, ...],
+    widths: dict[str, float],
     experts: ExpertPricing,
 ) -> dict[str, Any]:
     """What pricing takes beside the acceptance."""
-    footprint = experts.footprint(uniform(*bits))
+    footprint = experts.footprint(uniform(**widths))
     draft = experts.draft_cost(device, pricing.architecture, workload=workload, footprint=footprint)
     return {"workload": workload, "footprint": footprint, "draft_cost": draft, "routing": experts.routing}
 
@@ -148,7 +392,7 @@ def _parts(
 @quick_jit
 def _points(
     pricing: Pricing,
-    bits: tuple[float, ...],
+    widths: dict[str, float],
     conditional: jax.Array,
     experts: ExpertPricing,
     errors: KnownErrors | None,
@@ -159,7 +403,7 @@ def _points(
 
     def with_batch(batch: jax.Array) -> tuple[hwmodels.SpeculationResult, DesignPoint, _Numbers, _Numbers]:
         own = dataclasses.replace(workload, batch=batch)
-        common = {"acceptance": acceptance, "engine": pricing.engine, **_parts(device, pricing, own, bits, experts)}
+        common = {"acceptance": acceptance, "engine": pricing.engine, **_parts(device, pricing, own, widths, experts)}
         chains = priced_chains(device, shape, **common)
         point = design_point(device, shape, result=chains.result, **common)
         numbers = chain_intervals(pricing, chains, acceptance, errors, batch=batch)
@@ -180,7 +424,7 @@ def _points(
             device,
             shape,
             draft_length=point.draft_length.astype(conditional.dtype),
-            **_parts(device, pricing, workload, bits, experts),
+            **_parts(device, pricing, workload, widths, experts),
         ),
         "numbers": numbers,
         "by_batch": by_batch,
@@ -189,14 +433,14 @@ def _points(
 
 
 @quick_jit
-def _elasticities(pricing: Pricing, bits: tuple[float, ...], conditional: jax.Array, experts: ExpertPricing):
+def _elasticities(pricing: Pricing, widths: dict[str, float], conditional: jax.Array, experts: ExpertPricing):
     acceptance = hwmodels.Acceptance(conditional)
     names = ["speedup_vs_bf16_ar", "tokens_per_s"]
     if knows_energy(pricing.device):
         names.append("energy_per_token_j")
 
     def metrics(device: hwmodels.Device, temperature: float = _SENSITIVITY_TEMPERATURE) -> dict[str, Any]:
-        parts = _parts(device, pricing, pricing.workload, bits, experts)
+        parts = _parts(device, pricing, pricing.workload, widths, experts)
         common = {"acceptance": acceptance, "engine": pricing.engine, "temperature": temperature}
         smooth = design_point(device, pricing.architecture, **common, **parts)
         return {name: getattr(smooth, name) for name in names}
@@ -216,7 +460,6 @@ def _result(
     widths: dict[str, float],
     rates: GivenRates,
     priced: _Priced,
-    overridden: set[str],
     pricing: Pricing,
     experts: ExpertPricing,
     errors: KnownErrors | None,
@@ -224,25 +467,19 @@ def _result(
     point, steps = priced.point, priced.steps
     named = {field.name: getattr(steps, field.name) for field in dataclasses.fields(steps)}
     ar_bytes = float(priced.ar_bf16_held_bytes)
-    facts = device_facts(device, config, config)
-    shape = architecture_data(config.architecture, pricing.architecture)
     # Whether numbers of the user's own stand for a lossless code nobody knows.
-    open_question = bool(overridden & {"verify_bits", "verify_kv_bits"})
+    overridden = given_widths(config)
+    open_question = any(width.startswith("target") for width in overridden)
     results: dict[str, Any] = {
         field.name: predicted(finite(getattr(point, field.name)))
         for field in dataclasses.fields(point)
         if field.name not in ("draft_length", "capacity_bytes", "area_m2")
     }
     read: dict[str, Any] = {
-        name: given(bits) if name in overridden else predicted(bits) for name, bits in widths.items()
+        _NAMES[width]: (given if width in overridden else predicted)(bits) for width, bits in widths.items()
     }
     return PredictResult(
-        architecture=config.architecture,
-        architecture_data={name: PricedNumber(**number) for name, number in shape.items()},
-        device=device,
-        device_title=facts["device_title"],
-        device_data={name: PricedNumber(**number) for name, number in facts["device_data"].items()},
-        assumptions=facts["assumptions"],
+        **priced_facts(device, config.architecture, pricing.architecture, config, config),
         engine=engine_used(config.engine, device),
         scheme=given(config.scheme),
         release=release_in_words(config.architecture, config.scheme),
@@ -281,7 +518,7 @@ def _result(
                 for metric, found in priced.elasticity.items()
             }
         ),
-        **noted(_notes(config, pricing, widths, experts, priced, rates), pricing.device, config.engine, named=device),
+        **_notes(config, device, pricing, widths, experts, priced, rates),
         **results,
     )
 
@@ -293,6 +530,7 @@ def _lossless(scheme: str) -> bool:
 
 def _notes(
     config: PredictConfig,
+    device: str,
     pricing: Pricing,
     widths: dict[str, float],
     experts: ExpertPricing,
@@ -300,7 +538,7 @@ def _notes(
     rates: GivenRates,
 ) -> dict[str, Any]:
     """The fields of `kernel_notes`, with remarks on the config.json, on acceptance, and on launches of steps so short."""
-    footprint, batches = experts.footprint(uniform(*widths.values())), [pricing.workload.batch]
+    footprint, batches = experts.footprint(uniform(**widths)), [pricing.workload.batch]
     found = kernel_notes(
         pricing.device,
         [footprint],
@@ -311,8 +549,9 @@ def _notes(
     )
     about = release_notes(config.architecture, config.scheme)
     about += no_narrower_draft(config.scheme) if config.draft_bits is None else []
-    notes = [*about, *rates.notes, *found["notes"], *launch_remarks(pricing.device, priced.steps.ar_stored)]
-    return found | {"notes": notes}
+    steps = launch_remarks(pricing.device, priced.steps.ar_stored)
+    about = [*about, *rates.notes]
+    return with_notes(found, pricing.device, config.engine, about=about, steps=steps, named=device)
 
 
 def _bill(device: hwmodels.Device) -> dict[str, Quantity[float]]:

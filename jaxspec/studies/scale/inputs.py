@@ -1,35 +1,360 @@
-"""What settings name, read and checked without reading weights."""
+"""What a configuration of `jaxspec scale` names: problems, networks, acceptance and devices, checked."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from jaxtyping import Bool, Int
 
 from hwmodels import Architecture
 from jaxspec.compress.knobs import check_stored_dtype
 from jaxspec.compress.schemes import find_scheme
+from jaxspec.compress.weights import target_network
 from jaxspec.errors import InputError
 from jaxspec.models.architecture import architecture_of
 from jaxspec.models.chat_template import load_chat_template
-from jaxspec.models.embedded import check_model, model_place
-from jaxspec.models.tokenizer import load_tokenizer
-from jaxspec.scaling.verifiers import isolation
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import Params
+from jaxspec.models.embedded import check_model, load_model, model_place
+from jaxspec.models.hf_load import LoadedModel
+from jaxspec.models.special_tokens import end_tokens
+from jaxspec.models.stored import as_computed
+from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
+from jaxspec.scaling.tasks.arithmetic import END, STEP_END, Problem, answer_of, problems
+from jaxspec.scaling.tasks.python import function_of, function_prompts
+from jaxspec.scaling.verifiers import compiles, doctests_hold, isolation, parses
+from jaxspec.scaling.verifiers.judge import Judge
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.parallel import PARALLEL
 from jaxspec.settings.schemes import SCHEME_FACTS
-from jaxspec.speculate.drafts import check_draft
+from jaxspec.speculate.drafts import ReadyDraft, check_draft, make_draft
 from jaxspec.speculate.drafts.making import is_searched
+from jaxspec.studies.feasibility import TextLength
 from jaxspec.studies.given_acceptance import GivenRates, given_rates
 from jaxspec.studies.measured.checking import check_processes, given_mesh
 from jaxspec.studies.measured.pricing import resolve_architecture, resolve_device, resolve_pricing
+from jaxspec.studies.measured.work import load_target
 from jaxspec.studies.scale.config import ScaleConfig
-from jaxspec.studies.scale.networks import Network, check_judge, check_length, check_network
-from jaxspec.studies.scale.problems import Problems, make_problems
 from jaxspec.text import TextSplit, check_text, load_text
+from jaxspec.tuning.calibration import target_params
 from jaxspec.tuning.objective import Pricing
 
-__all__ = ["Checked", "check_scale"]
+#: Stands for the answer of a sample that has none; all answers are 0 or more.
+NO_ANSWER = -1
+
+
+#: Bytes after which a step of a function ends, for beams.
+_LINE_END = b"\n"
+
+
+_CHECKS = {"parses": parses, "compiles": compiles}
+
+
+class Problems(Protocol):
+    """Problems of one task; completions are bytes, one list for each problem."""
+
+    @property
+    def prompts(self) -> Sequence[bytes]:
+        """What the network is given."""
+        ...
+
+    @property
+    def step_end(self) -> bytes:
+        """Each byte ends a step of an answer."""
+        ...
+
+    @property
+    def end(self) -> bytes:
+        """Each byte ends an answer; empty where `answer_bytes` alone tells the end."""
+        ...
+
+    def answer_bytes(self, problem: int, completion: bytes) -> int | None:
+        """Bytes of a completion up to where its end is seen; None where it has no end."""
+        ...
+
+    def right(
+        self, number: Sequence[int], completions: Sequence[Sequence[bytes]]
+    ) -> Bool[np.ndarray, "problem sample"]:
+        """Which completions are right; `number` says of which problems they are."""
+        ...
+
+    def answers(self, problem: int, completions: Sequence[bytes]) -> Int[np.ndarray, " sample"]:
+        """Answers as numbers, `NO_ANSWER` where there is none."""
+        ...
+
+    def right_answer(self, problem: int) -> int:
+        """The right one as a number; `NO_ANSWER` where many are."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class PythonProblems:
+    """Functions whose bodies are to be written; right where the whole function passes a check."""
+
+    prompts: Sequence[bytes]
+    check: Callable[..., np.ndarray]
+    step_end: bytes = _LINE_END
+    end: bytes = b""
+
+    def answer_bytes(self, problem: int, completion: bytes) -> int | None:
+        """See `Problems`: the first byte behind the function belongs to it, since it shows the end."""
+        prompt = self.prompts[problem]
+        whole = function_of(prompt, completion)
+        # The function is the head and a beginning of the completion; the byte behind that shows that it is over.
+        return None if whole is None else len(whole) - _head_bytes(prompt) + 1
+
+    def right(
+        self, number: Sequence[int], completions: Sequence[Sequence[bytes]]
+    ) -> Bool[np.ndarray, "problem sample"]:
+        """See `Problems`; generated code runs isolated from this machine, if at all."""
+        functions = [[function_of(self.prompts[i], text) for text in row] for i, row in zip(number, completions)]
+        found = np.zeros((len(functions), max(map(len, functions), default=0)), bool)
+        places = [(i, j) for i, row in enumerate(functions) for j, whole in enumerate(row) if whole is not None]
+        if places:
+            texts = [str(functions[i][j] or b"", "utf-8", "replace") for i, j in places]
+            found[tuple(np.transpose(places))] = self.check(texts) > 0
+        return found
+
+    def answers(self, problem: int, completions: Sequence[bytes]) -> Int[np.ndarray, " sample"]:
+        """See `Problems`: none, functions are not counted."""
+        return np.full(len(completions), NO_ANSWER)
+
+    def right_answer(self, problem: int) -> int:
+        """See `Problems`."""
+        return NO_ANSWER
+
+
+@dataclasses.dataclass(frozen=True)
+class ArithmeticProblems:
+    """Sums that are worked out in steps; right where the last step is the value."""
+
+    problems: Sequence[Problem]
+    step_end: bytes = STEP_END
+    end: bytes = END
+
+    @property
+    def prompts(self) -> Sequence[bytes]:
+        """See `Problems`."""
+        return [problem.text for problem in self.problems]
+
+    def answer_bytes(self, problem: int, completion: bytes) -> int | None:
+        """See `Problems`."""
+        place = completion.find(self.end)
+        return None if place < 0 else place + len(self.end)
+
+    def right(
+        self, number: Sequence[int], completions: Sequence[Sequence[bytes]]
+    ) -> Bool[np.ndarray, "problem sample"]:
+        """See `Problems`."""
+        rows = [self.answers(i, row) == self.right_answer(i) for i, row in zip(number, completions)]
+        return np.stack(rows) if rows else np.zeros((0, 0), bool)
+
+    def answers(self, problem: int, completions: Sequence[bytes]) -> Int[np.ndarray, " sample"]:
+        """See `Problems`."""
+        found = [answer_of(completion[: self.answer_bytes(problem, completion)]) for completion in completions]
+        return np.array([NO_ANSWER if value is None else value for value in found])
+
+    def right_answer(self, problem: int) -> int:
+        """See `Problems`."""
+        return self.problems[problem].value
+
+
+def _head_bytes(prompt: bytes) -> int:
+    """Bytes of the function's head at the end of a prompt."""
+    body = b" \n"
+    whole = function_of(prompt, body + b"x")
+    assert whole is not None
+    return len(whole) - len(body)
+
+
+def make_problems(config: ScaleConfig, text: TextSplit | None, tokenizer: Tokenizer | None) -> Problems:
+    """The problems that a configuration names, the same for all networks.
+
+    Args:
+        text, tokenizer: where functions come from; None for arithmetic.
+    Raises:
+        InputError: the text has fewer than two functions.
+    """
+    if config.task == "arithmetic":
+        return ArithmeticProblems(problems(config.prompts, seed=config.seed))
+    assert text is not None
+    assert tokenizer is not None
+    ends = (*text.held_out_starts[1:], len(text.held_out))
+    documents = [tokenizer.decode(text.held_out[a:b]).encode() for a, b in zip(text.held_out_starts, ends)]
+    # A head stands at the beginning of a line, also of a document's first one.
+    found = function_prompts(b"\0\n".join(documents), config.prompts, context=config.prompt_bytes, seed=config.seed)
+    if len(found) < 2:
+        raise InputError(
+            f"text {config.text!r} has {len(found)} functions at the beginning of a line in its second half; give Python with "
+            "two or more"
+        )
+    # Nothing of the document before; prompts of one length are compiled once.
+    prompts = [prompt[prompt.rfind(b"\0") + 1 :].removeprefix(b"\n") for prompt in found]
+    cut = [prompt[-max(config.prompt_bytes, _head_bytes(prompt)) :] for prompt in prompts]
+    return PythonProblems(cut, _CHECKS.get(config.check, partial(doctests_hold, unsafe=config.unsafe_run_code)))
+
+
+#: Stands for the end of a text: a line that is part of no function before it.
+_TEXT_END = b"\n0"
+
+
+#: Tokens of a vocabulary of bytes.
+_BYTES = 256
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Network:
+    """A network that answers; its weights are read when they are first asked for.
+
+    Attributes:
+        scheme: of storage, which may change the network.
+        end_tokens: its own, which end a text.
+        stream, mesh: where its weights lie (see `load_target`).
+    """
+
+    name: str
+    config: DecoderConfig
+    tokenizer: Tokenizer
+    scheme: str
+    end_tokens: tuple[int, ...] = ()
+    stream: bool = False
+    mesh: tuple[int, int] | None = None
+    _encoded: dict[bytes, np.ndarray] = dataclasses.field(default_factory=dict)  # by prompt
+
+    @cached_property
+    def loaded(self) -> LoadedModel:
+        """The checkpoint, read once: drafts are made of it too."""
+        return load_target(self.name, stream=self.stream, mesh=self.mesh).loaded
+
+    @cached_property
+    def params(self) -> Params:
+        """Parameters to compute with."""
+        stored = self.loaded.params
+        return as_computed(target_network(find_scheme(self.scheme), stored) if self.changed else stored)
+
+    @cached_property
+    def drafts(self) -> dict[str, ReadyDraft]:
+        """By name, those that were made of it."""
+        return {}
+
+    def drafted_by(self, draft: str, *, sharing: int = 1) -> ReadyDraft:
+        """A draft, made once.
+
+        Args:
+            sharing: see `make_draft`.
+        Raises:
+            InputError: see `make_draft`.
+        """
+        if draft not in self.drafts:
+            self.drafts[draft] = make_draft(draft, self.loaded, sharing=sharing)
+        return self.drafts[draft]
+
+    @property
+    def changed(self) -> bool:
+        """Whether the scheme makes another network of this one, and that one runs."""
+        facts = SCHEME_FACTS[self.scheme]
+        return facts.runs and not facts.lossless
+
+    def encoded(self, prompt: bytes) -> Int[np.ndarray, " token"]:
+        """A prompt as tokens; half a character at its beginning, as a cut leaves it, is dropped where tokens are not bytes."""
+        if prompt not in self._encoded:
+            text = prompt if self._of_bytes else prompt.decode(errors="ignore")
+            self._encoded[prompt] = self.tokenizer.encode(text)
+        return self._encoded[prompt]
+
+    def decoded(self, tokens: Int[np.ndarray, " token"]) -> bytes:
+        """Bytes that tokens behind a prompt stand for; a token of the network's own that ends a text is `_TEXT_END`."""
+        over = len(tokens) > 0 and int(tokens[-1]) in self.end_tokens
+        tokens = tokens[:-1] if over else tokens
+        text = bytes(tokens.astype(np.uint8)) if self._of_bytes else self.tokenizer.continuation(tokens).encode()
+        return text + _TEXT_END if over else text
+
+    def stop(self, problems: Problems) -> Int[np.ndarray, " stop"]:
+        """Tokens that end a sample."""
+        return np.union1d(self.tokens_with(problems.end), np.array(self.end_tokens)).astype(np.int32)
+
+    @property
+    def _of_bytes(self) -> bool:
+        return self.tokenizer.of_bytes
+
+    def spent(self, problems: Problems, problem: int, tokens: Int[np.ndarray, " token"]) -> int | None:
+        """Tokens of a sample up to where its answer is seen to end; None where it has no end."""
+        size = problems.answer_bytes(problem, self.decoded(tokens))
+        if size is None:
+            return None
+        if self._of_bytes:
+            return min(size, len(tokens))
+        # The fewest tokens whose text has the end: more never lose it.
+        low, high = 1, len(tokens)
+        while low < high:
+            middle = (low + high) // 2
+            ended = problems.answer_bytes(problem, self.decoded(tokens[:middle])) is not None
+            low, high = (low, middle) if ended else (middle + 1, high)
+        return low
+
+    def tokens_with(self, characters: bytes) -> Int[np.ndarray, " token"]:
+        """All tokens in which one of some bytes stands."""
+        if self._of_bytes or not characters:
+            return np.array(sorted(characters), np.int32)
+        wanted = set(characters.decode())
+        return np.array(
+            [i for i in range(self.config.vocab_size) if wanted & set(self.tokenizer.decode([i]))], np.int32
+        )
+
+
+def check_network(name: str, config: ScaleConfig) -> Network:
+    """A network without its weights.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    shape, place = check_model(name), model_place(name)
+    tokenizer = load_tokenizer(place, vocab_size=shape.vocab_size)
+    return Network(name, shape, tokenizer, config.scheme, end_tokens(place, vocab_size=shape.vocab_size))
+
+
+def check_length(network: Network, config: ScaleConfig, problems: Problems) -> tuple[str, ...]:
+    """What a user should know of the longest prompt with its answer.
+
+    Raises:
+        InputError: the network, or its draft, has fewer positions.
+    """
+    longest = max(len(network.encoded(prompt)) for prompt in problems.prompts)
+    length = TextLength(longest, config.most_tokens, "of an answer", "give a smaller --output-tokens or --prompt-bytes")
+    length.check(network.name, network.config)
+    of_draft = () if config.acceptance_form is not None else length.of_draft(config.draft)
+    return (*length.beyond_training(network.name, network.config), *of_draft)
+
+
+def check_judge(name: str) -> DecoderConfig:
+    """Shape of a judge.
+
+    Raises:
+        InputError: it cannot be read, or its tokens are not bytes.
+    """
+    shape = check_model(name)
+    if shape.vocab_size != _BYTES:
+        raise InputError(
+            f"judge {name!r} has {shape.vocab_size} tokens; a judge reads bytes, of which there are {_BYTES}"
+        )
+    if not load_tokenizer(model_place(name), vocab_size=_BYTES).of_bytes:
+        raise InputError(
+            f"judge {name!r} has a tokenizer.json whose tokens are not the bytes 0 to 255; a judge reads bytes: give one "
+            "of these"
+        )
+    return shape
+
+
+def load_judge(name: str, problems: Problems) -> Judge:
+    """A judge, which says after each step and at the end whether all is right so far."""
+    loaded = load_model(name)
+    marks = tuple(sorted({*problems.step_end, *problems.end}))
+    return Judge(as_computed(target_params(loaded.params, exact=loaded.exact)), loaded.config, marks)
 
 
 class _Priced(NamedTuple):

@@ -1,4 +1,4 @@
-"""Plans with what they reach and take on a device: which no other beats, and the cheapest for an accuracy."""
+"""Prices of plans: samples sharing a prompt, accuracy against budget, and the same rows used for drafted tokens."""
 
 from __future__ import annotations
 
@@ -9,20 +9,306 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import struct
+from jaxtyping import Array, Float
 
-from hwmodels import Architecture
+from hwmodels import (
+    Architecture,
+    CycleCost,
+    Device,
+    DraftCost,
+    EngineTerms,
+    Footprint,
+    Workload,
+    chain_plan,
+    price_cycle,
+    price_steps,
+    tokens_per_cycle,
+)
+from hwmodels.analysis.uncertainty.cycle_errors import answer_times, cycle_numbers
 from hwmodels.analysis.uncertainty.delta_method import LogNormal
-from jaxspec.results import given, predicted
+from hwmodels.analysis.uncertainty.kernel_errors import known_scatter, times_have_errors
+from hwmodels.network.operators import decode_step, prefill_step, verify_step
+from hwmodels.numerics.quick_jit import quick_jit
+from hwmodels.numerics.scalars import as_float
+from hwmodels.parallel.group import held_share
+from hwmodels.step.capacity import held_bytes
+from hwmodels.step.priced_steps import PricedStep
+from jaxspec.results import Quantity, given, measured, predicted
+from jaxspec.runs.stages import Arrays
+from jaxspec.scaling.estimators import (
+    DEVIATES,
+    best_of_n_rate,
+    longest_of_batch,
+    longest_of_n,
+    majority_rate,
+    mean_and_error,
+    pass_at_n,
+    rate_interval,
+)
+from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
+from jaxspec.studies.engine_pricing import engine_scatter, kind_of_draft
 from jaxspec.studies.feasibility import capacity_bytes
 from jaxspec.studies.headline_intervals import interval_ends
 from jaxspec.studies.scale.config import ScaleConfig
-from jaxspec.studies.scale.curves import Measured
-from jaxspec.studies.scale.pricing import Loads, price_plans
-from jaxspec.studies.scale.result import Chosen, CurvePoint, PlanEnds, PlanRow
+from jaxspec.studies.scale.result import Chosen, CurvePoint, Exchange, ExchangeEnds, PlanEnds, PlanRow
+from jaxspec.studies.scale.stages import ScaleStages
 from jaxspec.studies.sweep.pareto import is_pareto
 from jaxspec.tuning.objective import Pricing
 
-__all__ = ["Plan", "cheapest", "most_accurate", "plan_rows", "with_fronts"]
+
+@struct.dataclass
+class Loads:
+    """Plans in numbers, leaves " plan".
+
+    Attributes:
+        batch: problems. samples: of each.
+        passes: one after the other. judged: tokens of a sample that a round of scores reads. rounds: of scores; 0: no judge.
+    """
+
+    batch: Float[Array | np.ndarray, " plan"]
+    samples: Float[Array | np.ndarray, " plan"]
+    passes: Float[Array | np.ndarray, " plan"]
+    judged: Float[Array | np.ndarray, " plan"]
+    rounds: Float[Array | np.ndarray, " plan"]
+
+
+class Costs(NamedTuple):
+    """Of plans, " plan"; energy None where the device's is not known.
+
+    Attributes:
+        numbers: total_s, step_s, prefill_s and judge_s with the errors of kernels; none on a device that is not calibrated.
+    """
+
+    step_s: Any
+    prefill_s: Any
+    judge_s: Any
+    energy_j: Any
+    held_bytes: Any
+    numbers: dict[str, LogNormal]
+
+
+def shared_tokens(prompt: Any, *, batch: Any, samples: Any) -> Any:
+    """Tokens that all sequences would have to share for the cache to hold each problem's prompt once: "*b".
+
+    Of one problem these are the prompt. Of B problems with N samples each, B prompts are held and not B N: as many rows as
+    B N sequences hold that share S tokens, with S (B N - 1) = B (N - 1) prompt.
+    """
+    sequences = batch * samples
+    return prompt * batch * (samples - 1.0) / jnp.maximum(sequences - 1.0, 1.0)
+
+
+@quick_jit
+def price_plans(
+    device: Device,
+    architecture: Architecture,
+    judge: Architecture | None,
+    footprint: Footprint,
+    prompt: Float[Array, ""],
+    loads: Loads,
+) -> Costs:
+    """Time of a step and of prefills, energy in all, bytes held at the end.
+
+    Args:
+        judge: architecture of the network that judges, stored like the other; None: no plan has one.
+        prompt: its tokens.
+    """
+    loads = jax.tree.map(jnp.asarray, loads)
+    sequences = loads.batch * loads.samples
+    shared = shared_tokens(prompt, batch=loads.batch, samples=loads.samples)
+    prompts = prefill_step(Workload(batch=loads.batch, prompt_tokens=prompt), footprint=footprint)
+    halfway = Workload(batch=sequences, context_tokens=prompt + loads.passes / 2.0, shared_tokens=shared)
+    prefill, step = price_steps(device, architecture, [prompts, decode_step(halfway, footprint=footprint)])
+    stored = {"weight_bits": footprint.target_weight_bits, "kv_bits": footprint.target_kv_bits}
+    cache = {"context_tokens": prompt + loads.passes, "shared_tokens": shared}
+    whole = Workload(batch=sequences)
+    own, load = held_share(device.group, architecture, whole)
+    held = held_bytes(own, batch=load.batch, **cache, **stored).total
+    ones = jnp.ones_like(loads.passes)
+    runs = [(ones, prefill), (loads.passes, step)]
+    judge_s = jnp.zeros_like(loads.passes)
+    if judge is not None:
+        asked = jnp.minimum(loads.rounds, 1.0)
+        read = verify_step(halfway, footprint=footprint, verify_tokens=jnp.maximum(loads.judged, 1.0))
+        first, each = price_steps(device, judge, [prompts, read])
+        judge_s = asked * first.cost.total_s + loads.rounds * each.cost.total_s
+        runs += [(asked, first), (loads.rounds, each)]
+        own, load = held_share(device.group, judge, whole)
+        held = held + asked * held_bytes(own, batch=load.batch, **cache, **stored).total
+    numbers = _numbers(device, {"total_s": runs, "step_s": [(ones, step)], "prefill_s": runs[:1], "judge_s": runs[2:]})
+    return Costs(step.cost.total_s, prefill.cost.total_s, judge_s, _energy(runs), held, numbers)
+
+
+def _numbers(device: Device, sums: dict[str, list[tuple[Any, PricedStep]]]) -> dict[str, LogNormal]:
+    """Sums of steps, each as often as it runs, with their errors; leaves " plan". None without steps or errors."""
+    if not times_have_errors(device):
+        return {}
+
+    def one(runs: list[tuple[Any, PricedStep]]) -> LogNormal:
+        times = answer_times(device, plain=runs, answer=runs)
+        return cycle_numbers(times, jnp.zeros(1), jnp.zeros((1, 0)))["cycle_s"]
+
+    return {name: jax.vmap(one)(runs) for name, runs in sums.items() if runs}
+
+
+def _energy(runs: list[tuple[Any, PricedStep]]) -> Array | None:
+    """Of all runs of some steps; None where one of them has none."""
+    total = jnp.asarray(0.0)
+    for times, step in runs:
+        if step.cost.energy is None:
+            return None
+        total = total + times * step.cost.energy.total_j
+    return total
+
+
+class Speculated(NamedTuple):
+    """Chains of drafted tokens, "batch length"; draft length 0 is plain decoding.
+
+    Attributes:
+        numbers: speculation_s and speedup of whole answers with the errors of kernels and of the engine's cycles; none where
+            nothing is known to err.
+    """
+
+    cycle_s: Any
+    prefill_s: Any
+    numbers: dict[str, LogNormal]
+
+
+@quick_jit
+def price_speculation(
+    device: Device,
+    architecture: Architecture,
+    footprint: Footprint,
+    draft: DraftCost,
+    prompt: Float[Array, ""],
+    batch: Float[Array, " batch"],
+    passes: Float[Array, " batch"],
+    lengths: Float[Array, " length"],
+    tokens: Float[Array, " length_and_none"],
+    engine: EngineTerms,
+    scatter: Float[Array | np.ndarray, ""] | None,
+) -> Speculated:
+    """Seconds of a cycle with one sample of each problem.
+
+    Args:
+        passes: of plain decoding until the longest answer of a batch ends.
+        lengths: draft lengths, 1 or more.
+        tokens: per cycle of no draft and of these.
+        engine: what the engine spends on a cycle beside its kernels.
+        scatter: of the engine's cycles, see `known_scatter`.
+    """
+
+    def one(problems: Array, passes: Array) -> Speculated:
+        load = Workload(batch=problems, context_tokens=prompt + passes / 2.0, prompt_tokens=prompt)
+        parts = {"footprint": footprint, "draft_cost": draft, "workload": load}
+        priced = price_cycle(device, architecture, plan=chain_plan(lengths), engine=engine, **parts)
+        (prefill,) = price_steps(device, architecture, [prefill_step(load, footprint=footprint)])
+        plain = jnp.broadcast_to(priced.baselines.stored.cost.total_s, (1,))
+        numbers = _speculated(device, priced, prefill, draft, lengths, passes / tokens, passes, scatter)
+        return Speculated(jnp.concatenate([plain, priced.total_s]), prefill.cost.total_s, numbers)
+
+    return jax.vmap(one)(jnp.asarray(as_float(batch)), jnp.asarray(as_float(passes)))
+
+
+def _speculated(
+    device: Device,
+    cycle: CycleCost,
+    prefill: PricedStep,
+    draft: DraftCost,
+    lengths: Float[Array, " length"],
+    cycles: Float[Array, " length_and_none"],
+    passes: Array,
+    scatter: Array | np.ndarray | None,
+) -> dict[str, LogNormal]:
+    """Whole answers of no draft and of these lengths; none where nothing is known to err."""
+    if scatter is None:
+        return {}
+    alone = cycle.baselines.stored
+    plain = [(1.0, prefill), (passes, alone)]
+    nothing, zero = jnp.zeros(1), jnp.zeros((1, 0))
+
+    def one(length: Array, often: Array, verify: PricedStep, engine_s: Array) -> dict[str, LogNormal]:
+        in_one = cycle.draft_runs(jnp.atleast_1d(length * draft.passes))
+        drafting = [(often * runs[0], jax.tree.map(lambda leaf: leaf[0], step)) for runs, step in in_one]
+        answer = [(1.0, prefill), *drafting, (often, verify)]
+        # Cycles scatter, the prompt before them does not: of the whole answer it is, to first order, their share.
+        cycles_s = sum((runs * step.cost.total_s for runs, step in drafting), often * (verify.cost.total_s + engine_s))
+        of_answer = scatter * cycles_s / (cycles_s + prefill.cost.total_s)
+        times = answer_times(device, plain=plain, answer=answer, engine_s=often * engine_s, scatter=of_answer)
+        return cycle_numbers(times, nothing, zero)
+
+    found = jax.vmap(one)(lengths, cycles[1:], cycle.verify, cycle.engine_s)
+    none = cycle_numbers(answer_times(device, plain=plain, answer=plain), nothing, zero)
+    return {
+        name: jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), none[of], found[of])
+        for name, of in (("speculation_s", "cycle_s"), ("speedup", "speedup_vs_stored_ar"))
+    }
+
+
+class Measured(NamedTuple):
+    """A method with a budget, problem by problem.
+
+    Attributes:
+        rate: chance to be right. tokens: generated. passes: of the network. rounds: of scores.
+        samples: of which `passes` is the longest; None: each problem takes what it took.
+    """
+
+    rate: Float[np.ndarray, " problem"]
+    tokens: Float[np.ndarray, " problem"]
+    passes: Float[np.ndarray, " problem"]
+    rounds: Float[np.ndarray, " problem"]
+    lengths: np.ndarray
+    drawn: int
+
+    def batch_passes(self, batch: int) -> float:
+        """Passes until the longest of so many problems ends."""
+        return longest_of_batch(self.lengths, self.drawn, batch)
+
+
+def measured_method(stages: ScaleStages, model: str, method: str, samples: int) -> Measured:
+    """What a method reaches and takes with a budget; of a budget of one, all methods are one sample."""
+    found = stages.samples(model)
+    if method == "beam" and samples > 1:
+        beams = stages.beams(model, samples)
+        parts = (beams[name].astype(np.float64) for name in ("right", "tokens", "passes", "rounds"))
+        return Measured(*parts, lengths=beams["passes"][:, None], drawn=1)
+    rate = _rate(found, method if samples > 1 else "pass-at-n", samples, stages)
+    once = np.ones(len(rate))
+    tokens, passes = samples * found["spent"].mean(axis=1), longest_of_n(found["spent"], samples)
+    return Measured(rate, tokens, passes, once, lengths=found["spent"], drawn=samples)
+
+
+def _rate(found: Arrays, method: str, samples: int, stages: ScaleStages) -> np.ndarray:
+    if method == "pass-at-n":
+        return pass_at_n(found["right"], samples)
+    if method == "best-of-n":
+        return best_of_n_rate(found["score"], found["right"], samples)
+    right = np.array([stages.problems.right_answer(i) for i in range(len(found["answer"]))])
+    return majority_rate(found["answer"], right, samples, seed=stages.config.seed)
+
+
+def curve_point(one: Measured, found: Measured, samples: int) -> CurvePoint:
+    """A point of a curve.
+
+    Args:
+        one: what a single sample reaches on the same problems.
+    """
+    rate, gain = found.rate, found.rate - one.rate
+    low, high = rate_interval(rate)
+    # Samples of a problem are counted in both: the difference is taken problem by problem.
+    gain_mean, gain_error = mean_and_error(gain)
+    spread = DEVIATES * gain_error
+    return CurvePoint(
+        samples=samples,
+        accuracy=measured(*mean_and_error(rate)),
+        low=measured(low),
+        high=measured(high),
+        gain=measured(gain_mean, gain_error),
+        gain_low=measured(gain_mean - spread),
+        gain_high=measured(gain_mean + spread),
+        tokens=measured(*mean_and_error(found.tokens)),
+        passes=measured(*mean_and_error(found.passes)),
+    )
 
 
 class Plan(NamedTuple):
@@ -145,3 +431,124 @@ def cheapest(rows: Sequence[PlanRow], accuracy: float, batch: int) -> Chosen:
         by_time=min(reach, key=lambda row: row.total_s.known, default=None),
         by_energy=min(priced, key=lambda row: row.energy_j.known, default=None),
     )
+
+
+def all_positions(conditional: Sequence[float], longest: int) -> list[float]:
+    """Acceptance by position up to the longest draft; beyond those that are known, as at the last of them.
+
+    Args:
+        conditional: by position, or one number for all.
+    """
+    known = [0.0 if np.isnan(chance) else float(chance) for chance in conditional]
+    return (known + known[-1:] * longest)[: max(longest, 1)]
+
+
+def exchange_rows(
+    config: ScaleConfig,
+    pricing: Pricing,
+    rows: Sequence[PlanRow],
+    *,
+    footprint: Footprint,
+    draft: DraftCost,
+    conditional: Sequence[float],
+) -> list[Exchange]:
+    """For one network on a device: every budget at every batch.
+
+    Args:
+        rows: of this network.
+        conditional: acceptance by position.
+    """
+    budgets, batches = [n for n in config.samples if n > 1], list(dict.fromkeys(row.batch for row in rows))
+    if not budgets:
+        return []
+    # Drafts beyond those that a chain engine makes are priced at the whole width only.
+    lengths = sorted({*range(1, min(2 * MAX_DRAFT_LENGTH, max(budgets) - 1) + 1), *(n - 1 for n in budgets)})
+    gained = np.asarray(tokens_per_cycle(jnp.asarray(all_positions(conditional, lengths[-1]))), np.float64)
+    tokens = np.concatenate([[1.0], gained[np.array(lengths) - 1]])
+    plain = {batch: _first(rows, batch, 1) for batch in batches}
+    passes = np.array([plain[batch].passes.known for batch in batches])
+    found = jax.device_get(
+        price_speculation(
+            pricing.device,
+            pricing.architecture,
+            footprint,
+            draft,
+            jnp.asarray(float(config.context)),
+            jnp.asarray(batches, float),
+            jnp.asarray(passes, float),
+            jnp.asarray(lengths, float),
+            jnp.asarray(tokens, jnp.float32),
+            pricing.engine,
+            known_scatter(pricing.device, engine_scatter(config.engine, kind_of_draft(draft), device=pricing.device)),
+        )
+    )
+    result = []
+    for i, batch in enumerate(batches):
+        seconds = float(found.prefill_s[i]) + passes[i] * np.asarray(found.cycle_s[i], np.float64) / tokens
+        for budget in budgets:
+            allowed = [j for j, length in enumerate([0, *lengths]) if length < budget]
+            best = min(allowed, key=lambda j: seconds[j])
+            one, sampled = plain[batch], _best(rows, batch, budget)
+            row = _row(one, sampled, budget, [0, *lengths][best], float(tokens[best]), float(seconds[best]))
+            result.append(dataclasses.replace(row, intervals=_exchange_ends(found.numbers, (i, best))))
+    return result
+
+
+def _exchange_ends(numbers: dict[str, LogNormal], at: tuple[int, int]) -> ExchangeEnds | None:
+    """None where nothing is known to err, as of plain decoding where cycles alone were measured."""
+    if not any(float(number.log_deviation[at]) > 0 for number in numbers.values()):
+        return None
+    return ExchangeEnds(**{name: interval_ends(number, at) for name, number in numbers.items()})
+
+
+def _first(rows: Sequence[PlanRow], batch: int, samples: int) -> PlanRow:
+    return next(row for row in rows if (row.batch, row.samples) == (batch, samples))
+
+
+def _best(rows: Sequence[PlanRow], batch: int, samples: int) -> PlanRow | None:
+    """The attainable plan with the highest accuracy, of equal ones the fastest.
+
+    Of those that fit; where not even one sample does, of all, as a larger memory would have them.
+    """
+    fits = _first(rows, batch, 1).fits.value
+    here = [row for row in rows if (row.batch, row.samples) == (batch, samples) and row.attainable]
+    here = [row for row in here if row.fits.value or not fits]
+    return max(here, key=lambda row: (row.accuracy.known, -row.total_s.known), default=None)
+
+
+def _row(one: PlanRow, sampled: PlanRow | None, budget: int, length: int, tokens: float, seconds: float) -> Exchange:
+    accuracy_one, plain_s = one.accuracy.known, one.total_s.known
+    drafted_right = _over(seconds, accuracy_one)
+    row = {
+        "model": one.model,
+        "batch": one.batch,
+        "rows": budget,
+        "plain_s": one.total_s,
+        "accuracy_one": measured(accuracy_one),
+        "draft_length": predicted(length),
+        "tokens_per_cycle": predicted(tokens),
+        "speculation_s": predicted(seconds),
+        "speedup": predicted(plain_s / seconds),
+        "speculation_right_s": predicted(drafted_right),
+    }
+    if sampled is None:
+        only: Quantity[str] = predicted(None if drafted_right is None else "speculation")
+        return Exchange(**row, better=only)
+    sampled_right = _over(sampled.total_s.known, sampled.accuracy.known)
+    known = {"speculation": drafted_right, "sampling": sampled_right}
+    told = {name: value for name, value in known.items() if value is not None}
+    better: Quantity[str] = predicted(min(told, key=told.__getitem__) if told else None)
+    return Exchange(
+        **row,
+        method=sampled.method,
+        sampling_s=sampled.total_s,
+        slowdown=predicted(sampled.total_s.known / plain_s),
+        accuracy=measured(sampled.accuracy.known),
+        gain=measured(sampled.accuracy.known - accuracy_one),
+        sampling_right_s=predicted(sampled_right),
+        better=better,
+    )
+
+
+def _over(seconds: float, accuracy: float) -> float | None:
+    return seconds / accuracy if accuracy > 0 else None

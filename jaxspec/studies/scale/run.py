@@ -6,7 +6,8 @@ Source: Scaling LLM test-time compute with mobile NPU, Sec. 2 and 7; Snell et al
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -14,35 +15,188 @@ from hwmodels import DraftCost, Footprint
 from jaxspec.compress.expert_pool import pool_share
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
+from jaxspec.models.embedded import check_model
+from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.results import Quantity, given, measured, predicted
+from jaxspec.results.network_results import DecodingSettings, PricedNumber, RunningModel, WorkloadSettings
 from jaxspec.runs.carrying_out import carry_out_records
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Stages
+from jaxspec.scaling.sampling import PROMPT_STEP, WIDTH
 from jaxspec.settings import expect
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.drafts.making import own_knobs
 from jaxspec.speculate.statistics import acceptance_rates
 from jaxspec.studies.draft_widths import widths_beside
-from jaxspec.studies.engine_pricing import engine_scatter, kind_of_draft
+from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, with_notes
 from jaxspec.studies.expert_pricing import copy_by_scheme
+from jaxspec.studies.feasibility import kernel_notes, unaccepted_notes
 from jaxspec.studies.given_acceptance import GivenRates
 from jaxspec.studies.headline_intervals import coverage_in_words, covered_by
+from jaxspec.studies.measured.common_fields import versions
+from jaxspec.studies.measured.memory import (
+    COMPUTED,
+    ONE_DEVICE,
+    ROOM_BYTES,
+    DraftNeed,
+    MemoryNeed,
+    MemoryPlan,
+    decoding_bytes,
+    draft_need,
+    network_bytes,
+    plan_by,
+)
+from jaxspec.studies.release import release_notes
 from jaxspec.studies.scale.config import ScaleConfig
-from jaxspec.studies.scale.curves import curve_point, measured_method
-from jaxspec.studies.scale.exchange import all_positions, exchange_rows
-from jaxspec.studies.scale.inputs import Checked, check_scale
-from jaxspec.studies.scale.memory import plan_scale
-from jaxspec.studies.scale.parts import head_parts, task_part
-from jaxspec.studies.scale.planning import Plan, cheapest, most_accurate, plan_rows, with_fronts
-from jaxspec.studies.scale.report import write_scale_report
-from jaxspec.studies.scale.result import Curve, NetworkCurves, ScaleResult, Speculation
+from jaxspec.studies.scale.inputs import Checked, Network, check_scale
+from jaxspec.studies.scale.planning import (
+    Plan,
+    all_positions,
+    cheapest,
+    curve_point,
+    exchange_rows,
+    measured_method,
+    most_accurate,
+    plan_rows,
+    with_fronts,
+)
+from jaxspec.studies.scale.result import Curve, NetworkCurves, ScaleResult, Speculation, TaskSettings
 from jaxspec.studies.scale.stages import ScaleStages
+from jaxspec.studies.scale.view import write_scale_report
 from jaxspec.tuning.objective import with_pool
 
-__all__ = ["scale", "scale_results"]
+
+def scale_need(
+    config: ScaleConfig, checked: Checked, *, stream: bool, mesh: tuple[int, int] = ONE_DEVICE
+) -> MemoryNeed:
+    """An estimate from shapes and settings: all networks are held, each with its draft, and the judge; one works at a time.
+
+    Args:
+        mesh: devices along data, which share problems that are decoded with a draft and compute all samples, and along tensor.
+    """
+    tensor, held, work = mesh[1], 0, 0
+    for network in checked.networks.values():
+        drafts = (
+            [] if config.draft == SELF else [draft_need(config.draft, network.config, stream=stream, tensor=tensor)]
+        )
+        own = network_bytes(network.config, stream=stream, tensor=tensor, model=network.name)
+        held += own + sum(each.network for each in drafts)
+        work = max(work, _work_bytes(config, checked, network, drafts, mesh))
+    if config.judging is not None:
+        held += network_bytes(check_model(config.judging), stream=False, model=config.judging)
+    return MemoryNeed(held, 0, ROOM_BYTES + work)
+
+
+def _work_bytes(
+    config: ScaleConfig, checked: Checked, network: Network, drafts: list[DraftNeed], mesh: tuple[int, int]
+) -> int:
+    """Samples of one problem over one copy of its prompt's KV, or all problems with drafted tokens."""
+    shape, most = network.config, config.most_tokens
+    prompts = [len(network.encoded(prompt)) for prompt in checked.problems.prompts]
+    places = -(-max(prompts) // PROMPT_STEP) * PROMPT_STEP
+    cached = COMPUTED * shape.num_layers * shape.cached_shape.elements * 3 * (places + WIDTH * most)
+    sampling = cached + COMPUTED * (shape.scored_heads * places**2 + 3 * WIDTH * shape.vocab_size)
+    drafted = decoding_bytes(shape, prompts, most, drafts, mesh) if drafts and config.acceptance_form is None else 0
+    return max(sampling, drafted)
+
+
+def plan_scale(config: ScaleConfig, checked: Checked) -> MemoryPlan:
+    """Whether the networks that answer stream, or how they are split; a judge is whole, on the first device.
+
+    Raises:
+        InputError: a mesh of more devices than there are.
+    """
+    kv_heads = math.gcd(*(network.config.num_kv_heads for network in checked.networks.values()))
+    savers = "fewer models at a time, shorter --output-tokens or a smaller draft"
+    return plan_by(config, lambda stream, mesh: scale_need(config, checked, stream=stream, mesh=mesh), kv_heads, savers)
+
+
+def task_part(config: ScaleConfig, problems: int) -> TaskSettings:
+    """What was answered."""
+    return TaskSettings(
+        name=config.task,
+        check=config.check if config.task == "python" else None,
+        score=config.score,
+        judge=config.judging,
+        problems=given(problems),
+        samples=given(max(config.samples)),
+        output_tokens=given(config.most_tokens),
+    )
+
+
+def head_parts(
+    config: ScaleConfig,
+    checked: Checked,
+    device: str,
+    footprints: Sequence[Footprint],
+    accepted: Mapping[str, float | None],
+) -> dict[str, Any]:
+    """Fields of `MeasuredResult`; of several networks the names stand together, and numbers begin with a network's name.
+
+    Args:
+        accepted: see `unaccepted_notes`.
+    """
+    pricings, several = checked.pricings[device], len(config.model) > 1
+    shapes = {
+        f"{name}.{field}" if several else field: PricedNumber(**number)
+        for name, architecture in config.priced.items()
+        for field, number in architecture_data(architecture, pricings[name].architecture).items()
+    }
+    first = checked.networks[config.model[0]].config
+    parameters = given(None if several else first.num_parameters())
+    facts = device_facts(device, config, config)
+    priced_on = next(iter(pricings.values())).device
+    # Of several networks the one with experts and the one with linear attention, where one has any.
+    shapes_priced = [one.architecture for one in pricings.values()]
+    largest = max(shapes_priced, key=lambda shape: float(shape.num_experts))
+    linear = max(shapes_priced, key=lambda shape: float(shape.num_linear_layers))
+    sequences = [batch * samples for batch in (config.batch, *config.batches) for samples in (1, *config.samples)]
+    fields = kernel_notes(
+        priced_on,
+        list(footprints),
+        batches=sequences,
+        architecture=largest,
+        draft=linear,
+        texts={
+            model if name == "own" else name: float(config.context + config.most_tokens)
+            for model, name in config.priced.items()
+        },
+    )
+    about = [
+        *(note for name in dict.fromkeys(config.priced.values()) for note in release_notes(name)),
+        *checked.notes,
+        *unaccepted_notes(accepted),
+    ]
+    return {
+        "model": RunningModel(name=", ".join(config.model), parameters=parameters),
+        "architecture": ", ".join(dict.fromkeys(config.priced.values())),
+        "architecture_data": shapes,
+        "device": device,
+        **facts,
+        "device_data": {name: PricedNumber(**number) for name, number in facts["device_data"].items()},
+        "workload": WorkloadSettings(
+            batch=given(config.batch), context_tokens=given(config.context), prompt_tokens=given(config.context)
+        ),
+        "decoding": DecodingSettings(
+            temperature=given(config.temperature),
+            top_k=given(config.top_k),
+            top_p=given(config.top_p),
+            prompts=given(len(checked.problems.prompts)),
+            output_tokens=given(config.most_tokens),
+        ),
+        "scheme": config.scheme,
+        "text": None if checked.text is None else checked.text.source,
+        "seed": config.seed,
+        "statement": f"accuracy measured on {', '.join(config.model)}, cost predicted for "
+        f"{', '.join(dict.fromkeys(config.priced.values()))}; tokens are counted as the networks that ran have them",
+        "versions": versions(),
+        "engine": engine_used(config.engine, device),
+        **with_notes(fields, priced_on, config.engine, about=about, named=device),
+    }
+
 
 #: Main numbers of a result, for `jaxspec runs`.
 _HEADLINE = ("pays", "most_accurate.samples", "most_accurate.accuracy", "most_accurate.total_s")
@@ -180,7 +334,7 @@ def scale(
     processes = shared_processes()
     checked = cache(lambda: check_scale(config))
 
-    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
+    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[ScaleResult]]:
         found = checked()
         memory = plan_scale(config, found)
         reporter.line(memory.line)
@@ -193,24 +347,8 @@ def scale(
         kept = Stages(directory.checkpoints, processes, directory.check_inputs)
         stages = ScaleStages(config, found.problems, networks, kept, reporter)
 
-        def work() -> list[dict[str, Any]]:
-            results = [
-                dataclasses.replace(each, inputs=directory.inputs) for each in scale_results(config, found, stages)
-            ]
-            return [result.plain() for result in results]
+        results = lambda: scale_results(config, found, stages)
+        return lambda: [dataclasses.replace(each, inputs=directory.inputs) for each in results()]
 
-        return work
-
-    return carry_out_records(
-        "scale",
-        config,
-        prepare,
-        check=checked,
-        out=out,
-        force=force,
-        reporter=reporter,
-        kind=ScaleResult,
-        write=write_scale_report,
-        headline=_HEADLINE,
-        processes=processes,
-    )
+    how: dict[str, Any] = dict(out=out, force=force, reporter=reporter, headline=_HEADLINE, processes=processes)
+    return carry_out_records("scale", config, prepare, check=checked, kind=ScaleResult, write=write_scale_report, **how)

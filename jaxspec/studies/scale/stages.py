@@ -21,8 +21,7 @@ from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.ragged import padded
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.studies.scale.config import ScaleConfig
-from jaxspec.studies.scale.networks import Network, load_judge
-from jaxspec.studies.scale.problems import NO_ANSWER, Problems
+from jaxspec.studies.scale.inputs import NO_ANSWER, Network, Problems, load_judge
 
 __all__ = ["ScaleStages", "beams_of"]
 

@@ -17,11 +17,11 @@ from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET, ParallelSettings, dra
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, PricedScheme
 from jaxspec.studies.config_files import own_scheme
 from jaxspec.studies.predict.config import PredictConfig
-
-__all__ = ["DRAFTED", "ServeConfig"]
+from jaxspec.studies.study import Plot, Study, run_directory
 
 #: Drafted tokens unless a user or a log says otherwise.
 DRAFTED = 4
+
 
 _OF_ARRIVALS = ("requests", "prompt_tokens", "output_tokens", "prompt_variation", "output_variation")
 
@@ -122,3 +122,37 @@ class ServeConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSett
                 f"draft_length is {self.draft_length}, but {self.acceptance_form} has {positions} positions; give one number, "
                 "or as many as are drafted"
             )
+
+
+_HELP = """Simulate a server with and without speculation.
+
+Reports throughput and latency, and up to which load a draft pays.
+
+\b
+jaxspec serve --device h100-sxm --draft-architecture llama-3.2-1b --acceptance 0.7
+jaxspec serve --device h100-sxm --rates 1,2,4,8,16 --prompt-tokens 1024 --output-tokens 256
+jaxspec serve --trace requests.csv --plot serve.png
+
+Requests arrive by a Poisson process at each rate, or as in a trace (a CSV with the columns arrival_s, prompt_tokens and
+output_tokens). The engine batches continuously: a request takes a free slot as soon as its keys and values fit, and its prompt
+is processed in chunks during decoding. Every step is priced as in `jaxspec predict`, at its batch, contexts and chunk.
+
+Three ways to decode are compared: no draft, a draft of fixed length, and the length that is best for the current batch. The
+rate from which on the draft slows requests down is reported. "A draft pays at no rate" is a possible answer. The run directory
+contains result.json and report.html; the same command reprints them.
+"""
+
+
+#: The study of requests that arrive.
+SERVE = Study(
+    name="serve",
+    config=ServeConfig,
+    help=_HELP,
+    run="jaxspec.studies.serve.run:serve",
+    present="jaxspec.studies.serve.view:shown",
+    on_processor=True,
+    figures="jaxspec.studies.serve.view:figures",
+    announce=lambda config: f"{config.architecture} on {', '.join(config.device)}",
+    out=run_directory("serve"),
+    plot=Plot("Write a figure: throughput against latency.", "jaxspec.studies.serve.view:plot"),
+)

@@ -12,6 +12,9 @@ from jaxspec.results.status_tables import rest_table
 
 __all__ = ["Crossing", "LoadEnds", "LoadRow", "ServeResult", "ServedWorkload"]
 
+#: Ways to decode: without a draft, one of fixed length, and the best length for the batch at hand.
+DECODING = ("autoregressive", "fixed", "by_batch")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ServedWorkload(Record):

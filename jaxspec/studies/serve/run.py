@@ -2,48 +2,52 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import math
+from array import array
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 from statistics import NormalDist
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from hwmodels import DraftCost, Footprint, Routing, uniform_footprint
 from hwmodels.analysis.uncertainty.delta_method import COVERAGE
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
-from hwmodels.serving.engine import Engine
-from hwmodels.serving.latencies import Latencies, crossing_rate
-from hwmodels.serving.requests import Requests, poisson_requests
+from hwmodels.serving.engine import Engine, Serving
+from hwmodels.serving.latencies import Latencies, crossing_rate, latencies
+from hwmodels.serving.requests import Requests, poisson_requests, with_rate
 from hwmodels.serving.room import capacity_tokens, sequence_tokens
-from hwmodels.serving.step_table import priced_table
+from hwmodels.serving.simulation import begin_serving, serve_further, served_so_far
+from hwmodels.serving.step_table import StepTable, priced_table, step_seconds
 from jaxspec.errors import InputError
-from jaxspec.report.assumptions import architecture_data, device_facts
+from jaxspec.report.assumptions import priced_facts
 from jaxspec.results import Quantity, given, predicted
 from jaxspec.results.intervals import Ends
-from jaxspec.results.network_results import PricedNumber
+from jaxspec.runs.carrying_out import Tell, for_each_device
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.provenance import versions
 from jaxspec.settings import expect, knob_values
 from jaxspec.settings.acceptance import MAX_PREDICTED_LENGTH
+from jaxspec.settings.coercion import shown
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.schemes import RELEASED
-from jaxspec.studies.advise.drafts import draft_weight_bits, file_draft
+from jaxspec.studies.advise.inputs import draft_weight_bits, file_draft
 from jaxspec.studies.config_files import head_in_file, kind_in_file
-from jaxspec.studies.each_device import Tell, for_each_device
 from jaxspec.studies.engine_flags import idle_draft_notes
-from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, noted
+from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, with_notes
 from jaxspec.studies.expert_pricing import placed, placement_name, resolve_experts
-from jaxspec.studies.feasibility import check_positions, priced_pair
-from jaxspec.studies.given_acceptance import GivenRates
+from jaxspec.studies.feasibility import check_positions, kernel_notes, priced_pair
+from jaxspec.studies.given_acceptance import GivenRates, rates_or_known
 from jaxspec.studies.headline_intervals import coverage_in_words, covered_by
-from jaxspec.studies.kernel_notes import kernel_notes
-from jaxspec.studies.known_acceptance import rates_or_known
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.release import (
     draft_notes,
@@ -54,17 +58,213 @@ from jaxspec.studies.release import (
     with_release_kernels,
 )
 from jaxspec.studies.serve.config import DRAFTED, ServeConfig
-from jaxspec.studies.serve.loads import DECODING, best_lengths, count_of_rates, longest_request, rates_of
-from jaxspec.studies.serve.many_loads import serve_loads
-from jaxspec.studies.serve.page import write_serving
-from jaxspec.studies.serve.result import Crossing, LoadEnds, LoadRow, ServedWorkload, ServeResult
-from jaxspec.studies.serve.trace import read_trace
+from jaxspec.studies.serve.result import DECODING, Crossing, LoadEnds, LoadRow, ServedWorkload, ServeResult
+from jaxspec.studies.serve.view import write_serving
 from jaxspec.tuning.objective import Pricing
 
-__all__ = ["serve"]
+_TRACE_COLUMNS = ("arrival_s", "prompt_tokens", "output_tokens")
+
+
+#: From the first arrival to the last: what float32 tells apart, a second in four months.
+_SPAN_S = (1e-6, 1e7)
+
+
+def read_trace(path: str) -> Requests:
+    """The requests of a CSV, the first of which comes at 0 s.
+
+    Raises:
+        InputError: not such a file; a line that is no request; requests out of order, or fewer than two.
+    """
+    try:
+        # Spreadsheets begin a CSV with a byte-order mark.
+        with Path(path).open(encoding="utf-8-sig", newline="") as stream:
+            lines, (arrival, prompt, output) = _request_columns(path, csv.reader(stream))
+    except InputError:
+        raise
+    except (OSError, ValueError, csv.Error) as error:
+        raise InputError(f"trace {path!r} cannot be read as a CSV in UTF-8 ({error}); give another file") from error
+    if len(arrival) < 2:
+        raise InputError(f"trace {path!r} has {len(arrival)} requests; give at least two")
+    if np.any(np.diff(arrival) < 0):
+        late = int(np.flatnonzero(np.diff(arrival) < 0)[0])
+        raise InputError(
+            f"trace {path!r}, line {lines[late + 1]}: a request comes at {arrival[late + 1]:.9g} s, before the one above "
+            f"at {arrival[late]:.9g} s; sort the file by arrival_s"
+        )
+    span_s, (least, most) = arrival[-1] - arrival[0], _SPAN_S
+    if not least <= span_s <= most:
+        raise InputError(
+            f"trace {path!r}: its requests come within {span_s:g} s; allowed is {least:g} to {most:g} s from the first to the "
+            "last: give arrivals in seconds, and spread requests that come all at once over a moment"
+        )
+    return Requests(*(jnp.asarray(column, jnp.float32) for column in (arrival - arrival[0], prompt, output)))
+
+
+def _request_columns(path: str, reader: Any) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Number of each request's line, and what stands in it: a row at a time, since a trace of a day has millions."""
+    filled = (line for line in reader if any(map(str.strip, line)))
+    head = [name.strip() for name in next(filled, [])]
+    if missing := [name for name in _TRACE_COLUMNS if name not in head]:
+        raise InputError(
+            f"trace {path!r} has no column {', '.join(missing)}; its first line is {shown(','.join(head))} and must name "
+            f"{', '.join(_TRACE_COLUMNS)}, separated by commas"
+        )
+    if doubled := [name for name in _TRACE_COLUMNS if head.count(name) > 1]:
+        raise InputError(f"trace {path!r} has column {doubled[0]} {head.count(doubled[0])} times; leave one of them")
+    places = [head.index(name) for name in _TRACE_COLUMNS]
+    numbers, found = array("q"), [array("d") for _ in _TRACE_COLUMNS]
+    for line in filled:
+        numbers.append(reader.line_num)
+        for column, value in zip(found, _request(path, reader.line_num, line, places, len(head)), strict=True):
+            column.append(value)
+    return np.asarray(numbers), [np.asarray(column) for column in found]
+
+
+def _request(path: str, number: int, line: list[str], places: list[int], columns: int) -> list[float]:
+    def refusal(why: str) -> InputError:
+        return InputError(f"trace {path!r}, line {number}: {shown(','.join(line))} {why}")
+
+    if any(field.strip() for field in line[columns:]):  # as of thousands that are set off by commas
+        raise refusal(f"has {len(line)} fields for {columns} columns; give one for each")
+    try:
+        found = [float(line[place]) for place in places]
+    except (ValueError, IndexError) as error:
+        raise refusal(f"is no request; give a number for each of {', '.join(_TRACE_COLUMNS)}") from error
+    if not math.isfinite(found[0]) or not all(value.is_integer() and 1 <= value <= 1e7 for value in found[1:]):
+        raise refusal("is no request; arrival_s is a number, tokens are whole numbers of 1 to 10,000,000")
+    return found
+
+
+#: Of what a full engine does without a draft.
+_SHARES = np.array([0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95, 1.1])
+
+
+def longest_request(requests: Requests) -> float:
+    """Tokens of the longest request, prompt and output."""
+    return float(jnp.max(requests.prompt_tokens + requests.output_tokens))
+
+
+def _mean_context(requests: Requests) -> float:
+    """Of a sequence while it generates, roughly: its prompt and half of its output."""
+    return float(jnp.mean(requests.prompt_tokens + requests.output_tokens / 2))
+
+
+def best_lengths(table: StepTable, conditional: np.ndarray, requests: Requests) -> np.ndarray:
+    """Draft length with the most tokens per second for 0, 1, 2, ... sequences at the mean context, "batch".
+
+    With none that generates, the longest of them: its network reads the prompts.
+    """
+    count = table.seconds.shape[0]
+    lengths, batches = np.meshgrid(np.arange(count), np.arange(1, table.seconds.shape[1]), indexing="ij")
+    context = _mean_context(requests)
+    at = jax.vmap(lambda length, batch: step_seconds(table, length, batch, context, 0.0))
+    seconds = np.asarray(at(jnp.asarray(lengths.reshape(-1)), jnp.asarray(batches.reshape(-1)))).reshape(lengths.shape)
+    tokens = 1.0 + np.concatenate([[0.0], np.cumsum(np.cumprod(conditional))])[:count]
+    found = np.argmax(tokens[:, None] / seconds, axis=0)
+    return np.concatenate([[found.max()], found])
+
+
+def count_of_rates(config: ServeConfig) -> int:
+    """How many rates are served."""
+    if config.rates is not None:
+        return len(config.rates)
+    return 1 if config.trace is not None else len(_SHARES)
+
+
+def rates_of(
+    config: ServeConfig, table: StepTable, requests: Requests, capacity_tokens: float, sequence_tokens: float
+) -> np.ndarray:
+    """The rates that are served, "rate": those of the configuration, the trace's own, or shares of a full engine's."""
+    if config.rates is not None:
+        return np.array(config.rates)
+    if config.trace is not None:
+        arrival = np.asarray(requests.arrival_s)
+        return np.array([(len(arrival) - 1) / (arrival[-1] - arrival[0])])
+    mean = float(jnp.mean(requests.prompt_tokens) + jnp.mean(requests.output_tokens))
+    batch = int(max(1, min(config.max_batch, capacity_tokens // (mean + sequence_tokens))))
+    return _default_rates(table, requests, batch, config.chunk_tokens)
+
+
+def _default_rates(table: StepTable, requests: Requests, batch: int, chunk_tokens: int) -> np.ndarray:
+    """Shares of the requests per second that a full engine, of so many sequences, finishes without a draft, "rate"."""
+    prompt, output = (float(jnp.mean(tokens)) for tokens in (requests.prompt_tokens, requests.output_tokens))
+    # As many requests end in a step as begin, and their prompts share the step's chunk.
+    ending = min(batch / output, chunk_tokens / prompt)
+    length, slots = jnp.zeros((), jnp.int32), jnp.asarray(batch)
+    seconds = float(step_seconds(table, length, slots, _mean_context(requests), ending * prompt))
+    return _SHARES * ending / seconds
+
+
+#: Steps of the engines between two words about how far they are: about a second.
+_STEPS = 4096
+
+
+def serve_loads(
+    requests: Requests,
+    rates: np.ndarray,
+    table: StepTable,
+    sides: np.ndarray,
+    engine: Engine,
+    key: PRNGKeyArray,
+    *,
+    tell: Callable[[int, float], object],
+) -> Latencies:
+    """Latencies "side decoding rate", on the host.
+
+    Args:
+        requests: none needs more than the engine's capacity.
+        rates: "rate", requests per second.
+        sides: "side", by how many standard deviations all steps err.
+        engine: its draft lengths are "decoding batch".
+        tell: is told how many requests are served, all rates together, and the rate at hand.
+    """
+    count, found = requests.arrival_s.shape[-1], []
+    parts = requests, table, jnp.asarray(sides), engine, key
+    for place, rate in enumerate(map(float, rates)):
+        at = jnp.asarray(rate, jnp.float32)
+        state = _begun(requests, jnp.asarray(sides), engine)
+        while (done := int(jnp.min(state.done))) < count:
+            tell(place * count + done, rate)
+            state = _further(state, at, *parts)
+        found.append(jax.device_get(_seen(state, requests, at)))
+    return jax.tree.map(lambda *leaves: np.stack(leaves, axis=2), *found)
+
+
+@jax.jit
+def _begun(requests: Requests, sides: Float[Array, " side"], engine: Engine) -> Serving:
+    """Engines "side decoding"."""
+    each = jax.vmap(lambda lengths: begin_serving(requests, dataclasses.replace(engine, draft_lengths=lengths)))
+    return jax.vmap(lambda _: each(engine.draft_lengths))(sides)
+
+
+@partial(jax.jit, donate_argnums=0)
+def _further(
+    states: Serving,
+    rate: Float[Array, ""],
+    requests: Requests,
+    table: StepTable,
+    sides: Float[Array, " side"],
+    engine: Engine,
+    key: PRNGKeyArray,
+) -> Serving:
+    arriving = with_rate(requests, rate)
+
+    def one(state: Serving, side: Float[Array, ""], lengths: Array) -> Serving:
+        follows = dataclasses.replace(engine, draft_lengths=lengths)
+        return serve_further(state, arriving, table.erring(side), follows, key, steps=_STEPS)
+
+    return jax.vmap(jax.vmap(one, (0, None, 0)), (0, 0, None))(states, sides, engine.draft_lengths)
+
+
+@jax.jit
+def _seen(states: Serving, requests: Requests, rate: Float[Array, ""]) -> Latencies:
+    arriving = with_rate(requests, rate)
+    return jax.vmap(jax.vmap(lambda state: latencies(arriving, served_so_far(state))))(states)
+
 
 #: Main numbers of a result, for `jaxspec runs`.
 _HEADLINE = ("pays",)
+
 
 #: Errors of all steps, in standard deviations: none, and both ends of the interval.
 _SIDES = (0.0, -NormalDist().inv_cdf(0.5 + COVERAGE / 2.0), NormalDist().inv_cdf(0.5 + COVERAGE / 2.0))
@@ -232,42 +432,28 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
     )
     found: Latencies = jax.tree.map(lambda leaf: leaf[0], sides)
     covers = covered_by(pricing.device, scatter=scatter)
-    facts, shape = (
-        device_facts(name, with_release_kernels(config, name), config),
-        architecture_data(config.architecture, pricing.architecture),
-    )
     crossings = [_crossing(decoding, rates, found, place) for place, decoding in enumerate(DECODING) if place]
     own_network = [] if config.draft_architecture is None else [config.draft_architecture]
-    fields = noted(
-        kernel_notes(
-            pricing.device,
-            [parts.footprint],
-            batches=np.ravel(np.asarray(found.mean_batch)),
-            architecture=pricing.architecture,
-            draft=parts.draft.architecture,
-            when="on average",
-            texts=dict.fromkeys([config.architecture, *own_network], float(longest_request(requests) - 1)),
-        ),
-        pricing.device,
-        config.engine,
-        prompts=True,
-        named=name,
-    )
     own, pair = parts.draft.architecture, ()
     if own is not None and head_in_file(str(config.draft_architecture)) is None:
         pair = priced_pair(str(config.draft_architecture), own, config.architecture, pricing.architecture)
     about = release_notes(config.architecture, config.scheme)
     about += no_narrower_draft(config.scheme) if config.draft_architecture is None else []
     about += [*draft_notes(config.draft_architecture), *pair, *parts.rates.notes, *_unused_positions(parts)]
-    fields["notes"] = [*about, *idle_draft_notes(by_batch[1:].tolist()), *fields["notes"]]
+    about += idle_draft_notes(by_batch[1:].tolist())
+    fields = kernel_notes(
+        pricing.device,
+        [parts.footprint],
+        batches=np.ravel(np.asarray(found.mean_batch)),
+        architecture=pricing.architecture,
+        draft=own,
+        when="on average",
+        texts=dict.fromkeys([config.architecture, *own_network], float(longest_request(requests) - 1)),
+    )
+    fields = with_notes(fields, pricing.device, config.engine, about=about, prompts=True, named=name)
     prompt, output = (np.asarray(tokens) for tokens in (requests.prompt_tokens, requests.output_tokens))
     return ServeResult(
-        architecture=config.architecture,
-        architecture_data={field: PricedNumber(**number) for field, number in shape.items()},
-        device=name,
-        device_title=facts["device_title"],
-        device_data={field: PricedNumber(**number) for field, number in facts["device_data"].items()},
-        assumptions=facts["assumptions"],
+        **priced_facts(name, config.architecture, pricing.architecture, with_release_kernels(config, name), config),
         inputs=inputs,
         engine=engine_used(config.engine, name),
         placement=placement_name(config, pricing),

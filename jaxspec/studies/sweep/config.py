@@ -18,27 +18,19 @@ from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET, ParallelSettings
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, WidthScheme
 from jaxspec.settings.toml import read_layer
 from jaxspec.studies.predict.config import PredictConfig
-
-__all__ = [
-    "EXAMPLE",
-    "MAX_POINTS",
-    "SIZES",
-    "Axis",
-    "ParetoAxes",
-    "Range",
-    "SweepConfig",
-    "read_sweep_config",
-    "shard_of",
-]
+from jaxspec.studies.study import Study, run_directory
 
 #: Of one shard; more points than this take long, and their file gigabytes.
 MAX_POINTS = 50_000_000
 
+
 #: A sweep can be divided into so many parts.
 _MOST_SHARDS = 1_000_000
 
+
 #: Sizes of numbers other than 0: those of the catalog.
 SIZES = (1e-20, 1e20)
+
 
 #: A sweep to begin with, printed by `jaxspec sweep --example`.
 EXAMPLE = """\
@@ -148,7 +140,7 @@ class SweepConfig(ParallelSettings, ExpertSettings, Settings):
     """One sweep. `axes` and `set` are by dotted name, as in "device.memory.bandwidth_bytes_per_s".
 
     A knob of the scheme is "draft.weight_prune" and decides the bits that are read. Names are checked against the devices
-    later, by `jaxspec.studies.sweep.axes.check_numbers`.
+    later, by `jaxspec.studies.sweep.grid.check_numbers`.
 
     Raises:
         InputError: a value of the wrong kind; no axis; too many points.
@@ -212,3 +204,37 @@ def read_sweep_config(path: str | Path) -> SweepConfig:
         InputError: the file cannot be read; an unknown key; see `SweepConfig`.
     """
     return build_config(SweepConfig, read_layer(path))
+
+
+_HELP = """Evaluate every combination of any numbers.
+
+An axis is any number of device, network, workload, footprint or acceptance.
+
+\b
+jaxspec sweep --example > sweep.toml
+jaxspec sweep sweep.toml
+jaxspec sweep sweep.toml --shard 1/8 --out part-1     one of eight parts, for a job array
+jaxspec sweep merge part-1 part-2 ...                 joins the parts
+srun jaxspec sweep sweep.toml --distributed           processes of jax.distributed share one sweep
+
+Writes sweep.parquet (axes and results, one row per design point; jaxspec.studies.read_sweep or any reader of Parquet reads
+it), figures/pareto.png and result.json. One compiled program evaluates up to 32,768 points at a time on each
+local device. If a sweep is killed, finished parts are kept, and the same command resumes it.
+"""
+
+
+#: The study of many design points.
+SWEEP = Study(
+    name="sweep",
+    config=SweepConfig,
+    help=_HELP,
+    run="jaxspec.studies.sweep.run:sweep",
+    present="jaxspec.studies.sweep.view:shown",
+    figures="jaxspec.studies.sweep.view:figures",
+    points="jaxspec.studies.sweep.view:points",
+    out=run_directory("sweep"),
+    config_argument="SWEEP.toml",
+    example=EXAMPLE,
+    shared=True,
+    subcommands={"merge": "jaxspec.cli.sweeps:merge"},
+)

@@ -1,10 +1,13 @@
-"""The Parquet file of a sweep: its columns with their statuses, read whole or in pieces."""
+"""Points of a sweep in Parquet files: the file of all, and parts of one that is under way."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,25 +15,15 @@ import pyarrow.parquet as pq
 
 from hwmodels.analysis.design_point import DesignPoint
 from jaxspec.errors import InputError, one_line
-
-__all__ = [
-    "COLUMNS",
-    "INTERVAL_COLUMNS",
-    "OF_THE_DEVICE",
-    "POINTS_FILE",
-    "check_points",
-    "open_points",
-    "points_columns",
-    "points_schema",
-    "read_pieces",
-    "read_sweep",
-]
+from jaxspec.partial_files import whole_file
 
 #: Its name in a run directory.
 POINTS_FILE = "sweep.parquet"
 
+
 #: Result columns, in this order, behind the columns of the axes.
 COLUMNS = (*(field.name for field in dataclasses.fields(DesignPoint)), "fits")
+
 
 #: Ends of 90 % intervals, behind them where errors of a device's times, or of an engine's cycles, are known.
 INTERVAL_COLUMNS = tuple(
@@ -38,6 +31,7 @@ INTERVAL_COLUMNS = tuple(
     for name in ("cycle_s", "tokens_per_s", "speedup_vs_bf16_ar", "speedup_vs_stored_ar", "ar_bf16_s", "ar_stored_s")
     for side in ("low", "high")
 )
+
 
 #: Among the columns of results, sums of the device's own data, where no technology says what its parts take.
 OF_THE_DEVICE = ("capacity_bytes", "area_m2")
@@ -121,3 +115,81 @@ def _unreadable(path: str | Path, error: Exception) -> InputError:
     return InputError(
         f"sweep {str(_file(path))!r} cannot be read: {one_line(error)}; give a run directory or its .parquet"
     )
+
+
+#: Chunks of a part: a million points, some seconds of work.
+PART_CHUNKS = 32
+
+
+def part_ranges(folder: Path, chunks: range) -> dict[Path, range]:
+    """File of each part -> its chunks, in order."""
+    ranges = [chunks[i : i + PART_CHUNKS] for i in range(0, len(chunks), PART_CHUNKS)]
+    return {folder / f"{found.start:09d}-{found.stop:09d}.parquet": found for found in ranges}
+
+
+def writer_of(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    """A writer of a sweep's file: one row group per piece, axes coded as the few values they have, pages with checksums."""
+    repeated = [field.name for field in schema if not pa.types.is_float32(field.type)]
+    options: dict[str, Any] = {"compression": "zstd", "use_dictionary": repeated, "write_page_checksum": True}
+    return pq.ParquetWriter(path, schema, **options)
+
+
+def write_part(
+    path: Path, schema: pa.Schema, pieces: Iterable[dict[str, np.ndarray]], each: Callable[[], None]
+) -> None:
+    """Write a part, whole or not at all.
+
+    Args:
+        each: called after each piece.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as partial, writer_of(partial, schema) as writer:
+        for piece in pieces:
+            writer.write_table(pa.table(piece, schema=schema))
+            each()
+
+
+def check_counts(sources: Mapping[Path, int]) -> None:
+    """Every file has as many points as it should; tells by its end, before all of it is read.
+
+    Raises:
+        InputError: one that cannot be read, or has another number of points.
+    """
+    for path, count in sources.items():
+        if (found := check_points(path)) != count:
+            raise InputError(
+                f"{str(path)!r} has {found:,} points instead of {count:,}; start its sweep anew with --force"
+            )
+
+
+def join_files(sources: Iterable[Path], schema: pa.Schema, path: Path) -> Iterator[dict[str, np.ndarray]]:
+    """Join files of points into one, piece by piece, and pass the pieces on; the file is there when all are taken.
+
+    Raises:
+        InputError: a source cannot be read, or has other columns.
+    """
+    with whole_file(path) as partial, writer_of(partial, schema) as writer:
+        for source in sources:
+            for piece in _tables(source):
+                if piece.schema != schema:
+                    raise InputError(f"{str(source)!r} has other columns than this sweep; start it anew with --force")
+                writer.write_table(piece)
+                yield points_columns(piece)
+
+
+def _tables(path: Path) -> Iterator[pa.Table]:
+    try:
+        with open_points(path) as file:
+            for group in range(file.num_row_groups):
+                yield file.read_row_group(group)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{str(path)!r} cannot be read: {one_line(error)}; start its sweep anew with --force"
+        ) from error
+
+
+def drop_parts(folder: Path) -> None:
+    """Remove the parts of a finished sweep, and the folder around them if nothing else is in it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        folder.parent.rmdir()

@@ -4,51 +4,402 @@ How the draft ranks the target's own continuation of calibration prompts decides
 of held-out prompts tells what every size gains; the cost model tells what it takes. The tree that pays then decodes the
 held-out prompts.
 
+from typing import Any
 Source: Boosting the Performance of Tree-Based Speculative Decoding of LLMs on FPGAs, Algorithm 1.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from jaxspec.results import given, predicted
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+import hwmodels
+from hwmodels import (
+    AcceptanceTrace,
+    CycleCost,
+    DraftCost,
+    Footprint,
+    Plan,
+    chain_cycles,
+    plan_family,
+    price_cycle,
+    tree_plan,
+)
+from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, cycle_times
+from hwmodels.numerics.quick_jit import quick_jit
+from hwmodels.speculation.draft_cost import held_with_draft
+from hwmodels.speculation.effective_performance import Decision, decide, effective_performance
+from hwmodels.speculation.verification_length import best_schedule, generation_time
+from jaxspec.compress.knob_files import knobs_to_json
+from jaxspec.compress.knobs import Knobs
+from jaxspec.results import Quantity, Status, calibrated, given, measured, predicted
 from jaxspec.runs.carrying_out import carry_out_records
 from jaxspec.runs.directory import ACCEPTANCE_TRACE, RunDirectory
 from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
+from jaxspec.runs.stages import Arrays
 from jaxspec.settings import expect
+from jaxspec.speculate.drafts import ReadyDraft
 from jaxspec.speculate.drafts.making import kind_of
 from jaxspec.speculate.sampling import GREEDY
+from jaxspec.speculate.statistics import compare_cycles
 from jaxspec.speculate.timing import tree_way
 from jaxspec.studies.engine_pricing import engine_scatter, kind_of_draft
+from jaxspec.studies.feasibility import capacity_bytes
 from jaxspec.studies.given_acceptance import given_trace
-from jaxspec.studies.measured.head import head, lossless
-from jaxspec.studies.measured.routing import routed
+from jaxspec.studies.headline_intervals import headline_intervals
+from jaxspec.studies.measured.common_fields import common_fields, lossless, routed
 from jaxspec.studies.measured.stopwatch import stopwatch_part
 from jaxspec.studies.measured.work import write_gains
-from jaxspec.studies.tree.beginning import begin_tree, check_tree
 from jaxspec.studies.tree.config import TreeConfig
-from jaxspec.studies.tree.parts import (
-    beside_chains,
-    context_rows,
-    curve_part,
-    draft_part,
-    growth_part,
-    law_part,
-    proof_part,
-    schedule_part,
-    traced_curve,
+from jaxspec.studies.tree.result import (
+    BestTree,
+    ContextChoice,
+    ContextRow,
+    CurvePoint,
+    FittedLaw,
+    Generation,
+    Growth,
+    PricedDraft,
+    Schedule,
+    ScheduleStep,
+    SearchSettings,
+    TreeProof,
+    TreeResult,
+    UsedDraft,
 )
-from jaxspec.studies.tree.pricing import price_growths
-from jaxspec.studies.tree.report import write_tree_report
-from jaxspec.studies.tree.result import SearchSettings, TreeResult
-from jaxspec.studies.tree.stages import TreeStages
-from jaxspec.trees.rank_traces import AATBySize, aat_by_size
+from jaxspec.studies.tree.stages import TreeStages, begin_tree, check_tree
+from jaxspec.studies.tree.view import write_tree_report
+from jaxspec.trees.aat_fit import curve_interval, fit_aat_law
+from jaxspec.trees.aat_law import r_squared
+from jaxspec.trees.rank_traces import AATBySize, RankTraces, aat_by_size
+from jaxspec.trees.ranked_tree import RankedTree
+from jaxspec.trees.text_ratios import ratio_of_totals
+from jaxspec.trees.trace_statistics import node_reach
+from jaxspec.tuning.objective import Pricing
 
-__all__ = ["search_tree", "tree_results"]
+
+class GrowthTimes(NamedTuple):
+    """Times at each context, sizes 1, 2, ... nodes; on the host.
+
+    Attributes:
+        verify_s: one verification.
+        draft_s: all draft steps of a cycle.
+        engine_s: what the engine adds to a cycle.
+    "traced_curve",
+        ar_bf16_s, ar_stored_s: a step of plain decoding, of the uncompressed network and as it is stored.
+        errors: steps of all cycles with those of their kernels, leaves "context size ...", for `cycle_times_of`.
+        fits: whether weights and KV of the target, and of a draft network, fit the device's memories.
+    """
+
+    verify_s: Float[np.ndarray, "context size"]
+    draft_s: Float[np.ndarray, "context size"]
+    ar_bf16_s: Float[np.ndarray, " context"]
+    ar_stored_s: Float[np.ndarray, " context"]
+    engine_s: Float[np.ndarray, "context size"]
+    fits: Bool[np.ndarray, " context"]
+    errors: CycleTimes
+
+
+def price_growths(
+    pricing: Pricing,
+    growths: Sequence[RankedTree],
+    *,
+    footprint: Footprint,
+    contexts: tuple[int, ...],
+    draft: DraftCost,
+) -> list[GrowthTimes]:
+    """Price the first 1, 2, ... nodes of growing trees at every context.
+
+    Args:
+        footprint: read by draft and verification; of a draft network, its own widths stand under the draft's.
+        contexts: cached tokens; the workload's own is not used.
+    """
+    parents = [growth.parent[:count] for growth in growths for count in range(1, growth.parent.size + 1)]
+    sizes = plan_family([tree_plan(parent) for parent in parents])
+    # The statement is for readers: it must not compile anew.
+    cost = dataclasses.replace(draft, statement="")
+    priced, held, errors = jax.device_get(_priced(pricing, footprint, cost, jnp.asarray(contexts, jnp.float32), sizes))
+    plain = priced.baselines
+    double = lambda seconds: np.asarray(seconds, np.float64)
+    ends = np.cumsum([growth.parent.size for growth in growths])
+    of_sizes = priced.verify_s, priced.draft_s, priced.engine_s, errors
+
+    def own(end: int, growth: RankedTree) -> GrowthTimes:
+        verify_s, draft_s, engine_s, err = jax.tree.map(lambda leaf: leaf[:, end - growth.parent.size : end], of_sizes)
+        return GrowthTimes(
+            verify_s=double(verify_s),
+            draft_s=double(draft_s),
+            ar_bf16_s=double(plain.bf16.cost.total_s),
+            ar_stored_s=double(plain.stored.cost.total_s),
+            engine_s=double(engine_s),
+            fits=double(held) <= capacity_bytes(pricing.device),
+            errors=err,
+        )
+
+    return [own(int(end), growth) for end, growth in zip(ends, growths, strict=True)]
+
+
+def cycle_times_of(times: GrowthTimes, *, context: int, size: int, scatter: float) -> CycleTimes:
+    """One cycle's steps, for its interval; on the host.
+
+    Args:
+        context, size: places among those of `times`.
+        scatter: of the engine's cycles.
+    """
+    one: CycleTimes = jax.tree.map(lambda leaf: leaf[context, size], times.errors)
+    return dataclasses.replace(one, scatter=scatter)
+
+
+@quick_jit
+def _priced(
+    pricing: Pricing, footprint: Footprint, draft: DraftCost, contexts: Float[Array, " context"], sizes: Plan
+) -> tuple[CycleCost, Array, CycleTimes]:
+    """Cost of all cycles, bytes held, and what errs in each cycle."""
+    device, target = pricing.device, pricing.architecture
+    runs = jnp.asarray(sizes.draft_repeats) * draft.passes
+
+    def at_context(context: Array) -> tuple[CycleCost, Array, CycleTimes]:
+        parts = {
+            "footprint": footprint,
+            "draft_cost": draft,
+            "workload": dataclasses.replace(pricing.workload, context_tokens=context),
+        }
+        priced = price_cycle(device, target, plan=sizes, routing=pricing.routing, engine=pricing.engine, **parts)
+        plain: dict[str, Any] = {"bf16": priced.baselines.bf16, "stored": priced.baselines.stored}
+        of_size = lambda often, verify, engine_s: cycle_times(
+            device, **plain, cycle=[*priced.draft_runs(often), (1.0, verify)], engine_s=engine_s
+        )
+        errors = jax.vmap(of_size)(runs, priced.verify, priced.engine_s)
+        return priced, held_with_draft(target, **parts, group=device.group), errors
+
+    return jax.vmap(at_context)(contexts)
+
+
+#: Lengths that the law is fitted to; the others judge it.
+_FITTED_LENGTHS = 5
+
+
+def draft_part(
+    name: str,
+    other: ReadyDraft | None,
+    knobs: Knobs | None,
+    kinds: Sequence[str],
+    priced: hwmodels.DraftCost,
+    widths: hwmodels.Footprint,
+) -> UsedDraft:
+    """What drafted, and what its steps were priced as.
+
+    Args:
+        other: the draft, unless it is the target's compressed copy, which has `knobs`, those of matrices for these kinds.
+    """
+    own = priced.architecture
+    shape = None if own is None else {key: float(size) for key, size in vars(own).items()}
+    priced_parameters = None if own is None else float(sum(hwmodels.parameters(own).values()))
+    status = measured if knobs is not None else given
+    return UsedDraft(
+        name=name,
+        parameters=given(None if other is None else other.draft.num_parameters(other.params) or None),
+        knobs=given(None if knobs is None else knobs_to_json(knobs, kinds)),
+        priced_draft=PricedDraft(
+            statement=priced.statement, architecture=given(shape), parameters=given(priced_parameters)
+        ),
+        footprint=status(vars(widths)),
+    )
+
+
+def growth_part(growth: RankedTree, traces: RankTraces | AcceptanceTrace) -> Growth:
+    """The tree node by node: the first n are the tree of n nodes.
+
+    `acceptance` is the share of all roots of held-out text, or of a given trace of chains, at which a node is accepted.
+    """
+    if isinstance(traces, AcceptanceTrace):
+        reach = given([float(np.mean(traces.gained[0] > 1 + place)) for place in range(growth.parent.size)])
+    else:
+        reach = measured(np.asarray(jax.jit(node_reach)(growth.tree(), traces)).tolist())
+    return Growth(parent=growth.parent.tolist(), rank=growth.rank.tolist(), acceptance=reach)
+
+
+def traced_curve(trace: AcceptanceTrace, longest: int) -> AATBySize:
+    """Tokens per cycle of chains of 1 to `longest` drafted tokens, along the requests of a trace."""
+    lengths = np.arange(1, longest + 1, dtype=np.int32)
+    cycles = chain_cycles(trace, lengths).T
+    generated = np.broadcast_to(trace.generated, cycles.shape)
+    whole: Any = np.ones(cycles.shape, bool)
+    counts: dict[str, Any] = {"cycles": cycles, "generated": generated}
+    aat = ratio_of_totals(generated, cycles)
+    return AATBySize(verification_length=jnp.asarray(lengths + 1), complete=whole, aat=aat, **counts)
+
+
+def curve_part(curve: AATBySize, status: Status) -> list[CurvePoint]:
+    """Tokens per cycle of every verification length, with standard errors over prompts."""
+    rows = zip(*(np.asarray(x).tolist() for x in (curve.verification_length, curve.aat.mean, curve.aat.standard_error)))
+    return [
+        CurvePoint(verification_length=length, tokens_per_cycle=Quantity(tokens, status, error))
+        for length, tokens, error in rows
+    ]
+
+
+def law_part(curve: AATBySize) -> FittedLaw | None:
+    """The law fitted to a few lengths, and how well it tells all; None where the curve has fewer than three points.
+
+    Source: Boosting the Performance of Tree-Based Speculative Decoding of LLMs on FPGAs, III-A, Eq. (3).
+    """
+    lengths, tokens, errors = (
+        np.asarray(x, np.float64) for x in (curve.verification_length, curve.aat.mean, curve.aat.standard_error)
+    )
+    if lengths.size < 3 or not np.isfinite(tokens).all() or np.ptp(tokens) == 0:
+        return None
+    chosen = np.unique(np.rint(np.geomspace(lengths[0], lengths[-1], _FITTED_LENGTHS)).astype(int)) - int(lengths[0])
+    known = np.isfinite(errors[chosen]).all() and bool((errors[chosen] > 0).all())
+    fit = fit_aat_law(lengths[chosen], tokens[chosen], standard_error=errors[chosen] if known else None)
+    band = curve_interval(fit, lengths)
+    names = ("intercept", "log_slope", "shift")
+    return FittedLaw(
+        **{name: calibrated(getattr(fit.law, name)) for name in names},
+        intervals=calibrated(dict(zip(names, fit.intervals.tolist(), strict=True))),
+        confidence=fit.confidence,
+        fitted_lengths=lengths[chosen].astype(int).tolist(),
+        r_squared=calibrated(r_squared(fit.law, lengths, tokens)),
+        shift_at_bound=bool(fit.shift_at_bound),
+        tokens_per_cycle=calibrated(band.mean.tolist()),
+        lower=calibrated(band.lower.tolist()),
+        upper=calibrated(band.upper.tolist()),
+    )
+
+
+def context_rows(
+    contexts: tuple[int, ...],
+    curve: AATBySize,
+    times: GrowthTimes,
+    *,
+    scatter: float = 0.0,
+    status: Status = "measured",
+) -> list[ContextRow]:
+    """Speed at every length and context, of one sequence, and what pays there.
+
+    Plain decoding is that of the uncompressed network or of the stored one, whichever is faster.
+
+    Args:
+        scatter: of the engine's cycles.
+        status: of tokens per cycle.
+    Source: as above, Eq. (6) to (8).
+    """
+    lengths, tokens = np.asarray(curve.verification_length), np.asarray(curve.aat.mean, np.float32)
+    seconds = (times.verify_s, times.draft_s + times.engine_s, np.minimum(times.ar_bf16_s, times.ar_stored_s))
+    performance, found = jax.device_get(_decide(lengths, tokens, *(np.asarray(x, np.float32) for x in seconds)))
+    rows = []
+    for i, context in enumerate(contexts):
+        speed, best = float(found.tokens_per_s[i]), int(found.best_index[i])
+        inherited = cycle_times_of(times, context=i, size=best, scatter=scatter)
+        beside_first, error = [float(tokens[best]) - 1.0], [float(np.asarray(curve.aat.standard_error)[best])]
+        own, bf16_s, stored_s = float(performance[i, best]), times.ar_bf16_s[i], times.ar_stored_s[i]
+        rows.append(
+            ContextRow(
+                context_tokens=context,
+                fits=predicted(bool(times.fits[i])),
+                decision=ContextChoice(
+                    speculate=predicted(bool(found.speculate[i])),
+                    verification_length=predicted(int(found.length[i])),
+                    tokens_per_cycle=Quantity(float(tokens[best]) if found.speculate[i] else 1.0, status),
+                    tokens_per_s=predicted(speed),
+                    speedup_vs_bf16_ar=predicted(speed * bf16_s),
+                    speedup_vs_stored_ar=predicted(speed * stored_s),
+                    best_tree=BestTree(
+                        verification_length=predicted(int(found.best_length[i])),
+                        tokens_per_s=predicted(own),
+                        speedup_vs_bf16_ar=predicted(own * bf16_s),
+                        speedup_vs_stored_ar=predicted(own * stored_s),
+                        intervals=headline_intervals(inherited, beside_first, error, batch=1.0),
+                    ),
+                ),
+                ar_bf16_s=predicted(bf16_s),
+                ar_stored_s=predicted(stored_s),
+                verify_s=predicted(times.verify_s[i].tolist()),
+                draft_s=predicted(times.draft_s[i].tolist()),
+                engine_s=predicted(times.engine_s[i].tolist()),
+                effective_performance=predicted(np.asarray(performance[i]).tolist()),
+            )
+        )
+    return rows
+
+
+def beside_chains(rows: Sequence[ContextRow], chains: Sequence[ContextRow]) -> list[ContextRow]:
+    """Rows of trees with the fastest chain of each context. Args: chains: the same rows of chains."""
+    return [
+        dataclasses.replace(row, decision=dataclasses.replace(row.decision, best_chain=chain.decision.best_tree))
+        for row, chain in zip(rows, chains, strict=True)
+    ]
+
+
+@jax.jit
+def _decide(lengths, tokens, verify_s, draft_s, plain_s) -> tuple[Array, Decision]:
+    performance = effective_performance(tokens, verify_s, draft_s)
+    return performance, decide(lengths, performance, plain_s)
+
+
+def schedule_part(contexts: tuple[int, ...], curve: AATBySize, times: GrowthTimes) -> Schedule:
+    """Which length to use from which context on, and what switching gains over the best single one.
+
+    Source: as above, III-B.3.
+    """
+    plain_s = np.minimum(times.ar_bf16_s, times.ar_stored_s)[:, None]
+    cycle_s = (times.verify_s + times.draft_s + times.engine_s) / np.asarray(curve.aat.mean, np.float64)
+    token_s = jnp.asarray(np.concatenate([plain_s, cycle_s], axis=1), jnp.float32)
+    grid = jnp.asarray(contexts, jnp.float32)
+    schedule = jax.device_get(jax.jit(best_schedule)(grid, token_s))
+    # Column 0 is plain decoding, a verification of one token; column n is the tree of n nodes.
+    steps: list[ScheduleStep] = []
+    for start, option in zip(schedule.start.tolist(), schedule.option.tolist()):
+        if not steps or steps[-1].verification_length.value != option + 1:
+            steps.append(ScheduleStep(from_context_tokens=predicted(start), verification_length=predicted(option + 1)))
+    if len(contexts) < 2:
+        return Schedule(entries=steps)
+    total = contexts[-1] - contexts[0]
+    found = jax.device_get(jax.jit(generation_time)(grid, token_s, first_context=contexts[0], tokens=total))
+    generation = Generation(
+        first_context_tokens=contexts[0],
+        tokens=total,
+        tokens_per_s=predicted(float(found.tokens_per_s)),
+        best_fixed_verification_length=predicted(int(found.best_fixed) + 1),
+        speedup_vs_best_fixed=predicted(float(found.speedup_vs_best_fixed)),
+        speedup_vs_ar=predicted(float(found.speedup_vs_ar)),
+    )
+    return Schedule(entries=steps, generation=generation)
+
+
+def proof_part(nodes: int, *, expected: Arrays, counted: Arrays, chosen: str) -> TreeProof:
+    """Tokens per cycle counted in decoding, and predicted from the texts of the same prompts.
+
+    Args:
+        nodes: of the tree that decoded.
+        expected: generated tokens and cycles. Under greedy decoding every cycle is predicted exactly.
+        counted: from `decode_prompts`.
+        chosen: why this tree.
+    """
+    tokens, cycles, told_tokens, told_cycles = (
+        np.asarray(found[name], np.float64) for found in (counted, expected) for name in ("generated", "cycles")
+    )
+    compared = compare_cycles(tokens, cycles, told_tokens, told_cycles)
+    share: Float[np.ndarray, " node"] = counted["accepted_nodes"].sum(axis=0)[:nodes] / cycles.sum()
+    return TreeProof(
+        tree=chosen,
+        verification_length=predicted(nodes + 1),
+        tokens_per_cycle_predicted=predicted(compared.predicted),
+        tokens_per_cycle_counted=measured(compared.counted, compared.standard_error),
+        tokens_per_cycle_gap_in_standard_errors=measured(compared.gap_in_standard_errors),
+        same_cycles=measured(bool((tokens == told_tokens).all() and (cycles == told_cycles).all())),
+        cycles=measured(int(cycles.sum())),
+        accepted=measured(share.tolist()),
+    )
+
 
 #: Main numbers of a result, for `jaxspec runs`.
 _HEADLINE = (
@@ -84,7 +435,7 @@ def tree_results(stages: TreeStages) -> list[TreeResult]:
     if source is not None:
         measured["statement"] = f"acceptance {source}, cost predicted for {stages.config.architecture}"
     return [
-        TreeResult(**(head(stages.work, device, [stages.widths], accepted) | measured | parts))
+        TreeResult(**(common_fields(stages.work, device, [stages.widths], accepted) | measured | parts))
         for device, parts in found.items()
     ]
 
@@ -162,29 +513,18 @@ def search_tree(
     processes = shared_processes()
     checked = cache(lambda: check_tree(config))
 
-    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
+    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[TreeResult]]:
         stages = begin_tree(config, directory, reporter, checked(), processes=processes)
 
-        def work() -> list[dict[str, Any]]:
-            found = [result.plain() for result in tree_results(stages)]
+        def work() -> list[TreeResult]:
+            results = tree_results(stages)
             if directory.owned and stages.has_trace:
                 gains = {config.draft: stages.gains}
                 write_gains(stages.work, directory.path / ACCEPTANCE_TRACE, gains, stages.trace_tokens)
-            return found
+            return results
 
         return work
 
     expect(TreeConfig, config)
-    return carry_out_records(
-        "tree",
-        config,
-        prepare,
-        check=checked,
-        out=out,
-        force=force,
-        reporter=reporter,
-        kind=TreeResult,
-        write=write_tree_report,
-        headline=_HEADLINE,
-        processes=processes,
-    )
+    how: dict[str, Any] = dict(out=out, force=force, reporter=reporter, headline=_HEADLINE, processes=processes)
+    return carry_out_records("tree", config, prepare, check=checked, kind=TreeResult, write=write_tree_report, **how)

@@ -13,33 +13,94 @@ import hwmodels
 from hwmodels import DraftCost
 from jaxspec.compress.expert_pool import has_pool, pool_share
 from jaxspec.compress.knobs import Knobs, knob_defaults
+from jaxspec.errors import InputError
 from jaxspec.models.architecture import architecture_of
 from jaxspec.models.hf_load import LoadedModel
+from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.processes import ONE_PROCESS, Processes
+from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays, Stages
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.speculate.drafts import ReadyDraft, compressed_copy, make_draft
 from jaxspec.speculate.drafts.layer_skip_search import CalibrationText
-from jaxspec.speculate.drafts.making import own_knobs, search_draft
+from jaxspec.speculate.drafts.making import is_searched, own_knobs, search_draft
 from jaxspec.speculate.engine import autoregressive_tree
 from jaxspec.speculate.expansion import TreeLimits, tree_limits
 from jaxspec.speculate.measured_ranks import record_ranks
 from jaxspec.speculate.predicted_cycles import predict_trees
-from jaxspec.speculate.proof import decode_prompts
+from jaxspec.speculate.proof import continuation_length, decode_prompts
 from jaxspec.speculate.sampling import GREEDY, Decoding
 from jaxspec.studies.draft_widths import widths_beside
-from jaxspec.studies.feasibility import contexts_within
-from jaxspec.studies.measured.checking import given_knobs
+from jaxspec.studies.feasibility import check_positions, contexts_within
+from jaxspec.studies.given_acceptance import given_trace
+from jaxspec.studies.measured.checking import CheckedInputs, check_inputs, given_knobs
 from jaxspec.studies.measured.hard_drafts import HardDrafts
-from jaxspec.studies.measured.work import Work, way_of
-from jaxspec.studies.tree.config import TreeConfig
-from jaxspec.studies.tree.growth import candidate_shape, grow
-from jaxspec.trees.rank_traces import ENDED, RankTraces, chain_gains, cycles_along_text
+from jaxspec.studies.measured.work import Work, begin_work, way_of
+from jaxspec.studies.tree.config import Search, TreeConfig
+from jaxspec.trees.rank_traces import ENDED, RankTraces, chain_gains, cycles_along_text, prior_scores_from_traces
 from jaxspec.trees.ranked_tree import RankedTree
+from jaxspec.trees.searches import (
+    depth_first_growth,
+    greedy_growth,
+    maximal_tree,
+    prior_score_growth,
+    width_first_growth,
+)
 from jaxspec.trees.topology import Tree
+from jaxspec.trees.trace_statistics import acceptance_table
 from jaxspec.tuning.objective import with_pool
 from jaxspec.tuning.priced_kinds import priced_footprint
 
-__all__ = ["TreeStages", "tree_sizes"]
+#: Nodes that a search by prior score chooses from, for each that it takes: ranks cost nothing once they are recorded.
+_CHOICE = 8
+
+
+def candidate_shape(search: Search, *, nodes: int, depth: int, vocabulary: int) -> RankedTree | None:
+    """The shape that a search takes its nodes from; None for the one that makes up its own.
+
+    Raises:
+        InputError: more levels than nodes, or more nodes than a tree of so many levels and tokens has.
+    """
+    if search == "greedy":
+        return None
+    try:
+        return maximal_tree(nodes * (_CHOICE if search == "prior" else 1), depth=depth, max_branching=vocabulary)
+    except ValueError as error:
+        raise InputError(f"{error} (nodes {nodes}, depth {depth}, search {search})") from error
+
+
+def grow(
+    search: Search,
+    shape: RankedTree | None,
+    traces: RankTraces,
+    *,
+    nodes: int,
+    depth: int,
+    vocabulary: int,
+    num_tokens: int | None = None,
+) -> RankedTree:
+    """The first `nodes` nodes in the order of the search.
+
+    Args:
+        shape: from `candidate_shape`.
+        traces: of calibration text; the trees are judged on another.
+        num_tokens: count prior scores while so many tokens of each text are decoded; None: at every root.
+    Raises:
+        InputError: there are not so many nodes.
+    Source: Boosting the Performance of Tree-Based Speculative Decoding of LLMs on FPGAs, III-C and IV-E.
+    """
+    if shape is None:
+        chances = acceptance_table(traces, depth=depth, ranks=min(nodes, vocabulary)).table
+        try:
+            return greedy_growth(np.asarray(chances), nodes)
+        except ValueError as error:
+            raise InputError(f"{error} (nodes {nodes}, depth {depth}, search {search})") from error
+    growth = {
+        "prior": lambda: prior_score_growth(shape, prior_scores_from_traces(shape, traces, num_tokens=num_tokens)),
+        "width": lambda: width_first_growth(shape),
+        "depth": lambda: depth_first_growth(shape),
+    }[search]()
+    return growth.first(nodes)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -321,3 +382,79 @@ class TreeStages:
 def tree_sizes(config: TreeConfig, vocab_size: int) -> dict[str, int]:
     """Of the largest tree."""
     return {"nodes": config.nodes, "depth": config.depth, "vocabulary": vocab_size}
+
+
+def check_tree(config: TreeConfig) -> CheckedInputs:
+    """Read and check all that a configuration names, its draft included, without reading weights.
+
+    Raises:
+        InputError: bad input, a tree of impossible sizes, or a context behind the network's last position.
+    """
+    checked = check_inputs(config)
+    if config.acceptance_trace is not None:
+        given_trace(config)
+    checked = dataclasses.replace(checked, notes=checked.notes + _left_out(config, checked))
+    candidate_shape(config.search, **tree_sizes(config, checked.network.vocab_size))
+    if config.draft == SELF:
+        given_knobs(config, checked.network)
+    return checked
+
+
+def _left_out(config: TreeConfig, checked: CheckedInputs) -> tuple[str, ...]:
+    """Contexts that nobody asked for and the priced network has no positions for are left out, and told.
+
+    Raises:
+        InputError: somebody asked for one.
+    """
+    architecture = next(iter(checked.pricings.values())).architecture  # all devices price the same network
+    if config.contexts != TreeConfig.contexts:
+        check_positions(config.architecture, architecture, max(config.contexts, default=0) + 1)
+    within = contexts_within(architecture, config.contexts)
+    beyond = [f"{context:,}" for context in sorted(config.contexts) if context not in within]
+    if not beyond:
+        return ()
+    return (
+        f"architecture {config.architecture!r} has a table of {float(architecture.learned_positions):,.0f} positions: no tree "
+        f"is chosen at {', '.join(beyond)} cached tokens",
+    )
+
+
+def begin_tree(
+    config: TreeConfig,
+    directory: RunDirectory,
+    reporter: Reporter,
+    checked: CheckedInputs | None = None,
+    *,
+    processes: Processes = ONE_PROCESS,
+) -> TreeStages:
+    """Load all that a configuration names, its draft included.
+
+    Args:
+        checked: from `check_tree`, which is called unless it is given.
+        processes: that do all of it together.
+    Raises:
+        InputError: bad input.
+    """
+    work = begin_work(config, directory, reporter, checked or check_tree(config), processes=processes)
+    return tree_stages(config, work)
+
+
+def tree_stages(config: TreeConfig, work: Work, given: Knobs | None = None, target: Stages | None = None) -> TreeStages:
+    """The stages of a run that has begun, with its draft, unless this takes calibration text.
+
+    Args:
+        given: knobs of the target's compressed copy, in place of the configuration's.
+        target: see `TreeStages`.
+    Raises:
+        InputError: see `make_draft`.
+    """
+    # Every root within `output_tokens` has ranks down to the largest depth, and no less than drafts are measured on.
+    continuation = max(config.output_tokens + config.depth, continuation_length(config.output_tokens))
+    copies = HardDrafts(work if target is None else dataclasses.replace(work, stages=target), continuation)
+    if config.draft == SELF:
+        return TreeStages(config, work, copies, None, given=given, target=target)
+    loaded = work.setup.loaded
+    if is_searched(config.draft):
+        return TreeStages(config, work, copies, None, loaded, target=target)
+    made = make_draft(config.draft, loaded, sharing=config.batch)
+    return TreeStages(config, work, copies, made, target=target)

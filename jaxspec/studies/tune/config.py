@@ -11,8 +11,7 @@ from jaxspec.settings.fields import setting
 from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.settings.stopwatch import StopwatchSettings
-
-__all__ = ["Objective", "TuneConfig"]
+from jaxspec.studies.study import Study, run_directory
 
 #: Objectives of tuning.
 Objective = Literal["speedup", "kl", "bits_per_byte"]
@@ -104,3 +103,31 @@ class TuneConfig(StopwatchSettings, CommonConfig):
             ),
         ),
     )
+
+
+_HELP = """Tune a draft by gradient, and prove it by decoding.
+
+The draft is a subset of the target's own bits: each matrix, and each layer's KV cache, has a pruning ratio and a
+number of cut mantissa bits. Steps: calibrate, measure a grid, tune by gradient, round to whole bits, decode held-out
+prompts, report. Acceptance is measured on --model (by default the small embedded network), cost is
+predicted for --architecture on --device. A run directory keeps everything; the same command resumes an interrupted
+run and reprints a finished one.
+
+\b
+jaxspec tune --device rtx-4090,cassandra-npu
+srun jaxspec tune --model DIR --distributed           one network on the devices of several hosts
+"""
+
+
+#: The study of drafts that are tuned by gradient.
+TUNE = Study(
+    name="tune",
+    config=TuneConfig,
+    help=_HELP,
+    run="jaxspec.studies.tune.run:tune",
+    present="jaxspec.studies.tune.view:shown",
+    figures="jaxspec.studies.tune.view:figures",
+    announce=lambda config: f"{config.model} priced as {config.architecture} on {', '.join(config.device)}",
+    out=run_directory("tune"),
+    meshed=True,
+)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxspec.compress.footprint import mean_draft_bits
-from jaxspec.compress.knobs import Knobs, uniform_knobs
+from jaxspec.compress.footprint import limited_draft_bits, mean_draft_bits
+from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
+from jaxspec.report.page import device_slugs
+from jaxspec.results import given, measured, predicted
 from jaxspec.runs.carrying_out import carry_out_records
 from jaxspec.runs.directory import RunDirectory, read_metrics
 from jaxspec.runs.processes import shared_processes
@@ -20,22 +22,189 @@ from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings import expect
 from jaxspec.speculate.proof import continuation_length
-from jaxspec.studies.measured.chains import ChainDecoding
-from jaxspec.studies.measured.checking import check_inputs
-from jaxspec.studies.measured.comparison import compare_configurations
+from jaxspec.studies.measured.checking import check_inputs, window_tokens
+from jaxspec.studies.measured.common_fields import routed
+from jaxspec.studies.measured.comparison import ChainDecoding, compare_configurations
 from jaxspec.studies.measured.hard_drafts import HardDrafts, keep_norms
-from jaxspec.studies.measured.routing import routed
-from jaxspec.studies.measured.work import Work, begin_work
+from jaxspec.studies.measured.work import Setup, Work, begin_work
 from jaxspec.studies.tune.config import TuneConfig
-from jaxspec.studies.tune.judging import Judge, Judged, best_of, finals_of, judged_arrays, judged_of
-from jaxspec.studies.tune.optimism import with_calibration
-from jaxspec.studies.tune.paper_search import search_by_j
-from jaxspec.studies.tune.report import write_report
-from jaxspec.studies.tune.result import TuneResult
-from jaxspec.studies.tune.told_grid import told_grid
+from jaxspec.studies.tune.result import GridPoint, TuneResult
+from jaxspec.studies.tune.view import with_calibration, write_report
+from jaxspec.tuning.compression_objective import compiled_j, num_candidates, two_stages
 from jaxspec.tuning.gradient import HISTORY, Ascent, Goal, ascend, from_coordinates
-from jaxspec.tuning.hard import best_length, grid_knobs
+from jaxspec.tuning.hard import best_length, grid_knobs, grid_points, token_acceptance
 from jaxspec.tuning.objective import DraftMeasurement, Pricing
+
+
+def told_grid(grid: Sequence[DraftMeasurement], setup: Setup, pricing: Pricing) -> list[GridPoint]:
+    """Every point on one device. Args: grid: measurements in the order of `grid_points`."""
+    found, scheme = [], setup.scheme
+    for point, knobs, measurement in zip(grid_points(scheme), grid_knobs(scheme, setup.config), grid, strict=True):
+        length, speedup = best_length(pricing, measurement)
+        has_j = scheme.facts.prunes_and_cuts
+        found.append(
+            GridPoint(
+                alpha_token=measured(token_acceptance(measurement.survival, length)),
+                bits_per_weight=measured(float(mean_draft_bits(measurement.footprint))),
+                draft_length=predicted(length),
+                speedup_vs_bf16_ar=predicted(speedup),
+                relative_j=measured(float(compiled_j(setup.config)(pricing, measurement, knobs)) if has_j else None),
+                knobs={name: given(value) for name, value in point.items()},
+            )
+        )
+    return found
+
+
+#: Rounding knobs to whole bits may overstep a limit a little; this share of it is let pass.
+_ROUNDING_ALLOWANCE = 0.02
+
+
+#: Numbers of a judged candidate.
+_KEPT = ("speedup", "excess", "value")
+
+
+#: Offsets that finals are elected at, of 8: of more, each says less that is new.
+_OFFSETS = 2
+
+
+def finals_of(config: TuneConfig, drafts: HardDrafts) -> HardDrafts:
+    """The same drafts on windows of calibration text between those that knobs are tuned on: no gradient step saw them.
+
+    There are fewer windows between than windows; programs are those of as many (see `HardDrafts.room`).
+    Knobs fit the text that they were tuned on, by 1 to 3 % of a speedup. Where the text is too short for half as many
+    windows between, it is that text itself.
+    """
+    text, tokens = drafts.work.setup.text, window_tokens(config)[0]
+    found = text.calibration_between(config.calibration_prompts, tokens, config.seed)
+    if len(found) < config.calibration_prompts / 2:
+        return drafts
+    return drafts.on_windows(found, "finals", room=len(drafts.work.setup.calibration_prompts))
+
+
+class Judged(NamedTuple):
+    """A hard candidate.
+
+    Attributes:
+        knobs: hardened, with the draft length that pays best on the text that judges.
+        speedup: over 16-bit decoding, predicted there.
+        excess: by how much it oversteps limits, as shares of them.
+        value: of the run's objective; more is better.
+    """
+
+    knobs: Knobs
+    speedup: float
+    excess: float
+    value: float
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """More is better: a candidate that oversteps a limit loses to any that oversteps it less."""
+        return -self.excess, self.value
+
+
+class Judge:
+    """Judges candidates by a run's own objective and limits.
+
+    Limits are about the calibration text that knobs are tuned on, as a result shows them.
+    """
+
+    def __init__(self, config: TuneConfig, drafts: HardDrafts, finals: HardDrafts):
+        """Args: finals: the same drafts on the text that elects."""
+        self._config, self._drafts, self._finals = config, drafts, finals
+
+    @cached_property
+    def draft_budget(self) -> float | None:
+        """Bits per weight to keep to: given, or those of the default where quality alone is the objective."""
+        if self._config.draft_bits is not None or self._config.objective == "speedup":
+            return self._config.draft_bits
+        setup = self._drafts.work.setup
+        default = self._drafts.measured(uniform_knobs(setup.scheme, setup.config))
+        return float(mean_draft_bits(default.footprint))
+
+    def judged(
+        self, pricing: Pricing, knobs: Knobs, measure: Callable[[Knobs], DraftMeasurement] | None = None
+    ) -> Judged:
+        """A candidate, hardened.
+
+        Args:
+            measure: None: on the text that elects, with cycles that begin at several offsets.
+        """
+        config, knobs = self._config, harden(knobs)
+        measured = self._finals.measured_at(knobs, _OFFSETS) if measure is None else measure(knobs)
+        length, speedup = best_length(pricing, measured)
+        value = {"speedup": speedup, "kl": -float(measured.kl), "bits_per_byte": -self._bits_per_byte(measured)}
+        return Judged(harden(knobs, draft_length=length), speedup, self._excess(knobs), value[config.objective])
+
+    def _bits_per_byte(self, measured: DraftMeasurement) -> float:
+        return float(measured.cross_entropy) / np.log(2) / self._drafts.work.setup.bytes_per_token
+
+    def _excess(self, knobs: Knobs) -> float:
+        """By how much a hard draft oversteps the limits, as shares of them."""
+        config = self._config
+        if config.max_kl is None and config.max_bits_per_byte is None and self.draft_budget is None:
+            return 0.0
+        measured = self._drafts.measured(knobs)
+        limits = (
+            (float(measured.kl), config.max_kl),
+            (self._bits_per_byte(measured), config.max_bits_per_byte),
+            *((float(bits), self.draft_budget) for bits in limited_draft_bits(measured.footprint)),
+        )
+        return sum(max(got / limit - 1 - _ROUNDING_ALLOWANCE, 0.0) for got, limit in limits if limit is not None)
+
+    def prepare(self) -> None:
+        """Make the text that elects ready, which is a stage with a bar of its own."""
+        _ = self._finals.calibration
+
+
+def judged_arrays(found: Sequence[Judged]) -> dict[str, np.ndarray]:
+    """What a run keeps of judged candidates; their knobs follow from the stages before."""
+    rows = {name: np.array([getattr(one, name) for one in found]) for name in _KEPT}
+    return rows | {"draft_length": np.array([one.knobs.draft_length for one in found])}
+
+
+def judged_of(candidates: Sequence[Knobs], kept: Mapping[str, np.ndarray]) -> list[Judged]:
+    """Inverse of `judged_arrays`."""
+    lengths, numbers = kept["draft_length"].tolist(), zip(*(kept[name].tolist() for name in _KEPT), strict=True)
+    hardened = [harden(knobs, draft_length=length) for knobs, length in zip(candidates, lengths, strict=True)]
+    return [Judged(knobs, **dict(zip(_KEPT, row, strict=True))) for knobs, row in zip(hardened, numbers, strict=True)]
+
+
+def best_of(candidates: Sequence[Judged]) -> Judged:
+    """The best candidate; the first on a tie."""
+    return max(candidates, key=lambda found: found.rank)
+
+
+_STAGE = "search-by-j"
+
+
+#: Windows of calibration text that it measures on: Cassandra, VII-B.2, after Draft & Verify.
+_SAMPLES = 8
+
+
+def search_by_j(drafts: HardDrafts, pricing: Pricing) -> Knobs:
+    """The draft that the search finds; a stage. J knows no device: each of a run's gives the same.
+
+    Args:
+        drafts: of a scheme that prunes and cuts; their first windows are measured on.
+    """
+    setup, work = drafts.work.setup, drafts.work
+    few = drafts.on_windows(setup.calibration_prompts[:_SAMPLES], "few-samples")
+
+    def compute() -> Arrays:
+        with work.bar("searching a grid in two stages by J", num_candidates()) as bar:
+
+            def score(knobs: Knobs) -> float:
+                found = float(compiled_j(setup.config)(pricing, few.measure(knobs), knobs))
+                bar.advance(f"J {found:.3f} of a whole draft's")
+                return found
+
+            return dict(two_stages(setup.scheme, setup.config, pricing, score).values)
+
+    if not work.stages.has(_STAGE):
+        _ = few.calibration  # stages of its own, whose bars may not begin inside this one
+    values = work.stages.run(_STAGE, compute)
+    return uniform_knobs(setup.scheme, setup.config).replace_values(**jax.tree.map(jnp.asarray, values))
+
 
 #: Main numbers of a result, for `jaxspec runs`.
 _HEADLINE = (
@@ -44,6 +213,7 @@ _HEADLINE = (
     "configurations.tuned.tokens_per_cycle_counted",
     "lossless.mismatches",
 )
+
 
 #: Every point of the grid is measured on one of so many windows.
 _GRID_SHARE = 4
@@ -64,6 +234,7 @@ class Tuning:
         self.setup, self.stages, self.reporter = work.setup, work.stages, work.reporter
         self.drafts = tune_drafts(config, work)
         self.metrics: list[dict[str, Any]] = []
+        self.slugs = dict(zip(config.device, device_slugs(config.device), strict=True))
 
     def run(self) -> list[TuneResult]:
         """All stages; one result per device."""
@@ -167,7 +338,7 @@ class Tuning:
         """Candidates on the text that elects."""
         # Which ones they are may differ in another version, whose prices do.
         which = ChainDecoding(self.drafts).name_of({str(place): knobs for place, knobs in enumerate(candidates)})
-        name = f"judged/{_slug(device)}-{which}"
+        name = f"judged/{self.slugs[device]}-{which}"
 
         def compute() -> Arrays:
             found = []
@@ -185,7 +356,7 @@ class Tuning:
         """Soft knobs after each step."""
         stage = "uniform" if ascent.tied else "tuned"
         description = "tuning one pair for all matrices" if ascent.tied else "tuning every matrix"
-        name = f"balance/{_slug(device)}-{stage}"
+        name = f"balance/{self.slugs[device]}-{stage}"
 
         def compute() -> Arrays:
             with (
@@ -214,9 +385,7 @@ class Tuning:
     def _add_curve(self, device: str, pricing: Pricing, judged: dict[int, Judged]) -> None:
         """What the hard drafts along an ascent reach on the text that it sees, and on that which elects."""
         lines = {line["step"]: line for line in self.metrics if (line["device"], line["stage"]) == (device, "tuned")}
-        name = (
-            f"seen/{_slug(device)}-{ChainDecoding(self.drafts).name_of({str(i): j.knobs for i, j in judged.items()})}"
-        )
+        name = f"seen/{self.slugs[device]}-{ChainDecoding(self.drafts).name_of({str(i): j.knobs for i, j in judged.items()})}"
 
         def compute() -> Arrays:
             rows = []
@@ -249,10 +418,6 @@ def tune_drafts(config: TuneConfig, work: Work) -> HardDrafts:
     return HardDrafts(work, continuation_length(config.measured_tokens), on_own_text=as_written)
 
 
-def _slug(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "-." else "_" for c in name)
-
-
 def tune(
     config: TuneConfig,
     *,
@@ -271,31 +436,28 @@ def tune(
     processes = shared_processes()
     checked = cache(lambda: check_inputs(config))
 
-    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[dict[str, Any]]]:
+    def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[TuneResult]]:
         loaded = begin_work(
             config, directory, reporter, checked(), gradient_windows=config.windows_per_step, processes=processes
         )
         run = Tuning(config, loaded)
 
-        def work() -> list[dict[str, Any]]:
-            found = [result.plain() for result in run.run()]
+        def work() -> list[TuneResult]:
+            results = run.run()
             directory.write_metrics(run.metrics)
             keep_norms(run.drafts, directory)
-            return found
+            return results
 
         return work
 
     expect(TuneConfig, config)
+    how: dict[str, Any] = dict(out=out, force=force, reporter=reporter, headline=_HEADLINE, processes=processes)
     return carry_out_records(
         "tune",
         config,
         prepare,
         check=checked,
-        out=out,
-        force=force,
-        reporter=reporter,
         kind=TuneResult,
         write=lambda found, path: write_report(found, read_metrics(path), path),
-        headline=_HEADLINE,
-        processes=processes,
+        **how,
     )

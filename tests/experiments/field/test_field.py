@@ -324,7 +324,7 @@ def test_the_shipped_acceptance_is_that_of_the_rows():
     import tomllib
 
     from experiments.field.acceptance import alpha_token, known_table, published_acceptance
-    from jaxspec.studies.known_acceptance import TABLE
+    from jaxspec.studies.given_acceptance import TABLE
 
     shipped = tomllib.loads(TABLE.read_text())
     assert known_table() == shipped

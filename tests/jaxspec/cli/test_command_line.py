@@ -115,10 +115,9 @@ def test_places_for_results_are_refused_before_the_work(capsys, monkeypatch, tmp
     def worked(*_, **__):
         raise AssertionError("the work began")
 
-    for work in ("pack.inspection.inspect_file", "predict.run.predict", "pack.run.pack", "measured.setup.make_setup"):
+    for work in ("pack.run.inspect_file", "predict.run.predict", "pack.run.pack", "measured.work.make_setup"):
         module, _, name = work.rpartition(".")
         monkeypatch.setattr(importlib.import_module(f"jaxspec.studies.{module}"), name, worked)
-    monkeypatch.setattr("jaxspec.studies.measured.work.make_setup", worked)
     monkeypatch.setattr("jaxspec.studies.pack.run._division", worked)
     monkeypatch.setattr(importlib.import_module("jaxspec.studies.sweep.run"), "_run", worked)
     refused(capsys, *arguments)

@@ -143,7 +143,7 @@ def test_a_file_that_cannot_be_written_takes_nothing_with_it(capsys, monkeypatch
     assert "that is all" in out
     assert err.splitlines()[-1] == f"jaxspec: --json 'a.json' cannot be written (No space left on device); {kept}"
     with monkeypatch.context() as context:
-        context.setattr("jaxspec.report.save.write_bytes", unnamed)
+        context.setattr("jaxspec.report.figures.style.write_bytes", unnamed)
         code, out, err = run(capsys, "toy", "--json", "b.json", "--plot", "b.svg", "--out", "mine")
     assert (code, Path("b.json").exists(), Path("b.svg").exists()) == (2, True, False)
     assert "that is all" in out
@@ -164,7 +164,7 @@ def test_settings_do_not_load_jax_and_functions_keep_their_names():
 import sys
 from jaxspec.studies import EvaluateConfig, PackConfig, PredictConfig, SweepConfig, TreeConfig, TuneConfig
 assert "jax" not in sys.modules and "matplotlib" not in sys.modules
-import jaxspec.studies.sweep.config, jaxspec.studies.tune.command
+import jaxspec.studies.sweep.config, jaxspec.studies.tune.config
 from jaxspec.studies import sweep, tune
 assert callable(sweep) and callable(tune)
 """

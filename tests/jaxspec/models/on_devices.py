@@ -26,7 +26,7 @@ from jaxspec.speculate.engine import decode
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.speculate.steps import top_gap
-from jaxspec.studies.compare.quality import channel_norms
+from jaxspec.studies.compare.stages import channel_norms
 from jaxspec.tuning import calibrate, target_params
 from jaxspec.tuning.hard import measure_hard, measured_windows
 

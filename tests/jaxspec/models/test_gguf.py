@@ -26,9 +26,8 @@ from jaxspec.models.rope_scaling import LongRopeScaling
 from jaxspec.runs.inputs import input_files
 from jaxspec.runs.progress import Reporter
 from jaxspec.studies import EvaluateConfig, PackConfig
-from jaxspec.studies.pack.inspection import inspect_file
-from jaxspec.studies.pack.report import container_caption
-from jaxspec.studies.pack.run import pack_checkpoint, unpack_container
+from jaxspec.studies.pack.run import inspect_file, pack_checkpoint, unpack_container
+from jaxspec.studies.pack.view import container_caption
 
 HF = Path(__file__).parents[2] / "golden" / "hf"
 

@@ -17,7 +17,7 @@ from jaxspec.models.tokenizer import load_tokenizer
 from jaxspec.settings.draft_kinds import check_draft_name
 from jaxspec.speculate.drafts.making import kind_of
 from jaxspec.studies import EvaluateConfig
-from jaxspec.studies.export.source import target_files
+from jaxspec.studies.export.run import target_files
 from jaxspec.studies.measured.checking import check_inputs
 
 TEXTS = (

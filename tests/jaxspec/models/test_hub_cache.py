@@ -12,7 +12,7 @@ from jaxspec.formats.container import open_checkpoint, weight_notes
 from jaxspec.models.embedded import check_directory
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.special_tokens import end_tokens
-from jaxspec.studies.export.source import target_files
+from jaxspec.studies.export.run import target_files
 
 READERS = (check_directory, open_checkpoint)
 VERSION = "5f0b02c75b57c5855da9ae460ce51323ea669d8a"

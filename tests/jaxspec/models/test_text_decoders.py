@@ -20,7 +20,7 @@ from jaxspec.models.hf_load import load_container, load_directory
 from jaxspec.models.layerwise import open_network
 from jaxspec.models.rope_scaling import LinearScaling, Rope
 from jaxspec.models.special_tokens import end_tokens
-from jaxspec.studies.export.source import target_files
+from jaxspec.studies.export.run import target_files
 from jaxspec.studies.pack.division import matrix_names
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "hf" / "gemma3_multimodal"

@@ -6,8 +6,7 @@ from made_results import read
 from hwmodels import catalog
 from hwmodels.catalog.calibrations import calibration_record
 from hwmodels.catalog.loader import device_text
-from jaxspec.report.assumptions import device_facts, number_status
-from jaxspec.report.device_data import assumptions, device_data
+from jaxspec.report.assumptions import assumptions, device_data, device_facts, number_status
 
 
 def said(name):

@@ -10,7 +10,7 @@ from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.predict.config import PredictConfig
 from jaxspec.studies.registry import find_study
 from jaxspec.studies.sweep.config import SweepConfig
-from jaxspec.studies.sweep.plan import plan_sweep
+from jaxspec.studies.sweep.grid import plan_sweep
 
 SEVENTY = {"architecture": "llama-3.1-70b", "device": "h100-sxm"}
 

@@ -10,7 +10,7 @@ from jaxspec.report.formatting import (
     three_digits,
     times,
 )
-from jaxspec.studies.scale.columns import seconds
+from jaxspec.studies.scale.view import seconds
 
 
 def test_unknown_numbers_are_said_to_be_unknown():

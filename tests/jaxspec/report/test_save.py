@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from jaxspec.errors import InputError
-from jaxspec.report.save import save_figure
+from jaxspec.report.figures.style import save_figure
 
 
 @contextlib.contextmanager

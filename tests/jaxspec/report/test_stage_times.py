@@ -1,6 +1,6 @@
 """Seconds by kind of stage stand in one order, whatever the order of a file's keys."""
 
-from jaxspec.report.section import timing
+from jaxspec.report.page import timing
 from jaxspec.results import measured
 from jaxspec.results.network_results import MeasuredResult
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from jaxspec.files import as_stored
-from jaxspec.report.stopwatch import stopwatch_figure, stopwatch_in_words, stopwatch_page_tables, stopwatch_tables
+from jaxspec.report.stopwatch import stopwatch_figure, stopwatch_grids, stopwatch_in_words, stopwatch_tables
 from jaxspec.results import given, measured
 from jaxspec.results.network_results import MeasuredResult, RunningModel
 from jaxspec.results.stopwatch_results import ClockedWay, Repeated, Stopwatch
@@ -50,7 +50,7 @@ def test_ways_stand_in_one_order_however_they_come(names):
     (table,) = stopwatch_tables([shown])
     order = ["default", "tuned", "ngram", "q4"]
     assert [row.cells[0] for row in table.rows] == ["no speculation", *order]
-    assert stopwatch_page_tables(shown)[0]["columns"] == ["no speculation", *order]
+    assert stopwatch_grids(shown)[0].names == ["no speculation", *order]
     assert [label.get_text() for label in stopwatch_figure(shown).axes[0].get_xticklabels()] == order
 
 

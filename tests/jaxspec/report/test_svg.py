@@ -3,20 +3,19 @@ import xml.etree.ElementTree as ET
 
 from made_results import read
 
-from jaxspec.report.figures.style import INK, PAPER
-from jaxspec.report.svg import figure_svg, inline_svg
-from jaxspec.studies.tune import figures
+from jaxspec.report.figures.style import INK, PAPER, figure_svg, inline_svg
+from jaxspec.studies.tune import view
 
 
 def test_the_same_figure_gives_the_same_bytes(make_entry):
-    first, second = (figure_svg(figures.knobs_figure(read(make_entry(layers=5)))) for _ in range(2))
+    first, second = (figure_svg(view.knobs_figure(read(make_entry(layers=5)))) for _ in range(2))
     assert first == second
     assert "<metadata>" not in first
     assert ET.fromstring(first).tag == "{http://www.w3.org/2000/svg}svg"
 
 
 def test_inline_element_has_its_own_ids_and_the_pages_colours(make_entry):
-    svg = figure_svg(figures.acceptance_figure(read(make_entry())))
+    svg = figure_svg(view.acceptance_figure(read(make_entry())))
     assert INK in svg
     element = inline_svg(svg, prefix="a1", label="what it shows")
     root = ET.fromstring(element)

@@ -4,7 +4,7 @@ import math
 from made_results import read
 from rich.console import Console
 
-from jaxspec.report.table import tables as tables_of
+from jaxspec.report.configurations import tables as tables_of
 
 
 def tables(entries):

@@ -9,7 +9,7 @@ from made_results import read
 from what_is_shown import NUMBER, WIDTHS, numbers_are_whole, printed
 
 import jaxspec.report.terminal as terminal
-from jaxspec.report.table import tables as tables_of
+from jaxspec.report.configurations import tables as tables_of
 from jaxspec.report.terminal import Table, fold, say, show
 from jaxspec.runs.progress import Reporter
 

@@ -1,8 +1,8 @@
 import pytest
 from made_results import read
 
-from jaxspec.report.device_data import device_data
-from jaxspec.report.draft_columns import gap_in_standard_errors
+from jaxspec.report.assumptions import device_data
+from jaxspec.report.configurations import gap_in_standard_errors
 from jaxspec.report.titles import configurations, device_title, model_title, provenance
 from jaxspec.results.network_results import Configuration
 

@@ -3,20 +3,20 @@ import math
 import pytest
 from made_results import read
 
-from jaxspec.report import verdict as verdicts
-from jaxspec.report.verdict import SpeedRatio
+from jaxspec.report import configurations
+from jaxspec.report.configurations import SpeedRatio
 
 
 def headline(entry):
-    return verdicts.headline(read(entry))
+    return configurations.headline(read(entry))
 
 
 def ratio(entry, other):
-    return verdicts.ratio(read(entry), other)
+    return configurations.ratio(read(entry), other)
 
 
 def verdict(entry):
-    return verdicts.verdict(read(entry))
+    return configurations.verdict(read(entry))
 
 
 def test_tuned_pays(make_entry):

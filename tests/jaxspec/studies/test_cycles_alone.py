@@ -14,10 +14,10 @@ from jaxspec.settings import build_config
 from jaxspec.studies import ScaleConfig, ServeConfig, serve
 from jaxspec.studies.engine_pricing import engine_notes, engine_terms
 from jaxspec.studies.headline_intervals import CYCLES_ALONE, NO_INTERVAL, interval_notes
-from jaxspec.studies.scale.exchange import exchange_rows
+from jaxspec.studies.scale.planning import exchange_rows
 from jaxspec.studies.scale.result import PlanRow
 from jaxspec.studies.sweep.config import SweepConfig
-from jaxspec.studies.sweep.plan import plan_sweep
+from jaxspec.studies.sweep.grid import plan_sweep
 from jaxspec.studies.sweep.run import _intervals_in_words
 from jaxspec.tuning.objective import Pricing
 

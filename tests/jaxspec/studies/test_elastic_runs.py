@@ -23,7 +23,7 @@ from jaxspec.models.stored import as_computed
 from jaxspec.runs import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies import EvaluateConfig, ExportConfig, evaluate, export_draft
-from jaxspec.studies.export.finished import open_run
+from jaxspec.studies.export.run import open_run
 from jaxspec.studies.measured.pricing import resolve_pricing
 
 TINY = DecoderConfig(

@@ -14,8 +14,8 @@ from jaxspec.runs import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies import EvaluateConfig, TuneConfig, evaluate, tune
 from jaxspec.studies.tune import run as tuning_module
-from jaxspec.studies.tune.optimism import optimism_lines
 from jaxspec.studies.tune.result import TuneResult
+from jaxspec.studies.tune.view import optimism_lines
 
 METRICS = {
     "speedup_vs_bf16_ar",

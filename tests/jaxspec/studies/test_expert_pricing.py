@@ -17,8 +17,8 @@ from jaxspec.settings.experts import PlacementName
 from jaxspec.settings.fields import choices_of
 from jaxspec.studies import predict, sweep
 from jaxspec.studies.expert_pricing import with_expert_bits
-from jaxspec.studies.predict.report import prediction_tables
 from jaxspec.studies.predict.result import PredictResult
+from jaxspec.studies.predict.view import prediction_tables
 from jaxspec.studies.sweep import grid
 from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.points_file import read_sweep

@@ -11,17 +11,15 @@ from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.settings import build_config
 from jaxspec.settings.acceptance import AcceptanceSource
-from jaxspec.studies.acceptance_points import resolve_acceptance
-from jaxspec.studies.advise.acceptance import draft_acceptance
 from jaxspec.studies.advise.config import AdviseConfig
-from jaxspec.studies.given_acceptance import given_rates
-from jaxspec.studies.known_acceptance import rates_or_known
+from jaxspec.studies.advise.inputs import draft_acceptance
+from jaxspec.studies.given_acceptance import given_rates, rates_or_known, resolve_acceptance
 from jaxspec.studies.predict.config import PredictConfig
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.serve.config import ServeConfig
 from jaxspec.studies.serve.run import _draft_length
 from jaxspec.studies.sweep.config import SweepConfig
-from jaxspec.studies.sweep.plan import plan_sweep
+from jaxspec.studies.sweep.grid import plan_sweep
 
 #: Shares of cycles that an engine prints: 2.816 tokens per cycle, and 2.260 if they were conditional rates.
 SHARES = (0.757, 0.491, 0.303, 0.157, 0.074, 0.025, 0.009)

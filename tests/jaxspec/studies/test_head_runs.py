@@ -37,8 +37,8 @@ from jaxspec.studies import (
     tune,
 )
 from jaxspec.studies.advise.config import AdviseConfig
-from jaxspec.studies.advise.drafts import read_widths
-from jaxspec.studies.export.finished import open_run
+from jaxspec.studies.advise.inputs import read_widths
+from jaxspec.studies.export.run import open_run
 
 tune_module = importlib.import_module("jaxspec.studies.tune.run")
 

@@ -26,8 +26,7 @@ from jaxspec.studies import (
     search_tree,
     tune,
 )
-from jaxspec.studies.measured.memory import decoding_bytes
-from jaxspec.studies.measured.pass_memory import calibration_bytes
+from jaxspec.studies.measured.memory import calibration_bytes, decoding_bytes
 from jaxspec.studies.pack.run import PackConfig, pack_checkpoint, unpack_container
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")

@@ -8,12 +8,12 @@ from jaxspec.models import DecoderConfig, init_params, save_directory
 from jaxspec.settings import build_config
 from jaxspec.studies import ScaleConfig
 from jaxspec.studies.advise.config import AdviseConfig
-from jaxspec.studies.advise.run import _check, _noted
+from jaxspec.studies.advise.run import _check, _notes
 from jaxspec.studies.scale.inputs import check_scale
-from jaxspec.studies.scale.parts import head_parts
+from jaxspec.studies.scale.run import head_parts
 from jaxspec.studies.sweep.config import SweepConfig
-from jaxspec.studies.sweep.plan import plan_sweep
-from jaxspec.studies.sweep.remarks import device_remarks
+from jaxspec.studies.sweep.grid import plan_sweep
+from jaxspec.studies.sweep.run import device_remarks
 
 ONE_LAYER = DecoderConfig(
     vocab_size=256, hidden_size=16, intermediate_size=24, num_layers=1, num_heads=4, num_kv_heads=2, head_dim=6
@@ -25,7 +25,7 @@ TOGETHER = {"device": "rtx-4090", "data_parallel": 4, "link": "pcie5"}
 def advised(out, batches):
     given = {"architecture": "llama-3.2-1b", "draft": "ngram", "acceptance": 0.5}
     config = build_config(AdviseConfig, TOGETHER | given | {"batch": batches})
-    return _noted(config, _check(config)["rtx-4090"], "rtx-4090")["notes"]
+    return _notes(config, _check(config)["rtx-4090"], "rtx-4090")["notes"]
 
 
 def scaled(out, batches):

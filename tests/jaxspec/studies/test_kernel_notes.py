@@ -7,8 +7,8 @@ import pytest
 
 from hwmodels import LAYER_MATRICES, catalog, uniform_footprint, uniform_weight_bits
 from hwmodels.decoders import Encoder
-from jaxspec.report.notes import note_lines
-from jaxspec.studies.kernel_notes import kernel_notes
+from jaxspec.report.shown import note_lines
+from jaxspec.studies.feasibility import kernel_notes
 
 DENSE, SPARSE = catalog.architecture("llama-3.1-8b"), catalog.architecture("qwen3-30b-a3b")
 

@@ -6,9 +6,9 @@ import pytest
 import jaxspec as js
 from jaxspec.errors import InputError
 from jaxspec.settings.schemes import SCHEME_FACTS
-from jaxspec.studies.advise.acceptance import draft_acceptance
 from jaxspec.studies.advise.config import AdviseConfig
-from jaxspec.studies.known_acceptance import known_acceptance, rates_or_known
+from jaxspec.studies.advise.inputs import draft_acceptance
+from jaxspec.studies.given_acceptance import known_acceptance, rates_or_known
 from jaxspec.studies.predict.config import PredictConfig
 from jaxspec.studies.serve.config import ServeConfig
 from jaxspec.studies.serve.run import _parts_of_all

@@ -26,19 +26,18 @@ from jaxspec.compress.footprint import uniform
 from jaxspec.settings import build_config, knob_values
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.studies.advise.config import AdviseConfig
-from jaxspec.studies.advise.drafts import named_draft
-from jaxspec.studies.compare.pricing import price_chains
+from jaxspec.studies.advise.inputs import named_draft
+from jaxspec.studies.compare.run import price_chains
 from jaxspec.studies.design_tree import design_tree, draft_of
 from jaxspec.studies.expert_pricing import ExpertPricing, copy_by_scheme, resolve_experts
 from jaxspec.studies.headline_intervals import headline_intervals
-from jaxspec.studies.measured.configuration import priced_cycle
+from jaxspec.studies.measured.comparison import priced_cycle
 from jaxspec.studies.predict.config import PredictConfig
-from jaxspec.studies.predict.intervals import KnownErrors
-from jaxspec.studies.predict.run import _points
-from jaxspec.studies.scale.pricing import price_speculation
+from jaxspec.studies.predict.run import KnownErrors, _points
+from jaxspec.studies.scale.planning import price_speculation
 from jaxspec.studies.sweep.config import SweepConfig
-from jaxspec.studies.sweep.evaluating import evaluate_points
-from jaxspec.studies.tree.pricing import cycle_times_of, price_growths
+from jaxspec.studies.sweep.grid import evaluate_points
+from jaxspec.studies.tree.run import cycle_times_of, price_growths
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.tuning.objective import DraftMeasurement, Pricing
 

@@ -9,7 +9,7 @@ from safetensors.numpy import load_file, save_file
 
 from hwmodels import chain_cycles, read_trace
 from jaxspec.errors import InputError
-from jaxspec.report.table import category_table
+from jaxspec.report.configurations import category_table
 from jaxspec.runs import steady_inputs
 from jaxspec.settings import build_config
 from jaxspec.speculate import acceptance_rates
@@ -67,7 +67,7 @@ def test_own_prompts_are_decoded_counted_and_predicted(settings, small, tmp_path
     assert plain["lossless"]["tokens"] == 4 * small["output_tokens"]
     counts = []
     spy = lambda *given: counts.append(given) or acceptance_rates(*given)
-    monkeypatch.setattr("jaxspec.studies.measured.configuration.acceptance_rates", spy)
+    monkeypatch.setattr("jaxspec.studies.measured.comparison.acceptance_rates", spy)
     found, stopped = run(settings, tmp_path / "stopped", stop=",".join(map(str, range(0, 256, 5))))
     # Drafted tokens that stop a text are no trials of the next.
     ((accepted_at, ended_at, cycles, length),) = counts

@@ -8,7 +8,7 @@ from jaxspec.compress.schemes import find_scheme
 from jaxspec.models import load_directory
 from jaxspec.settings import build_config
 from jaxspec.studies import EvaluateConfig, TuneConfig, evaluate, tune
-from jaxspec.studies.measured.setup import make_setup
+from jaxspec.studies.measured.work import make_setup
 
 TUNING = ("steps", "uniform_steps", "windows_per_step", "continuation_tokens")
 

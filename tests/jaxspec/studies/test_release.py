@@ -12,12 +12,11 @@ from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head, mult
 from jaxspec.errors import InputError
 from jaxspec.settings import build_config
 from jaxspec.studies.advise.config import AdviseConfig
-from jaxspec.studies.advise.drafts import named_draft, read_widths
-from jaxspec.studies.advise.served import served_draft, weights_notes
+from jaxspec.studies.advise.inputs import named_draft, read_widths, served_draft, weights_notes
 from jaxspec.studies.engine_flags import ServedDraft, engines_for
 from jaxspec.studies.predict.config import PredictConfig
-from jaxspec.studies.predict.report import prediction_tables
 from jaxspec.studies.predict.run import predict
+from jaxspec.studies.predict.view import prediction_tables
 from jaxspec.studies.release import release_notes, scheme_footprint, with_release_kernels
 from jaxspec.studies.serve.config import ServeConfig
 

@@ -8,7 +8,7 @@ import pytest
 from jaxspec.errors import InputError
 from jaxspec.models.tokenizer import ByteTokenizer
 from jaxspec.studies import TuneConfig
-from jaxspec.studies.measured.setup import make_setup
+from jaxspec.studies.measured.work import make_setup
 from jaxspec.text import check_text, load_text
 from jaxspec.text.user_text import read_halves
 

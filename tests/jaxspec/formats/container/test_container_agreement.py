@@ -15,7 +15,7 @@ from jaxspec.errors import InputError
 from jaxspec.formats.container import Container, unpack
 from jaxspec.formats.container.header import HeaderError, parse_header
 from jaxspec.formats.container.layout import compressed, directory_bytes, write_prelude
-from jaxspec.studies.pack.inspection import inspect_file
+from jaxspec.studies.pack.run import inspect_file
 
 VERSION_1 = Path(__file__).with_name("version_1")
 

@@ -10,8 +10,8 @@ from container_samples import ByMagnitude, directory_of, pack_to, tensor, weight
 
 from jaxspec.formats.container import CODECS, Container, unpack
 from jaxspec.formats.container.gain import CodedSize
-from jaxspec.studies.pack.inspection import describe, inspect_file
-from jaxspec.studies.pack.report import tensor_table, whole_lines
+from jaxspec.studies.pack.run import describe, inspect_file
+from jaxspec.studies.pack.view import tensor_table, whole_lines
 
 RANDOM = np.random.default_rng(1).integers(1 << 16, size=(64, 96)).astype(np.uint16)
 COLUMN = weights((4096, 1), seed=2)

@@ -23,9 +23,9 @@ from jaxspec.files import to_json
 from jaxspec.formats.container import CODECS, Container, unpack
 from jaxspec.formats.container.layout import directory_bytes
 from jaxspec.runs.progress import Reporter
-from jaxspec.studies.pack.inspection import inspect_file
-from jaxspec.studies.pack.report import code_tables, tensor_table
 from jaxspec.studies.pack.result import PackResult
+from jaxspec.studies.pack.run import inspect_file
+from jaxspec.studies.pack.view import code_tables, tensor_table
 
 
 def inspected(path):

@@ -21,16 +21,12 @@ from hwmodels import (
 )
 from jaxspec.cli.study_command import print_shown
 from jaxspec.errors import InputError
-from jaxspec.report.print_style import PRINT_STYLE
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import build_config
-from jaxspec.studies.advise.acceptance import draft_acceptance
 from jaxspec.studies.advise.config import AdviseConfig
-from jaxspec.studies.advise.drafts import named_draft, read_widths
-from jaxspec.studies.advise.kernels import measured_kernels
-from jaxspec.studies.advise.schedule import ranges, single_length
-from jaxspec.studies.advise.served import served_draft
-from jaxspec.studies.advise.words import advice_in_words
+from jaxspec.studies.advise.inputs import draft_acceptance, measured_kernels, named_draft, read_widths, served_draft
+from jaxspec.studies.advise.pricing import ranges, single_length
+from jaxspec.studies.advise.view import advice_in_words
 from jaxspec.studies.engine_flags import Range, ServedDraft, engines_for
 
 GIVEN = {
@@ -98,7 +94,7 @@ def test_what_does_not_pay_is_not_advised(advised):
 def test_files_of_a_run(advised):
     folder = advised.directory
     page = (folder / "report.html").read_text()
-    assert PRINT_STYLE in page  # nothing scrolls on paper
+    assert "@media print" in page  # nothing scrolls on paper
     assert not re.search(r"https?://(?!www\.w3\.org)", page)
     assert page.count("<svg") == 2
     assert "num_speculative_tokens_per_batch_size" in page

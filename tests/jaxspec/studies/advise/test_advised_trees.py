@@ -13,9 +13,8 @@ from hwmodels.network.operators import decode_step
 from jaxspec.errors import InputError
 from jaxspec.settings import build_config
 from jaxspec.studies.advise.config import AdviseConfig
-from jaxspec.studies.advise.pricing import _causes
-from jaxspec.studies.advise.run import _check, _noted
-from jaxspec.studies.advise.trees import chance_table, grow_tree, served_tree
+from jaxspec.studies.advise.pricing import _causes, chance_table, grow_tree, served_tree
+from jaxspec.studies.advise.run import _check, _notes
 from jaxspec.studies.engine_flags import Range, ServedDraft, ServedTree, engines_for
 from jaxspec.trees.optimal_tree import optimal_trees
 
@@ -86,7 +85,7 @@ def test_chances_that_are_scaled_down_are_told(acceptance, said):
     given = {"device": "rtx-4090", "architecture": "llama-3.2-1b", "acceptance": acceptance, "max_draft_length": 2}
     given = {name: value for name, value in given.items() if name != "max_draft_length" or np.ndim(acceptance) == 0}
     config = build_config(AdviseConfig, given | {"branch_acceptance": (0.1, 0.05)})
-    notes = _noted(config, _check(config)["rtx-4090"], "rtx-4090")["notes"]
+    notes = _notes(config, _check(config)["rtx-4090"], "rtx-4090")["notes"]
     assert [f"sum to more than 1 {said} a draft" in note for note in notes if "branch_acceptance" in note] == [True] * (
         said is not None
     )

@@ -8,7 +8,7 @@ import pytest
 from hwmodels import catalog
 from jaxspec.settings import build_config
 from jaxspec.studies.advise.config import AdviseConfig
-from jaxspec.studies.advise.served import served_draft, served_target, weights_notes
+from jaxspec.studies.advise.inputs import served_draft, served_target, weights_notes
 from jaxspec.studies.engine_flags import engines_for
 
 LLAMA = "meta-llama/Llama-3.1-8B"

@@ -29,11 +29,8 @@ from hwmodels.compute.row_costs import row_factor
 from jaxspec.errors import InputError
 from jaxspec.report.assumptions import device_facts
 from jaxspec.settings.common import CommonConfig
-from jaxspec.studies.calibrate.device_file import device_text
-from jaxspec.studies.calibrate.doubts import doubts_of
-from jaxspec.studies.calibrate.fit_cycles import fit_cycles
-from jaxspec.studies.calibrate.fit_products import factors, row_costs_of
-from jaxspec.studies.calibrate.machine import fit_machine
+from jaxspec.studies.calibrate.fits import factors, fit_cycles, fit_machine, row_costs_of
+from jaxspec.studies.calibrate.run import device_text, doubts_of
 from jaxspec.studies.calibrate.table import Row
 from jaxspec.studies.engine_pricing import engine_notes, engine_scatter, engine_used
 from jaxspec.studies.measured.clock_prediction import loop_terms

@@ -14,12 +14,11 @@ from jaxspec.errors import InputError
 from jaxspec.files import to_json
 from jaxspec.report.assumptions import device_facts, number_status
 from jaxspec.runs.machine import machine_name
-from jaxspec.studies.calibrate import measuring, plan
+from jaxspec.studies.calibrate import measuring
 from jaxspec.studies.calibrate.config import CalibrateConfig
-from jaxspec.studies.calibrate.noise import noise_of
-from jaxspec.studies.calibrate.probed import COMPANION
+from jaxspec.studies.calibrate.measuring import noise_of
+from jaxspec.studies.calibrate.programs import COMPANION, Timed, Timing
 from jaxspec.studies.calibrate.table import rows_text
-from jaxspec.studies.calibrate.timing import Timed, Timing
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 
@@ -122,21 +121,20 @@ def test_bad_input_is_one_line_before_anything_is_made(capsys):
 def timed_groups(monkeypatch):
     """Programs are not made, and every one takes as long; names of the groups that were timed."""
     found, nothing = [], lambda *args, **options: Timed(lambda turns: None)
-    for name in plan.programs.__all__:
-        monkeypatch.setattr(plan.programs, name, nothing)
-    monkeypatch.setattr(plan, "random_params", lambda config, held: None)
+    for what in ("attention", "launch", "lookup", "product", "sampling", "step", "stream", "turn"):
+        monkeypatch.setattr(measuring.programs, f"{what}_program", nothing)
+    monkeypatch.setattr(measuring, "random_params", lambda config, held: None)
     monkeypatch.setattr(
-        plan,
+        measuring,
         "cycle_timings",
         lambda config, held, *, lengths, **rest: [Timing(2e-3, 1e-3, 0.01, 0.1)] * (1 + 2 * len(lengths)),
     )
     monkeypatch.setattr(measuring, "product_program", nothing)
-    for module in (measuring, plan):
-        monkeypatch.setattr(
-            module,
-            "measure",
-            lambda programs, *, repeats, empty=None: [Timing(2e-5, 1e-5, 0.01, 0.1) for _ in programs],
-        )
+    monkeypatch.setattr(
+        measuring,
+        "measure",
+        lambda programs, *, repeats, empty=None: [Timing(2e-5, 1e-5, 0.01, 0.1) for _ in programs],
+    )
     timed = measuring._timed
 
     def noted(group, repeats):
@@ -187,7 +185,7 @@ def test_a_finished_run_of_another_machine_is_not_called_this_one(monkeypatch, c
 
 def test_groups_cover_what_decoding_needs():
     network = {"embedded": catalog.architecture("embedded"), "llama-3.2-1b": catalog.architecture("llama-3.2-1b")}
-    groups = plan.groups_of(CalibrateConfig(), network, few=False)
+    groups = measuring.groups_of(CalibrateConfig(), network, few=False)
     names = [group.name for group in groups]
     assert len(names) == len(set(names))
     rows = [row for group in groups for row in group.rows]
@@ -213,25 +211,27 @@ def test_groups_cover_what_decoding_needs():
     assert all(group.name.startswith("cycle") for group in steps["embedded"])
     assert all(group.name.startswith("step") for group in steps["llama-3.2-1b"])
     assert len({(row.layers, row.vocab_size) for group in cycles for row in group.rows}) == 3
-    few = plan.groups_of(CalibrateConfig(rows=128), {"embedded": network["embedded"]}, few=True)
+    few = measuring.groups_of(CalibrateConfig(rows=128), {"embedded": network["embedded"]}, few=True)
     assert sum(len(group.rows) for group in few) < len(rows) / 3
 
 
 def test_large_networks_are_timed_in_16_bits_where_these_are_the_widest_format():
     networks = {name: catalog.architecture(name) for name in ("embedded", "llama-3.2-1b")}
-    groups = plan.groups_of(CalibrateConfig(formats=("bfloat16",)), networks, few=True)
+    groups = measuring.groups_of(CalibrateConfig(formats=("bfloat16",)), networks, few=True)
     whole = [row for group in groups for row in group.rows if row.part in ("step", "cycle")]
     assert {row.weight_bits for row in whole} == {16.0}
     # As deep as loops over layers are: nothing of them is in float32, which takes the memory.
     assert {row.layers for row in whole if row.architecture == "llama-3.2-1b"} == {2.0, 4.0}
-    mixed = plan.groups_of(CalibrateConfig(formats=("bfloat16", "float32")), networks, few=True)
+    mixed = measuring.groups_of(CalibrateConfig(formats=("bfloat16", "float32")), networks, few=True)
     whole = [row for group in mixed for row in group.rows if row.part in ("step", "cycle")]
     assert {row.weight_bits for row in whole} == {32.0}
 
 
 def test_steps_of_a_small_network_are_timed_beside_large_ones_alone():
     large = {"llama-3.1-8b": catalog.architecture("llama-3.1-8b")}
-    groups = plan.groups_of(CalibrateConfig(architecture=("llama-3.1-8b",), formats=("bfloat16",)), large, few=False)
+    groups = measuring.groups_of(
+        CalibrateConfig(architecture=("llama-3.1-8b",), formats=("bfloat16",)), large, few=False
+    )
     beside = [group for group in groups if {row.architecture for row in group.rows} == {COMPANION}]
     assert [group.name.partition("/")[0] for group in beside] == ["step"]
     assert {row.weight_bits for row in beside[0].rows} == {16.0}
@@ -240,7 +240,7 @@ def test_steps_of_a_small_network_are_timed_beside_large_ones_alone():
     assert not any(row.heads == 16 for group in groups for row in group.rows)
     small = large | {"embedded": catalog.architecture("embedded")}
     for formats, networks in ((("bfloat16",), small), (("float32", "bfloat16"), large)):
-        found = plan.groups_of(CalibrateConfig(formats=formats), networks, few=False)
+        found = measuring.groups_of(CalibrateConfig(formats=formats), networks, few=False)
         assert not any(row.architecture == COMPANION for group in found for row in group.rows)
 
 

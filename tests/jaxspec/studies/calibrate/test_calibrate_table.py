@@ -3,7 +3,7 @@
 import pytest
 
 from jaxspec.errors import InputError
-from jaxspec.studies.calibrate.example import EXAMPLE
+from jaxspec.studies.calibrate.config import EXAMPLE
 from jaxspec.studies.calibrate.table import COLUMNS, PARTS, read_rows, rows_text
 
 HEAD = "part,weight_bits,batch,tokens,inner,outer,context_tokens,heads,kv_heads,head_dim,seconds\n"

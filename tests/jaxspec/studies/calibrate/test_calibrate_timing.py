@@ -8,9 +8,8 @@ from jaxspec.models import DecoderConfig, init_params, stored
 from jaxspec.models.apart import is_apart
 from jaxspec.models.stored import Stored
 from jaxspec.studies.calibrate import programs
-from jaxspec.studies.calibrate.cycle_programs import cycle_timings, random_params
-from jaxspec.studies.calibrate.noise import noise_of
-from jaxspec.studies.calibrate.timing import Timed, measure
+from jaxspec.studies.calibrate.measuring import noise_of
+from jaxspec.studies.calibrate.programs import Timed, cycle_timings, measure, random_params
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 

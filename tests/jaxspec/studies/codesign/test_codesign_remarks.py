@@ -10,9 +10,9 @@ from jaxspec.results import predicted
 from jaxspec.settings.base import Layer, build_config
 from jaxspec.studies.codesign.config import CodesignConfig
 from jaxspec.studies.codesign.problem import make_problem
-from jaxspec.studies.codesign.remarks import design_notes, inert_settings
-from jaxspec.studies.codesign.report import codesign_tables, headline, shown
 from jaxspec.studies.codesign.result import CodesignResult, DesignRow
+from jaxspec.studies.codesign.run import design_notes, inert_settings
+from jaxspec.studies.codesign.view import codesign_tables, headline, shown
 from jaxspec.studies.engine_pricing import engine_used
 from jaxspec.studies.predict.run import predict
 

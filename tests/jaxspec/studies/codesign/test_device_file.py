@@ -5,7 +5,7 @@ import pytest
 
 from hwmodels import catalog, leaf_names
 from hwmodels.catalog.device_entries import parse_device
-from jaxspec.studies.codesign.device_file import changed_device_text
+from jaxspec.studies.codesign.run import changed_device_text
 
 
 @pytest.mark.parametrize("name", ["elmoe3d-hb8", "alveo-v80", "hexagon-v75", "h100-sxm"])

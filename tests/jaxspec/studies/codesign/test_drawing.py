@@ -8,12 +8,9 @@ import pytest
 
 from jaxspec.errors import InputError
 from jaxspec.studies.codesign import run
-from jaxspec.studies.codesign.config import Bounds
-from jaxspec.studies.codesign.drawing import best_that_differ, draw
-from jaxspec.studies.codesign.examples import EXAMPLES
-from jaxspec.studies.codesign.hardening import harden, merit
-from jaxspec.studies.codesign.problem import make_problem
-from jaxspec.studies.codesign.variables import variables_of
+from jaxspec.studies.codesign.config import EXAMPLES, Bounds
+from jaxspec.studies.codesign.problem import make_problem, variables_of
+from jaxspec.studies.codesign.search import best_that_differ, draw, harden, merit
 from tests.jaxspec.studies.codesign.test_codesign import config_of
 
 

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hwmodels import expected_tree_tokens, tokens_per_cycle
-from jaxspec.studies.codesign.family import chain_family, tree_family
+from jaxspec.studies.codesign.problem import chain_family, tree_family
 from jaxspec.trees.optimal_tree import optimal_tree, optimal_trees
 
 CONDITIONAL = jnp.array([0.8, 0.7, 0.9])

@@ -6,7 +6,7 @@ import math
 from jaxspec.results import measured
 from jaxspec.results.quantity import UNKNOWN
 from jaxspec.results.stopwatch_results import ClockedWay, Stopwatch
-from jaxspec.studies.compare.clocks import joined_clocks
+from jaxspec.studies.compare.run import joined_clocks
 
 
 def clock(name, noise, *, believable=True, load=0.5):

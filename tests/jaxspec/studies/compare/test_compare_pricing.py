@@ -18,10 +18,9 @@ from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.latent_sizes import LatentSizes
 from jaxspec.settings.compressions import COMPRESSIONS, LOSSY_NAMES
 from jaxspec.studies import CompareConfig
-from jaxspec.studies.compare.contestants import contest_on
 from jaxspec.studies.compare.entries import _compressions
-from jaxspec.studies.compare.pricing import price_chains, with_own_kernels
 from jaxspec.studies.compare.result import Quality
+from jaxspec.studies.compare.run import contest_on, price_chains, with_own_kernels
 from jaxspec.studies.compare.stages import CompareStages
 from jaxspec.studies.expert_pricing import placed
 from jaxspec.studies.measured.pricing import resolve_pricing

@@ -14,6 +14,7 @@ from what_is_shown import all_is_shown, numbers_are_whole
 from hwmodels import DraftCost, chain_cycles, chain_plan, price_cycle, read_trace, uniform_footprint
 from jaxspec.cli import main
 from jaxspec.models import DecoderConfig, init_params, save_directory
+from jaxspec.report.page import drawn
 from jaxspec.results.stopwatch_results import LOST_IN_NOISE
 from jaxspec.runs import Reporter
 from jaxspec.runs.directory import RunDirectory
@@ -23,11 +24,10 @@ from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies import CompareConfig, compare
 from jaxspec.studies.compare import run as compare_module
 from jaxspec.studies.compare.entries import check_comparison
-from jaxspec.studies.compare.report import draw_compare_figures
 from jaxspec.studies.compare.result import CompareResult
 from jaxspec.studies.compare.run import trace_file
 from jaxspec.studies.compare.stages import CompareStages, announced, begin_drafts
-from jaxspec.studies.compare.tables import compare_headline, compare_tables
+from jaxspec.studies.compare.view import compare_headline, compare_tables, figures
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.measured.work import begin_work
 
@@ -216,7 +216,7 @@ def test_page_and_figures_are_there_and_show_everything(finished):
         result = CompareResult.from_plain(entry)
         for table in compare_tables([result]):
             numbers_are_whole(table)
-        for figure in draw_compare_figures(result).values():
+        for figure in drawn(figures(result)).values():
             all_is_shown(figure)
     (whole,) = compare_tables([CompareResult.from_plain(entries[0])])
     assert "activations rounded: duquant-w4a4kv4 to 4 bits, smoothquant-w8a8 to 8 bits" in whole.caption

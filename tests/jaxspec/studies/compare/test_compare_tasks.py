@@ -11,10 +11,9 @@ from jaxspec.scaling import sample_continuations
 from jaxspec.settings import build_config
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies import CompareConfig
-from jaxspec.studies.compare.columns import PAGE_COLUMNS
+from jaxspec.studies.compare.entries import check_task, task_accuracy
 from jaxspec.studies.compare.result import CompareResult, Contestant, Quality
-from jaxspec.studies.compare.tables import compare_tables
-from jaxspec.studies.compare.tasks import check_task, task_accuracy
+from jaxspec.studies.compare.view import PAGE_COLUMNS, compare_tables
 from jaxspec.studies.measured.checking import check_inputs
 from jaxspec.tuning.calibration import target_params
 

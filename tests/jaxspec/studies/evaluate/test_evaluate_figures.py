@@ -2,8 +2,8 @@
 
 import matplotlib
 
-from jaxspec.studies.evaluate.report import figures
 from jaxspec.studies.evaluate.result import EvaluateResult
+from jaxspec.studies.evaluate.view import figures
 
 
 def test_the_one_draft_is_drawn(make_entry):

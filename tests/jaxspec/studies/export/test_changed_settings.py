@@ -8,7 +8,7 @@ from jaxspec.errors import InputError
 from jaxspec.runs.kept import new_record
 from jaxspec.settings.toml import to_toml
 from jaxspec.studies import EvaluateConfig
-from jaxspec.studies.export.finished import open_run
+from jaxspec.studies.export.run import open_run
 
 
 def test_they_are_noticed_before_anything_is_read(tmp_path):

@@ -21,7 +21,7 @@ from jaxspec.runs import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies import EvaluateConfig, ExportConfig, TreeConfig, TuneConfig, export_draft
 from jaxspec.studies.export import run as export_module
-from jaxspec.studies.export.finished import open_run
+from jaxspec.studies.export.run import open_run
 
 DEVICES = ("rtx-4090", "cassandra-npu")
 

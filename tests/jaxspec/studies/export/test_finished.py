@@ -13,8 +13,7 @@ from jaxspec.models.families import decoder_config
 from jaxspec.models.hf_load import load_directory
 from jaxspec.settings import build_config
 from jaxspec.studies import TuneConfig
-from jaxspec.studies.export.finished import open_run
-from jaxspec.studies.export.source import target_files
+from jaxspec.studies.export.run import open_run, target_files
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from jaxspec.runs import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies import EvaluateConfig, ExportConfig, TuneConfig, export_draft
 from jaxspec.studies.export import run as export_module
-from jaxspec.studies.export.finished import open_run
+from jaxspec.studies.export.run import open_run
 
 CUT = {"weight_prune": 0.4, "weight_cut_bits": 3.0}
 

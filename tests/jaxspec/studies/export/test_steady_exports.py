@@ -11,7 +11,6 @@ from jaxspec.errors import InputError
 from jaxspec.models import load_directory
 from jaxspec.settings import build_config
 from jaxspec.studies import ExportConfig, TuneConfig, export_draft
-from jaxspec.studies.export import finished as finished_module
 from jaxspec.studies.export import run as export_module
 
 
@@ -24,15 +23,14 @@ def test_weights_that_are_swapped_meanwhile_are_not_exported(
     config = build_config(TuneConfig, small, {"model": str(model), "text": str(some_text), "device": ("rtx-4090",)})
     knobs = {"rtx-4090": {"tuned": uniform_knobs(CASSANDRA1, load_directory(model).config)}}
     run = write_run(tmp_path / "run", config, knobs)
-    module = {"set_up": finished_module, "readme": export_module}[moment]
-    weights, step = model / "model.safetensors", getattr(module, moment)
+    weights, step = model / "model.safetensors", getattr(export_module, moment)
 
     def swap(*given):
         found = step(*given)
         weights.write_bytes(weights.read_bytes() + b"new")
         return found
 
-    monkeypatch.setattr(module, moment, swap)
+    monkeypatch.setattr(export_module, moment, swap)
     if moment == "set_up":
         monkeypatch.setattr(export_module, "_decoded_alone", pytest.fail)
     with pytest.raises(InputError, match=r"^model\.safetensors has changed since this command took its digest"):

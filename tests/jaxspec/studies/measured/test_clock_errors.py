@@ -11,12 +11,12 @@ import pytest
 from hwmodels import NO_ENGINE, DraftCost, EngineTerms, catalog
 from hwmodels.analysis.uncertainty.kernel_errors import loop_scatter, without_spreads
 from hwmodels.compute.unit import Spread
-from jaxspec.report.stopwatch import stopwatch_page_tables, stopwatch_tables
+from jaxspec.report.stopwatch import stopwatch_grids, stopwatch_tables
 from jaxspec.results.network_results import RunningModel
 from jaxspec.results.stopwatch_results import PredictedClock, Stopwatch
 from jaxspec.speculate.timing import TimedWay
 from jaxspec.studies.evaluate.result import EvaluateResult
-from jaxspec.studies.measured import clock_errors, clock_prediction
+from jaxspec.studies.measured import clock_prediction
 from jaxspec.studies.measured.clock_prediction import predict_ways
 from jaxspec.studies.measured.stopwatch import INTERVALS_HOLD, clocked_way
 
@@ -96,7 +96,7 @@ def test_devices_that_differ_in_their_errors_alone_share_compiled_programs(monke
         monkeypatch.setattr(module, name, call)
 
     recorded(clock_prediction, "_priced", "prices")
-    recorded(clock_errors, "_errors", "errors")
+    recorded(clock_prediction, "_errors", "errors")
     steps, cycles = WHOLE.matrix_unit.spreads[0], Spread("cycles", 32.0, LOW**2, HIGH**2, 0.90)
     for spreads in ((), (steps,), (steps, cycles)):
         told(machine(*spreads))
@@ -145,8 +145,8 @@ def test_intervals_are_read_back_and_shown():
     assert PredictedClock.from_plain({"cycle_s": 1.0}).intervals is None
     (table,) = stopwatch_tables([result])
     assert "brackets are 90 % intervals" in table.caption
-    (page,) = stopwatch_page_tables(result)
-    shown = {row["title"]: row["cells"][1].text for row in page["rows"]}
+    (page,) = stopwatch_grids(result)
+    shown = {title: cells[1].text for title, _, cells in page.rows}
     for title in ("tokens/s", "speedup", "cycle", "draft step", "verification"):
         name = next(one for one in shown if one.startswith(f"{title}, predicted"))
         assert "[" in shown[name]

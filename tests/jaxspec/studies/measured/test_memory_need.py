@@ -14,10 +14,16 @@ from jaxspec.studies import CompareConfig, EvaluateConfig, TreeConfig
 from jaxspec.studies.compare.entries import check_comparison
 from jaxspec.studies.compare.run import compare
 from jaxspec.studies.measured.checking import check_inputs
-from jaxspec.studies.measured.draft_memory import draft_need, drafts_of
-from jaxspec.studies.measured.memory import ROOM_BYTES, memory_need, plan_memory
-from jaxspec.studies.measured.pass_memory import laid_out_anew, pass_bytes
-from jaxspec.studies.measured.setup import make_setup
+from jaxspec.studies.measured.memory import (
+    ROOM_BYTES,
+    draft_need,
+    drafts_of,
+    laid_out_anew,
+    memory_need,
+    pass_bytes,
+    plan_memory,
+)
+from jaxspec.studies.measured.work import make_setup
 
 LLAMA_8B = DecoderConfig(
     vocab_size=128256,
@@ -136,7 +142,7 @@ def test_a_device_that_multiplies_what_is_stored_gathers_no_head(monkeypatch):
     rows = 4096 + 2 * 1024 + 2 * 14336
     assert laid_out_anew(tied, 8) == 2 * 32 * 4096 * rows + 2 * 128256 * 4096  # whole on each
     assert laid_out_anew(LLAMA_8B, 1) == 0
-    monkeypatch.setattr("jaxspec.studies.measured.pass_memory.is_widened", lambda rows, matrix: False)
+    monkeypatch.setattr("jaxspec.studies.measured.memory.is_widened", lambda rows, matrix: False)
     assert pieces - need() == 2 * 2 * 128256 * 4096 // 8
     assert laid_out_anew(LLAMA_8B, 8) == 0
 
@@ -170,7 +176,7 @@ def draft(tmp_path, monkeypatch):
         head_dim=64,
     )
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
-    monkeypatch.setattr("jaxspec.studies.measured.draft_memory.check_model", lambda name: config)
+    monkeypatch.setattr("jaxspec.studies.measured.memory.check_model", lambda name: config)
     return str(tmp_path)
 
 

@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from jaxspec.studies import EvaluateConfig
-from jaxspec.studies.measured.setup import make_setup
+from jaxspec.studies.measured.work import make_setup
 
 
 @pytest.mark.parametrize(

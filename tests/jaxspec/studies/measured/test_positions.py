@@ -24,9 +24,8 @@ from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.measured.work import Work
 from jaxspec.studies.scale.inputs import check_scale
 from jaxspec.studies.sweep.config import SweepConfig
-from jaxspec.studies.sweep.plan import plan_sweep
-from jaxspec.studies.tree.beginning import check_tree
-from jaxspec.studies.tree.stages import TreeStages
+from jaxspec.studies.sweep.grid import plan_sweep
+from jaxspec.studies.tree.stages import TreeStages, check_tree
 from jaxspec.studies.tune.config import TuneConfig
 
 NETWORK = DecoderConfig(

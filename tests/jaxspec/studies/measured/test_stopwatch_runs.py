@@ -22,7 +22,7 @@ from jaxspec.errors import InputError
 from jaxspec.files import to_json
 from jaxspec.models import DecoderConfig
 from jaxspec.models.architecture import architecture_of
-from jaxspec.report.stopwatch import stopwatch_figure, stopwatch_page_tables, stopwatch_tables
+from jaxspec.report.stopwatch import stopwatch_figure, stopwatch_grids, stopwatch_tables
 from jaxspec.results.network_results import RunningModel
 from jaxspec.results.stopwatch_results import LOST_IN_NOISE
 from jaxspec.runs.directory import RunDirectory
@@ -146,9 +146,9 @@ def test_a_speedup_over_a_step_that_is_lost_in_noise_is_not_zero(settings, timed
     (table,) = stopwatch_tables([result])
     assert table.rows[1].cells[3] == "n/a"
     assert f"n/a: {LOST_IN_NOISE}" in table.caption.plain
-    (page,) = stopwatch_page_tables(result)
-    assert f"n/a: {LOST_IN_NOISE}" in page["title"]
-    assert [row["cells"][1].text for row in page["rows"] if row["title"] == "speedup"] == ["n/a"]
+    (page,) = stopwatch_grids(result)
+    assert f"n/a: {LOST_IN_NOISE}" in page.title
+    assert [cells[1].text for title, _, cells in page.rows if title == "speedup"] == ["n/a"]
 
 
 def test_the_result_is_read_back_with_its_statuses(timed):
@@ -180,12 +180,12 @@ def test_the_result_is_shown(timed):
     here, other = stopwatch_tables(results)
     assert any("predicted" in column.heading for column in here.columns)
     assert not any("predicted" in column.heading for column in other.columns)
-    (page,) = stopwatch_page_tables(results[0])
-    assert page["columns"] == ["no speculation", "given"]
-    assert {cell.status for row in page["rows"] for cell in row["cells"]} >= {"measured", "predicted"}
+    (page,) = stopwatch_grids(results[0])
+    assert page.names == ["no speculation", "given"]
+    assert {cell.status for *_, cells in page.rows for cell in cells} >= {"measured", "predicted"}
     assert stopwatch_figure(results[0]).axes[0].get_xticklabels()[0].get_text() == "given"
     untimed = EvaluateResult()
-    assert (stopwatch_tables([untimed]), stopwatch_page_tables(untimed), stopwatch_figure(untimed)) == ([], [], None)
+    assert (stopwatch_tables([untimed]), stopwatch_grids(untimed), stopwatch_figure(untimed)) == ([], [], None)
 
 
 def test_a_file_of_another_machine_is_not_this_one(tmp_path):

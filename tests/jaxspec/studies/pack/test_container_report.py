@@ -7,10 +7,10 @@ from rich.console import Console
 from what_is_shown import all_is_shown, numbers_are_whole
 
 from jaxspec.errors import InputError
-from jaxspec.report.save import save_figure
+from jaxspec.report.figures.style import save_figure
 from jaxspec.studies.pack.figures import container_figure
-from jaxspec.studies.pack.report import code_tables, grouped, tensor_table
 from jaxspec.studies.pack.result import PackResult, TensorResult
+from jaxspec.studies.pack.view import code_tables, grouped, tensor_table
 
 
 def entry(name, bits, *, shape=(30, 7), codec="cassandra1", draft=0.25, exponent=2.5, **more):

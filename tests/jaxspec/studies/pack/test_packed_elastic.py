@@ -28,13 +28,12 @@ from jaxspec.speculate.drafts import ElasticDraft, check_draft, compressed_copy,
 from jaxspec.speculate.drafts.container_draft import container_footprint
 from jaxspec.speculate.drafts.making import own_knobs
 from jaxspec.studies import ScaleConfig, TreeConfig, scale
-from jaxspec.studies.measured.target import load_target
+from jaxspec.studies.measured.work import load_target
 from jaxspec.studies.pack.config import PackConfig
 from jaxspec.studies.pack.run import pack_checkpoint
 from jaxspec.studies.scale import run as run_module
 from jaxspec.studies.tree import stages as stages_module
-from jaxspec.studies.tree.beginning import begin_tree
-from jaxspec.studies.tree.stages import TreeStages
+from jaxspec.studies.tree.stages import TreeStages, begin_tree
 
 SCHEME = SCHEMES["elastic"]
 

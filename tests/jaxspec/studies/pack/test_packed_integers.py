@@ -25,14 +25,11 @@ from jaxspec.speculate.drafts.container_draft import container_footprint
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies import EvaluateConfig
-from jaxspec.studies.measured.draft_memory import draft_need, matrix_sizes
-from jaxspec.studies.measured.memory import network_bytes
-from jaxspec.studies.measured.setup import make_setup
-from jaxspec.studies.measured.target import load_target
+from jaxspec.studies.measured.memory import draft_need, matrix_sizes, network_bytes
+from jaxspec.studies.measured.work import load_target, make_setup
 from jaxspec.studies.pack.config import PackConfig
-from jaxspec.studies.pack.inspection import inspect_file
-from jaxspec.studies.pack.report import tensor_table
-from jaxspec.studies.pack.run import pack_checkpoint, unpack_container
+from jaxspec.studies.pack.run import inspect_file, pack_checkpoint, unpack_container
+from jaxspec.studies.pack.view import tensor_table
 from jaxspec.tuning.calibration import target_params
 
 SCHEME = SCHEMES["any-precision"]

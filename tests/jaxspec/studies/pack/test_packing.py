@@ -30,9 +30,8 @@ from jaxspec.runs.progress import Reporter
 from jaxspec.studies.pack import division as division_module
 from jaxspec.studies.pack import run as run_module
 from jaxspec.studies.pack.division import matrix_names, measured_norms, named_knobs
-from jaxspec.studies.pack.inspection import inspect_file
 from jaxspec.studies.pack.result import PackResult, UnpackResult
-from jaxspec.studies.pack.run import PackConfig, pack_checkpoint, unpack_container
+from jaxspec.studies.pack.run import PackConfig, inspect_file, pack_checkpoint, unpack_container
 from jaxspec.text import load_text, windows
 from jaxspec.tuning.calibration import target_params
 

@@ -17,8 +17,8 @@ from jaxspec.results import Quantity
 from jaxspec.studies import predict
 from jaxspec.studies.predict import run as predict_run
 from jaxspec.studies.predict.figures import prediction_figure
-from jaxspec.studies.predict.report import prediction_tables
 from jaxspec.studies.predict.result import PredictResult
+from jaxspec.studies.predict.view import prediction_tables
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,10 @@
 from matplotlib.colors import to_rgb
 
 from hwmodels.step.step_cost import STEP_PARTS
-from jaxspec.report.figures.operator_colours import OPERATOR_COLOURS
+from jaxspec.report.figures.configurations import OPERATOR_COLOURS
 from jaxspec.studies.predict.figures import prediction_figure
-from jaxspec.studies.predict.report import prediction_tables
 from jaxspec.studies.predict.run import predict
+from jaxspec.studies.predict.view import prediction_tables
 
 
 def test_every_part_of_a_step_has_a_colour_of_its_own():

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from jaxspec.scaling import best_of_n_rate, longest_of_batch, longest_of_n, pass_at_n
-from jaxspec.studies.scale.curves import curve_point, measured_method
+from jaxspec.studies.scale.planning import curve_point, measured_method
 from jaxspec.studies.scale.stages import beams_of
 
 PROBLEMS, SAMPLES = 30, 8

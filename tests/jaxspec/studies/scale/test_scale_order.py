@@ -2,7 +2,7 @@
 
 from jaxspec.results import measured
 from jaxspec.studies.scale.result import NetworkCurves, ScaleResult, Speculation
-from jaxspec.studies.scale.tables import accepted_by_network
+from jaxspec.studies.scale.view import accepted_by_network
 
 
 def test_acceptance_stands_in_the_order_of_the_networks():

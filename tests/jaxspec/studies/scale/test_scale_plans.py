@@ -23,10 +23,18 @@ from hwmodels.step.capacity import held_bytes
 from jaxspec.results import measured, predicted
 from jaxspec.settings import build_config
 from jaxspec.studies import ScaleConfig
-from jaxspec.studies.scale.curves import Measured
-from jaxspec.studies.scale.exchange import all_positions, exchange_rows
-from jaxspec.studies.scale.planning import Plan, cheapest, most_accurate, plan_rows, with_fronts
-from jaxspec.studies.scale.pricing import price_speculation, shared_tokens
+from jaxspec.studies.scale.planning import (
+    Measured,
+    Plan,
+    all_positions,
+    cheapest,
+    exchange_rows,
+    most_accurate,
+    plan_rows,
+    price_speculation,
+    shared_tokens,
+    with_fronts,
+)
 from jaxspec.studies.scale.result import CurvePoint, PlanRow
 from jaxspec.tuning.objective import Pricing
 

@@ -12,8 +12,7 @@ from jaxspec.models import DecoderConfig
 from jaxspec.models.tokenizer import ByteTokenizer, load_tokenizer
 from jaxspec.settings import build_config
 from jaxspec.studies import ScaleConfig
-from jaxspec.studies.scale.networks import Network
-from jaxspec.studies.scale.problems import NO_ANSWER, make_problems
+from jaxspec.studies.scale.inputs import NO_ANSWER, Network, make_problems
 from jaxspec.text import TextSplit
 
 CODE = "x = 1\ndef one(a,\n        b):\n    return a\n\n\ndef two() -> int:\n    return 2\n"

@@ -13,18 +13,18 @@ from what_is_shown import all_is_shown, numbers_are_whole
 from jaxspec.cli import main
 from jaxspec.errors import InputError
 from jaxspec.models import DecoderConfig, embedded, init_params, load_model, save_directory
+from jaxspec.report.page import drawn
 from jaxspec.runs import Reporter
 from jaxspec.settings import build_config
 from jaxspec.speculate.drafts import make_draft
 from jaxspec.studies import ScaleConfig, scale
 from jaxspec.studies.measured import memory
 from jaxspec.studies.scale import stages as stages_module
-from jaxspec.studies.scale.figures.costs import plot
+from jaxspec.studies.scale import view
 from jaxspec.studies.scale.inputs import check_scale
-from jaxspec.studies.scale.memory import plan_scale
-from jaxspec.studies.scale.report import draw_scale_figures, write_scale_report
 from jaxspec.studies.scale.result import ScaleResult
-from jaxspec.studies.scale.tables import scale_headline, scale_tables
+from jaxspec.studies.scale.run import plan_scale
+from jaxspec.studies.scale.view import plot, scale_headline, scale_tables, write_scale_report
 
 ONE_LAYER = DecoderConfig(
     vocab_size=256, hidden_size=16, intermediate_size=24, num_layers=1, num_heads=4, num_kv_heads=2, head_dim=6
@@ -185,7 +185,7 @@ def test_tables_and_figures_show_all(finished, tmp_path):
             numbers_are_whole(table)
         all_is_shown(plot((results, None)))
         for result in results:
-            figures = draw_scale_figures(result)
+            figures = drawn(view.figures(result))
             assert list(figures) == ["accuracy", "costs", "exchange"]
             for figure in figures.values():
                 all_is_shown(figure)

@@ -1,6 +1,7 @@
 """Many rates, one after the other: what each alone gives, and how far they are."""
 
 import dataclasses
+import importlib
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +13,9 @@ from hwmodels.serving.latencies import latencies
 from hwmodels.serving.requests import poisson_requests, with_rate
 from hwmodels.serving.simulation import serve
 from hwmodels.serving.step_table import StepTable
-from jaxspec.studies.serve import many_loads
-from jaxspec.studies.serve.loads import DECODING
+from jaxspec.studies.serve.result import DECODING
+
+serving = importlib.import_module("jaxspec.studies.serve.run")  # the package's `serve` is the function
 
 KEY, COUNT, RATES, SIDES = jax.random.key(3), 300, np.array([0.2, 30.0]), np.array([0.0, -1.5], np.float32)
 
@@ -30,9 +32,9 @@ def parts():
 
 def test_each_rate_is_as_it_is_alone_and_progress_is_told(parts, monkeypatch):
     requests, table, engine = parts
-    monkeypatch.setattr(many_loads, "_STEPS", 256)
+    monkeypatch.setattr(serving, "_STEPS", 256)
     told = []
-    found = many_loads.serve_loads(requests, RATES, table, SIDES, engine, KEY, tell=lambda *words: told.append(words))
+    found = serving.serve_loads(requests, RATES, table, SIDES, engine, KEY, tell=lambda *words: told.append(words))
     assert found.ttft_s.shape == (len(SIDES), len(DECODING), len(RATES), 3)
     alone = jax.jit(
         lambda rate, side, lengths: latencies(

@@ -13,16 +13,14 @@ from rich.console import Console
 
 from jaxspec.errors import InputError
 from jaxspec.interruption import UNDER_WAY
-from jaxspec.report.print_style import PRINT_STYLE
 from jaxspec.results import predicted
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies import ServeConfig, serve
 from jaxspec.studies.serve import run as serve_run
-from jaxspec.studies.serve.figures import serving_figure
-from jaxspec.studies.serve.report import answer, serving_tables, shown
 from jaxspec.studies.serve.result import Crossing, LoadRow, ServeResult
-from jaxspec.studies.serve.trace import read_trace
+from jaxspec.studies.serve.run import read_trace
+from jaxspec.studies.serve.view import answer, serving_figure, serving_tables, shown
 
 SMALL = {
     "architecture": "qwen2.5-7b",
@@ -91,7 +89,7 @@ def test_it_is_shown_and_kept(run, result):
     assert result.plain()["status"]["everything else"] == "predicted"
     assert serving_figure([result]).axes
     html = (run[1].path / "report.html").read_text(encoding="utf-8")
-    assert PRINT_STYLE in html  # nothing scrolls on paper
+    assert "@media print" in html  # nothing scrolls on paper
     assert answer(result.crossings[0]) in html
     assert "<svg" in html
     assert "pays up to" in html or result.crossings[0].rate_per_s.value is None
@@ -140,7 +138,7 @@ def test_an_answer_in_words():
 def test_labels_of_a_long_axis_leave_room(longest_ms, labels):
     from matplotlib.figure import Figure
 
-    from jaxspec.studies.serve.figures import _labelled
+    from jaxspec.studies.serve.view import _labelled
 
     axes = Figure().add_subplot(xscale="log", xlim=(10.0, longest_ms))
     assert {10 * share for share in _labelled(axes)} == labels

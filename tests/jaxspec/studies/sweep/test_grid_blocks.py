@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from jaxspec.studies.sweep.blocks import Blocks, blocks_of
+from jaxspec.studies.sweep.grid import Blocks, blocks_of
 
 SHAPES = [(1,), (7,), (1, 1), (3, 2, 2), (2, 3, 2), (5, 1, 4), (4, 7, 3, 2), (2, 100), (100, 2), (13, 11)]
 

@@ -4,7 +4,7 @@ import pytest
 
 from jaxspec.errors import InputError
 from jaxspec.studies import SweepConfig, sweep
-from jaxspec.studies.sweep.plan import plan_sweep
+from jaxspec.studies.sweep.grid import plan_sweep
 
 
 @pytest.mark.parametrize(

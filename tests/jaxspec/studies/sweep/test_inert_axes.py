@@ -10,9 +10,8 @@ from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.studies.design_tree import _UNREAD, design_tree, number_rules
 from jaxspec.studies.sweep.config import SweepConfig
-from jaxspec.studies.sweep.evaluating import _one, evaluate_points
-from jaxspec.studies.sweep.inert_axes import InertAxes
-from jaxspec.studies.sweep.plan import plan_sweep
+from jaxspec.studies.sweep.grid import _one, evaluate_points, plan_sweep
+from jaxspec.studies.sweep.run import InertAxes
 
 TOGETHER = {
     "architecture": ("qwen3-30b-a3b",),

@@ -5,9 +5,8 @@ import dataclasses
 import pytest
 
 from jaxspec.studies.sweep.config import SweepConfig
-from jaxspec.studies.sweep.inert_set import _spread, inert_settings
-from jaxspec.studies.sweep.plan import plan_sweep
-from jaxspec.studies.sweep.run import sweep
+from jaxspec.studies.sweep.grid import plan_sweep
+from jaxspec.studies.sweep.run import _spread, inert_settings, sweep
 
 BATCHES = {"workload.batch": [1.0, 4.0]}
 

@@ -8,11 +8,10 @@ from what_is_shown import all_is_shown, numbers_are_whole
 
 from jaxspec.errors import InputError
 from jaxspec.studies.sweep.config import ParetoAxes, SweepConfig
-from jaxspec.studies.sweep.figures import pareto_figure
 from jaxspec.studies.sweep.pareto import ParetoFront, is_pareto
-from jaxspec.studies.sweep.report import sweep_table
 from jaxspec.studies.sweep.result import SweepResult
 from jaxspec.studies.sweep.run import sweep
+from jaxspec.studies.sweep.view import pareto_figure, sweep_table
 
 
 @settings(deadline=None, max_examples=60)

@@ -22,12 +22,11 @@ from jaxspec.runs.inputs import input_digests
 from jaxspec.runs.processes import Processes
 from jaxspec.settings.toml import to_toml
 from jaxspec.studies.sweep.config import SweepConfig, read_sweep_config
-from jaxspec.studies.sweep.merging import merge_sweeps
 from jaxspec.studies.sweep.points_file import check_points, read_pieces, read_sweep
-from jaxspec.studies.sweep.run import sweep
+from jaxspec.studies.sweep.run import merge_sweeps, sweep
 
 grid_module = importlib.import_module("jaxspec.studies.sweep.grid")
-parts_module = importlib.import_module("jaxspec.studies.sweep.parts")
+parts_module = importlib.import_module("jaxspec.studies.sweep.points_file")
 run_module = importlib.import_module("jaxspec.studies.sweep.run")
 
 # Two networks of one form share a program; 12 points of each in chunks of four, every other one of two.
@@ -45,7 +44,7 @@ MOST, CHUNK, SHARDS = 5, 4, 9
 ON_FOUR = f"""
 import importlib, sys
 import jax
-grid, parts = (importlib.import_module(f"jaxspec.studies.sweep.{{name}}") for name in ("grid", "parts"))
+grid, parts = (importlib.import_module(f"jaxspec.studies.sweep.{{name}}") for name in ("grid", "points_file"))
 from jaxspec.studies import read_sweep_config, sweep
 assert jax.local_device_count() == 4
 grid.CHUNK, parts.PART_CHUNKS = {MOST}, 2

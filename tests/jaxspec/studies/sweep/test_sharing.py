@@ -1,18 +1,20 @@
 """Parts that several processes write together: each is written, none waits for the dead."""
 
+import importlib
 import threading
 
 import pytest
 
 from jaxspec.partial_files import PartialFiles, living_parts
 from jaxspec.runs.processes import Processes
-from jaxspec.studies.sweep import sharing
-from jaxspec.studies.sweep.sharing import write_together
+from jaxspec.studies.sweep.run import write_together
+
+sweeping = importlib.import_module("jaxspec.studies.sweep.run")  # the package's `sweep` is the function
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(sharing, "POLL_S", 0.01)
+    monkeypatch.setattr(sweeping, "POLL_S", 0.01)
 
 
 @pytest.fixture
@@ -71,7 +73,7 @@ def test_a_part_that_is_done_while_one_looks_is_not_written_again(parts):
 
 
 def test_a_part_that_stays_as_it_is_is_taken_over(parts, monkeypatch):
-    monkeypatch.setattr(sharing, "SILENT_S", 0.05)
+    monkeypatch.setattr(sweeping, "SILENT_S", 0.05)
     with PartialFiles() as others:
         others.add(parts[1])
         assert written(parts, 0, 2) == [0, 2, 3, 4, 1]

@@ -20,8 +20,8 @@ from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import DEFAULT_SCHEME
 from jaxspec.errors import InputError
 from jaxspec.results.network_results import PricedNumber
-from jaxspec.studies.sweep.axes import axis_values
 from jaxspec.studies.sweep.config import EXAMPLE, SIZES, SweepConfig, read_sweep_config
+from jaxspec.studies.sweep.grid import axis_values
 from jaxspec.studies.sweep.points_file import read_sweep
 from jaxspec.studies.sweep.result import SweepResult
 from jaxspec.studies.sweep.run import sweep

@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-from jaxspec.studies.sweep import figures
+from jaxspec.studies.sweep import view
 from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.result import SweepResult
 from jaxspec.studies.sweep.run import sweep
@@ -19,11 +19,11 @@ def test_a_figure_that_cannot_be_written_takes_no_result_with_it(tmp_path, monke
         raise OSError(28, "No space left on device", str(path))
 
     with monkeypatch.context() as context:
-        context.setattr(figures, "write_figure", full)
+        context.setattr(view, "write_figure", full)
         with pytest.raises(OSError, match="No space left"):
             sweep(CONFIG, out=run)
     found = SweepResult.load(run / "result.json")
     # The package has a function of the module's name.
     monkeypatch.setattr(importlib.import_module("jaxspec.studies.sweep.run"), "_run", lambda *_: pytest.fail("anew"))
     assert [sweep(CONFIG, out=run)] == found
-    assert (run / figures.FRONT_FILE).stat().st_size > 5000
+    assert (run / view.FRONT_FILE).stat().st_size > 5000

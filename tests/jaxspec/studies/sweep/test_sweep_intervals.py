@@ -9,7 +9,7 @@ from hwmodels import catalog
 from hwmodels.compute.unit import Spread
 from jaxspec.studies.engine_pricing import engine_scatter
 from jaxspec.studies.sweep.config import SweepConfig
-from jaxspec.studies.sweep.plan import plan_sweep
+from jaxspec.studies.sweep.grid import plan_sweep
 from jaxspec.studies.sweep.run import _intervals_in_words
 
 

@@ -8,10 +8,9 @@ import pytest
 from hwmodels.chip.technology import Technology
 from hwmodels.compute.unit import ROUNDED_ROWS
 from jaxspec.studies.sweep.config import SweepConfig
+from jaxspec.studies.sweep.grid import plan_sweep
 from jaxspec.studies.sweep.pareto import ParetoFront
-from jaxspec.studies.sweep.plan import plan_sweep
-from jaxspec.studies.sweep.remarks import device_remarks, unknown_columns
-from jaxspec.studies.sweep.run import _status_of_engine
+from jaxspec.studies.sweep.run import _status_of_engine, device_remarks, unknown_columns
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from jaxspec.runs.inputs import input_digests
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies import TreeConfig, search_tree
-from jaxspec.studies.tree.beginning import begin_tree
+from jaxspec.studies.tree.stages import begin_tree
 
 
 @pytest.fixture(scope="module")

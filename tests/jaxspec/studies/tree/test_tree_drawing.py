@@ -1,4 +1,4 @@
-from jaxspec.studies.tree.figures.drawing import node_places
+from jaxspec.studies.tree.view import node_places
 
 
 def test_a_parent_stands_over_the_middle_of_its_children():

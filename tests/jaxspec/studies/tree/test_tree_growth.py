@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxspec.studies.tree.growth import candidate_shape, grow
+from jaxspec.studies.tree.stages import candidate_shape, grow
 from jaxspec.trees.rank_traces import RankTraces
 
 

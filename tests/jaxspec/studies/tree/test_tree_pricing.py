@@ -17,7 +17,7 @@ from jaxspec.settings import CommonConfig, build_config
 from jaxspec.speculate.drafts import HeadDraft, NetworkDraft, NGramDraft, SelfDraft
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.tree.config import TreeConfig
-from jaxspec.studies.tree.pricing import cycle_times_of, price_growths
+from jaxspec.studies.tree.run import cycle_times_of, price_growths
 from jaxspec.studies.tree.stages import TreeStages
 from jaxspec.trees.ranked_tree import RankedTree
 

@@ -14,17 +14,17 @@ from hwmodels import chain_cycles, read_trace
 from jaxspec.cli import main
 from jaxspec.errors import InputError
 from jaxspec.models import DecoderConfig, init_params, save_directory
+from jaxspec.report.page import drawn
 from jaxspec.runs import Reporter
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.settings import build_config
 from jaxspec.studies import TreeConfig, search_tree
-from jaxspec.studies.compare.pricing import price_chains
+from jaxspec.studies.compare.run import price_chains
 from jaxspec.studies.tree import run as tree_search_module
-from jaxspec.studies.tree.beginning import begin_tree
-from jaxspec.studies.tree.parts import proof_part
-from jaxspec.studies.tree.report import draw_tree_figures
 from jaxspec.studies.tree.result import TreeResult
-from jaxspec.studies.tree.tables import chain_in_words, choice_here, tree_headline, tree_tables
+from jaxspec.studies.tree.run import proof_part
+from jaxspec.studies.tree.stages import begin_tree
+from jaxspec.studies.tree.view import chain_in_words, choice_here, figures, tree_headline, tree_tables
 
 #: Half the compiling of two layers.
 ONE_LAYER = DecoderConfig(
@@ -147,7 +147,7 @@ def test_chains_of_a_given_trace_are_priced_alone(finished, settings, tmp_path):
     assert found.statement.startswith("acceptance counted along 3 requests of all data sets in ")
     assert "proof: none, since nothing was decoded" in tree_tables([found])[0].caption.plain
     assert not (directory.path / "acceptance_trace.jsonl").exists()
-    assert set(draw_tree_figures(found)) >= {"contexts", "curve"}
+    assert set(figures(found, None)) >= {"contexts", "curve"}
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_no_table_cuts_a_number_and_no_figure_leaves_out_data(finished, case):
     entry = odd_trees(finished[0][0])[case]
     for table in tree_tables([TreeResult.from_plain(entry)]):
         numbers_are_whole(table)
-    for figure in draw_tree_figures(TreeResult.from_plain(entry)).values():
+    for figure in drawn(figures(TreeResult.from_plain(entry))).values():
         all_is_shown(figure)
 
 

@@ -3,13 +3,13 @@
 import pytest
 from tune_report_samples import report_html
 
-from jaxspec.studies.tune import report
+from jaxspec.studies.tune import view
 
 
 @pytest.fixture
 def text_only(monkeypatch):
     """For tests of what is written: figures take most of the time."""
-    monkeypatch.setattr(report, "draw_figures", lambda entry, metrics: {})
+    monkeypatch.setattr(view, "drawings", lambda entry, metrics: {})
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """Drafts are elected on text that they were not tuned on, at several offsets of cycles."""
 
 import dataclasses
+import importlib
 import re
 from types import SimpleNamespace
 
@@ -15,16 +16,16 @@ from jaxspec.runs import Reporter
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.settings import build_config
 from jaxspec.studies.measured.work import begin_work
-from jaxspec.studies.tune import judging
 from jaxspec.studies.tune.config import TuneConfig
-from jaxspec.studies.tune.judging import Judge, Judged, finals_of
-from jaxspec.studies.tune.run import tune_drafts
+from jaxspec.studies.tune.run import Judge, Judged, finals_of, tune_drafts
 from jaxspec.tuning.calibration import calibration_pass
 from jaxspec.tuning.hard import measured_windows
 
 NETWORK = DecoderConfig(
     vocab_size=256, hidden_size=16, intermediate_size=24, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=6
 )
+
+tuning = importlib.import_module("jaxspec.studies.tune.run")  # the package's `tune` is the function
 
 
 class Drafts:
@@ -54,9 +55,9 @@ class Drafts:
 
 @pytest.fixture
 def elect(monkeypatch):
-    monkeypatch.setattr(judging, "best_length", lambda pricing, measured: (3, measured.speedup))
-    monkeypatch.setattr(judging, "limited_draft_bits", lambda footprint: [4.0])
-    monkeypatch.setattr(judging, "mean_draft_bits", lambda footprint: 4.0)
+    monkeypatch.setattr(tuning, "best_length", lambda pricing, measured: (3, measured.speedup))
+    monkeypatch.setattr(tuning, "limited_draft_bits", lambda footprint: [4.0])
+    monkeypatch.setattr(tuning, "mean_draft_bits", lambda footprint: 4.0)
 
     def run(once, elsewhere, **limits):
         finals = Drafts(elsewhere)
@@ -64,7 +65,7 @@ def elect(monkeypatch):
         config.__dict__.update(limits)
         candidates = [uniform_knobs(DEFAULT_SCHEME, NETWORK, {"weight_prune": ratio}) for ratio in once]
         judge = Judge(config, Drafts(once), finals)
-        return judging.best_of([judge.judged(None, knobs) for knobs in candidates]), finals
+        return tuning.best_of([judge.judged(None, knobs) for knobs in candidates]), finals
 
     return run
 

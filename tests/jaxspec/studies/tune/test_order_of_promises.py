@@ -1,8 +1,8 @@
 """What calibration text promises stands in one order, whether a run was just finished or is read from a file of sorted keys."""
 
 from jaxspec.results import predicted
-from jaxspec.studies.tune.optimism import promises
 from jaxspec.studies.tune.result import OnCalibration, TuneResult
+from jaxspec.studies.tune.view import promises
 
 
 def test_the_order_is_that_of_all_other_tables():

@@ -7,7 +7,7 @@ import pytest
 
 from jaxspec.results import predicted
 from jaxspec.studies.tune.result import TuneResult
-from jaxspec.studies.tune.told import told_lines
+from jaxspec.studies.tune.view import terminal_lines
 
 RUN = Path("runs/tune-0123456789ab")
 
@@ -31,7 +31,7 @@ def slower(result, factor):
 
 
 def test_the_answer_comes_first_and_what_to_do_next_last(result):
-    lines = told_lines([result], RUN)
+    lines = terminal_lines([result], RUN)
     assert "the tuned draft is predicted to decode 2.33x as fast as 16-bit autoregressive decoding" in lines[0]
     assert lines[1].startswith("rtx-4090, measured: Lossless: speculative and autoregressive output agree in all ")
     for name in ("default", "grid", "uniform", "tuned"):
@@ -43,10 +43,10 @@ def test_the_answer_comes_first_and_what_to_do_next_last(result):
 
 def test_of_several_devices_the_one_where_a_draft_pays_is_exported(result):
     first, second = slower(result, 0.2), dataclasses.replace(result, device="l40s")
-    assert f"jaxspec export {RUN} --device l40s -o draft" in told_lines([first, second], RUN)[-1]
+    assert f"jaxspec export {RUN} --device l40s -o draft" in terminal_lines([first, second], RUN)[-1]
 
 
 def test_nothing_is_exported_where_nothing_pays(result):
-    lines = told_lines([slower(result, 0.2)], RUN)
+    lines = terminal_lines([slower(result, 0.2)], RUN)
     assert "no draft pays here" in lines[0]
     assert not any("jaxspec export" in line for line in lines)

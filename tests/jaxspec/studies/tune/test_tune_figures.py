@@ -10,9 +10,8 @@ from what_is_shown import all_is_shown
 
 import jaxspec.report
 from jaxspec.report.figures.style import WIDTH_INCHES
-from jaxspec.studies.tune import figures
-from jaxspec.studies.tune.figures.acceptance import pareto_front
-from jaxspec.studies.tune.report import draw_figures
+from jaxspec.report.page import drawn as drawn_figures
+from jaxspec.studies.tune.view import drawings, pareto_front
 
 ALL = {"acceptance", "knobs", "convergence", "tokens", "roofline", "operator_time"}
 
@@ -24,7 +23,7 @@ def texts(figure):
 
 @pytest.mark.parametrize("layers", [2, 5])
 def test_every_figure_says_what_was_measured_and_what_priced(make_entry, make_metrics, layers):
-    drawn = draw_figures(read(make_entry(layers=layers)), make_metrics())
+    drawn = drawn_figures(drawings(read(make_entry(layers=layers)), make_metrics()))
     assert set(drawn) == ALL
     for figure in drawn.values():
         assert "acceptance measured on embedded (3.08 M parameters), cost predicted for Llama 3.1 8B" in " ".join(
@@ -51,7 +50,7 @@ def drawn_texts(figure):
 @pytest.mark.parametrize("name", sorted(ALL))
 @pytest.mark.parametrize("layers", [2, 5])
 def test_text_neither_leaves_the_figure_nor_overlaps(make_entry, make_metrics, name, layers):
-    figure = draw_figures(read(make_entry(layers=layers)), make_metrics())[name]
+    figure = drawn_figures(drawings(read(make_entry(layers=layers)), make_metrics()))[name]
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     shown = [text for text in drawn_texts(figure) if text.get_text().strip() and text.get_visible()]
@@ -97,13 +96,13 @@ def stretched(entry, *, speed=1.0, time=1.0, tokens=1.0, bits=1.0, knobs=None):
 )
 def test_all_data_lies_within_the_axes_and_all_text_on_the_canvas(make_entry, make_metrics, size, layers):
     metrics = [line | {"speedup": line["speedup"] * size.get("speed", 1.0)} for line in make_metrics()]
-    for figure in draw_figures(read(stretched(make_entry(layers=layers), **size)), metrics).values():
+    for figure in drawn_figures(drawings(read(stretched(make_entry(layers=layers), **size)), metrics)).values():
         all_is_shown(figure)
 
 
 def test_figures_leave_no_global_state(make_entry, make_metrics):
     before = dict(matplotlib.rcParams)
-    draw_figures(read(make_entry()), make_metrics())
+    drawn_figures(drawings(read(make_entry()), make_metrics()))
     assert dict(matplotlib.rcParams) == before
 
 
@@ -116,8 +115,7 @@ def test_no_module_of_the_report_uses_pyplot():
 
 
 def test_public_names_have_docstrings():
-    for package in (jaxspec.report, figures):
-        assert all(getattr(package, name).__doc__ for name in package.__all__)
+    assert all(getattr(jaxspec.report, name).__doc__ for name in jaxspec.report.__all__)
 
 
 def test_pareto_front_by_hand():

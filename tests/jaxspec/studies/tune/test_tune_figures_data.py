@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 from made_results import read
 
-from jaxspec.report.figures.operator_time import operator_time_figure
-from jaxspec.report.figures.roofline import roofline_figure
+from jaxspec.report.figures.configurations import operator_time_figure, roofline_figure, tokens_figure
 from jaxspec.report.figures.style import text_colour_on
-from jaxspec.report.figures.tokens import tokens_figure
-from jaxspec.studies.tune import figures
-from jaxspec.studies.tune.disagreement import disagreement_in_words
-from jaxspec.studies.tune.report import draw_figures
+from jaxspec.report.page import drawn
+from jaxspec.studies.tune import view
+from jaxspec.studies.tune.view import disagreement_in_words, drawings
 
 
 def texts(figure):
@@ -26,7 +24,7 @@ def legend(figure):
 
 
 def test_acceptance_shows_grid_front_and_configurations(make_entry):
-    figure = figures.acceptance_figure(read(make_entry()))
+    figure = view.acceptance_figure(read(make_entry()))
     axes, bar = figure.axes
     assert len(axes.collections[0].get_offsets()) == 9
     assert legend(figure) == [
@@ -47,19 +45,19 @@ def test_acceptance_shows_grid_front_and_configurations(make_entry):
 def test_acceptance_without_speedups_or_grid(make_entry):
     entry = make_entry()
     entry["grid"][2]["speedup_vs_bf16_ar"] = None
-    assert len(figures.acceptance_figure(read(entry)).axes) == 1
+    assert len(view.acceptance_figure(read(entry)).axes) == 1
     entry["grid"][3]["alpha_token"] = math.nan
-    assert "all 8 grid points" in legend(figures.acceptance_figure(read(entry)))
+    assert "all 8 grid points" in legend(view.acceptance_figure(read(entry)))
     del entry["grid"]
-    assert len(legend(figures.acceptance_figure(read(entry)))) == 4
-    assert figures.acceptance_figure(read({})) is None
+    assert len(legend(view.acceptance_figure(read(entry)))) == 4
+    assert view.acceptance_figure(read({})) is None
 
 
 def test_what_objective_j_chooses_is_ringed_and_told(make_entry):
     entry = make_entry()
     for place, point in enumerate(entry["grid"]):
         point["relative_j"] = 2.0 - abs(place - 4)
-    figure = figures.acceptance_figure(read(entry))
+    figure = view.acceptance_figure(read(entry))
     ring = next(line for line in figure.axes[0].lines if line.get_label() == "grid point that objective J chooses")
     point = entry["grid"][4]
     assert [float(np.squeeze(v)) for v in ring.get_data()] == [point["bits_per_weight"], point["alpha_token"]]
@@ -69,14 +67,14 @@ def test_what_objective_j_chooses_is_ringed_and_told(make_entry):
     assert "is predicted to be the fastest: weight_prune 0.6, weight_cut_bits 0" in disagreement_in_words(read(entry))
     # Where it cannot be drawn, and where nothing is known of it.
     entry["grid"][6]["alpha_token"] = None
-    assert "grid point that objective J chooses" not in legend(figures.acceptance_figure(read(entry)))
+    assert "grid point that objective J chooses" not in legend(view.acceptance_figure(read(entry)))
     assert disagreement_in_words(read(make_entry())) == ""
 
 
 @pytest.mark.parametrize("layers", [1, 2, 5])
 def test_knobs_show_every_value(make_entry, layers):
     entry = make_entry(layers=layers)
-    figure = figures.knobs_figure(read(entry))
+    figure = view.knobs_figure(read(entry))
     prune, cut = figure.axes[:2]
     for axes in (prune, cut):
         assert [label.get_text() for label in axes.get_xticklabels()] == [
@@ -101,7 +99,7 @@ def test_knobs_show_every_value(make_entry, layers):
 def test_the_knob_of_the_head_is_one_cell_of_all_layers(make_entry):
     entry = make_entry(layers=4)
     entry["configurations"]["tuned"]["knobs"] |= {"head_prune": 0.62, "head_cut_bits": 3}
-    figure = figures.knobs_figure(read(entry))
+    figure = view.knobs_figure(read(entry))
     for axes, words in zip(figure.axes[:2], ("62", "3"), strict=True):
         assert axes.get_xticklabels()[-1].get_text() == "head"
         assert len(axes.texts) == 8 * 4 + 1
@@ -112,11 +110,11 @@ def test_the_knob_of_the_head_is_one_cell_of_all_layers(make_entry):
 def test_knobs_with_a_hole_or_of_no_shape(make_entry):
     entry = make_entry(layers=2)
     entry["configurations"]["tuned"]["knobs"]["weight_cut_bits"]["o"][1] = None
-    assert [text.get_text() for text in figures.knobs_figure(read(entry)).axes[1].texts].count("n/a") == 1
+    assert [text.get_text() for text in view.knobs_figure(read(entry)).axes[1].texts].count("n/a") == 1
     entry["configurations"]["tuned"]["knobs"]["kv_prune"] = [0.1]
-    assert figures.knobs_figure(read(entry)) is None
+    assert view.knobs_figure(read(entry)) is None
     del entry["configurations"]["tuned"]["knobs"]
-    assert figures.knobs_figure(read(entry)) is None
+    assert view.knobs_figure(read(entry)) is None
 
 
 def test_cell_text_is_readable():
@@ -125,7 +123,7 @@ def test_cell_text_is_readable():
 
 
 def test_convergence_shows_both_stages_and_what_they_have_to_beat(make_entry, make_metrics):
-    figure = figures.convergence_figure(read(make_entry()), make_metrics() + make_metrics("jetson-agx-orin", steps=9))
+    figure = view.convergence_figure(read(make_entry()), make_metrics() + make_metrics("jetson-agx-orin", steps=9))
     upper, lower = figure.axes
     assert legend(figure) == [
         "uniform stage, soft training value",
@@ -148,10 +146,10 @@ def test_convergence_with_holes(make_entry, make_metrics):
     lines[1]["speedup"] = None
     for line in lines:
         del line["temperature"]
-    (axes,) = figures.convergence_figure(read(make_entry()), lines).axes
+    (axes,) = view.convergence_figure(read(make_entry()), lines).axes
     assert np.isnan(axes.lines[1].get_ydata()[1])
-    assert figures.convergence_figure(read(make_entry()), make_metrics("another")) is None
-    assert figures.convergence_figure(read(make_entry()), []) is None
+    assert view.convergence_figure(read(make_entry()), make_metrics("another")) is None
+    assert view.convergence_figure(read(make_entry()), []) is None
 
 
 def test_roofline_has_roof_and_all_points(make_entry):
@@ -256,4 +254,4 @@ def test_tokens_without_error_or_count(make_entry):
 
 
 def test_nothing_known_draws_nothing():
-    assert draw_figures(read({}), []) == {}
+    assert drawn(drawings(read({}), [])) == {}

@@ -8,11 +8,12 @@ import pytest
 from made_results import read
 from tune_report_samples import parse, report_html, table_rows, words
 
-from jaxspec.studies.tune import report
+from jaxspec.report.page import drawn
+from jaxspec.studies.tune import view
 
 
 def write_report(entries, *more, **options):
-    return report.write_report([read(entry) for entry in entries], *more, **options)
+    return view.write_report([read(entry) for entry in entries], *more, **options)
 
 
 def test_own_command_is_shown_escaped(make_entry, text_only):
@@ -105,8 +106,8 @@ def test_null_and_nan_are_shown_as_unknown(make_entry, make_metrics, monkeypatch
     entry = make_entry()
     tuned = entry["configurations"]["tuned"]
     tuned["acceptance"]["alpha_token"] = tuned["speedup_vs_stored_ar"] = tuned["bits_per_kv"] = missing
-    assert len(report.draw_figures(read(entry), make_metrics())) == 6
-    monkeypatch.setattr(report, "draw_figures", lambda entry, metrics: {})
+    assert len(drawn(view.drawings(read(entry), make_metrics()))) == 6
+    monkeypatch.setattr(view, "drawings", lambda entry, metrics: {})
     page = report_html([entry], [])
     rows = table_rows(parse(page))
     assert (
@@ -137,10 +138,10 @@ def test_any_key_may_be_absent_or_null(make_entry, make_metrics, monkeypatch, ke
     entry = make_entry()
     del entry[key]
     entry |= {key: None} if null else {}
-    drawn = report.draw_figures(read(entry), make_metrics())
+    found = drawn(view.drawings(read(entry), make_metrics()))
     lost = {"device": {"convergence", "roofline"}}.get(key, set())
-    assert set(drawn) == {"acceptance", "knobs", "convergence", "tokens", "roofline", "operator_time"} - lost
-    monkeypatch.setattr(report, "draw_figures", lambda entry, metrics: {})
+    assert set(found) == {"acceptance", "knobs", "convergence", "tokens", "roofline", "operator_time"} - lost
+    monkeypatch.setattr(view, "drawings", lambda entry, metrics: {})
     assert "2.33x" in words(parse(report_html([entry], [])))
 
 

@@ -5,11 +5,11 @@ import xml.etree.ElementTree as ET
 
 from made_results import read
 
-from jaxspec.studies.tune import report
+from jaxspec.studies.tune import view
 
 
 def report_html(entries, *more, **options):
-    return report.report_html([read(entry) for entry in entries], *more, **options)
+    return view.report_html([read(entry) for entry in entries], *more, **options)
 
 
 def parse(page):

@@ -1,0 +1,348 @@
+"""What `jaxspec advise` shows: a sentence, a row per batch, figures, and how engines are started."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from hwmodels.numerics.units import MILLI
+from jaxspec.report.columns import Column, fill, interval_in_words
+from jaxspec.report.figures.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    INK,
+    ORANGE,
+    PAPER,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    WIDTH_INCHES,
+    YELLOW,
+    ShownFigure,
+    limits_from_zero,
+    styled,
+)
+from jaxspec.report.formatting import NOT_KNOWN, fixed, times
+from jaxspec.report.page import (
+    Drawings,
+    Page,
+    Section,
+    write_page,
+)
+from jaxspec.report.shown import Shown, note_lines, shown_run
+from jaxspec.report.terminal import Table
+from jaxspec.results import UNKNOWN
+from jaxspec.runs.directory import RunDirectory
+from jaxspec.studies.advise.result import AdvisedBatch, AdviseResult, ScheduleRange
+from jaxspec.studies.given_acceptance import acceptance_line
+
+
+def _digits(count: int) -> Callable[[float], str]:
+    return lambda value: fixed(value, count)
+
+
+def limits_in_words(row: AdvisedBatch, most: int = 2) -> str:
+    """What the time goes to, the largest shares first."""
+    found = row.time_by_cause.value or {}
+    total, largest = sum(found.values()), sorted(found, key=lambda name: -found[name])
+    return ", ".join(f"{name} {100 * found[name] / total:.0f} %" for name in largest[:most])
+
+
+def _chance(row: AdvisedBatch) -> str:
+    chance = row.probability_pays.number
+    if chance is None:
+        return NOT_KNOWN
+    return "> 99 %" if chance > 0.995 else "< 1 %" if chance < 0.005 else f"{100 * chance:.0f} %"
+
+
+def _tree(row: AdvisedBatch) -> str:
+    if row.tree is None:
+        return NOT_KNOWN
+    speedup, ends = row.tree.speedup_vs_stored_ar.number, interval_in_words(row.tree.interval, times)
+    return f"{times(speedup)}{ends} at {row.tree.nodes.value} tokens"
+
+
+def _rate(row: AdvisedBatch) -> str:
+    text = fixed(row.tokens_per_s.number, 0)
+    low, high = row.tokens_per_s_interval.low.number, row.tokens_per_s_interval.high.number
+    text += "" if low is None or high is None else f" [{low:.0f}, {high:.0f}]"
+    return text + ("" if row.fits.value else " (does not fit)")
+
+
+#: All of them, in order.
+BATCH_COLUMNS = (
+    Column[AdvisedBatch]("draft length", "draft\nlength", "0: do not speculate", "draft_length", 0),
+    Column[AdvisedBatch]("tokens per cycle", "tokens\nper cycle", "expected", "tokens_per_cycle", 2),
+    Column[AdvisedBatch](
+        "speedup",
+        "speedup",
+        "over decoding what is stored without a draft",
+        "speedup_vs_stored_ar",
+        times,
+        interval="interval",
+    ),
+    Column[AdvisedBatch](
+        "best draft",
+        "best\ndraft",
+        "its speedup, whether it pays or not",
+        "best_draft_speedup",
+        times,
+        words=lambda row: f"{times(row.best_draft_speedup.number)} at {row.best_draft_length.value}",
+    ),
+    Column[AdvisedBatch](
+        "best tree",
+        "best\ntree",
+        "its speedup, whether it pays or not",
+        lambda row: UNKNOWN if row.tree is None else row.tree.speedup_vs_stored_ar,
+        times,
+        words=_tree,
+        optional=True,
+    ),
+    Column[AdvisedBatch](
+        "it pays", "it pays", "probability, given the errors that are known", "probability_pays", words=_chance
+    ),
+    Column[AdvisedBatch]("tokens/s", "tokens/s", "of all sequences", "tokens_per_s", 0, words=_rate),
+    Column[AdvisedBatch](
+        "limited by", "limited by", "shares of a cycle's time", "cycle_s", words=limits_in_words, justify="left"
+    ),
+)
+
+
+#: Engine whose command is shown where none was asked for, and titles of those that can be.
+_TITLES = {"vllm": "vLLM", "sglang": "SGLang", "llama.cpp": "llama.cpp"}
+
+
+_SHOWN = "vLLM"
+
+
+def title_in_words(result: AdviseResult) -> str:
+    """What a table or a figure of the advice shows."""
+    return f"{result.architecture} on {result.device}: speculation with {result.draft.name}, by batch"
+
+
+def acceptance_in_words(result: AdviseResult) -> str:
+    """Which acceptance, and of what it is."""
+    return acceptance_line(result.draft.conditional, result.draft.acceptance_source)
+
+
+def advice_in_words(result: AdviseResult) -> str:
+    """Whether to speculate on this device, up to which batch, and what that gains at most."""
+    where = f"{result.architecture} on {result.device}" + (f" ({result.release})" if result.release else "")
+    paying = [row for row in result.by_batch if row.draft_length.value]
+    absent = [str(row.batch) for row in result.by_batch if row.fits.value is False]
+    room = f" There is no memory for batch {', '.join(absent)}." if absent else ""
+    if not paying:
+        best = max(result.by_batch, key=lambda row: row.best_draft_speedup.number or 0.0)
+        return (
+            f"{where}: do not speculate with {result.draft.name}. Its best is {times(best.best_draft_speedup.number)}"
+            f"{interval_in_words(best.best_draft_interval, times)} at batch {best.batch}.{room}"
+        )
+    best = max(
+        [row for row in paying if row.fits.value is not False] or paying, key=lambda row: row.speedup_vs_stored_ar.known
+    )
+    gain = f"{times(best.speedup_vs_stored_ar.number)}{interval_in_words(best.interval, times)}"
+    said = f"{where}: speculate with {result.draft.name}: {schedule_in_words(result.schedule)}"
+    return f"{said}. At batch {best.batch} it decodes {gain} as fast as without a draft.{room}"
+
+
+def schedule_in_words(schedule: list[ScheduleRange]) -> str:
+    """Draft length by batch; the notes of a result say what a draft that is loaded and does not draft takes."""
+    loaded = any(each.draft_length.known for each in schedule)
+    words, none = [], "no draft, which is not free while one is loaded" if loaded else "no draft"
+    for each in schedule:
+        first, last, length = each.first.known, each.last.known, each.draft_length.known
+        at = f"batch {first}" if first == last else f"batch {first} to {last}"
+        words.append(f"{at}: {(f'{length} token' + 's' * (length != 1)) if length else none}")
+    return "; ".join(words)
+
+
+def caption(result: AdviseResult) -> list[str]:
+    """What the table's numbers rest on, a line per remark."""
+    chances = result.draft.conditional
+    few = ", ".join(fixed(chance, 2) for chance in (chances.value or [])[:4])
+    more = ", ..." if len(chances.value or []) > 4 else ""
+    single = result.single_draft_length.value
+    lines = [
+        f"draft {result.draft.name}, priced as {result.draft.priced_as}; accepted by position {few}{more} ({chances.status}); "
+        "the rest: predicted",
+        f"one draft length for all these batches: {single or 'none pays on average'}",
+    ]
+    if any(row.tree for row in result.by_batch):
+        branches = ", ".join(fixed(chance, 2) for chance in result.draft.branch_acceptance.known)
+        better = [f"{row.batch}" for row in result.by_batch if row.tree and row.tree.pays.value]
+        where = f"faster than any chain at batch {', '.join(better)}" if better else "faster than a chain at no batch"
+        lines.append(f"trees, further tokens accepted with probabilities {branches} (input): {where}")
+    lines.append(
+        f"in brackets: {result.interval_statement}"
+        if result.interval_statement
+        else "no intervals: no errors of the device's times are known, and acceptance was given without --acceptance-cycles"
+    )
+    return lines
+
+
+def command_lines(result: AdviseResult) -> list[str]:
+    """How the engine that was asked for is started, or vLLM, to copy; nothing where there is no command."""
+    title = _shown_title(result)
+    return [f"{title}, for {result.device}:", *result.commands[title].splitlines()] if title in result.commands else []
+
+
+def without_command(result: AdviseResult) -> list[str]:
+    """Why there is no command; nothing where there is one."""
+    if result.speculate.value and not result.commands:
+        return [
+            f"{result.device}: no engine supports the draft {result.draft.name} by itself; jaxspec export writes one from a "
+            "run whose scheme keeps the target as it is"
+        ]
+    if not result.commands:
+        return [f"{result.device}: start the engine without a draft"]
+    if (title := _shown_title(result)) not in result.commands:
+        return [f"{result.device}: {title} has no draft of kind {result.draft.kind or NOT_KNOWN}"]
+    return []
+
+
+def _shown_title(result: AdviseResult) -> str:
+    asked = None if result.engine is None else result.engine.name
+    return _TITLES.get(asked or "", _SHOWN)
+
+
+#: What operators wait for -> colour; a draft's are hatched.
+_COLOURS = {
+    "arithmetic": BLUE,
+    "memory": ORANGE,
+    "decoding of weights": PURPLE,
+    "exchange": YELLOW,
+    "launches": SKY,
+    "engine": VERMILLION,
+    "other devices": GREEN,
+}
+
+
+def _batches(axes: Axes, result: AdviseResult) -> None:
+    batches = [row.batch for row in result.by_batch]
+    if min(batches) < max(batches):
+        axes.set_xscale("log", base=2)
+    axes.set_xticks(batches, [str(batch) for batch in batches])
+    axes.minorticks_off()
+    axes.set_xlabel("sequences decoded together")
+
+
+@styled
+def gain_figure(result: AdviseResult) -> Figure:
+    """Speedup of the best draft at every batch, with its interval and its length; 1 is decoding without a draft."""
+    figure = ShownFigure(figsize=(WIDTH_INCHES, 4.4), layout="constrained")
+    axes = figure.subplots()
+    rows = result.by_batch
+    batches = [row.batch for row in rows]
+    best = [row.best_draft_speedup.known for row in rows]
+    ends = [(row.best_draft_interval.low.number, row.best_draft_interval.high.number) for row in rows]
+    lows = [value if low is None else low for value, (low, _) in zip(best, ends, strict=True)]
+    highs = [value if high is None else high for value, (_, high) in zip(best, ends, strict=True)]
+    if result.interval_covers:
+        axes.fill_between(batches, lows, highs, color=GREEN, alpha=0.25, linewidth=0, label="90 % interval")
+    axes.plot(batches, best, marker="o", color=GREEN, label="best draft length")
+    single = result.single_draft_length.value
+    if single:
+        fixed = [row.speedups.known[single - 1] for row in rows]
+        axes.plot(batches, fixed, color=BLUE, linestyle="--", label=f"{single} tokens at every batch")
+    axes.axhline(1.0, color=INK, linewidth=0.9, linestyle=":")
+    for row, high in zip(rows, highs, strict=True):
+        text = str(row.draft_length.value or "no draft")
+        at = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center", "fontsize": 9}
+        axes.annotate(text, (row.batch, high), **at)
+    _batches(axes, result)
+    axes.set_ylim(limits_from_zero([1.0, *highs], room=1.15))
+    axes.set_ylabel("speedup over decoding without a draft")
+    axes.set_title(title_in_words(result), fontsize=10, loc="left")
+    axes.grid(True)
+    axes.legend(loc="lower left")
+    return figure
+
+
+@styled
+def limits_figure(result: AdviseResult) -> Figure:
+    """Share of a cycle's time by what its operators wait for, at every batch with the chosen draft length."""
+    figure = ShownFigure(figsize=(WIDTH_INCHES, 4.0), layout="constrained")
+    axes = figure.subplots()
+    rows, places = result.by_batch, list(range(len(result.by_batch)))
+    found = [row.time_by_cause.known for row in rows]
+    names = sorted({name for one in found for name in one}, key=lambda name: -max(one.get(name, 0.0) for one in found))
+    bottoms = [0.0] * len(rows)
+    for name in names:
+        part, _, cause = name.rpartition(": ")
+        totals = [sum(one.values()) for one in found]
+        heights = [one.get(name, 0.0) / total for one, total in zip(found, totals, strict=True)]
+        if max(heights) < 0.005:
+            continue
+        hatch = "//" if part == "draft" else None
+        axes.bar(
+            places, heights, bottom=bottoms, color=_COLOURS.get(cause, BLACK), edgecolor=PAPER, hatch=hatch, label=name
+        )
+        bottoms = [bottom + height for bottom, height in zip(bottoms, heights, strict=True)]
+    for place, row in zip(places, rows, strict=True):
+        text = f"{row.cycle_s.known / MILLI:.3g} ms"
+        axes.annotate(text, (place, 1.0), xytext=(0, 3), textcoords="offset points", ha="center", fontsize=8)
+    axes.set_xticks(places, [f"{row.batch}\n({row.draft_length.value or 'no draft'})" for row in rows])
+    axes.set(xlabel="sequences decoded together (draft length)", ylabel="share of a cycle", ylim=(0, 1.1))
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+def advice_table(result: AdviseResult, title: str | None = None) -> Table:
+    """A row per batch; those that do not fit the device are dim.
+
+    Args:
+        title: in place of the advice in words.
+    """
+    table = Table(advice_in_words(result) if title is None else title, "\n".join(caption(result)))
+    rows = {str(row.batch): row for row in result.by_batch}
+    dim = lambda row: None if row.fits.value else "dim"
+    return fill(table, BATCH_COLUMNS, rows, dim, corner="batch", side="right")
+
+
+def figures(result: AdviseResult, directory: Path | None = None) -> Drawings:
+    """The page's figures of one device by name."""
+    return {"gain": lambda: gain_figure(result), "limits": lambda: limits_figure(result)}
+
+
+def shown(run: tuple[Sequence[AdviseResult], RunDirectory]) -> Shown:
+    """Tables for the terminal, from what `advise` returned."""
+    results, directory = run
+    lines = [line for result in results for line in without_command(result)]
+    return dataclasses.replace(
+        shown_run(run, [advice_table(result) for result in results], [*lines, *note_lines(results)]),
+        files=f"page: {directory.path / 'report.html'}; engines' settings: {directory.path / 'engines'}",
+        commands=[line for result in results for line in command_lines(result)],
+        first=list(dict.fromkeys(map(acceptance_in_words, results))),
+    )
+
+
+_CAPTIONS = {
+    "gain": "The number above each batch is the draft length to use there.",
+    "limits": "The time of each operator is assigned to its longest wait. Hatched: draft steps.",
+}
+
+_PAGE = Page(heading="Should this network speculate?", command="jaxspec advise --config config.toml", assumptions=())
+
+
+def write_advice(results: Sequence[AdviseResult], directory: Path) -> Path:
+    """Write the page and its figures into a run directory; see `write_page`."""
+    return write_page(_PAGE, [_section(result) for result in results], directory)
+
+
+def _section(result: AdviseResult) -> Section:
+    return Section(
+        result=result,
+        title=title_in_words(result),
+        headlines=[advice_in_words(result)],
+        pays=bool(result.speculate.value),
+        tables=[advice_table(result, title="")],
+        figures=figures(result),
+        captions=_CAPTIONS,
+        blocks=result.commands,
+        remarks=[acceptance_in_words(result), *result.notes],
+    )

@@ -1,0 +1,528 @@
+"""What `jaxspec compare` shows: a row for each way to decode, the fastest first, and a page with figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from hwmodels.numerics.units import GB
+from jaxspec.report.columns import BRACKETS, Column, Grid, fill, statements, terminal_columns
+from jaxspec.report.configurations import LARGEST_GAP
+from jaxspec.report.figures.style import BLUE, GREEN, INK, ORANGE, PURPLE, limits_from_zero, new_figure, styled
+from jaxspec.report.formatting import NOT_KNOWN, fixed, fixed_or_small, milliseconds, times
+from jaxspec.report.page import (
+    Drawings,
+    Page,
+    Section,
+    network_section,
+    network_settings,
+    write_page,
+)
+from jaxspec.report.shown import Shown, shown_run
+from jaxspec.report.stopwatch import STOPWATCH_CAPTION, stopwatch_figure, stopwatch_tables
+from jaxspec.report.terminal import Table
+from jaxspec.report.titles import architecture_title, device_title, provenance
+from jaxspec.runs.directory import RunDirectory
+from jaxspec.settings.rounded_inputs import UNROUNDED_BITS
+from jaxspec.studies.compare.result import AUTOREGRESSIVE, COMPRESSION, DRAFT, SELF_DRAFT, CompareResult, Contestant
+
+
+def interval(found: Contestant) -> str:
+    """The interval of the speedup."""
+    if found.speedup_low.number is None:
+        return NOT_KNOWN
+    return f"{fixed(found.speedup_low.number, 2)} to {fixed(found.speedup_high.number, 2)}"
+
+
+def output_in_words(found: Contestant) -> str:
+    """Whose output is decoded, and whether speculation changed it."""
+    mismatches = found.lossless.mismatches.number
+    if mismatches:
+        return f"NOT lossless: {mismatches:.0f} tokens"
+    return "changed" if found.changes_output else "exact"
+
+
+def _change(found: Contestant) -> str:
+    task = found.quality.task
+    if task is None or task.change.number is None:
+        return NOT_KNOWN
+    return f"{task.change.number:+.3f} ± {fixed(task.change.standard_error, 3)}"
+
+
+#: Rows of the page's table.
+PAGE_COLUMNS = (
+    Column[Contestant](
+        "speedup vs bf16 AR",
+        "speedup\nvs bf16\nAR",
+        "over autoregressive decoding of the uncompressed 16-bit network",
+        "speedup_vs_bf16_ar",
+        times,
+        interval="intervals.speedup_vs_bf16_ar",
+        terminal=1,
+    ),
+    Column[Contestant](
+        "95 %", "95 %", "interval of that speedup over prompts alone", "speedup_low", words=interval, terminal=2
+    ),
+    Column[Contestant](
+        "speedup vs stored AR",
+        "vs\nstored\nAR",
+        "over autoregressive decoding of the same stored form",
+        "speedup_vs_stored_ar",
+        times,
+        interval="intervals.speedup_vs_stored_ar",
+        terminal=3,
+    ),
+    Column[Contestant](
+        "vs the best self-draft",
+        "vs best\nself",
+        "speed over that of the fastest self-draft, on the same prompts",
+        "vs_best_self_draft.ratio",
+        times,
+        optional=True,
+    ),
+    Column[Contestant](
+        "output",
+        "output",
+        "exact: the 16-bit network's own; changed: another network's",
+        "lossless.mismatches",
+        words=output_in_words,
+        terminal=4,
+    ),
+    Column[Contestant](
+        "draft length",
+        "draft\nlength",
+        "with the highest predicted speed on calibration text",
+        "draft_length",
+        0,
+        terminal=5,
+    ),
+    Column[Contestant](
+        "draft length, held out",
+        "best\nheld out",
+        "the fastest length on the held-out prompts",
+        "draft_length_held_out",
+        0,
+    ),
+    Column[Contestant](
+        "alpha_token",
+        "alpha\ntoken",
+        "probability that one draft token is accepted, given that all before it were",
+        "acceptance.alpha_token",
+        3,
+    ),
+    Column[Contestant](
+        "tokens per cycle, calibration text",
+        "tokens\ncalibr.",
+        "for this draft length, on the text that chose it",
+        "tokens_per_cycle_calibration",
+        2,
+    ),
+    Column[Contestant](
+        "tokens per cycle, predicted",
+        "tokens\npre-\ndicted",
+        "from the draft's ranks of the held-out prompts' tokens",
+        "tokens_per_cycle_predicted",
+        2,
+        terminal=6,
+    ),
+    Column[Contestant](
+        "tokens per cycle, counted",
+        "tokens\ncounted",
+        "in decoding the same prompts, ± one standard error",
+        "tokens_per_cycle_counted",
+        2,
+        terminal=7,
+    ),
+    Column[Contestant](
+        "bits per weight, draft", "bits\ndraft", "read per stored weight in one draft step", "bits_per_weight", 2
+    ),
+    Column[Contestant](
+        "bits per weight, target",
+        "bits\ntarget",
+        "read per stored weight in one verification",
+        "bits_per_weight_verify",
+        2,
+    ),
+    Column[Contestant](
+        "bits per KV element, target",
+        "bits\nKV",
+        "read per element of the KV cache by the network that is decoded, scales included",
+        "bits_per_kv_verify",
+        2,
+    ),
+    Column[Contestant](
+        "bits per weight of the LM head, draft",
+        "bits\nhead",
+        "read per weight of the LM head in one draft step",
+        "bits_per_head_weight",
+        2,
+        optional=True,
+    ),
+    Column[Contestant](
+        "bits per activation",
+        "bits\nact.",
+        "to which the decoded network rounds what enters the products of its layers' matrices",
+        "activation_bits",
+        0,
+    ),
+    Column[Contestant]("draft step, ms", "draft\nstep, ms", "time of one draft step", "draft_step_s", milliseconds),
+    Column[Contestant](
+        "cycle, ms",
+        "cycle,\nms",
+        "draft steps, verification and what the engine adds",
+        "cycle_s",
+        milliseconds,
+        interval="intervals.cycle_s",
+    ),
+    Column[Contestant](
+        "memory, GB",
+        "memory,\nGB",
+        "weights and KV of target and draft",
+        "held_bytes",
+        lambda x: fixed_or_small(x / GB, 2),
+        terminal=8,
+    ),
+    Column[Contestant](
+        "energy per token, J",
+        "J per\ntoken",
+        "of all steps",
+        "energy_j_per_token",
+        lambda value: f"{value:.3g}",
+        optional=True,
+        terminal=9,
+    ),
+    Column[Contestant](
+        "bits per byte",
+        "bits\nper byte",
+        "of the held-out prompts under the decoded network, ± one standard error",
+        "quality.bits_per_byte",
+        3,
+        terminal=10,
+    ),
+    Column[Contestant](
+        "agreement",
+        "agree-\nment",
+        "share of places where its most probable next token is the 16-bit network's, ± one standard error",
+        "quality.agreement",
+        3,
+        terminal=11,
+    ),
+    Column[Contestant](
+        "accuracy",
+        "accu-\nracy",
+        "share of problems that the decoded network answers correctly, greedily, with a 95 % interval over problems",
+        "quality.task.accuracy",
+        2,
+        interval="quality.task",
+        optional=True,
+        terminal=12,
+    ),
+    Column[Contestant](
+        "accuracy minus 16 bits",
+        "minus\n16 bits",
+        "difference from the 16-bit network on the same problems, ± one standard error",
+        "quality.task.change",
+        words=_change,
+        optional=True,
+    ),
+)
+
+
+#: Columns of the terminal's table.
+TERMINAL_COLUMNS = terminal_columns(PAGE_COLUMNS)
+
+
+# Task -> its problems, with their number.
+_TASKS = {
+    "python": "{:.0f} functions of the held-out text whose bodies are written, right where the whole parses",
+    "arithmetic": "{:.0f} sums worked out in steps, right where the last step is the value",
+}
+
+
+def by_speed(result: CompareResult) -> dict[str, Contestant]:
+    """Contestants, the fastest first; those whose speed is not known come last."""
+    order = lambda name: -(result.contestants[name].speedup_vs_bf16_ar.number or 0.0)
+    return {name: result.contestants[name] for name in sorted(result.contestants, key=order)}
+
+
+def compare_tables(results: Sequence[CompareResult]) -> list[Table]:
+    """One table per device."""
+    return [_table(result) for result in results]
+
+
+def _table(result: CompareResult) -> Table:
+    table = Table(compare_headline(result), "\n".join(_caption(result)))
+    bold = lambda contestant: "bold" if contestant is result.contestants.get(result.best or "") else None
+    return fill(table, TERMINAL_COLUMNS, by_speed(result), bold, corner="way to decode")
+
+
+def compare_headline(result: CompareResult) -> str:
+    """The device's answer in a sentence."""
+    where = f"{architecture_title(result)} on {device_title(result)}"
+    best = result.contestants.get(result.best or "")
+    if best is None:
+        return f"{where}: nothing was compared."
+    if result.best == AUTOREGRESSIVE:
+        return f"{where}: no draft pays that leaves the output as it is."
+    return (
+        f"{where}: {result.best} with {best.draft_length.value} drafted tokens is the fastest that leaves the output as it is, "
+        f"{times(best.speedup_vs_bf16_ar.number)} 16-bit autoregressive decoding ({interval(best)})."
+    )
+
+
+def _caption(result: CompareResult) -> list[str]:
+    return [
+        "measured: tokens counted, output, bits per byte, agreement, accuracy; predicted: all other numbers",
+        "exact: output of the 16-bit network; changed: of another one, whose bits per byte and agreement stand beside it",
+        *task_in_words(result),
+        *(f"{BRACKETS}{words}" for words in intervals_in_words(result)),
+        *gaps_in_words(result),
+        *activations_in_words(result),
+        *(f"left out: {name}: {reason}" for name, reason in result.left_out.items()),
+        provenance(result),
+    ]
+
+
+def intervals_in_words(result: CompareResult) -> list[str]:
+    """What intervals hold; nothing where there are none."""
+    return statements(each.intervals for each in result.contestants.values())
+
+
+def task_in_words(result: CompareResult) -> list[str]:
+    """What accuracy is about; nothing where no problems were answered."""
+    if result.task is None or result.problems.number is None:
+        return []
+    return [
+        f"accuracy: {_TASKS[result.task].format(result.problems.number)}, decoded greedily (measured, 95 % over problems)"
+    ]
+
+
+def activations_in_words(result: CompareResult) -> list[str]:
+    """Which networks round activations, keys and values; nothing where none does."""
+    bits = {name: each.activation_bits.number for name, each in result.contestants.items()}
+    rounded = {name: number for name, number in bits.items() if number is not None and number < UNROUNDED_BITS}
+    narrow = [f"{name} to {number:.0f} bits" for name, number in rounded.items()]
+    kv = {name: each.bits_per_kv_verify.number for name, each in result.contestants.items() if each.kind == COMPRESSION}
+    stored = [f"{name} in {bits:.2f} bits" for name, bits in kv.items() if bits is not None and bits < UNROUNDED_BITS]
+    return [
+        *([f"activations rounded: {', '.join(narrow)}; the report tells what their times assume"] * bool(narrow)),
+        *([f"keys and values rounded: {', '.join(stored)} per element, scales included"] * bool(stored)),
+    ]
+
+
+def gaps_in_words(result: CompareResult) -> list[str]:
+    """Drafts whose counted tokens per cycle are too far from the predicted ones."""
+    gaps = {name: each.tokens_per_cycle_gap_in_standard_errors.number for name, each in result.contestants.items()}
+    large = [f"{name} {gap:.1f}" for name, gap in gaps.items() if gap is not None and gap > LARGEST_GAP]
+    if not large:
+        return []
+    return [
+        f"DEFECT: tokens per cycle predicted and counted differ by more than {LARGEST_GAP:.0f} standard errors: "
+        + ", ".join(large)
+    ]
+
+
+#: Colour of each kind of contestant.
+KIND_COLOURS = {AUTOREGRESSIVE: PURPLE, SELF_DRAFT: BLUE, DRAFT: GREEN, COMPRESSION: ORANGE}
+
+
+#: What a person calls each kind.
+KIND_TITLES = {
+    AUTOREGRESSIVE: "16-bit decoding",
+    SELF_DRAFT: "self-drafts",
+    DRAFT: "other drafts",
+    COMPRESSION: "compression without a draft",
+}
+
+
+@styled
+def speedups_figure(result: CompareResult) -> Figure | None:
+    """A bar for each, the fastest on top."""
+    rows = {name: each for name, each in by_speed(result).items() if each.speedup_vs_bf16_ar.number is not None}
+    if not rows:
+        return None
+    figure = new_figure(
+        "Speed of every way to decode",
+        f"{provenance(result)}; tokens per cycle counted, times predicted; 95 % intervals over prompts",
+        height_inches=1.1 + 0.27 * len(rows),
+    )
+    axes = figure.add_subplot()
+    axes.grid(True, axis="x")
+    ends = []
+    told: set[str] = set()
+    for place, each in enumerate(rows.values()):
+        kind, speed = str(each.kind), each.speedup_vs_bf16_ar.known
+        label = None if kind in told else KIND_TITLES.get(kind, kind)
+        told.add(kind)
+        strength = 0.45 if each.changes_output else 0.95
+        axes.barh(place, speed, color=KIND_COLOURS.get(kind, INK), alpha=strength, label=label, height=0.74)
+        low, high = each.speedup_low.number, each.speedup_high.number
+        ends.append(speed if high is None else max(high, speed))
+        if low is not None and high is not None:
+            span = np.array([[max(speed - low, 0.0)], [max(high - speed, 0.0)]])
+            axes.errorbar([speed], [place], xerr=span, fmt="none", ecolor=INK, elinewidth=1.1, capsize=2.5)
+        axes.annotate(f"{speed:.2f}x", (ends[-1], place), (5, -3), textcoords="offset points", fontsize=8)
+    axes.axvline(1.0, color=INK, linewidth=1.0, linestyle="--")
+    axes.set_yticks(np.arange(len(rows)), list(rows))
+    axes.invert_yaxis()
+    axes.set_xlim(limits_from_zero([1.0, *ends], room=1.12))
+    axes.set_xlabel("speed over 16-bit autoregressive decoding")
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    return figure
+
+
+_MARKERS = {"self-draft": "o", "draft": "s", "compression": "D", AUTOREGRESSIVE: "*"}
+
+
+#: Names of points that stand no nearer than this are written; share of the figure.
+_APART = 0.035
+
+
+@styled
+def quality_figure(result: CompareResult) -> Figure | None:
+    """A point for each way to decode, named where there is room."""
+    rows = {
+        name: (each, each.speedup_vs_bf16_ar.known, each.quality.bits_per_byte.known)
+        for name, each in result.contestants.items()
+        if each.speedup_vs_bf16_ar.number is not None and each.quality.bits_per_byte.number is not None
+    }
+    if not rows:
+        return None
+    figure = new_figure(
+        "Quality against speed",
+        f"{provenance(result)}; bits per byte measured on held-out prompts (less is better), ± one standard error of the mean",
+        height_inches=4.8,
+    )
+    axes = figure.add_subplot()
+    axes.grid(True)
+    plain = rows.get(AUTOREGRESSIVE)
+    if plain is not None:
+        axes.axhline(plain[2], color=INK, linewidth=1.0, linestyle="--", zorder=1)
+    told: set[str] = set()
+    for each, speed, bits in rows.values():
+        kind = str(each.kind)
+        label = None if kind in told else KIND_TITLES.get(kind, kind)
+        told.add(kind)
+        axes.plot(
+            [speed],
+            [bits],
+            _MARKERS.get(kind, "v"),
+            color=KIND_COLOURS.get(kind, INK),
+            markersize=7,
+            alpha=0.85,
+            label=label,
+            linestyle="none",
+            zorder=3,
+        )
+    bits_all = [bits for _, _, bits in rows.values()]
+    low, high = min(bits_all), max(bits_all)
+    room = 0.08 * (high - low) or 0.05
+    axes.set_ylim(low - room, high + 1.6 * room)
+    right = limits_from_zero([1.0, *(speed for _, speed, _ in rows.values())], room=1.18)
+    axes.set_xlim(right)
+    places = {
+        name: (speed, bits, speed / right[1], (bits - low) / (high - low or 1.0))
+        for name, (_, speed, bits) in rows.items()
+    }
+    _name_points(axes, places)
+    axes.set_xlabel("speed over 16-bit autoregressive decoding")
+    axes.set_ylabel("bits per byte")
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    return figure
+
+
+def _name_points(axes: Axes, places: Mapping[str, tuple[float, float, float, float]]) -> None:
+    """Names beside points, but where another name stands already.
+
+    Args:
+        places: of each point, in its units and as shares of the figure.
+    """
+    written: list[tuple[float, float]] = []
+    for name, (speed, bits, x, y) in places.items():
+        if any(abs(x - a) < 4.5 * _APART and abs(y - b) < _APART for a, b in written):
+            continue
+        written.append((x, y))
+        axes.annotate(name, (speed, bits), (6, 4), textcoords="offset points", fontsize=7.5)
+
+
+_CAPTIONS = {
+    "speedups": "Speed over autoregressive decoding of the 16-bit network, with 95 % intervals over prompts where a draft was "
+    "counted. Light bars decode another network.",
+    "quality": "Speed against bits per byte of held-out prompts. Drafts on the dashed line give the 16-bit network's own "
+    "output; compression trades quality for speed.",
+    "stopwatch": STOPWATCH_CAPTION,
+}
+
+
+_CLOSING = (
+    "Every draft proposes a chain, of the length that is predicted to be the fastest on calibration text; held-out prompts "
+    "are decoded with it. A self-draft's target is the network as its scheme stores it, which is another network where the "
+    "scheme is not lossless. Compression without a draft is plain decoding of fewer bits: its activations, keys and values "
+    "stay in 16 bits unless the table says otherwise, and what undoing a scale or a rotation takes is left out. A sparse "
+    "cache is read as the same share of the priced context as of the measured one. Skipped blocks take no time. What a draft "
+    "network computes anew after a verification is left out."
+)
+
+
+_PAGE = Page(
+    heading="Which way of decoding is the fastest?",
+    summary=("vs bf16 AR", "95 %", "tokens per cycle", "fastest with exact output"),
+    closing=_CLOSING,
+    command="jaxspec compare --config config.toml",
+)
+
+
+def write_compare_report(results: Sequence[CompareResult], out_dir: str | Path) -> Path:
+    """Write the figures and `report.html` into a run directory; see `write_page`."""
+    return write_page(_PAGE, [compare_section(result) for result in results], out_dir)
+
+
+def figures(result: CompareResult, directory: Path | None = None) -> Drawings:
+    """The report's figures of one device by name, each as a function that draws it."""
+    return {
+        "speedups": lambda: speedups_figure(result),
+        "quality": lambda: quality_figure(result),
+        "stopwatch": lambda: stopwatch_figure(result),
+    }
+
+
+def compare_section(result: CompareResult) -> Section:
+    """What the page shows of one device: ways to decode across, numbers down."""
+    found = by_speed(result)
+    best = result.contestants.get(result.best or "", Contestant())
+    low, high = best.speedup_low.number, best.speedup_high.number
+    statements = {name: each.statement for name, each in found.items() if each.statement}
+    return network_section(
+        result,
+        title=compare_headline(result).partition(":")[0],
+        headlines=[compare_headline(result)],
+        tables=[Grid(found, PAGE_COLUMNS, corner="way to decode")],
+        best=result.best,
+        choice=result.best or NOT_KNOWN,
+        figures=figures(result),
+        captions=_CAPTIONS,
+        settings=[
+            *network_settings(result),
+            *((f"{name} is", str(statement)) for name, statement in statements.items()),
+            *((f"{name} is left out", reason) for name, reason in result.left_out.items()),
+            *(("intervals", line) for line in intervals_in_words(result)),
+            *(("problems", line) for line in task_in_words(result)),
+            *(("defect", line) for line in gaps_in_words(result)),
+        ],
+        summary=[
+            (times(best.speedup_vs_bf16_ar.number), ""),
+            (NOT_KNOWN if low is None else f"{fixed(low, 2)} to {fixed(high, 2)}", ""),
+            (fixed(best.tokens_per_cycle_counted.number, 2), ""),
+        ],
+    )
+
+
+def shown(run: tuple[Sequence[CompareResult], RunDirectory]) -> Shown:
+    """Tables of a comparison for the terminal, from what `compare` returned."""
+    return shown_run(run, [*compare_tables(run[0]), *stopwatch_tables(run[0])])

@@ -1,0 +1,39 @@
+"""What `jaxspec export` shows."""
+
+from __future__ import annotations
+
+from jaxspec.report.formatting import fixed, quantity
+from jaxspec.report.shown import Shown
+from jaxspec.report.terminal import Table
+from jaxspec.studies.export.result import DecodedDraft, ExportResult
+
+
+def shown(result: ExportResult) -> Shown:
+    """The acceptance that carries over, and where the flags are."""
+    size = quantity("_bytes", sum(result.files.values()))
+    table = Table(
+        f"{result.directory}: draft of {result.target}, {size}",
+        f"configuration {result.configuration} for {result.device}; draft {result.draft_length.value} tokens per cycle",
+    )
+    for heading in ("decoding", "prompts", "alpha\ntoken", "tokens/cycle\ncounted"):
+        table.add_column(heading, justify="left" if heading == "decoding" else "right")
+    for name, found in (("in the run", result.in_run), ("with a KV cache of its own, as engines do it", result.alone)):
+        if found.tokens_per_cycle.number is not None:
+            table.add_row(name, str(found.prompts.value), *_numbers(found))
+    notes = ["Engines read every weight whole: acceptance carries over to them, the predicted speed does not."]
+    if result.checkpoint is not None:
+        notes.append(
+            f"Scheme {result.scheme} rounds the target: serve {result.target} ({result.target_dtype}), not {result.checkpoint}."
+        )
+    return Shown(
+        result.plain(),
+        [table],
+        notes,
+        f"flags for transformers, vLLM, SGLang and llama.cpp: {result.directory}/README.md",
+    )
+
+
+def _numbers(found: DecodedDraft) -> tuple[str, str]:
+    alpha, tokens = found.acceptance.alpha_token.number, found.tokens_per_cycle
+    error = "" if tokens.standard_error is None else f" ± {fixed(tokens.standard_error, 3)}"
+    return "" if alpha is None else fixed(alpha, 3), f"{fixed(tokens.number, 3)}{error}"

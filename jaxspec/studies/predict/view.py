@@ -1,0 +1,290 @@
+"""What `jaxspec predict` shows: tables of numbers by draft length, step, operator, device number and batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hwmodels.numerics.units import GB, GIGA, MILLI
+from hwmodels.step.step_cost import STEP_PARTS
+from jaxspec.report.columns import Column, fill, interval_in_words, shown_columns
+from jaxspec.report.formatting import fixed, fixed_or_small, milliseconds, times
+from jaxspec.report.shown import Shown, note_lines
+from jaxspec.report.terminal import Table
+from jaxspec.results import Quantity, predicted
+from jaxspec.results.intervals import Ends
+from jaxspec.settings.schemes import RELEASED
+from jaxspec.studies.predict.result import BatchRow, LengthRow, PredictResult, StepTotals
+
+_SPEEDUP = lambda value: times(value, 3)
+
+
+def _scaled(unit: float, digits: int) -> Callable[[float], str]:
+    return lambda value: fixed_or_small(value / unit, digits)
+
+
+_WHOLE = lambda value: fixed(value, 0)
+
+
+#: Columns by draft length.
+LENGTH_COLUMNS = (
+    Column[LengthRow]("draft length", "draft length", "0: autoregressive", "draft_length", _WHOLE),
+    Column[LengthRow]("tokens/cycle", "tokens/cycle", "expected", "tokens_per_cycle", _scaled(1.0, 3)),
+    Column[LengthRow](
+        "cycle, ms",
+        "cycle, ms",
+        "draft steps and verification",
+        "cycle_s",
+        _scaled(MILLI, 3),
+        interval="intervals.cycle_s",
+    ),
+    Column[LengthRow](
+        "vs 16-bit AR",
+        "vs 16-bit AR",
+        "speedup",
+        "speedup_vs_bf16_ar",
+        _SPEEDUP,
+        interval="intervals.speedup_vs_bf16_ar",
+    ),
+    Column[LengthRow](
+        "vs stored AR",
+        "vs stored AR",
+        "speedup",
+        "speedup_vs_stored_ar",
+        _SPEEDUP,
+        interval="intervals.speedup_vs_stored_ar",
+    ),
+)
+
+
+def headline_in_words(result: PredictResult) -> str:
+    """The main numbers with their intervals, in a sentence; empty where nothing is known to err."""
+    held = result.intervals
+    if held is None:
+        return ""
+    milli = _scaled(MILLI, 3)
+    said = (
+        f"{_SPEEDUP(result.speedup_vs_bf16_ar.known)}{interval_in_words(held.speedup_vs_bf16_ar, _SPEEDUP)} vs 16-bit AR",
+        f"{_SPEEDUP(result.speedup_vs_stored_ar.known)}{interval_in_words(held.speedup_vs_stored_ar, _SPEEDUP)} vs stored AR",
+        f"{fixed_or_small(result.tokens_per_s.number, 1)}{interval_in_words(held.tokens_per_s, _scaled(1.0, 1))} tokens/s",
+        f"cycle {milli(result.cycle_s.known)}{interval_in_words(held.cycle_s, milli)} ms",
+    )
+    return f"{'; '.join(said)}; {held.statement}"
+
+
+def step_ends_in_words(result: PredictResult, step: str) -> str:
+    """The interval of a step's milliseconds; empty where there is none."""
+    found = {} if result.step_intervals is None else (result.step_intervals.value or {}).get(step, {})
+    ends = Ends(low=predicted(found.get("low_s")), high=predicted(found.get("high_s")))
+    return interval_in_words(ends, _scaled(MILLI, 3))
+
+
+def _rate(row: BatchRow) -> str:
+    ends = interval_in_words(row.intervals and row.intervals.tokens_per_s, _scaled(1.0, 1))
+    return fixed_or_small(row.tokens_per_s.number, 1) + ends + ("" if row.fits.value else " (does not fit)")
+
+
+#: Columns by batch.
+BATCH_COLUMNS = (
+    Column[BatchRow]("batch", "batch", "sequences", "batch", _WHOLE),
+    Column[BatchRow]("draft length", "draft length", "best", "draft_length", _WHOLE),
+    Column[BatchRow](
+        "vs 16-bit AR",
+        "vs 16-bit AR",
+        "speedup",
+        "speedup_vs_bf16_ar",
+        _SPEEDUP,
+        interval="intervals.speedup_vs_bf16_ar",
+    ),
+    Column[BatchRow](
+        "vs stored AR",
+        "vs stored AR",
+        "speedup",
+        "speedup_vs_stored_ar",
+        _SPEEDUP,
+        interval="intervals.speedup_vs_stored_ar",
+    ),
+    Column[BatchRow](
+        "tokens/s, all", "tokens/s, all", "of all sequences", "tokens_per_s", _scaled(1.0, 1), words=_rate
+    ),
+)
+
+
+def _energy(step: StepTotals) -> Quantity[float]:
+    energy = step.energy_j
+    return Quantity(None if energy.value is None else energy.value["total"], energy.status)
+
+
+def _energy_in_words(step: StepTotals) -> str:
+    found = _energy(step).number
+    return "not known" if found is None else fixed_or_small(found / MILLI, 1)
+
+
+#: Columns of a step; the optional ones where the device has what they are of.
+STEP_COLUMNS = (
+    Column[StepTotals]("ms", "ms", "in all", "total_s", _scaled(MILLI, 3)),
+    Column[StepTotals]("compute", "compute", "ms", "compute_s", _scaled(MILLI, 3)),
+    Column[StepTotals]("memory", "memory", "ms", "memory_s", _scaled(MILLI, 3)),
+    Column[StepTotals]("on chip", "on chip", "ms", "on_chip_s", _scaled(MILLI, 3), optional=True),
+    Column[StepTotals]("decode", "decode", "ms", "decoding_s", _scaled(MILLI, 3)),
+    Column[StepTotals]("encode", "encode", "ms", "encoding_s", _scaled(MILLI, 3), optional=True),
+    Column[StepTotals]("GFLOP", "GFLOP", "", "flops", _scaled(GIGA, 2)),
+    Column[StepTotals]("weights, GB", "weights, GB", "read", "weight_bytes", _scaled(GB, 3)),
+    Column[StepTotals]("KV, GB", "KV, GB", "read and written", "kv_bytes", _scaled(GB, 3)),
+    Column[StepTotals]("mJ", "mJ", "energy", _energy, _scaled(MILLI, 1), words=_energy_in_words),
+)
+
+
+#: Step -> what it is called.
+STEPS = {
+    "prefill": "prefill",
+    "ar_bf16": "AR step, bf16",
+    "ar_stored": "AR step, stored",
+    "draft": "draft step",
+    "verify": "verification",
+}
+
+
+def prediction_tables(results: Sequence[PredictResult]) -> list[Table]:
+    """For each device: speedup by draft length, steps, time per operator, what to change, when to speculate."""
+    tables = []
+    for result in results:
+        tables.append(_lengths(result))
+        if result.acceptance.by_dataset:
+            tables.append(_datasets(result))
+        tables += [_steps(result), _operators(result), _sensitivity(result), _batches(result)]
+    return tables
+
+
+def _stored(result: PredictResult) -> str:
+    """The scheme, and how the release has it where that is known."""
+    if result.scheme.value == RELEASED.name and result.release:
+        return result.release
+    return f"{result.scheme.value}{f' ({result.release})' if result.release else ''}"
+
+
+def _head(result: PredictResult) -> str:
+    return f"{result.architecture} on {result.device}"
+
+
+def _lengths(result: PredictResult) -> Table:
+    length = result.draft_length.known
+    answer = f"best: {length} drafted token" + "s" * (length != 1) if result.pays.value else "no draft pays here"
+    loss = "; the target is changed: not lossless" if result.lossless is False else ""
+    if not result.ar_bf16_fits.value:
+        loss += "; the 16-bit network does not fit the device: read that column as what a larger memory would give"
+    read = result.footprint
+    draft, verify, heads = read.draft_bits, read.verify_bits, (read.draft_head_bits, read.verify_head_bits)
+    if heads[0] is not None and heads[1] is not None:
+        loss = f", {heads[0].known:.2f} and {heads[1].known:.2f} per weight of the LM head{loss}"
+    sure = headline_in_words(result)
+    source = "" if result.acceptance.source == "as given" else f" ({result.acceptance.source})"
+    table = Table(
+        title=f"{_head(result)}, {_stored(result)}: {answer}",
+        caption=(f"{sure}\n" if sure else "")
+        + f"draft {draft.known:.2f} ({draft.status}), verification {verify.known:.2f} "
+        f"({verify.status}) bits per weight{loss}; acceptance: input{source}; the rest: predicted",
+    )
+    bold = lambda row: "bold" if row.draft_length.value == result.draft_length.value else None
+    return fill(table, LENGTH_COLUMNS, (("", row) for row in result.by_draft_length), bold)
+
+
+def _datasets(result: PredictResult) -> Table:
+    """Tokens per cycle along a trace, of each of its data sets."""
+    found = result.acceptance.by_dataset
+    table = Table(title=f"tokens per cycle by data set and draft length (input: {result.acceptance.source})")
+    table.add_column("data set")
+    for length in range(1, 1 + max(map(len, found.values()))):
+        table.add_column(str(length), justify="right")
+    for name, tokens in found.items():
+        table.add_row(name, *(f"{each:.3f}" for each in tokens))
+    return table
+
+
+def _steps(result: PredictResult) -> Table:
+    fits = "fits" if result.fits.value else "DOES NOT FIT"
+    longest = result.longest_context_tokens.number  # none where there is no end
+    context = "any context" if longest is None else f"contexts up to {longest:,.0f} tokens"
+    held = fixed_or_small(result.held_bytes.known / GB, 2)
+    remarks = [f"needs {held} GB of {result.capacity_bytes.known / GB:.1f}: {fits}; {context}"]
+    if (found := result.decoders) is not None:
+        plural = "s" * (found.count.value != 1)
+        remarks.append(
+            f"{found.count.value:.0f} decoder{plural}, of which a draft step needs {found.needed_by_draft.value} not to wait "
+            f"and a verification {found.needed_by_verify.value}"
+        )
+    if (use := result.experts) is not None:
+        touched = use.touched.known
+        words = [
+            f"{label} {touched[name]:.1f}"
+            for name, label in (("ar_stored", "AR"), ("draft", "draft"), ("verify", "verification"))
+        ]
+        said = f"experts of a layer touched: {', '.join(words)} (draft: of {use.draft_pool.known:.4g})"
+        if result.placement.value is not None:
+            near = use.read_from_first_memory.known
+            said += f"; read from the first memory: {', '.join(f'{100 * near[name]:.0f} %' for name in near)}"
+        remarks.append(said)
+    if (area := result.area_m2.number) is not None:
+        remarks.append(f"chip with decoders {area * 1e6:.1f} mm2")
+    if result.power_w is not None and (power := result.power_w.number) is not None:
+        remarks.append(f"{power:.3g} W with everything busy")
+    if result.price_usd is not None and (price := result.price_usd.number) is not None:
+        remarks.append(f"die and memories {price:,.0f} USD")
+    energies = result.energy_per_token_j.number, result.energy_per_token_ar_bf16_j.number
+    if None not in energies:
+        said = [f"{fixed_or_small(energy / MILLI, 1)}" for energy in energies if energy is not None]
+        remarks.append(f"{said[0]} mJ per token against {said[1]} of 16-bit AR")
+    table = Table(title=f"{_head(result)}: steps (predicted)", caption="; ".join(remarks))
+    table.add_column("step")
+    columns = shown_columns(STEP_COLUMNS, result.steps.values())
+    for column in columns:
+        table.add_column(column.heading, justify="right")
+    for name, label in STEPS.items():
+        total, *others = (column.text(result.steps[name]) for column in columns)
+        table.add_row(label, f"{total}{step_ends_in_words(result, name)}", *others)
+    return table
+
+
+def _operators(result: PredictResult) -> Table:
+    table = Table(title=f"{_head(result)}: time per operator, ms (predicted)")
+    table.add_column("operator")
+    for label in STEPS.values():
+        table.add_column(label, justify="right")
+    seconds = [result.operators.known[step] for step in STEPS]
+    for operator in STEP_PARTS:
+        times = [step.get(operator, 0.0) for step in seconds]
+        if any(times):
+            table.add_row(operator, *(milliseconds(time) for time in times))
+    table.add_row("total", *(milliseconds(sum(step.values())) for step in seconds), style="bold")
+    return table
+
+
+def _sensitivity(result: PredictResult) -> Table:
+    table = Table(
+        title=f"{_head(result)}: what to change in the hardware",
+        caption="percent by which a result grows if the number grows by one percent (predicted); for numbers of a matrix "
+        "unit, whose tiles change in jumps, the mean slope between 10 % less and 10 % more",
+    )
+    table.add_column("number of the device")
+    found = result.sensitivity.known
+    for metric in found:
+        table.add_column(metric, justify="right")
+    leaves = dict.fromkeys(leaf for values in found.values() for leaf in values)  # in one order, also of equal ones
+    shown = sorted(leaves, key=lambda leaf: -max(abs(values.get(leaf, 0.0)) for values in found.values()))
+    for leaf in shown:
+        if max(abs(values.get(leaf, 0.0)) for values in found.values()) >= 5e-4:
+            table.add_row(leaf, *(f"{values.get(leaf, 0.0):+.3f}" for values in found.values()))
+    return table
+
+
+def _batches(result: PredictResult) -> Table:
+    table = Table(
+        title=f"{_head(result)}: when to speculate, by batch (predicted)",
+        caption="draft length 0: autoregressive decoding of the stored network is faster",
+    )
+    dim = lambda row: None if row.fits.value else "dim"
+    return fill(table, BATCH_COLUMNS, (("", row) for row in result.by_batch), dim)
+
+
+def shown(results: Sequence[PredictResult]) -> Shown:
+    """Tables of a prediction for the terminal."""
+    return Shown([result.plain() for result in results], prediction_tables(results), note_lines(results))

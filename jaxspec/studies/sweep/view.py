@@ -1,0 +1,239 @@
+"""What `jaxspec sweep` shows: its table and its figure of Pareto fronts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from jaxspec.errors import InputError
+from jaxspec.report.figures.style import (
+    BLUE,
+    GREEN,
+    INK,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    legend_below,
+    new_figure,
+    styled,
+    write_figure,
+)
+from jaxspec.report.formatting import quantity, scale_of
+from jaxspec.report.page import Drawings
+from jaxspec.report.shown import Shown, note_lines
+from jaxspec.report.terminal import Table
+from jaxspec.studies.given_acceptance import law_line
+from jaxspec.studies.sweep.pareto import ParetoFront
+from jaxspec.studies.sweep.points_file import read_pieces, read_sweep
+from jaxspec.studies.sweep.result import SweepResult
+
+_ROWS = 20
+
+
+def sweep_table(result: SweepResult) -> Table:
+    """The Pareto front, at most twenty of its points, evenly taken."""
+    axes, rows = result.pareto.axes, result.pareto.points
+    results = ("draft_length", "speedup_vs_bf16_ar", "tokens_per_s")
+    third = [axes.z] if axes.z else []
+    divided = [*axes.group, *([axes.facets] if axes.facets else [])]
+    names = list(dict.fromkeys([*divided, axes.x, axes.y, *third, *_varied(rows), *results]))
+    count = max(result.pareto.count, len(rows))
+    table = Table(
+        title=f"Pareto front: {axes.better_x} {axes.x}, {axes.better_y} {axes.y}"
+        + (f", {axes.better_z} {axes.z}" if axes.z else "")
+        + (f", for each {' and '.join(dict.fromkeys(divided))}" if divided else ""),
+        caption=f"{count:,} of {result.points:,} points, of which {result.points_that_fit:,} fit their memory "
+        "(axes: input; results: predicted)"
+        + (f"\nin brackets: {result.interval_statement}" if result.interval_statement else ""),
+    )
+    for name in names:
+        table.add_column(name, justify="right")
+    step = max(1, -(-len(rows) // _ROWS))
+    for row in rows[::step]:
+        table.add_row(*(_cell(row[name]) + _ends(row, name) for name in names))
+    return table
+
+
+def _cell(value: object) -> str:
+    return f"{value:.5g}" if isinstance(value, (int, float)) else str(value)
+
+
+def _ends(row: dict[str, Any], name: str) -> str:
+    """The interval of a result, as in " [1.9, 2.1]"; empty where a point has none."""
+    low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
+    known = isinstance(low, float) and isinstance(high, float) and math.isfinite(low) and math.isfinite(high)
+    return f" [{low:.4g}, {high:.4g}]" if known else ""
+
+
+def _varied(rows: list[dict[str, Any]]) -> list[str]:
+    """Columns of axes that differ along the front; axes have dots in their names, results have none."""
+    names = [name for name in (rows[0] if rows else {}) if "." in name or name in ("architecture", "device")]
+    return [name for name in names if len({row[name] for row in rows}) > 1]
+
+
+def shown(result: SweepResult) -> Shown:
+    """The table of a sweep for the terminal, and where its files are."""
+    where = (
+        f"{result.points:,} points in {result.directory}/sweep.parquet; figure: {result.directory}/figures/pareto.png"
+    )
+    first = [law_line(result.acceptance)]
+    return Shown(result.plain(), [sweep_table(result)], [*note_lines([result]), where], first=first)
+
+
+#: Where a run directory has its figure.
+FRONT_FILE = "figures/pareto.png"
+
+
+#: Colours of groups, the front of an undivided sweep first.
+_COLOURS = (VERMILLION, GREEN, PURPLE, ORANGE, SKY)
+
+
+#: Panels in a row, and in all: more are too small to read.
+_ACROSS, _PANELS = 3, 24
+
+
+@styled
+def pareto_figure(found: ParetoFront) -> Figure | None:
+    """The fronts of the design points that fit, and a sample of the others; a third result is a colour."""
+    rows, cloud, names = found.rows(), found.cloud(), found.columns
+    panels = _values(rows, found.facets)
+    if len(panels) > _PANELS:
+        raise InputError(f"pareto.facets {found.facets} has {len(panels)} values; allowed are 1 to {_PANELS} panels")
+    better = ", ".join(f"{found.axes[f'better_{key}']} {name}" for key, name in zip("xyz", names))
+    divided = f"; by {', '.join(found.groups)}" if found.groups else ""
+    down = -(-len(panels) // _ACROSS)
+    figure = new_figure(
+        f"{names[1]} against {names[0]}",
+        f"{found.seen:,} design points (axes: input; results: predicted), of which {found.fitting:,} fit their memory and "
+        f"are shown; better: {better}; {found.count:,} points that no other beats{divided}",
+        height_inches=5.0 if len(panels) == 1 else 3.4 * down,
+    )
+    scales = [scale_of(name, _largest(rows, cloud, name)) for name in names]
+    shape = {"nrows": down, "ncols": min(_ACROSS, len(panels)), "squeeze": False, "sharex": True, "sharey": True}
+    axes: list[Axes] = list(np.ravel(figure.subplots(**shape)))
+    for spare in axes[len(panels) :]:
+        spare.set_visible(False)
+    coloured = None
+    for place, value in enumerate(panels):
+        here = [row for row in rows if value is None or row[str(found.facets)] == value]
+        near = np.ones(len(cloud[names[0]]), bool) if value is None else cloud[str(found.facets)] == value
+        x, y = (cloud[name][near].astype(float) / scale for name, (scale, _) in zip(names[:2], scales))
+        label = "design points (a sample)"
+        axes[place].plot(x, y, ".", color=BLUE, markersize=2.5, alpha=0.35, label=label)
+        coloured = _fronts(axes[place], found, here, scales) or coloured
+        if value is not None:
+            axes[place].set_title(f"{_short(str(found.facets))} {_word(str(found.facets), value)}", fontsize=9)
+        axes[place].grid(True, which="both", color=INK)
+    _arrange(axes[: len(panels)], rows, cloud, names, scales)
+    if coloured is not None:
+        figure.colorbar(coloured, ax=axes, label=_label(names[2], scales[2][1]))
+    if len(panels) == 1:
+        axes[0].legend()
+    else:
+        legend_below(figure, axes[0])
+    return figure
+
+
+def _fronts(axes: Axes, found: ParetoFront, rows: list[dict[str, Any]], scales: Sequence[tuple[float, str]]) -> Any:
+    """A line for each group; of three results, points by colour."""
+    names, drawn = found.columns, None
+    groups: dict[tuple, list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in found.group), []).append(row)
+    for i, (key, members) in enumerate(groups.items()):
+        columns = [
+            np.array([row[name] for row in members], float) / scale
+            for name, (scale, _) in zip(names, scales, strict=True)
+        ]
+        words = ", ".join(f"{_short(n)} {_word(n, v)}" for n, v in zip(found.group, key, strict=True)) or "front"
+        if len(names) == 3:
+            shown = axes.scatter(columns[0], columns[1], c=columns[2], s=14, cmap="viridis", label=words)
+            drawn = drawn or shown
+        else:
+            colour = _COLOURS[i % len(_COLOURS)]
+            style = ("-", "--", ":")[i // len(_COLOURS) % 3]
+            axes.plot(
+                columns[0], columns[1], "o", linestyle=style, color=colour, markersize=4, linewidth=1.2, label=words
+            )
+    if not groups:
+        axes.plot([], [], "o-", color=_COLOURS[0], markersize=4, linewidth=1.2, label="front")
+    return drawn
+
+
+def _arrange(
+    axes: Sequence[Axes],
+    rows: list[dict],
+    cloud: dict[str, np.ndarray],
+    names: list[str],
+    scales: Sequence[tuple[float, str]],
+) -> None:
+    for i, name in enumerate(names[:2]):
+        front = np.array([row[name] for row in rows], float)
+        # Of the cloud too: a point at 0 has no place on a logarithmic axis.
+        positive = len(front) and front.min() > 0 and not np.any(cloud[name] <= 0)
+        if positive and front.max() > 20 * front.min():
+            (axes[0].set_xscale if i == 0 else axes[0].set_yscale)("log")
+    for one in axes:
+        one.set_xlabel(_label(names[0], scales[0][1]))
+    for one in axes[::_ACROSS]:
+        one.set_ylabel(_label(names[1], scales[1][1]))
+
+
+def _largest(rows: list[dict[str, Any]], cloud: dict[str, np.ndarray], name: str) -> float:
+    values = np.abs(np.concatenate([np.array([row[name] for row in rows], float), cloud[name].astype(float)]))
+    values = values[np.isfinite(values)]
+    return float(values.max()) if values.size else 0.0
+
+
+def _values(rows: list[dict[str, Any]], name: str | None) -> list[Any]:
+    found = [None] if name is None else list(dict.fromkeys(row[name] for row in rows))
+    return found or [None]
+
+
+def _label(name: str, unit: str) -> str:
+    return f"{name} ({unit})" if unit else name
+
+
+def _short(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _word(name: str, value: Any) -> str:
+    return value if isinstance(value, str) else quantity(name, float(value)) if "." in name else f"{value:g}"
+
+
+def figures(result: SweepResult, directory: Path | None = None) -> Drawings:
+    """The figure of a sweep by name; its points come from the directory."""
+    return {"pareto": lambda: pareto_figure(_front(result, Path(directory or result.directory)))}
+
+
+def _front(result: SweepResult, directory: Path) -> ParetoFront:
+    front = ParetoFront(**vars(result.pareto.axes))
+    for columns in read_pieces(directory):
+        front.add(columns)
+    return front
+
+
+def points(result: SweepResult) -> dict[str, np.ndarray]:
+    """Columns of all design points."""
+    return read_sweep(result.directory)
+
+
+def draw_front(found: dict[str, Any], folder: Path) -> None:
+    """Write the figure of a run, once its result is there: one that cannot be written takes no result with it.
+
+    Args:
+        found: the result, as result.json has it.
+    Raises:
+        OSError: it cannot be written.
+    """
+    figure = figures(SweepResult.from_plain(found), folder)["pareto"]()
+    assert figure is not None
+    write_figure(figure, folder / FRONT_FILE)

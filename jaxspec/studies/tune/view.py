@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -232,7 +231,6 @@ def acceptance_figure(result: TuneResult) -> Figure | None:
 _HARD = {"default": ":", "j_grid": (0, (1, 3)), "grid": "--", "uniform": "-.", "tuned": (0, (6, 1))}
 
 
-@styled
 #: What an ascent's points are -> field of its metrics, marker and line.
 _CURVES = {
     "soft draft, on the windows of a pass": ("speedup", "", "-"),
@@ -241,6 +239,7 @@ _CURVES = {
 }
 
 
+@styled
 def convergence_figure(result: TuneResult, metrics: Sequence[Mapping[str, Any]]) -> Figure | None:
     """Predicted speedup after each pass: of the soft network, and of hard drafts on text that passes see and do not see.
 
@@ -265,7 +264,11 @@ def convergence_figure(result: TuneResult, metrics: Sequence[Mapping[str, Any]])
         speedup = result.configurations.get(name, Configuration()).speedup_vs_bf16_ar.number
         if speedup is not None:
             axes.axhline(
-                speedup, color=colour_of(name), linestyle=dashes, linewidth=1.2, label=f"{name}, held out: {speedup:.2f}x"
+                speedup,
+                color=colour_of(name),
+                linestyle=dashes,
+                linewidth=1.2,
+                label=f"{name}, held out: {speedup:.2f}x",
             )
     axes.set_ylabel("speedup vs bf16 AR (x, predicted)")
     axes.set_xlabel("pass over calibration text")

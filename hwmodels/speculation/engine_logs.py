@@ -35,7 +35,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["EngineLogError", "LoggedAcceptance", "read_engine_log", "request_counts"]
+__all__ = ["EngineLogError", "LoggedAcceptance", "read_engine_log"]
 
 _NUMBER = r"(\d+(?:\.\d+)?)"
 

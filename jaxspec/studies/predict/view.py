@@ -13,6 +13,7 @@ from jaxspec.report.terminal import Table
 from jaxspec.results import Quantity, predicted
 from jaxspec.results.intervals import Ends
 from jaxspec.settings.schemes import RELEASED
+from jaxspec.studies.given_acceptance import acceptance_line
 from jaxspec.studies.predict.result import BatchRow, LengthRow, PredictResult, StepTotals
 
 _SPEEDUP = lambda value: times(value, 3)
@@ -177,12 +178,11 @@ def _lengths(result: PredictResult) -> Table:
     if heads[0] is not None and heads[1] is not None:
         loss = f", {heads[0].known:.2f} and {heads[1].known:.2f} per weight of the LM head{loss}"
     sure = headline_in_words(result)
-    source = "" if result.acceptance.source == "as given" else f" ({result.acceptance.source})"
     table = Table(
         title=f"{_head(result)}, {_stored(result)}: {answer}",
         caption=(f"{sure}\n" if sure else "")
         + f"draft {draft.known:.2f} ({draft.status}), verification {verify.known:.2f} "
-        f"({verify.status}) bits per weight{loss}; acceptance: input{source}; the rest: predicted",
+        f"({verify.status}) bits per weight{loss}; acceptance: {result.acceptance.conditional.status}; the rest: predicted",
     )
     bold = lambda row: "bold" if row.draft_length.value == result.draft_length.value else None
     return fill(table, LENGTH_COLUMNS, (("", row) for row in result.by_draft_length), bold)
@@ -287,4 +287,6 @@ def _batches(result: PredictResult) -> Table:
 
 def shown(results: Sequence[PredictResult]) -> Shown:
     """Tables of a prediction for the terminal."""
-    return Shown([result.plain() for result in results], prediction_tables(results), note_lines(results))
+    first = (acceptance_line(one.acceptance.conditional, one.acceptance.source) for one in results)
+    tables = prediction_tables(results)
+    return Shown([result.plain() for result in results], tables, note_lines(results), first=list(dict.fromkeys(first)))

@@ -112,7 +112,7 @@ def test_a_tuned_run_brings_its_scheme_and_knobs(tiny_model, small, some_text, t
 
 def test_drafts_with_alike_paths_have_stages_of_their_own(tmp_path, monkeypatch):
     monkeypatch.setattr(stages_module, "stored_by", lambda setup, scheme: setup)
-    monkeypatch.setattr(stages_module, "tree_stages", lambda config, work, knobs: work.stages)
+    monkeypatch.setattr(stages_module, "tree_stages", lambda config, work, knobs, target: work.stages)
     settings = SimpleNamespace(scheme="cassandra1")
     work = Work(settings, None, Stages(tmp_path / "checkpoints"), Reporter(), {}, {})
     names = ("drafts/small", "drafts_small", ".", "..", f"drafts/{'x' * 300}")

@@ -29,7 +29,11 @@ from hwmodels.parallel.network_link import collective_time
 from hwmodels.step.energy import idle_energy
 from hwmodels.step.step_cost import StepCost, step_cost
 
-__all__ = ["PricedStep", "group_step", "price_steps", "traced_once"]
+__all__ = [
+    "PricedStep",
+    "group_step",
+    "price_steps",
+]
 
 
 Result = TypeVar("Result")

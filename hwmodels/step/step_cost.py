@@ -41,7 +41,6 @@ from hwmodels.step.traffic import memory_time, traffic_by_memory
 
 __all__ = [
     "STEP_PARTS",
-    "STREAMS",
     "DecoderCost",
     "OnChipCost",
     "StepCost",
@@ -50,7 +49,6 @@ __all__ = [
     "encoder_energy",
     "encoder_time",
     "on_chip_cost",
-    "padded_work",
     "seconds_by_part",
     "step_cost",
     "time_with_encoder",

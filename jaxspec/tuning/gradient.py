@@ -189,12 +189,17 @@ def marginal_returns(
     seed: Int[Array, ""],
     step: Int[Array, ""],
     goal: Goal,
+    among: Int[Array, " window"] | None = None,
 ) -> Returns:
-    """What all knobs gain and lose, on windows that depend on the seed and the step alone; passes take all windows in turn."""
+    """What all knobs gain and lose, on windows that depend on the seed and the step alone; passes take all windows in turn.
+
+    Args:
+        among: windows that may be taken; None: all.
+    """
     key, block = jax.random.key(seed), knobs.draft_length_logits.shape[0]
-    there = calibration.num_windows
-    count = min(goal.windows_per_step, there)
-    windows = jax.random.permutation(key, there)[(step * count + jnp.arange(count)) % there]
+    among = jnp.arange(calibration.num_windows) if among is None else among
+    count = min(goal.windows_per_step, len(among))
+    windows = jax.random.permutation(key, among)[(step * count + jnp.arange(count)) % len(among)]
     windows, counted = filled_rows(calibration.mesh, windows)
     offset = jax.random.randint(jax.random.fold_in(key, 1 + step), (), 0, block)
     decoding = dataclasses.replace(SAMPLING, temperature=goal.decode_temperature).for_program()
@@ -339,12 +344,14 @@ def ascend(
     goal: Goal,
     ascent: Ascent,
     *,
+    among: Int[np.ndarray, " window"] | None = None,
     progress: Progress | None = None,
     on_step: Callable[[int, float], None] = lambda step, speedup: None,
 ) -> Ascended:
     """Climb from `start`.
 
     Args:
+        among: windows of calibration text that passes may take; None: all.
         progress: where to save states and resume from.
         on_step: gets the steps done and the current soft speedup.
     """
@@ -357,10 +364,10 @@ def ascend(
         first, history = int(kept["step"]), np.array(kept["history"])
         path = {name: np.array(places) for name, places in kept["path"].items()}
         coordinates = {name: places[first - 1] for name, places in path.items()}
-    seed = jnp.asarray(ascent.seed)
+    seed, windows = jnp.asarray(ascent.seed), None if among is None else jnp.asarray(among)
     for step in range(first, ascent.steps):
         knobs = from_coordinates(coordinates, start)
-        returns = on_host(marginal_returns(knobs, calibration, pricing, seed, jnp.asarray(step), goal))
+        returns = on_host(marginal_returns(knobs, calibration, pricing, seed, jnp.asarray(step), goal, windows))
         coordinates = move(coordinates, returns, ascent.learning_rate / (step + 1), ascent, goal, start.scheme)
         history[step] = returns.numbers
         for name, place in coordinates.items():

@@ -68,17 +68,28 @@ _OFFSETS = 2
 
 
 def finals_of(config: TuneConfig, drafts: HardDrafts) -> HardDrafts:
-    """The same drafts on windows of calibration text between those that knobs are tuned on: no gradient step saw them.
+    """The same drafts on windows of calibration text that no pass sees: those between its own, or every third of them.
 
-    There are fewer windows between than windows; programs are those of as many (see `HardDrafts.room`).
-    Knobs fit the text that they were tuned on, by 1 to 3 % of a speedup. Where the text is too short for half as many
-    windows between, it is that text itself.
+    There are fewer windows between than windows; programs are those of as many (see `HardDrafts.room`). Conversations, say, are
+    too short for windows between.
     """
+    own, between = drafts.work.setup.calibration_prompts, windows_between(config, drafts)
+    if between is None:
+        between = own[np.setdiff1d(np.arange(len(own)), windows_of_passes(config, drafts))]
+    return drafts.on_windows(between, "finals", room=len(own)) if len(between) else drafts
+
+
+def windows_between(config: TuneConfig, drafts: HardDrafts) -> np.ndarray | None:
+    """Windows of calibration text between those of a run; None: it has less than half as many."""
     text, tokens = drafts.work.setup.text, window_tokens(config)[0]
-    found = text.calibration_between(config.calibration_prompts, tokens, config.seed)
-    if len(found) < config.calibration_prompts / 2:
-        return drafts
-    return drafts.on_windows(found, "finals", room=len(drafts.work.setup.calibration_prompts))
+    between = text.calibration_between(config.calibration_prompts, tokens, config.seed)
+    return None if len(between) < config.calibration_prompts / 2 else between
+
+
+def windows_of_passes(config: TuneConfig, drafts: HardDrafts) -> np.ndarray:
+    """Numbers of the windows that passes may take: all, or two of three where the others elect."""
+    windows = np.arange(len(drafts.work.setup.calibration_prompts))
+    return windows if windows_between(config, drafts) is not None else windows[windows % 3 != 2]
 
 
 class Judged(NamedTuple):
@@ -368,9 +379,9 @@ class Tuning:
                     bar.jump(step, f"speedup {speedup:.3f}x")
                     self.stages.tick(name)
 
-                found = ascend(
-                    self.drafts.calibration, pricing, start, goal, ascent, progress=progress, on_step=on_step
-                )
+                among = windows_of_passes(self.config, self.drafts)
+                how: dict[str, Any] = {"among": among, "progress": progress, "on_step": on_step}
+                found = ascend(self.drafts.calibration, pricing, start, goal, ascent, **how)
             return {"history": found.history, "path": found.path}
 
         stored = self.stages.run(name, compute)

@@ -212,5 +212,9 @@ def test_passes_take_all_windows_in_turn_and_fill_up_a_mesh(monkeypatch):
     assert all_count is None
     np.testing.assert_array_equal(windows, [*alone, alone[3], alone[3]])
     np.testing.assert_array_equal(counted, [1, 1, 1, 1, 0, 0])
+    given = jnp.asarray(3), jnp.asarray(0), Goal(windows_per_step=4), jnp.asarray([1, 4, 6])
+    with pytest.raises(StopError) as stopped:
+        marginal_returns.__wrapped__(START, SimpleNamespace(num_windows=7, mesh=None), None, *given)
+    assert sorted(stopped.value.args[0].tolist()) == [1, 4, 6]
     seen = [int(window) for step in range(7) for window in windows_of(None, step)[0]]
     assert sorted(seen) == sorted([*range(7)] * 4)

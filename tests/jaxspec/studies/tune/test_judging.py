@@ -17,7 +17,7 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.settings import build_config
 from jaxspec.studies.measured.work import begin_work
 from jaxspec.studies.tune.config import TuneConfig
-from jaxspec.studies.tune.run import Judge, Judged, finals_of, tune_drafts
+from jaxspec.studies.tune.run import Judge, Judged, finals_of, tune_drafts, windows_of_passes
 from jaxspec.tuning.calibration import calibration_pass
 from jaxspec.tuning.hard import measured_windows
 
@@ -121,5 +121,9 @@ def test_text_that_elects_lies_between_that_which_is_tuned_on(tiny_model, small,
         assert float(of_finals.kl) != float(of_tuned.kl)
         assert finals.calibration.prepared is drafts.calibration.prepared
         assert not np.array_equal(finals.text, drafts.text[:-1])
-        # A text that is too short for windows between.
-        assert finals_of(dataclasses.replace(config, calibration_prompts=60), drafts) is drafts
+        np.testing.assert_array_equal(windows_of_passes(config, drafts), np.arange(config.calibration_prompts))
+        # A text that is too short for windows between: every third elects, and passes see the others.
+        many = dataclasses.replace(config, calibration_prompts=60)
+        np.testing.assert_array_equal(windows_of_passes(many, drafts), [0, 1, 3])
+        own = drafts.work.setup.calibration_prompts
+        np.testing.assert_array_equal(finals_of(many, drafts).work.setup.calibration_prompts, own[2:3])

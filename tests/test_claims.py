@@ -88,7 +88,9 @@ def test_errors_of_published_speedups():
 def test_claims_of_the_tuned_draft_are_those_of_its_row():
     tuned = re.search(r"\| tuned, every matrix its own \|.*?\| (\S+) / (\S+ ± \S+) \| (\S+)x \|", README)
     best = re.search(r"\| best point of the uniform grid \|.*? ± \S+ \| (\S+)x \|", README)
-    gain = re.search(r"\| best point of the grid \| (\S+)x \((\S+) to (\S+)\) \|", README)
+    gain = re.search(
+        r"is (\S+) times as fast as the best point of the grid \(95 % interval over prompts: (\S+) to (\S+)\)", README
+    )
     assert tuned
     assert best
     assert gain

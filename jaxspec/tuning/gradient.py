@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from hwmodels import SpeculationResult
+from hwmodels import SpeculationResult, smooth_maximum
 from jaxspec.compress.footprint import limited_draft_bits
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes import Scheme
@@ -109,7 +109,7 @@ class Ascent:
 
 
 class Limit(NamedTuple):
-    """A measured number with its bound.
+    """A measured number that a goal limits.
 
     Attributes:
         gradient: of the number, in the coordinates.
@@ -220,10 +220,8 @@ def marginal_returns(
     nothing = jax.tree.map(jnp.zeros_like, measured)
     back = lambda **parts: pull(dataclasses.replace(nothing, **parts))[0]
     speedup, slopes = jax.value_and_grad(lambda m: _log_speedup(price(pricing, m, _ROOFLINE_TEMPERATURE)))(measured)
-    bits_per_byte, per_nat = (
-        measured.cross_entropy / (math.log(2) * goal.bytes_per_token),
-        1 / (math.log(2) * goal.bytes_per_token),
-    )
+    per_nat = 1 / (math.log(2) * goal.bytes_per_token)
+    bits_per_byte = measured.cross_entropy * per_nat
     bits = [Limit(value, back(footprint=slope)) for value, slope in _bits(measured)]
     if goal.objective == "speedup":
         # As acceptance at all positions changes, so does survival at every depth: all tokens of the text say how, where
@@ -249,7 +247,7 @@ def marginal_returns(
 
 def _log_speedup(result: SpeculationResult) -> Float[Array, ""]:
     """Over 16-bit decoding, smoothly the best of draft lengths from 1 on; not to speculate is an answer given at the end."""
-    return _LENGTH_TEMPERATURE * jax.nn.logsumexp(jnp.log(result.speedup_vs_bf16_ar[1:]) / _LENGTH_TEMPERATURE)
+    return jnp.log(smooth_maximum(result.speedup_vs_bf16_ar[1:], _LENGTH_TEMPERATURE))
 
 
 def _bits(measured: DraftMeasurement) -> list[tuple[Array, Any]]:

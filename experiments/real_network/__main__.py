@@ -113,8 +113,14 @@ def answered(model: str, asked: Path, reporter: Reporter) -> list[str]:
     return [loaded.tokenizer.decode(row[row >= 0]) for row in written]
 
 
-def runs(common: dict[str, Any], drafts: tuple[str, ...], seeds: Sequence[int]) -> dict[str, Callable[..., Any]]:
-    """Name of each run -> what does it, given its directory; cheapest first."""
+#: Passes of an ascent: each takes 24 windows, so that it sees those that do not elect about twice.
+_STEPS = 16
+
+
+def runs(
+    common: dict[str, Any], drafts: tuple[str, ...], seeds: Sequence[int], windows: int
+) -> dict[str, Callable[..., Any]]:
+    """Name of each run -> what does it, given its directory; cheapest first. Args: windows: that knobs are tuned on."""
     schemes = ("cassandra1", "cassandra2")
     found: dict[str, Callable[..., Any]] = {}
     for scheme in schemes:
@@ -129,7 +135,7 @@ def runs(common: dict[str, Any], drafts: tuple[str, ...], seeds: Sequence[int]) 
     for seed in seeds:
         for scheme in schemes:
             # Each device has its own ascent: one is enough. Knobs that saw 48 windows alone fitted their text.
-            own = common | {"device": common["device"][:1], "calibration_prompts": 144}
+            own = common | {"device": common["device"][:1], "calibration_prompts": windows, "steps": _STEPS}
             config = TuneConfig(scheme=scheme, seed=seed, **own)
             found[f"tune-{scheme}-seed-{seed}"] = lambda config=config, **given: tune(config, **given)
     return found
@@ -232,7 +238,8 @@ def main() -> None:
         "output_tokens": args.output_tokens,
     }
     rows, lossless = [], {}
-    for name, run in runs(common, tuple(args.drafts), args.seeds).items():
+    windows = len(text.read_text(encoding="utf-8").splitlines()) // 2
+    for name, run in runs(common, tuple(args.drafts), args.seeds, windows).items():
         if args.only and name not in args.only:
             continue
         results, _ = run(out=str(args.out / name), reporter=reporter)

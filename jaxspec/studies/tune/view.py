@@ -117,7 +117,7 @@ def optimism_in_words(result: TuneResult) -> str:
     if promised is None or optimism is None or gap is None:
         return ""
     return (
-        f"on the text that it was tuned on, the tuned draft is {times(promised)} as fast as the best grid point, "
+        f"on the calibration text that selected it, the tuned draft is {times(promised)} as fast as the best grid point, "
         f"{_more(optimism)} than on held-out prompts (its speedup over 16-bit AR there: {_more(gap)})"
     )
 

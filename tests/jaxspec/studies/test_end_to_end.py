@@ -140,7 +140,7 @@ def test_what_calibration_text_promised_stands_beside_what_held_out_prompts_keep
             assert found["optimism"] == pytest.approx(found["tuned_vs_this"] / ratio - 1, abs=1e-6)
     lines = optimism_lines(TuneResult.load(path / "result.json"))
     assert [line.partition(":")[0] for line in lines] == ["rtx-4090", "cassandra-npu"]
-    assert all("on the text that it was tuned on, the tuned draft is" in line for line in lines)
+    assert all("on the calibration text that selected it, the tuned draft is" in line for line in lines)
     page = (path / "report.html").read_text()
     assert page.count("tuned vs grid, on calibration text") == 2
 

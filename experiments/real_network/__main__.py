@@ -219,6 +219,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--per-category", type=int, help="at most so many questions of each, for either half")
     parser.add_argument("--longest", type=int, default=1200, help="characters of a question (default: %(default)s)")
+    parser.add_argument("--windows", type=int, default=144, help="of text that calibrates, to tune on (default: %(default)s)")
     parser.add_argument("--output-tokens", type=int, default=64)
     parser.add_argument("--only", nargs="+", default=[], help="names of runs")
     parser.add_argument("--out", type=Path, default=Path("runs/real_network"))
@@ -238,7 +239,7 @@ def main() -> None:
         "output_tokens": args.output_tokens,
     }
     rows, lossless = [], {}
-    windows = len(text.read_text(encoding="utf-8").splitlines()) // 2
+    windows = args.windows
     for name, run in runs(common, tuple(args.drafts), args.seeds, windows).items():
         if args.only and name not in args.only:
             continue

@@ -1,4 +1,4 @@
-"""Help of every command, as the command line prints it."""
+"""Help of every command with all settings, as the command line prints it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ _WIDTH = 92
 
 def _help(command: click.Command, name: str) -> str:
     context = click.Context(command, info_name=name, max_content_width=_WIDTH, terminal_width=_WIDTH)
+    context.meta["jaxspec.help_all"] = True
     return command.get_help(context)
 
 

@@ -16,12 +16,12 @@ from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
 from jaxspec.output_places import check_figure_place, check_file_place
 from jaxspec.settings import layered_config, read_layer
-from jaxspec.settings.acceptance import PRINTED
 from jaxspec.settings.base import ConfigType, Settings, quick_help
 from jaxspec.settings.coercion import as_path
 from jaxspec.settings.fields import explained, flag_of, has_flag, hints, takes_several
 
 __all__ = [
+    "FIRST",
     "config_option",
     "force_option",
     "json_option",
@@ -37,8 +37,8 @@ __all__ = [
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: Settings that help shows first, where a command has them: those that newcomers need.
-_FIRST = ("model", "architecture", "device", "engine", "batch", "context", "acceptance", *PRINTED, "draft_length")
-_FIRST += ("draft", "scheme", "text")
+FIRST = ("model", "architecture", "device", "engine", "batch", "context", "acceptance", "draft_length")
+FIRST += ("draft", "scheme", "text")
 
 
 def option_of(kind: type[Settings], name: str) -> Callable[[Function], Function]:
@@ -58,7 +58,7 @@ def option_of(kind: type[Settings], name: str) -> Callable[[Function], Function]
 
 def settings_options(kind: type[Settings], *, without: tuple[str, ...] = ()) -> Callable[[Function], Function]:
     """An option for each setting but tables: the most common ones, then the others in the order of the fields."""
-    place = {name: index for index, name in enumerate(_FIRST)}
+    place = {name: index for index, name in enumerate(FIRST)}
     shown = sorted(dataclasses.fields(kind), key=lambda field: place.get(field.name, len(place)))
 
     def decorate(function):

@@ -14,6 +14,7 @@ import click
 from jaxspec.cli.completion import words_or_files
 from jaxspec.cli.given_once import Command
 from jaxspec.cli.options import (
+    FIRST,
     config_option,
     force_option,
     json_option,
@@ -27,7 +28,7 @@ from jaxspec.cli.options import (
 from jaxspec.cli.outputs import RUN_KEEPS_IT, give_out
 from jaxspec.errors import InputError
 from jaxspec.output_places import check_apart
-from jaxspec.settings.base import quick_settings
+from jaxspec.settings.base import Settings, quick_settings
 from jaxspec.studies.study import Study, load_object
 
 if TYPE_CHECKING:
@@ -128,14 +129,77 @@ def study_command(study: Study) -> click.Command:
         call = decorate(call)
     command = click.command(study.name, cls=_StudyCommand, help=study.help)(call)
     command.subcommands = study.subcommands
+    command.headings = _headings(study)
     return command
 
 
+def _headings(study: Study) -> dict[str, str]:
+    """Setting -> heading of its group in `--help-all`; those that `--help` shows have none."""
+    kinds = [kind for kind in reversed(study.config.__mro__) if issubclass(kind, Settings)]
+    heading = lambda kind: vars(kind).get("heading", Settings.heading)
+    own = {name: heading(kind) for kind in kinds for name in vars(kind).get("__annotations__", ())}
+    fields = {field.name for field in dataclasses.fields(study.config)} - {*FIRST, *study.first}
+    rest = {name: heading for name, heading in own.items() if name in fields}
+    rest |= dict.fromkeys(("distributed", "coordinator", "processes", "process_id"), "Several processes")
+    return rest if len(rest) > _FEW else {}
+
+
+#: So many settings beside the first ones are shown with them.
+_FEW = 10
+
+
+#: Key of a context: whether its help shows all settings.
+_ALL = "jaxspec.help_all"
+
+
+def _show_all(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        ctx.meta[_ALL] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+_help_all = click.Option(
+    ["--help-all"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_all,
+    help="Show all settings and exit.",
+)
+
+
 class _StudyCommand(Command):
-    """A command whose argument may be a word that stands for another command."""
+    """A command whose help shows what matters first, and whose argument may be a word that stands for another command."""
 
     #: Such a word -> "module:command".
     subcommands: Mapping[str, str] = types.MappingProxyType({})
+    #: Setting -> heading of its group, of those that `--help-all` adds.
+    headings: Mapping[str, str] = types.MappingProxyType({})
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """All parameters, `--help-all` before `--help`."""
+        found = super().get_params(ctx)
+        return [*found[:-1], _help_all, found[-1]]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Options in groups; only those without a heading, unless `--help-all` came."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            if (record := parameter.get_help_record(ctx)) is not None:
+                groups.setdefault(self.headings.get(parameter.name or "", "Options"), []).append(record)
+        first = groups.pop("Options")
+        with formatter.section("Options"):
+            formatter.write_dl(first)
+        if not groups:
+            return
+        if not ctx.meta.get(_ALL):
+            formatter.write_paragraph()
+            formatter.write_text(f"{sum(map(len, groups.values()))} more settings: {ctx.command_path} --help-all")
+            return
+        for heading, records in groups.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any

@@ -57,6 +57,8 @@ class AcceptanceSettings(Settings):
         InputError: two forms at once; numbers that no draft can have.
     """
 
+    heading: ClassVar[str] = "Acceptance"
+
     acceptance: tuple[float, ...] | None = setting(
         None,
         "Conditional acceptance rates (alpha_token): of a drafted token, given that all before it were accepted; one number, "

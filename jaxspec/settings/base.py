@@ -62,6 +62,8 @@ class Settings:
     usual: ClassVar[Mapping[str, Any]] = {}
     #: Of a configuration within another: what to give in its place, for messages.
     form: ClassVar[str] = "give a table of settings"
+    #: Group of the settings that a class adds, in `--help-all`.
+    heading: ClassVar[str] = "Further settings"
 
     def settle(self, name: str, value: Any) -> None:
         """Give a field, before it is checked, the value that it has by others unless somebody gave one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Literal
+from typing import ClassVar, Literal
 
 from jaxspec.errors import InputError
 from jaxspec.settings.base import Unused
@@ -63,6 +63,8 @@ def _check_mesh(text: str) -> None:
 @dataclasses.dataclass(frozen=True)
 class CommonConfig(ParallelSettings, PlacementSettings):
     """Settings of every command that runs a network."""
+
+    heading: ClassVar[str] = "Measuring on text"
 
     model: str = setting(
         "embedded",

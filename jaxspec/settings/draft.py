@@ -39,7 +39,7 @@ def _settings(name: str, specs: list[KnobSpec], *, hard: bool = False, any_dtype
             told, spec = f"{told.rstrip('.')} ({_MANTISSAS}).", spec.of_dtype(_LONGEST)
         return spec.name, kind, setting(kind(spec.default), told, low=spec.low, high=spec.high)
 
-    namespace = {"__doc__": "One field for each knob.", "__module__": __name__}
+    namespace = {"__doc__": "One field for each knob.", "__module__": __name__, "heading": "Knobs of the draft"}
     return dataclasses.make_dataclass(name, map(field, specs), bases=(Settings,), frozen=True, namespace=namespace)
 
 

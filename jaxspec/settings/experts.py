@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from jaxspec.settings.base import Settings, Unused
 from jaxspec.settings.draft import knob_values
@@ -22,6 +22,8 @@ PlacementName = Literal[
 class PlacementSettings(Settings):
     """Where things lie in a device."""
 
+    heading: ClassVar[str] = "Memories and experts"
+
     placement: PlacementName | None = setting(
         None,
         "Which memory holds KV, weights and experts, on a device with several memories.",
@@ -32,6 +34,8 @@ class PlacementSettings(Settings):
 @dataclasses.dataclass(frozen=True)
 class ExpertSettings(PlacementSettings):
     """How experts are stored, chosen and cached."""
+
+    heading: ClassVar[str] = "Memories and experts"
 
     pool_fits: bool = setting(
         False, "Let a draft step choose among the most popular experts only, as many as fit the first memory."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from jaxspec.settings.base import Settings, Unused
 from jaxspec.settings.fields import setting
@@ -18,6 +18,8 @@ MOST_TOGETHER = 1024
 @dataclasses.dataclass(frozen=True)
 class ParallelSettings(Settings):
     """How the priced network is divided among devices of the same kind."""
+
+    heading: ClassVar[str] = "Several devices"
 
     tensor_parallel: int = setting(1, "Tensor parallelism: devices that share every matrix.", low=1, high=MOST_TOGETHER)
     expert_parallel: int = setting(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 from jaxspec.errors import InputError
 from jaxspec.settings.base import Settings, Unused
@@ -18,6 +18,8 @@ REPEATS = 7
 @dataclasses.dataclass(frozen=True)
 class StopwatchSettings(Settings):
     """Whether held-out prompts are decoded against the clock, with speculation and without."""
+
+    heading: ClassVar[str] = "Measured times"
 
     stopwatch: bool | None = setting(
         None,

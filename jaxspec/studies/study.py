@@ -68,6 +68,7 @@ class Study:
         figures: "module:function" from one result and its directory (a path, or None) to figures by name, each as a function
             that draws it, or None where the data is absent; "": there are none.
         points: "module:function" from one result to columns by name, for results of many rows; "": it has none.
+        first: settings that `--help` shows beside those that all commands show; `--help-all` has the others.
         argument: setting that is given without a flag; "": none.
         argument_name: what help calls it.
         config_argument: name of the file of settings where that is an argument instead of `--config`; "": it is not.
@@ -91,6 +92,7 @@ class Study:
     plot: Plot | None = None
     figures: str = ""
     points: str = ""
+    first: tuple[str, ...] = ()
     argument: str = ""
     argument_name: str = ""
     config_argument: str = ""

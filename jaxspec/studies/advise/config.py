@@ -195,6 +195,7 @@ probability that it pays, and the time by cause. The run directory contains resu
 ADVISE = Study(
     name="advise",
     config=AdviseConfig,
+    first=("run",),
     help=_HELP,
     run="jaxspec.studies.advise.run:advise",
     present="jaxspec.studies.advise.view:shown",

@@ -401,6 +401,7 @@ more mm2 or watt. Counts are rounded, and all reported numbers are evaluated exa
 CODESIGN = Study(
     name="codesign",
     config=CodesignConfig,
+    first=("technology", "objective"),
     help=_HELP,
     run="jaxspec.studies.codesign.run:codesign",
     present="jaxspec.studies.codesign.view:shown",

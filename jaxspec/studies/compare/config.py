@@ -164,6 +164,7 @@ finished one.
 COMPARE = Study(
     name="compare",
     config=CompareConfig,
+    first=("schemes", "drafts"),
     help=_HELP,
     run="jaxspec.studies.compare.run:compare",
     present="jaxspec.studies.compare.view:shown",

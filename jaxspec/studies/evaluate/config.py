@@ -52,6 +52,7 @@ srun jaxspec evaluate --model DIR --distributed       one network on the devices
 EVALUATE = Study(
     name="evaluate",
     config=EvaluateConfig,
+    first=("knobs", "weight_prune", "weight_cut_bits"),
     help=_HELP,
     run="jaxspec.studies.evaluate.run:evaluate",
     present="jaxspec.studies.evaluate.view:shown",

@@ -115,6 +115,7 @@ Draft length 0 is autoregressive decoding of the stored format; if it is the fas
 PREDICT = Study(
     name="predict",
     config=PredictConfig,
+    first=("weight_prune", "weight_cut_bits"),
     help=_HELP,
     run="jaxspec.studies.predict.run:predict",
     present="jaxspec.studies.predict.view:shown",

@@ -247,6 +247,7 @@ Methods: pass-at-n takes any right sample and needs a checker, which for Python 
 SCALE = Study(
     name="scale",
     config=ScaleConfig,
+    first=("task", "samples", "method"),
     help=_HELP,
     run="jaxspec.studies.scale.run:scale",
     present="jaxspec.studies.scale.view:shown",

@@ -147,6 +147,7 @@ contains result.json and report.html; the same command reprints them.
 SERVE = Study(
     name="serve",
     config=ServeConfig,
+    first=("draft_architecture", "rates", "trace"),
     help=_HELP,
     run="jaxspec.studies.serve.run:serve",
     present="jaxspec.studies.serve.view:shown",

@@ -107,6 +107,7 @@ rank is independent; width and depth fill one fixed shape level by level or bran
 TREE = Study(
     name="tree",
     config=TreeConfig,
+    first=("nodes",),
     help=_HELP,
     run="jaxspec.studies.tree.run:search_tree",
     present="jaxspec.studies.tree.view:shown",

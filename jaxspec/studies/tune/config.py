@@ -123,6 +123,7 @@ srun jaxspec tune --model DIR --distributed           one network on the devices
 TUNE = Study(
     name="tune",
     config=TuneConfig,
+    first=("objective",),
     help=_HELP,
     run="jaxspec.studies.tune.run:tune",
     present="jaxspec.studies.tune.view:shown",

@@ -194,3 +194,23 @@ def test_a_device_that_came_twice_counts_once_and_is_noted(capsys):
     assert config.device == ("l40s", "rtx-4090")
     assert config.acceptance == (0.8, 0.8)
     assert capsys.readouterr().err == "note: device 'l40s' came more than once and counts once\n"
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_help_shows_what_matters_and_help_all_everything(name, capsys):
+    (_, first, _), (_, whole, _) = (run(capsys, name, flag) for flag in ("--help", "--help-all"))
+    there = lambda text: set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", text.split("Options:\n")[1], re.M))
+    assert there(whole) >= {option.opts[0] for option in options(name)}
+    assert there(first) <= there(whole)
+    more = re.search(r"^(\d+) more settings: jaxspec \S+ --help-all$", first, re.M)
+    if more is None:
+        assert there(first) == there(whole)
+    else:
+        assert len(there(first)) <= 22
+        assert len(there(whole)) - len(there(first)) == int(more[1])
+
+
+def test_a_group_is_named_for_what_its_settings_are_about(capsys):
+    text = run(capsys, "tune", "--help-all")[1]
+    assert re.search(r"^Several devices:\n  --tensor-parallel", text, re.M)
+    assert re.search(r"^Further settings:\n  --max-kl", text, re.M)

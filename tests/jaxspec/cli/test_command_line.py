@@ -237,3 +237,16 @@ def test_catalogs_name_a_source_for_each_number(capsys, command, name):
     for entry in json.loads(Path("c.json").read_text()):
         assert set(entry["sources"]) == set(entry["values"])
         assert all(entry["sources"].values())
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "number"), [("devices", "h100-sxm", "3.35e12"), ("models", "qwen3-4b", "2560")]
+)
+def test_a_catalog_entry_is_shown_by_its_name(capsys, command, name, number):
+    code, out, _ = run(capsys, command, name.upper(), "--json", "one.json")
+    assert code == 0
+    (entry,) = json.loads(Path("one.json").read_text())
+    assert entry["name"] == name
+    assert f"= {number}: " in out
+    assert all(f"  {key}" in out for key in entry["sources"])
+    assert "did you mean" in refused(capsys, command, name[:-1])

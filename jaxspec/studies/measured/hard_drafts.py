@@ -51,6 +51,7 @@ class HardDrafts:
         room: windows of text that programs are made for; None: as many as there are. Those that are lacking do not count.
         on_own_text: measure drafts on the calibration text as it was written, not on the target's own continuation of its
             prompts.
+        known: rows of the text, where another draft's text has them; None: the target is still to write them.
     """
 
     work: Work
@@ -58,11 +59,14 @@ class HardDrafts:
     on_own_text: bool = False
     ranked_by: HardDrafts | None = None
     room: int | None = None
+    known: np.ndarray | None = None
 
     @cached_property
     def text(self) -> np.ndarray:
         """Calibration prompts with what the target generates after them; "text token". A stage."""
         config, setup = self.work.config, self.work.setup
+        if self.known is not None:
+            return self.known
 
         def compute() -> Arrays:
             if self.on_own_text:
@@ -125,6 +129,12 @@ class HardDrafts:
         setup = dataclasses.replace(self.work.setup, calibration_prompts=windows)
         work = dataclasses.replace(self.work, setup=setup, stages=self.work.stages.within(folder))
         return dataclasses.replace(self, work=work, ranked_by=self, room=room)
+
+    def on_own_windows(self, numbers: np.ndarray, folder: str) -> HardDrafts:
+        """The same on some of the windows here. Args: numbers: of windows; folder: of the stages."""
+        windows = self.work.setup.calibration_prompts[numbers]
+        here = self.on_windows(windows, folder, room=len(self.text))
+        return dataclasses.replace(here, known=self.text[numbers])
 
     def measure(self, knobs: Knobs, offset: int = 0, windows: int | None = None) -> DraftMeasurement:
         """Measurement of the hard draft on calibration text, in cycles that begin at one offset.

@@ -75,8 +75,9 @@ def finals_of(config: TuneConfig, drafts: HardDrafts) -> HardDrafts:
     """
     own, between = drafts.work.setup.calibration_prompts, windows_between(config, drafts)
     if between is None:
-        between = own[np.setdiff1d(np.arange(len(own)), windows_of_passes(config, drafts))]
-    return drafts.on_windows(between, "finals", room=len(own)) if len(between) else drafts
+        left_out = np.setdiff1d(np.arange(len(own)), windows_of_passes(config, drafts))
+        return drafts.on_own_windows(left_out, "finals") if len(left_out) else drafts
+    return drafts.on_windows(between, "finals", room=len(own))
 
 
 def windows_between(config: TuneConfig, drafts: HardDrafts) -> np.ndarray | None:

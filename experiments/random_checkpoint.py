@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from hwmodels.networks import running_row
 from jaxspec.files import write_text
 from jaxspec.formats.container import TensorForm
 from jaxspec.formats.shard_index import INDEX_FILE
 from jaxspec.models.checkpoint_files import STORED_DTYPES
-from jaxspec.models.families import decoder_config, family_of, running
+from jaxspec.models.families import decoder_config, family_of
 from jaxspec.models.layer_files import LayeredTensors, index_json, plan_shards, write_shard
 from jaxspec.partial_files import whole_file
 
@@ -106,7 +107,7 @@ def write_checkpoint(raw: dict[str, Any], out: Path, *, seed: int = 0, dtype: st
         raw: config.json.
         dtype: bfloat16 or float16.
     """
-    config, row = decoder_config(raw), running(family_of(raw))
+    config, row = decoder_config(raw), running_row(family_of(raw))
     forms = LayeredTensors(config, row, outside={}, layer=lambda number: {}, dtype=lambda name: _DTYPES[dtype]).forms
     shards, values = plan_shards(forms), (_draw(form, seed, place) for place, form in enumerate(forms))
     out.mkdir(parents=True, exist_ok=True)

@@ -25,12 +25,11 @@ from hwmodels import (
     uniform_footprint,
     uniform_weight_bits,
 )
-from hwmodels.catalog.huggingface import FAMILIES, WRAPPERS
 from hwmodels.network.architecture import state_bytes
+from hwmodels.networks import FAMILIES, WRAPPERS, runnable_families, runnable_names
 from jaxspec.compress import SCHEMES
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.models.embedded import embedded_directory
-from jaxspec.models.families import runnable_families, runnable_names
 from jaxspec.studies.pack.run import PackConfig, pack_checkpoint
 
 PAGE = (ROOT / "docs" / "pages" / "hardware.md").read_text(encoding="utf-8")

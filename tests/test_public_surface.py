@@ -23,8 +23,7 @@ USERS_OF_HARDWARE = {"tuning", "report", "cli", "studies", "api"}
 ARITHMETIC = {"hwmodels.numerics.exact_products.EXACT", "hwmodels.numerics.exact_products.exact_matmul"}
 
 #: Where networks and hardware meet below that, room by room: the footprint, which storage schemes make and the cost model
-#: reads; the tables of Hugging Face families, of networks around them and of features that none has, which are plain data, and
-#: the shapes that a network has; what a draft costs.
+#: reads; the description of a network, the table of families that it is read by, and its shapes; what a draft costs.
 ALLOWED_NAMES = {
     "compress": {
         "hwmodels.ALL_LAYER_MATRICES",
@@ -34,22 +33,14 @@ ALLOWED_NAMES = {
     },
     "models": {
         "hwmodels.Architecture",
-        "hwmodels.catalog.huggingface.FAMILIES",
-        "hwmodels.catalog.huggingface.Family",
-        "hwmodels.catalog.huggingface.Rotary",
-        "hwmodels.catalog.huggingface.RouterRule",
-        "hwmodels.catalog.huggingface.Running",
-        "hwmodels.catalog.huggingface.Setting",
-        "hwmodels.catalog.huggingface.Settings",
-        "hwmodels.catalog.huggingface.WRAPPERS",
-        "hwmodels.catalog.huggingface.Wrapper",
-        "hwmodels.catalog.huggingface.experts_of",
-        "hwmodels.catalog.huggingface.family_called",
-        "hwmodels.catalog.huggingface.layer_windows",
-        "hwmodels.catalog.huggingface.layers_with_linear_attention",
-        "hwmodels.catalog.huggingface.nested_text",
-        "hwmodels.catalog.huggingface.unmodelled_feature",
-        "hwmodels.catalog.huggingface.wrapper_of",
+        *(
+            f"hwmodels.networks.{name}"
+            for name in (
+                *("ExpertSizes", "LatentSizes", "LearnedPositions", "LinearSizes", "NetworkSpec", "RopeSpec"),
+                *("FAMILIES", "Family", "Running", "Wrapper", "read_running", "runnable_families", "running_row"),
+                *("settings.Settings", "written_config"),
+            )
+        ),
     },
     "speculate.drafts": {
         "hwmodels.network.architecture.Architecture",

@@ -26,12 +26,12 @@ from experiments.benchmarks.transformers_decoding import transformers_decoding
 from experiments.benchmarks.trees import trace_walks, tree_search, tree_simulation
 from experiments.clock import median_s, medians_s
 from hwmodels import catalog
+from hwmodels.networks import ExpertSizes
 from jaxspec.compress import DEFAULT_SCHEME, MAX_DRAFT_LENGTH, hard_draft, uniform_knobs
 from jaxspec.models.blocks import Experts, StepInput
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.dots import dot_rows
 from jaxspec.models.embedded import HEAD_NAME, SMALL_NAME, load_model
-from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.few_rows import dot_few_rows
 from jaxspec.models.stored import as_computed, stack_of
 from jaxspec.runs import Reporter, RunDirectory

@@ -12,10 +12,10 @@ from jaxtyping import Array, Float
 from optax.contrib import MuonDimensionNumbers, muon
 
 from experiments.train_embedded.balance import expert_load, load_push
+from hwmodels.networks import ExpertSizes
 from jaxspec.models.blocks import Experts
 from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
-from jaxspec.models.expert_sizes import ExpertSizes
 
 #: Name of the parameter that corrects the scores by which experts are chosen; the loss does not depend on it smoothly.
 _CORRECTION = "correction_bias"

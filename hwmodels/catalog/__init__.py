@@ -2,18 +2,6 @@
 
 from hwmodels.catalog.entries import EntryError
 from hwmodels.catalog.groups import Division, check_division, check_draft_division, grouped
-from hwmodels.catalog.huggingface import (
-    ConfigReading,
-    DraftHead,
-    StoredForm,
-    architecture_from_config,
-    architecture_from_config_file,
-    draft_head_in_file,
-    head_architecture,
-    positions_of_config,
-    read_config,
-    read_config_file,
-)
 from hwmodels.catalog.links import link, link_entry, link_names
 from hwmodels.catalog.loader import (
     OWN_ENGINE,
@@ -37,6 +25,18 @@ from hwmodels.catalog.loader import (
     engine_names,
     engine_scatter,
     engine_sources,
+)
+from hwmodels.networks import (
+    ConfigReading,
+    DraftHead,
+    StoredForm,
+    architecture_from_config,
+    architecture_from_config_file,
+    draft_head_in_file,
+    head_architecture,
+    positions_of_config,
+    read_config,
+    read_config_file,
 )
 
 __all__ = [

@@ -170,7 +170,7 @@ def devices(name: str | None, sources: bool, example: bool, json_file: str | Non
 @json_option
 def models(name: str | None, sources: bool, json_file: str | None) -> None:
     """List the networks for --architecture and --model, or show one architecture with all of its numbers."""
-    from jaxspec.models.families import runnable_names
+    from hwmodels.networks import runnable_names
     from jaxspec.models.gguf import ARCHITECTURES
     from jaxspec.report.terminal import say
     from jaxspec.settings.catalog_names import PRETRAINED, shipped_networks

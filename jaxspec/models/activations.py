@@ -1,4 +1,4 @@
-"""Activations of feed-forward networks, by the names of Hugging Face's config.json."""
+"""Activations of feed-forward networks, by the names that `hwmodels.networks.ACTIVATION_NAMES` makes of those of files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 import jax
 from jaxtyping import Array
 
-__all__ = ["ACTIVATIONS", "ACTIVATION_SPELLINGS"]
+__all__ = ["ACTIVATIONS"]
 
 #: Name -> function of each element.
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -17,6 +17,3 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "gelu_pytorch_tanh": partial(jax.nn.gelu, approximate=True),
     "relu": jax.nn.relu,
 }
-
-#: Other names of the same functions.
-ACTIVATION_SPELLINGS = {"swish": "silu", "gelu_new": "gelu_pytorch_tanh"}

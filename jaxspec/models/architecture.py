@@ -1,4 +1,4 @@
-"""From the network that runs to the architecture that is priced."""
+"""From the network that runs to its description, and to the architecture that is priced."""
 
 from __future__ import annotations
 
@@ -6,60 +6,58 @@ import collections
 from typing import Any
 
 from hwmodels import Architecture
+from hwmodels.networks import NetworkSpec, RopeSpec
+from jaxspec.models.blocks import GatedDeltaNet
 from jaxspec.models.config import DecoderConfig
+from jaxspec.models.families import SHARED
 from jaxspec.models.norms import NORMS
+from jaxspec.models.rope_scaling import Rope
 
-__all__ = ["architecture_of"]
+__all__ = ["architecture_of", "spec_of"]
 
 
 def architecture_of(config: DecoderConfig) -> Architecture:
-    """The shapes of a network, for the cost model: every kind of block adds the fields that it decides.
+    """The shapes of a network, for the cost model.
+
+    A kind of block that `NetworkSpec` does not know says by `architecture_fields(sizes, layers)` which fields it decides where
+    so many layers have it, `vectors_per_layer` being stored elements of one of these.
 
     Returns:
         every leaf a float; equal to what the catalog reads from the same network's config.json.
     Raises:
-        NotImplementedError: two kinds of block give one size different values, or windows differ in length, which one
-            architecture cannot hold.
+        NotImplementedError: windows differ in length, which one architecture cannot hold.
     """
-    # Beside the scale that every norm has.
-    norm_biases = config.hidden_size * (len(NORMS[config.norm].vectors("norm")) - 1)
-    fields: dict[str, float] = {
-        "num_layers": config.num_layers,
-        "hidden_size": config.hidden_size,
-        "vocab_size": config.vocab_size,
-        "tied_embeddings": config.tie_embeddings,
-        # Of a network without dense layers, as the catalog has it.
-        "intermediate_size": 0,
-        "norms_per_layer": len(config.block_norms),
-        "vectors_per_layer": len(config.block_norms) * norm_biases,
-        "vectors_outside_layers": norm_biases,
-        "learned_positions": 0 if config.learned_positions is None else config.learned_positions.rows,
-        **_windows(config),
-    }
+    values = spec_of(config).architecture_values()
     counted: collections.Counter[Any] = collections.Counter()
     for run in config.runs:
         for block in (run.attention, run.feed_forward):
             counted[block] += run.stop - run.start
-    decided: dict[str, float] = {}
-    stored = config.num_layers * fields["vectors_per_layer"]
     for block, layers in counted.items():
-        for name, value in block.architecture_fields(config, layers).items():
-            if name == "vectors_per_layer":
-                stored += value * layers
-            elif decided.setdefault(name, value) != value:
-                raise NotImplementedError(
-                    f"layers with {name} {decided[name]} and {value} cannot be priced as one architecture; allowed is one value"
-                )
-    decided["vectors_per_layer"] = stored / config.num_layers  # an average over layers
-    return Architecture(**{name: float(value) for name, value in (fields | decided).items()})
+        if (decided := getattr(block, "architecture_fields", None)) is not None:
+            fields = dict(decided(config, layers))
+            values["vectors_per_layer"] += fields.pop("vectors_per_layer", 0) * layers / config.num_layers
+            values |= {name: float(value) for name, value in fields.items()}
+    return Architecture(**values)
 
 
-def _windows(config: DecoderConfig) -> dict[str, float]:
-    lengths = {window for window in config.windows if window is not None}
-    if len(lengths) > 1:
-        found = " and ".join(map(str, sorted(lengths)))
-        raise NotImplementedError(
-            f"windows of {found} tokens cannot be priced as one architecture; allowed is one length"
-        )
-    layers = sum(window is not None for window in config.windows) * config.num_layers // len(config.windows)
-    return {"num_window_layers": layers, "window_tokens": max(lengths, default=0)}
+def spec_of(config: DecoderConfig) -> NetworkSpec:
+    """The description of a network, of which `config_of` makes its configuration again where it knows its kinds of block."""
+    layers = range(config.num_layers)
+    by_layer = lambda pattern: tuple(pattern[layer % len(pattern)] for layer in layers)
+    blocks, router = [config.blocks(layer) for layer in layers], config.router
+    own = {name: getattr(config, name) for name in SHARED}
+    return NetworkSpec(
+        **own | {"windows": by_layer(config.windows), "rotated": by_layer(config.rotated)},
+        linear_layers=tuple(isinstance(attention, GatedDeltaNet) for attention, _ in blocks),
+        expert_layers=tuple(router is not None and router.in_layer(layer) for layer in layers),
+        gated_ffn=all(getattr(feed_forward, "gated", True) for _, feed_forward in blocks),
+        norms_per_layer=len(config.block_norms),
+        norm_biases=len(NORMS[config.norm].vectors("norm")) > 1,
+        rope=_spec_of(Rope(config.rope_theta, config.rope_scaling)),
+        local_rope=config.local_rope and _spec_of(config.local_rope),
+        computation=vars(config),
+    )
+
+
+def _spec_of(rope: Rope) -> RopeSpec:
+    return RopeSpec(rope.theta) if rope.scaling is None else RopeSpec(rope.theta, rope.scaling.kind, vars(rope.scaling))

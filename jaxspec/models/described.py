@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hwmodels.catalog.huggingface import Family, Running, Wrapper, wrapper_of
+from hwmodels.networks import Family, Running, Wrapper, read_running, running_row
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
 from jaxspec.formats.container.source import check_no_adapter
@@ -23,12 +23,10 @@ from jaxspec.formats.shard_index import json_object, read_json_object
 from jaxspec.models.beside_weights import json_beside
 from jaxspec.models.checkpoint_files import STORED_DTYPES, TensorTable
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.families import decoder_config, family_of, running
+from jaxspec.models.families import config_of
 from jaxspec.models.gguf import is_gguf
 from jaxspec.models.packed_tensors import unpacked
-from jaxspec.models.scaled_blocks import block_of
 from jaxspec.models.stored_parameters import head_tensor, layer_parameters
-from jaxspec.models.text_config import text_config
 
 __all__ = ["Described", "NamedTensors", "described_in", "packed_in"]
 
@@ -41,12 +39,7 @@ class NamedTensors(NamedTuple):
 
 
 class Described(NamedTuple):
-    """What a config.json says.
-
-    Attributes:
-        wrapper: what the network is the text decoder of; None: it is the whole.
-        block: rows and columns of matrices in FP8 that share a scale; None: no matrices are stored so.
-    """
+    """What a config.json says: see `RunningNetwork`, of which the configuration is made."""
 
     family: Family
     config: DecoderConfig
@@ -59,7 +52,7 @@ class Described(NamedTuple):
         Raises:
             InputError: the files hold other parts of the network alone; see `unpacked`.
         """
-        row = running(self.family)
+        row = running_row(self.family)
         if self.wrapper is not None:
             naming = self.wrapper.naming(files.tensors)
             own = {name: place for name, place in files.tensors.items() if not name.startswith(naming.others)}
@@ -129,7 +122,7 @@ def packed_in(container: Container) -> Described:
 
 def _described(raw: dict[str, Any], path: Path) -> Described:
     try:
-        block = block_of(text_config(raw).get("quantization_config"))
-        return Described(family_of(raw), decoder_config(raw), wrapper_of(raw), block)
+        read = read_running(raw)
+        return Described(read.family, config_of(read.spec), read.wrapper, read.block)
     except (NotImplementedError, ValueError) as error:
         raise InputError(f"{path}: {error}; use a checkpoint of a known family") from error

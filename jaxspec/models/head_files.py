@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from safetensors.numpy import save
 
+from hwmodels.networks import running_row
 from jaxspec.errors import InputError
 from jaxspec.files import write_bytes, write_text
 from jaxspec.formats.shard_index import read_json_object
@@ -22,7 +23,7 @@ from jaxspec.models.checkpoint_files import CheckpointFiles
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.draft_head import TargetEnds, check_head_config, target_ends
-from jaxspec.models.families import decoder_config, running
+from jaxspec.models.families import decoder_config
 from jaxspec.models.hf_export import config_json, family_for
 from jaxspec.models.hf_load import LoadedModel, parameter_dtype, read_tensors
 from jaxspec.models.stored_parameters import Path as ParameterPath
@@ -93,7 +94,7 @@ def _stored(config: DecoderConfig) -> dict[ParameterPath, StoredParameter]:
     hidden = config.hidden_size
     own = {"embed_norm": (hidden,), "hidden_norm": (hidden,), "fc": (hidden, 2 * hidden)}
     named = {(name,): StoredParameter(f"{name}.weight", shape) for name, shape in own.items()}
-    return named | layer_parameters(config, running(family_for(config)))
+    return named | layer_parameters(config, running_row(family_for(config)))
 
 
 def save_head(

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from hwmodels.catalog.huggingface import Family
+from hwmodels.networks import Family
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container, Part
 from jaxspec.models.checkpoint_files import STORED_DTYPES, CheckpointFiles, ContainerFiles, TensorTable, check_tied_head

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from hwmodels.catalog.huggingface import Running
+from hwmodels.networks import Running
 from jaxspec.formats.container import TensorForm
 from jaxspec.models.checkpoint_files import STORED_DTYPES
 from jaxspec.models.config import DecoderConfig

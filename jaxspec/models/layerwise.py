@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from hwmodels.catalog.huggingface import Running
+from hwmodels.networks import Running
 from jaxspec.formats.patterns import target_format
 from jaxspec.models.blocks import StepInput
 from jaxspec.models.checkpoint_files import CheckpointFiles, TensorTable

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
-from hwmodels.catalog.huggingface import Running
+from hwmodels.networks import Running
 from jaxspec.errors import InputError
 from jaxspec.formats.mx import BLOCK_SIZE, E2M1, MXTensor, decode
 from jaxspec.models.checkpoint_files import TensorPlace, TensorTable

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Protocol
+from collections.abc import Callable
+from typing import ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 __all__ = [
+    "SCALINGS",
     "DynamicScaling",
     "LinearScaling",
     "Llama3Scaling",
@@ -30,8 +32,11 @@ class RopeScaling(Protocol):
     """How the frequencies of a network depart from the plain ones.
 
     Attributes:
+        kind: as `rope_type` of config.json calls it.
         attention_factor: by which cosines and sines are multiplied.
     """
+
+    kind: ClassVar[str]
 
     @property
     def attention_factor(self) -> float:
@@ -64,6 +69,7 @@ class LinearScaling:
     """
 
     factor: float
+    kind: ClassVar[str] = "linear"
 
     @property
     def attention_factor(self) -> float:
@@ -87,6 +93,7 @@ class Llama3Scaling:
     low_freq_factor: float
     high_freq_factor: float
     original_max_position_embeddings: int
+    kind: ClassVar[str] = "llama3"
 
     @property
     def attention_factor(self) -> float:
@@ -113,6 +120,7 @@ class DynamicScaling:
 
     factor: float
     max_position_embeddings: int
+    kind: ClassVar[str] = "dynamic"
 
     @property
     def attention_factor(self) -> float:
@@ -149,6 +157,7 @@ class YarnScaling:
     beta_slow: float = 1.0
     truncate: bool = True
     score_mscale: float = 0.0
+    kind: ClassVar[str] = "yarn"
 
     def frequencies(self, theta: float, rotary_dim: int, lengths: Int[Array, "*b"]) -> Frequencies:
         """See `RopeScaling`."""
@@ -181,6 +190,7 @@ class LongRopeScaling:
     long_factor: tuple[float, ...]
     original_max_position_embeddings: int
     attention_factor: float
+    kind: ClassVar[str] = "longrope"
 
     def frequencies(self, theta: float, rotary_dim: int, lengths: Int[Array, "*b"]) -> Frequencies:
         """See `RopeScaling`."""
@@ -188,6 +198,12 @@ class LongRopeScaling:
         short, long = (plain / np.asarray(part, np.float32) for part in (self.short_factor, self.long_factor))
         short, long = (jax.lax.broadcast_to_rank(part, lengths.ndim + 1) for part in (short, long))
         return jnp.where((lengths > self.original_max_position_embeddings)[..., None], long, short)
+
+
+#: Kind of scaling -> its class, whose fields are the values of a `RopeSpec`.
+SCALINGS: dict[str, Callable[..., RopeScaling]] = {
+    scaling.kind: scaling for scaling in (LinearScaling, Llama3Scaling, DynamicScaling, YarnScaling, LongRopeScaling)
+}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from hwmodels.networks import ExpertSizes
 from jaxspec.models.allowed_experts import MoreExperts
-from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.router_choices import NO_EXPERT, RouterChoices
 
 __all__ = ["Routed", "route"]

@@ -7,15 +7,13 @@ import functools
 import math
 from typing import Any, Literal
 
+from hwmodels.networks import ExpertSizes, LatentSizes, LearnedPositions, LinearSizes
 from jaxspec.models.activations import ACTIVATIONS
-from jaxspec.models.expert_sizes import ExpertSizes
-from jaxspec.models.latent_sizes import LatentSizes
-from jaxspec.models.linear_sizes import LinearSizes
 from jaxspec.models.rope_scaling import Rope, RopeScaling
 from jaxspec.settings.integer_kv import IntegerKV
 from jaxspec.settings.rounded_inputs import RoundedInputs
 
-__all__ = ["DecoderSizes", "LearnedPositions", "NormKind", "shortest"]
+__all__ = ["DecoderSizes", "NormKind", "shortest"]
 
 #: Kinds of norm (see `jaxspec.models.norms`).
 NormKind = Literal["rms", "shifted_rms", "layer"]
@@ -25,19 +23,6 @@ _SIZES = (
     *("embedding_scale", "residual_scale", "logit_divisor"),
 )
 _OPTIONAL = ("score_scale", "score_cap", "logit_cap", "rotary_dim")
-
-
-@dataclasses.dataclass(frozen=True)
-class LearnedPositions:
-    """A table of vectors that are added to the embedding: position p has row p + offset."""
-
-    rows: int
-    offset: int = 0
-
-    @property
-    def positions(self) -> int:
-        """That have a vector: from 0 up to this number, not included."""
-        return self.rows - self.offset
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from hwmodels.catalog.huggingface import Running
+from hwmodels.networks import Running
 from jaxspec.models.config import DecoderConfig, LayerParameter
 
 __all__ = ["FusedRows", "Path", "StoredParameter", "layer_parameters", "lookup", "network_parameters", "stored_tensors"]

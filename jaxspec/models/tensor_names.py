@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from hwmodels.catalog.huggingface import Running
+from hwmodels.networks import Running
 from jaxspec.errors import InputError
 from jaxspec.formats.container.source import missing_because, predicts_further
 from jaxspec.models.checkpoint_files import STORED_DTYPES, TensorTable

@@ -4,13 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hwmodels.networks import ExpertSizes
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes.elastic import ELASTIC
 from jaxspec.compress.weights import hard_draft, target_network
 from jaxspec.models.blocks import DenseFeedForward, Experts
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import abstract_params
-from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.speculate.drafts import SelfDraftParams
 

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int
 from matplotlib.figure import Figure
 
 from experiments.intervals import bootstrap
+from hwmodels.networks import ExpertSizes
 from jaxspec.compress.expert_pool import PoolSizes
 from jaxspec.compress.kv import stored_kv
 from jaxspec.compress.schemes.elastic import ELASTIC
@@ -28,7 +29,6 @@ from jaxspec.formats.group_quantization import to_float16
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
 from jaxspec.models.embedded import load_model
-from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.kv_cache import KVCache
 from jaxspec.models.stored import as_computed

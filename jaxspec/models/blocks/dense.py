@@ -41,11 +41,6 @@ class DenseFeedForward:
         shapes = self.matrices(sizes) if sizes.ffn_bias else {}
         return {f"{kind}_bias": (rows, 0.0) for kind, (rows, _) in shapes.items()}
 
-    def architecture_fields(self, sizes: DecoderSizes, layers: int) -> dict[str, float]:
-        """See `Block`."""
-        vectors = sum(length for length, _ in self.vectors(sizes).values())
-        return {"intermediate_size": sizes.intermediate_size, "gated_ffn": self.gated, "vectors_per_layer": vectors}
-
     def apply(
         self,
         normed: Float[Array, "batch token hidden"],

@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from hwmodels.networks import ExpertSizes
 from jaxspec.models.activations import ACTIVATIONS
 from jaxspec.models.blocks.interface import FeedForwardResult, StepInput
 from jaxspec.models.dispatch import through_experts
 from jaxspec.models.dots import dot_rows
-from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.rounded_inputs import rounded_input
 from jaxspec.models.router import route
 from jaxspec.models.sizes import DecoderSizes
@@ -65,22 +65,6 @@ class Experts:
             rows = {"gate": own.inner_size, "up": own.inner_size, "down": sizes.hidden_size}
             found |= {f"expert_{kind}_bias": ((own.num_experts, length), 0.0) for kind, length in rows.items()}
         return found
-
-    def architecture_fields(self, sizes: DecoderSizes, layers: int) -> dict[str, float]:
-        """See `Block`."""
-        own = _own(sizes)
-        biases = own.num_experts * (2 * own.inner_size + sizes.hidden_size) * own.expert_biases
-        return {
-            "gated_ffn": True,
-            "num_moe_layers": layers,
-            "num_experts": own.num_experts,
-            "experts_per_token": own.per_token,
-            "expert_intermediate_size": own.inner_size,
-            "shared_intermediate_size": own.shared_size,
-            "vectors_per_layer": own.num_experts * (own.router_bias + own.correction_bias)
-            + biases
-            + sizes.hidden_size * own.shared_gated,
-        }
 
     def apply(
         self,

@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from hwmodels.networks import LinearSizes
 from jaxspec.models.activations import ACTIVATIONS
 from jaxspec.models.attention import KVSource
 from jaxspec.models.blocks.interface import AttentionResult, CachedShape, StepInput
 from jaxspec.models.delta_rule import Decays, Remembered, at_slots, delta_rule
-from jaxspec.models.linear_sizes import LinearSizes
 from jaxspec.models.norms import rms_norm
 from jaxspec.models.sizes import DecoderSizes
 from jaxspec.models.stored import biased_rows
@@ -60,23 +60,6 @@ class GatedDeltaNet:
         """See `Block`."""
         own = _own(sizes)
         return {"dt_bias": (own.value_heads, 1.0), "a_log": (own.value_heads, 0.0), "out_norm": (own.value_dim, 1.0)}
-
-    def architecture_fields(self, sizes: DecoderSizes, layers: int) -> dict[str, float]:
-        """See `Block`. Sizes of attention too, which the network states even where no layer has it."""
-        own = _own(sizes)
-        return {
-            "num_linear_layers": layers,
-            "linear_key_heads": own.key_heads,
-            "linear_value_heads": own.value_heads,
-            "linear_key_dim": own.key_dim,
-            "linear_value_dim": own.value_dim,
-            "linear_conv_tokens": own.conv_tokens,
-            "num_heads": sizes.num_heads,
-            "num_kv_heads": sizes.num_kv_heads,
-            "head_dim": sizes.head_dim,
-            "qk_norm": sizes.qk_norm,
-            "attention_gate": sizes.attention_gate,
-        }
 
     def cached_shape(self, sizes: DecoderSizes) -> CachedShape:
         """See `Attention`: all of it in the place of keys, whose slots are last."""

@@ -64,19 +64,6 @@ class GroupedAttention:
         biased = [*("q", "k", "v") * sizes.qkv_bias, *("o",) * sizes.o_bias]
         return {f"{kind}_bias": shapes[kind][0] for kind in biased}
 
-    def architecture_fields(self, sizes: DecoderSizes, layers: int) -> dict[str, float]:
-        """See `Block`."""
-        return {
-            "num_heads": sizes.num_heads,
-            "num_kv_heads": sizes.num_kv_heads,
-            "head_dim": sizes.head_dim,
-            "qk_norm": sizes.qk_norm,
-            "attention_gate": sizes.attention_gate,
-            # The architecture itself counts one scale of a head's size for queries, and one for keys.
-            "vectors_per_layer": sum(length for length, _ in self.vectors(sizes).values())
-            - 2 * sizes.head_dim * sizes.qk_norm,
-        }
-
     def cached_shape(self, sizes: DecoderSizes) -> CachedShape:
         """See `Attention`."""
         return CachedShape(sizes.num_kv_heads, sizes.head_dim, sizes.head_dim)

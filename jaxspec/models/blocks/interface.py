@@ -109,7 +109,7 @@ class FeedForwardResult(NamedTuple):
 
 
 class Block(Protocol):
-    """Parameters of a block, and what the cost model calls them."""
+    """Parameters of a block. How a kind that is not of this package is priced: see `architecture_of`."""
 
     def matrices(self, sizes: DecoderSizes) -> dict[str, tuple[int, ...]]:
         """Name -> shape: (output rows, input columns), further axes in front."""
@@ -122,11 +122,6 @@ class Block(Protocol):
     @property
     def residual_matrices(self) -> tuple[str, ...]:
         """Matrices whose output goes to the residual stream."""
-        ...
-
-    def architecture_fields(self, sizes: DecoderSizes, layers: int) -> dict[str, float]:
-        """Fields of `hwmodels.Architecture` that this kind decides when `layers` layers have it; `vectors_per_layer` counts
-        the stored elements of one such layer."""
         ...
 
 

@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from hwmodels.networks import LatentSizes
 from jaxspec.models.attention import KVSource
 from jaxspec.models.blocks.interface import AttentionResult, CachedShape, KVCodec, StepInput
 from jaxspec.models.dots import dot_rows
-from jaxspec.models.latent_sizes import LatentSizes
 from jaxspec.models.norms import RmsNorm
 from jaxspec.models.rope import chosen_rope, rotate
 from jaxspec.models.sizes import DecoderSizes
@@ -63,23 +63,6 @@ class LatentAttention:
         biased = [*("q_down", "kv_down") * sizes.qkv_bias, *("o",) * sizes.o_bias]
         biases = {f"{kind}_bias": (shapes[kind][0], 0.0) for kind in biased if kind in shapes}
         return norms | {"kv_down_norm": (latent.kv_rank, 1.0)} | biases
-
-    def architecture_fields(self, sizes: DecoderSizes, layers: int) -> dict[str, float]:
-        """See `Block`."""
-        latent = _latent(sizes)
-        return {
-            "num_heads": sizes.num_heads,
-            "num_kv_heads": sizes.num_heads,
-            "head_dim": sizes.head_dim,
-            "kv_lora_rank": latent.kv_rank,
-            "q_lora_rank": latent.query_rank or 0,
-            "rope_head_dim": latent.rope_head_dim,
-            "v_head_dim": latent.value_head_dim,
-            # The architecture itself counts the scales of both latents' norms.
-            "vectors_per_layer": sum(length for length, _ in self.vectors(sizes).values())
-            - latent.kv_rank
-            - (latent.query_rank or 0),
-        }
 
     def cached_shape(self, sizes: DecoderSizes) -> CachedShape:
         """See `Attention`."""

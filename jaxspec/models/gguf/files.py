@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from hwmodels.catalog.huggingface import FAMILIES
+from hwmodels.networks import FAMILIES
 from jaxspec.errors import InputError, one_line
 from jaxspec.files import GGUF_SUFFIX
 from jaxspec.formats.container import TensorForm

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxspec.models.config_values import integer
+from hwmodels.networks.settings import Settings
 
 __all__ = ["ARCHITECTURES", "Converted", "config_of", "row_of"]
 
@@ -177,7 +177,7 @@ def config_of(
         if key.startswith(f"{name}.")
     }
     for key in ("block_count", "embedding_length", "attention.head_count"):
-        integer(own, key)
+        Settings(own, {}, {}, "").size(key)
     if own["block_count"] > len(tensors):
         raise ValueError(f"block_count is {own['block_count']}, and the file has {len(tensors)} tensors")
     known = {**_COMMON, **row.settings}

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from hwmodels.catalog.huggingface import Family, Running, wrapper_of
+from hwmodels.networks import Family, Running, running_row, text_config, wrapper_of
 from jaxspec.compress.head import HEAD, hard_head
 from jaxspec.compress.knob_files import knobs_from_json
 from jaxspec.compress.knobs import Knobs
@@ -29,12 +29,11 @@ from jaxspec.formats.container.source import check_inside
 from jaxspec.formats.shard_index import json_object, read_json_object
 from jaxspec.models.config import DecoderConfig, LayerParameter
 from jaxspec.models.embedded import is_container, model_place
-from jaxspec.models.families import family_of, running
+from jaxspec.models.families import family_of
 from jaxspec.models.gguf import is_gguf, open_gguf
 from jaxspec.models.layer_files import SHARD_BYTES, LayeredTensors
 from jaxspec.models.stored import stack_of
 from jaxspec.models.streamed import Stack
-from jaxspec.models.text_config import text_config
 from jaxspec.results import given, measured
 from jaxspec.results.network_results import AcceptanceRates, Configuration, ConfigurationsResult
 from jaxspec.runs.inputs import changed_inputs
@@ -124,7 +123,7 @@ def _as_of_family(config: dict[str, Any], family: Family) -> dict[str, Any]:
     for key in {"rope_scaling", "rope_parameters"} & found.keys():
         if isinstance(found[key], dict):  # of positions of images, which the decoder alone has not
             found[key] = {name: value for name, value in found[key].items() if not name.startswith("mrope_")}
-    return found | {"architectures": [running(family).architecture], "model_type": family.name}
+    return found | {"architectures": [running_row(family).architecture], "model_type": family.name}
 
 
 def target_files(model: str) -> TargetFiles:
@@ -547,7 +546,7 @@ def _write(
     target = TargetLayers(drafts.work.setup)
     draft = DraftLayers(target, drafts, knobs)
     own_head = draft.config.tie_embeddings != target.config.tie_embeddings
-    row = running(family_of(files.config))
+    row = running_row(family_of(files.config))
     networks = {"": _tensors(draft, row)}
     result = dataclasses.replace(result, dtype=str(format_of_all(draft)))
     beside = files.copied

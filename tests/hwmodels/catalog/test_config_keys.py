@@ -4,8 +4,8 @@ import pytest
 from huggingface_cases import CASES, SMALL
 
 from hwmodels import catalog
-from hwmodels.catalog.huggingface import draft_head
-from hwmodels.catalog.huggingface.keys import IRRELEVANT, irrelevance
+from hwmodels.networks import draft_head
+from hwmodels.networks.keys import IRRELEVANT, irrelevance
 
 #: Keys that releases of known families have beside their sizes, with values that turn nothing off.
 ORDINARY = {

@@ -6,7 +6,7 @@ from huggingface_cases import CASES, COUNTED, EXPERTS, GROUPS, SMALL, UNKNOWN, g
 
 from hwmodels import Architecture, catalog, parameters
 from hwmodels.catalog import EntryError
-from hwmodels.catalog.huggingface.families import FAMILIES
+from hwmodels.networks.families import FAMILIES
 
 
 @pytest.mark.parametrize("name", CASES)

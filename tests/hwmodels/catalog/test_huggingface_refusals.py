@@ -95,7 +95,7 @@ def test_what_is_not_modelled_is_named(raw, message):
         (SMALL | {"model_type": "mistral", "sliding_window": 0}, "sliding_window is 0; it must be"),
         (
             SMALL | EXPERTS | {"model_type": "qwen3_moe", "num_experts_per_tok": 10},
-            "experts_per_token is 10 and num_experts",
+            "num_experts_per_tok is 10; it must be at most the 9 experts",
         ),
         (
             SMALL | EXPERTS | {"model_type": "qwen3_moe", "mlp_only_layers": [1.5]},

@@ -5,6 +5,7 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 
+from hwmodels.networks import ExpertSizes
 from jaxspec.compress.fitted import CalibrationSample, fitted_config, fitted_network
 from jaxspec.compress.fitted import progressive as module
 from jaxspec.compress.fitted.progressive import Smoothing, progressive, qoq_residual_w4, qoq_smoothing, qoq_w4
@@ -12,7 +13,6 @@ from jaxspec.formats import group_quantization
 from jaxspec.models.blocks import Experts
 from jaxspec.models.config import INPUT_OF, DecoderConfig
 from jaxspec.models.decoder import forward_text
-from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.rounded_inputs import input_scale_of, rounded_input
 from jaxspec.models.stored import biased_rows
 from jaxspec.settings.compressions import COMPRESSIONS

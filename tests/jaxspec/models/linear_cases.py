@@ -3,9 +3,9 @@
 import numpy as np
 from decoder_cases import random_params
 
+from hwmodels.networks import LinearSizes
 from jaxspec.models.blocks import GatedDeltaNet, GroupedAttention
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.linear_sizes import LinearSizes
 
 #: Two value heads to a key head, no two sizes equal, attention in the last of three layers.
 HYBRID = DecoderConfig(

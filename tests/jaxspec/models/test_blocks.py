@@ -9,8 +9,8 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 from safetensors.numpy import save_file
 
-from hwmodels.catalog.huggingface import Running
-from hwmodels.catalog.huggingface.tensor_names import LLAMA_TENSORS
+from hwmodels.networks import Running
+from hwmodels.networks.tensor_names import LLAMA_TENSORS
 from jaxspec.errors import InputError
 from jaxspec.models import decoder, kv_cache, layer_loops
 from jaxspec.models.blocks import DenseFeedForward, FeedForwardResult, GroupedAttention, StepInput

@@ -11,11 +11,11 @@ import pytest
 from hf_directories import edit_tensors
 from test_experts import CONFIG, TOKENS, jit, random_params
 
+from hwmodels.networks import ExpertSizes
 from jaxspec.errors import InputError
 from jaxspec.models.decoder import forward, forward_text
 from jaxspec.models.dispatch import block_rows, through_experts
 from jaxspec.models.embedded import check_directory
-from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.hf_load import load_directory
 from jaxspec.models.layerwise import input_squares, open_network

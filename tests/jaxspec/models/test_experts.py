@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hwmodels.networks import ExpertSizes
 from jaxspec.models import dots
 from jaxspec.models.blocks import DenseFeedForward, Experts, StepInput
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import abstract_params, forward_text
-from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.stored import as_stored
 
 jit = partial(

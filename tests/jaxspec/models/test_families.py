@@ -6,8 +6,13 @@ from pathlib import Path
 import pytest
 from window_cases import WINDOWS
 
+from hwmodels import catalog
+from hwmodels.networks import runnable_families
+from hwmodels.networks.running import ACTIVATION_NAMES
+from jaxspec.models.activations import ACTIVATIONS
+from jaxspec.models.architecture import architecture_of
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.families import decoder_config, family_of, runnable_families
+from jaxspec.models.families import decoder_config, family_of
 from jaxspec.models.hf_export import config_json, family_for
 from jaxspec.models.rope_scaling import Llama3Scaling, Rope
 
@@ -143,12 +148,15 @@ def test_what_is_not_modelled_is_named(changes, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"vocab_size": None}, "vocab_size is None; it must be an integer of at least 1"),
+        ({"vocab_size": None}, "vocab_size is None; it must be a whole number from 1 to"),
         ({"hidden_size": 192.0}, r"hidden_size is 192\.0"),
         ({"num_hidden_layers": True}, "num_hidden_layers is True"),
         ({"intermediate_size": "50"}, "intermediate_size is '50'"),
         ({"num_attention_heads": 0}, "num_attention_heads is 0"),
-        ({"num_attention_heads": 193}, "head_dim is 0"),
+        (
+            {"num_attention_heads": 193},
+            "hidden_size is 192, which 193 heads do not divide; it must be a multiple of them, or head_dim stated",
+        ),
         ({"num_key_value_heads": 3}, "16 query heads cannot share 3 KV heads"),
         ({"head_dim": 11}, "head_dim is 11; rotary embeddings need an even one"),
         ({"tie_word_embeddings": None}, "tie_word_embeddings is None; it must be true or false"),
@@ -163,6 +171,15 @@ def test_what_is_not_modelled_is_named(changes, message):
 def test_what_makes_no_sense_is_named(changes, message):
     with pytest.raises(ValueError, match=message):
         read("llama", **changes)
+
+
+def test_activations_that_files_name_are_those_that_are_computed():
+    assert set(ACTIVATION_NAMES.values()) == set(ACTIVATIONS)
+
+
+def test_layers_that_predict_further_tokens_are_noted_and_left_out():
+    raw = FILES["deepseek_v3_grouped"] | {"num_nextn_predict_layers": 1}
+    assert sum("further tokens" in note for note in catalog.read_config(raw).notes) == 1
 
 
 def test_neutral_keys_are_read_over():
@@ -230,6 +247,7 @@ def test_a_configuration_is_written_and_read_back(name):
     assert decoder_config(config_json(config, max_positions=31, family=family)) == config
     # Whatever family is found for it computes the same.
     assert decoder_config(config_json(config, max_positions=31)) == config
+    assert catalog.architecture_from_config(FILES[name]) == architecture_of(config)
     assert list(runnable_families()).index(family_for(config).name) <= list(runnable_families()).index(family.name)
 
 

@@ -11,6 +11,7 @@ from decoder_cases import CLOSE, QUICKLY
 from linear_cases import HYBRID, HYBRID_PARAMS, delta_net_by_hand
 
 from hwmodels.network.architecture import kv_elements_per_token, parameters
+from hwmodels.networks import LinearSizes
 from jaxspec.models import decoder
 from jaxspec.models.architecture import architecture_of
 from jaxspec.models.blocks import GatedDeltaNet, GroupedAttention, StepInput
@@ -19,7 +20,6 @@ from jaxspec.models.decoder import causal_mask
 from jaxspec.models.delta_rule import Decays, Remembered, delta_rule
 from jaxspec.models.fp16_attention import attend_fp16
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, pad_cache, take_sequences, take_slots, write_cache
-from jaxspec.models.linear_sizes import LinearSizes
 from jaxspec.trees import tree_from_parents, tree_mask
 
 TOKENS = np.random.default_rng(1).integers(13, size=(2, 9)).astype(np.int32)

@@ -15,11 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hwmodels.networks import LearnedPositions, runnable_families
 from jaxspec.models import decoder, kv_cache, split_products
-from jaxspec.models.families import runnable_families
 from jaxspec.models.hf_load import load_directory
 from jaxspec.models.rope_scaling import Rope
-from jaxspec.models.sizes import LearnedPositions
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "hf"
 # These tests spend their time on compiling: hence once per configuration and shape, one width for long texts and for

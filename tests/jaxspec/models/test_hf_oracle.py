@@ -14,9 +14,10 @@ import pytest
 from odd_configs import odd_config
 from window_cases import WINDOWS
 
+from hwmodels.networks import runnable_families
 from jaxspec.models import decoder
 from jaxspec.models.decoder import abstract_params
-from jaxspec.models.families import decoder_config, runnable_families
+from jaxspec.models.families import decoder_config
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.hf_load import load_directory
 from jaxspec.models.kv_cache import CachedKV, empty_cache, write_cache

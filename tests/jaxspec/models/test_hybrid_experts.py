@@ -10,10 +10,9 @@ from safetensors.numpy import load_file, save_file
 from test_hf_golden import GOLDEN, TOLERANCE, loaded, wide_error
 
 from hwmodels import catalog
-from hwmodels.catalog.huggingface import FAMILIES
+from hwmodels.networks import FAMILIES, ExpertSizes
 from jaxspec.errors import InputError
 from jaxspec.models.architecture import architecture_of
-from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.families import decoder_config
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.hf_load import load_directory

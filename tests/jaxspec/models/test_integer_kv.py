@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hwmodels.networks import ExpertSizes, LatentSizes
 from jaxspec.compress.fitted import CalibrationSample, fitted_config, fitted_network
 from jaxspec.compress.fitted.smoothing import key_scale
 from jaxspec.compress.kv import stored_kv
@@ -13,10 +14,8 @@ from jaxspec.formats import asymmetric
 from jaxspec.models.blocks import Experts, LatentAttention
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward, forward_text
-from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.integer_kv import KEY_SCALE, as_integers, plane_partners
 from jaxspec.models.kv_cache import CachedKV
-from jaxspec.models.latent_sizes import LatentSizes
 from jaxspec.models.rope import rotate
 from jaxspec.models.rotated_rows import rotate_rows
 from jaxspec.models.stored import as_computed

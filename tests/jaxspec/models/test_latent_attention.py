@@ -9,6 +9,7 @@ import pytest
 from decoder_cases import CLOSE, QUICKLY, random_params
 
 from hwmodels.network.architecture import kv_elements_per_token, parameters
+from hwmodels.networks import LatentSizes
 from jaxspec.compress.kv import as_cache, prepare_kv, round_kv, token_rows
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models import decoder
@@ -18,7 +19,6 @@ from jaxspec.models.blocks.latent_attention import absorbs
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import causal_mask
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, first_slots, pad_cache, take_slots, write_cache
-from jaxspec.models.latent_sizes import LatentSizes
 
 #: Heads whose rotated part is longer than the rest, values of another length, a latent that is shorter than all heads' keys.
 CONFIG = DecoderConfig(

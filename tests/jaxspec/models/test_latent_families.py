@@ -44,8 +44,8 @@ def settings(name):
         ("deepseek_v2_grouped", {"mlp_bias": True}, "with mlp_bias = True is not modelled"),
         ("deepseek_v2_grouped", {"num_key_value_heads": 1}, "num_key_value_heads is 1; in this family it is 5, always"),
         ("deepseek_v2_grouped", {"head_dim": 12}, "head_dim is 12; in this family it is 8, always"),
-        ("deepseek_v2_grouped", {"kv_lora_rank": None}, "kv_lora_rank is None; it must be an integer"),
-        ("deepseek_v2_grouped", {"q_lora_rank": 0}, "q_lora_rank is 0; it must be an integer of at least 1"),
+        ("deepseek_v2_grouped", {"kv_lora_rank": None}, "kv_lora_rank is None; it must be a whole number"),
+        ("deepseek_v2_grouped", {"q_lora_rank": 0}, "q_lora_rank is 0; it must be a whole number from 1"),
         ("deepseek_v2_grouped", {"qk_rope_head_dim": 5}, "rope_head_dim is 5; rotary embeddings need an even one"),
         ("deepseek_v2_grouped", {"n_group": 4}, "4 groups came; they must divide the 9 experts"),
         (

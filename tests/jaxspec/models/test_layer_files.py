@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from hwmodels.networks import running_row
 from jaxspec.formats.container import TensorForm
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.families import running
 from jaxspec.models.hf_export import family_for
 from jaxspec.models.layer_files import LayeredTensors, index_json, plan_shards, write_shard
 
@@ -45,7 +45,7 @@ def layered(random_network, dtype=BFLOAT16, **changes):
         asked.append(number)
         return {name: leaf[number] for name, leaf in params["layers"].items()}
 
-    row = running(family_for(CONFIG))
+    row = running_row(family_for(CONFIG))
     tensors = LayeredTensors(CONFIG, row, outside=params, layer=layer, dtype=lambda name: dtype)
     return tensors, params, asked
 

@@ -11,10 +11,10 @@ from decoder_cases import CLOSE, QUICKLY, random_params
 from jax.extend.core import jaxprs_in_params
 from linear_cases import HYBRID
 
+from hwmodels.networks import ExpertSizes
 from jaxspec.models import decoder
 from jaxspec.models.blocks import DenseFeedForward, Experts, GatedDeltaNet, GroupedAttention
 from jaxspec.models.decoder import causal_mask
-from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.kv_cache import CachedKV, write_cache
 from jaxspec.models.layer_loops import LayerView
 from jaxspec.models.layer_runs import LayerLoop, loops_of, runs_of

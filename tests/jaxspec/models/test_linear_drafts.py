@@ -10,6 +10,7 @@ from decoder_cases import random_params
 from linear_cases import HYBRID
 from whole_drafts import prepare_at_once
 
+from hwmodels.networks import ExpertSizes
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.kv import compress_cache, join_kv, prepare_kv, round_kv
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
@@ -17,7 +18,6 @@ from jaxspec.compress.weights import hard_draft, sum_of_squares
 from jaxspec.errors import InputError
 from jaxspec.models.blocks import DenseFeedForward, Experts, GatedDeltaNet
 from jaxspec.models.decoder import forward_text
-from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.kv_cache import take_sequences
 from jaxspec.speculate.drafts import NetworkDraft, SelfDraft, SelfDraftParams
 from jaxspec.speculate.drafts.making import check_draft

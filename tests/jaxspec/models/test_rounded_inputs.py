@@ -8,14 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hwmodels.networks import ExpertSizes, LatentSizes
 from jaxspec.compress.fitted import fitted_config, fitted_network
 from jaxspec.models import stored
 from jaxspec.models.blocks import DenseFeedForward, Experts, LatentAttention
 from jaxspec.models.config import INPUT_OF, DecoderConfig
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.embedded import load_model
-from jaxspec.models.expert_sizes import ExpertSizes
-from jaxspec.models.latent_sizes import LatentSizes
 from jaxspec.models.rotated_rows import rotate_rows
 from jaxspec.models.rounded_inputs import input_scale_of, rounded_input
 from jaxspec.models.stored import biased_rows

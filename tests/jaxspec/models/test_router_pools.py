@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hwmodels.networks import ExpertSizes
 from jaxspec.models.allowed_experts import MoreExperts
-from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.router import route
 
 SIZES = ExpertSizes(num_experts=7, per_token=3, inner_size=4)

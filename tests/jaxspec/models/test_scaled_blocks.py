@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from hwmodels.networks.stored import scale_block
 from jaxspec.errors import InputError
 from jaxspec.formats.container import open_checkpoint, pack
 from jaxspec.models.checkpoint_files import CheckpointFiles
 from jaxspec.models.families import decoder_config
 from jaxspec.models.hf_load import load_container, load_directory
-from jaxspec.models.scaled_blocks import ScaledFiles, block_of, scaled_values
+from jaxspec.models.scaled_blocks import ScaledFiles, scaled_values
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "hf" / "kimi_k2_released"
 E4M3 = ml_dtypes.float8_e4m3fn
@@ -93,7 +94,7 @@ def test_pairs_that_do_not_fit_are_refused(tensors, message, tmp_path):
     ],
 )
 def test_what_config_json_says_of_blocks(stated, block):
-    assert block_of(stated) == block
+    assert scale_block(stated) == block
 
 
 def test_a_block_may_be_larger_than_its_matrix():

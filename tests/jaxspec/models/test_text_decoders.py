@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from hwmodels.catalog.huggingface import FAMILIES, family_called
+from hwmodels.networks import FAMILIES, family_called
 from jaxspec.errors import InputError
 from jaxspec.formats.container import open_checkpoint, pack
 from jaxspec.models.embedded import check_directory

@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hwmodels.networks import LinearSizes
 from jaxspec.compress.kv import round_kv
 from jaxspec.models import DecoderConfig
 from jaxspec.models.blocks import GatedDeltaNet, GroupedAttention
 from jaxspec.models.decoder import forward_text
-from jaxspec.models.linear_sizes import LinearSizes
 from jaxspec.scaling import sample_continuations
 from jaxspec.speculate.sampling import SAMPLING
 

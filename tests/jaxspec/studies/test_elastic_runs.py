@@ -12,13 +12,13 @@ from finished_runs import write_run
 
 from hwmodels import Routing, baselines
 from hwmodels.memory.placement import PLACEMENTS
+from hwmodels.networks import ExpertSizes
 from jaxspec.compress.footprint import uniform
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes.elastic import ELASTIC
 from jaxspec.errors import InputError
 from jaxspec.models import DecoderConfig, load_directory, save_directory
 from jaxspec.models.blocks import Experts
-from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.stored import as_computed
 from jaxspec.runs import Reporter
 from jaxspec.settings import build_config

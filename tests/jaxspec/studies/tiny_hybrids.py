@@ -4,10 +4,9 @@ import dataclasses
 
 import jax
 
+from hwmodels.networks import ExpertSizes, LinearSizes
 from jaxspec.models import DecoderConfig, init_params, save_directory
 from jaxspec.models.blocks import Experts, GatedDeltaNet, GroupedAttention
-from jaxspec.models.expert_sizes import ExpertSizes
-from jaxspec.models.linear_sizes import LinearSizes
 
 DENSE = DecoderConfig(
     vocab_size=256,

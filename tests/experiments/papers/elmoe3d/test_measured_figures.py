@@ -13,9 +13,9 @@ from experiments.papers.elmoe3d.measured_figures import (
     random_pools,
     read_network,
 )
+from hwmodels.networks import ExpertSizes
 from jaxspec.models.blocks import Experts
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.kv_cache import KVCache
 from jaxspec.speculate.acceptance import TargetText
 

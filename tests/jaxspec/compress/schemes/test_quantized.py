@@ -10,6 +10,7 @@ import pytest
 from elastic_networks import uneven_network
 from whole_drafts import prepare_at_once
 
+from hwmodels.networks import ExpertSizes
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes import SCHEMES, find_scheme
 from jaxspec.compress.schemes.quantized import Q4_0, Q8_0
@@ -18,7 +19,6 @@ from jaxspec.formats import group_quantization, mx
 from jaxspec.models import DecoderConfig
 from jaxspec.models.blocks import Experts
 from jaxspec.models.config import INPUT_OF
-from jaxspec.models.expert_sizes import ExpertSizes
 
 QUANTIZED = [name for name, scheme in SCHEMES.items() if scheme.facts.place.startswith("quantized:")]
 

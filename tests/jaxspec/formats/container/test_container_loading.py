@@ -10,7 +10,7 @@ import pytest
 from container_samples import LOSSLESS, ByMagnitude, directory_of, largest_of_rows, pack_to, tensor, write_checkpoint
 
 import jaxspec
-from hwmodels.catalog.huggingface.tensor_names import LLAMA_TENSORS
+from hwmodels.networks.tensor_names import LLAMA_TENSORS
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
 from jaxspec.models import embedded

@@ -12,7 +12,7 @@ import pytest
 
 import hwmodels
 from hwmodels import catalog
-from hwmodels.catalog.huggingface import FAMILIES
+from hwmodels.networks import FAMILIES
 from hwmodels.speculation.draft_cost import DraftCost
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hwmodels import catalog
-from hwmodels.catalog.huggingface import FAMILIES
+from hwmodels.networks import FAMILIES
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import causal_mask, forward, forward_text, init_params
 from jaxspec.models.hf_load import LoadedModel

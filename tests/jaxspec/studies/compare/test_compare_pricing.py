@@ -10,12 +10,11 @@ import pytest
 from code_blocks import ROOT
 
 from hwmodels import DraftCost, catalog
+from hwmodels.networks import ExpertSizes, LatentSizes
 from jaxspec.compress.fitted import fitted_footprint
 from jaxspec.errors import InputError
 from jaxspec.models.blocks import Experts, LatentAttention
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.expert_sizes import ExpertSizes
-from jaxspec.models.latent_sizes import LatentSizes
 from jaxspec.settings.compressions import COMPRESSIONS, LOSSY_NAMES
 from jaxspec.studies import CompareConfig
 from jaxspec.studies.compare.entries import _compressions

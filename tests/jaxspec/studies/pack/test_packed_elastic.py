@@ -10,6 +10,7 @@ from elastic_networks import uneven_network
 from packed_runs import pack_run
 from safetensors.numpy import save_file
 
+from hwmodels.networks import ExpertSizes
 from jaxspec.compress.expert_pool import pool_share
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes import SCHEMES
@@ -18,7 +19,6 @@ from jaxspec.errors import InputError
 from jaxspec.formats.container import Container, open_checkpoint, pack
 from jaxspec.models import DecoderConfig, load_directory
 from jaxspec.models.blocks import Experts
-from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.hf_load import load_container
 from jaxspec.models.stored import as_computed, as_stored, stack_of
 from jaxspec.runs import Reporter

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 from whole_drafts import hard_weights, prepare_at_once
 
 import jaxspec
-from hwmodels.catalog.huggingface import FAMILIES
+from hwmodels.networks import FAMILIES
 from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes import SCHEMES

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hwmodels.catalog.huggingface.family import Family, Windows, sizes
-from hwmodels.catalog.huggingface.running import Running, Setting
-from hwmodels.catalog.huggingface.settings import Settings
-from hwmodels.catalog.huggingface.tensor_names import OPT_TENSORS
+from hwmodels.networks.family import Family, Running, Setting, Windows, sizes
+from hwmodels.networks.settings import Settings
+from hwmodels.networks.tensor_names import OPT_TENSORS
 
 __all__ = ["LAYER_NORM"]
 

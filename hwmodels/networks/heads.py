@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from hwmodels.catalog.entries import EntryError
-from hwmodels.catalog.huggingface.keys import is_off
-from hwmodels.catalog.huggingface.settings import LARGEST_SIZE, shown
+from hwmodels.networks.keys import is_off
+from hwmodels.networks.settings import LARGEST_SIZE, shown
 
 __all__ = ["DraftHead", "draft_head"]
 

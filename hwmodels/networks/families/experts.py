@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from hwmodels.catalog.huggingface.family import WINDOWED, Experts, Family, Windows, sizes, stated_values
-from hwmodels.catalog.huggingface.running import Rotary, RouterRule, Running, Setting
-from hwmodels.catalog.huggingface.settings import Settings
-from hwmodels.catalog.huggingface.tensor_names import (
+from hwmodels.networks.family import (
+    WINDOWED,
+    Experts,
+    Family,
+    Rotary,
+    RouterRule,
+    Running,
+    Windows,
+    sizes,
+    stated_values,
+)
+from hwmodels.networks.settings import Settings
+from hwmodels.networks.tensor_names import (
     EXPERT_TENSORS,
     FUSED_EXPERTS,
     FUSED_LATENT,
@@ -57,12 +66,6 @@ _OLD_EXPERT_SPELLINGS = {"num_experts": ("num_local_experts", "n_routed_experts"
 
 #: Routers of GLM-4 and of DeepSeek-V3.
 _SIGMOID = RouterRule("sigmoid", "norm_topk_prob", "routed_scaling_factor", ("n_group", "topk_group"))
-
-_GPT_OSS_COMPUTATION = {
-    "norm_eps": Setting("rms_norm_eps"),
-    "activation": Setting("hidden_act"),
-    "attention_sinks": True,
-}
 
 #: One row per family.
 EXPERTS: tuple[Family, ...] = (
@@ -245,7 +248,6 @@ EXPERTS: tuple[Family, ...] = (
             "GptOssForCausalLM",
             GPT_OSS_TENSORS,
             FUSED_EXPERTS,
-            _GPT_OSS_COMPUTATION,
             rotary=Rotary(
                 default={
                     **{"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False},

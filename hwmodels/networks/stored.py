@@ -12,15 +12,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from hwmodels.catalog.huggingface.expert_layers import experts_of
-from hwmodels.catalog.huggingface.family import Family
-from hwmodels.catalog.huggingface.settings import Settings, shown
-from hwmodels.catalog.huggingface.tensor_names import LATENT_TENSORS
-from hwmodels.catalog.huggingface.windows import linear_layers
 from hwmodels.network.architecture import KINDS, Architecture, attention_shape, linear_shape
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.networks.family import Family
+from hwmodels.networks.settings import shown
+from hwmodels.networks.spec import NetworkSpec
+from hwmodels.networks.tensor_names import LATENT_TENSORS
 
-__all__ = ["StoredForm", "UnpricedFormError", "stored_form"]
+__all__ = ["StoredForm", "UnpricedFormError", "scale_block", "stored_form"]
 
 
 class UnpricedFormError(ValueError):
@@ -127,6 +126,17 @@ def _fp8(raw: Mapping[str, Any]) -> _Form:
     scale = 8.0 if raw.get("scale_fmt") == "ue8m0" else 32.0
     bits = 8.0 + scale / (rows * columns)
     return _Form(f"FP8 in blocks of {rows} x {columns}", lambda _: bits, "fp8_block", (rows, columns))
+
+
+def scale_block(stated: Any) -> tuple[int, int] | None:
+    """Rows and columns that share a scale, of matrices in E4M3 that run here; None: weights are stored otherwise."""
+    if not isinstance(stated, dict) or stated.get("quant_method") != "fp8":
+        return None
+    block = stated.get("weight_block_size")
+    whole = lambda size: isinstance(size, int) and not isinstance(size, bool) and size > 0
+    if not isinstance(block, list) or len(block) != 2 or not all(map(whole, block)):
+        return None
+    return (block[0], block[1]) if stated.get("fmt", "e4m3") in ("e4m3", "float8_e4m3fn") else None
 
 
 _MXFP4, _MXFP8 = _plain("MXFP4", 4.25), _plain("MXFP8", 8.25)
@@ -407,7 +417,7 @@ def _parameter_sizes(a: Architecture) -> dict[tuple[str, str], float]:
     return {key: float(size) for key, size in sizes.items()}
 
 
-def _modules(settings: Settings, family: Family, a: Architecture) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def _modules(family: Family, spec: NetworkSpec) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Of each layer (parameter, kind of weight, names that its module may have)."""
     row = family.running
     tensors = dict(LATENT_TENSORS if row is None else row.tensors)
@@ -415,12 +425,10 @@ def _modules(settings: Settings, family: Family, a: Architecture) -> Iterator[tu
     for tensor, held in {} if row is None else {**row.fused, **row.stacked}.items():
         for name in held:
             holders.setdefault(name, []).append(tensor)
-    linear, experts = linear_layers(settings, family), experts_of(settings, family).layers
-    latent, low_rank = float(a.kv_lora_rank) > 0, float(a.q_lora_rank) > 0
-    own = {"q_down", "q_up"} if low_rank else {"q"}
-    attention = {"o", "kv_down", "k_up", "v_up"} | own if latent else {"q", "k", "v", "o"}
-    for layer, is_linear in enumerate(linear):
-        mixture = bool(experts) and experts[layer]
+    attention = {"q", "k", "v", "o"}
+    if (latent := spec.latent) is not None:
+        attention = {"o", "kv_down", "k_up", "v_up"} | ({"q"} if latent.query_rank is None else {"q_down", "q_up"})
+    for layer, (is_linear, mixture) in enumerate(zip(spec.linear_layers, spec.expert_layers, strict=True)):
         for name, kinds in _KINDS_OF.items():
             if name in _ATTENTION + _LINEAR:
                 present = name in (_LINEAR if is_linear else attention)
@@ -435,13 +443,13 @@ def _modules(settings: Settings, family: Family, a: Architecture) -> Iterator[tu
 
 
 def stored_form(
-    quantization: Mapping[str, Any], family: Family, settings: Settings, a: Architecture
+    quantization: Mapping[str, Any], family: Family, spec: NetworkSpec, a: Architecture
 ) -> StoredForm | None:
     """How a release stores a network's weights and cache; None: in 16 bits.
 
     Args:
         quantization: a release's `quantization_config`, or the content of `hf_quant_config.json`.
-        family, settings: of the decoder's config.json.
+        family, spec: of the decoder's config.json.
         a: the network's sizes.
     Raises:
         UnpricedFormError: a form that is not known here, or one that names no matrix of the network.
@@ -462,7 +470,7 @@ def stored_form(
     total: dict[str, list[float]] = {}
     used: dict[str, tuple[float, _Form]] = {}
     head: tuple[tuple[str, str, tuple[str, ...]], ...] = (("lm_head", "lm_head", ("lm_head",)),)
-    for name, kind, paths in (*_modules(settings, family, a), *(() if settings.flag("tie_word_embeddings") else head)):
+    for name, kind, paths in (*_modules(family, spec), *(() if spec.tie_embeddings else head)):
         form, size = form_of(paths), sizes.get((name, kind), 1.0)
         bits = UNCOMPRESSED_BITS if form is None else form.bits(hidden)
         counts = total.setdefault(kind, [0.0, 0.0])

@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from hwmodels.catalog.huggingface.families.experts import EXPERTS, LATENT_DENSE
-from hwmodels.catalog.huggingface.families.gated import GATED
-from hwmodels.catalog.huggingface.families.layer_norm import LAYER_NORM
-from hwmodels.catalog.huggingface.families.linear import LINEAR
-from hwmodels.catalog.huggingface.family import Family
+from hwmodels.networks.families.experts import EXPERTS, LATENT_DENSE
+from hwmodels.networks.families.gated import GATED
+from hwmodels.networks.families.layer_norm import LAYER_NORM
+from hwmodels.networks.families.linear import LINEAR
+from hwmodels.networks.family import Family
 
 __all__ = ["FAMILIES", "family_called"]
 

@@ -15,20 +15,22 @@ from typing import Any, NamedTuple
 
 from hwmodels.catalog.architecture_entries import checked_architecture
 from hwmodels.catalog.entries import EntryError, near_matches
-from hwmodels.catalog.huggingface.families import FAMILIES, family_called
-from hwmodels.catalog.huggingface.family import LLAMA_LIKE, Family
-from hwmodels.catalog.huggingface.heads import DraftHead, draft_head
-from hwmodels.catalog.huggingface.keys import announced, irrelevance, is_off, keys_of, unknown_keys
-from hwmodels.catalog.huggingface.settings import Settings, shown
-from hwmodels.catalog.huggingface.sizes import architecture_values
-from hwmodels.catalog.huggingface.stored import StoredForm, UnpricedFormError, stored_form
-from hwmodels.catalog.huggingface.wrappers import nested_text
 from hwmodels.network.architecture import Architecture
+from hwmodels.networks.families import FAMILIES, family_called
+from hwmodels.networks.family import LLAMA_LIKE, Family, Setting
+from hwmodels.networks.heads import DraftHead, draft_head
+from hwmodels.networks.keys import announced, irrelevance, is_off, keys_of, unknown_keys
+from hwmodels.networks.settings import Settings, shown
+from hwmodels.networks.sizes import network_spec
+from hwmodels.networks.spec import NetworkSpec
+from hwmodels.networks.stored import StoredForm, UnpricedFormError, stored_form
+from hwmodels.networks.wrappers import nested_text
 
 __all__ = [
     "ConfigReading",
     "architecture_from_config",
     "architecture_from_config_file",
+    "check_fixed",
     "draft_head_in_file",
     "head_architecture",
     "positions_of_config",
@@ -184,15 +186,16 @@ def read_config(raw: Mapping[str, Any], *, where: str = "config.json", quantizat
                 raise NotImplementedError(
                     f"{where}: {key} beside the decoder's own sizes is not modelled; allowed is a text_config of its own"
                 )
-    _check_fixed(settings, family, name)
+    check_fixed(settings, family, name, family.must_equal)
     assumed = [f"{key} = {family.defaults[key]}" for key in _SIZES if _silent(settings, family, key)]
     if assumed:
         notes.append(f"not stated, so as the family {name} has it: {', '.join(assumed)}")
     for key in _EXTRA_PREDICTION_KEYS:
         if settings.get(key):
             notes.append(f"{key} is {shown(settings.get(key))}: layers that predict further tokens are not counted")
-    architecture = checked_architecture(architecture_values(settings, family), where=where)
-    stored = _stored(whole, raw, quantization, (settings, family, architecture), notes)
+    spec = network_spec(settings, family)
+    architecture = checked_architecture(spec.architecture_values(), where=where)
+    stored = _stored(whole, raw, quantization, (family, spec, architecture), notes)
     read = {*settings.read, *keys_of(family), *_SIZES, *_EXTRA_PREDICTION_KEYS, *_LLAMA_MAY_HAVE}
     unread = unknown_keys(raw, read)
     if whole is not raw:
@@ -208,7 +211,7 @@ def _stored(
     whole: Mapping[str, Any],
     raw: Mapping[str, Any],
     beside: Any,
-    network: tuple[Settings, Family, Architecture],
+    network: tuple[Family, NetworkSpec, Architecture],
     notes: list[str],
 ) -> StoredForm | None:
     """The form that the file states, the whole network's first; a note first of all where it is not priced."""
@@ -216,14 +219,13 @@ def _stored(
     stated = next((part[key] for part in (whole, raw) for key in keys if not is_off(part.get(key))), beside)
     if is_off(stated):
         return None
-    settings, family, architecture = network
     try:
         if not isinstance(stated, Mapping):
             raise UnpricedFormError(shown(stated))
         if stated is not beside and isinstance(beside, Mapping) and isinstance(beside.get("quantization"), Mapping):
             cache = {"kv_cache_quant_algo": beside["quantization"].get("kv_cache_quant_algo")}
             stated = {**stated, **({} if stated.get("kv_cache_scheme") or stated.get("kv_cache_quant_algo") else cache)}
-        return stored_form(stated, family, settings, architecture)
+        return stored_form(stated, *network)
     except UnpricedFormError as error:
         notes.insert(0, f"weights are priced in 16 bits: of the release's quantization, {error} is not modelled")
         return None
@@ -314,13 +316,22 @@ def _llama_like(raw: Mapping[str, Any], name: str, where: str, notes: list[str])
     return LLAMA_LIKE
 
 
-def _check_fixed(settings: Settings, family: Family, name: str) -> None:
-    for key, value in family.must_equal.items():
-        # Equal and of the same kind: 1 is not true.
+def check_fixed(settings: Settings, family: Family, name: str, fixed: Mapping[str, Any]) -> None:
+    """Keys have the only value that is modelled, or that of another key; those of the family's own list may be null.
+
+    Raises:
+        NotImplementedError: one has another value.
+    """
+    for key, value in fixed.items():
+        wanted = settings.get(value.key) if isinstance(value, Setting) else value
         stated = settings.get(key)
-        if stated is not None and (stated != value or isinstance(stated, bool) != isinstance(value, bool)):
+        if stated is None and (key in family.must_equal or not settings.stated(key)):
+            continue
+        # Equal and of the same kind: 1 is not true.
+        if stated != wanted or isinstance(stated, bool) != isinstance(wanted, bool):
+            allowed = "null" if wanted is None else repr(wanted)
             raise NotImplementedError(
-                f"{settings.where}: {name} with {key} = {shown(stated)} is not modelled; allowed is {value!r}"
+                f"{settings.prefix}{name} with {key} = {shown(stated)} is not modelled; allowed is {allowed}"
             )
 
 

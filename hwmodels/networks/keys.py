@@ -12,9 +12,8 @@ from collections.abc import Collection, Mapping
 from fnmatch import translate
 from typing import Any
 
-from hwmodels.catalog.huggingface.family import Family
-from hwmodels.catalog.huggingface.running import Setting
-from hwmodels.catalog.huggingface.settings import shown
+from hwmodels.networks.family import Family, Setting
+from hwmodels.networks.settings import shown
 
 __all__ = ["IRRELEVANT", "ORDINARY", "announced", "irrelevance", "is_off", "keys_of", "unknown_keys"]
 

@@ -5,9 +5,18 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from hwmodels.catalog.huggingface.family import LLAMA_LIKE, WINDOWED, Family, Windows, sizes, stated_values
-from hwmodels.catalog.huggingface.running import Rotary, Running, Setting
-from hwmodels.catalog.huggingface.tensor_names import (
+from hwmodels.networks.family import (
+    LLAMA_LIKE,
+    WINDOWED,
+    Family,
+    Rotary,
+    Running,
+    Setting,
+    Windows,
+    sizes,
+    stated_values,
+)
+from hwmodels.networks.tensor_names import (
     FUSED_GATE,
     FUSED_QKV,
     GLM4_POST_NORMS,

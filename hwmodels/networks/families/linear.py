@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hwmodels.catalog.huggingface.family import Experts, Family, sizes, stated_values
-from hwmodels.catalog.huggingface.running import Rotary, RouterRule, Running, Setting
-from hwmodels.catalog.huggingface.tensor_names import (
+from hwmodels.networks.family import Experts, Family, Rotary, RouterRule, Running, Setting, sizes, stated_values
+from hwmodels.networks.tensor_names import (
     CONVOLUTIONS,
     FUSED_LINEAR,
     QWEN_HYBRID_EXPERT_TENSORS,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Mapping
-from typing import Any
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from hwmodels.catalog.entries import EntryError
 
 __all__ = ["Settings", "shown"]
+
+T = TypeVar("T")
 
 #: Beyond any network; keeps products of sizes finite, and a mistyped exponent from being priced.
 LARGEST_SIZE = 2**40
@@ -23,6 +26,11 @@ def shown(value: Any) -> str:
         return f"a {type(value).__name__} too long to show"
 
 
+def is_positive(value: Any) -> bool:
+    """Whether a value is a finite number above 0."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
+
+
 class Settings:
     """Values of one config.json, with its family's defaults behind them.
 
@@ -31,13 +39,14 @@ class Settings:
     counts where the file says null.
 
     Attributes:
+        raw: the file.
         read: keys that were asked for, in all spellings.
     """
 
     def __init__(
         self, raw: Mapping[str, Any], defaults: Mapping[str, Any], spellings: Mapping[str, tuple[str, ...]], where: str
     ):
-        self._raw, self._defaults, self._spellings, self.where = raw, defaults, spellings, where
+        self.raw, self._defaults, self._spellings, self.where = raw, defaults, spellings, where
         self.read: set[str] = set()
 
     def stated(self, key: str) -> bool:
@@ -49,9 +58,9 @@ class Settings:
         spelling, found = self._find(key)
         default = self._defaults.get(key)
         if callable(default):
-            stated = self._raw[spelling] if found else None
+            stated = self.raw[spelling] if found else None
             return default(self) if stated is None else stated
-        return self._raw[spelling] if found else default
+        return self.raw[spelling] if found else default
 
     def size(self, key: str, *, least: int = 1, most: int = LARGEST_SIZE) -> int:
         """A whole number in [least, most]; raises EntryError."""
@@ -65,10 +74,24 @@ class Settings:
         """A whole number, or None where the value is null; raises EntryError."""
         return None if self.get(key) is None else self.size(key, least=least)
 
-    def flag(self, key: str) -> bool:
-        """True or false; null counts as false. Raises EntryError."""
+    def positive(self, key: str) -> float:
+        """A finite number above 0; raises EntryError."""
         value = self.get(key)
-        if value is not None and not isinstance(value, bool):
+        if not is_positive(value):
+            raise self.error(key, f"is {shown(value)}; it must be a finite number above 0")
+        return float(value)
+
+    def positives(self, key: str, count: int) -> tuple[float, ...]:
+        """A list of so many finite numbers above 0; raises EntryError."""
+        value = self.get(key)
+        if not isinstance(value, list) or len(value) != count or not all(map(is_positive, value)):
+            raise self.error(key, f"is {shown(value)}; it must be a list of {count} finite numbers above 0")
+        return tuple(map(float, value))
+
+    def flag(self, key: str, *, null: bool = True) -> bool:
+        """True or false; null counts as false where it is allowed. Raises EntryError."""
+        value = self.get(key)
+        if not isinstance(value, bool) and not (null and value is None):
             raise self.error(key, f"is {shown(value)}; it must be true or false")
         return bool(value)
 
@@ -94,17 +117,29 @@ class Settings:
         layers = self.size("num_hidden_layers", most=LARGEST_LAYERS)
         return {number for number in value if 0 <= number < layers}
 
+    def fitted(self, kind: Callable[..., T], **values: Any) -> T:
+        """An object of values that must fit together; raises EntryError."""
+        try:
+            return kind(**values)
+        except ValueError as error:
+            raise EntryError(f"{self.prefix}{error}") from error
+
     def error(self, key: str, problem: str) -> EntryError:
         """A fault of one key, to be raised."""
-        return EntryError(f"{self.where}: {self._find(key)[0]} {problem}")
+        return EntryError(f"{self.prefix}{self._find(key)[0]} {problem}")
+
+    @property
+    def prefix(self) -> str:
+        """Beginning of messages; empty where a caller puts the file's name there."""
+        return f"{self.where}: " if self.where else ""
 
     def _find(self, key: str) -> tuple[str, bool]:
         """The spelling that the file has, or the usual one; and whether the file has any."""
         spellings = (key, *self._spellings.get(key, ()))
         self.read.update(spellings)
-        present = [name for name in spellings if name in self._raw]
-        if len({shown(self._raw[name]) for name in present}) > 1:
-            values = ", ".join(f"{name} = {shown(self._raw[name])}" for name in present)
-            raise EntryError(f"{self.where}: {values}: these name one thing and differ; keep one of them")
+        present = [name for name in spellings if name in self.raw]
+        if len({shown(self.raw[name]) for name in present}) > 1:
+            values = ", ".join(f"{name} = {shown(self.raw[name])}" for name in present)
+            raise EntryError(f"{self.prefix}{values}: these name one thing and differ; keep one of them")
         # A family's own spelling comes last and is the one that its users know.
         return (present[0], True) if present else (spellings[-1], False)

@@ -6,9 +6,16 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hwmodels.catalog.huggingface.running import Running
+from hwmodels.networks.families import family_called
+from hwmodels.networks.family import Running
 
-__all__ = ["WRAPPERS", "Naming", "Wrapper", "nested_text", "wrapper_of"]
+__all__ = ["STATED", "WRAPPERS", "Naming", "Wrapper", "nested_text", "text_config", "wrapper_of"]
+
+#: Sizes that a release of a text decoder states: such a file without them is taken for damaged, whatever its family's defaults.
+STATED = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+
+#: What the whole network's file says of its decoder beside the head.
+_OF_THE_WHOLE = ("quantization_config", "bos_token_id", "eos_token_id", "pad_token_id")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,3 +118,25 @@ def nested_text(raw: Mapping[str, Any], nested: Mapping[str, Any], *others: str)
     outer = {key: raw[key] for key in ("tie_word_embeddings", *others) if raw.get(key) is not None}
     wrapper = wrapper_of(raw)
     return {**({} if wrapper is None else {"model_type": wrapper.text}), **nested, **outer}
+
+
+def text_config(raw: dict[str, Any]) -> dict[str, Any]:
+    """The config.json that a checkpoint of the text decoder alone would have; a decoder's own is returned as it is.
+
+    A `text_config` states what differs from its family's defaults, sizes too, and so they are filled in.
+
+    Raises:
+        ValueError: `text_config` is missing, or is no object.
+    """
+    wrapper = wrapper_of(raw)
+    if wrapper is None:
+        return raw
+    nested = raw.get("text_config")
+    if not isinstance(nested, dict):
+        raise ValueError(f"text_config is {nested!r}; {wrapper.name} needs an object that describes its text decoder")
+    found = nested_text(raw, nested, *_OF_THE_WHOLE)
+    family = family_called(found["model_type"])
+    if family is None:
+        return found
+    known = {key for key in STATED if any(name in found for name in (key, *family.spellings.get(key, ())))}
+    return {key: family.defaults[key] for key in STATED if key not in known} | found

@@ -16,7 +16,7 @@ from jaxspec.compress.weights import knobs_of_matrix, prepare
 from jaxspec.models.config import kinds_of
 from jaxspec.models.decoder import Params
 from jaxspec.models.kv_cache import KVCache
-from jaxspec.models.stored import stack_of
+from jaxspec.models.matrix import stack_of
 
 #: `prepare` as one program, as calibration runs it.
 prepare_at_once = partial(jax.jit, static_argnames="scheme")(prepare)

@@ -33,7 +33,8 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.dots import dot_rows
 from jaxspec.models.embedded import HEAD_NAME, SMALL_NAME, load_model
 from jaxspec.models.few_rows import dot_few_rows
-from jaxspec.models.stored import as_computed, stack_of
+from jaxspec.models.matrix import stack_of
+from jaxspec.models.stored import as_computed
 from jaxspec.runs import Reporter, RunDirectory
 from jaxspec.scaling import sample_continuations
 from jaxspec.speculate import GREEDY, chain_limits, decode, decode_autoregressively, decode_chains

@@ -13,8 +13,18 @@ from typing import Any, Literal
 from hwmodels.networks.settings import Settings
 
 __all__ = [
-    *("LLAMA_LIKE", "WINDOWED", "Experts", "Family", "Rotary", "RouterRule", "Running", "Setting", "Switch", "Windows"),
-    *("sizes", "stated_values"),
+    "LLAMA_LIKE",
+    "WINDOWED",
+    "Experts",
+    "Family",
+    "Rotary",
+    "RouterRule",
+    "Running",
+    "Setting",
+    "Switch",
+    "Windows",
+    "sizes",
+    "stated_values",
 ]
 
 #: A property that all networks of a family have or lack, or the key of config.json that says which.

@@ -17,7 +17,7 @@ from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes.interface import CompressedMatrix, OwnKnobs, Scheme
 from jaxspec.models.decoder import Params
 from jaxspec.models.ends import head_of
-from jaxspec.models.stored import Stored, stack_of
+from jaxspec.models.matrix import Stored, stack_of
 
 __all__ = ["HEAD", "HEAD_KNOBS", "draft_head", "hard_head", "prepare_head"]
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Float, Int
 
 from hwmodels import Footprint
@@ -21,8 +20,8 @@ from jaxspec.compress.schemes.interface import CompressedMatrix, OwnKnobs, Schem
 from jaxspec.models.config import INPUT_OF, DecoderConfig, kinds_of
 from jaxspec.models.decoder import Params
 from jaxspec.models.layer_loops import LayerView
-from jaxspec.models.stored import Stored, stack_of
-from jaxspec.models.streamed import Stack, is_streamed
+from jaxspec.models.matrix import Made, Matrix, Stored, stack_of
+from jaxspec.models.streamed import is_streamed
 
 __all__ = ["draft_view", "hard_draft", "knobs_of_matrix", "prepare", "rows_of", "sum_of_squares", "target_network"]
 
@@ -47,26 +46,30 @@ def target_network(scheme: Scheme, params: Params) -> Params:
     if scheme.lossless:
         return params
     made = {
-        kind: TargetStack(stack_of(params["layers"][kind]), scheme.of_kind(kind)) for kind in kinds_of(params["layers"])
+        kind: Made.of(stack_of(params["layers"][kind]), _Target(scheme.of_kind(kind)))
+        for kind in kinds_of(params["layers"])
     }
     return params | {"layers": params["layers"] | made}
 
 
-@struct.dataclass
-class TargetStack(Stack):
-    """Matrices of a kind of a scheme's target, made from the stored ones."""
+@dataclasses.dataclass(frozen=True)
+class _Target:
+    """Makes matrices of a scheme's target of the stored ones."""
 
-    stored: Stack
-    scheme: Scheme = struct.field(pytree_node=False)
+    scheme: Scheme
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the stored ones."""
-        return self.stored.shape
+    def __call__(self, values: Array, _: Any) -> Array:
+        return self.scheme.target(values)
 
-    def values(self) -> Array:
-        """The matrices."""
-        return self.scheme.target(self.stored.values())
+
+@dataclasses.dataclass(frozen=True)
+class _Hard:
+    """Makes a matrix of a hard draft of the target's, what was prepared of it, and its knobs."""
+
+    scheme: Scheme
+
+    def __call__(self, values: Array, given: tuple[Any, OwnKnobs]) -> Array:
+        return self.scheme.hard(values, *given).values
 
 
 def prepare(scheme: Scheme, params: Params, norms: dict[str, Float[Array, "*layer column"]]) -> Prepared:
@@ -105,7 +108,8 @@ def hard_draft(params: Params, prepared: Prepared, knobs: Knobs, config: Decoder
         for place, kind in enumerate(kinds_of(prepared))
     }
     if is_streamed(stored):
-        made = {kind: HardStack.of(stored[kind], prepared[kind], own[kind], knobs.scheme.of_kind(kind)) for kind in own}
+        way = {kind: _Hard(knobs.scheme.of_kind(kind)) for kind in own}
+        made = {kind: Made.of(stored[kind], way[kind], (prepared[kind], own[kind])) for kind in own}
         return params | head | {"layers": params["layers"] | made}
     # Only what is new leaves the program: a program copies whatever it returns.
     matrices = _hard_matrices(stored, prepared, own, scheme=knobs.scheme)
@@ -114,9 +118,9 @@ def hard_draft(params: Params, prepared: Prepared, knobs: Knobs, config: Decoder
 
 @partial(jax.jit, static_argnames="scheme")
 def _hard_matrices(
-    stored: dict[str, Stack], prepared: Prepared, own: dict[str, OwnKnobs], *, scheme: Scheme
+    stored: dict[str, Matrix], prepared: Prepared, own: dict[str, OwnKnobs], *, scheme: Scheme
 ) -> dict[str, Stored]:
-    def one(scheme: Scheme, matrix: Stack, found: Any, knobs: OwnKnobs) -> Stored:
+    def one(scheme: Scheme, matrix: Matrix, found: Any, knobs: OwnKnobs) -> Stored:
         values = matrix.values()
         return Stored.of(scheme.hard(rows_of(values), found, knobs).values.reshape(values.shape))
 
@@ -145,37 +149,6 @@ def _of_layers_with(kind: str, count: int, own: OwnKnobs, config: DecoderConfig 
 def knobs_of_matrix(values: Mapping[str, Array], scheme: Scheme, place: int) -> OwnKnobs:
     """Knobs of one kind of matrix."""
     return {spec.name: values[spec.name][..., place] for spec in scheme.knob_specs if spec.per == "matrix"}
-
-
-@struct.dataclass
-class HardStack(Stack):
-    """Matrices of a hard draft, each made from the target's where it is used."""
-
-    target: Stack
-    prepared: Any
-    knobs: OwnKnobs
-    scheme: Scheme = struct.field(pytree_node=False)
-
-    @classmethod
-    def of(cls, target: Stack, prepared: Any, knobs: OwnKnobs, scheme: Scheme) -> HardStack:
-        """Of all layers; entries of experts can be taken too, so what a layer's experts share is repeated for each."""
-        between = target.shape[1:-2]
-        repeat = lambda x: jnp.broadcast_to(
-            x.reshape(len(x), *[1] * len(between), *x.shape[1:]), (len(x), *between, *x.shape[1:])
-        )
-        return cls(target, jax.tree.map(repeat, prepared), jax.tree.map(repeat, knobs), scheme)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the target's."""
-        return self.target.shape
-
-    def values(self) -> Array:
-        """The matrices."""
-        make = lambda target, prepared, knobs: self.scheme.hard(target.values(), prepared, knobs).values
-        for _ in self.shape[:-2]:
-            make = jax.vmap(make)
-        return make(self.target, self.prepared, self.knobs)
 
 
 class _MadeWhereUsed(Mapping[str, Array]):

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
-from jaxspec.models.streamed import Stack
+from jaxspec.models.few_rows import dot_few_rows, is_few_rows
+from jaxspec.models.matrix import Matrix, Stored, is_matrix
 
 __all__ = [
     "LAYERS",
@@ -39,7 +40,7 @@ LAYERS = 8
 
 
 @struct.dataclass
-class Columns(Stack):
+class Columns(Matrix):
     """A matrix, or a stack of them, by its transpose.
 
     Attributes:
@@ -59,17 +60,12 @@ class Columns(Stack):
         return self.array.dtype
 
     @property
-    def size(self) -> int:
-        """Elements."""
-        return self.array.size
-
-    @property
     def shape(self) -> tuple[int, ...]:
         """Of the matrix, output rows first."""
         *lead, column, row = self.array.shape
         return (*lead, row, column)
 
-    def take(self, index: Array) -> Stack:
+    def take(self, index: Array) -> Matrix:
         """Some output rows of one matrix; some matrices of a stack."""
         if self.array.ndim > 2:
             return super().take(index)
@@ -79,9 +75,19 @@ class Columns(Stack):
         """The matrix: products read through the transposition, so that nothing is moved."""
         return jnp.swapaxes(self.array, -1, -2)
 
-    def astype(self, dtype: Any) -> Array:
-        """Likewise, in another type."""
-        return self.values().astype(dtype)
+    def in_loop(self) -> Columns:
+        """See `Matrix`."""
+        return self
+
+    def to_decode(self) -> Columns:
+        """See `Matrix`."""
+        return self
+
+    def dot(self, x: Float[Array, "*b column"], dot_dtype: Any = None) -> Float[Array, "*b row"]:
+        """See `Matrix`."""
+        if dot_dtype is None and is_few_rows(x, self.array):
+            return dot_few_rows(x, self.array)
+        return Stored.of(self.values()).dot(x, dot_dtype)
 
 
 @struct.dataclass
@@ -94,9 +100,14 @@ class Parts:
 
     parts: tuple[Any, ...]
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of all entries together."""
+        return (len(self.parts), *self.parts[0].shape)
+
 
 @struct.dataclass
-class Apart(Parts, Stack):
+class Apart(Parts, Matrix):
     """A stack of matrices in parts."""
 
     parts: tuple[Columns, ...]
@@ -107,23 +118,17 @@ class Apart(Parts, Stack):
         return cls(tuple(map(Columns.of, stack)))
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the stack."""
-        return (len(self.parts), *self.parts[0].shape)
-
-    @property
     def dtype(self) -> Any:
         """Of the elements."""
         return self.parts[0].dtype
 
-    @property
-    def size(self) -> int:
-        """Elements of all parts."""
-        return sum(part.size for part in self.parts)
-
-    def take(self, index: Array) -> Stack:
+    def take(self, index: Array) -> Matrix:
         """Entries of the first axis, gathered into one array."""
         return Columns(jnp.stack([part.array for part in self.parts])[index])
+
+    def to_decode(self) -> Apart:
+        """See `Matrix`."""
+        return self
 
     def values(self) -> Array:
         """All parts in one array."""
@@ -135,10 +140,6 @@ def is_apart(node: Any) -> bool:
     return isinstance(node, Parts)
 
 
-def _is_stack(node: Any) -> bool:
-    return isinstance(node, Stack)
-
-
 def columns_first(params: dict[str, Any]) -> dict[str, Any]:
     """Parameters of a network with its matrices as products read them fastest; what has this form already keeps it.
 
@@ -146,11 +147,11 @@ def columns_first(params: dict[str, Any]) -> dict[str, Any]:
     reads those that it needs, or of more than `LAYERS` layers, which would compile for long.
     """
     layers = params.get("layers", {})
-    stacks = jax.tree.leaves(layers, is_leaf=_is_stack)
+    stacks = jax.tree.leaves(layers, is_leaf=is_matrix)
     if any(len(leaf.shape) > 3 or leaf.shape[0] > LAYERS for leaf in stacks):
         return params
-    apart = lambda leaf: Apart.of(leaf) if not _is_stack(leaf) and leaf.ndim == 3 else leaf
-    outside = {name: Columns.of(params[name]) for name in _MULTIPLIED if name in params and not _is_stack(params[name])}
+    apart = lambda leaf: Apart.of(leaf) if not is_matrix(leaf) and leaf.ndim == 3 else leaf
+    outside = {name: Columns.of(params[name]) for name in _MULTIPLIED if name in params and not is_matrix(params[name])}
     return params | {"layers": {name: apart(leaf) for name, leaf in layers.items()}} | outside
 
 
@@ -159,7 +160,7 @@ def layers_apart(params: dict[str, Any]) -> bool:
     return any(map(is_apart, jax.tree.leaves(params["layers"], is_leaf=is_apart)))
 
 
-def only_layer(layers: dict[str, Any]) -> dict[str, Array | Stack]:
+def only_layer(layers: dict[str, Any]) -> dict[str, Array | Matrix]:
     """The parameters of a network's only layer, without the layer axis."""
     return jax.tree.map(lambda node: _entry(node, 0), layers, is_leaf=is_apart)
 

@@ -16,8 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxspec.models.stored import OfLayer
-from jaxspec.models.streamed import Stack
+from jaxspec.models.matrix import is_matrix, matrix_of
 
 __all__ = ["block_rows", "through_experts"]
 
@@ -86,12 +85,13 @@ def through_experts(
 
     Args:
         function: static; computes row by row.
-        stacks: pytree of arrays or `Stack`s that lead with experts.
+        stacks: pytree of arrays or matrices that lead with experts.
         expert: by number, in [0, num_experts); negative: none, which gives zeros.
     Returns:
         pytree with leaves "row chosen ...".
     """
-    own = jax.tree.map(lambda leaf: leaf.own if isinstance(leaf, OfLayer) else leaf, stacks, is_leaf=_is_stack)
+    stacks = jax.tree.map(matrix_of, stacks, is_leaf=is_matrix)
+    own = jax.tree.map(lambda stack: stack.of_gradient(), stacks, is_leaf=is_matrix)
     size = block_rows(expert.size, num_experts)
     blocks = _blocks(expert, num_experts, size)
     rows_of = rows[blocks.source].reshape(-1, size, rows.shape[-1])
@@ -104,16 +104,9 @@ def through_experts(
     return jax.tree.map(of_choices, made)
 
 
-def _is_stack(node: Any) -> bool:
-    return isinstance(node, Stack)
-
-
 def _taken(stacks: Any, index: Int[Array, ""]) -> Any:
     """The parameters of one expert."""
-    take = lambda leaf: (
-        leaf.take(index).values() if _is_stack(leaf) else jax.lax.dynamic_index_in_dim(leaf, index, keepdims=False)
-    )
-    return jax.tree.map(take, stacks, is_leaf=_is_stack)
+    return jax.tree.map(lambda stack: stack.take(index).values(), stacks, is_leaf=is_matrix)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxspec.models.apart import Columns, only_layer
+from jaxspec.models.apart import only_layer
 from jaxspec.models.attention import KVSource
 from jaxspec.models.blocks import StepInput
 from jaxspec.models.config import DecoderConfig
@@ -23,9 +23,8 @@ from jaxspec.models.decoder import Layers, Params
 from jaxspec.models.decoder_layer import decoder_layer
 from jaxspec.models.ends import head_of, unembed
 from jaxspec.models.kv_cache import CachedKV, KVCache
+from jaxspec.models.matrix import Matrix, matrix_of, stack_of
 from jaxspec.models.norms import rms_norm
-from jaxspec.models.stored import dot_stored, stack_of
-from jaxspec.models.streamed import Stack
 
 __all__ = [
     "DraftHead",
@@ -43,9 +42,9 @@ __all__ = [
 class TargetEnds(NamedTuple):
     """What a head shares with its target, and never trains: a tied LM head is the embedding."""
 
-    embed: Float[Array, "vocab hidden"] | Stack
+    embed: Float[Array, "vocab hidden"] | Matrix
     final_norm: Float[Array, " hidden"]
-    lm_head: Float[Array, "vocab hidden"] | Stack
+    lm_head: Float[Array, "vocab hidden"] | Matrix
     final_norm_bias: Float[Array, " hidden"] | None = None
 
 
@@ -135,9 +134,7 @@ def head_forward(
     dtype = hidden.dtype
     embedded = rms_norm(stack_of(ends.embed).take(tokens).values().astype(dtype), params["embed_norm"], config.norm_eps)
     normed = rms_norm(hidden, params["hidden_norm"], config.norm_eps)
-    mixing = stack_of(params["fc"])
-    mixing = mixing if isinstance(mixing, Columns) else mixing.values().astype(dtype)
-    mixed = dot_stored(jnp.concatenate([embedded, normed], axis=-1), mixing, dot_dtype)
+    mixed = matrix_of(params["fc"]).dot(jnp.concatenate([embedded, normed], axis=-1), dot_dtype)
     seen = [KVSource(source.cache.key[0], source.cache.value[0], source.mask) for source in sources]
     result = decoder_layer(
         mixed,

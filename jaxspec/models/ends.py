@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from jaxspec.models.config import DecoderConfig
+from jaxspec.models.matrix import stack_of
 from jaxspec.models.norms import NORMS
-from jaxspec.models.stored import dot_stored, stack_of
 
 __all__ = ["embed", "head_input", "head_of", "unembed"]
 
@@ -57,7 +57,7 @@ def unembed(
     Args:
         params: only `final_norm` (and its bias) and the head (see `head_of`) are read.
     """
-    logits = dot_stored(head_input(hidden, params, config), head_of(params), dot_dtype)
+    logits = stack_of(head_of(params)).dot(head_input(hidden, params, config), dot_dtype)
     if config.logit_divisor != 1:
         logits = logits / config.logit_divisor
     return logits if config.logit_cap is None else config.logit_cap * jnp.tanh(logits / config.logit_cap)

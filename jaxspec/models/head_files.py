@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from safetensors.numpy import save
 
@@ -26,9 +25,9 @@ from jaxspec.models.draft_head import TargetEnds, check_head_config, target_ends
 from jaxspec.models.families import decoder_config
 from jaxspec.models.hf_export import config_json, family_for
 from jaxspec.models.hf_load import LoadedModel, parameter_dtype, read_tensors
+from jaxspec.models.matrix import made, matrix_of
 from jaxspec.models.stored_parameters import Path as ParameterPath
 from jaxspec.models.stored_parameters import StoredParameter, layer_parameters, stored_tensors
-from jaxspec.models.streamed import Stack, Streamed, made
 
 __all__ = ["HEAD_MODEL_TYPE", "LoadedHead", "check_head", "load_head", "save_head", "weights_sha256"]
 
@@ -61,11 +60,7 @@ def _parts(node: Any) -> Iterator[Any]:
     """Layer by layer, or many rows at a time: the wide copy of a whole stack need not fit."""
     size, count = 1 if len(node.shape) > 2 else _ROWS_AT_ONCE, node.shape[0]
     for first in range(0, count, size):
-        last = min(first + size, count)
-        if isinstance(node, Streamed):
-            yield node.part((slice(first, last),))
-        else:
-            yield node.take(jnp.arange(first, last)).values() if isinstance(node, Stack) else node[first:last]
+        yield matrix_of(node).host_rows(first, min(first + size, count))
 
 
 def weights_sha256(params: Params) -> str:

@@ -55,7 +55,7 @@ class KVCache:
     @property
     def num_layers(self) -> int:
         """Layers."""
-        return len(self.key.parts) if isinstance(self.key, Parts) else self.key.shape[0]
+        return self.key.shape[0]
 
     @property
     def num_slots(self) -> int:

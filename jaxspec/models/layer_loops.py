@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jaxspec.models.allowed_experts import MoreExperts
-from jaxspec.models.apart import Columns, entries_between, is_apart, over_layers
+from jaxspec.models.apart import entries_between, is_apart, over_layers
 from jaxspec.models.blocks import StepInput
 from jaxspec.models.blocks.interface import CachedShape
 from jaxspec.models.config import DecoderConfig
@@ -23,10 +23,10 @@ from jaxspec.models.decoder_layer import decoder_layer
 from jaxspec.models.kv_cache import CachedKV, KVCache
 from jaxspec.models.layer_numbers import layer_numbers, of_layer
 from jaxspec.models.layer_runs import LayerLoop, LayerRun
+from jaxspec.models.matrix import Matrix, OfLayer, stack_of
 from jaxspec.models.mixed_cache import own_part, whole_slot
 from jaxspec.models.router_choices import RouterChoices
-from jaxspec.models.stored import OfLayer, in_pieces, stack_of
-from jaxspec.models.streamed import Stack, fetched
+from jaxspec.models.streamed import fetched
 
 __all__ = ["FromLayers", "LayerView", "through_layers"]
 
@@ -93,7 +93,7 @@ _CACHES, _OF_VIEW, _POOLS, _NUMBERS = ".caches", ".view", ".pools", ".numbers"
 
 def through_layers(
     x: Float[Array, "batch token hidden"],
-    layers: Mapping[str, Array | Stack],
+    layers: Mapping[str, Array | Matrix],
     config: DecoderConfig,
     step: StepInput,
     *,
@@ -194,7 +194,7 @@ def _run(
 
     # Of experts, a layer reads those that it needs; of large matrices in 16 bits, one piece after the other.
     is_whole = lambda name, stack: (
-        len(config.layer_parameters[name].shape) > 2 or (view is None and in_pieces(stack, x.shape[0] * x.shape[1]))
+        len(config.layer_parameters[name].shape) > 2 or (view is None and stack.in_pieces(x.shape[0] * x.shape[1]))
     )
     whole = {name: stack for name in stored if is_whole(name, stack := stacked[name].tree)}
 
@@ -202,7 +202,11 @@ def _run(
         stored, caches, of_view, numbers, place, (allowed, more) = inputs
         caches, of_view = fetched((caches, of_view))
         weights: Mapping[str, Any] = {
-            **{name: _as_read(leaf, view) for name, leaf in stored.items() if name not in whole},
+            **{
+                name: (leaf.in_loop() if view is None else leaf.values())
+                for name, leaf in stored.items()
+                if name not in whole
+            },
             **{name: OfLayer(stack, first[name] + place, stored[name]) for name, stack in whole.items()},
         }
         facts = lambda: None
@@ -243,8 +247,3 @@ def _joined(parts: Sequence[FromLayers]) -> FromLayers:
 def _own_part(cache: KVCache, shape: CachedShape) -> KVCache:
     key, value = own_part(cache.key, cache.value, shape)
     return dataclasses.replace(cache, key=key, value=value)
-
-
-def _as_read(leaf: Stack, view: LayerView | None) -> Array | Stack:
-    """A layer's parameter: products take matrices with their columns first as they lie, a view takes arrays."""
-    return leaf if view is None and isinstance(leaf, Columns) else leaf.values()

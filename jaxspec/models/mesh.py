@@ -18,8 +18,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float
 
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.stored import Stored
-from jaxspec.models.streamed import Streamed
+from jaxspec.models.matrix import Stored
+from jaxspec.models.streamed import is_in_host
 
 __all__ = [
     "AXES",
@@ -97,13 +97,13 @@ def on_mesh(params: Any, config: DecoderConfig, mesh: Mesh) -> Any:
         where = NamedSharding(mesh, _split(names, leaf.shape, config, mesh.shape["tensor"]))
         if isinstance(leaf, jax.ShapeDtypeStruct):
             return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where)
-        if not isinstance(leaf, Streamed):
+        if not is_in_host(leaf):
             return _placed(leaf, where)
         narrow = leaf.dtype in (np.dtype(jnp.bfloat16), np.float16)
         read = lambda index: leaf.part(index).view(np.uint16) if narrow else leaf.part(index)
         return Stored(jax.make_array_from_callback(leaf.shape, where, read), leaf.dtype)
 
-    return jax.tree_util.tree_map_with_path(place, params, is_leaf=lambda leaf: isinstance(leaf, Streamed))
+    return jax.tree_util.tree_map_with_path(place, params, is_leaf=is_in_host)
 
 
 def values_on_each(shapes: Mapping[tuple[str, ...], tuple[int, ...]], config: DecoderConfig, tensor: int) -> int:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
-from flax import struct
 from jaxtyping import Array, Float
 
 from jaxspec.models.config import DecoderConfig
+from jaxspec.models.matrix import Made, stack_of
 from jaxspec.models.norms import NORMS
-from jaxspec.models.stored import stack_of
-from jaxspec.models.streamed import Stack
 
 __all__ = ["BLOCKS", "block_parameters", "without_blocks"]
 
@@ -32,11 +30,8 @@ def without_blocks(params: dict[str, Any], config: DecoderConfig, run: Float[Arr
     scaled: dict[str, Any] = {}
     for block in range(len(BLOCKS)):
         for name in _writing(config, block):
-            parameter = config.layer_parameters[name]
-            scale = run[block, jnp.asarray(list(parameter.layers()))]
-            experts = parameter.shape[:-2]  # of which programs take single ones
-            scale = jnp.broadcast_to(scale.reshape(-1, *[1] * len(experts)), (len(scale), *experts))
-            scaled[name] = _Scaled(stack_of(params["layers"][name]), scale)
+            scale = run[block, jnp.asarray(list(config.layer_parameters[name].layers()))]
+            scaled[name] = Made.of(stack_of(params["layers"][name]), _scaled, scale)
     return params | {"layers": params["layers"] | scaled}
 
 
@@ -57,21 +52,5 @@ def _writing(config: DecoderConfig, block: int) -> list[str]:
     return [name for name in dict.fromkeys([*matrices, *behind]) if name in config.layer_parameters]
 
 
-@struct.dataclass
-class _Scaled(Stack):
-    """A stack whose entries are multiplied, each by its own number."""
-
-    stored: Stack
-    scale: Float[Array, "*lead"]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the stored one."""
-        return self.stored.shape
-
-    def values(self) -> Array:
-        """The array, made here."""
-        values = self.stored.values()
-        return values * self.scale.reshape(*self.scale.shape, *[1] * (values.ndim - self.scale.ndim)).astype(
-            values.dtype
-        )
+def _scaled(values: Array, scale: Float[Array, ""]) -> Array:
+    return values * scale.astype(values.dtype)

@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +20,9 @@ from flax import struct
 from jaxtyping import Array, Int
 
 from jaxspec.formats.patterns import format_of, from_bits
+from jaxspec.models.matrix import Matrix
 
-__all__ = ["Stack", "Streamed", "fetched", "is_streamed", "made", "stays_in_host"]
+__all__ = ["Streamed", "fetched", "is_in_host", "is_streamed", "stays_in_host"]
 
 #: Stacks by number, as long as somebody holds their references.
 _STACKS: dict[int, Sequence[np.ndarray] | np.ndarray] = {}
@@ -29,25 +30,8 @@ _STACKS: dict[int, Sequence[np.ndarray] | np.ndarray] = {}
 _NUMBERS = itertools.count()
 
 
-class Stack:
-    """What stands in the place of an array among parameters: a pytree whose leaves lead with the same axis as the array."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the array."""
-        raise NotImplementedError
-
-    def take(self, index: Int[Array, "*b"]) -> Stack:
-        """Some entries of the first axis."""
-        return jax.tree.map(lambda leaf: leaf[index], self)
-
-    def values(self) -> Array:
-        """The array itself, made here."""
-        raise NotImplementedError
-
-
 @struct.dataclass
-class Streamed(Stack):
+class Streamed(Matrix):
     """A stack in host memory, or one entry of it, by reference.
 
     The arrays live as long as the references that `of` made: hold these until the programs that read them are done.
@@ -57,6 +41,8 @@ class Streamed(Stack):
         entry: shape of an entry.
         dtype: in which entries are read.
     """
+
+    in_host: ClassVar[bool] = True
 
     place: Int[Array, "*b 2"]
     entry: tuple[int, ...] = struct.field(pytree_node=False)
@@ -98,6 +84,10 @@ class Streamed(Stack):
         found = np.stack([entries[entry][index[lead:]] for entry in chosen.flat])
         return found.reshape(*chosen.shape, *found.shape[1:]).astype(self.dtype, copy=False)
 
+    def host_rows(self, first: int, last: int) -> np.ndarray:
+        """See `Matrix`."""
+        return self.part((slice(first, last),))
+
     def values(self) -> Array:
         """The entries themselves, on the device."""
         wide = jnp.dtype(self.dtype)
@@ -131,21 +121,16 @@ def stays_in_host(path: tuple[str, ...], shape: tuple[int, ...], *, tied: bool) 
     return len(shape) > 2 if path[0] == "layers" else path == ("embed",) and not tied
 
 
-def _is_streamed(node: Any) -> bool:
-    return isinstance(node, Streamed)
+def is_in_host(node: Any) -> bool:
+    """Whether a node of a tree is a matrix that stays in host memory."""
+    return getattr(node, "in_host", False)
 
 
 def is_streamed(tree: Any) -> bool:
     """Whether anything of a tree stays in host memory."""
-    return any(map(_is_streamed, jax.tree.leaves(tree, is_leaf=_is_streamed)))
+    return any(map(is_in_host, jax.tree.leaves(tree, is_leaf=is_in_host)))
 
 
 def fetched(tree: Any) -> Any:
     """A tree with the entries in the place of references."""
-    return jax.tree.map(lambda leaf: leaf.values() if _is_streamed(leaf) else leaf, tree, is_leaf=_is_streamed)
-
-
-def made(tree: Any) -> Any:
-    """A tree with arrays in the place of all stacks."""
-    is_stack = lambda node: isinstance(node, Stack)
-    return jax.tree.map(lambda leaf: leaf.values() if is_stack(leaf) else leaf, tree, is_leaf=is_stack)
+    return jax.tree.map(lambda leaf: leaf.values() if is_in_host(leaf) else leaf, tree, is_leaf=is_in_host)

@@ -24,7 +24,7 @@ from jaxspec.models.ends import head_input
 from jaxspec.models.mesh import filled_rows, mesh_of, split_inside, split_rows
 from jaxspec.models.rope import text_lengths
 from jaxspec.models.stored import as_stored
-from jaxspec.models.streamed import Streamed, is_streamed
+from jaxspec.models.streamed import is_in_host, is_streamed
 from jaxspec.speculate.acceptance import TargetText
 
 #: Bytes of activations that a pass over calibration text may hold for one layer; more windows take several passes.
@@ -75,15 +75,14 @@ def target_params(stored: Params, *, exact: Collection[tuple[str, ...]] = ()) ->
     Args:
         exact: places of parameters that stay as they are (see `LoadedModel.exact`).
     """
-    is_stack = lambda leaf: isinstance(leaf, Streamed)
 
     def rounded(path: tuple[Any, ...], leaf: Any) -> Any:
         if tuple(getattr(step, "key", None) for step in path) in exact:
             return leaf
         wanted = target_format(leaf.dtype).value_dtype
-        return leaf.astype(wanted) if is_stack(leaf) else jnp.asarray(leaf, wanted)
+        return leaf.astype(wanted) if is_in_host(leaf) else jnp.asarray(leaf, wanted)
 
-    return as_stored(jax.tree_util.tree_map_with_path(rounded, stored, is_leaf=is_stack))
+    return as_stored(jax.tree_util.tree_map_with_path(rounded, stored, is_leaf=is_in_host))
 
 
 def windows_per_pass(config: DecoderConfig, tokens: int) -> int:

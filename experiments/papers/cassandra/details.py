@@ -46,7 +46,8 @@ from jaxspec.formats.entropy import counted_entropy_bits
 from jaxspec.formats.patterns import BFLOAT16, to_bits
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.embedded import load_model
-from jaxspec.models.stored import as_computed, stack_of
+from jaxspec.models.matrix import stack_of
+from jaxspec.models.stored import as_computed
 from jaxspec.speculate.proof import continue_texts
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.text import load_text, windows

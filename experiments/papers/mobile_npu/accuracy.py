@@ -30,7 +30,8 @@ from jaxspec.models.decoder import Params, forward_text
 from jaxspec.models.embedded import ARITHMETIC_NAME, load_model
 from jaxspec.models.fp16_attention import attend_fp16
 from jaxspec.models.hf_load import LoadedModel
-from jaxspec.models.stored import as_computed, stack_of
+from jaxspec.models.matrix import stack_of
+from jaxspec.models.stored import as_computed
 from jaxspec.runs.progress import Reporter
 from jaxspec.scaling.tasks.arithmetic import problems, solution
 from jaxspec.speculate.statistics import Interval

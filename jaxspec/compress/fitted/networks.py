@@ -24,8 +24,8 @@ from jaxspec.formats import asymmetric
 from jaxspec.models.config import INPUT_OF, DecoderConfig, kinds_of
 from jaxspec.models.decoder import Params
 from jaxspec.models.integer_kv import KEY_SCALE
+from jaxspec.models.matrix import Stored, stack_of
 from jaxspec.models.rounded_inputs import input_scale_of, input_space_of
-from jaxspec.models.stored import Stored, stack_of
 from jaxspec.settings.compressions import COMPRESSIONS, CompressionFacts
 
 __all__ = ["CalibrationSample", "fitted_config", "fitted_footprint", "fitted_network"]

@@ -16,10 +16,10 @@ from jaxspec.models.activations import ACTIVATIONS
 from jaxspec.models.blocks.interface import FeedForwardResult, StepInput
 from jaxspec.models.dispatch import through_experts
 from jaxspec.models.dots import dot_rows
+from jaxspec.models.matrix import matrix_of
 from jaxspec.models.rounded_inputs import rounded_input
 from jaxspec.models.router import route
 from jaxspec.models.sizes import DecoderSizes
-from jaxspec.models.streamed import made
 
 __all__ = ["Experts"]
 
@@ -109,7 +109,7 @@ def _own(sizes: DecoderSizes) -> ExpertSizes:
 
 def _product(x: Array, weights: Mapping[str, Any], kind: str, sizes: DecoderSizes, dot_dtype: Any) -> Array:
     # The matrix in the type that it is stored in: a matrix unit may multiply by it as it is.
-    return dot_rows(rounded_input(x, sizes.rounded_inputs, weights, kind), made(weights[kind]), dot_dtype)
+    return matrix_of(weights[kind]).dot(rounded_input(x, sizes.rounded_inputs, weights, kind), dot_dtype)
 
 
 def _expert(

@@ -16,10 +16,10 @@ from jaxspec.models.activations import ACTIVATIONS
 from jaxspec.models.attention import KVSource
 from jaxspec.models.blocks.interface import AttentionResult, CachedShape, StepInput
 from jaxspec.models.delta_rule import Decays, Remembered, at_slots, delta_rule
+from jaxspec.models.matrix import made
 from jaxspec.models.norms import rms_norm
 from jaxspec.models.sizes import DecoderSizes
 from jaxspec.models.stored import biased_rows
-from jaxspec.models.streamed import made
 
 __all__ = ["GatedDeltaNet"]
 

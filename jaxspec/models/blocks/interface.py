@@ -154,5 +154,5 @@ class FeedForward(Block, Protocol):
         step: StepInput,
     ) -> FeedForwardResult:
         """Apply the network to each token; computes in the dtype of `normed`. `weights` are those of one layer; what has more
-        axes than a matrix may be a `Stack`, of which to take entries."""
+        axes than a matrix may be a `Matrix`, of which to take entries."""
         ...

@@ -15,11 +15,11 @@ from hwmodels.networks import LatentSizes
 from jaxspec.models.attention import KVSource
 from jaxspec.models.blocks.interface import AttentionResult, CachedShape, KVCodec, StepInput
 from jaxspec.models.dots import dot_rows
+from jaxspec.models.matrix import made
 from jaxspec.models.norms import RmsNorm
 from jaxspec.models.rope import chosen_rope, rotate
 from jaxspec.models.sizes import DecoderSizes
 from jaxspec.models.stored import biased_rows
-from jaxspec.models.streamed import made
 
 __all__ = ["LatentAttention", "absorbs"]
 

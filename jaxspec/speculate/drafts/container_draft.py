@@ -24,9 +24,10 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.described import packed_in
 from jaxspec.models.embedded import is_container, load_model, model_place
 from jaxspec.models.hf_load import LoadedModel
+from jaxspec.models.matrix import stack_of
 from jaxspec.models.mesh import placed_beside
 from jaxspec.models.packed_tensors import stored_under
-from jaxspec.models.stored import as_computed, as_stored, stack_of
+from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.models.stored_parameters import head_tensor, layer_parameters, lookup
 from jaxspec.models.streamed import is_streamed
 from jaxspec.settings.draft_kinds import KV_OPTION

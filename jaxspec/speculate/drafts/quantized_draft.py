@@ -13,8 +13,9 @@ from jaxspec.compress.weights import target_network
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.hf_load import LoadedModel
-from jaxspec.models.stored import as_computed, as_stored, stack_of
-from jaxspec.models.streamed import Stack, is_streamed
+from jaxspec.models.matrix import Matrix, stack_of
+from jaxspec.models.stored import as_computed, as_stored
+from jaxspec.models.streamed import is_streamed
 from jaxspec.speculate.drafts.interface import ReadyDraft
 from jaxspec.speculate.drafts.plain_copy import PlainCopy
 
@@ -22,7 +23,7 @@ __all__ = ["QuantizedDraft", "quantized_copy", "quantized_draft"]
 
 
 @jax.jit
-def _in_q4_0(stack: Stack) -> Stack:
+def _in_q4_0(stack: Matrix) -> Matrix:
     """Layer after layer, so that what it takes to quantize exists of one layer at a time."""
     return jax.lax.map(lambda layer: stack_of(Q4_0.target(layer.values())), stack)
 

@@ -15,15 +15,14 @@ from jaxtyping import Array
 
 from hwmodels import Architecture, catalog
 from jaxspec.compress.kv import stored_kv
-from jaxspec.models.apart import Apart, Columns, Parts, over_layers
+from jaxspec.models.apart import Apart, Parts, over_layers
 from jaxspec.models.attention import KVSource, attend
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, abstract_params, causal_mask, forward, init_params
 from jaxspec.models.decoding_programs import jit_decoding
-from jaxspec.models.dots import dot_rows
 from jaxspec.models.kv_cache import CachedKV, empty_cache, write_cache
-from jaxspec.models.stored import SMALL, Stored, as_computed, as_stored, dot_stored
-from jaxspec.models.streamed import Stack
+from jaxspec.models.matrix import Matrix, Stored, matrix_of
+from jaxspec.models.stored import SMALL, as_computed, as_stored
 from jaxspec.speculate.drafts.interface import ReadyDraft
 from jaxspec.speculate.drafts.network_draft import NetworkDraft
 from jaxspec.speculate.drafts.ngram_draft import NGramDraft, NGramParams
@@ -225,10 +224,10 @@ def product_program(rows: int, inner: int, outer: int, layers: int, weight_forma
     weights = _noise(1, (layers, outer, inner), jnp.dtype(weight_format))
     stack = Apart.of(weights) if weight_format == "float32" and layers <= MOST_APART else Stored.of(weights)
 
-    def body(x: Array, stack: Stack) -> Array:
-        def layer(x: Array, stored: Stack) -> tuple[Array, None]:
+    def body(x: Array, stack: Matrix) -> Array:
+        def layer(x: Array, stored: Matrix) -> tuple[Array, None]:
             # The barrier keeps the product whole, as a step has it: of one row, XLA would compute the column that is read.
-            found = dot_stored(x, stored) if isinstance(stored, Columns) else dot_rows(x, stored.values())
+            found = matrix_of(stored.in_loop()).dot(x)
             product = jax.lax.optimization_barrier(found)
             return x + product[:, :1] * _TRACE, None
 

@@ -32,8 +32,7 @@ from jaxspec.models.embedded import is_container, model_place
 from jaxspec.models.families import family_of
 from jaxspec.models.gguf import is_gguf, open_gguf
 from jaxspec.models.layer_files import SHARD_BYTES, LayeredTensors
-from jaxspec.models.stored import stack_of
-from jaxspec.models.streamed import Stack
+from jaxspec.models.matrix import Matrix, stack_of
 from jaxspec.results import given, measured
 from jaxspec.results.network_results import AcceptanceRates, Configuration, ConfigurationsResult
 from jaxspec.runs.inputs import changed_inputs
@@ -352,7 +351,7 @@ class TargetLayers:
         # Compiled, as where the run decodes.
         self._made = jax.jit(lambda stack: stack.values())
 
-    def stack(self, name: str, number: int) -> Stack:
+    def stack(self, name: str, number: int) -> Matrix:
         """A parameter of one layer, not made yet."""
         return stack_of(self._stored[name]).take(jnp.asarray(self._parameter(name).before(number)))
 
@@ -399,7 +398,7 @@ class DraftLayers:
             self.config = dataclasses.replace(self.config, tie_embeddings=False)
         self.weights = self.zeros = 0
 
-        def hard(kind: str, matrix: Stack, found: Any, own: OwnKnobs) -> Array:
+        def hard(kind: str, matrix: Matrix, found: Any, own: OwnKnobs) -> Array:
             values = matrix.values()
             return knobs.scheme.of_kind(kind).hard(rows_of(values), found, own).values.reshape(values.shape)
 
@@ -427,7 +426,7 @@ class DraftLayers:
         self.zeros += matrix.size - int(np.count_nonzero(np.asarray(matrix)))
         return matrix
 
-    def _given(self, kind: str, number: int) -> tuple[Stack, Any, OwnKnobs]:
+    def _given(self, kind: str, number: int) -> tuple[Matrix, Any, OwnKnobs]:
         """What a matrix of one layer is made of."""
         own = knobs_of_matrix(self._knobs.values, self._knobs.scheme, self.config.matrix_kinds.index(kind))
         place = self.config.layer_parameters[kind].before(number)

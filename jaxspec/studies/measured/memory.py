@@ -13,8 +13,9 @@ import jax.numpy as jnp
 from jaxspec.formats.container import Container, packed_form
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.embedded import check_model, is_container, model_place
+from jaxspec.models.matrix import is_widened
 from jaxspec.models.mesh import activation_shares, rows_on_each, split_by_output, values_on_each
-from jaxspec.models.stored import SMALL, is_widened
+from jaxspec.models.stored import SMALL
 from jaxspec.models.streamed import stays_in_host
 from jaxspec.report.formatting import bytes_in_words
 from jaxspec.runs.machine import device_memory_bytes

@@ -23,7 +23,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import causal_mask, forward
 from jaxspec.models.ends import head_input, head_of
 from jaxspec.models.hf_export import save_directory
-from jaxspec.models.stored import stack_of
+from jaxspec.models.matrix import stack_of
 from jaxspec.speculate.sampling import SAMPLING
 from jaxspec.tuning.calibration import calibrate
 from jaxspec.tuning.objective import Pricing, mean_log_speedup, measure, price

@@ -21,7 +21,7 @@ from jaxspec.models.decoder_layer import decoder_layer
 from jaxspec.models.dots import dot_rows
 from jaxspec.models.hf_load import read_tensors
 from jaxspec.models.kv_cache import CachedKV
-from jaxspec.models.stored import stack_of
+from jaxspec.models.matrix import stack_of
 from jaxspec.models.stored_parameters import network_parameters, stored_tensors
 
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxspec.models import few_rows, stored
+from jaxspec.models import few_rows
 from jaxspec.models.apart import Columns
 from jaxspec.models.few_rows import dot_few_rows, is_few_rows
-from jaxspec.models.stored import dot_stored
+from jaxspec.models.matrix import Stored, stack_of
 
 
 @pytest.fixture(params=["avx2", "avx2 avx512f", "asimd", ""])
@@ -73,8 +73,8 @@ def test_on_a_gpu_rows_stay_as_they_lie(monkeypatch):
 
 def test_matrices_with_their_columns_first_are_multiplied_so(narrow):
     x, matrix = operands(2, 3)
-    product = lambda x, matrix: dot_stored(x, matrix)
-    for rows, held in ((x, Columns(matrix)), (x[:, :1], Columns(matrix)), (x, stored.Stored.of(matrix.T))):
+    product = lambda x, matrix: stack_of(matrix).dot(x)
+    for rows, held in ((x, Columns(matrix)), (x[:, :1], Columns(matrix)), (x, Stored.of(matrix.T))):
         program = str(jax.make_jaxpr(product)(rows, held))
         assert ("optimization_barrier" in program) == (narrow and isinstance(held, Columns))
         np.testing.assert_allclose(product(rows, held), rows @ matrix, rtol=1e-5, atol=1e-5)

@@ -18,7 +18,7 @@ from jaxspec.models.decoder import causal_mask
 from jaxspec.models.kv_cache import CachedKV, write_cache
 from jaxspec.models.layer_loops import LayerView
 from jaxspec.models.layer_runs import LayerLoop, loops_of, runs_of
-from jaxspec.models.stored import Stored
+from jaxspec.models.matrix import Stored
 
 LINEAR, FULL, DENSE, EXPERTS = GatedDeltaNet(), GroupedAttention(), DenseFeedForward(), Experts()
 #: A first layer of its own, two turns of (linear, linear, full with experts), and a rest; windows in an order of their own.

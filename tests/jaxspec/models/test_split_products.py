@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from hwmodels.numerics.exact_products import EXACT
-from jaxspec.models import dots, processor, split_products, stored
+from jaxspec.models import dots, matrix, processor, split_products
 from jaxspec.models.dots import dot_rows
+from jaxspec.models.matrix import Stored, stack_of
 from jaxspec.models.split_products import exact_precision, split_dot, splits
-from jaxspec.models.stored import Stored, dot_stored
 
 
 def operands(rows, columns, outputs, spread=1.0):
@@ -89,11 +89,11 @@ def test_are_taken_where_the_processor_has_the_unit(unit, monkeypatch):
 @pytest.mark.parametrize("rows", [1, 5])
 def test_large_matrices_are_multiplied_in_pieces_as_they_are_stored(unit, rows, monkeypatch):
     for name in ("_FEW_ROWS_PIECE", "_UNWIDENED_PIECE"):
-        monkeypatch.setattr(stored, name, 3 * 40)
+        monkeypatch.setattr(matrix, name, 3 * 40)
     x, w = operands(rows, 40, 31)
-    product = jax.jit(lambda x, w: dot_stored(x, w))
+    product = jax.jit(lambda x, w: stack_of(w).dot(x))
     np.testing.assert_allclose(product(x, Stored.of(w)), x @ w.astype(jnp.float32).T, rtol=1e-4, atol=1e-5)
-    program = str(jax.make_jaxpr(lambda x, w: dot_stored(x, w))(x, Stored.of(w)))
+    program = str(jax.make_jaxpr(lambda x, w: stack_of(w).dot(x))(x, Stored.of(w)))
     assert "bf16[3,40]" in program
     assert ("f32[3,40]" in program) != unit
 
@@ -128,9 +128,9 @@ def test_gpus_multiply_many_float32_rows_in_parts(gpu):
 
 
 def test_gpus_take_a_stored_matrix_whole(gpu, monkeypatch):
-    monkeypatch.setattr(stored, "_PIECE", 3 * 40)
+    monkeypatch.setattr(matrix, "_PIECE", 3 * 40)
     x, w = operands(5, 40, 31)
-    program = str(jax.make_jaxpr(lambda x, w: dot_stored(x, w))(x, Stored.of(w)))
+    program = str(jax.make_jaxpr(lambda x, w: stack_of(w).dot(x))(x, Stored.of(w)))
     assert ("bf16[3,40]" in program) != gpu
 
 

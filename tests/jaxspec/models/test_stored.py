@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from decoder_cases import CONFIG, POSITIONS, TOKENS, random_params
 
-from jaxspec.models import split_products, stored
+from jaxspec.models import matrix, split_products
 from jaxspec.models.decoder import causal_mask, forward
-from jaxspec.models.stored import OfLayer, Stored, as_stored, biased_rows, dot_stored
+from jaxspec.models.matrix import OfLayer, Stored, stack_of
+from jaxspec.models.stored import as_stored, biased_rows
 
 #: Elements of a piece: several rows of every matrix of the network, and no divisor of their number.
 PIECE = 3 * CONFIG.hidden_size
@@ -51,7 +52,7 @@ def widening(monkeypatch):
 def test_few_rows_are_multiplied_in_pieces_and_the_numbers_stay(monkeypatch, network):
     program, params = run(network)
     plain, whole = program(params), widened(jax.make_jaxpr(program)(params).jaxpr, [])
-    monkeypatch.setattr(stored, "_FEW_ROWS_PIECE", PIECE)
+    monkeypatch.setattr(matrix, "_FEW_ROWS_PIECE", PIECE)
     program, params = run(network)
     pieces = widened(jax.make_jaxpr(program)(params).jaxpr, [])
     # The same terms in another order: their sums differ by rounding of the terms, however small a sum is.
@@ -65,8 +66,8 @@ def test_few_rows_are_multiplied_in_pieces_and_the_numbers_stay(monkeypatch, net
 @pytest.mark.usefixtures("widening")
 def test_many_rows_are_not(monkeypatch, network):
     """Their products take longer than reading the matrix, and run best whole."""
-    monkeypatch.setattr(stored, "_FEW_ROWS_PIECE", PIECE)
-    monkeypatch.setattr(stored, "_FEW_ROWS", TOKENS.size - 1)
+    monkeypatch.setattr(matrix, "_FEW_ROWS_PIECE", PIECE)
+    monkeypatch.setattr(matrix, "_FEW_ROWS", TOKENS.size - 1)
     many, few = (widened(jax.make_jaxpr(run(network, rows)[0])(network).jaxpr, []) for rows in (slice(None), slice(1)))
     shape = (CONFIG.intermediate_size, CONFIG.hidden_size)
     assert shape in many
@@ -79,12 +80,12 @@ def test_any_size_of_a_piece_and_any_layer(monkeypatch, dtype, size):
     rng = np.random.default_rng(0)
     stack = jnp.asarray(rng.standard_normal((3, 11, 7)), dtype)
     x, bias = (jnp.asarray(rng.standard_normal(shape), jnp.float32) for shape in ((2, 4, 7), (11,)))
-    monkeypatch.setattr(stored, "_FEW_ROWS_PIECE", size * 7)
+    monkeypatch.setattr(matrix, "_FEW_ROWS_PIECE", size * 7)
     for layer in range(3):
         own = Stored.of(stack[layer])
         matrix = OfLayer(Stored.of(stack), jnp.int32(layer), own)
         wanted = np.asarray(x) @ np.asarray(stack[layer].astype(jnp.float32)).T
-        np.testing.assert_allclose(dot_stored(x, matrix), wanted, rtol=1e-5, atol=1e-5)
-        np.testing.assert_allclose(dot_stored(x, own), wanted, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(stack_of(matrix).dot(x), wanted, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(stack_of(own).dot(x), wanted, rtol=1e-5, atol=1e-5)
         found = biased_rows(x, {"up": matrix, "up_bias": bias}, "up", True)
         np.testing.assert_allclose(found, wanted + np.asarray(bias), rtol=1e-5, atol=1e-5)

@@ -10,7 +10,7 @@ import pytest
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1_CODED
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.stored import dot_stored
+from jaxspec.models.matrix import stack_of
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.tuning.calibration import calibrate, target_params
 from jaxspec.tuning.hard import measure_hard, measured_windows
@@ -114,8 +114,8 @@ def test_a_product_in_pieces_and_its_gradient(monkeypatch, dtype):
     weight = jnp.asarray(rng.standard_normal((2, 5, 23)), jnp.float32)
     wide = lambda x: x @ w.astype(jnp.float32).T
     monkeypatch.setattr("jaxspec.models.stored._FEW_ROWS_PIECE", 18 * 4)
-    np.testing.assert_allclose(dot_stored(x, w), wide(x), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(stack_of(w).dot(x), wide(x), rtol=1e-5, atol=1e-5)
     ours, plain = (
-        jax.grad(lambda x, dot=dot: jnp.sum(weight * dot(x)))(x) for dot in (lambda x: dot_stored(x, w), wide)
+        jax.grad(lambda x, dot=dot: jnp.sum(weight * dot(x)))(x) for dot in (lambda x: stack_of(w).dot(x), wide)
     )
     np.testing.assert_allclose(ours, plain, rtol=1e-5, atol=1e-5)

@@ -6,7 +6,7 @@ import pytest
 
 from jaxspec.models import DecoderConfig, init_params, stored
 from jaxspec.models.apart import is_apart
-from jaxspec.models.stored import Stored
+from jaxspec.models.matrix import Stored
 from jaxspec.studies.calibrate import programs
 from jaxspec.studies.calibrate.measuring import noise_of
 from jaxspec.studies.calibrate.programs import Timed, cycle_timings, measure, random_params

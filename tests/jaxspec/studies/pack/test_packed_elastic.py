@@ -20,7 +20,8 @@ from jaxspec.formats.container import Container, open_checkpoint, pack
 from jaxspec.models import DecoderConfig, load_directory
 from jaxspec.models.blocks import Experts
 from jaxspec.models.hf_load import load_container
-from jaxspec.models.stored import as_computed, as_stored, stack_of
+from jaxspec.models.matrix import stack_of
+from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.runs import Reporter
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.settings import build_config

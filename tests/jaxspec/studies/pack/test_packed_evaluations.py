@@ -15,7 +15,7 @@ from jaxspec.compress.norm_files import NORMS_FILE
 from jaxspec.errors import InputError
 from jaxspec.models.embedded import load_model
 from jaxspec.models.hf_export import save_directory
-from jaxspec.models.stored import stack_of
+from jaxspec.models.matrix import stack_of
 from jaxspec.runs import Reporter
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.settings import build_config

@@ -83,9 +83,9 @@ def test_any_size_of_a_piece_and_any_layer(monkeypatch, dtype, size):
     monkeypatch.setattr(matrix, "_FEW_ROWS_PIECE", size * 7)
     for layer in range(3):
         own = Stored.of(stack[layer])
-        matrix = OfLayer(Stored.of(stack), jnp.int32(layer), own)
+        held = OfLayer(Stored.of(stack), jnp.int32(layer), own)
         wanted = np.asarray(x) @ np.asarray(stack[layer].astype(jnp.float32)).T
-        np.testing.assert_allclose(stack_of(matrix).dot(x), wanted, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(stack_of(held).dot(x), wanted, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(stack_of(own).dot(x), wanted, rtol=1e-5, atol=1e-5)
-        found = biased_rows(x, {"up": matrix, "up_bias": bias}, "up", True)
+        found = biased_rows(x, {"up": held, "up_bias": bias}, "up", True)
         np.testing.assert_allclose(found, wanted + np.asarray(bias), rtol=1e-5, atol=1e-5)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxspec.models import DecoderConfig, init_params, stored
+from jaxspec.models import DecoderConfig, apart, init_params
 from jaxspec.models.apart import is_apart
 from jaxspec.models.matrix import Stored
 from jaxspec.studies.calibrate import programs
@@ -107,8 +107,8 @@ def test_products_are_timed_as_decoding_takes_them(kind, taken, monkeypatch):
         multiplied.append((x.shape, matrix.shape))
         return x @ matrix
 
-    monkeypatch.setattr(stored, "is_few_rows", lambda x, matrix: True)
-    monkeypatch.setattr(stored, "dot_few_rows", noted)
+    monkeypatch.setattr(apart, "is_few_rows", lambda x, matrix: True)
+    monkeypatch.setattr(apart, "dot_few_rows", noted)
     assert _finite(programs.product_program(3, 8, 5, 2, kind).run(1))
     assert multiplied == [((3, 8), (8, 5))] * 2 * taken
 

@@ -30,9 +30,8 @@ from hwmodels.networks import ExpertSizes
 from jaxspec.compress import DEFAULT_SCHEME, MAX_DRAFT_LENGTH, hard_draft, uniform_knobs
 from jaxspec.models.blocks import Experts, StepInput
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.dots import dot_rows
+from jaxspec.models.dots import dot_few_rows, dot_rows
 from jaxspec.models.embedded import HEAD_NAME, SMALL_NAME, load_model
-from jaxspec.models.few_rows import dot_few_rows
 from jaxspec.models.matrix import stack_of
 from jaxspec.models.stored import as_computed
 from jaxspec.runs import Reporter, RunDirectory

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Float
 
-from jaxspec.models.few_rows import dot_few_rows, is_few_rows
+from jaxspec.models.dots import dot_few_rows, is_few_rows
 from jaxspec.models.matrix import Matrix, Stored, is_matrix
 
 __all__ = [

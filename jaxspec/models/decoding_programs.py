@@ -19,7 +19,7 @@ import jax
 import jax.core
 from jaxtyping import Array
 
-from jaxspec.models.split_products import gpu_has_unit
+from jaxspec.models.dots import gpu_has_unit
 
 __all__ = ["computed_once", "jit_decoding"]
 

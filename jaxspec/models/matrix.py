@@ -23,8 +23,7 @@ from flax import struct
 from jaxtyping import Array, Float, Int
 
 from jaxspec.formats.patterns import format_of, from_bits, to_bits
-from jaxspec.models.dots import dot_rows
-from jaxspec.models.split_products import splits
+from jaxspec.models.dots import dot_rows, splits
 
 __all__ = [
     "Dense",

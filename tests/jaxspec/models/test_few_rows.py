@@ -5,16 +5,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxspec.models import few_rows
+from jaxspec.models import dots
 from jaxspec.models.apart import Columns
-from jaxspec.models.few_rows import dot_few_rows, is_few_rows
+from jaxspec.models.dots import dot_few_rows, is_few_rows
 from jaxspec.models.matrix import Stored, stack_of
 
 
 @pytest.fixture(params=["avx2", "avx2 avx512f", "asimd", ""])
 def narrow(request, monkeypatch):
     """Whether vectors of this processor have 256 bits."""
-    monkeypatch.setattr(few_rows, "processor_features", lambda: frozenset(request.param.split()))
+    monkeypatch.setattr(dots, "processor_features", lambda: frozenset(request.param.split()))
     return request.param == "avx2"
 
 
@@ -64,7 +64,7 @@ def test_only_few_float32_rows_on_a_processor_that_was_measured(narrow):
 
 
 def test_on_a_gpu_rows_stay_as_they_lie(monkeypatch):
-    monkeypatch.setattr(few_rows, "processor_features", lambda: frozenset(["avx2"]))
+    monkeypatch.setattr(dots, "processor_features", lambda: frozenset(["avx2"]))
     x, matrix = operands(5)
     assert is_few_rows(x, matrix)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from hwmodels.networks import LearnedPositions, runnable_families
-from jaxspec.models import decoder, kv_cache, split_products
+from jaxspec.models import decoder, dots, kv_cache
 from jaxspec.models.hf_load import load_directory
 from jaxspec.models.rope_scaling import Rope
 
@@ -269,6 +269,6 @@ def test_bfloat16_weights_upcast_at_loading_or_in_the_forward_pass_alike(monkeyp
     # Where nothing is upcast, since the processor multiplies bfloat16, sums have another order.
     as_stored = run_wide(model.config, model.params, tokens, length).logits
     np.testing.assert_allclose(as_stored, upcast, rtol=0, atol=1e-6 * float(jnp.abs(upcast).max()))
-    monkeypatch.setattr(split_products, "_has_unit", lambda: False)
+    monkeypatch.setattr(dots, "_has_unit", lambda: False)
     jax.clear_caches()
     np.testing.assert_array_equal(run_wide(model.config, model.params, tokens, length).logits, upcast)

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from hwmodels.numerics.exact_products import EXACT
-from jaxspec.models import dots, matrix, processor, split_products
-from jaxspec.models.dots import dot_rows
+from jaxspec.models import dots, matrix
+from jaxspec.models.dots import dot_rows, exact_precision, split_dot, splits
 from jaxspec.models.matrix import Stored, stack_of
-from jaxspec.models.split_products import exact_precision, split_dot, splits
 
 
 def operands(rows, columns, outputs, spread=1.0):
@@ -48,7 +47,7 @@ def test_are_as_exact_as_float32(rows, columns, outputs, spread):
 
 def test_parts_add_up_to_the_very_number():
     x = jnp.concatenate([operands(3, 50, 1, 5.0)[0].ravel(), jnp.array([0.0, -0.0, 1.0, 3.4e38, -1e-30])])[None]
-    parts = np.asarray(split_products._parts(x).astype(jnp.float32))
+    parts = np.asarray(dots._parts(x).astype(jnp.float32))
     np.testing.assert_array_equal(parts[2] + parts[1] + parts[0], x)
 
 
@@ -67,7 +66,7 @@ def test_gradients_are_those_of_the_float32_product():
 @pytest.fixture(params=[True, False])
 def unit(request, monkeypatch):
     """A processor with such a unit, and one without."""
-    monkeypatch.setattr(split_products, "_has_unit", lambda: request.param)
+    monkeypatch.setattr(dots, "_has_unit", lambda: request.param)
     return request.param
 
 
@@ -104,9 +103,9 @@ def gpu(request, monkeypatch):
     device = SimpleNamespace(**({"compute_capability": request.param} if request.param else {}))
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(jax, "local_devices", lambda: [device])
-    split_products.gpu_has_unit.cache_clear()
+    dots.gpu_has_unit.cache_clear()
     yield request.param == "9.0"
-    split_products.gpu_has_unit.cache_clear()
+    dots.gpu_has_unit.cache_clear()
 
 
 def test_gpus_split_several_rows_and_multiply_a_single_one_as_it_is(gpu):
@@ -136,11 +135,11 @@ def test_gpus_take_a_stored_matrix_whole(gpu, monkeypatch):
 
 def test_a_processor_is_known_by_what_linux_says_of_it(tmp_path, monkeypatch):
     file = tmp_path / "cpuinfo"
-    monkeypatch.setattr(processor, "_PROCESSOR", file)
+    monkeypatch.setattr(dots, "_PROCESSOR", file)
     for text, has in (("flags : fpu amx_bf16 amx_tile", True), ("flags : fpu avx512f", False), (None, False)):
         file.unlink(missing_ok=True)
         if text is not None:
             file.write_text(text, encoding="utf-8")
-        processor.processor_features.cache_clear()
-        assert split_products._has_unit() is has
-    processor.processor_features.cache_clear()
+        dots.processor_features.cache_clear()
+        assert dots._has_unit() is has
+    dots.processor_features.cache_clear()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from decoder_cases import CONFIG, POSITIONS, TOKENS, random_params
 
-from jaxspec.models import matrix, split_products
+from jaxspec.models import dots, matrix
 from jaxspec.models.decoder import causal_mask, forward
 from jaxspec.models.matrix import OfLayer, Stored, stack_of
 from jaxspec.models.stored import as_stored, biased_rows
@@ -45,7 +45,7 @@ def network():
 @pytest.fixture
 def widening(monkeypatch):
     """A processor without a matrix unit for bfloat16: products of the others widen nothing."""
-    monkeypatch.setattr(split_products, "_has_unit", lambda: False)
+    monkeypatch.setattr(dots, "_has_unit", lambda: False)
 
 
 @pytest.mark.usefixtures("widening")

@@ -186,7 +186,8 @@ def executes(path):
         ]
         assert kinds(fresh) == kinds(kept)
 
-    return type(f"Test_{path.stem}", (), {"test_executes": test_executes})
+    marks = [pytest.mark.notebooks] * (path.stem != "first_plot")
+    return type(f"Test_{path.stem}", (), {"test_executes": test_executes, "pytestmark": marks})
 
 
 for _path in NOTEBOOKS:
@@ -257,7 +258,7 @@ def together(runs):
     return list(found.values())
 
 
-@pytest.mark.slow
+@pytest.mark.study
 @pytest.mark.parametrize("commands", together(documented_runs()), ids=lambda commands: shlex.join(commands[0]))
 def test_documented_commands_run(commands, tmp_path, monkeypatch):
     """For real, with few prompts and steps; processes of one run on this machine."""

@@ -60,7 +60,7 @@ def test_encoding_a_prompt_takes_part_of_its_prefill():
     assert f"on `cassandra-npu` but {ms['h200-sxm']:.0f} ms on `h200-sxm` (predicted)" in WORDS
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_speedups_with_and_without_a_head_of_its_own():
     """On the page of how it works, at the acceptances of its commands; and what the head takes of a draft step."""
     page = (ROOT / "docs" / "pages" / "how-it-works.md").read_text(encoding="utf-8")
@@ -109,7 +109,7 @@ def test_containers_in_the_readme_are_those_of_their_page():
         assert lossless.split(":")[0] == same.strip("*"), scheme
 
 
-@pytest.mark.slow
+@pytest.mark.study
 @pytest.mark.parametrize("scheme", CONTAINERS)
 def test_containers_are_as_large_as_the_page_says(scheme, tmp_path):
     size, target, draft, lossless, _ = CONTAINERS[scheme]

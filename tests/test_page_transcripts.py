@@ -45,7 +45,7 @@ def test_containers(packed, shown, said, tmp_path):
     assert f"{said}{output.strip()}\n```" in PAGE
 
 
-@pytest.mark.slow
+@pytest.mark.study
 @pytest.mark.parametrize(
     ("commands", "shown"),
     [pair for pair in re.findall(r"```bash\n([^`]*)```\n\n```text\n([^`]*)```", TUTORIAL) if "tune" not in pair[0]],

@@ -18,6 +18,8 @@ from jaxspec.formats.container import CODECS, Container
 from jaxspec.formats.container import opened as opened_module
 from jaxspec.settings.schemes import SCHEME_FACTS
 
+pytestmark = pytest.mark.signals
+
 
 @pytest.fixture(scope="module")
 def samples():
@@ -143,6 +145,5 @@ def test_the_command_shows_failures(samples, monkeypatch, capsys):
     assert "8 damaged containers, seed 3: 1 failures" in output.out
 
 
-@pytest.mark.slow
 def test_ten_thousand_cases():
     assert not command.fuzz(10_000, 0)[1]

@@ -9,6 +9,8 @@ import hwmodels
 from experiments.benchmarks import hardware, model_peers
 from hwmodels import catalog
 
+pytestmark = pytest.mark.device_matrix
+
 
 @pytest.fixture(scope="module")
 def points():

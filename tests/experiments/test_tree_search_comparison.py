@@ -18,6 +18,8 @@ from experiments.tree_search import (
 from jaxspec.trees.rank_traces import UNKNOWN, RankTraces, cycles_along_text
 from jaxspec.trees.topology import tree_from_parents
 
+pytestmark = pytest.mark.network
+
 SETTINGS = Settings(contexts=(32, 48), prompts=24, output_tokens=40, nodes=20, depth=4)
 
 

@@ -18,6 +18,8 @@ from hwmodels.analysis.sensitivity import elasticities, leaf_names
 from hwmodels.catalog.calibrated import calibrated_gpu
 from hwmodels.compute.gpu import gemm_time
 
+pytestmark = pytest.mark.device_matrix
+
 CALIBRATED = ("a100-sxm-80gb", "h100-sxm", "h200-sxm", "l40s", "rtx-4090-calibrated")
 LLAMA = catalog.architecture("llama-3.1-8b")
 

@@ -44,6 +44,7 @@ def experts_s(device, *, network=QWEN, batch=5.0, bits=16.0):
     return float(np.asarray(step_cost(device, work).operator_s)[EXPERTS].sum())
 
 
+@pytest.mark.device_matrix
 def test_a_step_takes_what_the_calibration_says_of_a_layer():
     unit = calibrated_experts("h200-sxm")[16.0]
     work = decode_operators(QWEN, Workload(batch=5.0), footprint=uniform_footprint(16))
@@ -54,6 +55,7 @@ def test_a_step_takes_what_the_calibration_says_of_a_layer():
     assert experts_s(catalog.device("h200-sxm")) == pytest.approx(48 * float(own), rel=1e-5)
 
 
+@pytest.mark.device_matrix
 @pytest.mark.parametrize("name", ["a100-sxm-80gb", "h200-sxm", "l40s"])
 def test_fewer_bits_and_fewer_tokens_never_take_longer(name):
     device = catalog.device(name)
@@ -63,6 +65,7 @@ def test_fewer_bits_and_fewer_tokens_never_take_longer(name):
     assert np.all(np.diff(by_batch) > 0)
 
 
+@pytest.mark.device_matrix
 def test_four_bit_experts_have_kernels_of_their_own():
     device = catalog.device("h200-sxm")
     gain = experts_s(device, batch=64.0) / experts_s(device, batch=64.0, bits=4.0)
@@ -167,6 +170,7 @@ def test_experts_with_another_engines_kernels_say_so():
     assert any("4.25-bit experts have kernels measured with trtllm 1.3.0rc20 on h200_sxm" in line for line in lines)
 
 
+@pytest.mark.device_matrix
 def test_passes_over_choices_elsewhere_are_part_of_a_group():
     entry = catalog.grouped(catalog.device_entry("h200-sxm", engine="vllm"), catalog.Division(tensor=8, expert=8), "")
     (coefficients,) = (one for one in entry.device.matrix_unit.experts[-1:])
@@ -184,6 +188,7 @@ def test_passes_over_choices_elsewhere_are_part_of_a_group():
     assert found["all"] - found["own"] == pytest.approx(float(coefficients.pass_cost) * passed, rel=1e-3)
 
 
+@pytest.mark.device_matrix
 def test_without_measured_experts_products_follow_one_another():
     device = catalog.device("h200-sxm")
     unmeasured = dataclasses.replace(device.matrix_unit, experts=(), expert_widths=())

@@ -91,6 +91,7 @@ def test_serial_memories_are_never_faster_than_overlapped_ones(small, near_and_f
     assert float(serial.total_s) > float(overlapped.total_s)
 
 
+@pytest.mark.device_matrix
 def test_gradient_with_two_memories(small, near_and_far, workload, check_gradient):
     # Endless room and tiny memories: the borders of what fits lie elsewhere.
     def total(device):
@@ -127,6 +128,7 @@ def test_longest_context_inverts_what_is_held(small, window_layers, context):
     assert float(longest_context(shape, budget_bytes=held.total, **arguments)) == pytest.approx(context, rel=1e-3)
 
 
+@pytest.mark.device_matrix
 def test_longest_context_at_the_ends(small):
     arguments = {"batch": 1, "weight_bits": BITS, "kv_bits": 16}
     assert float(longest_context(small, budget_bytes=10.0, **arguments)) == 0
@@ -144,6 +146,7 @@ def test_llama_on_24_gb():
     assert float(longest) == pytest.approx((24e9 - 2 * 8_030_261_248) / 131_072, rel=1e-4)
 
 
+@pytest.mark.device_matrix
 def test_elasticities_by_hand(near_and_far):
     def metric(device):
         return device.memory.bandwidth_bytes_per_s**3 / device.spill[0].efficiency + 0.0 * device.peak_flops_per_s
@@ -161,6 +164,7 @@ def test_an_infinite_leaf_has_no_elasticity():
     assert float(found["a"]) == pytest.approx(1)
 
 
+@pytest.mark.device_matrix
 def test_elasticities_of_a_decode_step_sum_to_minus_one():
     # Time is homogeneous in rates and latencies together: rates up and latencies down by 1 % make it 1 % shorter.
     device = catalog.device("rtx-4090").replace(operator_latency_s=2e-6)
@@ -171,6 +175,7 @@ def test_elasticities_of_a_decode_step_sum_to_minus_one():
     assert float(found["operator_latency_s"]) > 0.01
 
 
+@pytest.mark.device_matrix
 def test_decoders_hold_up_a_step_when_there_are_too_few(small, toy_device, workload, footprint):
     work = decode_operators(small, workload, footprint=footprint)
     # All matrices and the KV are read in 13.9 and 12.7 bits; embedding rows, vectors and head too.
@@ -192,6 +197,7 @@ def test_decoders_hold_up_a_step_when_there_are_too_few(small, toy_device, workl
     assert float(energy.decoder_j) == pytest.approx(coded * 0.5e-9 * 4e-3, rel=1e-5)
 
 
+@pytest.mark.device_matrix
 def test_uncompressed_values_pass_no_decoder(small, toy_device, workload):
     work = decode_operators(small, workload, footprint=uniform_footprint(16))
     device = toy_device.replace(decoder=Decoder(frequency_hz=1.0, symbols_per_cycle=1.0, kind="unary"))
@@ -209,6 +215,7 @@ def test_cassandras_decoders_keep_up_with_its_memory():
     assert float(step_cost(few, work).total_s) > 1.5 * float(without.total_s)
 
 
+@pytest.mark.device_matrix
 def test_finite_elasticities_by_hand():
     # Steps of a ceiling: the derivative is 0, the mean slope is not.
     found = finite_elasticities(
@@ -222,6 +229,7 @@ def test_finite_elasticities_by_hand():
     )
 
 
+@pytest.mark.device_matrix
 def test_a_systolic_array_charges_its_own_energies(small, toy_device, workload):
     buffer = OnChipBuffer(bandwidth_bytes_per_s=1e12, access_bytes=4.0, access_energy_j=3e-12)
     array = SystolicUnit(
@@ -250,6 +258,7 @@ def test_kv_that_is_read_more_than_once(small, toy_device, workload):
     assert float(more) == pytest.approx(float(work.kv_bytes.sum()), rel=1e-5)
 
 
+@pytest.mark.device_matrix(2)
 @pytest.mark.parametrize(("context", "tokens_per_s"), [(128, 40.09), (2048, 31.66), (4096, 25.86), (16384, 12.32)])
 def test_an_fpga_board_decodes_as_printed(context, tokens_per_s):
     # Autoregressive rows of the FPGA paper's Table I, to which the board's two numbers are calibrated.

@@ -30,12 +30,6 @@ EVERYTHING = [(name, None, None) for name in OTHERS] + [
     for engine in calibrated_engines(catalog.device_entry(name).calibration or "")
     for kind in (None, *calibrated_formats(catalog.device_entry(name).calibration or "", engine))
 ]
-#: Devices of one form share a compilation, which is what takes the time: all that follow from rates, and some GPUs.
-SAMPLE = [(name, None, None) for name in OTHERS] + [
-    ("b200-sxm", "trtllm", None),
-    ("rtx-pro-6000", "vllm", None),
-    ("b200-sxm", "sglang", None),
-]
 GROUP = 120
 
 #: What grows, and by which factor at most. Rows are new tokens per sequence; each sequence then has them.
@@ -187,18 +181,13 @@ def check_rates(kernels, seed):
     assert np.any(taken < once * (1 - 1e-3))
 
 
-@pytest.mark.parametrize("kernels", by_form(SAMPLE))
-def test_more_never_takes_less_and_rates_count(kernels):
-    check_growth(kernels, seed=3)
-    check_rates(kernels, seed=4)
-
-
 @quick_jit
 def at_banks(device, shapes, point):
     """Shares of weights and of the cache in the first memory."""
     return jax.vmap(lambda device, shape, p: first_memory_share(device, work_at(shape, p)))(device, shapes, point)
 
 
+@pytest.mark.device_matrix
 def test_time_falls_only_where_something_changes_its_memory():
     """The device of `BY_POLICY` with the memories that it has, and the remark that a user reads."""
     (said,) = catalog.device(BY_POLICY).matrix_unit.growth_remarks(memories=2, experts=False)
@@ -219,6 +208,7 @@ def test_time_falls_only_where_something_changes_its_memory():
     assert fell > 0  # the remark is needed
 
 
+@pytest.mark.device_matrix
 def test_latents_are_expanded_or_not_without_a_saving():
     """More tokens make expanding the cached latents pay: the form changes, and whole blocks must not make that a gain."""
     draw = np.random.default_rng(5)
@@ -243,6 +233,7 @@ def test_latents_are_expanded_or_not_without_a_saving():
         assert np.all(np.asarray(seconds(device, shapes, point | {"tokens": more})) >= once * (1 - ALLOWED)), name
 
 
+@pytest.mark.device_matrix
 def test_one_more_sequence_never_takes_less_of_a_mixture():
     """Step by step, as factors skip over the batches at which a count is rounded to one more tile."""
     shape, batches = catalog.architecture("qwen3-30b-a3b"), np.arange(1, 513, dtype=np.float32)
@@ -257,9 +248,10 @@ def test_one_more_sequence_never_takes_less_of_a_mixture():
         assert np.all(taken[1:] >= taken[:-1] * (1 - ALLOWED)), (tokens, bits, worst)
 
 
-@pytest.mark.slow
+@pytest.mark.device_matrix("m3-ultra")
 @pytest.mark.parametrize("kernels", by_form(EVERYTHING))
-def test_ten_thousand_points_on_all_devices_and_kernels(kernels):
+def test_more_never_takes_less_and_rates_count(kernels):
+    """Ten thousand points in all; devices of one form share a compilation, which is what takes the time."""
     for seed in range(-(-10_000 * len(kernels) // (GROUP * len(EVERYTHING))) + 1):
         check_growth(kernels, seed)
         check_rates(kernels, seed)

@@ -141,6 +141,7 @@ def inert(tree, of):
     return [name for name, moved in zip(names, changed, strict=True) if not moved]
 
 
+@pytest.mark.device_matrix("rtx-4090")
 @pytest.mark.parametrize("name", DEVICES)
 def test_every_number_of_a_device_moves_a_result(name, x64):
     # A chip's area of elements needs a unit that has some.
@@ -152,10 +153,12 @@ def test_every_number_of_a_device_moves_a_result(name, x64):
     assert inert(device, "device") == []
 
 
+@pytest.mark.device_matrix
 def test_every_number_of_a_workload_moves_a_result(x64):
     assert inert(WORKLOAD, "workload") == []
 
 
+@pytest.mark.device_matrix
 def test_the_place_of_a_decoder_says_what_an_arrays_buffers_hold():
     device, energies = systolic(), {}
     for place in PLACES:

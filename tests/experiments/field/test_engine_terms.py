@@ -29,7 +29,7 @@ def test_rows_that_are_fitted_to_are_those_of_the_rule():
     assert 3 * len(chosen["sglang"]) < sum(row.engine.startswith("SGLang") for row in ROWS)
 
 
-@pytest.mark.slow
+@pytest.mark.device_matrix
 @pytest.mark.parametrize("engine", FITTED_TERMS)
 def test_terms_of_the_catalog_are_the_fitted_ones(engine):
     elsewhere = read_rows(OTHER_MACHINES)

@@ -261,6 +261,7 @@ def test_a_kind_that_nothing_was_fitted_to_errs_by_what_it_alone_shows():
     assert found["EAGLE-1 head (chain)"] < 0.01 < 0.1 < found["EAGLE-3 head (chain)"]
 
 
+@pytest.mark.device_matrix
 def test_a_summary_counts_what_it_says():
     rows = [row for row in PUBLISHED_ROWS if row.source.endswith("vllm-scripts")]
     terms = EngineTerms(1e-3, 2e-4, 3e-5, 4e-5)
@@ -287,6 +288,7 @@ def test_errors_keep_their_sign():
     assert errors_of([], [])["rows"] == 0
 
 
+@pytest.mark.device_matrix
 def test_a_file_of_ones_own(tmp_path):
     path = written(tmp_path, device="Cerebras WSE-3")
     out = tmp_path / "out.json"
@@ -301,6 +303,7 @@ def test_a_file_of_ones_own(tmp_path):
     assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
 
 
+@pytest.mark.device_matrix
 def test_a_step_without_speculation_gives_the_bandwidth(tmp_path):
     rows = read_rows(written(tmp_path, draft_kind="n-gram", draft_length="4"))
     (parts,) = pricing.price_rows(rows)
@@ -320,6 +323,7 @@ def test_a_step_without_speculation_gives_the_bandwidth(tmp_path):
     assert parts.ar_s < parts.cycle_s < 1.1 * parts.ar_s
 
 
+@pytest.mark.device_matrix
 def test_the_shipped_acceptance_is_that_of_the_rows():
     import tomllib
 
@@ -334,6 +338,7 @@ def test_the_shipped_acceptance_is_that_of_the_rows():
     assert 1 + alpha + alpha**2 + alpha**3 == pytest.approx(chain.tokens_per_cycle, rel=1e-4)
 
 
+@pytest.mark.device_matrix
 def test_rows_of_several_gpus_are_groups(tmp_path):
     (row,) = read_rows(written(tmp_path, device_count="4", notes="tp=2; tpot_ar_ms=13.0"))
     assert (row.device_count, row.tensor_parallel) == (4, 2)

@@ -116,6 +116,7 @@ def test_quantized_networks_keep_their_ends_and_their_cache():
     ]
 
 
+@pytest.mark.device_matrix
 def test_each_engine_has_its_own_kernels():
     found = {
         name: named_device("NVIDIA H100", engine_of(name).name) for name in ("vLLM V1", "SGLang 0.4", "TensorRT-LLM")
@@ -165,6 +166,7 @@ def test_precisions_choose_the_kernels_of_target_and_draft():
     assert ran(changed(draft_kind="n-gram", target_precision="fp8")).notes == ()
 
 
+@pytest.mark.device_matrix
 def test_narrow_weights_are_faster_on_either_side():
     plain, target, draft, packed = price_rows(
         [
@@ -181,6 +183,7 @@ def test_narrow_weights_are_faster_on_either_side():
     assert weights_ratio(changed(NETWORK, draft_precision="int4")) > weights_ratio(NETWORK)
 
 
+@pytest.mark.device_matrix
 def test_terms_of_one_engine_are_not_taken_for_another():
     assert engine_of("vLLM V1 main").terms == catalog.engine("vllm")
     assert engine_of("vLLM V1 main").notes == ()
@@ -243,6 +246,7 @@ def test_sixteen_bits_are_taken_where_nothing_is_written():
     assert stored("") == SIXTEEN_BITS == stored("bf16")
 
 
+@pytest.mark.device_matrix
 def test_what_is_not_measured_is_shown():
     rows = [changed(engine="TRT-LLM"), changed(id="other", engine="TRT-LLM"), changed(id="none", device="Apple M3 Max")]
     found = answers(rows, price_rows(rows))

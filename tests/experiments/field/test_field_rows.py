@@ -66,6 +66,7 @@ def test_more_devices_that_share_matrices_than_there_are(written):
     assert reason == "its notes say tp=2, which does not divide device_count, 1"
 
 
+@pytest.mark.device_matrix
 def test_a_network_is_a_network_by_any_name(written):
     """Its interval has the scatter of small networks, also where the row calls it an assistant."""
     widths = []
@@ -76,6 +77,7 @@ def test_a_network_is_a_network_by_any_name(written):
     assert widths[0] == widths[1]
 
 
+@pytest.mark.device_matrix
 def test_tokens_of_a_mean_draft_length_grow_with_it(written):
     """Half a drafted token more is not none: 1 + a + a^2 at 2, and the same sum of powers between."""
     given = {"acceptance_value": "0.5", "acceptance_definition": "alpha_token", "notes": ""}

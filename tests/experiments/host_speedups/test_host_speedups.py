@@ -198,6 +198,7 @@ def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys, arguments, words):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.device_matrix
 def test_predictions_are_written_before_the_clock_starts(tmp_path, monkeypatch):
     """Whatever the clock then says, or that it fails: they are there."""
     from experiments.host_speedups import run

@@ -15,6 +15,8 @@ from hwmodels.catalog.calibrations import calibration_record
 from hwmodels.compute.gpu_attention import GpuAttention
 from hwmodels.compute.gpu_prefill import GpuPrefill, prefill_attention_time
 
+pytestmark = pytest.mark.device_matrix
+
 silicon = importlib.import_module("experiments.silicon.__main__")
 
 SHEET = DataSheet(3e14, 2e12, 101.0)
@@ -100,7 +102,6 @@ def test_a_decoding_step_of_the_catalog():
     assert {check["gpu"].split(", ")[0] for check in checks} == {"a100-sxm"}
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("aiconfigurator_core") is None, reason="needs aiconfigurator-core")
 def test_the_package_as_it_is_installed():
     from experiments.silicon.refit import refit

@@ -31,6 +31,7 @@ def test_cells_are_written_as_they_are_read(cells, tmp_path):
     assert steps.read_cells(path) == cells[:50]
 
 
+@pytest.mark.device_matrix
 def test_steps_of_one_gpu_keep_to_the_bars(cells):
     chosen = [c for c in cells if c.gpu == "h200-sxm" and c.network == "llama-3.1-8b" and c.kv_bits == 16]
     found, seconds = step_errors(chosen, read_peer())

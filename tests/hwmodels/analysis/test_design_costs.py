@@ -55,6 +55,7 @@ def test_unknown_numbers_are_refused():
     assert "elements" not in cost_names(NPU)
 
 
+@pytest.mark.device_matrix
 def test_a_technology_has_its_bill():
     device = FPGA.replace(technology=Technology(node_m=16e-9))
     found, bill = design_costs(device), chip_bill(device)

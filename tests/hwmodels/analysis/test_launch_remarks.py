@@ -10,6 +10,8 @@ from hwmodels.compute.fpga_array import FpgaArray
 from hwmodels.network.operators import decode_step
 from hwmodels.step.priced_steps import price_steps
 
+pytestmark = pytest.mark.device_matrix
+
 
 # A program: operation by operation a step is seventy.
 @jax.jit

@@ -136,6 +136,7 @@ def test_a_file_says_it_all_and_steps_are_priced(read):
     assert (whole.low_s, whole.high_s) == pytest.approx((0.9 * float(cost.total_s), 1.3 * float(cost.total_s)))
 
 
+@pytest.mark.device_matrix
 def test_narrower_weights_never_take_longer(read):
     """16 bits are multiplied as 32 where that is faster, and so are others; the remarks say which are not measured."""
     device = read(text()).device
@@ -235,6 +236,7 @@ def test_intervals_that_contradict_each_other(read, old, new, message):
         read(text(TAIL + MORE.replace(old, new)))
 
 
+@pytest.mark.device_matrix
 def test_cycles_alone_say_nothing_of_a_step(read):
     """A step would have an interval without width."""
     device = read(text(MORE)).device

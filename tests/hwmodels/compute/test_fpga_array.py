@@ -102,11 +102,13 @@ def test_protocol(array):
     unit_checks.check_temperature_to_zero(array, SIZES)
 
 
+@pytest.mark.device_matrix
 def test_traced_once_and_batched():
     unit_checks.check_traced_once(PACKED, SIZES)
     unit_checks.check_leaves_may_be_batches(PACKED, SIZES)
 
 
+@pytest.mark.device_matrix
 def test_gradient(check_gradient):
     # A limit within reach of one of the widths, so that packing is partial there.
     array = PACKED.replace(rows=5.3, columns=6.1, parallel_tokens=2.9, packed_below_bits=13.5)

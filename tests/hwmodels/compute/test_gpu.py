@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from hwmodels.compute.gpu import TILINGS, GpuGemm, at_width, gemm_time
 from hwmodels.compute.gpu_formats import GemmCoefficients, stack_widths
 
+pytestmark = pytest.mark.device_matrix
+
 
 def coefficients(**changes):
     numbers = {

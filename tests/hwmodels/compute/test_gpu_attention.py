@@ -40,6 +40,7 @@ def test_by_hand():
     assert float(decode_attention_time(UNIT, kv_bits=8.0, **SHAPE)) == pytest.approx(float(half))
 
 
+@pytest.mark.device_matrix
 @given(st.sampled_from([UNIT, BLOCKS]), st.sampled_from(list(SHAPE)), st.floats(1.0, 3.0), st.floats(1.0, 200.0))
 def test_more_to_read_takes_longer_and_never_less_than_the_bandwidth(unit, name, more, batch):
     shape = SHAPE | {"batch": batch}
@@ -48,6 +49,7 @@ def test_more_to_read_takes_longer_and_never_less_than_the_bandwidth(unit, name,
     assert once >= 4 * batch * 1000 * 8 * 120 / 2e12
 
 
+@pytest.mark.device_matrix
 def test_gradient(check_gradient):
     for unit in (CACHED, BLOCKS):
         check_gradient(lambda tree: decode_attention_time(tree[0], **tree[1]), (unit, SHAPE))
@@ -105,6 +107,7 @@ def test_a_cache_serves_what_fits_into_it_when_one_layer_is_timed_again_and_agai
     assert np.all(np.diff(np.asarray(streaming_time(CACHED, sizes))) > 0)
 
 
+@pytest.mark.device_matrix
 def test_a_step_reads_its_cache_from_memory():
     moved, context, bits = jnp.array([1e6, 2e7, 1e9]), jnp.full(3, 500.0), jnp.full(3, 16.0)
     _, stream = attention_parts(
@@ -113,6 +116,7 @@ def test_a_step_reads_its_cache_from_memory():
     assert np.all(np.asarray(stream) >= np.asarray(moved) / 2e12 * (1 - 1e-6))
 
 
+@pytest.mark.device_matrix
 def test_kernels_of_eight_bits_count_where_they_are_faster():
     slow = UNIT.replace(launch_s=8e-5)
     moved, context = jnp.full(4, 1e8), jnp.full(4, 900.0)

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from hwmodels.compute.gpu_experts import ExpertCoefficients, GpuExperts, expert_layer_time
 
+pytestmark = pytest.mark.device_matrix
+
 COEFFICIENTS = ExpertCoefficients(
     launch_s=21e-6,
     pass_cost=3.0,

@@ -36,6 +36,7 @@ def test_gradient(rows, check_gradient):
     check_gradient(timed, tuple(jnp.float32(value) for value in (rows, 5e-5, 2e-5, 4e-5)), step=1e-6)
 
 
+@pytest.mark.device_matrix(1)
 @pytest.mark.parametrize("gpu", ["h100-sxm", "h200-sxm", "l40s"])
 def test_a_graph_takes_a_fraction_for_a_small_product(gpu):
     """vLLM's blocks: as measured the host's time at least, whatever the format, with a graph the kernel's."""

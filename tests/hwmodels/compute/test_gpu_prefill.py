@@ -86,6 +86,7 @@ def test_doubled_rates_and_halved_latencies_halve_the_time():
     np.testing.assert_allclose(once, 2 * twice, rtol=1e-5)
 
 
+@pytest.mark.device_matrix
 def test_gradient(check_gradient):
     def seconds(tree):
         found = prefill_parts(tree[0], **tree[1], **RATES)

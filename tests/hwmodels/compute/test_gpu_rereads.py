@@ -47,6 +47,7 @@ def test_nothing_is_fed_again_without_a_cost():
     assert np.array_equal(while_fed(arithmetic, 0.0), arithmetic)
 
 
+@pytest.mark.device_matrix(2)
 @pytest.mark.parametrize(("engine", "kind"), WITH)
 def test_large_products_of_the_b200_wait_for_memory(engine, kind):
     unit = calibrated_gpu("b200-sxm", engine, kind)
@@ -96,6 +97,7 @@ def test_gradient(check_gradient):
         check_gradient(of_all, tuple(jnp.float32(value) for value in (m, 8000.0, n, 8.0, 0.7, 1.0, 2.0)))
 
 
+@pytest.mark.device_matrix
 def test_gradient_of_whole_products(check_gradient):
     unit = calibrated_gpu("b200-sxm", "vllm", "fp8")
 

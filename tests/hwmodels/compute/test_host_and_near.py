@@ -9,6 +9,8 @@ from hwmodels import OPERATORS, Workload, catalog, decode_operators, uniform_foo
 from hwmodels.compute.unit import SingleKernel
 from hwmodels.network.operators import verify_step
 
+pytestmark = pytest.mark.device_matrix
+
 NETWORK = catalog.architecture("qwen3-30b-a3b")
 WIDTHS = uniform_footprint(8.5)
 EXPERT = OPERATORS.index("expert_gate_up")

@@ -13,6 +13,8 @@ from hwmodels.compute.matrix_vector_npu import SCHEDULES, MatrixVectorNpu
 from hwmodels.compute.vector_units import VectorUnits, softmax_time
 from hwmodels.compute.weight_layouts import CoalescedGroups
 
+pytestmark = pytest.mark.device_matrix
+
 SIZES = ((6.0, 7.0, 23.0), (4.0, 9.0, 61.0))
 RATES = ("peak_flops_per_s", "dma_bytes_per_s", "vector.packets_per_s")
 

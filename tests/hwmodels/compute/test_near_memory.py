@@ -32,6 +32,7 @@ IN_BANK = BONDED.replace(reuse=1.0, slice_bits=8.0, pes=3.0)
 share, product_seconds = unit_checks.compiled(active_share), unit_checks.product_time
 
 
+@pytest.mark.device_matrix
 def test_by_hand():
     # 9 x 10 by 10 x 8: 3 x 3 blocks on 5 PEs go round in 2; 9 activations are 2 passes of 7; 8.5 bits are 2 slices.
     assert seconds_of(BONDED, 9, 10, 8, 8.5) == pytest.approx(8 / 1.3e9)
@@ -126,6 +127,7 @@ def test_relaxed_share_stays_a_share():
     assert float(share(BONDED, 10, 8, temperature=1e-6)) == pytest.approx(float(share(BONDED, 10, 8)), rel=1e-3)
 
 
+@pytest.mark.device_matrix(1)
 @pytest.mark.parametrize("unit", [BONDED, IN_BANK])
 def test_protocol(unit):
     unit_checks.check_never_faster_than_the_peak(unit, SIZES)
@@ -134,11 +136,13 @@ def test_protocol(unit):
     unit_checks.check_temperature_to_zero(unit, SIZES)
 
 
+@pytest.mark.device_matrix
 def test_traced_once_and_batched():
     unit_checks.check_traced_once(BONDED, SIZES)
     unit_checks.check_leaves_may_be_batches(BONDED, SIZES)
 
 
+@pytest.mark.device_matrix
 def test_gradient(check_gradient):
     def shares(unit, m, k, n, bits, temperatures):
         return active_share(unit, k, n, temperature=temperatures)
@@ -146,6 +150,7 @@ def test_gradient(check_gradient):
     unit_checks.check_slopes(BONDED.replace(pes=4.7, reuse=2.3, block_depth=3.9), SIZES, check_gradient, shares)
 
 
+@pytest.mark.device_matrix
 @pytest.mark.parametrize("name", ["elmoe3d-pim", "elmoe3d-logic-pim", "elmoe3d-hb4"])
 @pytest.mark.parametrize("batch", [1.0, 16.0])
 def test_more_context_never_takes_less(name, batch):

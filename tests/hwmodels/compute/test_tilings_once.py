@@ -2,10 +2,13 @@
 
 import jax
 import jax.numpy as jnp
+import pytest
 
 import hwmodels
 from hwmodels import catalog
 from hwmodels.compute.roofline import unit_of
+
+pytestmark = pytest.mark.device_matrix
 
 _BATCHES = jnp.linspace(1.0, 64.0, 64)
 

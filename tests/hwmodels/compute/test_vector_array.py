@@ -8,6 +8,8 @@ import unit_checks
 from hwmodels.compute.vector_array import SPREADS, assignment_cycles
 from hwmodels.compute.vector_buffers import BufferedArray, weight_load_time
 
+pytestmark = pytest.mark.device_matrix
+
 SIZES = ((4.0, 17.0, 50.0), (3.0, 22.0, 71.0))
 ARRAY = BufferedArray(
     pe_rows=3.0,

@@ -61,6 +61,7 @@ def test_share_falls_with_the_width_and_tends_to_the_step():
     assert share(bits, 16.0, 1.0)[np.searchsorted(bits, 15.5)] < 0.6
 
 
+@pytest.mark.device_matrix
 def test_gradient(check_gradient):
     def total(x):
         bits, step, limit, temperature = x

@@ -86,6 +86,7 @@ def test_without_a_decoder():
     assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(gradient))
 
 
+@pytest.mark.device_matrix
 @settings(max_examples=40)
 @given(st.sampled_from(COMBINATIONS), NUMBERS, NUMBERS, NUMBERS, TEMPERATURES)
 def test_bounds_and_scaling(combination, volume, code_bits, memory_s, temperature):
@@ -132,6 +133,7 @@ def test_smooth_times_tend_to_exact_ones():
         np.testing.assert_allclose(result.total_s, both, rtol=1e-5)
 
 
+@pytest.mark.device_matrix(1)
 @pytest.mark.parametrize("combination", COMBINATIONS)
 def test_gradients(check_gradient, combination):
     # Memory is slower, decoding is slower, output instead of parsing; exact, smooth, and the sum of both.
@@ -171,6 +173,7 @@ def test_one_trace_and_batches():
         total(dataclasses.replace(UNITS, **{name: getattr(UNITS, name) * 1.1}), 3e9 + i, 3.0, 0.1, 0.1)
 
 
+@pytest.mark.device_matrix
 def test_batches():
     # Each row changes another leaf.
     factors = 1.0 + 0.37 * jnp.eye(len(LEAVES))

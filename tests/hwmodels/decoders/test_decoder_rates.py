@@ -79,6 +79,7 @@ def cases(seed, count):
             yield draw, lengths, mean, bits, symbols, rate, demand
 
 
+@pytest.mark.device_matrix
 def test_the_smallest_number_that_never_stalls():
     multiples = limits = 0
     for draw, lengths, mean, bits, symbols, rate, demand in cases(3, 70):
@@ -123,6 +124,7 @@ def test_enough_and_one_fewer_is_not(symbols, bits, demand, code_bits, partition
     assert decoders_needed(device, demand, code_bits) <= needed
 
 
+@pytest.mark.device_matrix
 def test_without_a_decoder():
     nothing = no_decoder()
     assert decoders_needed(nothing, 1024, 2.85) == 0
@@ -160,6 +162,7 @@ def test_wrong_values():
         jax.jit(lambda x: decoders_needed(unit(symbols=1.0), x, 2))(10.0)
 
 
+@pytest.mark.device_matrix
 def test_longer_codewords_are_parsed_more_slowly():
     device = unit(symbols=11.0, bits=40.0)
     rates = np.asarray(decoded_bytes_per_cycle(device, jnp.linspace(0.0, 12.0, 25)))
@@ -170,6 +173,7 @@ def test_longer_codewords_are_parsed_more_slowly():
     assert np.all(np.asarray(decoded_bytes_per_cycle(device, jnp.linspace(0.1, 12.0, 25), 0.3)) < rates[0])
 
 
+@pytest.mark.device_matrix
 def test_gradients_of_rates(check_gradient):
     # Either side of the kink at 3.6 bits, and a unit without output limit; exact, smooth, and the sum of both.
     code_bits, limit = jnp.array([[2.9], [5.3], [2.9]]), jnp.array([[1.0], [1.0], [1e30]])
@@ -194,6 +198,7 @@ def test_at_the_kink_both_limits_share_the_gradient(x64):
     np.testing.assert_allclose(jax.jit(jax.grad(rates, (0, 1)))(10.0, 30.0), [-0.5 / 100, -0.5 * 3 / 900])
 
 
+@pytest.mark.device_matrix
 def test_batches():
     # Each row changes another leaf.
     names = ("symbols_per_cycle", "code_bits_per_cycle", "symbol_bytes", "count", "frequency_hz")

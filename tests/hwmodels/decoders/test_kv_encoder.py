@@ -70,6 +70,7 @@ def test_few_encoders_are_enough():
     np.testing.assert_allclose(step_time_with_encoding(device, values, step_s), step_s)
 
 
+@pytest.mark.device_matrix
 def test_gradients(check_gradient):
     # The latency is long here, so that its gradient is not lost beside the others. Encoding is slower, and then the step.
     temperatures = jnp.array([0.0, 0.2, 1.0])
@@ -93,6 +94,7 @@ def test_one_trace():
         total(dataclasses.replace(UNITS, **{name: getattr(UNITS, name) * 1.1}), 1e5 + i, 1e-5, 0.1)
 
 
+@pytest.mark.device_matrix
 def test_batches():
     # Each row changes another leaf.
     factors = 1.0 + 0.37 * jnp.eye(len(LEAVES))

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from hwmodels import memory
 
+pytestmark = pytest.mark.device_matrix
+
 # Compiling is what these tests spend their time on.
 jit = functools.partial(
     jax.jit, compiler_options={"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}

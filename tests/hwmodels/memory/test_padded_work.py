@@ -104,11 +104,13 @@ def test_a_real_network_hardly_notices():
     assert 1.0 < padded / usual < 1.0002
 
 
+@pytest.mark.device_matrix
 def test_gradients(toy_device, small, workload, footprint, check_gradient):
     work = decode_operators(small, workload, footprint=footprint)
     check_gradient(lambda d: step_cost(d, work, temperature=0.1).total_s, toy_device.replace(superblocks=BLOCKS))
 
 
+@pytest.mark.device_matrix
 def test_batches(toy_device, small, workload, footprint):
     work = decode_operators(small, workload, footprint=footprint)
     sizes = np.array([3.0, 11.0, 40.0], np.float32)

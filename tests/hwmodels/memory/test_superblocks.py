@@ -85,6 +85,7 @@ def function(x):
     return jnp.sum(traffic.efficiency + 1e-4 * traffic.moved_bytes + traffic.access_bytes / 500)
 
 
+@pytest.mark.device_matrix
 def test_gradient(check_gradient):
     at = {
         "streams": jnp.array([[700.0, 2500.0, 4000.0], [30.0, 9.0, 0.5]]),
@@ -96,6 +97,7 @@ def test_gradient(check_gradient):
     check_gradient(function, at)
 
 
+@pytest.mark.device_matrix
 def test_gradient_without_payload(check_at_ends):
     point = {"streams": jnp.zeros((2, 3)), "blocks": 7.0, "bytes": 96.0, "share": 1.0, "tensors": 1.0}
     point = {name: jnp.broadcast_to(value, (2, 3) if name == "streams" else (2,)) for name, value in point.items()}
@@ -106,6 +108,7 @@ def test_gradient_without_payload(check_at_ends):
     np.testing.assert_allclose(slopes, np.array([1, 3]) * (1 / (4.5 * 96) + 1e-4), rtol=1e-6)
 
 
+@pytest.mark.device_matrix
 def test_batches_broadcast_and_new_values_do_not_retrace(jit_once):
     streams, sizes = jnp.array([[700.0, 2500.0], [90.0, 31.0]]), jnp.array([[96.0], [128.0], [17.0]])
     together = superblock_traffic(streams, blocks_per_superblock=6, block_bytes=sizes)

@@ -36,6 +36,7 @@ def test_accesses_that_reach_half_the_bandwidth():
     assert float(half_efficiency_bytes(NEAR)) == 5
 
 
+@pytest.mark.device_matrix
 def test_spilling_by_hand():
     # 9 bytes of class 1 go first. Of the 6 of class 0 one is left room for, the others fill 5 of the next 7; class 2 has 2 more
     # there and 3 in the last, which takes the 4 of class 3 too and is 3 over its capacity.
@@ -62,6 +63,7 @@ def greedy(capacities, sizes, order):
 
 
 # Small whole numbers: ties and zeros of all kinds occur.
+@pytest.mark.device_matrix
 @settings(max_examples=150)
 @given(
     capacities=st.lists(st.integers(0, 6), min_size=3, max_size=3),
@@ -83,6 +85,7 @@ PLACED = {
 }
 
 
+@pytest.mark.device_matrix
 def test_a_small_class_keeps_its_size_behind_a_large_one():
     # Running sums of 1.6e10 bytes are exact to 1000 bytes in single precision.
     sizes = jnp.array([1.5e10, 1234.0, 1e9, 77.0])
@@ -92,6 +95,7 @@ def test_a_small_class_keeps_its_size_behind_a_large_one():
     np.testing.assert_allclose(jnp.sum(placed.stored_bytes, axis=-1), sizes, rtol=1e-6)
 
 
+@pytest.mark.device_matrix
 def test_one_tier_takes_everything():
     placed = place_in_order([LAST], jnp.array([3.0, 0.5]))
     np.testing.assert_array_equal(placed.stored_bytes, [[3], [0.5]])

@@ -103,6 +103,7 @@ def test_slope_at_multiples_is_that_of_the_quotient(x64):
             np.testing.assert_allclose(at_multiples, 1 / 7, rtol=1e-3)
 
 
+@pytest.mark.device_matrix
 def test_gradient(check_gradient):
     # On multiples too: the slope has no step there. Below one tile, just above one, in the middle, on 2, below 4.
     extents = jnp.array([3.0, 7.3, 11.0, 14.0, 27.1])
@@ -110,11 +111,13 @@ def test_gradient(check_gradient):
     check_gradient(lambda x: jnp.sum(smooth_ceil_div(*x)), (extents, jnp.float64(7.0), temperatures), step=1e-6)
 
 
+@pytest.mark.device_matrix
 def test_gradient_is_zero_at_temperature_zero():
     slopes = jax.vmap(jax.grad(smooth_ceil_div, argnums=(0, 1, 2)), (0, None, None))
     np.testing.assert_array_equal(jax.jit(slopes)(jnp.array([20.0, 21.0, 22.5]), 7.0, 0.0), np.zeros((3, 3)))
 
 
+@pytest.mark.device_matrix
 def test_values_and_gradients_are_finite():
     temperatures = np.array([0.0, 1e-45, 1e-38, 1.3e-38, 1e-30, 1e-12, 1.0], np.float32)
     extents = np.array([1e-20, 1e-3, 1.0, 4.0, np.nextafter(np.float32(4), 5), 7e6, 3e9], np.float32)
@@ -130,6 +133,7 @@ def test_no_retrace_and_mapped_through_zero(jit_once):
     np.testing.assert_allclose(traced(np.float32([8, 3, 16]), 4.0, temperatures), [2.0, 0.9 - 1 / 15, 4.0], rtol=1e-6)
 
 
+@pytest.mark.device_matrix
 def test_only_rounding_is_settled():
     last = np.float32(1.0) + np.finfo(np.float32).eps
     found = settled(jnp.asarray([last, 7.9999995, 1.00001, 0.4, 1e-8], jnp.float32))

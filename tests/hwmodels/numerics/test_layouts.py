@@ -27,6 +27,7 @@ def test_values_are_the_same(shape, around):
     np.testing.assert_array_equal(around(batch_innermost)(values), values)
 
 
+@pytest.mark.device_matrix
 def test_slopes_of_any_order_are_the_same():
     held = lambda x: curved(batch_innermost(x))
     transforms = (
@@ -71,6 +72,7 @@ def layouts(around, batches, *shape):
     return set(re.findall(r"f32\[[\d,]*\b5\]\{([\d,]+)\} sqrt", text))
 
 
+@pytest.mark.device_matrix
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="other compilers choose their layouts by other reasons")
 def test_the_last_axis_is_the_slow_one_of_all_batches():
     assert layouts(lambda columns: columns, 1, 64) == {"1,0"}

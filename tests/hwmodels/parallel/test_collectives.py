@@ -94,6 +94,7 @@ def _halved(one: Link):
     return kernels | {"launch_s": one.launch_s / 2, "latency_s": one.latency_s / 2}
 
 
+@pytest.mark.device_matrix
 def test_gradients_against_differences():
     with jax.enable_x64(True):
         one = link("pcie5")

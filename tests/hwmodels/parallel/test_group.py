@@ -17,6 +17,8 @@ from hwmodels.parallel import COLLECTIVES, collective_time
 from hwmodels.parallel.group import DeviceGroup, for_draft, fullest_stage, held_share, share_of_architecture
 from hwmodels.step.capacity import held_bytes
 
+pytestmark = pytest.mark.device_matrix
+
 DENSE = Architecture(
     num_layers=6, hidden_size=1536, intermediate_size=4608, num_heads=24, num_kv_heads=6, head_dim=64, vocab_size=33000
 )

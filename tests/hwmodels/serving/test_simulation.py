@@ -13,6 +13,8 @@ from hwmodels.serving.simulation import begin_serving, serve, serve_further, ser
 from hwmodels.serving.step_table import StepTable
 from tests.hwmodels.serving.serving_witness import run
 
+pytestmark = pytest.mark.device_matrix
+
 KEY = jax.random.key(7)
 
 

@@ -128,6 +128,7 @@ def test_the_two_readings_part_at_the_ridge():
         mixed_speedup(GRID, LAW, ratio=alpha, ridge=12.5, drafting="exact")  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.device_matrix
 def test_a_later_ridge_never_slows():
     ridges = np.linspace(1.0, 90.0, 40)
     best = mixed_speedup(GRID, LAW, ratio=0.3, ridge=ridges).best
@@ -135,6 +136,7 @@ def test_a_later_ridge_never_slows():
     assert best.shape == (40,)
 
 
+@pytest.mark.device_matrix
 def test_gradients(check_gradient):
     check_gradient(
         lambda leaves: decide(LENGTHS, effective_performance(*leaves[:3]), leaves[3]).speedup,
@@ -151,6 +153,7 @@ def test_gradients(check_gradient):
     check_gradient(mixed, (ACCEPTED, DRAFT_S / 10, jnp.asarray(5.3)))
 
 
+@pytest.mark.device_matrix
 def test_mapped_and_compiled_once(jit_once):
     @jit_once
     def speedup(accepted, ridge):

@@ -22,6 +22,8 @@ from hwmodels.compute.measured_host import Between, HostAttention, HostProducts,
 from hwmodels.device import Device
 from hwmodels.serving.step_table import priced_table
 
+pytestmark = pytest.mark.device_matrix
+
 LENGTH = 3.0
 
 

@@ -113,6 +113,7 @@ def encoded(steps):
     return {name: float(step.work.encoded_kv) for name, step in vars(steps).items()}
 
 
+@pytest.mark.device_matrix
 def test_which_steps_encode(encoding, small, workload, footprint):
     shared: dict[str, Any] = {"workload": workload, "draft_length": 4.0}
     found = encoded(priced_steps(encoding, small, footprint=footprint, **shared))
@@ -124,6 +125,7 @@ def test_which_steps_encode(encoding, small, workload, footprint):
     assert encoded(priced_steps(encoding, small, footprint=parts, **shared)) == found
 
 
+@pytest.mark.device_matrix
 def test_a_network_of_its_own_encodes_its_own_cache(encoding, small, workload, footprint):
     own = DraftCost(architecture=small.replace(num_layers=1.0))
 
@@ -154,6 +156,7 @@ def test_a_draft_that_skips_attention_writes_less(small, workload, footprint):
     assert float(step_operators(small, kv_bits=16.0, encoded_kv_share=0.5, **step).encoded_kv) == 3 * TOKEN
 
 
+@pytest.mark.device_matrix
 def test_gradients(toy_device, small, workload, footprint, check_gradient):
     work = decode_operators(small, workload, footprint=footprint)
     memory = toy_device.memory.replace(energy_j_per_bit=4e-12)
@@ -165,6 +168,7 @@ def test_gradients(toy_device, small, workload, footprint, check_gradient):
     check_gradient(lambda d: step_cost(d, work, temperature=0.1).energy.total_j, device)  # pyright: ignore
 
 
+@pytest.mark.device_matrix
 def test_batches_of_encoders_and_new_values(encoding, small, workload, footprint, jit_once):
     work = decode_operators(small, workload, footprint=footprint)
     counts = jnp.array([0.01, 0.1, 100.0])

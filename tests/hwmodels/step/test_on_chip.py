@@ -93,6 +93,7 @@ def test_a_step_takes_the_longest(toy_device, work):
     assert float(usual.on_chip_s.sum()) == 0
 
 
+@pytest.mark.device_matrix
 def test_the_place_decides_where_links_are_slower_than_what_is_decoded():
     # A draft of 5.11 bits at 1008 GB/s is 3.2 TB/s decoded, which 2 TB/s of links do not carry; 5.1 TB/s do.
     gpu, shape = catalog.device("rtx-4090"), catalog.architecture("llama-3.1-8b")
@@ -149,6 +150,7 @@ def test_wider_links_are_larger_and_draw_more(toy_device):
     assert float(more) == pytest.approx(5e11 * 8 * 2e-13, rel=1e-4)
 
 
+@pytest.mark.device_matrix
 @pytest.mark.parametrize("place", PLACES)
 def test_gradients(place, toy_device, small, workload, footprint, check_gradient):
     work = decode_operators(small, workload, footprint=footprint)
@@ -156,6 +158,7 @@ def test_gradients(place, toy_device, small, workload, footprint, check_gradient
     check_gradient(lambda d: step_cost(d, work, temperature=0.1).total_s, device)
 
 
+@pytest.mark.device_matrix
 def test_batches_of_rates_and_new_values(toy_device, work, jit_once):
     device = placed(toy_device, "l2")
     rates = jnp.array([2e10, 2e11, 2e12])
@@ -172,6 +175,7 @@ def test_batches_of_rates_and_new_values(toy_device, work, jit_once):
     np.testing.assert_allclose(step_cost(batch, work).total_s, together, rtol=1e-6)
 
 
+@pytest.mark.device_matrix
 def test_measured_kernels_wait_for_the_links_too():
     gpu, shape = catalog.device("a100-sxm-80gb"), catalog.architecture("llama-3.1-8b")
     work = step_operators(shape, weight_bits=uniform_weight_bits(5.11), **STEP)

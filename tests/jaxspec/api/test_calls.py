@@ -25,6 +25,7 @@ assert callable(js.tune) and js.tune is js.tune and js.runs.list_runs
 """
 
 
+@pytest.mark.study
 def test_the_import_is_light_and_names_stay_functions():
     subprocess.run([sys.executable, "-c", LIGHT], check=True, timeout=120)
 

@@ -160,6 +160,7 @@ def test_frames_are_the_rows(found):
     assert sides.to_dict("records") == rows_of(found.results, "sides")
 
 
+@pytest.mark.study
 def test_containers_are_inspected_and_unpacked(tmp_path):
     from jaxspec.models.embedded import embedded_directory
 
@@ -179,6 +180,7 @@ def test_containers_are_inspected_and_unpacked(tmp_path):
         js.inspect(tmp_path / "nothing.jspk")
 
 
+@pytest.mark.study
 def test_a_prediction_has_its_tables_figure_and_saved_form(tmp_path):
     found = js.predict(device="rtx-4090", acceptance=0.9, max_draft_length=2)
     assert found.figures == ["prediction"]
@@ -211,6 +213,7 @@ def test_a_saved_result_has_the_digests_of_the_files_that_it_was_made_of(monkeyp
     assert digest(recorded.save("recorded")) == {"mine.toml": "5eed"}
 
 
+@pytest.mark.study
 def test_a_study_that_returns_one_result():
     one = StudyResults.of(TOY, None, ToyResult(device="a"))  # pyright: ignore[reportArgumentType]
     assert len(one) == 1

@@ -146,6 +146,7 @@ def test_an_unwritable_directory_is_refused(capsys, tmp_path):
     assert "cannot be written" in refused(capsys, "tune", "--out", tmp_path / "file" / "run")
 
 
+@pytest.mark.signals(1)
 @pytest.mark.parametrize(
     ("code", "words"),
     [
@@ -172,6 +173,7 @@ def test_a_system_without_a_temporary_folder_is_one_line(capsys, monkeypatch, tm
     assert "set TMPDIR to a folder that can be written" in refused(capsys, "predict", "--json", "x.json")
 
 
+@pytest.mark.signals
 def test_our_own_bugs_keep_their_traceback(monkeypatch):
     def broken(*_):
         raise RuntimeError("ours")
@@ -181,6 +183,7 @@ def test_our_own_bugs_keep_their_traceback(monkeypatch):
         main(["predict", "--json", "x.json"])
 
 
+@pytest.mark.signals
 def test_predict_prints_and_writes_what_it_found(capsys, tmp_path):
     code, out, _ = run(
         capsys,
@@ -205,6 +208,7 @@ def test_predict_prints_and_writes_what_it_found(capsys, tmp_path):
     assert Path("p.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.signals
 def test_no_draft_pays_is_an_answer(capsys):
     code, out, _ = run(capsys, "predict", "--acceptance", "0.01", "--json", "p.json")
     assert code == 0
@@ -229,6 +233,7 @@ def test_a_config_json_is_an_architecture(capsys, model):
     assert run(capsys, "predict", "--architecture", model)[0] == 0
 
 
+@pytest.mark.signals
 @pytest.mark.parametrize(("command", "name"), [("devices", "jetson-agx-orin"), ("models", "qwen3-4b")])
 def test_catalogs_name_a_source_for_each_number(capsys, command, name):
     code, out, _ = run(capsys, command, "--sources", "--json", "c.json")

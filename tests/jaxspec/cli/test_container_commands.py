@@ -25,6 +25,7 @@ def checkpoint(tmp_path, monkeypatch):
     return (tmp_path / "weights.safetensors").read_bytes()
 
 
+@pytest.mark.study
 def test_there_and_back(capsys, tmp_path, checkpoint):
     code, out, _ = run(capsys, "pack", "weights.safetensors", "--scheme", "huffman", "--json", "packed.json")
     assert code == 0

@@ -119,6 +119,7 @@ main([sys.argv[1]])
 """
 
 
+@pytest.mark.signals(1)
 @pytest.mark.parametrize(
     ("command", "given", "wanted"),
     [("predict", None, "cpu"), ("predict", "cuda", "cuda"), ("serve", None, "cpu"), ("evaluate", None, "any")],

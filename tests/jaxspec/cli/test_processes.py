@@ -98,6 +98,7 @@ def check_stopped(folder, before, code, error, seconds):
     assert not said or (folder / "run/config.toml").exists()
 
 
+@pytest.mark.signals(3)
 @pytest.mark.parametrize(
     ("command", "number"),
     # The one about two interrupts runs a sweep.
@@ -142,7 +143,7 @@ def test_the_same_command_goes_on_after_two_interrupts_in_a_row(folder):
     assert "run/sweep.parquet" in listing(folder)
 
 
-@pytest.mark.slow
+@pytest.mark.signals
 @pytest.mark.parametrize("command", COMMANDS)
 def test_signals_at_many_moments_and_then_the_whole_command(folder, command):
     arguments, _ = COMMANDS[command]
@@ -241,6 +242,7 @@ def test_a_reader_that_leaves_is_no_error(tmp_path, command):
     assert not err
 
 
+@pytest.mark.signals(1)
 @pytest.mark.parametrize("command", ["devices", "sweep --example"])
 def test_a_full_disk_below_the_output_is_one_line(tmp_path, command):
     with open("/dev/full", "wb") as full:

@@ -159,6 +159,7 @@ def test_every_study_has_what_it_names(name):
         assert callable(load_object(place))
 
 
+@pytest.mark.study
 def test_settings_do_not_load_jax_and_functions_keep_their_names():
     script = """
 import sys

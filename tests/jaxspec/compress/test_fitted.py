@@ -13,6 +13,8 @@ from jaxspec.models.rotated_rows import rotate_rows
 from jaxspec.settings.compressions import COMPRESSIONS, LOSSY_NAMES
 from jaxspec.settings.schemes import SCHEME_FACTS
 
+pytestmark = pytest.mark.scheme_matrix
+
 RNG = np.random.default_rng(3)
 MATRIX = jnp.asarray(RNG.standard_normal((5, 96)) * RNG.lognormal(0, 1, 96), jnp.float32)
 NORMS = jnp.asarray(RNG.lognormal(0, 2, 96), jnp.float32)

@@ -72,6 +72,7 @@ def test_the_targets_codec_rounds_to_float16_also_where_a_program_undoes_it(jit)
     assert (expected != np.asarray(rounded_kv(SHAPE)(jnp.asarray(x)))).mean() > 0.5
 
 
+@pytest.mark.scheme_matrix
 def test_which_codec_a_target_has():
     assert stored_kv(HALF) is rounded_kv(HALF) is round_kv_to_float16
     # Blocks are made of bfloat16 values, whatever the network is stored in.
@@ -84,6 +85,7 @@ def test_which_codec_a_target_has():
         dataclasses.replace(SHAPE, stored_dtype="float8")
 
 
+@pytest.mark.scheme_matrix
 def test_compressed_kv_by_loops_in_and_out_of_decoding(jit):
     # Small values too: float16 has 5 bits of exponent, so that many of them are subnormal.
     rng = np.random.default_rng(4)
@@ -119,6 +121,7 @@ def test_bits_per_kv_element_are_those_that_are_counted():
         np.testing.assert_allclose(found.target_kv_bits[layer], target / rows.size, rtol=1e-6)
 
 
+@pytest.mark.scheme_matrix
 def test_soft_weights_tend_to_hard_ones_beyond_seven_cut_bits(jit):
     matrix = jax.random.normal(jax.random.key(6), (6, 16)).astype(jnp.float16)
     for cut in (8.3, 9.8, 10.0):
@@ -176,6 +179,7 @@ def test_blocks_that_no_container_holds_are_refused(name):
     uniform_knobs(SCHEMES[name], SHAPE)
 
 
+@pytest.mark.scheme_matrix
 def test_expected_bits_are_those_of_float16_values():
     patterns = np.asarray(gaussian_patterns(FLOAT16))
     counts = np.sort(np.unique(patterns >> 10 & 0x1F, return_counts=True)[1])[::-1]

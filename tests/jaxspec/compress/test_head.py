@@ -29,6 +29,8 @@ from jaxspec.tuning.calibration import calibrate
 from jaxspec.tuning.objective import Pricing, mean_log_speedup, measure, price
 from jaxspec.tuning.priced_kinds import priced_footprint
 
+pytestmark = pytest.mark.scheme_matrix
+
 UNTIED = DecoderConfig(
     vocab_size=23, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
 )

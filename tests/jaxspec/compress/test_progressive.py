@@ -4,6 +4,7 @@ import dataclasses
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from jaxspec.compress.fitted import CalibrationSample, fitted_config, fitted_network
 from jaxspec.compress.fitted import progressive as module
@@ -17,6 +18,8 @@ from jaxspec.models.rounded_inputs import input_scale_of, rounded_input
 from jaxspec.models.stored import biased_rows
 from jaxspec.settings.compressions import COMPRESSIONS
 from jaxspec.settings.rounded_inputs import RESIDUAL_KINDS, RoundedInputs
+
+pytestmark = pytest.mark.scheme_matrix
 
 RNG = np.random.default_rng(12)
 CONFIG = DecoderConfig(

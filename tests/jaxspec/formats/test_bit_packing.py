@@ -43,6 +43,7 @@ def test_only_the_low_bits_count(codec):
     np.testing.assert_array_equal(pack(dirty, width=4), pack(dirty & 0xF, width=4))
 
 
+@pytest.mark.scheme_matrix(3)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_width_against_plain_python(width, codec):
     pack, unpack = codec
@@ -63,6 +64,7 @@ def test_all_16_bit_values(width, codec):
     np.testing.assert_array_equal(unpack(words, width=width, count=1 << 16), np.asarray(values) & ((1 << width) - 1))
 
 
+@pytest.mark.scheme_matrix
 @settings(max_examples=60)
 @given(
     # One, whole groups, several groups less one.
@@ -84,6 +86,7 @@ def test_round_trip(codec, form, seed, largest):
     assert found.dtype == jnp.uint16
 
 
+@pytest.mark.scheme_matrix(2)
 @pytest.mark.parametrize("width", [1, 9, 16])
 def test_nothing_packs_to_nothing(width):
     words = bit_packing.pack(jnp.zeros(0, jnp.uint8), width=width)
@@ -92,6 +95,7 @@ def test_nothing_packs_to_nothing(width):
     assert bit_packing.num_bits(0, width) == 0
 
 
+@pytest.mark.scheme_matrix
 def test_size_is_that_of_the_words(codec):
     pack, _ = codec
     # 13 x 5 = 65 bits reach into a third word; 32 x 5 = 160 bits are five words exactly.
@@ -111,6 +115,7 @@ def test_gradient_of_the_expected_size(check_gradient):
     np.testing.assert_allclose(gradient["width"], point["count"])
 
 
+@pytest.mark.scheme_matrix
 def test_under_vmap(jit):
     values = np.random.default_rng(3).integers(1 << 6, size=(3, 45)).astype(np.uint8)
     words = jit(jax.vmap(lambda row: bit_packing.pack(row, width=6)))(jnp.asarray(values))

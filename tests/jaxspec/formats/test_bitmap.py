@@ -32,6 +32,7 @@ def test_bitmap_by_hand():
     np.testing.assert_array_equal(bitmap.unpack(jnp.array([0xB1, 0x80], jnp.uint8), length=9), mask)
 
 
+@pytest.mark.scheme_matrix
 @settings(max_examples=12)
 @given(**any_mask)
 def test_bitmap_of_any_shape(jit, shape, density, seed):
@@ -60,6 +61,7 @@ def test_blocks_by_hand():
     assert np.asarray(bitmap.block_offsets(mask, block_size=4)).tolist() == [0, 3, 4]
 
 
+@pytest.mark.scheme_matrix
 @settings(max_examples=12)
 @given(**any_mask, block_size=st.sampled_from([1, 3, 8, 100]))
 def test_blocks_of_any_shape(jit, shape, density, seed, block_size):
@@ -74,6 +76,7 @@ def test_blocks_of_any_shape(jit, shape, density, seed, block_size):
         assert offsets[lead].tolist() == [int(row[:start].sum()) for start in starts]
 
 
+@pytest.mark.scheme_matrix
 def test_a_block_can_be_entered_at_its_offset():
     # What offsets are for: the third block alone, from its bits and its place among the kept values.
     rng = np.random.default_rng(8)
@@ -84,6 +87,7 @@ def test_a_block_can_be_entered_at_its_offset():
     np.testing.assert_array_equal(block, np.where(mask, values, 0)[32:48])
 
 
+@pytest.mark.scheme_matrix
 def test_sparse_values_by_hand():
     values, mask = jnp.array([[5, 6, 7, 8], [1, 2, 3, 4]]), jnp.array([[0, 1, 1, 0], [1, 0, 1, 1]], bool)
     sparse = bitmap.sparsify(values, mask, capacity=3)
@@ -95,6 +99,7 @@ def test_sparse_values_by_hand():
     assert np.asarray(flat.values).tolist() == [6, 7, 1, 3, 4]
 
 
+@pytest.mark.scheme_matrix
 @settings(max_examples=16)
 @given(**any_mask, capacity=st.sampled_from([0, 6, 20]), dtype=st.sampled_from([np.uint16, np.float32]))
 def test_sparse_values_of_any_shape(jit, shape, density, seed, capacity, dtype):
@@ -126,6 +131,7 @@ def test_patterns_survive_bit_for_bit(jit):
     np.testing.assert_array_equal(back, np.where(mask, floats.view(np.uint32), 0))
 
 
+@pytest.mark.scheme_matrix
 def test_rows_under_vmap_and_jit_as_in_one_call():
     mask = jnp.asarray(random_mask((5, 23), 0.5, 4))
     values = jnp.arange(115).reshape(5, 23)
@@ -138,6 +144,7 @@ def test_rows_under_vmap_and_jit_as_in_one_call():
     )
 
 
+@pytest.mark.scheme_matrix
 def test_gradients_reach_what_is_kept_and_nothing_else(check_gradient):
     mask = jnp.asarray(random_mask((3, 7), 0.6, 11))
     weights = jnp.asarray(np.random.default_rng(2).standard_normal((3, 7)))
@@ -229,11 +236,13 @@ def test_cheapest_index_counts_the_masks_there_are(kept):
     assert masks <= bound * (1 + 1e-5) <= masks + math.log2(2001)
 
 
+@pytest.mark.scheme_matrix
 def test_gradient_of_the_cheapest_index(check_gradient):
     weights = jnp.array([1.0, 0.7, -2.0, 1.3])
     check_gradient(lambda d: weights @ bitmap.cheapest_index_bits(d), jnp.array([0.01, 0.3, 0.6, 0.98]))
 
 
+@pytest.mark.scheme_matrix
 def test_gradient_of_the_cheapest_index_at_its_ends():
     slope = jax.jit(jax.vmap(jax.grad(bitmap.cheapest_index_bits)))(jnp.array([0.0, 0.5, 1.0]))
     assert np.asarray(slope).tolist() == [np.inf, 0.0, -np.inf]

@@ -52,6 +52,7 @@ def test_by_hand():
     np.testing.assert_array_equal(code_tables.decode(codes, IQ4_NL), [13, 1, 1, -127, 113])
 
 
+@pytest.mark.scheme_matrix(3)
 @by_table
 def test_levels_encode_to_themselves_and_never_decrease(table):
     levels = np.asarray(code_tables.levels(table))
@@ -118,6 +119,7 @@ def test_lookup_ignores_the_high_half_of_a_byte():
     np.testing.assert_array_equal(code_tables.decode(bytes_, ODD), [1.5, 1.5, 1.5, -31])
 
 
+@pytest.mark.scheme_matrix
 @settings(max_examples=8)
 @given(
     shape=st.sampled_from([(), (0,), (1,), (7,), (0, 3), (3, 5), (2, 1, 9)]),
@@ -135,6 +137,7 @@ def test_any_shape_and_float(shape, table, dtype, seed):
     assert code_tables.num_bits(codes) == 4 * len(expected)
 
 
+@pytest.mark.scheme_matrix
 def test_vmap_is_the_whole():
     x = jnp.asarray(np.random.default_rng(8).normal(size=(3, 11)), jnp.float32)
     batched = jax.vmap(lambda row: code_tables.encode(row, NF4))(x)

@@ -72,6 +72,7 @@ def test_size_is_64_kib():
     assert exp_table.num_bits() == 8 * 64 * 1024 == 8 * TABLE.size * TABLE.dtype.itemsize
 
 
+@pytest.mark.scheme_matrix
 def test_derivative_is_the_table_value():
     x = half(0, -0.4, -1.3, -5.1, -9.7, -np.inf)
     slope = jax.jit(jax.vmap(jax.grad(exp_table.exp_nonpositive), in_axes=(0, None)))(x, TABLE)

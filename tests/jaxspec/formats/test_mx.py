@@ -45,6 +45,7 @@ def all_blocks(tensor):
     )
 
 
+@pytest.mark.scheme_matrix
 def test_encoding_by_hand():
     # In units of 2^-9: the largest magnitude, 7, has exponent 2, as E2M1 has: the scale is 2^-9, code 118. Of the values 0,
     # 0.5, 1, 1.5, 2, 3, 4, 6 (codes 0 to 7): 1 is code 2; 2.5 is a tie of codes 4 and 5, to even; 7 saturates; 0.3 is nearer
@@ -56,6 +57,7 @@ def test_encoding_by_hand():
     np.testing.assert_array_equal(decode(tensor), np.array([1, -2, 6, 0.5, -0.0, -3]) * 2.0**-9)
 
 
+@pytest.mark.scheme_matrix
 def test_integers_by_hand():
     # The largest magnitude 1.99 has exponent 0: scale 2^0. Steps of 1/64: 1.99 is 127.36; -1.99 the same; 0.4921875 is 31.5, a
     # tie to 32; -1.9999 is -127.99, -128.
@@ -66,6 +68,7 @@ def test_integers_by_hand():
     np.testing.assert_array_equal(decode(tensor), np.array([127, -127, 32, -128]) / 64)
 
 
+@pytest.mark.scheme_matrix(3)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("block_size", [32, 7])
 def test_codes_are_those_of_gfloat(name, block_size):
@@ -142,6 +145,7 @@ def test_all_integer_codes_under_all_scales():
     assert np.isneginf(decode(tensor)).sum() == 1
 
 
+@pytest.mark.scheme_matrix(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_midpoint_goes_to_the_even_code(name):
     element = mx.ELEMENTS[name]

@@ -56,6 +56,7 @@ def test_narrow_values_are_encoded_as_their_float32_values(name, dtype):
     jax.tree.map(np.testing.assert_array_equal, narrow, wide)
 
 
+@pytest.mark.scheme_matrix
 @settings(max_examples=10)
 @given(
     shape=st.sampled_from([(0,), (1,), (31,), (33,), (3, 0), (0, 5), (2, 1, 10)]),
@@ -74,6 +75,7 @@ def test_any_shape_and_its_bits(shape, block_size, name):
     assert mx.num_bits(shape, element, block_size=block_size) == stored
 
 
+@pytest.mark.scheme_matrix
 def test_rows_are_apart():
     x = jnp.asarray(wild(10, rows=6, columns=11)).reshape(2, 3, 11)
     together = encode(x, mx.E3M2, block_size=4)

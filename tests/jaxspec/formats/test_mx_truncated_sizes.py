@@ -15,6 +15,7 @@ from jaxspec.formats.patterns import to_bits
 num_bits = jit(mx.num_bits, static_argnames=("block_size", "mantissa_bits"))
 
 
+@pytest.mark.scheme_matrix(1)
 @pytest.mark.parametrize(("block_size", "mantissa_bits"), [(32, 8), (4, 6)])
 def test_only_kept_values_share_exponents_and_the_bitmap_puts_them_back(block_size, mantissa_bits):
     x = wild(5, rows=9)
@@ -45,6 +46,7 @@ def test_bits_by_hand():
     assert bits.target.tolist() == [draft[0] + 64 + 272, draft[1] + 96, 37 + 592]
 
 
+@pytest.mark.scheme_matrix
 def test_bits_are_those_of_what_is_stored():
     kept = jnp.asarray(np.random.default_rng(7).random((4, 75)) < 0.7).at[2].set(True)
     encoded = encode(jnp.asarray(wild(8, rows=4)), kept, block_size=5)
@@ -82,6 +84,7 @@ def test_gradient_of_expected_bits(check_gradient):
     check_gradient(scalar, ends, side=jax.tree.map(lambda x: jnp.array([1, 0, -1]), ends))
 
 
+@pytest.mark.scheme_matrix
 @settings(max_examples=8)
 @given(
     shape=st.sampled_from([(0,), (1,), (33,), (3, 0), (0, 5), (2, 1, 10)]),
@@ -100,6 +103,7 @@ def test_any_shape(shape, block_size, mantissa_bits):
     assert num_bits(kept, 1, block_size=block_size, mantissa_bits=mantissa_bits).draft.shape == shape[:-1]
 
 
+@pytest.mark.scheme_matrix
 @pytest.mark.wrong_arrays
 def test_what_cannot_be_is_refused():
     x = stored([1.0, 2.0])

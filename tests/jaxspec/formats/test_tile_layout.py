@@ -68,6 +68,7 @@ def test_two_rows_are_the_transposed_two_by_32_matrix():
         np.testing.assert_array_equal(flat[64 * pair : 64 * pair + 64], tile[2 * pair : 2 * pair + 2].T.reshape(-1))
 
 
+@pytest.mark.scheme_matrix
 @settings(max_examples=8)
 @given(
     shape=st.sampled_from([(0, 5), (1, 1), (31, 33), (64, 32), (5, 100), (97, 2)]),
@@ -95,6 +96,7 @@ def test_padding_overhead():
     assert tile_layout.padding_overhead((1, 1)) == 1023
 
 
+@pytest.mark.scheme_matrix
 @pytest.mark.parametrize("scheme", ["q8_0", IQ4_NL], ids=["q8_0", "iq4_nl"])
 def test_quantization_is_that_of_blocks(scheme):
     matrix = np.random.default_rng(2).normal(0.01, 1, RAGGED).astype(np.float32)
@@ -112,6 +114,7 @@ def test_quantization_is_that_of_blocks(scheme):
     assert quantized.shape == RAGGED
 
 
+@pytest.mark.scheme_matrix
 def test_gaussian_weights_err_as_in_rows():
     # Table 4 of the paper finds the same accuracy; here the mean squared error of equal weights in either grouping.
     matrix = np.random.default_rng(3).normal(0, 0.02, (128, 160)).astype(np.float32)
@@ -168,6 +171,7 @@ def test_any_register_survives():
     np.testing.assert_array_equal(pack(unpack(jnp.asarray(registers))), registers)
 
 
+@pytest.mark.scheme_matrix
 def test_lookup():
     table = np.random.default_rng(7).normal(size=(2, 16)).astype(np.float16)
     indices = np.random.default_rng(8).integers(256, size=(2, 128), dtype=np.uint8)
@@ -212,6 +216,7 @@ def test_a_quantized_matrix_comes_back_from_registers():
     np.testing.assert_array_equal(from_tiles(flat, shape=RAGGED), expected)
 
 
+@pytest.mark.scheme_matrix
 def test_vmap_is_the_whole():
     matrices = np.random.default_rng(11).normal(0.1, 1, (3, 40, 33)).astype(np.float32)
     batched = jax.vmap(encode)(jnp.asarray(matrices))

@@ -98,6 +98,7 @@ def test_truncation_by_hand():
     assert to_bits(truncate(nan, 4)).tolist() == [0xFF80, 0xFF90]
 
 
+@pytest.mark.scheme_matrix(2)
 @pytest.mark.parametrize("number_format", FORMATS, ids=by_name)
 def test_cut_bits_may_differ_by_row_and_be_traced(number_format):
     bits = patterns(number_format)

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from jaxspec.formats.unary import MAX_STREAM_BYTES, Codebook, UnaryStream, build_codebook, encode
 from jaxspec.formats.unary_decode import MAX_CHUNK_BITS, decode, decode_lanes
 
+pytestmark = pytest.mark.scheme_matrix
+
 #: Symbols are not their ranks: rank r is symbol 255 − r.
 REVERSED = Codebook(
     symbols=jnp.arange(255, -1, -1, dtype=jnp.uint8),

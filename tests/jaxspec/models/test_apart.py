@@ -12,6 +12,8 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward_text, init_params
 from jaxspec.models.stored import SMALL, as_computed
 
+pytestmark = pytest.mark.network
+
 CONFIG = DecoderConfig(
     vocab_size=13, hidden_size=8, intermediate_size=12, num_layers=3, num_heads=2, num_kv_heads=1, head_dim=4
 )

@@ -73,6 +73,7 @@ def test_a_file_with_a_tail_is_refused(scratch):
     assert or_one_line(load_directory, directory) is None
 
 
+@pytest.mark.network
 def test_a_flipped_bit_of_the_header_is_refused_or_harmless(scratch):
     # Harmless is a flip in the free metadata, or in an insignificant blank. All bits of the length and of every seventh
     # byte, one of each other.
@@ -94,6 +95,7 @@ def test_a_flipped_bit_of_the_header_is_refused_or_harmless(scratch):
     assert 0 < harmless < 100
 
 
+@pytest.mark.network
 def test_garbage_is_refused(scratch):
     directory, weights = scratch
     rng = np.random.default_rng(5)
@@ -154,6 +156,7 @@ def test_a_header_that_swaps_two_tensors_of_one_shape_cannot_be_seen(scratch):
 WEIRD = (None, True, "x", "", [], [1], {}, {"a": {}}, -1, 0, 1.5, 64.0, 1e-400, 10**400, float("nan"), float("inf"))
 
 
+@pytest.mark.network(1)
 @pytest.mark.parametrize("extra", [{}, {"rope_scaling": {"rope_type": "llama3"}}], ids=["plain", "scaled"])
 def test_any_value_in_config_json_is_read_or_refused(extra, good, scratch):
     directory, _ = scratch
@@ -185,6 +188,7 @@ def test_any_value_in_the_rotary_settings_is_read_or_refused(good, scratch):
             or_one_line(load_directory, directory)
 
 
+@pytest.mark.network
 def test_any_cut_or_flipped_byte_of_config_json_is_read_or_refused(good, scratch):
     directory, _ = scratch
     text = (good / "config.json").read_bytes()

@@ -74,6 +74,7 @@ def test_a_version_without_the_option_goes_without(gpu, monkeypatch):
     np.testing.assert_array_equal(jit_decoding(doubled, static_argnames="times")(jnp.arange(3), times=1), [0, 2, 4])
 
 
+@pytest.mark.network
 def test_scores_are_not_computed_within_what_reads_them(monkeypatch):
     rng = np.random.default_rng(0)
     shaped = lambda *shape: jnp.asarray(rng.standard_normal(shape, np.float32))
@@ -90,6 +91,7 @@ def test_scores_are_not_computed_within_what_reads_them(monkeypatch):
     np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-6)
 
 
+@pytest.mark.network(1)
 def test_decoding_branches_and_what_is_timed_are_compiled_so(gpu, compiled):
     for function in (loop.decoding_loop, branches.grow):
         assert function.__code__.co_filename == decoding_programs.__file__, "not made by jit_decoding"

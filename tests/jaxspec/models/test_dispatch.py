@@ -23,6 +23,8 @@ from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.models.streamed import Streamed
 from jaxspec.studies.pack import division
 
+pytestmark = pytest.mark.network
+
 EXPERTS, CHOSEN = 5, 2
 
 

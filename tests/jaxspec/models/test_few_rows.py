@@ -23,6 +23,7 @@ def operands(*lead, columns=40, outputs=24):
     return jax.random.normal(keys[0], (*lead, columns)), jax.random.normal(keys[1], (columns, outputs))
 
 
+@pytest.mark.network(2)
 @pytest.mark.parametrize("lead", [(2,), (3, 5), (2, 2, 16)])
 def test_the_product_and_its_gradients(lead):
     x, matrix = operands(*lead)
@@ -51,6 +52,7 @@ def test_no_row_is_moved_to_the_library():
     assert "ynn" not in program
 
 
+@pytest.mark.network(3)
 def test_only_few_float32_rows_on_a_processor_that_was_measured(narrow):
     for rows, few in ((0, False), (1, False), (2, True), (64, True), (65, False)):
         x, matrix = operands(rows)

@@ -97,6 +97,7 @@ def test_streamed_layers_and_written_files_are_the_same(case, tmp_path):
     assert not any(name.endswith("experts.gate_up_proj") for name in names)
 
 
+@pytest.mark.network(1)
 @pytest.mark.parametrize("case", [NEXT, STACKED])
 def test_a_container_gives_the_tensors_back(case, tmp_path):
     model, packed = tmp_path / "model", tmp_path / "packed.jspk"

@@ -73,6 +73,7 @@ def test_the_comparison_sees_a_wrong_network(mutant):
     assert wide_error(model.config, model.params | {"layers": layers}, expected) > 1000 * TOLERANCE
 
 
+@pytest.mark.network(1)
 @pytest.mark.parametrize("case", [CASE, "qwen3_5_multimodal", *EXPERTS])
 def test_greedy_generation(case):
     model, expected = loaded(case)
@@ -126,6 +127,7 @@ def test_layers_that_predict_further_tokens_are_left_unread(case, tmp_path):
         load_directory(tmp_path)
 
 
+@pytest.mark.network
 def test_streamed_layers_are_the_same(tmp_path):
     model, expected = loaded(CASE)
     streamed = load_directory(GOLDEN / CASE, stream=True)
@@ -140,6 +142,7 @@ def test_streamed_layers_are_the_same(tmp_path):
         np.testing.assert_array_equal(tensor, ours[name])
 
 
+@pytest.mark.network
 def test_layer_by_layer_the_inputs_are_those_of_the_whole_network():
     model, expected = loaded(CASE)
     tokens = expected["tokens_7"]

@@ -23,6 +23,8 @@ from jaxspec.models.stored import as_computed
 from jaxspec.settings.integer_kv import IntegerKV
 from jaxspec.settings.rounded_inputs import RoundedInputs
 
+pytestmark = pytest.mark.network
+
 RNG = np.random.default_rng(7)
 PLAIN = DecoderConfig(
     vocab_size=11, hidden_size=12, intermediate_size=20, num_layers=2, num_heads=6, num_kv_heads=2, head_dim=6

@@ -71,6 +71,7 @@ def test_the_cache_keeps_its_dtype():
         np.testing.assert_array_equal(after[:, 0, 2:5], new[:, 0].astype(jnp.bfloat16))
 
 
+@pytest.mark.network
 def test_gradient_reaches_what_was_written_and_what_was_left():
     cache, update, start = random_cache(9, 1), random_cache(3, 2), jnp.array([2, 0, 1, 6])
 
@@ -96,6 +97,7 @@ def test_one_sequence_is_written_alone(form):
         np.testing.assert_array_equal(np.delete(found, slice(4, 7), 2), np.delete(before[part], slice(4, 7), 2))
 
 
+@pytest.mark.network
 def test_a_write_that_waits_writes_the_same():
     cache, update, start = random_cache(9, 1), random_cache(3, 2), jnp.array([2, 0, 1, 6])
     for put_out in (0.0, -np.inf, np.nan):
@@ -103,6 +105,7 @@ def test_a_write_that_waits_writes_the_same():
         jax.tree.map(np.testing.assert_array_equal, waited, write_cache(cache, update, start))
 
 
+@pytest.mark.network
 @forms
 def test_positions_go_where_their_slots_go(form):
     position = jnp.asarray(np.random.default_rng(4).permutation(3 * 4 * 9).reshape(3, 4, 9), jnp.int32)
@@ -129,6 +132,7 @@ def test_positions_go_where_their_slots_go(form):
         np.testing.assert_array_equal(np.stack(list(parts)), expected)
 
 
+@pytest.mark.network(1)
 @forms
 def test_slots_and_sequences_that_are_taken(form):
     cache, slots, sequences = random_cache(9, 1), jnp.array([[8, 0], [2, 5], [1, 1], [0, 3]]), jnp.array([3, 0, 3])
@@ -142,6 +146,7 @@ def test_slots_and_sequences_that_are_taken(form):
             np.testing.assert_array_equal(after, expected(before))
 
 
+@pytest.mark.network
 def test_the_form_follows_the_network():
     params = init_params(CONFIG, jax.random.key(0))
     assert not isinstance(empty_cache(CONFIG, 2, 5, params=params).key, Parts)

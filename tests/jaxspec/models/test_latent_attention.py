@@ -20,6 +20,8 @@ from jaxspec.models.decoder import causal_mask
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, first_slots, pad_cache, take_slots, write_cache
 from jaxspec.models.latent_sizes import LatentSizes
 
+pytestmark = pytest.mark.network
+
 #: Heads whose rotated part is longer than the rest, values of another length, a latent that is shorter than all heads' keys.
 CONFIG = DecoderConfig(
     vocab_size=13,

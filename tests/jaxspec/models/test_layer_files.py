@@ -50,6 +50,7 @@ def layered(random_network, dtype=BFLOAT16, **changes):
     return tensors, params, asked
 
 
+@pytest.mark.network
 def test_a_file_is_what_safetensors_reads(random_network, tmp_path):
     tensors, params, asked = layered(random_network)
     (shard,) = plan_shards(tensors.forms)

@@ -142,6 +142,7 @@ def test_what_layers_put_out_comes_in_their_order():
     assert float(jnp.abs(narrowed.logits - of_all(PERIODIC, params).logits).max()) > 1e-3
 
 
+@pytest.mark.network(1)
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 def test_steps_of_decoding_are_the_same(dtype):
     params = jax.tree.map(lambda leaf: leaf.astype(dtype), random_params(PERIODIC))
@@ -166,6 +167,7 @@ def test_steps_of_decoding_are_the_same(dtype):
     is_close(found, expected)
 
 
+@pytest.mark.network
 def test_gradients_are_the_same_and_each_layer_has_its_own():
     with jax.enable_x64(True):
         params = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), jnp.float64), random_params(PERIODIC))

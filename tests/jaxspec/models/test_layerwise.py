@@ -12,6 +12,8 @@ from jaxspec.models.decoder import forward_text
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.layerwise import input_squares, open_network
 
+pytestmark = pytest.mark.network
+
 CONFIG = DecoderConfig(
     vocab_size=13,
     hidden_size=12,

@@ -17,6 +17,8 @@ from jaxspec.models.mesh import AXES, filled_rows, make_mesh, rows_that_split, s
 from jaxspec.settings.common import mesh_sizes
 from jaxspec.studies.measured.memory import STORED, parameter_sizes
 
+pytestmark = pytest.mark.network
+
 CONFIG = DecoderConfig(
     vocab_size=40, hidden_size=16, intermediate_size=24, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=6
 )

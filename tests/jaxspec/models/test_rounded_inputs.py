@@ -21,6 +21,8 @@ from jaxspec.models.rounded_inputs import input_scale_of, rounded_input
 from jaxspec.models.stored import biased_rows
 from jaxspec.settings.rounded_inputs import RoundedInputs
 
+pytestmark = pytest.mark.network
+
 RNG = np.random.default_rng(5)
 DENSE = DecoderConfig(
     vocab_size=11, hidden_size=12, intermediate_size=20, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=4

@@ -108,6 +108,7 @@ def tensors_of(folder):
     return {name: files.read(name) for name in files.tensors}
 
 
+@pytest.mark.network
 def test_a_release_under_another_name_is_the_same_network(tmp_path):
     raw = json.loads((GOLDEN / "config.json").read_text())
     assert raw["model_type"] == "kimi_k2"

@@ -10,6 +10,8 @@ from jaxspec.models import split_products, stored
 from jaxspec.models.decoder import causal_mask, forward
 from jaxspec.models.stored import OfLayer, Stored, as_stored, biased_rows, dot_stored
 
+pytestmark = pytest.mark.network
+
 #: Elements of a piece: several rows of every matrix of the network, and no divisor of their number.
 PIECE = 3 * CONFIG.hidden_size
 

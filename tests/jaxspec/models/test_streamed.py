@@ -17,6 +17,8 @@ from jaxspec.tuning import calibrate, target_params
 from jaxspec.tuning.hard import measure_hard
 from jaxspec.tuning.objective import measure
 
+pytestmark = pytest.mark.network
+
 CONFIG = DecoderConfig(
     vocab_size=40, hidden_size=16, intermediate_size=24, num_layers=3, num_heads=4, num_kv_heads=2, head_dim=6
 )

@@ -132,6 +132,7 @@ def test_a_lacking_tensor_is_called_as_the_file_would_call_it(copy):
         load_directory(copy)
 
 
+@pytest.mark.network
 def test_containers_hold_the_whole_and_open_as_the_decoder(tmp_path):
     pack(open_checkpoint(GOLDEN), tmp_path / "packed.jspk", "huffman")
     expected = load_directory(GOLDEN)

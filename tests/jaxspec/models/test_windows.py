@@ -21,6 +21,8 @@ from jaxspec.speculate.expansion import tree_limits
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees import tree_from_parents
 
+pytestmark = pytest.mark.network
+
 #: A window of three tokens in layers 0 and 2, with a rotation of their own; layer 1 is not rotated; the base of layer 3 grows
 #: from the sixth token on.
 MIXED = dataclasses.replace(

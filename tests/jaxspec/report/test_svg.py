@@ -1,10 +1,13 @@
 import re
 import xml.etree.ElementTree as ET
 
+import pytest
 from made_results import read
 
 from jaxspec.report.figures.style import INK, PAPER, figure_svg, inline_svg
 from jaxspec.studies.tune import view
+
+pytestmark = pytest.mark.study
 
 
 def test_the_same_figure_gives_the_same_bytes(make_entry):

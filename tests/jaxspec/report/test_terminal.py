@@ -40,6 +40,7 @@ def some_tables(draw):
     return table
 
 
+@pytest.mark.study
 @settings(max_examples=25, deadline=None)
 @given(some_tables())
 def test_no_table_cuts_a_number_at_any_width(table):
@@ -178,6 +179,7 @@ def test_tables_of_tune_and_evaluate_at_every_width(make_entry):
     assert printed(tables(entries)[0], 60).count("tuned") == 2
 
 
+@pytest.mark.study(3)
 @pytest.mark.parametrize("command", ["devices", "models"])
 @pytest.mark.parametrize("width", [60, 80, 100, 120, None])
 def test_catalogs_at_every_width(command, width, monkeypatch, capsys):

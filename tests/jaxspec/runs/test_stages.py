@@ -20,6 +20,7 @@ def slow():
     return {"x": np.arange(3)}
 
 
+@pytest.mark.signals
 def test_a_resumed_run_tells_the_time_that_stages_took(tmp_path):
     first = Stages(tmp_path)
     first.run("decoded/a", slow)
@@ -29,6 +30,7 @@ def test_a_resumed_run_tells_the_time_that_stages_took(tmp_path):
     assert again.timing_s == first.timing_s
 
 
+@pytest.mark.signals
 def test_attempts_that_were_stopped_count(tmp_path):
     def stopped():
         time.sleep(0.2)
@@ -43,6 +45,7 @@ def test_attempts_that_were_stopped_count(tmp_path):
     assert second.timing_s["ascent"] >= 0.4
 
 
+@pytest.mark.signals
 @pytest.mark.parametrize("kept", [0.0, 0.5])
 def test_a_damaged_stage_is_named(tmp_path, kept):
     Stages(tmp_path).run("decoded/a", slow)
@@ -116,6 +119,7 @@ def test_other_mistakes_in_a_state_stay_what_they_are(tmp_path):
     assert caught.value.errno == errno.ENOSPC
 
 
+@pytest.mark.signals
 def test_files_of_another_stage_are_not_taken_for_this_one(tmp_path):
     stages = Stages(tmp_path)
     for name in "ab":
@@ -150,6 +154,7 @@ def test_a_file_in_the_place_of_a_folder_is_named_before_work_begins(tmp_path, p
     assert (tmp_path / place).read_text() == "mine"
 
 
+@pytest.mark.signals(2)
 @pytest.mark.parametrize(
     "content", ["", "{", "[1]", '{"a": "x"}', '{"a": null}', pytest.param("[" * 100_000, id="deep")]
 )

@@ -10,6 +10,8 @@ from jaxspec.models import DecoderConfig
 from jaxspec.scaling import BeamSearch, beam_search, sample_continuations
 from jaxspec.speculate.sampling import GREEDY
 
+pytestmark = pytest.mark.network
+
 CONFIG = DecoderConfig(
     vocab_size=7, hidden_size=16, intermediate_size=24, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=6
 )

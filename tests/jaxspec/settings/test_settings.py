@@ -146,6 +146,7 @@ def test_acceptance_is_a_number_or_several(value, expected):
     assert all(type(number) is float for number in config.acceptance)
 
 
+@pytest.mark.study(2)
 @pytest.mark.parametrize("settings", [{"acceptance": 0.9}, {"acceptance": [0.9, 0.8]}, {"acceptance": np.float32(0.5)}])
 def test_predict_takes_numbers_and_lists(settings, monkeypatch):
     # What it prices with is another test's matter.

@@ -95,6 +95,7 @@ def run_target(jit, target):
     return jit(lambda tokens: forward_text(target, CONFIG, tokens, kv_codec=round_kv).logits)
 
 
+@pytest.mark.network
 def test_autoregressive_decoding_takes_the_largest_logit(run_target, autoregressive):
     tokens = np.zeros((3, PROMPT + TOKENS), np.int32)
     tokens[:, :PROMPT] = PROMPTS
@@ -144,6 +145,7 @@ def test_what_follows_the_text_is_not_touched(decode_greedily):
             np.testing.assert_array_equal(row[PROMPT + generated + WIDTH :], 0)
 
 
+@pytest.mark.network
 def test_predicted_cycles_are_the_counted_ones(jit, target, drafts, decode_greedily, run_target):
     # The text is the target's own, longer than what is decoded, so that every start has all of its depths.
     depth = WIDTH - 1
@@ -207,12 +209,14 @@ def sample(jit, target, drafts):
     return run
 
 
+@pytest.mark.network
 def test_sampled_results_do_not_depend_on_batching(sample):
     whole, part = sample(), sample((2, 1))
     for together, apart in zip(whole[:-1], part[:-1]):  # all but the margin, which is no whole number
         np.testing.assert_array_equal(together[np.array([2, 1])], apart)
 
 
+@pytest.mark.network
 def test_draws_depend_on_prompt_id_and_seed(sample):
     text = lambda result: np.asarray(result.tokens)[:, PROMPT : PROMPT + TOKENS].tolist()
     base = text(sample())
@@ -222,6 +226,7 @@ def test_draws_depend_on_prompt_id_and_seed(sample):
     assert all(a != b for a, b in zip(base, other_seed))
 
 
+@pytest.mark.network
 def test_each_kind_of_draw_has_its_own_purpose(monkeypatch, target):
     drawn = []
     spy = lambda *arguments: drawn.append(arguments[1]) or draw_keys(*arguments)
@@ -234,6 +239,7 @@ def test_each_kind_of_draw_has_its_own_purpose(monkeypatch, target):
     assert set(drawn) == {Purpose.DRAFT, Purpose.ACCEPT, Purpose.NEXT}
 
 
+@pytest.mark.network
 @pytest.mark.parametrize("draft_length", [0, 1, 4])
 def test_bookkeeping_of_sampled_cycles(sample, draft_length):
     result = sample(draft_length=draft_length)

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import jaxspec.speculate.hotness as of_hotness
 
@@ -29,6 +30,7 @@ def test_recency_by_hand():
     np.testing.assert_allclose(faded(jnp.asarray([0, 3]), 0.5), [1, 0.125])
 
 
+@pytest.mark.network
 def test_hotness_along_a_text_is_that_of_window_after_window():
     along = hotness_before(CHOSEN, 5, 0.7)
     hotness = jnp.zeros((2, 3, 5))
@@ -40,6 +42,7 @@ def test_hotness_along_a_text_is_that_of_window_after_window():
     np.testing.assert_allclose(along[:, :, 8], hotness, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.network
 def test_padding_before_a_text_counts_for_nothing():
     padded = hotness_before(CHOSEN, 5, 0.7, jnp.asarray([0, 3, 9]))
     np.testing.assert_allclose(padded[:, 0], hotness_before(CHOSEN, 5, 0.7)[:, 0])

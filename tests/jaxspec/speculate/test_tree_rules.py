@@ -12,6 +12,8 @@ from jaxspec.speculate import tree_rules
 from jaxspec.speculate.tree_rules import candidate_law, nodes_by_rank, sample_candidates, sibling_chances, verify_tree
 from jaxspec.trees import PADDING, k_ary_paths, pad_tree, tree_from_parents, tree_from_paths, tree_paths
 
+pytestmark = pytest.mark.network
+
 VOCAB, RANKS, DEPTH = 4, 3, 3
 TREES = {
     "chain": [(0,), (0, 0), (0, 0, 0)],

@@ -27,6 +27,8 @@ from jaxspec.speculate.proof import continue_texts
 from jaxspec.speculate.ragged import ends_of, flush_right, generated_tokens, padded
 from jaxspec.trees import cycles_along_text, tree_from_paths
 
+pytestmark = pytest.mark.network
+
 CONFIG = DecoderConfig(
     vocab_size=13, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
 )

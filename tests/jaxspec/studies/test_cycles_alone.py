@@ -21,6 +21,8 @@ from jaxspec.studies.sweep.grid import plan_sweep
 from jaxspec.studies.sweep.run import _intervals_in_words
 from jaxspec.tuning.objective import Pricing
 
+pytestmark = pytest.mark.study
+
 SCATTER = math.log(1.25) / NormalDist().inv_cdf(0.95)
 REACH = 1.25
 

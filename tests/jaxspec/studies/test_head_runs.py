@@ -40,6 +40,8 @@ from jaxspec.studies.advise.config import AdviseConfig
 from jaxspec.studies.advise.inputs import read_widths
 from jaxspec.studies.export.run import open_run
 
+pytestmark = pytest.mark.study
+
 tune_module = importlib.import_module("jaxspec.studies.tune.run")
 
 SCHEME = "cassandra1-head"

@@ -53,6 +53,7 @@ def tuned(shared, tmp_path_factory):
     return tune(config, out=str(tmp_path_factory.mktemp("runs") / "tuned"))
 
 
+@pytest.mark.study
 def test_what_is_tuned_is_decoded_without_loss_as_it_was_measured(tuned):
     result = tuned[0][0]
     assert result.lossless.mismatches.value == 0
@@ -73,6 +74,7 @@ def test_bits_are_those_of_layers_that_have_them(shared, tmp_path):
     assert 3.97 < found["bits_per_weight_verify"] - found["bits_per_weight"] < 4
 
 
+@pytest.mark.study
 @pytest.mark.parametrize(
     ("draft", "settings"),
     [("self", {}), ("ngram", {}), ("q4", {}), ("layer-skip", {"calibration_prompts": 2})],
@@ -106,6 +108,7 @@ def test_what_does_not_fit_is_left_out_of_a_comparison(shared, tmp_path):
         compare(config, out=str(tmp_path / "run"))
 
 
+@pytest.mark.study
 def test_a_container_and_an_export_hold_the_tuned_draft(tuned, hybrid, tmp_path):
     path, folder = tmp_path / "hybrid.jspk", tmp_path / "draft"
     pack_checkpoint(PackConfig(model=str(hybrid), knobs=str(tuned[1].path / "result.json")), str(path))
@@ -127,6 +130,7 @@ def test_a_container_and_an_export_hold_the_tuned_draft(tuned, hybrid, tmp_path)
         np.testing.assert_array_equal(np.asarray(exported.params["layers"][name]), np.asarray(target[name]))
 
 
+@pytest.mark.study
 def test_a_containers_draft_decodes_without_loss(shared, hybrid, tmp_path):
     path = str(tmp_path / "hybrid.jspk")
     pack_checkpoint(PackConfig(model=str(hybrid), importance="magnitude", weight_cut_bits=4, weight_prune=0.1), path)

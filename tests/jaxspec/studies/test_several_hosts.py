@@ -8,7 +8,7 @@ import pytest
 from own_address import own_address
 from runs_on_devices import check_same, check_stages, child, ended, launched, result, start, write_settings
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.signals
 
 #: A program of one's own.
 OWN = """

@@ -62,6 +62,7 @@ def test_estimates_and_errors_agree_with_curve_fit(weighted):
     assert half / fit.standard_errors.log_slope == pytest.approx(1.959964 if weighted else 2.570582, rel=1e-5)
 
 
+@pytest.mark.network
 def test_intervals_cover_as_often_as_they_say():
     rng = np.random.default_rng(7)
     x = np.array([2, 4, 8, 15, 27, 44, 64])
@@ -141,6 +142,7 @@ def test_lengths_at_or_below_c_are_refused_on_the_host():
         curve_interval(fit, [3.5, 8])
 
 
+@pytest.mark.network
 def test_gradients_in_the_length_and_in_the_law(check_gradient):
     point = {"law": AATLaw(*(jnp.asarray(v) for v in (0.7, 0.9, -1.3))), "x": jnp.asarray([1.5, 6.25, 40.0])}
     weight = jnp.asarray([0.3, -1.0, 2.0])

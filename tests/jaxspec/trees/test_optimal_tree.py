@@ -14,6 +14,8 @@ from jaxspec.trees.optimal_tree import optimal_tree, optimal_trees, tree_capacit
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.searches import greedy_growth
 
+pytestmark = pytest.mark.network
+
 
 def brute_force(table, nodes, max_branching):
     """Most expected tokens over all sets of `nodes` nodes that are trees, any ranks, in plain Python.

@@ -26,6 +26,8 @@ from jaxspec.trees import (
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.searches import depth_first_growth, greedy_growth, maximal_tree, width_first_growth
 
+pytestmark = pytest.mark.network
+
 
 def test_accepted_paths_by_hand(jit):
     rank = [

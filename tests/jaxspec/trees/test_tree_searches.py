@@ -144,6 +144,7 @@ def test_greedy_by_hand():
     assert greedy_growth(table, 0).parent.size == 0
 
 
+@pytest.mark.network
 def test_prices_of_every_size(jit, x64):
     rng = np.random.default_rng(8)
     table = jnp.asarray(rng.uniform(size=(3, 5, 4)))
@@ -157,6 +158,7 @@ def test_prices_of_every_size(jit, x64):
         np.testing.assert_allclose(got[:, n], expected_tree_tokens(tree.parent[:n], chances), rtol=1e-12)
 
 
+@pytest.mark.network
 def test_gradient_of_prices(check_gradient):
     rng = np.random.default_rng(6)
     tree, weight = random_tree(rng, 15), jnp.asarray(rng.standard_normal(16))
@@ -166,6 +168,7 @@ def test_gradient_of_prices(check_gradient):
         check_gradient(price, jnp.asarray(table))
 
 
+@pytest.mark.network
 def test_no_search_beats_the_programme_in_its_own_model(jit, x64):
     rng = np.random.default_rng(21)
     solve = jit(lambda t: optimal_trees(t, max_nodes=63).expected_tokens)

@@ -26,6 +26,8 @@ from jaxspec.trees import (
     unstack_trees,
 )
 
+pytestmark = pytest.mark.network
+
 SIMULATIONS = [simulate_nodes, simulate_walks]
 
 # Two guesses for the first token (0.5, 0.2), after the first of them guesses 0 and 2 (0.4, 0.3), after (0, 2) guess 1 (0.9).

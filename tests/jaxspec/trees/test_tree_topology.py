@@ -49,6 +49,7 @@ def leaves(tree):
     return [np.asarray(leaf).tolist() for leaf in (tree.parent, tree.depth, tree.rank, tree.num_nodes)]
 
 
+@pytest.mark.network
 def test_a_tree_by_hand():
     # Two guesses for the first token; the first goes on with guesses 0 and 3, the latter with guess 1.
     tree = tree_from_paths([(0, 3, 1), (1,), (0, 0), (0,), (0, 3)], size=6)
@@ -73,6 +74,7 @@ def test_the_root_is_that_of_the_hardware_models():
     assert ROOT == tree_speculation.ROOT
 
 
+@pytest.mark.network
 @settings(max_examples=20)
 @given(parent_lists(), st.integers(0, 3))
 def test_conversions_return_the_tree(parents, room):
@@ -98,6 +100,7 @@ def test_children_table_against_lists(parents):
     assert np.flatnonzero(is_node(tree)).tolist() == list(range(len(parents)))
 
 
+@pytest.mark.network
 def test_stacks_are_padded_to_the_largest_and_come_apart():
     trees = [tree_from_parents(p) for p in ([ROOT], [ROOT, 0, 1, 1, ROOT], [ROOT, ROOT, 0])]
     stacked = stack_trees(trees)

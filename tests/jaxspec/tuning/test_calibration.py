@@ -79,6 +79,7 @@ def test_windows_are_taken_by_number(calibration):
     assert text.first == FIRST
 
 
+@pytest.mark.network
 def test_more_passes_over_the_text_find_the_same(monkeypatch, calibration, target):
     monkeypatch.setattr("jaxspec.tuning.calibration._PASS_BYTES", 4 * 36 * 13 * 2)  # two windows, then one
     parts = calibrate(target, CONFIG, TOKENS, scheme=CASSANDRA1, first=FIRST)
@@ -88,6 +89,7 @@ def test_more_passes_over_the_text_find_the_same(monkeypatch, calibration, targe
     np.testing.assert_allclose(parts.text.hidden, calibration.text.hidden, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.network
 def test_positions_of_windowed_networks_are_joined_over_passes(monkeypatch, random_network):
     config = dataclasses.replace(CONFIG, windows=(4, None))
     given = random_network(config, 0), config, TOKENS

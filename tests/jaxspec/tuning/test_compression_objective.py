@@ -65,6 +65,7 @@ def test_matrices_count_with_their_elements():
     assert float(relative_j(pricing(), accepted(np.ones(8)), pruned, CONFIG)) == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.network
 @pytest.mark.parametrize(("batch", "weights_first"), [(1.0, True), (400.0, False)])
 def test_the_larger_term_is_searched_first(batch, weights_first):
     priced, seen = pricing(batch=batch, context=4000.0), []

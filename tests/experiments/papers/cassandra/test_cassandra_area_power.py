@@ -10,6 +10,8 @@ from experiments.papers.huffllm import compression
 from experiments.papers.huffllm.compression import ScaleModel
 from experiments.reproduce.run import run_paper
 
+pytestmark = pytest.mark.paper
+
 
 @pytest.fixture(scope="module")
 def result():

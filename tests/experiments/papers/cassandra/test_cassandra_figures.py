@@ -33,6 +33,7 @@ def test_a_token_rate_has_its_accepted_fraction(fraction, length):
     assert rate >= fraction
 
 
+@pytest.mark.paper
 def test_the_range_is_near_and_an_overhead_only_lowers_it():
     found = speedups.speedups(speedups.FROZEN)
     assert found.speedup.shape == (3, 2, 3, 4)
@@ -49,6 +50,7 @@ def test_the_range_is_near_and_an_overhead_only_lowers_it():
     assert np.all(slower < found.speedup)
 
 
+@pytest.mark.paper
 def test_int8_is_slowed_by_a_stated_time():
     found = speedups.int8_baseline()
     assert 1.7 < found.without_overhead < 2
@@ -88,6 +90,7 @@ def test_draft_and_verify_loads_what_it_does_not_skip():
     assert tables.blocks_left({}) == pytest.approx(100 * (64 - 27) / 64)
 
 
+@pytest.mark.paper
 def test_the_papers_objective_asks_for_fewer_bits_than_speed():
     (detail,) = (each for each in details.DETAILS if each.name == "objective")
     rows = detail.value(None)

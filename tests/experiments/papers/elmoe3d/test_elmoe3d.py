@@ -51,6 +51,7 @@ def test_three_numbers_per_target_and_five_shared_at_most():
     assert len(names_of()) == len(PER_MODEL) * len(MODELS) + len(BOUNDS) - len(PER_MODEL)
 
 
+@pytest.mark.paper
 def test_the_committed_numbers_are_found_anew(solved):
     # From a general start, on the 8 GB half alone.
     assert solved.fit.half_gb == 8
@@ -62,6 +63,7 @@ def test_the_committed_numbers_are_found_anew(solved):
     np.testing.assert_allclose(found.autoregressive, solved.halves[8].autoregressive, rtol=0.01)
 
 
+@pytest.mark.paper
 def test_fitted_half_within_its_bars(solved):
     errors = results.errors_of(solved, 8)
     for field in errors._fields:
@@ -69,6 +71,7 @@ def test_fitted_half_within_its_bars(solved):
         assert all(value <= bar for value, bar in zip(found.values(), details.BARS[field, 8], strict=True)), found
 
 
+@pytest.mark.paper
 def test_predicted_half(solved):
     errors = results.errors_of(solved, 4)
     alone, together = (results.spread(getattr(errors, field)) for field in errors._fields)
@@ -96,6 +99,7 @@ class _Solution:
     fun: np.ndarray
 
 
+@pytest.mark.paper
 def test_choices_that_lose(solved):
     # Without a fit of their own: the fit's numbers, with another reading of acceptance or of hits.
     def worst(variant):
@@ -259,7 +263,7 @@ def test_printed_readings_of_table_three_are_variants():
     assert {SLICES_ALWAYS, ONE_RULE, EMBEDDING_INSIDE} <= set(details.VARIANTS.values())
 
 
-@pytest.mark.slow
+@pytest.mark.paper
 def test_leading_bits_alone_do_not_fit(solved):
     found = results.solve(SLICES_ALWAYS)
     worst = [results.spread(results.errors_of(one, 8).autoregressive)["max"] for one in (solved, found)]
@@ -287,6 +291,7 @@ def test_bars_can_be_missed(result, monkeypatch):
     assert details.VARIANTS["the model"] == MODEL
 
 
+@pytest.mark.paper
 def test_figures(result):
     solved = result.solved
     drawn = [make(solved) for make in (figures.intensity_figure, figures.mapping_figure, figures.latency_figure)]
@@ -295,6 +300,7 @@ def test_figures(result):
     assert all(figure.axes for figure in drawn)
 
 
+@pytest.mark.paper
 def test_memories_that_compute():
     found = baseline_speedups()
     assert all((values >= 1).all() for values in found.values())

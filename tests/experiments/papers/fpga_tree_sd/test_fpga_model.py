@@ -96,6 +96,7 @@ def test_draft_of_one_layer_and_the_head():
     assert 0.49 < 5 * (layer + head) < 0.5
 
 
+@pytest.mark.paper
 def test_a_faster_clock_is_a_faster_array():
     device = model.fitted_device("U280", 300e6)
     architecture = catalog.architecture("llama-3.1-8b")
@@ -112,6 +113,7 @@ def test_a_faster_clock_is_a_faster_array():
     np.testing.assert_allclose(direct.memory_s, times.memory_s[0, 4], rtol=1e-5)
 
 
+@pytest.mark.paper
 def test_the_papers_mixed_case_is_the_same_model():
     # Eq. (13) to (15) know one ridge and no traffic that grows with x: 3 % at most on V80.
     times = board_times("V80", (4096.0,))
@@ -125,6 +127,7 @@ def test_the_papers_mixed_case_is_the_same_model():
     assert float(mixed.best) == max(float(mixed.below_ridge), float(mixed.above_ridge))
 
 
+@pytest.mark.paper
 def test_reported_through_the_library():
     times = board_times("VHK158", (256.0, 4096.0))
     run = cycle(times, SOME)
@@ -163,6 +166,7 @@ def test_nothing_but_table_one_is_fitted_to(monkeypatch):
     np.testing.assert_allclose(again.fitted, calibration.fit().fitted, rtol=1e-12)
 
 
+@pytest.mark.paper
 def test_times_are_of_one_compilation(monkeypatch):
     # Boards, models and contexts differ in numbers only.
     counted = jax.jit(chex.assert_max_traces(model._verification_times.__wrapped__, n=1))

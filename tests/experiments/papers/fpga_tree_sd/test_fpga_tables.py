@@ -11,6 +11,8 @@ from experiments.papers.fpga_tree_sd import details, figures
 from experiments.papers.fpga_tree_sd.paper import PAPER
 from experiments.reproduce.run import run_paper
 
+pytestmark = pytest.mark.paper
+
 
 @pytest.fixture(scope="module")
 def result():

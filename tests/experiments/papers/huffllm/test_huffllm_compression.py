@@ -73,6 +73,7 @@ def test_families():
         family_of("Gemma-2B")
 
 
+@pytest.mark.paper
 def test_bits_by_hand():
     # Exponents 0, 0, 0, 1: a bit each. Both mantissa halves are constant: a bit each, as every codeword has one.
     patterns = np.array([[[0x0000, 0x8000, 0x0000, 0x0400]]], np.uint16)
@@ -91,6 +92,7 @@ def test_ratios_are_averaged_over_matrices():
     np.testing.assert_allclose(measure.huffman_bits(counts, "float16"), 16 / np.mean([16 / 4, 16 / 4.5]))
 
 
+@pytest.mark.paper(2)
 @pytest.mark.parametrize(
     ("origin", "stored"), [("bfloat16", "float16"), ("float16", "float16"), ("float16", "bfloat16")]
 )
@@ -110,6 +112,7 @@ def test_the_sample_agrees_with_the_integral(origin, stored):
         assert abs(measure.mean_unary_length(counts) - measure.mean_unary_length(exact)) < 0.02
 
 
+@pytest.mark.paper
 def test_the_fit_finds_the_numbers_that_it_was_made_with(monkeypatch):
     planted, normals = ScaleModel(0.0043, 0.41), draw_normals(11, matrices=1, rows=300, columns=400)
     counts = measure.pattern_counts(stored_patterns(weights(planted, normals), origin="bfloat16", stored="float16"))

@@ -17,6 +17,8 @@ from experiments.papers.huffllm.savings_model import (
 )
 from experiments.reproduce.run import run_paper
 
+pytestmark = pytest.mark.paper
+
 #: What the compression's model finds (two numbers for six models), and 16 over the printed ratios.
 OWN = {model: 13.635 if model.startswith("OPT") else 10.903 for model in chips.MODELS}
 PRINTED = {

@@ -17,6 +17,8 @@ from experiments.papers.mobile_npu.versions import INSTRUCTIONS, calibrated_devi
 from experiments.reproduce.run import run_paper
 from hwmodels import catalog, parameters
 
+pytestmark = pytest.mark.paper
+
 GIB = 2.0**30
 
 
@@ -179,10 +181,9 @@ def test_generations_are_table_3(outcome):
 
 
 #: Figures that networks are run for: some minutes. How they are drawn is looked at in `test_npu_scaling`.
-RUN = ("fig5", "fig10")
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in RUN else ()) for n in PAPER.figures])
+@pytest.mark.parametrize("name", PAPER.figures)
 def test_figures(name, outcome):
     figure = PAPER.figures[name](outcome)
     assert figure.axes

@@ -23,6 +23,8 @@ from jaxspec.models import DecoderConfig
 from jaxspec.models.decoder import forward_text, init_params
 from jaxspec.tuning import target_params
 
+pytestmark = pytest.mark.paper
+
 CONFIG = DecoderConfig(
     vocab_size=11, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
 )

@@ -82,6 +82,7 @@ def test_pipelined_waves_cannot_follow_each_other_any_faster(dataflow):
     assert tried > 30
 
 
+@pytest.mark.device_matrix
 @given(st.sampled_from(KINDS), SIDES, SIDES, SIZES, SIZES, SIZES)
 def test_never_faster_than_the_multiplications(kind, rows, columns, m, k, n):
     array = array_of(rows, columns, *kind)
@@ -137,6 +138,7 @@ def test_utilisation_by_hand():
     assert float(used_share(array_of(8, 8, "ws", "pipelined"), 10**6, 64, 64)) == pytest.approx(1, abs=1e-6)
 
 
+@pytest.mark.device_matrix
 @given(st.sampled_from(SOME_KINDS), SIDES, SIDES, SIZES, SIZES, SIZES, st.sampled_from([0.0, 0.3, 1.0]))
 def test_utilisation_is_a_share(kind, rows, columns, m, k, n, temperature):
     arguments = (array_of(*map(float, (rows, columns)), *kind), *map(float, (m, k, n)), temperature)
@@ -167,6 +169,7 @@ def test_temperature_to_zero_tends_to_the_exact_count(dataflow, convention):
     assert errors[5].max() < 1e-4
 
 
+@pytest.mark.device_matrix
 def test_cycles_that_pass_are_one_more_than_scale_sim_prints():
     for convention in CONVENTIONS:
         array = array_of(13, 7, "os", convention)
@@ -174,6 +177,7 @@ def test_cycles_that_pass_are_one_more_than_scale_sim_prints():
         assert not_printed == (convention == "scale_sim")
 
 
+@pytest.mark.device_matrix
 @given(
     st.sampled_from(SOME_KINDS),
     st.floats(1, 50),
@@ -191,6 +195,7 @@ def test_smooth_count_grows_and_is_never_below_the_multiplications(kind, rows, c
         assert float(smooth(array, *more, temperature)) >= count * (1 - 1e-5)
 
 
+@pytest.mark.device_matrix
 def test_gradient(check_gradient):
     # No size is a multiple of a side, so that at temperature 0 no fold begins within the differences.
     def count(x):
@@ -202,6 +207,7 @@ def test_gradient(check_gradient):
     check_gradient(count, [13.3, 7.7, 29.1, 50.2, 40.9])
 
 
+@pytest.mark.device_matrix
 def test_gradient_on_multiples(check_gradient):
     # Sizes of networks and arrays are multiples as a rule: there the relaxed count has a slope, from both sides the same.
     def count(x):
@@ -211,6 +217,7 @@ def test_gradient_on_multiples(check_gradient):
     check_gradient(count, [8.0, 12.0, 24.0, 48.0, 72.0], step=1e-5)
 
 
+@pytest.mark.device_matrix
 def test_jit_vmap_grad_without_retracing():
     def slopes(array, sizes):
         return jax.vmap(jax.grad(lambda array, m: smooth_cycles(array, m, 40.0, 33.0, 0.2)), (None, 0))(array, sizes)
@@ -224,6 +231,7 @@ def test_jit_vmap_grad_without_retracing():
         np.testing.assert_allclose(traced(array, sizes).rows, by_rows, rtol=1e-5)
 
 
+@pytest.mark.device_matrix
 def test_stacked_arrays_in_one_vmap():
     sides = np.array([[16, 8, 33], [4, 40, 5]])
     arrays = jax.vmap(lambda rows, columns: array_of(rows, columns, "os", "double_buffered"))(*jnp.array(sides, float))
@@ -232,6 +240,7 @@ def test_stacked_arrays_in_one_vmap():
     np.testing.assert_array_equal(mapped, exact)
 
 
+@pytest.mark.device_matrix
 def test_single_and_double_precision_agree():
     arguments = (array_of(13.3, 7.7, "is", "pipelined"), 29.1, 50.2, 40.9, 0.2)
     single = smooth(*arguments)

@@ -69,6 +69,7 @@ def test_temperature_zero_is_exact(dataflow):
         np.testing.assert_array_equal(relaxed, exact)
 
 
+@pytest.mark.device_matrix
 @given(
     st.sampled_from(DATAFLOWS),
     st.floats(1, 50),
@@ -86,6 +87,7 @@ def test_smooth_counts_are_positive_and_grow(dataflow, rows, columns, m, k, n, t
         assert np.all(np.array(smooth(array, *more, temperature)) >= counts * (1 - 1e-5))
 
 
+@pytest.mark.device_matrix
 @every_dataflow
 def test_gradient(dataflow, check_gradient):
     def total(x):

@@ -22,6 +22,7 @@ def scale(array, names, factor):
     return jax.tree_util.tree_map_with_path(lambda path, leaf: leaf * (factor if path[-1].name in names else 1), array)
 
 
+@pytest.mark.device_matrix
 def test_by_hand():
     # A 5 x 7 by 7 x 4 product on 3 x 2 elements: 66 cycles at 0.7 GHz; 70 inputs of 2 bytes at 31 GB/s, 28 weights of
     # 11 bits at 53 GB/s, 100 sums of 4 bytes at 29 GB/s.
@@ -45,6 +46,7 @@ def test_by_hand():
             assert float(getattr(cost, name)) == pytest.approx(value, rel=1e-6), name
 
 
+@pytest.mark.device_matrix
 @given(st.sampled_from(SOME_KINDS), *[st.integers(1, 200)] * 2, *[st.integers(1, 3000)] * 2)
 def test_computing_takes_the_exact_cycles(kind, rows, columns, m, k):
     array = array_of(rows, columns, *kind)
@@ -52,6 +54,7 @@ def test_computing_takes_the_exact_cycles(kind, rows, columns, m, k):
     assert float(jitted_cost(array, m, k, 77).compute_s) == pytest.approx(elapsed / 7e8, rel=1e-6)
 
 
+@pytest.mark.device_matrix
 def test_temperature_reaches_cycles_elements_and_the_maximum():
     array = array_of(13.0, 7.0, "is", "huffllm")
     cost = jitted_cost(array, 29.0, 50.0, 41.0, temperature=0.3)
@@ -81,6 +84,7 @@ def test_twice_the_frequency_halves_computing_alone():
     assert float(two.weight_s) == float(one.weight_s)
 
 
+@pytest.mark.device_matrix(1)
 @both_combinations
 @given(rate=st.sampled_from(RATES), factor=st.floats(1, 40), temperature=st.sampled_from([0.0, 0.2]))
 def test_a_higher_rate_never_takes_longer(combination, rate, factor, temperature):
@@ -92,6 +96,7 @@ def test_a_higher_rate_never_takes_longer(combination, rate, factor, temperature
     assert fast <= slow * (1 + 1e-6)
 
 
+@pytest.mark.device_matrix
 def test_overlapping_lies_between_the_longest_part_and_the_sum():
     for kind in SOME_KINDS:
         cost = jitted_cost(array_of(13, 7, *kind), 29, 50, 41)
@@ -126,6 +131,7 @@ def test_energy_is_linear_in_the_unit_energies():
     chex.assert_trees_all_equal(three.total_s, one.total_s)
 
 
+@pytest.mark.device_matrix
 @pytest.mark.parametrize(("combination", "kind"), list(zip(COMBINATIONS, SOME_KINDS)))
 def test_gradient(combination, kind, check_gradient):
     def logarithm(x):
@@ -146,6 +152,7 @@ def test_gradient(combination, kind, check_gradient):
     check_gradient(logarithm, (array_of(13.3, 7.7, *kind), [29.1, 50.2, 40.9], [15.0, 11.4, 31.0]))
 
 
+@pytest.mark.device_matrix
 def test_no_retrace_on_new_values_and_a_batch_of_widths():
     def total_s(array, bits):
         return jax.vmap(lambda b: gemm_cost(array, 1.0, 50.0, 41.0, weight_bits=b, combination="serial").total_s)(bits)

@@ -10,6 +10,8 @@ from hwmodels.memory import zipf_popularity
 from hwmodels.memory.placement import PLACEMENTS, SINGLE_PLACEMENTS, TierShares, placement_of
 from hwmodels.network.operators import decode_step, draft_step, verify_step
 
+pytestmark = pytest.mark.device_matrix
+
 NETWORK = catalog.architecture("qwen3-30b-a3b")
 #: Without a unit of its own: what is tested is where bytes go.
 DEVICE = catalog.device("elmoe3d-hb8").replace(matrix_unit=None)

@@ -22,6 +22,8 @@ from hwmodels import (
 )
 from hwmodels.network.routing import independent_draws, pooled_choices
 
+pytestmark = pytest.mark.device_matrix
+
 #: Experts, chosen by a token, tokens of a sequence, sequences, devices, exponent of a power law of ranks, correlation, pool.
 CASES = [
     (128, 8, 1, 1, 8, 0.0, 0.0, None),

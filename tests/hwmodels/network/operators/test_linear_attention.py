@@ -105,6 +105,7 @@ def test_a_head_for_further_tokens_attends_to_a_cache():
     assert float(work(head).kv_bytes[STATE]) == 0
 
 
+@pytest.mark.device_matrix
 def test_networks_of_both_kinds_go_through_one_vmap():
     dense = dataclasses.replace(HYBRID, **{name: 0.0 for name in vars(HYBRID) if "linear" in name}, attention_gate=0.0)
     both = jax.tree.map(lambda *leaves: jnp.asarray(leaves), HYBRID, dense)

@@ -62,6 +62,7 @@ def test_touched_experts_by_enumeration(experts, chosen, tokens):
     assert float(touched_experts(experts, chosen, tokens)) == pytest.approx(np.mean(counts), rel=1e-5)
 
 
+@pytest.mark.device_matrix
 def test_touched_experts_at_the_ends(check_gradient):
     assert float(touched_experts(0.0, 0.0, 7.0)) == 0
     assert float(touched_experts(64.0, 64.0, 1.0)) == 64
@@ -92,6 +93,7 @@ def test_experts_by_hand(mixture):
     assert (float(shapes.k[i]), float(shapes.n[i])) == (9.0, pytest.approx(10.0))
 
 
+@pytest.mark.device_matrix
 def test_one_token_is_one_row_of_each_of_its_experts_whatever_the_pool(mixture):
     # Not a last digit more: elements in the banks of a memory would take two passes for it.
     large = dataclasses.replace(mixture, num_experts=128.0, experts_per_token=8.0)
@@ -192,6 +194,7 @@ def test_a_tree_sees_less_of_itself_than_a_chain(small):
     np.testing.assert_array_equal(tree.memory_bytes, chain.memory_bytes)
 
 
+@pytest.mark.device_matrix
 def test_all_families_in_one_vmap(small, mixture, latent, jit_once):
     stacked = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), small, mixture, latent)
     together = jit_once(jax.vmap(step))(stacked)
@@ -207,6 +210,7 @@ def test_a_dense_network_has_no_work_in_experts(small):
     assert set(parameters(small)) == set(KINDS)
 
 
+@pytest.mark.device_matrix
 @pytest.mark.parametrize("which", ["mixture", "latent"])
 def test_gradient_beyond_dense(which, request, check_gradient):
     architecture = request.getfixturevalue(which)

@@ -85,6 +85,7 @@ def test_llama_reads_15_gb_per_decode_step():
     assert float(work.flops.sum()) == pytest.approx(2 * 7.505e9, rel=0.1)
 
 
+@pytest.mark.device_matrix
 def test_chunked_prefill_costs_the_flops_of_its_decode_steps(small):
     # An independent witness for causal attention: the new tokens one by one, each seeing one more.
     context, tokens = 5, 7
@@ -117,6 +118,7 @@ def test_attention_flops_by_counting(small):
     assert by_name(work.flops)["attention"] == count
 
 
+@pytest.mark.device_matrix
 def test_steps_differ_in_tokens_widths_logits_and_mode_only(small, workload, footprint):
     target = {"weight_bits": footprint.target_weight_bits, "kv_bits": footprint.target_kv_bits}
     here = {"batch": 3.0, "context_tokens": 117.0}
@@ -187,6 +189,7 @@ def test_integer_arguments_do_not_wrap_under_jit():
     assert by_name(work.flops)["attention"] == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.device_matrix
 def test_vmap_over_tokens_and_batched_leaves_agree(small, workload, footprint):
     lengths = jnp.array([1.0, 3.0, 8.0])
 
@@ -200,6 +203,7 @@ def test_vmap_over_tokens_and_batched_leaves_agree(small, workload, footprint):
     np.testing.assert_allclose(mapped.flops[1], verify(3).flops, rtol=1e-6)
 
 
+@pytest.mark.device_matrix
 def test_no_retrace_on_new_values(small, workload, footprint, jit_once):
     traced = jit_once(lambda a, w, f: decode_operators(a, w, footprint=f))
     trees = (small, workload, footprint)

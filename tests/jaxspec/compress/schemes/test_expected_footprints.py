@@ -75,6 +75,7 @@ def test_a_pruned_draft_by_hand():
     assert pruned.draft_kv_bits == pytest.approx(cut[0])  # the cache: nothing pruned, four bits cut
 
 
+@pytest.mark.scheme_matrix
 def test_coding_the_pruned_exponents_saves_bits():
     raw, coded = weights("cassandra1"), weights("cassandra1-coded")
     assert coded[0] == raw[0]

@@ -39,6 +39,7 @@ def read(name, values):
     return np.asarray(_read(name, values))
 
 
+@pytest.mark.scheme_matrix(1)
 @pytest.mark.parametrize("name", ["q4_0", "q8_0"])
 def test_groups_are_the_blocks_of_llama_cpp(name):
     values = matrix(5, 96)
@@ -77,6 +78,7 @@ def test_a_channel_has_one_scale():
         assert np.abs(read(name, values) - values).max() <= 0.51 * scale.max()
 
 
+@pytest.mark.scheme_matrix
 def test_mx_is_that_of_the_formats():
     values = matrix(3, 70)
     for name, element in (("mxfp8", mx.E4M3), ("mxfp4", mx.E2M1)):
@@ -84,6 +86,7 @@ def test_mx_is_that_of_the_formats():
         np.testing.assert_array_equal(read(name, values), there_and_back(values))
 
 
+@pytest.mark.scheme_matrix(3)
 @pytest.mark.parametrize("name", QUANTIZED)
 def test_what_is_stored_is_read_and_stored_again_unchanged(name):
     # Down to where a scale is subnormal in float16, and zero.
@@ -119,6 +122,7 @@ EXPERTS = DecoderConfig(
 )
 
 
+@pytest.mark.scheme_matrix
 def test_experts_are_quantized_each_by_itself_and_down_by_its_own_scheme():
     scheme = find_scheme("tile-q4_0-down8", runs=True)
     params = uneven_network(EXPERTS, 0, sharpness=1.0)
@@ -137,6 +141,7 @@ def test_experts_are_quantized_each_by_itself_and_down_by_its_own_scheme():
     np.testing.assert_array_equal(made["expert_up"][1, 2], second)
 
 
+@pytest.mark.scheme_matrix
 def test_schemes_are_static_arguments():
     traced = []
 

@@ -141,6 +141,7 @@ def test_chunks_divide_at_rows(small_chunks, tmp_path):
     np.testing.assert_array_equal(read(tmp_path / "a.jspk", "draft")["matrix"], truncated(matrix, KEPT, 4))
 
 
+@pytest.mark.scheme_matrix(2)
 @pytest.mark.parametrize("cut_bits", [0, 3, 8])
 def test_shared_exponents_against_plain_python(cut_bits, tmp_path):
     matrix = weights(SHAPE, seed=5)
@@ -179,6 +180,7 @@ def test_what_is_not_lossless_says_so_and_unpacks_to_its_target(tmp_path):
         np.testing.assert_array_equal(again[name], patterns)
 
 
+@pytest.mark.scheme_matrix(2)
 @pytest.mark.parametrize(("kept", "cut_bits"), [(0.0, 0), (0.0, 4), (1.0, 8)])
 def test_shared_exponents_of_nothing_and_of_all(kept, cut_bits, tmp_path):
     matrix = weights(SHAPE, seed=7)

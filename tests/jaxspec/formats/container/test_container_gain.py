@@ -33,6 +33,7 @@ def source(tmp_path_factory):
     return checkpoint(tmp_path_factory.mktemp("gain"))
 
 
+@pytest.mark.scheme_matrix(3)
 @pytest.mark.parametrize("scheme_name", CODECS)
 def test_no_tensor_takes_more_than_it_is(source, tmp_path, scheme_name):
     if scheme_name in ("any-precision", "bit-slices"):
@@ -154,6 +155,7 @@ def many(tmp_path_factory):
     return source, folder / "a.jspk"
 
 
+@pytest.mark.scheme_matrix
 def test_ten_thousand_tiny_tensors_cost_less_than_a_hundred_bytes_each(many, tmp_path):
     source, path = many
     assert path.stat().st_size - source.stat().st_size < 100 * 10_000
@@ -162,6 +164,7 @@ def test_ten_thousand_tiny_tensors_cost_less_than_a_hundred_bytes_each(many, tmp
     assert (tmp_path / "out.safetensors").read_bytes() == source.read_bytes()
 
 
+@pytest.mark.scheme_matrix
 def test_inspecting_ten_thousand_tiny_tensors_is_quick(many):
     """Not a pass over all patterns, nor a compiled sum, for each of them."""
     _, path = many

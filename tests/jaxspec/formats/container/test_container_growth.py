@@ -61,6 +61,7 @@ def grown(path, source):
     return path.stat().st_size - 1.02 * source.stat().st_size
 
 
+@pytest.mark.scheme_matrix(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_does_not_compress_hardly_grows(tmp_path, kind):
     source = write_checkpoint(tmp_path / "m.safetensors", hostile(kind, np.random.default_rng(7)))

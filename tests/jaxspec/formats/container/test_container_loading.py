@@ -19,6 +19,8 @@ from jaxspec.models.decoder import abstract_params, forward_text
 from jaxspec.models.embedded import embedded_directory
 from jaxspec.models.hf_export import save_directory
 
+pytestmark = pytest.mark.scheme_matrix
+
 TINY = DecoderConfig(
     vocab_size=256, hidden_size=6, intermediate_size=9, num_layers=2, num_heads=2, num_kv_heads=1, head_dim=4
 )

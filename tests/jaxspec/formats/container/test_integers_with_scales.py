@@ -87,6 +87,7 @@ def test_values_are_those_of_the_scheme(everything_coded, shape, dtype, slice_bi
             np.testing.assert_array_equal(container.read("embed", part), matrix((20, 61)).reshape(-1))
 
 
+@pytest.mark.scheme_matrix(1)
 @pytest.mark.parametrize("scheme", ["any-precision", "bit-slices"])
 def test_odd_scales(everything_coded, scheme, tmp_path):
     """Groups of zeros, of values too small for a float16 scale, and of large ones."""
@@ -122,6 +123,7 @@ def test_readings_share_all_sections(tmp_path):
     assert found["elastic"] == found["bit-slices"]
 
 
+@pytest.mark.scheme_matrix
 def test_short_rows_are_worked_on_in_parts(everything_coded, monkeypatch, tmp_path):
     """Filled up to a group they would be ten times as long as their chunk."""
     monkeypatch.setattr(slice_codec, "CHUNK_ELEMENTS", 160)
@@ -132,6 +134,7 @@ def test_short_rows_are_worked_on_in_parts(everything_coded, monkeypatch, tmp_pa
     np.testing.assert_array_equal(found, np.asarray(target(values_of(patterns))).view(np.uint32))
 
 
+@pytest.mark.scheme_matrix
 def test_chunks_divide_at_rows(small_chunks, tmp_path):
     patterns = matrix((38, 61))
     path, _ = packed_matrix(tmp_path, patterns)
@@ -142,6 +145,7 @@ def test_chunks_divide_at_rows(small_chunks, tmp_path):
         )
 
 
+@pytest.mark.scheme_matrix
 @pytest.mark.parametrize("slice_bits", [2, 4, 6])
 def test_bytes_are_those_of_the_footprint(slice_bits, tmp_path):
     patterns = matrix((96, 200))
@@ -164,6 +168,7 @@ def test_bytes_are_those_of_the_footprint(slice_bits, tmp_path):
     assert sum(lengths.values()) / patterns.size == pytest.approx(float(bits.target), rel=1e-6)
 
 
+@pytest.mark.scheme_matrix
 def test_unpacking_writes_float32_under_a_header_that_says_so(tmp_path):
     patterns = matrix((40, 61))
     path, source = packed_matrix(tmp_path, patterns)
@@ -205,6 +210,7 @@ def test_only_such_containers_have_a_new_layout(tmp_path):
     assert (tmp_path / "c.jspk").read_bytes()[8] == 3
 
 
+@pytest.mark.scheme_matrix
 def test_matrices_of_one_form_are_coded_or_raw_alike(tmp_path):
     """Networks stack them, so that they must be given back in one type, whatever their values and their places are."""
     coded = {}

@@ -67,12 +67,14 @@ def drafting(request, target_params, random_network):
     return drafts(target_params, random_network)[request.param]
 
 
+@pytest.mark.network(1)
 def test_every_node_gets_what_its_branch_alone_would(drafting, text, hidden):
     error, nodes = largest_error(drafting, text, hidden)
     assert nodes == 3 * 3 * 7
     assert error < 2e-4
 
 
+@pytest.mark.network(3)
 @pytest.mark.parametrize(
     "change",
     [
@@ -89,6 +91,7 @@ def test_the_check_notices_a_wrong_level(drafting, text, hidden, change):
     assert error > 1e-2
 
 
+@pytest.mark.network
 def test_the_check_notices_a_wrong_parent(target_params, random_network, text, hidden):
     # Only the head reads it: other networks know the ancestors from the cache.
     error, _ = largest_error(
@@ -109,6 +112,7 @@ def test_padding_leaves_no_trace(drafting, text, hidden):
                 np.testing.assert_array_equal(two[:, :width], one[:, :width])
 
 
+@pytest.mark.network
 def test_a_sequence_does_not_know_its_batch(drafting, text, hidden):
     together = list(play(drafting, text, hidden))
     for b in (0, 2):

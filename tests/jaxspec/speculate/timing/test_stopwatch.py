@@ -12,6 +12,8 @@ from jaxspec.speculate.drafts import NGramDraft, NGramParams, ReadyDraft
 from jaxspec.speculate.timing import AUTOREGRESSIVE, Clocked, chain_way, stopwatch, time_ways, timed_prompts, tree_way
 from jaxspec.trees import tree_from_paths
 
+pytestmark = pytest.mark.network
+
 CONFIG = DecoderConfig(
     vocab_size=11, hidden_size=8, intermediate_size=12, num_layers=1, num_heads=2, num_kv_heads=1, head_dim=4
 )

@@ -62,6 +62,7 @@ def directly(batch, length, tokens):
     return cycle.total_s, serving_step(device, target, **parts)
 
 
+@pytest.mark.study
 def test_numbers_are_those_of_the_serving_cycle(advised):
     for row, batch in zip(advised.by_batch, GIVEN["batch"], strict=True):
         expected = []
@@ -75,6 +76,7 @@ def test_numbers_are_those_of_the_serving_cycle(advised):
         assert row.draft_length.value == (best if max(expected) > 1 else 0)
 
 
+@pytest.mark.study
 def test_what_does_not_pay_is_not_advised(advised):
     first, *_, last = advised.by_batch
     assert first.draft_length.value >= 1
@@ -91,6 +93,7 @@ def test_what_does_not_pay_is_not_advised(advised):
     assert advice_in_words(advised.results[0]).endswith("There is no memory for batch 512.")
 
 
+@pytest.mark.study
 def test_files_of_a_run(advised):
     folder = advised.directory
     page = (folder / "report.html").read_text()
@@ -119,6 +122,7 @@ def test_files_of_a_run(advised):
     assert str(advised.table()).count("[") >= 2
 
 
+@pytest.mark.study
 def test_commands_are_printed_as_they_are(advised, capsys, monkeypatch):
     """Folded to the terminal's width they would end too early, or have a line break within the JSON of a flag."""
     monkeypatch.setenv("COLUMNS", "60")
@@ -140,6 +144,7 @@ def test_a_device_that_no_engine_is_known_to_run_on_is_told(device, told):
     assert any(f"no engine is known here to run on {device}" in note for note in kernels.notes) == told
 
 
+@pytest.mark.study
 def test_figures_draw(advised):
     assert advised.figures == ["gain", "limits"]
     for name in advised.figures:
@@ -164,6 +169,7 @@ def test_acceptance_from_a_run(tmp_path):
         assert np.hypot(*(found.error.T @ [1.6, 0.8])) == pytest.approx(0.07)
 
 
+@pytest.mark.study
 def test_a_run_that_counted_another_draft_is_told(tmp_path):
     """Runs count the compressed copy; its acceptance at the price of a lookup would be too good to be true."""
     entry = {"configurations": {"tuned": {"acceptance": {"conditional": [0.9]}}}}
@@ -258,6 +264,7 @@ def test_engines_take_every_kind(draft):
     assert ("--speculative-draft-model-path" in found["SGLang"].content) == bool(served.weights)
 
 
+@pytest.mark.study
 def test_a_schedule_reaches_the_engines_that_have_one():
     schedule = [Range(1, 15, 5), Range(16, 31, 2), Range(32, 64, 0)]
     vllm = next(each for each in engines_for("t", ServedDraft("ngram"), 2, schedule=schedule) if each.title == "vLLM")

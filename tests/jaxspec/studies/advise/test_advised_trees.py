@@ -91,7 +91,7 @@ def test_chances_that_are_scaled_down_are_told(acceptance, said):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_copies_and_trees_are_advised(tmp_path):
     given = {
         "device": "rtx-4090",
@@ -138,6 +138,7 @@ def test_what_cannot_be_advised_is_one_line(settings, message, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("division", [{"tensor": 4}, {"data": 2, "pipeline": 3}])
 def test_the_parts_of_a_step_of_several_devices_are_the_whole_step(division):
     together = catalog.Division(**division, link="pcie5")

@@ -36,7 +36,7 @@ from jaxspec.studies.engine_pricing import engine_notes, engine_scatter, engine_
 from jaxspec.studies.measured.clock_prediction import loop_terms
 from jaxspec.studies.measured.pricing import resolve_pricing
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
+pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.study]
 
 
 @pytest.fixture(scope="module")

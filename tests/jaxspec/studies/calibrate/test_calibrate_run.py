@@ -40,6 +40,7 @@ def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.study
 def test_times_of_a_file_become_a_device_that_other_commands_take(capsys):
     Path("mine.csv").write_text(rows_text(noisy(known_rows(bits=(32.0,)))))
     code, out, _ = run(capsys, "calibrate", "--from", "mine.csv", "-o", "board.toml", "--json", "found.json")
@@ -71,6 +72,7 @@ def test_times_of_a_file_become_a_device_that_other_commands_take(capsys):
     assert js.device("board.toml").matrix_unit.remarks[0].startswith("no whole steps")
 
 
+@pytest.mark.study
 def test_times_of_one_matrix_become_a_device_without_intervals(capsys):
     one = [row for row in known_rows(bits=(32.0,)) if (row.part, row.inner) == ("product", 900.0)]
     Path("one.csv").write_text(rows_text(noisy(one)))
@@ -147,6 +149,7 @@ def timed_groups(monkeypatch):
     return found
 
 
+@pytest.mark.study
 def test_a_stopped_run_goes_on_where_it_was_and_another_machine_is_refused(timed_groups, monkeypatch, capsys):
     code, _, err = run(capsys, "calibrate", "--quick")
     assert code == 130
@@ -169,6 +172,7 @@ def test_a_stopped_run_goes_on_where_it_was_and_another_machine_is_refused(timed
     assert timed_groups == first
 
 
+@pytest.mark.study
 def test_a_finished_run_of_another_machine_is_not_called_this_one(monkeypatch, capsys):
     rows = noisy(known_rows(bits=(32.0,)))
     spreads = [0.01] * len(rows)

@@ -79,6 +79,7 @@ def test_a_quiet_machine_is_believed_and_a_busy_one_is_not():
     assert "load per core at its beginning: 7.2" in noise_of([0.0], [1.0], 7.2).words
 
 
+@pytest.mark.study
 def test_every_piece_runs_and_depends_on_its_turns():
     """With sizes that differ from each other; results that were left out would not depend on turns."""
     attention = {"batch": 2, "tokens": 3, "context": 7, "heads": 4, "kv_heads": 2, "head_dim": 6, "layers": 2}
@@ -113,6 +114,7 @@ def test_products_are_timed_as_decoding_takes_them(kind, taken, monkeypatch):
     assert multiplied == [((3, 8), (8, 5))] * 2 * taken
 
 
+@pytest.mark.study
 def test_random_networks_lie_as_those_that_decode():
     sizes = {"vocab_size": 40, "hidden_size": 12, "intermediate_size": 20, "num_layers": 2}
     config = DecoderConfig(num_heads=4, num_kv_heads=2, head_dim=6, **sizes)
@@ -129,7 +131,7 @@ def test_random_networks_lie_as_those_that_decode():
     assert not jnp.array_equal(wide["embed"], random_params(config, "float32", seed=1)["embed"])
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_a_whole_step_runs():
     sizes = {"vocab_size": 40, "hidden_size": 12, "intermediate_size": 20, "num_layers": 2}
     config = DecoderConfig(num_heads=4, num_kv_heads=2, head_dim=6, **sizes)
@@ -139,7 +141,7 @@ def test_a_whole_step_runs():
     assert _finite(program.run(4))
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_decoding_gives_a_step_verifications_and_cycles():
     sizes = {"vocab_size": 40, "hidden_size": 16, "intermediate_size": 24, "num_layers": 2}
     config = DecoderConfig(num_heads=2, num_kv_heads=1, head_dim=8, **sizes)

@@ -24,6 +24,8 @@ from jaxspec.studies.codesign.result import CodesignResult
 from jaxspec.studies.codesign.run import _notes, checked_problem, codesign
 from jaxspec.studies.codesign.view import codesign_tables, headline
 
+pytestmark = pytest.mark.study
+
 PROBLEM = """
 architecture = "qwen3-0.6b"
 device = "cassandra-npu"
@@ -285,7 +287,6 @@ def test_why_no_number_has_an_interval():
     assert CodesignResult.from_plain(result.plain()) == result
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_example_is_solved(name, tmp_path):
     result = codesign(config_of(EXAMPLES[name]), out=tmp_path / "run")

@@ -13,6 +13,8 @@ from jaxspec.studies.codesign.problem import make_problem, variables_of
 from jaxspec.studies.codesign.search import best_that_differ, draw, harden, merit
 from tests.jaxspec.studies.codesign.test_codesign import config_of
 
+pytestmark = pytest.mark.study
+
 
 @pytest.fixture(scope="module")
 def problem():
@@ -86,7 +88,6 @@ def test_the_same_seed_gives_the_same_file_also_after_a_kill(finished, tmp_path,
     assert _result_text(tmp_path / "run") == _result_text(finished)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_design_costs_the_same_in_a_large_batch(name):
     """XLA's program for 4096 designs of the FPGA gave other numbers than those for fewer (record 0066)."""

@@ -63,6 +63,7 @@ def contested(config, device, *compressions):
     return contest_on(stages, device).contestants
 
 
+@pytest.mark.study
 def test_a_device_with_measured_kernels_prices_the_step_with_them():
     config = CompareConfig(device=("a100-sxm-80gb",), batch=16)
     plain, own, said = priced(config, "a100-sxm-80gb", W8A8)
@@ -80,7 +81,7 @@ def test_a_device_with_measured_kernels_prices_the_step_with_them():
     assert [each.activation_bits.known for each in found.values()] == [16, 16, 8]
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_speedups_that_the_page_states():
     page = " ".join((ROOT / "docs" / "pages" / "compare.md").read_text(encoding="utf-8").split())
     a100, h200 = "a100-sxm-80gb", "h200-sxm"
@@ -178,6 +179,7 @@ def test_mixtures_of_experts_leave_spaces_of_their_inputs_out_or_refuse_them():
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.study
 def test_keys_and_values_of_4_bits_are_priced_with_their_scales():
     config = CompareConfig(device=("rtx-4090",), context=32768, batch=16)
     plain = resolve_pricing(config, "rtx-4090", NETWORK)

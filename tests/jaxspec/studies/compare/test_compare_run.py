@@ -158,6 +158,7 @@ def test_targets_that_are_changed_have_traces_of_their_own():
     assert trace_file("mxint8") == "acceptance_traces/mxint8.jsonl"
 
 
+@pytest.mark.study
 def test_speeds_follow_from_counts_and_prices(finished, config):
     for entry in finished[0]:
         pricing = resolve_pricing(config, entry["device"], None)
@@ -196,6 +197,7 @@ def test_speeds_follow_from_counts_and_prices(finished, config):
         assert entry["best"] == ("ngram" if entry["pays"] else "autoregressive")
 
 
+@pytest.mark.study
 def test_page_and_figures_are_there_and_show_everything(finished):
     entries, path = finished
     names = {figure.stem for figure in (path / "figures").iterdir()}
@@ -224,7 +226,7 @@ def test_page_and_figures_are_there_and_show_everything(finished):
     assert "no draft pays" in compare_headline(CompareResult.from_plain(bare))
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_a_stopped_run_goes_on(finished, config, tmp_path):
     entries, _ = finished
 
@@ -261,7 +263,7 @@ def test_a_finished_run_is_reprinted(finished, config, settings, monkeypatch, tm
     assert json.loads((tmp_path / "all.json").read_text()) == entries
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_every_kind_of_draft_takes_part(settings, tmp_path):
     given = settings | {
         "schemes": "cassandra1,cassandra1-head,cassandra2,any-precision",

@@ -39,6 +39,7 @@ def network():
     return as_computed(target_params(loaded.params)), loaded.config
 
 
+@pytest.mark.study
 def test_greedy_answers_are_those_of_one_sample_without_chance(network):
     params, config = network
     task, reason = check_task(*checked({"model": "embedded-arithmetic", "problems": 6}))
@@ -62,6 +63,7 @@ def test_greedy_answers_are_those_of_one_sample_without_chance(network):
     assert 2 <= sum(wanted) <= 6
 
 
+@pytest.mark.study
 def test_a_network_without_layers_answers_nothing_rightly(network):
     params, config = network
     task, _ = check_task(*checked({"model": "embedded-arithmetic", "problems": 3}))

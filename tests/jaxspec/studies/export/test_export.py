@@ -23,6 +23,8 @@ from jaxspec.studies import EvaluateConfig, ExportConfig, TreeConfig, TuneConfig
 from jaxspec.studies.export import run as export_module
 from jaxspec.studies.export.run import open_run
 
+pytestmark = pytest.mark.study
+
 DEVICES = ("rtx-4090", "cassandra-npu")
 
 

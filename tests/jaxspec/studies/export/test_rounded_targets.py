@@ -23,6 +23,8 @@ from jaxspec.studies import EvaluateConfig, ExportConfig, TuneConfig, export_dra
 from jaxspec.studies.export import run as export_module
 from jaxspec.studies.export.run import open_run
 
+pytestmark = pytest.mark.study
+
 CUT = {"weight_prune": 0.4, "weight_cut_bits": 3.0}
 
 #: Scheme, its knobs, and the number format that holds its values exactly.

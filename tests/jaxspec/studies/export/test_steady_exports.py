@@ -14,6 +14,7 @@ from jaxspec.studies import ExportConfig, TuneConfig, export_draft
 from jaxspec.studies.export import run as export_module
 
 
+@pytest.mark.study(1)
 @pytest.mark.parametrize("moment", ["set_up", "readme"])
 def test_weights_that_are_swapped_meanwhile_are_not_exported(
     tiny_model, some_text, small, tmp_path, monkeypatch, moment

@@ -20,6 +20,8 @@ from jaxspec.studies.measured import clock_prediction
 from jaxspec.studies.measured.clock_prediction import predict_ways
 from jaxspec.studies.measured.stopwatch import INTERVALS_HOLD, clocked_way
 
+pytestmark = pytest.mark.study
+
 NETWORK = catalog.architecture("embedded")
 PARENTS = [np.arange(2) - 1, np.arange(5) - 1]
 #: Ends of whole steps: 1.2 times slower or faster with 90 %.

@@ -85,6 +85,7 @@ def priced(**settings):
 OPT = r"architecture 'opt-[0-9.]+b' has a table of 2,050 positions, and a text of {} tokens is to be priced; give a shorter"
 
 
+@pytest.mark.study
 def test_no_step_is_priced_behind_the_last_position(tmp_path):
     assert priced(context=2049).architecture.learned_positions == 2050
     with pytest.raises(InputError, match=OPT.format("2,051")):
@@ -136,6 +137,7 @@ def few_positions(tmp_path):
     return tmp_path / "opt"
 
 
+@pytest.mark.study
 def test_a_draft_that_is_a_network_has_positions_of_its_own(few_positions, some_text, tmp_path):
     length = text_length(CONFIG, 20)
     assert length.of_draft("ngram") == length.of_draft("self") == length.of_draft("embedded-small") == ()

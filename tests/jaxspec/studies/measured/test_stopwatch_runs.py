@@ -42,6 +42,8 @@ from jaxspec.studies.measured.work import begin_work
 from jaxspec.studies.tree.config import TreeConfig
 from jaxspec.studies.tune.config import TuneConfig
 
+pytestmark = pytest.mark.study
+
 HOST = """
 title = "{title}"
 peak_flops_per_s = { value = 50e9, source = "assumed" }
@@ -163,7 +165,6 @@ def test_the_result_is_read_back_with_its_statuses(timed):
     assert EvaluateResult.load(path)[0].stopwatch.ways["given"].speedup.median.status == "measured"
 
 
-@pytest.mark.slow
 def test_a_whole_run_is_timed(settings, tmp_path):
     results, directory = evaluate(settings, out=str(tmp_path / "run"), reporter=Reporter(period_s=1e9))
     assert len(list((directory.path / "checkpoints" / "stages" / "stopwatch").iterdir())) == 1

@@ -137,6 +137,7 @@ def test_the_figure_stacks_sections_and_marks_the_entropy():
     assert "low (target only)" in labels
 
 
+@pytest.mark.scheme_matrix(2)
 @pytest.mark.parametrize("bits", [1e-3, 16.0, 4e4])
 def test_all_data_of_the_figure_is_shown(bits):
     many = [entry(f"model.{'deep.' * 20}{'abcdefgh'[i]}.weight", bits, draft=1e-9) for i in range(8)]
@@ -147,6 +148,7 @@ def test_a_file_without_values_has_no_figure():
     assert container_figure(summary(entry("empty", 16.0, shape=(0, 4)))) is None
 
 
+@pytest.mark.scheme_matrix
 def test_figures_are_saved_whole_or_not_at_all(tmp_path):
     figure = container_figure(summary(*LAYERS))
     for name in ("a.png", "b.svg", "c.pdf", "folder/d"):

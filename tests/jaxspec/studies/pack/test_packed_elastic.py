@@ -55,7 +55,7 @@ CONFIG = DecoderConfig(
 #: have 2 + 0.2 * 5 = 3 and 2 + 0.6 * 5 = 5.
 POOL = 8 + np.mean([1 / 5, 3 / 5]) * 120
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
+pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.scheme_matrix]
 
 
 def patterns(x):

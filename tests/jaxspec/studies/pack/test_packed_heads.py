@@ -27,6 +27,8 @@ from jaxspec.studies.pack.division import measured_norms
 from jaxspec.studies.pack.run import pack_checkpoint, unpack_container
 from jaxspec.text import load_text, windows
 
+pytestmark = pytest.mark.scheme_matrix
+
 HEADS = {False: "lm_head.weight", True: "model.embed_tokens.weight"}
 
 
@@ -35,7 +37,7 @@ HEADS = {False: "lm_head.weight", True: "model.embed_tokens.weight"}
     params=[
         ("cassandra1-head", False),
         ("cassandra1-head", True),
-        pytest.param(("cassandra2-head", True), marks=pytest.mark.slow),
+        ("cassandra2-head", True),
     ],
     ids=str,
 )

@@ -32,6 +32,8 @@ from jaxspec.studies.pack.run import inspect_file, pack_checkpoint, unpack_conta
 from jaxspec.studies.pack.view import tensor_table
 from jaxspec.tuning.calibration import target_params
 
+pytestmark = pytest.mark.scheme_matrix
+
 SCHEME = SCHEMES["any-precision"]
 
 #: Rows of whole groups and of others, in matrices that gain something.

@@ -35,6 +35,8 @@ from jaxspec.studies.pack.run import PackConfig, inspect_file, pack_checkpoint, 
 from jaxspec.text import load_text, windows
 from jaxspec.tuning.calibration import target_params
 
+pytestmark = pytest.mark.scheme_matrix
+
 CONFIG = DecoderConfig(
     vocab_size=256, hidden_size=40, intermediate_size=72, num_layers=1, num_heads=4, num_kv_heads=2, head_dim=10
 )

@@ -20,6 +20,8 @@ from jaxspec.studies.predict.figures import prediction_figure
 from jaxspec.studies.predict.result import PredictResult
 from jaxspec.studies.predict.view import prediction_tables
 
+pytestmark = pytest.mark.study
+
 
 @pytest.fixture(scope="module")
 def entry():

@@ -38,6 +38,8 @@ from jaxspec.studies.scale.planning import (
 from jaxspec.studies.scale.result import CurvePoint, PlanRow
 from jaxspec.tuning.objective import Pricing
 
+pytestmark = pytest.mark.study
+
 FOOTPRINT = uniform_footprint(16.0)
 PROMPT = 300.0
 BATCHES = (1, 3)

@@ -106,6 +106,7 @@ def test_entries_are_per_device_and_whole(finished, config):
     assert (path / "report.html").is_file()
 
 
+@pytest.mark.study
 def test_a_network_is_read_once_for_samples_and_drafts_and_streams_alike(settings, tmp_path, monkeypatch):
     """The line before the run counts the network, its 4-bit copy and no judge, by hand; a streamed run finds the same."""
     reads, told = [], []
@@ -127,6 +128,7 @@ def test_a_network_is_read_once_for_samples_and_drafts_and_streams_alike(setting
     assert "as --stream asks" in lines[1]
 
 
+@pytest.mark.study
 def test_a_draft_is_made_of_the_network_that_answers(config, settings):
     network = check_scale(config).networks[settings["model"]]
     ours, fresh = network.drafted_by("q4"), make_draft("q4", load_model(settings["model"]))
@@ -157,6 +159,7 @@ def test_what_several_processes_cannot_do_is_told_before_any_work(settings, monk
         check_scale(build_config(ScaleConfig, settings | {"stream": True}))
 
 
+@pytest.mark.study
 def test_a_killed_run_goes_on_where_it_was(finished, config, tmp_path, monkeypatch):
     search, calls = stages_module.beam_search, []
 
@@ -178,6 +181,7 @@ def test_a_killed_run_goes_on_where_it_was(finished, config, tmp_path, monkeypat
     assert ours == theirs
 
 
+@pytest.mark.study
 def test_tables_and_figures_show_all(finished, tmp_path):
     made = [risen(finished[0][0], fits=fits) for fits in (True, False)]
     for results in (made, [ScaleResult.from_plain(entry) for entry in finished[0]]):
@@ -196,6 +200,7 @@ def test_tables_and_figures_show_all(finished, tmp_path):
     assert "no plan fits its memory" in scale_headline(made[1])
 
 
+@pytest.mark.study
 def test_python_with_two_networks_and_a_measured_draft(settings, tmp_path, capsys):
     text = tmp_path / "functions.py"
     text.write_text("".join(f"def f{i}(x):\n    return x + {i}\n\n\n" for i in range(40)))
@@ -248,6 +253,7 @@ def test_a_judge_reads_bytes_by_their_numbers(settings, tmp_path):
         asked()
 
 
+@pytest.mark.study
 def test_texts_beyond_what_a_network_is_made_for_are_told(settings):
     at_most = lambda tokens: check_scale(build_config(ScaleConfig, settings, {"output_tokens": tokens}))
     (note,) = (note for note in at_most(128).notes if "made for" in note)

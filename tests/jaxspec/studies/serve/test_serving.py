@@ -22,6 +22,8 @@ from jaxspec.studies.serve.result import Crossing, LoadRow, ServeResult
 from jaxspec.studies.serve.run import read_trace
 from jaxspec.studies.serve.view import answer, serving_figure, serving_tables, shown
 
+pytestmark = pytest.mark.study
+
 SMALL = {
     "architecture": "qwen2.5-7b",
     "scheme": "bf16",

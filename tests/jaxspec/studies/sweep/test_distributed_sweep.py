@@ -9,7 +9,7 @@ import time
 import pytest
 from own_address import launch_flags, own_address
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.signals
 
 #: 4,000,000 points in four parts, the last one smaller.
 SWEEP = """

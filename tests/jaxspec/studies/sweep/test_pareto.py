@@ -13,6 +13,8 @@ from jaxspec.studies.sweep.result import SweepResult
 from jaxspec.studies.sweep.run import sweep
 from jaxspec.studies.sweep.view import pareto_figure, sweep_table
 
+pytestmark = pytest.mark.study
+
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6) | st.just(None)), max_size=25))

@@ -25,6 +25,8 @@ from jaxspec.studies.sweep.config import SweepConfig, read_sweep_config
 from jaxspec.studies.sweep.points_file import check_points, read_pieces, read_sweep
 from jaxspec.studies.sweep.run import merge_sweeps, sweep
 
+pytestmark = pytest.mark.signals
+
 grid_module = importlib.import_module("jaxspec.studies.sweep.grid")
 parts_module = importlib.import_module("jaxspec.studies.sweep.points_file")
 run_module = importlib.import_module("jaxspec.studies.sweep.run")

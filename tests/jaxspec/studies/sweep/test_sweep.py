@@ -26,6 +26,8 @@ from jaxspec.studies.sweep.points_file import read_sweep
 from jaxspec.studies.sweep.result import SweepResult
 from jaxspec.studies.sweep.run import sweep
 
+pytestmark = pytest.mark.study
+
 #: The package has a function of this name.
 sweep_module = importlib.import_module("jaxspec.studies.sweep.run")
 grid_module = importlib.import_module("jaxspec.studies.sweep.grid")
@@ -273,7 +275,6 @@ def test_sizes_of_numbers_are_those_of_the_catalog():
     assert SIZES == (SMALLEST, LARGEST)
 
 
-@pytest.mark.slow
 def test_a_calibrated_device_brings_intervals(tmp_path, small_chunks):
     config = SweepConfig(
         axes={"workload.batch": [1, 4], "engine.drafted_token_s": [0.0, 2e-5]},

@@ -9,6 +9,8 @@ from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.result import SweepResult
 from jaxspec.studies.sweep.run import sweep
 
+pytestmark = pytest.mark.study
+
 CONFIG = SweepConfig(axes={"workload.batch": [1, 3]}, device=("rtx-4090",), max_draft_length=2)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from own_address import launch_flags
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.signals
 
 KILLS = 20
 

@@ -21,6 +21,8 @@ from jaxspec.studies.tree.run import cycle_times_of, price_growths
 from jaxspec.studies.tree.stages import TreeStages
 from jaxspec.trees.ranked_tree import RankedTree
 
+pytestmark = pytest.mark.study
+
 TARGET = DecoderConfig(
     vocab_size=256, hidden_size=16, intermediate_size=24, num_layers=1, num_heads=4, num_kv_heads=2, head_dim=6
 )

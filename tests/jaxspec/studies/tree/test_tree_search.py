@@ -164,6 +164,7 @@ def test_a_trace_that_cannot_be_taken_is_refused(settings, given, said, tmp_path
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.study
 def test_the_best_chain_is_that_of_another_way_to_price_chains(finished, run):
     ranks, lengths = np.asarray(run.traces.rank).tolist(), range(1, SMALL["depth"] + 1)
     counted = [
@@ -251,6 +252,7 @@ def test_page_and_figures_are_there(finished):
     assert "every cycle as predicted" in page
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("case", ["as it came", "tiny", "huge", "one context", "none pays"])
 def test_no_table_cuts_a_number_and_no_figure_leaves_out_data(finished, case):
     entry = odd_trees(finished[0][0])[case]
@@ -286,6 +288,7 @@ def test_the_command_reprints_it_and_minds_its_configuration(finished, config, c
     assert "belongs to another configuration (differs in nodes)" in err
 
 
+@pytest.mark.study
 def test_that_no_tree_pays_is_an_answer(settings, tmp_path):
     # 4096 sequences keep the arithmetic units busy with one token each: more tokens take as much longer.
     given = {"draft": "ngram", "batch": 4096, "context": 64, "contexts": "70,80,90"}
@@ -300,6 +303,7 @@ def test_that_no_tree_pays_is_an_answer(settings, tmp_path):
         assert row["decision"]["best_tree"]["speedup_vs_stored_ar"] < 1
 
 
+@pytest.mark.study
 def test_a_run_stopped_at_any_stage_ends_with_the_same_result(finished, config, tmp_path):
     class StopError(Exception):
         pass
@@ -326,6 +330,7 @@ def test_a_run_stopped_at_any_stage_ends_with_the_same_result(finished, config, 
     assert untimed(tmp_path / "stopped") == untimed(finished[1])
 
 
+@pytest.mark.study
 def test_a_compressed_copy_drafts_and_sampling_is_within_its_error(finished, settings, tmp_path):
     given = {"temperature": 0.7, "search": "greedy", "weight_prune": 0.3, "contexts": "700", "nodes": 2}
     entries, _ = search_tree(build_config(TreeConfig, settings, given), out=str(tmp_path / "self"))

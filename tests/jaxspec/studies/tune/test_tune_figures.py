@@ -13,6 +13,8 @@ from jaxspec.report.figures.style import WIDTH_INCHES
 from jaxspec.report.page import drawn as drawn_figures
 from jaxspec.studies.tune.view import drawings, pareto_front
 
+pytestmark = pytest.mark.study
+
 ALL = {"acceptance", "knobs", "convergence", "tokens", "roofline", "operator_time"}
 
 

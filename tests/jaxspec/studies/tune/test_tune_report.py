@@ -1,11 +1,13 @@
 import re
 
+import pytest
 from tune_report_samples import parse, report_html, table_rows, words
 
 from jaxspec.report.assumptions import device_facts
 from jaxspec.report.page import COLUMNS_ACROSS
 
 
+@pytest.mark.study
 def test_page_is_well_formed_and_asks_nobody_for_anything(page):
     root = parse(page)
     assert page.startswith("<!DOCTYPE html>")
@@ -24,11 +26,13 @@ def test_page_is_well_formed_and_asks_nobody_for_anything(page):
     assert policy.attrib["content"] == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
+@pytest.mark.study
 def test_page_suits_dark_screens_and_paper(page):
     assert "@media screen and (prefers-color-scheme: dark)" in page
     assert "@media print" in page
 
 
+@pytest.mark.study
 def test_headline_and_provenance(page):
     root = parse(page)
     headline = root.find(".//p[@class='headline']")
@@ -37,6 +41,7 @@ def test_headline_and_provenance(page):
     assert "Acceptance measured on embedded (3.08 M parameters), cost predicted for Llama 3.1 8B on NVIDIA" in page
 
 
+@pytest.mark.study
 def test_every_number_of_the_table_stands_beside_its_status(page):
     assert table_rows(parse(page)) == {
         "speedup vs bf16 AR": [f"{x} predicted" for x in ("1.93x", "2.04x", "2.09x", "2.33x")],
@@ -122,6 +127,7 @@ def test_settings_assumptions_versions_and_command(page):
         assert part in text
 
 
+@pytest.mark.study
 def test_the_assumptions_are_those_of_the_devices_that_were_used(make_entry, text_only):
     names = ("rtx-4090", "h100-sxm", "cassandra-npu", "alveo-v80")
     for chosen in (names[:1], names[1:2], names):

@@ -11,6 +11,8 @@ from tune_report_samples import parse, report_html, table_rows, words
 from jaxspec.report.page import drawn
 from jaxspec.studies.tune import view
 
+pytestmark = pytest.mark.study
+
 
 def write_report(entries, *more, **options):
     return view.write_report([read(entry) for entry in entries], *more, **options)

@@ -1,7 +1,4 @@
-import sys
-
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -67,25 +64,6 @@ def test_a_device_whose_energy_is_not_known_costs_time_alone():
     assert np.all((sizes >= 36) & (sizes <= 45))  # Qwen3-4B has 36
 
 
-def test_a_rate_counts_points_of_a_call():
-    chunks = [(jnp.arange(5.0) + shift,) for shift in range(3)]
-    rate = hardware.measure(lambda point: point[0] * 2.0, chunks, repeats=4)
-    assert 0 < rate.median <= rate.best < 5 / 1e-7
-    assert rate.first_call_s > 0
-
-
-@pytest.mark.parametrize(
-    ("chunks", "message"),
-    [
-        ([(jnp.arange(5.0),), (jnp.arange(6.0),)], "2 traces"),
-        ([(jnp.array([1.0, jnp.inf]),)], "not finite"),
-    ],
-)
-def test_what_is_traced_anew_or_not_finite_has_no_rate(chunks, message):
-    with pytest.raises(AssertionError, match=message):
-        hardware.measure(lambda point: point[0] * 2.0, chunks, repeats=2)
-
-
 @pytest.mark.parametrize("name", [name for name in hardware.UNIT_DEVICES if not name.startswith("GPU")])
 def test_products_in_a_step_take_what_the_unit_says(name):
     device = hardware.UNIT_DEVICES[name]()
@@ -97,28 +75,6 @@ def test_another_unit_would_be_noticed(monkeypatch):
     slower = lambda *sizes, **widths: 1.1 * device.matrix_unit.product_time(*sizes, **widths)
     with pytest.raises(AssertionError, match="qkv takes"):
         hardware.check_unit(device, slower)
-
-
-def test_a_unit_that_fails_stands_in_the_table_beside_the_others(monkeypatch):
-    def absent():
-        raise LookupError("nothing calibrated")
-
-    units = {"one": absent, "two": hardware.systolic_device}
-    monkeypatch.setattr(hardware, "UNIT_DEVICES", units)
-    failed, measured = hardware.matrix_units(chunk=3, repeats=1)
-    assert failed == {"name": "matrix_units", "failed": "one: LookupError: nothing calibrated"}
-    assert measured["ours"] / measured["peer"] == pytest.approx(measured["ratio"])
-    assert "chunks of 3" in measured["workload"]
-
-
-def test_peers_that_are_not_installed_are_named(monkeypatch):
-    for module in ("GenZ", "scalesim"):
-        monkeypatch.setitem(sys.modules, module, None)
-        for loaded in [name for name in sys.modules if name.startswith(f"{module}.")]:
-            monkeypatch.delitem(sys.modules, loaded)
-    told = [row["failed"] for row in model_peers.model_peers(chunk=2, repeats=1)]
-    assert len(told) == 2
-    assert all("not installed" in line and peer in line for line, peer in zip(told, ("GenZ", "scalesim")))
 
 
 @pytest.mark.parametrize(("compare", "peer"), [("beside_genz", "GenZ"), ("beside_scale_sim", "scalesim")])

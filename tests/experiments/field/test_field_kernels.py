@@ -3,9 +3,7 @@
 import dataclasses
 
 import pytest
-from rich.console import Console
 
-from experiments.field.__main__ import show
 from experiments.field.answers import answers
 from experiments.field.engines import engine_of
 from experiments.field.gpus import named_device
@@ -244,14 +242,3 @@ def test_a_draft_network_that_cannot_be_shared_is_held_whole():
 
 def test_sixteen_bits_are_taken_where_nothing_is_written():
     assert stored("") == SIXTEEN_BITS == stored("bf16")
-
-
-@pytest.mark.device_matrix
-def test_what_is_not_measured_is_shown():
-    rows = [changed(engine="TRT-LLM"), changed(id="other", engine="TRT-LLM"), changed(id="none", device="Apple M3 Max")]
-    found = answers(rows, price_rows(rows))
-    console = Console(width=200, record=True)
-    show(summarise(rows, found), console)
-    text = " ".join(console.export_text().split())
-    assert "2 rows: what TRT-LLM spends beside its kernels is not known (no source: " in text
-    assert "1 not predicted: the catalog has no device 'Apple M3 Max'" in text

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from experiments.host_speedups.__main__ import draw, main, show, summarise
+from experiments.host_speedups.__main__ import draw, main, summarise
 from experiments.host_speedups.configurations import BATCHES, TREES, groups
 from experiments.host_speedups.run import Host, measure, read_groups
 from hwmodels import NO_ENGINE, catalog
@@ -82,64 +82,6 @@ def test_intervals_that_hold_measured_speedups_are_counted():
     found = summarise([one | {"predicted_speedup_interval": own} for one, own in zip(rows, ends, strict=True)])["parts"]
     assert [found[name]["covered"] for name in ("all", "batch 1", "batch 16")] == [0.5, 0.5, 0.5]
     assert summarise(rows)["parts"]["all"]["covered"] is None
-
-
-LOST = {"median": None, "low": None, "high": None}
-
-
-def test_a_step_that_is_lost_in_noise_leaves_numbers_unknown(capsys, monkeypatch):
-    """As where a busy machine makes the step without speculation come out negative; the row itself is kept."""
-    lost = dict.fromkeys(("measured_speedup", "measured_ar_s", "measured_cycle_over_step"), LOST)
-    half = {"measured_speedup": {"median": 2.0, "low": None, "high": 2.2}}
-    rows = [
-        row("a", 1.1, 1.0) | {"predicted_speedup_interval": [0.9, 1.3]},
-        row("b", 3.0, 2.5, noise=None) | lost | {"predicted_speedup_interval": [1.0, 2.0]},
-        row("c", 2.2, 2.0) | half | {"predicted_speedup_interval": [3.0, 4.0]},
-        row("e", 2.0, 1.9, batch=16, noise=None) | lost | {"measured_cycle_s": LOST, "measured_verify_s": LOST},
-    ]
-    found = summarise(rows)
-    assert found["rows"] == 4
-    assert (found["lost"], found["largest_noise"]) == (2, None)
-    alone, batched = found["parts"]["batch 1"], found["parts"]["batch 16"]
-    assert alone["speedup"]["this model"]["rows"] == 2
-    assert alone["speedup"]["this model"]["largest"] == pytest.approx(0.1)
-    assert [alone["times"][name]["rows"] for name in ("cycle", "step without speculation", "cycle over step")] == [
-        3,
-        2,
-        2,
-    ]
-    assert alone["covered"] == 0.5
-    assert batched["speedup"]["this model"]["rows"] == batched["times"]["cycle"]["rows"] == 0
-    assert batched["covered"] is None
-    picked = found["picked"]["batch 1"]
-    assert picked["fastest"] == "c"
-    assert picked["this model"] == {"way": "b", "share_of_fastest": None, "right": None}
-    stored = json.loads(to_json(found), parse_constant=pytest.fail)
-    assert stored["picked"]["batch 1"] == picked
-    assert [len(axes.containers) for axes in draw(rows).axes] == [2]  # rows with a speedup
-    monkeypatch.setenv("COLUMNS", "160")
-    show({"machine": "this one", "rows": rows, "summary": found})
-    told = capsys.readouterr().out
-    assert "2.00 (n/a to 2.20)" in told
-    assert "n/a of its speed" in told
-    assert "median speedups are not sure at all: TOO NOISY" in told
-    assert "2 of 4 speedups are not known" in told
-    assert "nan" not in told.lower()
-
-
-def test_what_the_clock_lost_is_null_in_the_rows_of_a_run():
-    """The clock's own samples, through the file that a run writes."""
-    from experiments.host_speedups.run import TimedWay, _measured
-
-    def timed(cycle_over_step):
-        samples = np.full(5, 1e-3)
-        counts = {"steps": 1, "tokens": 60, "turns": 30, "tokens_per_cycle": 2.0, "agree": 1.0}
-        return TimedWay(cycle_s=samples, verify_s=samples, cycle_over_step=cycle_over_step, compile_s=1.0, **counts)
-
-    found = json.loads(to_json(_measured(timed(np.full(5, np.inf)), timed(np.ones(5)))), parse_constant=pytest.fail)
-    assert found["measured_speedup"] == found["measured_cycle_over_step"] == LOST
-    assert found["noise"] is None
-    assert found["measured_cycle_s"]["median"] == pytest.approx(1e-3)
 
 
 def test_a_folder_is_read_back_and_belongs_to_one_run(tmp_path):

@@ -63,31 +63,6 @@ def test_large_products_of_the_b200_wait_for_memory(engine, kind):
     assert float(unit.coefficients.cache_bytes[0]) == pytest.approx(126e6)
 
 
-timed = jax.jit(lambda unit, m, k, n, bits: gemm_time(unit, m, k, n, weight_bits=bits))
-
-
-@pytest.mark.parametrize(("engine", "kind"), WITH)
-def test_larger_is_never_faster(engine, kind):
-    """In double precision, around and beyond the cache; and by the device's own numbers."""
-    unit, draw, count = calibrated_gpu("b200-sxm", engine, kind), np.random.default_rng(5), 2000
-    alone = lambda leaf: np.asarray(leaf, np.float64)[:1]
-    with jax.enable_x64(True):
-        unit = dataclasses.replace(unit, coefficients=jax.tree.map(alone, unit.coefficients), weight_widths=(8.0,))
-        m, k, n = (np.round(2.0 ** draw.uniform(*ends, count)) for ends in ((9, 17), (9, 15), (9, 17)))
-        point = {"m": m, "k": k, "n": n, "bits": np.full(count, 8.0)}
-        once = np.asarray(timed(unit, **point))
-        for name in point:
-            more = point[name] * (1.0 + draw.exponential(0.05, count))
-            grown = point | {name: more if name == "bits" else np.ceil(more + 1e-9)}
-            assert np.all(np.asarray(timed(unit, **grown)) >= once * (1.0 - 1e-12)), name
-        slower = dataclasses.replace(unit, bandwidth_bytes_per_s=0.7 * unit.bandwidth_bytes_per_s)
-        smaller = dataclasses.replace(
-            unit, coefficients=dataclasses.replace(unit.coefficients, cache_bytes=0.7 * unit.coefficients.cache_bytes)
-        )
-        for other in (slower, smaller):
-            assert np.all(np.asarray(timed(other, **point)) >= once * (1.0 - 1e-12))
-
-
 def test_gradient(check_gradient):
     """Below and above what counts of the cache."""
     for m, n in ((2000.0, 9000.0), (30000.0, 20000.0)):

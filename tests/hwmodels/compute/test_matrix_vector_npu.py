@@ -16,7 +16,6 @@ from hwmodels.compute.weight_layouts import CoalescedGroups
 pytestmark = pytest.mark.device_matrix
 
 SIZES = ((6.0, 7.0, 23.0), (4.0, 9.0, 61.0))
-RATES = ("peak_flops_per_s", "dma_bytes_per_s", "vector.packets_per_s")
 
 
 def seconds_of(npu, m, k, n, weight_bits=16.0):
@@ -198,39 +197,12 @@ def test_schedules():
     assert seconds_of(npu_of(), 3, 7, 10**5, 4.5) == pytest.approx(float(max(stages)), rel=1e-4)
 
 
-def test_an_infinite_dma_takes_no_time():
-    npu = npu_of(dma_bytes_per_s=float("inf"))
-    assert float(stage_times(npu, 5, 7, 3, weight_bits=4.5).dma_s) == 0
-    slopes = jax.jit(jax.grad(lambda npu: npu.product_time(5.0, 7.0, 3.0, weight_bits=4.5, temperature=0.3)))(npu)
-    assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(slopes))
-
-
 def test_conversion_ends_smoothly_below_the_limit():
     bits = np.linspace(15, 16.5, 60, dtype=np.float32)
     vector_s = stage_times(npu_of(), 3, 7, 9, weight_bits=bits, temperature=0.4).vector_s
     assert np.all(vector_s[bits >= 16] == 0)
     assert np.all(vector_s[bits < 15.6] > 0)
     assert np.max(np.abs(np.diff(vector_s))) < 0.2 * np.max(vector_s)
-
-
-@both_schedules
-def test_protocol(schedule):
-    npu = npu_of(schedule)
-    unit_checks.check_never_faster_than_the_peak(npu, SIZES)
-    unit_checks.check_rates_and_latencies(npu, SIZES, RATES)
-    unit_checks.check_more_work_takes_no_less_time(npu, SIZES)
-    unit_checks.check_temperature_to_zero(npu, SIZES)
-
-
-@both_schedules
-def test_traced_once_and_batched(schedule):
-    unit_checks.check_traced_once(npu_of(schedule), SIZES)
-    unit_checks.check_leaves_may_be_batches(npu_of(schedule), SIZES)
-
-
-def test_gradient(check_gradient):
-    # One of the three temperatures is 1, at which pipelined is serial.
-    unit_checks.check_slopes(npu_of(), SIZES, check_gradient)
 
 
 def test_schedule_is_static_and_known():

@@ -173,28 +173,6 @@ def test_one_trace_and_batches():
         total(dataclasses.replace(UNITS, **{name: getattr(UNITS, name) * 1.1}), 3e9 + i, 3.0, 0.1, 0.1)
 
 
-@pytest.mark.device_matrix
-def test_batches():
-    # Each row changes another leaf.
-    factors = 1.0 + 0.37 * jnp.eye(len(LEAVES))
-    batch = dataclasses.replace(UNITS, **{name: getattr(UNITS, name) * factors[i] for i, name in enumerate(LEAVES)})
-    everything = lambda device: jnp.stack(
-        [
-            read_time(device, 3e9, 3.0, 0.14, temperature=0.1).total_s,
-            decode_energy(device, 3e9, 3.0, temperature=0.1),
-            total_power(device, 3.0, temperature=0.1),
-            jnp.asarray(device.total_area_m2 * 1e9),
-        ]
-    )
-    one = jax.jit(everything)
-    row = lambda i: jax.tree.map(lambda leaf: leaf[i], batch)
-    singly = np.array([one(row(i)) for i in range(len(LEAVES))])
-    # No leaf without an effect.
-    assert np.all(np.any(np.abs(singly / np.asarray(one(UNITS)) - 1) > 1e-7, axis=1))
-    for batched in (jax.jit(jax.vmap(everything))(batch), one(batch).T):
-        np.testing.assert_allclose(batched, singly, rtol=1e-6)
-
-
 def test_wrong_combination():
     with pytest.raises(ValueError, match="choose one of overlapped, serial"):
         read_time(UNITS, 1.0, 1.0, 1.0, combination="sideways")

@@ -196,20 +196,3 @@ def test_at_the_kink_both_limits_share_the_gradient(x64):
     # 1 / 10 cycle by output and 3 / 30 by parsing.
     rates = lambda symbols, bits: cycles_per_symbol(unit(symbols=symbols, bits=bits), 3.0)
     np.testing.assert_allclose(jax.jit(jax.grad(rates, (0, 1)))(10.0, 30.0), [-0.5 / 100, -0.5 * 3 / 900])
-
-
-@pytest.mark.device_matrix
-def test_batches():
-    # Each row changes another leaf.
-    names = ("symbols_per_cycle", "code_bits_per_cycle", "symbol_bytes", "count", "frequency_hz")
-    factors = 1.0 + 0.37 * jnp.eye(len(names))
-    base = unit(symbols=11.0, bits=30.0, symbol_bytes=3.0, count=9.0)
-    batch = dataclasses.replace(base, **{name: getattr(base, name) * factors[i] for i, name in enumerate(names)})
-    both = lambda device: decoded_bytes_per_s(device, 2.9, 0.2)[None]
-    one = jax.jit(both)
-    row = lambda i: dataclasses.replace(base, **{name: getattr(batch, name)[i] for name in names})
-    singly = np.array([one(row(i)) for i in range(len(names))]).T
-    assert all(len(set(values.tolist())) >= 4 for values in singly)
-    axes = dataclasses.replace(jax.tree.map(lambda _: None, base), **dict.fromkeys(names, 0))
-    for batched in (jax.jit(jax.vmap(both, in_axes=(axes,)))(batch), jax.jit(both)(batch)):
-        np.testing.assert_allclose(np.array(batched), singly, rtol=1e-6)

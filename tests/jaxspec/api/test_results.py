@@ -3,8 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -117,24 +115,6 @@ def test_saving_replaces_neither_a_run_nor_the_working_directory(found, monkeypa
             found["a"].save(place)
 
 
-def test_a_saved_result_behind_a_link_is_replaced_where_it_is(found):
-    found.save("large/kept")
-    Path("link").symlink_to("large/kept")
-    assert found["a"].save("link", force=True) == Path("link")
-    assert Path("link").is_symlink()
-    assert len(js.open_result("large/kept")) == 1
-
-
-def test_what_cannot_be_copied_is_told_with_its_reason(found, monkeypatch):
-    def full(*_, **__):
-        raise shutil.Error([("run/points", "kept/points", "[Errno 28] No space left on device: 'kept/points'")])
-
-    monkeypatch.setattr(shutil, "copytree", full)
-    with pytest.raises(InputError, match=r"'kept' cannot be written \(\[Errno 28\] No space left on device"):
-        found.save("kept")
-    assert not list(Path().glob("*kept*"))
-
-
 def test_rows_of_results(found):
     raw = found.results[0].plain()
     assert rows_of(found.results, None)[0]["area"] == 16
@@ -142,12 +122,6 @@ def test_rows_of_results(found):
         {"device": name, "length": length} for name in ("a", "b") for length in (4, 5)
     ]
     assert "status.area" in rows_of([raw], None)[0]
-
-
-def test_frames_need_pandas_and_say_so(found, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match="pip install pandas"):
-        found.to_frame()
 
 
 def test_frames_are_the_rows(found):

@@ -10,8 +10,6 @@ import jaxspec as js
 from jaxspec.cli import main
 from jaxspec.errors import InputError
 from jaxspec.runs import compare_runs, find_run, list_runs, runs_table
-from jaxspec.runs.kept import headline_numbers
-from jaxspec.runs.provenance import attempt
 
 
 def shell(capsys, *arguments):
@@ -60,17 +58,6 @@ def test_runs_are_listed_and_compared(capsys):
     assert "Toy" in out
 
 
-def test_names_of_runs_steer_no_terminal(capsys):
-    odd = "runs/a\x1b[2Jb\x9bc\u202ed é"
-    js.toy(width=4, out="runs/first")
-    Path("runs/first").rename(odd)
-    for arguments in (("list",), ("show", odd), ("compare", odd, odd), ("resume", odd), ("show", "\x1b[2J\u202e")):
-        said = "".join(shell(capsys, *arguments)[1:])
-        assert said
-        assert not set(said) & set("\x1b\x9b\u202e"), arguments
-    assert "d é" in shell(capsys, "list")[1]
-
-
 def test_equal_settings_and_seed_give_equal_results():
     first, second = (js.toy(seed=5, out=name) for name in ("one", "two"))
     assert first.to_json() == second.to_json()
@@ -115,40 +102,6 @@ def test_settings_that_were_changed_afterwards_are_noticed(capsys, finished):
     assert js.open_result("run").area.value == 25
 
 
-DAMAGED_RECORDS = [
-    ("run.json", {"attempts": 5}),
-    ("run.json", {"attempts": [None]}),
-    ("run.json", {"attempts": [{"versions": [5]}]}),
-    ("run.json", {"attempts": [{"devices": [{}]}]}),
-    ("run.json", {"headline": "ab"}),
-    ("run.json", {"command": ["toy"]}),
-    ("inputs.json", {"text": 5}),
-    ("inputs.json", None),  # deeper than Python reads
-]
-
-
-@pytest.mark.parametrize(("name", "change"), DAMAGED_RECORDS)
-def test_a_damaged_record_is_one_line(capsys, name, change):
-    js.toy(width=4, out="runs/first")
-    js.toy(width=5, out="runs/second")
-    file = Path("runs/first", name)
-    text = "[" * 200_000 if change is None else json.dumps(json.loads(file.read_text()) | change)
-    file.write_text(text)
-    for arguments in (
-        ["show", "runs/first"],
-        ["compare", "runs/first", "runs/second"],
-        ["resume", "runs/first"],
-    ):
-        code, _, err = shell(capsys, *arguments)
-        assert code == 2
-        assert f"{name}' is damaged" in err
-        assert len(err.strip().splitlines()) == 1
-    with pytest.raises(InputError, match="is damaged"):
-        js.toy(width=4, out="runs/first")
-    js.toy(width=4, out="runs/first", force=True)
-    assert find_run("runs/first").finished
-
-
 def test_a_run_in_progress_is_told():
     js.toy(out="runs/first")
     os.unlink("runs/first/result.json")
@@ -157,13 +110,6 @@ def test_a_run_in_progress_is_told():
     with open("runs/first/.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert find_run("runs/first").state == ("running" if Path("/proc/locks").exists() else "unfinished")
-
-
-def test_runs_of_earlier_versions_are_recognised_by_their_settings():
-    js.toy(width=4, out="runs/first")
-    os.unlink("runs/first/run.json")
-    assert find_run("runs/first").command is None
-    assert js.open_result("runs/first").area.value == 16
 
 
 @pytest.mark.parametrize(
@@ -187,32 +133,6 @@ def test_bad_input_is_one_line(arguments, message, capsys):
     assert code == 2
     assert message in err
     assert len(err.strip().splitlines()) == 1
-
-
-def test_a_command_that_is_not_known():
-    js.toy(out="run")
-    record = json.loads(Path("run/run.json").read_text())
-    Path("run/run.json").write_text(json.dumps(record | {"command": "fly"}))
-    with pytest.raises(InputError, match="is of command 'fly'; this version knows tune"):
-        js.open_result("run")
-
-
-def test_headlines_leave_out_what_is_absent():
-    assert headline_numbers({"a": {"b": 1.5}, "c": None}, ("a.b", "a.x", "c", "a.b.c")) == [{"a.b": 1.5}]
-    assert attempt()["versions"]["python"]
-
-
-def test_a_damaged_run_does_not_hide_the_others(capsys):
-    js.toy(width=4, out="runs/first")
-    js.toy(width=5, out="runs/second")
-    Path("runs/first/run.json").write_text("[")
-    damaged, whole = list_runs()
-    assert (damaged.state, damaged.headline, whole.state, whole.damage) == ("damaged", [], "finished", None)
-    assert "run.json" in damaged.damage
-    assert "--force" in damaged.damage
-    code, out, _ = shell(capsys, "list", "--json", "runs.json")
-    assert (code, "2 runs, 1 finished" in out, "area 25" in out) == (0, True, True)
-    assert [run["state"] for run in json.loads(Path("runs.json").read_text())] == ["damaged", "finished"]
 
 
 @pytest.mark.parametrize("content", ["null", "[]", "[3]", "7"])

@@ -75,12 +75,6 @@ def test_a_port_that_is_taken(tmp_path, monkeypatch, capsys, shared):
     assert [path.name for path in tmp_path.iterdir()] == ["sweep.toml"]
 
 
-def test_other_commands_have_no_such_flags(capsys):
-    with pytest.raises(SystemExit) as left:
-        main(["predict", "--distributed"])
-    assert left.value.code == 2
-
-
 def test_every_command_that_splits_a_network_has_the_flags():
     for name in STUDIES:
         study = find_study(name)

@@ -252,21 +252,3 @@ def test_a_full_disk_below_the_output_is_one_line(tmp_path, command):
     assert err.decode().splitlines() == [
         "jaxspec: the output cannot be written (No space left on device); send it elsewhere, then run it again"
     ]
-
-
-def test_a_closed_output_is_one_line_and_its_descriptor_goes_to_no_file(tmp_path):
-    process = subprocess.run(
-        f"{sys.executable} -m jaxspec devices --json d.json >&-", shell=True, cwd=tmp_path, capture_output=True
-    )
-    assert process.returncode == 2
-    assert process.stderr.decode().startswith("jaxspec: standard output is closed")
-    assert listing(tmp_path) == []
-
-
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_an_encoding_without_our_characters_ends_nothing(tmp_path, encoding):
-    process = start(tmp_path, "devices", "--sources", env=os.environ | {"PYTHONIOENCODING": encoding})
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (0, b"")
-    assert b"???" in out  # the rule below a heading
-    assert b"rtx-4090" in out

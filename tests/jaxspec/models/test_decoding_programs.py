@@ -1,7 +1,5 @@
 """How programs that decode are compiled on a GPU, shown on a CPU that passes for one."""
 
-import inspect
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,9 +11,6 @@ from jaxspec.models.decoding_programs import jit_decoding
 from jaxspec.scaling import branches
 from jaxspec.speculate import loop
 from jaxspec.studies.calibrate import programs
-
-#: An option that no XLA has.
-UNKNOWN = {"xla_an_option_of_tomorrow": True}
 
 
 @pytest.fixture(params=[True, False])
@@ -52,26 +47,6 @@ def test_only_a_gpu_is_told_something(gpu, compiled):
     assert compiled[1:] == [*asked, decoding_programs._OPTIONS] * gpu
     program(jnp.arange(4), times=3)
     assert len(compiled) == 1 + (len(asked) + 1) * gpu
-
-
-def test_within_another_program_it_is_a_part_of_that(gpu):
-    program = jit_decoding(doubled, static_argnames="times")
-    np.testing.assert_array_equal(jax.jit(lambda x: program(x, times=2))(jnp.arange(3)), [0, 4, 8])
-    gradient = jax.grad(lambda x: jnp.sum(program(x, times=2)))(jnp.ones(2))
-    np.testing.assert_array_equal(gradient, [4, 4])
-    assert inspect.unwrap(program) is doubled
-
-
-def test_a_version_without_the_option_goes_without(gpu, monkeypatch):
-    monkeypatch.setattr(decoding_programs, "_OPTIONS", UNKNOWN)
-    with pytest.raises(jax.errors.JaxRuntimeError, match="xla_an_option_of_tomorrow"):
-        jax.jit(lambda x: x + 1.0, compiler_options=UNKNOWN)(0.0)
-    assert decoding_programs._options() == {}
-    monkeypatch.setattr(decoding_programs, "_OPTIONS", UNKNOWN | {"xla_gpu_dot_merger_threshold_mb": 0})
-    decoding_programs._options.cache_clear()
-    known = {"xla_gpu_dot_merger_threshold_mb": 0} if gpu else {}
-    assert decoding_programs._options() == known
-    np.testing.assert_array_equal(jit_decoding(doubled, static_argnames="times")(jnp.arange(3), times=1), [0, 2, 4])
 
 
 @pytest.mark.network

@@ -68,13 +68,3 @@ def test_the_shipped_networks_load(name):
     assert model.config.vocab_size == 256
     assert model.params["embed"].dtype == jnp.bfloat16
     assert sum(leaf.size for leaf in jax.tree.leaves(model.params)) == model.config.num_parameters()
-
-
-def test_the_tab_key_and_the_list_of_networks_name_all_that_ship(capsys):
-    from jaxspec.cli.catalogs import models
-    from jaxspec.settings.catalog_names import shipped_networks
-
-    assert shipped_networks() == embedded.NETWORK_NAMES
-    models.main([], standalone_mode=False)
-    said = " ".join(capsys.readouterr().out.split())
-    assert f"--model: {', '.join(map(repr, embedded.NETWORK_NAMES))} (ship with weights)" in said

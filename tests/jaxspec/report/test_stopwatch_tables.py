@@ -2,10 +2,8 @@
 
 import math
 
-import pytest
-
 from jaxspec.files import as_stored
-from jaxspec.report.stopwatch import stopwatch_figure, stopwatch_grids, stopwatch_in_words, stopwatch_tables
+from jaxspec.report.stopwatch import stopwatch_figure, stopwatch_in_words, stopwatch_tables
 from jaxspec.results import given, measured
 from jaxspec.results.network_results import MeasuredResult, RunningModel
 from jaxspec.results.stopwatch_results import ClockedWay, Repeated, Stopwatch
@@ -44,16 +42,6 @@ def result(ways, noise, repeats=7):
     )
 
 
-@pytest.mark.parametrize("names", [["tuned", "q4", "default", "ngram"], ["ngram", "default", "q4", "tuned"]])
-def test_ways_stand_in_one_order_however_they_come(names):
-    shown = result({name: way() for name in names}, 0.01)
-    (table,) = stopwatch_tables([shown])
-    order = ["default", "tuned", "ngram", "q4"]
-    assert [row.cells[0] for row in table.rows] == ["no speculation", *order]
-    assert stopwatch_grids(shown)[0].names == ["no speculation", *order]
-    assert [label.get_text() for label in stopwatch_figure(shown).axes[0].get_xticklabels()] == order
-
-
 def test_times_that_are_lost_are_not_told_as_numbers():
     nothing = (math.nan, math.nan, math.nan)
     shown = result({"ngram": way(nothing, (math.nan, math.nan, 1e-3))}, math.inf)
@@ -67,13 +55,3 @@ def test_times_that_are_lost_are_not_told_as_numbers():
     few = stopwatch_in_words(result({"ngram": way(nothing)}, math.inf, repeats=2).stopwatch)
     assert "too few repeats to tell the noise" in few
     assert LOST in few
-
-
-def test_an_end_that_is_not_known_is_drawn_no_bar():
-    shown = result({"ngram": way((1.5, 1.0, math.nan))}, 0.5)
-    words = stopwatch_in_words(shown.stopwatch)
-    assert "sure to 50.0 %: TOO NOISY" in words
-    assert LOST not in words
-    (table,) = stopwatch_tables([shown])
-    assert "1.50 (1.00 to n/a)" in table.rows[1].cells
-    assert stopwatch_figure(shown) is not None

@@ -1,6 +1,5 @@
 """Every file that a configuration names is part of its run: a changed one is noticed and named."""
 
-import dataclasses
 import hashlib
 import io
 import itertools
@@ -96,24 +95,6 @@ def test_an_edited_file_is_named_and_the_old_result_is_not_shown(files, settings
         assert run.unrecorded == []
 
 
-def test_digests_that_are_gone_are_told(files):
-    config = EvaluateConfig(**EVALUATE)
-    digests = input_digests(config)
-    with RunDirectory("evaluate", config, inputs=digests, out=files / "run") as run:
-        assert run.unrecorded == []
-    (files / "run" / "inputs.json").unlink()
-    with RunDirectory("evaluate", config, inputs=digests, out=files / "run", begin=False) as run:
-        assert run.unrecorded == sorted(digests)
-
-
-def test_a_file_that_is_gone_is_a_changed_one(files):
-    config = EvaluateConfig(**EVALUATE)
-    RunDirectory("evaluate", config, inputs=input_digests(config), out=files / "run").close()
-    Path("mine.toml").unlink()
-    with pytest.raises(InputError, match=r"mine\.toml has changed"):
-        RunDirectory("evaluate", config, inputs=input_digests(config), out=files / "run")
-
-
 @pytest.mark.parametrize(
     ("settings", "added", "told"),
     [
@@ -135,34 +116,6 @@ def test_a_file_that_comes_later_is_a_changed_one(files, settings, added, told):
     Path(added).rename(Path(added).parent / "notes.json")  # which nothing is read from
     with RunDirectory("evaluate", config, inputs=input_digests(config), out=files / "run") as run:
         assert [Path(name).name for name in run.unrecorded] == ["notes.json"]
-
-
-def test_runs_of_earlier_versions_say_what_they_do_not_know(files):
-    config = EvaluateConfig(**EVALUATE)
-    old = {
-        name: digest for name, digest in input_digests(config).items() if name in ("config.json", "model.safetensors")
-    }
-    RunDirectory("evaluate", config, inputs=old, out=files / "run").close()
-    for _ in range(2):  # it does not get to know it by being asked
-        with RunDirectory("evaluate", config, inputs=input_digests(config), out=files / "run") as run:
-            assert run.unrecorded == ["mine.toml", "r.json", "shape/config.json", "t.txt"]
-    Path("model", "model.safetensors").write_bytes(b"other")
-    with pytest.raises(InputError, match=r"model\.safetensors has changed"):
-        RunDirectory("evaluate", config, inputs=input_digests(config), out=files / "run")
-
-
-def test_files_of_one_name_are_told_apart(files, monkeypatch):
-    monkeypatch.chdir(files / "shape")
-    config = EvaluateConfig(model="../model", architecture="config.json", text="config.json")
-    found = input_digests(config)
-    assert set(found) == {
-        "config.json",
-        "model.safetensors",
-        "text config.json",
-        "architecture config.json",
-    }
-    assert found["architecture config.json"] != found["config.json"]
-    assert input_digests(dataclasses.replace(config, text="stdlib"))["config.json"] == found["config.json"]
 
 
 def test_large_inputs_are_digested_with_time_left(files, monkeypatch):

@@ -41,23 +41,6 @@ def test_a_page_that_is_gone_is_written_again_from_the_result(repeated, capsys):
     assert "is not there" not in capsys.readouterr().err
 
 
-def test_a_command_without_a_page_is_finished_without_one(repeated):
-    result, directory = repeated()
-    assert repeated()[0] == result
-    assert not (directory.path / "report.html").exists()
-
-
-def test_a_result_is_told_where_no_page_can_be_written(repeated, capsys):
-    result, directory = repeated(page=write)
-    (directory.path / "report.html").unlink()
-
-    def refused(result, path):
-        raise PermissionError(13, "Permission denied", str(path))
-
-    assert repeated(page=refused)[0] == result
-    assert "note: it cannot be written (Permission denied)" in capsys.readouterr().err
-
-
 def test_a_page_that_cannot_be_written_at_first_loses_no_result(repeated, capsys):
     def refused(result, path):
         raise OSError(28, "No space left on device", str(path / "report.html"))
@@ -68,19 +51,3 @@ def test_a_page_that_cannot_be_written_at_first_loses_no_result(repeated, capsys
     assert result["numbers"] == [1, None]
     assert (directory.path / "report.html").read_text() == "[1, None]"
     assert "report.html is not there; it is written from result.json" in capsys.readouterr().err
-
-
-def test_what_is_shown_first_stands_in_the_order_in_which_it_is_shown_again(tmp_path):
-    """Tables of result.json have sorted keys, and a reader of tables goes by their order."""
-
-    def run():
-        work = lambda: {"ways": {"tuned": 1, "default": {"b": 2, "a": 3}, 10: 4, 9: 5}}
-        write = lambda result, path: (path / "report.html").write_text(f"{result}")
-        return carry_out("trial", Settings(), lambda *_: work, out=tmp_path / "run", page=write)
-
-    first, directory = run()
-    page = directory.path / "report.html"
-    assert page.read_text() == str(first)
-    again, _ = run()
-    assert str(first) == str(again)
-    assert list(first["ways"]) == ["10", "9", "default", "tuned"]

@@ -136,17 +136,6 @@ def test_what_has_no_routing_or_placement_is_refused(
 
 
 @pytest.mark.study
-def test_a_dense_network_says_that_it_has_no_pools(tiny_model, some_text, small, tmp_path, capsys):
-    config = settings(tiny_model, some_text, small, slice_bits=5)
-    (result,), _ = evaluate(config, out=str(tmp_path / "run"), reporter=Reporter())
-    found = result.plain()
-    assert found["lossless"]["mismatches"] == 0
-    assert (found["routing"], found["placement"]) == (None, None)  # nobody asked for them
-    said = capsys.readouterr()
-    assert "has no experts; expert_pool changes nothing" in " ".join((said.out + said.err).split())
-
-
-@pytest.mark.study
 def test_an_export_is_the_rounded_mixture_and_its_draft(mixture, some_text, small, tmp_path):
     config = settings(mixture, some_text, small)
     knobs = uniform_knobs(ELASTIC, TINY, expert_pool=0.5, slice_bits=3.0)

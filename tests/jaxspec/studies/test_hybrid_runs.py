@@ -1,6 +1,5 @@
 """A network with linear attention from tuning to its files: measured, decoded without loss, packed and exported."""
 
-import dataclasses
 import json
 import shutil
 
@@ -11,7 +10,6 @@ from tiny_hybrids import DENSE, saved, settings_of
 
 from jaxspec.errors import InputError
 from jaxspec.models import load_container, load_directory
-from jaxspec.models.blocks import GroupedAttention
 from jaxspec.settings import build_config
 from jaxspec.speculate.drafts.container_draft import container_footprint
 from jaxspec.studies import (
@@ -26,7 +24,6 @@ from jaxspec.studies import (
     search_tree,
     tune,
 )
-from jaxspec.studies.measured.memory import calibration_bytes, decoding_bytes
 from jaxspec.studies.pack.run import PackConfig, pack_checkpoint, unpack_container
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
@@ -94,13 +91,6 @@ def test_a_draft_that_reads_a_part_of_the_cache_is_refused(shared, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_clock_is_refused_whose_time_no_model_predicts(shared, tmp_path):
-    config = build_config(EvaluateConfig, settings_of(EvaluateConfig, shared), {"stopwatch": True})
-    with pytest.raises(InputError, match="stopwatch came, and the network has linear attention"):
-        evaluate(config, out=str(tmp_path / "run"))
-    assert not (tmp_path / "run").exists()
-
-
 def test_what_does_not_fit_is_left_out_of_a_comparison(shared, tmp_path):
     given = {"schemes": "cassandra1", "drafts": "none", "lossy": "smoothquant-w8a8"}
     config = build_config(CompareConfig, settings_of(CompareConfig, shared), given)
@@ -151,14 +141,3 @@ def test_a_written_hybrid_is_read_back(hybrid, tmp_path):
     (tmp_path / "copy" / "config.json").write_text(json.dumps(raw | {"linear_num_key_heads": 3}))
     with pytest.raises(InputError, match="4 value heads of linear attention cannot share 3 key heads"):
         load_directory(tmp_path / "copy")
-
-
-def test_memory_counts_slots_in_32_bits():
-    plain = dataclasses.replace(DENSE, linear=None, attention_gate=False, attention=(GroupedAttention(),))
-    # 12 keys, 2 x 4 sums, 20 updates and 44 projections, over two heads; values of attention.
-    assert DENSE.cached_shape.elements == 84 + 16
-    assert plain.cached_shape.elements == 32
-    # 32 bits for the whole cache and 16 for what is compressed; hidden states are equal.
-    assert calibration_bytes(DENSE, 2, 10) - calibration_bytes(plain, 2, 10) == 20 * 4 * (4 * 100 + 2 * 32 - 2 * 32)
-    more = decoding_bytes(DENSE, [10], 20, []) - decoding_bytes(plain, [10], 20, [])
-    assert more >= 4 * 4 * 3 * 30 * (100 - 32)

@@ -12,8 +12,8 @@ from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head, mult
 from jaxspec.errors import InputError
 from jaxspec.settings import build_config
 from jaxspec.studies.advise.config import AdviseConfig
-from jaxspec.studies.advise.inputs import named_draft, read_widths, served_draft, weights_notes
-from jaxspec.studies.engine_flags import ServedDraft, engines_for
+from jaxspec.studies.advise.inputs import named_draft, read_widths, served_draft
+from jaxspec.studies.engine_flags import ServedDraft
 from jaxspec.studies.predict.config import PredictConfig
 from jaxspec.studies.predict.run import predict
 from jaxspec.studies.predict.view import prediction_tables
@@ -116,29 +116,6 @@ def test_kernels_of_the_form_are_used_where_they_are_measured(release):
     assert with_release_kernels(sixteen, "h100-sxm").weight_format is None
 
 
-def test_a_form_that_is_not_modelled_is_in_the_first_line(write):
-    name = write(SIZES | {"quantization_config": {"quant_method": "aqlm"}})
-    (found,) = predict(architecture=name, device="rtx-4090", max_draft_length=1)
-    assert "weights are priced in 16 bits" in prediction_tables([found])[0].title
-    assert "'aqlm'" in prediction_tables([found])[0].title
-    assert found.scheme.value == "cassandra1"
-
-
-def test_keys_that_nothing_reads_are_named_in_the_result(write):
-    name = write(SIZES | {"depth_router": 3})
-    assert any("depth_router" in note for note in release_notes(name))
-
-
-def test_commands_that_price_a_scheme_say_so(release):
-    (said,) = release_notes(release)
-    assert said == (
-        f"{release} is not priced as released, in FP8 in blocks of 128 x 128: predict, advise and serve do so by "
-        "--scheme released"
-    )
-    (said,) = release_notes(release, "bf16")
-    assert said.endswith("is not priced as released, in FP8 in blocks of 128 x 128: --scheme released does so")
-
-
 def test_serving_has_room_beside_a_release_as_it_is_stored(release, write):
     serving = importlib.import_module("jaxspec.studies.serve.run")  # the package's `serve` is the function
     common = {"device": "h100-sxm", "requests": 20}
@@ -234,15 +211,3 @@ def test_a_head_that_is_not_priced_is_refused_by_name(write, raw, title):
 def test_a_head_is_refused_as_a_target(write):
     with pytest.raises(InputError, match="an EAGLE-3 head, which is no network of its own; give it as the draft"):
         predict(architecture=write(EAGLE3), device="rtx-4090")
-
-
-def test_llama_cpp_is_not_given_16_bits_as_the_releases_form(release):
-    (found,) = [e for e in engines_for("t", ServedDraft("ngram"), 3, quantized=True) if e.title == "llama.cpp"]
-    assert "--outtype auto" in found.content
-    assert "bf16" not in found.content
-    notes = weights_notes(build_config(AdviseConfig, {"architecture": release, "draft": "ngram", "acceptance": 0.5}))
-    assert any(note.startswith("llama.cpp has no FP8 in blocks") for note in notes)
-    notes = weights_notes(
-        build_config(AdviseConfig, {"architecture": "gpt-oss-120b", "draft": "ngram", "acceptance": 0.5})
-    )
-    assert "these commands load the release, in MXFP4, and bf16 is priced" in notes

@@ -4,7 +4,6 @@ One module, since the program that prices all cells is compiled once.
 """
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -12,20 +11,15 @@ import pytest
 from experiments.papers.elmoe3d import (
     calibration,
     details,
-    figures,
     networks,
     printed,
     results,
-    tables,
 )
 from experiments.papers.elmoe3d.baselines import baseline_speedups
 from experiments.papers.elmoe3d.fitted import (
     BOUNDS,
-    EMBEDDING_INSIDE,
     MODEL,
-    ONE_RULE,
     PER_MODEL,
-    SLICES_ALWAYS,
     Fitted,
     Variant,
     from_names,
@@ -216,88 +210,6 @@ def test_table_two(result):
         assert row["relative_error"] < (0.2 if row["metric"].startswith("params") else 1e-12), row
         # Looked up in published configurations.
         assert row["status"] == "input"
-
-
-def test_statements_and_what_is_missed(result):
-    """Three of the paper's statements on rivals, and its cause of misses, contradict the model."""
-    found = {one["says"]: one for one in result.details["statements"]}
-    failing = [one for one in found.values() if not one["holds"]]
-    assert {one["where"] for one in failing} == {"7.1", "Fig. 13", "Fig. 14", "7.2", "Fig. 16a", "Fig. 17b"}
-    fastest = found["the chip with Elastic-SD is always the fastest"]
-    assert "loses 4 to xPU-PIM" in fastest["ours"]
-    assert not found["xPU-NMP is the strongest for DeepSeek and GPT-OSS"]["holds"]
-    assert [one["ours"][:5] for one in found.values() if one["where"] == "7.2"] == ["2.02x", "5.16x"]
-    assert found["misses rise with the batch, as more requests ask for more experts"]["status"] == "calibrated"
-    lines = [line for line in details.missed_bars(result) if line.startswith("does not hold")]
-    assert len(lines) == len(failing)
-
-
-def test_pools_measured_are_those_of_the_readme():
-    found = json.loads(details.MEASURED.read_text(encoding="utf-8"))
-    readme = (PAPER.folder / "README.md").read_text(encoding="utf-8")
-    (line,) = [line.replace("*", "") for line in readme.splitlines() if line.startswith("| ratio |")]
-    hot = [row for row in found["gain_over_random"] if row["rule"] == "hotness"]
-    words = [f"{row['ratio']:.2f} ({row['low']:.2f} to {row['high']:.2f})" for row in hot]
-    assert [cell.strip() for cell in line.split("|")[2:-1]] == words
-    assert found["settings"]["prompts"] == 48
-    assert found["status"] == "measured"
-
-
-def test_energy_rests_on_a_choice_by_outcome(result):
-    claims = {row["conditions"]["claim_id"]: row for row in result.of("claims")}
-    assert claims["ELM006"]["by_outcome"] == claims["ELM007"]["by_outcome"] == ["energy per token"]
-    assert claims["ELM016"]["status"] == "predicted"
-    # With arithmetic, links and static power, as the paper counts them: the mean is further off.
-    all_parts = tables.claims(result.solved, all_energies=True)
-    (cell,) = [cell for cell in PAPER.cells(PAPER.tables[-1]) if cell["claim_id"] == "ELM006"]
-    assert abs(all_parts(cell).value / cell.value - 1) > claims["ELM006"]["relative_error"]
-    # A constant can but repeat a single cell.
-    peers = result.summary["claims"]["by_metric"][cell.metric]["simplest_predictors"]["calibrated"]
-    assert list(peers) == ["the printed speedups for energy; without speculation"]
-
-
-def test_printed_readings_of_table_three_are_variants():
-    """Leading bits in both modes, one power law, embedding inside: each is fitted to the same half."""
-    printed = [choice for choice in PAPER.tables[2].choices if choice.as_printed]
-    assert [choice.printed.split(" ")[0] for choice in printed] == ["Algorithm", "a", "static"]
-    assert {SLICES_ALWAYS, ONE_RULE, EMBEDDING_INSIDE} <= set(details.VARIANTS.values())
-
-
-@pytest.mark.paper
-def test_leading_bits_alone_do_not_fit(solved):
-    found = results.solve(SLICES_ALWAYS)
-    worst = [results.spread(results.errors_of(one, 8).autoregressive)["max"] for one in (solved, found)]
-    assert worst[1] > 4 * worst[0]
-
-
-def test_details(result):
-    energy = result.details["energy"]
-    assert len(energy) == 16
-    assert all(row["ratio"] > 1 for row in energy)
-    assert [row["modes"] for row in result.details["decisions"]] == [64, 64]
-    missed = [(row["printed_margin"] > 0) != (row["margin"] > 0) for row in result.details["misjudged"]]
-    assert all(missed)
-    assert len(missed) == sum(row["modes"] - row["mode_right"] for row in result.details["decisions"])
-    far = result.details["furthest"]
-    assert abs(far[0]["error"]) >= abs(far[-1]["error"])
-
-
-def test_bars_can_be_missed(result, monkeypatch):
-    # What is missed today: see the paper's README.
-    missed = details.missed_bars(result)
-    assert not any("8 GB" in line for line in missed)
-    monkeypatch.setattr(details, "BARS", dict.fromkeys(details.BARS, (1e-6, 1e-6, 1e-6)))
-    assert len(details.missed_bars(result)) >= 12
-    assert details.VARIANTS["the model"] == MODEL
-
-
-@pytest.mark.paper
-def test_figures(result):
-    solved = result.solved
-    drawn = [make(solved) for make in (figures.intensity_figure, figures.mapping_figure, figures.latency_figure)]
-    drawn += [figures.roofline_figure(), figures.table_figure(solved).energy_figure(solved)]
-    drawn += [figures.platform_figure(solved).locality_figure(solved)]
-    assert all(figure.axes for figure in drawn)
 
 
 @pytest.mark.paper

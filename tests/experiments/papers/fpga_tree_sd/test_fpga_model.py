@@ -1,6 +1,5 @@
 """The model behind the tables: times by hand, passes of the draft, the law, and what it shares with the library."""
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -164,15 +163,6 @@ def test_nothing_but_table_one_is_fitted_to(monkeypatch):
     monkeypatch.setattr(printed, "cells", only_table_one)
     again = calibration.fit.__wrapped__()
     np.testing.assert_allclose(again.fitted, calibration.fit().fitted, rtol=1e-12)
-
-
-@pytest.mark.paper
-def test_times_are_of_one_compilation(monkeypatch):
-    # Boards, models and contexts differ in numbers only.
-    counted = jax.jit(chex.assert_max_traces(model._verification_times.__wrapped__, n=1))
-    monkeypatch.setattr(model, "_verification_times", counted)
-    board_times("V80", (333.0,))
-    board_times("U250", (444.0, 555.0), architecture_name="vicuna-13b")
 
 
 def test_boards_are_those_of_table_four():

@@ -6,7 +6,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from experiments.papers.huffllm import chips, figures, hardware, savings, savings_errors, solved
+from experiments.papers.huffllm import chips, hardware, savings, savings_errors, solved
 from experiments.papers.huffllm.details import DETAILS
 from experiments.papers.huffllm.paper import PAPER
 from experiments.papers.huffllm.savings_model import (
@@ -128,15 +128,6 @@ def test_every_printed_cell_has_a_row(result, saving_rows):
         assert row["model_value"] == pytest.approx(other["model_value"], abs=2.0)
 
 
-def test_verdicts(outcome):
-    for name in (*savings.TABLES, "claims"):
-        assert outcome.summary[name]["verdict"].startswith("NOT reproduced: no cell is predicted")
-    # OPT's latencies are all in doubt.
-    assert outcome.summary["opt_savings"]["in_doubt"]["cells"] == 36
-    assert not outcome.summary["area"]["reproduced"]
-    assert not outcome.summary["claims"]["reproduced"]
-
-
 def test_the_printed_chips_save_far_less_time(outcome):
     """16 PEs: none for 92 tokens. Eq. (3): none at 128 GB/s, and less at 64. The table would not be reproduced."""
     rows = outcome.of("latency_savings_ws")
@@ -156,15 +147,6 @@ def test_the_printed_chips_save_far_less_time(outcome):
         assert choices[name]["cells"] == 24
         assert not choices[name]["printed_reading"]["reproduced"]
         assert choices[name]["printed_reading"]["relative_error"]["median"] > 0.6
-
-
-def test_fits_are_fitted_here_or_inherited(outcome):
-    for name in (*savings.TABLES, "claims"):
-        summary = outcome.summary[name]
-        inherited = {number for found in summary["inherits"].values() for number in found}
-        assert not inherited & set(summary["fitted"])
-        energies = set(Fitted._fields[1:]) if name != "latency_savings_ws" else set()
-        assert {"exposed_load_share", *energies} <= inherited | set(summary["fitted"])
 
 
 @pytest.mark.parametrize("source", ["own", "printed"])
@@ -266,11 +248,3 @@ def test_roofline_areas_and_cams(result, outcome):
     # Twice the codewords, 6 / 5 as long, for 5 / 6 as many decoders.
     growth = list(chip["cam_percent"].values())
     np.testing.assert_allclose(np.divide(growth[1:], growth[:-1]), 2, rtol=1e-6)
-
-
-def test_figures(outcome, saving_rows):
-    figure = figures.savings_figure(outcome.rows)
-    shown = sum(len(points.get_offsets()) for axis in figure.axes for points in axis.collections)
-    assert shown == len(saving_rows)
-    for draw in (figures.roofline_figure, figures.cam_figure):
-        assert draw(outcome.details["hardware"]).axes

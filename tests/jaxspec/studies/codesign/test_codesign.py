@@ -14,15 +14,11 @@ from jaxspec.compress.footprint import uniform
 from jaxspec.compress.footprint_table import WIDTHS, expected_widths
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
-from jaxspec.results import given, predicted
 from jaxspec.settings import CommonConfig
 from jaxspec.settings.base import Layer, build_config
-from jaxspec.studies.codesign import problem as codesign_problem
 from jaxspec.studies.codesign.config import EXAMPLES, CodesignConfig
 from jaxspec.studies.codesign.problem import make_problem
-from jaxspec.studies.codesign.result import CodesignResult
-from jaxspec.studies.codesign.run import _notes, checked_problem, codesign
-from jaxspec.studies.codesign.view import codesign_tables, headline
+from jaxspec.studies.codesign.run import checked_problem, codesign
 
 pytestmark = pytest.mark.study
 
@@ -152,35 +148,6 @@ def test_budgets_that_hold_have_a_price_which_their_variables_share(solved):
     assert max(row.multiplier.known for row in reached) > 0.01
 
 
-def test_what_no_design_keeps_is_told_with_what_the_nearest_takes(solved):
-    result, _ = solved
-    budgets = [
-        dataclasses.replace(row, limit=given(1e-3), multiplier=predicted(None)) if row.name == "power_w" else row
-        for row in result.budgets
-    ]
-    over = dataclasses.replace(result, budgets=budgets, after=dataclasses.replace(result.after, feasible=False))
-    takes = f"{result.after.power_w.known:.4g}"
-    assert f"keeps power_w (at most 0.001, and the nearest design found takes {takes})" in headline(over)
-    designs, variables, limits = codesign_tables(over)
-    assert "nearest" in repr(designs)
-    assert "proposal" not in repr(designs) + repr(variables)
-    assert "exceeded" in repr(limits)
-
-
-def test_tables_say_the_status_of_their_numbers_and_no_rounding_errors(solved):
-    result, _ = solved
-    first = dataclasses.replace(result.variables[0], elasticity=predicted(-8e-15))
-    designs, variables, limits = codesign_tables(dataclasses.replace(result, variables=[first, *result.variables[1:]]))
-    assert "all predicted; acceptance calibrated: law fitted to 3 points" in " ".join(repr(designs).split())
-    assert "e-15" not in repr(variables)
-    assert "at most: input; the rest: predicted" in repr(limits)
-
-
-def test_a_finished_run_is_reprinted(solved):
-    result, folder = solved
-    assert codesign(config_of(), out=folder).plain() == result.plain()
-
-
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -215,15 +182,6 @@ def test_what_is_wrong_is_told_in_a_line(old, new, words):
         checked_problem(config_of(PROBLEM.replace(old, new)))
 
 
-def test_a_budget_that_no_variable_moves_must_be_kept():
-    with_fixed = PROBLEM.replace('"device.memory.bandwidth_bytes_per_s" = {', '"device.memory.efficiency" = {')
-    text = with_fixed.replace("from = 30e9, to = 900e9", "from = 0.5, to = 1").replace(
-        "power_w = 20", "bandwidth_gb_per_s = 20"
-    )
-    with pytest.raises(InputError, match=r"budgets\.bandwidth_gb_per_s is 20, and the device takes 273 whatever"):
-        make_problem(config_of(text))
-
-
 #: An array whose area and power a file says by itself.
 ARRAY = """
 [costs.elements]
@@ -239,13 +197,6 @@ of = { "memory.bandwidth_bytes_per_s" = 1 }
 area_mm2 = 3e-10
 source = "made up"
 """
-
-
-def test_an_unknown_number_of_a_cost_is_named_before_any_bits_are_counted(monkeypatch):
-    monkeypatch.setattr(codesign_problem, "footprint_table", lambda *_, **__: pytest.fail("counted"))
-    text = PROBLEM.replace("of = { peak_flops_per_s = 1 }", "of = { peak_flop_per_s = 1 }")
-    with pytest.raises(InputError, match="did you mean 'peak_flops_per_s'"):
-        make_problem(config_of(text))
 
 
 @pytest.mark.parametrize(("cost", "words"), [("elements", "area_mm2"), ("switching", "power_w")])
@@ -275,16 +226,6 @@ def test_area_and_power_of_an_array_follow_from_its_node():
         )
     assert np.all(np.diff(found.area_mm2) > 1)
     assert np.all(np.diff(found.power_w) > 1)
-
-
-def test_why_no_number_has_an_interval():
-    config, plain = config_of(), catalog.device("rtx-4090")
-    assert _notes(config, plain) == []
-    for settings, device in ((config, catalog.device("h100-sxm")), (dataclasses.replace(config, engine="vllm"), plain)):
-        (said,) = _notes(settings, device)
-        assert said.startswith("no intervals: errors of times were measured on the device as it is")
-    result = CodesignResult(notes=[said])
-    assert CodesignResult.from_plain(result.plain()) == result
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

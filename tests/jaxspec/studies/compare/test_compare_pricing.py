@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from code_blocks import ROOT
 
 from hwmodels import DraftCost, catalog
 from jaxspec.compress.fitted import fitted_footprint
@@ -81,43 +80,6 @@ def test_a_device_with_measured_kernels_prices_the_step_with_them():
     assert [each.activation_bits.known for each in found.values()] == [16, 16, 8]
 
 
-@pytest.mark.study
-def test_speedups_that_the_page_states():
-    page = " ".join((ROOT / "docs" / "pages" / "compare.md").read_text(encoding="utf-8").split())
-    a100, h200 = "a100-sxm-80gb", "h200-sxm"
-    found = contested(CompareConfig(device=(a100,)), a100, "smoothquant-w8", "smoothquant-w8a8")
-    weights, both = (found[name].speedup_vs_bf16_ar.known for name in ("smoothquant-w8", "smoothquant-w8a8"))
-    assert f"priced with them: {both:.2f} times 16-bit decoding instead of {weights:.2f} with the weights alone" in page
-    long = CompareConfig(device=(h200,), batch=16, context=32768)
-    found = contested(long, h200, "rotated-w4a4kv4", "rotated-w4a4")
-    cache, plain = (found[name].speedup_vs_bf16_ar.known for name in ("rotated-w4a4kv4", "rotated-w4a4"))
-    assert (
-        f"`rotated-w4a4kv4` is {cache:.2f} times as fast as 16-bit decoding, `rotated-w4a4` {plain:.2f} times" in page
-    )
-
-
-def test_rows_without_a_draft_are_priced_as_the_page_says():
-    """Their speedup over 16 bits, over the stored form, and memory; the network that runs does not matter."""
-    page = (ROOT / "docs" / "pages" / "compare.md").read_text(encoding="utf-8")
-    table = page[page.index("| way to decode | speedup over 16 bits") :].split("\n\n")[0].splitlines()[2:]
-    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in table]
-    printed = {
-        name.strip("`"): [*speedups, memory] for name, *speedups, drafted, _, memory, _, _, _ in cells if not drafted
-    }
-    found = contested(CompareConfig(), "rtx-4090", *LOSSY_NAMES)
-    assert printed == {
-        name: [f"{each.speedup_vs_bf16_ar.known:.2f}", "1.00", f"{each.held_bytes.known / 1e9:.1f}"]
-        for name, each in found.items()
-    }
-
-
-@pytest.mark.parametrize("device", ["h100-sxm", "rtx-4090"])
-def test_elsewhere_bytes_are_priced_and_the_entry_says_so(device):
-    plain, own, said = priced(CompareConfig(device=(device,)), device, W8A8)
-    assert own is plain
-    assert "16-bit arithmetic" in str(said)
-
-
 def test_other_engines_formats_of_the_settings_and_16_bit_activations():
     _, _, said = priced(CompareConfig(device=("a100-sxm-80gb",), engine="vllm"), "a100-sxm-80gb", W8A8)
     assert "16-bit arithmetic" in str(said)
@@ -145,12 +107,6 @@ def test_kernels_of_rounded_activations_leave_placement_as_it_is(own_device):
     assert "(sq)" in str(said)
     assert own.device.matrix_unit != pricing.device.matrix_unit
     assert dataclasses.replace(own.device, matrix_unit=pricing.device.matrix_unit) == pricing.device
-
-
-def test_this_packages_own_loop_has_no_kernels_of_the_catalog(own_device):
-    plain, own, said = priced(CompareConfig(device=(own_device,), engine="jax"), own_device, W8A8)
-    assert own is plain
-    assert "16-bit arithmetic" in str(said)
 
 
 def test_networks_with_latent_attention_leave_rounded_activations_out_or_refuse_them():

@@ -15,12 +15,11 @@ import hwmodels
 from hwmodels import catalog
 from hwmodels.analysis.design_point import design_point
 from hwmodels.analysis.sensitivity import leaf_names
-from hwmodels.catalog.entries import LARGEST, SMALLEST
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import DEFAULT_SCHEME
 from jaxspec.errors import InputError
 from jaxspec.results.network_results import PricedNumber
-from jaxspec.studies.sweep.config import EXAMPLE, SIZES, SweepConfig, read_sweep_config
+from jaxspec.studies.sweep.config import EXAMPLE, SweepConfig, read_sweep_config
 from jaxspec.studies.sweep.grid import axis_values
 from jaxspec.studies.sweep.points_file import read_sweep
 from jaxspec.studies.sweep.result import SweepResult
@@ -28,8 +27,6 @@ from jaxspec.studies.sweep.run import sweep
 
 pytestmark = pytest.mark.study
 
-#: The package has a function of this name.
-sweep_module = importlib.import_module("jaxspec.studies.sweep.run")
 grid_module = importlib.import_module("jaxspec.studies.sweep.grid")
 
 AXES = {
@@ -108,14 +105,6 @@ def test_the_result_has_the_numbers_that_were_priced_with(tmp_path, small_chunks
         assert found["memory.efficiency"] == PricedNumber(value=0.5, source="[set]", status="input")
         assert found["kv_traffic_factor"].value == 1.5
         assert found["memory.bandwidth_bytes_per_s"].value == catalog.device(name).memory.bandwidth_bytes_per_s
-
-
-def test_a_finished_sweep_is_read_again_and_another_one_refused(tmp_path, small_chunks, monkeypatch):
-    first = sweep(CONFIG, out=tmp_path)
-    monkeypatch.setattr(sweep_module, "_run", None)  # would fail if it were called
-    assert sweep(CONFIG, out=tmp_path) == first
-    with pytest.raises(InputError, match="differs in architecture, axes"):
-        sweep(SweepConfig(axes={"workload.batch": [1]}), out=tmp_path)
 
 
 def test_an_interrupted_sweep_leaves_no_half_file(tmp_path, small_chunks, monkeypatch):
@@ -251,28 +240,6 @@ def test_a_sweep_of_which_nothing_fits(tmp_path, small_chunks):
     assert result.points_that_fit == 0
     assert result.pareto.points == []
     assert result.best == {}
-
-
-def test_a_damaged_run_is_named(tmp_path, small_chunks):
-    config = SweepConfig(axes={"workload.batch": [1.0]})
-    sweep(config, out=tmp_path)
-    content = bytearray((tmp_path / "sweep.parquet").read_bytes())
-    content[-8 - int.from_bytes(content[-8:-4], "little")] ^= (
-        0xFF  # the footer's first byte: Arrow's message has two lines
-    )
-    (tmp_path / "sweep.parquet").write_bytes(content)
-    with pytest.raises(InputError, match=r"cannot be read: [^\n]+$"):
-        read_sweep(tmp_path)
-    (tmp_path / "sweep.parquet").write_bytes(b"PAR1 nothing of the kind")
-    with pytest.raises(InputError, match="cannot be read"):
-        sweep(config, out=tmp_path)
-    (tmp_path / "result.json").write_text("{")
-    with pytest.raises(InputError, match="is damaged"):
-        sweep(config, out=tmp_path)
-
-
-def test_sizes_of_numbers_are_those_of_the_catalog():
-    assert SIZES == (SMALLEST, LARGEST)
 
 
 def test_a_calibrated_device_brings_intervals(tmp_path, small_chunks):

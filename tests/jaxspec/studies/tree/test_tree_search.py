@@ -2,25 +2,20 @@
 
 import itertools
 import json
-import xml.etree.ElementTree as ElementTree
 
 import jax
 import numpy as np
 import pytest
-from tree_study_samples import decode_by_hand, odd_trees
-from what_is_shown import all_is_shown, numbers_are_whole
+from tree_study_samples import decode_by_hand
 
 from hwmodels import chain_cycles, read_trace
-from jaxspec.cli import main
 from jaxspec.errors import InputError
 from jaxspec.models import DecoderConfig, init_params, save_directory
-from jaxspec.report.page import drawn
 from jaxspec.runs import Reporter
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.settings import build_config
 from jaxspec.studies import TreeConfig, search_tree
 from jaxspec.studies.compare.run import price_chains
-from jaxspec.studies.tree import run as tree_search_module
 from jaxspec.studies.tree.result import TreeResult
 from jaxspec.studies.tree.run import proof_part
 from jaxspec.studies.tree.stages import begin_tree
@@ -238,54 +233,6 @@ def test_a_schedule_starts_with_the_first_decision_and_ends_with_the_last(finish
         assert entries[-1]["verification_length"] == lengths[-1]
         assert len(entries) == 1 + sum(a != b for a, b in itertools.pairwise(lengths))
         assert entry["schedule"]["generation"]["speedup_vs_best_fixed"] >= 1 - 1e-6
-
-
-def test_page_and_figures_are_there(finished):
-    _, path = finished
-    names = {figure.stem for figure in (path / "figures").iterdir()}
-    assert names == {
-        f"{d}-{n}" for d in ("rtx-4090", "alveo-v80") for n in ("contexts", "performance", "curve", "drawing")
-    }
-    page = (path / "report.html").read_text()
-    ElementTree.fromstring(page)
-    assert "Which tree pays?" in page
-    assert "every cycle as predicted" in page
-
-
-@pytest.mark.study
-@pytest.mark.parametrize("case", ["as it came", "tiny", "huge", "one context", "none pays"])
-def test_no_table_cuts_a_number_and_no_figure_leaves_out_data(finished, case):
-    entry = odd_trees(finished[0][0])[case]
-    for table in tree_tables([TreeResult.from_plain(entry)]):
-        numbers_are_whole(table)
-    for figure in drawn(figures(TreeResult.from_plain(entry))).values():
-        all_is_shown(figure)
-
-
-def test_a_finished_run_is_reprinted_without_work(finished, config, monkeypatch):
-    entries, path = finished
-    monkeypatch.setattr(tree_search_module, "begin_tree", None)
-    assert [result.plain() for result in search_tree(config, out=str(path))[0]] == entries
-
-
-def test_the_command_reprints_it_and_minds_its_configuration(finished, config, capsys, tmp_path):
-    entries, path = finished
-    flags = SMALL | {"model": config.model, "text": config.text, "device": "rtx-4090,alveo-v80", "draft": "ngram"}
-    flags |= {"out": path, "json": tmp_path / "tree.json"}
-
-    def call(**given):
-        with pytest.raises(SystemExit) as caught:
-            main(["tree", *(f"--{name.replace('_', '-')}={value}" for name, value in (flags | given).items())])
-        return caught.value.code or 0, *capsys.readouterr()
-
-    code, out, err = call()
-    assert code == 0
-    assert "already finished" in err
-    assert "every cycle as predicted; 0 of 48 tokens differ from autoregressive greedy output" in " ".join(out.split())
-    assert json.loads((tmp_path / "tree.json").read_text()) == entries
-    code, _, err = call(nodes=5)
-    assert code == 2
-    assert "belongs to another configuration (differs in nodes)" in err
 
 
 @pytest.mark.study

@@ -41,11 +41,6 @@ def test_the_answer_comes_first_and_what_to_do_next_last(result):
     assert lines[-1] == f"next: jaxspec export {RUN} -o draft writes the tuned draft for vLLM, SGLang or llama.cpp"
 
 
-def test_of_several_devices_the_one_where_a_draft_pays_is_exported(result):
-    first, second = slower(result, 0.2), dataclasses.replace(result, device="l40s")
-    assert f"jaxspec export {RUN} --device l40s -o draft" in terminal_lines([first, second], RUN)[-1]
-
-
 def test_nothing_is_exported_where_nothing_pays(result):
     lines = terminal_lines([slower(result, 0.2)], RUN)
     assert "no draft pays here" in lines[0]

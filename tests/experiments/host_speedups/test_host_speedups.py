@@ -76,14 +76,6 @@ def test_errors_order_and_the_way_that_is_picked():
     assert draw(rows).axes[0].get_xlabel().startswith("speedup")
 
 
-def test_intervals_that_hold_measured_speedups_are_counted():
-    rows = [row("a", 1.1, 1.0), row("b", 2.0, 2.0, batch=16), row("c", 1.5, 1.2), row("d", 2.5, 2.5, batch=16)]
-    ends = ([0.9, 1.3], [1.5, 2.5], [1.3, 1.7], [1.0, 2.0])
-    found = summarise([one | {"predicted_speedup_interval": own} for one, own in zip(rows, ends, strict=True)])["parts"]
-    assert [found[name]["covered"] for name in ("all", "batch 1", "batch 16")] == [0.5, 0.5, 0.5]
-    assert summarise(rows)["parts"]["all"]["covered"] is None
-
-
 def test_a_folder_is_read_back_and_belongs_to_one_run(tmp_path):
     """A finished folder needs neither network nor clock."""
     host, options = Host("host", catalog.device("rtx-4090"), NO_ENGINE), {"output_tokens": 40, "reporter": Reporter()}

@@ -9,7 +9,7 @@ import pytest
 import experiments.papers
 from experiments.reproduce import __main__ as command
 from experiments.reproduce import run
-from experiments.reproduce.paper import Choice, Modelled, Outcome, Paper
+from experiments.reproduce.paper import Choice, Modelled, Paper
 from jaxspec.errors import InputError
 
 TOY = """
@@ -197,26 +197,3 @@ def test_bad_input_is_one_line(arguments, words, monkeypatch, capsys, request):
     assert words in said.err
     assert len(said.err.splitlines()) == 1
     assert said.out == ""
-
-
-def test_an_interrupt_is_told(toy, monkeypatch, capsys):
-    def stop(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(command, "reproduce", stop)
-    monkeypatch.setattr(sys, "argv", ["reproduce", "toy"])
-    with pytest.raises(SystemExit) as end:
-        command.main()
-    assert end.value.code == 130
-    assert "interrupted" in capsys.readouterr().err
-
-
-def test_figures_are_written_all_or_none(toy, tmp_path):
-    def fails(outcome):
-        raise RuntimeError
-
-    broken = dataclasses.replace(toy, figures={"broken": fails})
-    with pytest.raises(RuntimeError):
-        run.reproduce([broken], figures=tmp_path / "f")
-    assert not (tmp_path / "f").exists()
-    assert Outcome(None, [], {}).of("any") == []

@@ -1,12 +1,9 @@
 """Whole steps of mixtures on one GPU beside those added up from measured kernels."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
 from experiments.silicon import expert_steps
-from experiments.silicon.refit import CATALOG
 
 
 @pytest.fixture(scope="module")
@@ -20,21 +17,6 @@ def errors(cells, part="total_s"):
 
 def chosen(cells, network, gpu, engine, phase):
     return [c for c in cells if (c.network, c.gpu, c.engine, c.phase) == (network, gpu, engine, phase)]
-
-
-def test_cells_are_those_that_the_tables_have(cells, tmp_path):
-    assert {c.network for c in cells} == set(expert_steps.NETWORKS)
-    assert {c.gpu for c in cells} == set(CATALOG)
-    for kind in {(c.network, c.gpu, c.engine) for c in cells}:
-        decode = {(c.batch, c.tokens) for c in chosen(cells, *kind, "decode")}
-        assert decode == {(b, t) for b in expert_steps.BATCHES for t in expert_steps.CONTEXTS}
-        assert len(chosen(cells, *kind, "prefill")) == len(expert_steps.PROMPTS) * len(expert_steps.PROMPT_BATCHES)
-    path = tmp_path / "cells.csv"
-    path.write_text(expert_steps.write_cells(cells[:9]), encoding="utf-8")
-    assert expert_steps.read_cells(path) == cells[:9]
-    for cell in cells[::100]:
-        parts = sum(getattr(cell, part) for part in expert_steps.PARTS)
-        assert parts == pytest.approx(cell.total_s, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -71,11 +53,3 @@ def test_a_row_by_hand(cells):
         percent(np.abs(error[beyond]).max()),
     ]
     assert row[12] == percent(np.abs(experts).mean())
-
-
-def test_experts_of_the_first_tokens_fit_into_a_large_cache(cells):
-    """Four of 32 experts of 13.2 MB each are within the 96 MiB of an L40S, sixteen tokens' are not; an H200 has 50."""
-    one = next(c for c in cells if (c.network, c.gpu, c.phase, c.batch) == ("gpt-oss-20b", "l40s", "decode", 1))
-    assert not expert_steps.beyond_cache(one)
-    assert expert_steps.beyond_cache(dataclasses.replace(one, batch=16))
-    assert expert_steps.beyond_cache(dataclasses.replace(one, gpu="h200-sxm"))

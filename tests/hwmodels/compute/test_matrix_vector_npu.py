@@ -108,12 +108,6 @@ def test_idle_rows_cost_nothing_and_a_further_tile_does():
     np.testing.assert_allclose(useful_s[:5] / matrix_s[:5], tokens[:5] / 32, rtol=1e-6)
 
 
-def test_weights_are_copied_and_converted_once_whatever_the_tokens():
-    one, many = (stage_times(npu_of(), m, 70, 31, weight_bits=4.5) for m in (1, 170))
-    assert (one.vector_s, one.dma_s) == (many.vector_s, many.dma_s)
-    assert float(many.matrix_s) == pytest.approx(43 * float(one.matrix_s))
-
-
 def test_activations_that_do_not_fit_make_weights_come_again():
     # 70 sums of 2 bytes are 140 bytes a row; 440 bytes less the table's 10 hold three rows.
     small = npu_of(on_chip_bytes=440.0)
@@ -203,9 +197,3 @@ def test_conversion_ends_smoothly_below_the_limit():
     assert np.all(vector_s[bits >= 16] == 0)
     assert np.all(vector_s[bits < 15.6] > 0)
     assert np.max(np.abs(np.diff(vector_s))) < 0.2 * np.max(vector_s)
-
-
-def test_schedule_is_static_and_known():
-    assert len(jax.tree.leaves(npu_of())) == 17
-    with pytest.raises(ValueError, match=r"schedule 'overlapped' is unknown; choose one of pipelined, serial$"):
-        npu_of("overlapped")

@@ -85,24 +85,6 @@ PLACED = {
 }
 
 
-@pytest.mark.device_matrix
-def test_a_small_class_keeps_its_size_behind_a_large_one():
-    # Running sums of 1.6e10 bytes are exact to 1000 bytes in single precision.
-    sizes = jnp.array([1.5e10, 1234.0, 1e9, 77.0])
-    placed = place_in_order(tiers_of([1.55e10, 4e9]), sizes, order=(0, 1, 2, 3))
-    np.testing.assert_array_equal(placed.stored_bytes[1], [1234, 0])
-    np.testing.assert_array_equal(placed.stored_bytes[3], [0, 77])
-    np.testing.assert_allclose(jnp.sum(placed.stored_bytes, axis=-1), sizes, rtol=1e-6)
-
-
-@pytest.mark.device_matrix
-def test_one_tier_takes_everything():
-    placed = place_in_order([LAST], jnp.array([3.0, 0.5]))
-    np.testing.assert_array_equal(placed.stored_bytes, [[3], [0.5]])
-    assert float(place_in_order([LAST], jnp.array([3.0, 2.5])).overflow_bytes[0]) == 1.5
-    assert float(place_in_order([LAST], jnp.zeros(2)).overflow_bytes[0]) == 0
-
-
 def weighted(x):
     """A different price for each class in each tier."""
     capacities, sizes = x

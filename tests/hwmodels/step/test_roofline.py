@@ -130,20 +130,6 @@ def test_operator_time_by_hand(toy_device):
     assert step_cost(toy_device, work).memory_s[OPERATORS.index("gate_up")] == pytest.approx(2e-6)
 
 
-def test_no_work_takes_no_launch(toy_device):
-    idle = work_of(qkv=(0.0, 0.0, 5))
-    assert np.all(step_cost(toy_device, idle, temperature=0.3).operator_s == 0)
-
-
-def test_all_kinds_of_bytes_count_alike(toy_device):
-    zeros, ones = jnp.zeros(len(OPERATORS)), jnp.full(len(OPERATORS), 1e6)
-    kinds = [OperatorWork(zeros, *(ones if i == j else zeros for j in range(3)), launches=zeros) for i in range(3)]
-    for work in kinds:
-        np.testing.assert_array_equal(
-            step_cost(toy_device, work).operator_s, step_cost(toy_device, kinds[0]).operator_s
-        )
-
-
 @pytest.mark.device_matrix
 def test_batched_devices_broadcast(toy_device):
     work = work_of(gate_up=(7.2e6, 5.4e5, 3))

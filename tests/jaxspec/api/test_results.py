@@ -10,7 +10,7 @@ from toy_bench import TOY, ToyResult
 
 import jaxspec as js
 from jaxspec.api.calls import study_call
-from jaxspec.api.results import StudyResults, rows_of
+from jaxspec.api.results import rows_of
 from jaxspec.errors import InputError
 from jaxspec.studies.registry import STUDIES
 
@@ -115,15 +115,6 @@ def test_saving_replaces_neither_a_run_nor_the_working_directory(found, monkeypa
             found["a"].save(place)
 
 
-def test_rows_of_results(found):
-    raw = found.results[0].plain()
-    assert rows_of(found.results, None)[0]["area"] == 16
-    assert rows_of(found.results, "sides") == [
-        {"device": name, "length": length} for name in ("a", "b") for length in (4, 5)
-    ]
-    assert "status.area" in rows_of([raw], None)[0]
-
-
 def test_frames_are_the_rows(found):
     pandas = pytest.importorskip("pandas")
     frame = found.to_frame()
@@ -185,11 +176,3 @@ def test_a_saved_result_has_the_digests_of_the_files_that_it_was_made_of(monkeyp
     assert digest(js.open_result(kept).save("again")) == digest(kept)
     recorded = dataclasses.replace(found, results=(ToyPrediction(device="mine.toml", inputs={"mine.toml": "5eed"}),))
     assert digest(recorded.save("recorded")) == {"mine.toml": "5eed"}
-
-
-@pytest.mark.study
-def test_a_study_that_returns_one_result():
-    one = StudyResults.of(TOY, None, ToyResult(device="a"))  # pyright: ignore[reportArgumentType]
-    assert len(one) == 1
-    assert not one.several
-    assert one.directory is None

@@ -1,7 +1,6 @@
 """Run directories: what made them, listed, compared, opened, resumed; from Python and from the shell."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -77,39 +76,6 @@ def test_an_unfinished_run_is_resumed_and_keeps_its_attempts(capsys):
     assert "that is all" in out
     assert "result: runs/first" in err
     assert js.resume("runs/first").to_json() == whole.to_json()
-
-
-@pytest.mark.parametrize("finished", [True, False])
-def test_settings_that_were_changed_afterwards_are_noticed(capsys, finished):
-    js.toy(width=4, out="run")
-    if not finished:
-        os.unlink("run/result.json")
-    settings = Path("run/config.toml")
-    written = settings.read_text()
-    settings.write_text(written.replace("width = 4", "width = 5"))
-    for use in (
-        lambda: js.resume("run"),
-        lambda: js.toy(width=5, out="run"),
-        lambda: js.open_result("run") if finished else js.resume("run"),
-    ):
-        with pytest.raises(InputError, match=r"config\.toml' has changed since the run was begun.*restore it"):
-            use()
-    code, _, err = shell(capsys, "resume", "run")
-    assert (code, len(err.strip().splitlines())) == (2, 1)
-    settings.write_text(written)
-    assert js.resume("run").area.value == 16
-    js.toy(width=5, out="run", force=True)  # anew, with a record of its own
-    assert js.open_result("run").area.value == 25
-
-
-def test_a_run_in_progress_is_told():
-    js.toy(out="runs/first")
-    os.unlink("runs/first/result.json")
-    import fcntl
-
-    with open("runs/first/.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        assert find_run("runs/first").state == ("running" if Path("/proc/locks").exists() else "unfinished")
 
 
 @pytest.mark.parametrize(

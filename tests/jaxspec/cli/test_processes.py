@@ -182,29 +182,6 @@ def test_signals_are_watched_before_anything_large_is_imported():
     assert (done.returncode, done.stdout.strip()) == (0, "")
 
 
-#: Work that cannot be taken back within a minute.
-STUCK = """
-import time
-from jaxspec.cli import process
-from jaxspec.interruption import UNDER_WAY
-process._watch_signals()
-UNDER_WAY.begin(UNDER_WAY, lambda: time.sleep(60))
-print("begun", flush=True)
-time.sleep(60)
-"""
-
-
-def test_a_second_interrupt_is_a_line_where_files_cannot_be_removed():
-    process = subprocess.Popen([sys.executable, "-c", STUCK], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "begun\n"
-    process.send_signal(signal.SIGINT)
-    time.sleep(1.2)
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=10)
-    assert (process.returncode, len(error.splitlines())) == (130, 1)
-    assert error.startswith("jaxspec: interrupted twice, before unfinished files were removed; the same command")
-
-
 def test_importing_takes_no_signal_and_python_callers_get_their_exception(monkeypatch, capsys):
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     before = signal.getsignal(signal.SIGINT)

@@ -16,7 +16,6 @@ from jaxspec.errors import InputError
 from jaxspec.formats.patterns import BFLOAT16, FLOAT16
 from jaxspec.models import DecoderConfig
 from jaxspec.models.kv_cache import KVCache
-from jaxspec.settings.knobs import MANTISSA_BITS
 from jaxspec.settings.shared_exponents import SharedExponents
 from jaxspec.tuning.hard import grid_points
 
@@ -135,14 +134,6 @@ def test_soft_weights_tend_to_hard_ones_beyond_seven_cut_bits(jit):
 
 
 @every_scheme
-def test_a_scheme_of_bfloat16_is_the_registrys(scheme):
-    assert scheme.of_dtype("bfloat16") is scheme
-    half = scheme.of_dtype("float16")
-    assert half.of_dtype("float16") is half
-    assert (half.name, half.facts, half.of_dtype("bfloat16")) == (scheme.name, scheme.facts, scheme)
-
-
-@every_scheme
 def test_as_many_bits_can_be_cut_as_a_mantissa_has(scheme):
     for own, other in zip(scheme.knob_specs, scheme.of_dtype("float16").knob_specs, strict=True):
         in_blocks = scheme.facts.shared_exponents is not None and own.per != "head"
@@ -156,10 +147,6 @@ def test_as_many_bits_can_be_cut_as_a_mantissa_has(scheme):
         assert (own.low, own.default) == (other.low, other.default)
 
 
-def test_mantissas_are_as_long_as_numpy_has_them():
-    assert {"float16": np.finfo(np.float16).nmant, "bfloat16": jnp.finfo(jnp.bfloat16).nmant} == MANTISSA_BITS
-
-
 def test_knobs_range_over_what_the_network_is_stored_in():
     nine = {"weight_cut_bits": 9.0, "kv_cut_bits": 10.0}
     knobs = uniform_knobs(SCHEMES["cassandra1"], HALF, nine)
@@ -170,13 +157,6 @@ def test_knobs_range_over_what_the_network_is_stored_in():
     with pytest.raises(InputError, match="kv_cut_bits is 11; allowed is 0 to 10, the mantissa bits of float16"):
         uniform_knobs(SCHEMES["cassandra1"], HALF, kv_cut_bits=11.0)
     assert {point["weight_cut_bits"] for point in grid_points(SCHEME)} == {3.0, 4.0, 5.0, 6.0, 7.0, 8.0}
-
-
-@pytest.mark.parametrize("name", ["cassandra2", "cassandra2-head", "mxint8"])
-def test_blocks_that_no_container_holds_are_refused(name):
-    with pytest.raises(InputError, match=f"scheme {name} stores bfloat16 .* network is stored in float16"):
-        uniform_knobs(SCHEMES[name], HALF)
-    uniform_knobs(SCHEMES[name], SHAPE)
 
 
 @pytest.mark.scheme_matrix

@@ -64,25 +64,6 @@ def test_error_ranges_of_all_weights(draft_bits):
     assert (rounded[held].min(), rounded[held].max()) == (size // 2, size - 1)
 
 
-def test_four_bits_err_as_printed():
-    # ELMoE-3D, 4.3: truncation [0, 15]; rounding [-8, 7], here without the weights from 120 up; Fig. 8: augmentation too.
-    ranges = [(errors.min(), errors.max()) for errors in (draft_errors(reading, 4) for reading in READINGS)]
-    assert ranges == [(0, 15), (-8, 15), (-8, 7)]
-    assert draft_errors("rounding", 4)[weights < 120].max() == 7
-
-
-@by_width
-@by_reading
-def test_mean_squared_error_is_that_of_all_weights(draft_bits, reading):
-    errors = draft_errors(reading, draft_bits)
-    if reading == "rounding":
-        errors = errors[weights < 128 - 2 ** (7 - draft_bits)]
-        # Without the last half step of the slice; and without the first, so that each low part occurs equally often.
-        errors = errors[2 ** (7 - draft_bits) :]
-    closed = mean_squared_error(jnp.float32(draft_bits), reading)
-    np.testing.assert_allclose(closed, np.mean(errors.astype(float) ** 2), rtol=1e-6)
-
-
 @pytest.mark.scheme_matrix
 def test_augmentation_errs_a_quarter_of_truncation():
     # By hand at 4 bits: 15 · 31 / 6 = 77.5 against (256 + 2) / 12 = 21.5.

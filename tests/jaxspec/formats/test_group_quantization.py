@@ -156,10 +156,3 @@ def test_the_error_is_at_most_half_a_step(scheme, steps):
     quantized = encode(jnp.asarray(x), scheme)
     error = np.abs(np.asarray(decode(quantized), np.float64) - x) / np.abs(np.asarray(quantized.scales, np.float64))
     assert steps * 0.98 < error.max() < steps + 127 * 2**-11
-
-
-@pytest.mark.scheme_matrix
-def test_smaller_groups_err_less():
-    x = weights(300, 96, seed=8)
-    errors = [np.mean((decode(encode(jnp.asarray(x), "int4", group_size=g)) - x) ** 2) for g in (96, 3)]
-    assert errors == sorted(errors, reverse=True)

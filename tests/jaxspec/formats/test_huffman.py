@@ -124,12 +124,6 @@ def test_lengths_of_any_counts(counts, max_length):
         assert huffman.mean_length(counts, huffman.code_lengths(counts, max_length=32)) < entropy + 1
 
 
-def test_a_longer_limit_is_never_worse():
-    bits = [bits_of(FIBONACCI, max_length=max_length) for max_length in range(4, 19)]
-    assert all(after <= before for before, after in itertools.pairwise(bits))
-    assert bits[10:] == [bits[10]] * len(bits[10:])
-
-
 @pytest.mark.parametrize("counts", [[7], [0, 0, 7, 0]])
 def test_a_lone_symbol_takes_one_bit(counts):
     assert bits_of(counts) == 7
@@ -146,21 +140,6 @@ def test_no_symbol_no_codeword(counts):
     np.testing.assert_array_equal(lengths, np.zeros(len(counts)))
     assert huffman.mean_length(np.array(counts, np.int64), lengths) == 0
     assert not huffman.decoding_table(huffman.code_of_lengths(lengths, max_length=2)).lengths.any()
-
-
-@pytest.mark.parametrize("max_length", [1, 3, 8])
-def test_as_many_symbols_as_the_limit_allows(max_length):
-    counts = np.random.default_rng(max_length).integers(1, 1000, size=1 << max_length) ** 3
-    np.testing.assert_array_equal(huffman.code_lengths(counts, max_length=max_length), max_length)
-    with pytest.raises(ValueError, match="raise max_length"):
-        huffman.code_lengths(np.append(counts, 1), max_length=max_length)
-
-
-def test_all_bytes():
-    counts = np.random.default_rng(3).geometric(0.01, size=256) ** 2
-    lengths = huffman.code_lengths(counts, max_length=11)
-    assert huffman.num_bits(counts, lengths) == coin_collector(counts, 11)
-    assert kraft(lengths) == 1
 
 
 @pytest.mark.parametrize("size", [12, 40_000])

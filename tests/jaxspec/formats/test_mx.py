@@ -174,21 +174,3 @@ def test_scale_does_not_round_up_below_a_power_of_two(name):
     x = jnp.array([[np.nextafter(np.float32(8), np.float32(0))], [8.0], [np.nextafter(np.float32(8), np.float32(9))]])
     scale = encode(x, element).scale[:, 0] - jnp.uint8(127 - element.max_exponent)
     assert scale.tolist() == [2, 3, 3]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_error_is_bounded_by_the_largest_of_the_block(name):
-    x = wild(7)
-    error = np.abs(np.asarray(decode(encode(jnp.asarray(x), mx.ELEMENTS[name]))).astype(np.float64) - x)
-    for start in (0, 32, 64):
-        largest = np.max(np.abs(x[:, start : start + 32]), axis=1, keepdims=True).astype(np.float64)
-        bound = 2.0 ** -mx.ELEMENTS[name].mantissa_bits * largest
-        # Below, the scale is clamped.
-        assert np.all((error[:, start : start + 32] <= bound)[largest[:, 0] > 2.0**-100])
-
-
-@pytest.mark.parametrize("name", ML_DTYPES)
-def test_what_was_decoded_is_encoded_alike(name):
-    tensor = encode(jnp.asarray(wild(8)), mx.ELEMENTS[name])
-    again = encode(decode(tensor), mx.ELEMENTS[name])
-    jax.tree.map(np.testing.assert_array_equal, again, tensor)

@@ -5,12 +5,9 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from mx_truncated_samples import bits_of, by_fractions, decode, encode, jit, stored, wild
 
 from jaxspec.formats import mx_truncated as mx
-from jaxspec.formats.patterns import to_bits
 
 num_bits = jit(mx.num_bits, static_argnames=("block_size", "mantissa_bits"))
 
@@ -82,25 +79,6 @@ def test_gradient_of_expected_bits(check_gradient):
         "bitmap": jnp.array([0.0, 0.5, 1.0]),
     }
     check_gradient(scalar, ends, side=jax.tree.map(lambda x: jnp.array([1, 0, -1]), ends))
-
-
-@pytest.mark.scheme_matrix
-@settings(max_examples=8)
-@given(
-    shape=st.sampled_from([(0,), (1,), (33,), (3, 0), (0, 5), (2, 1, 10)]),
-    block_size=st.sampled_from([1, 3, 32]),
-    mantissa_bits=st.sampled_from([1, 8, 15]),
-)
-def test_any_shape(shape, block_size, mantissa_bits):
-    rng = np.random.default_rng(len(shape))
-    x, kept = stored(rng.standard_normal(shape)), jnp.asarray(rng.random(shape) < 0.5)
-    encoded = encode(x, kept, block_size=block_size, mantissa_bits=mantissa_bits)
-    assert encoded.exponent.shape == (*shape[:-1], -(-shape[-1] // block_size))
-    assert encoded.elements.shape == (*encoded.exponent.shape, block_size)
-    values = decode(encoded, kept)
-    assert values.shape == shape
-    np.testing.assert_array_equal(np.asarray(to_bits(values))[~np.asarray(kept)], 0)
-    assert num_bits(kept, 1, block_size=block_size, mantissa_bits=mantissa_bits).draft.shape == shape[:-1]
 
 
 @pytest.mark.scheme_matrix

@@ -3,19 +3,15 @@
 import json
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
 from jaxspec.errors import InputError
-from jaxspec.formats.container import Container, open_checkpoint, pack
 from jaxspec.models.checkpoint_files import CheckpointFiles
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import abstract_params
-from jaxspec.models.embedded import check_container
 from jaxspec.models.hf_export import save_directory
-from jaxspec.models.hf_load import load_container, load_directory
+from jaxspec.models.hf_load import load_directory
 
 CONFIG = DecoderConfig(
     vocab_size=5, hidden_size=4, intermediate_size=3, num_layers=1, num_heads=1, num_kv_heads=1, head_dim=2
@@ -196,26 +192,3 @@ def test_any_cut_or_flipped_byte_of_config_json_is_read_or_refused(good, scratch
         for changed in (text[:position], text[:position] + bytes([text[position] ^ 0x11]) + text[position + 1 :]):
             (directory / "config.json").write_bytes(changed)
             or_one_line(load_directory, directory)
-
-
-def test_reading_leaves_no_trace_in_the_file(scratch):
-    # Loaded arrays are copies: the map is closed when loading ends, and the file may then vanish.
-    directory, weights = scratch
-    model = load_directory(directory)
-    before = jax.tree.map(lambda leaf: np.array(leaf, copy=True), model.params)
-    (directory / "model.safetensors").write_bytes(b"\0" * len(weights))
-    (directory / "model.safetensors").unlink()
-    jax.tree.map(np.testing.assert_array_equal, jax.tree.map(jnp.asarray, model.params), before)
-
-
-def test_what_lies_beside_the_weights_is_packed_and_not_read(scratch, tmp_path_factory):
-    """As in releases with a second copy of their weights under other names."""
-    directory, _ = scratch
-    save_file({"layers.0.attention.wq.weight": np.ones((2, 3), np.float16)}, directory / "consolidated.safetensors")
-    out = tmp_path_factory.mktemp("packed") / "all.jspk"
-    pack(open_checkpoint(directory), out, "huffman")
-    with Container(out) as container:
-        assert len(container.files) == 2
-    assert check_container(out) == load_directory(directory).config
-    same = lambda a, b: np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
-    jax.tree.map(same, load_container(out).params, load_directory(directory).params)

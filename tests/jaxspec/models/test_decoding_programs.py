@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from jaxspec.models import decoding_programs
-from jaxspec.models.attention import KVSource, attend
 from jaxspec.models.decoding_programs import jit_decoding
 from jaxspec.scaling import branches
 from jaxspec.speculate import loop
@@ -47,23 +46,6 @@ def test_only_a_gpu_is_told_something(gpu, compiled):
     assert compiled[1:] == [*asked, decoding_programs._OPTIONS] * gpu
     program(jnp.arange(4), times=3)
     assert len(compiled) == 1 + (len(asked) + 1) * gpu
-
-
-@pytest.mark.network
-def test_scores_are_not_computed_within_what_reads_them(monkeypatch):
-    rng = np.random.default_rng(0)
-    shaped = lambda *shape: jnp.asarray(rng.standard_normal(shape, np.float32))
-    sources = [
-        KVSource(shaped(1, 2, 4, slots), shaped(1, 2, slots, 4), jnp.ones((1, 1, slots), bool)) for slots in (3, 1)
-    ]
-    query, found = shaped(1, 1, 4, 4), []
-    for device in ("cpu", "gpu"):
-        monkeypatch.setattr(jax, "default_backend", lambda device=device: device)
-        program = str(jax.make_jaxpr(lambda *given: attend(*given))(query, sources))  # traced anew
-        assert program.count("optimization_barrier") == (len(sources) if device == "gpu" else 0)
-        found.append((attend(query, sources), jax.grad(lambda x: jnp.sum(attend(x, sources) ** 2))(query)))
-    np.testing.assert_array_equal(found[0][0], found[1][0])
-    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-6)
 
 
 @pytest.mark.network(1)

@@ -27,16 +27,6 @@ def save(directory, seed):
     save_directory(params, BYTES, directory, max_positions=8)
 
 
-def test_missing_weights_say_how_to_get_them(package):
-    for name in ("config.json", "model.safetensors"):
-        with pytest.raises(InputError, match=rf"lacks.*{name}.*experiments\.train_embedded"):
-            embedded.load_model("embedded")
-    save(package, 0)
-    (package / "config.json").unlink()
-    with pytest.raises(InputError, match=r"lacks config\.json in"):
-        embedded.embedded_directory()
-
-
 def test_the_name_opens_the_package_and_a_path_a_directory(package, tmp_path, monkeypatch):
     save(package, 0)
     save(tmp_path / "embedded", 1)

@@ -7,10 +7,8 @@ import pytest
 
 from jaxspec.models.apart import Parts
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import init_params
 from jaxspec.models.kv_cache import (
     KVCache,
-    cache_like,
     empty_cache,
     first_slots,
     in_parts,
@@ -19,7 +17,6 @@ from jaxspec.models.kv_cache import (
     take_slots,
     write_cache,
 )
-from jaxspec.models.stored import as_computed
 
 CONFIG = DecoderConfig(
     vocab_size=5, hidden_size=6, intermediate_size=4, num_layers=3, num_heads=4, num_kv_heads=2, head_dim=6
@@ -41,15 +38,6 @@ def slots_first(cache):
 forms = pytest.mark.parametrize("form", [lambda cache: cache, in_parts], ids=["stacked", "parts"])
 
 
-def test_an_empty_cache_has_room():
-    cache = empty_cache(CONFIG, 4, 9, jnp.bfloat16)
-    assert (cache.num_layers, cache.num_slots) == (3, 9)
-    for part in slots_first(cache):
-        assert part.shape == (3, 4, 9, 2, 6)
-        assert part.dtype == jnp.bfloat16
-        assert not part.any()
-
-
 @pytest.mark.parametrize("starts", [(0, 6, 2, 5), (6, 6, 6, 6), (1, 0, 3, 1)])
 @pytest.mark.parametrize("jit", [False, True], ids=["eager", "jit"])
 @forms
@@ -61,14 +49,6 @@ def test_each_sequence_is_written_at_its_own_offset_and_nowhere_else(starts, jit
         for sequence, start in enumerate(starts):
             expected[:, sequence, start : start + 3] = new[:, sequence]
         np.testing.assert_array_equal(after, expected)
-
-
-def test_the_cache_keeps_its_dtype():
-    update = random_cache(3, 2)
-    written = write_cache(random_cache(9, 1, jnp.bfloat16), update, jnp.array([2, 0, 1, 3]))
-    assert {leaf.dtype for leaf in jax.tree.leaves(written)} == {jnp.dtype(jnp.bfloat16)}
-    for new, after in zip(slots_first(update), slots_first(written)):
-        np.testing.assert_array_equal(after[:, 0, 2:5], new[:, 0].astype(jnp.bfloat16))
 
 
 @pytest.mark.network
@@ -146,17 +126,6 @@ def test_slots_and_sequences_that_are_taken(form):
             np.testing.assert_array_equal(after, expected(before))
 
 
-@pytest.mark.network
-def test_the_form_follows_the_network():
-    params = init_params(CONFIG, jax.random.key(0))
-    assert not isinstance(empty_cache(CONFIG, 2, 5, params=params).key, Parts)
-    apart = empty_cache(CONFIG, 2, 5, params=as_computed(params))
-    assert (apart.num_layers, apart.num_slots) == (3, 5)
-    assert {leaf.shape for leaf in jax.tree.leaves(apart)} == {(2, 2, 6, 5), (2, 2, 5, 6)}
-    again = cache_like(as_computed(params), apart)
-    assert jax.tree.structure(again) == jax.tree.structure(apart)
-
-
 @forms
 def test_padding_adds_empty_slots_at_the_end(form):
     cache = form(random_cache(3, 1))
@@ -165,12 +134,6 @@ def test_padding_adds_empty_slots_at_the_end(form):
     for before, after in zip(slots_first(cache), slots_first(padded)):
         np.testing.assert_array_equal(after[:, :, :3], before)
         assert not after[:, :, 3:].any()
-
-
-def test_it_is_a_pytree():
-    doubled = jax.tree.map(lambda leaf: 2 * leaf, random_cache(2, 0))
-    assert isinstance(doubled, KVCache)
-    assert len(jax.tree.leaves(doubled)) == 2
 
 
 def test_a_step_of_other_layers_is_refused():

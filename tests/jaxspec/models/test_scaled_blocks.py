@@ -96,13 +96,6 @@ def test_what_config_json_says_of_blocks(stated, block):
     assert block_of(stated) == block
 
 
-def test_a_block_may_be_larger_than_its_matrix():
-    one = SCALES[:1, :1]
-    np.testing.assert_array_equal(
-        scaled_values(ELEMENTS, one, (2**62, 2**62)), scaled_values(ELEMENTS, one, ELEMENTS.shape)
-    )
-
-
 def tensors_of(folder):
     files = CheckpointFiles(folder)
     return {name: files.read(name) for name in files.tensors}

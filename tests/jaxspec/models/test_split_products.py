@@ -1,16 +1,13 @@
 """Rows split over a multiplier of bfloat16: numbers and gradients of the float32 product."""
 
-from types import SimpleNamespace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels.numerics.exact_products import EXACT
-from jaxspec.models import dots, processor, split_products, stored
+from jaxspec.models import dots, split_products, stored
 from jaxspec.models.dots import dot_rows
-from jaxspec.models.split_products import exact_precision, split_dot, splits
+from jaxspec.models.split_products import split_dot, splits
 from jaxspec.models.stored import Stored, dot_stored
 
 
@@ -45,13 +42,6 @@ def test_are_as_exact_as_float32(rows, columns, outputs, spread):
         high = x.astype(jnp.bfloat16).astype(jnp.float32)
         both = high + (x - high).astype(jnp.bfloat16).astype(jnp.float32)
         assert mean(doubled(both) @ doubled(w).T - exact) > most
-
-
-@pytest.mark.network
-def test_parts_add_up_to_the_very_number():
-    x = jnp.concatenate([operands(3, 50, 1, 5.0)[0].ravel(), jnp.array([0.0, -0.0, 1.0, 3.4e38, -1e-30])])[None]
-    parts = np.asarray(split_products._parts(x).astype(jnp.float32))
-    np.testing.assert_array_equal(parts[2] + parts[1] + parts[0], x)
 
 
 @pytest.mark.network
@@ -101,51 +91,3 @@ def test_large_matrices_are_multiplied_in_pieces_as_they_are_stored(unit, rows, 
     program = str(jax.make_jaxpr(lambda x, w: dot_stored(x, w))(x, Stored.of(w)))
     assert "bf16[3,40]" in program
     assert ("f32[3,40]" in program) != unit
-
-
-@pytest.fixture(params=["9.0", "7.5", "gfx942", None])
-def gpu(request, monkeypatch):
-    """A GPU by its compute capability, as JAX tells it; whether it multiplies bfloat16."""
-    device = SimpleNamespace(**({"compute_capability": request.param} if request.param else {}))
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(jax, "local_devices", lambda: [device])
-    split_products.gpu_has_unit.cache_clear()
-    yield request.param == "9.0"
-    split_products.gpu_has_unit.cache_clear()
-
-
-def test_gpus_split_several_rows_and_multiply_a_single_one_as_it_is(gpu):
-    assert splits(jnp.float32, jnp.bfloat16) == gpu
-    assert not splits(jnp.float32, jnp.bfloat16, 1)
-    assert not splits(jnp.float32, jnp.float32)
-    x, w = operands(5, 40, 9)
-    for rows in (1, 5):
-        program = str(jax.make_jaxpr(lambda x: dot_rows(x, w))(x[:rows]))
-        assert ("bf16[3,5,40]" in program) == (gpu and rows == 5)
-        assert ("HIGHEST" in program) != (gpu and rows == 5)
-
-
-def test_gpus_multiply_many_float32_rows_in_parts(gpu):
-    for rows, in_parts in ((1, False), (63, False), (64, gpu)):
-        found = exact_precision(jnp.float32, rows)
-        assert found == (jax.lax.DotAlgorithmPreset.BF16_BF16_F32_X6 if in_parts else EXACT)
-    assert exact_precision(jnp.float16, 64) == exact_precision(jnp.float64, 64) == EXACT
-
-
-def test_gpus_take_a_stored_matrix_whole(gpu, monkeypatch):
-    monkeypatch.setattr(stored, "_PIECE", 3 * 40)
-    x, w = operands(5, 40, 31)
-    program = str(jax.make_jaxpr(lambda x, w: dot_stored(x, w))(x, Stored.of(w)))
-    assert ("bf16[3,40]" in program) != gpu
-
-
-def test_a_processor_is_known_by_what_linux_says_of_it(tmp_path, monkeypatch):
-    file = tmp_path / "cpuinfo"
-    monkeypatch.setattr(processor, "_PROCESSOR", file)
-    for text, has in (("flags : fpu amx_bf16 amx_tile", True), ("flags : fpu avx512f", False), (None, False)):
-        file.unlink(missing_ok=True)
-        if text is not None:
-            file.write_text(text, encoding="utf-8")
-        processor.processor_features.cache_clear()
-        assert split_products._has_unit() is has
-    processor.processor_features.cache_clear()

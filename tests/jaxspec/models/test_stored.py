@@ -64,17 +64,6 @@ def test_few_rows_are_multiplied_in_pieces_and_the_numbers_stay(monkeypatch, net
     assert not matrices & set(pieces)
 
 
-@pytest.mark.usefixtures("widening")
-def test_many_rows_are_not(monkeypatch, network):
-    """Their products take longer than reading the matrix, and run best whole."""
-    monkeypatch.setattr(stored, "_FEW_ROWS_PIECE", PIECE)
-    monkeypatch.setattr(stored, "_FEW_ROWS", TOKENS.size - 1)
-    many, few = (widened(jax.make_jaxpr(run(network, rows)[0])(network).jaxpr, []) for rows in (slice(None), slice(1)))
-    shape = (CONFIG.intermediate_size, CONFIG.hidden_size)
-    assert shape in many
-    assert shape not in few
-
-
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 @pytest.mark.parametrize("size", [1, 4, 5, 11])
 def test_any_size_of_a_piece_and_any_layer(monkeypatch, dtype, size):

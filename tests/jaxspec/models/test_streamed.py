@@ -39,16 +39,6 @@ def calibrations(targets):
     return [calibrate(params, CONFIG, tokens, scheme=CASSANDRA1, first=4) for params in targets]
 
 
-def test_entries_come_by_reference():
-    rows = np.arange(12, dtype=np.float32).reshape(4, 3)
-    stack = Streamed.of(rows)
-    assert stack.shape == (4, 3)
-    np.testing.assert_array_equal(stack.take(jnp.array([[2, 0]])).values(), rows[[[2, 0]]])
-    assert stack.astype(jnp.bfloat16).take(jnp.array(1)).values().dtype == jnp.bfloat16
-    total = jax.jit(lambda stack: jax.lax.scan(lambda found, row: (found + row.values(), None), jnp.zeros(3), stack)[0])
-    np.testing.assert_array_equal(total(stack), rows.sum(0))
-
-
 def test_only_matrices_and_a_lone_embedding_stay_in_the_files(targets):
     streamed = targets[1]
     assert [is_streamed(target) for target in targets] == [False, True]

@@ -24,16 +24,3 @@ def test_every_device_says_what_is_true_of_it(name):
     # Not a sentence of another kind of device.
     if device.decoder is not None:
         assert "costs nothing" not in text
-
-
-@pytest.mark.parametrize("name", catalog.device_names())
-def test_fitted_numbers_are_badged_calibrated_and_others_input(name):
-    data = device_facts(name)["device_data"]
-    assert data
-    for field, source in catalog.device_sources(name).items():
-        if field in data:
-            assert data[field]["status"] == ("calibrated" if source.startswith("calibrated") else "input")
-    fitted = {field for field, found in data.items() if found["status"] == "calibrated"}
-    if catalog.device_entry(name).calibration is not None:
-        assert any(field.startswith("matrix_unit.formats.") for field in fitted)
-    assert data["peak_flops_per_s"]["status"] == "input"

@@ -1,5 +1,4 @@
 import io
-import math
 
 from made_results import read
 from rich.console import Console
@@ -36,13 +35,3 @@ def test_no_draft_pays_is_said_and_nothing_is_bold(make_entry):
     assert table.title.plain.endswith(": no draft pays here")
     assert [row.style for row in table.rows] == [None] * 4
     assert [row.style for row in tables([make_entry()])[0].rows] == [None, None, None, "bold"]
-
-
-def test_unknown_numbers_and_names_in_brackets(make_entry):
-    entry = make_entry(device="board [rev b]")
-    entry["configurations"]["grid"]["speedup_vs_bf16_ar"] = math.nan
-    entry["configurations"]["tuned"]["tokens_per_cycle_standard_error"] = None
-    text = printed(tables([entry])[0])
-    assert "board [rev b]" in text
-    assert "n/a" in text
-    assert " 5.84 " in text

@@ -14,8 +14,8 @@ from hwmodels import catalog
 from jaxspec.errors import InputError
 from jaxspec.runs import Reporter, inputs
 from jaxspec.runs.directory import RunDirectory
-from jaxspec.runs.inputs import input_digests, input_files
-from jaxspec.studies import CompareConfig, EvaluateConfig, ExportConfig, SweepConfig, TreeConfig
+from jaxspec.runs.inputs import input_digests
+from jaxspec.studies import CompareConfig, EvaluateConfig, SweepConfig, TreeConfig
 
 DEVICE = (Path(catalog.__file__).parent / "devices" / "rtx-4090.toml").read_text(encoding="utf-8")
 
@@ -135,21 +135,6 @@ def test_large_inputs_are_digested_with_time_left(files, monkeypatch):
     assert "done in" in lines[-1]
 
 
-def test_templates_belong_to_a_model(files):
-    Path("model", "chat_template.jinja").write_text("{{ messages }}")
-    assert "chat_template.jinja" in input_digests(EvaluateConfig(**EVALUATE))
-
-
-def test_weights_that_are_not_read_have_no_digest(files):
-    # Some releases have the same weights twice, in one large file and in another layout.
-    Path("model", "consolidated.safetensors").write_bytes(b"again")
-    Path("draft", "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "b.safetensors"}}))
-    Path("draft", "b.safetensors").write_bytes(b"shard")
-    found = input_digests(TreeConfig(model="model", draft="draft"))
-    assert {name for name in found if not name.endswith(".json")} == {"model.safetensors", "draft/b.safetensors"}
-    assert found["draft/b.safetensors"] == hashlib.sha256(b"shard").hexdigest()
-
-
 def test_drafts_of_a_comparison_are_digested_by_the_same_rule(files):
     for folder in ("one", "two"):
         Path(folder).mkdir()
@@ -160,7 +145,3 @@ def test_drafts_of_a_comparison_are_digested_by_the_same_rule(files):
         *(f"{folder}/{name}" for folder in ("one", "two") for name in ("config.json", "model.safetensors")),
         "model/more.jspk",
     }
-
-
-def test_a_command_whose_device_is_its_runs_has_no_file_of_one():
-    assert input_files(ExportConfig(run="runs/made")) == {}

@@ -39,15 +39,3 @@ def test_a_page_that_is_gone_is_written_again_from_the_result(repeated, capsys):
     repeated(page=write)
     assert page.read_text() == "mine"
     assert "is not there" not in capsys.readouterr().err
-
-
-def test_a_page_that_cannot_be_written_at_first_loses_no_result(repeated, capsys):
-    def refused(result, path):
-        raise OSError(28, "No space left on device", str(path / "report.html"))
-
-    with pytest.raises(OSError, match="No space left"):
-        repeated(page=refused)
-    result, directory = repeated(page=write)  # the same result, of the same work
-    assert result["numbers"] == [1, None]
-    assert (directory.path / "report.html").read_text() == "[1, None]"
-    assert "report.html is not there; it is written from result.json" in capsys.readouterr().err

@@ -41,26 +41,6 @@ def test_a_damaged_stage_is_named(tmp_path, kept):
     np.testing.assert_array_equal(Stages(tmp_path).run("decoded/a", slow)["x"], [0, 1, 2])
 
 
-def test_a_damaged_state_of_a_stopped_stage_is_named(tmp_path):
-    state = {"place": np.arange(4.0), "step": np.array(5)}
-    with Stages(tmp_path).progress("ascent/a") as progress:
-        for step in (5, 10):
-            progress.save(step, state | {"step": np.array(step)})
-    folder = tmp_path / "progress" / "ascent" / "a" / "10"
-    for file in folder.rglob("*"):
-        if file.is_file():
-            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-    with (
-        Stages(tmp_path).progress("ascent/a") as progress,
-        pytest.raises(InputError, match=r"state '.*ascent.a.10' is damaged .*remove that folder") as caught,
-    ):
-        progress.last(state)
-    assert len(str(caught.value).splitlines()) == 1
-    shutil.rmtree(folder)
-    with Stages(tmp_path).progress("ascent/a") as progress:
-        assert progress.last(state)["step"] == 5
-
-
 @pytest.mark.parametrize("part", ["stage", "state"])
 def test_a_full_disk_is_the_systems_own_error(tmp_path, part, caplog):
     stages, large = Stages(tmp_path), {"x": np.random.default_rng(0).standard_normal(400_000)}
@@ -75,21 +55,6 @@ def test_a_full_disk_is_the_systems_own_error(tmp_path, part, caplog):
     assert caught.value.filename == str(tmp_path / ("stages/large" if part == "stage" else "progress/ascent/5"))
     assert not caplog.records  # no stack trace of a thread
     np.testing.assert_array_equal(Stages(tmp_path).run("large", lambda: large)["x"], large["x"])
-
-
-@pytest.mark.signals
-def test_files_of_another_stage_are_not_taken_for_this_one(tmp_path):
-    stages = Stages(tmp_path)
-    for name in "ab":
-        stages.run(f"decoded/{name}", slow)
-    folder = tmp_path / "stages" / "decoded"
-    shutil.rmtree(folder / "b")
-    shutil.copytree(folder / "a", folder / "b")
-    with pytest.raises(
-        InputError, match=r"stage '.*decoded.b' is damaged .*files of another stage.*remove that folder"
-    ):
-        Stages(tmp_path).run("decoded/b", slow)
-    np.testing.assert_array_equal(Stages(tmp_path).within("decoded").run("a", slow)["x"], [0, 1, 2])
 
 
 @pytest.mark.parametrize("place", ["stages", "stages/decoded", "progress"])

@@ -84,14 +84,3 @@ def test_weights_that_are_swapped_later_spoil_no_stage_and_no_result(run, networ
         run()
     swapped(network, b"old weights")()
     assert run() == {"read": "old weights"}
-
-
-def test_what_iterations_keep_on_their_way_is_of_the_same_files(tmp_path):
-    def refuse():
-        raise InputError("changed")
-
-    with (
-        Stages(tmp_path, check_inputs=refuse).progress("ascent") as progress,
-        pytest.raises(InputError, match="changed"),
-    ):
-        progress.save(1, {"x": np.zeros(1)})

@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-import jaxspec as js
 from hwmodels import DraftCost, Workload, catalog, parameters, uniform_footprint
 from hwmodels.speculation.draft_cost import held_with_draft
 from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head, multi_token_head
@@ -134,13 +133,6 @@ def test_serving_has_room_beside_a_release_as_it_is_stored(release, write):
     assert drafted.footprint.draft_weight_bits["q"] == 16.0
 
 
-def test_the_second_file_of_a_release_is_digested(write, tmp_path):
-    write(SIZES)
-    write({"quantization": {"quant_algo": "FP8"}}, "hf_quant_config.json")
-    (found,) = predict(architecture=str(tmp_path), device="rtx-4090", max_draft_length=1)
-    assert {name.rsplit("/")[-1] for name in found.inputs} == {"config.json", "hf_quant_config.json"}
-
-
 def test_widths_of_an_advised_draft_follow_its_own_release(release):
     config = build_config(AdviseConfig, {"architecture": LLAMA, "draft": release, "acceptance": 0.8})
     widths = read_widths(config)
@@ -166,19 +158,6 @@ def test_an_eagle3_head_of_a_file_costs_what_eagle3_does(write):
     assert config.kind == "eagle3"
     served = served_draft(config)
     assert served == ServedDraft("eagle3", f"<weights of {file}>")
-
-
-def test_a_head_of_fewer_rows_is_no_padded_vocabulary(write, tmp_path):
-    given = {
-        "architecture": LLAMA,
-        "draft": write(EAGLE3),
-        "device": "rtx-4090",
-        "acceptance": (0.8, 0.8),
-        "batch": (1,),
-    }
-    advice = js.advise(**given, out=tmp_path / "run")
-    assert '"method": "eagle3"' in advice.engines["vLLM"]
-    assert "heterogeneous" not in advice.engines["vLLM"]
 
 
 def test_a_head_has_sizes_of_its_own(write):

@@ -33,16 +33,6 @@ def test_exact_points_give_the_law_back(a, b, c):
     assert r_squared(fit.law, held_out, curve(held_out, a, b, c)) == pytest.approx(1, abs=1e-9)
 
 
-def test_three_points_fix_the_law_but_not_its_errors():
-    x = np.array([2, 9, 40])
-    fit = fit_aat_law(x, curve(x))
-    np.testing.assert_allclose([fit.law.intercept, fit.law.log_slope, fit.law.shift], [0.7, 0.9, -1.3], rtol=1e-4)
-    assert np.isnan(fit.intervals).all()
-    assert np.isnan(curve_interval(fit, [5]).upper).all()
-    known = fit_aat_law(x, curve(x), standard_error=0.02)
-    assert np.isfinite(known.intervals).all()
-
-
 @pytest.mark.parametrize("weighted", [False, True])
 def test_estimates_and_errors_agree_with_curve_fit(weighted):
     rng = np.random.default_rng(4)

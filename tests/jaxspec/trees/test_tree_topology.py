@@ -195,21 +195,3 @@ def test_all_public_trees_are_tested():
     assert set(PUBLIC_TREES) == {
         *("medusa_63", "eagle_25", "binary_62", "ternary_39", "quaternary_20", "chain_8", "chain_like_64")
     }
-
-
-def test_chain_like_trees_by_hand_and_by_cost():
-    # With a rank worth two levels, costs: (0,) 1, (0,0) 2, (0,0,0) and (1,) 3, then 4: (0,0,0,0), (0,1), (1,0).
-    assert chain_like_paths(7, rank_cost=2) == (
-        *((0,), (0, 0), (0, 0, 0), (1,)),
-        *((0, 0, 0, 0), (0, 1), (1, 0)),
-    )
-    assert chain_like_paths(9, rank_cost=9) == chain_paths(9)
-    cost = lambda path: len(path) + 3 * sum(path)
-    every = [p for p in k_ary_paths(4, depth=5) if cost(p) <= 5]
-    tree_from_paths(chain_like_paths(len(every), rank_cost=3))
-    assert set(chain_like_paths(len(every), rank_cost=3)) == set(every)
-
-
-def test_stars_and_chains():
-    assert parent_list(tree_from_paths(star_paths(5))) == [ROOT] * 5
-    assert parent_list(tree_from_paths(chain_paths(5))) == [ROOT, 0, 1, 2, 3]

@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from experiments.papers.cassandra import area_power, units
+from experiments.papers.cassandra import area_power
 from experiments.papers.cassandra.paper import PAPER
 from experiments.papers.huffllm import compression
 from experiments.papers.huffllm.compression import ScaleModel
@@ -53,15 +53,6 @@ def test_no_cell_of_the_table_is_called_a_prediction(result):
     assert overhead["status"] == "input"
 
 
-def test_units_and_counts():
-    decoders, encoders = units.npu_decoder(), units.npu_encoder()
-    assert decoders.count == 40
-    # 1.76 mm^2 and 0.264 W over 40.
-    assert math.isclose(decoders.area_m2, 0.044e-6)
-    assert math.isclose(decoders.power_w, 0.0066)
-    assert math.isclose(decoders.total_area_m2 + encoders.total_area_m2, 1.84e-6)
-
-
 def test_only_five_counters_give_forty(result):
     scan = {entry["counters"]: entry for entry in result.details["counters"]}
     assert [n for n, entry in scan.items() if entry["decoders_in_shares"] == 40] == [5]
@@ -89,14 +80,3 @@ def test_one_corrected_area_explains_all_ratios(result):
     by_sum = {entry["module"]: entry["of_printed_sum_percent"] for entry in result.details["ratios"]}
     printed_sum = [abs(by_sum[module] / row["paper_value"] - 1) for module, row in ratios.items() if module != "SRAM"]
     assert np.median(others) < np.median(printed_sum) / 2
-
-
-def test_overhead_of_about_two_percent(result):
-    shares = result.details["shares"]
-    assert math.isclose(shares["sum of printed areas, mm^2"], 93.38)
-    assert math.isclose(shares["area, of printed areas"], 100 * 1.84 / 93.38)
-    for name, value in shares.items():
-        if name.startswith("area"):
-            assert 1.95 < value < 2.05, name
-    # 0.281 of 15.527 W.
-    assert math.isclose(shares["power, of printed powers"], 100 * 0.281 / 15.527)

@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import math
 
 import numpy as np
 import pytest
@@ -138,15 +137,6 @@ def test_fitted_numbers_are_physical(result):
     assert bounds["most_above_length"] < 0
 
 
-def test_cases_of_one_ridge(result):
-    contexts = result.details["roofline_cases"]
-    assert len(contexts) == 6
-    for case in contexts:
-        assert case["compute_bound"] < 1 < case["memory_bound_floor"] < case["memory_bound"]
-        assert case["compute_bound"] < case["mixed"] < case["memory_bound"]
-        assert case["mixed"] == pytest.approx(case["model"], rel=0.01)
-
-
 def test_predicted_boards(result):
     summary = result.summary["table4_platforms"]
     boards = {found["board"]: found for found in result.details["boards"]}
@@ -184,30 +174,3 @@ def test_trees(result):
     by_metric = result.summary["table3_tree_search"]["by_metric"]
     assert by_metric["performance"]["reproduced"]
     assert not by_metric["verification_length"]["reproduced"]
-
-
-def test_rejected_variants_are_worse_on_table_one(result):
-    by_name = {entry["variant"]: entry for entry in result.details["variants"]}
-    ours = by_name.pop("the model")
-    for entry in by_name.values():
-        assert entry["half_squares"] > 1.5 * ours["half_squares"]
-    # Eq. (14) as it is printed does not fit; nor does a roof for every operator by itself.
-    for name in ("Eq. (14) as printed", "roof operator by operator"):
-        assert by_name[name]["max"] > 0.09
-        assert by_name[name]["least_share_of_maximum"] < 0.93
-    # With naive lengths among the data they come out within 10 %: the slope is in tokens per token.
-    printed = [44, 41, 37, 33, 31, 31]
-    assert np.max(np.abs(np.divide(by_name["fitted to naive lengths too"]["naive_lengths"], printed) - 1)) < 0.12
-
-
-def test_switching_gains_little_over_the_best_fixed_length(result):
-    by_board = {entry["board"]: entry for entry in result.details["switching"]}
-    for entry in by_board.values():
-        assert 1 - 1e-6 < entry["speedup_vs_best_fixed"] < 1.03
-        assert entry["speedup_vs_ar"] > 2
-        lengths = [step["length"] for step in entry["schedule"]]
-        assert lengths == sorted(lengths)
-        starts = [step["from_context"] for step in entry["schedule"]]
-        assert starts == sorted(starts)
-        assert math.isclose(entry["total_s"] * entry["tokens_per_s"], entry["tokens"], rel_tol=1e-5)
-    assert by_board["V80"]["speedup_vs_original"] > 2

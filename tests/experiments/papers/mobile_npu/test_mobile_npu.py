@@ -1,7 +1,6 @@
 """The mobile NPU paper's numbers: what is fitted, what is predicted and how well, and where the catalog has them."""
 
 import dataclasses
-import itertools
 import json
 
 import numpy as np
@@ -9,16 +8,13 @@ import pytest
 
 from experiments.papers.mobile_npu import memory, tables
 from experiments.papers.mobile_npu.calibration import fit, fitted_numbers, slowdown, softmax_speedups
-from experiments.papers.mobile_npu.kernels import gemv_seconds, matrices
 from experiments.papers.mobile_npu.paper import PAPER
 from experiments.papers.mobile_npu.printed import CONTEXT
-from experiments.papers.mobile_npu.versions import INSTRUCTIONS, calibrated_device, network_of
+from experiments.papers.mobile_npu.versions import network_of
 from experiments.reproduce.run import run_paper
 from hwmodels import catalog, parameters
 
 pytestmark = pytest.mark.paper
-
-GIB = 2.0**30
 
 
 @pytest.fixture(scope="module")
@@ -79,23 +75,6 @@ def test_logits_take_their_share_and_more_samples_pay(outcome):
         assert np.all((declines > 0) & (declines < 0.2))
 
 
-def test_versions_of_the_layouts_are_ordered():
-    seconds = gemv_seconds(calibrated_device(fit()))
-    order = ("no dequantization", "ours", "HMX layout", "baseline")
-    for faster, slower in itertools.pairwise(order):
-        assert np.all(seconds[faster] < seconds[slower])
-    # Five matrices of each network, of which one has eight bits.
-    bits = np.array([one["weight_bits"] for one in matrices()])
-    assert (len(bits), np.sum(bits == 8.5), np.sum(bits == 4.5)) == (20, 4, 16)
-
-
-def test_instructions_are_counted():
-    assert {name: sum(steps.values()) for name, steps in INSTRUCTIONS.items()} == {
-        "full register": 20,
-        "group alone": 9,
-    }
-
-
 def test_memory_by_hand():
     # Qwen2.5-1.5B: layers of 1536 x (2 * 1536 + 2 * 256 + 2 * 8960) weights at 4.5 bits, 8960 x 1536 at 8.5, vectors at 32.
     network = network_of("Qwen2.5-1.5B")
@@ -107,15 +86,6 @@ def test_memory_by_hand():
     assert memory.session_mib("Qwen2.5-1.5B", CONTEXT) == pytest.approx(total, rel=1e-6)
     process = total + 151936 * 1536 * 210 / 256 / 2**20
     assert memory.process_mib("Qwen2.5-1.5B", CONTEXT) == pytest.approx(process, rel=1e-6)
-
-
-def test_what_an_older_session_cannot_address():
-    v73, v75 = catalog.device("hexagon-v73"), catalog.device("hexagon-v75")
-    assert v73.memory.capacity_bytes == 2 * GIB
-    assert [memory.fits(f"Qwen2.5-{size}B", v73, CONTEXT) for size in ("1.5", "3", "7")] == [True, False, False]
-    assert [memory.fits(f"Qwen2.5-{size}B", v75, CONTEXT) for size in ("1.5", "3", "7")] == [True, True, False]
-    assert tables.smallest_too_large(lambda model: "7B" not in model) == 7.0
-    assert tables.smallest_too_large(lambda model: "Llama" in model) == 1.5
 
 
 def test_generations_are_table_3(outcome):

@@ -7,7 +7,7 @@ import pytest
 
 from hwmodels import Footprint, Routing, Workload, catalog, step_cost, uniform_weight_bits
 from hwmodels.memory import zipf_popularity
-from hwmodels.memory.placement import PLACEMENTS, SINGLE_PLACEMENTS, TierShares, placement_of
+from hwmodels.memory.placement import PLACEMENTS, TierShares, placement_of
 from hwmodels.network.operators import decode_step, draft_step, verify_step
 
 pytestmark = pytest.mark.device_matrix
@@ -91,7 +91,3 @@ def test_gradients_of_placements(widths, check_gradient):
         return jnp.stack(near) @ jnp.arange(1.0, len(near) + 1.0) + sum(held)
 
     check_gradient(moved, (5.1e9, 47.3, 0.3, 5.2, 2.4))
-
-
-def test_every_single_placement_may_be_half_of_another():
-    assert set(PLACEMENTS) - set(SINGLE_PLACEMENTS) == {"by_mode"}

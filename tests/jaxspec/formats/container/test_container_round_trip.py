@@ -19,7 +19,6 @@ from container_samples import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxspec.errors import InputError
 from jaxspec.formats.container import Container, open_checkpoint, pack, unpack
 
 #: Bytes of an element of every dtype that safetensors names.
@@ -260,31 +259,12 @@ def test_several_files(scheme_name, tmp_path):
         assert [found.file for found in container.tensors.values()] == [0, 0, 1, 1]
 
 
-def test_several_files_do_not_fit_into_one(tmp_path):
-    pack_to(tmp_path / "a.jspk", sharded(tmp_path / "source"), "raw")
-    with Container(tmp_path / "a.jspk") as container, pytest.raises(InputError, match="holds 2 files of weights"):
-        unpack(container, tmp_path / "one.safetensors")
-    assert not (tmp_path / "one.safetensors").exists()
-
-
 def test_packing_twice_gives_the_same_bytes(tmp_path):
     source = write_checkpoint(tmp_path / "model.safetensors", [tensor("a", "BF16", weights((20, 61), seed=18))])
     for scheme_name in ("huffllm", "cassandra2"):
         for name in ("one.jspk", "two.jspk"):
             pack_to(tmp_path / name, source, scheme_name)
         assert (tmp_path / "one.jspk").read_bytes() == (tmp_path / "two.jspk").read_bytes()
-
-
-def test_progress_counts_every_byte_once(tmp_path):
-    source = sharded(tmp_path / "source")
-    seen = []
-    pack_to(tmp_path / "a.jspk", source, "huffman", on_bytes=lambda count, name: seen.append((name, count)))
-    expected = [(form.name, form.bytes) for _, form in open_checkpoint(source).tensors() if form.bytes]
-    assert seen == expected
-    seen.clear()
-    with Container(tmp_path / "a.jspk") as container:
-        unpack(container, tmp_path / "out", on_bytes=lambda count, name: seen.append((name, count)))
-    assert seen == expected
 
 
 @pytest.mark.scheme_matrix

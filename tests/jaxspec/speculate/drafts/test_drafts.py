@@ -8,22 +8,17 @@ from draft_cycles import (
     BATCH,
     HEAD,
     LENGTH,
-    NUMBERS,
     SMALL,
     TARGET,
     TRACED,
     largest_error,
-    level_inputs,
     noise,
     play,
-    random_tree,
-    window_of,
 )
 
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.draft_head import abstract_head_params, target_ends
 from jaxspec.speculate.drafts.head_draft import HeadDraft, HeadDraftParams
-from jaxspec.speculate.drafts.interface import Root
 from jaxspec.speculate.drafts.network_draft import NetworkDraft
 
 CLOSE = {"rtol": 3e-4, "atol": 3e-5}
@@ -128,24 +123,3 @@ def test_cycles_of_the_same_sizes_share_a_compilation(drafting, text, hidden):
     before = dict(TRACED)
     list(play(drafting, text, hidden, seed=5))
     assert before == TRACED
-
-
-def test_memory_keeps_its_form(drafting, text, hidden):
-    # Decoding carries it through a loop.
-    draft, params = drafting
-    memory = draft.empty(params, BATCH, LENGTH, NUMBERS)
-    rng = np.random.default_rng(6)
-    window = window_of(rng, text, hidden, np.zeros(BATCH, np.int32), 7, (6, 3, 7), junk=noise)
-    root = Root(text[:, 0], np.array([6, 3, 7], np.int32))
-    level = level_inputs(random_tree(rng, pad=1), 0, rng)
-    form = lambda tree: jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)
-    committed = jax.eval_shape(draft.commit, params, memory, window)
-    opened = jax.eval_shape(draft.open, params, committed, root)
-    extended = jax.eval_shape(draft.extend, params, opened[1], root, level)
-    assert form(memory) == form(committed) == form(opened[1]) == form(extended[1])
-    assert extended[0].shape == (BATCH, 3, 11)
-
-
-def test_a_head_has_one_layer():
-    with pytest.raises(NotImplementedError, match="2 layers"):
-        HeadDraft(TARGET)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxspec.models import DecoderConfig, init_params, stored
+from jaxspec.models import DecoderConfig, stored
 from jaxspec.studies.calibrate import programs
 from jaxspec.studies.calibrate.measuring import noise_of
 from jaxspec.studies.calibrate.programs import Timed, cycle_timings, measure
@@ -54,27 +54,6 @@ def test_a_quiet_machine_is_believed_and_a_busy_one_is_not():
     assert "load per core at its beginning: 7.2" in noise_of([0.0], [1.0], 7.2).words
 
 
-@pytest.mark.study
-def test_every_piece_runs_and_depends_on_its_turns():
-    """With sizes that differ from each other; results that were left out would not depend on turns."""
-    attention = {"batch": 2, "tokens": 3, "context": 7, "heads": 4, "kv_heads": 2, "head_dim": 6, "layers": 2}
-    made = {
-        "product": programs.product_program(3, 8, 5, 2, "bfloat16"),
-        "attention": programs.attention_program(**attention, apart=False),
-        "attention of a small network": programs.attention_program(**attention, apart=True),
-        "lookup": programs.lookup_program(3, 11, 4),
-        "sampling": programs.sampling_program(3, 11),
-        "stream": programs.stream_program(8192),
-        "turn": programs.turn_program(),
-        "launch": programs.launch_program(),
-    }
-    for name, program in made.items():
-        assert _finite(program.run(3)), name
-    assert float(made["turn"].run(5)[0]) == 5.0
-    tokens = [made["lookup"].run(turns).tolist() for turns in (1, 2)]
-    assert all(b == (a + 1) % 11 for a, b in zip(*tokens, strict=True))
-
-
 @pytest.mark.parametrize(("kind", "taken"), [("float32", True), ("bfloat16", False)])
 def test_products_are_timed_as_decoding_takes_them(kind, taken, monkeypatch):
     multiplied = []
@@ -87,16 +66,6 @@ def test_products_are_timed_as_decoding_takes_them(kind, taken, monkeypatch):
     monkeypatch.setattr(stored, "dot_few_rows", noted)
     assert _finite(programs.product_program(3, 8, 5, 2, kind).run(1))
     assert multiplied == [((3, 8), (8, 5))] * 2 * taken
-
-
-@pytest.mark.study
-def test_a_whole_step_runs():
-    sizes = {"vocab_size": 40, "hidden_size": 12, "intermediate_size": 20, "num_layers": 2}
-    config = DecoderConfig(num_heads=4, num_kv_heads=2, head_dim=6, **sizes)
-    params = init_params(config, jax.random.key(0))
-    program = programs.step_program(params, config, batch=2, tokens=3, context=5)
-    assert _finite(program.run(1))
-    assert _finite(program.run(4))
 
 
 @pytest.mark.study

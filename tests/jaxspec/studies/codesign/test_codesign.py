@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels import Acceptance, Technology, Workload, catalog, chip_bill, speculation_speedup
+from hwmodels import Acceptance, Workload, catalog, speculation_speedup
 from jaxspec.compress.footprint import uniform
 from jaxspec.compress.footprint_table import WIDTHS, expected_widths
 from jaxspec.compress.schemes import find_scheme
@@ -208,24 +208,6 @@ def test_a_larger_array_must_cost_area_and_power(cost, words):
     assert f"[costs.{cost}]" not in text
     with pytest.raises(InputError, match=rf"matrix_unit\.rows is a free lunch: a larger array costs no {words}"):
         checked_problem(config_of(text, max_draft_length=2))
-
-
-def test_area_and_power_of_an_array_follow_from_its_node():
-    problem = make_problem(config_of(EXAMPLES["fpga"], max_draft_length=2))
-    sizes = np.repeat(np.clip(problem.before, problem.variables.low, problem.variables.high)[None], 3, axis=0)
-    place = problem.variables.names.index("device.matrix_unit.columns")
-    sizes[:, place] = [12, 96, 192]
-    found = problem.numbers(sizes)
-    node = Technology(node_m=16e-9)
-    for row, area_mm2, power_w in zip(sizes, found.area_mm2, found.power_w, strict=True):
-        device = problem.model.tree(jnp.asarray(row, jnp.float32))["device"]
-        bill = chip_bill(device.replace(technology=None), node)
-        assert area_mm2 == pytest.approx(float(bill.area_m2) * 1e6, rel=1e-5)
-        assert power_w == pytest.approx(
-            float(bill.power_w) + 5.6e-11 * float(device.memory.bandwidth_bytes_per_s), rel=1e-5
-        )
-    assert np.all(np.diff(found.area_mm2) > 1)
-    assert np.all(np.diff(found.power_w) > 1)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -1,14 +1,12 @@
 """Designs drawn first: none is better than the proposal, those climbed from differ, and the same seed draws the same."""
 
 import dataclasses
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from jaxspec.studies.codesign import run
-from jaxspec.studies.codesign.config import Bounds
-from jaxspec.studies.codesign.problem import make_problem, variables_of
+from jaxspec.studies.codesign.problem import make_problem
 from jaxspec.studies.codesign.search import best_that_differ, draw, harden, merit
 from tests.jaxspec.studies.codesign.test_codesign import config_of
 
@@ -44,13 +42,3 @@ def test_the_proposal_is_no_worse_than_the_best_draw(problem):
     poor = np.zeros((1, len(problem.before)))  # a climb that ended at the least of everything
     kept = harden(problem, poor, drawn=drawn, allowed=len(drawn) + 1)
     assert merit(problem.values(kept.values[None]))[0] <= merit(problem.values(drawn)).min()
-
-
-def test_the_nearest_rounding_of_many_counts_is_looked_at():
-    """20 counts near their upper multiples: 2^20 roundings, of which the nearest is all of them rounded up."""
-    variables = variables_of({f"x{i}": Bounds(1.0, 9.0 + i, 1.0) for i in range(20)}, set())
-    wanted = np.arange(20) % 5 + 3.0
-    away = lambda values: np.stack([np.abs(values - wanted).sum(axis=1), np.full(len(values), -1.0)], axis=1)
-    counted = SimpleNamespace(variables=variables, values=away, batch=1, config=SimpleNamespace(seed=0))
-    place = variables.places(wanted - 0.1)
-    np.testing.assert_array_equal(harden(counted, place[None], allowed=256).values, wanted)

@@ -11,9 +11,8 @@ import pytest
 from hwmodels import DraftCost, catalog
 from jaxspec.compress.fitted import fitted_footprint
 from jaxspec.errors import InputError
-from jaxspec.models.blocks import Experts, LatentAttention
+from jaxspec.models.blocks import LatentAttention
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.latent_sizes import LatentSizes
 from jaxspec.settings.compressions import COMPRESSIONS, LOSSY_NAMES
 from jaxspec.studies import CompareConfig
@@ -80,17 +79,6 @@ def test_a_device_with_measured_kernels_prices_the_step_with_them():
     assert [each.activation_bits.known for each in found.values()] == [16, 16, 8]
 
 
-def test_other_engines_formats_of_the_settings_and_16_bit_activations():
-    _, _, said = priced(CompareConfig(device=("a100-sxm-80gb",), engine="vllm"), "a100-sxm-80gb", W8A8)
-    assert "16-bit arithmetic" in str(said)
-    plain, own, said = priced(CompareConfig(device=("h100-sxm",), weight_format="fp8"), "h100-sxm", W8A8)
-    assert own is plain
-    assert said == "priced with the kernels of weight_format fp8"
-    for facts in (None, COMPRESSIONS["smoothquant-w8"]):
-        plain, own, said = priced(CompareConfig(device=("a100-sxm-80gb",)), "a100-sxm-80gb", facts)
-        assert (own is plain, said) == (True, None)
-
-
 @pytest.fixture
 def own_device(tmp_path):
     """A calibrated GPU with a memory beside its own, whose file says what this package's loop spends."""
@@ -123,16 +111,6 @@ def test_networks_with_latent_attention_leave_rounded_activations_out_or_refuse_
     assert "\n" not in str(caught.value)
     assert _compressions(CompareConfig(lossy=("q4_0", "smoothquant-w8")), network) == (("q4_0", "smoothquant-w8"), {})
     assert _compressions(CompareConfig(), NETWORK) == (LOSSY_NAMES, {})
-
-
-def test_mixtures_of_experts_leave_spaces_of_their_inputs_out_or_refuse_them():
-    experts = ExpertSizes(num_experts=3, per_token=2, inner_size=8)
-    network = dataclasses.replace(NETWORK, experts=experts, feed_forward=(Experts(),))
-    kept, left_out = _compressions(CompareConfig(), network)
-    assert set(left_out) == {"duquant-w4a4", "duquant-w4a4kv4"} == set(LOSSY_NAMES) - set(kept)
-    with pytest.raises(InputError, match="duquant-w4a4 rotates inputs by what it finds in them") as caught:
-        _compressions(CompareConfig(lossy=("q4_0", "duquant-w4a4")), network)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.study

@@ -13,7 +13,6 @@ from jaxspec.studies.measured.memory import (
     ROOM_BYTES,
     draft_need,
     drafts_of,
-    laid_out_anew,
     memory_need,
     pass_bytes,
     plan_memory,
@@ -127,18 +126,6 @@ def test_passes_on_each_device_by_hand():
     assert need((1, 4), network=tied) == 4 * (12800 * (hidden + (inner + heads) // 4) + matrices // 4) + head
     # Logits take some room however small a pass is, and no more than this where it is large.
     assert need((1, 1), windows=1) == need((8, 1), windows=8) == ROOM_BYTES
-
-
-def test_a_device_that_multiplies_what_is_stored_gathers_no_head(monkeypatch):
-    need = lambda: pass_bytes(LLAMA_8B, 16, 200, gradient=False, mesh=(1, 8))
-    pieces = need()
-    tied = dataclasses.replace(LLAMA_8B, tie_embeddings=True)
-    rows = 4096 + 2 * 1024 + 2 * 14336
-    assert laid_out_anew(tied, 8) == 2 * 32 * 4096 * rows + 2 * 128256 * 4096  # whole on each
-    assert laid_out_anew(LLAMA_8B, 1) == 0
-    monkeypatch.setattr("jaxspec.studies.measured.memory.is_widened", lambda rows, matrix: False)
-    assert pieces - need() == 2 * 2 * 128256 * 4096 // 8
-    assert laid_out_anew(LLAMA_8B, 8) == 0
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from tokenizer_files import bytes_in_order, bytes_turned, spaced
 
-from jaxspec.errors import InputError
 from jaxspec.models import DecoderConfig
 from jaxspec.models.tokenizer import ByteTokenizer, load_tokenizer
 from jaxspec.settings import build_config
@@ -84,11 +83,6 @@ def test_sums_end_with_their_stop():
     assert found.prompts != make_problems(settings(task="arithmetic", seed=4), None, None).prompts
 
 
-def test_a_text_without_functions():
-    with pytest.raises(InputError, match="has 1 functions"):
-        make_problems(settings(), split("def one():\n    pass\n"), ByteTokenizer())
-
-
 def test_ends_are_found_in_tokens_of_any_kind():
     sums = make_problems(settings(task="arithmetic"), None, None)
     words = Network("words", dataclasses.replace(SHAPE, vocab_size=len(WORDS)), WordTokenizer(), "bf16")
@@ -104,16 +98,6 @@ def test_ends_are_found_in_tokens_of_any_kind():
     # A cut within a character.
     assert plain.encoded("é".encode()[1:] + b"a").tolist() == [0xA9, ord("a")]
     assert words.encoded("é".encode()[1:] + b"8;").tolist() == [0, 2]
-
-
-def test_a_network_may_say_itself_that_a_text_is_over():
-    functions = make_problems(settings(), split(CODE), ByteTokenizer())
-    plain = Network("bytes", SHAPE, ByteTokenizer(), "bf16", end_tokens=(3,))
-    answer = np.frombuffer(b"    return 5\x03", np.uint8).astype(np.int32)
-    assert plain.spent(functions, 1, answer) == len(answer)
-    assert plain.spent(functions, 1, answer[:-1]) is None
-    assert functions.right([1], [[plain.decoded(answer)]]).all()
-    assert plain.stop(functions).tolist() == [3]
 
 
 @pytest.mark.parametrize("content", [spaced, bytes_turned, bytes_in_order])

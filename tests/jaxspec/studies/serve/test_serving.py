@@ -11,7 +11,6 @@ from jaxspec.settings import build_config
 from jaxspec.studies import ServeConfig, serve
 from jaxspec.studies.serve import run as serve_run
 from jaxspec.studies.serve.run import read_trace
-from jaxspec.studies.serve.view import serving_figure, shown
 
 pytestmark = pytest.mark.study
 
@@ -73,29 +72,6 @@ def written(path, lines):
 
 
 HEAD = ["arrival_s", "prompt_tokens", "output_tokens"]
-
-
-def test_requests_of_one_token_have_no_time_per_further_one(tmp_path):
-    few = {**SMALL, "requests": 20, "rates": (1.0,), "output_tokens": 1, "output_variation": 0.0}
-    found = served(tmp_path, **few, device="rtx-4090", data_parallel=2, link="pcie5", acceptance="0.9,0.8,0.7,0.6")
-    ((result,), directory) = found
-    assert all(row.tpot_p50_s.number is None for row in result.rows)
-    assert "n/a" in (directory.path / "report.html").read_text(encoding="utf-8")
-    assert [axes.get_xlabel() for axes in serving_figure([result]).axes] == [
-        "time to the first token (ms)",
-        "time of a request (ms)",
-    ]
-    page = shown(found)
-    assert page.tables
-    # At this load no more than one request is in the engine.
-    said = "1 sequence for 2 replicas: 1 of 2 have nothing to do on average"
-    assert any(said in note for note in result.notes)
-    assert any(said in line for line in page.lines)
-    # Nor does a draft have more than two tokens.
-    unused = "acceptance of positions 3 to 4 is not used: drafts have at most 2 tokens"
-    assert any(unused in note for note in result.notes)
-    assert any(unused in line for line in page.lines)
-    assert result.acceptance.value == pytest.approx([0.9, 0.8])
 
 
 def test_a_trace(tmp_path):

@@ -3,7 +3,6 @@
 import dataclasses
 import importlib
 import itertools
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -187,17 +186,6 @@ def test_names_that_no_design_point_has(tmp_path, changes, message):
     with pytest.raises(InputError, match=message):
         sweep(SweepConfig(**({"axes": AXES} | changes)), out=tmp_path)
     assert not list(tmp_path.glob("*.parquet"))
-
-
-def test_a_changed_device_file_is_another_sweep(tmp_path, small_chunks):
-    text = (Path(catalog.__file__).parent / "devices" / "rtx-4090.toml").read_text(encoding="utf-8")
-    mine = tmp_path / "mine.toml"
-    mine.write_text(text)
-    config = SweepConfig(axes={"workload.batch": [1.0]}, device=(str(mine),))
-    sweep(config, out=tmp_path / "run")
-    mine.write_text(text.replace("1008e9", "2016e9"))
-    with pytest.raises(InputError, match="has changed"):
-        sweep(config, out=tmp_path / "run")
 
 
 @pytest.mark.parametrize(

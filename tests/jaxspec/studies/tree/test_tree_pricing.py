@@ -62,13 +62,6 @@ def test_times_are_those_of_one_tree_after_the_other(name):
     assert times.fits.all()
 
 
-def test_what_is_too_large_does_not_fit():
-    pricing = PRICING
-    draft = DraftCost(architecture=pricing.architecture)
-    keywords = {"footprint": uniform_footprint(16.0), "contexts": (64, 65)}
-    assert not price_growths(pricing, [GROWTH], draft=draft, **keywords)[0].fits.any()  # 2 x 16 GB in 24 GB
-
-
 def test_a_draft_network_is_priced_with_the_measured_ratios():
     target = dataclasses.replace(TARGET, num_layers=2)
     small = DecoderConfig(

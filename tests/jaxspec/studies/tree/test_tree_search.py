@@ -1,6 +1,5 @@
 """`jaxspec tree` on a tiny untrained network: its numbers against others' ways to them, the proof, resumption."""
 
-import itertools
 import json
 
 import jax
@@ -223,16 +222,6 @@ def test_decisions_follow_from_times_and_tokens(finished):
             assert found["tokens_per_s"] == pytest.approx(taken, rel=1e-5)
             assert found["speedup_vs_bf16_ar"] == pytest.approx(taken * row["ar_bf16_s"], rel=1e-5)
             assert found["speedup_vs_stored_ar"] == pytest.approx(taken * row["ar_stored_s"], rel=1e-5)
-
-
-def test_a_schedule_starts_with_the_first_decision_and_ends_with_the_last(finished):
-    for entry in finished[0]:
-        entries = entry["schedule"]["entries"]
-        lengths = [row["decision"]["verification_length"] for row in entry["contexts"]]
-        assert entries[0] == {"from_context_tokens": 70, "verification_length": lengths[0]}
-        assert entries[-1]["verification_length"] == lengths[-1]
-        assert len(entries) == 1 + sum(a != b for a, b in itertools.pairwise(lengths))
-        assert entry["schedule"]["generation"]["speedup_vs_best_fixed"] >= 1 - 1e-6
 
 
 @pytest.mark.study

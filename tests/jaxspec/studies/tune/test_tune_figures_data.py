@@ -5,9 +5,7 @@ import pytest
 from made_results import read
 
 from jaxspec.report.figures.configurations import roofline_figure, tokens_figure
-from jaxspec.report.page import drawn
 from jaxspec.studies.tune import view
-from jaxspec.studies.tune.view import drawings
 
 
 def legend(figure):
@@ -90,7 +88,3 @@ def test_tokens_predicted_and_counted(make_entry):
         "expected from the acceptance (predicted)",
         "counted in decoding (measured); bars: 3 standard errors up and down",
     ]
-
-
-def test_nothing_known_draws_nothing():
-    assert drawn(drawings(read({}), [])) == {}

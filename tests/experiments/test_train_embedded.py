@@ -11,6 +11,8 @@ from experiments.train_embedded.scores import router_load
 from experiments.train_embedded.train import MOE, SHAPES, Recipe, make_step
 from jaxspec.models.decoder import abstract_params, forward_text
 
+pytestmark = pytest.mark.network
+
 assert MOE.experts is not None
 TINY = dataclasses.replace(
     MOE,
@@ -54,7 +56,6 @@ def test_load_by_hand():
     np.testing.assert_allclose(summary.entropy, by_hand, rtol=1e-6)
 
 
-@pytest.mark.network
 def test_the_load_of_a_text_is_counted_over_all_its_windows(tiny):
     text = np.random.default_rng(0).integers(11, size=2 * 3 * 5 + 4).astype(np.uint8)
     found = router_load(tiny, text, config=TINY, window=5, batch=3)
@@ -68,7 +69,6 @@ def test_the_load_of_a_text_is_counted_over_all_its_windows(tiny):
         router_load(tiny, text, config=SHAPES["embedded"])
 
 
-@pytest.mark.network
 def test_corrections_move_by_their_own_rate_and_nothing_else(tiny):
     recipe = Recipe(steps=9, warmup_steps=1, balance_rate=0.25, balance_steeper=(2, 3.0), load_band=(0.8, 1.3))
     init, step = make_step(recipe, TINY)

@@ -29,6 +29,8 @@ from hwmodels.compute.gpu_experts import expert_layer_time
 from hwmodels.network.architecture import EXPERT_MATRICES
 from hwmodels.network.operators.steps import prefill_step
 
+pytestmark = pytest.mark.device_matrix
+
 QWEN, LLAMA = catalog.architecture("qwen3-30b-a3b"), catalog.architecture("llama-3.1-8b")
 EXPERTS = [OPERATORS.index(name) for name in ("expert_gate_up", "expert_down")]
 
@@ -42,7 +44,6 @@ def experts_s(device, *, network=QWEN, batch=5.0, bits=16.0):
     return float(np.asarray(step_cost(device, work).operator_s)[EXPERTS].sum())
 
 
-@pytest.mark.device_matrix
 def test_a_step_takes_what_the_calibration_says_of_a_layer():
     unit = calibrated_experts("h200-sxm")[16.0]
     work = decode_operators(QWEN, Workload(batch=5.0), footprint=uniform_footprint(16))
@@ -53,7 +54,6 @@ def test_a_step_takes_what_the_calibration_says_of_a_layer():
     assert experts_s(catalog.device("h200-sxm")) == pytest.approx(48 * float(own), rel=1e-5)
 
 
-@pytest.mark.device_matrix
 @pytest.mark.parametrize("name", ["a100-sxm-80gb", "h200-sxm", "l40s"])
 def test_fewer_bits_and_fewer_tokens_never_take_longer(name):
     device = catalog.device(name)
@@ -63,7 +63,6 @@ def test_fewer_bits_and_fewer_tokens_never_take_longer(name):
     assert np.all(np.diff(by_batch) > 0)
 
 
-@pytest.mark.device_matrix
 def test_four_bit_experts_have_kernels_of_their_own():
     device = catalog.device("h200-sxm")
     gain = experts_s(device, batch=64.0) / experts_s(device, batch=64.0, bits=4.0)
@@ -133,7 +132,6 @@ def test_experts_err_by_their_own_tables(name, engine):
             assert np.mean(interval["covered"]) >= 0.77
 
 
-@pytest.mark.device_matrix
 def test_passes_over_choices_elsewhere_are_part_of_a_group():
     entry = catalog.grouped(catalog.device_entry("h200-sxm", engine="vllm"), catalog.Division(tensor=8, expert=8), "")
     (coefficients,) = (one for one in entry.device.matrix_unit.experts[-1:])
@@ -151,7 +149,6 @@ def test_passes_over_choices_elsewhere_are_part_of_a_group():
     assert found["all"] - found["own"] == pytest.approx(float(coefficients.pass_cost) * passed, rel=1e-3)
 
 
-@pytest.mark.device_matrix
 def test_without_measured_experts_products_follow_one_another():
     device = catalog.device("h200-sxm")
     unmeasured = dataclasses.replace(device.matrix_unit, experts=(), expert_widths=())

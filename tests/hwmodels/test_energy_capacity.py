@@ -25,6 +25,8 @@ from hwmodels.compute.systolic.unit import SystolicUnit, gemm_cost
 from hwmodels.decoders import Decoder
 from hwmodels.step.capacity import activation_buffer_bytes, held_bytes, longest_context
 
+pytestmark = pytest.mark.device_matrix
+
 BITS = uniform_weight_bits(16.0)
 CHIP = Chip(energy_j_per_flop=0.7e-12, static_power_w=3.0, area_m2=9e-5)
 
@@ -74,7 +76,6 @@ def test_traffic_goes_where_tensors_lie(small, near_and_far, workload):
     assert by_memory[:, 1].sum() == pytest.approx((1 - share) * kv + weights, rel=1e-6)
 
 
-@pytest.mark.device_matrix
 def test_gradient_with_two_memories(small, near_and_far, workload, check_gradient):
     # Endless room and tiny memories: the borders of what fits lie elsewhere.
     def total(device):
@@ -111,7 +112,6 @@ def test_longest_context_inverts_what_is_held(small, window_layers, context):
     assert float(longest_context(shape, budget_bytes=held.total, **arguments)) == pytest.approx(context, rel=1e-3)
 
 
-@pytest.mark.device_matrix
 def test_longest_context_at_the_ends(small):
     arguments = {"batch": 1, "weight_bits": BITS, "kv_bits": 16}
     assert float(longest_context(small, budget_bytes=10.0, **arguments)) == 0
@@ -122,7 +122,6 @@ def test_longest_context_at_the_ends(small):
     assert float(gradient) == pytest.approx(1 / 168)
 
 
-@pytest.mark.device_matrix
 def test_elasticities_of_a_decode_step_sum_to_minus_one():
     # Time is homogeneous in rates and latencies together: rates up and latencies down by 1 % make it 1 % shorter.
     device = catalog.device("rtx-4090").replace(operator_latency_s=2e-6)
@@ -133,7 +132,6 @@ def test_elasticities_of_a_decode_step_sum_to_minus_one():
     assert float(found["operator_latency_s"]) > 0.01
 
 
-@pytest.mark.device_matrix
 def test_decoders_hold_up_a_step_when_there_are_too_few(small, toy_device, workload, footprint):
     work = decode_operators(small, workload, footprint=footprint)
     # All matrices and the KV are read in 13.9 and 12.7 bits; embedding rows, vectors and head too.
@@ -155,14 +153,12 @@ def test_decoders_hold_up_a_step_when_there_are_too_few(small, toy_device, workl
     assert float(energy.decoder_j) == pytest.approx(coded * 0.5e-9 * 4e-3, rel=1e-5)
 
 
-@pytest.mark.device_matrix
 def test_uncompressed_values_pass_no_decoder(small, toy_device, workload):
     work = decode_operators(small, workload, footprint=uniform_footprint(16))
     device = toy_device.replace(decoder=Decoder(frequency_hz=1.0, symbols_per_cycle=1.0, kind="unary"))
     assert float(step_cost(device, work).total_s) == float(step_cost(toy_device, work).total_s)
 
 
-@pytest.mark.device_matrix
 def test_finite_elasticities_by_hand():
     # Steps of a ceiling: the derivative is 0, the mean slope is not.
     found = finite_elasticities(
@@ -176,7 +172,6 @@ def test_finite_elasticities_by_hand():
     )
 
 
-@pytest.mark.device_matrix
 def test_a_systolic_array_charges_its_own_energies(small, toy_device, workload):
     buffer = OnChipBuffer(bandwidth_bytes_per_s=1e12, access_bytes=4.0, access_energy_j=3e-12)
     array = SystolicUnit(
@@ -198,7 +193,6 @@ def test_a_systolic_array_charges_its_own_energies(small, toy_device, workload):
     assert float(energy.arithmetic_j) == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.device_matrix(2)
 @pytest.mark.parametrize(("context", "tokens_per_s"), [(128, 40.09), (2048, 31.66), (4096, 25.86), (16384, 12.32)])
 def test_an_fpga_board_decodes_as_printed(context, tokens_per_s):
     # Autoregressive rows of the FPGA paper's Table I, to which the board's two numbers are calibrated.

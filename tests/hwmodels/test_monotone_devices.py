@@ -17,6 +17,8 @@ from hwmodels.memory.placement import first_memory_share
 from hwmodels.network.operators import step_operators
 from hwmodels.numerics.quick_jit import quick_jit
 
+pytestmark = pytest.mark.device_matrix
+
 SHAPES = [catalog.architecture(name) for name in catalog.architecture_names()]
 #: Drawn as often as the others, so that experts are tested with as many points.
 MIXTURES = [i for i, shape in enumerate(SHAPES) if float(shape.num_experts) > 0]
@@ -187,7 +189,6 @@ def at_banks(device, shapes, point):
     return jax.vmap(lambda device, shape, p: first_memory_share(device, work_at(shape, p)))(device, shapes, point)
 
 
-@pytest.mark.device_matrix
 def test_time_falls_only_where_something_changes_its_memory():
     """The device of `BY_POLICY` with the memories that it has, and the remark that a user reads."""
     (said,) = catalog.device(BY_POLICY).matrix_unit.growth_remarks(memories=2, experts=False)
@@ -208,7 +209,6 @@ def test_time_falls_only_where_something_changes_its_memory():
     assert fell > 0  # the remark is needed
 
 
-@pytest.mark.device_matrix
 def test_latents_are_expanded_or_not_without_a_saving():
     """More tokens make expanding the cached latents pay: the form changes, and whole blocks must not make that a gain."""
     draw = np.random.default_rng(5)
@@ -233,7 +233,6 @@ def test_latents_are_expanded_or_not_without_a_saving():
         assert np.all(np.asarray(seconds(device, shapes, point | {"tokens": more})) >= once * (1 - ALLOWED)), name
 
 
-@pytest.mark.device_matrix
 def test_one_more_sequence_never_takes_less_of_a_mixture():
     """Step by step, as factors skip over the batches at which a count is rounded to one more tile."""
     shape, batches = catalog.architecture("qwen3-30b-a3b"), np.arange(1, 513, dtype=np.float32)
@@ -248,7 +247,6 @@ def test_one_more_sequence_never_takes_less_of_a_mixture():
         assert np.all(taken[1:] >= taken[:-1] * (1 - ALLOWED)), (tokens, bits, worst)
 
 
-@pytest.mark.device_matrix("m3-ultra")
 @pytest.mark.parametrize("kernels", by_form(EVERYTHING))
 def test_more_never_takes_less_and_rates_count(kernels):
     """Ten thousand points in all; devices of one form share a compilation, which is what takes the time."""

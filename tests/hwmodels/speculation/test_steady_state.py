@@ -20,6 +20,8 @@ from hwmodels.speculation.engine_terms import EngineTerms, engine_time
 from hwmodels.speculation.plan import Plan
 from hwmodels.speculation.steady_state import entering_tokens, serving_cycle, serving_step
 
+pytestmark = pytest.mark.device_matrix
+
 DEVICE, TARGET = catalog.device("rtx-4090"), catalog.architecture("llama-3.1-8b")
 SMALL = DraftCost(architecture=catalog.architecture("llama-3.2-1b"))
 WIDTHS = uniform_footprint(16.0)
@@ -42,7 +44,6 @@ def priced(draft_length, workload, terms):
     return cycle, serving_step(DEVICE, TARGET, footprint=WIDTHS, workload=workload, engine=terms)
 
 
-@pytest.mark.device_matrix
 def test_without_prompts_and_terms_it_is_the_pricing_path():
     cycle, step = priced(3.0, ALONE, EngineTerms())
     parts = {"footprint": WIDTHS, "draft_cost": SMALL, "workload": ALONE, "plan": chain_plan(3.0)}
@@ -51,7 +52,6 @@ def test_without_prompts_and_terms_it_is_the_pricing_path():
     np.testing.assert_allclose(step, expected.baselines.bf16.cost.total_s, rtol=1e-6)
 
 
-@pytest.mark.device_matrix
 def test_prompts_make_every_step_longer():
     entering = dataclasses.replace(ALONE, prompt_tokens=4000.0)
     (alone, step_alone), (beside, step_beside) = priced(3.0, ALONE, EngineTerms()), priced(3.0, entering, EngineTerms())
@@ -61,7 +61,6 @@ def test_prompts_make_every_step_longer():
     assert entering_tokens(entering, 2.5) == pytest.approx(2.5 * 4000 / 200)
 
 
-@pytest.mark.device_matrix
 def test_terms_are_added_as_often_as_they_are_spent():
     entering = dataclasses.replace(ALONE, prompt_tokens=100.0)
     (without, step_without), (with_terms, step) = priced(3.0, entering, EngineTerms()), priced(3.0, entering, TERMS)

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from jaxspec.formats import bitmap
 
+pytestmark = pytest.mark.scheme_matrix
+
 any_mask = {
     "shape": st.sampled_from([(0,), (1,), (7,), (8,), (13,), (0, 3), (3, 0), (2, 9), (2, 0, 5), (2, 3, 17)]),
     "density": st.sampled_from([0.0, 0.3, 0.6, 1.0]),
@@ -32,7 +34,6 @@ def test_bitmap_by_hand():
     np.testing.assert_array_equal(bitmap.unpack(jnp.array([0xB1, 0x80], jnp.uint8), length=9), mask)
 
 
-@pytest.mark.scheme_matrix
 @settings(max_examples=12)
 @given(**any_mask)
 def test_bitmap_of_any_shape(jit, shape, density, seed):
@@ -55,7 +56,6 @@ def test_blocks_by_hand():
     assert np.asarray(bitmap.block_offsets(mask, block_size=4)).tolist() == [0, 3, 4]
 
 
-@pytest.mark.scheme_matrix
 @settings(max_examples=12)
 @given(**any_mask, block_size=st.sampled_from([1, 3, 8, 100]))
 def test_blocks_of_any_shape(jit, shape, density, seed, block_size):
@@ -70,7 +70,6 @@ def test_blocks_of_any_shape(jit, shape, density, seed, block_size):
         assert offsets[lead].tolist() == [int(row[:start].sum()) for start in starts]
 
 
-@pytest.mark.scheme_matrix
 def test_a_block_can_be_entered_at_its_offset():
     # What offsets are for: the third block alone, from its bits and its place among the kept values.
     rng = np.random.default_rng(8)
@@ -81,7 +80,6 @@ def test_a_block_can_be_entered_at_its_offset():
     np.testing.assert_array_equal(block, np.where(mask, values, 0)[32:48])
 
 
-@pytest.mark.scheme_matrix
 def test_sparse_values_by_hand():
     values, mask = jnp.array([[5, 6, 7, 8], [1, 2, 3, 4]]), jnp.array([[0, 1, 1, 0], [1, 0, 1, 1]], bool)
     sparse = bitmap.sparsify(values, mask, capacity=3)
@@ -93,7 +91,6 @@ def test_sparse_values_by_hand():
     assert np.asarray(flat.values).tolist() == [6, 7, 1, 3, 4]
 
 
-@pytest.mark.scheme_matrix
 @settings(max_examples=16)
 @given(**any_mask, capacity=st.sampled_from([0, 6, 20]), dtype=st.sampled_from([np.uint16, np.float32]))
 def test_sparse_values_of_any_shape(jit, shape, density, seed, capacity, dtype):
@@ -125,7 +122,6 @@ def test_patterns_survive_bit_for_bit(jit):
     np.testing.assert_array_equal(back, np.where(mask, floats.view(np.uint32), 0))
 
 
-@pytest.mark.scheme_matrix
 def test_rows_under_vmap_and_jit_as_in_one_call():
     mask = jnp.asarray(random_mask((5, 23), 0.5, 4))
     values = jnp.arange(115).reshape(5, 23)
@@ -138,7 +134,6 @@ def test_rows_under_vmap_and_jit_as_in_one_call():
     )
 
 
-@pytest.mark.scheme_matrix
 def test_gradients_reach_what_is_kept_and_nothing_else(check_gradient):
     mask = jnp.asarray(random_mask((3, 7), 0.6, 11))
     weights = jnp.asarray(np.random.default_rng(2).standard_normal((3, 7)))
@@ -222,7 +217,6 @@ def test_cheapest_index_by_hand():
     )
 
 
-@pytest.mark.scheme_matrix
 def test_gradient_of_the_cheapest_index(check_gradient):
     weights = jnp.array([1.0, 0.7, -2.0, 1.3])
     check_gradient(lambda d: weights @ bitmap.cheapest_index_bits(d), jnp.array([0.01, 0.3, 0.6, 0.98]))

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from jaxspec.formats.entropy import entropy_bits, entropy_of, histogram
 
+pytestmark = pytest.mark.scheme_matrix
+
 # Compiling is what these tests spend their time on.
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 measure = jax.jit(entropy_bits, static_argnames="axis", compiler_options=QUICKLY)
@@ -27,7 +29,6 @@ def test_entropy_by_hand():
     np.testing.assert_allclose(entropy_of(jnp.array([0.125, 0.5, 0.125, 0.25, 0.0])), 1.75, rtol=1e-6)
 
 
-@pytest.mark.scheme_matrix
 def test_limits():
     np.testing.assert_allclose(measure(jnp.array([0, 41, 0])), 0, atol=1e-6)
     assert measure(jnp.zeros(7, jnp.int32)) == 0
@@ -58,7 +59,6 @@ def test_entropy_along_any_axis():
         np.testing.assert_allclose(value, np.reshape(expected, rows.shape[:-1]), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.scheme_matrix
 def test_gradient_of_counts(check_gradient):
     counts = jnp.asarray(np.random.default_rng(3).uniform(0.2, 9.0, (2, 3, 11)))
     weight = jnp.array([[1.0, -0.6, 2.0], [0.3, 1.1, -1.0]])
@@ -70,7 +70,6 @@ def test_gradient_of_probabilities(check_gradient):
     check_gradient(lambda p: entropy_of(p), jnp.array([0.21, 0.03, 0.5, 0.11, 0.15]))
 
 
-@pytest.mark.scheme_matrix
 @pytest.mark.parametrize(("dtype", "slope"), [(jnp.float32, 126), (jnp.float64, 1022)])
 def test_slope_at_zero_is_that_of_the_chord_to_the_smallest_normal_number(x64, dtype, slope):
     p = jnp.array([0.25, 0.0, 0.75, 0.0], dtype)
@@ -82,7 +81,6 @@ def test_slope_at_zero_is_that_of_the_chord_to_the_smallest_normal_number(x64, d
     np.testing.assert_allclose(-np.log2(smallest), slope)
 
 
-@pytest.mark.scheme_matrix
 def test_slope_of_counts_at_zero():
     # dH/dc = (slope at its share - mean of the slopes, weighted with the shares) / N. At shares of 1/2 the slope is
     # 1 - 1/ln 2 = -0.4427, and so is the mean; at 0 it is the chord's 126.
@@ -90,7 +88,6 @@ def test_slope_of_counts_at_zero():
     np.testing.assert_allclose(gradient, [0, (126 - 1 + 1 / math.log(2)) / 8, 0], rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.scheme_matrix
 def test_nothing_counted_has_no_gradient_and_masks_do_not_break_it():
     np.testing.assert_array_equal(jax.grad(entropy_bits)(jnp.zeros(4)), np.zeros(4))
     masked = jax.grad(lambda c: entropy_bits(c * jnp.array([1.0, 0.0, 1.0])))(jnp.array([2.0, 5.0, 6.0]))
@@ -98,7 +95,6 @@ def test_nothing_counted_has_no_gradient_and_masks_do_not_break_it():
     assert masked[1] == 0
 
 
-@pytest.mark.scheme_matrix
 def test_histogram_is_that_of_bincount():
     rng = np.random.default_rng(4)
     for dtype, num_symbols in ((np.uint8, 256), (np.uint16, 300), (np.int32, 7), (np.uint32, 65536)):

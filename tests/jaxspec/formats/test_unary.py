@@ -23,6 +23,8 @@ from jaxspec.formats.unary import (
     weighted_counts,
 )
 
+pytestmark = pytest.mark.scheme_matrix
+
 
 def counts_of(*values):
     return jnp.zeros(NUM_SYMBOLS).at[jnp.array([3, 200, 0, 91, 255, 17])[: len(values)]].set(jnp.array(values, float))
@@ -61,7 +63,6 @@ def test_no_other_ranking_is_shorter(seed):
     np.testing.assert_allclose(mean_code_length(counts_of(*counts)), expected, rtol=1e-6)
 
 
-@pytest.mark.scheme_matrix
 def test_length_is_that_of_a_stream_written_out():
     symbols = gaussian_exponents(0, rows=3, columns=333)
     length = mean_code_length(weighted_counts(jnp.asarray(symbols), jnp.ones(symbols.shape)))
@@ -78,7 +79,6 @@ def test_weighted_counts_are_those_of_bincount():
         np.testing.assert_allclose(counts[lead], expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.scheme_matrix(2)
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.float16])
 def test_weights_of_a_long_row_are_all_counted(jit, dtype):
     # One float32 counter stops at 2^24 = 16.8 million ones, one of bfloat16 at 256 and of float16 at 2048; 0.75 is exact
@@ -103,7 +103,6 @@ def test_weighted_counts_of_any_shape(jit, shape):
         np.testing.assert_allclose(counts[lead], expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.scheme_matrix(2)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_exponents_of_gaussian_weights_cost_285_bits(seed):
     # Cassandra, IV-B, prints 2.85 for Llama's weights.
@@ -112,7 +111,6 @@ def test_exponents_of_gaussian_weights_cost_285_bits(seed):
     assert abs(float(length) - 2.85) < 0.06
 
 
-@pytest.mark.scheme_matrix
 def test_gradient_by_the_weights_of_values(check_gradient):
     rng = np.random.default_rng(7)
     symbols = jnp.asarray(rng.integers(120, 126, size=(2, 41)))
@@ -132,7 +130,6 @@ def as_text(stream):
     return "".join(f"{byte:08b}" for byte in np.asarray(stream.data).tolist())
 
 
-@pytest.mark.scheme_matrix
 def test_codebook_by_hand():
     # Five times 91, three times 17 and 200 (a tie: the lower symbol first), once 0; then what never occurs, by value.
     counts = jnp.zeros(NUM_SYMBOLS, jnp.int32).at[jnp.array([200, 91, 17, 0])].set(jnp.array([3, 5, 3, 1]))
@@ -154,7 +151,6 @@ def test_codebooks_of_rows_under_vmap(dtype):
         assert size == np.count_nonzero(row)
 
 
-@pytest.mark.scheme_matrix
 def test_stream_by_hand():
     # Ranks: 91 is 0, 17 is 1, 200 is 2. 200, 91, 200, 17 are 001 1 001 01 = 0011 0010 1000 0000: nine bits.
     codebook = build_codebook(jnp.zeros(NUM_SYMBOLS).at[jnp.array([91, 17, 200])].set(jnp.array([4.0, 3.0, 2.0])))
@@ -163,7 +159,6 @@ def test_stream_by_hand():
     assert int(stream.num_bits) == 9
 
 
-@pytest.mark.scheme_matrix
 @settings(max_examples=15)
 @given(size=st.sampled_from([0, 1, 2, 7, 61]), distinct=st.sampled_from([1, 2, 9, 256]), seed=st.integers(0, 2**32 - 1))
 def test_stream_is_the_codewords_written_out(jit, size, distinct, seed):
@@ -179,7 +174,6 @@ def test_stream_is_the_codewords_written_out(jit, size, distinct, seed):
     assert len(expected) == round(float(mean_length(jnp.asarray(counts, jnp.float32))) * size)
 
 
-@pytest.mark.scheme_matrix
 def test_a_stream_that_does_not_fit_says_so_and_keeps_its_start():
     symbols = jnp.asarray(gaussian_exponents(3, rows=1, columns=65)[0], jnp.uint8)
     codebook = build_codebook(jnp.bincount(symbols, length=256))
@@ -190,7 +184,6 @@ def test_a_stream_that_does_not_fit_says_so_and_keeps_its_start():
     assert encode(symbols, codebook, capacity_bytes=0).num_bits == whole.num_bits
 
 
-@pytest.mark.scheme_matrix
 def test_streams_of_rows_under_vmap(jit):
     symbols = jnp.asarray(gaussian_exponents(4, rows=3, columns=45), jnp.uint8)
     codebooks = jit(jax.vmap(build_codebook))(jit(weighted_counts)(symbols, jnp.ones(symbols.shape)))
@@ -208,7 +201,6 @@ def test_capacity_out_of_range(capacity):
         encode(jnp.zeros(3, jnp.uint8), build_codebook(jnp.ones(NUM_SYMBOLS)), capacity_bytes=capacity)
 
 
-@pytest.mark.scheme_matrix
 def test_bits_are_exact_up_to_the_longest_stream_and_never_wrap_around():
     # Equal counts rank by value, so that symbol 255 takes 256 bits: 2**23 of them would be 2**31 bits.
     codebook = build_codebook(jnp.ones(NUM_SYMBOLS))
@@ -228,7 +220,6 @@ def test_mean_and_variance_by_hand():
     assert np.asarray(code_length_counts(counts))[:4].tolist() == [5, 3, 1, 0]
 
 
-@pytest.mark.scheme_matrix
 def test_mean_and_variance_at_the_ends():
     assert mean_length(jnp.zeros(NUM_SYMBOLS)) == code_length_variance(jnp.zeros(NUM_SYMBOLS)) == 0
     assert mean_length(counts_of(7)) == 1
@@ -238,7 +229,6 @@ def test_mean_and_variance_at_the_ends():
     np.testing.assert_allclose(code_length_variance(jnp.full((2, NUM_SYMBOLS), 3.0)), (256**2 - 1) / 12, rtol=1e-6)
 
 
-@pytest.mark.scheme_matrix
 @pytest.mark.parametrize("statistic", [mean_length, code_length_variance, mean_code_length])
 def test_gradient_by_counts_at_a_kink_and_away_from_it(statistic, check_gradient):
     # Symbols 9 and 40 tie. The gradient is that of 9 before 40: 9 may grow and 40 may shrink without changing it.
@@ -248,7 +238,6 @@ def test_gradient_by_counts_at_a_kink_and_away_from_it(statistic, check_gradient
     check_gradient(function, counts, side=jnp.array([0, 1, -1, 0, 0]))
 
 
-@pytest.mark.scheme_matrix
 def test_gradient_where_a_codebook_entry_begins_to_fade(x64, jit):
     counts = jnp.array([4.0, 1.0])
     function = lambda c: mean_code_length(jnp.zeros(NUM_SYMBOLS).at[jnp.array([7, 5])].set(c))

@@ -23,6 +23,8 @@ from jaxspec.models.head_files import load_head, save_head, weights_sha256
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.hf_load import load_directory
 
+pytestmark = pytest.mark.network
+
 TARGET = DecoderConfig(
     vocab_size=13, hidden_size=12, intermediate_size=10, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=6
 )
@@ -83,7 +85,6 @@ def test_one_place_by_hand(head, target_params):
     np.testing.assert_allclose(logits[0, 0], wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.network
 def test_the_targets_own_last_states_give_its_own_logits(jit, target_params):
     # Whoever predicts the hidden state exactly predicts the distribution exactly.
     tokens = np.random.default_rng(4).integers(13, size=(2, 5)).astype(np.int32)
@@ -102,7 +103,6 @@ def test_a_tied_target_shares_its_embedding(target_params):
     np.testing.assert_array_equal(*logits)
 
 
-@pytest.mark.network
 def test_it_sees_what_the_masks_say(head, target_params):
     ends, rng = target_ends(target_params), np.random.default_rng(5)
     inputs = lambda: (rng.integers(13, size=(2, 4)).astype(np.int32), rng.standard_normal((2, 4, 12), np.float32))
@@ -139,7 +139,6 @@ def copy(written, tmp_path):
     return tmp_path / "copy"
 
 
-@pytest.mark.network
 def test_what_is_written_is_read(written, head):
     target = load_directory(written / "target")
     read = load_head(written / "head", target)
@@ -152,7 +151,6 @@ def test_what_is_written_is_read(written, head):
     assert load_head(written / "head", target, dtype=jnp.float32).params["fc"].dtype == jnp.float32
 
 
-@pytest.mark.network
 def test_the_hash_knows_weights_and_not_how_they_are_stored(written, target_params):
     stored = load_directory(written / "target")
     assert weights_sha256(stored.params) == weights_sha256(target_params) != weights_sha256({})
@@ -216,7 +214,6 @@ def test_wrong_tensors_are_one_line(written, copy, edit, message):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.network
 def test_the_shipped_drafts_load():
     target, small = embedded.load_model("embedded"), embedded.load_model("embedded-small")
     head = embedded.load_draft_head("embedded-head", target)

@@ -19,6 +19,8 @@ from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, pad_cache, t
 from jaxspec.models.linear_sizes import LinearSizes
 from jaxspec.trees import tree_from_parents, tree_mask
 
+pytestmark = pytest.mark.network
+
 TOKENS = np.random.default_rng(1).integers(13, size=(2, 9)).astype(np.int32)
 #: Two roots, branches at several depths, a path that is longer than the convolution.
 PARENTS = [-1, 0, 0, 1, 1, 2, 3, 6, 7, 7, -1, 10]
@@ -64,7 +66,6 @@ def test_equals_the_recurrence_by_hand(parents):
     assert (key.shape, value.shape) == ((1, 1, 6 + 2 * 4 + 20 + 32, len(parents)), (1, 1, len(parents), 0))
 
 
-@pytest.mark.network
 def test_gradient_agrees_with_central_differences():
     block, weights = of_block(0)
     with jax.enable_x64(True):
@@ -90,7 +91,6 @@ def test_gradient_agrees_with_central_differences():
             assert abs(ours - slope) < 1e-5 * abs(slope)
 
 
-@pytest.mark.network
 def test_training_frugally_has_the_same_gradient():
     def loss(params, frugal):
         logits = decoder.forward_text(params, HYBRID, TOKENS, frugal=frugal).logits
@@ -126,7 +126,6 @@ def test_decoding_through_the_cache_is_one_pass_over_the_text():
         cache, length = write_cache(cache, result.cache, first + length), length + width
 
 
-@pytest.mark.network
 def test_a_tree_over_a_shared_prefix_and_a_path_of_its_own():
     # Tokens 0 to 3 are one source that both sequences share, 4 and 5 another one; 6 and 7 do not see each
     # other, and 8 follows 7.
@@ -148,7 +147,6 @@ def test_a_tree_over_a_shared_prefix_and_a_path_of_its_own():
         np.testing.assert_allclose(result.logits[:, node], whole(text).logits[:, -1], **CLOSE)
 
 
-@pytest.mark.network
 def test_slots_are_moved_with_their_positions():
     # Slots in another order, among empty ones: positions tell which tokens the convolution joins.
     text, order = whole(), np.array([[8, 2, 0, 4, 1, 3], [1, 0, 8, 3, 2, 4]])

@@ -10,6 +10,8 @@ from jaxspec.models.dots import dot_rows
 from jaxspec.models.split_products import split_dot, splits
 from jaxspec.models.stored import Stored, dot_stored
 
+pytestmark = pytest.mark.network
+
 
 def operands(rows, columns, outputs, spread=1.0):
     """Rows of very unlike sizes, and a matrix in bfloat16."""
@@ -24,7 +26,6 @@ def doubled(array):
     return np.asarray(array.astype(jnp.float32), np.float64)
 
 
-@pytest.mark.network
 @pytest.mark.parametrize(("rows", "columns", "outputs"), [(1, 1, 1), (1, 7, 3), (5, 256, 33), (17, 1024, 8)])
 @pytest.mark.parametrize("spread", [0.0, 3.0])
 def test_are_as_exact_as_float32(rows, columns, outputs, spread):
@@ -44,7 +45,6 @@ def test_are_as_exact_as_float32(rows, columns, outputs, spread):
         assert mean(doubled(both) @ doubled(w).T - exact) > most
 
 
-@pytest.mark.network
 def test_gradients_are_those_of_the_float32_product():
     x, w = operands(6, 40, 9)
     direction = jax.random.normal(jax.random.key(9), (6, 9))
@@ -64,7 +64,6 @@ def unit(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.network
 def test_are_taken_where_the_processor_has_the_unit(unit, monkeypatch):
     assert splits(jnp.float32, jnp.bfloat16) == unit
     assert not splits(jnp.float32, jnp.float32)
@@ -80,7 +79,6 @@ def test_are_taken_where_the_processor_has_the_unit(unit, monkeypatch):
     assert len(calls) == unit
 
 
-@pytest.mark.network(2)
 @pytest.mark.parametrize("rows", [1, 5])
 def test_large_matrices_are_multiplied_in_pieces_as_they_are_stored(unit, rows, monkeypatch):
     for name in ("_FEW_ROWS_PIECE", "_UNWIDENED_PIECE"):

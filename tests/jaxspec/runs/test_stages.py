@@ -11,13 +11,14 @@ import pytest
 from jaxspec.errors import InputError
 from jaxspec.runs.stages import Stages
 
+pytestmark = pytest.mark.signals
+
 
 def slow():
     time.sleep(0.2)
     return {"x": np.arange(3)}
 
 
-@pytest.mark.signals
 def test_a_resumed_run_tells_the_time_that_stages_took(tmp_path):
     first = Stages(tmp_path)
     first.run("decoded/a", slow)
@@ -27,7 +28,6 @@ def test_a_resumed_run_tells_the_time_that_stages_took(tmp_path):
     assert again.timing_s == first.timing_s
 
 
-@pytest.mark.signals
 @pytest.mark.parametrize("kept", [0.0, 0.5])
 def test_a_damaged_stage_is_named(tmp_path, kept):
     Stages(tmp_path).run("decoded/a", slow)

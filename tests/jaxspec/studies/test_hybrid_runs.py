@@ -26,7 +26,7 @@ from jaxspec.studies import (
 )
 from jaxspec.studies.pack.run import PackConfig, pack_checkpoint, unpack_container
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
+pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.study]
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,6 @@ def tuned(shared, tmp_path_factory):
     return tune(config, out=str(tmp_path_factory.mktemp("runs") / "tuned"))
 
 
-@pytest.mark.study
 def test_what_is_tuned_is_decoded_without_loss_as_it_was_measured(tuned):
     result = tuned[0][0]
     assert result.lossless.mismatches.value == 0
@@ -71,7 +70,6 @@ def test_bits_are_those_of_layers_that_have_them(shared, tmp_path):
     assert 3.97 < found["bits_per_weight_verify"] - found["bits_per_weight"] < 4
 
 
-@pytest.mark.study
 @pytest.mark.parametrize(
     ("draft", "settings"),
     [("self", {}), ("ngram", {}), ("q4", {}), ("layer-skip", {"calibration_prompts": 2})],
@@ -98,7 +96,6 @@ def test_what_does_not_fit_is_left_out_of_a_comparison(shared, tmp_path):
         compare(config, out=str(tmp_path / "run"))
 
 
-@pytest.mark.study
 def test_a_container_and_an_export_hold_the_tuned_draft(tuned, hybrid, tmp_path):
     path, folder = tmp_path / "hybrid.jspk", tmp_path / "draft"
     pack_checkpoint(PackConfig(model=str(hybrid), knobs=str(tuned[1].path / "result.json")), str(path))
@@ -120,7 +117,6 @@ def test_a_container_and_an_export_hold_the_tuned_draft(tuned, hybrid, tmp_path)
         np.testing.assert_array_equal(np.asarray(exported.params["layers"][name]), np.asarray(target[name]))
 
 
-@pytest.mark.study
 def test_a_containers_draft_decodes_without_loss(shared, hybrid, tmp_path):
     path = str(tmp_path / "hybrid.jspk")
     pack_checkpoint(PackConfig(model=str(hybrid), importance="magnitude", weight_cut_bits=4, weight_prune=0.1), path)

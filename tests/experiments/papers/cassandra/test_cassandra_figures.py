@@ -7,6 +7,8 @@ import pytest
 
 from experiments.papers.cassandra import details, speedups
 
+pytestmark = pytest.mark.paper
+
 
 def test_bits_of_the_evaluated_configuration_by_hand():
     # 40 % pruned, 4 of 7 mantissa bits cut, exponents of 2.85 bits: 1 + 0.6 (1 + 2.85 + 3), then 0.6 x 4 and 0.4 x 16.
@@ -24,7 +26,6 @@ def test_bits_of_the_evaluated_configuration_by_hand():
     assert float(second.target_weight_bits["q"]) == pytest.approx(1 + 0.6 * 9.25 + 6.4)
 
 
-@pytest.mark.paper
 def test_the_range_is_near_and_an_overhead_only_lowers_it():
     found = speedups.speedups(speedups.FROZEN)
     assert found.speedup.shape == (3, 2, 3, 4)
@@ -41,7 +42,6 @@ def test_the_range_is_near_and_an_overhead_only_lowers_it():
     assert np.all(slower < found.speedup)
 
 
-@pytest.mark.paper
 def test_the_papers_objective_asks_for_fewer_bits_than_speed():
     (detail,) = (each for each in details.DETAILS if each.name == "objective")
     rows = detail.value(None)

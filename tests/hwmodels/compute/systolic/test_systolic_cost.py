@@ -12,6 +12,8 @@ from hwmodels.compute.systolic.buffers import smooth_buffer_elements
 from hwmodels.compute.systolic.unit import COMBINATIONS, gemm_cost
 from hwmodels.numerics.smoothing import smooth_maximum
 
+pytestmark = pytest.mark.device_matrix
+
 RATES = ("frequency_hz", "bandwidth_bytes_per_s")
 both_combinations = pytest.mark.parametrize("combination", COMBINATIONS)
 jitted_cost = jax.jit(gemm_cost, static_argnames="combination")
@@ -21,7 +23,6 @@ def scale(array, names, factor):
     return jax.tree_util.tree_map_with_path(lambda path, leaf: leaf * (factor if path[-1].name in names else 1), array)
 
 
-@pytest.mark.device_matrix
 def test_by_hand():
     # A 5 x 7 by 7 x 4 product on 3 x 2 elements: 66 cycles at 0.7 GHz; 70 inputs of 2 bytes at 31 GB/s, 28 weights of
     # 11 bits at 53 GB/s, 100 sums of 4 bytes at 29 GB/s.
@@ -45,7 +46,6 @@ def test_by_hand():
             assert float(getattr(cost, name)) == pytest.approx(value, rel=1e-6), name
 
 
-@pytest.mark.device_matrix
 def test_temperature_reaches_cycles_elements_and_the_maximum():
     array = array_of(13.0, 7.0, "is", "huffllm")
     cost = jitted_cost(array, 29.0, 50.0, 41.0, temperature=0.3)
@@ -69,7 +69,6 @@ def test_twice_the_rates_halve_the_time_and_change_no_energy(combination, temper
     assert float(two.total_j) == float(one.total_j)
 
 
-@pytest.mark.device_matrix(1)
 @both_combinations
 @given(rate=st.sampled_from(RATES), factor=st.floats(1, 40), temperature=st.sampled_from([0.0, 0.2]))
 def test_a_higher_rate_never_takes_longer(combination, rate, factor, temperature):
@@ -92,7 +91,6 @@ def test_compressed_weights_save_what_they_are_of_the_whole():
         assert float(getattr(coded, name)) == float(getattr(raw, name))
 
 
-@pytest.mark.device_matrix
 @pytest.mark.parametrize(("combination", "kind"), list(zip(COMBINATIONS, SOME_KINDS)))
 def test_gradient(combination, kind, check_gradient):
     def logarithm(x):
@@ -113,7 +111,6 @@ def test_gradient(combination, kind, check_gradient):
     check_gradient(logarithm, (array_of(13.3, 7.7, *kind), [29.1, 50.2, 40.9], [15.0, 11.4, 31.0]))
 
 
-@pytest.mark.device_matrix
 def test_no_retrace_on_new_values_and_a_batch_of_widths():
     def total_s(array, bits):
         return jax.vmap(lambda b: gemm_cost(array, 1.0, 50.0, 41.0, weight_bits=b, combination="serial").total_s)(bits)

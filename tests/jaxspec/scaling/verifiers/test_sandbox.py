@@ -292,7 +292,6 @@ WAYS = [
 ]
 
 
-@pytest.mark.signals(2)
 @pytest.mark.parametrize(
     ("user", "tools"),
     [pytest.param(*way, marks=[] if "bwrap" in way[1] else [pytest.mark.signals]) for way in WAYS],

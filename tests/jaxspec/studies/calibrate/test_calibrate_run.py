@@ -18,7 +18,7 @@ from jaxspec.studies.calibrate.config import CalibrateConfig
 from jaxspec.studies.calibrate.programs import Timed, Timing
 from jaxspec.studies.calibrate.table import rows_text
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
+pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.study]
 
 
 def run(capsys, *arguments):
@@ -38,7 +38,6 @@ def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.study
 def test_times_of_a_file_become_a_device_that_other_commands_take(capsys):
     Path("mine.csv").write_text(rows_text(noisy(known_rows(bits=(32.0,)))))
     code, out, _ = run(capsys, "calibrate", "--from", "mine.csv", "-o", "board.toml", "--json", "found.json")
@@ -137,7 +136,6 @@ def timed_groups(monkeypatch):
     return found
 
 
-@pytest.mark.study
 def test_a_stopped_run_goes_on_where_it_was_and_another_machine_is_refused(timed_groups, monkeypatch, capsys):
     code, _, err = run(capsys, "calibrate", "--quick")
     assert code == 130

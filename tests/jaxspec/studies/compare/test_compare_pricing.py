@@ -37,7 +37,7 @@ capacity_bytes = { value = 1e12, source = "made" }
 cycle_s = { value = 1e-3, source = "made" }
 """
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
+pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.study]
 
 
 def priced(config, device, facts):
@@ -61,7 +61,6 @@ def contested(config, device, *compressions):
     return contest_on(stages, device).contestants
 
 
-@pytest.mark.study
 def test_a_device_with_measured_kernels_prices_the_step_with_them():
     config = CompareConfig(device=("a100-sxm-80gb",), batch=16)
     plain, own, said = priced(config, "a100-sxm-80gb", W8A8)
@@ -113,7 +112,6 @@ def test_networks_with_latent_attention_leave_rounded_activations_out_or_refuse_
     assert _compressions(CompareConfig(), NETWORK) == (LOSSY_NAMES, {})
 
 
-@pytest.mark.study
 def test_keys_and_values_of_4_bits_are_priced_with_their_scales():
     config = CompareConfig(device=("rtx-4090",), context=32768, batch=16)
     plain = resolve_pricing(config, "rtx-4090", NETWORK)

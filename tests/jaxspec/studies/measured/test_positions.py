@@ -27,6 +27,8 @@ from jaxspec.studies.sweep.grid import plan_sweep
 from jaxspec.studies.tree.stages import TreeStages, check_tree
 from jaxspec.studies.tune.config import TuneConfig
 
+pytestmark = pytest.mark.study
+
 NETWORK = DecoderConfig(
     vocab_size=13, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
 )
@@ -57,7 +59,6 @@ def priced(**settings):
 OPT = r"architecture 'opt-[0-9.]+b' has a table of 2,050 positions, and a text of {} tokens is to be priced; give a shorter"
 
 
-@pytest.mark.study
 def test_no_step_is_priced_behind_the_last_position(tmp_path):
     assert priced(context=2049).architecture.learned_positions == 2050
     with pytest.raises(InputError, match=OPT.format("2,051")):
@@ -109,7 +110,6 @@ def few_positions(tmp_path):
     return tmp_path / "opt"
 
 
-@pytest.mark.study
 def test_a_draft_that_is_a_network_has_positions_of_its_own(few_positions, some_text, tmp_path):
     length = text_length(CONFIG, 20)
     assert length.of_draft("ngram") == length.of_draft("self") == length.of_draft("embedded-small") == ()

@@ -5,8 +5,9 @@ from tune_report_samples import parse, report_html, table_rows, words
 
 from jaxspec.report.assumptions import device_facts
 
+pytestmark = pytest.mark.study
 
-@pytest.mark.study
+
 def test_page_is_well_formed_and_asks_nobody_for_anything(page):
     root = parse(page)
     assert page.startswith("<!DOCTYPE html>")
@@ -25,7 +26,6 @@ def test_page_is_well_formed_and_asks_nobody_for_anything(page):
     assert policy.attrib["content"] == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
-@pytest.mark.study
 def test_every_number_of_the_table_stands_beside_its_status(page):
     assert table_rows(parse(page)) == {
         "speedup vs bf16 AR": [f"{x} predicted" for x in ("1.93x", "2.04x", "2.09x", "2.33x")],
@@ -47,7 +47,6 @@ def test_every_number_of_the_table_stands_beside_its_status(page):
     }
 
 
-@pytest.mark.study
 def test_the_assumptions_are_those_of_the_devices_that_were_used(make_entry, text_only):
     names = ("rtx-4090", "h100-sxm", "cassandra-npu", "alveo-v80")
     for chosen in (names[:1], names[1:2], names):

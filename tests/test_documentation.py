@@ -232,7 +232,8 @@ def few_prompts(words):
 
 
 def documented_runs():
-    found = {}
+    """Commands of the pages, of which each has an option that none before it has."""
+    found, shown = {}, set()
     for text in PAGES.values():
         for language, block in BLOCK.findall(text):
             if language in ("bash", "console"):
@@ -244,8 +245,11 @@ def documented_runs():
                         and words[1:3] != ["sweep", "merge"]  # needs all shards of another command
                         and "--knobs" not in words
                         and "--example" not in words
+                        and not (options := {(words[1], word) for word in words if word[:1] == "-"} | {words[1]})
+                        <= shown
                     ):
                         found[shlex.join(words)] = words
+                        shown |= options - {(words[1], "--process-id")}
     return list(found.values())
 
 

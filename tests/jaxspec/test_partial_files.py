@@ -5,15 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from jaxspec import partial_files
 from jaxspec.files import write_text
-from jaxspec.partial_files import PartialFiles, remove_leftovers
-
-DEAD = 2**22 + 5  # beyond the largest process number
+from jaxspec.partial_files import PartialFiles
 
 
 def names(folder):
@@ -51,32 +48,6 @@ def test_a_part_of_a_killed_process_goes_with_the_next_run(tmp_path):
     process.communicate()
     write_text(path, "whole")
     assert names(tmp_path) == ["result.json"]
-
-
-def test_which_parts_are_dead(tmp_path):
-    here, there = partial_files._HOST, "0" * 8
-    long_ago = time.time() - 2 * partial_files._OLD_S
-    parts = {
-        f".x.{DEAD}.part": True,  # of version 0.1.0
-        f".x.{os.getpid()}.part": False,
-        f".x.{os.getpid()}.{here}-7.part": True,  # nobody holds its lock: another process has the number now
-        f".x.{DEAD}.{here}-0.part": True,
-        f".x.{DEAD}.{there}-0.part": False,  # another machine may be writing it
-        f".old.{DEAD}.{there}-0.part": True,
-        f".y.{DEAD}.part": False,  # not what is being written
-        "video.mkv.part": False,
-        ".x.part": False,
-        f"x.{DEAD}.part": False,
-    }
-    for name in parts:
-        (tmp_path / name).write_text("")
-    os.utime(tmp_path / f".old.{DEAD}.{there}-0.part", (long_ago, long_ago))
-    os.mkfifo(tmp_path / f".x.{DEAD + 1}.part")
-    remove_leftovers(tmp_path, names={"x", "old"})
-    assert names(tmp_path) == sorted([name for name, dead in parts.items() if not dead] + [f".x.{DEAD + 1}.part"])
-    remove_leftovers(tmp_path)
-    assert f".y.{DEAD}.part" not in names(tmp_path)
-    remove_leftovers(tmp_path / "nowhere")
 
 
 def test_no_link_laid_at_the_name_of_a_part_is_followed(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from experiments.field.networks import draft_of, named_architecture
 from experiments.field.predict import price_rows
 from experiments.field.ran import what_ran
 from experiments.field.rows import read_rows
-from experiments.field.stored import SIXTEEN_BITS, NotPricedError, kv_bits, stored, weight_bits
+from experiments.field.stored import NotPricedError, kv_bits, stored, weight_bits
 from experiments.field.summary import summarise, weights_ratio
 from hwmodels import catalog
 from hwmodels.catalog.calibrations import LARGEST_HELD_OUT_ERROR, calibration_record, held_out_error
@@ -78,20 +78,6 @@ def test_precisions_are_bits_and_kernels(text, bits, formats):
 def test_a_head_has_the_width_that_is_named_for_it(text, bits, head):
     found = weight_bits(stored(text), catalog.architecture("llama-3.1-8b"))
     assert (found["q"], found["lm_head"]) == (bits, head)
-
-
-@pytest.mark.parametrize(
-    ("text", "is_old"),
-    [
-        ("vLLM V1 0.1.dev13107+ge1a34c3a5 (main, Jan 2026)", False),
-        ("vLLM 0.7.3 (V1)", False),
-        ("vLLM 0.10.1", False),
-        ("vLLM v0.6.3", True),
-        ("vLLM V0", True),
-    ],
-)
-def test_a_build_without_tags_is_no_v0(text, is_old):
-    assert any("were fitted to its version V1" in note for note in engine_of(text).notes) == is_old
 
 
 @pytest.mark.parametrize("text", ["ternary", "auto", "iq2_xxs", "16 bananas", "8"])
@@ -238,7 +224,3 @@ def test_a_draft_network_that_cannot_be_shared_is_held_whole():
     assert float(found.gpu.device.group.draft_tensor_parallel) == 1.0
     assert "cannot be shared by 4 devices" in found.notes[0]
     assert ran(changed(device_count=4)).notes == ()
-
-
-def test_sixteen_bits_are_taken_where_nothing_is_written():
-    assert stored("") == SIXTEEN_BITS == stored("bf16")

@@ -28,13 +28,6 @@ def written(tmp_path):
     return write
 
 
-def test_notes_of_several_lines_and_exponents_are_read_whole(written):
-    notes = "tp=1\ntpot_ar_ms=1.2e1,tpot_speedup=15e-1;\u2028itl_sd_ms=4,"
-    (row,) = read_rows(written(notes=notes))
-    assert (row.ar_s, row.speedup, row.cycle_s) == (pytest.approx(0.012), 1.5, 0.004)
-    assert row.tensor_parallel == 1
-
-
 @pytest.mark.parametrize(
     ("notes", "words"),
     [
@@ -59,11 +52,6 @@ def test_a_column_twice_is_refused(written):
     path.write_text("\n".join([f"{head},batch", *(f"{line},8" for line in rest)]), encoding="utf-8")
     with pytest.raises(InputError, match="column batch stands 2 times"):
         read_rows(path)
-
-
-def test_more_devices_that_share_matrices_than_there_are(written):
-    (reason,) = price_rows(read_rows(written(notes="tp=2")))
-    assert reason == "its notes say tp=2, which does not divide device_count, 1"
 
 
 @pytest.mark.device_matrix

@@ -8,10 +8,8 @@ import pytest
 
 from experiments.host_speedups.__main__ import draw, main, summarise
 from experiments.host_speedups.configurations import BATCHES, TREES, groups
-from experiments.host_speedups.run import Host, measure, read_groups
+from experiments.host_speedups.run import Host, measure
 from hwmodels import NO_ENGINE, catalog
-from jaxspec.errors import InputError
-from jaxspec.files import to_json
 from jaxspec.runs.progress import Reporter
 
 
@@ -74,45 +72,6 @@ def test_errors_order_and_the_way_that_is_picked():
     assert alone["tokens per cycle alone"] == {"way": "a", "share_of_fastest": 0.4, "right": False}
     assert found["picked"]["batch 16"]["this model"]["way"] == "no speculation"
     assert draw(rows).axes[0].get_xlabel().startswith("speedup")
-
-
-def test_a_folder_is_read_back_and_belongs_to_one_run(tmp_path):
-    """A finished folder needs neither network nor clock."""
-    host, options = Host("host", catalog.device("rtx-4090"), NO_ENGINE), {"output_tokens": 40, "reporter": Reporter()}
-    every = groups((1,), (1, 4), trees=False)
-    assert measure(host, [], tmp_path, repeats=3, **options) == []
-    for group in every:
-        told = {name: {"predicted_speedup": 1.5} for name in group.row_ids()}
-        timed = {name: {"measured_speedup": 1.4} for name in group.row_ids()}
-        (tmp_path / f"{group.name}-predicted.json").write_text(to_json({"schema_version": 1, "rows": told}))
-        (tmp_path / f"{group.name}-timed.json").write_text(to_json({"schema_version": 1, "rows": timed}))
-    found = measure(host, every, tmp_path, repeats=3, **options)
-    assert [one["id"] for one in found] == [name for group in every for name in group.row_ids()]
-    assert found[0] == {"id": "ngram, chain of 1, batch 1", "predicted_speedup": 1.5, "measured_speedup": 1.4}
-    with pytest.raises(InputError, match="another repeats; give another folder"):
-        measure(host, every, tmp_path, repeats=4, **options)
-    broken = tmp_path / f"{every[0].name}-timed.json"
-    good = broken.read_text()
-    damaged = [good.replace(f'"schema_version": {1}', '"schema_version": 2'), good.replace("measured_speedup", "other")]
-    damaged += [f'{{"schema_version": 1, "rows": {rows}}}' for rows in ("{}", "null", "[]", '"ngram"')]
-    cases = [
-        ("{", "cannot be read"),
-        ("", "cannot be read"),
-        ("[" * 100_000, "nested too deeply"),
-        ("[]", "is no object"),
-    ]
-    for content, words in [
-        *cases,
-        *((each, "is not what a run of this version writes; delete it") for each in damaged),
-    ]:
-        broken.write_text(content)
-        with pytest.raises(InputError, match=words):
-            read_groups(every, tmp_path)
-    broken.unlink()
-    assert len(read_groups(every, tmp_path)) == 4  # the other two groups
-    broken.write_text(good)
-    (tmp_path / f"{every[0].name}-predicted.json").unlink()  # as the message about a damaged one says
-    assert len(read_groups(every, tmp_path)) == 4  # times without a prediction made before them count as nothing
 
 
 @pytest.mark.parametrize(

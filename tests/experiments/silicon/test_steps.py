@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from experiments.silicon import steps
-from experiments.silicon.peer_steps import PEER_CELLS, peer_errors, read_peer, write_peer
-from experiments.silicon.steps_page import BARS, PAGE, PRICED, page, step_errors
+from experiments.silicon.peer_steps import peer_errors, read_peer
+from experiments.silicon.steps_page import BARS, PRICED, page, step_errors
 
 
 @pytest.fixture(scope="module")
@@ -56,21 +56,3 @@ def test_errors_of_the_peer_by_hand(cells):
     assert peer_errors(pair, {key: peer[key] for key in keys[:2]}) == (None, None)
     narrow = [next(cell for cell in cells if cell.kv_bits == 8)]
     assert peer_errors(narrow, read_peer()) == (None, None)
-
-
-def test_the_committed_seconds_of_the_peer_are_of_all_cells_and_on_the_page(cells):
-    peer = read_peer()
-    wide = [cell for cell in cells if cell.kv_bits == 16]
-    assert set(peer) == {(c.gpu, c.network, c.phase, c.batch, c.tokens) for c in wide}
-    assert write_peer(peer) == PEER_CELLS.read_text(encoding="utf-8")
-    text = PAGE.read_text(encoding="utf-8")
-    for gpu, engine, phase in (("a100-sxm", "vllm", "decode"), ("l40s", "sglang", "prefill")):
-        row = [c for c in wide if (c.gpu, c.engine, c.phase) == (gpu, engine, phase)]
-        plain, scaled = peer_errors(row, peer)
-        assert plain is not None
-        assert scaled is not None
-        assert any(
-            line.startswith(f"| {gpu} | {engine} | 16 |")
-            and line.endswith(f"| {100 * plain:.1f} % | {100 * scaled:.1f} % |")
-            for line in text.splitlines()
-        )

@@ -105,13 +105,6 @@ def test_the_place_decides_where_links_are_slower_than_what_is_decoded():
     assert found["array_edge"] == found["l2"] == alone < 0.7 * found["dma"]
 
 
-def test_without_a_path_no_place_changes_a_time(toy_device, work):
-    found = {float(step_cost(placed(toy_device, place, None), work).total_s) for place in PLACES}
-    assert found == {float(step_cost(toy_device.replace(decoder=DECODER), work).total_s)}
-    fast = OnChipPath(1e18, 1e18, link_energy_j_per_bit=1e-13)
-    assert {float(step_cost(placed(toy_device, place, fast), work).total_s) for place in PLACES} == found
-
-
 @pytest.mark.device_matrix
 @pytest.mark.parametrize("place", PLACES)
 def test_gradients(place, toy_device, small, workload, footprint, check_gradient):
@@ -128,10 +121,3 @@ def test_measured_kernels_wait_for_the_links_too():
     passed = float(np.sum(widened(work, 1.0))) / 3e11
     assert float(slow.on_chip_s.sum()) == pytest.approx(passed, rel=1e-5)
     assert float(slow.total_s) >= passed > 5 * float(step_cost(gpu, work).total_s)
-
-
-def test_work_must_say_what_is_coded(toy_device, work):
-    blank = work.replace(coded_elements=None, coded_bits=None)
-    with pytest.raises(ValueError, match=r"does not say what is coded.*step_operators"):
-        on_chip_cost(placed(toy_device, "l2"), blank)
-    assert len(on_chip_cost(placed(toy_device, "array_edge"), blank).limit_s) == 2

@@ -145,19 +145,6 @@ def test_containers_are_inspected_and_unpacked(tmp_path):
         js.inspect(tmp_path / "nothing.jspk")
 
 
-@pytest.mark.study
-def test_a_prediction_has_its_tables_figure_and_saved_form(tmp_path):
-    found = js.predict(device="rtx-4090", acceptance=0.9, max_draft_length=2)
-    assert found.figures == ["prediction"]
-    assert found.plot().axes
-    assert found.draft_length.value == found.results[0].draft_length.value
-    again = js.open_result(found.save(tmp_path / "kept"))
-    assert again.results == found.results
-    assert again.directory is None
-    assert [len(table.rows) for table in again.tables] == [len(table.rows) for table in found.tables]
-    assert {row["draft_length"] for row in rows_of(found.results, "by_draft_length")} == {0, 1, 2}
-
-
 def test_a_saved_result_has_the_digests_of_the_files_that_it_was_made_of(monkeypatch, tmp_path):
     """Also where they change between the call and `save`, which may be hours later in a notebook."""
     monkeypatch.setitem(STUDIES, "plain-toy", "toy_bench:PLAIN_TOY")

@@ -50,14 +50,6 @@ def test_the_forward_of_texts_is_the_forward_with_a_causal_mask():
     assert (text.cache.num_layers, text.cache.num_slots) == (2, 9)
 
 
-def test_shapes_of_a_large_model_follow_without_computing():
-    large = dataclasses.replace(CONFIG, vocab_size=151_936, hidden_size=4096, num_layers=36, num_heads=32, head_dim=128)
-    tokens = jax.ShapeDtypeStruct((3, 11), jnp.int32)
-    result = jax.eval_shape(lambda p, t: decoder.forward_text(p, large, t), abstract_params(large), tokens)
-    assert result.logits.shape == (3, 11, 151_936)
-    assert result.cache.value.shape == (36, 3, 2, 11, 128)
-
-
 @pytest.mark.network
 def test_a_deep_network_is_no_longer_program_than_a_shallow_one():
     def length(layers):

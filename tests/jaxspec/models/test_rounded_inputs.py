@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 from jaxspec.compress.fitted import fitted_network
-from jaxspec.models.blocks import DenseFeedForward, Experts
-from jaxspec.models.config import INPUT_OF, DecoderConfig
+from jaxspec.models.config import INPUT_OF
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.embedded import load_model
-from jaxspec.models.expert_sizes import ExpertSizes
 from jaxspec.models.rotated_rows import rotate_rows
 from jaxspec.models.rounded_inputs import input_scale_of, rounded_input
 from jaxspec.models.stored import biased_rows
@@ -22,9 +20,6 @@ from jaxspec.settings.rounded_inputs import RoundedInputs
 pytestmark = pytest.mark.network
 
 RNG = np.random.default_rng(5)
-DENSE = DecoderConfig(
-    vocab_size=11, hidden_size=12, intermediate_size=20, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=4
-)
 
 
 def test_each_row_is_rounded_to_its_own_scale_by_hand():
@@ -80,22 +75,6 @@ def test_rotated_products_round_in_the_rotated_space(bits, most):
     exact = x @ matrix.T
     assert np.abs(expected - exact).max() > 20 * np.abs(found - expected).max()
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
-
-
-def test_every_product_of_the_layers_reads_rounded_inputs(random_network, jit):
-    experts = ExpertSizes(num_experts=3, per_token=2, inner_size=8, shared_size=8)
-    config = dataclasses.replace(DENSE, experts=experts, feed_forward=(DenseFeedForward(), Experts()))
-    rounding = dataclasses.replace(config, rounded_inputs=RoundedInputs(8, scaled=True))
-    params, tokens = random_network(config, 2), jnp.asarray(RNG.integers(11, size=(2, 5)))
-    scales = {n: p for n, p in rounding.layer_parameters.items() if n not in config.layer_parameters}
-    assert set(scales) == {input_scale_of(kind) for kind in config.matrix_kinds}
-    ones = {n: jnp.ones((p.num_layers, *p.shape)) for n, p in scales.items()}
-    run = jit(lambda layers: forward_text(params | {"layers": layers}, rounding, tokens).logits)
-    plain = run(params["layers"] | ones)
-    for name in scales:
-        # Another scale of one channel rounds this matrix's inputs in another way, and nothing else.
-        moved = ones | {name: ones[name].at[..., 0].set(40.0)}
-        assert np.any(run(params["layers"] | moved) != plain), name
 
 
 def test_fewer_bits_lose_more_on_the_embedded_network():

@@ -65,20 +65,6 @@ def test_intervals_cover_as_often_as_they_say():
     assert abs(band / repeats - 0.8) < 0.113
 
 
-def test_c_stays_below_the_smallest_length():
-    # A straight line wants C at minus infinity; a jump after the first point wants C at that point.
-    line = fit_aat_law([3, 10, 20, 31], [1.5, 2.2, 3.2, 4.3])
-    assert line.shift_at_bound
-    assert r_squared(line.law, [5, 15], [1.7, 2.7]) > 0.999
-    jump = fit_aat_law([5, 6, 20, 40], [-9.0, 3.0, 3.05, 3.1])
-    assert jump.shift_at_bound
-    assert jump.law.shift < 5
-    assert np.isnan(jump.standard_errors.shift)
-    assert np.isnan(jump.intervals[2]).all()
-    assert np.isfinite(jump.intervals[:2]).all()
-    assert np.isfinite(curve_interval(jump, [5, 9]).upper).all()
-
-
 @pytest.mark.parametrize(
     ("x", "tokens", "options", "words"),
     [

@@ -27,16 +27,6 @@ def packed(model, out=None, **options):
     return pack_checkpoint(PackConfig(model=str(model), scheme="raw"), out, **options)
 
 
-def test_two_releases_do_not_collide(model, tmp_path):
-    write_checkpoint(tmp_path / "Llama-3.2-8B" / "model.safetensors", [SMALL])
-    packed("Llama-3.1-8B")
-    packed("Llama-3.2-8B")
-    assert sorted(path.name for path in tmp_path.glob("*.jspk")) == ["Llama-3.1-8B.jspk", "Llama-3.2-8B.jspk"]
-    model.rename("elsewhere")
-    unpack_container("Llama-3.1-8B.jspk")
-    assert Path("Llama-3.1-8B/model.safetensors").read_bytes() == Path("elsewhere/model.safetensors").read_bytes()
-
-
 @pytest.mark.parametrize(("container", "name"), [("in/Llama-3.1.jspk", "Llama-3.1"), ("a.b.jspk", "a.b")])
 def test_unpacking_goes_to_the_name_of_the_container(container, name):
     assert default_folder(Path(container)) == Path(name)

@@ -41,18 +41,6 @@ def test_a_number_that_no_design_depends_on_is_refused(numbers, reason):
         problem_of("rtx-4090", numbers)
 
 
-def test_a_width_that_a_variable_decides_cannot_be_set():
-    """It was overwritten without a word."""
-    knobs = {
-        "scheme": "bit-slices",
-        "variables": {"draft.slice_bits": {"from": 2, "to": 6}},
-        "acceptance": {"points": {"slice_bits": [2, 4, 6], "alpha_token": [0.3, 0.85, 0.97]}},
-    }
-    with pytest.raises(InputError, match=r"^footprint.draft_weight_bits follows from knobs of the draft"):
-        problem_of("rtx-4090", {"footprint.draft_weight_bits": 4.0}, **knobs)
-    problem_of("rtx-4090", {"footprint.draft_kv_bits": 8.0}, **knobs)  # its knobs are of weights
-
-
 def test_no_draft_pays_is_an_answer():
     """The row of drafted tokens was left out where it was 0."""
     row = DesignRow(feasible=True, tokens_per_s=predicted(2.0), draft_tokens=predicted(0.0), acceptance=predicted(0.5))

@@ -1,8 +1,5 @@
 """A run with a stopwatch: what its result says, on the device of a file and on one of the catalog; and what is refused."""
 
-import dataclasses
-import json
-
 import numpy as np
 import pytest
 
@@ -19,12 +16,9 @@ from hwmodels import (
     uniform_footprint,
 )
 from jaxspec.errors import InputError
-from jaxspec.files import to_json
 from jaxspec.models import DecoderConfig
 from jaxspec.models.architecture import architecture_of
-from jaxspec.report.stopwatch import stopwatch_grids, stopwatch_tables
 from jaxspec.results.network_results import RunningModel
-from jaxspec.results.stopwatch_results import LOST_IN_NOISE
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.machine import measured_title
 from jaxspec.runs.progress import Reporter
@@ -35,7 +29,6 @@ from jaxspec.speculate.timing import chain_way
 from jaxspec.studies.evaluate.config import EvaluateConfig
 from jaxspec.studies.evaluate.result import EvaluateResult
 from jaxspec.studies.evaluate.run import evaluate
-from jaxspec.studies.measured import stopwatch
 from jaxspec.studies.measured.clock_prediction import cycle_plan, predict_ways
 from jaxspec.studies.measured.stopwatch import stopwatch_part
 from jaxspec.studies.measured.work import begin_work
@@ -111,31 +104,6 @@ def test_ways_are_timed_once_and_predicted_for_a_file_alone(timed):
     assert told.cycle_s.value == pytest.approx(2 * told.draft_step_s.value + told.verify_s.value)
     assert told.speedup.value == pytest.approx(way.tokens_per_turn.value / 2.0 * step_s / told.cycle_s.value)
     assert told.tokens_per_s.value == pytest.approx(way.tokens_per_turn.value / told.cycle_s.value)
-
-
-def test_a_speedup_over_a_step_that_is_lost_in_noise_is_not_zero(settings, timed, monkeypatch):
-    _, folder = timed
-    read = stopwatch._read
-
-    def lost(entry):
-        found = read(entry)
-        ratio = np.full_like(found.way.cycle_over_step, np.inf if found.nodes else np.nan)
-        return found._replace(way=dataclasses.replace(found.way, cycle_over_step=ratio))
-
-    monkeypatch.setattr(stopwatch, "_read", lost)
-    with RunDirectory("evaluate", settings, out=folder / "run") as directory:
-        work = begin_work(settings, directory, Reporter(period_s=1e9))
-    result = EvaluateResult(stopwatch=stopwatch_part(work, "rtx-4090", "name", lambda: pytest.fail("timed again")))
-    stored = json.loads(to_json(result.plain()))["stopwatch"]
-    assert set(stored["ways"]["given"]["speedup"].values()) == {None}
-    assert stored["unknown"] == LOST_IN_NOISE
-    assert stored["believable"] is False
-    (table,) = stopwatch_tables([result])
-    assert table.rows[1].cells[3] == "n/a"
-    assert f"n/a: {LOST_IN_NOISE}" in table.caption.plain
-    (page,) = stopwatch_grids(result)
-    assert f"n/a: {LOST_IN_NOISE}" in page.title
-    assert [cells[1].text for title, _, cells in page.rows if title == "speedup"] == ["n/a"]
 
 
 def test_a_whole_run_is_timed(settings, tmp_path):

@@ -2,11 +2,10 @@
 
 import io
 
-import pytest
 from rich.console import Console
 
-from jaxspec.studies.pack.result import PackResult, TensorResult
-from jaxspec.studies.pack.view import grouped, tensor_table
+from jaxspec.studies.pack.result import PackResult
+from jaxspec.studies.pack.view import tensor_table
 
 
 def entry(name, bits, *, shape=(30, 7), codec="cassandra1", draft=0.25, exponent=2.5, **more):
@@ -34,10 +33,6 @@ def summary(*entries, **more):
     return PackResult.from_plain(_summary(*entries, **more))
 
 
-def kinds(entries):
-    return grouped([TensorResult.from_plain(entry) for entry in entries])
-
-
 def _summary(*entries, **more):
     return {
         "container": "some.jspk",
@@ -59,19 +54,6 @@ def text(table, width=100):
     console = Console(width=width, file=io.StringIO())
     console.print(table)
     return console.file.getvalue()
-
-
-def test_tensors_that_differ_in_a_number_only_are_one_row_of_means():
-    rows = kinds(LAYERS + OTHERS)
-    assert [(row.name, row.count) for row in rows] == [
-        ("model.layers.*.q.weight", 3),
-        ("model.layers.3.q.weight", 1),  # another shape
-        ("embed.weight", 1),
-    ]
-    assert rows[0].mean.target_bits_per_weight.value == pytest.approx(13)
-    assert rows[0].mean.entropy["exponent"] == pytest.approx(3)
-    assert rows[0].mean.bytes == 3 * 420
-    assert rows[0].mean.bits_by_section == pytest.approx({"high": 3.25, "low": 9.75})
 
 
 def test_the_table_says_what_is_measured_and_whether_it_is_lossless():

@@ -1,6 +1,5 @@
 """`jaxspec predict` as a function: every part of an entry against the hardware models, and its tables and figure."""
 
-import importlib
 import itertools
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 import hwmodels
 from hwmodels import catalog
 from hwmodels.catalog.loader import device_text
-from jaxspec.errors import InputError
 from jaxspec.studies import predict
 from jaxspec.studies.predict.result import PredictResult
 from jaxspec.studies.predict.view import prediction_tables
@@ -103,16 +101,6 @@ def test_memory_of_the_network_as_stored(entry):
     assert entry["fits"]
 
 
-def test_one_network_in_sixteen_bits_is_held_in_one_way():
-    # Stages hold embedding and head each: as stored in 16 bits and uncompressed are the same.
-    group = {"pipeline": 3, "link": "pcie4"}
-    common = {"architecture": "llama-3.2-1b", "device": "rtx-4090", "batch": 7, "context": 900, "scheme": "bf16"}
-    for more in ({}, group, group | {"tensor_parallel": 2, "data_parallel": 2}):
-        (found,) = predict(**common, **more)
-        assert found.ar_bf16_held_bytes.known == found.held_bytes.known
-        assert found.ar_bf16_fits.known == found.fits.known
-
-
 def test_every_number_has_a_true_status(entry):
     status = entry["status"]
     assert status["acceptance"] == status["workload"] == status["capacity_bytes"] == status["area_m2"] == "input"
@@ -151,22 +139,3 @@ def test_encoders_of_the_cache_are_priced_or_told_to_be_free(tmp_path):
 
 def headings(tables):
     return {column.heading for table in tables for column in table.columns}
-
-
-@pytest.mark.parametrize("moment", ["loaded", "priced"])
-def test_a_device_that_is_replaced_meanwhile_is_not_recorded(tmp_path, monkeypatch, moment):
-    """Neither between its loading and its digest, nor between its digest and the look for its title and sources."""
-    file = tmp_path / "mine.toml"
-    file.write_text(device_text("rtx-4090"))
-
-    def swap(*_):
-        file.write_text(device_text("l40s"))
-
-    run = importlib.import_module("jaxspec.studies.predict.run")  # the package's `predict` is the function
-    if moment == "loaded":
-        widths = run.read_widths
-        monkeypatch.setattr(run, "read_widths", lambda *given: (widths(*given), swap())[0])
-    monkeypatch.setattr(run, "_price", swap if moment == "priced" else pytest.fail)
-    monkeypatch.setattr(run, "_result", lambda *_: PredictResult())
-    with pytest.raises(InputError, match=r"mine\.toml has changed since this command (began|took its digest)"):
-        predict(device=str(file), acceptance=0.8)

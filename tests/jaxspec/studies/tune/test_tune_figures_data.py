@@ -5,51 +5,10 @@ import pytest
 from made_results import read
 
 from jaxspec.report.figures.configurations import roofline_figure, tokens_figure
-from jaxspec.studies.tune import view
 
 
 def legend(figure):
     return [text.get_text() for found in figure.legends for text in found.get_texts()]
-
-
-def test_acceptance_shows_grid_front_and_configurations(make_entry):
-    figure = view.acceptance_figure(read(make_entry()))
-    axes, bar = figure.axes
-    assert len(axes.collections[0].get_offsets()) == 9
-    assert legend(figure) == [
-        "Pareto front of the grid",
-        "all 9 grid points",
-        "default: 5.11 bits, 0.952",
-        "best grid point: 4.22 bits, 0.931",
-        "uniform: 4.13 bits, 0.935",
-        "tuned: 3.64 bits, 0.948",
-    ]
-    assert axes.get_xlabel() == "weights read per draft step (bits per stored weight)"
-    assert axes.get_ylabel() == "acceptance alpha_token (probability, measured)"
-    assert "predicted" in bar.get_ylabel()
-    drawn = {line.get_label(): (line.get_xdata(), line.get_ydata()) for line in axes.lines}
-    assert [float(np.squeeze(values)) for values in drawn["tuned: 3.64 bits, 0.948"]] == [3.64, 0.948]
-
-
-def test_convergence_shows_seen_and_unseen_text_of_every_stage(make_entry, make_metrics):
-    lines = make_metrics()
-    tuned = [line for line in lines if line["stage"] == "tuned"]
-    tuned[-1] |= {"hard_speedup_seen": 2.4, "hard_speedup_unseen": 2.3}
-    figure = view.convergence_figure(read(make_entry()), lines + make_metrics("jetson-agx-orin", steps=9))
-    (axes,) = figure.axes
-    assert legend(figure) == [
-        "uniform: soft draft, on the windows of a pass",
-        "tuned: soft draft, on the windows of a pass",
-        "tuned: hard draft, on all windows seen",
-        "tuned: hard draft, on windows not seen",
-        "default, held out: 1.93x",
-        "grid, held out: 2.04x",
-        "uniform, held out: 2.09x",
-        "tuned, held out: 2.33x",
-    ]
-    np.testing.assert_allclose(axes.lines[0].get_xdata(), [0, 1, 2, 3])
-    np.testing.assert_allclose(axes.lines[0].get_ydata(), [1.5, 1.6, 1.7, 1.8])
-    assert [axes.lines[i].get_ydata()[0] for i in (2, 3)] == [2.4, 2.3]
 
 
 def test_roofline_has_roof_and_all_points(make_entry):

@@ -7,8 +7,6 @@ import pytest
 
 from hwmodels.analysis.uncertainty.delta_method import LogNormal, delta_method, probability_above
 
-pytestmark = pytest.mark.device_matrix
-
 
 def test_products_of_powers_are_exact():
     # log of the result is 0.3 a - 2 * 0.1 b + const: standard deviation sqrt(0.09 + 0.04).

@@ -10,8 +10,6 @@ from hwmodels.memory import zipf_popularity
 from hwmodels.memory.placement import PLACEMENTS, TierShares, placement_of
 from hwmodels.network.operators import decode_step, draft_step, verify_step
 
-pytestmark = pytest.mark.device_matrix
-
 NETWORK = catalog.architecture("qwen3-30b-a3b")
 #: Without a unit of its own: what is tested is where bytes go.
 DEVICE = catalog.device("elmoe3d-hb8").replace(matrix_unit=None)
@@ -40,6 +38,7 @@ def steps(widths, pool=40.0):
     ]
 
 
+@pytest.mark.device_matrix(1)
 @pytest.mark.parametrize("name", PLACEMENTS)
 def test_what_every_placement_keeps(name, widths, x64):
     policy = PLACEMENTS[name]()
@@ -77,6 +76,7 @@ def test_what_every_placement_keeps(name, widths, x64):
         assert [float(one.experts[0]) for one in found(1e11, 1.6e12)[0]] == pytest.approx([1.0] * 3, rel=1e-6)
 
 
+@pytest.mark.device_matrix
 def test_gradients_of_placements(widths, check_gradient):
     # All in one program. Room for some of everything; no pool is just full.
     def moved(x):

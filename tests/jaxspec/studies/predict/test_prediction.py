@@ -12,8 +12,6 @@ from jaxspec.studies import predict
 from jaxspec.studies.predict.result import PredictResult
 from jaxspec.studies.predict.view import prediction_tables
 
-pytestmark = pytest.mark.study
-
 
 @pytest.fixture(scope="module")
 def entry():
@@ -109,6 +107,7 @@ def test_every_number_has_a_true_status(entry):
     assert "40 unary decoders" in " ".join(entry["assumptions"])
 
 
+@pytest.mark.study
 def test_encoders_of_the_cache_are_priced_or_told_to_be_free(tmp_path):
     common = {"architecture": "llama-3.2-1b", "acceptance": "0.9", "draft_bits": 5, "verify_bits": 12}
     coded = common | {"draft_kv_bits": 7, "verify_kv_bits": 11}

@@ -12,8 +12,6 @@ from jaxspec.studies import ServeConfig, serve
 from jaxspec.studies.serve import run as serve_run
 from jaxspec.studies.serve.run import read_trace
 
-pytestmark = pytest.mark.study
-
 SMALL = {
     "architecture": "qwen2.5-7b",
     "scheme": "bf16",
@@ -48,6 +46,7 @@ def of(result, decoding, name):
     return np.array([getattr(row, name).known for row in result.rows if row.decoding == decoding])
 
 
+@pytest.mark.study
 def test_a_cheap_draft_that_is_often_right(result):
     assert [row.decoding for row in result.rows] == ["autoregressive"] * 9 + ["fixed"] * 9 + ["by_batch"] * 9
     rates = of(result, "fixed", "rate_per_s")
@@ -74,6 +73,7 @@ def written(path, lines):
 HEAD = ["arrival_s", "prompt_tokens", "output_tokens"]
 
 
+@pytest.mark.study
 def test_a_trace(tmp_path):
     rows = [[f"{5 + place / 3}", 20 + place % 5, 4 + place % 3] for place in range(30)]
     trace = written(tmp_path / "t.csv", [[*HEAD, "user"], *([*row, "x"] for row in rows)])
@@ -92,6 +92,7 @@ def test_a_trace(tmp_path):
         ServeConfig(trace=trace, requests=40)
 
 
+@pytest.mark.study
 def test_a_long_trace_is_read_row_by_row_and_once_for_all_devices(tmp_path, monkeypatch):
     rows = 5_000
     trace = written(tmp_path / "t.csv", [HEAD, *([f"{place / 3}", 20, 4] for place in range(rows))])

@@ -79,7 +79,10 @@ def test_commands_of_help_are_taken(name, tmp_path, monkeypatch):
 def known_flags():
     commands = [cli, *(cli.get_command(None, name) for name in cli.list_commands(None))]
     parameters = [parameter for command in commands for parameter in command.params]
-    return {flag for parameter in parameters for flag in (*parameter.opts, *parameter.secondary_opts)} | {"--help"}
+    return {flag for parameter in parameters for flag in (*parameter.opts, *parameter.secondary_opts)} | {
+        "--help",
+        "--help-all",
+    }
 
 
 #: Options of other programs that sentences mention, and their programs.

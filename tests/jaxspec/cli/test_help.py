@@ -7,6 +7,7 @@ import typing
 import click
 import pytest
 from click.shell_completion import BashComplete
+from command_calls import run
 
 from jaxspec.cli.app import cli
 from jaxspec.cli.options import resolve

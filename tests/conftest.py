@@ -1,5 +1,6 @@
 """What every test runs under."""
 
+import collections
 import ctypes
 import functools
 import gc
@@ -27,9 +28,9 @@ import array_hints
 import jax
 import jaxtyping
 import pytest
+from check_kinds import NUM_PARTS, are_beyond, parts_of
 from hypothesis import settings
 from longest_units import LONGEST_S
-from slow_checks import is_slow
 
 # Shapes and types of arrays are checked against the annotations, in tests only.
 jaxtyping.jaxtyped = array_hints.jaxtyped
@@ -106,10 +107,25 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--eighth", type=int, choices=range(NUM_PARTS), help="of the checks beyond the fast suite run this eighth alone"
+    )
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """The longest units first, so that none of them is left to one of the workers at the end; repeated checks are slow."""
-    for item in items:
-        if is_slow(item.nodeid):
-            item.add_marker("slow")
-    items.sort(key=lambda item: -LONGEST_S.get(item.nodeid.rpartition("::")[0], 0))
+def pytest_collection_modifyitems(config, items):
+    """Marks as slow what is beyond the fast suite, chooses an eighth of it, and sorts.
+
+    The longest units go first, so that none of them is left to one of the workers at the end.
+    """
+    beyond = [item for item, is_beyond in zip(items, list(are_beyond(items))) if is_beyond]
+    for item in beyond:
+        item.add_marker("slow")
+    unit = lambda item: item.nodeid.rpartition("::")[0]
+    if (eighth := config.getoption("eighth")) is not None:
+        parts = parts_of(collections.Counter(map(unit, beyond)))
+        left_out = {item for item in beyond if parts[unit(item)] != eighth}
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+    items.sort(key=lambda item: -LONGEST_S.get(unit(item), 0))

@@ -1,6 +1,11 @@
-"""Calibrated devices with fewer kernels: each costs a compilation."""
+"""Fewer devices and fewer kernels: each costs a compilation."""
 
 import dataclasses
+
+import jax
+
+from hwmodels import catalog
+from hwmodels.compute.calibrated_gpu import CalibratedGpu
 
 
 def kernels_of_16_bits(device):
@@ -17,3 +22,15 @@ def kernels_of_16_bits(device):
         prefill=None,
     )
     return dataclasses.replace(device, matrix_unit=unit)
+
+
+def one_of_each_form():
+    """Names of devices of the catalog whose trees differ: the first of those that share a compilation."""
+    found = {}
+    for name in catalog.device_names():
+        device = catalog.device(name)
+        if isinstance(device.matrix_unit, CalibratedGpu):
+            unit = dataclasses.replace(device.matrix_unit, remarks=(), spreads=(), engine="", weight_format=None)
+            device = device.replace(matrix_unit=unit)
+        found.setdefault(jax.tree.structure(device), name)
+    return sorted(found.values())

@@ -79,7 +79,10 @@ def test_commands_of_help_are_taken(name, tmp_path, monkeypatch):
 def known_flags():
     commands = [cli, *(cli.get_command(None, name) for name in cli.list_commands(None))]
     parameters = [parameter for command in commands for parameter in command.params]
-    return {flag for parameter in parameters for flag in (*parameter.opts, *parameter.secondary_opts)} | {"--help"}
+    return {flag for parameter in parameters for flag in (*parameter.opts, *parameter.secondary_opts)} | {
+        "--help",
+        "--help-all",
+    }
 
 
 #: Options of other programs that sentences mention, and their programs.
@@ -186,7 +189,8 @@ def executes(path):
         ]
         assert kinds(fresh) == kinds(kept)
 
-    return type(f"Test_{path.stem}", (), {"test_executes": test_executes})
+    marks = [pytest.mark.notebooks] * (path.stem != "first_plot")
+    return type(f"Test_{path.stem}", (), {"test_executes": test_executes, "pytestmark": marks})
 
 
 for _path in NOTEBOOKS:
@@ -225,13 +229,16 @@ SMALL = ["--prompt-tokens", "32", "--output-tokens", "8", "--calibration-prompts
 
 
 def few_prompts(words):
-    """Two, or a batch where batches are timed."""
+    """Two, or a batch where batches are timed; none beside those of a file."""
+    if "--prompts" in words:
+        return SMALL[2:]
     timed = "--stopwatch" in words and "--batch" in words
-    return ["--prompts", words[words.index("--batch") + 1] if timed else "2"]
+    return [*SMALL, "--prompts", words[words.index("--batch") + 1] if timed else "2"]
 
 
 def documented_runs():
-    found = {}
+    """Commands of the pages, of which each has an option that none before it has."""
+    found, shown = {}, set()
     for text in PAGES.values():
         for language, block in BLOCK.findall(text):
             if language in ("bash", "console"):
@@ -243,8 +250,11 @@ def documented_runs():
                         and words[1:3] != ["sweep", "merge"]  # needs all shards of another command
                         and "--knobs" not in words
                         and "--example" not in words
+                        and not (options := {(words[1], word) for word in words if word[:1] == "-"} | {words[1]})
+                        <= shown
                     ):
                         found[shlex.join(words)] = words
+                        shown |= options - {(words[1], "--process-id")}
     return list(found.values())
 
 
@@ -257,7 +267,7 @@ def together(runs):
     return list(found.values())
 
 
-@pytest.mark.slow
+@pytest.mark.study
 @pytest.mark.parametrize("commands", together(documented_runs()), ids=lambda commands: shlex.join(commands[0]))
 def test_documented_commands_run(commands, tmp_path, monkeypatch):
     """For real, with few prompts and steps; processes of one run on this machine."""
@@ -273,7 +283,7 @@ def test_documented_commands_run(commands, tmp_path, monkeypatch):
             [sys.executable, "-m", "jaxspec", "sweep", "--example"], capture_output=True, text=True
         )
         (tmp_path / "sweep.toml").write_text(example.stdout)
-    extra = [*SMALL, *few_prompts(commands[0])] if command in ("tune", "evaluate", "tree") else []
+    extra = few_prompts(commands[0]) if command in ("tune", "evaluate", "tree") else []
     extra += ["--steps", "2", "--uniform-steps", "1"] if command == "tune" else []
     here, started = own_address(), []
     for words in commands:

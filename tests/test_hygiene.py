@@ -3,11 +3,12 @@
 import ast
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
+from check_kinds import KINDS, NUM_PARTS, are_beyond, parts_of
 from longest_units import LONGEST_S
-from slow_checks import LONG_CHECKS, SLOW_CHECKS, is_slow
 
 TESTS = Path(__file__).parent
 
@@ -106,24 +107,28 @@ def test_the_longest_units_are_there():
     assert [unit for unit in LONGEST_S if not (TESTS.parent / unit.partition("::")[0]).is_file()] == []
 
 
-def test_slow_checks_are_of_files_that_exist():
-    files = [pattern.pattern.partition("::")[0].lstrip("^").replace("\\", "") for pattern in SLOW_CHECKS]
-    assert [name for name in files if not (TESTS.parent / name).is_file()] == []
-    assert is_slow("tests/test_documentation.py::Test_huffllm::test_executes")
-    assert not is_slow("tests/test_documentation.py::Test_first_plot::test_executes")
+def test_kinds_choose_what_is_beyond_the_fast_suite():
+    def case(name, *marks):
+        case_id = name.partition("[")[2].removesuffix("]")
+        return SimpleNamespace(nodeid=name, callspec=SimpleNamespace(id=case_id), iter_markers=lambda: iter(marks))
+
+    first, named, whole = pytest.mark.network(1).mark, pytest.mark.paper("y").mark, pytest.mark.signals.mark
+    items = [case("m::a[x]", first), case("m::a[y]", first), case("m::b[x]", named), case("m::b[y]", named)]
+    items += [case("m::c", whole), case("m::d", pytest.mark.wrong_arrays.mark)]
+    assert list(are_beyond(items)) == [False, True, True, False, True, False]
 
 
-def test_long_checks_are_there():
-    """A test that gets another name, or moves, would run in every run again without a word."""
-    gone = []
-    for name in sorted(LONG_CHECKS):
-        path, _, rest = name.partition("::")
-        module = TESTS.parent / path
-        function = rest.partition("[")[0].split("::")[-1]
-        if not module.is_file() or f"def {function}(" not in module.read_text(encoding="utf-8"):
-            gone.append(name)
-    assert gone == []
-    assert is_slow(min(LONG_CHECKS))
+def test_eighths_are_of_about_as_many_checks():
+    units = {f"module {i}": 3 + i % 11 for i in range(90)}
+    parts = parts_of(units)
+    assert parts == parts_of(dict(reversed(units.items())))
+    loads = [sum(units[name] for name, part in parts.items() if part == each) for each in range(NUM_PARTS)]
+    assert max(loads) - min(loads) <= 3
+
+
+def test_kinds_are_registered(pytestconfig):
+    registered = {line.partition(":")[0] for line in pytestconfig.getini("markers")}
+    assert set(KINDS) <= registered
 
 
 GOOD = """

@@ -10,8 +10,6 @@ import page_commands
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "pages" / "containers.md").read_text(encoding="utf-8")
-TENSOR = "model.layers.0.mlp.gate_proj.weight"
 
 
 TUTORIAL = (ROOT / "docs" / "pages" / "tutorial.md").read_text(encoding="utf-8")
@@ -26,26 +24,7 @@ def printed(*words: str, folder: Path, **variables: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize(
-    ("packed", "shown", "said"),
-    [
-        (("-o", "model.jspk"), (), "$ jaxspec pack -o model.jspk\nmeasuring activations on 96 windows of text ...\n"),
-        (
-            ("--scheme", "huffman", "-o", "huffman.jspk"),
-            ("inspect", "huffman.jspk", "--tensor", TENSOR),
-            f"$ jaxspec inspect huffman.jspk --tensor {TENSOR}\n",
-        ),
-    ],
-)
-def test_containers(packed, shown, said, tmp_path):
-    """Their tables had the frames of another printer."""
-    output = printed("pack", *packed, folder=tmp_path)
-    if shown:
-        output = printed(*shown, folder=tmp_path)
-    assert f"{said}{output.strip()}\n```" in PAGE
-
-
-@pytest.mark.slow
+@pytest.mark.study
 @pytest.mark.parametrize(
     ("commands", "shown"),
     [pair for pair in re.findall(r"```bash\n([^`]*)```\n\n```text\n([^`]*)```", TUTORIAL) if "tune" not in pair[0]],

@@ -21,6 +21,7 @@ def test_every_number_varies_around_the_device():
     assert np.all((shares >= 0.5) & (shares <= 2.0))
 
 
+@pytest.mark.device_matrix
 def test_a_point_is_a_decode_step_of_the_device():
     llama = catalog.architecture("llama-3.1-8b")
     own = benchmark.Design(DEVICE.peak_flops_per_s, DEVICE.memory.bandwidth_bytes_per_s, 16.0, 16.0, 16.0, 3.0, 900.0)

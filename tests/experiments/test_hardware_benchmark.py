@@ -1,13 +1,10 @@
-import sys
-
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import hwmodels
 from experiments.benchmarks import hardware, model_peers
-from hwmodels import catalog
+
+pytestmark = pytest.mark.device_matrix
 
 
 @pytest.fixture(scope="module")
@@ -36,16 +33,6 @@ def test_every_leaf_varies_from_point_to_point_and_from_chunk_to_chunk(points):
     assert np.all(points.architecture.num_window_layers <= layers)
 
 
-def test_points_use_all_parts_of_the_device(points):
-    held = jax.vmap(lambda p: hwmodels.decode_operators(p.architecture, p.workload, footprint=p.footprint).stored)(
-        points
-    )
-    filled = held.kv + held.dense + held.experts > points.device.memory.capacity_bytes
-    assert 0 < filled.sum() < filled.size
-    assert points.device.decoder is not None
-    assert points.device.chip is not None
-
-
 def test_a_point_among_many_costs_what_it_costs_alone(points):
     seconds, joules = jax.jit(jax.vmap(hardware.decode_cost))(points)
     alone = jax.jit(hardware.decode_cost)(one_of(points, 11))
@@ -53,35 +40,6 @@ def test_a_point_among_many_costs_what_it_costs_alone(points):
     assert len(np.unique(seconds)) == len(np.unique(joules)) == 37
     found = jax.jit(hardware.log_energy_delay)(one_of(points, 11))
     np.testing.assert_allclose(found, np.log(float(alone[0]) * float(alone[1])), rtol=1e-5)
-
-
-def test_a_device_whose_energy_is_not_known_costs_time_alone():
-    points = hardware.draw_points(3, device=catalog.device("alveo-v80"), seed=1, networks=["qwen3-4b"], batch=(2, 5))
-    seconds, joules = jax.jit(jax.vmap(hardware.decode_cost))(points)
-    assert np.all(seconds > 0)
-    assert not joules.any()
-    assert np.all((points.workload.batch >= 2) & (points.workload.batch <= 5))
-    sizes = points.architecture.num_layers
-    assert np.all((sizes >= 36) & (sizes <= 45))  # Qwen3-4B has 36
-
-
-def test_a_rate_counts_points_of_a_call():
-    chunks = [(jnp.arange(5.0) + shift,) for shift in range(3)]
-    rate = hardware.measure(lambda point: point[0] * 2.0, chunks, repeats=4)
-    assert 0 < rate.median <= rate.best < 5 / 1e-7
-    assert rate.first_call_s > 0
-
-
-@pytest.mark.parametrize(
-    ("chunks", "message"),
-    [
-        ([(jnp.arange(5.0),), (jnp.arange(6.0),)], "2 traces"),
-        ([(jnp.array([1.0, jnp.inf]),)], "not finite"),
-    ],
-)
-def test_what_is_traced_anew_or_not_finite_has_no_rate(chunks, message):
-    with pytest.raises(AssertionError, match=message):
-        hardware.measure(lambda point: point[0] * 2.0, chunks, repeats=2)
 
 
 @pytest.mark.parametrize("name", [name for name in hardware.UNIT_DEVICES if not name.startswith("GPU")])
@@ -95,28 +53,6 @@ def test_another_unit_would_be_noticed(monkeypatch):
     slower = lambda *sizes, **widths: 1.1 * device.matrix_unit.product_time(*sizes, **widths)
     with pytest.raises(AssertionError, match="qkv takes"):
         hardware.check_unit(device, slower)
-
-
-def test_a_unit_that_fails_stands_in_the_table_beside_the_others(monkeypatch):
-    def absent():
-        raise LookupError("nothing calibrated")
-
-    units = {"one": absent, "two": hardware.systolic_device}
-    monkeypatch.setattr(hardware, "UNIT_DEVICES", units)
-    failed, measured = hardware.matrix_units(chunk=3, repeats=1)
-    assert failed == {"name": "matrix_units", "failed": "one: LookupError: nothing calibrated"}
-    assert measured["ours"] / measured["peer"] == pytest.approx(measured["ratio"])
-    assert "chunks of 3" in measured["workload"]
-
-
-def test_peers_that_are_not_installed_are_named(monkeypatch):
-    for module in ("GenZ", "scalesim"):
-        monkeypatch.setitem(sys.modules, module, None)
-        for loaded in [name for name in sys.modules if name.startswith(f"{module}.")]:
-            monkeypatch.delitem(sys.modules, loaded)
-    told = [row["failed"] for row in model_peers.model_peers(chunk=2, repeats=1)]
-    assert len(told) == 2
-    assert all("not installed" in line and peer in line for line, peer in zip(told, ("GenZ", "scalesim")))
 
 
 @pytest.mark.parametrize(("compare", "peer"), [("beside_genz", "GenZ"), ("beside_scale_sim", "scalesim")])

@@ -51,6 +51,7 @@ def test_large_networks_are_drawn_in_the_format_that_they_are_held_in(shape):
     assert not np.array_equal(values[0], values[1])  # no layer is another's copy
 
 
+@pytest.mark.device_matrix
 @pytest.mark.parametrize(("most_weights", "bits"), [(1 << 26, 32.0), (1000, 16.0)])
 def test_steps_of_any_dense_network(monkeypatch, tmp_path, shape, most_weights, bits):
     monkeypatch.setattr(host_steps, "SMALL", most_weights)

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.network
+
 #: The shape of Llama-3.1-8B, 96 windows of 200 tokens, 16 at once, matrices split over eight forced devices. Nothing is
 #: allocated, so that a process of the size of the tests asks about gigabytes; 32 layers compile as one.
 PROGRAM = """

@@ -10,6 +10,8 @@ from experiments.train_embedded.scores import bits_per_byte, router_load
 from jaxspec.models.embedded import load_model
 from jaxspec.text.windows import load_text
 
+pytestmark = pytest.mark.network
+
 #: Bits per byte of the first held-out bytes of the snapshot, which a network must stay below.
 BOUNDS = {"embedded": 1.6, "embedded-moe": 2.0}
 

@@ -13,6 +13,8 @@ from jaxspec.models.kv_cache import KVCache
 from jaxspec.speculate.drafts.head_draft import HeadDraft, HeadDraftParams
 from jaxspec.speculate.drafts.interface import Committed, Level, Root
 
+pytestmark = pytest.mark.network
+
 TARGET = DecoderConfig(
     vocab_size=7, hidden_size=8, intermediate_size=6, num_layers=2, num_heads=2, num_kv_heads=1, head_dim=4
 )

@@ -1,5 +1,4 @@
 import dataclasses
-import json
 import math
 
 import jax
@@ -9,11 +8,10 @@ import pytest
 
 from experiments.train_embedded.balance import expert_load, load_push, load_summary
 from experiments.train_embedded.scores import router_load
-from experiments.train_embedded.train import MOE, SHAPES, SMALL, Recipe, balance_schedule, make_step
-from hwmodels import catalog
-from jaxspec.models.architecture import architecture_of
+from experiments.train_embedded.train import MOE, SHAPES, Recipe, make_step
 from jaxspec.models.decoder import abstract_params, forward_text
-from jaxspec.models.embedded import embedded_directory, load_model
+
+pytestmark = pytest.mark.network
 
 assert MOE.experts is not None
 TINY = dataclasses.replace(
@@ -86,18 +84,3 @@ def test_corrections_move_by_their_own_rate_and_nothing_else(tiny):
         assert np.isfinite(loss)
         moved = np.asarray(params["layers"]["correction_bias"]) - before
         np.testing.assert_allclose(moved, rate * push, atol=1e-6)
-
-
-def test_the_rate_of_corrections_by_hand():
-    recipe = Recipe(steps=200, decay_from=0.6, balance_rate=0.5, balance_steeper=(30, 4.0))
-    rate = balance_schedule(recipe)
-    np.testing.assert_allclose([np.asarray(rate(step)) for step in (0, 29, 30, 120, 160, 200)], [0.5, 0.5, 2, 2, 1, 0])
-
-
-@pytest.mark.parametrize(("name", "trained"), [("embedded-moe", MOE), ("embedded-small", SMALL)])
-def test_the_catalog_prices_the_network_that_is_trained(name, trained):
-    entry = catalog.architecture(name)
-    assert entry == architecture_of(trained) == architecture_of(load_model(name).config)
-    assert load_model(name).config == trained
-    stated = json.loads((embedded_directory(name) / "config.json").read_text(encoding="utf-8"))
-    assert catalog.architecture_from_config(stated) == entry

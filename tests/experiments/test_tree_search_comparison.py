@@ -12,11 +12,12 @@ from experiments.tree_search import (
     Settings,
     compare,
     law_entry,
-    search_figure,
     tree_growths,
 )
 from jaxspec.trees.rank_traces import UNKNOWN, RankTraces, cycles_along_text
 from jaxspec.trees.topology import tree_from_parents
+
+pytestmark = pytest.mark.network
 
 SETTINGS = Settings(contexts=(32, 48), prompts=24, output_tokens=40, nodes=20, depth=4)
 
@@ -75,9 +76,3 @@ def test_law_is_found_again_and_checked_where_it_was_not_fitted():
     # A straight line is no logarithm, and elsewhere than at the fitted lengths it shows.
     kinked = np.where(lengths < 30, 2 + 0.1 * lengths, 5.0)
     assert law_entry(lengths, kinked)["r_squared_elsewhere"] < 0.97
-
-
-def test_a_figure_shows_every_search(entries):
-    figure = search_figure("made up", entries, 48)
-    assert figure is not None
-    assert [line.get_label() for line in figure.axes[0].get_lines()] == [PRIOR, *BASELINES, "independent"]

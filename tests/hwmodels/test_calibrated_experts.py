@@ -23,13 +23,13 @@ from hwmodels.catalog.calibrations import (
     calibrated_engines,
     calibrated_names,
     calibration_record,
-    calibration_remarks,
     used_formats,
 )
 from hwmodels.compute.gpu_experts import expert_layer_time
-from hwmodels.compute.roofline import unit_of
 from hwmodels.network.architecture import EXPERT_MATRICES
 from hwmodels.network.operators.steps import prefill_step
+
+pytestmark = pytest.mark.device_matrix
 
 QWEN, LLAMA = catalog.architecture("qwen3-30b-a3b"), catalog.architecture("llama-3.1-8b")
 EXPERTS = [OPERATORS.index(name) for name in ("expert_gate_up", "expert_down")]
@@ -112,15 +112,6 @@ def test_experts_without_a_kernel_are_told_where_the_network_has_any():
     assert kernel_widths(device, footprint(6.0), experts=False).interpolated == ()
 
 
-def test_engines_have_experts_of_their_own():
-    record = calibration_record("h200-sxm", "vllm")["experts"]["bfloat16"]
-    assert record["table"].endswith("h200_sxm/vllm/0.24.0")
-    assert max(record["held_out_halves"]) <= calibrations.LARGEST_HELD_OUT_ERROR
-    # Triton's kernels pass over choices of experts elsewhere, CUTLASS' do not, as rows of dealt experts say.
-    for gpu, engine, share in (("h200-sxm", "vllm", 1.0), ("h200-sxm", "trtllm", 0.0), ("rtx-pro-6000", "vllm", 0.0)):
-        assert float(calibrated_experts(gpu, engine)[16.0].coefficients.passed_elsewhere) == share
-
-
 @pytest.mark.parametrize(("name", "engine"), [(n, e) for n in calibrated_names() for e in calibrated_engines(n)])
 def test_experts_err_by_their_own_tables(name, engine):
     record = calibration_record(name, engine)
@@ -139,32 +130,6 @@ def test_experts_err_by_their_own_tables(name, engine):
         else:
             assert min(interval["covered"]) >= 0.7
             assert np.mean(interval["covered"]) >= 0.77
-
-
-def test_experts_with_another_engines_kernels_say_so():
-    wide = uniform_footprint(16)
-    borrowed = lambda device, **more: [
-        line for line in kernel_remarks(device, wide, **more) if line.startswith("borrowed")
-    ]
-    device = catalog.device("h200-sxm", engine="sglang")
-    (line,) = borrowed(device, experts=True)
-    assert "16-bit experts have kernels measured with trtllm 1.3.0rc20 on h200_sxm" in line
-    # A network without experts has no use for it, and an engine's own are not told.
-    assert borrowed(device, experts=False) == borrowed(device) == []
-    assert borrowed(catalog.device("rtx-pro-6000", engine="vllm"), experts=True) == []
-    # Of narrower kernels than any that reads the experts nothing is told.
-    (sixteen,) = borrowed(catalog.device("a100-sxm-80gb"), experts=True)
-    assert "16-bit experts" in sixteen
-    four, wider = [
-        line
-        for line in kernel_remarks(catalog.device("a100-sxm-80gb"), footprint(5.0), experts=True)
-        if line.startswith("borrowed")
-    ]
-    assert "4-bit experts have kernels measured with sglang 0.5.10 on a100_sxm" in four
-    assert wider == sixteen
-    # The same engine's, but of another GPU.
-    lines = kernel_remarks(catalog.device("h100-sxm"), footprint(4.25), experts=True)
-    assert any("4.25-bit experts have kernels measured with trtllm 1.3.0rc20 on h200_sxm" in line for line in lines)
 
 
 def test_passes_over_choices_elsewhere_are_part_of_a_group():
@@ -193,37 +158,3 @@ def test_without_measured_experts_products_follow_one_another():
     work = decode_operators(LLAMA, Workload(batch=5.0), footprint=uniform_footprint(16))
     one, other = (np.asarray(step_cost(each, work).operator_s) for each in (device, bare))
     np.testing.assert_allclose(one, other, rtol=1e-6)
-
-
-@pytest.mark.parametrize("name", calibrated_names())
-def test_each_table_is_told_with_its_errors(name):
-    record = calibration_record(name)
-    for kind, entry in record.get("experts", {}).items():
-        assert entry["table"].startswith("aiconfigurator-core")
-        held_out = max(entry["held_out_halves"])
-        assert held_out < entry["baselines"]["roofline by a constant"]["mean"]
-        told = [one for one in calibration_remarks(name) if f"{entry['weight_bits']:g}-bit experts" in one.text]
-        assert all(one.part == "experts" for one in told)
-        faster_wide = "wider_from_tokens" in entry
-        assert bool(told) == bool(entry["at_bound"] or held_out > 0.10 or faster_wide), kind
-        assert any("the 16-bit kernel is faster" in one.text for one in told) == faster_wide
-
-
-def test_a_gpu_without_a_table_says_so(monkeypatch):
-    record = {key: part for key, part in calibration_record("l40s").items() if key != "experts"}
-    for module in (calibrated, calibrations):
-        monkeypatch.setattr(module, "calibration_record", lambda name, engine=None: record)
-    assert calibrated_experts("l40s") == {}
-    assert any("routed experts were not measured" in one.text for one in calibration_remarks("l40s"))
-
-
-@pytest.mark.parametrize("name", [name for name in catalog.device_names() if unit_of(catalog.device(name)).measured])
-def test_of_experts_nothing_is_said_where_a_network_has_none(name):
-    engines = (None, *calibrated_engines(catalog.device_entry(name).calibration))
-    told = {}
-    for experts in (False, True):
-        devices = [catalog.device(name, engine=engine) for engine in engines]
-        lines = [line for device in devices for line in kernel_remarks(device, footprint(4.5), experts=experts)]
-        told[experts] = [line for line in lines if "experts" in line]
-    assert told[False] == []
-    assert told[True]

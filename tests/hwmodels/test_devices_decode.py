@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from narrow_devices import one_of_each_form
 
 from hwmodels import OPERATORS, catalog, step_cost, step_operators, uniform_weight_bits
 from hwmodels.step.traffic import traffic_by_memory
@@ -29,6 +30,7 @@ def work(network, tokens=5.0, batch=1.0, context=777.0, bits=16.0):
     return _step(catalog.architecture(network), tokens, batch, context, bits)
 
 
+@pytest.mark.device_matrix
 @settings(deadline=None, max_examples=40)
 @given(
     st.sampled_from(DEVICES),
@@ -66,7 +68,8 @@ RATES = {
 }
 
 
-@pytest.mark.parametrize("name", DEVICES)
+@pytest.mark.device_matrix(3)
+@pytest.mark.parametrize("name", one_of_each_form())
 def test_twice_the_clock_and_bandwidth_is_half_the_time(name):
     device = catalog.device(name)
 
@@ -83,7 +86,8 @@ def test_twice_the_clock_and_bandwidth_is_half_the_time(name):
         np.testing.assert_allclose(fast.operator_s, np.asarray(slow.operator_s) / 2, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", DEVICES)
+@pytest.mark.device_matrix(3)
+@pytest.mark.parametrize("name", one_of_each_form())
 def test_more_bandwidth_never_lengthens_a_step(name):
     device, moved = catalog.device(name), work("qwen3-30b-a3b")
     times = []
@@ -95,6 +99,7 @@ def test_more_bandwidth_never_lengthens_a_step(name):
     assert times == sorted(times, reverse=True)
 
 
+@pytest.mark.device_matrix
 @pytest.mark.parametrize("name", ["alveo-v80", "elmoe3d-hb4", "hexagon-v75"])
 def test_gradient_through_each_kind_of_unit(name, check_gradient):
     device, moved = catalog.device(name), work("llama-3.2-1b")
@@ -106,6 +111,7 @@ def test_gradient_through_each_kind_of_unit(name, check_gradient):
     check_gradient(lambda d: step_cost(d, moved, temperature=0.2).total_s, device, step=1e-8)
 
 
+@pytest.mark.device_matrix
 def test_a_bank_without_work_does_not_help():
     # 32 x 32 weights are one block: 15 of 16 banks idle, and a coupled memory gives weights a sixteenth of its rate. What the
     # product reads and writes besides lies in all banks.

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from hwmodels import (
-    ALL_LAYER_MATRICES,
     Chip,
     MemoryTier,
     Workload,
@@ -20,11 +19,13 @@ from hwmodels import (
     uniform_weight_bits,
 )
 from hwmodels.analysis.design_point import chip_area
-from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, leaf_names
+from hwmodels.analysis.sensitivity import elasticities, finite_elasticities
 from hwmodels.compute.systolic.array import OnChipBuffer
 from hwmodels.compute.systolic.unit import SystolicUnit, gemm_cost
 from hwmodels.decoders import Decoder
 from hwmodels.step.capacity import activation_buffer_bytes, held_bytes, longest_context
+
+pytestmark = pytest.mark.device_matrix
 
 BITS = uniform_weight_bits(16.0)
 CHIP = Chip(energy_j_per_flop=0.7e-12, static_power_w=3.0, area_m2=9e-5)
@@ -75,22 +76,6 @@ def test_traffic_goes_where_tensors_lie(small, near_and_far, workload):
     assert by_memory[:, 1].sum() == pytest.approx((1 - share) * kv + weights, rel=1e-6)
 
 
-def test_a_second_memory_that_nothing_needs_changes_nothing(small, near_and_far, workload):
-    work = decode_operators(small, workload, footprint=uniform_footprint(16))
-    roomy = near_and_far.replace(memory=near_and_far.memory.replace(capacity_bytes=1e9))
-    np.testing.assert_allclose(
-        step_cost(roomy, work).operator_s, step_cost(roomy.replace(spill=()), work).operator_s, rtol=1e-6
-    )
-
-
-def test_serial_memories_are_never_faster_than_overlapped_ones(small, near_and_far, workload):
-    work = decode_operators(small, workload, footprint=uniform_footprint(16))
-    serial = step_cost(near_and_far.replace(schedule="serial"), work)
-    overlapped = step_cost(near_and_far, work)
-    assert np.all(serial.memory_s >= overlapped.memory_s)
-    assert float(serial.total_s) > float(overlapped.total_s)
-
-
 def test_gradient_with_two_memories(small, near_and_far, workload, check_gradient):
     # Endless room and tiny memories: the borders of what fits lie elsewhere.
     def total(device):
@@ -137,30 +122,6 @@ def test_longest_context_at_the_ends(small):
     assert float(gradient) == pytest.approx(1 / 168)
 
 
-def test_llama_on_24_gb():
-    # 16.06 GB of weights leave 7.94 GB: 60,573 tokens of 131,072 bytes.
-    shape = catalog.architecture("llama-3.1-8b")
-    longest = longest_context(shape, budget_bytes=24e9, batch=1, weight_bits=BITS, kv_bits=16)
-    assert float(longest) == pytest.approx((24e9 - 2 * 8_030_261_248) / 131_072, rel=1e-4)
-
-
-def test_elasticities_by_hand(near_and_far):
-    def metric(device):
-        return device.memory.bandwidth_bytes_per_s**3 / device.spill[0].efficiency + 0.0 * device.peak_flops_per_s
-
-    found = elasticities(metric, near_and_far)
-    assert float(found["memory.bandwidth_bytes_per_s"]) == pytest.approx(3)
-    assert float(found["spill.0.efficiency"]) == pytest.approx(-1)
-    assert float(found["peak_flops_per_s"]) == 0
-    assert list(found) == leaf_names(near_and_far)
-
-
-def test_an_infinite_leaf_has_no_elasticity():
-    found = elasticities(lambda tree: tree["a"] + 1.0 / tree["b"], {"a": 2.0, "b": jnp.inf})
-    assert float(found["b"]) == 0
-    assert float(found["a"]) == pytest.approx(1)
-
-
 def test_elasticities_of_a_decode_step_sum_to_minus_one():
     # Time is homogeneous in rates and latencies together: rates up and latencies down by 1 % make it 1 % shorter.
     device = catalog.device("rtx-4090").replace(operator_latency_s=2e-6)
@@ -198,17 +159,6 @@ def test_uncompressed_values_pass_no_decoder(small, toy_device, workload):
     assert float(step_cost(device, work).total_s) == float(step_cost(toy_device, work).total_s)
 
 
-def test_cassandras_decoders_keep_up_with_its_memory():
-    # 40 units deliver 1024 bytes per cycle; the memory brings 273 GB/s of values at 5.11 bits: 855 GB/s decoded.
-    device, shape = catalog.device("cassandra-npu"), catalog.architecture("llama-3.1-8b")
-    widths = uniform_weight_bits(5.11, ALL_LAYER_MATRICES)
-    work = decode_operators(shape, Workload(), footprint=uniform_footprint(16).replace(target_weight_bits=widths))
-    with_decoders, without = step_cost(device, work), step_cost(device.replace(decoder=None), work)
-    assert float(with_decoders.total_s) == pytest.approx(float(without.total_s))
-    few = device.replace(decoder=device.decoder.replace(count=10.0))
-    assert float(step_cost(few, work).total_s) > 1.5 * float(without.total_s)
-
-
 def test_finite_elasticities_by_hand():
     # Steps of a ceiling: the derivative is 0, the mean slope is not.
     found = finite_elasticities(
@@ -241,13 +191,6 @@ def test_a_systolic_array_charges_its_own_energies(small, toy_device, workload):
     rest = np.where(np.asarray(shapes.products) > 0, 0.0, np.asarray(work.flops)).sum() * 0.7e-12
     expected = float(jnp.sum(jnp.where(shapes.products > 0, own, 0.0))) + rest
     assert float(energy.arithmetic_j) == pytest.approx(expected, rel=1e-5)
-
-
-def test_kv_that_is_read_more_than_once(small, toy_device, workload):
-    work = decode_operators(small, workload, footprint=uniform_footprint(16))
-    twice = toy_device.replace(kv_traffic_factor=2.0)
-    more = step_cost(twice, work).traffic_bytes.sum() - step_cost(toy_device, work).traffic_bytes.sum()
-    assert float(more) == pytest.approx(float(work.kv_bytes.sum()), rel=1e-5)
 
 
 @pytest.mark.parametrize(("context", "tokens_per_s"), [(128, 40.09), (2048, 31.66), (4096, 25.86), (16384, 12.32)])

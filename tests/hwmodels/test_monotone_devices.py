@@ -17,6 +17,8 @@ from hwmodels.memory.placement import first_memory_share
 from hwmodels.network.operators import step_operators
 from hwmodels.numerics.quick_jit import quick_jit
 
+pytestmark = pytest.mark.device_matrix
+
 SHAPES = [catalog.architecture(name) for name in catalog.architecture_names()]
 #: Drawn as often as the others, so that experts are tested with as many points.
 MIXTURES = [i for i, shape in enumerate(SHAPES) if float(shape.num_experts) > 0]
@@ -29,12 +31,6 @@ EVERYTHING = [(name, None, None) for name in OTHERS] + [
     for name in CALIBRATED
     for engine in calibrated_engines(catalog.device_entry(name).calibration or "")
     for kind in (None, *calibrated_formats(catalog.device_entry(name).calibration or "", engine))
-]
-#: Devices of one form share a compilation, which is what takes the time: all that follow from rates, and some GPUs.
-SAMPLE = [(name, None, None) for name in OTHERS] + [
-    ("b200-sxm", "trtllm", None),
-    ("rtx-pro-6000", "vllm", None),
-    ("b200-sxm", "sglang", None),
 ]
 GROUP = 120
 
@@ -187,12 +183,6 @@ def check_rates(kernels, seed):
     assert np.any(taken < once * (1 - 1e-3))
 
 
-@pytest.mark.parametrize("kernels", by_form(SAMPLE))
-def test_more_never_takes_less_and_rates_count(kernels):
-    check_growth(kernels, seed=3)
-    check_rates(kernels, seed=4)
-
-
 @quick_jit
 def at_banks(device, shapes, point):
     """Shares of weights and of the cache in the first memory."""
@@ -257,9 +247,9 @@ def test_one_more_sequence_never_takes_less_of_a_mixture():
         assert np.all(taken[1:] >= taken[:-1] * (1 - ALLOWED)), (tokens, bits, worst)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kernels", by_form(EVERYTHING))
-def test_ten_thousand_points_on_all_devices_and_kernels(kernels):
+def test_more_never_takes_less_and_rates_count(kernels):
+    """Ten thousand points in all; devices of one form share a compilation, which is what takes the time."""
     for seed in range(-(-10_000 * len(kernels) // (GROUP * len(EVERYTHING))) + 1):
         check_growth(kernels, seed)
         check_rates(kernels, seed)

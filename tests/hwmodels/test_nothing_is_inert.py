@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from narrow_devices import one_of_each_form
 
 from hwmodels import (
     ALL_LAYER_MATRICES,
@@ -74,7 +75,7 @@ def on_the_way():
 #: What stands in for 0, by the dimension in a number's name.
 FOR_ZERO = {"s": 1e-7, "j": 1e-12, "bit": 1e-12, "cycles": 5.0, "w": 1e-2, "m2": 1e-9}
 
-DEVICES = {name: lambda name=name: catalog.device(name) for name in catalog.device_names()} | {
+DEVICES = {name: lambda name=name: catalog.device(name) for name in one_of_each_form()} | {
     "systolic array": systolic,
     "vector array": lambda: catalog.device("rtx-4090").replace(matrix_unit=VectorArray(4.0, 3.0, 8.0, 7.0, 2e9)),
     "accesses that wait": waiting,
@@ -141,6 +142,7 @@ def inert(tree, of):
     return [name for name, moved in zip(names, changed, strict=True) if not moved]
 
 
+@pytest.mark.device_matrix("adreno-750")
 @pytest.mark.parametrize("name", DEVICES)
 def test_every_number_of_a_device_moves_a_result(name, x64):
     # A chip's area of elements needs a unit that has some.
@@ -152,10 +154,12 @@ def test_every_number_of_a_device_moves_a_result(name, x64):
     assert inert(device, "device") == []
 
 
+@pytest.mark.device_matrix
 def test_every_number_of_a_workload_moves_a_result(x64):
     assert inert(WORKLOAD, "workload") == []
 
 
+@pytest.mark.device_matrix
 def test_the_place_of_a_decoder_says_what_an_arrays_buffers_hold():
     device, energies = systolic(), {}
     for place in PLACES:

@@ -75,6 +75,7 @@ def operator_seconds(device, shapes, load, bits, kv):
     return jax.vmap(one)(shapes, {name: jnp.float32(x) for name, x in load.items()}, jnp.float32(bits), jnp.float32(kv))
 
 
+@pytest.mark.device_matrix
 @pytest.mark.parametrize("name", CALIBRATED)
 def test_time_never_rises_when_bits_fall(name):
     device = device_of(name)
@@ -89,6 +90,7 @@ def test_time_never_rises_when_bits_fall(name):
         assert np.all(cache <= both * (1 + 3e-6))
 
 
+@pytest.mark.device_matrix
 @pytest.mark.parametrize("name", CALIBRATED)
 def test_a_narrower_draft_step_of_llama_is_faster(name):
     device = device_of(name)
@@ -130,6 +132,7 @@ def test_shares_by_hand():
     np.testing.assert_allclose(in_order, [[0, 1, 0], [0, 0.25, 0.75]])
 
 
+@pytest.mark.device_matrix
 @pytest.mark.parametrize("name", ["a100-sxm-80gb", "h100-sxm"])
 def test_gradient_by_bits(name, x64):
     device = device_of(name)

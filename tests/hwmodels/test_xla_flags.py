@@ -8,6 +8,8 @@ import pytest
 
 from hwmodels.xla_flags import OWN_SUMS, keep_own_sums
 
+pytestmark = pytest.mark.device_matrix
+
 #: 820 of 4096 rows came out wrong, by up to 3.5.
 PROGRAM = """
 import {package}, jax, numpy as np

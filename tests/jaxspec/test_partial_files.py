@@ -2,21 +2,15 @@
 
 import errno
 import os
-import resource
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
 from jaxspec import partial_files
 from jaxspec.files import write_text
-from jaxspec.interruption import UnderWay
-from jaxspec.partial_files import PartialFiles, part_of, remove_leftovers, whole_file
-
-DEAD = 2**22 + 5  # beyond the largest process number
+from jaxspec.partial_files import PartialFiles
 
 
 def names(folder):
@@ -56,32 +50,6 @@ def test_a_part_of_a_killed_process_goes_with_the_next_run(tmp_path):
     assert names(tmp_path) == ["result.json"]
 
 
-def test_which_parts_are_dead(tmp_path):
-    here, there = partial_files._HOST, "0" * 8
-    long_ago = time.time() - 2 * partial_files._OLD_S
-    parts = {
-        f".x.{DEAD}.part": True,  # of version 0.1.0
-        f".x.{os.getpid()}.part": False,
-        f".x.{os.getpid()}.{here}-7.part": True,  # nobody holds its lock: another process has the number now
-        f".x.{DEAD}.{here}-0.part": True,
-        f".x.{DEAD}.{there}-0.part": False,  # another machine may be writing it
-        f".old.{DEAD}.{there}-0.part": True,
-        f".y.{DEAD}.part": False,  # not what is being written
-        "video.mkv.part": False,
-        ".x.part": False,
-        f"x.{DEAD}.part": False,
-    }
-    for name in parts:
-        (tmp_path / name).write_text("")
-    os.utime(tmp_path / f".old.{DEAD}.{there}-0.part", (long_ago, long_ago))
-    os.mkfifo(tmp_path / f".x.{DEAD + 1}.part")
-    remove_leftovers(tmp_path, names={"x", "old"})
-    assert names(tmp_path) == sorted([name for name, dead in parts.items() if not dead] + [f".x.{DEAD + 1}.part"])
-    remove_leftovers(tmp_path)
-    assert f".y.{DEAD}.part" not in names(tmp_path)
-    remove_leftovers(tmp_path / "nowhere")
-
-
 def test_no_link_laid_at_the_name_of_a_part_is_followed(tmp_path, monkeypatch):
     """Whoever guesses a name makes the write fail, and nothing elsewhere changes."""
     (tmp_path / "elsewhere").write_text("kept")
@@ -96,24 +64,6 @@ def test_no_link_laid_at_the_name_of_a_part_is_followed(tmp_path, monkeypatch):
     assert (tmp_path / "elsewhere").read_text() == "kept"
 
 
-def test_every_file_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
-    calls, sync, replace = [], os.fsync, os.replace
-
-    def synced(descriptor):
-        place = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
-        calls.append(("sync", place if place.is_dir() else place.read_text()))
-        sync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(os, "replace", lambda *names: (calls.append(("name", names[1])), replace(*names)))
-    with PartialFiles() as files:
-        for name in ("a", "b"):
-            files.add(tmp_path / name).write_text(f"all of {name}")
-        files.commit()
-    synced_first = [("sync", "all of a"), ("sync", "all of b"), ("name", tmp_path / "a"), ("name", tmp_path / "b")]
-    assert calls == [*synced_first, ("sync", tmp_path)]
-
-
 def test_a_disk_that_refuses_leaves_no_file(tmp_path, monkeypatch):
     def refuse(descriptor):
         raise OSError(errno.EIO, "Input/output error")
@@ -121,50 +71,4 @@ def test_a_disk_that_refuses_leaves_no_file(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", refuse)
     with pytest.raises(OSError, match=r"Input/output error"):
         write_text(tmp_path / "x", "new")
-    assert names(tmp_path) == []
-
-
-def test_names_as_long_as_the_file_system_allows(tmp_path):
-    first, second = ("é" * 120 + end for end in ("a", "b"))
-    with PartialFiles() as files:
-        for name in (first, second):
-            files.add(tmp_path / name).write_text(name)
-        files.commit()
-    assert (tmp_path / second).read_text() == second
-    assert part_of(first) != part_of(second)
-    with pytest.raises(OSError, match="too long"), whole_file(tmp_path / ("x" * 256)):
-        pass
-    assert len(names(tmp_path)) == 2
-
-
-def test_what_is_no_file_is_written_and_not_replaced(tmp_path):
-    write_text(partial_files.Path("/dev/null"), "x")
-    assert partial_files.Path("/dev/null").is_char_device()
-    os.symlink("/dev/null", tmp_path / "link")
-    write_text(tmp_path / "link", "x")
-    assert (tmp_path / "link").is_symlink()
-
-
-def test_an_interrupt_takes_back_what_is_under_way_and_says_what_is_there(tmp_path, monkeypatch):
-    under_way = UnderWay()
-    monkeypatch.setattr(partial_files, "UNDER_WAY", under_way)
-    assert under_way.line() == "interrupted; nothing is half-written; the same command can be run again"
-    files = PartialFiles()
-    files.add(tmp_path / "folder" / "x").write_text("half")
-    write_text(tmp_path / "y", "whole")
-    assert under_way.abandon() == f"interrupted; nothing is half-written; written before that: {tmp_path / 'y'}"
-    assert names(tmp_path) == ["y"]
-    under_way.run(lambda: "run directory r is finished")
-    assert under_way.line() == "interrupted; nothing is half-written; run directory r is finished"
-
-
-def test_a_refusal_to_write_names_the_file_and_not_its_part(tmp_path):
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
-    try:
-        with pytest.raises(OSError, match=r"File too large: .*/x'") as caught:
-            write_text(tmp_path / "x", 300 * "y")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert caught.value.filename == str(tmp_path / "x")
     assert names(tmp_path) == []

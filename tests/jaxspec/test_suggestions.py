@@ -1,6 +1,6 @@
 import pytest
 
-from jaxspec.suggestions import hint, nearest
+from jaxspec.suggestions import nearest
 
 COMMANDS = ("tune", "evaluate", "tree", "predict", "sweep", "pack", "unpack", "inspect", "devices", "models")
 
@@ -20,17 +20,3 @@ COMMANDS = ("tune", "evaluate", "tree", "predict", "sweep", "pack", "unpack", "i
 )
 def test_a_slip_of_the_keyboard_finds_its_command(name, meant):
     assert nearest(name, COMMANDS) == [meant]
-
-
-def test_letters_that_changed_places_are_the_best_match():
-    assert nearest("--devcie", ["--objective", "--seed", "--device"]) == ["--device"]
-    assert nearest("abdc", ["abcc", "abcd"]) == ["abcd"]
-
-
-def test_what_is_like_nothing_has_no_suggestion():
-    assert nearest("fly", COMMANDS) == []
-    assert hint("fly", ("a", "b")) == "; allowed are a, b"
-    assert hint(3, ("a", "b")) == "; allowed are a, b"
-    assert hint("x" * 100_000, COMMANDS).startswith("; allowed are tune")
-    assert hint("tnue", ("tune", "tree")) == "; did you mean 'tune'? allowed are tune, tree"
-    assert hint("tnue", ("tune", "tree"), quote=False, list_all=False) == "; did you mean tune?"

@@ -5,12 +5,10 @@ import json
 
 import numpy as np
 import pytest
-from code_blocks import ROOT
 
 from experiments.field import predict as pricing
 from experiments.field.answers import CALIBRATION_ROWS, answers, fitted
 from experiments.field.fit import CALIBRATION_CELLS, FITTED_TERMS, calibration_rows
-from experiments.field.gpus import memory_is_known
 from experiments.field.rows import OTHER_MACHINES, read_rows
 from hwmodels import catalog
 from hwmodels.speculation.engine_terms import EngineTerms
@@ -29,7 +27,7 @@ def test_rows_that_are_fitted_to_are_those_of_the_rule():
     assert 3 * len(chosen["sglang"]) < sum(row.engine.startswith("SGLang") for row in ROWS)
 
 
-@pytest.mark.slow
+@pytest.mark.device_matrix
 @pytest.mark.parametrize("engine", FITTED_TERMS)
 def test_terms_of_the_catalog_are_the_fitted_ones(engine):
     elsewhere = read_rows(OTHER_MACHINES)
@@ -47,24 +45,6 @@ def test_terms_that_are_not_fitted_are_0():
         terms = dataclasses.asdict(catalog.engine(engine))
         assert all(terms[name] > 0.0 for name in names)
         assert not any(value for name, value in terms.items() if name not in names)
-
-
-@pytest.mark.parametrize(
-    ("name", "devices", "known"),
-    [
-        ("NVIDIA H100 SXM", 1, True),
-        ("NVIDIA H200", 1, True),
-        ("NVIDIA H100", 1, False),
-        ("NVIDIA H100", 8, True),
-        ("NVIDIA H100 PCIe", 8, False),
-        ("NVIDIA H100 NVL", 2, False),
-        ("NVIDIA GH200", 1, False),
-        ("NVIDIA A100 40GB SXM", 1, False),
-        ("NVIDIA RTX 4090", 2, False),
-    ],
-)
-def test_names_that_say_which_memory_a_card_has(name, devices, known):
-    assert memory_is_known(name, devices) == known
 
 
 def test_a_step_that_no_bandwidth_explains_leaves_a_rest_in_each_pass_of_the_target():
@@ -98,40 +78,6 @@ def test_an_engine_that_spends_more_on_a_cycle_gains_less():
     assert spent.ar_s == alone.ar_s
     assert spent.cycle_s > alone.cycle_s + 2e-3
     assert spent.speedup < 0.85 * alone.speedup
-
-
-def test_pages_have_the_terms_and_the_number_of_rows():
-    words = {
-        name: " ".join((ROOT / "docs" / "pages" / f"{name}.md").read_text(encoding="utf-8").split())
-        for name in ("advise", "does-it-come-true")
-    }
-    vllm, sglang = catalog.engine("vllm"), catalog.engine("sglang")
-    table = words["does-it-come-true"]
-    for what, value in (
-        ("per cycle", f"{vllm.cycle_s * 1e3:.2f} ms"),
-        ("per cycle and layer of the draft", f"{vllm.draft_layer_s * 1e3:.3f} ms"),
-        ("per drafted token of each sequence", f"{vllm.drafted_token_s * 1e6:.0f} µs"),
-        ("per prompt token processed during decoding", f"{vllm.prompt_token_s * 1e6:.0f} µs"),
-        ("(EAGLE-3)", f"{vllm.mapped_pass_s * 1e3:.2f} ms"),
-    ):
-        assert f"{what} | {value} |" in table
-    cycle, each_pass = (f"{seconds * 1e3:.2f} ms per" for seconds in (sglang.cycle_s, sglang.draft_pass_s))
-    token = f"{sglang.drafted_token_s * 1e6:.1f} µs per drafted token"
-    for page in words.values():
-        assert f"{cycle} cycle, {each_pass} pass of the draft" in page
-        assert token in page
-    fitted_to = len(calibration_rows(ROWS, "sglang"))
-    assert f"fitted to {fitted_to} of {sum(row.engine.startswith('SGLang') for row in ROWS)} rows" in table
-    assert f"{sum(row.device_count > 1 for row in ROWS)} of the published rows have 2, 4 or 8 devices" in table
-    small, heads, other = (
-        f"{100 * catalog.engine_scatter(engine)[kind]:.{digits}f} %"
-        for engine, kind, digits in (
-            ("vllm", "small network", 1),
-            ("vllm", "other drafts", 1),
-            ("sglang", "other drafts", 0),
-        )
-    )
-    assert f"of vLLM {small} with a small network as draft, {heads} with heads, of SGLang {other}" in words["advise"]
 
 
 def test_networks_on_another_machine_lie_in_their_intervals():

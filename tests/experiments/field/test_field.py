@@ -21,11 +21,11 @@ from experiments.field.fit import (
     errors_of_unseen,
     fit_terms,
 )
-from experiments.field.gpus import device_of_group, named_device, solved_bandwidth
+from experiments.field.gpus import device_of_group, named_device
 from experiments.field.networks import draft_of, named_architecture
 from experiments.field.predict import Parts, predict
 from experiments.field.rows import PUBLISHED, read_rows
-from experiments.field.stored import BESIDES, NotPricedError, stored
+from experiments.field.stored import BESIDES, NotPricedError
 from experiments.field.summary import errors_of, summarise
 from hwmodels import catalog, parameters
 from hwmodels.speculation.engine_terms import EngineTerms
@@ -94,13 +94,6 @@ def test_a_bad_cell_is_named(tmp_path, changes, words):
     assert pricing.price_rows([row]) == [row.unread]
 
 
-def test_numbers_of_one_digit_in_the_notes_and_a_byte_order_mark_are_read(tmp_path):
-    path = written(tmp_path, notes="tpot_ar_ms=9; tpot_speedup = 2.")
-    path.write_text(path.read_text(encoding="utf-8"), encoding="utf-8-sig")
-    (row,) = read_rows(path)
-    assert (row.ar_s, row.speedup) == (pytest.approx(0.009), 2.0)
-
-
 @pytest.mark.parametrize("value", ["0", "4.5"])
 def test_more_tokens_than_were_drafted_are_not_priced(tmp_path, value):
     changes = {"acceptance_value": value, "acceptance_definition": "mean_acceptance_length_with_bonus"}
@@ -146,29 +139,6 @@ def test_all_causes_of_a_row_are_named(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        (
-            {"draft_length": "", "acceptance_definition": "mean_acceptance_length_with_bonus"},
-            "no draft length was published",
-        ),
-        ({"draft_length": "", "acceptance_definition": "accepted_over_drafted"}, "no draft length was published"),
-        (
-            {"acceptance_definition": "unknown"},
-            "its acceptance is 1.72 as unknown, which is no known acceptance_definition",
-        ),
-        (
-            {"acceptance_definition": ""},
-            "its acceptance is 1.72 without a definition, which is no known acceptance_definition",
-        ),
-    ],
-)
-def test_a_printed_acceptance_is_not_called_unpublished(tmp_path, changes, words):
-    notes = {"acceptance_value": "1.72", "notes": ""}
-    assert pricing.price_rows(read_rows(written(tmp_path, **notes, **changes))) == [words]
-
-
 def test_files_that_hold_no_measurements(tmp_path):
     with pytest.raises(InputError, match="cannot be read"):
         read_rows(tmp_path / "absent.csv")
@@ -179,31 +149,6 @@ def test_files_that_hold_no_measurements(tmp_path):
     twice.write_text(twice.read_text() + twice.read_text().splitlines()[1] + "\n")
     with pytest.raises(InputError, match="'TR085' stands 2 times"):
         read_rows(twice)
-
-
-@pytest.mark.parametrize(
-    ("name", "entry"),
-    [
-        ("Qwen3-32B", "qwen3-32b"),
-        ("meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b"),
-        ("Meta-Llama-3.3-70B-Instruct-FP8", "llama-3.1-70b"),
-        ("Qwen/Qwen2.5-14B-Instruct-AWQ", "qwen2.5-14b"),
-        ("lmsys/vicuna-7b-v1.3", "vicuna-7b"),
-    ],
-)
-def test_names_of_networks(name, entry):
-    assert named_architecture(name) == catalog.architecture(entry)
-
-
-def test_what_is_not_known_says_so():
-    for found in (
-        lambda: named_architecture("Qwen9-1T"),
-        lambda: named_device("Cerebras WSE-3"),
-        lambda: stored("3-bit vectors"),
-        lambda: solved_bandwidth(lambda scale: 1.0 / scale, 100.0),
-    ):
-        with pytest.raises(NotPricedError):
-            found()
 
 
 def test_heads_are_as_large_as_the_released_ones():
@@ -261,6 +206,7 @@ def test_a_kind_that_nothing_was_fitted_to_errs_by_what_it_alone_shows():
     assert found["EAGLE-1 head (chain)"] < 0.01 < 0.1 < found["EAGLE-3 head (chain)"]
 
 
+@pytest.mark.device_matrix
 def test_a_summary_counts_what_it_says():
     rows = [row for row in PUBLISHED_ROWS if row.source.endswith("vllm-scripts")]
     terms = EngineTerms(1e-3, 2e-4, 3e-5, 4e-5)
@@ -287,6 +233,7 @@ def test_errors_keep_their_sign():
     assert errors_of([], [])["rows"] == 0
 
 
+@pytest.mark.device_matrix
 def test_a_file_of_ones_own(tmp_path):
     path = written(tmp_path, device="Cerebras WSE-3")
     out = tmp_path / "out.json"
@@ -301,6 +248,7 @@ def test_a_file_of_ones_own(tmp_path):
     assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
 
 
+@pytest.mark.device_matrix
 def test_a_step_without_speculation_gives_the_bandwidth(tmp_path):
     rows = read_rows(written(tmp_path, draft_kind="n-gram", draft_length="4"))
     (parts,) = pricing.price_rows(rows)
@@ -320,6 +268,7 @@ def test_a_step_without_speculation_gives_the_bandwidth(tmp_path):
     assert parts.ar_s < parts.cycle_s < 1.1 * parts.ar_s
 
 
+@pytest.mark.device_matrix
 def test_the_shipped_acceptance_is_that_of_the_rows():
     import tomllib
 
@@ -334,6 +283,7 @@ def test_the_shipped_acceptance_is_that_of_the_rows():
     assert 1 + alpha + alpha**2 + alpha**3 == pytest.approx(chain.tokens_per_cycle, rel=1e-4)
 
 
+@pytest.mark.device_matrix
 def test_rows_of_several_gpus_are_groups(tmp_path):
     (row,) = read_rows(written(tmp_path, device_count="4", notes="tp=2; tpot_ar_ms=13.0"))
     assert (row.device_count, row.tensor_parallel) == (4, 2)

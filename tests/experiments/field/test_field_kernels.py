@@ -3,9 +3,7 @@
 import dataclasses
 
 import pytest
-from rich.console import Console
 
-from experiments.field.__main__ import show
 from experiments.field.answers import answers
 from experiments.field.engines import engine_of
 from experiments.field.gpus import named_device
@@ -13,7 +11,7 @@ from experiments.field.networks import draft_of, named_architecture
 from experiments.field.predict import price_rows
 from experiments.field.ran import what_ran
 from experiments.field.rows import read_rows
-from experiments.field.stored import SIXTEEN_BITS, NotPricedError, kv_bits, stored, weight_bits
+from experiments.field.stored import NotPricedError, kv_bits, stored, weight_bits
 from experiments.field.summary import summarise, weights_ratio
 from hwmodels import catalog
 from hwmodels.catalog.calibrations import LARGEST_HELD_OUT_ERROR, calibration_record, held_out_error
@@ -82,20 +80,6 @@ def test_a_head_has_the_width_that_is_named_for_it(text, bits, head):
     assert (found["q"], found["lm_head"]) == (bits, head)
 
 
-@pytest.mark.parametrize(
-    ("text", "is_old"),
-    [
-        ("vLLM V1 0.1.dev13107+ge1a34c3a5 (main, Jan 2026)", False),
-        ("vLLM 0.7.3 (V1)", False),
-        ("vLLM 0.10.1", False),
-        ("vLLM v0.6.3", True),
-        ("vLLM V0", True),
-    ],
-)
-def test_a_build_without_tags_is_no_v0(text, is_old):
-    assert any("were fitted to its version V1" in note for note in engine_of(text).notes) == is_old
-
-
 @pytest.mark.parametrize("text", ["ternary", "auto", "iq2_xxs", "16 bananas", "8"])
 def test_precisions_that_are_not_known_say_what_is(text):
     with pytest.raises(NotPricedError, match=r"precision .* is not known; known are such as bf16, fp8"):
@@ -116,6 +100,7 @@ def test_quantized_networks_keep_their_ends_and_their_cache():
     ]
 
 
+@pytest.mark.device_matrix
 def test_each_engine_has_its_own_kernels():
     found = {
         name: named_device("NVIDIA H100", engine_of(name).name) for name in ("vLLM V1", "SGLang 0.4", "TensorRT-LLM")
@@ -165,6 +150,7 @@ def test_precisions_choose_the_kernels_of_target_and_draft():
     assert ran(changed(draft_kind="n-gram", target_precision="fp8")).notes == ()
 
 
+@pytest.mark.device_matrix
 def test_narrow_weights_are_faster_on_either_side():
     plain, target, draft, packed = price_rows(
         [
@@ -181,6 +167,7 @@ def test_narrow_weights_are_faster_on_either_side():
     assert weights_ratio(changed(NETWORK, draft_precision="int4")) > weights_ratio(NETWORK)
 
 
+@pytest.mark.device_matrix
 def test_terms_of_one_engine_are_not_taken_for_another():
     assert engine_of("vLLM V1 main").terms == catalog.engine("vllm")
     assert engine_of("vLLM V1 main").notes == ()
@@ -237,17 +224,3 @@ def test_a_draft_network_that_cannot_be_shared_is_held_whole():
     assert float(found.gpu.device.group.draft_tensor_parallel) == 1.0
     assert "cannot be shared by 4 devices" in found.notes[0]
     assert ran(changed(device_count=4)).notes == ()
-
-
-def test_sixteen_bits_are_taken_where_nothing_is_written():
-    assert stored("") == SIXTEEN_BITS == stored("bf16")
-
-
-def test_what_is_not_measured_is_shown():
-    rows = [changed(engine="TRT-LLM"), changed(id="other", engine="TRT-LLM"), changed(id="none", device="Apple M3 Max")]
-    found = answers(rows, price_rows(rows))
-    console = Console(width=200, record=True)
-    show(summarise(rows, found), console)
-    text = " ".join(console.export_text().split())
-    assert "2 rows: what TRT-LLM spends beside its kernels is not known (no source: " in text
-    assert "1 not predicted: the catalog has no device 'Apple M3 Max'" in text

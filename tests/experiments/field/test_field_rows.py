@@ -28,13 +28,6 @@ def written(tmp_path):
     return write
 
 
-def test_notes_of_several_lines_and_exponents_are_read_whole(written):
-    notes = "tp=1\ntpot_ar_ms=1.2e1,tpot_speedup=15e-1;\u2028itl_sd_ms=4,"
-    (row,) = read_rows(written(notes=notes))
-    assert (row.ar_s, row.speedup, row.cycle_s) == (pytest.approx(0.012), 1.5, 0.004)
-    assert row.tensor_parallel == 1
-
-
 @pytest.mark.parametrize(
     ("notes", "words"),
     [
@@ -61,11 +54,7 @@ def test_a_column_twice_is_refused(written):
         read_rows(path)
 
 
-def test_more_devices_that_share_matrices_than_there_are(written):
-    (reason,) = price_rows(read_rows(written(notes="tp=2")))
-    assert reason == "its notes say tp=2, which does not divide device_count, 1"
-
-
+@pytest.mark.device_matrix
 def test_a_network_is_a_network_by_any_name(written):
     """Its interval has the scatter of small networks, also where the row calls it an assistant."""
     widths = []
@@ -76,6 +65,7 @@ def test_a_network_is_a_network_by_any_name(written):
     assert widths[0] == widths[1]
 
 
+@pytest.mark.device_matrix
 def test_tokens_of_a_mean_draft_length_grow_with_it(written):
     """Half a drafted token more is not none: 1 + a + a^2 at 2, and the same sum of powers between."""
     given = {"acceptance_value": "0.5", "acceptance_definition": "alpha_token", "notes": ""}

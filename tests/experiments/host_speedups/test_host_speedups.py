@@ -6,12 +6,10 @@ import sys
 import numpy as np
 import pytest
 
-from experiments.host_speedups.__main__ import draw, main, show, summarise
+from experiments.host_speedups.__main__ import draw, main, summarise
 from experiments.host_speedups.configurations import BATCHES, TREES, groups
-from experiments.host_speedups.run import Host, measure, read_groups
+from experiments.host_speedups.run import Host, measure
 from hwmodels import NO_ENGINE, catalog
-from jaxspec.errors import InputError
-from jaxspec.files import to_json
 from jaxspec.runs.progress import Reporter
 
 
@@ -76,111 +74,6 @@ def test_errors_order_and_the_way_that_is_picked():
     assert draw(rows).axes[0].get_xlabel().startswith("speedup")
 
 
-def test_intervals_that_hold_measured_speedups_are_counted():
-    rows = [row("a", 1.1, 1.0), row("b", 2.0, 2.0, batch=16), row("c", 1.5, 1.2), row("d", 2.5, 2.5, batch=16)]
-    ends = ([0.9, 1.3], [1.5, 2.5], [1.3, 1.7], [1.0, 2.0])
-    found = summarise([one | {"predicted_speedup_interval": own} for one, own in zip(rows, ends, strict=True)])["parts"]
-    assert [found[name]["covered"] for name in ("all", "batch 1", "batch 16")] == [0.5, 0.5, 0.5]
-    assert summarise(rows)["parts"]["all"]["covered"] is None
-
-
-LOST = {"median": None, "low": None, "high": None}
-
-
-def test_a_step_that_is_lost_in_noise_leaves_numbers_unknown(capsys, monkeypatch):
-    """As where a busy machine makes the step without speculation come out negative; the row itself is kept."""
-    lost = dict.fromkeys(("measured_speedup", "measured_ar_s", "measured_cycle_over_step"), LOST)
-    half = {"measured_speedup": {"median": 2.0, "low": None, "high": 2.2}}
-    rows = [
-        row("a", 1.1, 1.0) | {"predicted_speedup_interval": [0.9, 1.3]},
-        row("b", 3.0, 2.5, noise=None) | lost | {"predicted_speedup_interval": [1.0, 2.0]},
-        row("c", 2.2, 2.0) | half | {"predicted_speedup_interval": [3.0, 4.0]},
-        row("e", 2.0, 1.9, batch=16, noise=None) | lost | {"measured_cycle_s": LOST, "measured_verify_s": LOST},
-    ]
-    found = summarise(rows)
-    assert found["rows"] == 4
-    assert (found["lost"], found["largest_noise"]) == (2, None)
-    alone, batched = found["parts"]["batch 1"], found["parts"]["batch 16"]
-    assert alone["speedup"]["this model"]["rows"] == 2
-    assert alone["speedup"]["this model"]["largest"] == pytest.approx(0.1)
-    assert [alone["times"][name]["rows"] for name in ("cycle", "step without speculation", "cycle over step")] == [
-        3,
-        2,
-        2,
-    ]
-    assert alone["covered"] == 0.5
-    assert batched["speedup"]["this model"]["rows"] == batched["times"]["cycle"]["rows"] == 0
-    assert batched["covered"] is None
-    picked = found["picked"]["batch 1"]
-    assert picked["fastest"] == "c"
-    assert picked["this model"] == {"way": "b", "share_of_fastest": None, "right": None}
-    stored = json.loads(to_json(found), parse_constant=pytest.fail)
-    assert stored["picked"]["batch 1"] == picked
-    assert [len(axes.containers) for axes in draw(rows).axes] == [2]  # rows with a speedup
-    monkeypatch.setenv("COLUMNS", "160")
-    show({"machine": "this one", "rows": rows, "summary": found})
-    told = capsys.readouterr().out
-    assert "2.00 (n/a to 2.20)" in told
-    assert "n/a of its speed" in told
-    assert "median speedups are not sure at all: TOO NOISY" in told
-    assert "2 of 4 speedups are not known" in told
-    assert "nan" not in told.lower()
-
-
-def test_what_the_clock_lost_is_null_in_the_rows_of_a_run():
-    """The clock's own samples, through the file that a run writes."""
-    from experiments.host_speedups.run import TimedWay, _measured
-
-    def timed(cycle_over_step):
-        samples = np.full(5, 1e-3)
-        counts = {"steps": 1, "tokens": 60, "turns": 30, "tokens_per_cycle": 2.0, "agree": 1.0}
-        return TimedWay(cycle_s=samples, verify_s=samples, cycle_over_step=cycle_over_step, compile_s=1.0, **counts)
-
-    found = json.loads(to_json(_measured(timed(np.full(5, np.inf)), timed(np.ones(5)))), parse_constant=pytest.fail)
-    assert found["measured_speedup"] == found["measured_cycle_over_step"] == LOST
-    assert found["noise"] is None
-    assert found["measured_cycle_s"]["median"] == pytest.approx(1e-3)
-
-
-def test_a_folder_is_read_back_and_belongs_to_one_run(tmp_path):
-    """A finished folder needs neither network nor clock."""
-    host, options = Host("host", catalog.device("rtx-4090"), NO_ENGINE), {"output_tokens": 40, "reporter": Reporter()}
-    every = groups((1,), (1, 4), trees=False)
-    assert measure(host, [], tmp_path, repeats=3, **options) == []
-    for group in every:
-        told = {name: {"predicted_speedup": 1.5} for name in group.row_ids()}
-        timed = {name: {"measured_speedup": 1.4} for name in group.row_ids()}
-        (tmp_path / f"{group.name}-predicted.json").write_text(to_json({"schema_version": 1, "rows": told}))
-        (tmp_path / f"{group.name}-timed.json").write_text(to_json({"schema_version": 1, "rows": timed}))
-    found = measure(host, every, tmp_path, repeats=3, **options)
-    assert [one["id"] for one in found] == [name for group in every for name in group.row_ids()]
-    assert found[0] == {"id": "ngram, chain of 1, batch 1", "predicted_speedup": 1.5, "measured_speedup": 1.4}
-    with pytest.raises(InputError, match="another repeats; give another folder"):
-        measure(host, every, tmp_path, repeats=4, **options)
-    broken = tmp_path / f"{every[0].name}-timed.json"
-    good = broken.read_text()
-    damaged = [good.replace(f'"schema_version": {1}', '"schema_version": 2'), good.replace("measured_speedup", "other")]
-    damaged += [f'{{"schema_version": 1, "rows": {rows}}}' for rows in ("{}", "null", "[]", '"ngram"')]
-    cases = [
-        ("{", "cannot be read"),
-        ("", "cannot be read"),
-        ("[" * 100_000, "nested too deeply"),
-        ("[]", "is no object"),
-    ]
-    for content, words in [
-        *cases,
-        *((each, "is not what a run of this version writes; delete it") for each in damaged),
-    ]:
-        broken.write_text(content)
-        with pytest.raises(InputError, match=words):
-            read_groups(every, tmp_path)
-    broken.unlink()
-    assert len(read_groups(every, tmp_path)) == 4  # the other two groups
-    broken.write_text(good)
-    (tmp_path / f"{every[0].name}-predicted.json").unlink()  # as the message about a damaged one says
-    assert len(read_groups(every, tmp_path)) == 4  # times without a prediction made before them count as nothing
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -198,6 +91,7 @@ def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys, arguments, words):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.device_matrix
 def test_predictions_are_written_before_the_clock_starts(tmp_path, monkeypatch):
     """Whatever the clock then says, or that it fails: they are there."""
     from experiments.host_speedups import run

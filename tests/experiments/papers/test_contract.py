@@ -75,6 +75,7 @@ def test_printed_numbers_are_read_from_the_csvs(paper):
                 assert node.value not in printed, f"{path.name}:{node.lineno}: {node.value}"
 
 
+@pytest.mark.paper("fpga_tree_sd", "huffllm", "mobile_npu")
 def test_rows(paper, outcome):
     assert outcome.rows
     for row in outcome.rows:
@@ -89,6 +90,7 @@ def test_rows(paper, outcome):
     assert len(set(keys)) == len(keys)
 
 
+@pytest.mark.paper("fpga_tree_sd", "huffllm", "mobile_npu")
 def test_each_row_is_a_printed_cell(paper, outcome):
     for table in paper.tables:
         path = paper.folder / "data" / f"{paper.name}_{table.source or table.name}.csv"
@@ -107,6 +109,7 @@ def test_each_row_is_a_printed_cell(paper, outcome):
             assert row["paper_value"] == float(cell.get("value") or cell.get("value_low") or cell["value_high"])
 
 
+@pytest.mark.paper("fpga_tree_sd", "huffllm", "mobile_npu")
 def test_summaries_follow_from_rows(paper, outcome):
     assert list(outcome.summary) == [table.name for table in paper.tables]
     for table in paper.tables:
@@ -147,6 +150,7 @@ def test_inherited_fits_have_values_and_their_cells(paper, outcome):
             assert all(isinstance(value, float) and math.isfinite(value) for value in numbers.values())
 
 
+@pytest.mark.paper("fpga_tree_sd", "huffllm", "mobile_npu")
 def test_a_verdict_is_earned(paper, outcome):
     for table in paper.tables:
         summary = outcome.summary[table.name]

@@ -5,12 +5,11 @@ import json
 import sys
 
 import pytest
-from rich.console import Console
 
 import experiments.papers
 from experiments.reproduce import __main__ as command
 from experiments.reproduce import run
-from experiments.reproduce.paper import Choice, Modelled, Outcome, Paper
+from experiments.reproduce.paper import Choice, Modelled, Paper
 from jaxspec.errors import InputError
 
 TOY = """
@@ -129,32 +128,6 @@ def test_a_paper_is_found_by_its_folder(toy):
     assert (found["details"], found["missed_bars"]) == ({"extra": [{"a": 1.234}]}, [])
 
 
-def test_printing(toy, capsys):
-    result = run.reproduce([toy])
-    command.show_paper(Console(width=160), toy, result)
-    command.show_overview(Console(width=160), result["summary"])
-    text = capsys.readouterr().out
-    for words in (
-        "Table I: speeds: 5 of 6 cells",
-        "in doubt: a slip; near",
-        "input: median 0.00%, max 0.00% (1 cells): no prediction",
-        "calibrated: median 5.00%, max 5.00% (1 cells): fitted, no prediction",
-        "speed, predicted: model median 5.00%, max 5.00% (2 cells); one constant median 93.75%, max 150.00% (2 cells)",
-        "fitted: slope = 1.05, to board c",
-        "inherited, fitted to a catalog: offset = 2",
-        "chosen: a line",
-        "doubt: board e",
-        "reproduced; 1 cells in doubt left out",
-        "toy: all bars are met.",
-        "5.0% (5.0%)",
-    ):
-        assert words in text
-    command.show_paper(Console(width=160), toy, run.reproduce([toy], seed=2))
-    text = capsys.readouterr().out
-    assert "NOT reproduced: a simpler predictor is as good for speed (one constant)" in text
-    assert "far off" in text
-
-
 @pytest.fixture
 def by_outcome(toy):
     """Speeds are read as thrice the printed ones because of board b; twice is printed. Board a was not in view."""
@@ -188,31 +161,6 @@ def test_a_choice_by_outcome_calibrates_its_cells(by_outcome):
     assert outcome.summary["speeds"]["verdict"].startswith(
         "NOT reproduced: a simpler predictor is as good for speed (none"
     )
-
-
-def test_a_printed_reading_is_beside_its_row(by_outcome, capsys):
-    outcome = run.run_paper(by_outcome)
-    own, inherited = outcome.summary["speeds"]["choices_by_outcome"]
-    assert [row["as_printed"] for row in outcome.rows] == [{}, {"unit": 8.0}, {}, {}]
-    assert (own["cells"], inherited["cells"], inherited["printed_reading"]) == (1, 0, None)
-    assert own["printed_reading"]["relative_error"] == {"cells": 1, "median": 1.0, "max": 1.0}
-    # All boards are predictions of it, each twice as fast as printed.
-    assert own["printed_reading"]["judged"] == {"cells": 4, "median": 1.0, "max": 1.0}
-    assert not own["printed_reading"]["reproduced"]
-    assert (
-        run.run_paper(by_outcome, readings=False).summary["speeds"]["choices_by_outcome"][0]["printed_reading"] is None
-    )
-    command.show_paper(Console(width=300), by_outcome, run.reproduce([by_outcome]))
-    command.show_overview(Console(width=300), {"toy/speeds": outcome.summary["speeds"]})
-    text = capsys.readouterr().out
-    for words in (
-        "chosen: unit: thrice; printed: twice; nearer; by outcome, in view: board b, 1 cells of this table; AS PRINTED: "
-        "median 100.00%, max 100.00% (1 cells); if no choice counted, NOT reproduced",
-        "chosen: pace: thrice; printed: twice; by outcome, in view: board b, inherited",
-        "as printed",
-        "1 + 1 + 2",
-    ):
-        assert words in text, words
 
 
 def test_command(toy, tmp_path, monkeypatch, capsys):
@@ -249,38 +197,3 @@ def test_bad_input_is_one_line(arguments, words, monkeypatch, capsys, request):
     assert words in said.err
     assert len(said.err.splitlines()) == 1
     assert said.out == ""
-
-
-def test_an_interrupt_is_told(toy, monkeypatch, capsys):
-    def stop(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(command, "reproduce", stop)
-    monkeypatch.setattr(sys, "argv", ["reproduce", "toy"])
-    with pytest.raises(SystemExit) as end:
-        command.main()
-    assert end.value.code == 130
-    assert "interrupted" in capsys.readouterr().err
-
-
-def test_help_names_the_papers(toy, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["reproduce", "--help"])
-    with pytest.raises(SystemExit) as end:
-        command.main()
-    assert end.value.code == 0
-    text = capsys.readouterr().out
-    for name in run.paper_names():
-        assert name in text
-    assert "A toy (1 s)" in text
-    assert "exit codes" in text
-
-
-def test_figures_are_written_all_or_none(toy, tmp_path):
-    def fails(outcome):
-        raise RuntimeError
-
-    broken = dataclasses.replace(toy, figures={"broken": fails})
-    with pytest.raises(RuntimeError):
-        run.reproduce([broken], figures=tmp_path / "f")
-    assert not (tmp_path / "f").exists()
-    assert Outcome(None, [], {}).of("any") == []

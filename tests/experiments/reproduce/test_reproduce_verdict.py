@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.reproduce import errors, printed, run
+from experiments.reproduce import errors, run
 from experiments.reproduce.paper import Modelled, PrintedTable
 
 
@@ -106,23 +106,3 @@ def test_a_predictor_that_repeats_the_cell_is_no_peer():
         table(constant=errors.constant(), six=errors.each(lambda r: 6.0)), [alone], cells=1, fitted={}
     )
     assert found["reproduced"]
-
-
-def test_printed_numbers(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("model,metric,value,unit,status\na,size,1,B,printed\nb,size,2,B,commented\na,kind,x,text,printed\n")
-    (cell,) = printed.printed_cells(path)
-    assert (cell.metric, cell.unit, cell.value, cell.conditions) == ("size", "B", 1.0, {"model": "a"})
-    assert cell["model"] == "a"
-    assert printed.printed_value(path, "size", model="a") == 1.0
-    with pytest.raises(ValueError, match="0 numbers of"):
-        printed.printed_value(path, "size", model="b")
-    # Claims have a range; of two ends the lower one counts.
-    path = tmp_path / "c.csv"
-    path.write_text(
-        "claim_id,quantity,value_low,value_high,unit,conditions,section\nX1,speed,1.5,2,x,,I\nX2,size,,3,B,few,I\n"
-    )
-    assert [(c.metric, c.value, c["claim_id"]) for c in printed.printed_cells(path)] == [
-        ("speed", 1.5, "X1"),
-        ("size", 3.0, "X2"),
-    ]

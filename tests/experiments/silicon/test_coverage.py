@@ -6,6 +6,8 @@ from code_blocks import ROOT
 from experiments.silicon.coverage import covered_cells, summary
 from experiments.silicon.steps import read_cells
 
+pytestmark = pytest.mark.device_matrix
+
 
 def test_intervals_are_counted():
     cells = [cell for cell in read_cells() if (cell.gpu, cell.engine, cell.network) == ("l40s", "vllm", "qwen3-8b")]
@@ -17,7 +19,6 @@ def test_intervals_are_counted():
     assert 0.0 < row["steps_inside"] <= 1.0
 
 
-@pytest.mark.slow
 def test_stated_rates_of_held_out_cells():
     rows = summary(covered_cells(read_cells()))
     row, chosen = rows["qwen3-8b"], rows["llama-3.1-8b"]

@@ -1,16 +1,9 @@
 """Whole steps of mixtures on one GPU beside those added up from measured kernels."""
 
-import dataclasses
-
 import numpy as np
 import pytest
-from code_blocks import ROOT
 
 from experiments.silicon import expert_steps
-from experiments.silicon.refit import CATALOG
-from hwmodels import Workload, catalog, decode_operators, step_cost, uniform_footprint
-from hwmodels.analysis.calibration.table_routing import touched_in_table
-from hwmodels.network.operators.experts import touched_experts
 
 
 @pytest.fixture(scope="module")
@@ -24,21 +17,6 @@ def errors(cells, part="total_s"):
 
 def chosen(cells, network, gpu, engine, phase):
     return [c for c in cells if (c.network, c.gpu, c.engine, c.phase) == (network, gpu, engine, phase)]
-
-
-def test_cells_are_those_that_the_tables_have(cells, tmp_path):
-    assert {c.network for c in cells} == set(expert_steps.NETWORKS)
-    assert {c.gpu for c in cells} == set(CATALOG)
-    for kind in {(c.network, c.gpu, c.engine) for c in cells}:
-        decode = {(c.batch, c.tokens) for c in chosen(cells, *kind, "decode")}
-        assert decode == {(b, t) for b in expert_steps.BATCHES for t in expert_steps.CONTEXTS}
-        assert len(chosen(cells, *kind, "prefill")) == len(expert_steps.PROMPTS) * len(expert_steps.PROMPT_BATCHES)
-    path = tmp_path / "cells.csv"
-    path.write_text(expert_steps.write_cells(cells[:9]), encoding="utf-8")
-    assert expert_steps.read_cells(path) == cells[:9]
-    for cell in cells[::100]:
-        parts = sum(getattr(cell, part) for part in expert_steps.PARTS)
-        assert parts == pytest.approx(cell.total_s, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -61,16 +39,6 @@ def test_steps_keep_to_the_targets(cells, network, gpu, engine):
         assert np.abs(prefill).max() < expert_steps.LARGEST
 
 
-def test_the_page_has_these_errors(cells):
-    few = chosen(cells, "gpt-oss-20b", "h100-sxm", "vllm", "decode")
-    row = expert_steps.expert_section(few).splitlines()[-1]
-    assert row.startswith(f"| gpt-oss-20b | h100-sxm | vllm | decode | {len(few)} |")
-    text = (ROOT / "docs" / "pages" / "whole-steps.md").read_text(encoding="utf-8")
-    assert row in text.splitlines()
-    table = [line for line in text.splitlines() if line.startswith(("| gpt-oss-20b |", "| qwen3-30b-a3b |"))]
-    assert len(table) == len({(c.network, c.gpu, c.engine, c.phase) for c in cells})
-
-
 def test_a_row_by_hand(cells):
     few = chosen(cells, "gpt-oss-20b", "l40s", "vllm", "decode")[:12]
     beyond = np.array([expert_steps.beyond_cache(cell) for cell in few])
@@ -85,26 +53,3 @@ def test_a_row_by_hand(cells):
         percent(np.abs(error[beyond]).max()),
     ]
     assert row[12] == percent(np.abs(experts).mean())
-
-
-def test_experts_of_the_first_tokens_fit_into_a_large_cache(cells):
-    """Four of 32 experts of 13.2 MB each are within the 96 MiB of an L40S, sixteen tokens' are not; an H200 has 50."""
-    one = next(c for c in cells if (c.network, c.gpu, c.phase, c.batch) == ("gpt-oss-20b", "l40s", "decode", 1))
-    assert not expert_steps.beyond_cache(one)
-    assert expert_steps.beyond_cache(dataclasses.replace(one, batch=16))
-    assert expert_steps.beyond_cache(dataclasses.replace(one, gpu="h200-sxm"))
-
-
-def test_the_page_has_what_even_choices_cost(cells):
-    words = " ".join((ROOT / "docs" / "pages" / "hardware.md").read_text(encoding="utf-8").split())
-    device, network = catalog.device("h200-sxm"), catalog.architecture("qwen3-30b-a3b")
-    workload = Workload(batch=16.0, context_tokens=1024.0)
-    even_s = float(step_cost(device, decode_operators(network, workload, footprint=uniform_footprint(16.0))).total_s)
-    row = chosen(cells, "qwen3-30b-a3b", "h200-sxm", "trtllm", "decode")
-    (cell,) = (c for c in row if (c.batch, c.tokens) == (16, 1024))
-    as_in_table_s = expert_steps.priced([cell])["total_s"][0]
-    assert f"the step of batch 16 at 1k takes {100 * (even_s / as_in_table_s - 1):.0f} % more" in words
-    sizes = int(network.num_experts), int(network.experts_per_token)
-    uneven, even = touched_in_table("power_law_1.2", 16, *sizes), float(touched_experts(*sizes, 16.0))
-    assert f"touch {uneven:.0f} of {sizes[0]} experts, where even choices would touch {even:.0f}" in words
-    assert uneven < 0.75 * even

@@ -1,9 +1,12 @@
 """Whole steps with quantized weights beside the cells that the calibration package composes."""
 
 import numpy as np
+import pytest
 
 from experiments.silicon import format_steps
 from hwmodels.catalog.calibrations import calibration_record
+
+pytestmark = pytest.mark.device_matrix
 
 
 def test_cells_are_of_formats_that_the_catalog_has(tmp_path):

@@ -7,6 +7,8 @@ from experiments.silicon import mixture_steps
 from hwmodels import catalog, touched_experts
 from hwmodels.analysis.calibration.table_routing import touched_in_table
 
+pytestmark = pytest.mark.device_matrix
+
 
 @pytest.fixture(scope="module")
 def cells():

@@ -15,6 +15,8 @@ from hwmodels.catalog.calibrations import calibration_record
 from hwmodels.compute.gpu_attention import GpuAttention
 from hwmodels.compute.gpu_prefill import GpuPrefill, prefill_attention_time
 
+pytestmark = pytest.mark.device_matrix
+
 silicon = importlib.import_module("experiments.silicon.__main__")
 
 SHEET = DataSheet(3e14, 2e12, 101.0)
@@ -85,29 +87,11 @@ def test_a_gpu_that_nobody_named(tables, monkeypatch, capsys, tmp_path):
     assert before == {path: path.read_text() for path in silicon._CATALOG_FOLDER.rglob("*.toml")}
 
 
-def test_list_and_errors(tables, monkeypatch, capsys):
-    assert run(monkeypatch, "--list", "--tables", tables) == 0
-    assert "gemm       toy/engine/1.0" in capsys.readouterr().out
-    for name, message in (("toy", "see --list"), ("toy/engine/2", "there are: toy/engine/1.0")):
-        assert run(monkeypatch, "--gpu", name, "--tables", tables) == 2
-        assert message in capsys.readouterr().err
-
-
 def test_a_decoding_step_of_the_catalog():
     checks = silicon.decode_checks(["a100-sxm"])
     packed = next(c for c in checks if c["batch"] == 1 and c["gpu"] == "a100-sxm, trtllm")
     assert 1.7 < packed["speedup_4_bits"] < 2.1
     assert {check["gpu"].split(", ")[0] for check in checks} == {"a100-sxm"}
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("aiconfigurator_core") is None, reason="needs aiconfigurator-core")
-def test_the_package_as_it_is_installed():
-    from experiments.silicon.refit import refit
-    from hwmodels.analysis.calibration.kernel_tables import TableName
-
-    found = refit(TableName("a100_sxm", "trtllm", "1.0.0", "gemm"), "int4_wo")
-    assert max(found.half_errors) < 0.08
 
 
 def test_experts_alone_leave_the_rest_of_a_file(monkeypatch, tables, tmp_path, capsys):
@@ -125,17 +109,3 @@ def test_experts_alone_leave_the_rest_of_a_file(monkeypatch, tables, tmp_path, c
     assert list(after)[:4] == list(before)[:4]
     assert run(monkeypatch, "--gpu", "toy/engine/1.0", "--tables", tables, "--experts") == 2
     assert "nothing to fit: no table of experts for toy/engine/1.0" in capsys.readouterr().err
-
-
-def test_attention_alone_leaves_the_rest_of_a_file(monkeypatch, tmp_path):
-    folder, before = tmp_path / "catalog", calibration_record("l40s", "vllm")
-    folder.mkdir()
-    monkeypatch.setattr(silicon.CATALOG["l40s"].__class__, "formats", lambda *arguments: {"bfloat16": "0.24.0"})
-    new = {"attention": {"fp8": {"kv_bits": 8.0}}, "prefill": {"rows": 1}}
-    monkeypatch.setattr(silicon, "refit_attention", lambda *arguments, **options: new)
-    monkeypatch.setattr(silicon, "decode_checks", lambda names: [])
-    monkeypatch.setattr(silicon, "_CATALOG_FOLDER", folder)
-    assert run(monkeypatch, "--gpu", "l40s/vllm", "--attention") == 0
-    after = tomllib.loads((folder / "l40s" / "vllm.toml").read_text())
-    assert after == before | new
-    assert list(after) == list(before)

@@ -32,11 +32,6 @@ def test_terms_multiply_powers_and_may_use_the_die():
     np.testing.assert_allclose(found.price, 7.0 * (3e-8 * elements) ** 1.5, rtol=1e-5)
 
 
-def test_bonded_memories_take_no_pins():
-    device = catalog.device("elmoe3d-hb8")  # its first memory is coupled
-    np.testing.assert_allclose(design_costs(device).bandwidth_bytes_per_s, 102.4e9, rtol=1e-6)
-
-
 def test_a_larger_array_costs_area_and_power_by_its_slope():
     terms = (CostTerm((("elements", 1.0),), area_m2=3e-8, power_w=1e-3),)
 
@@ -55,6 +50,7 @@ def test_unknown_numbers_are_refused():
     assert "elements" not in cost_names(NPU)
 
 
+@pytest.mark.device_matrix
 def test_a_technology_has_its_bill():
     device = FPGA.replace(technology=Technology(node_m=16e-9))
     found, bill = design_costs(device), chip_bill(device)
@@ -78,14 +74,3 @@ def test_a_larger_array_is_never_free_by_technology(name):
         return found.area_m2, found.power_w, found.price
 
     assert all(slope > 0 for slope in jax.jit(jax.jacrev(costs))(64.0))
-
-
-def test_decoders_take_their_energy_per_value_too():
-    device = NPU.replace(decoder=NPU.decoder.replace(symbol_energy_j=1e-12))
-    more = float(design_costs(device).power_w - design_costs(NPU).power_w)
-    assert more == pytest.approx(40 * 12.8 * 1e9 * 1e-12, rel=1e-4)
-
-
-def test_no_area_follows_from_the_whole_die():
-    term = CostTerm((("die_area_m2", 1.0),), area_m2=1.0)
-    assert float(design_costs(NPU, (term,)).area_m2) == float(design_costs(NPU).area_m2)

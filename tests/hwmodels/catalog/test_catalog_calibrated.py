@@ -1,5 +1,3 @@
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -85,15 +83,6 @@ def test_attention_bars():
         assert tuple(calibrated_attention(name, "trtllm")) == (8.0, 16.0)
     assert held_out("a100-sxm", "sglang", "bfloat16") <= 0.09
     assert held_out("a100-sxm", "vllm", "bfloat16") <= 0.073
-
-
-def test_a_device_of_more_multiprocessors_reads_more_pairs_in_a_round():
-    device = catalog.device("a100-sxm-80gb", engine="sglang")
-    wider = dataclasses.replace(device, matrix_unit=dataclasses.replace(device.matrix_unit, multiprocessors=128.0))
-    shape = {"batch": 16, "context_tokens": 32768, "num_kv_heads": 8, "head_dim": 128}
-    times = [float(decode_attention_time(one.matrix_unit.attention_on(one)[0], **shape)) for one in (device, wider)]
-    # 128 pairs are 1.87 rounds of 108 multiprocessors, and one of 128.
-    assert times[1] < 0.7 * times[0]
 
 
 def test_engines_of_one_gpu_differ():

@@ -187,6 +187,7 @@ def without(text, key):
     return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(f"{key} ="))
 
 
+@pytest.mark.device_matrix(3)
 @pytest.mark.parametrize("kind", [kind for kind in DECODER_KINDS if kind != "none"])
 def test_no_decoder_is_infinitely_fast(kind):
     text = BASE + MEMORY + without(DECODER, "symbols_per_cycle").replace("huffman_cam", kind)
@@ -221,6 +222,7 @@ def test_both_numbers_of_a_decoders_rate_are_asked_for_at_once():
         parse_device(text, where="mine.toml")
 
 
+@pytest.mark.device_matrix
 def test_a_decoder_without_a_rate_is_refused_in_python(toy_device, small):
     device = toy_device.replace(decoder=Decoder(frequency_hz=1e9, kind="unary"))
     work = step_operators(

@@ -85,23 +85,3 @@ def test_baselines_follow_from_ratios_and_throughputs():
         # Eight-bit weights from the banks keep the elements just busy.
         rate = device.memory.bandwidth_bytes_per_s * 2 * unit.near.reuse
         assert rate == pytest.approx(unit.near.peak_flops_per_s, rel=1e-9)
-
-
-def test_near_memory_processing_takes_two_of_eight_channels():
-    device, external = catalog.device("elmoe3d-xpu-nmp"), baseline("bandwidth", "all platforms", "LPDDR5") * GB
-    unit, channels = device.matrix_unit, baseline("num_lpddr5_channels", "xPU-NMP", "NMP")
-    assert device.memory.capacity_bytes == baseline("capacity", "xPU-NMP", "NMP") * GB
-    assert device.memory.capacity_bytes + device.spill[0].capacity_bytes == 64 * GB
-    assert unit.external_share * device.memory.bandwidth_bytes_per_s == pytest.approx(external * channels / 8)
-    assert device.spill[0].bandwidth_bytes_per_s == pytest.approx(external * (8 - channels) / 8)
-    assert unit.near.peak_flops_per_s / TERA == pytest.approx(
-        baseline("compute_throughput", "xPU-NMP", "NMP"), rel=2e-3
-    )
-
-
-def test_the_bonded_xpu_has_the_same_throughput_without_slices():
-    bonded, own = catalog.device("elmoe3d-hb-xpu"), catalog.device("elmoe3d-hb8")
-    assert bonded.matrix_unit.peak_flops_per_s == own.matrix_unit.peak_flops_per_s / 2
-    largest = baseline("throughput_int8_max", "all platforms", "xPU")
-    assert int(bonded.matrix_unit.peak_flops_per_s / TERA) == largest
-    assert (bonded.memory, bonded.spill) == (own.memory, own.spill)

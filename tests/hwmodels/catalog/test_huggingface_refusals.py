@@ -193,6 +193,7 @@ def check_reading(raw):
         assert read.num_moe_layers + read.num_window_layers <= 2 * read.num_layers
 
 
+@pytest.mark.device_matrix
 @settings(max_examples=400)
 @given(
     name=st.sampled_from(sorted(CASES)),
@@ -205,6 +206,7 @@ def test_damaged_files_are_read_or_refused_in_one_line(name, changes, removed):
     check_reading({"model_type": "wrapper", "text_config": raw})
 
 
+@pytest.mark.device_matrix
 @settings(max_examples=200)
 @given(raw=st.dictionaries(st.sampled_from([*KEYS, "", "x"]) | st.text(max_size=4), JUNK, max_size=8) | JUNK)
 def test_nonsense_is_refused_in_one_line(raw):

@@ -26,17 +26,6 @@ FORWARDS = {
     16: (143.84, 149.95, 273.16),
 }
 
-#: (columns, depth) -> microseconds of a product of 4, 8 and 16 rows, of several independent ones under way.
-PRODUCTS = {
-    (17408, 5120): (128, 264, 347),
-    (5120, 17408): (167, 331, 393),
-    (10240, 5120): (82, 175, 204),
-    (12288, 5120): (98, 205, 246),
-    (6144, 5120): (49, 115, 132),
-    (5120, 6144): (51, 123, 135),
-    (8192, 2048): (24, 46, 74),
-}
-
 
 def ratio(device, sequences, tokens):
     """A forward's time over the measured one."""
@@ -73,19 +62,3 @@ def test_fewer_and_more_rows_than_those(ratios):
     others = np.concatenate([ratios[m] for m in (1, 2, 3, 48)])
     assert others.size == 5
     assert np.all((others > 0.84) & (others < 0.92))
-
-
-def test_a_roofline_is_far_off():
-    bare = dataclasses.replace(SIXTY, matrix_unit=None)
-    assert max(ratio(bare, *case) for case in ((2, 2), (4, 2), (8, 1), (4, 3), (16, 1))) < 0.6
-
-
-@pytest.mark.parametrize("shape", PRODUCTS, ids=str)
-def test_products_alone_take_about_as_long(shape):
-    """Independent products overlap their ends: their tiles show no fill."""
-    columns, depth = shape
-    peak = SIXTY.peak_flops_per_s
-    kernels = SIXTY.matrix_unit.replace(fill_rows=0.0)
-    times = [kernels.product_time(m, depth, columns, peak_flops_per_s=peak, weight_bits=4.5) for m in (4.0, 8.0, 16.0)]
-    errors = np.array(times) / (np.array(PRODUCTS[shape]) * 1e-6) - 1.0
-    assert np.all((errors > -0.23) & (errors < 0.12))

@@ -9,10 +9,7 @@ from hwmodels import OPERATORS, Workload, catalog, decode_operators, step_cost, 
 from hwmodels.analysis.kernel_widths import kernel_remarks
 from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.analysis.uncertainty.kernel_errors import (
-    loop_scatter,
-    part_deviations,
     step_interval,
-    times_have_errors,
 )
 from hwmodels.catalog import EntryError
 from hwmodels.catalog.device_entries import number_rules
@@ -136,6 +133,7 @@ def test_a_file_says_it_all_and_steps_are_priced(read):
     assert (whole.low_s, whole.high_s) == pytest.approx((0.9 * float(cost.total_s), 1.3 * float(cost.total_s)))
 
 
+@pytest.mark.device_matrix
 def test_narrower_weights_never_take_longer(read):
     """16 bits are multiplied as 32 where that is faster, and so are others; the remarks say which are not measured."""
     device = read(text()).device
@@ -198,54 +196,3 @@ def test_what_is_refused(read, old, new, message):
     assert old in content
     with pytest.raises(EntryError, match=message):
         read(content.replace(old, new, 1))
-
-
-def test_a_long_table_that_lacks_a_key_is_told_by_its_keys(read):
-    """Row costs of a calibration are hundreds of numbers."""
-    weights = ", ".join(str(100_000 + place) for place in range(500))
-    broken = text().replace("weights = [100000, 10000000]", f"weights = [{weights}]", 1)
-    broken = broken.replace('source = "measured"\n[[matrix_unit.held_out]]', "[[matrix_unit.held_out]]", 1)
-    with pytest.raises(
-        EntryError, match=r"row_costs has \['weights', 'rows', 'factors'\]; .* factors, .*, source, w"
-    ) as told:
-        read(broken)
-    assert len(str(told.value)) < 300
-
-
-MORE = """
-[[matrix_unit.held_out]]
-part = "cycles"
-bits = 32
-low = 0.8
-high = 1.5
-coverage = 0.9
-"""
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("coverage = 0.9", "coverage = 0.5", r"held_out.1.coverage is 0.5; it must be that of .*held_out.0, 0.9"),
-        ('"cycles"\nbits = 32', '"steps"\nbits = 16', "held_out.1 is of steps as .*held_out.0 is"),
-    ],
-)
-def test_intervals_that_contradict_each_other(read, old, new, message):
-    assert len(read(text(TAIL + MORE)).device.matrix_unit.spreads) == 2
-    with pytest.raises(EntryError, match=message):
-        read(text(TAIL + MORE.replace(old, new)))
-
-
-def test_cycles_alone_say_nothing_of_a_step(read):
-    """A step would have an interval without width."""
-    device = read(text(MORE)).device
-    work = decode_operators(catalog.architecture("llama-3.2-1b"), WORKLOAD, footprint=uniform_footprint(32.0))
-    step = PricedStep(work, step_cost(device, work))
-    assert not times_have_errors(device)
-    assert step_interval(device, step) is part_deviations(device, step) is None
-    assert loop_scatter(device) > 0
-
-
-def test_no_format_is_refused(read):
-    none = {name: fields for name, fields in NUMBERS.items() if "formats" not in name}
-    with pytest.raises(EntryError, match=r"matrix_unit\.formats"):
-        read(text(tail="", numbers=none))

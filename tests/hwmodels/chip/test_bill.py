@@ -61,6 +61,7 @@ def test_every_kind_is_here():
     assert SIZES.keys() == UNITS.keys() - {"measured_host"}
 
 
+@pytest.mark.device_matrix(3)
 @pytest.mark.parametrize("kind", [None, *SIZES])
 def test_more_of_anything_costs_area_and_power(toy_device, kind):
     unit, names = (None, ()) if kind is None else SIZES[kind]
@@ -99,6 +100,7 @@ def test_an_array_by_hand(toy_device):
     assert float(chip_bill(fpga, technology).area.arrays) == pytest.approx(18 * arrays, rel=1e-5)
 
 
+@pytest.mark.device_matrix
 def test_gradients_of_the_bill(toy_device, check_gradient, x64):
     device = device_with(toy_device, SIZES["systolic_array"][0])
 
@@ -115,6 +117,7 @@ def test_gradients_of_the_bill(toy_device, check_gradient, x64):
     traced(sizes + 0.1)
 
 
+@pytest.mark.device_matrix
 def test_a_technology_gives_steps_their_energy(toy_device, small):
     unit = FpgaArray(12.0, 7.0, 1e9)
     work = decode_operators(small, Workload(batch=3.0, context_tokens=41.0), footprint=uniform_footprint(16.0))

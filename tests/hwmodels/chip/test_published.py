@@ -98,6 +98,7 @@ def test_price_of_a_die():
     assert float(die_yield(100e-6, 900.0)) == pytest.approx((1 + 0.09 / 3) ** -3, rel=1e-6)
 
 
+@pytest.mark.device_matrix
 def test_power_laws_go_on_and_have_gradients(x64, check_gradient):
     table = {2.0: 8.0, 4.0: 32.0, 10.0: 320.0}
     # Twice as far is four times as much at the lower end, ten times from 4 to 10.

@@ -12,15 +12,9 @@ def seconds_of(unit, m, k, n, weight_bits=16.0):
     return float(unit_checks.product_time(unit, m, k, n, weight_bits, 0.0))
 
 
-SIZES = ((5.0, 26.0, 47.0), (4.0, 33.0, 59.0))
-
-
 def array_of(**changes):
     array = FpgaArray(rows=5.0, columns=6.0, frequency_hz=2.3e8)
     return array.replace(**changes)
-
-
-PACKED = array_of(packing=2.0, macs_per_pe=1.5, efficiency=0.9, parallel_tokens=3.0)
 
 
 def test_by_hand():
@@ -92,26 +86,3 @@ def test_narrow_weights_change_the_rate_and_the_peak_is_theirs():
         2 * float(seconds_per_token(array, 1e6, weight_bits=8.5))
     )
     assert 2e6 / float(seconds_per_token(array, 1e6, weight_bits=8.5)) == pytest.approx(array.peak_flops_per_s)
-
-
-@pytest.mark.parametrize("array", [array_of(), PACKED])
-def test_protocol(array):
-    unit_checks.check_never_faster_than_the_peak(array, SIZES)
-    unit_checks.check_rates_and_latencies(array, SIZES, ["frequency_hz"])
-    unit_checks.check_more_work_takes_no_less_time(array, SIZES)
-    unit_checks.check_temperature_to_zero(array, SIZES)
-
-
-def test_traced_once_and_batched():
-    unit_checks.check_traced_once(PACKED, SIZES)
-    unit_checks.check_leaves_may_be_batches(PACKED, SIZES)
-
-
-def test_gradient(check_gradient):
-    # A limit within reach of one of the widths, so that packing is partial there.
-    array = PACKED.replace(rows=5.3, columns=6.1, parallel_tokens=2.9, packed_below_bits=13.5)
-
-    def rates(array, m, k, n, bits, temperatures):
-        return seconds_per_token(array, k * n, weight_bits=bits, temperature=temperatures) * 1e6
-
-    unit_checks.check_slopes(array, SIZES, check_gradient, rates)

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from hwmodels.compute.gpu import TILINGS, GpuGemm, at_width, gemm_time
 from hwmodels.compute.gpu_formats import GemmCoefficients, stack_widths
 
+pytestmark = pytest.mark.device_matrix
+
 
 def coefficients(**changes):
     numbers = {
@@ -109,36 +111,6 @@ SIZES = st.floats(1.0, 3e4)
 def test_never_faster_than_the_peak(m, k, n, temperature):
     unit = unit_of(coefficients(compute_efficiency=1.25, operand_cost=0.1, prologue_elements=0.0))
     assert float(smooth_product(unit, float(m), k, n, temperature)) >= 2 * m * k * n / 3.1e14 * (1 - 1e-5)
-
-
-@settings(max_examples=40)
-@given(m=st.integers(1, 300), k=SIZES, n=SIZES, bits=st.sampled_from([4.0, 11.0, 16.0]))
-def test_twice_the_rates_and_half_the_latencies_halve_the_time(m, k, n, bits):
-    unit = unit_of(PACKED, coefficients(), widths=(4.0, 16.0))
-    c = unit.coefficients
-    latencies = {name: getattr(c, name) / 2 for name in ("launch_s", "split_s", "depth_s", "switch_s")}
-    fast = unit.replace(peak_flops_per_s=6.2e14, bandwidth_bytes_per_s=4.2e12, coefficients=c.replace(**latencies))
-    once, half = (whole(u, float(m), k, n, bits) for u in (unit, fast))
-    assert float(half) == pytest.approx(float(once) / 2, rel=1e-5)
-
-
-@settings(max_examples=40)
-@given(m=st.integers(1, 300), k=SIZES, n=SIZES)
-def test_a_faster_device_is_not_slower(m, k, n):
-    slow = float(whole(unit_of(), float(m), k, n))
-    for field, value in (("peak_flops_per_s", 3.5e14), ("bandwidth_bytes_per_s", 2.5e12)):
-        assert float(whole(unit_of(**{field: value}), float(m), k, n)) <= slow * (1 + 1e-6)
-    for field, value in (("memory_efficiency", 0.8), ("compute_efficiency", 1.0), ("launch_s", 3e-6)):
-        assert float(whole(unit_of(coefficients(**{field: value})), float(m), k, n)) <= slow * (1 + 1e-6)
-
-
-@settings(max_examples=40)
-@given(m=st.integers(1, 300), k=SIZES, n=SIZES, more=st.floats(1.0, 2.0))
-def test_more_work_takes_longer(m, k, n, more):
-    unit = unit_of()
-    once = float(product(unit, float(m), k, n))
-    grown = ((m * more, k, n), (m, k * more, n), (m, k, n * more))
-    assert all(float(product(unit, *map(float, sizes))) >= once * (1 - 1e-5) for sizes in grown)
 
 
 def test_smooth_counts_tend_to_the_exact_ones():

@@ -51,6 +51,7 @@ def test_by_hand():
     )
 
 
+@pytest.mark.device_matrix(3)
 @pytest.mark.parametrize("largest", DISPATCHED_ROWS)
 @pytest.mark.parametrize("temperature", [0.0, 1e-3, 0.1, 1.0])
 def test_more_rows_never_take_less(largest, temperature):
@@ -63,6 +64,7 @@ def test_more_rows_never_take_less(largest, temperature):
     assert np.all(np.diff(seconds) >= -1e-5 * seconds[1:])
 
 
+@pytest.mark.device_matrix
 def test_smooth_counts_meet_exact_ones_and_have_their_slopes():
     m = jnp.asarray([3.0, 100.0, 129.5, 256.0, 300.0, 1000.0])
     exact = UNIT.product_time(m, 3001.0, 1700.0, weight_bits=8.0)

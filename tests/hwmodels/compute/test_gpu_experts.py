@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from hwmodels.compute.gpu_experts import ExpertCoefficients, GpuExperts, expert_layer_time
 
+pytestmark = pytest.mark.device_matrix
+
 COEFFICIENTS = ExpertCoefficients(
     launch_s=21e-6,
     pass_cost=3.0,
@@ -78,19 +80,6 @@ def test_limits_and_monotonicity(coefficients, tokens, spread, bits, more):
     for field in ("peak_flops_per_s", "bandwidth_bytes_per_s"):
         faster = dataclasses.replace(unit, **{field: getattr(unit, field) * more})
         assert layer(faster, **shape) <= once * (1 + 1e-5)
-
-
-def test_choices_of_experts_elsewhere_by_hand():
-    # A quarter of 40 x 6 choices is here; kernels that keep a row for each pass over all of them, reading 2 bytes per element.
-    own = {"tokens": 40.0, "touched": 20.0, "own_share": 0.25}
-    alone, passing = unit_of(), unit_of(COEFFICIENTS.replace(passed_elsewhere=1.0))
-    more = layer(passing, **own) - layer(alone, **own)
-    assert more == pytest.approx(3.0 * 0.75 * 240 * (1900 + 900) * 2 / 2e12, rel=1e-3)
-    # What is here counts once, and as much as tokens of its own would.
-    assert layer(passing) == layer(alone)
-    fewer = layer(alone, tokens=10.0, touched=20.0)
-    tokens_added_up = 2 * 2 * (40 - 10) * 1900 * 2 / 1.6e12
-    assert fewer <= layer(alone, **own) <= fewer + tokens_added_up
 
 
 def test_smooth_counts_tend_to_the_exact_ones():

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -34,19 +33,7 @@ def test_by_hand():
     assert float(while_fed(3e-3, 2e-3)) == pytest.approx((3.0**4 + 2.0**4) ** 0.25 * 1e-3, rel=1e-5)
 
 
-def test_one_operand_in_the_cache_is_enough():
-    """A thousand times the cache of either operand, and a tenth of its half of the other, cost what the missed part does."""
-    for m, n in ((1e6, 100.0), (100.0, 1e6)):
-        both = 0.7 * (m * 1e4 * n * 2) / 256 / 2e12
-        assert float(feeding(m, 1e4, n, cache=20e6)) == pytest.approx(1e-4 / (1 + 1e-4) * both, rel=1e-3)
-
-
-def test_nothing_is_fed_again_without_a_cost():
-    """To the bit: formats without the term keep their times."""
-    arithmetic = jnp.float32(10.0) ** jnp.linspace(-7.0, 0.0, 1001)
-    assert np.array_equal(while_fed(arithmetic, 0.0), arithmetic)
-
-
+@pytest.mark.device_matrix(2)
 @pytest.mark.parametrize(("engine", "kind"), WITH)
 def test_large_products_of_the_b200_wait_for_memory(engine, kind):
     unit = calibrated_gpu("b200-sxm", engine, kind)
@@ -62,31 +49,6 @@ def test_large_products_of_the_b200_wait_for_memory(engine, kind):
     assert float(unit.coefficients.cache_bytes[0]) == pytest.approx(126e6)
 
 
-timed = jax.jit(lambda unit, m, k, n, bits: gemm_time(unit, m, k, n, weight_bits=bits))
-
-
-@pytest.mark.parametrize(("engine", "kind"), WITH)
-def test_larger_is_never_faster(engine, kind):
-    """In double precision, around and beyond the cache; and by the device's own numbers."""
-    unit, draw, count = calibrated_gpu("b200-sxm", engine, kind), np.random.default_rng(5), 2000
-    alone = lambda leaf: np.asarray(leaf, np.float64)[:1]
-    with jax.enable_x64(True):
-        unit = dataclasses.replace(unit, coefficients=jax.tree.map(alone, unit.coefficients), weight_widths=(8.0,))
-        m, k, n = (np.round(2.0 ** draw.uniform(*ends, count)) for ends in ((9, 17), (9, 15), (9, 17)))
-        point = {"m": m, "k": k, "n": n, "bits": np.full(count, 8.0)}
-        once = np.asarray(timed(unit, **point))
-        for name in point:
-            more = point[name] * (1.0 + draw.exponential(0.05, count))
-            grown = point | {name: more if name == "bits" else np.ceil(more + 1e-9)}
-            assert np.all(np.asarray(timed(unit, **grown)) >= once * (1.0 - 1e-12)), name
-        slower = dataclasses.replace(unit, bandwidth_bytes_per_s=0.7 * unit.bandwidth_bytes_per_s)
-        smaller = dataclasses.replace(
-            unit, coefficients=dataclasses.replace(unit.coefficients, cache_bytes=0.7 * unit.coefficients.cache_bytes)
-        )
-        for other in (slower, smaller):
-            assert np.all(np.asarray(timed(other, **point)) >= once * (1.0 - 1e-12))
-
-
 def test_gradient(check_gradient):
     """Below and above what counts of the cache."""
     for m, n in ((2000.0, 9000.0), (30000.0, 20000.0)):
@@ -94,20 +56,3 @@ def test_gradient(check_gradient):
             feeding(p[0], p[1], p[2], bits=p[3], cost=p[4], cache=p[5] * 1e8, bandwidth=p[6] * 1e12) * 1e3
         )
         check_gradient(of_all, tuple(jnp.float32(value) for value in (m, 8000.0, n, 8.0, 0.7, 1.0, 2.0)))
-
-
-def test_gradient_of_whole_products(check_gradient):
-    unit = calibrated_gpu("b200-sxm", "vllm", "fp8")
-
-    def product(p):
-        same = lambda leaf: jnp.asarray(leaf, p[0].dtype)
-        c, rates = jax.tree.map(same, unit.coefficients), (unit.bandwidth_bytes_per_s, unit.peak_flops_per_s)
-        changed = dataclasses.replace(
-            unit,
-            coefficients=dataclasses.replace(c, reread_cost=c.reread_cost * p[0], cache_bytes=c.cache_bytes * p[1]),
-            bandwidth_bytes_per_s=rates[0] * p[2],
-            peak_flops_per_s=rates[1] * p[3],
-        )
-        return gemm_time(changed, 16384.0, 6000.0, 20000.0, weight_bits=8.0) * 1e3
-
-    check_gradient(product, tuple(jnp.float32(value) for value in (1.0, 1.1, 0.9, 1.0)))

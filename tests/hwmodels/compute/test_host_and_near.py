@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 
 import hwmodels
-from hwmodels import OPERATORS, Workload, catalog, decode_operators, uniform_footprint
+from hwmodels import OPERATORS, Workload, catalog, uniform_footprint
 from hwmodels.compute.unit import SingleKernel
 from hwmodels.network.operators import verify_step
+
+pytestmark = pytest.mark.device_matrix
 
 NETWORK = catalog.architecture("qwen3-30b-a3b")
 WIDTHS = uniform_footprint(8.5)
@@ -37,15 +39,6 @@ def test_each_operator_takes_the_faster_place(name):
     long = work(16.0, 60.0)
     dense = OPERATORS.index("qkv")
     assert step_cost(device, long).operator_s[dense] == pytest.approx(step_cost(host, long).operator_s[dense])
-
-
-def test_experts_alone_may_run_in_memory():
-    device = catalog.device("elmoe3d-xpu-pim")
-    limited = device.replace(matrix_unit=device.matrix_unit.replace(near_memory_runs="experts"))
-    host = catalog.device("elmoe3d-xpu")
-    all_, some, none = (np.asarray(step_cost(one, work()).operator_s) for one in (device, limited, host))
-    assert some[EXPERT] == all_[EXPERT] < none[EXPERT]
-    assert some[OPERATORS.index("qkv")] == pytest.approx(none[OPERATORS.index("qkv")])
 
 
 def test_what_lies_elsewhere_is_the_hosts():
@@ -112,15 +105,3 @@ def test_gradient_through_host_links_and_phases(check_gradient):
     leaves, treedef = jax.tree.flatten(device.replace(matrix_unit=unit))
     device = treedef.unflatten([leaf * (1.03 + 0.007 * i) for i, leaf in enumerate(leaves)])
     check_gradient(lambda d: 1e3 * step_cost(d, step, temperature=0.3).total_s, device, step=1e-8)
-
-
-def test_decoding_is_the_same_step_for_all(x64):
-    # The catalog's xPU within each baseline: with nothing in memory to compute, the step is the xPU's own.
-    load = Workload(batch=2.0)
-    alone = step_cost(catalog.device("elmoe3d-xpu"), decode_operators(NETWORK, load, footprint=WIDTHS))
-    device = catalog.device("elmoe3d-xpu-logic-pim")
-    idle = device.replace(
-        matrix_unit=device.matrix_unit.replace(near=device.matrix_unit.near.replace(frequency_hz=1.0))
-    )
-    found = step_cost(idle, decode_operators(NETWORK, load, footprint=WIDTHS))
-    np.testing.assert_allclose(found.operator_s, alone.operator_s, rtol=1e-6)

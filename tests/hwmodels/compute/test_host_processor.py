@@ -7,6 +7,8 @@ import pytest
 from hwmodels import OPERATORS, catalog, step_cost, step_operators, uniform_weight_bits
 from hwmodels.compute.matrix_vector_npu import HostProcessor, reached_share
 
+pytestmark = pytest.mark.device_matrix
+
 HEAD = OPERATORS.index("lm_head")
 DEVICE = catalog.device("hexagon-v75")
 HOST = HostProcessor(cores=3.0, peak_flops_per_s=7e10, bandwidth_bytes_per_s=1e10, power_w=2.5)

@@ -13,8 +13,9 @@ from hwmodels.compute.matrix_vector_npu import SCHEDULES, MatrixVectorNpu
 from hwmodels.compute.vector_units import VectorUnits, softmax_time
 from hwmodels.compute.weight_layouts import CoalescedGroups
 
+pytestmark = pytest.mark.device_matrix
+
 SIZES = ((6.0, 7.0, 23.0), (4.0, 9.0, 61.0))
-RATES = ("peak_flops_per_s", "dma_bytes_per_s", "vector.packets_per_s")
 
 
 def seconds_of(npu, m, k, n, weight_bits=16.0):
@@ -107,12 +108,6 @@ def test_idle_rows_cost_nothing_and_a_further_tile_does():
     np.testing.assert_allclose(useful_s[:5] / matrix_s[:5], tokens[:5] / 32, rtol=1e-6)
 
 
-def test_weights_are_copied_and_converted_once_whatever_the_tokens():
-    one, many = (stage_times(npu_of(), m, 70, 31, weight_bits=4.5) for m in (1, 170))
-    assert (one.vector_s, one.dma_s) == (many.vector_s, many.dma_s)
-    assert float(many.matrix_s) == pytest.approx(43 * float(one.matrix_s))
-
-
 def test_activations_that_do_not_fit_make_weights_come_again():
     # 70 sums of 2 bytes are 140 bytes a row; 440 bytes less the table's 10 hold three rows.
     small = npu_of(on_chip_bytes=440.0)
@@ -196,42 +191,9 @@ def test_schedules():
     assert seconds_of(npu_of(), 3, 7, 10**5, 4.5) == pytest.approx(float(max(stages)), rel=1e-4)
 
 
-def test_an_infinite_dma_takes_no_time():
-    npu = npu_of(dma_bytes_per_s=float("inf"))
-    assert float(stage_times(npu, 5, 7, 3, weight_bits=4.5).dma_s) == 0
-    slopes = jax.jit(jax.grad(lambda npu: npu.product_time(5.0, 7.0, 3.0, weight_bits=4.5, temperature=0.3)))(npu)
-    assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(slopes))
-
-
 def test_conversion_ends_smoothly_below_the_limit():
     bits = np.linspace(15, 16.5, 60, dtype=np.float32)
     vector_s = stage_times(npu_of(), 3, 7, 9, weight_bits=bits, temperature=0.4).vector_s
     assert np.all(vector_s[bits >= 16] == 0)
     assert np.all(vector_s[bits < 15.6] > 0)
     assert np.max(np.abs(np.diff(vector_s))) < 0.2 * np.max(vector_s)
-
-
-@both_schedules
-def test_protocol(schedule):
-    npu = npu_of(schedule)
-    unit_checks.check_never_faster_than_the_peak(npu, SIZES)
-    unit_checks.check_rates_and_latencies(npu, SIZES, RATES)
-    unit_checks.check_more_work_takes_no_less_time(npu, SIZES)
-    unit_checks.check_temperature_to_zero(npu, SIZES)
-
-
-@both_schedules
-def test_traced_once_and_batched(schedule):
-    unit_checks.check_traced_once(npu_of(schedule), SIZES)
-    unit_checks.check_leaves_may_be_batches(npu_of(schedule), SIZES)
-
-
-def test_gradient(check_gradient):
-    # One of the three temperatures is 1, at which pipelined is serial.
-    unit_checks.check_slopes(npu_of(), SIZES, check_gradient)
-
-
-def test_schedule_is_static_and_known():
-    assert len(jax.tree.leaves(npu_of())) == 17
-    with pytest.raises(ValueError, match=r"schedule 'overlapped' is unknown; choose one of pipelined, serial$"):
-        npu_of("overlapped")

@@ -1,23 +1,17 @@
 import itertools
 import random
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import unit_checks
 
-from hwmodels import OPERATORS, Workload, catalog, uniform_footprint
 from hwmodels.compute.near_memory import NearMemoryUnit, active_share, weight_fetches
-from hwmodels.network.operators import decode_step
-from hwmodels.step.priced_steps import price_steps
 
 
 def seconds_of(unit, m, k, n, weight_bits=16.0):
     return float(unit_checks.product_time(unit, m, k, n, weight_bits, 0.0))
 
 
-SIZES = ((4.0, 17.0, 50.0), (3.0, 22.0, 71.0))
 BONDED = NearMemoryUnit(
     pes=5.0,
     reuse=7.0,
@@ -32,6 +26,7 @@ IN_BANK = BONDED.replace(reuse=1.0, slice_bits=8.0, pes=3.0)
 share, product_seconds = unit_checks.compiled(active_share), unit_checks.product_time
 
 
+@pytest.mark.device_matrix
 def test_by_hand():
     # 9 x 10 by 10 x 8: 3 x 3 blocks on 5 PEs go round in 2; 9 activations are 2 passes of 7; 8.5 bits are 2 slices.
     assert seconds_of(BONDED, 9, 10, 8, 8.5) == pytest.approx(8 / 1.3e9)
@@ -124,43 +119,3 @@ def test_relaxed_share_stays_a_share():
             relaxed = float(share(BONDED, k, n, temperature=temperature))
             assert 0 < relaxed <= 1 + 1e-6
     assert float(share(BONDED, 10, 8, temperature=1e-6)) == pytest.approx(float(share(BONDED, 10, 8)), rel=1e-3)
-
-
-@pytest.mark.parametrize("unit", [BONDED, IN_BANK])
-def test_protocol(unit):
-    unit_checks.check_never_faster_than_the_peak(unit, SIZES)
-    unit_checks.check_rates_and_latencies(unit, SIZES, ["frequency_hz"])
-    unit_checks.check_more_work_takes_no_less_time(unit, SIZES)
-    unit_checks.check_temperature_to_zero(unit, SIZES)
-
-
-def test_traced_once_and_batched():
-    unit_checks.check_traced_once(BONDED, SIZES)
-    unit_checks.check_leaves_may_be_batches(BONDED, SIZES)
-
-
-def test_gradient(check_gradient):
-    def shares(unit, m, k, n, bits, temperatures):
-        return active_share(unit, k, n, temperature=temperatures)
-
-    unit_checks.check_slopes(BONDED.replace(pes=4.7, reuse=2.3, block_depth=3.9), SIZES, check_gradient, shares)
-
-
-@pytest.mark.parametrize("name", ["elmoe3d-pim", "elmoe3d-logic-pim", "elmoe3d-hb4"])
-@pytest.mark.parametrize("batch", [1.0, 16.0])
-def test_more_context_never_takes_less(name, batch):
-    # From a cache without a token on: few blocks, beside which what attention reads and writes of its own counts.
-    context = jnp.concatenate([jnp.arange(40.0), jnp.array([63.0, 64.0, 65.0, 1000.0, 1001.0, 4096.0])])
-    workload = Workload(batch=batch, context_tokens=context)
-    device, network = catalog.device(name), catalog.architecture("qwen3-30b-a3b")
-
-    @jax.jit
-    def attention(workload):
-        (step,) = price_steps(device, network, [decode_step(workload, footprint=uniform_footprint(16.0))])
-        return step.cost.memory_s[..., OPERATORS.index("attention")], step.cost.operator_s[
-            ..., OPERATORS.index("attention")
-        ]
-
-    for seconds in attention(workload):
-        assert np.all(np.diff(seconds) >= -1e-6 * seconds[1:])
-        assert seconds[-1] > 10 * seconds[0]

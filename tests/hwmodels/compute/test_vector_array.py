@@ -3,12 +3,12 @@ import itertools
 import jax
 import numpy as np
 import pytest
-import unit_checks
 
 from hwmodels.compute.vector_array import SPREADS, assignment_cycles
 from hwmodels.compute.vector_buffers import BufferedArray, weight_load_time
 
-SIZES = ((4.0, 17.0, 50.0), (3.0, 22.0, 71.0))
+pytestmark = pytest.mark.device_matrix
+
 ARRAY = BufferedArray(
     pe_rows=3.0,
     pe_columns=5.0,
@@ -65,29 +65,3 @@ def schedule(rows, columns, m, k, n):
 def test_multiplier_by_multiplier(m, k, n):
     counts = np.asarray(cycles(ARRAY, m, k, n))
     assert list(counts) == [schedule(rows, columns, m, k, n) for rows, columns in SPREADS]
-
-
-def test_protocol():
-    unit_checks.check_never_faster_than_the_peak(ARRAY, SIZES)
-    unit_checks.check_rates_and_latencies(ARRAY, SIZES, ["frequency_hz"])
-    unit_checks.check_more_work_takes_no_less_time(ARRAY, SIZES)
-    unit_checks.check_temperature_to_zero(ARRAY, SIZES)
-
-
-def test_more_multipliers_take_no_longer():
-    arguments = unit_checks.grid(SIZES)
-    before = unit_checks.product_time(ARRAY, *arguments)
-    for name in ("pe_rows", "pe_columns", "vector_macs", "vector_width"):
-        after = unit_checks.product_time(unit_checks.scaled(ARRAY, name, 2.0), *arguments)
-        assert np.all(after <= before * (1 + 1e-6)), name
-        assert np.any(after < 0.6 * before), name
-
-
-def test_traced_once_and_batched():
-    unit_checks.check_traced_once(ARRAY, SIZES)
-    unit_checks.check_leaves_may_be_batches(ARRAY, SIZES)
-
-
-def test_gradient(check_gradient):
-    # No side is a multiple of another, so that no two ways to lay the grid tie.
-    unit_checks.check_slopes(ARRAY.replace(pe_rows=2.7, pe_columns=4.6, vector_macs=2.3), SIZES, check_gradient)

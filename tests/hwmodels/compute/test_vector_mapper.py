@@ -145,6 +145,7 @@ def test_what_fits():
     assert [fits(ARRAY, mapping._replace(held=held), 5, 4, 6) for held in HELD] == [True, True, True, False]
 
 
+@pytest.mark.device_matrix
 def test_tile_by_tile():
     draw = random.Random(7)
     for m, k, n in ((1, 1, 1), (5, 4, 6), (3, 8, 5), (7, 2, 3)):
@@ -153,6 +154,7 @@ def test_tile_by_tile():
             np.testing.assert_allclose(ours, walk(mapping, m, k, n, 11.0), rtol=2e-6, err_msg=str(mapping))
 
 
+@pytest.mark.device_matrix(1)
 @pytest.mark.parametrize(("m", "k", "n"), [(1, 5, 4), (3, 4, 3), (4, 2, 6)])
 @pytest.mark.parametrize("bandwidth", [9e8, 3e10])
 def test_search_finds_what_trying_all_mappings_finds(m, k, n, bandwidth):
@@ -191,6 +193,7 @@ def test_nothing_fits():
         search(ARRAY, 2, 3.5, 4, **OPTIONS)
 
 
+@pytest.mark.device_matrix
 def test_gradient_and_limits(check_gradient, x64):
     mapping = Mapping("n", "k", (3, 5, 4), "nmk", (False, True))
 

@@ -12,7 +12,6 @@ from hwmodels.compute.roofline import ROOFLINE
 from hwmodels.compute.vector_tile_kernels import VectorTileKernels
 from hwmodels.numerics.scalars import Leaf
 
-SIZES = ((5.0, 26.0, 47.0), (4.0, 33.0, 59.0))
 PEAK = 3e12
 KERNELS = VectorTileKernels(
     rows_per_pass=3.0,
@@ -118,21 +117,3 @@ def test_experts_and_attention_are_the_rooflines():
     assert same == ["attention", "expert_gate_up", "expert_down", "norm"]
     # Of 12 rows a tile of 32 is computed.
     assert own[OPERATORS.index("lm_head")] > 2.5 * roof[OPERATORS.index("lm_head")]
-
-
-def test_protocol():
-    unit_checks.check_never_faster_than_the_peak(RATED, SIZES)
-    unit_checks.check_rates_and_latencies(RATED, SIZES, ["peak_flops_per_s"])
-    unit_checks.check_more_work_takes_no_less_time(RATED, SIZES)
-    unit_checks.check_temperature_to_zero(RATED, SIZES)
-
-
-def test_traced_once_and_batched():
-    unit_checks.check_traced_once(RATED, SIZES)
-    unit_checks.check_leaves_may_be_batches(RATED, SIZES)
-
-
-def test_gradient(check_gradient):
-    # A switch within reach of the rows, and a limit within reach of one of the widths, so that both are partial.
-    kernels = KERNELS.replace(switch_rows=11.7, tile_rows=7.3, tile_columns=5.1, packed_below_bits=13.5)
-    unit_checks.check_slopes(Rated(kernels, PEAK), SIZES, check_gradient)

@@ -1,11 +1,10 @@
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from unit_checks import compiled
 
 from hwmodels.compute.exponentials import GatheredTable, Polynomial
 from hwmodels.compute.vector_units import VectorUnits, dequantization_time, softmax_time
-from hwmodels.compute.weight_layouts import CoalescedGroups, TileGroups
+from hwmodels.compute.weight_layouts import CoalescedGroups
 
 VECTOR = VectorUnits(
     units=3.0,
@@ -47,31 +46,6 @@ def test_a_polynomial_takes_its_steps():
     # 5 rows are two rounds, 25 scores 3 registers.
     chain = VECTOR.replace(exponential=Polynomial(steps=8.0, step_packets=6.0))
     assert float(softmax(chain, 5, 25)) == pytest.approx((5 * 23 + 2 * 3 * (4 + 48)) / 7e8)
-
-
-def test_relaxed_times_are_bounded_and_tend_to_the_exact_ones():
-    rows, columns = (np.ravel(x).astype(np.float32) for x in np.meshgrid(np.arange(1, 20), np.arange(1, 60, 3)))
-    exact = softmax(VECTOR, rows, columns)
-    for temperature in (0.2, 1.0):
-        relaxed = softmax(VECTOR, rows, columns, temperature=temperature)
-        assert np.all(relaxed <= exact * (1 + 1e-6))
-        assert np.all(relaxed >= (rows * 23 + rows / 3 * columns / 10 * 35) / 7e8 * (1 - 1e-5))
-        assert np.any(relaxed < exact * 0.95)
-    np.testing.assert_allclose(softmax(VECTOR, rows, columns, temperature=1e-6), exact, rtol=1e-3)
-
-
-def test_faster_units_take_less_time():
-    for name in ("units", "packets_per_s"):
-        faster = VECTOR.replace(**{name: getattr(VECTOR, name) * 2})
-        assert float(dequantize(faster, 77, weight_bits=4.5)) == pytest.approx(
-            float(dequantize(VECTOR, 77, weight_bits=4.5)) / 2
-        )
-        assert float(softmax(faster, 77, 777)) < 0.6 * float(softmax(VECTOR, 77, 777))
-
-
-def test_a_layout_is_the_units_own_business():
-    alone = VECTOR.replace(layout=TileGroups(group_weights=6.0, group_packets=9.0))
-    assert float(dequantize(alone, 300, weight_bits=4.5)) == pytest.approx(50 / 3 * 9 / 7e8)
 
 
 def test_gradient(check_gradient):

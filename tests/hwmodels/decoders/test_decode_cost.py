@@ -86,6 +86,7 @@ def test_without_a_decoder():
     assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(gradient))
 
 
+@pytest.mark.device_matrix
 @settings(max_examples=40)
 @given(st.sampled_from(COMBINATIONS), NUMBERS, NUMBERS, NUMBERS, TEMPERATURES)
 def test_bounds_and_scaling(combination, volume, code_bits, memory_s, temperature):
@@ -132,6 +133,7 @@ def test_smooth_times_tend_to_exact_ones():
         np.testing.assert_allclose(result.total_s, both, rtol=1e-5)
 
 
+@pytest.mark.device_matrix(1)
 @pytest.mark.parametrize("combination", COMBINATIONS)
 def test_gradients(check_gradient, combination):
     # Memory is slower, decoding is slower, output instead of parsing; exact, smooth, and the sum of both.
@@ -169,27 +171,6 @@ def test_one_trace_and_batches():
 
     for i, name in enumerate(LEAVES):
         total(dataclasses.replace(UNITS, **{name: getattr(UNITS, name) * 1.1}), 3e9 + i, 3.0, 0.1, 0.1)
-
-
-def test_batches():
-    # Each row changes another leaf.
-    factors = 1.0 + 0.37 * jnp.eye(len(LEAVES))
-    batch = dataclasses.replace(UNITS, **{name: getattr(UNITS, name) * factors[i] for i, name in enumerate(LEAVES)})
-    everything = lambda device: jnp.stack(
-        [
-            read_time(device, 3e9, 3.0, 0.14, temperature=0.1).total_s,
-            decode_energy(device, 3e9, 3.0, temperature=0.1),
-            total_power(device, 3.0, temperature=0.1),
-            jnp.asarray(device.total_area_m2 * 1e9),
-        ]
-    )
-    one = jax.jit(everything)
-    row = lambda i: jax.tree.map(lambda leaf: leaf[i], batch)
-    singly = np.array([one(row(i)) for i in range(len(LEAVES))])
-    # No leaf without an effect.
-    assert np.all(np.any(np.abs(singly / np.asarray(one(UNITS)) - 1) > 1e-7, axis=1))
-    for batched in (jax.jit(jax.vmap(everything))(batch), one(batch).T):
-        np.testing.assert_allclose(batched, singly, rtol=1e-6)
 
 
 def test_wrong_combination():

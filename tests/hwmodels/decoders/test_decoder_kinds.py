@@ -1,12 +1,9 @@
-import math
 import random
-from fractions import Fraction
 
-import jax.numpy as jnp
 import numpy as np
 
 from hwmodels.decoders import unary
-from hwmodels.decoders.decoder import cycles_per_symbol, decoded_bytes_per_cycle, decoders_needed
+from hwmodels.decoders.decoder import cycles_per_symbol, decoded_bytes_per_cycle
 
 
 def test_unary_by_hand():
@@ -36,10 +33,3 @@ def test_unary_by_counting():
         device = unary.unary_decoder(counters=counters, chunk_bits=chunk_bits, frequency_hz=1e9)
         expected = float(cycles_per_symbol(device, len(stream) / len(ranks))) * len(ranks)
         assert 0 <= cycles - expected * (1 - 1e-5) < 1.1
-
-
-def test_sweeps_over_counters():
-    counters = jnp.arange(1.0, 6.0)
-    needed = decoders_needed(unary.unary_decoder(counters=counters, frequency_hz=1e9), 1024, 2.85)
-    # 512 values of 2.85 bits over 8 bits per counter.
-    assert list(needed) == [math.ceil(Fraction(512) * Fraction("2.85") / (8 * n)) for n in range(1, 6)]

@@ -79,6 +79,7 @@ def cases(seed, count):
             yield draw, lengths, mean, bits, symbols, rate, demand
 
 
+@pytest.mark.device_matrix
 def test_the_smallest_number_that_never_stalls():
     multiples = limits = 0
     for draw, lengths, mean, bits, symbols, rate, demand in cases(3, 70):
@@ -123,6 +124,7 @@ def test_enough_and_one_fewer_is_not(symbols, bits, demand, code_bits, partition
     assert decoders_needed(device, demand, code_bits) <= needed
 
 
+@pytest.mark.device_matrix
 def test_without_a_decoder():
     nothing = no_decoder()
     assert decoders_needed(nothing, 1024, 2.85) == 0
@@ -160,6 +162,7 @@ def test_wrong_values():
         jax.jit(lambda x: decoders_needed(unit(symbols=1.0), x, 2))(10.0)
 
 
+@pytest.mark.device_matrix
 def test_longer_codewords_are_parsed_more_slowly():
     device = unit(symbols=11.0, bits=40.0)
     rates = np.asarray(decoded_bytes_per_cycle(device, jnp.linspace(0.0, 12.0, 25)))
@@ -170,6 +173,7 @@ def test_longer_codewords_are_parsed_more_slowly():
     assert np.all(np.asarray(decoded_bytes_per_cycle(device, jnp.linspace(0.1, 12.0, 25), 0.3)) < rates[0])
 
 
+@pytest.mark.device_matrix
 def test_gradients_of_rates(check_gradient):
     # Either side of the kink at 3.6 bits, and a unit without output limit; exact, smooth, and the sum of both.
     code_bits, limit = jnp.array([[2.9], [5.3], [2.9]]), jnp.array([[1.0], [1.0], [1e30]])
@@ -192,19 +196,3 @@ def test_at_the_kink_both_limits_share_the_gradient(x64):
     # 1 / 10 cycle by output and 3 / 30 by parsing.
     rates = lambda symbols, bits: cycles_per_symbol(unit(symbols=symbols, bits=bits), 3.0)
     np.testing.assert_allclose(jax.jit(jax.grad(rates, (0, 1)))(10.0, 30.0), [-0.5 / 100, -0.5 * 3 / 900])
-
-
-def test_batches():
-    # Each row changes another leaf.
-    names = ("symbols_per_cycle", "code_bits_per_cycle", "symbol_bytes", "count", "frequency_hz")
-    factors = 1.0 + 0.37 * jnp.eye(len(names))
-    base = unit(symbols=11.0, bits=30.0, symbol_bytes=3.0, count=9.0)
-    batch = dataclasses.replace(base, **{name: getattr(base, name) * factors[i] for i, name in enumerate(names)})
-    both = lambda device: decoded_bytes_per_s(device, 2.9, 0.2)[None]
-    one = jax.jit(both)
-    row = lambda i: dataclasses.replace(base, **{name: getattr(batch, name)[i] for name in names})
-    singly = np.array([one(row(i)) for i in range(len(names))]).T
-    assert all(len(set(values.tolist())) >= 4 for values in singly)
-    axes = dataclasses.replace(jax.tree.map(lambda _: None, base), **dict.fromkeys(names, 0))
-    for batched in (jax.jit(jax.vmap(both, in_axes=(axes,)))(batch), jax.jit(both)(batch)):
-        np.testing.assert_allclose(np.array(batched), singly, rtol=1e-6)

@@ -1,5 +1,3 @@
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from hwmodels.decoders.huffman_cam import (
@@ -51,16 +49,6 @@ def test_overhead_by_summing_an_array():
     )
 
 
-def test_area_grows_quickly_with_the_symbol():
-    areas = np.asarray(decoder_area(REFERENCE, symbol_bits=jnp.arange(4.0, 9.0), max_code_bits=12.0))
-    np.testing.assert_allclose(areas[1:] / areas[:-1], 2, rtol=1e-6)
-    part_fixed = np.asarray(
-        decoder_area(REFERENCE.replace(fixed_share=0.3), symbol_bits=jnp.arange(4.0, 9.0), max_code_bits=12.0)
-    )
-    assert np.all(np.diff(part_fixed) > 0)
-    assert np.all(part_fixed[1:] / part_fixed[:-1] < 2)
-
-
 def test_gradients(check_gradient):
     check_gradient(
         lambda t: area_overhead(
@@ -72,12 +60,3 @@ def test_gradients(check_gradient):
         ),
         (ReferenceCam(1199.3e-12, 5.0, 12.0, 0.2), 6.3, 13.0, 128.0, 96.0, 484e-12, 3.0),
     )
-
-
-def test_batches_and_one_trace(jit_once):
-    area = jit_once(lambda n, length: decoder_area(REFERENCE, symbol_bits=n, max_code_bits=length))
-    for n, length in ((4.0, 9.0), (5.0, 12.0), (7.5, 15.0)):
-        np.testing.assert_allclose(area(n, length), 1199.3e-12 * 2 ** (n - 5) * length / 12, rtol=1e-6)
-    lengths = jnp.array([9.0, 12.0, 15.0])
-    batched = jax.vmap(lambda length: decoder_area(REFERENCE, symbol_bits=6, max_code_bits=length))(lengths)
-    np.testing.assert_allclose(batched, 1199.3e-12 * 2 * lengths / 12, rtol=1e-6)

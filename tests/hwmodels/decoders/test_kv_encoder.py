@@ -70,6 +70,7 @@ def test_few_encoders_are_enough():
     np.testing.assert_allclose(step_time_with_encoding(device, values, step_s), step_s)
 
 
+@pytest.mark.device_matrix
 def test_gradients(check_gradient):
     # The latency is long here, so that its gradient is not lost beside the others. Encoding is slower, and then the step.
     temperatures = jnp.array([0.0, 0.2, 1.0])
@@ -91,25 +92,6 @@ def test_one_trace():
 
     for i, name in enumerate(LEAVES):
         total(dataclasses.replace(UNITS, **{name: getattr(UNITS, name) * 1.1}), 1e5 + i, 1e-5, 0.1)
-
-
-def test_batches():
-    # Each row changes another leaf.
-    factors = 1.0 + 0.37 * jnp.eye(len(LEAVES))
-    batch = dataclasses.replace(UNITS, **{name: getattr(UNITS, name) * factors[i] for i, name in enumerate(LEAVES)})
-    everything = lambda device: jnp.stack(
-        [
-            step_time_with_encoding(device, 1e5, 2e-5, temperature=0.1),
-            encode_energy(device, 1e5),
-            jnp.asarray(device.total_area_m2 * 1e8),
-        ]
-    )
-    one = jax.jit(everything)
-    row = lambda i: jax.tree.map(lambda leaf: leaf[i], batch)
-    singly = np.array([one(row(i)) for i in range(len(LEAVES))])
-    assert np.all(np.any(np.abs(singly / np.asarray(one(UNITS)) - 1) > 1e-6, axis=1))
-    for batched in (jax.jit(jax.vmap(everything))(batch), one(batch).T):
-        np.testing.assert_allclose(batched, singly, rtol=1e-6)
 
 
 def test_wrong_values():

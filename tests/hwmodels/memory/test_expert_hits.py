@@ -10,6 +10,8 @@ from hwmodels.memory import zipf_popularity
 from hwmodels.memory.expert_hits import HIT_RULES, CharacteristicTime, EvenHits, PowerLawHits
 from hwmodels.network.routing import pooled_choices
 
+pytestmark = pytest.mark.device_matrix
+
 RULES = {name: kind(0.4, 0.3) if kind is PowerLawHits else kind() for name, kind in HIT_RULES.items()}
 
 

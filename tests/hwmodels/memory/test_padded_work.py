@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
@@ -10,7 +9,6 @@ from hwmodels import (
     LAYER_MATRICES,
     OPERATORS,
     OnChipPath,
-    catalog,
     decode_operators,
     step_cost,
     step_operators,
@@ -93,31 +91,10 @@ def test_a_step_moves_it_once_and_only_where_the_device_asks(toy_device, small, 
     np.testing.assert_array_equal(padded.on_chip_s, usual.on_chip_s)
 
 
-def test_a_real_network_hardly_notices():
-    """Assumed by every other device: a matrix is thousands of blocks long."""
-    shape, device = catalog.architecture("llama-3.1-8b"), catalog.device("rtx-4090")
-    step: dict[str, Any] = {"tokens": 1.0, "batch": 1.0, "context_tokens": 1024.0, "kv_bits": 6.85}
-    work = step_operators(shape, weight_bits=uniform_weight_bits(5.11), **step)
-    usual, padded = (
-        float(step_cost(one, work).total_s) for one in (device, device.replace(superblocks=Superblocks(16.0)))
-    )
-    assert 1.0 < padded / usual < 1.0002
-
-
+@pytest.mark.device_matrix
 def test_gradients(toy_device, small, workload, footprint, check_gradient):
     work = decode_operators(small, workload, footprint=footprint)
     check_gradient(lambda d: step_cost(d, work, temperature=0.1).total_s, toy_device.replace(superblocks=BLOCKS))
-
-
-def test_batches(toy_device, small, workload, footprint):
-    work = decode_operators(small, workload, footprint=footprint)
-    sizes = np.array([3.0, 11.0, 40.0], np.float32)
-    total = lambda size: (
-        step_cost(toy_device.replace(superblocks=BLOCKS.replace(blocks_per_superblock=size)), work).total_s
-    )  # pyright: ignore
-    together = jax.jit(jax.vmap(total))(sizes)
-    np.testing.assert_allclose(together, [total(size) for size in sizes], rtol=1e-6)
-    assert np.all(np.diff(together) > 0)
 
 
 def test_work_must_say_how_many_tensors_there_are(toy_device, small, workload, footprint):

@@ -66,6 +66,7 @@ def test_integer_sizes_do_not_wrap_under_jit():
     assert jax.jit(parameters)(large)["gate"] == pytest.approx(72 * 4096 * 12288, rel=1e-6)
 
 
+@pytest.mark.device_matrix
 def test_stacked_architectures_go_through_one_vmap(jit_once):
     architectures = [catalog.architecture(name) for name in catalog.architecture_names()]
     stacked = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *architectures)

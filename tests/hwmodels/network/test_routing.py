@@ -12,6 +12,8 @@ from hwmodels.memory import zipf_popularity
 from hwmodels.network.measured_routing import measured_routing
 from hwmodels.network.routing import pooled_choices
 
+pytestmark = pytest.mark.device_matrix
+
 
 def uneven_choices(experts, chosen):
     """All choices with a probability each, and the popularity that they make."""

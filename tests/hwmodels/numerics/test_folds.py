@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwmodels.numerics.folds import as_whole, ceil_div, settled, smooth_ceil_div
+from hwmodels.numerics.folds import ceil_div, smooth_ceil_div
 
 SIZES = st.integers(1, 10**15)
 TEMPERATURES = st.sampled_from([1e-30, 1e-12, 1e-7, 1e-3, 0.03, 0.2, 0.7, 1.0])
@@ -17,29 +17,6 @@ def test_the_least_number_of_tiles_that_covers(extent, tile):
     tiles = ceil_div(extent, tile)
     assert type(tiles) is int
     assert (tiles - 1) * tile < extent <= tiles * tile
-
-
-def test_batches_are_int64():
-    tiles = ceil_div(np.array([1, 9, 10, 11, 2**53 + 2]), 5.0)
-    assert tiles.dtype == np.int64
-    assert tiles.tolist() == [1, 2, 2, 3, (2**53 + 2) // 5 + 1]
-
-
-@pytest.mark.parametrize("value", [3, 3.0, np.int32(3), np.float32(3), jnp.array(3), jnp.array(3.0)])
-def test_whole_numbers_of_any_type(value):
-    assert as_whole(value, "rows") == 3
-    assert type(as_whole(value, "rows")) is int
-
-
-@pytest.mark.parametrize("value", [0, -2, 2.5, float("nan"), float("inf"), np.array([3, 0]), jnp.array([1.5])])
-def test_other_numbers_are_refused(value):
-    with pytest.raises(ValueError, match=r"^rows is .*whole numbers >= 1"):
-        as_whole(value, "rows")
-
-
-def test_traced_numbers_are_refused():
-    with pytest.raises(ValueError, match="rows is traced"):
-        jax.jit(lambda rows: as_whole(rows, "rows"))(3)
 
 
 def test_smooth_by_hand():
@@ -103,6 +80,7 @@ def test_slope_at_multiples_is_that_of_the_quotient(x64):
             np.testing.assert_allclose(at_multiples, 1 / 7, rtol=1e-3)
 
 
+@pytest.mark.device_matrix
 def test_gradient(check_gradient):
     # On multiples too: the slope has no step there. Below one tile, just above one, in the middle, on 2, below 4.
     extents = jnp.array([3.0, 7.3, 11.0, 14.0, 27.1])
@@ -110,11 +88,13 @@ def test_gradient(check_gradient):
     check_gradient(lambda x: jnp.sum(smooth_ceil_div(*x)), (extents, jnp.float64(7.0), temperatures), step=1e-6)
 
 
+@pytest.mark.device_matrix
 def test_gradient_is_zero_at_temperature_zero():
     slopes = jax.vmap(jax.grad(smooth_ceil_div, argnums=(0, 1, 2)), (0, None, None))
     np.testing.assert_array_equal(jax.jit(slopes)(jnp.array([20.0, 21.0, 22.5]), 7.0, 0.0), np.zeros((3, 3)))
 
 
+@pytest.mark.device_matrix
 def test_values_and_gradients_are_finite():
     temperatures = np.array([0.0, 1e-45, 1e-38, 1.3e-38, 1e-30, 1e-12, 1.0], np.float32)
     extents = np.array([1e-20, 1e-3, 1.0, 4.0, np.nextafter(np.float32(4), 5), 7e6, 3e9], np.float32)
@@ -128,10 +108,3 @@ def test_no_retrace_and_mapped_through_zero(jit_once):
     temperatures = np.array([0.0, 0.5, 1.0], np.float32)
     np.testing.assert_allclose(traced(np.float32([5, 5, 17]), 4.0, temperatures), [2.0, 1.295, 4.25], rtol=1e-6)
     np.testing.assert_allclose(traced(np.float32([8, 3, 16]), 4.0, temperatures), [2.0, 0.9 - 1 / 15, 4.0], rtol=1e-6)
-
-
-def test_only_rounding_is_settled():
-    last = np.float32(1.0) + np.finfo(np.float32).eps
-    found = settled(jnp.asarray([last, 7.9999995, 1.00001, 0.4, 1e-8], jnp.float32))
-    np.testing.assert_array_equal(found, np.asarray([1.0, 8.0, 1.00001, 0.4, 1e-8], np.float32))
-    np.testing.assert_array_equal(jax.vmap(jax.grad(settled))(found), np.ones(5))

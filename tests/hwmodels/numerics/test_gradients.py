@@ -7,6 +7,8 @@ import pytest
 
 from hwmodels.numerics.gradients import cotangent_once
 
+pytestmark = pytest.mark.device_matrix
+
 AT = jnp.array([[0.3, -2.0, 5.5], [1.5, 0.0, -0.7]])
 
 

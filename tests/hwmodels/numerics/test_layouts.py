@@ -27,6 +27,7 @@ def test_values_are_the_same(shape, around):
     np.testing.assert_array_equal(around(batch_innermost)(values), values)
 
 
+@pytest.mark.device_matrix
 def test_slopes_of_any_order_are_the_same():
     held = lambda x: curved(batch_innermost(x))
     transforms = (
@@ -69,22 +70,3 @@ def layouts(around, batches, *shape):
         total = jax.vmap(total)
     text = jax.jit(total).lower(jnp.ones(shape)).compile().as_text()
     return set(re.findall(r"f32\[[\d,]*\b5\]\{([\d,]+)\} sqrt", text))
-
-
-@pytest.mark.skipif(jax.default_backend() != "cpu", reason="other compilers choose their layouts by other reasons")
-def test_the_last_axis_is_the_slow_one_of_all_batches():
-    assert layouts(lambda columns: columns, 1, 64) == {"1,0"}
-    assert layouts(batch_innermost, 1, 64) == {"0,1"}
-    assert layouts(batch_innermost, 2, 32, 2) == {"1,0,2"}
-    assert layouts(batch_innermost, 0, 64) == {"0,1"}  # batches that the arrays have themselves
-
-
-def test_batches_over_several_devices_stay_where_they_are():
-    devices = jax.devices()
-    mesh = jax.make_mesh((len(devices),), ("batch",))
-    spread = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("batch"))
-    leaves = jax.device_put(jnp.linspace(0.1, 0.9, 8 * len(devices)), spread)
-    program = jax.jit(jax.vmap(lambda leaf: jnp.sum(by_columns(leaf), axis=-1)))
-    assert "all-gather" not in program.lower(leaves).compile().as_text()
-    assert program(leaves).sharding.is_equivalent_to(spread, 1)
-    np.testing.assert_allclose(program(leaves), jnp.sum(by_columns(np.asarray(leaves)), axis=-1), rtol=1e-6)

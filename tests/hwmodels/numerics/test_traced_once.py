@@ -55,6 +55,7 @@ def test_with_arrays_at_hand_it_runs_as_it_is(traced):
     assert len(found) == 3
 
 
+@pytest.mark.device_matrix
 def test_a_devices_steps_are_traced_once_for_all_programs(monkeypatch):
     counted = []
     real = hwmodels.network.operators.StepShape.operators

@@ -56,17 +56,6 @@ def test_a_bridge_is_crossed_beyond_two_devices():
     assert at(bridged, 4.0) - at(RING, 4.0) == pytest.approx(0.75e7 * 0.25 * 4 / 1e9, rel=1e-5)
 
 
-def test_sockets_are_crossed_beyond_four_devices():
-    crossed = dataclasses.replace(RING, socket=0.5)
-    at = lambda kernel, count: float(
-        kernels_time([kernel], "all_reduce", 1e7, devices=count, bandwidth_bytes_per_s=1e9)
-    )
-    assert [at(crossed, count) for count in (2.0, 3.0, 4.0)] == [at(RING, count) for count in (2.0, 3.0, 4.0)]
-    # 8 devices: 2 · 7/8 of 10 MB, each byte of which takes 0.5 · 8 more of a byte's time; 6 devices, half of the share.
-    assert at(crossed, 8.0) - at(RING, 8.0) == pytest.approx(1.75e7 * 0.5 * 8 / 1e9, rel=1e-5)
-    assert at(crossed, 6.0) - at(RING, 6.0) == pytest.approx(2e7 * 5 / 6 * 0.5 * 0.5 * 6 / 1e9, rel=1e-5)
-
-
 @pytest.mark.parametrize("name", link_names())
 def test_links_of_the_catalog(name):
     one = link(name, engine="vllm")
@@ -94,6 +83,7 @@ def _halved(one: Link):
     return kernels | {"launch_s": one.launch_s / 2, "latency_s": one.latency_s / 2}
 
 
+@pytest.mark.device_matrix
 def test_gradients_against_differences():
     with jax.enable_x64(True):
         one = link("pcie5")

@@ -14,8 +14,10 @@ from hwmodels.chip.cost import static_power
 from hwmodels.chip.energy import energy_per_flop
 from hwmodels.network.operators import OPERATORS, busiest_load, decode_step
 from hwmodels.parallel import COLLECTIVES, collective_time
-from hwmodels.parallel.group import DeviceGroup, for_draft, fullest_stage, held_share, share_of_architecture
+from hwmodels.parallel.group import fullest_stage, held_share, share_of_architecture
 from hwmodels.step.capacity import held_bytes
+
+pytestmark = pytest.mark.device_matrix
 
 DENSE = Architecture(
     num_layers=6, hidden_size=1536, intermediate_size=4608, num_heads=24, num_kv_heads=6, head_dim=64, vocab_size=33000
@@ -52,16 +54,6 @@ def price(device, counts, network=LATENT, batch=24.0):
         lambda leaf: jnp.asarray(float(leaf)), (device, None if counts is None else tuple(counts), network, batch)
     )
     return jax.device_get(_price(*arguments))
-
-
-@pytest.mark.parametrize("network", [DENSE, MIXTURE, LATENT])
-def test_a_group_of_one_is_no_group(device, network):
-    plain = price(dataclasses.replace(device, group=None), None, network)
-    one = price(device, (1, 1, 1, 1), network)
-    np.testing.assert_array_equal(one.cost.collective_s, np.zeros(len(COLLECTIVES)))
-    one = dataclasses.replace(one, cost=dataclasses.replace(one.cost, collective_s=None))
-    jax.tree.map(np.testing.assert_array_equal, one, plain)
-    assert catalog.grouped(catalog.device_entry("rtx-4090"), catalog.Division(), "").device.group is None
 
 
 def test_shares_of_a_dense_network_by_hand(device):
@@ -179,16 +171,6 @@ def test_gradients_against_differences(device):
         for place in range(4):
             step = 1e-5 * jnp.eye(4)[place]
             assert slopes[place] == pytest.approx(float(of(at + step)[0] - of(at - step)[0]) / 2e-5, rel=1e-3)
-
-
-def test_a_draft_on_fewer_devices():
-    entry = catalog.device_entry("h100-sxm")
-    found = catalog.grouped(entry, catalog.Division(tensor=8, pipeline=2, draft_tensor=1), "h100-sxm").device
-    own: DeviceGroup = for_draft(found).group
-    assert (float(own.tensor_parallel), float(own.data_parallel), float(own.pipeline)) == (1, 2, 1)
-    assert float(own.devices) == float(found.group.devices) == 16
-    same = catalog.grouped(entry, catalog.Division(tensor=8), "h100-sxm").device
-    assert float(for_draft(same).group.tensor_parallel) == 8
 
 
 @pytest.mark.parametrize(

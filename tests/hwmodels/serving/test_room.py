@@ -1,19 +1,10 @@
 """Room for requests, in tokens: those that fit by it are those that fit by what is held."""
 
-import dataclasses
-
-import jax
-import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from hwmodels import DraftCost, catalog, uniform_footprint
 from hwmodels.network.architecture import state_bytes
-from hwmodels.serving.engine import Engine
-from hwmodels.serving.requests import Requests
 from hwmodels.serving.room import capacity_tokens, sequence_tokens
-from hwmodels.serving.simulation import serve
-from hwmodels.serving.step_table import StepTable
 from hwmodels.step.capacity import held_bytes
 
 DEVICE, TARGET = catalog.device("rtx-4090"), catalog.architecture("llama-3.1-8b")
@@ -42,16 +33,3 @@ def test_states_of_linear_attention_take_room_once_for_each_sequence(batch):
     stored = {"weight_bits": widths.target_weight_bits, "kv_bits": widths.target_kv_bits}
     held = held_bytes(network, batch=float(batch), context_tokens=room / batch - states, **stored)
     assert float(held.total) == pytest.approx(float(device.memory.capacity_bytes), rel=1e-4)
-
-
-@pytest.mark.parametrize(("states", "together"), [(0.0, 4), (10.0, 3), (30.0, 2), (79.0, 1)])
-def test_requests_keep_room_for_their_states(states, together):
-    """Four requests of 20 tokens and room for 100: as many at once as fit."""
-    requests = Requests(jnp.zeros(4), jnp.full(4, 15.0), jnp.full(4, 5.0))
-    steps = jnp.ones((1, 5, 2, 2), jnp.float32)
-    table = StepTable(steps, jnp.array([0.0, 100.0]), jnp.array([0.0, 1000.0]))
-    engine = Engine(1000.0, 100.0, jnp.zeros(5, jnp.int32), jnp.array([0.5]), 4)
-    found = jax.jit(serve)(requests, table, dataclasses.replace(engine, sequence_tokens=states), jax.random.key(0))
-    assert np.sum(np.asarray(found.wait_s) == 0.0) == together
-    none = jax.jit(serve)(requests, table, dataclasses.replace(engine, sequence_tokens=81.0), jax.random.key(0))
-    assert np.all(np.isinf(none.request_s))

@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.extend.core import jaxprs_in_params
 
 from hwmodels.serving.engine import Engine
 from hwmodels.serving.latencies import crossing_rate, latencies
@@ -12,6 +11,8 @@ from hwmodels.serving.requests import Requests, drawn_lengths, poisson_requests,
 from hwmodels.serving.simulation import begin_serving, serve, serve_further, served_so_far
 from hwmodels.serving.step_table import StepTable
 from tests.hwmodels.serving.serving_witness import run
+
+pytestmark = pytest.mark.device_matrix
 
 KEY = jax.random.key(7)
 
@@ -112,15 +113,6 @@ def test_steps_of_milliseconds_count_in_full_on_a_clock_of_years():
     assert float(served.busy_s) == pytest.approx(0.042, rel=1e-6)
 
 
-def test_an_engine_that_is_never_idle_keeps_time():
-    # Added up in single precision, 200,001 steps of 81.3 ms end 12 s early.
-    requests = Requests(jnp.array([0.0]), jnp.ones(1), jnp.full(1, 200_001.0))
-    served = jax.jit(serve)(requests, table_of(1, step_s=0.0813), engine_of(1), KEY)
-    assert float(served.request_s[0]) == pytest.approx(200_001 * 0.0813, rel=2e-7)
-    assert float(served.busy_s) == pytest.approx(200_001 * 0.0813, rel=2e-7)
-    assert float(served.held_slots_s) == pytest.approx(200_001 * 0.0813, rel=2e-7)
-
-
 def few_requests(count):
     requests = poisson_requests(KEY, count, rate_per_s=1.0, prompt_tokens=40.0, output_tokens=9.0, output_variation=0.5)
     return requests, table_of(3, step_s=0.05, token_s=0.001), engine_of(3, chunk=50.0)
@@ -146,66 +138,6 @@ def test_stops_in_between_change_nothing():
     assert len(done) > 4
     assert np.all(np.diff(done) > 0)
     jax.tree.map(np.testing.assert_array_equal, served_so_far(state), whole)
-
-
-def written_within(jaxpr, count, loop=None):
-    """The kinds of loop whose body writes into arrays of this length."""
-    found = set()
-    for equation in jaxpr.eqns:
-        name = equation.primitive.name
-        if name.startswith("scatter") and count in equation.outvars[0].aval.shape:
-            found.add(loop)
-        for each in jaxprs_in_params(equation.params):
-            found |= written_within(each, count, name if name in ("while", "scan") else loop)
-    return found
-
-
-def shapes_within(jaxpr):
-    """Of all arrays that a program makes."""
-    found = set()
-    for equation in jaxpr.eqns:
-        found |= {out.aval.shape for out in equation.outvars}
-        for each in jaxprs_in_params(equation.params):
-            found |= shapes_within(each)
-    return found
-
-
-def test_a_step_compares_no_slot_with_all_others():
-    # At 1024 slots that was four fifths of the time.
-    requests, _, _ = few_requests(40)
-    table, engine = table_of(211), engine_of(211, length=0)
-    found = shapes_within(jax.make_jaxpr(serve)(requests, table, engine, KEY).jaxpr)
-    assert (211,) in found
-    assert (211, 211) not in found
-
-
-def test_no_step_of_a_mapped_loop_copies_what_all_requests_have():
-    # A mapped loop with a condition copies its state in every turn, so that the time of a run would be as the square of the
-    # number of requests. A loop of a fixed number of turns writes in place.
-    requests, table, engine = few_requests(1013)
-    mapped = jax.vmap(lambda rate: serve(with_rate(requests, rate), table, engine, KEY))
-    assert written_within(jax.make_jaxpr(mapped)(jnp.array([1.0, 2.0])).jaxpr, 1013) == {"scan"}
-
-
-def outside_branches(jaxpr):
-    """Names of all primitives but those of a condition's branches."""
-    found = set()
-    for equation in jaxpr.eqns:
-        found.add(equation.primitive.name)
-        if equation.primitive.name != "cond":
-            for each in jaxprs_in_params(equation.params):
-                found |= outside_branches(each)
-    return found
-
-
-def test_steps_in_which_no_request_comes_or_goes_leave_that_work_out():
-    # Most steps only generate. What admits requests, reads prompts and notes times took most of a step's time.
-    requests, table, engine = few_requests(61)
-    mapped = jax.vmap(lambda rate: serve(with_rate(requests, rate), table, engine, KEY))
-    rates = jnp.array([1.0, 2.0])
-    found = outside_branches(jax.make_jaxpr(jax.vmap(mapped))(jnp.stack([rates, rates])).jaxpr)
-    assert "cond" in found
-    assert not {"scatter", "cumsum"} & found
 
 
 def test_a_request_that_never_fits_is_never_served():

@@ -13,6 +13,8 @@ from hwmodels.serving.step_table import StepTable, priced_table, step_seconds
 from hwmodels.speculation.steady_state import serving_cycle
 from hwmodels.step.priced_steps import price_steps
 
+pytestmark = pytest.mark.device_matrix
+
 DEVICE, TARGET = catalog.device("rtx-4090"), catalog.architecture("llama-3.1-8b")
 SMALL = DraftCost(architecture=catalog.architecture("llama-3.2-1b"))
 WIDTHS = uniform_footprint(9.0)

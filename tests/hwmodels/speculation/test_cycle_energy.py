@@ -22,6 +22,8 @@ from hwmodels.memory.placement import ByMode
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY
 from hwmodels.speculation.engine_terms import NO_ENGINE
 
+pytestmark = pytest.mark.device_matrix
+
 CHIP = Chip(energy_j_per_flop=0.7e-12, static_power_w=3.0, area_m2=9e-5)
 
 

@@ -111,30 +111,7 @@ def test_mixed_case_by_hand_and_its_limits(drafting):
         np.testing.assert_allclose(at(1.0).by_length, compute_bound_speedup(GRID, LAW, alpha), rtol=1e-6)
 
 
-def test_the_two_readings_part_at_the_ridge():
-    alpha = np.linspace(0.02, 0.4, GRID.size)
-    resolved, printed = (
-        np.asarray(mixed_speedup(GRID, LAW, ratio=alpha, ridge=12.5, drafting=form).by_length)
-        for form in ("resolved", "printed")
-    )
-    below = GRID < 12.5
-    np.testing.assert_allclose(resolved[below], printed[below], rtol=1e-6)
-    # Drafting that grows with the verification costs more.
-    assert np.all(resolved[~below] > printed[~below])
-    # The resolved one is Eq. (7) with T_d = alpha T_v(1).
-    verify_s = np.maximum(GRID / 12.5, 1.0)
-    np.testing.assert_allclose(resolved, effective_performance(LAW, verify_s, alpha), rtol=1e-6)
-    with pytest.raises(ValueError, match="drafting is 'exact'"):
-        mixed_speedup(GRID, LAW, ratio=alpha, ridge=12.5, drafting="exact")  # pyright: ignore[reportArgumentType]
-
-
-def test_a_later_ridge_never_slows():
-    ridges = np.linspace(1.0, 90.0, 40)
-    best = mixed_speedup(GRID, LAW, ratio=0.3, ridge=ridges).best
-    assert np.all(np.diff(np.asarray(best)) >= -1e-6)
-    assert best.shape == (40,)
-
-
+@pytest.mark.device_matrix
 def test_gradients(check_gradient):
     check_gradient(
         lambda leaves: decide(LENGTHS, effective_performance(*leaves[:3]), leaves[3]).speedup,
@@ -151,6 +128,7 @@ def test_gradients(check_gradient):
     check_gradient(mixed, (ACCEPTED, DRAFT_S / 10, jnp.asarray(5.3)))
 
 
+@pytest.mark.device_matrix
 def test_mapped_and_compiled_once(jit_once):
     @jit_once
     def speedup(accepted, ridge):

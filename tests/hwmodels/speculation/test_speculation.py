@@ -117,6 +117,7 @@ def test_negative_draft_length_is_refused():
         expected_tokens_iid(0.5, -1)
 
 
+@pytest.mark.device_matrix
 def test_cycle_is_draft_steps_and_one_verification(small, toy_device, workload, footprint):
     cycle = chain_cost(toy_device, small, workload, footprint, 4)
     here = {"batch": 3.0, "context_tokens": 117.0}
@@ -128,6 +129,7 @@ def test_cycle_is_draft_steps_and_one_verification(small, toy_device, workload, 
     np.testing.assert_allclose(cycle.total_s, 4 * draft.total_s + verify.total_s, rtol=1e-6)
 
 
+@pytest.mark.device_matrix
 def test_perfect_free_draft_gains_every_token_where_memory_binds(workload):
     # A draft that reads almost nothing and is always right: a cycle of 4 costs one target step and yields 5 tokens.
     footprint = dataclasses.replace(
@@ -142,6 +144,7 @@ def test_perfect_free_draft_gains_every_token_where_memory_binds(workload):
     assert float(result.speedup_vs_bf16_ar[4]) == pytest.approx(5.0, rel=0.01)
 
 
+@pytest.mark.device_matrix
 def test_speedup_by_its_definition(small, toy_device, workload, footprint):
     result = jitted_result_of(toy_device, small, workload, footprint, CONDITIONAL)
     bf16 = chain_cost(toy_device, small, workload, uniform_footprint(16), 0).total_s
@@ -154,6 +157,7 @@ def test_speedup_by_its_definition(small, toy_device, workload, footprint):
     np.testing.assert_allclose([result.ar_bf16_s, result.ar_stored_s], [bf16, stored], rtol=1e-6)
 
 
+@pytest.mark.device_matrix
 def test_not_to_speculate_is_decoding_in_the_stored_format(small, toy_device, workload, footprint):
     result = jitted_result_of(toy_device, small, workload, footprint, CONDITIONAL)
     assert float(result.tokens_per_cycle[0]) == 1
@@ -161,6 +165,7 @@ def test_not_to_speculate_is_decoding_in_the_stored_format(small, toy_device, wo
     assert float(result.speedup_vs_bf16_ar[0]) == pytest.approx(float(result.ar_bf16_s / result.ar_stored_s), rel=1e-6)
 
 
+@pytest.mark.device_matrix
 @settings(deadline=None, max_examples=15)
 @given(st.lists(st.floats(0.0, 1.0), min_size=3, max_size=3), st.lists(st.floats(0.0, 1.0), min_size=3, max_size=3))
 def test_a_higher_acceptance_never_lowers_the_speedup(low, other):
@@ -176,6 +181,7 @@ def test_a_higher_acceptance_never_lowers_the_speedup(low, other):
     assert best(result).speedup_vs_bf16_ar[1] >= best(result).speedup_vs_bf16_ar[0] * (1 - 1e-6)
 
 
+@pytest.mark.device_matrix
 def test_best_is_the_highest_entry(small, toy_device, workload, footprint):
     result = jitted_result_of(toy_device, small, workload, footprint, CONDITIONAL)
     chosen = best(result)
@@ -186,12 +192,14 @@ def test_best_is_the_highest_entry(small, toy_device, workload, footprint):
         assert getattr(chosen, field) == getattr(result, field)[i]
 
 
+@pytest.mark.device_matrix
 def test_no_draft_pays_when_none_is_accepted(small, toy_device, workload, footprint):
     chosen = best(jitted_result_of(toy_device, small, workload, footprint, np.array([0.0, 0.9, 0.9, 0.9])))
     assert int(chosen.draft_length) == 0
     assert float(chosen.speedup_vs_stored_ar) == pytest.approx(1.0, rel=1e-6)
 
 
+@pytest.mark.device_matrix
 def test_best_takes_leading_axes(small, toy_device, workload, footprint):
     table = np.array([CONDITIONAL, np.zeros(4), np.full(4, 0.99)])
     together = best(jitted_result_of(toy_device, small, workload, footprint, table))
@@ -200,6 +208,7 @@ def test_best_takes_leading_axes(small, toy_device, workload, footprint):
         chex.assert_trees_all_close(jax.tree.map(operator.itemgetter(i), together), alone, rtol=1e-6)
 
 
+@pytest.mark.device_matrix
 def test_logits_choose_the_draft_length(small, toy_device, workload, footprint):
     result = jitted_result_of(toy_device, small, workload, footprint, CONDITIONAL)
     logs = np.log(result.speedup_vs_bf16_ar)
@@ -230,6 +239,7 @@ def test_speedup_does_not_depend_on_the_unit_of_time(small, toy_device, workload
     np.testing.assert_allclose(one.cycle_s, 2 * two.cycle_s, rtol=1e-5)
 
 
+@pytest.mark.device_matrix
 def test_jit_vmap_and_no_retrace(small, toy_device, workload, footprint, jit_once):
     traced = jit_once(jax.vmap(result_of, (0, None, None, None, None)))
     devices = jax.tree.map(lambda leaf: leaf * jnp.array([1.0, 3.0]), toy_device)

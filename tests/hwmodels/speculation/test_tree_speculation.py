@@ -24,6 +24,8 @@ from hwmodels.network.operators import draft_step, verify_step
 from hwmodels.speculation.plan import ROOT, tree_shape
 from hwmodels.speculation.trees import expected_tree_tokens
 
+pytestmark = pytest.mark.device_matrix
+
 #     root -> 0, 1;  0 -> 2, 3;  1 -> 4;  3 -> 5;  5 -> 6
 RAGGED = [ROOT, ROOT, 0, 0, 1, 3, 5]
 CHAIN = [ROOT, 0, 1, 2, 3]

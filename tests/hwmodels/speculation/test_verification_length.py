@@ -15,6 +15,8 @@ from hwmodels.speculation.verification_length import (
     unified_length,
 )
 
+pytestmark = pytest.mark.device_matrix
+
 
 def test_reference_lengths():
     # Gains per token: 0.7, 0.35, 0.15, 0.05

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -11,7 +9,6 @@ from hwmodels import (
     COMPRESSED_COPY,
     Chip,
     DraftCost,
-    catalog,
     chain_plan,
     decode_operators,
     encoder_energy,
@@ -23,11 +20,6 @@ from hwmodels import (
     uniform_footprint,
     uniform_weight_bits,
 )
-from hwmodels.analysis.design_costs import design_costs
-from hwmodels.analysis.design_point import chip_area, priced_steps
-from hwmodels.analysis.remarks import encoder_remarks
-from hwmodels.chip.bill import chip_area_parts, chip_power_parts
-from hwmodels.chip.technology import Technology
 from hwmodels.decoders import Encoder
 from hwmodels.step.step_cost import STEP_PARTS
 
@@ -109,21 +101,7 @@ def test_a_cache_of_16_bits_pays_nothing(encoding, small, workload, footprint):
         assert float(cost.energy.total_j) == float(without.energy.total_j)
 
 
-def encoded(steps):
-    return {name: float(step.work.encoded_kv) for name, step in vars(steps).items()}
-
-
-def test_which_steps_encode(encoding, small, workload, footprint):
-    shared: dict[str, Any] = {"workload": workload, "draft_length": 4.0}
-    found = encoded(priced_steps(encoding, small, footprint=footprint, **shared))
-    # A draft's own keys and values are overwritten by the verification, of five tokens; the prompt is 53.
-    new = TOKEN * BATCH
-    assert found == {"prefill": 53 * new, "ar_bf16": 0, "ar_stored": new, "draft": 0, "verify": 5 * new}
-    # A target of 16 bits of which the draft reads a part is divided as it is written.
-    parts = footprint.replace(draft_kv_bits=6.3, target_kv_bits=16.0)
-    assert encoded(priced_steps(encoding, small, footprint=parts, **shared)) == found
-
-
+@pytest.mark.device_matrix
 def test_a_network_of_its_own_encodes_its_own_cache(encoding, small, workload, footprint):
     own = DraftCost(architecture=small.replace(num_layers=1.0))
 
@@ -154,6 +132,7 @@ def test_a_draft_that_skips_attention_writes_less(small, workload, footprint):
     assert float(step_operators(small, kv_bits=16.0, encoded_kv_share=0.5, **step).encoded_kv) == 3 * TOKEN
 
 
+@pytest.mark.device_matrix
 def test_gradients(toy_device, small, workload, footprint, check_gradient):
     work = decode_operators(small, workload, footprint=footprint)
     memory = toy_device.memory.replace(energy_j_per_bit=4e-12)
@@ -165,47 +144,8 @@ def test_gradients(toy_device, small, workload, footprint, check_gradient):
     check_gradient(lambda d: step_cost(d, work, temperature=0.1).energy.total_j, device)  # pyright: ignore
 
 
-def test_batches_of_encoders_and_new_values(encoding, small, workload, footprint, jit_once):
-    work = decode_operators(small, workload, footprint=footprint)
-    counts = jnp.array([0.01, 0.1, 100.0])
-
-    def total(count):
-        return step_cost(encoding.replace(encoder=ENCODER.replace(count=count)), work).total_s
-
-    together, once = jax.vmap(total)(counts), jit_once(total)
-    np.testing.assert_allclose(together, [once(count) for count in counts], rtol=1e-6)
-    assert np.all(np.diff(together) < 0)
-
-
 def test_work_must_say_what_is_encoded(encoding, small, workload, footprint):
     blank = decode_operators(small, workload, footprint=footprint).replace(encoded_kv=None)
     with pytest.raises(ValueError, match=r"which new keys and values are stored coded.*step_operators"):
         step_cost(encoding, blank)
     assert float(step_cost(encoding.replace(encoder=None), blank).encoding_s) == 0
-
-
-def test_area_and_power(encoding):
-    without = encoding.replace(encoder=None)
-    added = float(chip_area(encoding)) - float(chip_area(without))  # pyright: ignore[reportArgumentType]
-    assert added == pytest.approx(6e-8, rel=1e-3)
-    watts = 3 * (0.02 + 3e-12 * 0.7e9)
-    more = float(design_costs(encoding).power_w) - float(design_costs(without).power_w)
-    assert more == pytest.approx(watts, rel=1e-3)
-    node = Technology(node_m=7e-9)
-    assert float(chip_area_parts(encoding, node).decoders) == pytest.approx(6e-8, rel=1e-6)
-    assert float(chip_power_parts(encoding, node).decoders) == pytest.approx(watts, rel=1e-6)
-    assert float(chip_area_parts(without, node).decoders) == 0
-    unknown = encoding.replace(chip=CHIP.replace(area_m2=None))
-    extra = float(design_costs(unknown).area_m2) - float(design_costs(unknown.replace(encoder=None)).area_m2)
-    assert extra == pytest.approx(6e-8, rel=1e-6)
-
-
-def test_a_reader_is_told_where_encoding_is_free(encoding, footprint):
-    free = encoding.replace(encoder=None)
-    (said,) = encoder_remarks(free, footprint)
-    assert "6.3 bits" in said
-    assert "no [encoder]" in said
-    assert encoder_remarks(encoding, footprint) == []
-    assert encoder_remarks(free, footprint.replace(draft_kv_bits=16.0, target_kv_bits=16.0)) == []
-    assert encoder_remarks(free, footprint.replace(draft_kv_bits=jnp.array([16.0, 9.0]), target_kv_bits=16.0)) != []
-    assert encoder_remarks(catalog.device("rtx-4090"), uniform_footprint(16)) == []

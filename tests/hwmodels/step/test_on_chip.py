@@ -2,14 +2,11 @@
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from hwmodels import (
     OPERATORS,
-    Chip,
     OnChipPath,
     catalog,
     decode_operators,
@@ -19,15 +16,11 @@ from hwmodels import (
     uniform_footprint,
     uniform_weight_bits,
 )
-from hwmodels.analysis.design_costs import design_costs
-from hwmodels.chip.bill import chip_area_parts, chip_power_parts
-from hwmodels.chip.technology import Technology
 from hwmodels.decoders import Decoder, no_decoder
 from hwmodels.decoders.decoder import PLACES
 
 PATH = OnChipPath(buffer_bytes_per_s=7e11, link_bytes_per_s=5e11)
 DECODER = Decoder(frequency_hz=1e9, symbols_per_cycle=1e6, kind="mx")
-CHIP = Chip(energy_j_per_flop=1e-12, static_power_w=0.3, area_m2=9e-5)
 STEP: dict[str, Any] = {"tokens": 1.0, "batch": 1.0, "context_tokens": 900.0, "kv_bits": 6.85}
 ATTENTION = OPERATORS.index("attention")
 
@@ -93,6 +86,7 @@ def test_a_step_takes_the_longest(toy_device, work):
     assert float(usual.on_chip_s.sum()) == 0
 
 
+@pytest.mark.device_matrix
 def test_the_place_decides_where_links_are_slower_than_what_is_decoded():
     # A draft of 5.11 bits at 1008 GB/s is 3.2 TB/s decoded, which 2 TB/s of links do not carry; 5.1 TB/s do.
     gpu, shape = catalog.device("rtx-4090"), catalog.architecture("llama-3.1-8b")
@@ -111,44 +105,7 @@ def test_the_place_decides_where_links_are_slower_than_what_is_decoded():
     assert found["array_edge"] == found["l2"] == alone < 0.7 * found["dma"]
 
 
-def test_without_a_path_no_place_changes_a_time(toy_device, work):
-    found = {float(step_cost(placed(toy_device, place, None), work).total_s) for place in PLACES}
-    assert found == {float(step_cost(toy_device.replace(decoder=DECODER), work).total_s)}
-    fast = OnChipPath(1e18, 1e18, link_energy_j_per_bit=1e-13)
-    assert {float(step_cost(placed(toy_device, place, fast), work).total_s) for place in PLACES} == found
-
-
-def link_energy(device, work):
-    energy = step_cost(device, work).energy
-    assert energy is not None
-    return float(energy.link_j)
-
-
-def test_links_cost_energy_by_what_passes_them(toy_device, work):
-    priced = toy_device.replace(memory=toy_device.memory.replace(energy_j_per_bit=4e-12), chip=CHIP)
-    path = PATH.replace(link_energy_j_per_bit=2e-13)
-    energies = {place: link_energy(placed(priced, place, path), work) for place in PLACES}
-    assert energies["l2"] == pytest.approx(widened(work, 1.0).sum() * 8 * 2e-13, rel=1e-5)
-    coded = float(work.memory_bytes.sum()) * 8 * 2e-13
-    assert energies["array_edge"] == pytest.approx(coded, rel=1e-5)
-    assert energies["dma"] == energies["l2"] > coded
-    assert link_energy(placed(priced, "l2"), work) == 0
-
-
-def test_wider_links_are_larger_and_draw_more(toy_device):
-    path, node = PATH.replace(link_energy_j_per_bit=2e-13), Technology(node_m=7e-9)
-    made = toy_device.replace(technology=node)
-    once, wider = (made.replace(on_chip_path=one) for one in (path, path.replace(link_bytes_per_s=9e11)))
-    parts = [chip_area_parts(device, node).links for device in (made, once, wider)]
-    # 5e11 and 9e11 of 1350 GB/s per mm2.
-    np.testing.assert_allclose(parts, [0.0, 5e11 / 1.35e18, 9e11 / 1.35e18], rtol=1e-5)
-    powers = [chip_power_parts(device, node).links for device in (made, once, wider)]
-    np.testing.assert_allclose(powers, [0.0, 5e11 * 8 * 2e-13, 9e11 * 8 * 2e-13], rtol=1e-5)
-    told = toy_device.replace(chip=CHIP)
-    more = design_costs(told.replace(on_chip_path=path)).power_w - design_costs(told).power_w
-    assert float(more) == pytest.approx(5e11 * 8 * 2e-13, rel=1e-4)
-
-
+@pytest.mark.device_matrix
 @pytest.mark.parametrize("place", PLACES)
 def test_gradients(place, toy_device, small, workload, footprint, check_gradient):
     work = decode_operators(small, workload, footprint=footprint)
@@ -156,22 +113,7 @@ def test_gradients(place, toy_device, small, workload, footprint, check_gradient
     check_gradient(lambda d: step_cost(d, work, temperature=0.1).total_s, device)
 
 
-def test_batches_of_rates_and_new_values(toy_device, work, jit_once):
-    device = placed(toy_device, "l2")
-    rates = jnp.array([2e10, 2e11, 2e12])
-
-    def total(rate):
-        return step_cost(device.replace(on_chip_path=PATH.replace(link_bytes_per_s=rate)), work).total_s
-
-    together = jax.vmap(total)(rates)
-    once = jit_once(total)
-    np.testing.assert_allclose(together, [once(rate) for rate in rates], rtol=1e-6)
-    assert np.all(np.diff(together) < 0)
-    batch = jax.tree.map(lambda leaf: jnp.broadcast_to(jnp.asarray(leaf, float), (3,)), device)
-    batch = batch.replace(on_chip_path=batch.on_chip_path.replace(link_bytes_per_s=rates))
-    np.testing.assert_allclose(step_cost(batch, work).total_s, together, rtol=1e-6)
-
-
+@pytest.mark.device_matrix
 def test_measured_kernels_wait_for_the_links_too():
     gpu, shape = catalog.device("a100-sxm-80gb"), catalog.architecture("llama-3.1-8b")
     work = step_operators(shape, weight_bits=uniform_weight_bits(5.11), **STEP)
@@ -179,10 +121,3 @@ def test_measured_kernels_wait_for_the_links_too():
     passed = float(np.sum(widened(work, 1.0))) / 3e11
     assert float(slow.on_chip_s.sum()) == pytest.approx(passed, rel=1e-5)
     assert float(slow.total_s) >= passed > 5 * float(step_cost(gpu, work).total_s)
-
-
-def test_work_must_say_what_is_coded(toy_device, work):
-    blank = work.replace(coded_elements=None, coded_bits=None)
-    with pytest.raises(ValueError, match=r"does not say what is coded.*step_operators"):
-        on_chip_cost(placed(toy_device, "l2"), blank)
-    assert len(on_chip_cost(placed(toy_device, "array_edge"), blank).limit_s) == 2

@@ -29,6 +29,7 @@ def test_lies_between_the_maximum_and_its_bound(values, temperature):
     assert result <= max(values) * 3**temperature * (1 + 1e-5)
 
 
+@pytest.mark.device_matrix
 @settings(deadline=None, max_examples=50)
 @given(TIMES, TEMPERATURES, st.floats(1e-6, 1e6))
 def test_scale_free(values, temperature, factor):
@@ -59,6 +60,7 @@ def test_a_temperature_as_small_as_rounding_is_the_maximum():
         assert float(smooth_maximum(values, temperature)) == pytest.approx(11.164 / 30, rel=1e-5)
 
 
+@pytest.mark.device_matrix(2)
 @pytest.mark.parametrize("temperature", [0.0, 0.3, 1.0])
 def test_what_is_differentiated_has_the_same_value(temperature):
     # Its slopes have a rule of their own, which gives the value anew.
@@ -67,6 +69,7 @@ def test_what_is_differentiated_has_the_same_value(temperature):
     assert float(value) == pytest.approx(float(smooth_maximum(values, temperature)), rel=1e-6)
 
 
+@pytest.mark.device_matrix
 def test_gradient(check_gradient):
     # 2 and 1.999 are closer than many a temperature, but further apart than the step of the differences.
     values = np.array([[1.3, 2.0, 0.7], [2.0, 1.999, 0.0], [0.0, 5.0, 0.0]])
@@ -81,6 +84,7 @@ def test_gradient_by_temperature(check_gradient):
     check_gradient(lambda t: jnp.sum(smooth_maximum(jnp.array([1.3, 2.0, 0.0, 1.9]), t)), temperatures)
 
 
+@pytest.mark.device_matrix
 @pytest.mark.parametrize(("temperature", "weight"), [(0.0, 0.5), (0.5, 2**-0.5), (1.0, 1.0)])
 def test_gradient_at_a_tie(temperature, weight, x64):
     # d/dv of (2 v^p)^(1/p) by one of the two is 2^(t - 1): a half in the limit, which the exact maximum gives as well.
@@ -126,20 +130,7 @@ def test_operator_time_by_hand(toy_device):
     assert step_cost(toy_device, work).memory_s[OPERATORS.index("gate_up")] == pytest.approx(2e-6)
 
 
-def test_no_work_takes_no_launch(toy_device):
-    idle = work_of(qkv=(0.0, 0.0, 5))
-    assert np.all(step_cost(toy_device, idle, temperature=0.3).operator_s == 0)
-
-
-def test_all_kinds_of_bytes_count_alike(toy_device):
-    zeros, ones = jnp.zeros(len(OPERATORS)), jnp.full(len(OPERATORS), 1e6)
-    kinds = [OperatorWork(zeros, *(ones if i == j else zeros for j in range(3)), launches=zeros) for i in range(3)]
-    for work in kinds:
-        np.testing.assert_array_equal(
-            step_cost(toy_device, work).operator_s, step_cost(toy_device, kinds[0]).operator_s
-        )
-
-
+@pytest.mark.device_matrix
 def test_batched_devices_broadcast(toy_device):
     work = work_of(gate_up=(7.2e6, 5.4e5, 3))
     devices = jax.tree.map(lambda leaf: leaf * jnp.array([1.0, 2.0]), toy_device)
@@ -147,6 +138,7 @@ def test_batched_devices_broadcast(toy_device):
     np.testing.assert_allclose(step_cost(devices, work).operator_s, mapped, rtol=1e-6)
 
 
+@pytest.mark.device_matrix
 @pytest.mark.parametrize("temperature", [0.0, 0.1])
 def test_gradient_of_operator_time(toy_device, temperature, check_gradient):
     work = jax.tree.map(

@@ -44,6 +44,7 @@ def scale(device, factors):
     return jax.tree_util.tree_map_with_path(lambda path, leaf: leaf * factors.get(path[-1].name, 1.0), device)
 
 
+@pytest.mark.device_matrix
 def test_llama_decodes_at_the_bandwidth_of_an_rtx_4090():
     # Weights 15.01 GB, KV of 1001 tokens 0.131 GB, activations below 0.1 %: 15.14 GB at 1008 GB/s take 15.0 ms.
     # Computing takes 15.0 GFLOP / 165 TFLOP/s = 0.09 ms: hidden.
@@ -54,6 +55,7 @@ def test_llama_decodes_at_the_bandwidth_of_an_rtx_4090():
     assert np.all(time.operator_s == time.memory_s)
 
 
+@pytest.mark.device_matrix
 def test_long_prefill_is_bound_by_computing():
     # 2 * 6.98e9 layer weights * 2048 tokens = 28.6 TFLOP, and attention 4 * 4096 * 1024.5 * 2048 * 32 = 1.1: 0.18 s.
     time = step_time(
@@ -71,6 +73,7 @@ def test_long_prefill_is_bound_by_computing():
     assert time.compute_s[gate] > 9 * time.memory_s[gate]
 
 
+@pytest.mark.device_matrix
 def test_parts_sum_to_the_total(small, toy_device):
     time = step_time(toy_device, small, **STEP)
     assert float(time.total_s) == pytest.approx(float(time.operator_s.sum()), rel=1e-6)
@@ -79,6 +82,7 @@ def test_parts_sum_to_the_total(small, toy_device):
     assert float(time.total_s) == pytest.approx(busy_s + launches_s, rel=1e-6)
 
 
+@pytest.mark.device_matrix
 @settings(deadline=None, max_examples=12)
 @given(st.sampled_from(RATES), st.floats(1.0, 50.0), st.sampled_from([0.0, 0.1]))
 def test_a_higher_rate_never_lengthens_a_step(rate, factor, temperature):
@@ -109,6 +113,7 @@ def _embedded_s(device, temperature):
     return step_time(device, catalog.architecture("embedded"), **STEP, temperature=temperature).total_s
 
 
+@pytest.mark.device_matrix(1)
 @pytest.mark.parametrize("temperature", [0.0, 0.2])
 def test_twice_the_rates_and_half_the_latencies_halve_the_time(small, toy_device, temperature):
     faster = scale(toy_device, {"peak_flops_per_s": 2.0, "bandwidth_bytes_per_s": 2.0, "operator_latency_s": 0.5})
@@ -116,6 +121,7 @@ def test_twice_the_rates_and_half_the_latencies_halve_the_time(small, toy_device
     assert float(two) == pytest.approx(float(one) / 2, rel=1e-6)
 
 
+@pytest.mark.device_matrix
 def test_temperature_to_zero_is_the_roofline(small, toy_device):
     exact = float(step_time(toy_device, small, **STEP).total_s)
     excess = [float(step_time(toy_device, small, **STEP, temperature=t).total_s) / exact - 1 for t in (0.4, 0.1, 0.01)]
@@ -123,6 +129,7 @@ def test_temperature_to_zero_is_the_roofline(small, toy_device):
     assert excess[2] < 0.01
 
 
+@pytest.mark.device_matrix(3)
 @pytest.mark.parametrize("field", ["tokens", "batch", "context_tokens", "kv_bits"])
 def test_more_work_never_takes_less_time(small, toy_device, field):
     less, more = (step_time(toy_device, small, **dict(STEP, **{field: value})).total_s for value in (3.0, 30.0))
@@ -134,6 +141,7 @@ def test_capacities_cost_no_time(small, toy_device):
     chex.assert_trees_all_equal(step_time(toy_device, small, **STEP), step_time(larger, small, **STEP))
 
 
+@pytest.mark.device_matrix
 def test_single_and_double_precision_agree(small, toy_device):
     single = step_time(toy_device, small, **STEP)
     assert single.total_s.dtype == jnp.float32
@@ -143,6 +151,7 @@ def test_single_and_double_precision_agree(small, toy_device):
     np.testing.assert_allclose(single.operator_s, double.operator_s, rtol=1e-6)
 
 
+@pytest.mark.device_matrix
 def test_no_retrace_on_new_values_and_all_boards_in_one_vmap(jit_once):
     # Devices of one structure: those with the same kind of unit and as many memories.
     devices = [catalog.device(name) for name in catalog.device_names()]
@@ -161,6 +170,7 @@ def test_no_retrace_on_new_values_and_all_boards_in_one_vmap(jit_once):
         np.testing.assert_allclose(traced(stacked, step), expected, rtol=1e-5)
 
 
+@pytest.mark.device_matrix
 def test_gradient(small, toy_device, check_gradient):
     def exact_and_smooth(x):
         times = (step_time(x[0], x[1], **x[2], temperature=temperature) for temperature in (0.0, 0.15))

@@ -25,6 +25,7 @@ assert callable(js.tune) and js.tune is js.tune and js.runs.list_runs
 """
 
 
+@pytest.mark.study
 def test_the_import_is_light_and_names_stay_functions():
     subprocess.run([sys.executable, "-c", LIGHT], check=True, timeout=120)
 
@@ -126,15 +127,3 @@ def test_devices_architectures_and_schemes_by_name_and_path(tmp_path):
     assert "weight_prune" in js.scheme("cassandra1")._repr_html_()
     assert repr(js.scheme("q4_0")) == "<scheme q4_0: no knobs>"
     assert js.__version__
-
-
-def test_objects_are_refused_by_what_to_give():
-    for name, thing in {"device": js.device("rtx-4090"), "architecture": js.architecture("llama-3.1-8b")}.items():
-        with pytest.raises(InputError, match=f"^{name} is an object, .*; give the name or the file that it came from$"):
-            js.predict(**{name: thing}, acceptance=0.8)
-
-
-def test_a_run_directory_is_no_network(tmp_path):
-    (tmp_path / "config.toml").touch()
-    with pytest.raises(InputError, match=r"is a run directory, not a network; jaxspec\.open_result opens"):
-        js.load(tmp_path)

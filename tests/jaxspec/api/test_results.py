@@ -3,8 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ from toy_bench import TOY, ToyResult
 
 import jaxspec as js
 from jaxspec.api.calls import study_call
-from jaxspec.api.results import StudyResults, rows_of
+from jaxspec.api.results import rows_of
 from jaxspec.errors import InputError
 from jaxspec.studies.registry import STUDIES
 
@@ -117,39 +115,6 @@ def test_saving_replaces_neither_a_run_nor_the_working_directory(found, monkeypa
             found["a"].save(place)
 
 
-def test_a_saved_result_behind_a_link_is_replaced_where_it_is(found):
-    found.save("large/kept")
-    Path("link").symlink_to("large/kept")
-    assert found["a"].save("link", force=True) == Path("link")
-    assert Path("link").is_symlink()
-    assert len(js.open_result("large/kept")) == 1
-
-
-def test_what_cannot_be_copied_is_told_with_its_reason(found, monkeypatch):
-    def full(*_, **__):
-        raise shutil.Error([("run/points", "kept/points", "[Errno 28] No space left on device: 'kept/points'")])
-
-    monkeypatch.setattr(shutil, "copytree", full)
-    with pytest.raises(InputError, match=r"'kept' cannot be written \(\[Errno 28\] No space left on device"):
-        found.save("kept")
-    assert not list(Path().glob("*kept*"))
-
-
-def test_rows_of_results(found):
-    raw = found.results[0].plain()
-    assert rows_of(found.results, None)[0]["area"] == 16
-    assert rows_of(found.results, "sides") == [
-        {"device": name, "length": length} for name in ("a", "b") for length in (4, 5)
-    ]
-    assert "status.area" in rows_of([raw], None)[0]
-
-
-def test_frames_need_pandas_and_say_so(found, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match="pip install pandas"):
-        found.to_frame()
-
-
 def test_frames_are_the_rows(found):
     pandas = pytest.importorskip("pandas")
     frame = found.to_frame()
@@ -160,6 +125,7 @@ def test_frames_are_the_rows(found):
     assert sides.to_dict("records") == rows_of(found.results, "sides")
 
 
+@pytest.mark.study
 def test_containers_are_inspected_and_unpacked(tmp_path):
     from jaxspec.models.embedded import embedded_directory
 
@@ -177,18 +143,6 @@ def test_containers_are_inspected_and_unpacked(tmp_path):
     assert len(restored.files) >= 2
     with pytest.raises(InputError, match="cannot be opened"):
         js.inspect(tmp_path / "nothing.jspk")
-
-
-def test_a_prediction_has_its_tables_figure_and_saved_form(tmp_path):
-    found = js.predict(device="rtx-4090", acceptance=0.9, max_draft_length=2)
-    assert found.figures == ["prediction"]
-    assert found.plot().axes
-    assert found.draft_length.value == found.results[0].draft_length.value
-    again = js.open_result(found.save(tmp_path / "kept"))
-    assert again.results == found.results
-    assert again.directory is None
-    assert [len(table.rows) for table in again.tables] == [len(table.rows) for table in found.tables]
-    assert {row["draft_length"] for row in rows_of(found.results, "by_draft_length")} == {0, 1, 2}
 
 
 def test_a_saved_result_has_the_digests_of_the_files_that_it_was_made_of(monkeypatch, tmp_path):
@@ -209,10 +163,3 @@ def test_a_saved_result_has_the_digests_of_the_files_that_it_was_made_of(monkeyp
     assert digest(js.open_result(kept).save("again")) == digest(kept)
     recorded = dataclasses.replace(found, results=(ToyPrediction(device="mine.toml", inputs={"mine.toml": "5eed"}),))
     assert digest(recorded.save("recorded")) == {"mine.toml": "5eed"}
-
-
-def test_a_study_that_returns_one_result():
-    one = StudyResults.of(TOY, None, ToyResult(device="a"))  # pyright: ignore[reportArgumentType]
-    assert len(one) == 1
-    assert not one.several
-    assert one.directory is None

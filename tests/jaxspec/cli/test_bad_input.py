@@ -106,6 +106,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(row, samples, processes, tmp_p
     assert (tree(tmp_path), tree(samples)) == before
 
 
+@pytest.mark.study(1)
 @pytest.mark.parametrize(
     "row", [WORDS[0], WORDS[4], FLAGS[0], FLAGS[12], CONFLICTS[0], CONFLICTS[3], SETTINGS[2], SETTINGS[6]], ids=name_of
 )
@@ -125,6 +126,7 @@ def test_settings_are_refused_before_jax_is_imported(row, samples, tmp_path):
     assert len(found.stderr.splitlines()) == 1
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("row", [CHECKPOINTS[0], CHECKPOINTS[3]], ids=name_of)
 def test_new_processes_say_the_same_as_forked_ones(row, samples, processes, tmp_path):
     prepare(row, tmp_path / "here")

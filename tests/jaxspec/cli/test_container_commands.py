@@ -25,6 +25,7 @@ def checkpoint(tmp_path, monkeypatch):
     return (tmp_path / "weights.safetensors").read_bytes()
 
 
+@pytest.mark.study
 def test_there_and_back(capsys, tmp_path, checkpoint):
     code, out, _ = run(capsys, "pack", "weights.safetensors", "--scheme", "huffman", "--json", "packed.json")
     assert code == 0
@@ -96,34 +97,6 @@ def test_a_damaged_container_is_refused_whole(capsys, tmp_path):
         assert code == 2
         assert "damaged" in err.splitlines()[-1]  # behind a line of progress: only reading all of it tells
     assert not (tmp_path / "out").exists()
-
-
-def test_packing_here_and_unpacking_to_the_name(capsys, tmp_path, monkeypatch, checkpoint):
-    folder = tmp_path / "Some-1.5"
-    folder.mkdir()
-    (tmp_path / "weights.safetensors").rename(folder / "weights.safetensors")
-    monkeypatch.chdir(folder)
-    assert run(capsys, "pack", ".", "--scheme", "raw")[0] == 0
-    (folder / "Some-1.5.jspk").rename(tmp_path / "Else-1.6.jspk")
-    monkeypatch.chdir(tmp_path)
-    assert run(capsys, "unpack", "Else-1.6.jspk")[0] == 0
-    assert (tmp_path / "Else-1.6" / "weights.safetensors").read_bytes() == checkpoint
-    for out in ("Some-1.5/weights.safetensors", "Some-1.5/weights.safetensors/"):
-        assert "being packed" in refused(capsys, "pack", "Some-1.5", "-o", out, "--scheme", "raw", "--force")
-    assert (folder / "weights.safetensors").read_bytes() == checkpoint
-
-
-def test_names_are_text_and_not_markup(capsys, tmp_path):
-    names = ["[/b]", "[red]x", "a\x1b[2Jb"]
-    save_file({name: np.arange(3, dtype=np.int32) for name in names}, "odd[1].safetensors")
-    code, out, _ = run(capsys, "pack", "odd[1].safetensors", "--scheme", "huffman")
-    assert code == 0
-    code, out, _ = run(capsys, "inspect", "odd[1].jspk", "--all")
-    assert code == 0
-    assert "[/b]" in out
-    assert "[red]x" in out
-    assert "\x1b" not in out
-    assert "3 tensors raw" in out
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,9 @@
 
 import click
 import pytest
-from command_calls import refused, run
+from command_calls import refused
 
 from jaxspec.cli.app import cli
-from jaxspec.cli.given_once import Command
 from jaxspec.cli.sweeps import merge
 
 PLACES = {"--json": "a.json", "--plot": "a.png", "--out": "a"}
@@ -68,23 +67,3 @@ def test_a_second_value_is_refused_and_not_taken_silently(words, capsys, tmp_pat
 def test_a_list_is_told_how_it_is_written(command, option, several, capsys):
     line = refused(capsys, command, option, "1", f"{option}=2")
     assert (f"between several values: {option} A,B" in line) == several
-
-
-def test_help_and_plain_flags_may_come_twice(capsys):
-    code, out, _ = run(capsys, "tune", "--quick", "--quick", "--help")
-    assert code == 0
-    assert out.startswith("Usage")
-    assert run(capsys, "sweep", "--example", "--example")[0] == 0
-
-
-def test_options_meant_to_be_repeated_stay():
-    found = []
-
-    @click.command(cls=Command)
-    @click.option("--name", multiple=True)
-    @click.option("-v", "verbose", count=True)
-    def repeated(name, verbose):
-        found.append((name, verbose))
-
-    repeated.main(["--name", "a", "--name", "b", "-vv"], standalone_mode=False)
-    assert found == [(("a", "b"), 2)]

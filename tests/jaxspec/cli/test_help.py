@@ -1,10 +1,7 @@
 """`--help` states every default, range and choice, and states them truly; a flag wins over a file, a file over a default."""
 
 import dataclasses
-import os
 import re
-import subprocess
-import sys
 import typing
 
 import click
@@ -12,11 +9,10 @@ import pytest
 from click.shell_completion import BashComplete
 from command_calls import run
 
-from hwmodels import catalog
 from jaxspec.cli.app import cli
 from jaxspec.cli.options import resolve
 from jaxspec.settings.coercion import coerce
-from jaxspec.settings.fields import choices_of, has_flag, hints, names_of, setting_of
+from jaxspec.settings.fields import choices_of, has_flag, hints, setting_of
 from jaxspec.studies import PredictConfig, TuneConfig
 from jaxspec.studies.registry import STUDIES, find_study
 
@@ -84,37 +80,6 @@ def test_every_setting_is_an_option_and_states_its_true_default(name):
             assert ", ".join(choices) in facts
 
 
-def test_acceptance_and_device_say_their_defaults():
-    for name, option, words in (
-        ("predict", "acceptance", "default: measured or published for drafts of that kind"),
-        ("tune", "device", "default: rtx-4090"),
-        ("tune", "batch", "1 to 4096; default: 1"),
-        ("evaluate", "weight_prune", "0 to 0.95; default: 0.4"),
-        ("tree", "contexts", "default: 128,512,2048,4096,8192,16384"),
-        ("pack", "scheme", "default: cassandra1"),
-        ("tune", "out", "default: runs/tune-<hash of the settings>"),
-    ):
-        assert words in next(found.help for found in options(name) if found.name == option)
-
-
-def test_lists_of_commands_have_a_whole_sentence_for_each(capsys):
-    """Click cuts longer ones, and a list of commands is the first that a newcomer reads."""
-    for group in ((), ("runs",)):
-        _, out, _ = run(capsys, *group, "--help")
-        rows = out.partition("Commands:\n")[2].splitlines()
-        assert len(rows) >= 4
-        for row in rows:
-            assert row.endswith("."), row
-            assert not row.endswith("..."), row
-
-
-def test_quick_says_values_as_they_are_typed():
-    (quick,) = (option for option in options("calibrate") if option.name == "quick")
-    assert (
-        quick.help == "Smaller run, with wider error bars: architecture embedded, formats float32, rows 128, repeats 5."
-    )
-
-
 @pytest.mark.parametrize(
     ("words", "begun", "offered"),
     [([], "pre", ["predict"]), (["predict"], "--dev", ["--device"]), (["runs"], "sh", ["show"])],
@@ -122,64 +87,6 @@ def test_quick_says_values_as_they_are_typed():
 def test_the_tab_key_completes_commands_and_flags(words, begun, offered):
     found = BashComplete(cli, {}, "jaxspec", "_JAXSPEC_COMPLETE").get_completions(words, begun)
     assert [item.value for item in found] == offered
-
-
-def completed(*words):
-    """What the tab key offers after these words, the last of which is begun."""
-    found = BashComplete(cli, {}, "jaxspec", "_JAXSPEC_COMPLETE").get_completions(list(words[:-1]), words[-1])
-    return [item.value if item.type == "plain" else item.type for item in found]
-
-
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        ("sweep mer", ["file", "merge"]),
-        ("sweep my", ["file"]),
-        ("predict --device h2", ["h200-sxm"]),
-        ("predict --device=H2", ["h200-sxm"]),
-        ("predict --device rtx-4090,rtx-4", ["rtx-4090,rtx-4090-calibrated"]),
-        ("predict --device mine", ["file"]),
-        ("serve --draft-architecture qwen2.5-0", ["qwen2.5-0.5b"]),
-        ("tune --architecture ow", ["own"]),
-        ("predict --architecture ow", ["file"]),  # no network runs there
-        ("tune --scheme cassandra1-", ["cassandra1-coded", "cassandra1-head"]),
-        ("tree --draft embedded-", ["embedded-head", "embedded-small"]),
-        ("compare --drafts ngram,embedded-h", ["ngram,embedded-head"]),
-        ("compare --schemes mx", ["mxint8"]),
-        ("advise --draft eagle", ["eagle", "eagle3"]),
-        ("tune --model embedded-", ["embedded-small", "embedded-moe", "embedded-arithmetic", "embedded-judge"]),
-        ("scale --model embedded,embedded-s", ["embedded,embedded-small"]),
-        ("scale --architecture ow", ["own"]),
-        ("tune --text no", ["file"]),
-        ("tune --steps 1", []),
-        ("export ru", ["file"]),
-    ],
-)
-def test_the_tab_key_completes_values(words, offered):
-    assert completed(*words.split(" ")) == offered
-
-
-def test_the_tab_key_knows_the_whole_catalog():
-    assert tuple(completed("predict", "--device", "")) == catalog.device_names()
-    assert tuple(completed("predict", "--architecture", "")) == catalog.architecture_names()
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_every_name_that_the_tab_key_offers_is_one_that_help_states(name):
-    kind = CONFIGS[name]
-    for field in dataclasses.fields(kind):
-        names = names_of(field)
-        if names and not callable(setting_of(field).names):
-            assert [each for each in names if each not in setting_of(field).help] == []
-
-
-def test_the_tab_key_does_not_wait_for_jax():
-    words = {"_JAXSPEC_COMPLETE": "zsh_complete", "COMP_WORDS": "jaxspec predict --device h2", "COMP_CWORD": "3"}
-    code = (
-        "import sys, jaxspec.cli.process as p, atexit; atexit.register(lambda: print('jax' in sys.modules)); p.main()"
-    )
-    found = subprocess.run([sys.executable, "-c", code], env=os.environ | words, capture_output=True, text=True)
-    assert found.stdout.split() == ["plain", "h200-sxm", "_", "False"]
 
 
 def test_flag_over_file_over_quick_over_default(tmp_path):

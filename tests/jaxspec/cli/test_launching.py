@@ -1,6 +1,5 @@
 """Flags that say how processes find one another, and which commands stay on the processor."""
 
-import dataclasses
 import importlib
 import os
 import socket
@@ -10,7 +9,7 @@ import sys
 import pytest
 
 from jaxspec.cli import main
-from jaxspec.cli.study_command import Launch, keep_to_processor, launch_of, study_command
+from jaxspec.cli.study_command import Launch, launch_of
 from jaxspec.runs.processes import Processes
 from jaxspec.studies.registry import STUDIES, find_study
 from jaxspec.studies.study import load_object
@@ -75,21 +74,6 @@ def test_a_port_that_is_taken(tmp_path, monkeypatch, capsys, shared):
     assert [path.name for path in tmp_path.iterdir()] == ["sweep.toml"]
 
 
-def test_other_commands_have_no_such_flags(capsys):
-    with pytest.raises(SystemExit) as left:
-        main(["predict", "--distributed"])
-    assert left.value.code == 2
-
-
-def test_every_command_that_splits_a_network_has_the_flags():
-    for name in STUDIES:
-        study = find_study(name)
-        splits = "mesh" in {field.name for field in dataclasses.fields(study.config)}
-        assert study.meshed == splits, name
-        options = {parameter.name for parameter in study_command(study).params}
-        assert ({"distributed", "coordinator", "processes", "process_id"} <= options) == (splits or study.shared), name
-
-
 @pytest.mark.parametrize("name", [name for name in STUDIES if find_study(name).meshed])
 def test_processes_that_share_a_mesh_share_the_whole_run(monkeypatch, name):
     study, given, both = find_study(name), {}, Processes(1, 2)
@@ -119,6 +103,7 @@ main([sys.argv[1]])
 """
 
 
+@pytest.mark.signals(1)
 @pytest.mark.parametrize(
     ("command", "given", "wanted"),
     [("predict", None, "cpu"), ("predict", "cuda", "cuda"), ("serve", None, "cpu"), ("evaluate", None, "any")],
@@ -132,10 +117,3 @@ def test_commands_that_price_single_designs_stay_on_the_processor(command, given
         text=True,
     )
     assert done.stderr.strip() == wanted
-
-
-def test_a_program_that_uses_jax_already_keeps_its_devices(monkeypatch):
-    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
-    assert "jax" in sys.modules
-    keep_to_processor()
-    assert "JAX_PLATFORMS" not in os.environ

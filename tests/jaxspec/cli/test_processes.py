@@ -98,6 +98,7 @@ def check_stopped(folder, before, code, error, seconds):
     assert not said or (folder / "run/config.toml").exists()
 
 
+@pytest.mark.signals(3)
 @pytest.mark.parametrize(
     ("command", "number"),
     # The one about two interrupts runs a sweep.
@@ -142,7 +143,7 @@ def test_the_same_command_goes_on_after_two_interrupts_in_a_row(folder):
     assert "run/sweep.parquet" in listing(folder)
 
 
-@pytest.mark.slow
+@pytest.mark.signals
 @pytest.mark.parametrize("command", COMMANDS)
 def test_signals_at_many_moments_and_then_the_whole_command(folder, command):
     arguments, _ = COMMANDS[command]
@@ -179,29 +180,6 @@ def test_signals_are_watched_before_anything_large_is_imported():
     code = f"import sys, jaxspec.cli; print(*sorted({large} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout.strip()) == (0, "")
-
-
-#: Work that cannot be taken back within a minute.
-STUCK = """
-import time
-from jaxspec.cli import process
-from jaxspec.interruption import UNDER_WAY
-process._watch_signals()
-UNDER_WAY.begin(UNDER_WAY, lambda: time.sleep(60))
-print("begun", flush=True)
-time.sleep(60)
-"""
-
-
-def test_a_second_interrupt_is_a_line_where_files_cannot_be_removed():
-    process = subprocess.Popen([sys.executable, "-c", STUCK], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "begun\n"
-    process.send_signal(signal.SIGINT)
-    time.sleep(1.2)
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=10)
-    assert (process.returncode, len(error.splitlines())) == (130, 1)
-    assert error.startswith("jaxspec: interrupted twice, before unfinished files were removed; the same command")
 
 
 def test_importing_takes_no_signal_and_python_callers_get_their_exception(monkeypatch, capsys):
@@ -241,6 +219,7 @@ def test_a_reader_that_leaves_is_no_error(tmp_path, command):
     assert not err
 
 
+@pytest.mark.signals(1)
 @pytest.mark.parametrize("command", ["devices", "sweep --example"])
 def test_a_full_disk_below_the_output_is_one_line(tmp_path, command):
     with open("/dev/full", "wb") as full:
@@ -250,21 +229,3 @@ def test_a_full_disk_below_the_output_is_one_line(tmp_path, command):
     assert err.decode().splitlines() == [
         "jaxspec: the output cannot be written (No space left on device); send it elsewhere, then run it again"
     ]
-
-
-def test_a_closed_output_is_one_line_and_its_descriptor_goes_to_no_file(tmp_path):
-    process = subprocess.run(
-        f"{sys.executable} -m jaxspec devices --json d.json >&-", shell=True, cwd=tmp_path, capture_output=True
-    )
-    assert process.returncode == 2
-    assert process.stderr.decode().startswith("jaxspec: standard output is closed")
-    assert listing(tmp_path) == []
-
-
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_an_encoding_without_our_characters_ends_nothing(tmp_path, encoding):
-    process = start(tmp_path, "devices", "--sources", env=os.environ | {"PYTHONIOENCODING": encoding})
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (0, b"")
-    assert b"???" in out  # the rule below a heading
-    assert b"rtx-4090" in out

@@ -1,8 +1,6 @@
 """A command is a folder and a line: a toy study gets flags, help, bad-input handling, a run directory and JSON."""
 
-import errno
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -125,32 +123,6 @@ def test_a_study_is_a_folder_and_a_line(capsys):
     assert "differs in weights, width" in refused(capsys, "toy", "--quick", "--out", "mine", "--colour", "green")
 
 
-@pytest.mark.usefixtures("_toy")
-def test_a_file_that_cannot_be_written_takes_nothing_with_it(capsys, monkeypatch):
-    """The disk is full by the time that the work is done: what can be written is, the result is shown, and then it is told."""
-    kept = "give another file; the run directory keeps the result: the same command writes it there without the work"
-
-    def full(*_, **__):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    def unnamed(*_, **__):
-        raise OSError("encoder error -2")  # without a number, and so without words of the system
-
-    with monkeypatch.context() as context:
-        context.setattr("jaxspec.cli.options.write_text", full)
-        code, out, err = run(capsys, "toy", "--json", "a.json", "--plot", "a.svg", "--out", "mine")
-    assert (code, Path("a.json").exists(), Path("a.svg").exists()) == (2, False, True)
-    assert "that is all" in out
-    assert err.splitlines()[-1] == f"jaxspec: --json 'a.json' cannot be written (No space left on device); {kept}"
-    with monkeypatch.context() as context:
-        context.setattr("jaxspec.report.figures.style.write_bytes", unnamed)
-        code, out, err = run(capsys, "toy", "--json", "b.json", "--plot", "b.svg", "--out", "mine")
-    assert (code, Path("b.json").exists(), Path("b.svg").exists()) == (2, True, False)
-    assert "that is all" in out
-    assert "already finished: mine" in err  # as was said
-    assert err.splitlines()[-1] == f"jaxspec: plot 'b.svg' cannot be written (encoder error -2); {kept}"
-
-
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_study_has_what_it_names(name):
     study = find_study(name)
@@ -159,6 +131,7 @@ def test_every_study_has_what_it_names(name):
         assert callable(load_object(place))
 
 
+@pytest.mark.study
 def test_settings_do_not_load_jax_and_functions_keep_their_names():
     script = """
 import sys

@@ -27,6 +27,7 @@ def test_blend_by_hand():
     np.testing.assert_allclose(mix.mean, 2.196611, rtol=1e-6)
 
 
+@pytest.mark.scheme_matrix(3)
 @pytest.mark.parametrize("temperature", [1.0, 0.3, 0.05, 1e-3])
 def test_weight_runs_from_0_to_1_and_whole_numbers_are_exact(temperature):
     mix = jax.vmap(lambda b: blend(b, temperature))(jnp.linspace(0, 7, 701))
@@ -37,6 +38,7 @@ def test_weight_runs_from_0_to_1_and_whole_numbers_are_exact(temperature):
     np.testing.assert_array_equal(np.diff(mix.mean) >= 0, True)
 
 
+@pytest.mark.scheme_matrix(1)
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("temperature", [0.3, 0.05])
 def test_nothing_jumps_at_whole_numbers(temperature):
@@ -65,6 +67,7 @@ def test_soft_truncation_by_hand():
     assert float(soft_truncate(bits, Blend(jnp.asarray(2), jnp.asarray(0.75)))[0]) == 1 + 9 / 128
 
 
+@pytest.mark.scheme_matrix
 @pytest.mark.parametrize("temperature", [0.3, 0.05])
 def test_gradient(check_gradient, temperature):
     weight = jnp.asarray(np.random.default_rng(1).standard_normal((8, *BITS.shape)))

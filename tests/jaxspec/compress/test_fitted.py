@@ -10,8 +10,9 @@ from jaxspec.compress.fitted.codebooks import weighted_values
 from jaxspec.compress.fitted.networks import _function
 from jaxspec.compress.fitted.pruning import wanda_half
 from jaxspec.models.rotated_rows import rotate_rows
-from jaxspec.settings.compressions import COMPRESSIONS, LOSSY_NAMES
-from jaxspec.settings.schemes import SCHEME_FACTS
+from jaxspec.settings.compressions import COMPRESSIONS
+
+pytestmark = pytest.mark.scheme_matrix
 
 RNG = np.random.default_rng(3)
 MATRIX = jnp.asarray(RNG.standard_normal((5, 96)) * RNG.lognormal(0, 1, 96), jnp.float32)
@@ -82,9 +83,3 @@ def test_scales_of_inputs_stand_beside_the_matrices_that_they_smooth():
     root = np.sqrt(np.asarray(norms["expert_gate_up"]) / largest)
     expected = root / np.exp(np.log(root).mean(axis=-1, keepdims=True))
     np.testing.assert_allclose(made["expert_up_input_scale"], np.broadcast_to(expected[:, None], (2, 3, 32)), rtol=1e-5)
-
-
-def test_what_has_a_draft_is_not_among_the_lossy_ones():
-    assert len(set(LOSSY_NAMES)) == len(LOSSY_NAMES)
-    assert {"q4_0", "mxfp4", "awq-int4"} < set(LOSSY_NAMES)
-    assert not any(SCHEME_FACTS[name].has_draft for name in LOSSY_NAMES if name in SCHEME_FACTS)

@@ -16,7 +16,6 @@ from jaxspec.errors import InputError
 from jaxspec.formats.patterns import BFLOAT16, FLOAT16
 from jaxspec.models import DecoderConfig
 from jaxspec.models.kv_cache import KVCache
-from jaxspec.settings.knobs import MANTISSA_BITS
 from jaxspec.settings.shared_exponents import SharedExponents
 from jaxspec.tuning.hard import grid_points
 
@@ -72,6 +71,7 @@ def test_the_targets_codec_rounds_to_float16_also_where_a_program_undoes_it(jit)
     assert (expected != np.asarray(rounded_kv(SHAPE)(jnp.asarray(x)))).mean() > 0.5
 
 
+@pytest.mark.scheme_matrix
 def test_which_codec_a_target_has():
     assert stored_kv(HALF) is rounded_kv(HALF) is round_kv_to_float16
     # Blocks are made of bfloat16 values, whatever the network is stored in.
@@ -84,6 +84,7 @@ def test_which_codec_a_target_has():
         dataclasses.replace(SHAPE, stored_dtype="float8")
 
 
+@pytest.mark.scheme_matrix
 def test_compressed_kv_by_loops_in_and_out_of_decoding(jit):
     # Small values too: float16 has 5 bits of exponent, so that many of them are subnormal.
     rng = np.random.default_rng(4)
@@ -119,6 +120,7 @@ def test_bits_per_kv_element_are_those_that_are_counted():
         np.testing.assert_allclose(found.target_kv_bits[layer], target / rows.size, rtol=1e-6)
 
 
+@pytest.mark.scheme_matrix
 def test_soft_weights_tend_to_hard_ones_beyond_seven_cut_bits(jit):
     matrix = jax.random.normal(jax.random.key(6), (6, 16)).astype(jnp.float16)
     for cut in (8.3, 9.8, 10.0):
@@ -129,14 +131,6 @@ def test_soft_weights_tend_to_hard_ones_beyond_seven_cut_bits(jit):
         np.testing.assert_array_equal(np.asarray(hard.values).view(np.uint16), stored >> round(cut) << round(cut))
         np.testing.assert_allclose(soft.values, np.asarray(hard.values, np.float32), rtol=1e-4)
         np.testing.assert_allclose(soft.bits, hard.bits, rtol=1e-4)
-
-
-@every_scheme
-def test_a_scheme_of_bfloat16_is_the_registrys(scheme):
-    assert scheme.of_dtype("bfloat16") is scheme
-    half = scheme.of_dtype("float16")
-    assert half.of_dtype("float16") is half
-    assert (half.name, half.facts, half.of_dtype("bfloat16")) == (scheme.name, scheme.facts, scheme)
 
 
 @every_scheme
@@ -153,10 +147,6 @@ def test_as_many_bits_can_be_cut_as_a_mantissa_has(scheme):
         assert (own.low, own.default) == (other.low, other.default)
 
 
-def test_mantissas_are_as_long_as_numpy_has_them():
-    assert {"float16": np.finfo(np.float16).nmant, "bfloat16": jnp.finfo(jnp.bfloat16).nmant} == MANTISSA_BITS
-
-
 def test_knobs_range_over_what_the_network_is_stored_in():
     nine = {"weight_cut_bits": 9.0, "kv_cut_bits": 10.0}
     knobs = uniform_knobs(SCHEMES["cassandra1"], HALF, nine)
@@ -169,13 +159,7 @@ def test_knobs_range_over_what_the_network_is_stored_in():
     assert {point["weight_cut_bits"] for point in grid_points(SCHEME)} == {3.0, 4.0, 5.0, 6.0, 7.0, 8.0}
 
 
-@pytest.mark.parametrize("name", ["cassandra2", "cassandra2-head", "mxint8"])
-def test_blocks_that_no_container_holds_are_refused(name):
-    with pytest.raises(InputError, match=f"scheme {name} stores bfloat16 .* network is stored in float16"):
-        uniform_knobs(SCHEMES[name], HALF)
-    uniform_knobs(SCHEMES[name], SHAPE)
-
-
+@pytest.mark.scheme_matrix
 def test_expected_bits_are_those_of_float16_values():
     patterns = np.asarray(gaussian_patterns(FLOAT16))
     counts = np.sort(np.unique(patterns >> 10 & 0x1F, return_counts=True)[1])[::-1]

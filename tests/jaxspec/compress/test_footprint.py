@@ -6,6 +6,8 @@ import pytest
 from jaxspec.compress.footprint import bits_per_value as bits_of
 from jaxspec.compress.footprint import count_exponents, soft_bitmap
 
+pytestmark = pytest.mark.scheme_matrix
+
 
 def bits_per_value(bits, kept, cut_bits, bitmap, pruned_exponents="raw"):
     """What a draft step reads, and what a verification reads in all."""

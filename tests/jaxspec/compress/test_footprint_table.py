@@ -2,9 +2,12 @@
 
 import jax
 import numpy as np
+import pytest
 
 from jaxspec.compress.footprint_table import WIDTHS, expected_widths, footprint_table
 from jaxspec.compress.schemes import find_scheme
+
+pytestmark = pytest.mark.scheme_matrix
 
 
 def test_between_its_entries_a_table_is_close_to_the_count():

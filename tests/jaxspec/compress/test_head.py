@@ -22,12 +22,13 @@ from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import causal_mask, forward
 from jaxspec.models.ends import head_input, head_of
-from jaxspec.models.hf_export import save_directory
 from jaxspec.models.matrix import stack_of
 from jaxspec.speculate.sampling import SAMPLING
 from jaxspec.tuning.calibration import calibrate
 from jaxspec.tuning.objective import Pricing, mean_log_speedup, measure, price
 from jaxspec.tuning.priced_kinds import priced_footprint
+
+pytestmark = pytest.mark.scheme_matrix
 
 UNTIED = DecoderConfig(
     vocab_size=23, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
@@ -222,21 +223,6 @@ def test_rows_that_no_near_number_divides_are_made_in_few_blocks(monkeypatch, ji
     )
     loops = str(jax.make_jaxpr(in_blocks)(matrix))
     assert int(re.search(r"length=(\d+)", loops)[1]) <= 16
-
-
-def test_a_tied_network_is_not_saved_without_its_drafts_head(tied, tmp_path):
-    draft = hard_draft(tied.params, tied.prepared, knobs_with(config=TIED), TIED)
-    with pytest.raises(ValueError, match="an lm_head, which a tied network has not"):
-        save_directory(draft, TIED, tmp_path / "draft", max_positions=64)
-    assert not (tmp_path / "draft").exists()
-
-
-def test_knobs_of_the_head_are_written_and_read_back():
-    knobs = knobs_with()
-    written = knobs_to_json(knobs, UNTIED.matrix_kinds)
-    assert written["head_cut_bits"] == CUT
-    back = knobs_from_json(written, CASSANDRA1_HEAD, UNTIED)
-    jax.tree.map(np.testing.assert_array_equal, knobs.values, back.values)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ from jaxspec.compress.host_selection import keep_largest_of_rows, wanda_ranking
 from jaxspec.compress.schemes import SCHEMES
 from jaxspec.compress.selection import hard_mask, keep_largest, log_of, wanda_score
 
+pytestmark = pytest.mark.scheme_matrix
+
 
 @pytest.mark.parametrize("distinct", [1, 2, 9, 1 << 32])
 def test_partition_keeps_what_bisection_keeps(distinct):

@@ -79,15 +79,6 @@ def test_a_draft_length_out_of_range(length):
         assert f"1 to {MAX_DRAFT_LENGTH}" in message
 
 
-@pytest.mark.parametrize("length", [2.5, "two", None, float("nan"), float("inf"), True, [3]])
-def test_a_draft_length_that_is_no_whole_number(length):
-    assert "draft_length" in error_of(lambda: knobs_from_json(plain(draft_length=length), CASSANDRA1, CONFIG))
-
-
-def test_a_draft_length_may_be_a_whole_float():
-    assert knobs_from_json(plain(draft_length=3.0), CASSANDRA1, CONFIG).draft_length == 3
-
-
 def test_bits_that_are_cut_are_whole():
     message = error_of(lambda: knobs_from_json(plain(weight_cut_bits=2.5), CASSANDRA1, CONFIG))
     assert "weight_cut_bits is 2.5" in message
@@ -110,19 +101,6 @@ def test_json_round_trip():
     back = knobs_from_json(json.loads(json.dumps(knobs_to_json(knobs, CONFIG.matrix_kinds))), CASSANDRA1, CONFIG)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), back, knobs)
     assert jax.tree.map(lambda x: (x.dtype, x.weak_type), back) == jax.tree.map(lambda x: (x.dtype, x.weak_type), knobs)
-
-
-def test_numbers_stand_for_all_layers_and_kinds():
-    knobs = knobs_from_json(plain(), CASSANDRA1, CONFIG)
-    np.testing.assert_array_equal(knobs.values["weight_prune"], np.full(MATRICES, 0.25))
-    np.testing.assert_array_equal(knobs.values["kv_cut_bits"], [2, 2, 2])
-
-
-def test_a_kind_may_have_a_number_or_a_list_of_layers():
-    by_kind = dict.fromkeys(CONFIG.matrix_kinds, 0.5) | {"up": [0.1, 0.2, 0.3]}
-    prune = knobs_from_json(plain(weight_prune=by_kind), CASSANDRA1, CONFIG).values["weight_prune"]
-    np.testing.assert_allclose(prune[:, CONFIG.matrix_kinds.index("up")], [0.1, 0.2, 0.3])
-    np.testing.assert_array_equal(np.delete(prune, CONFIG.matrix_kinds.index("up"), axis=1), 0.5)
 
 
 def test_keys_unknown_and_missing():

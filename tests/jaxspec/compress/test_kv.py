@@ -66,6 +66,7 @@ KNOBS = [
 ]
 
 
+@pytest.mark.scheme_matrix(3)
 @pytest.mark.parametrize("knobs", KNOBS)
 def test_hard_kv_by_loops(prepare, knobs):
     cache = random_cache(1)
@@ -103,6 +104,7 @@ def test_without_compression_nothing_changes(prepare, compress):
     assert_same(prepare(cache, nothing), cache)
 
 
+@pytest.mark.scheme_matrix
 @pytest.mark.parametrize("scheme", [CASSANDRA1, CASSANDRA1_CODED], ids=lambda scheme: scheme.name)
 def test_soft_kv_tends_to_the_hard_one(jit, scheme):
     # Some magnitudes several times within a token, as among values of 8 significant bits.
@@ -129,6 +131,7 @@ def test_soft_kv_tends_to_the_hard_one(jit, scheme):
         assert gaps[-1][1] < 1e-4 < 0.1 < gaps[0][1]
 
 
+@pytest.mark.scheme_matrix(1)
 @pytest.mark.parametrize("temperature", [None, 0.3])
 def test_bits_are_about_the_sequences_that_count(jit, temperature):
     rows = prepare_kv(CASSANDRA1, random_cache(9)).rows[0]
@@ -140,6 +143,7 @@ def test_bits_are_about_the_sequences_that_count(jit, temperature):
     assert_same(found.rows[:, :2], alone.rows)
 
 
+@pytest.mark.scheme_matrix
 def test_bits_per_element_by_hand():
     # All magnitudes in [1, 2): one exponent, whose codes take 1 bit and whose codebook 8 bits of all kept elements of a layer.
     rng = np.random.default_rng(7)
@@ -159,6 +163,7 @@ def test_the_targets_own_codec_rounds_to_nearest_bfloat16_and_keeps_the_type():
     assert round_kv(x).dtype == x.dtype
 
 
+@pytest.mark.scheme_matrix
 def test_gradient(check_gradient):
     cache = random_cache(9)
     kv = prepare_kv(CASSANDRA1, cache)

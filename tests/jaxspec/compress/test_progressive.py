@@ -4,19 +4,20 @@ import dataclasses
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from hwmodels.networks import ExpertSizes
 from jaxspec.compress.fitted import CalibrationSample, fitted_config, fitted_network
 from jaxspec.compress.fitted import progressive as module
 from jaxspec.compress.fitted.progressive import Smoothing, progressive, qoq_residual_w4, qoq_smoothing, qoq_w4
 from jaxspec.formats import group_quantization
-from jaxspec.models.blocks import Experts
-from jaxspec.models.config import INPUT_OF, DecoderConfig
+from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.rounded_inputs import input_scale_of, rounded_input
 from jaxspec.models.stored import biased_rows
 from jaxspec.settings.compressions import COMPRESSIONS
 from jaxspec.settings.rounded_inputs import RESIDUAL_KINDS, RoundedInputs
+
+pytestmark = pytest.mark.scheme_matrix
 
 RNG = np.random.default_rng(12)
 CONFIG = DecoderConfig(
@@ -92,20 +93,6 @@ def test_o_and_down_are_rounded_behind_scales_and_all_others_behind_a_rotation()
     assert COMPRESSIONS["qoq-w4a8kv4"].inputs == FORM
     names = {name for name in fitted_config("qoq-w4a8kv4", CONFIG).layer_parameters if name.endswith("input_scale")}
     assert names == {input_scale_of("o"), input_scale_of("down")}
-
-
-def test_a_mixture_has_the_arrays_that_its_configuration_names():
-    experts = ExpertSizes(num_experts=3, per_token=2, inner_size=8, shared_size=8)
-    config = dataclasses.replace(CONFIG, experts=experts, feed_forward=(Experts(),))
-    layers = {name: jnp.ones((2, *of.shape)) for name, of in config.layer_parameters.items()}
-    inputs = {INPUT_OF[kind]: jnp.ones((2, 5, config.matrix_shape(kind)[-1])) for kind in config.matrix_kinds}
-    norms = {name: rows[:, 0] for name, rows in inputs.items()}
-    made = fitted_network("qoq-w4a8kv4", {"layers": layers}, norms, CalibrationSample(inputs, jnp.ones((2, 2, 16))))
-    shapes = fitted_config("qoq-w4a8kv4", config).layer_parameters
-    assert {name: leaf.shape for name, leaf in made["layers"].items()} == {
-        name: (2, *of.shape) for name, of in shapes.items()
-    }
-    assert shapes[input_scale_of("expert_down")].shape == (3, 8)
 
 
 def test_a_network_with_outliers_within_its_blocks_loses_less(random_network, jit):

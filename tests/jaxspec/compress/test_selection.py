@@ -50,6 +50,7 @@ def test_ties_and_zeros_are_pruned_from_the_left():
     assert kept(5) == [0, 0, 1, 0, 0, 1, 0]
 
 
+@pytest.mark.scheme_matrix(3)
 @pytest.mark.parametrize("distinct", [1, 3, 12, 30_000])
 def test_bisection_keeps_what_the_ranks_keep(distinct):
     rng = np.random.default_rng(distinct)
@@ -70,6 +71,7 @@ def test_bisection_takes_a_number_per_row_and_the_largest_patterns():
     assert kept == [[1, 0, 1, 0], [0, 1, 1, 1], [0, 0, 0, 1]]
 
 
+@pytest.mark.scheme_matrix(2)
 @pytest.mark.parametrize("distinct", [1, 2, 5, 30_000])
 def test_bisection_on_scores_keeps_what_the_ranks_keep(distinct):
     rng = np.random.default_rng(distinct)
@@ -130,6 +132,7 @@ def test_gradient_at_ties(check_gradient, temperature):
     check_gradient(scalar, ends, side=jnp.array([1, -1, 1, 1]))
 
 
+@pytest.mark.scheme_matrix
 @pytest.mark.usefixtures("x64")
 def test_threshold_is_continuous_and_rises_with_the_ratio():
     scores = log_of(random_scores(4, dtype=np.float64))
@@ -159,6 +162,7 @@ def weighted_mask(seed, temperature=0.3, columns=COLUMNS):
 
 
 # Of 19: 5.51, 8.17 and 16.9 values, none of them near a half-integer, where the threshold has kinks.
+@pytest.mark.scheme_matrix
 @pytest.mark.parametrize("temperature", [0.3, 0.05])
 def test_gradient_within_the_range(check_gradient, temperature):
     check_gradient(weighted_mask(5, temperature), jnp.array([0.29, 0.43, 0.889]))
@@ -170,6 +174,7 @@ def test_gradient_at_the_ends_of_the_range(check_gradient, temperature):
     check_gradient(weighted_mask(6, temperature), ends, side=jnp.array([1, -1, 1]))
 
 
+@pytest.mark.scheme_matrix
 def test_gradient_at_kinks_is_the_right_hand_one(check_gradient):
     # Of 16, exactly 0.5 (where fading begins), 6.5 and 14.5 values.
     kinks = jnp.array([0.5, 6.5, 14.5]) / 16
@@ -179,6 +184,7 @@ def test_gradient_at_kinks_is_the_right_hand_one(check_gradient):
     assert np.all(np.abs(left - right) > 0.1 * np.abs(right))
 
 
+@pytest.mark.scheme_matrix
 def test_rows_of_two(check_gradient):
     f = weighted_mask(8, columns=2)
     check_gradient(f, jnp.array([0.1, 0.4, 0.8]))
@@ -186,6 +192,7 @@ def test_rows_of_two(check_gradient):
     assert np.asarray(hard_mask(scores, jnp.asarray(0.5))).tolist() == [[False, True]]
 
 
+@pytest.mark.scheme_matrix
 def test_importance_is_ranked_by_stored_magnitude_of_any_sign():
     value = np.array([[-3.0, 0.5, -0.25, 2.0]], ml_dtypes.bfloat16)
     kept = keep_largest(jnp.asarray(value.view(np.uint16)) & 0x7FFF, jnp.asarray(2))

@@ -19,6 +19,8 @@ from jaxspec.models.stored import biased_rows
 from jaxspec.models.streamed import Streamed
 from jaxspec.settings.rounded_inputs import RoundedInputs
 
+pytestmark = pytest.mark.scheme_matrix
+
 RNG = np.random.default_rng(9)
 CONFIG = DecoderConfig(
     vocab_size=31, hidden_size=96, intermediate_size=64, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=16

@@ -62,6 +62,7 @@ def bits_of(x):
     return np.asarray(x.astype(jnp.bfloat16)).view(np.uint16)
 
 
+@pytest.mark.scheme_matrix
 def test_wanda_ranks_by_hand():
     # |W| x norm: [3 x 1, 1 x 2, 0.5 x 8] = [3, 2, 4] and [0.25 x 1, 2 x 2, 0.125 x 8] = [0.25, 4, 1]: magnitude alone would
     # rank the rows (1, 0.5 below) and (0.125, 0.25 below) otherwise.
@@ -74,6 +75,7 @@ def test_wanda_ranks_by_hand():
     assert np.asarray(draft != 0)[0].astype(int).tolist() == [[1, 0, 1], [0, 1, 1]]
 
 
+@pytest.mark.scheme_matrix
 def test_each_matrix_is_ranked_with_the_norms_of_its_own_input():
     weight = jnp.ones((1, 1, 3))
     order = {"qkv": [0, 1, 2], "o": [1, 2, 0], "gate_up": [2, 0, 1], "down": [2, 1, 0]}
@@ -132,6 +134,7 @@ def test_without_compression_the_draft_is_the_target(target, harden):
     np.testing.assert_array_equal(by_kind(read.draft_weight_bits), by_kind(read.target_weight_bits))
 
 
+@pytest.mark.scheme_matrix
 @pytest.mark.parametrize("scheme", [CASSANDRA1, CASSANDRA1_CODED], ids=lambda scheme: scheme.name)
 def test_soft_draft_tends_to_the_hard_one(jit, target, ranked, harden, scheme):
     softly = jit(soft_weights)
@@ -164,6 +167,7 @@ def test_bits_are_those_of_the_matrix_alone(harden):
     )
 
 
+@pytest.mark.scheme_matrix
 def test_a_float16_network_keeps_its_own_bits(jit, random_network, norms):
     # Magnitudes from float16's subnormal numbers to its largest, in one matrix.
     spread = lambda x: (x * 2.0 ** jnp.linspace(-20, 14, x.shape[-1])[None, None]).astype(jnp.float16)
@@ -191,6 +195,7 @@ def test_a_float16_network_keeps_its_own_bits(jit, random_network, norms):
     assert np.all(np.asarray(whole) > 1 + 10 + 1)
 
 
+@pytest.mark.scheme_matrix
 def test_float16_bits_by_hand():
     # Values 1, 1.5, 2, 3 in float16: one sign, 10 bits of mantissa, codes 1, 1, 01, 01 = 6 bits and a codebook of 2 x 8.
     matrix = jnp.array([[1.0, 1.5, 2.0, 3.0]], jnp.float16)

@@ -7,6 +7,8 @@ import pytest
 from jaxspec.formats import asymmetric
 from jaxspec.settings.integer_kv import IntegerKV
 
+pytestmark = pytest.mark.scheme_matrix
+
 RNG = np.random.default_rng(11)
 
 

@@ -36,6 +36,7 @@ def test_by_hand():
     assert (slices.msb.tolist(), slices.lsb.tolist()) == ([-6], [13])
 
 
+@pytest.mark.scheme_matrix(3)
 @by_width
 def test_slices_are_the_quotient_and_the_remainder_and_join_again(draft_bits):
     slices = split(jnp.asarray(VALUES), draft_bits=draft_bits)
@@ -63,25 +64,7 @@ def test_error_ranges_of_all_weights(draft_bits):
     assert (rounded[held].min(), rounded[held].max()) == (size // 2, size - 1)
 
 
-def test_four_bits_err_as_printed():
-    # ELMoE-3D, 4.3: truncation [0, 15]; rounding [-8, 7], here without the weights from 120 up; Fig. 8: augmentation too.
-    ranges = [(errors.min(), errors.max()) for errors in (draft_errors(reading, 4) for reading in READINGS)]
-    assert ranges == [(0, 15), (-8, 15), (-8, 7)]
-    assert draft_errors("rounding", 4)[weights < 120].max() == 7
-
-
-@by_width
-@by_reading
-def test_mean_squared_error_is_that_of_all_weights(draft_bits, reading):
-    errors = draft_errors(reading, draft_bits)
-    if reading == "rounding":
-        errors = errors[weights < 128 - 2 ** (7 - draft_bits)]
-        # Without the last half step of the slice; and without the first, so that each low part occurs equally often.
-        errors = errors[2 ** (7 - draft_bits) :]
-    closed = mean_squared_error(jnp.float32(draft_bits), reading)
-    np.testing.assert_allclose(closed, np.mean(errors.astype(float) ** 2), rtol=1e-6)
-
-
+@pytest.mark.scheme_matrix
 def test_augmentation_errs_a_quarter_of_truncation():
     # By hand at 4 bits: 15 · 31 / 6 = 77.5 against (256 + 2) / 12 = 21.5.
     assert float(mean_squared_error(jnp.float32(4), "truncation")) == 77.5
@@ -176,6 +159,7 @@ def test_gradients(check_gradient):
     check_gradient(total, tree)
 
 
+@pytest.mark.scheme_matrix
 @settings(max_examples=5)
 @given(
     lead=st.sampled_from([(), (1,), (3,), (2, 3), (0,)]),
@@ -194,6 +178,7 @@ def test_any_shape(lead, groups, size, draft_bits, seed):
     assert sum(bit_slices.num_bits(encoded, draft_bits=draft_bits)) == x.size * 8 + x.size // size * 16
 
 
+@pytest.mark.scheme_matrix
 def test_vmap_and_gradient_through_the_scales(jit):
     x = np.random.default_rng(5).normal(size=(3, 32)).astype(np.float32)
     gradient = jit(jax.vmap(jax.grad(lambda row: jnp.sum(bit_slices.decode_draft(bit_slices.encode(row))))))(
@@ -207,6 +192,7 @@ def test_vmap_and_gradient_through_the_scales(jit):
     np.testing.assert_allclose(gradient, expected, rtol=3e-3)
 
 
+@pytest.mark.scheme_matrix
 @pytest.mark.wrong_arrays
 def test_what_is_refused():
     values = np.zeros(4, np.int8)

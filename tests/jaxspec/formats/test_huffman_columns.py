@@ -12,6 +12,8 @@ from huffman_cam_samples import HAND_CODE, decode, encode_bank, quick_jit, rando
 from jaxspec.formats import huffman, huffman_cam, huffman_columns
 from jaxspec.formats.patterns import BFLOAT16, FLOAT16, INT8
 
+pytestmark = pytest.mark.scheme_matrix
+
 BITS = {FLOAT16: (lambda x: x.astype(np.float16)), BFLOAT16: (lambda x: x.astype(ml_dtypes.bfloat16))}
 
 

@@ -12,6 +12,8 @@ from jaxspec.formats import huffman_streams
 from jaxspec.formats.huffman import code_lengths, code_of_lengths
 from jaxspec.formats.huffman_streams import HuffmanStreams, code_of_symbols
 
+pytestmark = pytest.mark.scheme_matrix
+
 
 def streams_in_plain_python(symbols, code, lanes):
     """Words of each lane: its codewords written as text, then cut."""

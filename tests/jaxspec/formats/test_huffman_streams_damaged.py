@@ -27,6 +27,7 @@ def test_nothing_decodes_to_nothing(encode_streams, decode_streams, small_code, 
     assert bool(found.complete)
 
 
+@pytest.mark.scheme_matrix
 def test_what_does_not_fit_is_lost(encode_streams, decode_streams):
     code = code_of_symbols(COUNTS["all symbols"])
     # 8 bits each: 100 symbols in 2 lanes of 50 are 13 words each (the last one half full).

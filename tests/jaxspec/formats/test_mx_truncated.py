@@ -36,6 +36,7 @@ def test_encoding_by_hand():
     assert decode(parts.speculation).tolist() == [1.5, -0.5, 0.0]
 
 
+@pytest.mark.scheme_matrix
 @pytest.mark.parametrize("rounding", ["toward_zero", "nearest_even"])
 @pytest.mark.parametrize(("block_size", "mantissa_bits"), [(32, 8), (5, 4), (7, 11), (3, 1)])
 def test_values_are_those_of_exact_arithmetic(block_size, mantissa_bits, rounding):
@@ -49,6 +50,7 @@ def test_values_are_those_of_exact_arithmetic(block_size, mantissa_bits, roundin
     assert np.any(subnormal) or mantissa_bits == 1
 
 
+@pytest.mark.scheme_matrix(1)
 @pytest.mark.parametrize("rounding", ["toward_zero", "nearest_even"])
 def test_all_patterns_alone_are_exact(rounding):
     for mantissa_bits in (8, 13):
@@ -101,6 +103,7 @@ def test_the_draft_is_a_part_of_the_target(cut_bits):
     np.testing.assert_array_equal(draft >> 15, target >> 15)
 
 
+@pytest.mark.scheme_matrix(3)
 @pytest.mark.parametrize(("mantissa_bits", "cut_bits"), [(8, 1), (8, 4), (8, 7), (11, 5), (5, 3)])
 def test_the_draft_is_what_fewer_mantissa_bits_would_have_stored(mantissa_bits, cut_bits):
     x = jnp.asarray(wild(3))
@@ -109,6 +112,7 @@ def test_the_draft_is_what_fewer_mantissa_bits_would_have_stored(mantissa_bits, 
     np.testing.assert_array_equal(bits_of(draft), bits_of(narrow))
 
 
+@pytest.mark.scheme_matrix
 def test_cuts_may_differ_by_row_and_be_traced():
     x = jnp.asarray(wild(4, rows=3))
     encoded = encode(x)
@@ -122,6 +126,7 @@ def test_cuts_may_differ_by_row_and_be_traced():
         np.testing.assert_array_equal(decode(together.speculation)[row], decode(alone.speculation))
 
 
+@pytest.mark.scheme_matrix
 def test_infinities_and_nans_pass_and_blur_their_block_alone():
     # Beside 2^128 a value keeps no bit below 2^121: 1.5 x 2^121 is 2^121, 2^120 is 0. The other block is as it was.
     bits = np.array([0x7F80, 0xFF81, 0x7FC5, *bits_of(stored([1.5 * 2.0**121, -(2.0**120), 3.0]))], np.uint16)

@@ -5,16 +5,14 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from mx_truncated_samples import bits_of, by_fractions, decode, encode, jit, stored, wild
 
 from jaxspec.formats import mx_truncated as mx
-from jaxspec.formats.patterns import to_bits
 
 num_bits = jit(mx.num_bits, static_argnames=("block_size", "mantissa_bits"))
 
 
+@pytest.mark.scheme_matrix(1)
 @pytest.mark.parametrize(("block_size", "mantissa_bits"), [(32, 8), (4, 6)])
 def test_only_kept_values_share_exponents_and_the_bitmap_puts_them_back(block_size, mantissa_bits):
     x = wild(5, rows=9)
@@ -45,6 +43,7 @@ def test_bits_by_hand():
     assert bits.target.tolist() == [draft[0] + 64 + 272, draft[1] + 96, 37 + 592]
 
 
+@pytest.mark.scheme_matrix
 def test_bits_are_those_of_what_is_stored():
     kept = jnp.asarray(np.random.default_rng(7).random((4, 75)) < 0.7).at[2].set(True)
     encoded = encode(jnp.asarray(wild(8, rows=4)), kept, block_size=5)
@@ -82,24 +81,7 @@ def test_gradient_of_expected_bits(check_gradient):
     check_gradient(scalar, ends, side=jax.tree.map(lambda x: jnp.array([1, 0, -1]), ends))
 
 
-@settings(max_examples=8)
-@given(
-    shape=st.sampled_from([(0,), (1,), (33,), (3, 0), (0, 5), (2, 1, 10)]),
-    block_size=st.sampled_from([1, 3, 32]),
-    mantissa_bits=st.sampled_from([1, 8, 15]),
-)
-def test_any_shape(shape, block_size, mantissa_bits):
-    rng = np.random.default_rng(len(shape))
-    x, kept = stored(rng.standard_normal(shape)), jnp.asarray(rng.random(shape) < 0.5)
-    encoded = encode(x, kept, block_size=block_size, mantissa_bits=mantissa_bits)
-    assert encoded.exponent.shape == (*shape[:-1], -(-shape[-1] // block_size))
-    assert encoded.elements.shape == (*encoded.exponent.shape, block_size)
-    values = decode(encoded, kept)
-    assert values.shape == shape
-    np.testing.assert_array_equal(np.asarray(to_bits(values))[~np.asarray(kept)], 0)
-    assert num_bits(kept, 1, block_size=block_size, mantissa_bits=mantissa_bits).draft.shape == shape[:-1]
-
-
+@pytest.mark.scheme_matrix
 @pytest.mark.wrong_arrays
 def test_what_cannot_be_is_refused():
     x = stored([1.0, 2.0])

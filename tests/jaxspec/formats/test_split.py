@@ -54,6 +54,7 @@ def test_all_patterns_kept_and_pruned(number_format, cut_bits):
     check_parts(bits, kept, cut_bits, number_format)
 
 
+@pytest.mark.scheme_matrix(1)
 @pytest.mark.parametrize("number_format", [BFLOAT16, FLOAT16], ids=by_name)
 def test_all_patterns_at_mixed_places_and_widths_under_jit(number_format):
     rng = np.random.default_rng(3)
@@ -100,6 +101,7 @@ def test_integers_are_refused():
         split_tensor(jnp.ones(3, jnp.int8), jnp.ones(3, bool), 2)
 
 
+@pytest.mark.scheme_matrix
 @settings(max_examples=8)
 @given(
     shape=st.sampled_from([(), (0,), (1,), (7,), (0, 3), (1, 1), (3, 5), (2, 1, 9)]),

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from jaxspec.formats import bitmap, superblock, unary
 from jaxspec.formats.superblock import Layout, read_order
 
+pytestmark = pytest.mark.scheme_matrix
+
 # Compiling is what these tests spend their time on.
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 ordered = jax.jit(read_order, static_argnames=("layout", "num_blocks"), compiler_options=QUICKLY)
@@ -205,15 +207,6 @@ def test_what_is_wrong_is_said():
         superblock.expected_bits(jnp.ones(2), 5.0, layout=LAYOUT)
 
 
-def test_sizes_at_the_ends():
-    assert superblock.num_blocks([0, 0, 0], LAYOUT) == superblock.num_bits([0, 0, 0], LAYOUT) == 0
-    assert superblock.padding_overhead([0, 0, 0], LAYOUT) == 0
-    # One bit takes a block of its own, and a superblock around it; a superblock filled to the last bit has no padding.
-    assert superblock.num_bits([1, 0, 0], LAYOUT) == 6 * 24
-    assert superblock.padding_overhead([24, 72, 48], LAYOUT) == 0
-    assert superblock.num_bits([25, 72, 48], LAYOUT) == 2 * 6 * 24
-
-
 def test_expected_bits_are_the_mean_of_the_exact_ones():
     # Many tensors of random sizes, several blocks each. The standard error is 1.1 bits; as streams end at whole bits, a
     # block's padding is half a bit less than half a block.
@@ -234,16 +227,6 @@ def test_gradient_of_expected_bits(check_gradient):
     gradient = check_gradient(function, at, side={"mean": jnp.array([[0, 0, 0], [1, 0, 0]]), "values": jnp.zeros(2)})
     # One more bit per value costs one bit for each value.
     np.testing.assert_allclose(gradient["mean"], weights[:, None] * at["values"][:, None] * np.ones((1, 3)))
-
-
-@pytest.mark.parametrize("num_blocks", [0, 3, 7])
-def test_streams_without_bytes_pack_to_zeros(num_blocks):
-    streams = (jnp.zeros(0, jnp.uint8),) * 3
-    order = ordered(jnp.zeros((3, 4), int), LAYOUT, num_blocks=num_blocks)
-    packed = superblock.pack(streams, order, layout=LAYOUT)
-    np.testing.assert_array_equal(packed, np.zeros((-(-num_blocks // 6), 6, 3)))
-    back = superblock.unpack(packed, order, layout=LAYOUT, stream_bytes=(0, 0, 0))
-    assert [stream.shape for stream in back] == [(0,)] * 3
 
 
 def test_there_and_back_with_64_bit_types_on(x64):

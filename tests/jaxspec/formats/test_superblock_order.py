@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from jaxspec.formats.superblock import Layout, choose_layout, read_order
 
+pytestmark = pytest.mark.scheme_matrix
+
 # Compiling is what these tests spend their time on.
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 ordered = jax.jit(read_order, static_argnames=("layout", "num_blocks"), compiler_options=QUICKLY)
@@ -151,17 +153,6 @@ def test_skips_by_hand():
     assert order.complete
 
 
-def test_starvation_by_hand():
-    # A group takes 20 bits of type 0, which is skipped above 8. Both have a block, type 0 (at 8, not above) a second one;
-    # then it is over the limit and yet what the decoder waits for. So it is for its last block but not for the one before.
-    group_bits = jnp.array([[20, 20], [2, 2]])
-    order = ordered(group_bits, Layout(blocks=(1, 1), block_bytes=1, limit_bytes=1), num_blocks=6)
-    assert np.asarray(order.types).tolist() == [0, 1, 0, 0, 0, 0]
-    assert np.asarray(order.starved).tolist() == [2, 0]
-    assert np.asarray(order.peak_bits).tolist() == [24, 8]
-    assert order.complete
-
-
 LAYOUTS = [
     Layout(blocks=(1, 3, 2), block_bytes=3, limit_bytes=5),
     Layout(blocks=(2, 1, 4), block_bytes=5, limit_bytes=2),
@@ -194,20 +185,6 @@ def test_order_is_that_of_a_controller_that_goes_slot_by_slot(layout, most, seed
         assert len(types) == needed
 
 
-def test_a_type_without_a_slot_is_never_served():
-    order = ordered(jnp.array([[3, 3], [0, 1]]), Layout(blocks=(2, 0), block_bytes=1), num_blocks=4)
-    assert np.asarray(order.types).tolist() == [0, -1, -1, -1]
-    assert order.groups == 1
-    assert not order.complete
-
-
-def test_groups_without_data_need_no_block():
-    order = ordered(jnp.zeros((2, 3), int), Layout(blocks=(1, 2)), num_blocks=2)
-    assert np.asarray(order.types).tolist() == [-1, -1]
-    assert order.complete
-    assert read_order(jnp.zeros((2, 3), int), Layout(blocks=(1, 2)), num_blocks=0).complete
-
-
 def test_many_tensors_under_vmap():
     group_bits = jnp.asarray(np.random.default_rng(3).integers(0, 40, size=(4, 3, 11)))
     run = functools.partial(ordered, layout=LAYOUTS[0], num_blocks=60)
@@ -216,14 +193,3 @@ def test_many_tensors_under_vmap():
         alone = run(group_bits[i])
         for one, other in zip(together, alone):
             np.testing.assert_array_equal(one[i], other)
-
-
-def test_a_layout_off_proportion_skips_more():
-    # 6 bits of type 1 for each bit of type 0. The more slots type 0 is given beyond its seventh, the more it is skipped.
-    group_bits = jnp.array([[9] * 400, [54] * 400])
-    skips = [
-        int(ordered(group_bits, Layout(blocks=(count, 6), block_bytes=16, limit_bytes=16), num_blocks=197).skips[0])
-        for count in (1, 3, 8)
-    ]
-    assert skips[0] == 0
-    assert sorted(set(skips)) == skips

@@ -7,10 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxspec.models.apart import LAYERS, Apart, Columns, columns_first
+from jaxspec.models.apart import Apart, Columns
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward_text, init_params
-from jaxspec.models.stored import SMALL, as_computed
+from jaxspec.models.stored import as_computed
+
+pytestmark = pytest.mark.network
 
 CONFIG = DecoderConfig(
     vocab_size=13, hidden_size=8, intermediate_size=12, num_layers=3, num_heads=2, num_kv_heads=1, head_dim=4
@@ -58,27 +60,6 @@ def test_every_matrix_and_nothing_else(params, apart):
     np.testing.assert_array_equal(apart["embed"], params["embed"])
 
 
-def test_again_it_stays_as_it_is(apart):
-    again = as_computed(apart)
-    assert jax.tree.structure(again) == jax.tree.structure(apart)
-    for one, two in zip(jax.tree.leaves(again), jax.tree.leaves(apart), strict=True):
-        np.testing.assert_array_equal(one, two)
-
-
-def test_16_bits_are_widened(params, apart):
-    narrow = as_computed(jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), params))
-    assert {leaf.dtype for leaf in jax.tree.leaves(narrow)} == {jnp.dtype(jnp.float32)}
-    np.testing.assert_allclose(narrow["layers"]["q"].values(), apart["layers"]["q"].values(), rtol=2**-8)
-
-
-@pytest.mark.parametrize(
-    "shapes", [{"deep": (LAYERS + 1, 4, 4)}, {"expert_up": (2, 3, 4, 4), "q": (2, 4, 4)}], ids=["deep", "experts"]
-)
-def test_networks_that_stay_in_one_loop(shapes):
-    layers = {name: jnp.zeros(shape) for name, shape in shapes.items()}
-    assert columns_first({"layers": layers})["layers"] == layers
-
-
 def test_a_tied_embedding_is_looked_up_and_stays(params):
     tied = {name: leaf for name, leaf in params.items() if name != "lm_head"}
     found = as_computed(tied)
@@ -87,13 +68,3 @@ def test_a_tied_embedding_is_looked_up_and_stays(params):
     run = jax.jit(forward_text, static_argnums=1)
     logits = [run(form, config, TOKENS[:, :2]).logits for form in (tied, found)]
     np.testing.assert_allclose(*logits, rtol=2e-5, atol=2e-6)
-
-
-def test_a_large_network_stays_as_it_is_stored():
-    large = {"embed": jax.ShapeDtypeStruct((SMALL + 1,), jnp.bfloat16)}
-    assert as_computed(large) is large
-
-
-def test_rows_of_a_transposed_matrix_are_refused(apart):
-    with pytest.raises(NotImplementedError, match="not looked up"):
-        apart["lm_head"].take(jnp.array(1))

@@ -6,6 +6,8 @@ import pytest
 from jaxspec.models import attention
 from jaxspec.models.attention import KVSource
 
+pytestmark = pytest.mark.network
+
 # Compiling is what these tests spend their time on.
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 attend = jax.jit(attention.attend, compiler_options=QUICKLY)

@@ -24,6 +24,8 @@ from jaxspec.models.kv_cache import CachedKV
 from jaxspec.models.matrix import stack_of
 from jaxspec.models.stored_parameters import network_parameters, stored_tensors
 
+pytestmark = pytest.mark.network
+
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 SIZES = DecoderConfig(
     vocab_size=13, hidden_size=12, intermediate_size=7, num_layers=5, num_heads=4, num_kv_heads=2, head_dim=6

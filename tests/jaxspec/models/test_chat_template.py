@@ -111,24 +111,6 @@ def test_a_template_has_limits_of_time_and_memory(source):
     assert time.monotonic() - began < 20
 
 
-def test_a_template_renders_again_after_one_text_took_too_long():
-    loop = "{% for a in range(n) %}{% for b in range(n) %}{% endfor %}{% endfor %}"
-    source = "{% set n = 99999 if messages | length > 1 else 1 %}" + loop + "{{ messages[0].content }}"
-    template = ChatTemplate(source, Path("m/chat_template.jinja"), {})
-    assert template.render(ASKED, begin_answer=True) == "Hello"
-    with pytest.raises(InputError, match="it takes more than 5 s"):
-        template.render(ASKED * 2, begin_answer=True)
-    assert template.render(ASKED, begin_answer=True) == "Hello"
-
-
-def test_many_conversations_render_in_one_process():
-    template = ChatTemplate("{{ messages[0].content }}", Path("m/chat_template.jinja"), {})
-    began = time.monotonic()
-    texts = [template.render([{"role": "user", "content": str(i)}], begin_answer=False) for i in range(500)]
-    assert texts == [str(i) for i in range(500)]
-    assert time.monotonic() - began < 10
-
-
 @pytest.mark.parametrize(
     ("generation", "config", "found"),
     [

@@ -3,19 +3,15 @@
 import json
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
 from jaxspec.errors import InputError
-from jaxspec.formats.container import Container, open_checkpoint, pack
 from jaxspec.models.checkpoint_files import CheckpointFiles
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import abstract_params
-from jaxspec.models.embedded import check_container
 from jaxspec.models.hf_export import save_directory
-from jaxspec.models.hf_load import load_container, load_directory
+from jaxspec.models.hf_load import load_directory
 
 CONFIG = DecoderConfig(
     vocab_size=5, hidden_size=4, intermediate_size=3, num_layers=1, num_heads=1, num_kv_heads=1, head_dim=2
@@ -73,6 +69,7 @@ def test_a_file_with_a_tail_is_refused(scratch):
     assert or_one_line(load_directory, directory) is None
 
 
+@pytest.mark.network
 def test_a_flipped_bit_of_the_header_is_refused_or_harmless(scratch):
     # Harmless is a flip in the free metadata, or in an insignificant blank. All bits of the length and of every seventh
     # byte, one of each other.
@@ -94,6 +91,7 @@ def test_a_flipped_bit_of_the_header_is_refused_or_harmless(scratch):
     assert 0 < harmless < 100
 
 
+@pytest.mark.network
 def test_garbage_is_refused(scratch):
     directory, weights = scratch
     rng = np.random.default_rng(5)
@@ -154,6 +152,7 @@ def test_a_header_that_swaps_two_tensors_of_one_shape_cannot_be_seen(scratch):
 WEIRD = (None, True, "x", "", [], [1], {}, {"a": {}}, -1, 0, 1.5, 64.0, 1e-400, 10**400, float("nan"), float("inf"))
 
 
+@pytest.mark.network(1)
 @pytest.mark.parametrize("extra", [{}, {"rope_scaling": {"rope_type": "llama3"}}], ids=["plain", "scaled"])
 def test_any_value_in_config_json_is_read_or_refused(extra, good, scratch):
     directory, _ = scratch
@@ -185,6 +184,7 @@ def test_any_value_in_the_rotary_settings_is_read_or_refused(good, scratch):
             or_one_line(load_directory, directory)
 
 
+@pytest.mark.network
 def test_any_cut_or_flipped_byte_of_config_json_is_read_or_refused(good, scratch):
     directory, _ = scratch
     text = (good / "config.json").read_bytes()
@@ -192,26 +192,3 @@ def test_any_cut_or_flipped_byte_of_config_json_is_read_or_refused(good, scratch
         for changed in (text[:position], text[:position] + bytes([text[position] ^ 0x11]) + text[position + 1 :]):
             (directory / "config.json").write_bytes(changed)
             or_one_line(load_directory, directory)
-
-
-def test_reading_leaves_no_trace_in_the_file(scratch):
-    # Loaded arrays are copies: the map is closed when loading ends, and the file may then vanish.
-    directory, weights = scratch
-    model = load_directory(directory)
-    before = jax.tree.map(lambda leaf: np.array(leaf, copy=True), model.params)
-    (directory / "model.safetensors").write_bytes(b"\0" * len(weights))
-    (directory / "model.safetensors").unlink()
-    jax.tree.map(np.testing.assert_array_equal, jax.tree.map(jnp.asarray, model.params), before)
-
-
-def test_what_lies_beside_the_weights_is_packed_and_not_read(scratch, tmp_path_factory):
-    """As in releases with a second copy of their weights under other names."""
-    directory, _ = scratch
-    save_file({"layers.0.attention.wq.weight": np.ones((2, 3), np.float16)}, directory / "consolidated.safetensors")
-    out = tmp_path_factory.mktemp("packed") / "all.jspk"
-    pack(open_checkpoint(directory), out, "huffman")
-    with Container(out) as container:
-        assert len(container.files) == 2
-    assert check_container(out) == load_directory(directory).config
-    same = lambda a, b: np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
-    jax.tree.map(same, load_container(out).params, load_directory(directory).params)

@@ -27,10 +27,12 @@ def loss_and_gradient(params, frugal=False, dot_dtype=None):
     return jax.value_and_grad(loss)(params)
 
 
+@pytest.mark.network
 def test_the_frugal_way_has_the_same_values_and_gradients():
     chex.assert_trees_all_close(loss_and_gradient(PARAMS, frugal=True), loss_and_gradient(PARAMS), **CLOSE)
 
 
+@pytest.mark.network
 def test_narrow_products_give_nearly_the_same_gradient():
     wide, narrow = loss_and_gradient(PARAMS), loss_and_gradient(PARAMS, frugal=True, dot_dtype=jnp.bfloat16)
     flat = lambda tree: np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])

@@ -1,21 +1,15 @@
 """How programs that decode are compiled on a GPU, shown on a CPU that passes for one."""
 
-import inspect
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxspec.models import decoding_programs
-from jaxspec.models.attention import KVSource, attend
 from jaxspec.models.decoding_programs import jit_decoding
 from jaxspec.scaling import branches
 from jaxspec.speculate import loop
 from jaxspec.studies.calibrate import programs
-
-#: An option that no XLA has.
-UNKNOWN = {"xla_an_option_of_tomorrow": True}
 
 
 @pytest.fixture(params=[True, False])
@@ -54,42 +48,7 @@ def test_only_a_gpu_is_told_something(gpu, compiled):
     assert len(compiled) == 1 + (len(asked) + 1) * gpu
 
 
-def test_within_another_program_it_is_a_part_of_that(gpu):
-    program = jit_decoding(doubled, static_argnames="times")
-    np.testing.assert_array_equal(jax.jit(lambda x: program(x, times=2))(jnp.arange(3)), [0, 4, 8])
-    gradient = jax.grad(lambda x: jnp.sum(program(x, times=2)))(jnp.ones(2))
-    np.testing.assert_array_equal(gradient, [4, 4])
-    assert inspect.unwrap(program) is doubled
-
-
-def test_a_version_without_the_option_goes_without(gpu, monkeypatch):
-    monkeypatch.setattr(decoding_programs, "_OPTIONS", UNKNOWN)
-    with pytest.raises(jax.errors.JaxRuntimeError, match="xla_an_option_of_tomorrow"):
-        jax.jit(lambda x: x + 1.0, compiler_options=UNKNOWN)(0.0)
-    assert decoding_programs._options() == {}
-    monkeypatch.setattr(decoding_programs, "_OPTIONS", UNKNOWN | {"xla_gpu_dot_merger_threshold_mb": 0})
-    decoding_programs._options.cache_clear()
-    known = {"xla_gpu_dot_merger_threshold_mb": 0} if gpu else {}
-    assert decoding_programs._options() == known
-    np.testing.assert_array_equal(jit_decoding(doubled, static_argnames="times")(jnp.arange(3), times=1), [0, 2, 4])
-
-
-def test_scores_are_not_computed_within_what_reads_them(monkeypatch):
-    rng = np.random.default_rng(0)
-    shaped = lambda *shape: jnp.asarray(rng.standard_normal(shape, np.float32))
-    sources = [
-        KVSource(shaped(1, 2, 4, slots), shaped(1, 2, slots, 4), jnp.ones((1, 1, slots), bool)) for slots in (3, 1)
-    ]
-    query, found = shaped(1, 1, 4, 4), []
-    for device in ("cpu", "gpu"):
-        monkeypatch.setattr(jax, "default_backend", lambda device=device: device)
-        program = str(jax.make_jaxpr(lambda *given: attend(*given))(query, sources))  # traced anew
-        assert program.count("optimization_barrier") == (len(sources) if device == "gpu" else 0)
-        found.append((attend(query, sources), jax.grad(lambda x: jnp.sum(attend(x, sources) ** 2))(query)))
-    np.testing.assert_array_equal(found[0][0], found[1][0])
-    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-6)
-
-
+@pytest.mark.network(1)
 def test_decoding_branches_and_what_is_timed_are_compiled_so(gpu, compiled):
     for function in (loop.decoding_loop, branches.grow):
         assert function.__code__.co_filename == decoding_programs.__file__, "not made by jit_decoding"

@@ -1,27 +1,25 @@
 """Rows sent through experts: the same bits in any company, no others computed, and in whatever program."""
 
 import dataclasses
-import shutil
 from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hf_directories import edit_tensors
 from test_experts import CONFIG, TOKENS, jit, random_params
 
 from hwmodels.networks import ExpertSizes
-from jaxspec.errors import InputError
 from jaxspec.models.decoder import forward, forward_text
-from jaxspec.models.dispatch import block_rows, through_experts
-from jaxspec.models.embedded import check_directory
+from jaxspec.models.dispatch import through_experts
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.hf_load import load_directory
 from jaxspec.models.layerwise import input_squares, open_network
 from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.models.streamed import Streamed
 from jaxspec.studies.pack import division
+
+pytestmark = pytest.mark.network
 
 EXPERTS, CHOSEN = 5, 2
 
@@ -59,10 +57,6 @@ def test_a_rows_bits_do_not_depend_on_the_others(sent, stacks, rows):
         others[0], chosen[0] = x[0], expert[0]
         chosen = np.broadcast_to(expert[:1], chosen.shape) if crowded else chosen
         np.testing.assert_array_equal(sent(stacks, others, chosen)[0], found[0])
-
-
-def test_blocks_are_as_large_as_an_expert_is_busy():
-    assert [block_rows(rows, 128) for rows in (8, 128, 129, 2048, 10**6)] == [1, 1, 2, 16, 128]
 
 
 def test_a_choice_that_is_none_gives_zeros_and_costs_no_gradient(sent, stacks):
@@ -162,19 +156,6 @@ def test_a_tokens_logits_do_not_depend_on_what_other_sequences_choose():
         again = run(params, CONFIG, tokens=others, **step)
         assert not np.array_equal(again.extras.used, found.extras.used)
         np.testing.assert_array_equal(again.logits[1], found.logits[1])
-
-
-def test_layers_that_predict_further_tokens_are_left_out(folder, tmp_path):
-    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    extra = {f"model.layers.3.{name}.weight": np.zeros((2, 2), np.float32) for name in ("eh_proj", "mlp.gate")}
-    edit_tensors(tmp_path, lambda tensors: tensors.update(extra))
-    assert check_directory(tmp_path) == open_network(tmp_path).config == GLM
-    jax.tree.map(np.testing.assert_array_equal, load_directory(tmp_path).params, load_directory(folder).params)
-    edit_tensors(tmp_path, lambda tensors: tensors.pop("model.layers.3.eh_proj.weight"))
-    with pytest.raises(
-        InputError, match=r"has tensor 'model\.layers\.3\.mlp\.gate\.weight', which this network does not"
-    ):
-        check_directory(tmp_path)
 
 
 def test_each_experts_matrix_is_packed_by_the_inputs_of_its_layer(folder, monkeypatch):

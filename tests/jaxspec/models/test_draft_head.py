@@ -17,12 +17,13 @@ from jaxspec.models.draft_head import (
     abstract_head_params,
     head_forward,
     head_logits,
-    init_head_params,
     target_ends,
 )
 from jaxspec.models.head_files import load_head, save_head, weights_sha256
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.hf_load import load_directory
+
+pytestmark = pytest.mark.network
 
 TARGET = DecoderConfig(
     vocab_size=13, hidden_size=12, intermediate_size=10, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=6
@@ -121,14 +122,6 @@ def test_it_sees_what_the_masks_say(head, target_params):
     assert not np.allclose(alone[:, 3], whole[:, 3], atol=1e-3)
 
 
-def test_shapes_and_errors(head, target_params):
-    made = jax.eval_shape(lambda: init_head_params(HEAD, jax.random.key(0)))
-    assert made["fc"].shape == (12, 24)
-    assert made["layers"]["q"].shape == (1, 12, 12)
-    with pytest.raises(NotImplementedError, match="2 layers"):
-        init_head_params(TARGET, jax.random.key(0))
-
-
 # Files.
 
 
@@ -219,24 +212,6 @@ def test_wrong_tensors_are_one_line(written, copy, edit, message):
     with pytest.raises(InputError, match=re.escape(message)) as error:
         load_head(copy, load_directory(written / "target"))
     assert "\n" not in str(error.value)
-
-
-def test_missing_files_say_how_to_get_them(written, copy, tmp_path, monkeypatch):
-    target = load_directory(written / "target")
-    with pytest.raises(InputError, match="'nowhere' does not exist"):
-        embedded.load_draft_head("nowhere", target)
-    with pytest.raises(InputError, match="dtype 'int8'"):
-        embedded.load_draft_head(copy, target, dtype="int8")
-    (copy / "model.safetensors").unlink()
-    with pytest.raises(InputError, match="has no weights"):
-        load_head(copy, target)
-    monkeypatch.setattr(embedded, "__file__", str(tmp_path / "package" / "embedded.py"))
-    with pytest.raises(InputError, match=r"draft head lacks.*experiments\.train_draft_head"):
-        embedded.load_draft_head("embedded-head", target)
-    with pytest.raises(InputError, match=r"small network lacks.*--shape small"):
-        embedded.load_model("embedded-small")
-    shutil.copytree(written / "head", tmp_path / "package" / "embedded_head")
-    assert embedded.load_draft_head("embedded-head", target).config == HEAD
 
 
 def test_the_shipped_drafts_load():

@@ -27,16 +27,6 @@ def save(directory, seed):
     save_directory(params, BYTES, directory, max_positions=8)
 
 
-def test_missing_weights_say_how_to_get_them(package):
-    for name in ("config.json", "model.safetensors"):
-        with pytest.raises(InputError, match=rf"lacks.*{name}.*experiments\.train_embedded"):
-            embedded.load_model("embedded")
-    save(package, 0)
-    (package / "config.json").unlink()
-    with pytest.raises(InputError, match=r"lacks config\.json in"):
-        embedded.embedded_directory()
-
-
 def test_the_name_opens_the_package_and_a_path_a_directory(package, tmp_path, monkeypatch):
     save(package, 0)
     save(tmp_path / "embedded", 1)
@@ -68,13 +58,3 @@ def test_the_shipped_networks_load(name):
     assert model.config.vocab_size == 256
     assert model.params["embed"].dtype == jnp.bfloat16
     assert sum(leaf.size for leaf in jax.tree.leaves(model.params)) == model.config.num_parameters()
-
-
-def test_the_tab_key_and_the_list_of_networks_name_all_that_ship(capsys):
-    from jaxspec.cli.catalogs import models
-    from jaxspec.settings.catalog_names import shipped_networks
-
-    assert shipped_networks() == embedded.NETWORK_NAMES
-    models.main([], standalone_mode=False)
-    said = " ".join(capsys.readouterr().out.split())
-    assert f"--model: {', '.join(map(repr, embedded.NETWORK_NAMES))} (ship with weights)" in said

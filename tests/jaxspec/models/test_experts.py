@@ -15,6 +15,8 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import abstract_params, forward_text
 from jaxspec.models.stored import as_stored
 
+pytestmark = pytest.mark.network
+
 jit = partial(
     jax.jit, compiler_options={"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 )

@@ -52,6 +52,7 @@ def random_params(config, seed=0):
     return jax.tree.map(draw, abstract_params(config))
 
 
+@pytest.mark.network
 def test_a_row_is_all_that_a_new_family_needs(monkeypatch, tmp_path):
     params, tokens = random_params(CONFIG), np.arange(8).reshape(2, 4)
     save_directory(params, CONFIG, tmp_path / "llama", max_positions=64)

@@ -23,6 +23,7 @@ def operands(*lead, columns=40, outputs=24):
     return jax.random.normal(keys[0], (*lead, columns)), jax.random.normal(keys[1], (columns, outputs))
 
 
+@pytest.mark.network(2)
 @pytest.mark.parametrize("lead", [(2,), (3, 5), (2, 2, 16)])
 def test_the_product_and_its_gradients(lead):
     x, matrix = operands(*lead)
@@ -38,19 +39,7 @@ def test_the_product_and_its_gradients(lead):
         assert np.all(np.abs(np.asarray(found, np.float64) - one @ other) <= bound)
 
 
-def test_within_vmap():
-    x, matrix = operands(4, 3)
-    np.testing.assert_allclose(jax.vmap(dot_few_rows, (0, None))(x, matrix), x @ matrix, rtol=1e-5, atol=1e-5)
-
-
-def test_no_row_is_moved_to_the_library():
-    # XLA would turn the transpose back, and hand the product to the library, if nothing held it.
-    x, matrix = operands(9, columns=256, outputs=256)
-    program = str(jax.jit(dot_few_rows).lower(x, matrix).compile().as_text())
-    assert "lhs_contracting_dims={0}" in program
-    assert "ynn" not in program
-
-
+@pytest.mark.network(3)
 def test_only_few_float32_rows_on_a_processor_that_was_measured(narrow):
     for rows, few in ((0, False), (1, False), (2, True), (64, True), (65, False)):
         x, matrix = operands(rows)
@@ -61,14 +50,6 @@ def test_only_few_float32_rows_on_a_processor_that_was_measured(narrow):
     assert is_few_rows(x, matrix) == narrow
     assert not is_few_rows(x, matrix.astype(jnp.bfloat16))
     assert not is_few_rows(x.astype(jnp.bfloat16), matrix.astype(jnp.bfloat16))
-
-
-def test_on_a_gpu_rows_stay_as_they_lie(monkeypatch):
-    monkeypatch.setattr(dots, "processor_features", lambda: frozenset(["avx2"]))
-    x, matrix = operands(5)
-    assert is_few_rows(x, matrix)
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert not is_few_rows(x, matrix)
 
 
 def test_matrices_with_their_columns_first_are_multiplied_so(narrow):

@@ -10,6 +10,8 @@ from jaxspec.models.attention import KVSource, attend
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.fp16_attention import attend_fp16, flash_state
 
+pytestmark = pytest.mark.network
+
 
 def drawn(rng, *shape):
     return jnp.asarray(rng.standard_normal(shape, np.float32))

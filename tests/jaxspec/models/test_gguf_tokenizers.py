@@ -14,11 +14,6 @@ from jaxspec.models.beside_weights import json_beside
 from jaxspec.models.chat_template import load_chat_template
 from jaxspec.models.special_tokens import end_tokens
 from jaxspec.models.tokenizer import load_tokenizer
-from jaxspec.settings.draft_kinds import check_draft_name
-from jaxspec.speculate.drafts.making import kind_of
-from jaxspec.studies import EvaluateConfig
-from jaxspec.studies.export.run import target_files
-from jaxspec.studies.measured.checking import check_inputs
 
 TEXTS = (
     "Hello world! It's 12345 o'clock, isn't it?\n\n  two  spaces\t\tand tabs \r\n",
@@ -164,26 +159,6 @@ def test_the_template_and_the_ends_are_those_of_the_file(tmp_path):
     )
     assert end_tokens(file, vocab_size=size) == (7, size - 2)
     assert json_beside(file, "config.json")["eos_token_id"] == size - 2
-
-
-def test_commands_take_a_file_and_note_what_it_is_measured_on(tmp_path):
-    template = "{% for m in messages %}{{ m.content }}{% endfor %}"
-    file, _ = bytes_file(
-        tmp_path / "a.gguf", trained(RELEASED["gpt-2"]), "gpt-2", lambda writer: writer.add_chat_template(template)
-    )
-    prompts = tmp_path / "chats.jsonl"
-    prompts.write_text('{"messages": [{"role": "user", "content": "the cat"}]}\n')
-    config = EvaluateConfig(model=str(file), architecture="own", prompts=str(prompts), draft_length=2)
-    checked = check_inputs(config)
-    assert checked.tokenizer.decode(checked.prompts[0]) == "the cat"
-    assert any("has a chat template, and drafts are calibrated on Python source" in note for note in checked.notes)
-    check_draft_name(str(file))
-    check_draft_name("smollm2-135m")
-    assert kind_of(str(file)).directory == "network"
-    beside = target_files(str(file))
-    assert sorted(beside.copied) == ["generation_config.json", "tokenizer.json", "tokenizer_config.json"]
-    assert beside.has_tokenizer
-    assert beside.written_config("bfloat16")["model_type"] == "llama"
 
 
 @pytest.mark.parametrize(

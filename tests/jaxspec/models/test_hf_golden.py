@@ -81,6 +81,11 @@ def wide_error(config, params, expected):
     )
 
 
+#: One of each kind of block, in every run.
+FEW = pytest.mark.network("llama_grouped", "gemma2_capped", "mixtral_window", "deepseek_v2_whole", "qwen3_5_hybrid")
+
+
+@FEW
 @pytest.mark.parametrize("case", CASES)
 def test_whole_texts_without_a_cache(case):
     model, expected = loaded(case)
@@ -94,6 +99,7 @@ def test_short_texts_without_a_cache(case, length):
     assert relative_error(logits, expected[f"logits_{length}"]) < TOLERANCE
 
 
+@FEW
 @pytest.mark.parametrize("case", CASES)
 def test_prefill_and_decoding_with_a_cache(case):
     # Two sequences of different prompt length in one batch, each at its own offset in the cache, which must not matter.
@@ -240,6 +246,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.network("raw_weights", "kv_groups", "rope_scaling", "window")
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_the_comparison_sees_a_wrong_network(mutant):
     case, mutate = MUTANTS[mutant]

@@ -65,13 +65,6 @@ def test_a_file_whose_blob_is_gone_is_not_left_out(cache, name):
         assert check_directory(place).num_layers == LLAMA.num_layers
 
 
-def test_links_of_files_that_no_network_is_read_from_may_lead_nowhere(cache):
-    place = cache / "snapshots" / VERSION
-    os.symlink("../../blobs/none", place / "README.md")
-    assert check_directory(place).num_layers == LLAMA.num_layers
-    assert "README.md" not in open_checkpoint(place).beside
-
-
 def test_no_file_from_elsewhere_is_packed_or_exported(cache, tmp_path):
     place = cache / "snapshots" / VERSION
     (tmp_path / "secret").write_text("{}")
@@ -87,12 +80,3 @@ def test_no_file_from_elsewhere_is_packed_or_exported(cache, tmp_path):
     shard.symlink_to(elsewhere)
     open_checkpoint(place)  # no file is packed as weights that is none
     assert weight_notes(place, packed=True) == [f"{shard} is a link to {elsewhere}"]
-
-
-def test_the_cache_itself_names_the_versions_to_give(cache):
-    for read in READERS:
-        with pytest.raises(InputError, match=rf"is a download cache, .*; give .*snapshots/{VERSION}$"):
-            read(cache)
-    (cache / "snapshots" / VERSION).rename(cache / "elsewhere")
-    with pytest.raises(InputError, match=r"; give .*snapshots/\.\.\.$"):
-        check_directory(cache)

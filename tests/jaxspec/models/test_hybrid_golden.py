@@ -15,7 +15,6 @@ from jaxspec.errors import InputError
 from jaxspec.models import decoder, kv_cache
 from jaxspec.models.architecture import architecture_of
 from jaxspec.models.families import decoder_config
-from jaxspec.models.hf_export import save_directory
 from jaxspec.models.hf_load import load_directory
 from jaxspec.models.layerwise import input_squares, open_network
 
@@ -73,6 +72,7 @@ def test_the_comparison_sees_a_wrong_network(mutant):
     assert wide_error(model.config, model.params | {"layers": layers}, expected) > 1000 * TOLERANCE
 
 
+@pytest.mark.network(1)
 @pytest.mark.parametrize("case", [CASE, "qwen3_5_multimodal", *EXPERTS])
 def test_greedy_generation(case):
     model, expected = loaded(case)
@@ -93,16 +93,6 @@ def test_greedy_generation(case):
             sources=[kv_cache.CachedKV(cache, seen[None, None])],
         )
     np.testing.assert_array_equal(tokens[0, prompt:], expected["greedy_tokens"])
-
-
-def test_sizes_and_layers_are_read_from_the_text_config():
-    hybrid, seeing = (loaded(case)[0].config for case in (CASE, "qwen3_5_multimodal"))
-    kinds = lambda config: [config.mixed_layers.linear[layer] for layer in range(config.num_layers)]
-    assert kinds(hybrid) == [True, True, True, False] * 2
-    assert kinds(seeing) == [False, True, True, True, False]
-    assert hybrid.linear == type(hybrid.linear)(key_heads=2, value_heads=4, key_dim=6, value_dim=5, conv_tokens=4)
-    assert (hybrid.rotary_dim, seeing.rotary_dim, seeing.tie_embeddings) == (2, 4, True)
-    assert (hybrid.matrix_shape("q"), hybrid.matrix_shape("conv")) == ((2 * 4 * 8, 20), (2 * 12 + 20, 4))
 
 
 @pytest.mark.parametrize("case", [CASE, "qwen3_5_multimodal"])
@@ -126,20 +116,7 @@ def test_layers_that_predict_further_tokens_are_left_unread(case, tmp_path):
         load_directory(tmp_path)
 
 
-def test_streamed_layers_are_the_same(tmp_path):
-    model, expected = loaded(CASE)
-    streamed = load_directory(GOLDEN / CASE, stream=True)
-    assert wide_error(streamed.config, streamed.params, expected) < TOLERANCE
-    layers = [dict(layer) for layer in open_network(GOLDEN / CASE).layers()]
-    np.testing.assert_array_equal(layers[4]["conv"], model.params["layers"]["conv"][3])
-    assert "conv" not in layers[3]
-    save_directory(model.params, model.config, tmp_path, max_positions=64, family=model.family)
-    theirs, ours = (load_file(folder / "model.safetensors") for folder in (GOLDEN / CASE, tmp_path))
-    assert theirs.keys() == ours.keys()
-    for name, tensor in theirs.items():
-        np.testing.assert_array_equal(tensor, ours[name])
-
-
+@pytest.mark.network
 def test_layer_by_layer_the_inputs_are_those_of_the_whole_network():
     model, expected = loaded(CASE)
     tokens = expected["tokens_7"]

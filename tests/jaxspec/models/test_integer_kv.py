@@ -6,21 +6,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels.networks import ExpertSizes, LatentSizes
 from jaxspec.compress.fitted import CalibrationSample, fitted_config, fitted_network
 from jaxspec.compress.fitted.smoothing import key_scale
 from jaxspec.compress.kv import stored_kv
 from jaxspec.formats import asymmetric
-from jaxspec.models.blocks import Experts, LatentAttention
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward, forward_text
-from jaxspec.models.integer_kv import KEY_SCALE, as_integers, plane_partners
+from jaxspec.models.integer_kv import KEY_SCALE, as_integers
 from jaxspec.models.kv_cache import CachedKV
 from jaxspec.models.rope import rotate
 from jaxspec.models.rotated_rows import rotate_rows
 from jaxspec.models.stored import as_computed
 from jaxspec.settings.integer_kv import IntegerKV
-from jaxspec.settings.rounded_inputs import RoundedInputs
+
+pytestmark = pytest.mark.network
 
 RNG = np.random.default_rng(7)
 PLAIN = DecoderConfig(
@@ -109,27 +108,6 @@ def test_scores_of_rotated_queries_and_keys_are_those_of_integers_in_the_rotated
         IntegerKV(4, smoothed_keys=True, queries=True)
 
 
-@pytest.mark.parametrize(
-    ("changed", "expected"),
-    [
-        ({}, [3, 4, 5, 0, 1, 2]),
-        ({"interleaved_rope": True}, [1, 0, 3, 2, 5, 4]),
-        ({"rotary_dim": 4}, [2, 3, 0, 1, 4, 5]),
-        ({"rotary_dim": 3}, [2, 3, 0, 1, 4, 5]),
-        ({"rotated": (False,)}, [0, 1, 2, 3, 4, 5]),
-    ],
-)
-def test_partners_are_turned_together(changed, expected):
-    config = dataclasses.replace(PLAIN, **changed)
-    np.testing.assert_array_equal(plane_partners(config), expected)
-    if config.ropes != (None,):
-        # A unit vector stays in the plane of both.
-        turned = rotate(jnp.eye(6)[None, :, None], jnp.full((1, 6), 1), np.full(config.planes, 0.7, np.float32),
-                        interleaved=config.interleaved_rope)  # fmt: skip
-        for one, row in enumerate(np.asarray(turned)[0, :, 0]):
-            assert set(np.flatnonzero(np.abs(row) > 1e-6)) == {one, expected[one]}
-
-
 def test_a_compression_brings_its_keys_scales(random_network, jit):
     params = random_network(PLAIN, 3)
     norms = {"qkv": (2, 12), "o": (2, 36), "gate_up": (2, 12), "down": (2, 20)}
@@ -146,13 +124,3 @@ def test_a_compression_brings_its_keys_scales(random_network, jit):
     run = jit(lambda layers: forward_text(params | {"layers": layers}, config, TOKENS).logits)
     moved = made["layers"] | {KEY_SCALE: jnp.ones_like(found)}
     assert np.any(run(made["layers"]) != run(moved))
-
-
-def test_networks_without_keys_of_heads_and_spread_experts_are_refused():
-    latent = LatentSizes(kv_rank=5, rope_head_dim=4, value_head_dim=4)
-    with pytest.raises(ValueError, match="integer_kv and latent are both given"):
-        dataclasses.replace(INTEGERS, num_kv_heads=6, attention=(LatentAttention(),), latent=latent)
-    experts = ExpertSizes(num_experts=3, per_token=2, inner_size=8)
-    spread = RoundedInputs(4, spread=True)
-    with pytest.raises(ValueError, match="no space is made for the inputs of experts"):
-        dataclasses.replace(PLAIN, experts=experts, feed_forward=(Experts(),), rounded_inputs=spread)

@@ -7,10 +7,8 @@ import pytest
 
 from jaxspec.models.apart import Parts
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import init_params
 from jaxspec.models.kv_cache import (
     KVCache,
-    cache_like,
     empty_cache,
     first_slots,
     in_parts,
@@ -19,7 +17,6 @@ from jaxspec.models.kv_cache import (
     take_slots,
     write_cache,
 )
-from jaxspec.models.stored import as_computed
 
 CONFIG = DecoderConfig(
     vocab_size=5, hidden_size=6, intermediate_size=4, num_layers=3, num_heads=4, num_kv_heads=2, head_dim=6
@@ -41,15 +38,6 @@ def slots_first(cache):
 forms = pytest.mark.parametrize("form", [lambda cache: cache, in_parts], ids=["stacked", "parts"])
 
 
-def test_an_empty_cache_has_room():
-    cache = empty_cache(CONFIG, 4, 9, jnp.bfloat16)
-    assert (cache.num_layers, cache.num_slots) == (3, 9)
-    for part in slots_first(cache):
-        assert part.shape == (3, 4, 9, 2, 6)
-        assert part.dtype == jnp.bfloat16
-        assert not part.any()
-
-
 @pytest.mark.parametrize("starts", [(0, 6, 2, 5), (6, 6, 6, 6), (1, 0, 3, 1)])
 @pytest.mark.parametrize("jit", [False, True], ids=["eager", "jit"])
 @forms
@@ -63,14 +51,7 @@ def test_each_sequence_is_written_at_its_own_offset_and_nowhere_else(starts, jit
         np.testing.assert_array_equal(after, expected)
 
 
-def test_the_cache_keeps_its_dtype():
-    update = random_cache(3, 2)
-    written = write_cache(random_cache(9, 1, jnp.bfloat16), update, jnp.array([2, 0, 1, 3]))
-    assert {leaf.dtype for leaf in jax.tree.leaves(written)} == {jnp.dtype(jnp.bfloat16)}
-    for new, after in zip(slots_first(update), slots_first(written)):
-        np.testing.assert_array_equal(after[:, 0, 2:5], new[:, 0].astype(jnp.bfloat16))
-
-
+@pytest.mark.network
 def test_gradient_reaches_what_was_written_and_what_was_left():
     cache, update, start = random_cache(9, 1), random_cache(3, 2), jnp.array([2, 0, 1, 6])
 
@@ -96,6 +77,7 @@ def test_one_sequence_is_written_alone(form):
         np.testing.assert_array_equal(np.delete(found, slice(4, 7), 2), np.delete(before[part], slice(4, 7), 2))
 
 
+@pytest.mark.network
 def test_a_write_that_waits_writes_the_same():
     cache, update, start = random_cache(9, 1), random_cache(3, 2), jnp.array([2, 0, 1, 6])
     for put_out in (0.0, -np.inf, np.nan):
@@ -103,6 +85,7 @@ def test_a_write_that_waits_writes_the_same():
         jax.tree.map(np.testing.assert_array_equal, waited, write_cache(cache, update, start))
 
 
+@pytest.mark.network
 @forms
 def test_positions_go_where_their_slots_go(form):
     position = jnp.asarray(np.random.default_rng(4).permutation(3 * 4 * 9).reshape(3, 4, 9), jnp.int32)
@@ -129,6 +112,7 @@ def test_positions_go_where_their_slots_go(form):
         np.testing.assert_array_equal(np.stack(list(parts)), expected)
 
 
+@pytest.mark.network(1)
 @forms
 def test_slots_and_sequences_that_are_taken(form):
     cache, slots, sequences = random_cache(9, 1), jnp.array([[8, 0], [2, 5], [1, 1], [0, 3]]), jnp.array([3, 0, 3])
@@ -142,16 +126,6 @@ def test_slots_and_sequences_that_are_taken(form):
             np.testing.assert_array_equal(after, expected(before))
 
 
-def test_the_form_follows_the_network():
-    params = init_params(CONFIG, jax.random.key(0))
-    assert not isinstance(empty_cache(CONFIG, 2, 5, params=params).key, Parts)
-    apart = empty_cache(CONFIG, 2, 5, params=as_computed(params))
-    assert (apart.num_layers, apart.num_slots) == (3, 5)
-    assert {leaf.shape for leaf in jax.tree.leaves(apart)} == {(2, 2, 6, 5), (2, 2, 5, 6)}
-    again = cache_like(as_computed(params), apart)
-    assert jax.tree.structure(again) == jax.tree.structure(apart)
-
-
 @forms
 def test_padding_adds_empty_slots_at_the_end(form):
     cache = form(random_cache(3, 1))
@@ -160,12 +134,6 @@ def test_padding_adds_empty_slots_at_the_end(form):
     for before, after in zip(slots_first(cache), slots_first(padded)):
         np.testing.assert_array_equal(after[:, :, :3], before)
         assert not after[:, :, 3:].any()
-
-
-def test_it_is_a_pytree():
-    doubled = jax.tree.map(lambda leaf: 2 * leaf, random_cache(2, 0))
-    assert isinstance(doubled, KVCache)
-    assert len(jax.tree.leaves(doubled)) == 2
 
 
 def test_a_step_of_other_layers_is_refused():

@@ -21,6 +21,8 @@ from jaxspec.speculate.expansion import tree_limits
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees import chain_tree, tree_from_parents
 
+pytestmark = pytest.mark.network
+
 GOLDEN = Path(__file__).parents[2] / "golden" / "hf"
 TREE = tree_from_parents([-1, -1, 0, 0, 2, 1])
 LIMITS = tree_limits(TREE)

@@ -127,6 +127,7 @@ def test_what_is_written_is_what_was_read(name, tmp_path):
     assert {key: written[key] for key in counts} == counts
 
 
+@pytest.mark.network
 def test_packed_experts_are_the_same_network_however_they_are_opened(tmp_path):
     # Whole, streamed, layer by layer, from a container, and written as 16 bits.
     source = GOLDEN / "gpt_oss_packed"

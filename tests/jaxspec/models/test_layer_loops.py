@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from decoder_cases import CLOSE, QUICKLY, random_params
-from jax.extend.core import jaxprs_in_params
 from linear_cases import HYBRID
 
 from hwmodels.networks import ExpertSizes
@@ -17,7 +16,7 @@ from jaxspec.models.blocks import DenseFeedForward, Experts, GatedDeltaNet, Grou
 from jaxspec.models.decoder import causal_mask
 from jaxspec.models.kv_cache import CachedKV, write_cache
 from jaxspec.models.layer_loops import LayerView
-from jaxspec.models.layer_runs import LayerLoop, loops_of, runs_of
+from jaxspec.models.layer_runs import LayerLoop
 from jaxspec.models.matrix import Stored
 
 LINEAR, FULL, DENSE, EXPERTS = GatedDeltaNet(), GroupedAttention(), DenseFeedForward(), Experts()
@@ -37,65 +36,6 @@ TOKENS = np.random.default_rng(2).integers(13, size=(2, 9)).astype(np.int32)
 def _exact_products():
     with jax.default_matmul_precision("highest"):
         yield
-
-
-def forms(kinds):
-    """Loops over layers of these kinds: (first layer, layers of its runs, turns)."""
-    loops = loops_of(runs_of(lambda layer: (LINEAR if kinds[layer] == "l" else FULL, DENSE), len(kinds)))
-    return [(loop.start, [run.stop - run.start for run in loop.runs], loop.times) for loop in loops]
-
-
-@pytest.mark.parametrize(
-    ("kinds", "expected"),
-    [
-        ("ffff", [(0, [4], 1)]),
-        ("lllf" * 6, [(0, [3, 1], 6)]),
-        ("llf" * 3 + "ll", [(0, [2, 1], 3), (9, [2], 1)]),
-        ("f" + "lf" * 4, [(0, [1, 1], 4), (8, [1], 1)]),
-        # A shorter run at the beginning is no turn; what comes behind it is.
-        ("l" + "flll" * 3, [(0, [1], 1), (1, [1, 3], 3)]),
-        # Four turns of two runs save six bodies, two turns of four save four.
-        ("lf" * 4 + "lll", [(0, [1, 1], 4), (8, [3], 1)]),
-        ("flllf", [(0, [1], 1), (1, [3], 1), (4, [1], 1)]),
-    ],
-)
-def test_runs_that_are_repeated_are_one_loop(kinds, expected):
-    assert forms(kinds) == expected
-    loops = loops_of(runs_of(lambda layer: (LINEAR if kinds[layer] == "l" else FULL, DENSE), len(kinds)))
-    assert sum(loop.layers * loop.times for loop in loops) == len(kinds)
-
-
-def loops_within(jaxpr):
-    """Loops of a program that compute something, those within others included."""
-    found = 0
-    for equation in jaxpr.eqns:
-        found += equation.primitive.name == "scan" and len(equation.params["jaxpr"].jaxpr.eqns) > 0
-        found += sum(loops_within(inner) for inner in jaxprs_in_params(equation.params))
-    return found
-
-
-@pytest.mark.parametrize("way", ["text", "gradient", "decoding"])
-def test_compiled_bodies_are_as_many_for_twenty_four_layers_as_for_eight(way, monkeypatch):
-    def loops(layers):
-        config = dataclasses.replace(HYBRID, num_layers=layers, attention=(LINEAR, LINEAR, LINEAR, FULL))
-        params = decoder.abstract_params(config)
-        text = lambda params: jnp.sum(decoder.forward_text(params, config, TOKENS).logits)
-
-        def step(params, cache):
-            seen = CachedKV(cache, jnp.ones((2, 1, 9), bool))
-            given = {"tokens": TOKENS[:, :1], "positions": np.full((2, 1), 9), "mask": causal_mask(2, 1)}
-            return decoder.forward(params, config, **given, sources=[seen]).logits
-
-        cache = jax.eval_shape(lambda params: decoder.forward_text(params, config, TOKENS).cache, params)
-        programs = {"text": (text, params), "gradient": (jax.grad(text), params), "decoding": (step, params, cache)}
-        program, *given = programs[way]
-        return loops_within(jax.make_jaxpr(program)(*given).jaxpr)
-
-    few, many = loops(8), loops(24)
-    # One loop over the repetitions, in it one over three layers and one over a single one; backwards as many again.
-    assert few == many == (6 if way == "gradient" else 3)
-    monkeypatch.setattr("jaxspec.models.config.loops_of", lambda runs: (LayerLoop(runs, 1),))
-    assert loops(24) == (24 if way == "gradient" else 12)
 
 
 def in_turn(config):
@@ -142,6 +82,7 @@ def test_what_layers_put_out_comes_in_their_order():
     assert float(jnp.abs(narrowed.logits - of_all(PERIODIC, params).logits).max()) > 1e-3
 
 
+@pytest.mark.network(1)
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 def test_steps_of_decoding_are_the_same(dtype):
     params = jax.tree.map(lambda leaf: leaf.astype(dtype), random_params(PERIODIC))
@@ -166,6 +107,7 @@ def test_steps_of_decoding_are_the_same(dtype):
     is_close(found, expected)
 
 
+@pytest.mark.network
 def test_gradients_are_the_same_and_each_layer_has_its_own():
     with jax.enable_x64(True):
         params = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), jnp.float64), random_params(PERIODIC))

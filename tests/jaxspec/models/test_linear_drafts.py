@@ -69,6 +69,7 @@ def network_of(config, params):
     return NetworkDraft(config), jax.tree.map(lambda leaf: leaf + 0.1 * jnp.abs(leaf).mean(), params)
 
 
+@pytest.mark.network(2)
 @pytest.mark.parametrize("draft", [copy_of, network_of])
 @pytest.mark.parametrize("config", [HYBRID, ALONE, TWICE, EXPERTS], ids=["mixed", "alone", "twice", "experts"])
 def test_chains_and_trees_decode_the_text_that_decoding_alone_does(config, draft):
@@ -90,6 +91,7 @@ def test_chains_and_trees_decode_the_text_that_decoding_alone_does(config, draft
         assert int(drafted.cycles.sum()) < int(alone.cycles.sum())
 
 
+@pytest.mark.network
 def test_each_prompt_is_decoded_as_it_is_alone():
     target = sharp(HYBRID)
     static, params = network_of(HYBRID, target)
@@ -131,6 +133,7 @@ def test_what_linear_attention_keeps_is_never_compressed(cache):
         assert np.any(kept[kept != 0] != rows[kept != 0])
 
 
+@pytest.mark.network(1)
 @pytest.mark.parametrize("stream", [False, True])
 def test_prepared_caches_are_read_as_compressed_ones(cache, stream):
     knobs = uniform_knobs(CASSANDRA1, HYBRID, kv_prune=0.5, kv_cut_bits=3.0)

@@ -7,15 +7,15 @@ import sys
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxspec.errors import InputError
 from jaxspec.models import DecoderConfig, init_params, save_directory
-from jaxspec.models.mesh import AXES, filled_rows, make_mesh, rows_that_split, split_rows
 from jaxspec.settings.common import mesh_sizes
 from jaxspec.studies.measured.memory import STORED, parameter_sizes
+
+pytestmark = pytest.mark.network
 
 CONFIG = DecoderConfig(
     vocab_size=40, hidden_size=16, intermediate_size=24, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=6
@@ -113,29 +113,7 @@ def test_each_device_holds_what_is_counted_before_a_run(found):
     assert parameter_sizes(CONFIG, 4) == whole + (parameter_sizes(CONFIG) - whole) // 4
 
 
-def test_more_devices_than_there_are():
-    with pytest.raises(ValueError, match="a mesh of 3 x 5 devices came; there are 1"):
-        make_mesh(3, 5)
-
-
 def test_an_axis_given_twice_is_refused():
     assert mesh_sizes("tensor=2") == {"data": 1, "tensor": 2}
     with pytest.raises(InputError, match="mesh is 'data=2,data=4', with data twice; give each axis once"):
         mesh_sizes("data=2,data=4")
-
-
-def test_texts_fill_up_to_a_number_that_a_mesh_splits():
-    mesh = jax.sharding.AbstractMesh((3, 2), AXES)
-    assert [rows_that_split(mesh, rows) for rows in (1, 3, 4)] == [3, 3, 6]
-    assert rows_that_split(None, 4) == 4
-    rows = jnp.array([5, 7, 2, 4])
-    filled, counted = filled_rows(mesh, rows)
-    np.testing.assert_array_equal(filled, [5, 7, 2, 4, 4, 4])
-    np.testing.assert_array_equal(counted, [1, 1, 1, 1, 0, 0])
-    for unfilled, places in ((mesh, rows[:3]), (None, rows)):
-        assert filled_rows(unfilled, places) == (places, None)
-
-
-def test_rows_stay_where_there_is_one_device():
-    rows = np.zeros((3, 2))
-    assert split_rows({"embed": jax.numpy.zeros(3)}, rows)[0] is rows

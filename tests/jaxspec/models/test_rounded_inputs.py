@@ -8,11 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels.networks import ExpertSizes, LatentSizes
-from jaxspec.compress.fitted import fitted_config, fitted_network
-from jaxspec.models import stored
-from jaxspec.models.blocks import DenseFeedForward, Experts, LatentAttention
-from jaxspec.models.config import INPUT_OF, DecoderConfig
+from jaxspec.compress.fitted import fitted_network
+from jaxspec.models.config import INPUT_OF
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.embedded import load_model
 from jaxspec.models.rotated_rows import rotate_rows
@@ -20,10 +17,9 @@ from jaxspec.models.rounded_inputs import input_scale_of, rounded_input
 from jaxspec.models.stored import biased_rows
 from jaxspec.settings.rounded_inputs import RoundedInputs
 
+pytestmark = pytest.mark.network
+
 RNG = np.random.default_rng(5)
-DENSE = DecoderConfig(
-    vocab_size=11, hidden_size=12, intermediate_size=20, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=4
-)
 
 
 def test_each_row_is_rounded_to_its_own_scale_by_hand():
@@ -81,33 +77,6 @@ def test_rotated_products_round_in_the_rotated_space(bits, most):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("wide", [jnp.float32, jnp.bfloat16])
-def test_without_a_form_programs_are_what_they_would_be_without_the_gate(random_network, monkeypatch, wide):
-    params = jax.tree.map(lambda leaf: leaf.astype(wide), random_network(DENSE, 1))
-    tokens = jnp.asarray(RNG.integers(11, size=(2, 5)))
-    program = lambda config: str(jax.make_jaxpr(lambda p: forward_text(p, config, tokens).logits)(params))
-    gated, rounding = program(DENSE), program(dataclasses.replace(DENSE, rounded_inputs=RoundedInputs(8)))
-    monkeypatch.setattr(stored, "rounded_input", lambda x, form, weights, kind: x)
-    assert gated == program(DENSE)
-    assert gated != rounding
-
-
-def test_every_product_of_the_layers_reads_rounded_inputs(random_network, jit):
-    experts = ExpertSizes(num_experts=3, per_token=2, inner_size=8, shared_size=8)
-    config = dataclasses.replace(DENSE, experts=experts, feed_forward=(DenseFeedForward(), Experts()))
-    rounding = dataclasses.replace(config, rounded_inputs=RoundedInputs(8, scaled=True))
-    params, tokens = random_network(config, 2), jnp.asarray(RNG.integers(11, size=(2, 5)))
-    scales = {n: p for n, p in rounding.layer_parameters.items() if n not in config.layer_parameters}
-    assert set(scales) == {input_scale_of(kind) for kind in config.matrix_kinds}
-    ones = {n: jnp.ones((p.num_layers, *p.shape)) for n, p in scales.items()}
-    run = jit(lambda layers: forward_text(params | {"layers": layers}, rounding, tokens).logits)
-    plain = run(params["layers"] | ones)
-    for name in scales:
-        # Another scale of one channel rounds this matrix's inputs in another way, and nothing else.
-        moved = ones | {name: ones[name].at[..., 0].set(40.0)}
-        assert np.any(run(params["layers"] | moved) != plain), name
-
-
 def test_fewer_bits_lose_more_on_the_embedded_network():
     target = load_model("embedded")
     text = next(iter(sorted((importlib.resources.files("jaxspec.text") / "held_out").iterdir(), key=str))).read_bytes()
@@ -129,16 +98,3 @@ def test_fewer_bits_lose_more_on_the_embedded_network():
     assert 0 == far[16] < far[8] < 0.02 < far[4]
     assert abs(nats[8] - nats[16]) < 0.02 < nats[4] - nats[16]
     assert nats[8] < nats[4]
-
-
-def test_latent_attention_refuses_rounded_inputs():
-    latent = dataclasses.replace(
-        DENSE,
-        num_kv_heads=3,
-        attention=(LatentAttention(),),
-        latent=LatentSizes(kv_rank=5, rope_head_dim=4, value_head_dim=4),
-    )
-    assert fitted_config("rotated-int4", latent) == latent
-    with pytest.raises(ValueError, match="rounded_inputs and latent are both given"):
-        fitted_config("rotated-w4a4", latent)
-    assert fitted_config("rotated-w4a4", DENSE).rounded_inputs == RoundedInputs(4, rotated=True)

@@ -9,6 +9,8 @@ from hwmodels.networks import ExpertSizes
 from jaxspec.models.allowed_experts import MoreExperts
 from jaxspec.models.router import route
 
+pytestmark = pytest.mark.network
+
 SIZES = ExpertSizes(num_experts=7, per_token=3, inner_size=4)
 RNG = np.random.default_rng(1)
 LOGITS = jnp.asarray(RNG.standard_normal((2, 5, 7)), jnp.float32)

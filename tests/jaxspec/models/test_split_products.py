@@ -12,6 +12,8 @@ from jaxspec.models import dots, matrix
 from jaxspec.models.dots import dot_rows, exact_precision, split_dot, splits
 from jaxspec.models.matrix import Stored, stack_of
 
+pytestmark = pytest.mark.network
+
 
 def operands(rows, columns, outputs, spread=1.0):
     """Rows of very unlike sizes, and a matrix in bfloat16."""

@@ -11,6 +11,8 @@ from jaxspec.models.decoder import causal_mask, forward
 from jaxspec.models.matrix import OfLayer, Stored, stack_of
 from jaxspec.models.stored import as_stored, biased_rows
 
+pytestmark = pytest.mark.network
+
 #: Elements of a piece: several rows of every matrix of the network, and no divisor of their number.
 PIECE = 3 * CONFIG.hidden_size
 
@@ -61,17 +63,6 @@ def test_few_rows_are_multiplied_in_pieces_and_the_numbers_stay(monkeypatch, net
     matrices = {leaf.shape[-2:] for leaf in jax.tree.leaves(params) if leaf.ndim > 1 and leaf.size > PIECE}
     assert matrices & set(whole)
     assert not matrices & set(pieces)
-
-
-@pytest.mark.usefixtures("widening")
-def test_many_rows_are_not(monkeypatch, network):
-    """Their products take longer than reading the matrix, and run best whole."""
-    monkeypatch.setattr(matrix, "_FEW_ROWS_PIECE", PIECE)
-    monkeypatch.setattr(matrix, "_FEW_ROWS", TOKENS.size - 1)
-    many, few = (widened(jax.make_jaxpr(run(network, rows)[0])(network).jaxpr, []) for rows in (slice(None), slice(1)))
-    shape = (CONFIG.intermediate_size, CONFIG.hidden_size)
-    assert shape in many
-    assert shape not in few
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])

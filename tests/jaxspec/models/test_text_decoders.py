@@ -17,11 +17,8 @@ from jaxspec.models.embedded import check_directory
 from jaxspec.models.families import decoder_config, family_of
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.hf_load import load_container, load_directory
-from jaxspec.models.layerwise import open_network
 from jaxspec.models.rope_scaling import LinearScaling, Rope
 from jaxspec.models.special_tokens import end_tokens
-from jaxspec.studies.export.run import target_files
-from jaxspec.studies.pack.division import matrix_names
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "hf" / "gemma3_multimodal"
 
@@ -90,20 +87,6 @@ def test_another_name_has_defaults_of_its_own():
     assert kimi.defaults == FAMILIES["deepseek_v3"].defaults
 
 
-@pytest.mark.parametrize(
-    ("changes", "error", "message"),
-    [
-        ({"text_config": None}, ValueError, "text_config is None; gemma3 needs an object that describes its text"),
-        ({"text_config": {"model_type": "mamba"}}, NotImplementedError, "'mamba' is not modelled"),
-        ({"quantization_config": {"bits": 4}}, NotImplementedError, "quantization_config is not modelled"),
-        ({"model_type": "llava"}, NotImplementedError, "'llava' is not modelled; known: .*, gemma3, gemma3_text, "),
-    ],
-)
-def test_what_cannot_be_read_is_named(changes, error, message):
-    with pytest.raises(error, match=message):
-        family_of(RELEASED | changes)
-
-
 @pytest.mark.parametrize("ours", [True, False])
 def test_both_ways_to_name_the_tensors_are_known(copy, ours):
     expected = load_directory(GOLDEN)
@@ -126,31 +109,13 @@ def test_a_folder_with_the_other_parts_alone_is_refused(copy):
         load_directory(copy)
 
 
-def test_a_lacking_tensor_is_called_as_the_file_would_call_it(copy):
-    rename(copy, lambda name: None if name.endswith("layers.1.mlp.up_proj.weight") else name)
-    with pytest.raises(InputError, match=r"no tensor 'language_model\.model\.layers\.1\.mlp\.up_proj\.weight'"):
-        load_directory(copy)
-
-
+@pytest.mark.network
 def test_containers_hold_the_whole_and_open_as_the_decoder(tmp_path):
     pack(open_checkpoint(GOLDEN), tmp_path / "packed.jspk", "huffman")
     expected = load_directory(GOLDEN)
     found = load_container(tmp_path / "packed.jspk")
     assert found.config == expected.config
     same(found.params, expected.params)
-
-
-def test_a_draft_is_the_decoder_alone():
-    found = target_files(str(GOLDEN)).written_config("bfloat16")
-    assert (found["model_type"], found["architectures"]) == ("gemma3_text", ["Gemma3ForCausalLM"])
-    assert decoder_config(found) == load_directory(GOLDEN).config
-
-
-def test_matrices_to_divide_are_those_of_the_decoder():
-    names = matrix_names(open_network(GOLDEN))
-    assert names["language_model.model.layers.2.self_attn.q_proj.weight"] == (2, ("q",))
-    assert len(names) == 3 * 7
-    assert all(name.startswith("language_model.") for name in names)
 
 
 def test_texts_end_with_the_decoders_own_token_where_nothing_else_is_said(tmp_path):

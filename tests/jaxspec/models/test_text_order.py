@@ -11,6 +11,8 @@ from jaxspec.models.attention import KVSource, attend
 from jaxspec.models.kv_cache import KVCache
 from jaxspec.speculate.loop import verified_view
 
+pytestmark = pytest.mark.network
+
 SLOTS, NODES, DEEPEST, KV_HEADS = 40, 6, 6, 2
 
 

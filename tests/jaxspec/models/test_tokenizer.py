@@ -1,5 +1,4 @@
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -66,23 +65,10 @@ def test_ids_beyond_a_byte_are_refused(ids):
         ByteTokenizer().decode(ids)
 
 
-def test_a_lone_surrogate_is_refused():
-    with pytest.raises(InputError, match="no UTF-8 form"):
-        ByteTokenizer().encode("a\ud800")
-
-
 def test_a_directory_without_a_file_has_bytes_only_where_the_vocabulary_is_256(tmp_path):
     assert isinstance(load_tokenizer(tmp_path, vocab_size=256), ByteTokenizer)
     with pytest.raises(InputError, match=r"no tokenizer\.json and a vocabulary of 257"):
         load_tokenizer(tmp_path, vocab_size=257)
-
-
-def test_a_missing_package_is_named(tmp_path, monkeypatch):
-    (tmp_path / "tokenizer.json").write_text(json.dumps(WORDS))
-    monkeypatch.setitem(sys.modules, "tokenizers", None)
-    # Even with 256 tokens: the file is there, so bytes would be the wrong reading.
-    with pytest.raises(InputError, match=r"pip install 'jaxspec\[tokenizers\]'"):
-        load_tokenizer(tmp_path, vocab_size=256)
 
 
 class TestJson:

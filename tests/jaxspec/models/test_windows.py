@@ -9,7 +9,6 @@ import pytest
 from decoder_cases import CLOSE, CONFIG, POSITIONS, QUICKLY, TOKENS, random_params
 
 from jaxspec.compress.knobs import uniform_knobs
-from jaxspec.compress.kv import compress_cache, round_kv
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models import decoder
 from jaxspec.models.decoder import causal_mask
@@ -20,6 +19,8 @@ from jaxspec.speculate.engine import autoregressive_tree, decode
 from jaxspec.speculate.expansion import tree_limits
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees import tree_from_parents
+
+pytestmark = pytest.mark.network
 
 #: A window of three tokens in layers 0 and 2, with a rotation of their own; layer 1 is not rotated; the base of layer 3 grows
 #: from the sixth token on.
@@ -74,26 +75,6 @@ def test_token_by_token_from_any_slot_equals_all_at_once():
         cache = write_cache(cache, result.cache, slot[:, place])
         seen[np.arange(2), 0, slot[:, place]] = True
     np.testing.assert_array_equal(cache.position[3, 1, slot[1]], np.arange(9))
-
-
-def test_a_cache_without_positions_is_refused():
-    without = dataclasses.replace(empty_cache(MIXED, 2, 4), position=None)
-    with pytest.raises(ValueError, match="the cache has no positions, which windows need"):
-        decoder.forward(
-            PARAMS,
-            MIXED,
-            tokens=TOKENS,
-            positions=POSITIONS,
-            mask=causal_mask(2, 9),
-            sources=[CachedKV(without, np.ones((2, 9, 4), bool))],
-        )
-
-
-def test_a_compressed_cache_keeps_its_positions():
-    cache = forward(PARAMS, MIXED, tokens=TOKENS, positions=POSITIONS + 7, mask=causal_mask(2, 9)).cache
-    exact = uniform_knobs(CASSANDRA1, MIXED, kv_prune=0.0, kv_cut_bits=0.0)
-    read = compress_cache(jax.tree.map(lambda x: round_kv(x) if x.dtype == jnp.float32 else x, cache), exact)
-    np.testing.assert_array_equal(read.position, np.broadcast_to(POSITIONS + 7, (4, 2, 9)))
 
 
 def test_a_tree_decodes_the_text_that_decoding_alone_does():

@@ -4,13 +4,12 @@ import pytest
 
 from jaxspec.report.columns import Cell, Column, Grid, fill, terminal_columns
 from jaxspec.report.configurations import PAGE_COLUMNS as CONFIGURATION_COLUMNS
-from jaxspec.report.page import Page, Section, device_slugs, render_page
+from jaxspec.report.page import device_slugs
 from jaxspec.report.stopwatch import _COLUMNS as STOPWATCH_COLUMNS
 from jaxspec.report.terminal import Table
 from jaxspec.results import measured
 from jaxspec.results.intervals import CycleEnds, Ends
 from jaxspec.results.network_results import AcceptanceRates, Configuration
-from jaxspec.results.priced_results import PricedResult
 from jaxspec.results.stopwatch_results import ClockedWay
 from jaxspec.studies.advise.result import AdvisedBatch
 from jaxspec.studies.advise.view import BATCH_COLUMNS as ADVICE_COLUMNS
@@ -70,45 +69,11 @@ def test_terminal_and_page_show_the_same_numbers():
     assert grid.rows[0][2] == [Cell("0.750 ± 0.010", "measured")]
 
 
-def test_records_of_one_name_are_all_shown():
-    table = fill(Table(), (SPEED,), [("a", ONE), ("a", ONE)], corner="draft")
-    assert table.row_count == 2
-    assert len(Grid([("a", ONE), ("a", ONE)], (SPEED,)).rows[0][2]) == 2
-
-
 def test_an_interval_stands_behind_its_number():
     ends = Ends(low=measured(1.25), high=measured(1.75))
     record = LengthRow(speedup_vs_bf16_ar=measured(1.5), intervals=CycleEnds(speedup_vs_bf16_ar=ends))
     assert SPEED.text(record) == "1.50 [1.25, 1.75]"
     assert SPEED.text(LengthRow(speedup_vs_bf16_ar=measured(1.5))) == "1.50"
-
-
-def test_a_page_of_a_study_without_a_network():
-    table = Table("numbers", "caption")
-    table.add_column("n < m")
-    table.add_row("1 & 2")
-    section = Section(
-        result=PricedResult(architecture="llama-3.1-8b", device="h100-sxm", assumptions=["Time is <short>."]),
-        title="here",
-        headlines=["First.", "Second."],
-        tables=[table],
-        blocks={"vLLM": "serve --x"},
-        remarks=["a note"],
-    )
-    page = render_page(Page(heading="Why?", command="jaxspec x", assumptions=()), [section])
-    for text in (
-        "Why?",
-        "First.",
-        "Second.",
-        "n &lt; m",
-        "1 &amp; 2",
-        "serve --x",
-        "Time is &lt;short&gt;.",
-        "a note",
-        "jaxspec x",
-    ):
-        assert text in page
-    assert "the network that ran here" not in page
 
 
 def test_slugs_of_devices_are_safe_and_unlike_one_another():

@@ -4,13 +4,10 @@ import pytest
 
 from hwmodels.parallel.group import DeviceGroup
 from jaxspec.errors import InputError
-from jaxspec.report.assumptions import device_facts
-from jaxspec.settings import CommonConfig, build_config
+from jaxspec.settings import build_config
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.predict.config import PredictConfig
 from jaxspec.studies.registry import find_study
-from jaxspec.studies.sweep.config import SweepConfig
-from jaxspec.studies.sweep.grid import plan_sweep
 
 SEVENTY = {"architecture": "llama-3.1-70b", "device": "h100-sxm"}
 
@@ -75,25 +72,3 @@ def test_a_draft_network_is_divided_only_where_there_is_one(command, own, none):
     for settings in none:
         with pytest.raises(InputError, match="draft_tensor_parallel would have no effect: "):
             build_config(kind, settings | divided)
-
-
-def test_numbers_of_a_group_are_axes():
-    axes = {"device.group.tensor_parallel": [1, 2, 4], "device.group.link.bandwidth_bytes_per_s": [1e10, 1e11]}
-    plan = plan_sweep(build_config(SweepConfig, {"axes": axes}))
-    assert list(plan.grid.axes) == list(axes)
-    with pytest.raises(InputError, match=r"group.tensor_parallel"):
-        plan_sweep(build_config(SweepConfig, {"axes": {"device.group.tensor_parallel": [0.5]}}))
-
-
-def test_what_a_report_says():
-    alone, four = (
-        device_facts("h100-sxm", config, config)
-        for config in (build_config(CommonConfig, {"tensor_parallel": n, "engine": "vllm"}) for n in (1, 4))
-    )
-    said = [line for line in four["assumptions"] if line not in alone["assumptions"]]
-    assert "4 devices over NVLink 4" in said[0]
-    assert "all_reduce 6.6 %" in said[0]
-    data = four["device_data"]
-    assert data["group.tensor_parallel"]["value"] == 4
-    assert data["group.link.all_reduce.0.launch_s"]["status"] == "calibrated"
-    assert not [name for name in alone["device_data"] if name.startswith("group.")]

@@ -1,11 +1,8 @@
 import pytest
 
 from jaxspec.report.formatting import (
-    bytes_in_words,
     fixed,
-    fixed_or_small,
     knobs_in_words,
-    milliseconds,
     quantity,
     three_digits,
     times,
@@ -67,29 +64,3 @@ def test_knobs_in_words():
         "weight_cut_bits": {"q": [2.0, 3.0], "k": [5.0, 1.0]},
     }
     assert knobs_in_words(mixed, "weight") == "12 to 50 % pruned, 1 to 5 bits cut"
-
-
-def test_memory_of_small_networks_is_not_told_as_nothing():
-    assert [bytes_in_words(count) for count in (16.06e9, 1e8, 9.9e7, 13e6, 3e5)] == [
-        "16.1 GB",
-        "0.1 GB",
-        "99 MB",
-        "13 MB",
-        "0.3 MB",
-    ]
-
-
-def test_small_numbers_keep_three_digits():
-    seconds = (None, 0.0, 3.2e-8, 4.12e-7, 5.16e-5, 9.94e-5, 9.96e-5, 0.0413021, 1.5)
-    assert [milliseconds(time) for time in seconds] == [
-        "n/a",
-        "0",
-        "3.2e-05",
-        "0.000412",
-        "0.0516",
-        "0.0994",
-        "0.100",
-        "41.302",
-        "1500.000",
-    ]
-    assert [fixed_or_small(value, 1) for value in (0.01234, 9.94, 9.96, 12.34)] == ["0.0123", "9.94", "10.0", "12.3"]

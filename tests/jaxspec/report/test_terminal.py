@@ -11,7 +11,6 @@ from what_is_shown import NUMBER, WIDTHS, numbers_are_whole, printed
 import jaxspec.report.terminal as terminal
 from jaxspec.report.configurations import tables as tables_of
 from jaxspec.report.terminal import Table, fold, say, show
-from jaxspec.runs.progress import Reporter
 
 
 def tables(entries):
@@ -40,6 +39,7 @@ def some_tables(draw):
     return table
 
 
+@pytest.mark.study
 @settings(max_examples=25, deadline=None)
 @given(some_tables())
 def test_no_table_cuts_a_number_at_any_width(table):
@@ -67,48 +67,6 @@ def numbered(columns, rows=2, heading="speedup vs {} AR"):
     for row in range(rows):
         table.add_row(f"board {row}", *(f"{row + 1}.{i:05d}" for i in range(columns)))
     return table
-
-
-def test_a_table_that_fits_is_one_line_per_row():
-    assert printed(numbered(2), 120).splitlines() == [
-        "a title",
-        "device   speedup vs 0 AR  speedup vs 1 AR",
-        "───────  ───────────────  ───────────────",
-        "board 0          1.00000          1.00001",
-        "board 1          2.00000          2.00001",
-        "a caption",
-        "",
-    ]
-
-
-def test_headings_fold_before_columns_are_divided():
-    lines = printed(numbered(2), 27).splitlines()
-    assert lines[1:4] == [
-        "          speedup   speedup",
-        "device    vs 0 AR   vs 1 AR",
-        "───────  ────────  ────────",
-    ]
-    assert "board 0   1.00000   1.00001" in lines
-
-
-def test_many_columns_are_divided_and_each_part_names_its_rows():
-    lines = printed(numbered(7), 40).splitlines()
-    assert sum(line.startswith("board 0") for line in lines) == 3
-    assert lines.count("") == 3
-
-
-def test_where_two_columns_do_not_fit_rows_become_lists():
-    table = numbered(2, rows=1)
-    table.rows[0] = type(table.rows[0])(("board 0", "1234567890123456", "2"))
-    assert printed(table, 20).splitlines() == [
-        "a title",
-        "device: board 0",
-        "  speedup vs 0 AR:",
-        "    1234567890123456",
-        "  speedup vs 1 AR: 2",
-        "a caption",
-        "",
-    ]
 
 
 def test_a_pipe_has_no_width_unless_told(monkeypatch, capsys):
@@ -143,34 +101,6 @@ def test_brackets_and_colons_are_no_markup(monkeypatch, capsys):
         assert text in out
 
 
-def test_sentences_fold_at_words_and_paths_stay_whole(monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "80")
-    path = "/a/long/path/" + "x" * 90
-    say(f"  result of the run: {path} and {'a few words ' * 12}", indent="    ")
-    lines = capsys.readouterr().out.splitlines()
-    assert any(line.strip() == path for line in lines)
-    assert all(len(line) <= 80 or line.strip() == path for line in lines)
-    assert all(line.startswith("    ") for line in lines[1:] if line != path)
-
-
-@pytest.mark.parametrize("width", [60, 80, 100, 120, None])
-def test_lines_of_a_run_fold_at_words_and_names_are_no_markup(width, monkeypatch, capsys):
-    monkeypatch.delenv("COLUMNS", raising=False)
-    if width is not None:
-        monkeypatch.setenv("COLUMNS", str(width))
-    path = "/runs/[a]" + "/deep" * 30
-    Reporter().line(f"report of the whole run with all its devices and numbers such as 1,234.567: {path}")
-    lines = capsys.readouterr().err.splitlines()
-    assert path in [line.split()[-1] for line in lines]
-    assert all(len(line) <= (width or WIDTHS[-1]) or " " not in line for line in lines)
-    assert (len(lines) == 1) == (width is None)
-
-
-def test_too_many_cells_are_refused():
-    with pytest.raises(ValueError, match="add columns first"):
-        numbered(1).add_row("a", "b", "c")
-
-
 def test_tables_of_tune_and_evaluate_at_every_width(make_entry):
     entries = [make_entry(), make_entry(device="jetson-agx-orin", pays=False)]
     for table in tables(entries):
@@ -178,6 +108,7 @@ def test_tables_of_tune_and_evaluate_at_every_width(make_entry):
     assert printed(tables(entries)[0], 60).count("tuned") == 2
 
 
+@pytest.mark.study(3)
 @pytest.mark.parametrize("command", ["devices", "models"])
 @pytest.mark.parametrize("width", [60, 80, 100, 120, None])
 def test_catalogs_at_every_width(command, width, monkeypatch, capsys):

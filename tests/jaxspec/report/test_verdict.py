@@ -1,5 +1,3 @@
-import math
-
 import pytest
 from made_results import read
 
@@ -9,10 +7,6 @@ from jaxspec.report.configurations import SpeedRatio
 
 def headline(entry):
     return configurations.headline(read(entry))
-
-
-def ratio(entry, other):
-    return configurations.ratio(read(entry), other)
 
 
 def verdict(entry):
@@ -67,24 +61,6 @@ def test_the_fastest_stored_format_is_the_bar():
     }
     assert verdict(entry).stored_speedup == pytest.approx(1.5)
     assert not verdict(entry).pays
-
-
-def test_what_is_unknown_is_not_claimed():
-    entry = {"configurations": {"tuned": {"speedup_vs_bf16_ar": math.nan}}}
-    assert verdict(entry).choice == "n/a"
-    assert headline(entry).endswith("no speedup is known.")
-    alone = {"configurations": {"grid": {"speedup_vs_bf16_ar": 1.7, "speedup_vs_stored_ar": None}}}
-    assert headline(alone).endswith(
-        "the grid draft is predicted to decode 1.70x as fast as 16-bit autoregressive decoding."
-    )
-
-
-def test_ratio_falls_back_to_the_speedups(make_entry):
-    entry = make_entry() | {"ratios": {"tuned_vs_grid": {"ratio": None}}}
-    found = ratio(entry, "grid")
-    assert found is not None
-    assert str(found) == "1.14x"  # 2.33 / 2.04 = 1.142
-    assert ratio({}, "grid") is None
 
 
 def test_an_interval_with_one_in_it_is_no_clear_difference(make_entry):

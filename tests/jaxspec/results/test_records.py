@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import math
 from typing import ClassVar
 
 import pytest
@@ -129,24 +128,6 @@ def test_parts_within_parts_keep_their_statuses(arrange):
     table = arrange({"engine": {"terms": terms}, "speed": "predicted", "pays": "predicted", "fits": "predicted"})
     assert {name: status_in(table, ("engine", "terms", name)) for name in terms} == terms
     assert status_in(table, ("speed",)) == "predicted"
-
-
-@pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf, 10**400, "fast", True, [1.0], {}])
-def test_only_finite_numbers_are_numbers(value):
-    assert Quantity(value).number is None
-    assert Configuration.from_plain({"kl": value}).kl.value is None
-
-
-def test_numbers_are_read_as_floats():
-    assert Quantity(3).number == 3.0
-    assert Quantity(0).number == 0.0
-    with pytest.raises(ValueError, match="does not have this number"):
-        _ = UNKNOWN.known
-
-
-@pytest.mark.parametrize("raw", [None, [], 3, "x", {"part": None, "rows": 3, "inner": 3, "status": 3}])
-def test_what_is_not_there_is_unknown(raw):
-    assert Whole.from_plain(raw) == Whole()
 
 
 def test_status_is_found_by_name_by_path_and_by_group():

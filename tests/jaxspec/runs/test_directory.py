@@ -54,21 +54,6 @@ def test_force_removes_a_runs_own_files_only(tmp_path):
     run.close()
 
 
-def test_force_empties_a_folder_that_lies_behind_a_link(tmp_path):
-    large = tmp_path / "large-disk"
-    (large / "stages" / "grid").mkdir(parents=True)
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "mine").write_text("mine")
-    (large / "stages" / "link").symlink_to(tmp_path / "elsewhere")
-    (large / "link").symlink_to(tmp_path / "elsewhere")
-    closed(open_run(tmp_path / "r"))
-    (tmp_path / "r" / "checkpoints").symlink_to(large)
-    with open_run(tmp_path / "r", force=True) as run:
-        assert not list(run.checkpoints.iterdir())
-    assert (tmp_path / "r" / "checkpoints").resolve() == large
-    assert (tmp_path / "elsewhere" / "mine").read_text() == "mine"
-
-
 def test_unwritable_places_are_bad_input(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):

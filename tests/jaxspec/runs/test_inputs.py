@@ -1,6 +1,5 @@
 """Every file that a configuration names is part of its run: a changed one is noticed and named."""
 
-import dataclasses
 import hashlib
 import io
 import itertools
@@ -15,8 +14,8 @@ from hwmodels import catalog
 from jaxspec.errors import InputError
 from jaxspec.runs import Reporter, inputs
 from jaxspec.runs.directory import RunDirectory
-from jaxspec.runs.inputs import input_digests, input_files
-from jaxspec.studies import CompareConfig, EvaluateConfig, ExportConfig, SweepConfig, TreeConfig
+from jaxspec.runs.inputs import input_digests
+from jaxspec.studies import CompareConfig, EvaluateConfig, SweepConfig, TreeConfig
 
 DEVICE = (Path(catalog.__file__).parent / "devices" / "rtx-4090.toml").read_text(encoding="utf-8")
 
@@ -96,24 +95,6 @@ def test_an_edited_file_is_named_and_the_old_result_is_not_shown(files, settings
         assert run.unrecorded == []
 
 
-def test_digests_that_are_gone_are_told(files):
-    config = EvaluateConfig(**EVALUATE)
-    digests = input_digests(config)
-    with RunDirectory("evaluate", config, inputs=digests, out=files / "run") as run:
-        assert run.unrecorded == []
-    (files / "run" / "inputs.json").unlink()
-    with RunDirectory("evaluate", config, inputs=digests, out=files / "run", begin=False) as run:
-        assert run.unrecorded == sorted(digests)
-
-
-def test_a_file_that_is_gone_is_a_changed_one(files):
-    config = EvaluateConfig(**EVALUATE)
-    RunDirectory("evaluate", config, inputs=input_digests(config), out=files / "run").close()
-    Path("mine.toml").unlink()
-    with pytest.raises(InputError, match=r"mine\.toml has changed"):
-        RunDirectory("evaluate", config, inputs=input_digests(config), out=files / "run")
-
-
 @pytest.mark.parametrize(
     ("settings", "added", "told"),
     [
@@ -137,34 +118,6 @@ def test_a_file_that_comes_later_is_a_changed_one(files, settings, added, told):
         assert [Path(name).name for name in run.unrecorded] == ["notes.json"]
 
 
-def test_runs_of_earlier_versions_say_what_they_do_not_know(files):
-    config = EvaluateConfig(**EVALUATE)
-    old = {
-        name: digest for name, digest in input_digests(config).items() if name in ("config.json", "model.safetensors")
-    }
-    RunDirectory("evaluate", config, inputs=old, out=files / "run").close()
-    for _ in range(2):  # it does not get to know it by being asked
-        with RunDirectory("evaluate", config, inputs=input_digests(config), out=files / "run") as run:
-            assert run.unrecorded == ["mine.toml", "r.json", "shape/config.json", "t.txt"]
-    Path("model", "model.safetensors").write_bytes(b"other")
-    with pytest.raises(InputError, match=r"model\.safetensors has changed"):
-        RunDirectory("evaluate", config, inputs=input_digests(config), out=files / "run")
-
-
-def test_files_of_one_name_are_told_apart(files, monkeypatch):
-    monkeypatch.chdir(files / "shape")
-    config = EvaluateConfig(model="../model", architecture="config.json", text="config.json")
-    found = input_digests(config)
-    assert set(found) == {
-        "config.json",
-        "model.safetensors",
-        "text config.json",
-        "architecture config.json",
-    }
-    assert found["architecture config.json"] != found["config.json"]
-    assert input_digests(dataclasses.replace(config, text="stdlib"))["config.json"] == found["config.json"]
-
-
 def test_large_inputs_are_digested_with_time_left(files, monkeypatch):
     config, clock, said = EvaluateConfig(**EVALUATE), itertools.count(0, 40), io.StringIO()
     plain = input_digests(config)
@@ -182,21 +135,6 @@ def test_large_inputs_are_digested_with_time_left(files, monkeypatch):
     assert "done in" in lines[-1]
 
 
-def test_templates_belong_to_a_model(files):
-    Path("model", "chat_template.jinja").write_text("{{ messages }}")
-    assert "chat_template.jinja" in input_digests(EvaluateConfig(**EVALUATE))
-
-
-def test_weights_that_are_not_read_have_no_digest(files):
-    # Some releases have the same weights twice, in one large file and in another layout.
-    Path("model", "consolidated.safetensors").write_bytes(b"again")
-    Path("draft", "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "b.safetensors"}}))
-    Path("draft", "b.safetensors").write_bytes(b"shard")
-    found = input_digests(TreeConfig(model="model", draft="draft"))
-    assert {name for name in found if not name.endswith(".json")} == {"model.safetensors", "draft/b.safetensors"}
-    assert found["draft/b.safetensors"] == hashlib.sha256(b"shard").hexdigest()
-
-
 def test_drafts_of_a_comparison_are_digested_by_the_same_rule(files):
     for folder in ("one", "two"):
         Path(folder).mkdir()
@@ -207,7 +145,3 @@ def test_drafts_of_a_comparison_are_digested_by_the_same_rule(files):
         *(f"{folder}/{name}" for folder in ("one", "two") for name in ("config.json", "model.safetensors")),
         "model/more.jspk",
     }
-
-
-def test_a_command_whose_device_is_its_runs_has_no_file_of_one():
-    assert input_files(ExportConfig(run="runs/made")) == {}

@@ -6,9 +6,7 @@ from types import SimpleNamespace
 import jax
 import pytest
 
-from jaxspec.runs import carrying_out, machine
-from jaxspec.runs.carrying_out import carry_out
-from jaxspec.settings.base import Settings
+from jaxspec.runs import machine
 
 
 @pytest.fixture
@@ -46,11 +44,3 @@ def test_memory_of_a_processor_is_what_the_process_may_take(device, tmp_path, mo
     monkeypatch.delattr(os, "sysconf")
     file.unlink()
     assert machine.device_memory_bytes() == 2_000_000_000
-
-
-@pytest.mark.parametrize(("peak", "told"), [(None, False), (9e8, False), (32.21e9, True)])
-def test_a_run_tells_how_much_of_a_device_it_took(peak, told, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(carrying_out, "peak_device_bytes", lambda: peak)
-    result, _ = carry_out("trial", Settings(), lambda directory, reporter: lambda: {"a": 1}, out=tmp_path / "run")
-    assert result == {"a": 1}
-    assert ("memory: at most 32.2 GB of the device were in use" in capsys.readouterr().err) == told

@@ -62,8 +62,3 @@ def test_a_file_that_is_no_toml_is_bad_input(tmp_path, content):
         read_toml(tmp_path / "c.toml")
     with pytest.raises(InputError, match="cannot be read"):
         read_toml(tmp_path / "none.toml")
-
-
-def test_a_configuration_may_begin_with_a_byte_order_mark(tmp_path):
-    (tmp_path / "c.toml").write_bytes(b"\xef\xbb\xbfbatch = 2\n")
-    assert read_toml(tmp_path / "c.toml") == {"batch": 2}

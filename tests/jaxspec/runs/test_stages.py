@@ -3,16 +3,15 @@
 import errno
 import resource
 import shutil
-import sys
 import time
-from types import SimpleNamespace
 
 import numpy as np
-import orbax.checkpoint as ocp
 import pytest
 
 from jaxspec.errors import InputError
-from jaxspec.runs.stages import Stages, refusal_told
+from jaxspec.runs.stages import Stages
+
+pytestmark = pytest.mark.signals
 
 
 def slow():
@@ -29,20 +28,6 @@ def test_a_resumed_run_tells_the_time_that_stages_took(tmp_path):
     assert again.timing_s == first.timing_s
 
 
-def test_attempts_that_were_stopped_count(tmp_path):
-    def stopped():
-        time.sleep(0.2)
-        first.tick("ascent")
-        raise KeyboardInterrupt
-
-    first = Stages(tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        first.run("ascent", stopped)
-    second = Stages(tmp_path)
-    second.run("ascent", slow)
-    assert second.timing_s["ascent"] >= 0.4
-
-
 @pytest.mark.parametrize("kept", [0.0, 0.5])
 def test_a_damaged_stage_is_named(tmp_path, kept):
     Stages(tmp_path).run("decoded/a", slow)
@@ -54,42 +39,6 @@ def test_a_damaged_stage_is_named(tmp_path, kept):
         Stages(tmp_path).run("decoded/a", slow)
     shutil.rmtree(stage)
     np.testing.assert_array_equal(Stages(tmp_path).run("decoded/a", slow)["x"], [0, 1, 2])
-
-
-def test_a_damaged_stage_is_one_line_and_no_stacks_of_its_other_arrays(tmp_path, monkeypatch):
-    arrays = {f"x{i}": np.arange(5.0) + i for i in range(40)}
-    Stages(tmp_path).run("a", lambda: arrays)
-    for file in (tmp_path / "stages" / "a").rglob("d/*"):
-        file.write_bytes(bytes(range(256)))
-    printed = []
-    monkeypatch.setattr(sys, "unraisablehook", printed.append)
-    for _ in range(2):  # threads tell of the others when they come to it
-        with pytest.raises(InputError, match=r"stage '.*a' is damaged"):
-            Stages(tmp_path).run("a", slow)
-    time.sleep(0.3)
-    assert printed == []
-    sys.unraisablehook(SimpleNamespace(exc_value=ValueError("of something else")))
-    assert len(printed) == 1
-
-
-def test_a_damaged_state_of_a_stopped_stage_is_named(tmp_path):
-    state = {"place": np.arange(4.0), "step": np.array(5)}
-    with Stages(tmp_path).progress("ascent/a") as progress:
-        for step in (5, 10):
-            progress.save(step, state | {"step": np.array(step)})
-    folder = tmp_path / "progress" / "ascent" / "a" / "10"
-    for file in folder.rglob("*"):
-        if file.is_file():
-            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-    with (
-        Stages(tmp_path).progress("ascent/a") as progress,
-        pytest.raises(InputError, match=r"state '.*ascent.a.10' is damaged .*remove that folder") as caught,
-    ):
-        progress.last(state)
-    assert len(str(caught.value).splitlines()) == 1
-    shutil.rmtree(folder)
-    with Stages(tmp_path).progress("ascent/a") as progress:
-        assert progress.last(state)["step"] == 5
 
 
 @pytest.mark.parametrize("part", ["stage", "state"])
@@ -108,36 +57,6 @@ def test_a_full_disk_is_the_systems_own_error(tmp_path, part, caplog):
     np.testing.assert_array_equal(Stages(tmp_path).run("large", lambda: large)["x"], large["x"])
 
 
-def test_other_mistakes_in_a_state_stay_what_they_are(tmp_path):
-    with pytest.raises(ValueError, match="mine"), refusal_told(tmp_path):
-        raise ValueError("mine")
-    with pytest.raises(OSError, match="No space left") as caught, refusal_told(tmp_path):
-        raise ValueError("RESOURCE_EXHAUSTED: Failed to write 5 bytes to file: No space left on device")
-    assert caught.value.errno == errno.ENOSPC
-
-
-def test_files_of_another_stage_are_not_taken_for_this_one(tmp_path):
-    stages = Stages(tmp_path)
-    for name in "ab":
-        stages.run(f"decoded/{name}", slow)
-    folder = tmp_path / "stages" / "decoded"
-    shutil.rmtree(folder / "b")
-    shutil.copytree(folder / "a", folder / "b")
-    with pytest.raises(
-        InputError, match=r"stage '.*decoded.b' is damaged .*files of another stage.*remove that folder"
-    ):
-        Stages(tmp_path).run("decoded/b", slow)
-    np.testing.assert_array_equal(Stages(tmp_path).within("decoded").run("a", slow)["x"], [0, 1, 2])
-
-
-def test_a_stage_of_an_earlier_version_has_no_name_in_it(tmp_path):
-    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
-        checkpointer.save(tmp_path / "stages" / "a", ocp.args.PyTreeSave({"x": np.arange(3)}))
-    found = Stages(tmp_path).run("a", lambda: pytest.fail("computed"))
-    np.testing.assert_array_equal(found["x"], [0, 1, 2])
-    assert set(found) == {"x"}
-
-
 @pytest.mark.parametrize("place", ["stages", "stages/decoded", "progress"])
 def test_a_file_in_the_place_of_a_folder_is_named_before_work_begins(tmp_path, place):
     stages = Stages(tmp_path)
@@ -148,23 +67,3 @@ def test_a_file_in_the_place_of_a_folder_is_named_before_work_begins(tmp_path, p
     with pytest.raises(InputError, match=f"{place}' is a file, where the run keeps its stages"):
         begin.get(place, store)()
     assert (tmp_path / place).read_text() == "mine"
-
-
-@pytest.mark.parametrize(
-    "content", ["", "{", "[1]", '{"a": "x"}', '{"a": null}', pytest.param("[" * 100_000, id="deep")]
-)
-def test_lost_times_stop_nothing(tmp_path, content):
-    Stages(tmp_path).run("a", slow)
-    (tmp_path / "seconds.json").write_text(content)
-    again = Stages(tmp_path)
-    again.run("a", slow)
-    assert again.timing_s == {}
-
-
-def test_arrays_without_an_element_are_kept(tmp_path):
-    made = {"x": np.zeros((3, 0), np.int32), "inner": {"y": np.zeros((0,), np.float32), "z": np.arange(2)}}
-    for _ in range(2):
-        found = Stages(tmp_path).run("decoded/none", lambda: made)
-        assert found["x"].shape == (3, 0)
-        assert (found["x"].dtype, found["inner"]["y"].dtype) == (np.int32, np.float32)
-        np.testing.assert_array_equal(found["inner"]["z"], [0, 1])

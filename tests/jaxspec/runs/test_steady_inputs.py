@@ -2,13 +2,11 @@
 
 import dataclasses
 import os
-import shutil
 
 import numpy as np
 import pytest
 
 from jaxspec.errors import InputError
-from jaxspec.runs import steady_inputs
 from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.stages import Stages
 from jaxspec.settings.base import Settings
@@ -86,47 +84,3 @@ def test_weights_that_are_swapped_later_spoil_no_stage_and_no_result(run, networ
         run()
     swapped(network, b"old weights")()
     assert run() == {"read": "old weights"}
-
-
-def test_the_same_bytes_again_are_no_change(run, network):
-    def touched():
-        os.utime(network / "model.safetensors", (1, 1))
-
-    assert run(load=touched, stage=swapped(network, b"old weights")) == {"read": "old weights"}
-
-
-def test_files_that_change_while_they_are_checked_or_digested_are_refused(run, network, monkeypatch):
-    with pytest.raises(InputError, match=r"config\.json has changed since this command began; run it again"):
-        run(check=lambda: (network / "config.json").write_text('{"new": 1}'))
-    digests = steady_inputs.input_digests
-
-    def slow(*given):
-        found = digests(*given)
-        swapped(network, b"other weights")()
-        return found
-
-    with monkeypatch.context() as patched:
-        patched.setattr(steady_inputs, "input_digests", slow)
-        with pytest.raises(InputError, match=r"safetensors has changed since this command began"):
-            run()
-    shutil.rmtree(network)
-    assert steady_inputs.SteadyInputs(Toy(model=str(network))).digest() == {}
-
-
-def test_a_changed_file_stays_changed_however_often_its_digest_is_asked_for(network):
-    steady = steady_inputs.SteadyInputs(Toy(model=str(network)))
-    (network / "model.safetensors").write_bytes(b"longer weights")
-    for _ in range(2):
-        with pytest.raises(InputError, match="has changed since this command began"):
-            steady.digest()
-
-
-def test_what_iterations_keep_on_their_way_is_of_the_same_files(tmp_path):
-    def refuse():
-        raise InputError("changed")
-
-    with (
-        Stages(tmp_path, check_inputs=refuse).progress("ascent") as progress,
-        pytest.raises(InputError, match="changed"),
-    ):
-        progress.save(1, {"x": np.zeros(1)})

@@ -7,13 +7,12 @@ import sys
 from pathlib import Path
 
 import jax
-import numpy as np
 import pytest
 from own_address import own_address
 
-from jaxspec.errors import InputError
 from jaxspec.models import DecoderConfig, init_params, save_directory
-from jaxspec.runs.processes import ONE_PROCESS
+
+pytestmark = pytest.mark.signals
 
 CONFIG = DecoderConfig(
     vocab_size=40, hidden_size=16, intermediate_size=24, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=6
@@ -61,17 +60,6 @@ def test_a_matrix_is_split_over_processes_and_gathered(found):
     assert found["mesh"] == [1, 2]
     assert found["part"] == [[2, 12, 16], [2, 24, 16]]
     assert found["same"]
-
-
-def test_texts_are_split_over_processes(found):
-    assert found["rows"] == [[2, 2], (2 * np.arange(8.0).reshape(4, 2)).tolist()]
-
-
-def test_one_process_tells_itself():
-    assert ONE_PROCESS.told(3) == 3
-    assert ONE_PROCESS.every(3) == [3]
-    with pytest.raises(InputError, match="bad"), ONE_PROCESS.kept_together():
-        ONE_PROCESS.agreed(lambda: (_ for _ in ()).throw(InputError("bad")))
 
 
 def test_bad_input_ends_all_with_one_line_and_no_directory(tmp_path):

@@ -76,6 +76,7 @@ def test_prompts_seeds_and_samples_draw_apart(sample):
     assert len({row.tobytes() for row in (*first, *other_seed, *other_prompt)}) > 20
 
 
+@pytest.mark.network
 def test_padding_of_the_prompt_is_not_seen(sample):
     # 64 tokens are no padding, 65 are 63 of it.
     long = np.tile(PROMPT, 13)
@@ -89,6 +90,7 @@ def test_padding_of_the_prompt_is_not_seen(sample):
     assert whole.length.tolist() == cut.length.tolist() == again.length.tolist() == [5] * 3
 
 
+@pytest.mark.network
 def test_stop_tokens_end_a_sample_and_belong_to_it(sample):
     free, found = sample(40), sample(40, stop=np.array([2, 6]))
     for tokens, length, stopped, whole in zip(found.tokens, found.length, found.stopped, free.tokens, strict=True):
@@ -100,6 +102,7 @@ def test_stop_tokens_end_a_sample_and_belong_to_it(sample):
     assert 0 < found.stopped.sum() < 40
 
 
+@pytest.mark.network
 @pytest.mark.parametrize("decoding", [SAMPLING, Decoding(False, 0.7, top_k=4, top_p=0.9)])
 def test_samples_have_the_networks_distribution(params, sample, decoding):
     pairs = sample(4000, num_tokens=2, decoding=decoding, width=500)

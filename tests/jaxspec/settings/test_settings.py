@@ -9,24 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxspec.compress.schemes import SCHEMES
 from jaxspec.errors import InputError
-from jaxspec.formats.container.schemes import CODECS
-from jaxspec.models.embedded import HEAD_NAME, SMALL_NAME
+from jaxspec.models.embedded import SMALL_NAME
 from jaxspec.settings import (
     build_config,
     config_hash,
-    layered_config,
-    notes,
     to_toml,
 )
-from jaxspec.settings.draft_kinds import DRAFT_NAMES
-from jaxspec.settings.fields import choices_of, hints, setting_of, takes_several
+from jaxspec.settings.fields import hints, setting_of, takes_several
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET
-from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS, PackScheme, WidthScheme
+from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS
 from jaxspec.studies import (
-    CompareConfig,
     EvaluateConfig,
     PackConfig,
     PredictConfig,
@@ -41,7 +35,6 @@ from jaxspec.studies import (
     tune,
     unpack_container,
 )
-from jaxspec.studies.calibrate.config import CalibrateConfig
 from jaxspec.studies.predict import run as predict_run
 
 KINDS = (TuneConfig, EvaluateConfig, TreeConfig, PredictConfig, PackConfig)
@@ -146,6 +139,7 @@ def test_acceptance_is_a_number_or_several(value, expected):
     assert all(type(number) is float for number in config.acceptance)
 
 
+@pytest.mark.study(2)
 @pytest.mark.parametrize("settings", [{"acceptance": 0.9}, {"acceptance": [0.9, 0.8]}, {"acceptance": np.float32(0.5)}])
 def test_predict_takes_numbers_and_lists(settings, monkeypatch):
     # What it prices with is another test's matter.
@@ -237,39 +231,6 @@ def test_a_flag_of_the_default_counts_as_given_and_a_written_configuration_does_
     assert build_config(EvaluateConfig, written).weight_prune == 0.4
     with pytest.raises(InputError, match="weight_prune would have no effect"):
         build_config(EvaluateConfig, written, given=["weight_prune"])
-
-
-def test_settings_that_quick_changes_do_not_count_as_given(tmp_path):
-    """`--quick` sets fewer problems, which is no mistake where there are none."""
-    times = tmp_path / "times.csv"
-    times.write_text("part,seconds\n", encoding="utf-8")
-    assert layered_config(CompareConfig, {"task": "none"}, quick=True).problems == 24
-    assert layered_config(CalibrateConfig, {"measurements": str(times)}, quick=True).repeats == 5
-    with pytest.raises(InputError, match="problems would have no effect: the task is none"):
-        layered_config(CompareConfig, {"task": "none", "problems": 24}, quick=True)
-    with pytest.raises(InputError, match="problems would have no effect: the task is none"):
-        CompareConfig(task="none", problems=30)
-
-
-@pytest.mark.parametrize(
-    ("config", "expected"),
-    [
-        (PackConfig(scheme="huffllm", seed=3), "seed would have no effect: scheme huffllm has no draft"),
-        (PackConfig(importance="magnitude", text="t"), "text would have no effect: importance magnitude reads no text"),
-        (TuneConfig(temperature=1, surrogate_temperature=1), "surrogate_temperature would have no effect: it smooths"),
-    ],
-)
-def test_harmless_settings_without_effect_are_noted(config, expected):
-    (line,) = notes(config)
-    assert line.startswith(expected)
-    assert notes(type(config)()) == []
-
-
-def test_names_are_those_of_the_things_they_name():
-    assert set(choices_of(WidthScheme)) == set(SCHEMES)
-    assert set(choices_of(PackScheme)) == {facts.name for facts in SCHEME_FACTS.values() if facts.packs}
-    assert {facts.codec for facts in SCHEME_FACTS.values() if facts.packs} == set(CODECS)
-    assert {HEAD_NAME, SMALL_NAME} < set(DRAFT_NAMES)
 
 
 def test_limits_and_defaults_of_knobs_are_those_of_the_registry():

@@ -18,6 +18,8 @@ from jaxspec.speculate.expected_cycles import expected_cycles
 from jaxspec.speculate.proof import continuation_length
 from jaxspec.speculate.sampling import GREEDY, SAMPLING, Decoding
 
+pytestmark = pytest.mark.network
+
 CONFIG = DecoderConfig(
     vocab_size=11, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
 )

@@ -197,6 +197,7 @@ def test_draft_settings_are_whole_numbers():
 # --- Right arguments pass, traced ones too --------------------------------------------------------------------------------
 
 
+@pytest.mark.network
 def test_argument_checks_work_under_jit_and_vmap(monkeypatch, target, jit):
     traces = []
     inner = engine.decoding_loop.__wrapped__

@@ -95,6 +95,7 @@ def run_target(jit, target):
     return jit(lambda tokens: forward_text(target, CONFIG, tokens, kv_codec=round_kv).logits)
 
 
+@pytest.mark.network
 def test_autoregressive_decoding_takes_the_largest_logit(run_target, autoregressive):
     tokens = np.zeros((3, PROMPT + TOKENS), np.int32)
     tokens[:, :PROMPT] = PROMPTS
@@ -137,13 +138,7 @@ def test_a_draft_that_keeps_more_is_accepted_more(decode_greedily):
     assert cycles[0] < cycles[1] < cycles[2]
 
 
-def test_what_follows_the_text_is_not_touched(decode_greedily):
-    for name, draft_length in (("pruned", 4), ("itself", 3)):
-        result = decode_greedily(name, draft_length)
-        for row, generated in zip(np.asarray(result.tokens), np.asarray(result.generated)):
-            np.testing.assert_array_equal(row[PROMPT + generated + WIDTH :], 0)
-
-
+@pytest.mark.network
 def test_predicted_cycles_are_the_counted_ones(jit, target, drafts, decode_greedily, run_target):
     # The text is the target's own, longer than what is decoded, so that every start has all of its depths.
     depth = WIDTH - 1
@@ -183,14 +178,6 @@ def test_new_values_compile_nothing(monkeypatch, decode_greedily):
     assert not traces
 
 
-def test_fewer_tokens_than_there_is_room_for(decode_greedily, autoregressive):
-    short = decode_greedily("pruned", 3, num_tokens=5, room=TOKENS)
-    np.testing.assert_array_equal(short.tokens[:, : PROMPT + 5], autoregressive.tokens[:, : PROMPT + 5])
-    assert np.all((short.generated >= 5) & (short.generated < 5 + 4))
-    with pytest.raises(ValueError, match="6 tokens do not fit in room for 5"):
-        decode_greedily("pruned", 3, num_tokens=6, room=5)
-
-
 @pytest.fixture(scope="module")
 def sample(jit, target, drafts):
     params, knobs = drafts["pruned"]
@@ -207,12 +194,14 @@ def sample(jit, target, drafts):
     return run
 
 
+@pytest.mark.network
 def test_sampled_results_do_not_depend_on_batching(sample):
     whole, part = sample(), sample((2, 1))
     for together, apart in zip(whole[:-1], part[:-1]):  # all but the margin, which is no whole number
         np.testing.assert_array_equal(together[np.array([2, 1])], apart)
 
 
+@pytest.mark.network
 def test_draws_depend_on_prompt_id_and_seed(sample):
     text = lambda result: np.asarray(result.tokens)[:, PROMPT : PROMPT + TOKENS].tolist()
     base = text(sample())
@@ -222,6 +211,7 @@ def test_draws_depend_on_prompt_id_and_seed(sample):
     assert all(a != b for a, b in zip(base, other_seed))
 
 
+@pytest.mark.network
 def test_each_kind_of_draw_has_its_own_purpose(monkeypatch, target):
     drawn = []
     spy = lambda *arguments: drawn.append(arguments[1]) or draw_keys(*arguments)
@@ -232,13 +222,6 @@ def test_each_kind_of_draw_has_its_own_purpose(monkeypatch, target):
     params = SelfDraftParams(target, uniform_knobs(CASSANDRA1, CONFIG))
     jax.eval_shape(run, target, params, PROMPTS, IDS, chain_tree(1, WIDTH), SEED, sampling(1.0))
     assert set(drawn) == {Purpose.DRAFT, Purpose.ACCEPT, Purpose.NEXT}
-
-
-@pytest.mark.parametrize("draft_length", [0, 1, 4])
-def test_bookkeeping_of_sampled_cycles(sample, draft_length):
-    result = sample(draft_length=draft_length)
-    np.testing.assert_array_equal(result.generated, result.cycles + result.accepted_at.sum(axis=1))
-    assert np.all((result.generated >= TOKENS) & (result.generated < TOKENS + draft_length + 1))
 
 
 def test_greedy_results_do_not_depend_on_batching(jit, target, drafts, decode_greedily):

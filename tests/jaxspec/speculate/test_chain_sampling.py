@@ -17,6 +17,8 @@ from jaxspec.speculate.expansion import chain_limits
 from jaxspec.speculate.expected_cycles import expected_cycles
 from jaxspec.trees import chain_tree
 
+pytestmark = pytest.mark.network
+
 DRAFT_LENGTH, SAMPLES, TEMPERATURE = 2, 40_000, 0.8
 
 

@@ -19,6 +19,8 @@ from jaxspec.speculate.drafts.interface import Committed, Level, Root
 from jaxspec.speculate.expansion import chain_limits
 from jaxspec.trees import chain_tree
 
+pytestmark = pytest.mark.network
+
 SMALL = mixture(VOCAB)
 SAMPLES, TEMPERATURE, DEPTH = 20_000, 0.8, 2
 

@@ -11,6 +11,8 @@ from jaxspec.speculate.tree_rules import verify_greedily, verify_tree
 from jaxspec.trees import k_ary_paths, pad_tree, tree_from_paths
 from jaxspec.trees.masks import verification_mask
 
+pytestmark = pytest.mark.network
+
 VOCAB, RANKS, SIZE, DEPTH, CASES = 4, 3, 16, 5, 300
 TREES = {
     "nothing": [],

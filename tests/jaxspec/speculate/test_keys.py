@@ -3,6 +3,7 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from jaxspec.speculate.keys import Purpose, draw_keys
 
@@ -33,6 +34,7 @@ def test_no_two_purposes_prompts_or_positions_share_a_key():
     assert len(np.unique(keys, axis=0)) == len(Purpose) * 16
 
 
+@pytest.mark.network
 def test_a_key_does_not_depend_on_its_place_in_a_batch():
     whole = draws(Purpose.DRAFT, [5, 9, 2], [1, 4, 4])
     np.testing.assert_array_equal(draws(Purpose.DRAFT, [2, 5], [4, 1]), whole[np.array([2, 0])])

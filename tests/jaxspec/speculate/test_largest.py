@@ -28,22 +28,3 @@ def test_the_gap_of_a_large_vocabulary_is_that_of_a_small_one():
     second, first = np.sort(logits, axis=-1)[..., -2:].transpose(2, 0, 1)
     np.testing.assert_array_equal(gap, first - second)
     np.testing.assert_array_equal(gap[0, :3], [0.0, np.inf, np.nan])
-
-
-def _first_written(pick):
-    """A loop that writes the places into a table, as drafting a tree does."""
-
-    def run(values, table, first):
-        write = lambda _, table: jax.lax.dynamic_update_slice_in_dim(table, pick(values, 4)[1], first, axis=1)
-        return jax.lax.fori_loop(0, jnp.minimum(first, 1), write, table)
-
-    shapes = ((16, 1, 256), jnp.float32), ((16, 9, 4), jnp.int32), ((), jnp.int32)
-    return jax.jit(run).lower(*(jax.ShapeDtypeStruct(*shape) for shape in shapes)).compile().as_text()
-
-
-@pytest.mark.skipif(jax.default_backend() != "cpu", reason="of XLA's passes on CPUs")
-def test_nothing_is_sorted():
-    assert " sort(" in _first_written(jax.lax.top_k)  # else the barrier has become idle: take it out
-    assert " sort(" not in _first_written(largest)
-    gap = jax.jit(top_gap).lower(jax.ShapeDtypeStruct((16, 5, 256), jnp.float32)).compile().as_text()
-    assert " sort(" not in gap

@@ -101,6 +101,7 @@ def filtered_by_hand(p, top_k, top_p):
     return np.where(np.isin(np.arange(VOCAB), kept), p, 0) / mass
 
 
+@pytest.mark.network(3)
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize(("top_k", "top_p"), [(2, 1.0), (0, 0.6), (3, 0.75), (1, 0.01), (VOCAB + 3, 0.999)])
 @pytest.mark.parametrize("case", ["random", "zeros in both", "a greedy draft"])
@@ -170,6 +171,7 @@ def test_verdicts_by_hand():
     assert verdict([0.0, 0.0], 0)[0] == 0
 
 
+@pytest.mark.network
 def test_impossible_tokens_never_pass_underrated_ones_always():
     p, q = jnp.array([[0.0, 1.0], [0.5, 0.5]]), jnp.array([[0.7, 0.3], [0.0, 0.0]])
     verify = lambda token, u: verify_chain(

@@ -10,6 +10,8 @@ from scipy import stats
 
 from jaxspec.speculate.rules import acceptance_probability, residual_distribution
 
+pytestmark = pytest.mark.network
+
 SAMPLES, CHUNKS, WIDE_VOCAB = 1_000_000, 10, 25
 
 

@@ -17,6 +17,8 @@ from jaxspec.speculate.expansion import chain_limits
 from jaxspec.speculate.sampling import GREEDY, SAMPLING, Decoding, token_distribution
 from jaxspec.trees import chain_tree
 
+pytestmark = pytest.mark.network
+
 LOGITS = jnp.log(jnp.array([0.1, 0.4, 0.2, 0.2, 0.1]))
 
 

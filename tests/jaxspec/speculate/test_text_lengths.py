@@ -26,6 +26,8 @@ from jaxspec.speculate.drafts.network_draft import NetworkDraft
 from jaxspec.speculate.ragged import padded
 from jaxspec.trees import cycles_along_text, tree_from_paths
 
+pytestmark = pytest.mark.network
+
 #: Trained on 7 positions: every prompt but one, and what follows all of them, goes beyond.
 CONFIG = DecoderConfig(
     vocab_size=13,

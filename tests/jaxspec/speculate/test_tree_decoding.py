@@ -99,6 +99,7 @@ def padded(tree):
     return pad_tree(tree, size=LIMITS.nodes)
 
 
+@pytest.mark.network
 @pytest.mark.parametrize("name", ["itself", "near", "random", "lookup"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_greedy_output_is_the_autoregressive_one(run, autoregressive, name, shape):
@@ -130,18 +131,21 @@ def check(result, tree, autoregressive):
         np.testing.assert_array_equal(accepted[:, depth == level].sum(axis=1), accepted_at[:, level - 1])
 
 
+@pytest.mark.network
 @settings(max_examples=25)
 @given(tree=trees(), name=st.sampled_from(["itself", "near", "random", "lookup"]))
 def test_greedy_output_is_the_autoregressive_one_for_any_tree(run, autoregressive, tree, name):
     check(run(name, tree), tree, autoregressive)
 
 
+@pytest.mark.network
 def test_the_target_as_its_own_draft_accepts_the_whole_trunk(run):
     for length in (1, 3, 5):
         result = run("itself", padded(tree_from_paths(chain_paths(length))))
         np.testing.assert_array_equal(result.cycles, -(-TOKENS // (length + 1)))
 
 
+@pytest.mark.network
 def test_better_drafts_and_larger_trees_need_fewer_cycles(run):
     cycles = lambda name, paths: int(np.sum(run(name, padded(tree_from_paths(paths))).cycles))
     chain_like = chain_like_paths(20)
@@ -149,6 +153,7 @@ def test_better_drafts_and_larger_trees_need_fewer_cycles(run):
     assert cycles("near", chain_like) < cycles("near", chain_paths(1)) < 3 * TOKENS
 
 
+@pytest.mark.network
 def test_a_chain_is_the_same_within_wider_limits(target, drafts, run):
     # With limits of its own, of one candidate and without any branch, nothing is gathered.
     draft, params = drafts["near"]
@@ -161,6 +166,7 @@ def test_a_chain_is_the_same_within_wider_limits(target, drafts, run):
     np.testing.assert_array_equal(tree.tokens[:, : PROMPT + TOKENS], chain.tokens[:, : PROMPT + TOKENS])
 
 
+@pytest.mark.network
 @pytest.mark.parametrize("name", ["near", "lookup"])
 def test_ranks_along_the_text_tell_every_cycle(jit, run, target, drafts, name):
     draft, params = drafts[name]
@@ -183,6 +189,7 @@ def test_ranks_along_the_text_tell_every_cycle(jit, run, target, drafts, name):
 GROWING = GrowingTree(nodes=10, depth=4, branches=3, frontier=2)
 
 
+@pytest.mark.network
 @pytest.mark.parametrize("name", ["itself", "near", "lookup"])
 def test_growing_trees_decode_the_same_text(run, autoregressive, name):
     result = run(name, GROWING)
@@ -192,6 +199,7 @@ def test_growing_trees_decode_the_same_text(run, autoregressive, name):
         np.testing.assert_array_equal(result.cycles, -(-TOKENS // 5))  # the trunk of depth 4 is among the likeliest
 
 
+@pytest.mark.network
 @pytest.mark.parametrize(
     "growing",
     [
@@ -206,6 +214,7 @@ def test_growing_trees_of_odd_shapes(run, autoregressive, growing):
     assert not np.any(np.asarray(result.accepted_at)[:, growing.depth :])
 
 
+@pytest.mark.network
 def test_growing_trees_take_the_precision_of_the_draft(target, drafts, x64):
     draft, params = drafts["near"]
     decode_growing = functools.partial(decode, draft=draft, config=CONFIG, num_tokens=3)
@@ -223,6 +232,7 @@ def test_growing_trees_beyond_their_candidates():
         GrowingTree(nodes=1, depth=0)
 
 
+@pytest.mark.network
 @pytest.mark.parametrize("law", ["top", "sampled"])
 def test_sampled_results_do_not_depend_on_batching(run, law):
     tree = tree_from_paths(chain_like_paths(12))
@@ -236,6 +246,7 @@ def test_sampled_results_do_not_depend_on_batching(run, law):
     np.testing.assert_array_equal(whole.generated, whole.cycles + np.sum(whole.accepted_at, axis=1))
 
 
+@pytest.mark.network
 def test_each_kind_of_draw_has_its_own_purpose(monkeypatch, target, drafts):
     drawn = []
     spy = lambda *arguments: drawn.append(arguments[1]) or draw_keys(*arguments)
@@ -249,6 +260,7 @@ def test_each_kind_of_draw_has_its_own_purpose(monkeypatch, target, drafts):
     assert set(drawn) == {Purpose.DRAFT, Purpose.ACCEPT, Purpose.NEXT, Purpose.BRANCH}
 
 
+@pytest.mark.network
 def test_errors_say_what_came(target, drafts):
     draft, params = drafts["lookup"]
     tree = tree_from_paths(chain_paths(2))

@@ -150,6 +150,7 @@ def with_replacement(target, draft, candidates, tried):
     return tree_rules.SiblingChances(jnp.stack(chance), residual)
 
 
+@pytest.mark.network(3)
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("law", ["top", "sampled"])
 @pytest.mark.parametrize("broken", [refused_without_residual, residual_never_updated, with_replacement])
@@ -262,11 +263,13 @@ def p_value(counts):
     return stats.chisquare(counts, expected / expected.sum() * counts.sum()).pvalue
 
 
+@pytest.mark.network
 @pytest.mark.parametrize("law", ["top", "sampled"])
 def test_a_million_cycles_have_the_targets_distribution(law):
     assert p_value(simulate(law, tree_from_paths(TREES["ragged"]))) > 1e-4
 
 
+@pytest.mark.network
 @pytest.mark.parametrize("broken", [refused_without_residual, residual_never_updated])
 def test_a_million_cycles_notice_a_broken_rule(monkeypatch, broken):
     monkeypatch.setattr(tree_rules, "sibling_chances", broken)

@@ -25,6 +25,8 @@ from jaxspec.trees import (
     tree_paths,
 )
 
+pytestmark = pytest.mark.network
+
 SAMPLED = Decoding(greedy=False, temperature=np.float32(1.0)).for_program()
 
 

@@ -3,12 +3,10 @@
 import jax
 import numpy as np
 import pytest
-from jax.sharding import AbstractMesh
 
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.mesh import AXES
 from jaxspec.speculate import (
     GREEDY,
     Decoding,
@@ -21,11 +19,13 @@ from jaxspec.speculate import (
     record_ranks,
     tree_limits,
 )
-from jaxspec.speculate.chunks import CHUNK, chunk_size, num_chunks, prompt_chunks
+from jaxspec.speculate.chunks import CHUNK
 from jaxspec.speculate.drafts import self_draft
 from jaxspec.speculate.proof import continue_texts
-from jaxspec.speculate.ragged import ends_of, flush_right, generated_tokens, padded
+from jaxspec.speculate.ragged import ends_of, generated_tokens, padded
 from jaxspec.trees import cycles_along_text, tree_from_paths
+
+pytestmark = pytest.mark.network
 
 CONFIG = DecoderConfig(
     vocab_size=13, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
@@ -170,45 +170,6 @@ def test_a_token_that_stops_the_text_is_no_trial_of_the_next():
     assert found["conditional"] == [3 / 4, 2 / 2]
     assert found["alpha_token"] == 5 / 6
     assert found["alpha_fraction"] == 5 / 8
-
-
-def test_texts_move_to_the_right_and_end_where_they_stop():
-    texts, lengths = padded([np.array([5, 6]), np.array([7]), np.array([1, 2, 3, 4])])
-    np.testing.assert_array_equal(texts, [[5, 6, 0, 0], [7, 0, 0, 0], [1, 2, 3, 4]])
-    moved, before = flush_right(texts, lengths)
-    np.testing.assert_array_equal(moved, [[0, 0, 5, 6], [0, 0, 0, 7], [1, 2, 3, 4]])
-    np.testing.assert_array_equal(before, [2, 3, 0])
-    np.testing.assert_array_equal(padded([np.array([9])])[0], [[9, 0]])
-    rows = np.array([[5, 6, 0], [0, 0, 0], [1, 2, 2]])
-    np.testing.assert_array_equal(ends_of(rows, (2, 6)), [2, 4, 2])
-    np.testing.assert_array_equal(ends_of(rows, ()), [4, 4, 4])
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 5, 16, 23, 24, 25, 30, 40, 48, 49, 96, 100])
-def test_chunks_have_one_size_that_is_bounded_by_what_was_asked(count):
-    chunks = prompt_chunks(np.arange(2 * count, dtype=np.int32).reshape(count, 2))
-    assert {chunk.prompts.shape[0] for chunk in chunks} == {chunk_size(count)}
-    assert len(chunks) == num_chunks(count) == -(-count // CHUNK)
-    assert count <= len(chunks) * chunk_size(count) < 2 * count or count == 1
-    real = np.concatenate([np.asarray(chunk.prompts)[: chunk.real] for chunk in chunks])
-    np.testing.assert_array_equal(real, np.arange(2 * count).reshape(count, 2))
-    np.testing.assert_array_equal(np.concatenate([chunk.ids[: chunk.real] for chunk in chunks]), np.arange(count))
-    for chunk in chunks:
-        np.testing.assert_array_equal(chunk.of(np.arange(count) + 7), chunk.ids + 7)
-    assert chunk_size(24) == chunk_size(96) == CHUNK
-
-
-def test_chunks_are_filled_until_a_mesh_splits_them():
-    mesh, prompts = AbstractMesh((5, 2), AXES), np.arange(60, dtype=np.int32).reshape(30, 2)
-    one, five = prompt_chunks(prompts), prompt_chunks(prompts, mesh)
-    assert [(chunk.prompts.shape[0], chunk.real) for chunk in five] == [(20, 16), (20, 14)]
-    for ours, theirs in zip(five, one, strict=True):
-        assert ours.real == theirs.real
-        np.testing.assert_array_equal(ours.prompts[:16], theirs.prompts)
-        np.testing.assert_array_equal(ours.ids[:16], theirs.ids)
-    # Of groups of three that share a pool, the sixth would have copies of prompts in it; none of four would.
-    shared = {sharing: prompt_chunks(prompts, mesh, sharing=sharing)[0].prompts.shape[0] for sharing in (3, 4)}
-    assert shared == {3: 16, 4: 20}
 
 
 def test_draws_do_not_depend_on_the_chunk(target, draft):

@@ -1,6 +1,5 @@
 """A machine of which whole cycles alone were held out: its cycles have intervals in every command, and its steps have none."""
 
-import dataclasses
 import math
 from statistics import NormalDist
 
@@ -8,18 +7,19 @@ import numpy as np
 import pytest
 
 from hwmodels import DraftCost, Workload, catalog, uniform_footprint
-from hwmodels.analysis.uncertainty.kernel_errors import loop_scatter
 from jaxspec.results import measured, predicted
 from jaxspec.settings import build_config
 from jaxspec.studies import ScaleConfig, ServeConfig, serve
-from jaxspec.studies.engine_pricing import engine_notes, engine_terms
-from jaxspec.studies.headline_intervals import CYCLES_ALONE, NO_INTERVAL, interval_notes
+from jaxspec.studies.engine_pricing import engine_terms
+from jaxspec.studies.headline_intervals import CYCLES_ALONE
 from jaxspec.studies.scale.planning import exchange_rows
 from jaxspec.studies.scale.result import PlanRow
 from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.grid import plan_sweep
 from jaxspec.studies.sweep.run import _intervals_in_words
 from jaxspec.tuning.objective import Pricing
+
+pytestmark = pytest.mark.study
 
 SCATTER = math.log(1.25) / NormalDist().inv_cdf(0.95)
 REACH = 1.25
@@ -126,20 +126,3 @@ def test_answers_have_intervals_where_they_draft(machine):
     (plain,) = exchange_rows(config, pricing, **parts, conditional=[0.0])
     assert plain.draft_length.known == 0
     assert plain.intervals is None
-
-
-def test_a_reader_is_told_what_is_not_known_and_how_to_see_what_is(machine):
-    device = catalog.device_from_file(machine)
-    assert loop_scatter(device) == pytest.approx(SCATTER, rel=1e-4)
-    assert interval_notes(device, "jax") == [CYCLES_ALONE]
-    assert interval_notes(device) == [f"{CYCLES_ALONE}; --engine jax prices its cycles with intervals"]
-    bare = dataclasses.replace(device, matrix_unit=dataclasses.replace(device.matrix_unit, spreads=()))
-    assert interval_notes(bare, "jax") == [NO_INTERVAL]
-    assert interval_notes(catalog.device("h100-sxm")) == []
-
-
-def test_terms_of_a_users_own_file_are_told_as_they_are_added(machine):
-    """Their source does not say that they were fitted, and they are not 0."""
-    (said,) = engine_notes("jax", device=machine)
-    assert said.startswith("jax adds to each cycle (input): 0.1 ms, ")
-    assert "assumed to be 0" in engine_notes("jax")[0]

@@ -74,6 +74,7 @@ def run_of(mixture, some_text, small, tmp_path_factory):
     return run
 
 
+@pytest.mark.study(1)
 @pytest.mark.parametrize("batch", RUNS)
 def test_a_mixture_decodes_as_its_target_and_as_foretold(run_of, batch):
     _, found = run_of(batch)
@@ -85,6 +86,7 @@ def test_a_mixture_decodes_as_its_target_and_as_foretold(run_of, batch):
     assert given["bits_per_weight"] < given["bits_per_weight_verify"]
 
 
+@pytest.mark.study
 def test_the_routers_choices_are_priced_where_they_are_asked_for(run_of):
     config, found = run_of(3)
     popularity, correlation = found["routing"]["popularity"], found["routing"]["correlation"]
@@ -110,6 +112,7 @@ def test_the_routers_choices_are_priced_where_they_are_asked_for(run_of):
     assert abs(ours - times[1]) > 3 * abs(ours - times[0])
 
 
+@pytest.mark.study(1)
 @pytest.mark.parametrize(
     ("model", "more", "message"),
     [
@@ -132,16 +135,7 @@ def test_what_has_no_routing_or_placement_is_refused(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_dense_network_says_that_it_has_no_pools(tiny_model, some_text, small, tmp_path, capsys):
-    config = settings(tiny_model, some_text, small, slice_bits=5)
-    (result,), _ = evaluate(config, out=str(tmp_path / "run"), reporter=Reporter())
-    found = result.plain()
-    assert found["lossless"]["mismatches"] == 0
-    assert (found["routing"], found["placement"]) == (None, None)  # nobody asked for them
-    said = capsys.readouterr()
-    assert "has no experts; expert_pool changes nothing" in " ".join((said.out + said.err).split())
-
-
+@pytest.mark.study
 def test_an_export_is_the_rounded_mixture_and_its_draft(mixture, some_text, small, tmp_path):
     config = settings(mixture, some_text, small)
     knobs = uniform_knobs(ELASTIC, TINY, expert_pool=0.5, slice_bits=3.0)

@@ -184,6 +184,7 @@ def test_a_finished_run_is_reprinted_without_work(finished, config, monkeypatch)
     assert [result.plain() for result in again] == entries
 
 
+@pytest.mark.study
 def test_a_run_stopped_at_any_stage_ends_with_the_same_result(finished, config, tmp_path, monkeypatch):
     class StopError(Exception):
         pass
@@ -217,6 +218,7 @@ def test_a_run_stopped_at_any_stage_ends_with_the_same_result(finished, config, 
     assert untimed(out) == untimed(whole)
 
 
+@pytest.mark.study
 def test_an_ascent_killed_between_checkpoints_goes_on_from_the_last_one(finished, config, tmp_path, monkeypatch):
     _, whole = finished
     out = tmp_path / "killed"
@@ -270,6 +272,7 @@ def test_evaluating_the_tuned_knobs_gives_the_tuned_numbers(finished, config, sm
         assert same[key] == pytest.approx(tuned[key], rel=1e-5)
 
 
+@pytest.mark.study
 def test_sampled_tokens_are_counted_as_predicted(config, small, tmp_path):
     settings = {"model": config.model, "text": config.text, "temperature": 1.0, "prompts": 24}
     (result,), _ = evaluate(build_config(EvaluateConfig, _shared(small), settings), out=str(tmp_path / "sampled"))

@@ -23,6 +23,8 @@ from jaxspec.studies.sweep import grid
 from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.points_file import read_sweep
 
+pytestmark = pytest.mark.study
+
 # The packages have functions of these names.
 predicting = importlib.import_module("jaxspec.studies.predict.run")
 
@@ -63,7 +65,6 @@ def expected():
     return float(pool), result
 
 
-@pytest.mark.slow
 def test_a_whole_prediction_is_that_of_the_cost_model(expected):
     _hold(expected)
 

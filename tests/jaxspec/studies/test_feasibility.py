@@ -13,9 +13,7 @@ from jaxspec.studies.feasibility import (
     capacity_bytes,
     check_blocks,
     memory_notes,
-    position_notes,
     priced_pair,
-    unaccepted_notes,
     weight_block,
 )
 
@@ -68,27 +66,6 @@ def test_a_network_by_its_files_is_compared_by_them(tmp_path):
     assert len(priced_pair(str(tmp_path), other, str(tmp_path / "config.json"), llama)) == 1  # padding alone
 
 
-def test_texts_beyond_what_a_network_is_made_for_are_noted(tmp_path):
-    assert position_notes({"qwen3-32b": 40_960.0, "longchat-7b": 1e6, "own": 1e6}) == ()
-    (note,) = position_notes({"qwen3-32b": 40_961.0, "llama-3.1-8b": 40_961.0})
-    assert note == (
-        "qwen3-32b is made for texts of 40,960 tokens, and a text of 40,961 is priced: engines refuse it by "
-        "default, and beyond 40,960 it may guess poorly"
-    )
-    (tmp_path / "config.json").write_text('{"model_type": "llama", "max_position_embeddings": 100}')
-    for name in (str(tmp_path), str(tmp_path / "config.json")):
-        assert position_notes({name: 100.0}) == ()
-        assert "made for texts of 100 tokens" in position_notes({name: 101.0})[0]
-
-
-def test_every_priced_command_notes_long_texts():
-    found = js.predict(architecture="qwen3-32b", device="h100-sxm", context=50_000, tensor_parallel=2, pipeline=2)
-    notes = "\n".join(found.notes)
-    assert "qwen3-32b is made for texts of 40,960 tokens, and a text of 50,001 is priced" in notes
-    assert "pipeline stages with speculation are priced as if an engine took both" in notes
-    assert "does not fit" not in notes
-
-
 def test_one_rule_says_what_does_not_fit():
     device = catalog.device("h100-sxm")
     assert capacity_bytes(device) == 80e9
@@ -103,12 +80,3 @@ def test_one_rule_says_what_does_not_fit():
         note for note in js.predict(architecture="llama-3.1-70b", device="h100-sxm").notes if "does not fit" in note
     ]
     assert "batch 1 at 1,024 cached tokens" in note
-
-
-def test_a_draft_of_which_nothing_is_accepted_gets_a_hint(tmp_path):
-    assert unaccepted_notes({"self": 0.5, "ngram": None}) == ()
-    mine, lookup = unaccepted_notes({str(tmp_path): 0.0, "ngram": 0.0})
-    assert mine.startswith(
-        f"no token of draft '{tmp_path}' was ever accepted: check that it has the target's tokenizer"
-    )
-    assert lookup == "no token of draft 'ngram' was ever accepted: on such texts it gains nothing"

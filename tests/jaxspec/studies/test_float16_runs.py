@@ -1,7 +1,6 @@
 """A checkpoint in float16 from tuning to its file: its draft is a part of its own bits, and its KV cache is in float16."""
 
 import dataclasses
-import shutil
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +15,6 @@ from jaxspec.formats.container import Container
 from jaxspec.models import DecoderConfig, init_params, load_container, load_directory, load_model, save_directory
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.embedded import check_model
-from jaxspec.models.hf_export import config_json
 from jaxspec.models.layerwise import open_network
 from jaxspec.settings import build_config
 from jaxspec.speculate.drafts.container_draft import container_footprint, load_container_draft
@@ -24,7 +22,6 @@ from jaxspec.studies import (
     CompareConfig,
     EvaluateConfig,
     ExportConfig,
-    PredictConfig,
     TreeConfig,
     TuneConfig,
     compare,
@@ -35,7 +32,7 @@ from jaxspec.studies import (
 )
 from jaxspec.studies.pack.run import PackConfig, pack_checkpoint, unpack_container
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
+pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.study]
 
 #: Mantissa bits that only float16 has as many of.
 CUT = 9
@@ -207,11 +204,6 @@ def test_what_a_network_is_stored_in(half, tiny_model, tmp_path):
     assert check_model(folder).stored_dtype == "bfloat16"
 
 
-def test_a_config_json_says_nothing_of_the_stored_type(half):
-    config = load_directory(half).config
-    assert config_json(config, max_positions=8) == config_json(WIDE, max_positions=8)
-
-
 def test_the_cache_is_float16_and_nearer_to_float32_than_bfloat16_is(half):
     loaded = load_directory(half)
     tokens = jnp.asarray(np.random.default_rng(8).integers(0, 256, (3, 40)), jnp.int32)
@@ -262,42 +254,3 @@ def test_knobs_of_a_file_and_of_packing_are_checked_by_the_type(given, tiny_mode
     unpack_container("out.jspk", "back")
     original, back = (load_file(folder / "model.safetensors") for folder in (half, tmp_path / "back"))
     assert all(np.asarray(back[name]).tobytes() == np.asarray(value).tobytes() for name, value in original.items())
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (np.inf, r"'lm_head\.weight' in .* holds NaN or infinities \(1 of \d+ values\)"),
-        (-np.inf, r"'lm_head\.weight' in .* holds NaN or infinities"),
-        (np.nan, r"'lm_head\.weight' in .* holds NaN or infinities"),
-        (65504, r"logits are no numbers \(NaN\) for .* texts: its weights hold NaN or infinities, or values overflow"),
-    ],
-)
-def test_a_network_without_numbers_is_refused(value, message, shared, half, tmp_path):
-    """An infinity among the weights, as a conversion to float16 leaves it: every drafted token would be accepted."""
-    folder = shutil.copytree(half, tmp_path / "damaged")
-    tensors = {name: np.array(value) for name, value in load_file(half / "model.safetensors").items()}
-    if np.isfinite(value):
-        tensors["model.layers.1.self_attn.v_proj.weight"][:] = value
-    else:
-        tensors["lm_head.weight"][0, 5] = value
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    config = build_config(EvaluateConfig, settings_of(EvaluateConfig, shared) | {"model": str(folder)})
-    with pytest.raises(InputError, match=message):
-        evaluate(config, out=str(tmp_path / "run"))
-
-
-@pytest.mark.parametrize("study", [evaluate, compare])
-def test_a_scheme_without_a_container_of_float16_is_refused(study, shared, half, tmp_path):
-    kind, more = (
-        (EvaluateConfig, {"scheme": "mxint8"}) if study is evaluate else (CompareConfig, {"schemes": "cassandra2"})
-    )
-    config = build_config(kind, settings_of(kind, shared) | {"model": str(half)} | more)
-    with pytest.raises(InputError, match=r"stores bfloat16 values in blocks .* this network is stored in float16"):
-        study(config, out=str(tmp_path / "run"))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_architectures_are_priced_in_bfloat16():
-    with pytest.raises(InputError, match=r"weight_cut_bits is 8; allowed is 0 to 7"):
-        build_config(PredictConfig, {"weight_cut_bits": 8})

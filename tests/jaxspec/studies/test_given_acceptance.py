@@ -83,13 +83,6 @@ def test_another_draft_length_than_that_of_the_log_is_refused(log):
         given_rates(PredictConfig(acceptance_log=log, draft_length=5))
 
 
-def test_rates_that_fall_as_shares_do_are_remarked_on():
-    notes = given_rates(PredictConfig(acceptance=SHARES)).notes
-    assert "taken as conditional rates it gives 2.26 tokens per cycle, as shares 2.82" in notes[0]
-    assert given_rates(PredictConfig(acceptance=(0.8, 0.74, 0.7))).notes == ()
-    assert given_rates(PredictConfig(acceptance=(0.8,))).notes == ()
-
-
 def test_a_server_drafts_as_many_tokens_as_its_log(log):
     lengths = [({"acceptance_log": log}, 7), ({"acceptance_log": log, "draft_length": 3}, 3), ({}, 4)]
     lengths += [({"acceptance": (0.9, 0.8)}, 2), ({"accepted_per_cycle": 2.0, "draft_length": 5}, 5)]
@@ -108,11 +101,6 @@ def test_cycles_of_a_log_set_the_error_of_advice(log):
     np.testing.assert_allclose(found.error, as_given.error, rtol=1e-3)
     assert found.source.startswith("from 1 line of")
     assert "1,000 cycles: 2.82 tokens per cycle with 7 drafted tokens" in found.source
-
-
-def test_a_run_and_a_log_exclude_each_other(log):
-    with pytest.raises(InputError, match="acceptance_log would have no effect: a finished run says"):
-        AdviseConfig(run="runs/x", acceptance_log=log)
 
 
 def test_points_take_what_engines_print_too(log):

@@ -16,7 +16,6 @@ from hwmodels import catalog
 from hwmodels.analysis.design_point import design_point
 from jaxspec.compress.knobs import checked_values, uniform_knobs
 from jaxspec.compress.schemes import find_scheme
-from jaxspec.errors import InputError
 from jaxspec.models import init_params, load_directory, save_directory
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.stored import as_computed
@@ -26,7 +25,6 @@ from jaxspec.settings.schemes import KNOBS
 from jaxspec.studies import (
     EvaluateConfig,
     ExportConfig,
-    PredictConfig,
     SweepConfig,
     TuneConfig,
     evaluate,
@@ -36,9 +34,9 @@ from jaxspec.studies import (
     sweep,
     tune,
 )
-from jaxspec.studies.advise.config import AdviseConfig
-from jaxspec.studies.advise.inputs import read_widths
 from jaxspec.studies.export.run import open_run
+
+pytestmark = pytest.mark.study
 
 tune_module = importlib.import_module("jaxspec.studies.tune.run")
 
@@ -133,12 +131,6 @@ def test_predictions_read_the_head_at_the_schemes_width(tmp_path):
     assert cut.speedup_vs_bf16_ar.known > 1.3 * whole.speedup_vs_bf16_ar.known
 
 
-def test_advice_with_bits_of_its_own_leaves_the_head_at_the_schemes():
-    given, usual = (read_widths(AdviseConfig(scheme=SCHEME, draft="self", draft_bits=bits)) for bits in (4.0, None))
-    assert given.draft_weight_bits["q"] == 4
-    assert given.draft_weight_bits["lm_head"] == usual.draft_weight_bits["lm_head"] < 16
-
-
 @pytest.mark.parametrize("tie", [False, True])
 def test_decoding_without_a_draft_has_the_form_of_drafts(tiny_model, tied_model, some_text, small, tmp_path, tie):
     model = tied_model if tie else tiny_model
@@ -175,14 +167,3 @@ def test_a_sweep_over_knobs_of_the_head_is_the_design_points(tmp_path):
             acceptance=hwmodels.Acceptance(jnp.full(3, 0.8)),
         )
         assert columns["tokens_per_s"][row] == pytest.approx(float(expected.tokens_per_s), rel=1e-5)
-
-
-def test_what_is_refused_and_why():
-    with pytest.raises(InputError, match="scheme cassandra1 has no such knob"):
-        build_config(PredictConfig, {"head_prune": 0.2}, {})
-    with pytest.raises(InputError, match=r"head_prune is 0\.96; allowed"):
-        build_config(PredictConfig, {"scheme": SCHEME, "head_prune": 0.96}, {})
-    widths = dict.fromkeys(("draft_bits", "verify_bits", "draft_kv_bits", "verify_kv_bits"), 8.0)
-    with pytest.raises(InputError, match="weight_prune would have no effect"):
-        build_config(PredictConfig, {"scheme": SCHEME, "weight_prune": 0.9, **widths}, {})
-    assert build_config(PredictConfig, {"scheme": SCHEME, "head_prune": 0.9, **widths}, {}).head_prune == 0.9

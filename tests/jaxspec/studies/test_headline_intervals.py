@@ -1,7 +1,6 @@
 """Intervals in results: which errors they hold, that they survive result.json, how they are shown; an engine's terms."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -9,15 +8,10 @@ import pytest
 from hwmodels import EAGLE3_VOCABULARY, NO_ENGINE, DraftCost, catalog, eagle_head
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes
 from jaxspec.errors import InputError
-from jaxspec.report.columns import interval_in_words
-from jaxspec.report.formatting import times
-from jaxspec.results import predicted
-from jaxspec.results.intervals import Ends
 from jaxspec.settings import CommonConfig
 from jaxspec.studies.engine_pricing import engine_notes, engine_scatter, engine_terms, engine_used, kind_of_draft
 from jaxspec.studies.headline_intervals import headline_intervals
 from jaxspec.studies.measured.pricing import resolve_pricing
-from jaxspec.studies.predict.result import PredictResult
 
 TIMES = CycleTimes(
     part_s=np.array([[3e-3, 1e-3], [4e-3, 1.2e-3]], np.float32),
@@ -27,41 +21,11 @@ TIMES = CycleTimes(
     cycle=np.array([0.0, 1.0], np.float32),
 )
 DEVICE = catalog.device("rtx-4090")
-CALIBRATED = dataclasses.replace(TIMES, deviation=np.full((2, 2), 0.07, np.float32))
 
 
 def test_nothing_is_said_where_nothing_is_known_to_err():
     assert headline_intervals(TIMES, [0.8], [0.0], batch=1.0) is None
     assert headline_intervals(TIMES, [0.8], [float("nan")], batch=1.0) is None  # one prompt has no standard error
-
-
-def test_intervals_say_what_they_hold():
-    sampled = headline_intervals(TIMES, [0.8], [0.05], batch=3.0)
-    both = headline_intervals(dataclasses.replace(CALIBRATED, scatter=0.02), [0.8], [0.05], batch=3.0)
-    assert sampled.covers == ["acceptance"]
-    assert "errors of the device's steps are not known" in sampled.statement
-    assert both.covers == ["calibration", "acceptance", "engine"]
-    assert "not known" not in both.statement
-    # Acceptance does not change how long a cycle takes.
-    assert sampled.cycle_s.low.value == pytest.approx(sampled.cycle_s.high.value)
-    tokens, reach = 1.8, np.exp(1.6448536 * 0.05 / 1.8)
-    assert sampled.tokens_per_s.high.value == pytest.approx(3 * tokens / 5.2e-3 * reach, rel=1e-4)
-    assert both.tokens_per_s.high.value > sampled.tokens_per_s.high.value
-
-
-def test_intervals_survive_json():
-    held = headline_intervals(CALIBRATED, [0.8], [0.05], batch=1.0)
-    result = PredictResult(device="somewhere", intervals=held, engine=engine_used("vllm"))
-    again = PredictResult.from_plain(json.loads(json.dumps(result.plain())))
-    assert again.intervals == held
-    assert again.engine.terms["cycle_s"].status == "calibrated"
-    assert PredictResult.from_plain({"schema_version": 1}).intervals is None
-
-
-def test_intervals_stand_behind_their_numbers():
-    assert interval_in_words(Ends(low=predicted(1.912), high=predicted(2.049)), times) == " [1.91, 2.05]"
-    assert interval_in_words(Ends(low=predicted(1.5), high=predicted(1.5)), times) == ""
-    assert interval_in_words(None, times) == interval_in_words(Ends(), times) == ""
 
 
 def test_terms_come_with_the_engine_that_has_them():

@@ -7,7 +7,7 @@ from jaxspec.models import load_directory
 from jaxspec.settings import build_config
 from jaxspec.studies import TreeConfig, TuneConfig, search_tree, tune
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
+pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.study]
 
 
 @pytest.fixture(scope="module")

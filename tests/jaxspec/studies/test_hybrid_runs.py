@@ -1,9 +1,5 @@
 """A network with linear attention from tuning to its files: measured, decoded without loss, packed and exported."""
 
-import dataclasses
-import json
-import shutil
-
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
@@ -11,25 +7,21 @@ from tiny_hybrids import DENSE, saved, settings_of
 
 from jaxspec.errors import InputError
 from jaxspec.models import load_container, load_directory
-from jaxspec.models.blocks import GroupedAttention
 from jaxspec.settings import build_config
 from jaxspec.speculate.drafts.container_draft import container_footprint
 from jaxspec.studies import (
-    CompareConfig,
     EvaluateConfig,
     ExportConfig,
     TreeConfig,
     TuneConfig,
-    compare,
     evaluate,
     export_draft,
     search_tree,
     tune,
 )
-from jaxspec.studies.measured.memory import calibration_bytes, decoding_bytes
 from jaxspec.studies.pack.run import PackConfig, pack_checkpoint, unpack_container
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
+pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.study]
 
 
 @pytest.fixture(scope="module")
@@ -92,20 +84,6 @@ def test_a_draft_that_reads_a_part_of_the_cache_is_refused(shared, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_clock_is_refused_whose_time_no_model_predicts(shared, tmp_path):
-    config = build_config(EvaluateConfig, settings_of(EvaluateConfig, shared), {"stopwatch": True})
-    with pytest.raises(InputError, match="stopwatch came, and the network has linear attention"):
-        evaluate(config, out=str(tmp_path / "run"))
-    assert not (tmp_path / "run").exists()
-
-
-def test_what_does_not_fit_is_left_out_of_a_comparison(shared, tmp_path):
-    given = {"schemes": "cassandra1", "drafts": "none", "lossy": "smoothquant-w8a8"}
-    config = build_config(CompareConfig, settings_of(CompareConfig, shared), given)
-    with pytest.raises(InputError, match="rounds activations to 8 bits, which networks with linear attention do not"):
-        compare(config, out=str(tmp_path / "run"))
-
-
 def test_a_container_and_an_export_hold_the_tuned_draft(tuned, hybrid, tmp_path):
     path, folder = tmp_path / "hybrid.jspk", tmp_path / "draft"
     pack_checkpoint(PackConfig(model=str(hybrid), knobs=str(tuned[1].path / "result.json")), str(path))
@@ -136,25 +114,3 @@ def test_a_containers_draft_decodes_without_loss(shared, hybrid, tmp_path):
     given = {"draft": path, "nodes": 3, "depth": 2}
     result = search_tree(build_config(TreeConfig, settings_of(TreeConfig, shared), given), out=str(tmp_path / "run"))
     assert result[0][0].lossless.mismatches.value == 0
-
-
-def test_a_written_hybrid_is_read_back(hybrid, tmp_path):
-    raw = json.loads((hybrid / "config.json").read_text())
-    assert raw["model_type"] == "qwen3_5_text"
-    assert raw["layer_types"] == ["linear_attention", "full_attention"] * 2
-    assert load_directory(hybrid).config == DENSE
-    shutil.copytree(hybrid, tmp_path / "copy")
-    (tmp_path / "copy" / "config.json").write_text(json.dumps(raw | {"linear_num_key_heads": 3}))
-    with pytest.raises(InputError, match="4 value heads of linear attention cannot share 3 key heads"):
-        load_directory(tmp_path / "copy")
-
-
-def test_memory_counts_slots_in_32_bits():
-    plain = dataclasses.replace(DENSE, linear=None, attention_gate=False, attention=(GroupedAttention(),))
-    # 12 keys, 2 x 4 sums, 20 updates and 44 projections, over two heads; values of attention.
-    assert DENSE.cached_shape.elements == 84 + 16
-    assert plain.cached_shape.elements == 32
-    # 32 bits for the whole cache and 16 for what is compressed; hidden states are equal.
-    assert calibration_bytes(DENSE, 2, 10) - calibration_bytes(plain, 2, 10) == 20 * 4 * (4 * 100 + 2 * 32 - 2 * 32)
-    more = decoding_bytes(DENSE, [10], 20, []) - decoding_bytes(plain, [10], 20, [])
-    assert more >= 4 * 4 * 3 * 30 * (100 - 32)

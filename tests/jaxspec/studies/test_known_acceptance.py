@@ -3,13 +3,11 @@
 import numpy as np
 import pytest
 
-import jaxspec as js
 from jaxspec.errors import InputError
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.studies.advise.config import AdviseConfig
 from jaxspec.studies.advise.inputs import draft_acceptance
-from jaxspec.studies.given_acceptance import known_acceptance, rates_or_known
-from jaxspec.studies.predict.config import PredictConfig
+from jaxspec.studies.given_acceptance import known_acceptance
 from jaxspec.studies.serve.config import ServeConfig
 from jaxspec.studies.serve.run import _parts_of_all
 
@@ -50,42 +48,8 @@ def test_advice_on_the_compressed_copy_takes_the_measured_one():
     np.testing.assert_allclose(found.error, MEASURED.deviation)
 
 
-def test_other_knobs_than_the_measured_ones_are_said():
-    source = rates_or_known(PredictConfig(weight_prune=0.6, draft_bits=4.0), "self", longest=4).source
-    assert "this draft has another weight_prune, draft_bits" in source
-    assert "another" not in rates_or_known(PredictConfig(), "self", longest=4).source
-
-
-def test_a_prediction_says_first_whose_acceptance_it_takes():
-    found = js.predict(**SMALL, max_draft_length=2)
-    one = found[0].acceptance
-    assert one.conditional.value == [MEASURED.alpha_token] * 2
-    assert (one.conditional.status, one.source) == ("measured", MEASURED.source)
-    assert found.shown.first == [f"acceptance (alpha_token) 0.798 at every position, measured: {MEASURED.source}"]
-    assert found._repr_html_().index("SmolLM2-135M-Instruct") < found._repr_html_().index("<table")
-    given = js.predict(**SMALL, acceptance=(0.8, 0.7))
-    assert given.shown.first == ["acceptance (alpha_token) 0.8, 0.7 by position, input: as given"]
-
-
 def test_a_server_takes_the_acceptance_of_its_kind_of_draft():
     own = _parts_of_all(ServeConfig(**SMALL))["rtx-4090"].rates
     assert (own.rates, own.status) == ([MEASURED.alpha_token], "measured")
     other = _parts_of_all(ServeConfig(device="rtx-4090", draft_architecture="llama-3.2-1b"))["rtx-4090"].rates
     assert (other.rates, other.status) == ([known_acceptance("network").alpha_token], "input")
-
-
-@pytest.mark.parametrize("given", [{}, {"set": {"acceptance.alpha_token": 0.7}}])
-def test_a_sweep_says_first_whose_acceptance_it_takes(given, tmp_path):
-    settings = {"axes": {"workload.batch": [1]}, "max_draft_length": 1, **SMALL, **given}
-    found = js.sweep(settings, out=tmp_path / "run")
-    (point,) = found.to_frame().itertuples()
-    expected = 0.7 if given else MEASURED.alpha_token
-    assert point.speedup_vs_stored_ar == pytest.approx(
-        js.predict(**SMALL, acceptance=expected, max_draft_length=1)[0].speedup_vs_stored_ar.known, rel=1e-5
-    )
-    if given:
-        assert found[0].acceptance is None
-        assert found.shown.first == ["acceptance.alpha_token, input: an axis, or of [set]"]
-    else:
-        assert found[0].acceptance["law_status"] == "measured"
-        assert "alpha_token 0.798, a compressed copy of the target" in found.shown.first[0]

@@ -41,6 +41,8 @@ from jaxspec.studies.tree.run import cycle_times_of, price_growths
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.tuning.objective import DraftMeasurement, Pricing
 
+pytestmark = pytest.mark.study
+
 LENGTH, BATCH, CONTEXT, ALPHA, SCATTER = 3, 5.0, 700.0, 0.9, 0.05
 WIDTHS = (7.0, 16.0, 9.0, 16.0)
 TERMS = EngineTerms(cycle_s=4e-4, draft_pass_s=3e-5, drafted_token_s=7e-6)
@@ -103,7 +105,7 @@ def of_compare(pricing):
     return prices.cycle_s[LENGTH], prices.cycle_s[0], prices.times(LENGTH, SCATTER)
 
 
-@pytest.mark.parametrize("command", [pytest.param(of_evaluate, marks=pytest.mark.slow), of_tree, of_compare])
+@pytest.mark.parametrize("command", [of_evaluate, of_tree, of_compare])
 def test_commands_that_measure(pricing, directly, command):
     cycle_s, step_s, times = command(pricing)
     assert cycle_s == pytest.approx(directly[0], rel=1e-5)
@@ -116,7 +118,6 @@ def test_commands_that_measure(pricing, directly, command):
     assert np.sqrt(ends.low.known * ends.high.known) == pytest.approx(directly[2], rel=1e-4)
 
 
-@pytest.mark.slow
 def test_commands_that_predict_points(pricing, directly):
     errors = KnownErrors(np.zeros(LENGTH, np.float32), np.asarray(SCATTER, np.float32))
     arguments = pricing, WIDTHS, jnp.full(LENGTH, ALPHA), ExpertPricing(Routing())
@@ -153,7 +154,6 @@ def test_commands_that_predict_points(pricing, directly):
     assert np.isnan(none["cycle_s_low"]).all()
 
 
-@pytest.mark.slow
 def test_answers_and_steps_of_an_engine(pricing, directly):
     passes = 64.0
     tokens = jnp.concatenate([jnp.ones(1), expected_tokens_iid(ALPHA, LENGTH)[None]])

@@ -27,7 +27,7 @@ PROMPTS = (
 )
 
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
+pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.study]
 
 
 @pytest.fixture(scope="module")
@@ -133,31 +133,6 @@ def test_the_models_own_end_token_ends_prompts_of_a_file(settings, model, tmp_pa
     assert check_inputs(build_config(EvaluateConfig, settings, {"prompts": 3})).stop == ()
 
 
-def test_prompts_of_calibration_text_are_told(settings, some_text, tmp_path):
-    def told(**more):
-        notes = check_inputs(build_config(EvaluateConfig, settings, more)).notes
-        return [note for note in notes if "calibrated on" in note]
-
-    (note,) = told()
-    assert note.startswith("1 of 4 prompts stand in the text that drafts are calibrated on, so that acceptance")
-    lines = some_text.read_text().splitlines(keepends=True)
-    (tmp_path / "turned.txt").write_text("".join(lines[100:] + lines[:100]))
-    assert not told(text=str(tmp_path / "turned.txt"))
-    (note,) = told(prompts=str(some_text))
-    assert 90 < int(note.split()[0]) < 110
-
-
-def test_prompts_that_repeat_others_are_told(settings, tmp_path):
-    def told(*lines):
-        (tmp_path / "some.txt").write_text("".join(f"{line}\n" for line in lines))
-        notes = check_inputs(build_config(EvaluateConfig, settings, {"prompts": str(tmp_path / "some.txt")})).notes
-        return [note for note in notes if "repeat" in note]
-
-    (note,) = told("one", "two", "one", "one", "one ")
-    assert note.startswith("2 of 5 prompts repeat others; error bars")
-    assert not told("one", "two", "one ")
-
-
 def broken(model, folder, name):
     """A copy of a model with one thing wrong."""
     shutil.copytree(model, folder)
@@ -238,17 +213,3 @@ def test_bad_settings_are_refused_before_anything_is_digested_or_made(settings, 
     with pytest.raises(InputError, match=words):
         evaluate(config_of(evaluate, settings, **given), out="run")
     assert [path.name for path in tmp_path.iterdir()] == ["bad.jsonl"]
-
-
-def test_another_runs_directory_is_refused_before_inputs_are_digested(settings, tmp_path, monkeypatch):
-    out = tmp_path / "run"
-    out.mkdir()
-    (out / "config.toml").write_text("seed = 3\n")
-    monkeypatch.setattr(steady_inputs, "input_digests", lambda *_: pytest.fail("inputs were digested"))
-    with pytest.raises(InputError, match="belongs to another configuration"):
-        evaluate(config_of(evaluate, settings), out=str(out))
-
-
-def test_a_number_of_prompts_may_come_as_a_text():
-    assert build_config(EvaluateConfig, {"prompts": "12"}) == build_config(EvaluateConfig, {"prompts": 12})
-    assert build_config(EvaluateConfig, {"prompts": __file__}).own_prompts

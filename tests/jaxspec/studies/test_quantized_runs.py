@@ -10,6 +10,8 @@ from jaxspec.settings import build_config
 from jaxspec.studies import EvaluateConfig, TuneConfig, evaluate, tune
 from jaxspec.studies.measured.work import make_setup
 
+pytestmark = pytest.mark.study
+
 TUNING = ("steps", "uniform_steps", "windows_per_step", "continuation_tokens")
 
 

@@ -5,15 +5,14 @@ import json
 
 import pytest
 
-import jaxspec as js
 from hwmodels import DraftCost, Workload, catalog, parameters, uniform_footprint
 from hwmodels.speculation.draft_cost import held_with_draft
 from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head, multi_token_head
 from jaxspec.errors import InputError
 from jaxspec.settings import build_config
 from jaxspec.studies.advise.config import AdviseConfig
-from jaxspec.studies.advise.inputs import named_draft, read_widths, served_draft, weights_notes
-from jaxspec.studies.engine_flags import ServedDraft, engines_for
+from jaxspec.studies.advise.inputs import named_draft, read_widths, served_draft
+from jaxspec.studies.engine_flags import ServedDraft
 from jaxspec.studies.predict.config import PredictConfig
 from jaxspec.studies.predict.run import predict
 from jaxspec.studies.predict.view import prediction_tables
@@ -116,29 +115,6 @@ def test_kernels_of_the_form_are_used_where_they_are_measured(release):
     assert with_release_kernels(sixteen, "h100-sxm").weight_format is None
 
 
-def test_a_form_that_is_not_modelled_is_in_the_first_line(write):
-    name = write(SIZES | {"quantization_config": {"quant_method": "aqlm"}})
-    (found,) = predict(architecture=name, device="rtx-4090", max_draft_length=1)
-    assert "weights are priced in 16 bits" in prediction_tables([found])[0].title
-    assert "'aqlm'" in prediction_tables([found])[0].title
-    assert found.scheme.value == "cassandra1"
-
-
-def test_keys_that_nothing_reads_are_named_in_the_result(write):
-    name = write(SIZES | {"depth_router": 3})
-    assert any("depth_router" in note for note in release_notes(name))
-
-
-def test_commands_that_price_a_scheme_say_so(release):
-    (said,) = release_notes(release)
-    assert said == (
-        f"{release} is not priced as released, in FP8 in blocks of 128 x 128: predict, advise and serve do so by "
-        "--scheme released"
-    )
-    (said,) = release_notes(release, "bf16")
-    assert said.endswith("is not priced as released, in FP8 in blocks of 128 x 128: --scheme released does so")
-
-
 def test_serving_has_room_beside_a_release_as_it_is_stored(release, write):
     serving = importlib.import_module("jaxspec.studies.serve.run")  # the package's `serve` is the function
     common = {"device": "h100-sxm", "requests": 20}
@@ -155,13 +131,6 @@ def test_serving_has_room_beside_a_release_as_it_is_stored(release, write):
     drafted = parts(architecture=release, **head)
     assert float(drafted.draft.maps_logits) == 1.0
     assert drafted.footprint.draft_weight_bits["q"] == 16.0
-
-
-def test_the_second_file_of_a_release_is_digested(write, tmp_path):
-    write(SIZES)
-    write({"quantization": {"quant_algo": "FP8"}}, "hf_quant_config.json")
-    (found,) = predict(architecture=str(tmp_path), device="rtx-4090", max_draft_length=1)
-    assert {name.rsplit("/")[-1] for name in found.inputs} == {"config.json", "hf_quant_config.json"}
 
 
 def test_widths_of_an_advised_draft_follow_its_own_release(release):
@@ -189,19 +158,6 @@ def test_an_eagle3_head_of_a_file_costs_what_eagle3_does(write):
     assert config.kind == "eagle3"
     served = served_draft(config)
     assert served == ServedDraft("eagle3", f"<weights of {file}>")
-
-
-def test_a_head_of_fewer_rows_is_no_padded_vocabulary(write, tmp_path):
-    given = {
-        "architecture": LLAMA,
-        "draft": write(EAGLE3),
-        "device": "rtx-4090",
-        "acceptance": (0.8, 0.8),
-        "batch": (1,),
-    }
-    advice = js.advise(**given, out=tmp_path / "run")
-    assert '"method": "eagle3"' in advice.engines["vLLM"]
-    assert "heterogeneous" not in advice.engines["vLLM"]
 
 
 def test_a_head_has_sizes_of_its_own(write):
@@ -234,15 +190,3 @@ def test_a_head_that_is_not_priced_is_refused_by_name(write, raw, title):
 def test_a_head_is_refused_as_a_target(write):
     with pytest.raises(InputError, match="an EAGLE-3 head, which is no network of its own; give it as the draft"):
         predict(architecture=write(EAGLE3), device="rtx-4090")
-
-
-def test_llama_cpp_is_not_given_16_bits_as_the_releases_form(release):
-    (found,) = [e for e in engines_for("t", ServedDraft("ngram"), 3, quantized=True) if e.title == "llama.cpp"]
-    assert "--outtype auto" in found.content
-    assert "bf16" not in found.content
-    notes = weights_notes(build_config(AdviseConfig, {"architecture": release, "draft": "ngram", "acceptance": 0.5}))
-    assert any(note.startswith("llama.cpp has no FP8 in blocks") for note in notes)
-    notes = weights_notes(
-        build_config(AdviseConfig, {"architecture": "gpt-oss-120b", "draft": "ngram", "acceptance": 0.5})
-    )
-    assert "these commands load the release, in MXFP4, and bf16 is priced" in notes

@@ -3,7 +3,7 @@
 import pytest
 from runs_on_devices import check_same, check_stages, ended, result, start, write_settings
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.study
 
 
 @pytest.fixture(scope="module")

@@ -5,19 +5,10 @@ import time
 from functools import cache
 
 import pytest
-from own_address import own_address
-from runs_on_devices import check_same, check_stages, child, ended, launched, result, start, write_settings
+from runs_on_devices import check_same, check_stages, ended, launched, result, start, write_settings
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.signals
 
-#: A program of one's own.
-OWN = """
-import sys
-import jax
-jax.distributed.initialize(sys.argv[1], 2, int(sys.argv[2]))
-import jaxspec as js
-print(js.evaluate("evaluate.toml", out="own")[0].configurations["given"].tokens_per_cycle_counted.known)
-"""
 
 COUNTED = ("tokens_per_cycle_counted", "draft_length", "bits_per_weight")
 
@@ -95,26 +86,6 @@ def test_the_end_of_one_ends_the_other_and_the_same_command_resumes(folder, whol
     check_same(result(folder, out), whole(4))
 
 
-def test_settings_that_several_processes_cannot_have(folder):
-    for flags, line in {
-        ("--stream",): "stream came with 2 processes",
-        ("--stopwatch",): "stopwatch came with 2 processes",
-        ("--mesh", "data=1"): "mesh is 'data=1'; 2 processes have 2 devices",
-    }.items():
-        first, second = launched(folder, "evaluate", "refused", *flags, devices=1)
-        assert line in ended(first, 2)[1].splitlines()[-1]
-        assert ended(second, 2)[1] == ""
-    assert not (folder / "refused").exists()
-
-
-def test_a_program_that_has_initialized_jax_itself(folder, whole):
-    where = own_address()
-    both = [child(folder, "-c", OWN, where, str(i), devices=2) for i in range(2)]
-    counted = [float(ended(process)[0].splitlines()[-1]) for process in both]
-    assert counted == [whole(4)["configurations"]["given"]["tokens_per_cycle_counted"]] * 2
-    check_same(result(folder, "own"), whole(4))
-
-
 def test_tuning_over_two_processes_is_tuning_in_one(folder):
     ended(start(folder, "tune", "tuned-whole", devices=4))
     first, second = launched(folder, "tune", "tuned-two")
@@ -124,26 +95,6 @@ def test_tuning_over_two_processes_is_tuning_in_one(folder):
     check_counted(result(folder, "tuned-two"), result(folder, "tuned-whole"))
     files = {path.name for path in (folder / "tuned-whole").iterdir()}
     assert {path.name for path in (folder / "tuned-two").iterdir()} == files
-
-
-@pytest.mark.parametrize("command", ["tree", "compare"])
-def test_measuring_over_two_processes_is_measuring_in_one(folder, command):
-    ended(start(folder, command, f"{command}-whole", devices=4))
-    first, second = launched(folder, command, f"{command}-two")
-    ended(first)
-    assert ended(second)[1] == ""
-    check_same(result(folder, f"{command}-two"), result(folder, f"{command}-whole"))
-    files = {path.name for path in (folder / f"{command}-whole").iterdir()}
-    assert {path.name for path in (folder / f"{command}-two").iterdir()} == files
-
-
-def test_a_head_drafts_over_two_processes(folder):
-    few = ("--prompts", "2", "--calibration-prompts", "2", "--mesh", "tensor=2")
-    flags = ("--model", "embedded", "--draft", "embedded-head", *few)
-    ended(start(folder, "tree", "head-whole", *flags, devices=2))
-    for process in launched(folder, "tree", "head-two", *flags, devices=1):
-        ended(process)
-    check_same(result(folder, "head-two"), result(folder, "head-whole"))
 
 
 def test_scaling_over_two_processes_is_scaling_in_one(folder):

@@ -76,16 +76,6 @@ def test_every_window_begins_so_and_goes_on_with_text(tmp_path, kind):
     assert len(np.unique(split.calibration_windows(40, 12, 3), axis=0)) > 12  # spread, not one window again and again
 
 
-def test_the_snapshot_too():
-    plain, split = load_text("stdlib", ByteTokenizer()), load_text("stdlib", Framed())
-    np.testing.assert_array_equal(split.held_out[:-1], plain.held_out)  # but for the token behind it
-    found = split.held_out_windows(5, 30, 1)
-    # The text of a window of 28 bytes, at places that are spread in the same way.
-    np.testing.assert_array_equal(found[:, 2:], windows(split.held_out, 5, 28, 1))
-    np.testing.assert_array_equal(plain.held_out_windows(5, 30, 1), windows(plain.held_out, 5, 30, 1))
-    assert plain.beginning == ()
-
-
 def test_no_text_is_shared_between_windows():
     stream, begin = np.arange(1000, dtype=np.int32), (5000, 6000)
     ours, found = (cut(stream, 9, 20, 2, beginning=begin) for cut in (windows, windows_between))
@@ -97,14 +87,3 @@ def test_windows_without_text_are_refused(length):
     for cut in (windows, windows_between):
         with pytest.raises(InputError, match=rf"windows of {length} tokens? came; .* with 2, .* ask for 3 or more"):
             cut(np.arange(100), 3, length, 0, beginning=(7, 8))
-
-
-def test_short_documents_are_joined_without_beginnings_inside(tmp_path):
-    path = tmp_path / "t.jsonl"
-    path.write_text("\n".join(json.dumps({"text": "ab"}) for _ in range(40)))
-    split = load_text(str(path), Framed(), needed=(10, 4))
-    assert split.notes
-    assert FIRST not in split.calibration
-    assert split.calibration_starts == (0,)
-    # What is needed counts the beginning: two tokens of text are enough for windows of four.
-    assert split.held_out_starts != (0,)

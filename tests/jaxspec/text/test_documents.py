@@ -10,7 +10,6 @@ from jaxspec.errors import InputError
 from jaxspec.models.chat_template import ChatTemplate
 from jaxspec.models.tokenizer import ByteTokenizer
 from jaxspec.text import Encoder, load_text, read_prompts, windows
-from jaxspec.text.user_text import read_halves
 
 CHAT = ChatTemplate(
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}",
@@ -44,16 +43,6 @@ def test_documents_stay_apart_and_halves_are_whole_documents(tmp_path):
         assert len({row[0] for row in cut}) >= 3  # of all documents that hold a window
 
 
-def test_one_document_is_cut_as_a_stream_is():
-    stream = np.arange(1000, dtype=np.int32)
-    np.testing.assert_array_equal(windows(stream, 7, 30, 3), windows(stream, 7, 30, 3, document_starts=(0,)))
-    cut = windows(stream, 50, 30, 3, document_starts=(0, 10, 45, 46, 990))
-    assert np.all((cut[:, 0] >= 10) & (cut[:, -1] < 990))
-    assert not np.any((cut[:, 0] < 45) & (cut[:, -1] >= 45))
-    with pytest.raises(InputError, match="the text has 955 tokens, one window needs 956"):
-        windows(stream, 2, 956, 0, document_starts=(0, 45))
-
-
 def test_short_documents_are_joined_and_the_user_is_told(tmp_path):
     path = write(tmp_path / "t.jsonl", *({"text": "ab"} for _ in range(40)))
     split = load_text(path, ByteTokenizer(), needed=(10, 2))
@@ -82,39 +71,6 @@ def test_prompts_of_a_text_file_are_its_lines(tmp_path):
     path = tmp_path / "p.txt"
     path.write_bytes("\ufefffirst\r\n\n   \n  second é\n".encode())
     assert texts(read_prompts(str(path), BYTES).tokens) == ["first", "  second é"]
-
-
-@pytest.mark.parametrize(
-    ("content", "refused"),
-    [
-        ('{"prompt": "one"}\n{"prompt": "two"}\n', True),
-        ('\n{"messages": [{"role": "user", "content": "a"}], "id": 3}\n', True),
-        ('[\n  {"instruction": "one"},\n  {"instruction": "two"}\n]\n', True),
-        ('[{"conversations": []}]', True),
-        ('{\n  "text": "on lines of its own"\n}\n', True),
-        ('[{"a": 1}]\nand a second prompt\n', False),
-        ('{\n  "name": "one"\n}\n', False),
-        ('{"name": "one"}\n', False),
-        ("[1, 2]\n", False),
-        ('[{"text": "begun"},\n', False),
-        ("plain {words}\n", False),
-        ("[" * 100_000, False),
-    ],
-)
-def test_json_in_a_file_of_text_is_not_taken_for_text(tmp_path, content, refused):
-    (tmp_path / "p.json").write_text(content)
-    readers = {
-        "each line a prompt": lambda: read_prompts(str(tmp_path / "p.json"), BYTES),
-        "keys and braces too": lambda: read_halves(str(tmp_path / "p.json")),
-    }
-    for read_as, read in readers.items():
-        if refused:
-            with pytest.raises(
-                InputError, match=rf"p\.json' holds JSON, .* as text, {read_as}; .* that ends in \.jsonl"
-            ):
-                read()
-        else:
-            read()
 
 
 GOOD = {"text": "good"}

@@ -1,8 +1,11 @@
 """Prompts that stand in a text."""
 
 import numpy as np
+import pytest
 
 from jaxspec.text import num_within
+
+pytestmark = pytest.mark.network
 
 
 def test_prompts_are_found_by_all_tokens_but_the_outer_ones():

@@ -65,26 +65,6 @@ def test_each_half_must_hold_its_window(tmp_path):
         load_text(str(path), ByteTokenizer(), needed=(100, 101))
 
 
-class HalfAsMany(ByteTokenizer):
-    """A token for two bytes."""
-
-    def encode(self, text, *, special_tokens=True):
-        return super().encode(text, special_tokens=special_tokens)[::2]
-
-
-def test_tokens_are_counted_and_not_bytes(tmp_path):
-    path = tmp_path / "some.txt"
-    path.write_text("x" * 200)
-    with pytest.raises(InputError, match=r"has 50 tokens at most and one window needs 60; give a text of 240 bytes"):
-        load_text(str(path), HalfAsMany(), needed=(60, 60))
-
-
-def test_a_byte_order_mark_is_no_text(tmp_path):
-    path = tmp_path / "some.txt"
-    path.write_bytes(("\ufeff" + GOOD).encode())
-    assert b"".join(document.content.encode() for half in read_halves(str(path)) for document in half) == GOOD.encode()
-
-
 @pytest.mark.parametrize("text", [GOOD, "x" * 999 + "\n", "é" * 501, "a\nb", "no line ends", "\n" + "x" * 50])
 def test_halves_are_whole_characters_and_neither_is_empty(tmp_path, text):
     path = tmp_path / "some.txt"

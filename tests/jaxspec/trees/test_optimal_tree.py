@@ -1,4 +1,3 @@
-import itertools
 from functools import partial
 
 import jax
@@ -13,6 +12,8 @@ from hwmodels.speculation.trees import expected_tree_tokens
 from jaxspec.trees.optimal_tree import optimal_tree, optimal_trees, tree_capacity
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.searches import greedy_growth
+
+pytestmark = pytest.mark.network
 
 
 def brute_force(table, nodes, max_branching):
@@ -205,16 +206,3 @@ def test_bad_tables_and_limits(table, options, words):
     table = table.astype(np.float32) if table.dtype == np.float64 else table
     with pytest.raises(ValueError, match=words):
         optimal_trees(jnp.asarray(table), **options)
-
-
-def test_sizes_outside_the_search():
-    found = optimal_trees(jnp.full((2, 2), 0.3), max_nodes=4)
-    for size in (-1, 5):
-        with pytest.raises(ValueError, match="0 to 4"):
-            optimal_tree(found, size)
-
-
-def test_capacity():
-    assert tree_capacity(3, 2) == 14
-    assert tree_capacity(5, 1) == 5
-    assert tree_capacity(2, 3) == len([p for d in (1, 2) for p in itertools.product(range(3), repeat=d)])

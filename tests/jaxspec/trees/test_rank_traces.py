@@ -23,8 +23,9 @@ from jaxspec.trees import (
     tree_paths,
     unstack_trees,
 )
-from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.searches import depth_first_growth, greedy_growth, maximal_tree, width_first_growth
+
+pytestmark = pytest.mark.network
 
 
 def test_accepted_paths_by_hand(jit):
@@ -93,18 +94,6 @@ def test_cycles_are_those_of_decoding(toy, jit, tree):
     np.testing.assert_array_equal(found.generated, found.cycles + jnp.sum(found.accepted, axis=1))
 
 
-def test_texts_may_have_their_own_length_and_end(toy, jit):
-    _, _, traces = toy
-    tree = public_tree("eagle_25", size=31)
-    asked = np.array([3, 28, 1, 17, 0])
-    count = jit(lambda tokens: cycles_along_text(tree, traces, num_tokens=tokens))
-    found = count(jnp.asarray(asked))
-    for t, tokens in enumerate(asked):
-        assert found.cycles[t] == count(int(tokens)).cycles[t]
-    # No text has so many tokens; what was counted up to its end is told apart.
-    assert not np.any(np.asarray(count(60).complete))
-
-
 def test_a_path_that_is_cut_off_is_not_complete(toy, jit):
     _, _, traces = toy
     rank = np.asarray(traces.rank).copy()
@@ -130,18 +119,6 @@ def test_every_size_at_once(toy, grow):
     n = 14
     alone = cycles_along_text(tree_from_parents(growth.parent[:n], rank=growth.rank[:n]), traces, num_tokens=27)
     np.testing.assert_array_equal(alone.cycles, found.cycles[n - 1])
-
-
-def test_sizes_that_are_not_complete_have_no_mean(toy):
-    _, _, traces = toy
-    # Chains beyond the recorded depth of 5: where five tokens are accepted, a sixth might have been.
-    chain = RankedTree(np.arange(-1, 8), np.zeros(9, np.int64))
-    certain = RankTraces(jnp.zeros_like(traces.rank), traces.num_starts)
-    found = aat_by_size(chain, certain, num_tokens=20)
-    np.testing.assert_allclose(found.aat.mean[:5], [2, 3, 4, 5, 6])
-    assert np.all(np.isnan(found.aat.mean[5:]))
-    assert np.all(np.isnan(found.aat.per_text[5:]))
-    assert not np.any(np.asarray(found.complete[5:]))
 
 
 def test_scores_from_traces_are_the_papers(toy):

@@ -6,6 +6,8 @@ from scipy import stats
 
 from jaxspec.trees import paired_difference, ratio_of_totals
 
+pytestmark = pytest.mark.network
+
 
 def test_errors_of_ratios_against_many_samples():
     """Of 4000 samples of 40 texts: the scatter of the ratios is what each sample says of itself."""

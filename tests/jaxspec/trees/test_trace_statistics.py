@@ -7,6 +7,8 @@ from rank_trace_samples import RAGGED, walk
 
 from jaxspec.trees import UNKNOWN, RankTraces, acceptance_table, node_reach, public_tree
 
+pytestmark = pytest.mark.network
+
 
 def test_reach_by_plain_counting(toy, jit):
     _, _, traces = toy

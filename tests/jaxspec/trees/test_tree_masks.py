@@ -16,6 +16,8 @@ from jaxspec.trees import (
     verification_positions,
 )
 
+pytestmark = pytest.mark.network
+
 SIZES = (64, 67)  # an exact number of doublings, and one node that needs another
 
 

@@ -49,6 +49,7 @@ def leaves(tree):
     return [np.asarray(leaf).tolist() for leaf in (tree.parent, tree.depth, tree.rank, tree.num_nodes)]
 
 
+@pytest.mark.network
 def test_a_tree_by_hand():
     # Two guesses for the first token; the first goes on with guesses 0 and 3, the latter with guess 1.
     tree = tree_from_paths([(0, 3, 1), (1,), (0, 0), (0,), (0, 3)], size=6)
@@ -73,6 +74,7 @@ def test_the_root_is_that_of_the_hardware_models():
     assert ROOT == tree_speculation.ROOT
 
 
+@pytest.mark.network
 @settings(max_examples=20)
 @given(parent_lists(), st.integers(0, 3))
 def test_conversions_return_the_tree(parents, room):
@@ -98,6 +100,7 @@ def test_children_table_against_lists(parents):
     assert np.flatnonzero(is_node(tree)).tolist() == list(range(len(parents)))
 
 
+@pytest.mark.network
 def test_stacks_are_padded_to_the_largest_and_come_apart():
     trees = [tree_from_parents(p) for p in ([ROOT], [ROOT, 0, 1, 1, ROOT], [ROOT, ROOT, 0])]
     stacked = stack_trees(trees)
@@ -192,21 +195,3 @@ def test_all_public_trees_are_tested():
     assert set(PUBLIC_TREES) == {
         *("medusa_63", "eagle_25", "binary_62", "ternary_39", "quaternary_20", "chain_8", "chain_like_64")
     }
-
-
-def test_chain_like_trees_by_hand_and_by_cost():
-    # With a rank worth two levels, costs: (0,) 1, (0,0) 2, (0,0,0) and (1,) 3, then 4: (0,0,0,0), (0,1), (1,0).
-    assert chain_like_paths(7, rank_cost=2) == (
-        *((0,), (0, 0), (0, 0, 0), (1,)),
-        *((0, 0, 0, 0), (0, 1), (1, 0)),
-    )
-    assert chain_like_paths(9, rank_cost=9) == chain_paths(9)
-    cost = lambda path: len(path) + 3 * sum(path)
-    every = [p for p in k_ary_paths(4, depth=5) if cost(p) <= 5]
-    tree_from_paths(chain_like_paths(len(every), rank_cost=3))
-    assert set(chain_like_paths(len(every), rank_cost=3)) == set(every)
-
-
-def test_stars_and_chains():
-    assert parent_list(tree_from_paths(star_paths(5))) == [ROOT] * 5
-    assert parent_list(tree_from_paths(chain_paths(5))) == [ROOT, 0, 1, 2, 3]

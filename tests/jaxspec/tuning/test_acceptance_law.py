@@ -10,6 +10,8 @@ import pytest
 from jaxspec.errors import InputError
 from jaxspec.tuning.acceptance_law import constant_law, fit_law
 
+pytestmark = pytest.mark.network
+
 GRID = list(itertools.product((0.2, 0.3, 0.42, 0.55, 0.7), (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)))
 KNOBS = {"prune": [p for p, _ in GRID], "bits": [b for _, b in GRID]}
 

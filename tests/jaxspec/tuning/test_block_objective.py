@@ -14,6 +14,8 @@ from jaxspec.models.stored import as_stored
 from jaxspec.tuning.calibration import calibrate
 from jaxspec.tuning.objective import Pricing, mean_log_speedup, measure, price
 
+pytestmark = pytest.mark.network
+
 SCHEME = SCHEMES["cassandra2"]
 CONFIG = DecoderConfig(
     vocab_size=11,

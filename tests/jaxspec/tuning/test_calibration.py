@@ -41,13 +41,6 @@ def test_target_is_what_bfloat16_stores():
     assert {x.dtype for x in jax.tree.leaves(result)} == {jnp.dtype(jnp.bfloat16)}
 
 
-def test_text_has_the_targets_hidden_states_from_the_first_root_on(calibration, text):
-    assert calibration.num_windows == 3
-    assert calibration.text.first == FIRST
-    np.testing.assert_array_equal(calibration.text.tokens, TOKENS)
-    np.testing.assert_allclose(calibration.text.hidden, text.hidden[:, FIRST:], rtol=1e-3, atol=1e-4)
-
-
 def test_kv_is_the_stored_one_of_all_queries(calibration, text):
     # One KV head: a row is a token's head.
     keys = np.stack(text.cache.key)[:, :, 0].transpose(0, 1, 3, 2)
@@ -65,20 +58,7 @@ def test_channels_have_their_norms_over_the_text(calibration, text):
         np.testing.assert_allclose(calibration.prepared[kind], np.sqrt(np.sum(inputs**2, axis=(1, 2))), rtol=1e-3)
 
 
-def test_the_network_is_not_copied(calibration, target):
-    for held, given in zip(jax.tree.leaves(calibration.params), jax.tree.leaves(target), strict=True):
-        assert held is given
-
-
-def test_windows_are_taken_by_number(calibration):
-    text = calibration.window(jnp.array([2, 0]))
-    np.testing.assert_array_equal(text.tokens, TOKENS[[2, 0]])
-    np.testing.assert_array_equal(text.hidden, calibration.text.hidden[np.array([2, 0])])
-    rows = jax.tree.map(lambda x: x[1], calibration.kv).in_layer(jnp.array([2, 0])).rows
-    np.testing.assert_array_equal(rows, calibration.kv.rows[1][:, np.array([2, 0])])
-    assert text.first == FIRST
-
-
+@pytest.mark.network
 def test_more_passes_over_the_text_find_the_same(monkeypatch, calibration, target):
     monkeypatch.setattr("jaxspec.tuning.calibration._PASS_BYTES", 4 * 36 * 13 * 2)  # two windows, then one
     parts = calibrate(target, CONFIG, TOKENS, scheme=CASSANDRA1, first=FIRST)
@@ -88,6 +68,7 @@ def test_more_passes_over_the_text_find_the_same(monkeypatch, calibration, targe
     np.testing.assert_allclose(parts.text.hidden, calibration.text.hidden, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.network
 def test_positions_of_windowed_networks_are_joined_over_passes(monkeypatch, random_network):
     config = dataclasses.replace(CONFIG, windows=(4, None))
     given = random_network(config, 0), config, TOKENS

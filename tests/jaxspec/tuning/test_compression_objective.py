@@ -51,20 +51,7 @@ def test_by_hand():
     assert float(found) == pytest.approx(0.7 * 16 * (WEIGHTS + kv) / left, rel=1e-5)
 
 
-def test_an_undivided_draft_has_one():
-    knobs = uniform_knobs(CASSANDRA1, CONFIG, weight_prune=0, weight_cut_bits=0, kv_prune=0, kv_cut_bits=0)
-    assert float(relative_j(pricing(), accepted(np.ones(8)), knobs, CONFIG)) == pytest.approx(1.0, rel=1e-6)
-
-
-def test_matrices_count_with_their_elements():
-    knobs = uniform_knobs(CASSANDRA1, CONFIG, weight_prune=0, weight_cut_bits=0, kv_prune=0, kv_cut_bits=0)
-    place = CONFIG.matrix_kinds.index("down")
-    pruned = knobs.replace_values(weight_prune=knobs.values["weight_prune"].at[1, place].set(0.5))
-    kv, down = 2 * 900 * KV_PER_TOKEN, 32 * 4096 * 14336
-    expected = (WEIGHTS + kv) / (WEIGHTS + kv - 0.25 * down)  # half of it, in half of the layers
-    assert float(relative_j(pricing(), accepted(np.ones(8)), pruned, CONFIG)) == pytest.approx(expected, rel=1e-5)
-
-
+@pytest.mark.network
 @pytest.mark.parametrize(("batch", "weights_first"), [(1.0, True), (400.0, False)])
 def test_the_larger_term_is_searched_first(batch, weights_first):
     priced, seen = pricing(batch=batch, context=4000.0), []

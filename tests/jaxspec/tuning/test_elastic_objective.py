@@ -17,6 +17,8 @@ from jaxspec.models.stored import as_stored
 from jaxspec.tuning.calibration import calibrate
 from jaxspec.tuning.objective import Pricing, mean_log_speedup, measure, price, priced_draft
 
+pytestmark = pytest.mark.network
+
 CONFIG = mixture(11)
 DEPTH = 3
 WINDOWS = jnp.array([2, 0, 1])

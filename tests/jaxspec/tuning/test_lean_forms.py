@@ -16,6 +16,8 @@ from jaxspec.tuning.calibration import calibrate, target_params
 from jaxspec.tuning.hard import measure_hard, measured_windows
 from jaxspec.tuning.objective import measure
 
+pytestmark = pytest.mark.network
+
 # A prime vocabulary, and matrices of 18, 12, 6 and 27 rows, which divide into blocks of unequal numbers.
 CONFIG = DecoderConfig(
     vocab_size=23, hidden_size=18, intermediate_size=27, num_layers=3, num_heads=2, num_kv_heads=1, head_dim=6

@@ -125,6 +125,7 @@ def test_gradient_in_every_knob(check, seed, temperature):
         assert np.all(np.abs(value) > 1e-9), f"{name} is not felt"
 
 
+@pytest.mark.network
 @pytest.mark.usefixtures("x64")
 def test_gradient_at_the_default_configuration(check):
     # Widths are whole there, where the right-hand gradient is given, and the KV is not pruned.
@@ -139,6 +140,7 @@ def test_gradient_at_the_default_configuration(check):
     check(knobs, 0.3, knobs.replace(values=sides, draft_length_logits=np.zeros(DEPTH)))
 
 
+@pytest.mark.network
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize(("seed", "temperature"), [(3, 0.3), (4, 0.05)])
 def test_gradient_at_the_ends_of_the_ranges_and_at_whole_widths(check, seed, temperature):
@@ -163,6 +165,7 @@ def largest_gap(left, right):
     return max(float(np.max(np.abs(a - b))) for a, b in zip(jax.tree.leaves(left), jax.tree.leaves(right)))
 
 
+@pytest.mark.network
 @pytest.mark.parametrize("scheme", [CASSANDRA1, CASSANDRA1_CODED], ids=lambda scheme: scheme.name)
 def test_the_soft_measurement_tends_to_the_hard_one(jit, calibration, scheme):
     common = {"windows": WINDOWS, "offset": 2}
@@ -175,6 +178,7 @@ def test_the_soft_measurement_tends_to_the_hard_one(jit, calibration, scheme):
         assert largest_gap(soft(knobs, 0.3), expected) > 0.1
 
 
+@pytest.mark.network
 def test_a_draft_that_is_the_target_is_certain_to_be_accepted(jit, stored):
     knobs = uniform_knobs(CASSANDRA1, CONFIG, weight_prune=0.0, weight_cut_bits=0.0, kv_cut_bits=0.0)
     result = jit(lambda k: measure(stored, k, windows=WINDOWS, offset=0, soft_temperature=None))(knobs)
@@ -184,6 +188,7 @@ def test_a_draft_that_is_the_target_is_certain_to_be_accepted(jit, stored):
     assert result.kl < 1e-3
 
 
+@pytest.mark.network
 def test_new_knobs_windows_offsets_and_temperatures_compile_nothing(calibration, pricing):
     traces = []
 
@@ -244,6 +249,7 @@ def test_conditional_acceptance_gives_back_the_survival():
     np.testing.assert_allclose(tokens, 1 + np.cumsum(survival, axis=-1), rtol=1e-5)
 
 
+@pytest.mark.network
 def test_gradient_of_conditional_acceptance(check_gradient):
     scalar = lambda s: jnp.sum(conditional_acceptance(s) * jnp.array([1.0, -2.0, 3.0]))
     check_gradient(scalar, jnp.array([0.9, 0.6, 0.2]))
@@ -267,6 +273,7 @@ def test_footprint_by_hand():
     assert (result.draft_kv_bits, result.target_kv_bits) == (7.5, 10.5)
 
 
+@pytest.mark.network
 def test_mean_log_speedup_by_hand(quick_price):
     result = quick_price(measurement([0.8, 0.5, 0.2]))
     speedups = np.asarray(result.speedup_vs_bf16_ar)
@@ -278,6 +285,7 @@ def test_mean_log_speedup_by_hand(quick_price):
     np.testing.assert_allclose(chosen, np.log(speedups[2]), rtol=1e-5)
 
 
+@pytest.mark.network
 @pytest.mark.parametrize("temperature", [0.0, 0.05])
 def test_more_acceptance_or_fewer_bits_never_lower_a_speedup(quick_price, temperature):
     rng = np.random.default_rng(7)
@@ -292,6 +300,7 @@ def test_more_acceptance_or_fewer_bits_never_lower_a_speedup(quick_price, temper
         assert np.all(speedup(survival, draft, 0.8 * target) >= base * (1 - 1e-6))
 
 
+@pytest.mark.network
 def test_without_speculation_the_stored_format_alone_decides(quick_price):
     result = quick_price(measurement([0.9, 0.8, 0.7]))
     np.testing.assert_allclose(result.speedup_vs_stored_ar[0], 1, rtol=1e-6)

@@ -4,11 +4,13 @@ import math
 import numpy as np
 import pytest
 
-from experiments.papers.cassandra import area_power, consequences, units
+from experiments.papers.cassandra import area_power
 from experiments.papers.cassandra.paper import PAPER
 from experiments.papers.huffllm import compression
 from experiments.papers.huffllm.compression import ScaleModel
 from experiments.reproduce.run import run_paper
+
+pytestmark = pytest.mark.paper
 
 
 @pytest.fixture(scope="module")
@@ -51,15 +53,6 @@ def test_no_cell_of_the_table_is_called_a_prediction(result):
     assert overhead["status"] == "input"
 
 
-def test_units_and_counts():
-    decoders, encoders = units.npu_decoder(), units.npu_encoder()
-    assert decoders.count == 40
-    # 1.76 mm^2 and 0.264 W over 40.
-    assert math.isclose(decoders.area_m2, 0.044e-6)
-    assert math.isclose(decoders.power_w, 0.0066)
-    assert math.isclose(decoders.total_area_m2 + encoders.total_area_m2, 1.84e-6)
-
-
 def test_only_five_counters_give_forty(result):
     scan = {entry["counters"]: entry for entry in result.details["counters"]}
     assert [n for n, entry in scan.items() if entry["decoders_in_shares"] == 40] == [5]
@@ -87,64 +80,3 @@ def test_one_corrected_area_explains_all_ratios(result):
     by_sum = {entry["module"]: entry["of_printed_sum_percent"] for entry in result.details["ratios"]}
     printed_sum = [abs(by_sum[module] / row["paper_value"] - 1) for module, row in ratios.items() if module != "SRAM"]
     assert np.median(others) < np.median(printed_sum) / 2
-
-
-def test_the_summary_says_what_tests_nothing(result):
-    count = result.summary["hardware_specs"]
-    assert not count["reproduced"]
-    assert count["doubts"] == ["one fitted number to one cell tests nothing"]
-    # The paper's own ratios already sum to the claimed 2 %.
-    overhead = result.summary["claims"]
-    assert overhead["simplest_predictors"]["sum of the printed ratios"]["max"] < 1e-9
-    assert not overhead["reproduced"]
-    for name in ("table5_area_power", "hardware_specs", "claims"):
-        assert result.summary[name]["verdict"] == "NOT reproduced: no cell is predicted"
-
-
-def test_overhead_of_about_two_percent(result):
-    shares = result.details["shares"]
-    assert math.isclose(shares["sum of printed areas, mm^2"], 93.38)
-    assert math.isclose(shares["area, of printed areas"], 100 * 1.84 / 93.38)
-    for name, value in shares.items():
-        if name.startswith("area"):
-            assert 1.95 < value < 2.05, name
-    # 0.281 of 15.527 W.
-    assert math.isclose(shares["power, of printed powers"], 100 * 0.281 / 15.527)
-
-
-def test_other_chips(result):
-    by_device = {bound["device"]: bound for bound in result.details["bounds"]}
-    for device, die in (("RTX 4090", 609), ("Jetson AGX Orin", 455)):
-        bound = by_device[device]
-        assert math.isclose(bound["percent_unscaled"], 100 * 1.84 / die, rel_tol=1e-6)
-        assert bound["percent_ideally_scaled"] < bound["percent_unscaled"] < 2
-        assert bound["power_percent"] < 1.81
-    assert math.isclose(by_device["RTX 4090"]["percent_ideally_scaled"], 100 * 1.84 / 609 * (5 / 28) ** 2, rel_tol=1e-6)
-    # 273 bytes per cycle of 5.11 bits are 427.4 values, 730.9 bits of exponents at 1.71 each, 40 per unit.
-    assert by_device["systolic array NPU"]["decoders_for_memory"] == math.ceil(273 * 8 / 5.11 * 1.71 / 40)
-
-
-def test_fewer_units_stall(result):
-    factors = {
-        int(check["item"].split(",")[1].split()[0]): check["value"]
-        for check in result.details["checks"]
-        if check["item"].startswith("stall factor")
-    }
-    needed = {bound["device"]: bound for bound in result.details["bounds"]}["systolic array NPU"]["decoders_for_memory"]
-    assert set(factors) == {40, 20, 10, 5}
-    for count, factor in factors.items():
-        assert math.isclose(factor, max(1.0, 273 * 8 / 5.11 * 1.71 / 40 / count), rel_tol=1e-5)
-        assert (factor > 1) == (count < needed)
-
-
-def test_bars_can_be_missed(result):
-    moved = [{**row, "model_value": row["model_value"] * 1.1, "relative_error": 0.1} for row in result.rows]
-    missed = area_power.missed_bars(dataclasses.replace(result, rows=moved))
-    assert [sum(line.startswith(kind) for line in missed) for kind in (*area_power.BARS, "units")] == [4, 1, 1, 1, 12]
-
-
-def test_consequences_name_their_units():
-    for check in consequences.checks():
-        assert set(check) == {"item", "value", "unit"}
-        assert check["unit"]
-        assert math.isfinite(check["value"])

@@ -1,13 +1,13 @@
 """Fig. 12, 7 and 14: numbers by hand, choices that were fixed, and what was measured."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
 
-from experiments.papers.cassandra import capacity, details, speedups, tables
-from experiments.papers.cassandra.details import MEASURED, POINTS
+from experiments.papers.cassandra import details, speedups
+
+pytestmark = pytest.mark.paper
 
 
 def test_bits_of_the_evaluated_configuration_by_hand():
@@ -26,13 +26,6 @@ def test_bits_of_the_evaluated_configuration_by_hand():
     assert float(second.target_weight_bits["q"]) == pytest.approx(1 + 0.6 * 9.25 + 6.4)
 
 
-@pytest.mark.parametrize(("fraction", "length"), [(0.78, 5), (0.9, 3), (0.5, 1)])
-def test_a_token_rate_has_its_accepted_fraction(fraction, length):
-    rate = speedups.token_rate(fraction, length)
-    assert np.mean([rate**depth for depth in range(1, length + 1)]) == pytest.approx(fraction)
-    assert rate >= fraction
-
-
 def test_the_range_is_near_and_an_overhead_only_lowers_it():
     found = speedups.speedups(speedups.FROZEN)
     assert found.speedup.shape == (3, 2, 3, 4)
@@ -47,45 +40,6 @@ def test_the_range_is_near_and_an_overhead_only_lowers_it():
     assert all(speedups.orders().values())
     slower = speedups.speedups(dataclasses.replace(speedups.FROZEN, overhead_s=2e-4)).speedup
     assert np.all(slower < found.speedup)
-
-
-def test_int8_is_slowed_by_a_stated_time():
-    found = speedups.int8_baseline()
-    assert 1.7 < found.without_overhead < 2
-    assert 0 < found.per_activation_s < 1e-4
-    assert found.overhead_s == pytest.approx(found.per_activation_s * 4 * 32)
-
-
-def test_fig14_needs_a_reading():
-    best = capacity.best_reading()
-    assert best.error < 0.05
-    assert best.draft == "llama-3.2-3b"
-    assert best.error == max(abs(best.ratios[0] / 11.59 - 1), abs(best.ratios[1] / 1.81 - 1))
-    assert min(reading.error for reading in capacity.readings() if reading.draft == "llama-3.2-1b") > 0.2
-    assert len(capacity.readings()) == 16
-
-
-def test_the_trade_off_was_measured_at_every_point():
-    stored = json.loads(MEASURED.read_text(encoding="utf-8"))["fig7"]
-    for name, points in POINTS.items():
-        assert [(row["weight_prune"], row["cut_bits"]) for row in stored[name]] == points
-    for row in details.better_together(details.trade_off()):
-        for alone in ("VP", "MT"):
-            assert np.isnan(row[alone]) or row["VP+MT"] > row[alone]
-
-
-def test_drafts_that_others_beat_are_left_out():
-    points = [(2.0, 0.9), (3.0, 0.5), (4.0, 0.6)]
-    rows = lambda found: [{"compression": x, "alpha_fraction": y} for x, y in found]
-    found = details.better_together({"VP+MT": rows(points), "VP": rows([(1, 1.0), (3, 0.0)]), "MT": rows([(5, 0.2)])})
-    assert [row["compression"] for row in found] == [2.0, 4.0]
-    assert found[0]["VP"] == pytest.approx(0.5)
-    assert np.isnan(found[1]["VP"])
-    assert np.isnan(found[0]["MT"])
-
-
-def test_draft_and_verify_loads_what_it_does_not_skip():
-    assert tables.blocks_left({}) == pytest.approx(100 * (64 - 27) / 64)
 
 
 def test_the_papers_objective_asks_for_fewer_bits_than_speed():

@@ -4,7 +4,6 @@ One module, since the program that prices all cells is compiled once.
 """
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -12,26 +11,19 @@ import pytest
 from experiments.papers.elmoe3d import (
     calibration,
     details,
-    figures,
     networks,
-    printed,
     results,
-    tables,
 )
-from experiments.papers.elmoe3d.baselines import baseline_speedups
 from experiments.papers.elmoe3d.fitted import (
     BOUNDS,
-    EMBEDDING_INSIDE,
     MODEL,
-    ONE_RULE,
     PER_MODEL,
-    SLICES_ALWAYS,
     Fitted,
     Variant,
     from_names,
     names_of,
 )
-from experiments.papers.elmoe3d.model import devices, speedups, tokens_per_cycle
+from experiments.papers.elmoe3d.model import devices, speedups
 from experiments.papers.elmoe3d.paper import PAPER
 from experiments.papers.elmoe3d.printed import METHODS, MODELS, table_three
 from experiments.reproduce.run import run_paper
@@ -51,6 +43,7 @@ def test_three_numbers_per_target_and_five_shared_at_most():
     assert len(names_of()) == len(PER_MODEL) * len(MODELS) + len(BOUNDS) - len(PER_MODEL)
 
 
+@pytest.mark.paper
 def test_the_committed_numbers_are_found_anew(solved):
     # From a general start, on the 8 GB half alone.
     assert solved.fit.half_gb == 8
@@ -62,6 +55,7 @@ def test_the_committed_numbers_are_found_anew(solved):
     np.testing.assert_allclose(found.autoregressive, solved.halves[8].autoregressive, rtol=0.01)
 
 
+@pytest.mark.paper
 def test_fitted_half_within_its_bars(solved):
     errors = results.errors_of(solved, 8)
     for field in errors._fields:
@@ -69,6 +63,7 @@ def test_fitted_half_within_its_bars(solved):
         assert all(value <= bar for value, bar in zip(found.values(), details.BARS[field, 8], strict=True)), found
 
 
+@pytest.mark.paper
 def test_predicted_half(solved):
     errors = results.errors_of(solved, 4)
     alone, together = (results.spread(getattr(errors, field)) for field in errors._fields)
@@ -96,6 +91,7 @@ class _Solution:
     fun: np.ndarray
 
 
+@pytest.mark.paper
 def test_choices_that_lose(solved):
     # Without a fit of their own: the fit's numbers, with another reading of acceptance or of hits.
     def worst(variant):
@@ -105,12 +101,6 @@ def test_choices_that_lose(solved):
     assert worst(Variant(one_rule=True)) > 2 * worst(MODEL)
     assert worst(Variant(alpha_by_token=True)) > 2 * worst(MODEL)
     assert worst(Variant(draft_depth=5)) > 2 * worst(MODEL)
-
-
-def test_tokens_of_a_cycle():
-    alpha = np.array([0.0, 0.5, 1.0])
-    np.testing.assert_allclose(tokens_per_cycle(alpha, MODEL), [1, 6, 11])
-    np.testing.assert_allclose(tokens_per_cycle(alpha, Variant(alpha_by_token=True)), [1, 2 - 0.5**10, 11])
 
 
 def test_without_a_cache_the_bonded_memory_holds_what_is_static():
@@ -150,17 +140,6 @@ def test_limits():
     local = dataclasses.replace(fitted, locality=fitted.locality * 0.5)
     assert (speedups(local, 8).autoregressive >= large.autoregressive * 0.999).all()
     assert devices(4)[1].matrix_unit.pes == devices(4)[0].matrix_unit.pes == 16
-
-
-def test_printed_arrays():
-    for gb in printed.CAPACITIES:
-        half = table_three(gb)
-        assert not np.isnan(np.stack(half[:3])).any()
-    assert printed.claim("ELM017") == 7
-    # E5: the averages that the text states, from the printed cells.
-    both = [results.printed_choices(gb) for gb in (4, 8)]
-    assert np.mean([half.over_eagle for half in both]) == pytest.approx(1.45, abs=0.005)
-    assert max(half.most_over_eagle for half in both) == pytest.approx(2.08, abs=0.005)
 
 
 def _numbers():
@@ -205,98 +184,3 @@ def test_table_one_is_exact(result):
     rows = result.of("table1_system_spec")
     assert {row["metric"] for row in rows} >= {"bandwidth", "throughput_w4a8", "throughput_w8a8", "num_banks"}
     assert max(row["relative_error"] for row in rows) < 1e-12
-
-
-def test_table_two(result):
-    for row in result.of("table2_models"):
-        assert row["relative_error"] < (0.2 if row["metric"].startswith("params") else 1e-12), row
-        # Looked up in published configurations.
-        assert row["status"] == "input"
-
-
-def test_statements_and_what_is_missed(result):
-    """Three of the paper's statements on rivals, and its cause of misses, contradict the model."""
-    found = {one["says"]: one for one in result.details["statements"]}
-    failing = [one for one in found.values() if not one["holds"]]
-    assert {one["where"] for one in failing} == {"7.1", "Fig. 13", "Fig. 14", "7.2", "Fig. 16a", "Fig. 17b"}
-    fastest = found["the chip with Elastic-SD is always the fastest"]
-    assert "loses 4 to xPU-PIM" in fastest["ours"]
-    assert not found["xPU-NMP is the strongest for DeepSeek and GPT-OSS"]["holds"]
-    assert [one["ours"][:5] for one in found.values() if one["where"] == "7.2"] == ["2.02x", "5.16x"]
-    assert found["misses rise with the batch, as more requests ask for more experts"]["status"] == "calibrated"
-    lines = [line for line in details.missed_bars(result) if line.startswith("does not hold")]
-    assert len(lines) == len(failing)
-
-
-def test_pools_measured_are_those_of_the_readme():
-    found = json.loads(details.MEASURED.read_text(encoding="utf-8"))
-    readme = (PAPER.folder / "README.md").read_text(encoding="utf-8")
-    (line,) = [line.replace("*", "") for line in readme.splitlines() if line.startswith("| ratio |")]
-    hot = [row for row in found["gain_over_random"] if row["rule"] == "hotness"]
-    words = [f"{row['ratio']:.2f} ({row['low']:.2f} to {row['high']:.2f})" for row in hot]
-    assert [cell.strip() for cell in line.split("|")[2:-1]] == words
-    assert found["settings"]["prompts"] == 48
-    assert found["status"] == "measured"
-
-
-def test_energy_rests_on_a_choice_by_outcome(result):
-    claims = {row["conditions"]["claim_id"]: row for row in result.of("claims")}
-    assert claims["ELM006"]["by_outcome"] == claims["ELM007"]["by_outcome"] == ["energy per token"]
-    assert claims["ELM016"]["status"] == "predicted"
-    # With arithmetic, links and static power, as the paper counts them: the mean is further off.
-    all_parts = tables.claims(result.solved, all_energies=True)
-    (cell,) = [cell for cell in PAPER.cells(PAPER.tables[-1]) if cell["claim_id"] == "ELM006"]
-    assert abs(all_parts(cell).value / cell.value - 1) > claims["ELM006"]["relative_error"]
-    # A constant can but repeat a single cell.
-    peers = result.summary["claims"]["by_metric"][cell.metric]["simplest_predictors"]["calibrated"]
-    assert list(peers) == ["the printed speedups for energy; without speculation"]
-
-
-def test_printed_readings_of_table_three_are_variants():
-    """Leading bits in both modes, one power law, embedding inside: each is fitted to the same half."""
-    printed = [choice for choice in PAPER.tables[2].choices if choice.as_printed]
-    assert [choice.printed.split(" ")[0] for choice in printed] == ["Algorithm", "a", "static"]
-    assert {SLICES_ALWAYS, ONE_RULE, EMBEDDING_INSIDE} <= set(details.VARIANTS.values())
-
-
-@pytest.mark.slow
-def test_leading_bits_alone_do_not_fit(solved):
-    found = results.solve(SLICES_ALWAYS)
-    worst = [results.spread(results.errors_of(one, 8).autoregressive)["max"] for one in (solved, found)]
-    assert worst[1] > 4 * worst[0]
-
-
-def test_details(result):
-    energy = result.details["energy"]
-    assert len(energy) == 16
-    assert all(row["ratio"] > 1 for row in energy)
-    assert [row["modes"] for row in result.details["decisions"]] == [64, 64]
-    missed = [(row["printed_margin"] > 0) != (row["margin"] > 0) for row in result.details["misjudged"]]
-    assert all(missed)
-    assert len(missed) == sum(row["modes"] - row["mode_right"] for row in result.details["decisions"])
-    far = result.details["furthest"]
-    assert abs(far[0]["error"]) >= abs(far[-1]["error"])
-
-
-def test_bars_can_be_missed(result, monkeypatch):
-    # What is missed today: see the paper's README.
-    missed = details.missed_bars(result)
-    assert not any("8 GB" in line for line in missed)
-    monkeypatch.setattr(details, "BARS", dict.fromkeys(details.BARS, (1e-6, 1e-6, 1e-6)))
-    assert len(details.missed_bars(result)) >= 12
-    assert details.VARIANTS["the model"] == MODEL
-
-
-def test_figures(result):
-    solved = result.solved
-    drawn = [make(solved) for make in (figures.intensity_figure, figures.mapping_figure, figures.latency_figure)]
-    drawn += [figures.roofline_figure(), figures.table_figure(solved).energy_figure(solved)]
-    drawn += [figures.platform_figure(solved).locality_figure(solved)]
-    assert all(figure.axes for figure in drawn)
-
-
-def test_memories_that_compute():
-    found = baseline_speedups()
-    assert all((values >= 1).all() for values in found.values())
-    # PIM has little arithmetic: it helps most where a weight is used once.
-    assert (found["xPU-PIM"][:, 0] > found["xPU-PIM"][:, -1]).all()

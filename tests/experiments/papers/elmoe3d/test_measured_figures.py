@@ -19,6 +19,8 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.kv_cache import KVCache
 from jaxspec.speculate.acceptance import TargetText
 
+pytestmark = pytest.mark.paper
+
 CONFIG = DecoderConfig(
     vocab_size=5,
     hidden_size=32,

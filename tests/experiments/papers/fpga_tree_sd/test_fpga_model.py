@@ -1,14 +1,11 @@
 """The model behind the tables: times by hand, passes of the draft, the law, and what it shares with the library."""
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from experiments.papers.fpga_tree_sd import calibration, model, printed
-from experiments.papers.fpga_tree_sd.boards import predict
-from experiments.papers.fpga_tree_sd.details import draft_ratio, mixed_speedup
 from experiments.papers.fpga_tree_sd.model import (
     LENGTHS,
     Choices,
@@ -17,11 +14,9 @@ from experiments.papers.fpga_tree_sd.model import (
     accepted_tokens,
     board_times,
     cycle,
-    depth,
 )
 from hwmodels import Workload, catalog, step_cost, uniform_footprint
 from hwmodels.network.operators import verify_step
-from hwmodels.speculation.effective_performance import ridge_length
 from jaxspec.trees.aat_law import AATLaw, average_accepted_tokens
 
 #: Two operators at contexts 512 and 2048: the first bound by memory, the second by arithmetic, at lengths 3 and 9.
@@ -69,17 +64,6 @@ def test_other_choices_by_hand():
     assert cycle(TOY, SOME, passes=np.array([2.0, 3.0])).draft_s[0].tolist() == pytest.approx([1.2, 1.8])
 
 
-def test_passes_of_the_draft():
-    assert depth(np.array([69.0]))[0] == pytest.approx(5)
-    assert depth(np.array([2.0, 69.0**0.4]))[0] == 1.0
-    assert depth(np.array([69.0**0.4]))[0] == pytest.approx(2)
-    assert np.all(np.diff(depth(LENGTHS)) >= 0)
-    # 4 nodes at the first level, then 16 each: lengths of 5, 21, 37, 53 and 69 fill them.
-    filled = depth(np.array([2, 5, 6, 21, 22, 53, 54, 69]), "filled")
-    assert filled.tolist() == [1, 1, 2, 2, 3, 4, 5, 5]
-    assert depth(np.array([2, 30]), "all").tolist() == [5, 5]
-
-
 def test_the_law_is_the_librarys():
     contexts = np.array([128.0, 1024.0, 16384.0])
     ours = accepted_tokens(SOME, contexts, LENGTHS)
@@ -96,6 +80,7 @@ def test_draft_of_one_layer_and_the_head():
     assert 0.49 < 5 * (layer + head) < 0.5
 
 
+@pytest.mark.paper
 def test_a_faster_clock_is_a_faster_array():
     device = model.fitted_device("U280", 300e6)
     architecture = catalog.architecture("llama-3.1-8b")
@@ -110,32 +95,6 @@ def test_a_faster_clock_is_a_faster_array():
     times = board_times("U280", (777.0,))
     np.testing.assert_allclose(direct.compute_s, times.compute_s[0, 4] * times.frequency_hz / 300e6, rtol=1e-5)
     np.testing.assert_allclose(direct.memory_s, times.memory_s[0, 4], rtol=1e-5)
-
-
-def test_the_papers_mixed_case_is_the_same_model():
-    # Eq. (13) to (15) know one ridge and no traffic that grows with x: 3 % at most on V80.
-    times = board_times("V80", (4096.0,))
-    run = cycle(times, SOME._replace(frequency_hz=256e6))
-    grid = np.concatenate([[1.0], LENGTHS])
-    ridge = ridge_length(grid, np.concatenate([run.autoregressive_s, run.verify_s[0]]))
-    ratio = draft_ratio(times.layer_share + times.head_share, 1.0, depth(LENGTHS))
-    mixed = mixed_speedup(LENGTHS, run.accepted[0], ratio=ratio, ridge=float(ridge))
-    np.testing.assert_allclose(run.performance[0] * run.autoregressive_s, mixed.by_length, rtol=0.03)
-    assert abs(float(mixed.best_length) - LENGTHS[run.performance[0].argmax()]) <= 1
-    assert float(mixed.best) == max(float(mixed.below_ridge), float(mixed.above_ridge))
-
-
-def test_reported_through_the_library():
-    times = board_times("VHK158", (256.0, 4096.0))
-    run = cycle(times, SOME)
-    found = predict(times, SOME)
-    np.testing.assert_allclose(found.performance, run.performance, rtol=1e-5)
-    np.testing.assert_allclose(found.speedup, run.performance.max(axis=1) * run.autoregressive_s, rtol=1e-5)
-    assert found.best_length.tolist() == LENGTHS[run.performance.argmax(axis=1)].tolist()
-    # A draft that accepts nothing is not used.
-    none = predict(times, Fitted(1.0, 0.0, 0.0, 0.0, 256e6))
-    assert none.best_length.tolist() == [1.0, 1.0]
-    assert none.speedup.tolist() == [1.0, 1.0]
 
 
 def test_the_fit_finds_what_it_was_made_with(monkeypatch):
@@ -161,14 +120,6 @@ def test_nothing_but_table_one_is_fitted_to(monkeypatch):
     monkeypatch.setattr(printed, "cells", only_table_one)
     again = calibration.fit.__wrapped__()
     np.testing.assert_allclose(again.fitted, calibration.fit().fitted, rtol=1e-12)
-
-
-def test_times_are_of_one_compilation(monkeypatch):
-    # Boards, models and contexts differ in numbers only.
-    counted = jax.jit(chex.assert_max_traces(model._verification_times.__wrapped__, n=1))
-    monkeypatch.setattr(model, "_verification_times", counted)
-    board_times("V80", (333.0,))
-    board_times("U250", (444.0, 555.0), architecture_name="vicuna-13b")
 
 
 def test_boards_are_those_of_table_four():

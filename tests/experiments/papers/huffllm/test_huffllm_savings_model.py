@@ -67,6 +67,7 @@ def test_vector_array_by_hand(toy):
         savings_model.work(Case("Llama 2-13B", 92, 64.0, "gpu"), 16.0)
 
 
+@pytest.mark.paper(2)
 @pytest.mark.parametrize("architecture", chips.ARCHITECTURES)
 def test_limits(architecture):
     case = Case("OPT-2.7B", 25, 64.0, architecture)

@@ -1,23 +1,20 @@
 """The mobile NPU paper's numbers: what is fitted, what is predicted and how well, and where the catalog has them."""
 
 import dataclasses
-import itertools
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from experiments.papers.mobile_npu import details, memory, tables
+from experiments.papers.mobile_npu import memory, tables
 from experiments.papers.mobile_npu.calibration import fit, fitted_numbers, slowdown, softmax_speedups
-from experiments.papers.mobile_npu.kernels import gemv_seconds, matrices
 from experiments.papers.mobile_npu.paper import PAPER
 from experiments.papers.mobile_npu.printed import CONTEXT
-from experiments.papers.mobile_npu.versions import INSTRUCTIONS, calibrated_device, network_of
+from experiments.papers.mobile_npu.versions import network_of
 from experiments.reproduce.run import run_paper
 from hwmodels import catalog, parameters
 
-GIB = 2.0**30
+pytestmark = pytest.mark.paper
 
 
 @pytest.fixture(scope="module")
@@ -70,66 +67,12 @@ def test_statuses_and_bars(outcome):
     assert outcome.summary["fig14"]["reproduced"]
 
 
-def test_statements_and_what_is_missed(outcome):
-    failing = {one["says"] for one in outcome.details["statements"] if not one["holds"]}
-    assert failing == {
-        "the logits take at least 45 % at 16 samples on V73 and V79",
-        "the NPU decodes faster at larger batches",
-    }
-    missed = PAPER.missed_bars(outcome)
-    assert len(missed) == 2
-    assert all(line.startswith("does not hold: ") for line in missed)
-    # What had to be chosen in sight of a statement is no prediction.
-    used = {one["where"] for one in outcome.details["statements"] if one["status"] == "calibrated"}
-    assert used == {"Fig. 12", "Fig. 13", "7.2.2"}
-
-
-def test_the_catalog_s_chosen_rates_are_inherited(outcome):
-    """45 GFLOP/s of the CPU and 60 us of a launch: the text's other cells were in view."""
-    claims = outcome.summary["claims"]
-    names = ["rate of the CPU, GFLOP/s", "launch of an operator, us"]
-    assert [(choice["name"], choice["used"], choice["cells"]) for choice in claims["choices_by_outcome"]] == [
-        (names[0], "45", 1),
-        (names[1], "60", 0),
-    ]
-    assert [choice["name"] for choice in outcome.summary["memory_power"]["choices_by_outcome"]] == names
-    (share,) = [row for row in outcome.of("claims") if row["conditions"]["claim_id"] == "NPU026"]
-    assert (share["status"], share["by_outcome"]) == ("calibrated", names[:1])
-    assert sum(map(len, claims["inherits"].values())) == 4
-
-
 def test_logits_take_their_share_and_more_samples_pay(outcome):
     assert np.all(tables.head_share(outcome.solved) >= 45.0)
     for decoding in outcome.solved.values():
         assert np.all(np.diff(decoding.tokens_per_s(), axis=-1) > 0)
         declines = 1 - decoding.tokens_per_s()[-1] / decoding.tokens_per_s()[0]
         assert np.all((declines > 0) & (declines < 0.2))
-
-
-def test_the_page_of_hardware_models_has_these_rates_and_shares(outcome):
-    page = (Path(__file__).parents[4] / "docs" / "pages" / "hardware.md").read_text(encoding="utf-8")
-    decoding = [outcome.solved[generation, "Qwen2.5-1.5B"] for generation in ("V73", "V75", "V79")]
-    rates = [one.tokens_per_s()[0] for one in decoding]
-    assert f"of one sample, of 16 | {' | '.join(f'{rate[0]:.0f}, {rate[-1]:.0f}' for rate in rates)} |" in page
-    shares = " | ".join(f"{100 * one.head_share[0, -1]:.0f} %" for one in decoding)
-    assert f"| logits in a step of 16 samples | {shares} |" in page
-
-
-def test_versions_of_the_layouts_are_ordered():
-    seconds = gemv_seconds(calibrated_device(fit()))
-    order = ("no dequantization", "ours", "HMX layout", "baseline")
-    for faster, slower in itertools.pairwise(order):
-        assert np.all(seconds[faster] < seconds[slower])
-    # Five matrices of each network, of which one has eight bits.
-    bits = np.array([one["weight_bits"] for one in matrices()])
-    assert (len(bits), np.sum(bits == 8.5), np.sum(bits == 4.5)) == (20, 4, 16)
-
-
-def test_instructions_are_counted():
-    assert {name: sum(steps.values()) for name, steps in INSTRUCTIONS.items()} == {
-        "full register": 20,
-        "group alone": 9,
-    }
 
 
 def test_memory_by_hand():
@@ -143,25 +86,6 @@ def test_memory_by_hand():
     assert memory.session_mib("Qwen2.5-1.5B", CONTEXT) == pytest.approx(total, rel=1e-6)
     process = total + 151936 * 1536 * 210 / 256 / 2**20
     assert memory.process_mib("Qwen2.5-1.5B", CONTEXT) == pytest.approx(process, rel=1e-6)
-
-
-def test_what_an_older_session_cannot_address():
-    v73, v75 = catalog.device("hexagon-v73"), catalog.device("hexagon-v75")
-    assert v73.memory.capacity_bytes == 2 * GIB
-    assert [memory.fits(f"Qwen2.5-{size}B", v73, CONTEXT) for size in ("1.5", "3", "7")] == [True, False, False]
-    assert [memory.fits(f"Qwen2.5-{size}B", v75, CONTEXT) for size in ("1.5", "3", "7")] == [True, True, False]
-    assert tables.smallest_too_large(lambda model: "7B" not in model) == 7.0
-    assert tables.smallest_too_large(lambda model: "Llama" in model) == 1.5
-
-
-def test_other_readings_are_told(outcome):
-    readings = {one["reading"]: one for one in outcome.details["variants"]}
-    slow, fast = (readings[f"a scatter of {packets} packets"] for packets in (48, 24))
-    assert slow["baseline max"] > readings["the model"]["baseline max"] > fast["baseline max"]
-    # Eight-bit weights at the time of four-bit ones: bound by the copy, and the ranges' lower ends are missed.
-    flat = readings["8-bit weights cost what 4-bit ones do"]
-    assert flat["HMX layout min"] > 1.15 * 1.82
-    assert flat["baseline min"] > 1.15 * 9.65
 
 
 def test_generations_are_table_3(outcome):
@@ -179,19 +103,3 @@ def test_generations_are_table_3(outcome):
 
 
 #: Figures that networks are run for: some minutes. How they are drawn is looked at in `test_npu_scaling`.
-RUN = ("fig5", "fig10")
-
-
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in RUN else ()) for n in PAPER.figures])
-def test_figures(name, outcome):
-    figure = PAPER.figures[name](outcome)
-    assert figure.axes
-    assert all(axes.has_data() for axes in figure.axes)
-
-
-def test_details_are_printed(outcome):
-    for detail in details.DETAILS:
-        # Those of the details that the outcome has.
-        for entry in detail.entries(outcome.details[detail.name]) if detail.name in outcome.details else ():
-            for form in detail.columns.values():
-                assert form.format(**entry)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from experiments.papers.mobile_npu.figures import budget_figure, latency_figure
 from experiments.papers.mobile_npu.scaling import METHODS, PHONES, Line, scaling_statements
 from jaxspec.results import measured, predicted
 from jaxspec.studies.scale.result import Curve, CurvePoint, NetworkCurves, PlanRow, ScaleResult
@@ -70,17 +69,3 @@ def test_statements_by_hand(found):
 def test_a_network_that_is_slower_matches_nothing(found):
     slow = {"easy": (line("a", (0.3, 0.6, 0.8), 3.0), found["easy"][1])}
     assert not any(row["holds"] for row in scaling_statements(slow) if row["where"] == "Fig. 10")
-
-
-def test_what_is_drawn(found):
-    budgets, latencies = budget_figure(found), latency_figure(found)
-    assert [axes.get_title(loc="left") for axes in budgets.axes] == list(found)
-    assert len(latencies.axes) == len(METHODS) * len(PHONES) * len(found)
-    first = latencies.axes[0]
-    # Of equal times the most accurate plan is on the front.
-    front = next(drawn for drawn in first.lines if drawn.get_linewidth() == 6)
-    assert front.get_xydata().tolist() == [[1.0, 0.8], [2.0, 0.9]]
-    # A plan that does not fit is not drawn.
-    unfit = {"easy": (found["easy"][0], line("b", (0.55, 0.7, 0.9), 2.0, fits=False))}
-    without = next(drawn for drawn in latency_figure(unfit).axes[0].lines if drawn.get_linewidth() == 6)
-    assert without.get_xydata().tolist() == [[1.0, 0.8]]

@@ -8,20 +8,18 @@ import pytest
 from experiments.intervals import bootstrap
 from experiments.papers.mobile_npu.accuracy import (
     FLOAT,
-    Scores,
     Solutions,
     Text,
-    TextScores,
     Variant,
     bits_per_weight,
-    comparison_rows,
     task_scores,
     text_scores,
-    variant_rows,
 )
 from jaxspec.models import DecoderConfig
 from jaxspec.models.decoder import forward_text, init_params
 from jaxspec.tuning import target_params
+
+pytestmark = pytest.mark.paper
 
 CONFIG = DecoderConfig(
     vocab_size=11, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
@@ -71,15 +69,3 @@ def test_bits_of_a_network_count_every_matrix(params):
     columns = {kind: CONFIG.matrix_shape(kind)[1] for kind in CONFIG.matrix_kinds}
     wanted = sum((4 + 16 / columns[kind]) * sizes[kind] for kind in sizes) / sum(sizes.values())
     assert bits_per_weight(Variant("int4-channel"), stored, CONFIG) == pytest.approx(wanted, rel=1e-6)
-
-
-def test_pairs_are_compared_over_the_same_windows():
-    rng = np.random.default_rng(2)
-    bits, likeliest = 100 + rng.standard_normal(50), np.zeros((50, 4), np.int64)
-    scores = lambda factor: Scores(4.5, TextScores(bits * factor, likeliest), None)
-    every = {FLOAT: scores(1.0), Variant("q4_0"): scores(1.0), Variant("tile-q4_0"): scores(1.005)}
-    assert len(variant_rows(every, Text(likeliest, np.full(50, 50)))) == 3
-    (row,) = comparison_rows(every)
-    assert (row["variant"], row["beside"]) == ("tile-q4_0", "q4_0")
-    # What both share cancels, so that the interval has no width.
-    assert list(row["bits_per_byte_relative"].values()) == pytest.approx([0.005] * 3)

@@ -10,6 +10,8 @@ from hwmodels.analysis.calibration.table_routing import EVEN, touched_in_table
 from hwmodels.catalog.calibrated import calibrated_experts
 from hwmodels.compute.gpu_experts import expert_layer_time
 
+pytestmark = pytest.mark.device_matrix
+
 SHEET = DataSheet(989e12, 4.8e12, 132.0)
 SIZES = {"hidden_size": 2048.0, "inner_size": 768.0}
 

@@ -41,6 +41,7 @@ def sample():
     return ExpertTable(**numbers, **texts, touched=touched, seconds=seconds, weight_bits=16.0)
 
 
+@pytest.mark.device_matrix
 def test_fit_to_measured_launches_describes_networks_held_out():
     table = sample()
     assert modelled_rows(table, SHEET, CACHE_BYTES["h200_sxm"]).all()
@@ -55,6 +56,7 @@ def test_fit_to_measured_launches_describes_networks_held_out():
     assert len(expert_parameters(16.0)) == len(expert_parameters(4.0)) == len(found.fit.estimates) == 6
 
 
+@pytest.mark.device_matrix
 def test_the_catalogs_numbers_describe_the_sample():
     entry, table = calibration_record("h200-sxm")["experts"]["bfloat16"], sample()
     numbers = entry["coefficients"]
@@ -100,6 +102,7 @@ def test_touched_experts_of_a_table():
         touched_in_table("zipf", 5, 128, 8)
 
 
+@pytest.mark.device_matrix(1)
 @pytest.mark.parametrize(("tokens", "experts", "chosen"), [(64, 128, 8), (8192, 128, 8), (700, 96, 5), (2048, 256, 8)])
 def test_popularity_of_a_table(tokens, experts, chosen):
     popularity = popularity_in_table("power_law_1.2", tokens, experts, chosen)

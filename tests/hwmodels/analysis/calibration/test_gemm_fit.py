@@ -24,6 +24,8 @@ from hwmodels.compute.gpu import gemm_time
 from hwmodels.compute.gpu_attention import GpuAttention, decode_attention_time
 from hwmodels.compute.gpu_prefill import GpuPrefill, prefill_attention_time
 
+pytestmark = pytest.mark.device_matrix
+
 SHEET = DataSheet(3e14, 2e12, 101.0)
 TRUTH = {
     "launch_s": 3.1e-6,

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from hwmodels.analysis.calibration.report import CalibrationReport, error_by_range, figure, relative_error
+from hwmodels.analysis.calibration.report import error_by_range, relative_error
 
 
 def test_errors_by_hand():
@@ -18,27 +18,3 @@ def test_errors_by_hand():
         "17 to 64": (1, 1.0),
         "1025 and more": (1, 3.0),
     }
-
-
-def test_markdown():
-    errors = relative_error([1.1], [1.0])
-    report = CalibrationReport(
-        "gpu",
-        {"a": 2.0, "b": 3.0},
-        {"a": 0.25, "b": math.nan},
-        {"train": errors},
-        {"1": errors},
-        {"roofline": errors},
-        ["One row."],
-    )
-    text = report.to_markdown()
-    assert "| a | 2 | 0.25 |" in text
-    assert "| b | 3 | at a bound |" in text
-    assert "| roofline, held out | 1 | 10.00% | 10.00% | 10% |" in text
-    assert text.endswith("One row.\n")
-    assert report.to_dict()["standard_errors"] == {"a": 0.25}
-
-
-def test_figure_draws_every_row():
-    axis = figure([1e-6, 2e-6, 3e-6], [1e-6, 2.2e-6, 3e-6], [False, True, True]).axes[0]
-    assert sum(len(line.get_xdata()) for line in axis.lines[:2]) == 3

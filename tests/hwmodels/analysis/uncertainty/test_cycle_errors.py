@@ -20,6 +20,8 @@ from hwmodels.network.operators.work import OPERATORS
 from hwmodels.network.workload import Workload
 from hwmodels.step.priced_steps import price_steps
 
+pytestmark = pytest.mark.device_matrix
+
 #: Three steps of four operators, none of them alike: autoregressive, draft, verification.
 TIMES = CycleTimes(
     part_s=jnp.array([[4e-3, 3e-3, 2e-3, 5e-4], [1e-3, 8e-4, 9e-4, 2e-4], [5e-3, 3.1e-3, 2.6e-3, 6e-4]]),

@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from systolic_registers import CollisionError
 from systolic_samples import KINDS, SIDES, SIZES, SOME_KINDS, array_of, drawn_shapes
 from systolic_witness import simulate
 
 from hwmodels.compute.systolic.array import (
     CONVENTIONS,
-    DATAFLOWS,
     cycles,
     elapsed_cycles,
     mapping,
@@ -69,19 +67,7 @@ def test_cycle_by_cycle(dataflow, convention):
         assert cycles(array, m, k, n) == printed, (rows, columns, m, k, n)
 
 
-@pytest.mark.parametrize("dataflow", DATAFLOWS)
-def test_pipelined_waves_cannot_follow_each_other_any_faster(dataflow):
-    tried = 0
-    for rows, columns, m, k, n in drawn_shapes(dataflow, 60):
-        shape = mapping(array_of(rows, columns, dataflow), m, k, n)
-        if ceil_div(shape.row_extent, rows) * ceil_div(shape.column_extent, columns) > 1:
-            tried += 1
-            inputs, weights = np.ones((m, k), int), np.ones((k, n), int)
-            with pytest.raises(CollisionError):
-                simulate(dataflow, "pipelined", rows, columns, inputs, weights, max(rows, shape.steps) - 1)
-    assert tried > 30
-
-
+@pytest.mark.device_matrix
 @given(st.sampled_from(KINDS), SIDES, SIDES, SIZES, SIZES, SIZES)
 def test_never_faster_than_the_multiplications(kind, rows, columns, m, k, n):
     array = array_of(rows, columns, *kind)
@@ -89,21 +75,6 @@ def test_never_faster_than_the_multiplications(kind, rows, columns, m, k, n):
     assert passed * rows * columns >= m * k * n
     # And at least one wave goes through the whole array.
     assert passed >= mapping(array, m, k, n).steps + rows + columns - 2
-
-
-@given(st.sampled_from(KINDS), SIDES, SIDES, SIZES, SIZES, SIZES, st.sampled_from("mkn"), st.integers(1, 400))
-def test_more_work_never_takes_fewer_cycles(kind, rows, columns, m, k, n, side, more):
-    array, sizes = array_of(rows, columns, *kind), {"m": m, "k": k, "n": n}
-    assert cycles(array, **sizes) <= cycles(array, **(sizes | {side: sizes[side] + more}))
-
-
-@given(st.sampled_from(DATAFLOWS), SIDES, SIDES, SIZES, SIZES, SIZES)
-def test_overlapping_more_never_costs(dataflow, rows, columns, m, k, n):
-    count = {c: cycles(array_of(rows, columns, dataflow, c), m, k, n) for c in CONVENTIONS}
-    assert count["pipelined"] <= count["double_buffered"] <= count["huffllm"]
-    assert count["scale_sim"] < count["huffllm"]
-    if dataflow != "os":
-        assert count["scale_sim"] == count["huffllm"] - 1
 
 
 @given(st.sampled_from(KINDS), SIDES, SIDES, SIZES, SIZES, SIZES)
@@ -117,37 +88,11 @@ def test_idle_rows_and_columns_only_add_depth(kind, rows, columns, m, k, n):
             assert cycles(wider, m, k, n) > cycles(array, m, k, n)
 
 
-@pytest.mark.parametrize("convention", CONVENTIONS)
-def test_transposing_the_product_swaps_weights_and_inputs(convention):
-    for rows, columns, m, k, n in drawn_shapes("transposed", 40, largest=90):
-        held_weights, held_inputs = (array_of(rows, columns, dataflow, convention) for dataflow in ("ws", "is"))
-        assert cycles(held_weights, m, k, n) == cycles(held_inputs, n, k, m)
-
-
-def test_a_load_bounds_pipelined_decoding():
-    # One token, 4096 x 4096 weights on 128 x 128: 1024 folds of 128 cycles each, then one wave.
-    assert cycles(array_of(128, 128, "ws", "pipelined"), 1, 4096, 4096) == 1024 * 128 + 1 + 128 + 128 - 2
-    assert cycles(array_of(128, 128, "ws", "huffllm"), 1, 4096, 4096) == 1024 * (3 * 128 - 1)
-
-
 def test_utilisation_by_hand():
     # 5 * 7 * 4 = 140 multiplications on 6 elements in 66 cycles.
     assert float(used_share(array_of(3, 2), 5, 7, 4)) == pytest.approx(140 / (6 * 66))
     # Long streams over full folds leave the load and the fill.
     assert float(used_share(array_of(8, 8, "ws", "pipelined"), 10**6, 64, 64)) == pytest.approx(1, abs=1e-6)
-
-
-@given(st.sampled_from(SOME_KINDS), SIDES, SIDES, SIZES, SIZES, SIZES, st.sampled_from([0.0, 0.3, 1.0]))
-def test_utilisation_is_a_share(kind, rows, columns, m, k, n, temperature):
-    arguments = (array_of(*map(float, (rows, columns)), *kind), *map(float, (m, k, n)), temperature)
-    assert 0 < float(used_share(*arguments)) <= 1 + 1e-6
-
-
-def test_utilisation_of_the_smallest_product():
-    # SCALE-Sim's index of the last cycle is 0 here, and cannot be divided by.
-    array = array_of(1, 1, "os", "scale_sim")
-    assert cycles(array, 1, 1, 1) == 0
-    assert float(used_share(array, 1, 1, 1)) == 1
 
 
 @every_kind
@@ -167,30 +112,7 @@ def test_temperature_to_zero_tends_to_the_exact_count(dataflow, convention):
     assert errors[5].max() < 1e-4
 
 
-def test_cycles_that_pass_are_one_more_than_scale_sim_prints():
-    for convention in CONVENTIONS:
-        array = array_of(13, 7, "os", convention)
-        not_printed = float(elapsed(array, 29, 50, 41) - smooth(array, 29, 50, 41))
-        assert not_printed == (convention == "scale_sim")
-
-
-@given(
-    st.sampled_from(SOME_KINDS),
-    st.floats(1, 50),
-    st.floats(1, 50),
-    st.floats(1, 200),
-    st.floats(1, 200),
-    st.floats(1, 200),
-    st.sampled_from([0.02, 0.3, 1.0]),
-)
-def test_smooth_count_grows_and_is_never_below_the_multiplications(kind, rows, columns, m, k, n, temperature):
-    array = array_of(rows, columns, *kind)
-    count = float(smooth(array, m, k, n, temperature))
-    assert (count + (kind[1] == "scale_sim")) * rows * columns >= m * k * n * (1 - 1e-5)
-    for more in ((m * 1.07, k, n), (m, k * 1.07, n), (m, k, n * 1.07)):
-        assert float(smooth(array, *more, temperature)) >= count * (1 - 1e-5)
-
-
+@pytest.mark.device_matrix
 def test_gradient(check_gradient):
     # No size is a multiple of a side, so that at temperature 0 no fold begins within the differences.
     def count(x):
@@ -202,6 +124,7 @@ def test_gradient(check_gradient):
     check_gradient(count, [13.3, 7.7, 29.1, 50.2, 40.9])
 
 
+@pytest.mark.device_matrix
 def test_gradient_on_multiples(check_gradient):
     # Sizes of networks and arrays are multiples as a rule: there the relaxed count has a slope, from both sides the same.
     def count(x):
@@ -211,6 +134,7 @@ def test_gradient_on_multiples(check_gradient):
     check_gradient(count, [8.0, 12.0, 24.0, 48.0, 72.0], step=1e-5)
 
 
+@pytest.mark.device_matrix
 def test_jit_vmap_grad_without_retracing():
     def slopes(array, sizes):
         return jax.vmap(jax.grad(lambda array, m: smooth_cycles(array, m, 40.0, 33.0, 0.2)), (None, 0))(array, sizes)
@@ -222,28 +146,6 @@ def test_jit_vmap_grad_without_retracing():
         array = array_of(rows, 7.0)
         by_rows = [slope(array, m) for m in sizes]
         np.testing.assert_allclose(traced(array, sizes).rows, by_rows, rtol=1e-5)
-
-
-def test_stacked_arrays_in_one_vmap():
-    sides = np.array([[16, 8, 33], [4, 40, 5]])
-    arrays = jax.vmap(lambda rows, columns: array_of(rows, columns, "os", "double_buffered"))(*jnp.array(sides, float))
-    mapped = jax.vmap(smooth_cycles, (0, None, None, None))(arrays, 20.0, 30.0, 50.0)
-    exact = cycles(array_of(*sides, "os", "double_buffered"), 20, 30, 50)
-    np.testing.assert_array_equal(mapped, exact)
-
-
-def test_single_and_double_precision_agree():
-    arguments = (array_of(13.3, 7.7, "is", "pipelined"), 29.1, 50.2, 40.9, 0.2)
-    single = smooth(*arguments)
-    with jax.enable_x64(True):
-        double = smooth(*arguments)
-        assert (single.dtype, double.dtype) == (jnp.float32, jnp.float64)
-        assert float(single) == pytest.approx(float(double), rel=1e-5)
-
-
-def test_dataflow_and_convention_are_static():
-    assert len(jax.tree.leaves(array_of(3, 2))) == 13
-    assert jax.tree.map(lambda _: None, array_of(3, 2, "is", "pipelined")).dataflow == "is"
 
 
 @pytest.mark.parametrize("wrong", [{"dataflow": "WS"}, {"convention": "overlapped"}])

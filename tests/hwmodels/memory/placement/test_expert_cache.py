@@ -25,6 +25,8 @@ from hwmodels.speculation.cycle import plan_steps
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, held_beside, held_with_draft
 from hwmodels.step.traffic import traffic_by_memory
 
+pytestmark = pytest.mark.device_matrix
+
 #: Without a unit of its own: what is tested is where bytes go.
 DEVICE = catalog.device("elmoe3d-hb8").replace(matrix_unit=None)
 WIDTHS = Footprint(

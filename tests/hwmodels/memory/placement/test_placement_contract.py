@@ -7,7 +7,7 @@ import pytest
 
 from hwmodels import Footprint, Routing, Workload, catalog, step_cost, uniform_weight_bits
 from hwmodels.memory import zipf_popularity
-from hwmodels.memory.placement import PLACEMENTS, SINGLE_PLACEMENTS, TierShares, placement_of
+from hwmodels.memory.placement import PLACEMENTS, TierShares, placement_of
 from hwmodels.network.operators import decode_step, draft_step, verify_step
 
 NETWORK = catalog.architecture("qwen3-30b-a3b")
@@ -38,6 +38,7 @@ def steps(widths, pool=40.0):
     ]
 
 
+@pytest.mark.device_matrix(1)
 @pytest.mark.parametrize("name", PLACEMENTS)
 def test_what_every_placement_keeps(name, widths, x64):
     policy = PLACEMENTS[name]()
@@ -75,6 +76,7 @@ def test_what_every_placement_keeps(name, widths, x64):
         assert [float(one.experts[0]) for one in found(1e11, 1.6e12)[0]] == pytest.approx([1.0] * 3, rel=1e-6)
 
 
+@pytest.mark.device_matrix
 def test_gradients_of_placements(widths, check_gradient):
     # All in one program. Room for some of everything; no pool is just full.
     def moved(x):
@@ -89,7 +91,3 @@ def test_gradients_of_placements(widths, check_gradient):
         return jnp.stack(near) @ jnp.arange(1.0, len(near) + 1.0) + sum(held)
 
     check_gradient(moved, (5.1e9, 47.3, 0.3, 5.2, 2.4))
-
-
-def test_every_single_placement_may_be_half_of_another():
-    assert set(PLACEMENTS) - set(SINGLE_PLACEMENTS) == {"by_mode"}

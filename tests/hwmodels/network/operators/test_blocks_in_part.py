@@ -11,6 +11,8 @@ from hwmodels import OPERATORS, Workload, catalog, chain_plan, price_cycle, unif
 from hwmodels.network.operators import step_operators
 from hwmodels.speculation.draft_cost import DraftCost
 
+pytestmark = pytest.mark.device_matrix
+
 SHAPE = {"tokens": 2.0, "batch": 3.0, "weight_bits": uniform_weight_bits(7.0), "kv_bits": 9.0}
 TOTALS = ("flops", "weight_bytes", "kv_bytes", "activation_bytes", "launches", "coded_elements", "coded_bits")
 
@@ -46,7 +48,6 @@ def test_a_share_of_the_tokens_is_a_shorter_context_of_which_all_is_held(small):
     assert float(part.kv_bytes.sum()) < float(whole.kv_bytes.sum())
 
 
-@pytest.mark.slow
 def test_a_draft_of_some_blocks_is_faster_and_has_gradients():
     device, network = catalog.device("rtx-4090"), catalog.architecture("llama-3.1-8b")
 

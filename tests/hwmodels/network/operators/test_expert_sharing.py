@@ -20,7 +20,9 @@ from hwmodels import (
     uniform_weight_bits,
     zipf_routing,
 )
-from hwmodels.network.routing import independent_draws, pooled_choices
+from hwmodels.network.routing import pooled_choices
+
+pytestmark = pytest.mark.device_matrix
 
 #: Experts, chosen by a token, tokens of a sequence, sequences, devices, exponent of a power law of ranks, correlation, pool.
 CASES = [
@@ -135,22 +137,6 @@ def test_experts_of_the_busiest_device():
         assert load == pytest.approx(float(busiest_experts(3.0, 48.0, devices)), rel=1e-6)
 
 
-def test_independent_draws_of_a_chain():
-    rng, p, c, tokens = np.random.default_rng(5), 0.3, 0.7, 11
-    chains = np.empty((200_000, tokens), bool)
-    chains[:, 0] = rng.random(len(chains)) < p
-    for place in range(1, tokens):
-        repeats = rng.random(len(chains)) < c
-        chains[:, place] = np.where(repeats, chains[:, place - 1], rng.random(len(chains)) < p)
-    draws = p * (1 - p) * tokens**2 / chains.sum(axis=1).var()
-    found = lambda correlation, count: float(independent_draws(Routing(correlation=correlation), tokens=count))
-    assert found(c, tokens) == pytest.approx(draws, rel=0.04)
-    assert found(0.0, 7.0) == 7.0
-    assert found(1.0, 7.0) == 1.0
-    assert found(0.4, 0.25) == 0.25
-    assert float(independent_draws(Routing(independence=0.5), tokens=3.0, sequences=16.0)) == pytest.approx(12.0)
-
-
 def test_rows_and_activations_of_the_busiest_device(small):
     mixture = dataclasses.replace(
         small, num_moe_layers=2.0, num_experts=48.0, experts_per_token=3.0, expert_intermediate_size=9.0
@@ -193,11 +179,3 @@ def test_gradients(check_gradient):
     check_gradient(lambda tree: busiest_experts(tree[0], 40.0, tree[1]), (13.0, 6.7), step=1e-5)
     # At one device nothing is added, and a little more of one adds what it should.
     check_gradient(lambda devices: busiest_load(40.0, 3.0, 11.0, devices=devices), 1.0, step=1e-4)
-
-
-def test_batches(small):
-    tokens = jnp.array([[1.0, 5.0, 900.0]])
-    found = busiest_load(48.0, 3.0, tokens, devices=jnp.array([[8.0], [3.0]]))
-    one = jax.vmap(lambda n: busiest_load(48.0, 3.0, n, devices=8.0))(tokens[0])
-    np.testing.assert_allclose(found[0], one, rtol=1e-6)
-    assert float(busiest_load(0.0, 0.0, 4.0, devices=8.0)) == 1.0

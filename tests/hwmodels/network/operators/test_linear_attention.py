@@ -2,8 +2,6 @@
 
 import dataclasses
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -12,7 +10,6 @@ from hwmodels import OPERATORS, Architecture, catalog, step_operators, uniform_w
 from hwmodels.catalog.groups import Division, check_division
 from hwmodels.network.architecture import linear_shape, state_bytes
 from hwmodels.parallel.group import DeviceGroup, held_share, share_of_architecture
-from hwmodels.speculation.head_shapes import one_layer
 
 HYBRID = Architecture(
     num_layers=8.0,
@@ -97,21 +94,6 @@ def test_devices_share_heads_and_stages_share_layers():
     assert float(halves.num_linear_layers) == 3
     with pytest.raises(catalog.EntryError, match=r"key heads of linear attention"):
         check_division(Division(tensor=3), dataclasses.replace(HYBRID, linear_key_heads=4.0), name="x")
-
-
-def test_a_head_for_further_tokens_attends_to_a_cache():
-    head = one_layer(HYBRID, 97.0)
-    assert float(work(head).launches[STATE]) == 0
-    assert float(work(head).kv_bytes[STATE]) == 0
-
-
-def test_networks_of_both_kinds_go_through_one_vmap():
-    dense = dataclasses.replace(HYBRID, **{name: 0.0 for name in vars(HYBRID) if "linear" in name}, attention_gate=0.0)
-    both = jax.tree.map(lambda *leaves: jnp.asarray(leaves), HYBRID, dense)
-    found = jax.vmap(lambda a: work(a).memory_bytes)(both)
-    for row, alone in zip(found, (HYBRID, dense), strict=True):
-        np.testing.assert_allclose(row, work(alone).memory_bytes, rtol=1e-6)
-    assert float(found[1, STATE]) == 0
 
 
 def test_a_hybrid_reads_less_of_long_contexts_and_pays_for_verification():

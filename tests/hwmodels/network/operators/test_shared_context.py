@@ -13,6 +13,8 @@ from hwmodels import catalog
 from hwmodels.network.operators import decode_step
 from hwmodels.step.capacity import held_bytes
 
+pytestmark = pytest.mark.device_matrix
+
 FOOTPRINT = hwmodels.uniform_footprint(16.0)
 BITS = {"weight_bits": FOOTPRINT.target_weight_bits, "kv_bits": 16.0}
 

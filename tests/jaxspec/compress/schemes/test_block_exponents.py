@@ -26,10 +26,12 @@ from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies.pack.division import MatrixDivision, matrix_names, named_knobs
 
+pytestmark = pytest.mark.scheme_matrix
+
 BLOCKS = [SCHEMES["cassandra2"], SCHEMES["mxint8"]]
 both = pytest.mark.parametrize(
     "scheme",
-    [BLOCKS[0], pytest.param(BLOCKS[1], marks=pytest.mark.slow)],
+    BLOCKS,
     ids=lambda scheme: scheme.name,
 )
 

@@ -7,7 +7,7 @@ import pytest
 
 from hwmodels import ALL_LAYER_MATRICES, KINDS, LAYER_MATRICES
 from jaxspec.compress.knobs import checked_values
-from jaxspec.compress.schemes import SCHEMES, find_scheme
+from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 
 
@@ -75,25 +75,11 @@ def test_a_pruned_draft_by_hand():
     assert pruned.draft_kv_bits == pytest.approx(cut[0])  # the cache: nothing pruned, four bits cut
 
 
+@pytest.mark.scheme_matrix
 def test_coding_the_pruned_exponents_saves_bits():
     raw, coded = weights("cassandra1"), weights("cassandra1-coded")
     assert coded[0] == raw[0]
     assert raw[1] - 0.4 * 8 < coded[1] < raw[1]
-
-
-@pytest.mark.parametrize(
-    ("scheme", "knobs", "message"),
-    [
-        ("zip", {}, "scheme is 'zip'; allowed are cassandra1, "),
-        ("cassandra1", {"weight_prune": 0.99}, "weight_prune is 0.99; allowed is 0 to 0.95"),
-        ("cassandra1", {"kv_cut_bits": float("nan")}, "kv_cut_bits is nan"),
-        ("cassandra1", {"weight_pruen": 0.4}, "has no knob 'weight_pruen'; its knobs are weight_prune"),
-        ("q4_0", {"weight_prune": 0.4}, "scheme q4_0 has no knob 'weight_prune'; it has none"),
-    ],
-)
-def test_bad_input_is_refused_by_name(scheme, knobs, message):
-    with pytest.raises(InputError, match=message):
-        expected(scheme, **knobs)
 
 
 def test_a_scheme_that_cannot_do_what_is_asked():
@@ -101,7 +87,3 @@ def test_a_scheme_that_cannot_do_what_is_asked():
         find_scheme("huffman", runs=True)
     with pytest.raises(InputError, match="'q4_0', which can be priced but not packed yet; allowed are cassandra1, "):
         find_scheme("q4_0", packs=True)
-
-
-def test_the_names_are_those_of_the_registry():
-    assert all(name == scheme.name for name, scheme in SCHEMES.items())

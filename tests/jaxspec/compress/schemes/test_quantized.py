@@ -1,6 +1,5 @@
 """Quantized schemes on matrices: against llama.cpp's blocks, groups cut out by hand, and a network of experts."""
 
-import dataclasses
 import functools
 
 import jax
@@ -13,7 +12,6 @@ from whole_drafts import prepare_at_once
 from hwmodels.networks import ExpertSizes
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes import SCHEMES, find_scheme
-from jaxspec.compress.schemes.quantized import Q4_0, Q8_0
 from jaxspec.compress.weights import hard_draft, target_network
 from jaxspec.formats import group_quantization, mx
 from jaxspec.models import DecoderConfig
@@ -39,6 +37,7 @@ def read(name, values):
     return np.asarray(_read(name, values))
 
 
+@pytest.mark.scheme_matrix(1)
 @pytest.mark.parametrize("name", ["q4_0", "q8_0"])
 def test_groups_are_the_blocks_of_llama_cpp(name):
     values = matrix(5, 96)
@@ -77,6 +76,7 @@ def test_a_channel_has_one_scale():
         assert np.abs(read(name, values) - values).max() <= 0.51 * scale.max()
 
 
+@pytest.mark.scheme_matrix
 def test_mx_is_that_of_the_formats():
     values = matrix(3, 70)
     for name, element in (("mxfp8", mx.E4M3), ("mxfp4", mx.E2M1)):
@@ -84,6 +84,7 @@ def test_mx_is_that_of_the_formats():
         np.testing.assert_array_equal(read(name, values), there_and_back(values))
 
 
+@pytest.mark.scheme_matrix(3)
 @pytest.mark.parametrize("name", QUANTIZED)
 def test_what_is_stored_is_read_and_stored_again_unchanged(name):
     # Down to where a scale is subnormal in float16, and zero.
@@ -119,6 +120,7 @@ EXPERTS = DecoderConfig(
 )
 
 
+@pytest.mark.scheme_matrix
 def test_experts_are_quantized_each_by_itself_and_down_by_its_own_scheme():
     scheme = find_scheme("tile-q4_0-down8", runs=True)
     params = uneven_network(EXPERTS, 0, sharpness=1.0)
@@ -135,18 +137,3 @@ def test_experts_are_quantized_each_by_itself_and_down_by_its_own_scheme():
         assert (relative < 0.01) == (kind in ("down", "expert_down", "shared_down"))
     second = jax.jit(scheme.target)(params["layers"]["expert_up"][1, 2])
     np.testing.assert_array_equal(made["expert_up"][1, 2], second)
-
-
-def test_schemes_are_static_arguments():
-    traced = []
-
-    @jax.jit
-    def run(values):
-        traced.append(1)
-        return Q4_0.target(values)
-
-    run(jnp.ones((2, 32)))
-    run(jnp.zeros((2, 32)))
-    assert len(traced) == 1
-    assert hash(Q4_0) != hash(Q8_0)
-    assert dataclasses.replace(Q4_0) == Q4_0

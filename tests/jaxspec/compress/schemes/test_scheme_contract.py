@@ -18,6 +18,10 @@ from jaxspec.settings.schemes import KNOBS
 
 RUNNING = [scheme for scheme in SCHEMES.values() if scheme.facts.runs]
 every_scheme = pytest.mark.parametrize("scheme", SCHEMES.values(), ids=lambda scheme: scheme.name)
+#: One of each class, in every run.
+ONE_OF_EACH = pytest.mark.scheme_matrix(
+    *("cassandra1", "cassandra1-head", "cassandra2", "elastic", "q4_0", "tile-q4_0-down8", "int4-channel", "mxfp4")
+)
 every_running_scheme = pytest.mark.parametrize("scheme", RUNNING, ids=lambda scheme: scheme.name)
 
 
@@ -126,6 +130,7 @@ def pattern(x):
     return np.asarray(x).astype(ml_dtypes.bfloat16).view(np.uint16)
 
 
+@ONE_OF_EACH
 @every_running_scheme
 def test_the_hard_draft_is_a_part_of_the_target(jit, scheme, target, norms):
     knobs = harden(odd_knobs(scheme, 1, whole=True))
@@ -151,6 +156,7 @@ def test_the_hard_draft_is_a_part_of_the_target(jit, scheme, target, norms):
         assert np.all(read.draft_weight_bits[kind] <= read.target_weight_bits[kind] + 1e-4)
 
 
+@ONE_OF_EACH
 @every_running_scheme
 def test_soft_tends_to_hard(jit, scheme, target, norms, cache):
     knobs = odd_knobs(scheme, 2, whole=False)
@@ -167,6 +173,7 @@ def test_soft_tends_to_hard(jit, scheme, target, norms, cache):
     assert gap(softly(knobs, 0.3), hard) > 0.1 if scheme.knob_specs else gap(softly(knobs, 0.3), hard) == 0
 
 
+@ONE_OF_EACH
 @every_running_scheme
 def test_kv_seen_for_the_first_time_is_compressed_like_known_kv(jit, scheme, cache):
     knobs = odd_knobs(scheme, 3, whole=False)  # either rounds them
@@ -174,6 +181,7 @@ def test_kv_seen_for_the_first_time_is_compressed_like_known_kv(jit, scheme, cac
     jax.tree.map(np.testing.assert_array_equal, jit(compress_cache)(cache, knobs), prepared)
 
 
+@ONE_OF_EACH
 @every_running_scheme
 def test_default_knobs_trace_once(scheme, target, norms):
     traces = []

@@ -32,6 +32,7 @@ def covered(content):
     return meaning
 
 
+@pytest.mark.scheme_matrix
 @pytest.mark.parametrize(("scheme_name", "step"), [("raw", 1), ("huffman", 7), ("cassandra1", 53)])
 def test_every_changed_byte_is_noticed(packed, scheme_name, step, tmp_path):
     content, target = packed[scheme_name]

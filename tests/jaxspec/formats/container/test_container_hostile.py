@@ -75,6 +75,7 @@ def signed_text(content, directory):
     return under_text(content, json.dumps(directory).encode())
 
 
+@pytest.mark.scheme_matrix(1)
 @pytest.mark.parametrize("scheme_name", CODECS)
 def test_odd_values_everywhere_in_the_directory(packed, scheme_name, tmp_path):
     content, target = packed[scheme_name]

@@ -13,11 +13,12 @@ import jaxspec
 from hwmodels.networks.tensor_names import LLAMA_TENSORS
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
-from jaxspec.models import embedded
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import abstract_params, forward_text
 from jaxspec.models.embedded import embedded_directory
 from jaxspec.models.hf_export import save_directory
+
+pytestmark = pytest.mark.scheme_matrix
 
 TINY = DecoderConfig(
     vocab_size=256, hidden_size=6, intermediate_size=9, num_layers=2, num_heads=2, num_kv_heads=1, head_dim=4
@@ -128,14 +129,6 @@ def test_the_draft_is_smaller_and_a_part_of_the_target(shipped, scheme_name):
     assert scheme_name != "cassandra1" or draft.bytes_read < 0.5 * jaxspec.load(path).bytes_read
 
 
-def test_another_dtype_of_the_parameters(shipped):
-    expected, folder = shipped
-    model = jaxspec.load(folder / "huffman.jspk", dtype=jnp.float32)
-    assert_equal_bits(model.params, jax.tree.map(lambda leaf: leaf.astype(jnp.float32), expected.params))
-    with pytest.raises(InputError, match="dtype 'float64' came"):
-        jaxspec.load(folder / "huffman.jspk", dtype="float64")
-
-
 @pytest.fixture
 def tiny(tmp_path):
     """A folder with a tiny network."""
@@ -158,27 +151,6 @@ def test_a_container_of_one_file_has_its_neighbours(tiny, tmp_path):
     assert_equal_bits(model.params, jaxspec.load(tmp_path / "elsewhere").params)
     assert model.directory == tmp_path / "a.jspk"
     np.testing.assert_array_equal(model.tokenizer.encode(b"\xff"), [255])
-
-
-def test_a_container_without_its_configuration(tiny, tmp_path):
-    (tiny / "config.json").unlink()
-    pack_to(tmp_path / "a.jspk", tiny, "raw")
-    refused(tmp_path / "a.jspk", r"a\.jspk holds no config\.json; pack it together with the weights")
-
-
-@pytest.mark.parametrize(
-    ("text", "match"),
-    [
-        ("{", "is no readable JSON"),
-        ("[]", "holds a JSON list"),
-        ("{}", r"a\.jspk/config\.json: .*use a checkpoint of a known family"),
-        (json.dumps({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}), "known family"),
-    ],
-)
-def test_a_container_with_another_configuration(tiny, tmp_path, text, match):
-    (tiny / "config.json").write_text(text)
-    pack_to(tmp_path / "a.jspk", tiny, "raw")
-    refused(tmp_path / "a.jspk", match)
 
 
 def test_a_container_with_other_weights(tiny, tmp_path):
@@ -220,12 +192,6 @@ def test_damage_is_one_line(everything_coded, tiny, tmp_path):
     path.write_bytes(content[:-1])
     refused(path, "is a damaged container")
     refused(tmp_path / "absent.jspk", "cannot be opened")
-
-
-def test_a_folder_may_be_called_like_a_container(tiny, tmp_path):
-    shutil.copytree(tiny, tmp_path / "folder.jspk")
-    assert_equal_bits(jaxspec.load(tmp_path / "folder.jspk").params, jaxspec.load(tiny).params)
-    assert embedded.load_model(str(tmp_path / "folder.jspk")).bytes_read is None
 
 
 def test_a_lossy_target_is_what_its_container_says(everything_coded, tiny, tmp_path):

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.scheme_matrix
+
 if not Path("/proc/self/clear_refs").exists():
     pytest.skip("peaks of memory are read from Linux's /proc", allow_module_level=True)
 
@@ -88,7 +90,6 @@ def test_memory_of_packing_and_unpacking(tmp_path):
     check(measure(tmp_path, "huffman", 127))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "scheme_name", ["huffllm", "cassandra1", "cassandra1-coded", "cassandra2", "any-precision", "raw"]
 )

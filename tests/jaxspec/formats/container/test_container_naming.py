@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from container_samples import pack_to, tensor, write_checkpoint
+from container_samples import tensor, write_checkpoint
 
 from jaxspec.errors import InputError
-from jaxspec.formats.container import Container, default_container, default_folder, unpack
+from jaxspec.formats.container import Container, default_folder, unpack
 from jaxspec.studies.pack.run import PackConfig, pack_checkpoint, unpack_container
 
 SMALL = tensor("a", "U8", np.arange(7, dtype=np.uint8))
@@ -25,52 +25,6 @@ def model(tmp_path, monkeypatch):
 
 def packed(model, out=None, **options):
     return pack_checkpoint(PackConfig(model=str(model), scheme="raw"), out, **options)
-
-
-@pytest.mark.parametrize(
-    ("source", "name"),
-    [
-        ("Llama-3.1-8B", "Llama-3.1-8B.jspk"),
-        ("Llama-3.1-8B/", "Llama-3.1-8B.jspk"),
-        ("Llama-3.1-8B/.", "Llama-3.1-8B.jspk"),
-        ("Llama-3.1-8B/below/..", "Llama-3.1-8B.jspk"),
-        ("Llama-3.1-8B/model.safetensors", "model.jspk"),
-        ("Llama-3.1-8B/v0.1.safetensors", "v0.1.jspk"),
-        ("Llama-3.1-8B/weights", "weights.jspk"),
-        ("Llama-3.1-8B/model.safetensors.index.json", "Llama-3.1-8B.jspk"),
-        ("folder.safetensors", "folder.safetensors.jspk"),
-        (".hidden", ".hidden.jspk"),
-    ],
-)
-def test_default_names_keep_their_dots(model, source, name):
-    (model / "below").mkdir()
-    Path("folder.safetensors").mkdir()
-    assert default_container(Path(source)) == Path(name)
-
-
-@pytest.mark.parametrize(
-    ("start", "source"), [("Llama-3.1-8B", "."), ("Llama-3.1-8B/below", ".."), (".", "Llama-3.1-8B/")]
-)
-def test_packing_here_and_above(model, monkeypatch, tmp_path, start, source):
-    (model / "below").mkdir()
-    monkeypatch.chdir(tmp_path / start)
-    packed(source)
-    assert Path("Llama-3.1-8B.jspk").is_file()
-
-
-def test_two_releases_do_not_collide(model, tmp_path):
-    write_checkpoint(tmp_path / "Llama-3.2-8B" / "model.safetensors", [SMALL])
-    packed("Llama-3.1-8B")
-    packed("Llama-3.2-8B")
-    assert sorted(path.name for path in tmp_path.glob("*.jspk")) == ["Llama-3.1-8B.jspk", "Llama-3.2-8B.jspk"]
-    model.rename("elsewhere")
-    unpack_container("Llama-3.1-8B.jspk")
-    assert Path("Llama-3.1-8B/model.safetensors").read_bytes() == Path("elsewhere/model.safetensors").read_bytes()
-
-
-def test_a_root_has_no_name():
-    with pytest.raises(InputError, match="has no name to call the result by"):
-        default_container(Path("/"))
 
 
 @pytest.mark.parametrize(("container", "name"), [("in/Llama-3.1.jspk", "Llama-3.1"), ("a.b.jspk", "a.b")])
@@ -136,22 +90,6 @@ def test_places_that_no_container_can_have(model, out, words, force):
         packed(model, out, force=force)
     assert "force" not in str(caught.value)
     assert sorted(path.name for path in Path().iterdir()) == ["Llama-3.1-8B", "in"]
-
-
-def test_a_link_to_nothing_is_replaced_if_asked(model):
-    os.symlink("nowhere", "link.jspk")
-    with pytest.raises(InputError, match="--force to replace it"):
-        packed(model, "link.jspk")
-    packed(model, "link.jspk", force=True)
-    assert not Path("link.jspk").is_symlink()
-    assert not Path("nowhere").exists()
-
-
-def test_packing_from_python_is_refused_too(model):
-    for out in (model / "model.safetensors", model / "other.safetensors", Path("x.safetensors")):
-        with pytest.raises(InputError):
-            pack_to(out, model, "raw")
-    assert sorted(listing(model)) == ["config.json", "model.safetensors"]
 
 
 def test_what_is_unpacked_replaces_no_container(model, tmp_path):

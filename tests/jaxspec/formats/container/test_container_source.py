@@ -7,8 +7,7 @@ import pytest
 from container_samples import pack_to, tensor, weights, write_checkpoint
 
 from jaxspec.errors import InputError
-from jaxspec.formats.container import Container, codec_of, open_checkpoint
-from jaxspec.formats.container.tensors import PATTERN_DTYPES
+from jaxspec.formats.container import Container, open_checkpoint
 
 SMALL = tensor("a", "U8", np.arange(7, dtype=np.uint8))
 
@@ -41,29 +40,6 @@ def test_tensors_come_in_the_order_of_their_bytes(tmp_path):
     assert file.read(file.tensors[3], 0, 8).tobytes() == tensors[3].data
     file.release()
     assert file.read(file.tensors[1], 0, 2).tolist() == [0, 1]
-
-
-@pytest.mark.parametrize("dtype", PATTERN_DTYPES)
-def test_patterns_have_the_width_of_their_dtype(dtype, tmp_path):
-    bits = int("".join(c for c in dtype.split("_")[0] if c.isdigit()))
-    patterns = np.arange(1, 4, dtype=np.dtype(f"u{bits // 8}"))
-    path = write_checkpoint(tmp_path / "m.safetensors", [tensor("a", dtype, patterns)])
-    (file,) = open_checkpoint(path).files
-    assert file.read(file.tensors[0], 0, 3).tolist() == [1, 2, 3]
-
-
-def test_a_single_file_takes_along_what_a_network_needs(tmp_path):
-    path = write_checkpoint(tmp_path / "m.safetensors", [SMALL])
-    belong = ("config.json", "tokenizer.json", "generation_config.json", "chat_template.jinja")
-    # Parts of those names are other files.
-    others = ("config", "json", "n", "tokenizer", "notes.json", "notes.txt", "config.json.bak", "m2.bin")
-    for name in (*belong, *others):
-        (tmp_path / name).write_text(name)
-    found = open_checkpoint(path).beside
-    assert found == {name: name.encode() for name in sorted(belong)}
-    (tmp_path / "tokenizer_config.json").mkdir()
-    with pytest.raises(InputError, match=r"tokenizer_config\.json is a folder where a file belongs"):
-        open_checkpoint(path)
 
 
 def test_a_folder_takes_along_its_small_texts(tmp_path):
@@ -103,23 +79,6 @@ def test_an_index_that_is_none(text, tmp_path):
     refused(tmp_path, r"index\.json (is no readable JSON|holds a JSON|has no weight_map|puts tensor 'a' in)")
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("absent.safetensors", "lacks .*which its index names"),
-        ("../outside.safetensors", "puts tensor 'b' in '../outside.safetensors'; allowed is the plain name"),
-        (7, "puts tensor 'b' in 7; allowed is the plain name"),
-        (None, "puts tensor 'b' in None; allowed is the plain name"),
-    ],
-)
-def test_an_index_that_names_other_files(name, words, tmp_path):
-    write_checkpoint(tmp_path / "outside.safetensors", [SMALL])
-    write_checkpoint(tmp_path / "in" / "one.safetensors", [SMALL])
-    weight_map = {"a": "one.safetensors", "b": name}
-    (tmp_path / "in" / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
-    refused(tmp_path / "in", words)
-
-
 def test_one_tensor_may_be_in_one_file_only(tmp_path):
     for name in ("one", "two"):
         write_checkpoint(tmp_path / f"{name}.safetensors", [SMALL])
@@ -138,13 +97,3 @@ def test_what_is_no_checkpoint(tmp_path):
     (tmp_path / "m.safetensors").unlink()
     (tmp_path / "folder.safetensors").mkdir()
     refused(tmp_path, r"folder\.safetensors is a folder where a file belongs")
-
-
-def test_names_that_cannot_be_printed(tmp_path):
-    refused(write_checkpoint(tmp_path / "a\nb.safetensors", [SMALL]), r"'a\\nb\.safetensors' has characters")
-
-
-def test_schemes_are_known_by_name():
-    assert codec_of("huffman").name == "huffman"
-    with pytest.raises(InputError, match=r"scheme 'zip' came; allowed are cassandra1, .*raw"):
-        codec_of("zip")

@@ -22,9 +22,8 @@ from container_samples import (
 from damage_samples import read_all, refused
 
 from jaxspec.compress.schemes import SCHEMES
-from jaxspec.formats.container import CODECS, Container, Selection, open_checkpoint, packed_form, slice_codec, unpack
+from jaxspec.formats.container import Container, packed_form, slice_codec, unpack
 from jaxspec.formats.container.header import header_of_text, parse_header, with_dtypes
-from jaxspec.formats.container.slice_codec import gains
 
 SCHEME = SCHEMES["any-precision"]
 VALUES = {"BF16": ml_dtypes.bfloat16, "F16": np.float16}
@@ -87,6 +86,7 @@ def test_values_are_those_of_the_scheme(everything_coded, shape, dtype, slice_bi
             np.testing.assert_array_equal(container.read("embed", part), matrix((20, 61)).reshape(-1))
 
 
+@pytest.mark.scheme_matrix(1)
 @pytest.mark.parametrize("scheme", ["any-precision", "bit-slices"])
 def test_odd_scales(everything_coded, scheme, tmp_path):
     """Groups of zeros, of values too small for a float16 scale, and of large ones."""
@@ -122,6 +122,7 @@ def test_readings_share_all_sections(tmp_path):
     assert found["elastic"] == found["bit-slices"]
 
 
+@pytest.mark.scheme_matrix
 def test_short_rows_are_worked_on_in_parts(everything_coded, monkeypatch, tmp_path):
     """Filled up to a group they would be ten times as long as their chunk."""
     monkeypatch.setattr(slice_codec, "CHUNK_ELEMENTS", 160)
@@ -132,6 +133,7 @@ def test_short_rows_are_worked_on_in_parts(everything_coded, monkeypatch, tmp_pa
     np.testing.assert_array_equal(found, np.asarray(target(values_of(patterns))).view(np.uint32))
 
 
+@pytest.mark.scheme_matrix
 def test_chunks_divide_at_rows(small_chunks, tmp_path):
     patterns = matrix((38, 61))
     path, _ = packed_matrix(tmp_path, patterns)
@@ -142,6 +144,7 @@ def test_chunks_divide_at_rows(small_chunks, tmp_path):
         )
 
 
+@pytest.mark.scheme_matrix
 @pytest.mark.parametrize("slice_bits", [2, 4, 6])
 def test_bytes_are_those_of_the_footprint(slice_bits, tmp_path):
     patterns = matrix((96, 200))
@@ -164,6 +167,7 @@ def test_bytes_are_those_of_the_footprint(slice_bits, tmp_path):
     assert sum(lengths.values()) / patterns.size == pytest.approx(float(bits.target), rel=1e-6)
 
 
+@pytest.mark.scheme_matrix
 def test_unpacking_writes_float32_under_a_header_that_says_so(tmp_path):
     patterns = matrix((40, 61))
     path, source = packed_matrix(tmp_path, patterns)
@@ -195,16 +199,7 @@ def test_a_header_keeps_its_order_and_what_is_empty_stays_in_its_place():
     assert with_dtypes(text, {}) == text
 
 
-def test_only_such_containers_have_a_new_layout(tmp_path):
-    path, source = packed_matrix(tmp_path, matrix((40, 61)))
-    assert path.read_bytes()[8] == 4
-    pack_to(tmp_path / "b.jspk", source, "cassandra1")
-    assert (tmp_path / "b.jspk").read_bytes()[8] == 3
-    # A container in which nothing is coded so is one that earlier releases read.
-    pack_to(tmp_path / "c.jspk", source, "any-precision", ByMagnitude(whole=("embed", "matrix")))
-    assert (tmp_path / "c.jspk").read_bytes()[8] == 3
-
-
+@pytest.mark.scheme_matrix
 def test_matrices_of_one_form_are_coded_or_raw_alike(tmp_path):
     """Networks stack them, so that they must be given back in one type, whatever their values and their places are."""
     coded = {}
@@ -228,33 +223,11 @@ def test_other_tensors_stay_as_they_are(dtype, tmp_path):
         assert container.read("matrix").tobytes() == values.tobytes()
 
 
-def test_a_column_alone_gains_nothing(tmp_path):
-    path, source = packed_matrix(tmp_path, matrix((3000, 1)))
-    form = next(form for _, form in open_checkpoint(source).tensors() if form.name == "matrix")
-    assert not gains(form)
-    with Container(path) as container:
-        assert container.tensors["matrix"].whole.why == "gain"
-        np.testing.assert_array_equal(container.read("matrix", "draft"), matrix((3000, 1)).reshape(-1))
-
-
 @pytest.mark.parametrize("cut_bits", [1, 7, 9, -1])
 def test_bits_that_no_draft_may_read_pack_nothing(cut_bits, tmp_path):
     with pytest.raises(ValueError, match="upper bits of values packed as 'BF16' cannot be; there are 2 to 6"):
         packed_matrix(tmp_path, matrix((40, 61)), cut_bits=cut_bits)
     assert not (tmp_path / "a.jspk").exists()
-
-
-def test_what_is_pruned_is_not_asked(tmp_path):
-    class Division(ByMagnitude):
-        def selection(self, form):
-            return Selection(0, 4) if form.name == "matrix" else None
-
-        def keep(self, form, rows, kept_per_row):
-            raise AssertionError("asked")
-
-    source = write_checkpoint(tmp_path / "m.safetensors", [tensor("matrix", "BF16", matrix((40, 61)))])
-    pack_to(tmp_path / "a.jspk", source, "any-precision", Division())
-    assert not CODECS["any-precision"].prunes
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ from jaxspec.models import DecoderConfig
 from jaxspec.models.decoder import forward_text
 from jaxspec.scaling.verifiers.judge import Judge
 
+pytestmark = pytest.mark.signals
+
 CONFIG = DecoderConfig(
     vocab_size=128, hidden_size=16, intermediate_size=24, num_layers=1, num_heads=2, num_kv_heads=2, head_dim=6
 )

@@ -12,6 +12,7 @@ GOOD = 'def f(x):\n    """\n    >>> f(1)\n    2\n    """\n    return x + 1\n'
 IN_CLASS = 'class A:\n    """\n    >>> A().x\n    3\n    """\n    x = 3\n'
 
 
+@pytest.mark.signals
 def test_three_checks_one_after_the_other():
     texts = ["x = ", "return 1", "x = 1", GOOD.replace("2\n", "3\n"), GOOD, IN_CLASS, "\0", "(" * 5000, "'\ud800'"]
     assert parses(texts, LIMITS).tolist() == [0, 1, 1, 1, 1, 1, 0, 0, 0]

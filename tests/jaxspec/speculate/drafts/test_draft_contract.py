@@ -109,11 +109,8 @@ def drafts(target, random_network):
 NAMES = ("self", "ngram", "head", "network", "q4", "layer-skip", "sparse-kv-25", "table")
 
 
-#: Copies of the target, which take the steps of "q4" with other matrices or masks.
-COPIES = {"layer-skip", "sparse-kv-25"}
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in COPIES)) for name in NAMES])
+@pytest.mark.network("self", "ngram", "network")
+@pytest.mark.parametrize("name", NAMES)
 def test_chains_and_trees_give_one_text_in_one_compilation(jit, target, drafts, name):
     draft, params = drafts[name]
     traces = []

@@ -8,22 +8,17 @@ from draft_cycles import (
     BATCH,
     HEAD,
     LENGTH,
-    NUMBERS,
     SMALL,
     TARGET,
     TRACED,
     largest_error,
-    level_inputs,
     noise,
     play,
-    random_tree,
-    window_of,
 )
 
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.draft_head import abstract_head_params, target_ends
 from jaxspec.speculate.drafts.head_draft import HeadDraft, HeadDraftParams
-from jaxspec.speculate.drafts.interface import Root
 from jaxspec.speculate.drafts.network_draft import NetworkDraft
 
 CLOSE = {"rtol": 3e-4, "atol": 3e-5}
@@ -67,12 +62,14 @@ def drafting(request, target_params, random_network):
     return drafts(target_params, random_network)[request.param]
 
 
+@pytest.mark.network(1)
 def test_every_node_gets_what_its_branch_alone_would(drafting, text, hidden):
     error, nodes = largest_error(drafting, text, hidden)
     assert nodes == 3 * 3 * 7
     assert error < 2e-4
 
 
+@pytest.mark.network(3)
 @pytest.mark.parametrize(
     "change",
     [
@@ -89,6 +86,7 @@ def test_the_check_notices_a_wrong_level(drafting, text, hidden, change):
     assert error > 1e-2
 
 
+@pytest.mark.network
 def test_the_check_notices_a_wrong_parent(target_params, random_network, text, hidden):
     # Only the head reads it: other networks know the ancestors from the cache.
     error, _ = largest_error(
@@ -109,6 +107,7 @@ def test_padding_leaves_no_trace(drafting, text, hidden):
                 np.testing.assert_array_equal(two[:, :width], one[:, :width])
 
 
+@pytest.mark.network
 def test_a_sequence_does_not_know_its_batch(drafting, text, hidden):
     together = list(play(drafting, text, hidden))
     for b in (0, 2):
@@ -124,24 +123,3 @@ def test_cycles_of_the_same_sizes_share_a_compilation(drafting, text, hidden):
     before = dict(TRACED)
     list(play(drafting, text, hidden, seed=5))
     assert before == TRACED
-
-
-def test_memory_keeps_its_form(drafting, text, hidden):
-    # Decoding carries it through a loop.
-    draft, params = drafting
-    memory = draft.empty(params, BATCH, LENGTH, NUMBERS)
-    rng = np.random.default_rng(6)
-    window = window_of(rng, text, hidden, np.zeros(BATCH, np.int32), 7, (6, 3, 7), junk=noise)
-    root = Root(text[:, 0], np.array([6, 3, 7], np.int32))
-    level = level_inputs(random_tree(rng, pad=1), 0, rng)
-    form = lambda tree: jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)
-    committed = jax.eval_shape(draft.commit, params, memory, window)
-    opened = jax.eval_shape(draft.open, params, committed, root)
-    extended = jax.eval_shape(draft.extend, params, opened[1], root, level)
-    assert form(memory) == form(committed) == form(opened[1]) == form(extended[1])
-    assert extended[0].shape == (BATCH, 3, 11)
-
-
-def test_a_head_has_one_layer():
-    with pytest.raises(NotImplementedError, match="2 layers"):
-        HeadDraft(TARGET)

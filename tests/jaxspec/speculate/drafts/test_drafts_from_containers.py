@@ -22,10 +22,12 @@ from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies.pack.config import PackConfig
 from jaxspec.studies.pack.run import pack_checkpoint
 
+pytestmark = pytest.mark.network
+
 GOLDEN = Path(__file__).parents[3] / "golden" / "hf"
 
 
-@pytest.fixture(scope="module", params=["cassandra1", pytest.param("cassandra2", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["cassandra1", "cassandra2"])
 def packed(request, random_network, tmp_path_factory):
     """A container packed with the knobs and norms of a run, and the hard draft that the run had."""
     folder, scheme = tmp_path_factory.mktemp("container"), SCHEMES[request.param]

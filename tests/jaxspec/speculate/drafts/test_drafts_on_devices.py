@@ -21,6 +21,8 @@ from jaxspec.models.streamed import is_streamed
 from jaxspec.speculate.drafts.quantized_draft import quantized_copy
 from jaxspec.tuning import target_params
 
+pytestmark = pytest.mark.network
+
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory, random_network):
@@ -39,7 +41,6 @@ def written(tmp_path_factory, random_network):
     return folder
 
 
-@pytest.mark.slow
 def test_drafts_share_the_mesh_of_their_target(written):
     flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"
     process = subprocess.run(

@@ -25,6 +25,8 @@ from jaxspec.speculate.statistics import compare_cycles
 from jaxspec.speculate.text_pools import text_pools
 from jaxspec.trees import pad_tree, tree_from_paths
 
+pytestmark = pytest.mark.network
+
 CONFIG = mixture(17)
 PROMPTS = np.random.default_rng(0).integers(17, size=(16, 7)).astype(np.int32)
 TOKENS = 24

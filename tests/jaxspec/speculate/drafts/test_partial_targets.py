@@ -22,6 +22,8 @@ from jaxspec.speculate.drafts.layer_skip_search import CalibrationText, block_we
 from jaxspec.speculate.drafts.sparse_kv_draft import sparse_kv_draft, visible_slots
 from jaxspec.speculate.target_trace import trace_target
 
+pytestmark = pytest.mark.network
+
 TARGET = DecoderConfig(
     vocab_size=11, hidden_size=16, intermediate_size=12, num_layers=3, num_heads=4, num_kv_heads=2, head_dim=4
 )

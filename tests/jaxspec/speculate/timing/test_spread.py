@@ -7,31 +7,6 @@ import pytest
 
 from jaxspec.speculate.timing import noise_of, spread_of
 
-#: Rounds of a time, of which two came out negative.
-TIMES = np.array([2.0, -1.0, 4.0, 1.0, -3.0, 5.0, 3.0])
-
-
-def test_all_that_is_known_is_counted():
-    assert spread_of(np.array([1.0, 4.0, math.nan, 2.0])) == pytest.approx((2.0, 1.1, 3.8))
-    assert np.isnan(spread_of(np.array([math.nan]))).all()
-
-
-def test_negative_times_keep_their_place_and_are_not_shown():
-    """Sorted: -3, -1, 1, 2, 3, 4, 5; the interval begins at place 0.3 and ends at 5.7."""
-    found = spread_of(TIMES)
-    assert (found.median, found.high) == pytest.approx((2.0, 4.7))
-    assert math.isnan(found.low)
-    assert np.isnan(spread_of(-TIMES)[:2]).all()
-
-
-def test_the_rate_of_such_a_time_has_no_upper_end():
-    """Sorted: 1/5, 1/4, 1/3, 1/2, 1, infinite twice: the median has a number though its neighbour's neighbour has none."""
-    found = spread_of(np.where(TIMES > 0, 1 / TIMES, math.inf))
-    assert (found.low, found.median) == pytest.approx((0.2 + 0.3 * 0.05, 0.5))
-    assert math.isnan(found.high)
-    assert np.isnan(spread_of(np.array([math.inf, math.inf]))).all()
-    assert spread_of(np.array([1.0, 3.0, math.inf])).median == 3.0  # right beside it
-
 
 def test_a_ratio_over_such_a_time_is_not_zero_but_unknown():
     """Of a speedup whose baseline takes no time in some rounds nothing is known below, in most rounds not its median either."""
@@ -47,11 +22,3 @@ def test_noise_is_that_of_the_median():
     assert noise_of(np.array([9.0, 10.0, 11.0])) == pytest.approx(1.2533 * 1.0 / math.sqrt(3) / 10)
     assert noise_of(np.array([9.0, 10.0, 11.0, 12.0, 1000.0])) == pytest.approx(1.2533 * 1.4826 / math.sqrt(5) / 11)
     assert noise_of(np.array([9.0, 10.0])) == math.inf
-
-
-@pytest.mark.parametrize(
-    "samples",
-    [[-9.0, -10.0, -11.0], [math.inf, math.inf, 1.0], [0.0, 0.0, 1.0], [-math.inf, -math.inf, math.inf, math.inf]],
-)
-def test_a_median_that_is_no_rate_is_not_believed(samples):
-    assert noise_of(np.array(samples)) == math.inf

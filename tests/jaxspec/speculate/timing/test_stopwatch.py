@@ -9,8 +9,10 @@ import pytest
 from jaxspec.models import DecoderConfig
 from jaxspec.speculate import GREEDY, chain_limits, decode
 from jaxspec.speculate.drafts import NGramDraft, NGramParams, ReadyDraft
-from jaxspec.speculate.timing import AUTOREGRESSIVE, Clocked, chain_way, stopwatch, time_ways, timed_prompts, tree_way
+from jaxspec.speculate.timing import AUTOREGRESSIVE, Clocked, chain_way, stopwatch, time_ways, tree_way
 from jaxspec.trees import tree_from_paths
+
+pytestmark = pytest.mark.network
 
 CONFIG = DecoderConfig(
     vocab_size=11, hidden_size=8, intermediate_size=12, num_layers=1, num_heads=2, num_kv_heads=1, head_dim=4
@@ -102,15 +104,6 @@ def test_counts_are_those_of_decoding(network, timed):
     np.testing.assert_allclose(chain.tokens_per_s, tokens / turns / 2.5 / np.array([1.0, 2.0, 3.0]))
 
 
-def test_a_single_cycle_has_no_time(network, monkeypatch):
-    monkeypatch.setattr(stopwatch, "interleave", partial(known_clock, {AUTOREGRESSIVE: (0, None)}))
-    found = time_ways(
-        network, CONFIG, PROMPTS, {}, num_tokens=1, decoding=GREEDY, seed=0, batch=2, repeats=2, lengths=LENGTHS
-    )
-    assert np.isnan(found[AUTOREGRESSIVE].cycle_s).all()
-    assert np.isnan(found[AUTOREGRESSIVE].tokens_per_s).all()
-
-
 def timed_as(seconds, network, monkeypatch):
     """Ways of one batch by a clock that says what `seconds` has of (way, round): decoding to the end beyond the first cycle."""
 
@@ -141,13 +134,3 @@ def test_differences_that_are_lost_in_their_noise_are_no_rates(network, monkeypa
     assert chain.tokens_per_s[0] == pytest.approx(chain.tokens / 1.0)
     np.testing.assert_array_equal(chain.tokens_per_s[[1, 3]], np.inf)
     assert np.isfinite(chain.tokens_per_s[[0, 2]]).all()
-
-
-@pytest.mark.parametrize(("prompts", "batch", "timed"), [(3, 1, 3), (100, 1, 8), (100, 3, 9), (100, 16, 16), (5, 2, 4)])
-def test_whole_batches_of_some_prompts(prompts, batch, timed):
-    assert timed_prompts(prompts, batch) == timed
-
-
-def test_a_batch_needs_its_prompts():
-    with pytest.raises(ValueError, match="3 prompts came for batches of 4"):
-        timed_prompts(3, 4)

@@ -19,13 +19,10 @@ from hwmodels import (
     serving_step,
     uniform_footprint,
 )
-from jaxspec.cli.study_command import print_shown
 from jaxspec.errors import InputError
-from jaxspec.runs.progress import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies.advise.config import AdviseConfig
-from jaxspec.studies.advise.inputs import draft_acceptance, measured_kernels, named_draft, read_widths, served_draft
-from jaxspec.studies.advise.pricing import ranges, single_length
+from jaxspec.studies.advise.inputs import draft_acceptance, named_draft, read_widths, served_draft
 from jaxspec.studies.advise.view import advice_in_words
 from jaxspec.studies.engine_flags import Range, ServedDraft, engines_for
 
@@ -62,6 +59,7 @@ def directly(batch, length, tokens):
     return cycle.total_s, serving_step(device, target, **parts)
 
 
+@pytest.mark.study
 def test_numbers_are_those_of_the_serving_cycle(advised):
     for row, batch in zip(advised.by_batch, GIVEN["batch"], strict=True):
         expected = []
@@ -75,6 +73,7 @@ def test_numbers_are_those_of_the_serving_cycle(advised):
         assert row.draft_length.value == (best if max(expected) > 1 else 0)
 
 
+@pytest.mark.study
 def test_what_does_not_pay_is_not_advised(advised):
     first, *_, last = advised.by_batch
     assert first.draft_length.value >= 1
@@ -91,6 +90,7 @@ def test_what_does_not_pay_is_not_advised(advised):
     assert advice_in_words(advised.results[0]).endswith("There is no memory for batch 512.")
 
 
+@pytest.mark.study
 def test_files_of_a_run(advised):
     folder = advised.directory
     page = (folder / "report.html").read_text()
@@ -119,33 +119,6 @@ def test_files_of_a_run(advised):
     assert str(advised.table()).count("[") >= 2
 
 
-def test_commands_are_printed_as_they_are(advised, capsys, monkeypatch):
-    """Folded to the terminal's width they would end too early, or have a line break within the JSON of a flag."""
-    monkeypatch.setenv("COLUMNS", "60")
-    print_shown(advised.shown, None, Reporter())
-    out = capsys.readouterr().out
-    (command,) = (text for title, text in advised.results[0].commands.items() if title == "vLLM")
-    assert max(map(len, command.splitlines())) > 60
-    assert f"vLLM, for rtx-4090:\n{command.rstrip()}\n" in out
-    assert max(len(line) for line in out.replace(command.rstrip(), "").splitlines()) <= 60
-    assert "vllm serve" in advised._repr_html_()
-
-
-@pytest.mark.parametrize(
-    ("device", "told"),
-    [("elmoe3d-hb8", True), ("alveo-u280", True), ("cassandra-npu", True), ("rtx-4090", False), ("h100-sxm", False)],
-)
-def test_a_device_that_no_engine_is_known_to_run_on_is_told(device, told):
-    _, kernels = measured_kernels(AdviseConfig(device=(device,)), device)
-    assert any(f"no engine is known here to run on {device}" in note for note in kernels.notes) == told
-
-
-def test_figures_draw(advised):
-    assert advised.figures == ["gain", "limits"]
-    for name in advised.figures:
-        assert advised.plot(name).axes
-
-
 def test_acceptance_from_a_run(tmp_path):
     entry = {
         "configurations": {
@@ -162,23 +135,6 @@ def test_acceptance_from_a_run(tmp_path):
         assert found.status == "measured"
         # Slopes of 1 + a (1 + b): the error of tokens per cycle is the one that was counted over prompts.
         assert np.hypot(*(found.error.T @ [1.6, 0.8])) == pytest.approx(0.07)
-
-
-def test_a_run_that_counted_another_draft_is_told(tmp_path):
-    """Runs count the compressed copy; its acceptance at the price of a lookup would be too good to be true."""
-    entry = {"configurations": {"tuned": {"acceptance": {"conditional": [0.9]}}}}
-    (tmp_path / "result.json").write_text(json.dumps([entry]))
-    given = {"device": "rtx-4090", "batch": (1,), "run": str(tmp_path)}
-    told = {
-        draft: [
-            note for note in js.advise(**given, draft=draft, out=tmp_path / draft).notes if "compressed copy" in note
-        ]
-        for draft in ("self", "ngram")
-    }
-    assert told["self"] == []
-    assert [note.partition("; ")[2] for note in told["ngram"]] == [
-        "--draft self prices the copy, --acceptance gives that of another draft"
-    ]
 
 
 def test_published_acceptance_counts_where_none_is_given():
@@ -218,32 +174,6 @@ def test_bad_input_is_one_line(settings, message, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-_ODD = '[{"configurations": {"given": {"acceptance": {"conditional": [%s]}, "tokens_per_cycle_standard_error": %s}}}]'
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        *("", "[", "[]", "{}", '[{"configurations": {"tuned": {}}}]', "[1]"),
-        pytest.param("[" * 100_000, id="deep"),
-        pytest.param(_ODD % ("0.5", "Infinity"), id="an error without end"),
-        pytest.param(_ODD % ("1" + "0" * 400, "null"), id="a number beyond all floats"),
-    ],
-)
-def test_a_damaged_run_is_one_line(tmp_path, content):
-    (tmp_path / "result.json").write_text(content)
-    with pytest.raises(InputError, match=r"give a (finished run|result)"):
-        draft_acceptance(AdviseConfig(run=str(tmp_path)))
-
-
-def test_ranges_of_batches():
-    assert ranges((4, 8, 16, 32), (5, 5, 2, 0)) == [Range(1, 15, 5), Range(16, 31, 2), Range(32, 32, 0)]
-    assert ranges((1,), (0,)) == [Range(1, 1, 0)]
-    speedups = np.array([[1.5, 1.8], [1.2, 0.9], [0.9, 0.7]])
-    assert single_length(speedups) == 1
-    assert single_length(speedups * 0.5) == 0
-
-
 @pytest.mark.parametrize("draft", ["ngram", "eagle", "eagle3", "mtp", "llama-3.2-1b"])
 def test_engines_take_every_kind(draft):
     target = catalog.architecture("llama-3.1-8b")
@@ -258,6 +188,7 @@ def test_engines_take_every_kind(draft):
     assert ("--speculative-draft-model-path" in found["SGLang"].content) == bool(served.weights)
 
 
+@pytest.mark.study
 def test_a_schedule_reaches_the_engines_that_have_one():
     schedule = [Range(1, 15, 5), Range(16, 31, 2), Range(32, 64, 0)]
     vllm = next(each for each in engines_for("t", ServedDraft("ngram"), 2, schedule=schedule) if each.title == "vLLM")
@@ -273,15 +204,6 @@ def test_a_schedule_reaches_the_engines_that_have_one():
     assert "not free" not in vllm.note
 
 
-def test_a_length_of_0_in_a_schedule_is_not_called_free(advised):
-    (result,) = advised.results
-    assert [row.draft_length.value for row in result.by_batch][-1] == 0
-    (note,) = (note for note in result.notes if "not free" in note)
-    assert "6.6 % longer at 2 sequences and 21.6 % at 189" in note
-    assert "no draft, which is not free while one is loaded" in advice_in_words(result)
-    assert any(note in line for line in advised.shown.lines)
-
-
 def test_no_draft_at_any_batch_loads_none(tmp_path):
     found = js.advise(
         device="rtx-4090", draft="llama-3.2-1b", acceptance=0.01, batch=(1, 8), max_draft_length=1, out=tmp_path
@@ -289,16 +211,6 @@ def test_no_draft_at_any_batch_loads_none(tmp_path):
     (result,) = found.results
     assert not result.speculate.value
     assert not any("not free" in note for note in result.notes)
-
-
-@pytest.mark.parametrize(
-    ("draft", "flag"), [("ngram", "--spec-ngram-simple-size-m 4"), ("eagle3", "--spec-draft-n-max 4")]
-)
-def test_llama_cpp_is_given_the_length_that_its_draft_reads(draft, flag):
-    engines = engines_for("t", ServedDraft(draft, "w" if draft != "ngram" else ""), 4)
-    (found,) = (each for each in engines if each.title == "llama.cpp")
-    assert flag in found.content
-    assert ("--spec-draft-n" in found.content) == (draft != "ngram")
 
 
 def test_experts_of_their_own_width_are_priced_as_predict_does(tmp_path):

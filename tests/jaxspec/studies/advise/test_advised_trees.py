@@ -11,10 +11,7 @@ import jaxspec as js
 from hwmodels import Workload, catalog, price_steps, uniform_footprint
 from hwmodels.network.operators import decode_step
 from jaxspec.errors import InputError
-from jaxspec.settings import build_config
-from jaxspec.studies.advise.config import AdviseConfig
 from jaxspec.studies.advise.pricing import _causes, chance_table, grow_tree, served_tree
-from jaxspec.studies.advise.run import _check, _notes
 from jaxspec.studies.engine_flags import Range, ServedDraft, ServedTree, engines_for
 from jaxspec.trees.optimal_tree import optimal_trees
 
@@ -72,26 +69,7 @@ def test_grown_trees_are_the_best_ones():
     )
 
 
-@pytest.mark.parametrize(
-    ("acceptance", "said"),
-    [
-        ((0.9, 0.8), "at position 1 of"),
-        ((0.9, 0.9, 0.5), "at positions 1, 2 of"),
-        (0.95, "at every position of"),
-        (0.85, None),
-    ],
-)
-def test_chances_that_are_scaled_down_are_told(acceptance, said):
-    given = {"device": "rtx-4090", "architecture": "llama-3.2-1b", "acceptance": acceptance, "max_draft_length": 2}
-    given = {name: value for name, value in given.items() if name != "max_draft_length" or np.ndim(acceptance) == 0}
-    config = build_config(AdviseConfig, given | {"branch_acceptance": (0.1, 0.05)})
-    notes = _notes(config, _check(config)["rtx-4090"], "rtx-4090")["notes"]
-    assert [f"sum to more than 1 {said} a draft" in note for note in notes if "branch_acceptance" in note] == [True] * (
-        said is not None
-    )
-
-
-@pytest.mark.slow
+@pytest.mark.study
 def test_copies_and_trees_are_advised(tmp_path):
     given = {
         "device": "rtx-4090",
@@ -138,6 +116,7 @@ def test_what_cannot_be_advised_is_one_line(settings, message, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.study
 @pytest.mark.parametrize("division", [{"tensor": 4}, {"data": 2, "pipeline": 3}])
 def test_the_parts_of_a_step_of_several_devices_are_the_whole_step(division):
     together = catalog.Division(**division, link="pcie5")

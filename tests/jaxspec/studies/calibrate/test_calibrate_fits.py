@@ -1,8 +1,6 @@
 """Fits of a machine whose numbers are known: they are found again, with honest errors, and priced as they were measured."""
 
 import dataclasses
-import math
-from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -26,17 +24,11 @@ from known_machine import (
 
 from hwmodels import OPERATORS, catalog, step_cost, step_operators, uniform_weight_bits
 from hwmodels.compute.row_costs import row_factor
-from jaxspec.errors import InputError
-from jaxspec.report.assumptions import device_facts
-from jaxspec.settings.common import CommonConfig
 from jaxspec.studies.calibrate.fits import factors, fit_cycles, fit_machine, row_costs_of
-from jaxspec.studies.calibrate.run import device_text, doubts_of
+from jaxspec.studies.calibrate.run import device_text
 from jaxspec.studies.calibrate.table import Row
-from jaxspec.studies.engine_pricing import engine_notes, engine_scatter, engine_used
-from jaxspec.studies.measured.clock_prediction import loop_terms
-from jaxspec.studies.measured.pricing import resolve_pricing
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
+pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.study]
 
 
 @pytest.fixture(scope="module")
@@ -73,75 +65,6 @@ def test_steps_of_rows_are_found_and_halve_the_error(machine):
     assert machine.parts["attention"].errors.mean < 0.06
     assert machine.parts["attention"].estimates["slot_s"] == pytest.approx(SLOT_S, rel=0.3)
     assert machine.device.matrix_unit.attention.slot_s == machine.parts["attention"].estimates["slot_s"]
-
-
-def test_what_was_not_measured_is_said(machine, table):
-    assert machine.missing == ()
-    only = [row for row in table if row.part == "product" and row.weight_bits == 32.0 and row.inner == 900]
-    bare = fit_machine(only, catalog.architecture, capacity_bytes=1e9)
-    assert len(bare.missing) == 4
-    assert bare.missing[-1].endswith("so that steps are priced too fast")
-    assert doubts_of(bare, only)[4] == (
-        "products of 32-bit weights: too few shapes were measured, so that nothing could be held out"
-    )
-    assert bare.products[32.0].fit.interval is None
-    with pytest.raises(InputError, match="at least 8"):
-        fit_machine(only[:5], catalog.architecture, capacity_bytes=1e9)
-    with pytest.raises(InputError, match="no product came"):
-        fit_machine([Row("turn", 1e-8)], catalog.architecture, capacity_bytes=1e9)
-    with pytest.raises(InputError, match="1 different ones came"):
-        fit_machine(8 * only[:1], catalog.architecture, capacity_bytes=1e9)
-    narrower = [dataclasses.replace(row, weight_bits=8.0) for row in only]
-    with pytest.raises(InputError, match=r"products of 8-bit weights: 3 different ones came; .* 4 of each other"):
-        fit_machine([*only, *narrower[:3]], catalog.architecture, capacity_bytes=1e9)
-    found = fit_machine([*only, *narrower[:4]], catalog.architecture, capacity_bytes=1e9)
-    assert set(found.products) == {8.0, 32.0}
-
-
-def test_the_order_of_rows_says_nothing(machine, table):
-    # Held-out errors too: each fold's fit counts the rows that it sees once.
-    order = np.random.default_rng(0).permutation(len(table))
-    shuffled = fit_machine([table[i] for i in order], catalog.architecture, capacity_bytes=2e10)
-    for one, other in zip(machine.fits, shuffled.fits, strict=True):
-        assert one.part == other.part
-        assert other.errors.mean == pytest.approx(one.errors.mean, rel=1e-3), one.part
-        assert other.interval["high"] == pytest.approx(one.interval["high"], rel=1e-3), one.part
-
-
-def test_times_in_another_unit_are_doubted(table):
-    products = [row for row in table if row.part == "product" and row.weight_bits == 32.0]
-    some = [
-        dataclasses.replace(row, seconds=row.seconds * (1000.0 if i == 7 else 1.0)) for i, row in enumerate(products)
-    ]
-    found = doubts_of(fit_machine(some, catalog.architecture, capacity_bytes=1e9), some)
-    assert next(doubt for doubt in found if "check that they are in seconds" in doubt).startswith(
-        "products of 32-bit weights: 1 of "
-    )
-    fastest = max(row.rate for row in products)
-    for factor in (1000.0, fastest / 9e9, fastest / 3e16):
-        everything = [dataclasses.replace(row, seconds=row.seconds * factor) for row in products]
-        found = doubts_of(fit_machine(everything, catalog.architecture, capacity_bytes=1e9), everything)
-        assert any("check that all times are in seconds" in doubt for doubt in found)
-
-
-def test_intervals_that_hold_few_other_times_are_doubted(machine, table):
-    fit = machine.parts["attention"]
-    assert not any("do not rely" in doubt for doubt in doubts_of(machine, table))
-    poor = dataclasses.replace(fit, interval=fit.interval | {"covered": [0.6, 0.1]})
-    parts = dict(machine.parts) | {"attention": poor}
-    found = doubts_of(dataclasses.replace(machine, parts=parts), table)
-    assert (
-        "attention: 90 % intervals hold 60 % and 10 % of the times that they were not made from; do not rely on them"
-        in found
-    )
-
-
-def test_what_steps_take_beside_is_found(machine, table):
-    found = machine.parts["steps"].estimates
-    assert found["norm_s"] == pytest.approx(1.2e-5, rel=0.4)
-    measured = np.array([table[i].seconds for i in machine.step_rows])
-    assert np.mean(np.abs(machine.step_s / measured - 1)) < 0.05
-    assert all("bound" in doubt for doubt in doubts_of(machine, table))
 
 
 def test_products_that_are_faster_within_steps_are_priced_so(machine):
@@ -210,39 +133,3 @@ def test_what_the_loop_spends_comes_back_from_cycles_that_hold_it():
         assert found.estimates.get(name, 0.0) == pytest.approx(value, rel=1e-3, abs=1e-9)
     assert found.errors.largest < 1e-3
     assert fit_cycles(cycle_rows()[:4], true_device(), lambda row: catalog.architecture(row.architecture)) is None
-
-
-def test_a_file_carries_what_the_loop_spends(tmp_path):
-    machine = fit_machine(noisy(known_rows() + step_rows() + cycle_rows()), catalog.architecture, capacity_bytes=2e10)
-    place = tmp_path / "own.toml"
-    place.write_text(device_text(machine, "own", (), "measured"))
-    entry = catalog.device_entry(str(place))
-    assert entry.engine_terms.cycle_s == pytest.approx(machine.parts["cycles"].estimates["cycle_s"], rel=1e-5)
-    assert loop_terms(str(place)) == entry.engine_terms
-    assert entry.sources["engine_terms.cycle_s"].startswith("calibrated: measured, 12 times of cycles")
-    assert device_facts(str(place))["device_data"]["engine_terms.cycle_s"]["status"] == "calibrated"
-    assert entry.engine_terms.cycle_s == pytest.approx(TERMS.cycle_s, rel=0.5)
-    # As an engine by name, in every command that has one.
-    config = CommonConfig(device=(str(place),), engine="jax")
-    assert resolve_pricing(config, str(place), None).engine == entry.engine_terms
-    used = engine_used("jax", str(place))
-    assert used.terms["cycle_s"].value == entry.engine_terms.cycle_s
-    assert (used.terms["cycle_s"].status, used.terms["prompt_token_s"].status) == ("calibrated", "input")
-    assert used.sources["cycle_s"] == entry.sources["engine_terms.cycle_s"]
-    assert engine_notes("jax", device=str(place))[0].startswith("jax adds to each cycle (calibrated): ")
-    # With how far cycles err that were held out, beyond their steps.
-    cycles = next(one for one in entry.device.matrix_unit.spreads if one.part == "cycles")
-    assert (cycles.low, cycles.high) == pytest.approx(
-        [machine.parts["cycles"].interval[end] for end in ("low", "high")]
-    )
-    steps = next(one for one in entry.device.matrix_unit.spreads if one.part == "steps")
-    wide, narrow = (math.log(one.high / one.low) / 2 / NormalDist().inv_cdf(0.95) for one in (cycles, steps))
-    assert engine_scatter("jax", device=entry.device) == pytest.approx(math.sqrt(max(wide**2 - narrow**2, 0)), rel=1e-4)
-    assert "assumed to be 0; `jaxspec calibrate` measures it" in engine_notes("jax")[0]
-    with pytest.raises(InputError, match=r"has no \[engine_terms\] of this package's own loop"):
-        resolve_pricing(CommonConfig(engine="jax"), "rtx-4090", None)
-    # A machine without cycles is priced with what the catalog says of this package.
-    assert loop_terms("rtx-4090") == catalog.engine("jax")
-    place.write_text(place.read_text().replace("[engine_terms]", "[engine_terms]\nturns = 3"))
-    with pytest.raises(catalog.EntryError, match=r"unknown key 'engine_terms\.turns'"):
-        catalog.device_entry(str(place))

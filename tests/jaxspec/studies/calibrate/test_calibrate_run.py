@@ -10,17 +10,15 @@ from known_machine import known_rows, noisy
 import jaxspec as js
 from hwmodels import catalog
 from jaxspec.cli import main
-from jaxspec.errors import InputError
 from jaxspec.files import to_json
 from jaxspec.report.assumptions import device_facts, number_status
 from jaxspec.runs.machine import machine_name
 from jaxspec.studies.calibrate import measuring
 from jaxspec.studies.calibrate.config import CalibrateConfig
-from jaxspec.studies.calibrate.measuring import noise_of
-from jaxspec.studies.calibrate.programs import COMPANION, Timed, Timing
+from jaxspec.studies.calibrate.programs import Timed, Timing
 from jaxspec.studies.calibrate.table import rows_text
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
+pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.study]
 
 
 def run(capsys, *arguments):
@@ -69,15 +67,6 @@ def test_times_of_a_file_become_a_device_that_other_commands_take(capsys):
     )
     assert any("capacity_bytes in its file is this machine's" in note for note in again.notes)
     assert js.device("board.toml").matrix_unit.remarks[0].startswith("no whole steps")
-
-
-def test_times_of_one_matrix_become_a_device_without_intervals(capsys):
-    one = [row for row in known_rows(bits=(32.0,)) if (row.part, row.inner) == ("product", 900.0)]
-    Path("one.csv").write_text(rows_text(noisy(one)))
-    code, _, _ = run(capsys, "calibrate", "--from", "one.csv", "-o", "one.toml")
-    assert code == 0
-    said = " ".join(device_facts("one.toml")["assumptions"])
-    assert "the times that the device's file was fitted to." in said
 
 
 def test_bad_input_is_one_line_before_anything_is_made(capsys):
@@ -169,20 +158,6 @@ def test_a_stopped_run_goes_on_where_it_was_and_another_machine_is_refused(timed
     assert timed_groups == first
 
 
-def test_a_finished_run_of_another_machine_is_not_called_this_one(monkeypatch, capsys):
-    rows = noisy(known_rows(bits=(32.0,)))
-    spreads = [0.01] * len(rows)
-    found = measuring.Measured(rows, spreads, 0.0, noise_of(spreads, [], None), machine_name())
-    monkeypatch.setattr("jaxspec.studies.calibrate.run.measure_machine", lambda *_, **__: found)
-    js.calibrate(out="first.toml")
-    (folder,) = Path("runs").iterdir()
-    assert js.calibrate(out="second.toml").directory.name == folder.name
-    (folder / "checkpoints").mkdir(exist_ok=True)
-    (folder / "checkpoints" / "machine.json").write_text(to_json({"machine": "a cray", "load": None}))
-    assert "measured a cray, and this is" in refused(capsys, "calibrate", "-o", "third.toml")
-    assert not Path("third.toml").exists()
-
-
 def test_groups_cover_what_decoding_needs():
     network = {"embedded": catalog.architecture("embedded"), "llama-3.2-1b": catalog.architecture("llama-3.2-1b")}
     groups = measuring.groups_of(CalibrateConfig(), network, few=False)
@@ -213,37 +188,3 @@ def test_groups_cover_what_decoding_needs():
     assert len({(row.layers, row.vocab_size) for group in cycles for row in group.rows}) == 3
     few = measuring.groups_of(CalibrateConfig(rows=128), {"embedded": network["embedded"]}, few=True)
     assert sum(len(group.rows) for group in few) < len(rows) / 3
-
-
-def test_large_networks_are_timed_in_16_bits_where_these_are_the_widest_format():
-    networks = {name: catalog.architecture(name) for name in ("embedded", "llama-3.2-1b")}
-    groups = measuring.groups_of(CalibrateConfig(formats=("bfloat16",)), networks, few=True)
-    whole = [row for group in groups for row in group.rows if row.part in ("step", "cycle")]
-    assert {row.weight_bits for row in whole} == {16.0}
-    # As deep as loops over layers are: nothing of them is in float32, which takes the memory.
-    assert {row.layers for row in whole if row.architecture == "llama-3.2-1b"} == {2.0, 4.0}
-    mixed = measuring.groups_of(CalibrateConfig(formats=("bfloat16", "float32")), networks, few=True)
-    whole = [row for group in mixed for row in group.rows if row.part in ("step", "cycle")]
-    assert {row.weight_bits for row in whole} == {32.0}
-
-
-def test_steps_of_a_small_network_are_timed_beside_large_ones_alone():
-    large = {"llama-3.1-8b": catalog.architecture("llama-3.1-8b")}
-    groups = measuring.groups_of(
-        CalibrateConfig(architecture=("llama-3.1-8b",), formats=("bfloat16",)), large, few=False
-    )
-    beside = [group for group in groups if {row.architecture for row in group.rows} == {COMPANION}]
-    assert [group.name.partition("/")[0] for group in beside] == ["step"]
-    assert {row.weight_bits for row in beside[0].rows} == {16.0}
-    # Its matrices and heads are not measured by themselves: 0.6B has 1024 columns and 16 heads.
-    assert not any(row.part == "product" and row.inner == 1024 for group in groups for row in group.rows)
-    assert not any(row.heads == 16 for group in groups for row in group.rows)
-    small = large | {"embedded": catalog.architecture("embedded")}
-    for formats, networks in ((("bfloat16",), small), (("float32", "bfloat16"), large)):
-        found = measuring.groups_of(CalibrateConfig(formats=formats), networks, few=False)
-        assert not any(row.architecture == COMPANION for group in found for row in group.rows)
-
-
-def test_architectures_by_path_are_resolved(tmp_path):
-    with pytest.raises(InputError, match="unknown architecture"):
-        js.calibrate(architecture="nowhere/config.json")

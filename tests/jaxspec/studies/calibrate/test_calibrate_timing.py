@@ -4,12 +4,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxspec.models import DecoderConfig, apart, init_params
-from jaxspec.models.apart import is_apart
-from jaxspec.models.matrix import Stored
+from jaxspec.models import DecoderConfig, apart
 from jaxspec.studies.calibrate import programs
 from jaxspec.studies.calibrate.measuring import noise_of
-from jaxspec.studies.calibrate.programs import Timed, cycle_timings, measure, random_params
+from jaxspec.studies.calibrate.programs import Timed, cycle_timings, measure
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 
@@ -45,29 +43,6 @@ def test_programs_take_turns_and_the_median_counts():
     assert found[0].spread == pytest.approx(0.0, abs=1e-9)
 
 
-def test_a_turn_that_several_things_share_is_not_charged_to_them():
-    machine = Machine()
-    products, empty = machine.program("products", 60e-6), machine.program("empty", 20e-6)
-    alone, hidden = Timed(machine.program("alone", 30e-6).run), machine.program("hidden", 20e-6)
-    clock = {"repeats": 3, "clock": lambda: machine.now}
-    found = measure([products, alone, hidden], empty=Timed(empty.run), **clock)
-    assert [one.median for one in found] == pytest.approx([(60e-6 - 20e-6) / 4, 30e-6, 0.1 * 20e-6 / 4], rel=0.05)
-    # Without things that share a turn, the empty loop is not run.
-    before = machine.calls.count("empty")
-    assert measure([alone], empty=Timed(empty.run), **clock)[0].median == pytest.approx(30e-6, rel=0.05)
-    assert machine.calls.count("empty") == before
-
-
-def test_one_slow_repeat_moves_no_median_and_shows_in_the_spread():
-    machine = Machine()
-    measure([machine.program("probe", 1e-3)], repeats=1, clock=lambda: machine.now)
-    before = len(machine.calls)
-    program = machine.program("probe", 1e-3, slow=(before + 6, before + 7))
-    found = measure([program], repeats=7, clock=lambda: machine.now)[0]
-    assert found.median == pytest.approx(1e-3 / 4, rel=0.05)
-    assert found.least <= found.median
-
-
 def test_a_quiet_machine_is_believed_and_a_busy_one_is_not():
     assert noise_of([0.02] * 50, [1.0, 1.05, 1.1], 0.3).believed
     for spreads, probes in (([0.2] * 50, [1.0, 1.0]), ([0.02] * 40 + [0.5] * 10, [1.0, 1.0]), ([0.01] * 5, [1.0, 2.0])):
@@ -77,26 +52,6 @@ def test_a_quiet_machine_is_believed_and_a_busy_one_is_not():
         assert "--statistic least" in found.words
         assert "load" not in found.words
     assert "load per core at its beginning: 7.2" in noise_of([0.0], [1.0], 7.2).words
-
-
-def test_every_piece_runs_and_depends_on_its_turns():
-    """With sizes that differ from each other; results that were left out would not depend on turns."""
-    attention = {"batch": 2, "tokens": 3, "context": 7, "heads": 4, "kv_heads": 2, "head_dim": 6, "layers": 2}
-    made = {
-        "product": programs.product_program(3, 8, 5, 2, "bfloat16"),
-        "attention": programs.attention_program(**attention, apart=False),
-        "attention of a small network": programs.attention_program(**attention, apart=True),
-        "lookup": programs.lookup_program(3, 11, 4),
-        "sampling": programs.sampling_program(3, 11),
-        "stream": programs.stream_program(8192),
-        "turn": programs.turn_program(),
-        "launch": programs.launch_program(),
-    }
-    for name, program in made.items():
-        assert _finite(program.run(3)), name
-    assert float(made["turn"].run(5)[0]) == 5.0
-    tokens = [made["lookup"].run(turns).tolist() for turns in (1, 2)]
-    assert all(b == (a + 1) % 11 for a, b in zip(*tokens, strict=True))
 
 
 @pytest.mark.parametrize(("kind", "taken"), [("float32", True), ("bfloat16", False)])
@@ -113,33 +68,7 @@ def test_products_are_timed_as_decoding_takes_them(kind, taken, monkeypatch):
     assert multiplied == [((3, 8), (8, 5))] * 2 * taken
 
 
-def test_random_networks_lie_as_those_that_decode():
-    sizes = {"vocab_size": 40, "hidden_size": 12, "intermediate_size": 20, "num_layers": 2}
-    config = DecoderConfig(num_heads=4, num_kv_heads=2, head_dim=6, **sizes)
-    wide, narrow = random_params(config, "float32"), random_params(config, "bfloat16")
-    assert is_apart(wide["layers"]["gate"])
-    assert {leaf.dtype for leaf in jax.tree.leaves(wide)} == {jnp.dtype(jnp.float32)}
-    assert isinstance(narrow["layers"]["gate"], Stored)
-    assert narrow["layers"]["gate"].dtype == jnp.bfloat16
-    # Other draws of the same shape: made in 16 bits, since those in float32 do not fit beside their copy where they are large.
-    drawn = narrow["layers"]["gate"].values().astype(jnp.float32)
-    assert drawn.shape == wide["layers"]["gate"].values().shape
-    assert float(jnp.std(drawn)) == pytest.approx(12**-0.5, rel=0.15)
-    assert float(jnp.abs(jnp.mean(drawn))) < 0.05
-    assert not jnp.array_equal(wide["embed"], random_params(config, "float32", seed=1)["embed"])
-
-
-@pytest.mark.slow
-def test_a_whole_step_runs():
-    sizes = {"vocab_size": 40, "hidden_size": 12, "intermediate_size": 20, "num_layers": 2}
-    config = DecoderConfig(num_heads=4, num_kv_heads=2, head_dim=6, **sizes)
-    params = init_params(config, jax.random.key(0))
-    program = programs.step_program(params, config, batch=2, tokens=3, context=5)
-    assert _finite(program.run(1))
-    assert _finite(program.run(4))
-
-
-@pytest.mark.slow
+@pytest.mark.study
 def test_decoding_gives_a_step_verifications_and_cycles():
     sizes = {"vocab_size": 40, "hidden_size": 16, "intermediate_size": 24, "num_layers": 2}
     config = DecoderConfig(num_heads=2, num_kv_heads=1, head_dim=8, **sizes)

@@ -9,20 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels import Acceptance, Technology, Workload, catalog, chip_bill, speculation_speedup
+from hwmodels import Acceptance, Workload, catalog, speculation_speedup
 from jaxspec.compress.footprint import uniform
 from jaxspec.compress.footprint_table import WIDTHS, expected_widths
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
-from jaxspec.results import given, predicted
 from jaxspec.settings import CommonConfig
 from jaxspec.settings.base import Layer, build_config
-from jaxspec.studies.codesign import problem as codesign_problem
 from jaxspec.studies.codesign.config import EXAMPLES, CodesignConfig
 from jaxspec.studies.codesign.problem import make_problem
-from jaxspec.studies.codesign.result import CodesignResult
-from jaxspec.studies.codesign.run import _notes, checked_problem, codesign
-from jaxspec.studies.codesign.view import codesign_tables, headline
+from jaxspec.studies.codesign.run import checked_problem, codesign
+
+pytestmark = pytest.mark.study
 
 PROBLEM = """
 architecture = "qwen3-0.6b"
@@ -150,35 +148,6 @@ def test_budgets_that_hold_have_a_price_which_their_variables_share(solved):
     assert max(row.multiplier.known for row in reached) > 0.01
 
 
-def test_what_no_design_keeps_is_told_with_what_the_nearest_takes(solved):
-    result, _ = solved
-    budgets = [
-        dataclasses.replace(row, limit=given(1e-3), multiplier=predicted(None)) if row.name == "power_w" else row
-        for row in result.budgets
-    ]
-    over = dataclasses.replace(result, budgets=budgets, after=dataclasses.replace(result.after, feasible=False))
-    takes = f"{result.after.power_w.known:.4g}"
-    assert f"keeps power_w (at most 0.001, and the nearest design found takes {takes})" in headline(over)
-    designs, variables, limits = codesign_tables(over)
-    assert "nearest" in repr(designs)
-    assert "proposal" not in repr(designs) + repr(variables)
-    assert "exceeded" in repr(limits)
-
-
-def test_tables_say_the_status_of_their_numbers_and_no_rounding_errors(solved):
-    result, _ = solved
-    first = dataclasses.replace(result.variables[0], elasticity=predicted(-8e-15))
-    designs, variables, limits = codesign_tables(dataclasses.replace(result, variables=[first, *result.variables[1:]]))
-    assert "all predicted; acceptance calibrated: law fitted to 3 points" in " ".join(repr(designs).split())
-    assert "e-15" not in repr(variables)
-    assert "at most: input; the rest: predicted" in repr(limits)
-
-
-def test_a_finished_run_is_reprinted(solved):
-    result, folder = solved
-    assert codesign(config_of(), out=folder).plain() == result.plain()
-
-
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -213,15 +182,6 @@ def test_what_is_wrong_is_told_in_a_line(old, new, words):
         checked_problem(config_of(PROBLEM.replace(old, new)))
 
 
-def test_a_budget_that_no_variable_moves_must_be_kept():
-    with_fixed = PROBLEM.replace('"device.memory.bandwidth_bytes_per_s" = {', '"device.memory.efficiency" = {')
-    text = with_fixed.replace("from = 30e9, to = 900e9", "from = 0.5, to = 1").replace(
-        "power_w = 20", "bandwidth_gb_per_s = 20"
-    )
-    with pytest.raises(InputError, match=r"budgets\.bandwidth_gb_per_s is 20, and the device takes 273 whatever"):
-        make_problem(config_of(text))
-
-
 #: An array whose area and power a file says by itself.
 ARRAY = """
 [costs.elements]
@@ -239,13 +199,6 @@ source = "made up"
 """
 
 
-def test_an_unknown_number_of_a_cost_is_named_before_any_bits_are_counted(monkeypatch):
-    monkeypatch.setattr(codesign_problem, "footprint_table", lambda *_, **__: pytest.fail("counted"))
-    text = PROBLEM.replace("of = { peak_flops_per_s = 1 }", "of = { peak_flop_per_s = 1 }")
-    with pytest.raises(InputError, match="did you mean 'peak_flops_per_s'"):
-        make_problem(config_of(text))
-
-
 @pytest.mark.parametrize(("cost", "words"), [("elements", "area_mm2"), ("switching", "power_w")])
 def test_a_larger_array_must_cost_area_and_power(cost, words):
     """An array whose elements are left out of one cost is refused, whatever else costs."""
@@ -257,35 +210,6 @@ def test_a_larger_array_must_cost_area_and_power(cost, words):
         checked_problem(config_of(text, max_draft_length=2))
 
 
-def test_area_and_power_of_an_array_follow_from_its_node():
-    problem = make_problem(config_of(EXAMPLES["fpga"], max_draft_length=2))
-    sizes = np.repeat(np.clip(problem.before, problem.variables.low, problem.variables.high)[None], 3, axis=0)
-    place = problem.variables.names.index("device.matrix_unit.columns")
-    sizes[:, place] = [12, 96, 192]
-    found = problem.numbers(sizes)
-    node = Technology(node_m=16e-9)
-    for row, area_mm2, power_w in zip(sizes, found.area_mm2, found.power_w, strict=True):
-        device = problem.model.tree(jnp.asarray(row, jnp.float32))["device"]
-        bill = chip_bill(device.replace(technology=None), node)
-        assert area_mm2 == pytest.approx(float(bill.area_m2) * 1e6, rel=1e-5)
-        assert power_w == pytest.approx(
-            float(bill.power_w) + 5.6e-11 * float(device.memory.bandwidth_bytes_per_s), rel=1e-5
-        )
-    assert np.all(np.diff(found.area_mm2) > 1)
-    assert np.all(np.diff(found.power_w) > 1)
-
-
-def test_why_no_number_has_an_interval():
-    config, plain = config_of(), catalog.device("rtx-4090")
-    assert _notes(config, plain) == []
-    for settings, device in ((config, catalog.device("h100-sxm")), (dataclasses.replace(config, engine="vllm"), plain)):
-        (said,) = _notes(settings, device)
-        assert said.startswith("no intervals: errors of times were measured on the device as it is")
-    result = CodesignResult(notes=[said])
-    assert CodesignResult.from_plain(result.plain()) == result
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_example_is_solved(name, tmp_path):
     result = codesign(config_of(EXAMPLES[name]), out=tmp_path / "run")

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import numpy as np
 import pytest
 
 from jaxspec.errors import InputError
@@ -11,10 +10,7 @@ from jaxspec.settings.base import Layer, build_config
 from jaxspec.studies.codesign.config import CodesignConfig
 from jaxspec.studies.codesign.problem import make_problem
 from jaxspec.studies.codesign.result import CodesignResult, DesignRow
-from jaxspec.studies.codesign.run import design_notes, inert_settings
-from jaxspec.studies.codesign.view import codesign_tables, headline, shown
-from jaxspec.studies.engine_pricing import engine_used
-from jaxspec.studies.predict.run import predict
+from jaxspec.studies.codesign.view import codesign_tables, headline
 
 BANDWIDTH = "device.memory.bandwidth_bytes_per_s"
 
@@ -45,49 +41,6 @@ def test_a_number_that_no_design_depends_on_is_refused(numbers, reason):
         problem_of("rtx-4090", numbers)
 
 
-def test_a_width_that_a_variable_decides_cannot_be_set():
-    """It was overwritten without a word."""
-    knobs = {
-        "scheme": "bit-slices",
-        "variables": {"draft.slice_bits": {"from": 2, "to": 6}},
-        "acceptance": {"points": {"slice_bits": [2, 4, 6], "alpha_token": [0.3, 0.85, 0.97]}},
-    }
-    with pytest.raises(InputError, match=r"^footprint.draft_weight_bits follows from knobs of the draft"):
-        problem_of("rtx-4090", {"footprint.draft_weight_bits": 4.0}, **knobs)
-    problem_of("rtx-4090", {"footprint.draft_kv_bits": 8.0}, **knobs)  # its knobs are of weights
-
-
-def test_widths_without_measured_kernels_are_told_as_predict_tells_them():
-    problem = problem_of("h100-sxm", scheme="cassandra1")
-    found = design_notes(problem, problem.before[None])
-    (other,) = predict(architecture="llama-3.2-1b", device="h100-sxm", batch=4, scheme="cassandra1", max_draft_length=2)
-    assert found["kernel_widths"] == other.kernel_widths
-    told = [note for note in found["notes"] if note.startswith(("extrapolated", "interpolated", "encoding"))]
-    assert told == [note for note in other.notes if note.startswith(("extrapolated", "interpolated", "encoding"))]
-    assert any(note.startswith("extrapolated: ") for note in told)
-
-
-def test_both_designs_are_looked_at():
-    knobs = {
-        "scheme": "bit-slices",
-        "variables": {"draft.slice_bits": {"from": 2, "to": 6}},
-        "acceptance": {"points": {"slice_bits": [2, 4, 6], "alpha_token": [0.3, 0.85, 0.97]}},
-    }
-    problem = problem_of("h100-sxm", **knobs)
-    one, other = (design_notes(problem, np.array(rows))["kernel_widths"] for rows in ([[3.0]], [[3.0], [5.0]]))
-    assert len(other["interpolated"] + other["extrapolated"]) == 1 + len(one["interpolated"] + one["extrapolated"])
-
-
-def test_numbers_without_effect_are_told():
-    never = {"acceptance": {"alpha_token": 0.0}}
-    problem = problem_of("rtx-4090", {"engine.draft_pass_s": 1e-3, "workload.context_tokens": 512.0}, **never)
-    (said,) = inert_settings(problem, problem.before[None])
-    assert said == (
-        "no number of the design before and of the one found depends on set.engine.draft_pass_s: with 0.002 and 0.0005 in "
-        "its place they are the same"
-    )
-
-
 def test_no_draft_pays_is_an_answer():
     """The row of drafted tokens was left out where it was 0."""
     row = DesignRow(feasible=True, tokens_per_s=predicted(2.0), draft_tokens=predicted(0.0), acceptance=predicted(0.5))
@@ -100,12 +53,3 @@ def test_no_draft_pays_is_an_answer():
     ]
     drafted = dataclasses.replace(result, after=dataclasses.replace(row, draft_tokens=predicted(3.0)))
     assert headline(drafted).endswith("times the design before.")
-
-
-def test_notes_are_shown_as_notes():
-    row = DesignRow(feasible=True, tokens_per_s=predicted(2.0), draft_tokens=predicted(1.0), acceptance=predicted(0.5))
-    engine = engine_used("vllm")
-    result = CodesignResult(gain=predicted(1.5), before=row, after=row, engine=engine, notes=["extrapolated: widths"])
-    told = shown(result).lines
-    assert told[1].startswith("note: vllm adds to each cycle")
-    assert told[2] == "note: extrapolated: widths"

@@ -22,25 +22,6 @@ def test_only_what_changed_is_other(name):
     assert all(float(new) == pytest.approx(changed.get(name, float(old))) for name, old, new in leaves)
 
 
-@pytest.mark.parametrize("name", ["matrix_unit.formats.0.flops_per_s", "group.devices", "spill.3.efficiency"])
-def test_a_number_that_no_file_says_gives_none(name):
-    assert changed_device_text("h100-sxm", {name: 2.0}, source="derived: a test") is None
-
-
-def test_what_a_problem_gave_is_not_called_derived():
-    text = changed_device_text(
-        "alveo-v80",
-        {"operator_latency_s": 3e-6},
-        source="derived: a test",
-        given={"memory.bandwidth_bytes_per_s": 123e9},
-    )
-    assert text is not None
-    entry = parse_device(text, where="proposal.toml")
-    assert entry.sources["operator_latency_s"] == "derived: a test"
-    assert entry.sources["memory.bandwidth_bytes_per_s"] == "given: a co-design problem"
-    assert float(entry.device.memory.bandwidth_bytes_per_s) == 123e9
-
-
 def test_a_technology_takes_the_place_of_the_chip():
     node = {"node_m": 5e-9, "number_format": "int8", "memory_interface": "ddr", "sram_bytes": 2e6}
     text = changed_device_text("elmoe3d-hb8", {}, source="derived: a test", technology=node)

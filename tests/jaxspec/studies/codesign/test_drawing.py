@@ -1,33 +1,21 @@
 """Designs drawn first: none is better than the proposal, those climbed from differ, and the same seed draws the same."""
 
 import dataclasses
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from jaxspec.errors import InputError
 from jaxspec.studies.codesign import run
-from jaxspec.studies.codesign.config import EXAMPLES, Bounds
-from jaxspec.studies.codesign.problem import make_problem, variables_of
+from jaxspec.studies.codesign.problem import make_problem
 from jaxspec.studies.codesign.search import best_that_differ, draw, harden, merit
 from tests.jaxspec.studies.codesign.test_codesign import config_of
+
+pytestmark = pytest.mark.study
 
 
 @pytest.fixture(scope="module")
 def problem():
     return make_problem(config_of(draws=256))
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("drawing") / "run"
-    run.codesign(config_of(draws=256), out=folder)
-    return folder
-
-
-def _result_text(folder):
-    return (folder / "result.json").read_text(encoding="utf-8").replace(str(folder), "")
 
 
 def test_the_same_seed_draws_the_same_and_the_best_come_first(problem):
@@ -54,44 +42,3 @@ def test_the_proposal_is_no_worse_than_the_best_draw(problem):
     poor = np.zeros((1, len(problem.before)))  # a climb that ended at the least of everything
     kept = harden(problem, poor, drawn=drawn, allowed=len(drawn) + 1)
     assert merit(problem.values(kept.values[None]))[0] <= merit(problem.values(drawn)).min()
-
-
-def test_the_nearest_rounding_of_many_counts_is_looked_at():
-    """20 counts near their upper multiples: 2^20 roundings, of which the nearest is all of them rounded up."""
-    variables = variables_of({f"x{i}": Bounds(1.0, 9.0 + i, 1.0) for i in range(20)}, set())
-    wanted = np.arange(20) % 5 + 3.0
-    away = lambda values: np.stack([np.abs(values - wanted).sum(axis=1), np.full(len(values), -1.0)], axis=1)
-    counted = SimpleNamespace(variables=variables, values=away, batch=1, config=SimpleNamespace(seed=0))
-    place = variables.places(wanted - 0.1)
-    np.testing.assert_array_equal(harden(counted, place[None], allowed=256).values, wanted)
-
-
-def test_the_same_seed_gives_the_same_file_also_after_a_kill(finished, tmp_path, monkeypatch):
-    def killed(*_, **__):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(run, "judge", killed)
-        with pytest.raises((KeyboardInterrupt, SystemExit)):
-            run.codesign(config_of(draws=256), out=tmp_path / "run")
-    kept = tmp_path / "run" / "checkpoints" / "climbs.json"
-    whole = kept.read_text()
-    for damaged in (whole[:-9], "[3]", "{}3", "[" * 100_000):
-        kept.write_text(damaged)
-        with pytest.raises(InputError, match=r"climbs '.*climbs.json' are damaged"):
-            run.codesign(config_of(draws=256), out=tmp_path / "run")
-    kept.write_text(whole)
-    monkeypatch.setattr(run, "climb", killed)  # all climbs were kept
-    run.codesign(config_of(draws=256), out=tmp_path / "run")
-    assert _result_text(tmp_path / "run") == _result_text(finished)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_a_design_costs_the_same_in_a_large_batch(name):
-    """XLA's program for 4096 designs of the FPGA gave other numbers than those for fewer (record 0066)."""
-    problem = make_problem(config_of(EXAMPLES[name]))
-    values = problem.variables.stepped(np.random.default_rng(0).random((4096, len(problem.before))))
-    rows = np.r_[:64, 3270:3334, 4032:4096]
-    parts = np.concatenate([problem.tabled(part) for part in np.split(values[rows], 3)])
-    np.testing.assert_allclose(problem.tabled(values)[rows], parts, atol=1e-4)

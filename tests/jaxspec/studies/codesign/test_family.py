@@ -2,10 +2,13 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from hwmodels import expected_tree_tokens, tokens_per_cycle
 from jaxspec.studies.codesign.problem import chain_family, tree_family
 from jaxspec.trees.optimal_tree import optimal_tree, optimal_trees
+
+pytestmark = pytest.mark.study
 
 CONDITIONAL = jnp.array([0.8, 0.7, 0.9])
 

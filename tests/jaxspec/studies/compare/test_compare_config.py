@@ -1,22 +1,13 @@
 """Settings of `jaxspec compare`: lists of names, tuned runs, what is left out."""
 
 import json
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from jaxspec.errors import InputError
-from jaxspec.models import save_directory
-from jaxspec.models.embedded import load_model
-from jaxspec.runs import Reporter
-from jaxspec.runs.stages import Stages
 from jaxspec.settings import build_config
 from jaxspec.studies import CompareConfig
-from jaxspec.studies.compare import stages as stages_module
-from jaxspec.studies.compare.entries import Entry, check_comparison
-from jaxspec.studies.compare.result import DRAFT
-from jaxspec.studies.measured.work import Work
+from jaxspec.studies.compare.entries import check_comparison
 
 
 @pytest.mark.parametrize(
@@ -57,19 +48,6 @@ def test_shipped_drafts_that_do_not_fit_are_left_out_and_named_ones_refused(tiny
     assert own["ngram"].nodes == own["ngram"].depth == 8
 
 
-def test_the_shipped_head_is_left_out_beside_other_weights_of_its_targets_shape(tmp_path, small, some_text):
-    whole = load_model("embedded")
-    other = whole.params | {"embed": -whole.params["embed"]}
-    save_directory(other, whole.config, tmp_path / "other", max_positions=512)
-    base = {name: small[name] for name in ("prompts", "prompt_tokens", "output_tokens", "calibration_prompts")}
-    base |= {"model": str(tmp_path / "other"), "text": str(some_text), "lossy": "none"}
-    found = check_comparison(build_config(CompareConfig, base))
-    assert "was trained on weights with SHA-256" in found.left_out["embedded-head"]
-    assert "embedded-head" not in [entry.name for entry in found.entries]
-    own = check_comparison(build_config(CompareConfig, base | {"model": "embedded"}))
-    assert "embedded-head" in [entry.name for entry in own.entries]
-
-
 def test_a_tuned_run_brings_its_scheme_and_knobs(tiny_model, small, some_text, tmp_path):
     common = {name: small[name] for name in ("prompts", "prompt_tokens", "output_tokens", "calibration_prompts")}
     base = common | {
@@ -108,18 +86,3 @@ def test_a_tuned_run_brings_its_scheme_and_knobs(tiny_model, small, some_text, t
             check_comparison(build_config(CompareConfig, base | {"tuned": str(tmp_path)}))
     with pytest.raises(InputError, match="has no result"):
         check_comparison(build_config(CompareConfig, base | {"tuned": str(tmp_path / "nowhere")}))
-
-
-def test_drafts_with_alike_paths_have_stages_of_their_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(stages_module, "stored_by", lambda setup, scheme: setup)
-    monkeypatch.setattr(stages_module, "tree_stages", lambda config, work, knobs, target: work.stages)
-    settings = SimpleNamespace(scheme="cassandra1")
-    work = Work(settings, None, Stages(tmp_path / "checkpoints"), Reporter(), {}, {})
-    names = ("drafts/small", "drafts_small", ".", "..", f"drafts/{'x' * 300}")
-    entries = tuple(Entry(name, DRAFT, settings) for name in names)
-    drafts = stages_module.begin_drafts(work, entries)
-    for number, drafted in enumerate(drafts):
-        drafted.stages.run("decoded", lambda number=number: {"number": np.array([number])})
-    found = [drafted.stages.run("decoded", lambda: pytest.fail("computed again")) for drafted in drafts]
-    assert [stored["number"].tolist() for stored in found] == [[number] for number in range(len(names))]
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoints"]

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from code_blocks import ROOT
 
 from hwmodels import DraftCost, catalog
-from hwmodels.networks import ExpertSizes, LatentSizes
+from hwmodels.networks import LatentSizes
 from jaxspec.compress.fitted import fitted_footprint
 from jaxspec.errors import InputError
-from jaxspec.models.blocks import Experts, LatentAttention
+from jaxspec.models.blocks import LatentAttention
 from jaxspec.models.config import DecoderConfig
 from jaxspec.settings.compressions import COMPRESSIONS, LOSSY_NAMES
 from jaxspec.studies import CompareConfig
@@ -38,7 +37,7 @@ capacity_bytes = { value = 1e12, source = "made" }
 cycle_s = { value = 1e-3, source = "made" }
 """
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
+pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.study]
 
 
 def priced(config, device, facts):
@@ -79,54 +78,6 @@ def test_a_device_with_measured_kernels_prices_the_step_with_them():
     assert [each.activation_bits.known for each in found.values()] == [16, 16, 8]
 
 
-@pytest.mark.slow
-def test_speedups_that_the_page_states():
-    page = " ".join((ROOT / "docs" / "pages" / "compare.md").read_text(encoding="utf-8").split())
-    a100, h200 = "a100-sxm-80gb", "h200-sxm"
-    found = contested(CompareConfig(device=(a100,)), a100, "smoothquant-w8", "smoothquant-w8a8")
-    weights, both = (found[name].speedup_vs_bf16_ar.known for name in ("smoothquant-w8", "smoothquant-w8a8"))
-    assert f"priced with them: {both:.2f} times 16-bit decoding instead of {weights:.2f} with the weights alone" in page
-    long = CompareConfig(device=(h200,), batch=16, context=32768)
-    found = contested(long, h200, "rotated-w4a4kv4", "rotated-w4a4")
-    cache, plain = (found[name].speedup_vs_bf16_ar.known for name in ("rotated-w4a4kv4", "rotated-w4a4"))
-    assert (
-        f"`rotated-w4a4kv4` is {cache:.2f} times as fast as 16-bit decoding, `rotated-w4a4` {plain:.2f} times" in page
-    )
-
-
-def test_rows_without_a_draft_are_priced_as_the_page_says():
-    """Their speedup over 16 bits, over the stored form, and memory; the network that runs does not matter."""
-    page = (ROOT / "docs" / "pages" / "compare.md").read_text(encoding="utf-8")
-    table = page[page.index("| way to decode | speedup over 16 bits") :].split("\n\n")[0].splitlines()[2:]
-    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in table]
-    printed = {
-        name.strip("`"): [*speedups, memory] for name, *speedups, drafted, _, memory, _, _, _ in cells if not drafted
-    }
-    found = contested(CompareConfig(), "rtx-4090", *LOSSY_NAMES)
-    assert printed == {
-        name: [f"{each.speedup_vs_bf16_ar.known:.2f}", "1.00", f"{each.held_bytes.known / 1e9:.1f}"]
-        for name, each in found.items()
-    }
-
-
-@pytest.mark.parametrize("device", ["h100-sxm", "rtx-4090"])
-def test_elsewhere_bytes_are_priced_and_the_entry_says_so(device):
-    plain, own, said = priced(CompareConfig(device=(device,)), device, W8A8)
-    assert own is plain
-    assert "16-bit arithmetic" in str(said)
-
-
-def test_other_engines_formats_of_the_settings_and_16_bit_activations():
-    _, _, said = priced(CompareConfig(device=("a100-sxm-80gb",), engine="vllm"), "a100-sxm-80gb", W8A8)
-    assert "16-bit arithmetic" in str(said)
-    plain, own, said = priced(CompareConfig(device=("h100-sxm",), weight_format="fp8"), "h100-sxm", W8A8)
-    assert own is plain
-    assert said == "priced with the kernels of weight_format fp8"
-    for facts in (None, COMPRESSIONS["smoothquant-w8"]):
-        plain, own, said = priced(CompareConfig(device=("a100-sxm-80gb",)), "a100-sxm-80gb", facts)
-        assert (own is plain, said) == (True, None)
-
-
 @pytest.fixture
 def own_device(tmp_path):
     """A calibrated GPU with a memory beside its own, whose file says what this package's loop spends."""
@@ -145,12 +96,6 @@ def test_kernels_of_rounded_activations_leave_placement_as_it_is(own_device):
     assert dataclasses.replace(own.device, matrix_unit=pricing.device.matrix_unit) == pricing.device
 
 
-def test_this_packages_own_loop_has_no_kernels_of_the_catalog(own_device):
-    plain, own, said = priced(CompareConfig(device=(own_device,), engine="jax"), own_device, W8A8)
-    assert own is plain
-    assert "16-bit arithmetic" in str(said)
-
-
 def test_networks_with_latent_attention_leave_rounded_activations_out_or_refuse_them():
     latent = LatentSizes(kv_rank=5, rope_head_dim=4, value_head_dim=4)
     network = dataclasses.replace(NETWORK, attention=(LatentAttention(),), latent=latent)
@@ -165,16 +110,6 @@ def test_networks_with_latent_attention_leave_rounded_activations_out_or_refuse_
     assert "\n" not in str(caught.value)
     assert _compressions(CompareConfig(lossy=("q4_0", "smoothquant-w8")), network) == (("q4_0", "smoothquant-w8"), {})
     assert _compressions(CompareConfig(), NETWORK) == (LOSSY_NAMES, {})
-
-
-def test_mixtures_of_experts_leave_spaces_of_their_inputs_out_or_refuse_them():
-    experts = ExpertSizes(num_experts=3, per_token=2, inner_size=8)
-    network = dataclasses.replace(NETWORK, experts=experts, feed_forward=(Experts(),))
-    kept, left_out = _compressions(CompareConfig(), network)
-    assert set(left_out) == {"duquant-w4a4", "duquant-w4a4kv4"} == set(LOSSY_NAMES) - set(kept)
-    with pytest.raises(InputError, match="duquant-w4a4 rotates inputs by what it finds in them") as caught:
-        _compressions(CompareConfig(lossy=("q4_0", "duquant-w4a4")), network)
-    assert "\n" not in str(caught.value)
 
 
 def test_keys_and_values_of_4_bits_are_priced_with_their_scales():

@@ -1,20 +1,14 @@
 """`jaxspec compare` on a tiny untrained network: its numbers against others' ways to them, the election, resumption."""
 
-import copy
 import io
-import json
-import xml.etree.ElementTree as ElementTree
 
 import jax
 import numpy as np
 import pytest
 from rich.console import Console
-from what_is_shown import all_is_shown, numbers_are_whole
 
-from hwmodels import DraftCost, chain_cycles, chain_plan, price_cycle, read_trace, uniform_footprint
-from jaxspec.cli import main
+from hwmodels import DraftCost, chain_plan, price_cycle, uniform_footprint
 from jaxspec.models import DecoderConfig, init_params, save_directory
-from jaxspec.report.page import drawn
 from jaxspec.results.stopwatch_results import LOST_IN_NOISE
 from jaxspec.runs import Reporter
 from jaxspec.runs.directory import RunDirectory
@@ -22,12 +16,9 @@ from jaxspec.settings import build_config
 from jaxspec.speculate.expansion import chain_limits
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies import CompareConfig, compare
-from jaxspec.studies.compare import run as compare_module
 from jaxspec.studies.compare.entries import check_comparison
 from jaxspec.studies.compare.result import CompareResult
-from jaxspec.studies.compare.run import trace_file
-from jaxspec.studies.compare.stages import CompareStages, announced, begin_drafts
-from jaxspec.studies.compare.view import compare_headline, compare_tables, figures
+from jaxspec.studies.compare.stages import CompareStages, begin_drafts
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.measured.work import begin_work
 
@@ -103,15 +94,6 @@ def test_every_contestant_is_there_with_statuses(finished):
         assert (entry["task"], entry["problems"], entry["status"]["problems"]) == ("arithmetic", 3, "input")
 
 
-def test_the_trace_of_a_comparison_has_its_drafts(finished):
-    trace = read_trace(finished[1] / "acceptance_trace.jsonl")
-    assert trace.drafters == ("ngram",)
-    draft = finished[0][0]["contestants"]["ngram"]
-    cycles = chain_cycles(trace, np.array([draft["draft_length"]])).sum()
-    most = trace.generated.sum() + draft["draft_length"] * len(trace.generated)  # last cycles may run over
-    assert trace.generated.sum() / cycles <= draft["tokens_per_cycle_counted"] <= most / cycles
-
-
 @pytest.fixture
 def stages(settings, tmp_path):
     """Of drafts on two targets, before anything is measured."""
@@ -144,20 +126,7 @@ def test_drafts_on_one_target_decode_it_alone_once(stages, monkeypatch):
     assert len(decoded) == 5
 
 
-def test_a_comparison_says_first_what_it_does_and_how_long(stages):
-    first, second = announced(stages)
-    assert first.startswith(
-        "drafts: cassandra1, mxint8, ngram, sparse-kv-50; networks that are read: 6, each answering 3 "
-    )
-    assert second.startswith("3 held-out prompts of 12 tokens, 12 decoded for each, 3 calibration prompts: about ")
-    assert "on this machine as busy as it is (estimated); problems take" in second
-
-
-def test_targets_that_are_changed_have_traces_of_their_own():
-    assert trace_file("cassandra1") == "acceptance_trace.jsonl"
-    assert trace_file("mxint8") == "acceptance_traces/mxint8.jsonl"
-
-
+@pytest.mark.study
 def test_speeds_follow_from_counts_and_prices(finished, config):
     for entry in finished[0]:
         pricing = resolve_pricing(config, entry["device"], None)
@@ -196,35 +165,7 @@ def test_speeds_follow_from_counts_and_prices(finished, config):
         assert entry["best"] == ("ngram" if entry["pays"] else "autoregressive")
 
 
-def test_page_and_figures_are_there_and_show_everything(finished):
-    entries, path = finished
-    names = {figure.stem for figure in (path / "figures").iterdir()}
-    assert names == {"hexagon-v75-speedups", "hexagon-v75-quality"}
-    page = (path / "report.html").read_text()
-    ElementTree.fromstring(page)
-    assert "Which way of decoding is the fastest?" in page
-    assert "accuracy minus 16 bits" in page
-    assert "bits per activation" in page
-    assert "bits per KV element, target" in page
-    assert "3 sums worked out in steps" in page
-    odd = copy.deepcopy(entries[0])
-    for factor, each in zip((1e-3, 1e4, 1.0, 7.0, 2.0, 3.0), odd["contestants"].values()):
-        each["speedup_vs_bf16_ar"] *= factor
-        each["quality"]["bits_per_byte"] *= factor
-    bare = {**entries[0], "contestants": {"autoregressive": {"kind": "autoregressive"}}, "best": "autoregressive"}
-    for entry in (entries[0], odd, bare):
-        result = CompareResult.from_plain(entry)
-        for table in compare_tables([result]):
-            numbers_are_whole(table)
-        for figure in drawn(figures(result)).values():
-            all_is_shown(figure)
-    (whole,) = compare_tables([CompareResult.from_plain(entries[0])])
-    assert "activations rounded: duquant-w4a4kv4 to 4 bits, smoothquant-w8a8 to 8 bits" in whole.caption
-    assert "keys and values rounded: duquant-w4a4kv4 in 4.25 bits per element" in whole.caption
-    assert "no draft pays" in compare_headline(CompareResult.from_plain(bare))
-
-
-@pytest.mark.slow
+@pytest.mark.study
 def test_a_stopped_run_goes_on(finished, config, tmp_path):
     entries, _ = finished
 
@@ -249,19 +190,7 @@ def test_a_stopped_run_goes_on(finished, config, tmp_path):
     assert untimed([result.plain() for result in again]) == untimed(entries)
 
 
-def test_a_finished_run_is_reprinted(finished, config, settings, monkeypatch, tmp_path, capsys):
-    entries, path = finished
-    monkeypatch.setattr(compare_module, "begin_work", None)
-    assert [result.plain() for result in compare(config, out=str(path))[0]] == entries
-    flags = settings | {"out": path, "json": tmp_path / "all.json"}
-    with pytest.raises(SystemExit) as caught:
-        main(["compare", *(f"--{name.replace('_', '-')}={value}" for name, value in flags.items())])
-    assert not caught.value.code
-    assert "exact: output of the 16-bit network" in " ".join(capsys.readouterr().out.split())
-    assert json.loads((tmp_path / "all.json").read_text()) == entries
-
-
-@pytest.mark.slow
+@pytest.mark.study
 def test_every_kind_of_draft_takes_part(settings, tmp_path):
     given = settings | {
         "schemes": "cassandra1,cassandra1-head,cassandra2,any-precision",

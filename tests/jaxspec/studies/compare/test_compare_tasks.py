@@ -12,8 +12,6 @@ from jaxspec.settings import build_config
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies import CompareConfig
 from jaxspec.studies.compare.entries import check_task, task_accuracy
-from jaxspec.studies.compare.result import CompareResult, Contestant, Quality
-from jaxspec.studies.compare.view import PAGE_COLUMNS, compare_tables
 from jaxspec.studies.measured.checking import check_inputs
 from jaxspec.tuning.calibration import target_params
 
@@ -39,6 +37,7 @@ def network():
     return as_computed(target_params(loaded.params)), loaded.config
 
 
+@pytest.mark.study
 def test_greedy_answers_are_those_of_one_sample_without_chance(network):
     params, config = network
     task, reason = check_task(*checked({"model": "embedded-arithmetic", "problems": 6}))
@@ -60,13 +59,6 @@ def test_greedy_answers_are_those_of_one_sample_without_chance(network):
         wanted.append(bytes(text.astype(np.uint8)).endswith(f";{problem.value}.".encode()))
     assert right.tolist() == wanted
     assert 2 <= sum(wanted) <= 6
-
-
-def test_a_network_without_layers_answers_nothing_rightly(network):
-    params, config = network
-    task, _ = check_task(*checked({"model": "embedded-arithmetic", "problems": 3}))
-    silent = jax.tree.map(lambda leaf: leaf * 0, params)
-    assert not task.right(task.answers(silent, config, lambda: None))["right"].any()
 
 
 def test_the_task_follows_the_network_and_its_text(tiny_model, some_text, code):
@@ -99,24 +91,3 @@ def test_accuracy_is_a_share_with_an_interval_and_a_paired_difference():
     assert found.change.known == 0
     assert found.change.standard_error == pytest.approx(np.sqrt(2 / 7 / 8))
     assert {each.status for each in (found.accuracy, found.low, found.high, found.change)} == {"measured"}
-
-
-def test_accuracy_is_shown_where_it_is_known():
-    answered = task_accuracy(np.array([True, False, True]), np.array([True, True, True]))
-    found = {
-        "plain": Contestant(quality=Quality(task=task_accuracy(np.ones(3, bool), np.ones(3, bool)))),
-        "small": Contestant(quality=Quality(task=answered)),
-        "unasked": Contestant(),
-    }
-    result = CompareResult(contestants=found, task="arithmetic", problems=answered.accuracy)
-    columns = {column.title: column for column in PAGE_COLUMNS}
-    accuracy, above = columns["accuracy"], columns["accuracy minus 16 bits"]
-    assert accuracy.text(found["small"]) == "0.67 [0.16, 0.95]"
-    assert above.text(found["small"]) == "-0.333 ± 0.333"
-    assert above.text(found["unasked"]) == accuracy.text(found["unasked"]) == "n/a"
-    again = CompareResult.from_plain(result.plain())
-    assert again.contestants["small"].quality.task == answered
-    (table,) = compare_tables([again])
-    assert "sums worked out in steps" in table.caption
-    (bare,) = compare_tables([CompareResult(contestants={"unasked": Contestant()})])
-    assert len(bare.columns) == len(table.columns) - 1

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from finished_runs import DENSE_KINDS, NUMBERS, write_run
+from finished_runs import DENSE_KINDS, write_run
 from safetensors.numpy import load_file, save_file
 
 from jaxspec.compress.knobs import uniform_knobs
@@ -19,9 +19,11 @@ from jaxspec.models import load_directory
 from jaxspec.models.stored import as_computed
 from jaxspec.runs import Reporter
 from jaxspec.settings import build_config
-from jaxspec.studies import EvaluateConfig, ExportConfig, TreeConfig, TuneConfig, export_draft
+from jaxspec.studies import EvaluateConfig, ExportConfig, TuneConfig, export_draft
 from jaxspec.studies.export import run as export_module
 from jaxspec.studies.export.run import open_run
+
+pytestmark = pytest.mark.study
 
 DEVICES = ("rtx-4090", "cassandra-npu")
 
@@ -142,22 +144,6 @@ def test_engines_get_the_tuned_number_of_tokens(exported):
     assert "no tokenizer files" not in page
 
 
-def test_the_page_tells_what_carries_over(exported, quick, tmp_path):
-    result, out = exported
-    page = (out / "README.md").read_text()
-    assert "| in the run (3 prompts) | the target's, compressed | 0.870 | 3.190 ± 0.070 |" in page
-    tokens = result.alone.tokens_per_cycle.value
-    assert f"| {tokens:.3f} ± " in page
-    assert f"about {tokens / 7:.2f}x the speed of decoding without a draft" in page
-    assert "2.31x over 16-bit decoding was predicted" in page
-    assert "KV cache is not compressed here" in page
-    assert result.in_run.acceptance.alpha_token.value == NUMBERS["acceptance"]["alpha_token"]
-    without = quick(tmp_path / "without", device=DEVICES[1])
-    assert without.alone.tokens_per_cycle.value is None
-    assert "| not measured | not measured |" in (tmp_path / "without/README.md").read_text()
-    assert (tmp_path / "without/model.safetensors").read_bytes() == (out / "model.safetensors").read_bytes()
-
-
 def test_a_streamed_run_exports_the_same_weights(exported, config, knobs, tmp_path):
     streamed = write_run(tmp_path / "streamed", dataclasses.replace(config, stream=True), knobs)
     export_draft(ExportConfig(run=str(streamed), device=DEVICES[1], prompts=0), tmp_path / "draft")
@@ -255,20 +241,6 @@ def test_runs_that_cannot_be_exported(run, config, knobs, some_text, small, mode
     (changed / "model.safetensors").write_bytes(bytes(weights))
     assert "model.safetensors has changed since run" in refusal(lambda: export(other))
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("draft", "words"),
-    [
-        ("self", "`jaxspec evaluate` its knobs"),
-        ("ngram", "has no weights"),
-        ("embedded-head", "missing is a head trained in that form"),
-        ("embedded-small", "give its directory to the engine as it is"),
-    ],
-)
-def test_drafts_of_trees_say_what_is_missing(draft, words, tmp_path):
-    tree = write_run(tmp_path / "tree", TreeConfig(draft=draft), {})
-    assert words in refusal(lambda: export_draft(ExportConfig(run=str(tree)), tmp_path / "out"))
 
 
 def test_float16_stays_float16(model, some_text, tmp_path):

@@ -17,6 +17,8 @@ from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies import ExportConfig, export_draft
 from jaxspec.trees.text_ratios import ratio_of_totals
 
+pytestmark = pytest.mark.study
+
 GOLDEN = Path(__file__).parents[3] / "golden"
 
 

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from finished_runs import write_run
-from safetensors.numpy import load_file, save_file
 
 from jaxspec.compress import find_scheme
 from jaxspec.compress.knobs import uniform_knobs
@@ -19,9 +18,11 @@ from jaxspec.models.decoder import forward_text
 from jaxspec.models.stored import as_computed
 from jaxspec.runs import Reporter
 from jaxspec.settings import build_config
-from jaxspec.studies import EvaluateConfig, ExportConfig, TuneConfig, export_draft
+from jaxspec.studies import ExportConfig, TuneConfig, export_draft
 from jaxspec.studies.export import run as export_module
 from jaxspec.studies.export.run import open_run
+
+pytestmark = pytest.mark.study
 
 CUT = {"weight_prune": 0.4, "weight_cut_bits": 3.0}
 
@@ -125,53 +126,12 @@ def test_blocks_of_exponents_need_no_wide_numbers_and_caches_are_as_engines_keep
     assert "low mantissa bits of the others cut to zero" in page
 
 
-def test_float16_beside_bfloat16_is_told_as_float32(make, tiny_model, tmp_path):
-    half = shutil.copytree(tiny_model, tmp_path / "half")
-    tensors = load_file(tiny_model / "model.safetensors")
-    save_file(
-        {k: (1.001 * v.astype(np.float32)).astype(np.float16) if "down" not in k else v for k, v in tensors.items()},
-        half / "model.safetensors",
-    )
-    run, _ = make("mxint8", CUT, half, EvaluateConfig, "given")
-    result = export(run, tmp_path / "out")
-    assert result.target_dtype == "float32"
-    found, stored = (load_file(place / "model.safetensors") for place in (tmp_path / "out" / "target", half))
-    np.testing.assert_array_equal(found["model.embed_tokens.weight"], stored["model.embed_tokens.weight"])
-    assert found["model.layers.0.mlp.up_proj.weight"].dtype != np.float16
-
-
 def test_a_streamed_run_exports_the_same_files(make, tmp_path):
     for name, more in (("whole", {}), ("streamed", {"stream": True})):
         run, _ = make("any-precision", {"slice_bits": 3.0}, **more)
         export(run, tmp_path / name)
     for name in ("model.safetensors", "target/model.safetensors"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "streamed" / name).read_bytes()
-
-
-def test_it_gives_way_to_an_export_without_a_target(make, tmp_path, monkeypatch):
-    rounded, _ = make("cassandra2", CUT)
-    plain, _ = make("cassandra1", CUT)
-    out = tmp_path / "out"
-    monkeypatch.setattr(export_module, "SHARD_BYTES", 4000)
-    export(rounded, out)
-    assert len(list((out / "target").glob("model-*.safetensors"))) > 2
-    assert (out / "target" / "model.safetensors.index.json").is_file()
-    load_directory(out / "target")
-    export_draft(ExportConfig(run=str(plain), prompts=0), out, force=True)
-    assert not (out / "target").exists()
-    load_directory(out)
-
-
-def test_a_failure_leaves_neither(make, tmp_path, monkeypatch):
-    run, _ = make("cassandra2", CUT)
-
-    def fail(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(export_module, "readme", fail)
-    with pytest.raises(KeyboardInterrupt):
-        export(run, tmp_path / "new")
-    assert not (tmp_path / "new").exists()
 
 
 def test_what_is_refused(make, tiny_model, tmp_path):

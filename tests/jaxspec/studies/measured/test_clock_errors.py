@@ -4,21 +4,17 @@ import dataclasses
 import math
 from statistics import NormalDist
 
-import jax
 import numpy as np
 import pytest
 
-from hwmodels import NO_ENGINE, DraftCost, EngineTerms, catalog
-from hwmodels.analysis.uncertainty.kernel_errors import loop_scatter, without_spreads
+from hwmodels import NO_ENGINE, DraftCost, catalog
+from hwmodels.analysis.uncertainty.kernel_errors import loop_scatter
 from hwmodels.compute.unit import Spread
-from jaxspec.report.stopwatch import stopwatch_grids, stopwatch_tables
-from jaxspec.results.network_results import RunningModel
-from jaxspec.results.stopwatch_results import PredictedClock, Stopwatch
 from jaxspec.speculate.timing import TimedWay
-from jaxspec.studies.evaluate.result import EvaluateResult
-from jaxspec.studies.measured import clock_prediction
 from jaxspec.studies.measured.clock_prediction import predict_ways
-from jaxspec.studies.measured.stopwatch import INTERVALS_HOLD, clocked_way
+from jaxspec.studies.measured.stopwatch import clocked_way
+
+pytestmark = pytest.mark.study
 
 NETWORK = catalog.architecture("embedded")
 PARENTS = [np.arange(2) - 1, np.arange(5) - 1]
@@ -53,14 +49,6 @@ def test_a_step_errs_as_steps_that_were_held_out():
     assert told(machine())[0].errors is None
 
 
-def test_what_the_loop_adds_has_no_error_without_cycles_held_out():
-    plain, slow = told(WHOLE)[0], told(WHOLE, terms=EngineTerms(cycle_s=1.0))[0]
-    assert slow.errors.step_s == plain.errors.step_s
-    assert slow.errors.draft_s == pytest.approx(plain.errors.draft_s, rel=1e-4)
-    assert slow.errors.cycle_s < 0.01 * plain.errors.cycle_s
-    assert slow.errors.verify_s < 0.01 * plain.errors.verify_s
-
-
 def test_a_cycle_errs_as_cycles_that_were_held_out():
     """Beyond what its steps err by; of a step without speculation nothing changes."""
     plain = told(WHOLE)[0].errors
@@ -74,37 +62,6 @@ def test_a_cycle_errs_as_cycles_that_were_held_out():
     # Cycles that err less than steps add nothing, and neither does a file without them.
     assert loop_scatter(machine(WHOLE.matrix_unit.spreads[0], Spread("cycles", 32.0, 0.99, 1.01, 0.90))) == 0.0
     assert loop_scatter(WHOLE) == loop_scatter(machine()) == 0.0
-
-
-def test_cycles_alone_err_by_themselves():
-    """Where no steps were held out, all that cycles err is the loop's, and a step alone has no error that anybody knows."""
-    for way in told(machine(Spread("cycles", 32.0, LOW, HIGH, 0.90))):
-        assert (way.errors.step_s, way.errors.cycle_s) == (0.0, pytest.approx(STEP, rel=1e-4))
-
-
-def test_devices_that_differ_in_their_errors_alone_share_compiled_programs(monkeypatch):
-    """What is compiled does not read the errors that are static; those of whole steps stay with the errors' program."""
-    given = {"prices": set(), "errors": set()}
-
-    def recorded(module, name, of):
-        program = getattr(module, name)
-
-        def call(device, *rest):
-            given[of].add(jax.tree.structure(device))
-            return program(device, *rest)
-
-        monkeypatch.setattr(module, name, call)
-
-    recorded(clock_prediction, "_priced", "prices")
-    recorded(clock_prediction, "_errors", "errors")
-    steps, cycles = WHOLE.matrix_unit.spreads[0], Spread("cycles", 32.0, LOW**2, HIGH**2, 0.90)
-    for spreads in ((), (steps,), (steps, cycles)):
-        told(machine(*spreads))
-    assert {name: len(found) for name, found in given.items()} == {"prices": 1, "errors": 1}
-    assert without_spreads(machine(steps, cycles), "cycles") == WHOLE
-    assert without_spreads(WHOLE).matrix_unit.spreads == ()
-    plain = dataclasses.replace(WHOLE, matrix_unit=None)
-    assert without_spreads(plain) is plain
 
 
 def clocked(way):
@@ -133,20 +90,3 @@ def test_every_predicted_number_has_its_ends():
     # A lookup takes no time, which has no ends.
     assert clocked(told(WHOLE, draft=DraftCost(passes=0.0))[0]).predicted.intervals.draft_step_s.low.value is None
     assert clocked(told(machine())[0]).predicted.intervals is None
-
-
-def test_intervals_are_read_back_and_shown():
-    way = clocked(told(WHOLE)[0])
-    clock = Stopwatch(machine="here", statement=INTERVALS_HOLD, ways={"given": way})
-    result = EvaluateResult(model=RunningModel(name="tiny"), stopwatch=clock)
-    again = EvaluateResult.from_plain(result.plain())
-    assert again.stopwatch.ways["given"].predicted == way.predicted
-    assert result.plain()["stopwatch"]["ways"]["given"]["predicted"]["intervals"]["cycle_s"].keys() == {"low", "high"}
-    assert PredictedClock.from_plain({"cycle_s": 1.0}).intervals is None
-    (table,) = stopwatch_tables([result])
-    assert "brackets are 90 % intervals" in table.caption
-    (page,) = stopwatch_grids(result)
-    shown = {title: cells[1].text for title, _, cells in page.rows}
-    for title in ("tokens/s", "speedup", "cycle", "draft step", "verification"):
-        name = next(one for one in shown if one.startswith(f"{title}, predicted"))
-        assert "[" in shown[name]

@@ -6,24 +6,17 @@ import pytest
 
 from jaxspec.models import DecoderConfig
 from jaxspec.models.embedded import check_model
-from jaxspec.models.streamed import is_streamed
-from jaxspec.runs import Reporter
-from jaxspec.settings.draft_kinds import DRAFT_NAMES
 from jaxspec.speculate.proof import WIDTH
 from jaxspec.studies import CompareConfig, EvaluateConfig, TreeConfig
 from jaxspec.studies.compare.entries import check_comparison
-from jaxspec.studies.compare.run import compare
-from jaxspec.studies.measured.checking import check_inputs
 from jaxspec.studies.measured.memory import (
     ROOM_BYTES,
     draft_need,
     drafts_of,
-    laid_out_anew,
     memory_need,
     pass_bytes,
     plan_memory,
 )
-from jaxspec.studies.measured.work import make_setup
 
 LLAMA_8B = DecoderConfig(
     vocab_size=128256,
@@ -135,34 +128,6 @@ def test_passes_on_each_device_by_hand():
     assert need((1, 1), windows=1) == need((8, 1), windows=8) == ROOM_BYTES
 
 
-def test_a_device_that_multiplies_what_is_stored_gathers_no_head(monkeypatch):
-    need = lambda: pass_bytes(LLAMA_8B, 16, 200, gradient=False, mesh=(1, 8))
-    pieces = need()
-    tied = dataclasses.replace(LLAMA_8B, tie_embeddings=True)
-    rows = 4096 + 2 * 1024 + 2 * 14336
-    assert laid_out_anew(tied, 8) == 2 * 32 * 4096 * rows + 2 * 128256 * 4096  # whole on each
-    assert laid_out_anew(LLAMA_8B, 1) == 0
-    monkeypatch.setattr("jaxspec.studies.measured.memory.is_widened", lambda rows, matrix: False)
-    assert pieces - need() == 2 * 2 * 128256 * 4096 // 8
-    assert laid_out_anew(LLAMA_8B, 8) == 0
-
-
-def test_the_line_tells_what_each_device_needs(there, monkeypatch):
-    there(26_000_000_000)
-    monkeypatch.setattr("jax.device_count", lambda: 8)
-    plan = plan_memory(EvaluateConfig(), LLAMA_8B, PROMPTS, gradient_windows=0)
-    assert plan.mesh == (4, 2)
-    need = memory_need(EvaluateConfig(), LLAMA_8B, PROMPTS, gradient_windows=0, stream=False, mesh=(4, 2))
-    assert f"about {need.total / 1e9:.1f} GB" in plan.line
-    assert "on each of 8 devices (data=4,tensor=2)" in plan.line
-
-
-def test_a_run_is_set_up_either_way(tiny_model, some_text):
-    config = EvaluateConfig(model=str(tiny_model), text=str(some_text), prompts=2, prompt_tokens=8, output_tokens=4)
-    checked = check_inputs(config)
-    assert [is_streamed(make_setup(config, checked, stream=stream).stored) for stream in (False, True)] == [False, True]
-
-
 @pytest.fixture
 def draft(tmp_path, monkeypatch):
     """A network of 256 tokens, whose 116 million parameters are mostly in 8 layers."""
@@ -223,28 +188,3 @@ def test_a_comparison_holds_all_its_drafts():
     assert need(shipped) == need(()) + sum(own.values())
     # 6 bytes for each of its weights, as stored and widened.
     assert own["embedded-small"] == 6 * check_model("embedded-small").num_parameters() > 0
-
-
-def test_the_line_of_a_comparison_counts_the_drafts_that_ship(monkeypatch, tmp_path):
-    told = []
-    monkeypatch.setattr("jaxspec.studies.measured.memory.bytes_in_words", lambda count: f"{count:.0f} bytes")
-    monkeypatch.setattr(Reporter, "line", lambda self, text: told.append(text))
-    monkeypatch.setattr("jaxspec.studies.measured.work.make_setup", lambda *given, **named: pytest.fail("stop here"))
-    with pytest.raises(pytest.fail.Exception, match="stop here"):
-        compare(CompareConfig(schemes=("none",), task="none"), out=str(tmp_path / "run"))
-    (line,) = (text for text in told if text.startswith("memory: "))
-    network = check_model("embedded")
-    shipped = sum(draft_need(name, network, stream=False).network for name in DRAFT_NAMES if name != "self")
-    bare = memory_need(CompareConfig(), network, PROMPTS, gradient_windows=0, stream=False, drafts=()).network
-    assert f"({bare + shipped} bytes of it the network" in line
-    assert shipped > bare / 2
-
-
-def test_streamed_runs_that_do_not_fit_are_told(there):
-    plan = lambda **settings: plan_memory(EvaluateConfig(**settings), LLAMA_8B, PROMPTS, gradient_windows=0)
-    there(1_000_000_000)
-    for stream in (None, True):
-        assert plan(stream=stream).stream
-        assert "That may not fit: give fewer" in plan(stream=stream).line
-    there(24_000_000_000)
-    assert "may not fit" not in plan(stream=True).line

@@ -1,9 +1,7 @@
 """What a run says of a checkpoint whose tensors are not all in 16 bits."""
 
-import json
 import shutil
 
-import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -40,21 +38,3 @@ def test_only_wide_values_are_rounded_and_the_note_says_so(tiny_model, some_text
     assert note in setup.notes
     assert setup.stored["layers"]["q"].dtype == ("float16" if narrow is np.float16 else "bfloat16")
     assert setup.loaded.rounded
-
-
-def test_matrices_in_fp8_are_told_to_be_run_and_priced_in_16_bits(tiny_model, some_text, tmp_path):
-    shutil.copytree(tiny_model, tmp_path / "model")
-    file = tmp_path / "model" / "model.safetensors"
-    stored = load_file(file)
-    for name in [name for name in stored if name.endswith("proj.weight")]:
-        stored[name + "_scale_inv"] = np.ones(-(-np.array(stored[name].shape) // 16), np.float32)
-        stored[name] = stored[name].astype(ml_dtypes.float8_e4m3fn)
-    save_file(stored, file, metadata={"format": "pt"})
-    said = tmp_path / "model" / "config.json"
-    how = {"quant_method": "fp8", "weight_block_size": [16, 16]}
-    said.write_text(json.dumps(json.loads(said.read_text()) | {"quantization_config": how}))
-    settings = {"text": str(some_text), "prompts": 2, "prompt_tokens": 8, "output_tokens": 4}
-    setup = make_setup(EvaluateConfig(model=str(tmp_path / "model"), **settings))
-    told = [note for note in setup.notes if "stores matrices in FP8; they are run and priced as the bfloat16" in note]
-    assert (setup.loaded.packed, len(told)) == ({"FP8"}, 1)
-    assert not make_setup(EvaluateConfig(model=str(tiny_model), **settings)).loaded.packed

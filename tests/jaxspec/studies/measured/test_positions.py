@@ -14,7 +14,6 @@ from jaxspec.errors import InputError
 from jaxspec.models import init_params, save_directory
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.families import decoder_config
-from jaxspec.models.rope_scaling import LongRopeScaling
 from jaxspec.settings import CommonConfig, build_config
 from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies import CompareConfig, ScaleConfig, ServeConfig, TreeConfig, serve
@@ -27,6 +26,8 @@ from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.grid import plan_sweep
 from jaxspec.studies.tree.stages import TreeStages, check_tree
 from jaxspec.studies.tune.config import TuneConfig
+
+pytestmark = pytest.mark.study
 
 NETWORK = DecoderConfig(
     vocab_size=13, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
@@ -48,33 +49,6 @@ def test_calibration_prompts_count_too(longest):
     )
     with pytest.raises(InputError, match=message):
         text_length(CONFIG, longest).check("embedded", with_positions(NEEDED - 1))
-
-
-def test_a_longer_prompt_of_the_users_own_needs_more():
-    text_length(CONFIG, 25).check("embedded", with_positions(NEEDED + 5))
-    with pytest.raises(InputError, match="prompts of up to 25 tokens"):
-        text_length(CONFIG, 25).check("embedded", with_positions(NEEDED + 4))
-
-
-def test_text_that_tuning_continues_needs_its_positions():
-    config = dataclasses.replace(CONFIG, continuation_tokens=70)
-    needed = 20 + continuation_length(70)
-    text_length(config, 3).check("embedded", with_positions(needed))
-    with pytest.raises(InputError, match="--continuation-tokens"):
-        text_length(config, 3).check("embedded", with_positions(needed - 1))
-
-
-def test_rotated_positions_have_no_end():
-    text_length(CONFIG, 10_000).check("embedded", NETWORK)
-    # The embedded network's config.json states 512 of them.
-    decoded = NEEDED - 20
-    assert text_length(CONFIG, 512 - decoded).beyond_training("embedded", NETWORK) == ()
-    (note,) = text_length(CONFIG, 513 - decoded).beyond_training("embedded", NETWORK)
-    assert note == (
-        f"embedded is made for texts of 512 tokens; prompts of up to {513 - decoded} tokens with {decoded} decoded and drafted "
-        "behind them take 513, and beyond 512 it may guess poorly"
-    )
-    assert text_length(CONFIG, 1000).beyond_training("embedded", with_positions(2000)) == ()
 
 
 def priced(**settings):
@@ -150,12 +124,3 @@ def test_a_draft_that_is_a_network_has_positions_of_its_own(few_positions, some_
     with pytest.raises(InputError, match=f"opt has {NEEDED - 1} positions; prompts of up to"):
         check_scale(build_config(ScaleConfig, scaled))
     assert check_scale(build_config(ScaleConfig, scaled | {"acceptance": 0.7})).networks
-
-
-def test_texts_that_cross_the_original_context_have_a_note():
-    length = text_length(CONFIG, 100)
-    scaled = lambda original: dataclasses.replace(NETWORK, rope_scaling=LongRopeScaling((1.0,), (2.0,), original, 1.0))
-    (note,) = length.beyond_training("embedded", scaled(length.tokens - 1))
-    assert "LongRoPE" in note
-    assert "generate of transformers" in note
-    assert length.beyond_training("embedded", scaled(length.tokens)) == ()

@@ -1,8 +1,5 @@
 """A run with a stopwatch: what its result says, on the device of a file and on one of the catalog; and what is refused."""
 
-import dataclasses
-import json
-
 import numpy as np
 import pytest
 
@@ -19,12 +16,9 @@ from hwmodels import (
     uniform_footprint,
 )
 from jaxspec.errors import InputError
-from jaxspec.files import to_json
 from jaxspec.models import DecoderConfig
 from jaxspec.models.architecture import architecture_of
-from jaxspec.report.stopwatch import stopwatch_figure, stopwatch_grids, stopwatch_tables
 from jaxspec.results.network_results import RunningModel
-from jaxspec.results.stopwatch_results import LOST_IN_NOISE
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.machine import measured_title
 from jaxspec.runs.progress import Reporter
@@ -35,12 +29,13 @@ from jaxspec.speculate.timing import chain_way
 from jaxspec.studies.evaluate.config import EvaluateConfig
 from jaxspec.studies.evaluate.result import EvaluateResult
 from jaxspec.studies.evaluate.run import evaluate
-from jaxspec.studies.measured import stopwatch
 from jaxspec.studies.measured.clock_prediction import cycle_plan, predict_ways
-from jaxspec.studies.measured.stopwatch import is_here, stopwatch_part
+from jaxspec.studies.measured.stopwatch import stopwatch_part
 from jaxspec.studies.measured.work import begin_work
 from jaxspec.studies.tree.config import TreeConfig
 from jaxspec.studies.tune.config import TuneConfig
+
+pytestmark = pytest.mark.study
 
 HOST = """
 title = "{title}"
@@ -111,59 +106,6 @@ def test_ways_are_timed_once_and_predicted_for_a_file_alone(timed):
     assert told.tokens_per_s.value == pytest.approx(way.tokens_per_turn.value / told.cycle_s.value)
 
 
-def test_times_of_another_machine_are_not_called_those_of_this_one(settings, timed, monkeypatch):
-    _, folder = timed
-
-    def resumed():
-        with RunDirectory("evaluate", settings, out=folder / "run") as directory:
-            work = begin_work(settings, directory, Reporter(period_s=1e9))
-        return stopwatch_part(work, "rtx-4090", "name", lambda: pytest.fail("timed again"))
-
-    assert resumed().ways["given"].speedup == timed[0][1].stopwatch.ways["given"].speedup
-    monkeypatch.setattr(stopwatch, "whole_machine_name", lambda: "another")
-    with pytest.raises(InputError, match=r"decoding was timed on .*, and this is another; go on there") as caught:
-        resumed()
-    assert f"remove the folder {str(folder / 'run/checkpoints/stages/stopwatch')!r}" in str(caught.value)
-
-
-def test_a_speedup_over_a_step_that_is_lost_in_noise_is_not_zero(settings, timed, monkeypatch):
-    _, folder = timed
-    read = stopwatch._read
-
-    def lost(entry):
-        found = read(entry)
-        ratio = np.full_like(found.way.cycle_over_step, np.inf if found.nodes else np.nan)
-        return found._replace(way=dataclasses.replace(found.way, cycle_over_step=ratio))
-
-    monkeypatch.setattr(stopwatch, "_read", lost)
-    with RunDirectory("evaluate", settings, out=folder / "run") as directory:
-        work = begin_work(settings, directory, Reporter(period_s=1e9))
-    result = EvaluateResult(stopwatch=stopwatch_part(work, "rtx-4090", "name", lambda: pytest.fail("timed again")))
-    stored = json.loads(to_json(result.plain()))["stopwatch"]
-    assert set(stored["ways"]["given"]["speedup"].values()) == {None}
-    assert stored["unknown"] == LOST_IN_NOISE
-    assert stored["believable"] is False
-    (table,) = stopwatch_tables([result])
-    assert table.rows[1].cells[3] == "n/a"
-    assert f"n/a: {LOST_IN_NOISE}" in table.caption.plain
-    (page,) = stopwatch_grids(result)
-    assert f"n/a: {LOST_IN_NOISE}" in page.title
-    assert [cells[1].text for title, _, cells in page.rows if title == "speedup"] == ["n/a"]
-
-
-def test_the_result_is_read_back_with_its_statuses(timed):
-    results, folder = timed
-    path = folder / "result.json"
-    path.write_text(to_json([one.plain() for one in results]))
-    assert [one.plain() for one in EvaluateResult.load(path)] == json.loads(path.read_text())
-    clock = json.loads(path.read_text())[0]["stopwatch"]
-    assert clock["status"]["autoregressive"]["cycle_s"] == "measured"
-    assert clock["status"]["ways"]["given"]["predicted"] == "predicted"
-    assert clock["status"]["batch"] == "input"
-    assert EvaluateResult.load(path)[0].stopwatch.ways["given"].speedup.median.status == "measured"
-
-
-@pytest.mark.slow
 def test_a_whole_run_is_timed(settings, tmp_path):
     results, directory = evaluate(settings, out=str(tmp_path / "run"), reporter=Reporter(period_s=1e9))
     assert len(list((directory.path / "checkpoints" / "stages" / "stopwatch").iterdir())) == 1
@@ -173,28 +115,6 @@ def test_a_whole_run_is_timed(settings, tmp_path):
     assert speeds.low.value <= speeds.median.value <= speeds.high.value
     again, _ = evaluate(settings, out=str(tmp_path / "run"), reporter=Reporter(period_s=1e9))
     assert [one.plain() for one in again] == [one.plain() for one in results]
-
-
-def test_the_result_is_shown(timed):
-    results, _ = timed
-    here, other = stopwatch_tables(results)
-    assert any("predicted" in column.heading for column in here.columns)
-    assert not any("predicted" in column.heading for column in other.columns)
-    (page,) = stopwatch_grids(results[0])
-    assert page.names == ["no speculation", "given"]
-    assert {cell.status for *_, cells in page.rows for cell in cells} >= {"measured", "predicted"}
-    assert stopwatch_figure(results[0]).axes[0].get_xticklabels()[0].get_text() == "given"
-    untimed = EvaluateResult()
-    assert (stopwatch_tables([untimed]), stopwatch_grids(untimed), stopwatch_figure(untimed)) == ([], [], None)
-
-
-def test_a_file_of_another_machine_is_not_this_one(tmp_path):
-    path = tmp_path / "other.toml"
-    path.write_text(HOST.replace("{title}", "a machine of others"))
-    assert not is_here(str(path))
-    path.write_text(HOST.replace("{title}", measured_title()))
-    assert is_here(str(path))
-    assert not is_here("rtx-4090")
 
 
 @pytest.mark.parametrize("kind", [TuneConfig, EvaluateConfig, TreeConfig])

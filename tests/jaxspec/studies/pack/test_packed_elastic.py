@@ -25,7 +25,7 @@ from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.runs import Reporter
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.settings import build_config
-from jaxspec.speculate.drafts import ElasticDraft, check_draft, compressed_copy, make_draft
+from jaxspec.speculate.drafts import ElasticDraft, compressed_copy, make_draft
 from jaxspec.speculate.drafts.container_draft import container_footprint
 from jaxspec.speculate.drafts.making import own_knobs
 from jaxspec.studies import ScaleConfig, TreeConfig, scale
@@ -56,7 +56,7 @@ CONFIG = DecoderConfig(
 #: have 2 + 0.2 * 5 = 3 and 2 + 0.6 * 5 = 5.
 POOL = 8 + np.mean([1 / 5, 3 / 5]) * 120
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
+pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.scheme_matrix]
 
 
 def patterns(x):
@@ -181,35 +181,3 @@ def test_the_pool_is_an_option_of_the_file(packed, tmp_path):
     # Nothing said: the scheme's own.
     path = with_option(packed, tmp_path / "b.jspk")
     np.testing.assert_allclose(own_knobs(path, CONFIG).values["expert_pool"], [0.5, 0.5])
-
-
-@pytest.mark.parametrize(
-    ("option", "match"),
-    [
-        (1.5, "expert_pool is 1.5; allowed is 0 to 1"),
-        ("[0.1, 0.2, 0.3]", "option 'expert_pool' that cannot be read"),
-        ("[[0.1], [0.2]]", "option 'expert_pool' that cannot be read"),
-        ('{"a": 1}', "option 'expert_pool' that cannot be read"),
-        ('"x"', "option 'expert_pool' that cannot be read"),
-        ("NaN", "expert_pool"),
-        ("1" + "0" * 400, "option 'expert_pool' that cannot be read"),
-        (True, "option 'expert_pool' that cannot be read"),
-    ],
-)
-def test_a_pool_that_cannot_be_is_refused(packed, option, match, tmp_path):
-    path = with_option(packed, tmp_path / "a.jspk", expert_pool=option)
-    with pytest.raises(InputError, match=match) as caught:
-        check_draft(path, CONFIG)
-    assert str(caught.value).isprintable()
-
-
-def test_what_a_network_has_no_use_for_is_said(tiny_model, tmp_path, monkeypatch):
-    told = []
-    monkeypatch.setattr(Reporter, "line", lambda _, text: told.append(text))
-    pack_checkpoint(PackConfig(model=str(tiny_model), scheme="elastic"), tmp_path / "a.jspk")
-    assert [line for line in told if "has no experts; expert_pool changes nothing" in line]
-    told.clear()
-    pack_checkpoint(PackConfig(model=str(tiny_model), scheme="bit-slices"), tmp_path / "b.jspk")
-    assert not [line for line in told if "experts" in line]
-    with pytest.raises(InputError, match="scheme bit-slices has no such knob"):
-        PackConfig(model=str(tiny_model), scheme="bit-slices", expert_pool=0.3)

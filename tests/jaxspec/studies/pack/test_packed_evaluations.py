@@ -12,7 +12,6 @@ from rich.console import Console
 
 from jaxspec.compress.knob_files import knobs_of_result
 from jaxspec.compress.norm_files import NORMS_FILE
-from jaxspec.errors import InputError
 from jaxspec.models.embedded import load_model
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.matrix import stack_of
@@ -61,10 +60,3 @@ def told_in_packing(packing, out):
     said = io.StringIO()
     pack_checkpoint(packing, out, reporter=Reporter(Console(file=said, width=1000)))
     return said.getvalue()
-
-
-def test_a_result_without_knobs_is_refused(tiny_model, tmp_path):
-    (tmp_path / "result.json").write_text(json.dumps([{"configurations": {"other": {}}}]))
-    with pytest.raises(InputError, match="holds no knobs of a draft"):
-        pack_checkpoint(PackConfig(model=str(tiny_model), knobs=str(tmp_path / "result.json")), tmp_path / "a.jspk")
-    assert not (tmp_path / "a.jspk").exists()

@@ -1,7 +1,6 @@
 """Containers of integers with scales as models: target and draft of every command are those of a run on the checkpoint."""
 
 import dataclasses
-import json
 
 import jax
 import jax.numpy as jnp
@@ -15,22 +14,20 @@ from jaxspec.compress.schemes import SCHEMES
 from jaxspec.compress.weights import hard_draft, target_network
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
-from jaxspec.models import DecoderConfig, load_directory, load_model
+from jaxspec.models import DecoderConfig, load_directory
 from jaxspec.models.embedded import check_model
 from jaxspec.models.hf_load import load_container
 from jaxspec.models.stored import as_computed, as_stored
-from jaxspec.runs.progress import Reporter
 from jaxspec.speculate.drafts import make_draft
 from jaxspec.speculate.drafts.container_draft import container_footprint
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies import EvaluateConfig
-from jaxspec.studies.measured.memory import draft_need, matrix_sizes, network_bytes
 from jaxspec.studies.measured.work import load_target, make_setup
 from jaxspec.studies.pack.config import PackConfig
-from jaxspec.studies.pack.run import inspect_file, pack_checkpoint, unpack_container
-from jaxspec.studies.pack.view import tensor_table
-from jaxspec.tuning.calibration import target_params
+from jaxspec.studies.pack.run import pack_checkpoint
+
+pytestmark = pytest.mark.scheme_matrix
 
 SCHEME = SCHEMES["any-precision"]
 
@@ -77,33 +74,6 @@ def test_target_and_draft_are_those_of_the_run(packed, wanted):
         )
     for name in ("embed", "lm_head", "final_norm"):
         assert np.asarray(found.params[name]).tobytes() == np.asarray(before.params[name]).tobytes()
-
-
-def test_a_run_rounds_nothing_again(packed, wanted):
-    path = str(packed[0] / "model.jspk")
-    for stream in (False, True):
-        target = load_target(path, stream=stream)
-        assert (target.wide, target.loaded.rounded) == (frozenset(), False)
-        assert target.loaded.params["embed"].dtype == jnp.bfloat16
-        for kind in CONFIG.matrix_kinds:
-            np.testing.assert_array_equal(
-                patterns(target.loaded.params["layers"][kind].values()), patterns(wanted[kind])
-            )
-    # Whoever asks for 16 bits gets them; without the places, so does whoever asks for a target.
-    loaded = load_model(path)
-    assert load_model(path, dtype="bfloat16").exact == frozenset()
-    assert target_params(loaded.params)["layers"]["q"].dtype == jnp.bfloat16
-
-
-def test_memory_counts_float32(packed):
-    """A network as large as this one is, as a target and as a draft."""
-    folder, matrices = packed[0], matrix_sizes(CONFIG)
-    model, container = str(folder / "model"), str(folder / "model.jspk")
-    wide, narrow = (network_bytes(CONFIG, stream=False, model=name) for name in (container, model))
-    assert wide - narrow == 2 * matrices
-    wide, narrow = (network_bytes(CONFIG, stream=True, model=name) for name in (container, model))
-    assert wide - narrow == matrices
-    assert draft_need(container, CONFIG, stream=False).network == 4 * matrices
 
 
 @pytest.fixture(scope="module")
@@ -157,74 +127,6 @@ def test_widths_are_those_of_the_scheme(packed):
     # Beside the checkpoint itself, which the scheme has changed, the target is read in 16 bits.
     beside = container_footprint(str(folder / "model.jspk"), str(folder / "model"))
     np.testing.assert_array_equal(beside.target_weight_bits["q"], 16)
-
-
-def test_inspecting_and_unpacking_say_what_is_given_back(packed, wanted, tmp_path):
-    folder = packed[0]
-    result = inspect_file(str(folder / "model.jspk"))
-    name = "model.layers.1.mlp.up_proj.weight"
-    entry = next(each for each in result.tensors if each.name == name)
-    assert (entry.dtype, entry.unpacked_dtype, entry.bytes) == ("BF16", "F32", 2 * 72 * 40)
-    assert set(entry.bits_by_section) == {"scale", "high", "low"}
-    assert entry.ratio.value == pytest.approx(16 / entry.target_bits_per_weight.value)
-    assert result.tensor_bytes == (folder / "model" / "model.safetensors").stat().st_size - 8 - int.from_bytes(
-        (folder / "model" / "model.safetensors").read_bytes()[:8], "little"
-    )
-    assert "14 tensors given back in F32" in str(tensor_table(result).caption)
-    unpacked = unpack_container(folder / "model.jspk", tmp_path / "out")
-    assert not unpacked.lossless
-    found = load_file(tmp_path / "out" / "model.safetensors")
-    np.testing.assert_array_equal(patterns(found[name]), patterns(wanted["up"][1]))
-    assert (
-        found["model.embed_tokens.weight"].dtype
-        == load_file(folder / "model" / "model.safetensors")["model.embed_tokens.weight"].dtype
-    )
-    assert (tmp_path / "out" / "config.json").read_bytes() == (folder / "model" / "config.json").read_bytes()
-
-
-def test_settings_of_the_command(packed, tmp_path, monkeypatch):
-    folder, told = packed[0], []
-    monkeypatch.setattr(Reporter, "line", lambda _, text: told.append(text))
-    config = PackConfig(model=str(folder / "model"), scheme="any-precision", slice_bits=3)
-    result = pack_checkpoint(config, tmp_path / "a.jspk")
-    assert result.options == {"scheme": "any-precision", "slice_bits": 3, "knobs": None}
-    # No network is run, nothing is ranked.
-    assert not [line for line in told if line.startswith(("note", "measuring"))]
-    with Container(tmp_path / "a.jspk") as container:
-        bits = {t.coding["slice_bits"] for t in container.tensors.values() if t.codec == "any-precision"}
-        assert bits == {3}
-    with Container(folder / "model.jspk") as container:
-        bits = {t.coding["slice_bits"] for t in container.tensors.values() if t.codec == "any-precision"}
-        assert bits == {2, 3, 4, 5, 6}
-        assert json.loads(container.options["kv_knobs"]) == {}
-
-
-@pytest.mark.parametrize(
-    ("settings", "match"),
-    [
-        ({"slice_bits": 7}, "slice_bits is 7; allowed is 2 to 6"),
-        ({"weight_prune": 0.5}, "scheme any-precision has no such knob"),
-        ({"importance": "wanda"}, "scheme any-precision prunes nothing"),
-        ({"scheme": "cassandra1", "slice_bits": 3}, "scheme cassandra1 has no such knob"),
-    ],
-)
-def test_settings_that_cannot_be_say_why(packed, settings, match):
-    with pytest.raises(InputError, match=match):
-        PackConfig(**({"model": str(packed[0] / "model"), "scheme": "any-precision"} | settings))
-
-
-def test_weights_of_no_known_network(tmp_path, monkeypatch):
-    told = []
-    monkeypatch.setattr(Reporter, "line", lambda _, text: told.append(text))
-    rng = np.random.default_rng(0)
-    save_file(
-        {name: rng.standard_normal((40, 60)).astype(np.float16) for name in ("block.w", "tok_embed.weight")},
-        tmp_path / "some.safetensors",
-    )
-    config = PackConfig(model=str(tmp_path / "some.safetensors"), scheme="any-precision")
-    found = pack_checkpoint(config, tmp_path / "a.jspk")
-    assert {each.name: each.codec for each in found.tensors} == {"block.w": "any-precision", "tok_embed.weight": "raw"}
-    assert [line.partition(",")[0] for line in told if "note" in line] == ["note: matrices are known by their names"]
 
 
 def test_a_float16_network_stays_one(packed, tmp_path):

@@ -1,9 +1,7 @@
 """A packed draft is the draft that tuning builds, its size is what the footprint predicts, and bad input says what to do."""
 
 import json
-import shutil
 
-import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
@@ -26,14 +24,14 @@ from jaxspec.models.decoder import forward_text
 from jaxspec.models.hf_load import load_directory
 from jaxspec.models.layerwise import open_network
 from jaxspec.models.stored import as_computed
-from jaxspec.runs.progress import Reporter
 from jaxspec.studies.pack import division as division_module
-from jaxspec.studies.pack import run as run_module
 from jaxspec.studies.pack.division import matrix_names, measured_norms, named_knobs
 from jaxspec.studies.pack.result import PackResult, UnpackResult
 from jaxspec.studies.pack.run import PackConfig, inspect_file, pack_checkpoint, unpack_container
 from jaxspec.text import load_text, windows
 from jaxspec.tuning.calibration import target_params
+
+pytestmark = pytest.mark.scheme_matrix
 
 CONFIG = DecoderConfig(
     vocab_size=256, hidden_size=40, intermediate_size=72, num_layers=1, num_heads=4, num_kv_heads=2, head_dim=10
@@ -214,37 +212,6 @@ def test_inspecting_before_and_after_packing_gives_the_same_entropies(folder, de
     np.testing.assert_allclose(exponent, -np.sum(share * np.log2(share)), rtol=1e-5)
 
 
-def test_what_inspect_says_adds_up(default):
-    summary, path = default
-    assert summary["ratio"] == pytest.approx(
-        summary["tensor_bytes"] / sum(e["stored_bytes"] for e in summary["tensors"])
-    )
-    for entry in summary["tensors"]:
-        assert sum(entry["bits_by_section"].values()) == pytest.approx(entry["target_bits_per_weight"])
-    draft = jaxspec.load(path, part="draft")
-    sections = sum(entry["draft_bytes"] for entry in summary["tensors"])
-    target_only = sum(entry["stored_bytes"] for entry in summary["tensors"]) - sections
-    assert sections < draft.bytes_read <= summary["file_bytes"] - target_only
-    assert jax.tree.all(jax.tree.map(lambda a: np.isfinite(np.asarray(a, np.float32)).all(), draft.params))
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"scheme": "zip"}, "allowed are cassandra1, .*huffman"),
-        ({"weight_prune": 0.99}, "0 to 0.95"),
-        ({"weight_cut_bits": 8}, "0 to 7"),
-        ({"calibration_windows": 0}, "allowed is 1 to 100,000"),
-        ({"knobs": "nowhere.json"}, "nowhere.json"),
-        ({"text": "nowhere.txt"}, "nowhere.txt"),
-    ],
-)
-def test_settings_that_cannot_be_say_what_can(folder, settings, words):
-    with pytest.raises(InputError, match=words) as caught:
-        packed(folder, **settings)
-    assert "\n" not in str(caught.value)
-
-
 def test_wanda_needs_a_network_and_memory(folder, tmp_path, monkeypatch):
     save_file({"w": np.zeros((4, 4), np.float16)}, tmp_path / "w.safetensors")
     for settings in ({"importance": "wanda"}, {"knobs": write_result(differing_knobs())}):
@@ -254,34 +221,6 @@ def test_wanda_needs_a_network_and_memory(folder, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"takes about .*, there are 0\.0 MB: pack with --importance magnitude"):
         packed(folder)
     packed(folder, importance="magnitude")
-
-
-@pytest.mark.parametrize("place", ["pack", "_division"])
-def test_memory_that_runs_out_is_one_line_and_leaves_nothing(folder, tmp_path, monkeypatch, place):
-    def full(*_, **__):
-        raise MemoryError("Unable to allocate 13.0 GiB")
-
-    monkeypatch.setattr(run_module, place, full)
-    with pytest.raises(InputError, match=r"memory ran out \(Unable to allocate 13.0 GiB\); use ") as caught:
-        pack_checkpoint(PackConfig(model=str(folder)), tmp_path / "a.jspk")
-    assert "\n" not in str(caught.value)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_what_ranks_the_values_is_told_once(folder, monkeypatch):
-    told = []
-    monkeypatch.setattr(run_module, "named_norms", lambda *_, **__: {"of a run": np.ones(1, np.float32)})
-    monkeypatch.setattr(Reporter, "line", lambda _, text: told.append(text))
-    packed(folder, knobs=write_result(uniform_knobs(CASSANDRA1, CONFIG)))
-    assert [line for line in told if "ranked" in line] == ["note: values are ranked with the channel norms of the run"]
-
-
-def test_conversations_are_text_to_pack_by_as_they_are_in_a_run(folder, tmp_path):
-    line = json.dumps({"messages": [{"role": "user", "content": "what is a draft tree, and why"}]}) + "\n"
-    (tmp_path / "chats.jsonl").write_text(2 * line)
-    model = shutil.copytree(folder, tmp_path / "chat")
-    (model / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
-    assert packed(model, text="chats.jsonl", importance="wanda", calibration_windows=1)[0]["lossless"]
 
 
 def test_a_container_is_not_replaced_unless_asked(folder, tmp_path):

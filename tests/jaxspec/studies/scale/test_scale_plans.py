@@ -26,7 +26,6 @@ from jaxspec.studies import ScaleConfig
 from jaxspec.studies.scale.planning import (
     Measured,
     Plan,
-    all_positions,
     cheapest,
     exchange_rows,
     most_accurate,
@@ -37,6 +36,8 @@ from jaxspec.studies.scale.planning import (
 )
 from jaxspec.studies.scale.result import CurvePoint, PlanRow
 from jaxspec.tuning.objective import Pricing
+
+pytestmark = pytest.mark.study
 
 FOOTPRINT = uniform_footprint(16.0)
 PROMPT = 300.0
@@ -204,18 +205,6 @@ def test_the_same_rows_for_drafted_tokens(config, pricing, rows, jit):
     assert {(row.draft_length.value, row.speedup.value, row.better.value) for row in found} == {(0, 1.0, None)}
 
 
-def test_samples_that_do_not_fit_are_no_use_of_the_rows(config, pricing, rows):
-    """They were compared with drafted tokens as if they did, and could be the better use."""
-    fit = lambda fitting: [dataclasses.replace(row, fits=predicted(fitting(row))) for row in rows]
-    parts = {"footprint": FOOTPRINT, "draft": DraftCost(passes=0.0), "conditional": [0.8, 0.5]}
-    others = exchange_rows(config, pricing, fit(lambda row: row.method != "pass-at-n" or row.samples == 1), **parts)
-    assert [row.method for row in others] == ["best-of-n", "best-of-n"]
-    none = exchange_rows(config, pricing, fit(lambda row: row.samples == 1), **parts)
-    assert [(row.method, row.sampling_s.value, row.better.value) for row in none] == [(None, None, "speculation")] * 2
-    larger = exchange_rows(config, pricing, fit(lambda row: False), **parts)
-    assert [row.method for row in larger] == ["pass-at-n", "pass-at-n"]
-
-
 def test_cycles_scatter_and_prompts_do_not(pricing):
     """On a device that nobody calibrated, an engine's cycles alone err."""
     scatter, prompt, passes = 0.08, 4000.0, jnp.array([20.0, 200.0])
@@ -239,8 +228,3 @@ def test_cycles_scatter_and_prompts_do_not(pricing):
     for name in ("speculation_s", "speedup"):
         np.testing.assert_allclose(found.numbers[name].log_deviation[:, 1], scatter * share, rtol=1e-4)
         np.testing.assert_array_equal(found.numbers[name].log_deviation[:, 0], 0.0)
-
-
-def test_positions_go_on_as_the_last_known():
-    assert all_positions([0.9, 0.5], 4) == [0.9, 0.5, 0.5, 0.5]
-    assert all_positions([0.9, float("nan"), 0.3], 2) == [0.9, 0.0]

@@ -1,15 +1,11 @@
 """Problems as a network sees them: where answers end, which are right, and what is cut out of a text."""
 
 import dataclasses
-import json
 
 import numpy as np
-import pytest
-from tokenizer_files import bytes_in_order, bytes_turned, spaced
 
-from jaxspec.errors import InputError
 from jaxspec.models import DecoderConfig
-from jaxspec.models.tokenizer import ByteTokenizer, load_tokenizer
+from jaxspec.models.tokenizer import ByteTokenizer
 from jaxspec.settings import build_config
 from jaxspec.studies import ScaleConfig
 from jaxspec.studies.scale.inputs import NO_ANSWER, Network, make_problems
@@ -84,11 +80,6 @@ def test_sums_end_with_their_stop():
     assert found.prompts != make_problems(settings(task="arithmetic", seed=4), None, None).prompts
 
 
-def test_a_text_without_functions():
-    with pytest.raises(InputError, match="has 1 functions"):
-        make_problems(settings(), split("def one():\n    pass\n"), ByteTokenizer())
-
-
 def test_ends_are_found_in_tokens_of_any_kind():
     sums = make_problems(settings(task="arithmetic"), None, None)
     words = Network("words", dataclasses.replace(SHAPE, vocab_size=len(WORDS)), WordTokenizer(), "bf16")
@@ -104,26 +95,3 @@ def test_ends_are_found_in_tokens_of_any_kind():
     # A cut within a character.
     assert plain.encoded("é".encode()[1:] + b"a").tolist() == [0xA9, ord("a")]
     assert words.encoded("é".encode()[1:] + b"8;").tolist() == [0, 2]
-
-
-def test_a_network_may_say_itself_that_a_text_is_over():
-    functions = make_problems(settings(), split(CODE), ByteTokenizer())
-    plain = Network("bytes", SHAPE, ByteTokenizer(), "bf16", end_tokens=(3,))
-    answer = np.frombuffer(b"    return 5\x03", np.uint8).astype(np.int32)
-    assert plain.spent(functions, 1, answer) == len(answer)
-    assert plain.spent(functions, 1, answer[:-1]) is None
-    assert functions.right([1], [[plain.decoded(answer)]]).all()
-    assert plain.stop(functions).tolist() == [3]
-
-
-@pytest.mark.parametrize("content", [spaced, bytes_turned, bytes_in_order])
-def test_answers_in_tokens_of_any_file_are_the_text_that_was_written(content, tmp_path):
-    pytest.importorskip("tokenizers")
-    (tmp_path / "tokenizer.json").write_text(json.dumps(content()))
-    functions = make_problems(settings(), split(CODE), ByteTokenizer())
-    network = Network("any", SHAPE, load_tokenizer(tmp_path, vocab_size=256), "bf16")
-    prompt, body = functions.prompts[0], b"    a = a\n    return b\nx"
-    answer = network.tokenizer.encode(prompt + body)[len(network.encoded(prompt)) :]
-    assert network.decoded(answer) == body
-    assert network.spent(functions, 0, answer) == len(answer)
-    assert functions.right([0], [[network.decoded(answer)]]).all()

@@ -1,30 +1,22 @@
 """`jaxspec scale` on a tiny untrained network: results, resumption, tables and figures."""
 
-import copy
 import json
-import shutil
 
 import jax
 import numpy as np
 import pytest
-from tokenizer_files import bytes_in_order, bytes_turned
-from what_is_shown import all_is_shown, numbers_are_whole
 
 from jaxspec.cli import main
 from jaxspec.errors import InputError
 from jaxspec.models import DecoderConfig, embedded, init_params, load_model, save_directory
-from jaxspec.report.page import drawn
 from jaxspec.runs import Reporter
 from jaxspec.settings import build_config
 from jaxspec.speculate.drafts import make_draft
 from jaxspec.studies import ScaleConfig, scale
 from jaxspec.studies.measured import memory
 from jaxspec.studies.scale import stages as stages_module
-from jaxspec.studies.scale import view
 from jaxspec.studies.scale.inputs import check_scale
 from jaxspec.studies.scale.result import ScaleResult
-from jaxspec.studies.scale.run import plan_scale
-from jaxspec.studies.scale.view import plot, scale_headline, scale_tables, write_scale_report
 
 ONE_LAYER = DecoderConfig(
     vocab_size=256, hidden_size=16, intermediate_size=24, num_layers=1, num_heads=4, num_kv_heads=2, head_dim=6
@@ -59,21 +51,6 @@ def finished(config, tmp_path_factory):
     return [result.plain() for result in results], directory.path
 
 
-def risen(entry, *, fits=True):
-    """The same entry, as if accuracy rose with the samples."""
-    found = copy.deepcopy(entry)
-    rows = [*found["plans"][::-1], *(point for curve in found["networks"][0]["curves"] for point in curve["points"])]
-    for row in rows:
-        mean = 0.2 * np.log2(2 * row["samples"])
-        row |= {"accuracy": mean, "low": mean - 0.05, "high": min(1.0, mean + 0.1)}
-    for row in found["plans"]:
-        row["fits"] = fits
-    found["most_accurate"] = next((row for row in rows if fits and row["samples"] == 4), None)
-    for row in found["speculation"]["rows"]:
-        row |= {"accuracy_one": 0.2, "accuracy": 0.6, "better": "sampling"}
-    return ScaleResult.from_plain(found)
-
-
 def test_entries_are_per_device_and_whole(finished, config):
     entries, path = finished
     assert [entry["device"] for entry in entries] == ["elmoe3d-xpu"]
@@ -106,6 +83,7 @@ def test_entries_are_per_device_and_whole(finished, config):
     assert (path / "report.html").is_file()
 
 
+@pytest.mark.study
 def test_a_network_is_read_once_for_samples_and_drafts_and_streams_alike(settings, tmp_path, monkeypatch):
     """The line before the run counts the network, its 4-bit copy and no judge, by hand; a streamed run finds the same."""
     reads, told = [], []
@@ -127,6 +105,7 @@ def test_a_network_is_read_once_for_samples_and_drafts_and_streams_alike(setting
     assert "as --stream asks" in lines[1]
 
 
+@pytest.mark.study
 def test_a_draft_is_made_of_the_network_that_answers(config, settings):
     network = check_scale(config).networks[settings["model"]]
     ours, fresh = network.drafted_by("q4"), make_draft("q4", load_model(settings["model"]))
@@ -134,29 +113,7 @@ def test_a_draft_is_made_of_the_network_that_answers(config, settings):
     assert network.drafted_by("q4") is ours
 
 
-def test_a_prompt_is_encoded_once_however_often_memory_is_estimated(config, monkeypatch):
-    kind, texts = type(check_scale(config).networks[config.model[0]].tokenizer), []
-    encode = kind.encode
-    monkeypatch.setattr(kind, "encode", lambda self, text: texts.append(text) or encode(self, text))
-    monkeypatch.setattr(jax, "device_count", lambda: 2)
-    checked = check_scale(config)
-    plan_scale(config, checked)
-    assert sorted(texts) == sorted(set(checked.problems.prompts))
-
-
-def test_a_mesh_of_more_devices_than_there_are_is_told_before_any_work(settings):
-    with pytest.raises(InputError, match=r"mesh is 'data=64'; 1 device is there"):
-        check_scale(build_config(ScaleConfig, settings | {"mesh": "data=64"}))
-    with pytest.raises(InputError, match="mesh would have no effect: with stream"):
-        build_config(ScaleConfig, settings | {"mesh": "data=1", "stream": True})
-
-
-def test_what_several_processes_cannot_do_is_told_before_any_work(settings, monkeypatch):
-    monkeypatch.setattr(jax, "process_count", lambda: 2)
-    with pytest.raises(InputError, match="stream came with 2 processes"):
-        check_scale(build_config(ScaleConfig, settings | {"stream": True}))
-
-
+@pytest.mark.study
 def test_a_killed_run_goes_on_where_it_was(finished, config, tmp_path, monkeypatch):
     search, calls = stages_module.beam_search, []
 
@@ -178,24 +135,7 @@ def test_a_killed_run_goes_on_where_it_was(finished, config, tmp_path, monkeypat
     assert ours == theirs
 
 
-def test_tables_and_figures_show_all(finished, tmp_path):
-    made = [risen(finished[0][0], fits=fits) for fits in (True, False)]
-    for results in (made, [ScaleResult.from_plain(entry) for entry in finished[0]]):
-        for table in scale_tables(results):
-            numbers_are_whole(table)
-        all_is_shown(plot((results, None)))
-        for result in results:
-            figures = drawn(view.figures(result))
-            assert list(figures) == ["accuracy", "costs", "exchange"]
-            for figure in figures.values():
-                all_is_shown(figure)
-    page = write_scale_report(made, tmp_path).read_text()
-    assert scale_headline(made[0]) in page
-    assert "a checker that knows the right answer would choose" in scale_tables(made)[0].caption.plain
-    assert "raises accuracy from 0.20 to 0.60 (95 %: 0.55 to 0.70)" in scale_headline(made[0])
-    assert "no plan fits its memory" in scale_headline(made[1])
-
-
+@pytest.mark.study
 def test_python_with_two_networks_and_a_measured_draft(settings, tmp_path, capsys):
     text = tmp_path / "functions.py"
     text.write_text("".join(f"def f{i}(x):\n    return x + {i}\n\n\n" for i in range(40)))
@@ -235,26 +175,6 @@ def test_python_with_two_networks_and_a_measured_draft(settings, tmp_path, capsy
 def test_settings_that_do_not_fit_together(given, message):
     with pytest.raises(InputError, match=message):
         build_config(ScaleConfig, given)
-
-
-def test_a_judge_reads_bytes_by_their_numbers(settings, tmp_path):
-    pytest.importorskip("tokenizers")
-    judge = shutil.copytree(settings["judge"], tmp_path / "judge")
-    asked = lambda: check_scale(build_config(ScaleConfig, settings, {"judge": str(judge)}))
-    (judge / "tokenizer.json").write_text(json.dumps(bytes_in_order()))
-    assert asked().judge is not None
-    (judge / "tokenizer.json").write_text(json.dumps(bytes_turned()))
-    with pytest.raises(InputError, match=r"tokenizer\.json whose tokens are not the bytes 0 to 255"):
-        asked()
-
-
-def test_texts_beyond_what_a_network_is_made_for_are_told(settings):
-    at_most = lambda tokens: check_scale(build_config(ScaleConfig, settings, {"output_tokens": tokens}))
-    (note,) = (note for note in at_most(128).notes if "made for" in note)
-    assert "is made for texts of 128 tokens; prompts of up to" in note
-    assert "of an answer behind them take" in note
-    longest = int(note.split("prompts of up to ")[1].split()[0])
-    assert not [note for note in at_most(128 - longest).notes if "made for" in note]
 
 
 def test_doctests_without_isolation_are_refused_or_insisted_on(monkeypatch, tmp_path, capsys):

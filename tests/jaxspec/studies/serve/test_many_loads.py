@@ -15,6 +15,8 @@ from hwmodels.serving.simulation import serve
 from hwmodels.serving.step_table import StepTable
 from jaxspec.studies.serve.result import DECODING
 
+pytestmark = pytest.mark.study
+
 serving = importlib.import_module("jaxspec.studies.serve.run")  # the package's `serve` is the function
 
 KEY, COUNT, RATES, SIDES = jax.random.key(3), 300, np.array([0.2, 30.0]), np.array([0.0, -1.5], np.float32)

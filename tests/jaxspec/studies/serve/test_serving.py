@@ -1,26 +1,16 @@
 """`jaxspec serve` on a small network: what it says, and what it refuses."""
 
 import csv
-import dataclasses
-import io
-import re
-import sys
 import tracemalloc
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from jaxspec.errors import InputError
-from jaxspec.interruption import UNDER_WAY
-from jaxspec.results import predicted
-from jaxspec.runs.progress import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies import ServeConfig, serve
 from jaxspec.studies.serve import run as serve_run
-from jaxspec.studies.serve.result import Crossing, LoadRow, ServeResult
 from jaxspec.studies.serve.run import read_trace
-from jaxspec.studies.serve.view import answer, serving_figure, serving_tables, shown
 
 SMALL = {
     "architecture": "qwen2.5-7b",
@@ -56,6 +46,7 @@ def of(result, decoding, name):
     return np.array([getattr(row, name).known for row in result.rows if row.decoding == decoding])
 
 
+@pytest.mark.study
 def test_a_cheap_draft_that_is_often_right(result):
     assert [row.decoding for row in result.rows] == ["autoregressive"] * 9 + ["fixed"] * 9 + ["by_batch"] * 9
     rates = of(result, "fixed", "rate_per_s")
@@ -73,77 +64,6 @@ def test_a_cheap_draft_that_is_often_right(result):
     assert rates[0] in result.crossings[0].pays_at.known
 
 
-def test_lengths_of_0_by_batch_are_not_called_free(result, tmp_path):
-    assert 0 not in result.lengths_by_batch.known
-    assert not any("not free" in note for note in result.notes)
-    ((never,), _) = served(tmp_path, **SMALL | {"requests": 20}, acceptance=0.0, rates=(1.0,))
-    assert set(never.lengths_by_batch.known) == {0}
-    assert sum("0 in a schedule is not free" in note for note in never.notes) == 1
-
-
-def test_it_is_shown_and_kept(run, result):
-    page = shown(run)
-    assert len(page.tables) == 1
-    assert any("shortens the median request" in line for line in page.lines)
-    assert ServeResult.from_plain(result.plain()) == result
-    assert result.plain()["status"]["everything else"] == "predicted"
-    assert serving_figure([result]).axes
-    html = (run[1].path / "report.html").read_text(encoding="utf-8")
-    assert "@media print" in html  # nothing scrolls on paper
-    assert answer(result.crossings[0]) in html
-    assert "<svg" in html
-    assert "pays up to" in html or result.crossings[0].rate_per_s.value is None
-    assert any("not calibrated" in note for note in result.notes)  # of the default device nobody measured kernels
-    assert all(row.intervals is None for row in result.rows)
-
-
-def test_times_of_any_size_are_shown(result):
-    tiny = {"ttft_p50_s": 4.56e-8, "tpot_p50_s": 1.23e-6, "request_p50_s": 7.89e-5, "utilisation": 2.5e-4}
-    row = dataclasses.replace(
-        result.rows[0], **{name: predicted(value) for name, value in tiny.items()}, intervals=None
-    )
-    (table,) = serving_tables([dataclasses.replace(result, rows=[row])])
-    assert {"4.56e-05", "0.00123", "7.89e-05", "0.00025"} <= set(table.rows[0].cells)
-
-
-def test_a_page_that_is_gone_is_written_again_without_serving_anew(run, monkeypatch):
-    results, directory = run
-    page = directory.path / "report.html"
-    first = page.read_bytes()
-    page.unlink()
-    monkeypatch.setattr(sys.modules[serve.__module__], "serve_loads", lambda *_, **__: pytest.fail("served anew"))
-    again, _ = served(directory.path.parent, **SMALL, acceptance=0.9)
-    assert again == results
-    assert page.read_bytes() == first
-
-
-def test_an_answer_in_words():
-    from jaxspec.results import predicted
-
-    never = Crossing(decoding="fixed", pays_at=predicted([]), rate_per_s=predicted(None))
-    assert answer(never) == "fixed draft: pays at none of these rates"
-    until = Crossing(decoding="by_batch", pays_at=predicted([1.0]), rate_per_s=predicted(1.5))
-    assert "up to 1.5 requests/s" in answer(until)
-    some = Crossing(decoding="by_batch", pays_at=predicted([1.0, 3.0]), rate_per_s=predicted(None))
-    row = lambda decoding, rate, took: LoadRow(
-        decoding=decoding, rate_per_s=predicted(rate), request_p50_s=predicted(took)
-    )
-    rows = [row("autoregressive", rate, 2.0) for rate in (1.0, 2.0, 3.0)]
-    rows += [row("by_batch", rate, took) for rate, took in ((1.0, 1.98), (2.0, 3.0), (3.0, 1.995))]
-    said = "draft by batch: of these rates, shortens the median request at 1, 3 requests/s"
-    assert (answer(some), answer(some, rows)) == (said, f"{said}, by 1 % at most")
-
-
-@pytest.mark.parametrize(("longest_ms", "labels"), [(900.0, {10, 20, 50}), (5e3, {10, 30}), (5e4, {10})])
-def test_labels_of_a_long_axis_leave_room(longest_ms, labels):
-    from matplotlib.figure import Figure
-
-    from jaxspec.studies.serve.view import _labelled
-
-    axes = Figure().add_subplot(xscale="log", xlim=(10.0, longest_ms))
-    assert {10 * share for share in _labelled(axes)} == labels
-
-
 def written(path, lines):
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(lines)
@@ -153,49 +73,7 @@ def written(path, lines):
 HEAD = ["arrival_s", "prompt_tokens", "output_tokens"]
 
 
-def test_the_bar_counts_requests(tmp_path):
-    told = io.StringIO()
-    few = {**SMALL, "requests": 20, "rates": (1.0, 50.0), "scheme": "bf16", "acceptance": 0.9}
-    reporter = Reporter(Console(file=told, width=200), period_s=0.0)
-    serve(build_config(ServeConfig, few), out=str(tmp_path / "served"), reporter=reporter)
-    assert re.search(r"requests at all rates: 20 of 40, .* at 50 requests/s", told.getvalue())
-
-
-def test_a_stopped_run_does_not_promise_to_go_on(tmp_path, monkeypatch):
-    """No part of its work is kept: requests at all rates of a device are one program's."""
-    told, lines = io.StringIO(), []
-    monkeypatch.setattr(serve_run, "serve_loads", lambda *_, **__: lines.append(UNDER_WAY.line()) or 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        serve(
-            build_config(ServeConfig, SMALL), out=str(tmp_path / "x"), reporter=Reporter(Console(file=told, width=500))
-        )
-    assert f"run directory {tmp_path / 'x'}\n" in told.getvalue()
-    assert lines[0].endswith(f"run directory {tmp_path / 'x'} has no result yet, and the same command starts it anew")
-
-
-def test_requests_of_one_token_have_no_time_per_further_one(tmp_path):
-    few = {**SMALL, "requests": 20, "rates": (1.0,), "output_tokens": 1, "output_variation": 0.0}
-    found = served(tmp_path, **few, device="rtx-4090", data_parallel=2, link="pcie5", acceptance="0.9,0.8,0.7,0.6")
-    ((result,), directory) = found
-    assert all(row.tpot_p50_s.number is None for row in result.rows)
-    assert "n/a" in (directory.path / "report.html").read_text(encoding="utf-8")
-    assert [axes.get_xlabel() for axes in serving_figure([result]).axes] == [
-        "time to the first token (ms)",
-        "time of a request (ms)",
-    ]
-    page = shown(found)
-    assert page.tables
-    # At this load no more than one request is in the engine.
-    said = "1 sequence for 2 replicas: 1 of 2 have nothing to do on average"
-    assert any(said in note for note in result.notes)
-    assert any(said in line for line in page.lines)
-    # Nor does a draft have more than two tokens.
-    unused = "acceptance of positions 3 to 4 is not used: drafts have at most 2 tokens"
-    assert any(unused in note for note in result.notes)
-    assert any(unused in line for line in page.lines)
-    assert result.acceptance.value == pytest.approx([0.9, 0.8])
-
-
+@pytest.mark.study
 def test_a_trace(tmp_path):
     rows = [[f"{5 + place / 3}", 20 + place % 5, 4 + place % 3] for place in range(30)]
     trace = written(tmp_path / "t.csv", [[*HEAD, "user"], *([*row, "x"] for row in rows)])
@@ -214,6 +92,7 @@ def test_a_trace(tmp_path):
         ServeConfig(trace=trace, requests=40)
 
 
+@pytest.mark.study
 def test_a_long_trace_is_read_row_by_row_and_once_for_all_devices(tmp_path, monkeypatch):
     rows = 5_000
     trace = written(tmp_path / "t.csv", [HEAD, *([f"{place / 3}", 20, 4] for place in range(rows))])

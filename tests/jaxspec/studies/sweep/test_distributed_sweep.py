@@ -7,9 +7,9 @@ import sys
 import time
 
 import pytest
-from own_address import launch_flags, own_address
+from own_address import launch_flags
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.signals
 
 #: 4,000,000 points in four parts, the last one smaller.
 SWEEP = """
@@ -19,24 +19,6 @@ device = ["rtx-4090", "cassandra-npu"]
 "workload.batch" = { from = 1, to = 16, points = 40 }
 "footprint.draft_weight_bits" = { from = 3, to = 8, points = 50 }
 "acceptance.alpha_token" = { from = 0.5, to = 0.9, points = 10 }
-"""
-
-#: The command, with less patience.
-IMPATIENT = """
-import sys
-from jaxspec.cli import main
-from jaxspec.runs import processes
-processes.START_S = 5.0
-main(sys.argv[1:])
-"""
-
-#: A program of one's own.
-OWN = """
-import sys
-import jax
-jax.distributed.initialize(sys.argv[1], 2, int(sys.argv[2]))
-import jaxspec as js
-print(js.sweep("sweep.toml", out=sys.argv[3])[0].points)
 """
 
 
@@ -128,34 +110,3 @@ def test_when_process_0_is_killed_the_others_say_so_and_nothing_is_lost(folder):
     _, error = ended(start(folder, "first-killed"))
     assert "kept from before" in error
     check_whole(folder, "first-killed")
-
-
-@pytest.mark.parametrize("index", [0, 1])
-def test_a_process_that_stays_alone_ends_with_a_line(folder, index):
-    flags = ["--coordinator", own_address(), "--processes", "2", "--process-id", str(index)]
-    _, error = ended(start(folder, "alone", *flags, program=("-c", IMPATIENT)), 2)
-    assert error.startswith("jaxspec: the processes did not find one another within 5 s at 127.0.0.1:")
-    assert error.count("\n") == 1
-    assert not (folder / "alone").exists()
-
-
-def test_bad_input_of_one_process_ends_the_others_too(folder):
-    (folder / "in-use").mkdir()
-    (folder / "in-use" / "config.toml").write_text("")
-    for process in launched(folder, "in-use"):
-        _, error = ended(process, 2)
-        assert error.count("\n") == 1
-
-
-def test_a_program_that_has_initialized_jax_itself(folder):
-    where = own_address()
-    command = [sys.executable, "-c", OWN, where]
-    both = [
-        subprocess.Popen(
-            [*command, str(i), "own"], cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        for i in range(2)
-    ]
-    # JAX's collectives on CPUs print a line of their own.
-    assert [ended(process)[0].splitlines()[-1] for process in both] == ["4000000"] * 2
-    check_whole(folder, "own")

@@ -38,7 +38,7 @@ def test_a_number_that_no_result_depends_on_is_refused(numbers, reason):
         plan_sweep(SweepConfig(axes={"workload.batch": [1.0]}, set=numbers, **TOGETHER))
 
 
-@pytest.mark.slow
+@pytest.mark.study
 def test_all_other_numbers_are_read_and_those_have_no_effect():
     config = SweepConfig(axes={"workload.batch": [8.0]}, engine="vllm", **TOGETHER)
     base = design_tree(config, config.architecture[0], config.device[0], parallel=config)

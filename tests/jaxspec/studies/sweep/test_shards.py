@@ -17,13 +17,14 @@ import pytest
 
 from jaxspec.cli import main
 from jaxspec.errors import InputError
-from jaxspec.runs import RunDirectory, helping
-from jaxspec.runs.inputs import input_digests
+from jaxspec.runs import helping
 from jaxspec.runs.processes import Processes
 from jaxspec.settings.toml import to_toml
 from jaxspec.studies.sweep.config import SweepConfig, read_sweep_config
 from jaxspec.studies.sweep.points_file import check_points, read_pieces, read_sweep
 from jaxspec.studies.sweep.run import merge_sweeps, sweep
+
+pytestmark = pytest.mark.signals
 
 grid_module = importlib.import_module("jaxspec.studies.sweep.grid")
 parts_module = importlib.import_module("jaxspec.studies.sweep.points_file")
@@ -107,14 +108,6 @@ def test_the_command_merges_too(folder, tmp_path, monkeypatch, capsys):
     assert points(run) == points(folder / "whole")
 
 
-def test_one_shard_has_its_points_and_says_so(folder):
-    whole, own = read_sweep(folder / "whole"), read_sweep(folder / "part-2")
-    assert len(own["fits"]) == CHUNK
-    assert own["tokens_per_s"].tolist() == whole["tokens_per_s"][:CHUNK].tolist()
-    assert '"shard": "2/9"' in (folder / "part-2" / "result.json").read_text()
-    assert not (folder / "whole" / "checkpoints").exists()
-
-
 def test_four_devices_give_the_same_bytes(folder, tmp_path):
     (tmp_path / "sweep.toml").write_text(to_toml(CONFIG))
     flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"
@@ -152,19 +145,6 @@ def test_interrupts_lose_no_point_and_double_none(folder, tmp_path, monkeypatch,
     assert not list(tmp_path.rglob("*.part"))
 
 
-def test_an_interrupt_before_the_result_keeps_all_points(folder, tmp_path, monkeypatch):
-    def fails(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(RunDirectory, "write_result", fails)
-        with pytest.raises(KeyboardInterrupt):
-            sweep(CONFIG, out=tmp_path)
-    monkeypatch.setattr(grid_module, "begin_points", fails)  # nothing is evaluated again
-    sweep(CONFIG, out=tmp_path)
-    assert points(tmp_path) == points(folder / "whole")
-
-
 def test_processes_that_share_a_sweep(folder, tmp_path, monkeypatch):
     """Threads in place of processes; real ones are in `test_distributed_sweep.py`."""
     count, mine = 3, threading.local()
@@ -194,38 +174,6 @@ def test_processes_that_share_a_sweep(folder, tmp_path, monkeypatch):
         count, met = 2, threading.Barrier(2, timeout=60)
         other = pool.submit(one, 1)
         assert one(0) == result == other.result()
-
-
-def test_what_helpers_wrote_is_kept_when_process_0_ends(folder, tmp_path, monkeypatch):
-    def fails(*_, **__):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(run_module, "write_part", fails)
-        with pytest.raises(KeyboardInterrupt):
-            sweep(CONFIG, out=tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(helping, "PATIENCE_S", 0.0)
-        patch.setattr(run_module, "shared_processes", lambda: Processes(1, 2))
-        with pytest.raises(InputError, match=r"process 0 of 2 ended without a result.*the same command resumes it"):
-            sweep(CONFIG, out=tmp_path)
-    monkeypatch.setattr(grid_module, "begin_points", fails)  # nothing is evaluated again
-    sweep(CONFIG, out=tmp_path)
-    assert points(tmp_path) == points(folder / "whole")
-
-
-def test_helpers_see_that_process_0_ends(tmp_path, monkeypatch):
-    monkeypatch.setattr(helping, "POLL_S", 0.01)
-    with RunDirectory("sweep", CONFIG, inputs=input_digests(CONFIG), out=tmp_path):
-        run = helping.HelpedRun("sweep", CONFIG, Processes(1, 2), out=tmp_path)
-        assert not run.finished
-    with pytest.raises(InputError, match="process 0 of 2 ended without a result"):
-        run.result()
-    with pytest.raises(InputError, match="process 1 of 2 has other settings than run directory"):
-        helping.HelpedRun("sweep", shard(1), Processes(1, 2), out=tmp_path)
-    monkeypatch.setattr(helping, "VISIBLE_S", 0.0)
-    with pytest.raises(InputError, match=r"process 1 of 2 sees no run directory '.*elsewhere'"):
-        helping.HelpedRun("sweep", CONFIG, Processes(1, 2), out=tmp_path / "elsewhere")
 
 
 @pytest.mark.parametrize(
@@ -286,11 +234,3 @@ def test_the_order_of_axes_is_kept_and_is_part_of_a_run(folder, tmp_path):
 def test_shards_that_are_none(text):
     with pytest.raises(InputError, match="shard is"):
         dataclasses.replace(CONFIG, shard=text)
-
-
-def test_more_points_need_shards():
-    many = {"from": 0.1, "to": 0.9, "points": 10_000}
-    axes = {"workload.batch": many, "acceptance.alpha_token": many}
-    with pytest.raises(InputError, match=r"100,000,000 points; allowed are 50,000,000 in one shard.*shard '1/2'"):
-        SweepConfig(axes=axes)
-    assert SweepConfig(axes=axes, shard="2/2").shard == "2/2"

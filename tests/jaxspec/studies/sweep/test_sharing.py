@@ -40,14 +40,6 @@ def test_one_process_writes_what_is_missing_in_order(parts):
     assert written([], 0, 1) == []
 
 
-def test_each_process_begins_elsewhere_and_goes_round(parts):
-    assert written(parts, 1, 2) == [2, 3, 4, 0, 1]
-
-
-def test_parts_that_are_joined_are_not_written_again(parts):
-    assert written(parts, 1, 2, over=lambda: True) == []
-
-
 def test_a_part_that_another_writes_is_left_to_it(parts):
     with PartialFiles() as others:
         file = others.add(parts[1])
@@ -58,25 +50,6 @@ def test_a_part_that_another_writes_is_left_to_it(parts):
         waited.join()
     assert parts[1].exists()
     assert living_parts(parts[1]) == {}
-
-
-def test_a_part_that_is_done_while_one_looks_is_not_written_again(parts):
-    with PartialFiles() as others:
-        others.add(parts[0])
-
-        def over():  # is asked between the list of what is missing and the look at who writes
-            if not parts[0].exists():
-                others.commit()
-            return False
-
-        assert written(parts, 0, 2, over=over) == [1, 2, 3, 4]
-
-
-def test_a_part_that_stays_as_it_is_is_taken_over(parts, monkeypatch):
-    monkeypatch.setattr(sweeping, "SILENT_S", 0.05)
-    with PartialFiles() as others:
-        others.add(parts[1])
-        assert written(parts, 0, 2) == [0, 2, 3, 4, 1]
 
 
 def test_the_part_of_a_dead_process_is_free_at_once(parts):

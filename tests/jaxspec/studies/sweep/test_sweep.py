@@ -3,7 +3,6 @@
 import dataclasses
 import importlib
 import itertools
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -15,19 +14,18 @@ import hwmodels
 from hwmodels import catalog
 from hwmodels.analysis.design_point import design_point
 from hwmodels.analysis.sensitivity import leaf_names
-from hwmodels.catalog.entries import LARGEST, SMALLEST
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import DEFAULT_SCHEME
 from jaxspec.errors import InputError
 from jaxspec.results.network_results import PricedNumber
-from jaxspec.studies.sweep.config import EXAMPLE, SIZES, SweepConfig, read_sweep_config
+from jaxspec.studies.sweep.config import EXAMPLE, SweepConfig, read_sweep_config
 from jaxspec.studies.sweep.grid import axis_values
 from jaxspec.studies.sweep.points_file import read_sweep
 from jaxspec.studies.sweep.result import SweepResult
 from jaxspec.studies.sweep.run import sweep
 
-#: The package has a function of this name.
-sweep_module = importlib.import_module("jaxspec.studies.sweep.run")
+pytestmark = pytest.mark.study
+
 grid_module = importlib.import_module("jaxspec.studies.sweep.grid")
 
 AXES = {
@@ -106,14 +104,6 @@ def test_the_result_has_the_numbers_that_were_priced_with(tmp_path, small_chunks
         assert found["memory.efficiency"] == PricedNumber(value=0.5, source="[set]", status="input")
         assert found["kv_traffic_factor"].value == 1.5
         assert found["memory.bandwidth_bytes_per_s"].value == catalog.device(name).memory.bandwidth_bytes_per_s
-
-
-def test_a_finished_sweep_is_read_again_and_another_one_refused(tmp_path, small_chunks, monkeypatch):
-    first = sweep(CONFIG, out=tmp_path)
-    monkeypatch.setattr(sweep_module, "_run", None)  # would fail if it were called
-    assert sweep(CONFIG, out=tmp_path) == first
-    with pytest.raises(InputError, match="differs in architecture, axes"):
-        sweep(SweepConfig(axes={"workload.batch": [1]}), out=tmp_path)
 
 
 def test_an_interrupted_sweep_leaves_no_half_file(tmp_path, small_chunks, monkeypatch):
@@ -198,17 +188,6 @@ def test_names_that_no_design_point_has(tmp_path, changes, message):
     assert not list(tmp_path.glob("*.parquet"))
 
 
-def test_a_changed_device_file_is_another_sweep(tmp_path, small_chunks):
-    text = (Path(catalog.__file__).parent / "devices" / "rtx-4090.toml").read_text(encoding="utf-8")
-    mine = tmp_path / "mine.toml"
-    mine.write_text(text)
-    config = SweepConfig(axes={"workload.batch": [1.0]}, device=(str(mine),))
-    sweep(config, out=tmp_path / "run")
-    mine.write_text(text.replace("1008e9", "2016e9"))
-    with pytest.raises(InputError, match="has changed"):
-        sweep(config, out=tmp_path / "run")
-
-
 @pytest.mark.parametrize(
     ("axes", "message"),
     [
@@ -251,29 +230,6 @@ def test_a_sweep_of_which_nothing_fits(tmp_path, small_chunks):
     assert result.best == {}
 
 
-def test_a_damaged_run_is_named(tmp_path, small_chunks):
-    config = SweepConfig(axes={"workload.batch": [1.0]})
-    sweep(config, out=tmp_path)
-    content = bytearray((tmp_path / "sweep.parquet").read_bytes())
-    content[-8 - int.from_bytes(content[-8:-4], "little")] ^= (
-        0xFF  # the footer's first byte: Arrow's message has two lines
-    )
-    (tmp_path / "sweep.parquet").write_bytes(content)
-    with pytest.raises(InputError, match=r"cannot be read: [^\n]+$"):
-        read_sweep(tmp_path)
-    (tmp_path / "sweep.parquet").write_bytes(b"PAR1 nothing of the kind")
-    with pytest.raises(InputError, match="cannot be read"):
-        sweep(config, out=tmp_path)
-    (tmp_path / "result.json").write_text("{")
-    with pytest.raises(InputError, match="is damaged"):
-        sweep(config, out=tmp_path)
-
-
-def test_sizes_of_numbers_are_those_of_the_catalog():
-    assert SIZES == (SMALLEST, LARGEST)
-
-
-@pytest.mark.slow
 def test_a_calibrated_device_brings_intervals(tmp_path, small_chunks):
     config = SweepConfig(
         axes={"workload.batch": [1, 4], "engine.drafted_token_s": [0.0, 2e-5]},

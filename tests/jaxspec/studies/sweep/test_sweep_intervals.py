@@ -4,6 +4,7 @@ import dataclasses
 from statistics import NormalDist
 
 import numpy as np
+import pytest
 
 from hwmodels import catalog
 from hwmodels.compute.unit import Spread
@@ -11,6 +12,8 @@ from jaxspec.studies.engine_pricing import engine_scatter
 from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.grid import plan_sweep
 from jaxspec.studies.sweep.run import _intervals_in_words
+
+pytestmark = pytest.mark.study
 
 
 def test_intervals_hold_each_devices_own_scatter_of_cycles():

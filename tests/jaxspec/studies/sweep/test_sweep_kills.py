@@ -1,4 +1,4 @@
-"""SIGKILL at random moments, the same command again, the same points to the byte. Minutes: `pytest -m slow`."""
+"""SIGKILL at random moments, the same command again, the same points to the byte."""
 
 import random
 import subprocess
@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from own_address import launch_flags
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.signals
 
-KILLS = 20
+KILLS = 6
 
 SWEEP = """
 [axes]

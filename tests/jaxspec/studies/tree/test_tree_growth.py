@@ -6,6 +6,7 @@ from jaxspec.studies.tree.stages import candidate_shape, grow
 from jaxspec.trees.rank_traces import RankTraces
 
 
+@pytest.mark.study(3)
 @pytest.mark.parametrize("search", ["prior", "width", "depth", "greedy"])
 def test_searches_prefer_what_calibration_accepts(search):
     # Texts on which the draft's second choice is right after its first: the path 0, 1 is worth most.

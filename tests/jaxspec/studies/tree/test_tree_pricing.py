@@ -21,6 +21,8 @@ from jaxspec.studies.tree.run import cycle_times_of, price_growths
 from jaxspec.studies.tree.stages import TreeStages
 from jaxspec.trees.ranked_tree import RankedTree
 
+pytestmark = pytest.mark.study
+
 TARGET = DecoderConfig(
     vocab_size=256, hidden_size=16, intermediate_size=24, num_layers=1, num_heads=4, num_kv_heads=2, head_dim=6
 )
@@ -58,13 +60,6 @@ def test_times_are_those_of_one_tree_after_the_other(name):
         assert times.ar_bf16_s[i] == pytest.approx(float(plain.bf16.cost.total_s), rel=1e-5)
         assert times.ar_stored_s[i] == pytest.approx(float(plain.stored.cost.total_s), rel=1e-5)
     assert times.fits.all()
-
-
-def test_what_is_too_large_does_not_fit():
-    pricing = PRICING
-    draft = DraftCost(architecture=pricing.architecture)
-    keywords = {"footprint": uniform_footprint(16.0), "contexts": (64, 65)}
-    assert not price_growths(pricing, [GROWTH], draft=draft, **keywords)[0].fits.any()  # 2 x 16 GB in 24 GB
 
 
 def test_a_draft_network_is_priced_with_the_measured_ratios():

@@ -1,26 +1,20 @@
 """`jaxspec tree` on a tiny untrained network: its numbers against others' ways to them, the proof, resumption."""
 
-import itertools
 import json
-import xml.etree.ElementTree as ElementTree
 
 import jax
 import numpy as np
 import pytest
-from tree_study_samples import decode_by_hand, odd_trees
-from what_is_shown import all_is_shown, numbers_are_whole
+from tree_study_samples import decode_by_hand
 
 from hwmodels import chain_cycles, read_trace
-from jaxspec.cli import main
 from jaxspec.errors import InputError
 from jaxspec.models import DecoderConfig, init_params, save_directory
-from jaxspec.report.page import drawn
 from jaxspec.runs import Reporter
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.settings import build_config
 from jaxspec.studies import TreeConfig, search_tree
 from jaxspec.studies.compare.run import price_chains
-from jaxspec.studies.tree import run as tree_search_module
 from jaxspec.studies.tree.result import TreeResult
 from jaxspec.studies.tree.run import proof_part
 from jaxspec.studies.tree.stages import begin_tree
@@ -164,6 +158,7 @@ def test_a_trace_that_cannot_be_taken_is_refused(settings, given, said, tmp_path
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.study
 def test_the_best_chain_is_that_of_another_way_to_price_chains(finished, run):
     ranks, lengths = np.asarray(run.traces.rank).tolist(), range(1, SMALL["depth"] + 1)
     counted = [
@@ -229,63 +224,7 @@ def test_decisions_follow_from_times_and_tokens(finished):
             assert found["speedup_vs_stored_ar"] == pytest.approx(taken * row["ar_stored_s"], rel=1e-5)
 
 
-def test_a_schedule_starts_with_the_first_decision_and_ends_with_the_last(finished):
-    for entry in finished[0]:
-        entries = entry["schedule"]["entries"]
-        lengths = [row["decision"]["verification_length"] for row in entry["contexts"]]
-        assert entries[0] == {"from_context_tokens": 70, "verification_length": lengths[0]}
-        assert entries[-1]["verification_length"] == lengths[-1]
-        assert len(entries) == 1 + sum(a != b for a, b in itertools.pairwise(lengths))
-        assert entry["schedule"]["generation"]["speedup_vs_best_fixed"] >= 1 - 1e-6
-
-
-def test_page_and_figures_are_there(finished):
-    _, path = finished
-    names = {figure.stem for figure in (path / "figures").iterdir()}
-    assert names == {
-        f"{d}-{n}" for d in ("rtx-4090", "alveo-v80") for n in ("contexts", "performance", "curve", "drawing")
-    }
-    page = (path / "report.html").read_text()
-    ElementTree.fromstring(page)
-    assert "Which tree pays?" in page
-    assert "every cycle as predicted" in page
-
-
-@pytest.mark.parametrize("case", ["as it came", "tiny", "huge", "one context", "none pays"])
-def test_no_table_cuts_a_number_and_no_figure_leaves_out_data(finished, case):
-    entry = odd_trees(finished[0][0])[case]
-    for table in tree_tables([TreeResult.from_plain(entry)]):
-        numbers_are_whole(table)
-    for figure in drawn(figures(TreeResult.from_plain(entry))).values():
-        all_is_shown(figure)
-
-
-def test_a_finished_run_is_reprinted_without_work(finished, config, monkeypatch):
-    entries, path = finished
-    monkeypatch.setattr(tree_search_module, "begin_tree", None)
-    assert [result.plain() for result in search_tree(config, out=str(path))[0]] == entries
-
-
-def test_the_command_reprints_it_and_minds_its_configuration(finished, config, capsys, tmp_path):
-    entries, path = finished
-    flags = SMALL | {"model": config.model, "text": config.text, "device": "rtx-4090,alveo-v80", "draft": "ngram"}
-    flags |= {"out": path, "json": tmp_path / "tree.json"}
-
-    def call(**given):
-        with pytest.raises(SystemExit) as caught:
-            main(["tree", *(f"--{name.replace('_', '-')}={value}" for name, value in (flags | given).items())])
-        return caught.value.code or 0, *capsys.readouterr()
-
-    code, out, err = call()
-    assert code == 0
-    assert "already finished" in err
-    assert "every cycle as predicted; 0 of 48 tokens differ from autoregressive greedy output" in " ".join(out.split())
-    assert json.loads((tmp_path / "tree.json").read_text()) == entries
-    code, _, err = call(nodes=5)
-    assert code == 2
-    assert "belongs to another configuration (differs in nodes)" in err
-
-
+@pytest.mark.study
 def test_that_no_tree_pays_is_an_answer(settings, tmp_path):
     # 4096 sequences keep the arithmetic units busy with one token each: more tokens take as much longer.
     given = {"draft": "ngram", "batch": 4096, "context": 64, "contexts": "70,80,90"}
@@ -300,6 +239,7 @@ def test_that_no_tree_pays_is_an_answer(settings, tmp_path):
         assert row["decision"]["best_tree"]["speedup_vs_stored_ar"] < 1
 
 
+@pytest.mark.study
 def test_a_run_stopped_at_any_stage_ends_with_the_same_result(finished, config, tmp_path):
     class StopError(Exception):
         pass
@@ -326,6 +266,7 @@ def test_a_run_stopped_at_any_stage_ends_with_the_same_result(finished, config, 
     assert untimed(tmp_path / "stopped") == untimed(finished[1])
 
 
+@pytest.mark.study
 def test_a_compressed_copy_drafts_and_sampling_is_within_its_error(finished, settings, tmp_path):
     given = {"temperature": 0.7, "search": "greedy", "weight_prune": 0.3, "contexts": "700", "nodes": 2}
     entries, _ = search_tree(build_config(TreeConfig, settings, given), out=str(tmp_path / "self"))

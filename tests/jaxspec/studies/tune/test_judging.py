@@ -92,6 +92,7 @@ def test_what_oversteps_a_limit_loses(elect):
     assert drafts.asked == [0.1, 0.2, 0.3]
 
 
+@pytest.mark.study
 def test_text_that_elects_lies_between_that_which_is_tuned_on(tiny_model, small, some_text, tmp_path):
     config = build_config(TuneConfig, small | {"model": str(tiny_model), "text": str(some_text), "prompt_tokens": 8})
     with RunDirectory("tune", config, inputs={}, out=tmp_path / "run") as directory:

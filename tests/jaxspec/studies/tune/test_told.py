@@ -1,11 +1,9 @@
 """What a tuning run says on a terminal: the answer, the proof, the rows, and what to do next."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
 
-from jaxspec.results import predicted
 from jaxspec.studies.tune.result import TuneResult
 from jaxspec.studies.tune.view import terminal_lines
 
@@ -17,19 +15,6 @@ def result(make_entry):
     return TuneResult.from_plain(make_entry())
 
 
-def slower(result, factor):
-    """The result where every speedup is so many times as large."""
-    found = {
-        name: dataclasses.replace(
-            each,
-            speedup_vs_bf16_ar=predicted(each.speedup_vs_bf16_ar.known * factor),
-            speedup_vs_stored_ar=predicted(each.speedup_vs_stored_ar.known * factor),
-        )
-        for name, each in result.configurations.items()
-    }
-    return dataclasses.replace(result, configurations=found)
-
-
 def test_the_answer_comes_first_and_what_to_do_next_last(result):
     lines = terminal_lines([result], RUN)
     assert "the tuned draft is predicted to decode 2.33x as fast as 16-bit autoregressive decoding" in lines[0]
@@ -39,14 +24,3 @@ def test_the_answer_comes_first_and_what_to_do_next_last(result):
     assert "j_grid" not in lines[2]
     assert f"open {RUN}/report.html" in lines[-2]
     assert lines[-1] == f"next: jaxspec export {RUN} -o draft writes the tuned draft for vLLM, SGLang or llama.cpp"
-
-
-def test_of_several_devices_the_one_where_a_draft_pays_is_exported(result):
-    first, second = slower(result, 0.2), dataclasses.replace(result, device="l40s")
-    assert f"jaxspec export {RUN} --device l40s -o draft" in terminal_lines([first, second], RUN)[-1]
-
-
-def test_nothing_is_exported_where_nothing_pays(result):
-    lines = terminal_lines([slower(result, 0.2)], RUN)
-    assert "no draft pays here" in lines[0]
-    assert not any("jaxspec export" in line for line in lines)

@@ -1,9 +1,11 @@
 import re
 
+import pytest
 from tune_report_samples import parse, report_html, table_rows, words
 
 from jaxspec.report.assumptions import device_facts
-from jaxspec.report.page import COLUMNS_ACROSS
+
+pytestmark = pytest.mark.study
 
 
 def test_page_is_well_formed_and_asks_nobody_for_anything(page):
@@ -22,19 +24,6 @@ def test_page_is_well_formed_and_asks_nobody_for_anything(page):
     assert len(ids) == len(set(ids))
     policy = root.find(".//meta[@http-equiv='Content-Security-Policy']")
     assert policy.attrib["content"] == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-
-
-def test_page_suits_dark_screens_and_paper(page):
-    assert "@media screen and (prefers-color-scheme: dark)" in page
-    assert "@media print" in page
-
-
-def test_headline_and_provenance(page):
-    root = parse(page)
-    headline = root.find(".//p[@class='headline']")
-    assert "the tuned draft is predicted to decode 2.33x as fast as 16-bit autoregressive decoding" in words(headline)
-    assert "1.14x (1.11 to 1.16) the speed of the best grid point" in words(headline)
-    assert "Acceptance measured on embedded (3.08 M parameters), cost predicted for Llama 3.1 8B on NVIDIA" in page
 
 
 def test_every_number_of_the_table_stands_beside_its_status(page):
@@ -58,70 +47,6 @@ def test_every_number_of_the_table_stands_beside_its_status(page):
     }
 
 
-def test_badges_are_coloured_by_status(make_entry, text_only):
-    entry = make_entry()
-    entry["configurations"]["grid"]["status"]["speedup_vs_bf16_ar"] = "calibrated"
-    entry["configurations"]["tuned"]["status"] = {}
-    root = parse(report_html([entry], []))
-    table = root.find(".//table[@class='numbers configurations']")
-    badges = [(b.attrib["class"], b.text) for b in table.findall(".//span")]
-    assert badges[:4] == [
-        ("badge predicted", "predicted"),
-        ("badge calibrated", "calibrated"),
-        ("badge predicted", "predicted"),
-        ("badge none", "no status"),
-    ]
-
-
-def test_lossless_line(make_entry, text_only):
-    entry = make_entry()
-    said = words(parse(report_html([entry], [])).find(".//p[@class='proof holds']"))
-    assert said == (
-        "Lossless: speculative and autoregressive output agree in all 6144 tokens of 96 prompts, 0 mismatches, 1 tie; "
-        "smallest margin between the two best tokens 0.0013. measured"
-    )
-    entry["lossless"] = {"prompts": 96, "tokens": 6144, "mismatches": 3}
-    said = words(parse(report_html([entry], [])).find(".//p[@class='proof broken']"))
-    assert said.startswith("NOT lossless: 3 of 6144 tokens of 96 prompts differ")
-    del entry["lossless"]
-    said = words(parse(report_html([entry], [])).find(".//p[@class='proof unknown']"))
-    assert said == "Lossless: not checked in this run."
-
-
-def test_a_large_gap_is_called_a_defect(make_entry, text_only):
-    entry = make_entry()
-    entry["configurations"]["uniform"]["tokens_per_cycle_gap_in_standard_errors"] = 3.2
-    assert table_rows(parse(report_html([entry], [])))["gap between the two"][2] == "3.2 measured defect"
-
-
-def test_a_ratio_that_may_be_one_is_said_to_be_unclear(page):
-    assert "tuned vs uniform 1.02x (0.98 to 1.05)" in words(parse(page))
-    assert page.count("no clear difference: the interval contains 1") == 1
-
-
-def test_device_data_with_sources(page):
-    text = words(parse(page))
-    assert "peak_flops_per_s 165.2 TFLOP/s input NVIDIA Ada GPU architecture whitepaper" in text
-    assert "memory.efficiency 1 input assumed: data-sheet roofline, not calibrated" in text
-
-
-def test_settings_assumptions_versions_and_command(page):
-    text = words(parse(page))
-    for part in (
-        "seed 17",
-        "workload batch 1, context tokens 1024",
-        "decoding temperature 0, prompts 96, prompt tokens 128, output tokens 64",
-        "scheme cassandra1",
-        "text held-out text",
-        "time of this run ascent 201.5 s, grid 81.2 s measured",
-        "Whether the priced architecture, compressed alike, would reach the same acceptance is not known.",
-        "jaxspec tune --config config.toml",
-        'model = "embedded" # a < b',
-        "Versions: jax 0.10.0, python 3.11.9.",
-    ):
-        assert part in text
-
-
 def test_the_assumptions_are_those_of_the_devices_that_were_used(make_entry, text_only):
     names = ("rtx-4090", "h100-sxm", "cassandra-npu", "alveo-v80")
     for chosen in (names[:1], names[1:2], names):
@@ -141,32 +66,3 @@ def test_numbers_of_a_calibrated_device_are_badged_calibrated(make_entry, text_o
     badges = {row[0]: row[1].rpartition(" ")[2] for row in rows}
     assert badges["matrix_unit.formats.0.launch_s"] == badges["matrix_unit.attention.0.ramp"] == "calibrated"
     assert badges["peak_flops_per_s"] == badges["memory.bandwidth_bytes_per_s"] == "input"
-
-
-def test_wide_tables_are_divided_with_nothing_lost(make_entry, text_only):
-    entry = make_entry()
-    shown = entry["configurations"]
-    for i in range(11):
-        shown[f"own {i}"] = shown["tuned"] | {"bits_per_weight": 3.0 + i}
-    root = parse(report_html([entry, make_entry()], []))
-    for table in root.iter("table"):
-        across = {len(row) for row in table.iter("tr")}
-        assert len(across) == 1
-        assert across.pop() <= 1 + COLUMNS_ACROSS
-    parts = root.find(".//section").findall(".//table[@class='numbers configurations']")
-    headings = [th.text for part in parts for th in part.findall("thead/tr/th")[1:]]
-    assert [name.removesuffix(" (fastest)") for name in headings] == list(shown)
-    bits = [
-        words(cell)
-        for part in parts
-        for row in part.findall("tbody/tr")
-        if row.find("th").text == "bits per weight, draft"
-        for cell in row.findall("td")
-    ]
-    assert bits == [f"{found['bits_per_weight']:.2f} measured" for found in shown.values()]
-    scrolling = {table for div in root.findall(".//div[@class='scroll']") for table in div.iter("table")}
-    assert scrolling == set(root.iter("table"))
-
-
-def test_one_device_needs_no_summary(page):
-    assert "All devices" not in page

@@ -1,8 +1,6 @@
 """Report pages of odd entries: several devices, absent keys, markup, failed writes."""
 
 import math
-import os
-import xml.etree.ElementTree as ET
 
 import pytest
 from made_results import read
@@ -11,9 +9,7 @@ from tune_report_samples import parse, report_html, table_rows, words
 from jaxspec.report.page import drawn
 from jaxspec.studies.tune import view
 
-
-def write_report(entries, *more, **options):
-    return view.write_report([read(entry) for entry in entries], *more, **options)
+pytestmark = pytest.mark.study
 
 
 def test_own_command_is_shown_escaped(make_entry, text_only):
@@ -26,79 +22,6 @@ def test_what_the_entry_says_cannot_become_markup(make_entry):
     page = report_html([entry], [])
     assert "<script" not in page
     assert "<script>alert(1)</script>" in words(parse(page))
-
-
-def test_several_devices(make_entry, make_metrics, tmp_path):
-    entries = [
-        make_entry(),
-        make_entry(device="jetson-agx-orin", layers=5, pays=False),
-        make_entry(device="rtx-4090", architecture="qwen3-4b"),
-    ]
-    path = write_report(entries, make_metrics() + make_metrics("jetson-agx-orin"), tmp_path)
-    root = parse(path.read_text(encoding="utf-8"))
-    summary = root.find(".//table[@class='numbers']")
-    rows = [[words(cell) for cell in row] for row in summary.find("tbody")]
-    assert rows[0] == [
-        "NVIDIA GeForce RTX 4090",
-        "2.33x predicted",
-        "1.96x predicted",
-        "1.14x predicted 1.11 to 1.16",
-        "1.21x predicted 1.18 to 1.24",
-        "tuned",
-    ]
-    assert rows[1][0] == "NVIDIA Jetson AGX Orin 64GB"
-    assert rows[1][-1] == "none"
-    links = [found.attrib["href"] for found in summary.findall(".//a")]
-    assert links == ["#rtx-4090", "#jetson-agx-orin", "#rtx-4090-2"]
-    assert [found.attrib["id"] for found in root.findall(".//section/h2")] == [link[1:] for link in links]
-    headlines = [(found.attrib["class"], words(found)) for found in root.findall("./body/header/p")][:3]
-    assert headlines[1][0] == "headline none"
-    assert "no draft pays here" in headlines[1][1]
-    assert "plain decoding of a stored format reaches 1.17x" in headlines[1][1]
-    ids = [element.attrib["id"] for element in root.iter() if "id" in element.attrib]
-    assert len(ids) == len(set(ids))
-    assert len(list((tmp_path / "figures").glob("*.svg"))) == 18
-
-
-def test_no_draft_pays_marks_no_column_as_fastest(make_entry, text_only):
-    page = report_html([make_entry(pays=False)], [])
-    assert "(fastest)" not in page
-    assert "(fastest)" in report_html([make_entry()], [])
-
-
-def test_the_runs_own_configuration_is_shown(make_entry, text_only, tmp_path):
-    (tmp_path / "config.toml").write_text("seed = 4711\n", encoding="utf-8")
-    assert "seed = 4711" in write_report([make_entry()], [], tmp_path).read_text(encoding="utf-8")
-    given = write_report([make_entry()], [], tmp_path, config_toml="seed = 4712").read_text(encoding="utf-8")
-    assert "seed = 4711" not in given
-    assert "seed = 4712" in given
-
-
-def test_files_are_whole_and_nothing_else_is_left(make_entry, make_metrics, tmp_path):
-    out = tmp_path / "new" / "run"
-    assert write_report([make_entry()], make_metrics(), out) == out / "report.html"
-    found = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file())
-    names = ("acceptance", "convergence", "knobs", "operator_time", "roofline", "tokens")
-    assert found == [f"figures/rtx-4090-{name}.svg" for name in names] + ["report.html"]
-    for name in names:
-        ET.parse(out / "figures" / f"rtx-4090-{name}.svg")
-    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    write_report([make_entry()], make_metrics(), out)
-    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
-
-
-def test_a_failed_write_leaves_the_old_file(make_entry, text_only, tmp_path, monkeypatch):
-    write_report([make_entry()], [], tmp_path)
-    old = (tmp_path / "report.html").read_bytes()
-
-    def fail(source, target):
-        raise OSError("disk is gone")
-
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="disk is gone"):
-        write_report([make_entry(pays=False)], [], tmp_path)
-    assert (tmp_path / "report.html").read_bytes() == old
-    assert not list(tmp_path.rglob("*.tmp"))
 
 
 @pytest.mark.parametrize("missing", [None, math.nan])

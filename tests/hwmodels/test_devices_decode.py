@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from narrow_devices import first_of_each_form
 
 from hwmodels import OPERATORS, catalog, step_cost, step_operators, uniform_weight_bits
 from hwmodels.step.traffic import traffic_by_memory
 
-DEVICES = catalog.device_names()
+DEVICES = first_of_each_form()
 NETWORKS = ("llama-3.2-1b", "qwen3-30b-a3b", "deepseek-v2-lite", "gpt-oss-20b", "opt-2.7b")
 
 _step = jax.jit(

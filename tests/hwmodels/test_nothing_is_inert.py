@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from narrow_devices import first_of_each_form
 
 from hwmodels import (
     ALL_LAYER_MATRICES,
@@ -74,7 +75,7 @@ def on_the_way():
 #: What stands in for 0, by the dimension in a number's name.
 FOR_ZERO = {"s": 1e-7, "j": 1e-12, "bit": 1e-12, "cycles": 5.0, "w": 1e-2, "m2": 1e-9}
 
-DEVICES = {name: lambda name=name: catalog.device(name) for name in catalog.device_names()} | {
+DEVICES = {name: lambda name=name: catalog.device(name) for name in first_of_each_form()} | {
     "systolic array": systolic,
     "vector array": lambda: catalog.device("rtx-4090").replace(matrix_unit=VectorArray(4.0, 3.0, 8.0, 7.0, 2e9)),
     "accesses that wait": waiting,

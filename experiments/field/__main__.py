@@ -171,7 +171,7 @@ def _entry(engine: str, found: Fitted) -> str:
         plural = "s" if kind == "small network" else ""
         values[f"scatter_of_{kind.replace(' ', '_')}{plural}"] = {"value": value, "source": said}
     if (middle := found.numbers.instructions) > 0.0:
-        others = [one["instructions"] for one in groups]
+        others = [one["instructions"] for one in groups if one["instructions"] > 0.0]
         spread = max(_LEAST_SPREAD, max(others) / min(others)) if len(others) > 1 else _WIDE
         for name, value in {"": middle, "_low": middle / spread, "_high": middle * spread}.items():
             values[f"row_instructions{name}"] = {"value": float(f"{value:.3g}"), "source": source}

@@ -50,6 +50,9 @@ FITTED_TERMS: dict[str, tuple[str, ...]] = {
     "mlx-cuda": (),
 }
 
+#: Groups of a kind below which those of all kinds count.
+_FEW = 3
+
 #: Standard deviation of log speedup where no group is left to see it from.
 UNSEEN = 0.35
 
@@ -90,8 +93,15 @@ def kind_of(row: FieldRow, parts: Parts) -> str:
     return "small network" if parts.draft == A_NETWORK else "other drafts"
 
 
+def _tells(row: FieldRow, parts: Parts) -> bool:
+    """Whether what a row's engine spends can be told from its kernels: they were measured, or have a form of their own, and no
+    links between devices take time."""
+    return row.device_count == 1 and (parts.kernels is not None or parts.rows is not None or parts.device == "m3-ultra")
+
+
 def fit_numbers(cells: Sequence[Cell], family: str) -> Numbers:
     """Numbers, none below 0, with least squares of the relative errors of cycles and of steps, each group counting alike."""
+    cells = [cell for cell in cells if _tells(*cell)] or cells
     sizes: dict[str, int] = {}
     for row, _ in cells:
         sizes[group_of(row)] = sizes.get(group_of(row), 0) + 1
@@ -158,7 +168,9 @@ def scatter_of(errors: Sequence[dict[str, float]]) -> dict[str, float]:
     """Kind of draft -> standard deviation of log speedup, from errors of groups left out; wider the fewer they are."""
     found = {}
     for kind in ("small network", "other drafts", "several devices"):
-        same = [one[kind] for one in errors if kind in one] or [value for one in errors for value in one.values()]
+        same = [one[kind] for one in errors if kind in one]
+        if len(same) < _FEW:
+            same = [value for one in errors for value in one.values()]
         few = float(student.ppf(0.95, len(same)) / student.ppf(0.95, np.inf)) if same else 1.0
-        found[kind] = float(f"{few * np.sqrt(np.mean(np.square(same))):.3g}") if same else UNSEEN
+        found[kind] = float(f"{few * float(np.median(same)):.3g}") if same else UNSEEN
     return found

@@ -54,8 +54,9 @@ def device_names() -> tuple[str, ...]:
 #: What names of devices carry beside the device: makers, kinds, sizes of memory.
 _BESIDES = re.compile(
     r"\b(?:nvidia|geforce|amd|intel|apple|google|aws|cloud|instinct|tesla|radeon|quadro|gpu|graphics|sxm[0-9]?|"
-    r"[0-9]+ ?gi?b|[0-9]+[ -]core)\b"
+    r"[0-9]+[ -]core)\b"
 )
+_SIZES = re.compile(r"\b[0-9]+ ?gi?b\b")
 
 #: Words that other cards share with one of the catalog.
 _OTHER_CARDS = re.compile(r"\b(?:laptop|mobile|max-q|super)\b")
@@ -67,7 +68,7 @@ def device_named(text: str, *, whole: bool = True) -> str | None:
     Args:
         whole: whether the text must be the device's name alone; else the longest name in it counts.
     """
-    words = re.sub(r"[_\s]+", " ", text.strip().lower())
+    words = re.sub(r"[_\s]+", " ", _SIZES.sub(" ", text.lower())).strip()
     found = [(match, name) for pattern, name in _patterns() for match in [pattern.search(words)] if match]
     if not found or _OTHER_CARDS.search(words):
         return None

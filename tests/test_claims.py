@@ -10,11 +10,7 @@ from hwmodels import catalog
 
 PAGES = ROOT / "docs" / "pages"
 RESIDUALS = ROOT / "docs" / "residuals"
-FIELD = json.loads((RESIDUALS / "field.json").read_text(encoding="utf-8"))["sources"]
-CONSTANT = "a constant per source, from its answers"
-
-#: Sources of SGLang's rows.
-SGLANG = ("gpustack", "AngelSlim", "SpecForge", "sglang", "GLM-4.7-Flash-Eagle3")
+FIELD = json.loads((RESIDUALS / "field.json").read_text(encoding="utf-8"))["classes"]
 
 
 def words(path):
@@ -46,43 +42,20 @@ def means(section, **where):
 
 
 def test_errors_of_published_speedups():
-    small, heads, apple = (
-        [kind["speedup"] for name, kind in FIELD.items() if source in name]
-        for source in ("vllm-scripts", "vllm-project/vllm", "MTPLX")
-    )
-    sglang = [name for name in FIELD if name.split(", ")[0].rpartition("/")[2] in SGLANG]
-    assert len(FIELD) == len(small) + len(heads) + len(apple) + len(sglang)
-    (small,) = small
-    percent = {name: f"{100 * small[name]:.1f} %" for name in ("median", "p90", "largest")}
-    count, largest = sum(kind["rows"] for kind in heads), f"{100 * max(kind['largest'] for kind in heads):.1f} %"
-    assert f"{small['rows']} of vLLM on an H100" in README
-    assert (
-        f"median error {percent['median']}, 90 % of the errors below {percent['p90']}, largest {percent['largest']}"
-        in README
-    )
-    assert f"The same for {count} speedups of vLLM with heads as drafts | largest error {largest}" in README
-    assert f"the median error of {small['rows']} predicted rows is {percent['median']}" in INDEX
-    assert f"the largest error of {count} rows is {largest}" in INDEX
-    constants = [kind["simplest"][CONSTANT] for name, kind in FIELD.items() if "MTPLX" in name]
-    medians, guessed = (" and ".join(f"{100 * kind['median']:.1f}" for kind in kinds) for kinds in (apple, constants))
-    rows, largest = sum(kind["rows"] for kind in apple), f"{100 * max(kind['largest'] for kind in apple):.1f}"
-    assert f"The same for {rows} speedups of MLX on an Apple M3 Ultra" in README
-    unseen = {name: FIELD[name] for name in sglang if FIELD[name]["speedup"]["rows"]}
-    assert (
-        f"The same for {sum(kind['speedup']['rows'] for kind in unseen.values())} speedups of SGLang with heads on"
-        in README
-    )
-    of_trees = {name: kind for name, kind in unseen.items() if "(tree)" in name}
-    errors = [kind["speedup"]["median"] for kind in of_trees.values()]
-    worse = sum(kind["speedup"]["median"] > kind["simplest"][CONSTANT]["median"] for kind in of_trees.values())
-    assert (len(of_trees), worse) == (5, 3)
-    assert (
-        f"median errors {100 * min(errors):.1f} to {100 * max(errors):.1f} %; a constant errs less on three of five"
-        in README
-    )
-    assert rows == 20
-    assert f"median errors {medians} % of two builds, largest {largest} %; a constant errs by {guessed} %" in README
-    assert f"For {rows} rows of MLX on an Apple M3 Ultra the median errors are {medians} %" in INDEX
+    for words, name in (
+        ("One GPU of a data center", "GPUs of data centers"),
+        ("The same for several GPUs", "several GPUs"),
+        ("The same for consumer NVIDIA, DGX Spark, Apple and AMD", "all but data centers"),
+    ):
+        errors = FIELD[name]["speedup"]
+        percent = {key: f"{100 * errors[key]:.1f} %" for key in ("median", "p90", "largest")}
+        assert (
+            f"{words}: {errors['rows']} rows | median error {percent['median']}, 90 % of the errors below {percent['p90']}, "
+            f"largest {percent['largest']}"
+        ) in README
+        if "several" not in name:
+            assert f"{errors['rows']} rows is {percent['median']}" in INDEX
+    assert f"the largest {100 * FIELD['all but data centers']['speedup']['largest']:.1f} %" in INDEX
 
 
 def test_claims_of_the_tuned_draft_are_those_of_its_row():

@@ -95,12 +95,15 @@ def test_layers_and_mapped_logits_of_a_draft():
     assert spent(DraftCost(passes=0.0)) == pytest.approx(1e-3)
 
 
-@pytest.mark.parametrize("name", ["trtllm", "llama.cpp"])
+@pytest.mark.parametrize("name", ["trtllm"])
 def test_engines_without_a_source_have_no_terms(name):
     assert name not in catalog.engine_names()
     assert catalog.engine_gap(name).startswith("no source: ")
     assert set(catalog.engine_sources(name).values()) == {catalog.engine_gap(name)}
-    with pytest.raises(catalog.UnknownNameError, match=r"are not known \(no source: .*allowed: jax, sglang, vllm"):
+    with pytest.raises(
+        catalog.UnknownNameError,
+        match=r"are not known \(no source: .*allowed: jax, llama.cpp, mlx, mlx-cuda, sglang, vllm",
+    ):
         catalog.engine(name)
 
 

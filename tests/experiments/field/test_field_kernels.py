@@ -99,7 +99,7 @@ def test_a_build_without_tags_is_no_v0(text, is_old):
     assert any("were fitted to its version V1" in note for note in engine_of(text).notes) == is_old
 
 
-@pytest.mark.parametrize("text", ["ternary", "auto", "iq2_xxs", "16 bananas", "8"])
+@pytest.mark.parametrize("text", ["ternary", "auto", "vq2_xxs", "16 bananas", "8"])
 def test_precisions_that_are_not_known_say_what_is(text):
     with pytest.raises(NotPricedError, match=r"precision .* is not known; known are such as bf16, fp8"):
         stored(text)

@@ -116,8 +116,8 @@ def test_names_in_any_case():
     [
         (
             catalog.device,
-            "rtx4090",
-            "unknown device 'rtx4090'; did you mean 'rtx-4090'? allowed: " + ", ".join(DEVICES),
+            "rtx40900",
+            "unknown device 'rtx40900'; did you mean 'rtx-4090'? allowed: " + ", ".join(DEVICES),
         ),
         (
             catalog.architecture,

@@ -22,7 +22,7 @@ from generated.evidence import BEFORE, FIELD, GPU, HOST, PAGE, with_summary
 from write_residuals import rounded
 
 #: What is kept of a field result's summary.
-_KEPT = ("rows", "predicted", "without_prediction", "notes", "sources")
+_KEPT = ("rows", "predicted", "stated", "without_prediction", "notes", "classes", "sources")
 
 #: What predicted a host's speedups, in its result.
 _MODEL, _CONSTANT = "this model", "a constant, the median of the answers"

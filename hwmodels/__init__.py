@@ -11,7 +11,7 @@ from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, lea
 from hwmodels.chip.cost import ChipBill, chip_bill
 from hwmodels.chip.technology import Technology
 from hwmodels.compute.unit import ComputeUnit
-from hwmodels.device import Chip, Device, MemoryTier, OnChipPath, stack_devices
+from hwmodels.device import Chip, Device, ExtraRows, MemoryTier, OnChipPath, stack_devices
 from hwmodels.network.architecture import (
     ALL_LAYER_MATRICES,
     EXPERT_MATRICES,
@@ -197,6 +197,7 @@ __all__ = [
     "EngineLogError",
     "EngineTerms",
     "ExpertSharing",
+    "ExtraRows",
     "FastestDraft",
     "FixedLength",
     "Footprint",

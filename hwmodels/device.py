@@ -66,6 +66,18 @@ class Superblocks:
 
 
 @flax.struct.dataclass
+class ExtraRows:
+    """Instructions of the rows of a product beyond its first, in kernels that multiply vectors. Every field is a leaf, "*b".
+
+    A product of m rows by k x n weights takes 2 * instructions * k * n * min(m - 1, until - 1) / vector_flops_per_s longer: an
+    instruction takes as long as a multiply-add of a lane.
+    """
+
+    instructions: Leaf = number(NOT_NEGATIVE)  # per weight and further row, >= 0
+    until: Leaf = number(POSITIVE, default=16.0)  # rows from which on kernels use tiles, and a further row adds nothing
+
+
+@flax.struct.dataclass
 class Chip:
     """Power and area beside memory and decoder. Every field is a leaf, "*b"."""
 
@@ -115,6 +127,8 @@ class Device:
     encoder: Encoder | None = part(Encoder, default=None)
     #: Of compressed tensors; None: nothing is padded.
     superblocks: Superblocks | None = part(Superblocks, default=None)
+    #: Beside all other times of a product; None: a row takes what the unit says.
+    extra_rows: ExtraRows | None = part(ExtraRows, default=None)
 
     @property
     def tiers(self) -> tuple[MemoryTier, ...]:

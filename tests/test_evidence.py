@@ -17,6 +17,7 @@ def test_the_page_holds_what_is_recorded():
     shown = summary()
     assert all(f"**{name}**" in shown for name in ("The field", "The host", "The GPU", "The silicon", "The papers"))
     assert shown.count("**no**") >= 7
+    assert shown.index("| GB10 |") < shown.index("| GPUs of data centers |")  # the worst first
     assert "'Apple M3 Ultra 256GB' is priced as m3-ultra" in shown
 
 

@@ -11,7 +11,7 @@ import argparse
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import tomli_w
 from matplotlib.axes import Axes
@@ -19,11 +19,11 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from experiments.command_line import carry_out
-from experiments.field.answers import CALIBRATION_ROWS, Fitted, answers, fitted
+from experiments.field.answers import LEFT_OUT, Fitted, answers, fitted, unseen_numbers
 from experiments.field.engines import engine_of
-from experiments.field.fit import FITTED_TERMS
-from experiments.field.predict import price_rows
-from experiments.field.rows import OTHER_MACHINES, PUBLISHED, read_rows
+from experiments.field.fit import FAMILIES, FITTED_TERMS, scatter_of
+from experiments.field.predict import Parts, price_rows
+from experiments.field.rows import PUBLISHED, FieldRow, read_rows
 from experiments.field.summary import summarise
 from hwmodels import catalog
 from jaxspec.errors import InputError
@@ -36,13 +36,9 @@ __all__ = ["draw"]
 #: Of sources, in turn: more sources than colors differ by their markers.
 _MARKERS = ("o", "s", "^", "D", "v")
 
-#: Face of a marker by a row's status; None: the source's color.
-_FACES = {"calibrated": "white", "predicted": None}
-
 
 def draw(rows: Sequence[dict[str, Any]]) -> Figure:
-    """One figure of all rows with a prediction and a measurement, a color and marker for each source; rows that terms were
-    fitted to are open.
+    """One figure of all rows with a prediction and a measurement, a color and marker for each source.
 
     Args:
         rows: as `experiments.field.answers` makes them.
@@ -58,65 +54,47 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
         axes.plot([low, high], [low, high], color="0.4", linewidth=0.8)
         figure.legend(fontsize=7, loc="outside lower center", ncols=2)
     axes.set_xlabel("decode speedup, measured by others")
-    axes.set_ylabel("decode speedup, predicted (open: terms were fitted to the row)")
+    axes.set_ylabel("decode speedup, predicted by numbers of other groups")
     return figure
 
 
 def _draw_source(axes: Axes, rows: Sequence[dict[str, Any]], source: str, number: int) -> None:
     color, marker = f"C{number % 10}", _MARKERS[number % len(_MARKERS)]
-    for status, face in _FACES.items():
-        found = [row for row in rows if row["status"] == status]
-        if not found:
-            continue
-        measured, predicted = ([row[name] for row in found] for name in ("measured_speedup", "predicted_speedup"))
-        spread = [
-            [row["predicted_speedup"] - row["low"] for row in found],
-            [row["high"] - row["predicted_speedup"] for row in found],
-        ]
-        axes.errorbar(measured, predicted, spread, fmt="none", ecolor=color, elinewidth=0.5, alpha=0.4)
-        label = f"{source.removeprefix('github.com/')} ({len(found)} {status})"
-        axes.plot(measured, predicted, marker, color=color, markerfacecolor=face or color, markersize=4, label=label)
+    measured, predicted = ([row[name] for row in rows] for name in ("measured_speedup", "predicted_speedup"))
+    spread = [
+        [row["predicted_speedup"] - row["low"] for row in rows],
+        [row["high"] - row["predicted_speedup"] for row in rows],
+    ]
+    axes.errorbar(measured, predicted, spread, fmt="none", ecolor=color, elinewidth=0.5, alpha=0.4)
+    label = f"{source.removeprefix('github.com/')} ({len(rows)})"
+    axes.plot(measured, predicted, marker, color=color, markersize=4, label=label)
 
 
 _EPILOG = """\
   python -m experiments.field                        the published rows that this project ships
-  python -m experiments.field --rows mine.csv        rows of your own, in the columns of experiments/field/published.csv
-  python -m experiments.field --fit                  fit the engines' terms to 28 of the rows again, and write them
+  python -m experiments.field --rows mine.csv        rows of your own, in the columns of experiments/field/published.csv;
+                                                     a device may be a TOML file
+  python -m experiments.field --fit                  fit the engines' numbers to the rows again, and write them
 """
 
 _ENGINE = "vllm"
+
+#: The engine with most groups of rows that take instructions for each row of a product.
+_USUAL = "llama.cpp"
 _ENGINES = Path(__file__).parents[2] / "hwmodels" / "catalog" / "engines"
 
 
-class _Words(NamedTuple):
-    """What the file of an engine says of its numbers: of the scatters, and of terms that are not fitted."""
-
-    title: str
-    small_networks: str
-    other_drafts: str
-    not_fitted: str
-
-
-_OF_SOURCES = (
-    "rows of this engine in experiments/field/published.csv, each source predicted by terms fitted to the others: root mean "
-    "square of log speedup, median of the sources"
-)
-_WORDS = {
-    "vllm": _Words(
-        "vLLM V1 on GPUs",
-        "calibrated: rows of experiments/field/published.csv and other_machines.csv with a network as draft, each machine "
-        "predicted by terms fitted to the others: root mean square of log speedup, over two machines (4.9 and 19 %)",
-        "heads in experiments/field/published.csv, each kind predicted by terms fitted to the other kinds: root mean square "
-        "of log speedup, median of the kinds",
-        "0: a pass hides it behind its kernels; not fitted",
-    ),
-    "sglang": _Words(
-        "SGLang on GPUs, without overlapped scheduling of speculation",
-        f"no row has a small network as draft; that of heads: {_OF_SOURCES}",
-        _OF_SOURCES,
-        "0: rows of one kind of head do not tell it from the fitted terms; not fitted",
-    ),
+#: Titles of the engines' files.
+_TITLES = {
+    "vllm": "vLLM V1 on GPUs, of 2026",
+    "vllm-2025": "vLLM V1 on GPUs, until the end of 2025",
+    "sglang": "SGLang on GPUs, without overlapped scheduling of speculation",
+    "llama.cpp": "llama.cpp: CUDA, ROCm, Vulkan and Metal",
+    "mlx": "MLX on GPUs of Apple",
+    "mlx-cuda": "MLX on GPUs of NVIDIA",
 }
+
+_ROWS = "experiments/field/published.csv by python -m experiments.field --fit"
 
 
 def main() -> None:
@@ -152,13 +130,7 @@ def run(path: Path = PUBLISHED, *, fit: bool = False) -> dict[str, Any]:
     if fit:
         if path != PUBLISHED:
             raise InputError(f"--fit with --rows {path}: terms are fitted to the published rows; leave --rows out")
-        elsewhere = read_rows(OTHER_MACHINES)
-        further = list(zip(elsewhere, price_rows(elsewhere), strict=True))
-        fits = {engine: fitted(rows, parts, engine, further) for engine in FITTED_TERMS}
-        for engine, found in fits.items():
-            write_text(_ENGINES / f"{engine}.toml", _entry(engine, found))
-        write_text(CALIBRATION_ROWS, to_json(sorted(name for found in fits.values() for name in found.rows)))
-    engine_of.cache_clear()  # its terms may just have been written
+        write_fits(rows, parts)
     found, terms = answers(rows, parts), catalog.engine(_ENGINE)
     return {
         "rows": found,
@@ -166,42 +138,69 @@ def run(path: Path = PUBLISHED, *, fit: bool = False) -> dict[str, Any]:
     }
 
 
+def write_fits(rows: Sequence[FieldRow], parts: Sequence[Parts | str]) -> None:
+    """Fit all engines, and write their files and what each group is predicted by.
+
+    Args:
+        rows, parts: of the published rows.
+    """
+    usual = fitted(rows, parts, _USUAL, 0.0).numbers.instructions
+    fits = {family: fitted(rows, parts, family, usual) for family in FAMILIES}
+    for family, found in fits.items():
+        for engine in FAMILIES[family]:
+            write_text(_ENGINES / f"{engine}.toml", _entry(engine, found))
+    write_text(LEFT_OUT, to_json({family: found.left_out for family, found in fits.items()}))
+    engine_of.cache_clear()
+    unseen_numbers.cache_clear()
+
+
 def _entry(engine: str, found: Fitted) -> str:
     """An engine's file of the catalog."""
-    words = _WORDS[engine]
-    source = f"fitted to {len(found.rows)} rows of experiments/field/published.csv by python -m experiments.field --fit"
+    groups = found.left_out.values()
+    source = f"calibrated: {sum(len(one['rows']) for one in groups)} rows in {len(groups)} groups of {_ROWS}"
+    unseen = "0: not told apart from the fitted terms by the rows; not fitted"
     values = {
-        name: {"value": value, "source": source if name in FITTED_TERMS[engine] else words.not_fitted}
-        for name, value in dataclasses.asdict(found.terms).items()
+        name: {"value": value, "source": source if name in FITTED_TERMS[engine] else unseen}
+        for name, value in dataclasses.asdict(found.numbers.terms[engine]).items()
     }
-    scatter = {
-        "scatter_of_small_networks": {"value": found.scatter["small network"], "source": words.small_networks},
-        "scatter_of_other_drafts": {"value": found.scatter["other drafts"], "source": words.other_drafts},
-    }
-    return tomli_w.dumps({"title": words.title} | values | scatter)
+    said = (
+        f"calibrated: groups of {_ROWS}, each predicted by numbers fitted to the others: root mean square of log speedup, as "
+        "much wider as so few groups need"
+    )
+    for kind, value in scatter_of([one["errors"] for one in groups]).items():
+        plural = "s" if kind == "small network" else ""
+        values[f"scatter_of_{kind.replace(' ', '_')}{plural}"] = {"value": value, "source": said}
+    if (middle := found.numbers.instructions) > 0.0:
+        others = [one["instructions"] for one in groups if one["instructions"] > 0.0]
+        spread = max(_LEAST_SPREAD, max(others) / min(others)) if len(others) > 1 else _WIDE
+        for name, value in {"": middle, "_low": middle / spread, "_high": middle * spread}.items():
+            values[f"row_instructions{name}"] = {"value": float(f"{value:.3g}"), "source": source}
+    return tomli_w.dumps({"title": _TITLES[engine]} | values)
+
+
+#: Instructions of an engine are uncertain by these factors at least, and where one group alone shows them.
+_LEAST_SPREAD, _WIDE = 1.5, 3.0
 
 
 def show(summary: dict[str, Any], console: Console) -> None:
-    """The summary as tables: for each source this model, and the simplest predictors of the same rows."""
-    for name, found in summary["sources"].items():
+    """The summary as tables, the worst class of devices first: this model, and the simplest predictors of the same rows."""
+    by_error = sorted(summary["classes"].items(), key=lambda one: -(one[1]["speedup"]["median"] or 0.0))
+    for name, found in by_error:
         table = Table(f"{name}: decode speedup, predicted against measured", _caption(found))
         table.add_column("predictor")
         for heading in ("rows", "median error", "90 %", "largest", "with its sign"):
             table.add_column(heading, justify="right")
-        for title, errors in _errors(found).items():
+        for title, errors in ({"this model": found["speedup"]} | found["simplest"]).items():
             table.add_row(title, *_cells(errors))
         console.print(table)
-    say(f"{summary['predicted']} of {summary['rows']} rows predicted.", console=console)
+    say(
+        f"{summary['predicted']} of {summary['rows']} rows predicted; {summary['stated']} say all that is needed.",
+        console=console,
+    )
     for note, count in summary["notes"].items():
         say(f"{count} {'row' if count == 1 else 'rows'}: {note}.", console=console)
     for reason, count in summary["without_prediction"].items():
         say(f"{count} not predicted: {reason}.", console=console)
-
-
-def _errors(found: dict[str, Any]) -> dict[str, Any]:
-    """Rows of a source's table; those that the terms were fitted to stand apart."""
-    fitted = {"this model, rows fitted to": found["calibrated_speedup"]} if found["calibrated_speedup"]["rows"] else {}
-    return {"this model": found["speedup"]} | fitted | found["simplest"]
 
 
 def _cells(errors: dict[str, Any]) -> list[str]:
@@ -220,6 +219,10 @@ def _caption(found: dict[str, Any]) -> str:
     ]
     if cycle["rows"]:
         lines.append(f"cycle over a step without speculation: median error {100.0 * cycle['median']:.1f} %")
+    if found["ar_s"]["rows"]:
+        lines.append(
+            f"steps without speculation at other batches: median error {100.0 * found['ar_s']['median']:.1f} %"
+        )
     if best["groups"]:
         lines.append(f"best draft length, or within 2 % of it: {best['right']} of {best['groups']} groups")
     return "\n".join(lines)

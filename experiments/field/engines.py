@@ -12,16 +12,24 @@ from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms
 
 __all__ = ["Engine", "engine_of"]
 
-#: Words of an engine in logs -> its name in the catalog and in calibrations.
+#: Words of an engine in logs -> its name in the catalog; the first that is found counts.
 _NAMES = (
     (r"vllm", "vllm"),
     (r"sglang|\bsgl\b", "sglang"),
     (r"trt-?llm|tensor-?rt", "trtllm"),
-    (r"llama\.?cpp|ggml|ollama", "llama.cpp"),
+    (r"(mlx|mtplx).*cuda|cuda.*mlx", "mlx-cuda"),
+    (r"mlx|mtplx", "mlx"),
+    (r"llama\.?cpp|ggml|ollama|lm studio", "llama.cpp"),
 )
+
+#: Releases of vLLM until the end of 2025, whose heads with a vocabulary of their own wrote their logits into the target's.
+_OLDER = re.compile(r"\b202[345]\b|\bv?0\.(?:[0-9]|1[0-2])\b(?!\.dev)|\bv0(?![.0-9])")
 
 #: The engine whose terms bound what those without any may spend: the one that spends least of the measured.
 _MEASURED = "vllm"
+
+#: The engine whose rows count where the kernels of an engine are not known.
+_USUAL_ROWS = "llama.cpp"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +42,7 @@ class Engine:
         most: the terms of an engine that was measured, where this one's are not known: how slow a cycle may be; else `terms`.
         scatter: kind of draft -> standard deviation of log speedup about predictions with `most`.
         notes: sentences for a reader.
+        rows: what a product's rows take on devices without measured kernels; None: nothing beside the device's rates.
     """
 
     name: str | None
@@ -41,22 +50,31 @@ class Engine:
     most: EngineTerms
     scatter: Mapping[str, float]
     notes: tuple[str, ...] = ()
+    rows: catalog.RowInstructions | None = None
+
+    @property
+    def kernels(self) -> str | None:
+        """The name in calibrations: older versions of an engine have the kernels of its current one."""
+        return None if self.name is None else self.name.removesuffix("-2025")
 
 
 @functools.cache
 def engine_of(text: str) -> Engine:
     """The engine that a row names, as logs write it."""
     name = next((found for pattern, found in _NAMES if re.search(pattern, text.lower())), None)
+    if name == "vllm" and _OLDER.search(text.lower()):
+        name = "vllm-2025"
     if name is not None and name in catalog.engine_names():
-        terms = catalog.engine(name)
-        return Engine(name, terms, terms, catalog.engine_scatter(name), _version(name, text))
+        terms, rows = catalog.engine(name), catalog.engine_rows(name)
+        return Engine(name, terms, terms, catalog.engine_scatter(name), _version(name, text), rows)
     title = text.strip() or "an engine without a name"
     why = None if name is None else catalog.engine_gap(name)
     said = (
         f"what {title} spends beside its kernels is not known ({why or 'the catalog has no such engine'}): kernels alone; the "
         f"interval reaches down to what it would be with the terms of {_MEASURED}"
     )
-    return Engine(name, NO_ENGINE, catalog.engine(_MEASURED), catalog.engine_scatter(_MEASURED), (said,))
+    rows = catalog.engine_rows(_USUAL_ROWS) if name is None else None
+    return Engine(name, NO_ENGINE, catalog.engine(_MEASURED), catalog.engine_scatter(_MEASURED), (said,), rows)
 
 
 def _version(name: str, text: str) -> tuple[str, ...]:
@@ -67,4 +85,4 @@ def _version(name: str, text: str) -> tuple[str, ...]:
     words = text.lower()
     old = re.search(r"\bv0(?![.0-9])|\bv?0\.[0-7]\b(?!\.dev)", words) and not re.search(r"\bv1\b(?!\.)", words)
     said = f"the terms of {_MEASURED} were fitted to its version V1; this row names {text.strip()}"
-    return (said,) if name == _MEASURED and old else ()
+    return (said,) if name.startswith(_MEASURED) and old else ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 import re
 from collections.abc import Callable
 
@@ -27,38 +28,36 @@ from hwmodels.catalog.calibrations import (
 )
 from hwmodels.catalog.entries import shown
 
-__all__ = ["Gpu", "at_bandwidth", "device_of_group", "memory_is_known", "named_device", "solved_bandwidth"]
+__all__ = [
+    "Gpu",
+    "at_bandwidth",
+    "device_of_group",
+    "likely_cards",
+    "memory_is_known",
+    "named_device",
+    "solved_bandwidth",
+]
 
 #: Before a name: "2xH100". How many there are is `device_count`.
 _MANY = r"\b(?:[0-9]+ ?x ?)?"
 
-#: A name as logs write it -> the catalog's.
-_DEVICES = (
-    (rf"{_MANY}b200\b", "b200-sxm"),
-    (rf"{_MANY}h200\b", "h200-sxm"),
-    (rf"{_MANY}h100\b|\bgh200\b", "h100-sxm"),
-    (rf"{_MANY}a100\b", "a100-sxm-80gb"),
-    (rf"{_MANY}l40s?\b", "l40s"),
-    (rf"{_MANY}(rtx)?4090\b", "rtx-4090-calibrated"),
-    (r"\brtx pro 6000\b", "rtx-pro-6000"),
-    (r"\borin\b", "jetson-agx-orin"),
-    (r"\bm3 ultra\b", "m3-ultra"),
-)
+#: Devices of the catalog that stand for one of the same name where an engine's kernels were measured.
+_MEASURED_TWINS = {"rtx-4090": "rtx-4090-calibrated"}
 
 #: Cards of a name whose memory or clocks are others than those of the catalog's; an M3 Ultra of unknown cores has 60 or 80.
-_SIBLING = re.compile(r"pcie|\bnvl\b|gh200|\bl40\b|\b40 ?gb|max-q|laptop|m3 ultra(?!.*\b80[ -]core)")
+_SIBLING = re.compile(r"a100.*(?:pcie|\b40 ?gb)|m3 ultra(?!.*\b80[ -]core)")
 
 #: Names that say which memory a card has: modules, and GPUs that were built with one memory alone.
-_ONE_MEMORY = re.compile(r"\bsxm|\b[hb]200\b")
+_ONE_MEMORY = re.compile(r"\bsxm|\b[hb]200\b|\bg?b300\b")
 
 #: GPUs that share matrices without a word of PCIe in their name are modules, which have NVLink.
 _MODULES = re.compile(rf"{_MANY}[ahb]100\b")
 
 #: Links of cards whose names say that they have no NVLink -> the catalog's.
-_LINKS = ((r"a100.*pcie|pcie.*a100", "pcie4"), (r"pcie", "pcie5"))
+_LINKS = ((r"a100.*pcie|pcie.*a100", "pcie4"),)
 
 #: Bandwidth over the catalog's that can be another memory on the same chip, or an engine that leaves it idle.
-_SCALES = (0.2, 1.3)
+_SCALES = (0.15, 1.6)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,27 +79,39 @@ class Gpu:
 
 
 @functools.cache
-def named_device(name: str, engine: str | None = None, formats: tuple[str, ...] = ()) -> Gpu:
-    """A device by the name that logs use, with the kernels of an engine and a format where they were measured.
+def named_device(name: str, engine: str | None = None, formats: tuple[str, ...] = (), *, rows: bool = False) -> Gpu:
+    """A device by the name that logs use, or of a user's own file, with the kernels of an engine and a format where they were
+    measured.
 
     Args:
         engine: in the catalog; None: of no known name.
+        rows: whether the engine has kernels of its own everywhere, which take instructions for each row.
         formats: kernels of the weights, see `experiments.field.stored.Stored`; the first that was measured counts.
     Raises:
         NotPricedError: the catalog has no such device.
     """
-    found = next((entry for pattern, entry in _DEVICES if re.search(pattern, name.lower())), None)
+    is_file = name.endswith(".toml") and os.path.isfile(name)
+    found = name if is_file else catalog.device_named(name, whole=False)
     if found is None:
         raise NotPricedError(f"the catalog has no device {shown(name)}")
+    found = found if rows else _MEASURED_TWINS.get(found, found)
     notes = (
         [f"{shown(name)} is priced as {found}, at the bandwidth of its own step where one was published"]
-        if _SIBLING.search(name.lower())
+        if _SIBLING.search(name.lower()) and not is_file
         else []
     )
-    gpu = catalog.device_entry(found).calibration
-    if gpu is None:
+    try:
+        entry = catalog.device_entry(found)
+    except EntryError as error:  # a file of the user's own
+        raise NotPricedError(str(error)) from None
+    gpu = entry.calibration
+    if rows and engine is not None:
+        entry = catalog.device_entry(found, engine=engine)
+    if rows or gpu is None:
         said = f"no kernels were measured on {found}, neither of this engine nor of another: the rates of its file"
-        return Gpu(found, catalog.device(found), None, None, (*notes, said))
+        if entry.device.extra_rows is not None:
+            said = f"{engine} on {found}: rates of the data sheet, and instructions for each further row of a product"
+        return Gpu(found, entry.device, None, None, (*notes, said))
     kernels = engine if engine in calibrated_engines(gpu) else None
     if kernels is None:
         measured = ", ".join(calibrated_engines(gpu))
@@ -171,6 +182,17 @@ def memory_is_known(name: str, devices: int) -> bool:
     if _SIBLING.search(text):
         return False
     return bool(_ONE_MEMORY.search(text) or (devices > 1 and _MODULES.search(text)))
+
+
+def likely_cards(name: str, devices: int) -> tuple[str, ...]:
+    """Names that several cards of one name may mean: modules that NVLink joins, or cards behind PCIe.
+
+    Args:
+        name: as logs write it. devices: that ran together.
+    """
+    text = name.lower()
+    open_to_both = devices > 1 and re.search(rf"{_MANY}h100\b", text) and not re.search(r"sxm|nvlink|pcie|nvl", text)
+    return (name, f"{name} PCIe") if open_to_both else (name,)
 
 
 def at_bandwidth(device: Device, scale: float) -> Device:

@@ -12,9 +12,9 @@ from experiments.field.stored import NotPricedError
 from hwmodels import Architecture, DraftCost, catalog
 from hwmodels.catalog import EntryError, UnknownNameError
 from hwmodels.catalog.entries import shown
-from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head, multi_token_head
+from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, block_head, eagle_head, multi_token_head
 
-__all__ = ["A_NETWORK", "draft_of", "named_architecture"]
+__all__ = ["A_NETWORK", "draft_of", "is_block", "named_architecture"]
 
 #: What a draft is called that is a network of its own.
 A_NETWORK = "a small network"
@@ -43,6 +43,8 @@ def named_architecture(name: str) -> Architecture:
         except EntryError as error:
             raise NotPricedError(str(error)) from error
     slug = name.strip().lower().rsplit("/", 1)[-1].split(" (")[0].replace("_", "-").replace(" ", "-")
+    slug = re.sub(r"^deepseek-r1-distill-(?=qwen|llama)", "", slug).replace("distill-qwen-", "qwen2.5-")
+    slug = re.sub(r"^qwen-(?=[0-9.]+b)", "qwen2.5-", slug)
     slug = _BEGINNINGS.sub("", slug.replace("llama3", "llama-3").replace("llama2", "llama-2"))
     while (shorter := _ENDINGS.sub("", slug)) != slug:
         slug = shorter
@@ -52,6 +54,11 @@ def named_architecture(name: str) -> Architecture:
         raise NotPricedError(f"the catalog has no architecture {shown(slug)}") from None
 
 
+def is_block(row: FieldRow) -> bool:
+    """Whether a draft proposes all of a cycle's tokens in one pass."""
+    return re.search(r"\bp-?eagle|parallel|medusa|hydra|dflash|dspark|\bblock", row.draft_kind.lower()) is not None
+
+
 def draft_of(row: FieldRow, target: Architecture) -> DraftCost:
     """What the row's draft costs.
 
@@ -59,10 +66,10 @@ def draft_of(row: FieldRow, target: Architecture) -> DraftCost:
         NotPricedError: a kind of draft, or its network, is not known.
     """
     kind = row.draft_kind.lower()
-    if re.search(r"n-?gram|lookup|suffix|rest\b", kind):
+    if re.search(r"n-?gram|lookup|lookahead|retrieval|suffix|rest\b", kind):
         return DraftCost(passes=0.0, statement="a lookup, which takes no time")
-    if re.search(r"\bp-?eagle|parallel|medusa|dflash", kind):
-        raise NotPricedError(f"draft_kind {row.draft_kind!r} drafts all tokens in one pass, which is not modelled here")
+    if is_block(row):
+        return block_head(target)
     if "eagle" in kind:
         own = EAGLE3_VOCABULARY if re.search(r"eagle-?3", kind) else target.vocab_size
         share = re.search(r"fr-?spec\s*([0-9]+)\s*%", kind)
@@ -71,7 +78,7 @@ def draft_of(row: FieldRow, target: Architecture) -> DraftCost:
         # FR-Spec looks up the chosen token's id alone, where EAGLE-3 heads map all logits.
         pruned = eagle_head(target, min(own, target.vocab_size) * float(share[1]) / 100.0)
         return dataclasses.replace(pruned, maps_logits=0.0)
-    if "mtp" in kind:
+    if "mtp" in kind and not re.search(r"separate|assistant", kind):
         return multi_token_head(target)
     if re.search(r"model|assist|self", kind):
         if not row.draft:
@@ -81,5 +88,5 @@ def draft_of(row: FieldRow, target: Architecture) -> DraftCost:
         return DraftCost(architecture=named_architecture(row.draft), statement=A_NETWORK)
     raise NotPricedError(
         f"draft_kind {row.draft_kind!r} is not known; known are such as separate_model, EAGLE-1 head, EAGLE-3 head, MTP head, "
-        "n-gram"
+        "n-gram, DFlash block"
     )

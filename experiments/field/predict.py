@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.field.gpus import Gpu, at_bandwidth, memory_is_known, named_device, solved_bandwidth
-from experiments.field.networks import draft_of, named_architecture
+from experiments.field.gpus import Gpu, at_bandwidth, likely_cards, memory_is_known, named_device, solved_bandwidth
+from experiments.field.networks import draft_of, is_block, named_architecture
 from experiments.field.ran import what_ran
 from experiments.field.rows import FieldRow
 from experiments.field.stored import BESIDES, NotPricedError, stored
@@ -39,15 +39,17 @@ ASSUMED_CONTEXT = 512.0
 
 
 class OwnStep(NamedTuple):
-    """What a group's step without speculation says.
+    """What a group's steps without speculation say.
 
     Attributes:
         bandwidth_scale: over the catalog's.
         rest_s: seconds of each pass of the target beside its kernels; 0 where the bandwidth explains the step.
+        device: the card that its name means, where it may mean several; None: as the row has it.
     """
 
     bandwidth_scale: float = 1.0
     rest_s: float = 0.0
+    device: str | None = None
 
 
 @quick_jit
@@ -71,43 +73,82 @@ def workload_of(row: FieldRow, batch: float) -> Workload:
 
 
 class OwnSteps:
-    """Bandwidth and rest of each group of rows, from its own steps without speculation."""
+    """Bandwidth, rest and card of each group of rows, from its own steps without speculation."""
 
     def __init__(self, rows: Sequence[FieldRow]) -> None:
-        self._first: dict[str, FieldRow] = {}
+        self._rows: dict[str, list[FieldRow]] = {}
         for row in rows:
-            held = self._first.get(row.group)
-            if row.ar_s is not None and not row.excluded and (held is None or row.ar_batch < held.ar_batch):
-                self._first[row.group] = row
+            if row.ar_s is not None and not row.excluded:
+                self._rows.setdefault(row.group, []).append(row)
         self._found: dict[str, OwnStep] = {}
+
+    def _first(self, group: str) -> FieldRow | None:
+        """The row with the fewest sequences without speculation, the first of several."""
+        return min(self._rows.get(group, []), key=lambda row: row.ar_batch, default=None)
 
     def is_from(self, row: FieldRow) -> bool:
         """Whether a row's step without speculation is the one that its group's numbers come from: runs of several draft lengths
         are compared with one such step."""
-        first = self._first.get(row.group)
+        first = self._first(row.group)
         return first is not None and (row.ar_s, row.ar_batch) == (first.ar_s, first.ar_batch)
 
     def of(self, row: FieldRow) -> OwnStep:
         """The numbers for a row: those of the catalog where its group published no step without speculation.
 
+        A name that may mean several cards means the one that explains the group's steps over sequences best, with the bandwidth
+        nearest to its data sheet's.
+
         Raises:
             NotPricedError: no bandwidth near the catalog's explains the step.
         """
-        first = self._first.get(row.group)
+        first = self._first(row.group)
         if first is None:
             return OwnStep()
         if row.group not in self._found:
-            target, work = named_architecture(first.target), workload_of(first, first.ar_batch)
-            ran = what_ran(first, target, DraftCost(passes=0.0))
-            measured_s = first.ar_s
-            assert measured_s is not None
-            kernels_s = lambda scale: float(step_s(at_bandwidth(ran.gpu.device, scale), target, ran.footprint, work))
-            rest_s = measured_s - kernels_s(1.0)
-            if rest_s > 0.0 and memory_is_known(first.device, first.device_count):
-                self._found[row.group] = OwnStep(rest_s=rest_s)
-            else:
-                self._found[row.group] = OwnStep(solved_bandwidth(kernels_s, measured_s))
+            names, found = likely_cards(first.device, first.device_count), []
+            for name in names:
+                try:
+                    found.append(self._as(dataclasses.replace(first, device=name), compare=len(names) > 1))
+                except NotPricedError as reason:
+                    if len(names) == 1:
+                        raise
+                    refused = reason
+            if not found:
+                raise refused
+            self._found[row.group] = min(found, key=lambda one: one[0])[1]
         return self._found[row.group]
+
+    def _as(self, first: FieldRow, *, compare: bool) -> tuple[float, OwnStep]:
+        """How far a group's steps are from those of a card, and its numbers then.
+
+        Args:
+            first: with the card's name. compare: whether the distance is wanted.
+        """
+        target, measured_s = named_architecture(first.target), first.ar_s
+        assert measured_s is not None
+        ran = what_ran(first, target, DraftCost(passes=0.0))
+
+        def kernels_s(scale: float, row: FieldRow = first) -> float:
+            work = workload_of(row, row.ar_batch)
+            return float(step_s(at_bandwidth(ran.gpu.device, scale), target, ran.footprint, work))
+
+        rest_s = measured_s - kernels_s(1.0)
+        if rest_s > 0.0 and memory_is_known(first.device, first.device_count):
+            found, distance = OwnStep(rest_s=rest_s), rest_s / measured_s
+        else:
+            scale = solved_bandwidth(kernels_s, measured_s)
+            found, distance = OwnStep(scale), abs(math.log(scale))
+        if not compare:
+            return distance, found
+        others = {
+            (row.ar_s, row.ar_batch): row for row in self._rows[first.group] if row.ar_batch > 1.5 * first.ar_batch
+        }
+        misses = [
+            abs(math.log((kernels_s(found.bandwidth_scale, row) + found.rest_s) / row.ar_s))
+            for row in others.values()
+            if row.ar_s
+        ]
+        return distance + float(np.mean(misses or [0.0])), found._replace(device=first.device)
 
 
 #: Tokens per cycle by which published numbers, rounded as they are, may exceed the most there can be.
@@ -117,11 +158,38 @@ _ROUNDED = 0.02
 #: Said where a step is slower than the card's own memory explains.
 _RESTS = "each pass of the target takes {:.2f} ms beside its kernels, as the group's own step without speculation did"
 
+#: Said where a step is slower than memory explains.
+_BOUND = (
+    "a step reads its weights at {:.0f} % of the data sheet's bandwidth: it is bound by instructions, of which half come back "
+    "with each row"
+)
+
 #: A network in whose place no other can be.
 _ANY = "llama-3.1-8b"
 
 #: Drafted tokens beyond which a row is a slip: the longest published lookups draft some dozens.
 _LONGEST = 512.0
+
+
+#: Share of the data sheet's bandwidth below which a step is taken to be bound by instructions instead. Calibrated: chosen with
+#: an M1 Ultra, which is (0.29), an RX 7900 XTX and an M5 Max, which are not (0.44 and 0.48), in view.
+BOUND_BY_INSTRUCTIONS = 0.4
+
+#: Then as much of a step comes back with each row: kernels execute as many instructions to unpack a weight as for a row
+#: (counted in MLX: `unpack_instructions` and `row_instructions` of m3-ultra).
+_BOUND_SHARE = 0.5
+
+
+class RowTimes(NamedTuple):
+    """Seconds of further rows for each instruction per weight and row, of a step without speculation and of a cycle.
+
+    Attributes:
+        bound: instructions that explain a step which is bound by them; None: it is bound by memory.
+    """
+
+    ar_s: float
+    cycle_s: float
+    bound: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,6 +207,7 @@ class Parts:
         weight_format, draft_weight_format: of kernels that also quantize activations; None: activations keep 16 bits.
         notes: what is not measured of this row, sentences for a reader.
         step_given: whether bandwidth or rest come from this row's own step without speculation, which then is no prediction.
+        rows: of an engine that takes instructions for each further row of a product, which `ar_s` and `cycle_s` leave out.
     """
 
     ar_s: float
@@ -154,6 +223,7 @@ class Parts:
     weight_format: str | None = None
     draft_weight_format: str | None = None
     notes: tuple[str, ...] = ()
+    rows: RowTimes | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,11 +272,14 @@ def price_rows(rows: Sequence[FieldRow]) -> list[Parts | str]:
     return found
 
 
-def predict(row: FieldRow, parts: Parts, terms: EngineTerms = NO_ENGINE) -> Predicted:
-    """Step, cycle and speedup of one row with an engine's terms."""
+def predict(row: FieldRow, parts: Parts, terms: EngineTerms = NO_ENGINE, instructions: float = 0.0) -> Predicted:
+    """Step, cycle and speedup of one row with an engine's terms, and its instructions per weight and further row."""
     spent = np.array(dataclasses.astuple(terms), float)
     ar_s = parts.ar_s + float(parts.ar_counts @ spent)
     cycle_s = parts.cycle_s + float(parts.cycle_counts @ spent)
+    if parts.rows is not None:
+        own = instructions if parts.rows.bound is None else max(instructions, parts.rows.bound)
+        ar_s, cycle_s = ar_s + own * parts.rows.ar_s, cycle_s + own * parts.rows.cycle_s
     assert row.tokens_per_cycle is not None
     # Runs with and without speculation held other numbers of sequences; a sequence's own speedup is what was published.
     return Predicted(ar_s=ar_s, cycle_s=cycle_s, speedup=row.tokens_per_cycle * ar_s / cycle_s)
@@ -216,24 +289,46 @@ def _price(row: FieldRow, steps: OwnSteps) -> Parts:
     if causes := _causes(row):
         raise NotPricedError(BESIDES.join(causes))
     assert row.tokens_per_cycle is not None
+    own = steps.of(row)
+    row = row if own.device is None else dataclasses.replace(row, device=own.device)
     target, plan = named_architecture(row.target), _plan(row)
     draft = draft_of(row, target)
     ran = what_ran(row, target, draft)
-    scale, rest_s = steps.of(row)
     workload, without = workload_of(row, row.batch), workload_of(row, row.ar_batch)
     tokens = float(row.tokens_per_cycle)
     entering = entering_tokens(workload, tokens)
 
-    def cycle(gpu: Gpu) -> tuple[float, float]:
-        found = _cycle_parts(at_bandwidth(gpu.device, scale), target, ran.footprint, draft, workload, plan, tokens)
-        return float(found[0]), float(found[1])
+    def cycle(gpu: Gpu, instructions: float) -> np.ndarray:
+        device = _instructed(at_bandwidth(gpu.device, own.bandwidth_scale), instructions)
+        found = _cycle_parts(device, target, ran.footprint, draft, workload, plan, tokens)
+        return np.array([float(part) for part in found])
 
-    draft_s, verify_s = cycle(ran.gpu)
-    if ran.draft_gpu is not ran.gpu:  # kernels of another format
-        draft_s, _ = cycle(ran.draft_gpu)
+    def both(instructions: float) -> float:
+        """Seconds of drafting and verifying, each by the kernels of its own format."""
+        found = cycle(ran.gpu, instructions)
+        drafted = found if ran.draft_gpu is ran.gpu else cycle(ran.draft_gpu, instructions)
+        return float(drafted[0] + found[1])
+
+    def step(work: Workload, instructions: float) -> float:
+        device = _instructed(at_bandwidth(ran.gpu.device, own.bandwidth_scale), instructions)
+        return float(step_s(device, target, ran.footprint, work))
+
+    ar_s, cycle_s, notes, rows = step(without, 0.0), both(0.0), list(ran.notes), None
+    if ran.gpu.device.extra_rows is not None:
+        rows = RowTimes(step(without, 1.0) - ar_s, both(1.0) - cycle_s)
+        reached = own.bandwidth_scale * float(ran.gpu.device.memory.efficiency)
+        if reached < BOUND_BY_INSTRUCTIONS:
+            alone, two = (dataclasses.replace(without, batch=batch) for batch in (1.0, 2.0))
+            row_s = step(two, 1.0) - step(two, 0.0)
+            rows = rows._replace(bound=_BOUND_SHARE * step(alone, 0.0) / row_s)
+            notes.append(_BOUND.format(100.0 * reached))
+    if own.rest_s:
+        notes.append(_RESTS.format(own.rest_s * 1e3))
+    if own.device is not None:
+        notes.append(f"its steps without speculation are those of {ran.gpu.name}")
     return Parts(
-        ar_s=float(step_s(at_bandwidth(ran.gpu.device, scale), target, ran.footprint, without)) + rest_s,
-        cycle_s=draft_s + verify_s + rest_s,
+        ar_s=ar_s + own.rest_s,
+        cycle_s=cycle_s + own.rest_s,
         ar_counts=row.ar_batch * float(entering_tokens(without, 1.0)) * _OF_PROMPTS,
         cycle_counts=np.array(
             [
@@ -250,16 +345,24 @@ def _price(row: FieldRow, steps: OwnSteps) -> Parts:
                 for term in _UNIT_TERMS
             ]
         ),
-        bandwidth_scale=scale,
+        bandwidth_scale=own.bandwidth_scale,
         device=ran.gpu.name,
         draft=draft.statement,
-        step_rest_s=rest_s,
+        step_rest_s=own.rest_s,
         step_given=steps.is_from(row),
         kernels=ran.gpu.kernels,
         weight_format=ran.gpu.weight_format,
         draft_weight_format=ran.draft_format,
-        notes=(*ran.notes, *([_RESTS.format(rest_s * 1e3)] if rest_s else [])),
+        notes=tuple(notes),
+        rows=rows,
     )
+
+
+def _instructed(device: Device, instructions: float) -> Device:
+    """The device with as many instructions for each further row; as it is where its engine takes none."""
+    if device.extra_rows is None:
+        return device
+    return dataclasses.replace(device, extra_rows=dataclasses.replace(device.extra_rows, instructions=instructions))
 
 
 def _of_numbers(row: FieldRow) -> list[str]:
@@ -315,6 +418,14 @@ _OF_PROMPTS = np.array([field.name == "prompt_token_s" for field in dataclasses.
 
 
 def _plan(row: FieldRow) -> Plan:
+    if is_block(row) and (row.tree_nodes is None or row.tree_nodes <= row.draft_length):
+        # One pass, on the committed token and a place for each that is drafted.
+        return dataclasses.replace(
+            chain_plan(row.draft_length),
+            draft_tokens=jnp.array([row.draft_length + 1.0]),
+            draft_visible=jnp.array([(row.draft_length + 2.0) / 2.0]),
+            draft_repeats=jnp.ones(1),
+        )
     if row.tree_nodes is None or row.tree_nodes <= row.draft_length:
         return chain_plan(row.draft_length)
     # Depth and nodes are all that is published of a tree: its levels are taken as equally wide.

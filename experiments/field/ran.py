@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 
 from experiments.field.engines import engine_of
@@ -35,13 +36,17 @@ class Ran:
 
 def what_ran(row: FieldRow, target: Architecture, draft: DraftCost) -> Ran:
     """Kernels and widths of a row. A draft is stored in 16 bits unless its row says otherwise, as heads and small networks are
-    published."""
-    how, drafts = stored(row.target_precision), float(draft.passes) > 0.0
-    of_draft = stored(row.draft_precision) if drafts else how
+    published; a head within the target's own file as the target."""
+    how, drafts = _target_stored(row), float(draft.passes) > 0.0
+    of_draft = stored(row.draft_precision) if drafts and not _in_target(row) else how
     own = target if draft.architecture is None else draft.architecture
+    bits = weight_bits(how, target)
+    draft_bits = dict(bits) if drafts and _in_target(row) else weight_bits(of_draft, own)
+    if float(draft.shares_ends):  # they are the target's, as it stores them
+        draft_bits |= {end: bits[end] for end in ("embed", "lm_head")}
     footprint = Footprint(
-        target_weight_bits=weight_bits(how, target),
-        draft_weight_bits=weight_bits(of_draft, own),
+        target_weight_bits=bits,
+        draft_weight_bits=draft_bits,
         target_kv_bits=row.kv_bits,
         draft_kv_bits=row.kv_bits,
     )
@@ -53,9 +58,21 @@ def what_ran(row: FieldRow, target: Architecture, draft: DraftCost) -> Ran:
     remarks = [*gpu.notes, *_of_widths(gpu, footprint.target_weight_bits, row, target)]
     if drafts:
         remarks += [*draft_gpu.notes, *_of_widths(draft_gpu, footprint.draft_weight_bits, row, own)]
-    if drafts and not row.draft_precision and how.bits < SIXTEEN_BITS.bits:
+    if drafts and not row.draft_precision and not _in_target(row) and how.bits < SIXTEEN_BITS.bits:
         remarks.append("draft_precision is empty: 16 bits are assumed")
+    if not row.target_precision and how != SIXTEEN_BITS:
+        remarks.append("target_precision is empty: Q4_K is assumed, as most files of llama.cpp have")
     return Ran(gpu, draft_gpu, draft_format, footprint, tuple(dict.fromkeys(remarks)))
+
+
+def _target_stored(row: FieldRow) -> Stored:
+    """A target's format; llama.cpp's files are of 4 bits unless their name says otherwise."""
+    return stored(row.target_precision or ("q4_k" if engine_of(row.engine).name == "llama.cpp" else ""))
+
+
+def _in_target(row: FieldRow) -> bool:
+    """Whether a draft is stored in the target's file, whose precision then is its own."""
+    return not row.draft_precision and re.search(r"\bin gguf\b", row.draft.lower()) is not None
 
 
 def _of_widths(gpu: Gpu, bits: Mapping[str, Leaf], row: FieldRow, network: Architecture) -> list[str]:
@@ -76,7 +93,10 @@ def _of_widths(gpu: Gpu, bits: Mapping[str, Leaf], row: FieldRow, network: Archi
 
 def _gpu_of(row: FieldRow, how: Stored, target: Architecture, draft: DraftCost) -> Gpu:
     """A row's device, alone or as one of several: those that share matrices as its notes say, else all of them."""
-    one = named_device(row.device, engine_of(row.engine).name, how.formats)
+    engine = engine_of(row.engine)
+    one = named_device(
+        row.device, engine.kernels, how.formats, rows=engine.name is not None and engine.rows is not None
+    )
     if row.device_count == 1 and row.tensor_parallel in (None, 1):
         return one
     tensor = row.tensor_parallel or row.device_count

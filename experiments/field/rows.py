@@ -17,19 +17,19 @@ from experiments.field.stored import BESIDES, kv_bits
 from jaxspec.errors import InputError
 from jaxspec.settings.coercion import shown
 
-__all__ = ["OTHER_MACHINES", "PUBLISHED", "FieldRow", "read_rows"]
+__all__ = ["PUBLISHED", "FieldRow", "read_rows"]
 
 #: The rows that this project ships, third-party measurements with their addresses.
 PUBLISHED = Path(__file__).with_name("published.csv")
-
-#: Rows of a machine that no term was fitted to: they widen the interval of networks as drafts.
-OTHER_MACHINES = Path(__file__).with_name("other_machines.csv")
 
 _COLUMNS = (
     *("id", "source_url", "device", "device_count", "engine", "target_model", "target_precision"),
     *("draft_kind", "draft_model", "draft_length", "tree_nodes", "batch", "prompt_tokens", "output_tokens", "dataset"),
     *("acceptance_value", "acceptance_definition", "ar_tokens_per_s", "sd_tokens_per_s", "speedup", "notes"),
 )
+
+#: How definitions begin that are accepted over drafted tokens, as llama.cpp and MLX print them.
+_SHARES = ("accepted_over_drafted", "alpha_fraction", "draft acceptance", "accept_ratio")
 
 #: The note of a run that held another number of sequences than asked.
 _OTHER_BATCH = "DISAGREE"
@@ -155,6 +155,15 @@ def _row(cells: dict[str, str | None], where: str) -> FieldRow:
         tokens = 1.0 + sum(filter(None, found)) / 100.0
     else:
         tokens = _tokens_per_cycle(accepted, values["acceptance_definition"], length)
+    if tokens is not None and length and accepted and values["acceptance_definition"].startswith(_SHARES):
+        # A block's width is the most that is drafted: how much is follows from what was accepted of it.
+        share, whole = (accepted / 100.0 if accepted > 1.0 else accepted), tokens
+        printed, mean = noted("emitted_per_verify_incl_bonus"), re.search(r"mean drafted nearer ([0-9.]+)", notes)
+        if printed is not None:
+            tokens, length = printed, min(length, (printed - 1.0) / share)
+        elif mean is not None and float(mean[1]) < length:
+            length, tokens = float(mean[1]), 1.0 + share * float(mean[1])
+        tokens = min(tokens, whole)
     devices = cell("device_count", 1.0) or 1.0
     if not devices.is_integer():
         wrong.append(f"{where}: device_count is {devices:g}; it must be a whole number")
@@ -214,7 +223,7 @@ def _tokens_per_cycle(value: float | None, definition: str, length: float | None
     if length is None:
         return None
     share = value / 100.0 if value > 1.0 else value
-    if definition.startswith(("accepted_over_drafted", "alpha_fraction")):
+    if definition.startswith(_SHARES):
         return 1.0 + share * length
     if definition.startswith(("alpha_token", "acceptance_rate")):
         if share >= 1.0:  # beyond 1 it is refused where it is priced, as more tokens than were drafted

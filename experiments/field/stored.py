@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from hwmodels import Architecture
+from hwmodels import Architecture, parameters
 from hwmodels.network.architecture import ALL_LAYER_MATRICES, EXPERT_MATRICES, KINDS
 from hwmodels.network.footprint import uniform_weight_bits
 from hwmodels.numerics.scalars import Leaf
@@ -22,7 +22,8 @@ _OF_A_GROUP = 32.0
 
 #: Bits per weight of llama.cpp's blocks: bytes of a block over its elements (ggml-common.h).
 _GGUF = {"2_k": 2.625, "3_k": 3.4375, "4_0": 4.5, "4_1": 5.0, "4_k": 4.5, "5_0": 5.5, "5_1": 6.0, "5_k": 5.5}
-_GGUF |= {"6_k": 6.5625, "8_0": 8.5}
+_GGUF |= {"6_k": 6.5625, "8_0": 8.5, "1_s": 1.5625, "1_m": 1.75, "2_xxs": 2.0625, "2_xs": 2.3125, "2_s": 2.5625}
+_GGUF |= {"3_xxs": 3.0625, "3_s": 3.4375, "3_m": 3.66, "4_nl": 4.5, "4_xs": 4.25}
 
 
 class NotPricedError(ValueError):
@@ -47,13 +48,14 @@ class Stored:
     ends_too: bool = False
     experts_alone: bool = False
     head_bits: float | None = None
+    file_bytes: float | None = None  # of all weights, where a precision says it: their mean width counts then
 
 
 #: Weights in 16 bits, and what is taken where a row is silent.
 SIXTEEN_BITS = Stored(16.0)
 
 #: After "4-bit": words of scalar formats; codebooks and vectors of 3 bits are read in other ways.
-_PLAINLY = r"(?=[ -]*(?:$|[,;(]|group|g[0-9]|quant|weight|integer|awq|gptq|mlx))"
+_PLAINLY = r"(?=[ -]*(?:$|[,;(]|group|g[0-9]|quant|affine|weight|integer|awq|gptq|mlx))"
 
 #: Precisions whose bits do not depend on a group; the first that is found counts.
 _KNOWN = (
@@ -98,8 +100,11 @@ def _stored(said: str, precision: str) -> Stored:
     for pattern, found in _KNOWN:
         if re.search(pattern, text):
             return found
-    if (block := re.search(r"\bi?q([2-8])_(k|[01])", text)) and (bits := _GGUF.get(f"{block[1]}_{block[2]}")):
-        return Stored(bits, ends_too=True)
+    block = re.search(r"\b(?:ud-)?i?q([1-8])_(k|[01]|nl|xxs|xs|s|m)(?![a-z0-9])", text)
+    if block and (bits := _GGUF.get(f"{block[1]}_{block[2]}")):
+        size = re.search(r"([0-9.]*[0-9]) ?g(i?)b\b", text)
+        whole = float(size[1]) * (2.0**30 if size[2] else 1e9) if size else None
+        return Stored(bits, ends_too=True, file_bytes=whole)
     width = re.search(rf"\bint([2-8])|\bw([2-8])a(?:4|8|16)|\b([2-8])[ -]?bit{_PLAINLY}|\b(?:uint|nf|q)([2-8])\b", text)
     if width is None and not re.search(r"awq|gptq", text):
         raise NotPricedError(
@@ -124,5 +129,8 @@ def weight_bits(how: Stored, architecture: Architecture) -> dict[str, Leaf]:
     kinds = KINDS if how.ends_too else ALL_LAYER_MATRICES
     if how.experts_alone and float(architecture.num_experts):
         kinds = EXPERT_MATRICES
-    bits = uniform_weight_bits(how.bits, kinds)
+    width = how.bits
+    if how.file_bytes is not None:
+        width = how.file_bytes * 8.0 / sum(float(count) for count in parameters(architecture).values())
+    bits = uniform_weight_bits(width, kinds)
     return bits if how.head_bits is None else bits | {"lm_head": how.head_bits}

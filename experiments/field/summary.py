@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from experiments.field.fit import group_of
 from experiments.field.networks import draft_of, named_architecture
 from experiments.field.rows import FieldRow
 from experiments.field.stored import BESIDES, NotPricedError, stored, weight_bits
 from hwmodels import Architecture, parameters
 
-__all__ = ["SIMPLEST", "best_lengths", "constant_per_group", "errors_of", "summarise"]
+__all__ = ["SIMPLEST", "best_lengths", "class_of", "constant_of_others", "errors_of", "summarise"]
 
 
 def tokens_alone(row: FieldRow) -> float:
@@ -37,13 +39,17 @@ def weights_ratio(row: FieldRow) -> float:
     return tokens_alone(row) / (1.0 + row.draft_length * share)
 
 
-def constant_per_group(rows: Sequence[FieldRow]) -> Mapping[str, float]:
-    """Median measured speedup of each group: it has seen the answers."""
+def constant_of_others(rows: Sequence[FieldRow]) -> Mapping[str, float]:
+    """For each group the best constant of the other groups: the median of their median measured speedups."""
     groups: dict[str, list[float]] = {}
     for row in rows:
         if row.speedup is not None and not row.excluded:
-            groups.setdefault(row.group, []).append(row.speedup)
-    return {group: float(np.median(found)) for group, found in groups.items()}
+            groups.setdefault(group_of(row), []).append(row.speedup)
+    middles = {group: float(np.median(found)) for group, found in groups.items()}
+    return {
+        group: float(np.median([middle for other, middle in middles.items() if other != group] or [float("nan")]))
+        for group in middles
+    }
 
 
 def _read(architecture: Architecture, precision: str) -> float:
@@ -64,7 +70,30 @@ _GAIN = 0.05
 #: A draft length is right if it loses no more than this against the best measured one.
 _CLOSE = 0.02
 #: The last of the simplest predictors.
-CONSTANT = "a constant per source, from its answers"
+CONSTANT = "the median speedup of other groups"
+
+#: Class of devices -> words of a device's name, one device or several; the first that fits counts.
+_CLASSES = (
+    ("several GPUs", r"", True),
+    ("GPUs of data centers", r"\b(?:[ab]100|g?[bh][23]00|h100|gh200|l40s?|l4|a10)\b", False),
+    ("GB10", r"\bgb10\b|spark", False),
+    ("NVIDIA, consumer and older", r"nvidia|rtx|gtx|tesla", False),
+    ("Apple", r"apple|\bm[1-5]\b", False),
+    ("AMD", r"amd|radeon|\brx\b|instinct|ryzen|\bmi[0-9]{3}", False),
+    ("other devices", r"", False),
+)
+
+
+def class_of(row: FieldRow) -> str:
+    """The class of a row's device."""
+    several, text = row.device_count > 1, row.device.lower()
+    return next(
+        name
+        for name, words, many in _CLASSES
+        if (several if many else re.search(words, text)) or name == "other devices"
+    )
+
+
 _CLOCKS = ("cycle_over_step", "cycle_s", "ar_s")
 
 
@@ -124,9 +153,14 @@ def summarise(rows: Sequence[FieldRow], answers: Sequence[dict[str, Any]]) -> di
         for row, answer in zip(rows, answers, strict=True)
         if answer["predicted_speedup"] is not None and row.speedup is not None and not row.excluded
     ]
-    constants, names = constant_per_group(rows), sorted({_name(one.row) for one in scored})
+    constants, names = constant_of_others(rows), sorted({_name(one.row) for one in scored})
+    classes = {name: [one for one in scored if class_of(one.row) == name] for name, *_ in _CLASSES}
+    everything_else = [one for one in scored if class_of(one.row) not in ("several GPUs", "GPUs of data centers")]
+    classes |= {"all but data centers": everything_else, "all rows": scored}
     return {
         "rows": len(rows),
+        "stated": sum(states_what_is_needed(row) for row in rows),
+        "classes": {name: _source(every, constants) for name, every in classes.items() if every},
         "predicted": sum(answer["predicted_speedup"] is not None for answer in answers),
         "without_prediction": _counted(
             cause for answer in answers for cause in (answer["why_not"] or "").split(BESIDES)
@@ -136,15 +170,18 @@ def summarise(rows: Sequence[FieldRow], answers: Sequence[dict[str, Any]]) -> di
     }
 
 
+def states_what_is_needed(row: FieldRow) -> bool:
+    """Whether a row says its device, how much is drafted and how much of it is accepted."""
+    return bool(row.device) and row.draft_length >= 1 and row.tokens_per_cycle is not None and not row.unread
+
+
 def _name(row: FieldRow) -> str:
     return f"{row.source}, {row.target}, {row.draft_kind}"
 
 
 def _source(every: Sequence[Scored], constants: Mapping[str, float]) -> dict[str, Any]:
-    """One source: draft lengths are picked among all its rows; errors are of those that no term was fitted to, of steps without
-    speculation of those that no bandwidth was solved from."""
-    fitted = [one for one in every if one.answer["status"] == "calibrated"]
-    scored = [one for one in every if one.answer["status"] != "calibrated"]
+    """One source or class: errors of steps without speculation are of those that no bandwidth was solved from."""
+    scored = every
     measured = [one.measured for one in scored]
     decided = [one for one in scored if abs(one.measured - 1.0) > _GAIN]
 
@@ -163,13 +200,12 @@ def _source(every: Sequence[Scored], constants: Mapping[str, float]) -> dict[str
     simplest = {name: errors_of([rule(one.row) for one in scored], measured) for name, rule in SIMPLEST.items()}
     return {
         "speedup": errors_of([one.predicted for one in scored], measured),
-        "calibrated_speedup": errors_of([one.predicted for one in fitted], [one.measured for one in fitted]),
         **{name: _pairs([found[name] for found in clocks if name in found]) for name in _CLOCKS},
         "wrong_signs": sum((one.predicted > 1.0) != (one.measured > 1.0) for one in decided),
         "decided": len(decided),
         "best_draft_length": best_lengths(every),
         "inside_interval": sum(one.answer["low"] <= one.measured <= one.answer["high"] for one in scored),
-        "simplest": simplest | {CONSTANT: errors_of([constants[one.row.group] for one in scored], measured)},
+        "simplest": simplest | {CONSTANT: errors_of([constants[group_of(one.row)] for one in scored], measured)},
     }
 
 

@@ -5,6 +5,7 @@ from hwmodels.catalog.groups import Division, check_division, check_draft_divisi
 from hwmodels.catalog.links import link, link_entry, link_names
 from hwmodels.catalog.loader import (
     OWN_ENGINE,
+    RowInstructions,
     UnknownNameError,
     architecture,
     architecture_names,
@@ -16,6 +17,7 @@ from hwmodels.catalog.loader import (
     device,
     device_entry,
     device_from_file,
+    device_named,
     device_names,
     device_sources,
     device_text,
@@ -23,6 +25,7 @@ from hwmodels.catalog.loader import (
     engine,
     engine_gap,
     engine_names,
+    engine_rows,
     engine_scatter,
     engine_sources,
 )
@@ -45,6 +48,7 @@ __all__ = [
     "Division",
     "DraftHead",
     "EntryError",
+    "RowInstructions",
     "StoredForm",
     "UnknownNameError",
     "architecture",
@@ -61,6 +65,7 @@ __all__ = [
     "device",
     "device_entry",
     "device_from_file",
+    "device_named",
     "device_names",
     "device_sources",
     "device_text",
@@ -69,6 +74,7 @@ __all__ = [
     "engine",
     "engine_gap",
     "engine_names",
+    "engine_rows",
     "engine_scatter",
     "engine_sources",
     "grouped",

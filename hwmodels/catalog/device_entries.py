@@ -1,9 +1,10 @@
 """A device's TOML entry: which tables and fields it may have, and the tree that they make.
 
-Beside the numbers of `Device` a file may name the `link` to other devices, one of `link_names`, and have the tables [chip]
-or [technology], [on_chip_path], [matrix_unit], [decoder], [encoder], [superblocks], [placement], [engine_terms] and any number
-of [[spill]] memories. A matrix unit says its `kind`, one of `hwmodels.catalog.units`, and has the fields of that kind's class,
-as a placement does, one of `hwmodels.memory.placement.PLACEMENTS`:
+Beside the numbers of `Device` a file may name further `aliases` of the device and the `link` to other devices, one of
+`link_names`, and have the tables [chip] or [technology], [on_chip_path], [matrix_unit], [decoder], [encoder], [superblocks],
+[extra_rows], [placement], [engine_terms] and any number of [[spill]] memories. A matrix unit says its `kind`, one of
+`hwmodels.catalog.units`, and has the fields of that kind's class, as a placement does, one of
+`hwmodels.memory.placement.PLACEMENTS`:
 
 [matrix_unit]
 kind = "systolic_array"
@@ -46,13 +47,25 @@ class DeviceEntry:
     calibration: str | None = None  # of its matrix unit, a name of `calibrated_names`
     link: str | None = None  # to other devices, a name of `link_names`
     engine_terms: EngineTerms | None = None  # of this package as an engine on a measured machine
+    aliases: tuple[str, ...] = ()  # further names that people use
+
+    @property
+    def basis(self) -> str:
+        """What times of the device rest on: "calibrated", "transferred" from another device, or "data sheet only"."""
+        said = self.sources.get("memory.efficiency", "")
+        if self.calibration is not None:
+            return "transferred" if "kernels as calibrated on" in self.title else "calibrated"
+        first = said.partition(":")[0]
+        return {"derived": "calibrated", "calibrated": "calibrated", "transferred": "transferred"}.get(
+            first, "data sheet only"
+        )
 
 
 #: Decoders whose kind alone says how many symbols a unit puts out per cycle, with the source; others depend on their width.
 _OWN_RATES = {"huffman_cam": (1.0, "derived: a unit matches one codeword per cycle, Huff-LLM, sec. 3.2")}
 
 #: What a file may have beside the numbers of `Device`.
-_TABLES = ("title", "link", "chip", "decoder", "engine_terms", "matrix_unit", "placement", "spill")
+_TABLES = ("title", "aliases", "link", "chip", "decoder", "engine_terms", "matrix_unit", "placement", "spill")
 
 #: Of a file: a decoder that undoes nothing is left out.
 _KINDS = tuple(kind for kind in DECODER_KINDS if kind != "none")
@@ -71,6 +84,9 @@ def parse_device(text: str, *, where: str) -> DeviceEntry:
     title, document = titled_document(text, where)
     reader = TableReader(where)
     extra: dict[str, Any] = {}
+    aliases = document.pop("aliases", [])
+    if not isinstance(aliases, list) or not all(isinstance(one, str) and one.strip() for one in aliases):
+        raise EntryError(f'{where}: aliases is {shown(aliases)}; it must be a list of names: aliases = ["…"]')
     link = document.pop("link", None)
     if link is not None and (not isinstance(link, str) or link not in link_names()):
         near = near_matches(link, link_names()) if isinstance(link, str) else ""
@@ -111,6 +127,7 @@ def parse_device(text: str, *, where: str) -> DeviceEntry:
         calibration=reader.calibration,
         link=link,
         engine_terms=terms,
+        aliases=tuple(aliases),
     )
 
 

@@ -15,6 +15,8 @@ DEVICE_TEMPLATE = """\
 # Lines that begin with #~ are optional; they show what holds without them. Delete "#~ " to change one.
 
 title = "My accelerator"
+# Further names that people use.
+#~ aliases = ["my-chip"]
 
 # Dense 16-bit matrix products of the data sheet, FLOP/s; a multiply-add counts 2.
 peak_flops_per_s = { value = 131e12, source = "assumed: the array below, 2 * 256 * 256 * 1e9" }
@@ -153,6 +155,13 @@ sram_bytes = { value = 16e6, source = "assumed: a scratchpad" }
 #~ blocks_per_superblock = { value = 16, source = "example" }
 # byte.
 #~ block_bytes = { value = 128.0, source = "default" }
+
+# Kernels that take instructions for each row of a product beyond the first. Without this table: a row takes what the unit says.
+#~ [extra_rows]
+# Per weight and row; an instruction takes as long as a multiply-add at vector_flops_per_s.
+#~ instructions = { value = 3, source = "example" }
+# Rows from which on kernels use tiles, and a further one adds nothing.
+#~ until = { value = 16.0, source = "default" }
 
 # Encoders of new keys and values, where these are stored compressed. Without this table: encoding takes nothing.
 #~ [encoder]

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.resources
 import os
 import re
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import NamedTuple
 
 from hwmodels.catalog.architecture_entries import POSITIONS, TOKENIZER, checked_architecture, parse_architecture
 from hwmodels.catalog.calibrated import calibrated_unit
 from hwmodels.catalog.device_entries import DeviceEntry, parse_device
 from hwmodels.catalog.entries import Entry, EntryError, UnknownNameError, near_matches, parse_entry, titled_document
 from hwmodels.catalog.units import calibrated_sources
-from hwmodels.device import Device
+from hwmodels.device import Device, ExtraRows
 from hwmodels.network.architecture import Architecture
 from hwmodels.numerics.fields import NOT_NEGATIVE
 from hwmodels.speculation.engine_terms import EngineTerms
@@ -22,7 +24,14 @@ from hwmodels.speculation.engine_terms import EngineTerms
 _ENGINE_TERMS = tuple(field.name for field in dataclasses.fields(EngineTerms))
 
 #: Scatter of an engine's cycles by kind of draft -> its field in the engine's file.
-_SCATTER = {"small network": "scatter_of_small_networks", "other drafts": "scatter_of_other_drafts"}
+_SCATTER = {
+    "small network": "scatter_of_small_networks",
+    "other drafts": "scatter_of_other_drafts",
+    "several devices": "scatter_of_several_devices",
+}
+
+#: Instructions per weight that each row of a product beyond the first takes in an engine's kernels, and the ends of 90 %.
+_ROWS = ("row_instructions", "row_instructions_low", "row_instructions_high")
 
 #: What this package is called among engines.
 OWN_ENGINE = "jax"
@@ -34,12 +43,51 @@ _GAP = "no_source"
 _REPOSITORY = re.compile(r"\bconfig\.json of ([\w.-]+/[\w.-]+\w)")
 
 #: Field -> rule of a serving engine's file.
-_ENGINE_RULES = dict.fromkeys((*_ENGINE_TERMS, *_SCATTER.values()), NOT_NEGATIVE)
+_ENGINE_RULES = dict.fromkeys((*_ENGINE_TERMS, *_SCATTER.values(), *_ROWS), NOT_NEGATIVE)
 
 
 def device_names() -> tuple[str, ...]:
     """Names of all devices, sorted."""
     return _names("devices")
+
+
+#: What names of devices carry beside the device: makers, kinds, sizes of memory.
+_BESIDES = re.compile(
+    r"\b(?:nvidia|geforce|amd|intel|apple|google|aws|cloud|instinct|tesla|radeon|quadro|gpu|graphics|sxm[0-9]?|"
+    r"[0-9]+[ -]core)\b"
+)
+_SIZES = re.compile(r"\b[0-9]+ ?gi?b\b")
+
+#: Words that other cards share with one of the catalog.
+_OTHER_CARDS = re.compile(r"\b(?:laptop|mobile|max-q|super)\b")
+
+
+def device_named(text: str, *, whole: bool = True) -> str | None:
+    """The catalog's name of a device as people and logs write it, such as "NVIDIA GeForce RTX 5090 32GB"; None: it has none.
+
+    Args:
+        whole: whether the text must be the device's name alone; else the longest name in it counts.
+    """
+    words = re.sub(r"[_\s]+", " ", _SIZES.sub(" ", text.lower())).strip()
+    found = [(match, name) for pattern, name in _patterns() for match in [pattern.search(words)] if match]
+    if not found or _OTHER_CARDS.search(words):
+        return None
+    match, name = max(found, key=lambda one: len(one[0][0]))
+    left = _BESIDES.sub("", words[: match.start()] + " " + words[match.end() :])
+    return name if not whole or not re.search(r"\w", left) else None
+
+
+@functools.cache
+def _patterns() -> list[tuple[re.Pattern[str], str]]:
+    """Pattern of each name and alias, and the name: parts in any spelling, makers' letters before a number optional."""
+    found = []
+    for name in _names("devices"):
+        for written in (name, *_device_entry(name).aliases):
+            parts = written.split("-")
+            letters = rf"(?:{re.escape(parts.pop(0))}[ -]?)?" if parts[0] in ("rtx", "rx", "arc") else ""
+            text = "[ +-]*".join(map(re.escape, parts))
+            found.append((re.compile(rf"(?<![\w])(?:[0-9]+ ?x ?)?{letters}{text}(?![\w])"), name))
+    return found
 
 
 def architecture_names() -> tuple[str, ...]:
@@ -97,10 +145,28 @@ def engine_scatter(name: str) -> dict[str, float]:
     """How far measured speedups of an engine lie from those predicted with its terms. Raises UnknownNameError.
 
     Returns:
-        "small network" and "other drafts" -> standard deviation of the logarithm; without those that nobody measured.
+        "small network" and "other drafts" on one device, and "several devices" -> standard deviation of the logarithm; without
+        those that nobody measured.
     """
     found = _engine_entry(name).values
     return {kind: found[field] for kind, field in _SCATTER.items() if field in found}
+
+
+class RowInstructions(NamedTuple):
+    """Instructions per weight and row beyond the first of an engine's kernels, the ends of 90 %, and where they come from."""
+
+    value: float
+    low: float
+    high: float
+    source: str
+
+
+def engine_rows(name: str) -> RowInstructions | None:
+    """What further rows of a product take in an engine's kernels; None: not known, or nothing. Raises UnknownNameError."""
+    found = _engine_entry(name)
+    if _ROWS[0] not in found.values:
+        return None
+    return RowInstructions(*(found.values[field] for field in _ROWS), found.sources[_ROWS[0]])
 
 
 def engine_sources(name: str) -> dict[str, str]:
@@ -189,7 +255,8 @@ def with_engine(
     Args:
         entry: of a device.
         name: what the device is called in messages.
-        engine: of `calibrated_engines`, or `OWN_ENGINE` on a machine whose file has its terms; the device's own unless given.
+        engine: of `calibrated_engines`, or one with `engine_rows`, or `OWN_ENGINE` on a machine whose file has its terms; the
+            device's own unless given.
         weight_format: of `calibrated_formats`; what weights narrower than 16 bits are multiplied in; those kernels whose
             activations keep 16 bits unless given.
     Raises:
@@ -205,6 +272,8 @@ def with_engine(
             f"engine {engine!r} came, but the file of {name} has no [engine_terms] of this package's own loop; leave it out, "
             "or give the file that jaxspec calibrate writes, without a weight format"
         )
+    if weight_format is None and engine in engine_names() and (rows := engine_rows(engine)) is not None:
+        return _with_rows(entry, rows)
     if entry.calibration is None:
         what = f"engine {engine!r}" if engine is not None else f"format {weight_format!r}"
         raise EntryError(
@@ -222,6 +291,24 @@ def with_engine(
     sources = {leaf: source for leaf, source in entry.sources.items() if not own(leaf)}
     sources |= {leaf: source for leaf, source in calibrated_sources(entry.calibration, unit).items() if own(leaf)}
     return dataclasses.replace(entry, device=dataclasses.replace(entry.device, matrix_unit=unit), sources=sources)
+
+
+#: Share of the data sheet's bandwidth that whole steps of engines without measured kernels reach, and where it comes from.
+_STEPS_REACH = (0.7, "transferred: as devices whose files were made for such engines")
+
+
+def _with_rows(entry: DeviceEntry, rows: RowInstructions) -> DeviceEntry:
+    """A device with the kernels of an engine that spends instructions on each row; measured kernels of other engines go."""
+    device, sources = entry.device, dict(entry.sources)
+    if entry.calibration is not None:
+        sources = {leaf: source for leaf, source in sources.items() if not leaf.startswith("matrix_unit.")}
+        memory = dataclasses.replace(device.memory, efficiency=_STEPS_REACH[0])
+        device = dataclasses.replace(device, matrix_unit=None, memory=memory, operator_latency_s=0.0)
+        sources["memory.efficiency"] = _STEPS_REACH[1]
+    if device.matrix_unit is None:  # other units have rows of their own
+        device = dataclasses.replace(device, extra_rows=ExtraRows(instructions=rows.value))
+        sources |= {"extra_rows.instructions": rows.source}
+    return dataclasses.replace(entry, device=device, sources=sources, calibration=None)
 
 
 def device_text(name: str) -> str:
@@ -262,7 +349,9 @@ def _architecture_entry(name: str) -> Entry:
 def _engine_entry(name: str) -> Entry:
     if (gap := engine_gap(name)) is not None:
         raise UnknownNameError(f"terms of engine {name!r} are not known ({gap}); allowed: {', '.join(engine_names())}")
-    return parse_entry(_read("engines", name), _ENGINE_RULES, where=name, optional=frozenset(_SCATTER.values()))
+    return parse_entry(
+        _read("engines", name), _ENGINE_RULES, where=name, optional=frozenset((*_SCATTER.values(), *_ROWS))
+    )
 
 
 def _folder(section: str) -> Traversable:
@@ -275,6 +364,8 @@ def _names(section: str) -> tuple[str, ...]:
 
 def _read(section: str, name: str) -> str:
     slug, allowed = name.strip().lower(), _names(section)
+    if slug not in allowed and section == "devices":
+        slug = device_named(name) or slug
     if slug not in allowed:
         singular = section.removesuffix("s")
         raise UnknownNameError(

@@ -1,7 +1,7 @@
 """What one step costs: time by cause, traffic by memory, energy, computed once.
 
 Each operator takes the longest of computing, moving, on the chip too, and decoding, with a smooth maximum for gradients, plus
-its launches; operators follow one another.
+its launches and its rows beyond the first (`hwmodels.device.ExtraRows`); operators follow one another.
 
 Source: Williams, Waterman, Patterson 2009, doi:10.1145/1498765.1498785, per operator instead of per program.
 Departs: a fixed latency per launch is added.
@@ -28,7 +28,7 @@ from hwmodels.device import Device
 from hwmodels.memory.superblocks import superblock_traffic
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.network.operators import OPERATORS, OperatorWork
-from hwmodels.network.operators.work import over_batches
+from hwmodels.network.operators.work import MATRIX_OPERATORS, over_batches
 from hwmodels.numerics.axes import select
 from hwmodels.numerics.layouts import batch_innermost
 from hwmodels.numerics.quick_jit import priced_at_once
@@ -59,6 +59,7 @@ __all__ = [
 STREAMS = ("bitmap", "exponents", "mantissas")
 
 _IS_ATTENTION = np.array([name == "attention" for name in OPERATORS])
+_IS_MATRIX = np.array([name in MATRIX_OPERATORS for name in OPERATORS])
 
 
 def padded_work(device: Device, work: OperatorWork) -> OperatorWork:
@@ -260,7 +261,7 @@ class StepCost:
     """Cost of one step and where it goes; arrays are "... operator" over `OPERATORS`, all layers together."""
 
     total_s: Float[Array, "*b"]  # of the step: its operators, and collectives, one after the other, or `encoding_s`
-    operator_s: Float[Array, "... operator"]  # the longest of the next five, launches included
+    operator_s: Float[Array, "... operator"]  # the longest of the next five, launches and further rows included
     compute_s: Float[Array, "... operator"]  # if only arithmetic took time
     memory_s: Float[Array, "... operator"]  # if only traffic took time
     #: If only traffic between memories and compute unit took time; 0: the device does not say what it takes.
@@ -388,7 +389,7 @@ def _kernel_cost(
     busy = _longest(limits, wider_temperature(temperature, times.overlap_temperature))
     launch_s = (times.launch_s + decoded.fill_s) * work.launches
     return _OperatorCost(
-        total_s=busy + jnp.where(busy > 0, launch_s, 0.0),
+        total_s=busy + jnp.where(busy > 0, launch_s, 0.0) + _extra_rows_time(device, work),
         compute_s=times.compute_s,
         memory_s=memory_s,
         launch_s=launch_s,
@@ -398,6 +399,22 @@ def _kernel_cost(
         exchange_s=jnp.zeros_like(work.flops) if times.exchange_s is None else times.exchange_s,
         decoding_s=_longest(decoded.limit_s, temperature) if decoded.limit_s else decoded.fill_s,
     )
+
+
+def _extra_rows_time(device: Device, work: OperatorWork) -> Float[Array, "... operator"] | float:
+    """Seconds of the rows of each stored matrix beyond the first; rows of experts are the mean of those that are read.
+
+    Gradient: right, with kinks at 1 row and at `ExtraRows.until`.
+    """
+    if device.extra_rows is None:
+        return 0.0
+    if work.shapes is None:
+        raise ValueError("the work has no shapes, which a device with extra_rows needs; build it with step_operators")
+    extra, shapes = with_last_axis(device.extra_rows), work.shapes
+    rate = device.peak_flops_per_s if device.vector_flops_per_s is None else device.vector_flops_per_s
+    further = jnp.clip(shapes.m - 1.0, 0.0, jnp.maximum(extra.until - 1.0, 0.0))
+    weights = shapes.k * shapes.n * shapes.products * work.launches
+    return select(_IS_MATRIX, (2.0 * extra.instructions / with_last_axis(rate)) * weights * further, 0.0)
 
 
 #: Kernels of one form are traced and transformed once for all formats: programs that price steps are made in two thirds of the

@@ -202,6 +202,11 @@ def device_assumptions(entry: DeviceEntry) -> list[str]:
             f"Attention moves {float(device.kv_traffic_factor):g} bytes per byte of the cache "
             f"({_word(entry, 'kv_traffic_factor')})."
         )
+    if (extra := device.extra_rows) is not None:
+        said.append(
+            f"Each row of a matrix product beyond the first, up to {float(extra.until):g}, takes {float(extra.instructions):g} "
+            f"instructions per weight ({_word(entry, 'extra_rows.instructions')})."
+        )
     if (blocks := device.superblocks) is not None:
         said.append(
             f"Compressed tensors are padded to blocks of {float(blocks.block_bytes):g} bytes and superblocks of "

@@ -10,7 +10,7 @@ from narrow_devices import one_of_each_form
 from hwmodels import OPERATORS, catalog, step_cost, step_operators, uniform_weight_bits
 from hwmodels.step.traffic import traffic_by_memory
 
-DEVICES = catalog.device_names()
+DEVICES = one_of_each_form()
 NETWORKS = ("llama-3.2-1b", "qwen3-30b-a3b", "deepseek-v2-lite", "gpt-oss-20b", "opt-2.7b")
 
 _step = jax.jit(

@@ -6,6 +6,7 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+from narrow_devices import one_of_each_form
 
 from hwmodels import catalog, step_cost, uniform_weight_bits
 from hwmodels.analysis.sensitivity import leaf_names
@@ -23,8 +24,8 @@ SHAPES = [catalog.architecture(name) for name in catalog.architecture_names()]
 #: Drawn as often as the others, so that experts are tested with as many points.
 MIXTURES = [i for i, shape in enumerate(SHAPES) if float(shape.num_experts) > 0]
 
-CALIBRATED = tuple(name for name in catalog.device_names() if catalog.device_entry(name).calibration is not None)
-OTHERS = tuple(name for name in catalog.device_names() if name not in CALIBRATED)
+CALIBRATED = tuple(name for name in one_of_each_form() if catalog.device_entry(name).calibration is not None)
+OTHERS = tuple(name for name in one_of_each_form() if name not in CALIBRATED)
 #: Of the calibrated ones each engine and format; the widest alone is None.
 EVERYTHING = [(name, None, None) for name in OTHERS] + [
     (name, engine, kind)

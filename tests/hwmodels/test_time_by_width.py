@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from narrow_devices import one_of_each_form
 
 from hwmodels import (
     EXPERT_MATRICES,
@@ -30,9 +31,7 @@ from hwmodels.compute.gpu import gemm_time
 from hwmodels.compute.gpu_formats import format_shares
 from hwmodels.network.operators import step_operators
 
-CALIBRATED = tuple(
-    name for name in catalog.device_names() if isinstance(catalog.device(name).matrix_unit, CalibratedGpu)
-)
+CALIBRATED = tuple(name for name in one_of_each_form() if isinstance(catalog.device(name).matrix_unit, CalibratedGpu))
 LLAMA = catalog.architecture("llama-3.1-8b")
 SHAPES = [catalog.architecture(name) for name in catalog.architecture_names()]
 CASES = 120

@@ -93,8 +93,8 @@ def test_every_architecture(name):
     [
         (
             catalog.device,
-            "rtx4090",
-            "unknown device 'rtx4090'; did you mean 'rtx-4090'? allowed: " + ", ".join(DEVICES),
+            "rtx40900",
+            "unknown device 'rtx40900'; did you mean 'rtx-4090'? allowed: " + ", ".join(DEVICES),
         ),
         (
             catalog.architecture,

@@ -14,7 +14,7 @@ from hwmodels.chip.technology import Technology
 from hwmodels.compute.systolic.unit import SystolicUnit
 from hwmodels.decoders.decoder import Decoder
 from hwmodels.decoders.encoder import Encoder
-from hwmodels.device import Chip, Device, MemoryTier, OnChipPath, Superblocks
+from hwmodels.device import Chip, Device, ExtraRows, MemoryTier, OnChipPath, Superblocks
 
 WHOLE = DEVICE_TEMPLATE.replace("#~ ", "")
 OTHER_CHIP = re.sub(r"\n\[technology\].*?\n\[decoder\]", "\n[decoder]", WHOLE.replace("#= ", ""), flags=re.DOTALL)
@@ -28,6 +28,7 @@ TABLES = {
     "on_chip_path": OnChipPath,
     "encoder": Encoder,
     "superblocks": Superblocks,
+    "extra_rows": ExtraRows,
     "decoder": Decoder,
     "chip": Chip,
 }

@@ -95,3 +95,28 @@ def test_layers_and_mapped_logits_of_a_draft():
     assert spent(eagle_head(target)) == pytest.approx(1e-3 + 5e-5)
     assert spent(eagle_head(target, EAGLE3_VOCABULARY)) == pytest.approx(1e-3 + 5e-5 + 4 * 7e-4)
     assert spent(DraftCost(passes=0.0)) == pytest.approx(1e-3)
+
+
+@pytest.mark.parametrize("name", ["trtllm"])
+def test_engines_without_a_source_have_no_terms(name):
+    assert name not in catalog.engine_names()
+    assert catalog.engine_gap(name).startswith("no source: ")
+    assert set(catalog.engine_sources(name).values()) == {catalog.engine_gap(name)}
+    with pytest.raises(
+        catalog.UnknownNameError,
+        match=r"are not known \(no source: .*allowed: jax, llama.cpp, mlx, mlx-cuda, sglang, vllm",
+    ):
+        catalog.engine(name)
+
+
+def test_a_gap_is_that_of_an_engine_of_the_catalog():
+    assert (catalog.engine_gap("vllm"), catalog.engine_gap("nobody")) == (None, None)
+
+
+@pytest.mark.parametrize("name", catalog.engine_names())
+def test_engines_of_the_catalog(name):
+    terms, sources = catalog.engine(name.upper()), catalog.engine_sources(name)
+    assert set(sources) == {field.name for field in dataclasses.fields(EngineTerms)}
+    assert all(value >= 0.0 for value in vars(terms).values())
+    with pytest.raises(catalog.UnknownNameError, match="unknown engine 'vlmm'; did you mean 'vllm'"):
+        catalog.engine("vlmm")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from narrow_devices import kernels_of_16_bits
+from narrow_devices import kernels_of_16_bits, one_of_each_form
 
 from hwmodels import (
     OPERATORS,
@@ -97,7 +97,7 @@ def _devices():
 
     Of measured GPUs the first has its kernels of all widths, which take long to compile for all of them.
     """
-    devices = list(map(catalog.device, catalog.device_names()))
+    devices = list(map(catalog.device, one_of_each_form()))
     plain = [device for device in devices if unit_of(device).measured is None]
     whole, *others = (
         device.replace(matrix_unit=device.matrix_unit.replace(remarks=(), spreads=(), engine="", weight_format=None))

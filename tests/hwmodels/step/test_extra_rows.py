@@ -1,0 +1,71 @@
+"""Instructions of further rows: by hand, and as a part of every step that has them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hwmodels import ExtraRows, catalog, step_cost, step_operators, uniform_weight_bits
+from hwmodels.network.operators.work import MATRIX_OPERATORS, OPERATORS
+
+NETWORKS = ("llama-3.2-1b", "qwen3-30b-a3b")
+DEVICE = catalog.device("rtx-3090")
+IS_MATRIX = np.array([name in MATRIX_OPERATORS for name in OPERATORS])
+
+
+def work(network="llama-3.2-1b", tokens=3.0, batch=1.0, bits=4.5):
+    return step_operators(
+        catalog.architecture(network),
+        tokens=tokens,
+        batch=batch,
+        context_tokens=500.0,
+        weight_bits=uniform_weight_bits(bits),
+        kv_bits=16.0,
+    )
+
+
+def total_s(device=DEVICE, instructions=3.0, until=16.0, **step):
+    return step_cost(device.replace(extra_rows=ExtraRows(instructions, until)), work(**step)).total_s
+
+
+def test_rows_beyond_the_first_take_instructions_of_each_weight():
+    # Two further rows of 3 instructions, each a multiply-add of 35.6 TFLOPS, for 1.236 billion weights of matrices.
+    network = catalog.architecture("llama-3.2-1b")
+    layer = 2048 * (2 * 2048 + 2 * 512) + 3 * 2048 * 8192
+    weights = 16 * layer + 128256 * 2048
+    assert float(network.num_layers) == 16.0
+    added_s = float(total_s(tokens=3.0) - step_cost(DEVICE, work(tokens=3.0)).total_s)
+    assert added_s == pytest.approx(2 * 3 * 2 * weights / 35.6e12, rel=1e-4)
+
+
+def test_one_row_takes_none_and_tiles_take_no_more():
+    assert float(total_s(tokens=1.0)) == float(step_cost(DEVICE, work(tokens=1.0)).total_s)
+    more = [float(total_s(tokens=tokens) - step_cost(DEVICE, work(tokens=tokens)).total_s) for tokens in (16.0, 40.0)]
+    assert more[0] == pytest.approx(more[1], rel=1e-3)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_more_rows_bits_or_slower_rates_never_save_time(network):
+    for name, values in (
+        ("tokens", (1.0, 2.0, 5.0, 17.0, 60.0)),
+        ("batch", (1.0, 3.0, 20.0)),
+        ("bits", (3.0, 4.5, 16.0)),
+    ):
+        found = [float(total_s(network=network, **{name: value})) for value in values]
+        assert found == sorted(found), name
+    faster = DEVICE.replace(vector_flops_per_s=2.0 * DEVICE.vector_flops_per_s)
+    assert float(total_s(faster, network=network)) < float(total_s(network=network))
+
+
+def test_twice_the_rates_halve_a_step_with_further_rows():
+    memory = DEVICE.memory.replace(bandwidth_bytes_per_s=2.0 * DEVICE.memory.bandwidth_bytes_per_s)
+    rates = {name: 2.0 * getattr(DEVICE, name) for name in ("peak_flops_per_s", "vector_flops_per_s")}
+    assert float(total_s(DEVICE.replace(memory=memory, **rates))) == pytest.approx(float(total_s()) / 2.0, rel=1e-6)
+
+
+def test_gradients_and_maps_over_instructions_are_right():
+    slope = jax.jit(jax.grad(lambda instructions: total_s(instructions=instructions)))(3.0)
+    difference = (float(total_s(instructions=4.0)) - float(total_s(instructions=2.0))) / 2.0
+    assert float(slope) == pytest.approx(difference, rel=1e-3)
+    family = jax.vmap(lambda instructions: total_s(instructions=instructions))(jnp.array([0.0, 3.0]))
+    np.testing.assert_allclose(family, [total_s(instructions=0.0), total_s(instructions=3.0)], rtol=1e-6)

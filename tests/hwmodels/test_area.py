@@ -83,5 +83,5 @@ def test_area_that_is_not_known_is_none(toy_device, unit):
     assert chip_area(toy_device.replace(matrix_unit=catalog.device("hexagon-v75").matrix_unit, chip=CHIP)) is None
     # Without a unit the die is what the data sheet says, whatever its rates.
     assert float(area(toy_device.replace(chip=silent))) == pytest.approx(9e-5)
-    npu = catalog.device("cassandra-npu")
+    npu = catalog.device("cassandra-npu-roofline")
     assert float(area(npu)) == pytest.approx(9.154e-5 + 40 * 4.4e-8)

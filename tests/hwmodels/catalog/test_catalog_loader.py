@@ -88,8 +88,9 @@ def test_every_architecture(name):
     assert catalog.architecture_title(name)
 
 
-def test_the_npu_is_the_papers():
-    npu = catalog.device("cassandra-npu")
+@pytest.mark.parametrize("name", ["cassandra-npu", "cassandra-npu-roofline"])
+def test_the_npu_is_the_papers(name):
+    npu = catalog.device(name)
     assert npu.peak_flops_per_s == 64 * units.TERA
     assert npu.memory.bandwidth_bytes_per_s == 273 * units.GB
     assert npu.memory.capacity_bytes == 128 * units.GIB

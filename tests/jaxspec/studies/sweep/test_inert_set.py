@@ -48,7 +48,7 @@ def test_a_knob_whose_widths_are_set_is_told():
 
 def test_one_device_of_several_may_depend_on_it():
     """The first one has this rate anyway; of the second one it is less than its own, which many rows feel."""
-    devices, rate = ("cassandra-npu", "rtx-4090"), {"device.peak_flops_per_s": 64e12}
+    devices, rate = ("cassandra-npu-roofline", "rtx-4090"), {"device.peak_flops_per_s": 64e12}
     config = SweepConfig(axes={"workload.batch": [256.0]}, device=devices, architecture=("llama-3.2-1b",), set=rate)
     assert inert_settings(config, plan_sweep(config)) == []
     few = dataclasses.replace(config, axes={"workload.batch": [1.0]})

@@ -95,8 +95,8 @@ def placed(pricing: Pricing, config: PlacementSettings, device: str) -> Pricing:
     if config.decoder_place is not None:
         if (decoder := pricing.device.decoder) is None:
             raise InputError(
-                f"decoder_place is {config.decoder_place!r}, but device {device!r} has no decoders; leave decoder_place out, or "
-                "give a device with some, such as cassandra-gpu"
+                f"decoder_place is {config.decoder_place!r}, but device {device!r} has no decoders; leave decoder_place out, "
+                "or give a device with some, such as cassandra-gpu"
             )
         there = dataclasses.replace(decoder, place=config.decoder_place)
         pricing = dataclasses.replace(pricing, device=dataclasses.replace(pricing.device, decoder=there))

@@ -69,7 +69,9 @@ def on_the_way():
     """A scratchpad and links that decoded values pass, about as slow as the memory, and an encoder of keys and values."""
     path = OnChipPath(buffer_bytes_per_s=6e11, link_bytes_per_s=4e11, link_energy_j_per_bit=2e-13)
     encoder = Encoder(1e9, values_per_cycle=0.1, count=2.0, area_m2=1e-8, power_w=1e-2, value_energy_j=1e-12)
-    return catalog.device("cassandra-npu-roofline").replace(on_chip_path=path, encoder=encoder, superblocks=Superblocks(16.0))
+    return catalog.device("cassandra-npu-roofline").replace(
+        on_chip_path=path, encoder=encoder, superblocks=Superblocks(16.0)
+    )
 
 
 #: What stands in for 0, by the dimension in a number's name.

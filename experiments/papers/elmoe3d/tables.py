@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from experiments.papers.elmoe3d.calibration import FITTED_HALF
 from experiments.papers.elmoe3d.baselines import best_rival_energy
+from experiments.papers.elmoe3d.calibration import FITTED_HALF
 from experiments.papers.elmoe3d.energy import best_mode_energy, energy_ratio
 from experiments.papers.elmoe3d.model import devices
 from experiments.papers.elmoe3d.networks import target

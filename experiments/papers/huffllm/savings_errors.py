@@ -130,8 +130,8 @@ def energy_terms(some: Sequence[PrintedSaving], bits: Mapping[str, float]) -> li
     Args:
         bits: per weight, by model.
     Returns:
-        `share` of the energy that falls with the bits of weights, and `added` by compression, in percent of the energy; the mean
-        absolute error in points, with both and with the share alone.
+        `share` of the energy that falls with the bits of weights, and `added` by compression, in percent of the energy; the
+        mean absolute error in points, with both and with the share alone.
     """
     groups: dict[tuple[str, float], list[PrintedSaving]] = {}
     for cell in some:

@@ -78,7 +78,9 @@ def test_each_machine_is_bound_by_memory_array_or_decoders():
     assert bound_of(changed(ws, "decoder", count=64.0), 1.0, HUFFMAN_BITS) == "decoding"
     assert bound_of(npu, 1.0, DRAFT_BITS) == "memory"
     assert bound_of(changed(npu, "decoder", count=30.0), 1.0, DRAFT_BITS) == "decoding"
-    assert bound_of(npu, 1.0, 3.5) == "compute"  # the array takes weights in as fast as the decoders put them out, and fills
+    assert (
+        bound_of(npu, 1.0, 3.5) == "compute"
+    )  # the array takes weights in as fast as the decoders put them out, and fills
     small, large = catalog.device("huffllm-simba"), catalog.device("huffllm-simba-256")
     assert bound_of(small, 92.0, HUFFMAN_BITS) == "compute"
     assert bound_of(large, 92.0, HUFFMAN_BITS) == "memory"

@@ -22,13 +22,20 @@ def cycle_s(numbers, temperature):
     spill = (FAR.replace(bandwidth_bytes_per_s=numbers["far"]),)
     decoder = BASE.decoder.replace(count=numbers["count"])
     device = BASE.replace(matrix_unit=unit, memory=near, spill=spill, decoder=decoder)
-    step = lambda tokens, bits: step_cost(
-        device,
-        step_operators(
-            SHAPE, tokens=tokens, batch=1.0, context_tokens=500.0, weight_bits=uniform_weight_bits(bits), kv_bits=16.0
-        ),
-        temperature=temperature,
-    ).total_s
+    step = lambda tokens, bits: (
+        step_cost(
+            device,
+            step_operators(
+                SHAPE,
+                tokens=tokens,
+                batch=1.0,
+                context_tokens=500.0,
+                weight_bits=uniform_weight_bits(bits),
+                kv_bits=16.0,
+            ),
+            temperature=temperature,
+        ).total_s
+    )
     return 2 * step(1.0, 6.3) + step(3.0, 10.9)
 
 
@@ -45,9 +52,7 @@ def test_slopes_are_those_of_the_value(x64, rows):
     _, slopes = elasticities(numbers, 0.05)
     largest = max(abs(float(slope)) for slope in slopes.values())
     for name in CENTRE:
-        ends = [
-            elasticities(numbers | {name: numbers[name] * jnp.exp(sign * 1e-4)}, 0.05)[0] for sign in (1, -1)
-        ]
+        ends = [elasticities(numbers | {name: numbers[name] * jnp.exp(sign * 1e-4)}, 0.05)[0] for sign in (1, -1)]
         difference = float(ends[0] - ends[1]) / 2e-4
         assert float(slopes[name]) == pytest.approx(difference, rel=1e-2, abs=1e-3 * largest), name
 

@@ -162,6 +162,8 @@ def claims(solved: Solved, *, all_energies: bool = False) -> Callable[[PrintedCe
 
 def _speed(row: ComparedCell) -> float | None:
     """Energy falls as time does: the printed mean and largest speedup."""
+    if rival := {"ELM008": "ELM004", "ELM009": "ELM005"}.get(row["conditions"]["claim_id"]):
+        return claim(rival)
     twin = {"ELM006": 8, "ELM007": 8, "ELM016": 4}.get(row["conditions"]["claim_id"])
     if twin is None:
         return None

@@ -61,7 +61,7 @@ class Rate(NamedTuple):
 
 def decode_device() -> hwmodels.Device:
     """A device with all parts: two memories, a decoder limited by symbols and by code bits, and a known energy."""
-    device, spill = catalog.device("cassandra-npu"), catalog.device("elmoe3d-hb8").spill
+    device, spill = catalog.device("cassandra-npu-roofline"), catalog.device("elmoe3d-hb8").spill
     decoder = dataclasses.replace(device.decoder, code_bits_per_cycle=64.0)
     # Small enough that many of the networks need the second memory as well.
     memory = dataclasses.replace(device.memory, capacity_bytes=1e10)
@@ -72,7 +72,7 @@ def systolic_device() -> hwmodels.Device:
     """An array of as many elements as the device has multiply-adds per cycle, with buffers that keep up."""
     buffer = OnChipBuffer(bandwidth_bytes_per_s=1e12, access_bytes=32.0, access_energy_j=1e-11)
     array = SystolicUnit(128.0, 256.0, 1e9, 1e-12, buffer, buffer, buffer)
-    return dataclasses.replace(catalog.device("cassandra-npu"), matrix_unit=array)
+    return dataclasses.replace(catalog.device("cassandra-npu-roofline"), matrix_unit=array)
 
 
 def npu_device() -> hwmodels.Device:

@@ -32,7 +32,7 @@ from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.network.operators.work import OperatorWork
 from hwmodels.numerics.axes import same_rank
 from hwmodels.numerics.fields import POSITIVE, SHARE, number
-from hwmodels.numerics.folds import smooth_ceil_div
+from hwmodels.numerics.folds import smooth_folds
 from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
 
 __all__ = ["FpgaArray", "seconds_per_token"]
@@ -88,14 +88,14 @@ class FpgaArray(WholePasses, SingleKernel):
             temperature: "*b", in [0, 1], of the tile counts and of the limit of packing; 0 is exact.
         Returns:
             "*b", s; m times `seconds_per_token` where rows and columns divide the sizes, more elsewhere.
-        Gradient: right for every input; at temperature 0 the tile counts are constants, also over m: see `smooth_ceil_div`.
+        Gradient: right for every input; at temperature 0 the tile counts are constants, also over m: see `smooth_folds`.
         """
         array, m, k, n, weight_bits, temperature = same_rank(self, m, k, n, weight_bits, temperature)
         packing = _packing(array, weight_bits, temperature)
         columns = as_float(array.columns) / as_float(array.parallel_tokens) * packing
-        passes = smooth_ceil_div(m, array.parallel_tokens, temperature)
-        row_folds = smooth_ceil_div(k, as_float(array.rows) * as_float(array.macs_per_pe), temperature)
-        column_folds = smooth_ceil_div(n, columns, temperature)
+        passes = smooth_folds(m, array.parallel_tokens, temperature)
+        row_folds = smooth_folds(k, as_float(array.rows) * as_float(array.macs_per_pe), temperature)
+        column_folds = smooth_folds(n, columns, temperature)
         cycles_per_s = as_float(array.frequency_hz) * as_float(array.efficiency)
         return passes * row_folds * column_folds / cycles_per_s
 

@@ -44,10 +44,7 @@ _IS_EXPERT = np.array([name in EXPERT_OPERATORS for name in OPERATORS])
 
 @flax.struct.dataclass
 class HostAndNear(WholePasses, Rated):
-    """A host and elements at the first memory's banks. Every field but `near_memory_runs` is a tree of leaves, "*b".
-
-    Elements of the two are of different sizes, so that they have no number together.
-    """
+    """A host and elements at the first memory's banks. Every field but `near_memory_runs` is a tree of leaves, "*b"."""
 
     short_title: ClassVar[str] = "host, banks"
     title: ClassVar[str] = "a host beside processing elements at its memory's banks"
@@ -59,6 +56,11 @@ class HostAndNear(WholePasses, Rated):
     )  # of the first memory's bandwidth that its interface to the host has, in (0, 1]
     interface_j_per_bit: Leaf = number(NOT_NEGATIVE, default=0.0)  # of crossing it, beside the access itself
     near_memory_runs: str = choice("products", "experts")  # what may run at the banks
+
+    @property
+    def elements(self) -> Leaf:
+        """Those of the host's die, "*b": elements at the banks are on the memory's."""
+        return self.host.elements
 
     def hardware(self, device: Device, technology: Technology) -> tuple[HardwareBlock, ...]:
         """That of the host and that at the banks."""

@@ -29,7 +29,7 @@ from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.network.operators.work import OperatorWork
 from hwmodels.numerics.axes import same_rank, with_rank
 from hwmodels.numerics.fields import POSITIVE, number
-from hwmodels.numerics.folds import smooth_ceil_div
+from hwmodels.numerics.folds import smooth_folds
 from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
 
 __all__ = ["DIMENSIONS", "SPREADS", "VectorArray", "assignment_cycles"]
@@ -85,7 +85,7 @@ class VectorArray(WholePasses, SingleKernel):
         Returns:
             "*b", s.
         Gradient: that of the best way; a kink where two are as good. At temperature 0 the counts are constants: see
-            `smooth_ceil_div`.
+            `smooth_folds`.
         """
         del weight_bits
         return jnp.min(assignment_cycles(self, m, k, n, temperature), axis=-1) / as_float(self.frequency_hz)
@@ -118,5 +118,5 @@ def assignment_cycles(
     tiles = with_rank(jnp.ones(len(SPREADS)), one.ndim)
     for d, (extent, step) in enumerate(((m, one), (k, width), (n, macs))):
         step = step * along(_ROWS_ALONG[:, d], rows) * along(_COLUMNS_ALONG[:, d], columns)
-        tiles = tiles * smooth_ceil_div(extent, step, temperature)
+        tiles = tiles * smooth_folds(extent, step, temperature)
     return tiles

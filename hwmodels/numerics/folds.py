@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 from hwmodels.numerics.axes import as_arrays
 from hwmodels.numerics.scalars import Number
 
-__all__ = ["Whole", "as_whole", "ceil_div", "settled", "smooth_ceil_div"]
+__all__ = ["Whole", "as_whole", "ceil_div", "settled", "smooth_ceil_div", "smooth_folds"]
 
 #: An exact count on the host: a Python integer, or an int64 array for a batch.
 Whole: TypeAlias = int | npt.NDArray[np.int64]
@@ -96,10 +96,7 @@ def smooth_ceil_div(numerator: Number, denominator: Number, temperature: Number 
     Departs: a sum of sigmoids, the usual relaxation, is half a tile short at every multiple, where sizes mostly lie.
     """
     a, b, temperature = as_arrays(numerator, denominator, temperature)
-    # A quotient may come out an ulp off its integer (XLA multiplies by the inverse of a constant); products do not.
-    tiles = jnp.ceil(a / b)
-    tiles = jnp.where((tiles - 1.0) * b >= a, tiles - 1.0, tiles)
-    tiles = jax.lax.stop_gradient(jnp.where(tiles * b < a, tiles + 1.0, tiles))
+    tiles = _tiles(a, b)
     left, used = _not_negative((tiles * b - a) / b), _not_negative((a - (tiles - 1.0) * b) / b)
 
     smooth = temperature > jnp.finfo(temperature.dtype).tiny
@@ -108,6 +105,34 @@ def smooth_ceil_div(numerator: Number, denominator: Number, temperature: Number 
     rise, bend = _share_of(used, t, 2), _share_of(left, t, 1)
     gap = left * jnp.where(tiles > 1.0, 1.0 - (1.0 - t) * rise * bend, 1.0 - bend)
     return tiles - jnp.where(smooth, gap, 0.0)
+
+
+def smooth_folds(extent: Number, tile: Number, temperature: Number = 0.0) -> Float[Array, "*b"]:
+    """Number of tiles that cover an extent, smoothed by a share of itself, as `smooth_maximum` is: for sizes that are climbed.
+
+    `smooth_ceil_div` at the temperature 1 - (1 - temperature)^n on the step behind n >= 1 whole tiles. Where few tiles cover
+    the extent they stay steps, each of which is a large part of the count. Where there are many, one more or less is within
+    the temperature, and the count is nearly the quotient: its slope is that of the steps' mean everywhere.
+
+    Args:
+        extent, tile, temperature: as of `smooth_ceil_div`.
+    Returns:
+        "*b", as of `smooth_ceil_div`: equal to the exact count at every multiple, where both meet, and at temperature 0.
+    Gradient: as of `smooth_ceil_div`, continuous; above 1 / temperature tiles, of order 1 by the quotient everywhere.
+    """
+    a, b, temperature = as_arrays(extent, tile, temperature)
+    whole = jnp.maximum(_tiles(a, b) - 1.0, 1.0)
+    return smooth_ceil_div(a, b, jnp.maximum(temperature, 1.0 - (1.0 - temperature) ** whole))
+
+
+def _tiles(a: Float[Array, "*#b"], b: Float[Array, "*#b"]) -> Float[Array, "*b"]:
+    """The exact count, constant to the gradient.
+
+    A quotient may come out an ulp off its integer (XLA multiplies by the inverse of a constant); products do not.
+    """
+    tiles = jnp.ceil(a / b)
+    tiles = jnp.where((tiles - 1.0) * b >= a, tiles - 1.0, tiles)
+    return jax.lax.stop_gradient(jnp.where(tiles * b < a, tiles + 1.0, tiles))
 
 
 def _not_negative(share: Float[Array, "*b"]) -> Float[Array, "*b"]:

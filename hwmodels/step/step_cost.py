@@ -55,6 +55,9 @@ __all__ = [
 ]
 
 
+#: What a decoder makes of each element that it decodes.
+_ELEMENT_BYTES = UNCOMPRESSED_BITS / BITS_PER_BYTE
+
 #: Types of data of a tensor.
 STREAMS = ("bitmap", "exponents", "mantissas")
 
@@ -70,11 +73,11 @@ def padded_work(device: Device, work: OperatorWork) -> OperatorWork:
         work: "*b operator".
     Raises:
         ValueError: superblocks, and work that does not say how many tensors are coded.
-    Gradient: right by every leaf; counts are real numbers.
+    Gradient: right by every leaf; counts are real numbers. A kink where padding takes as much as storing 16 bits.
     """
     if device.superblocks is None:
         return work
-    if work.coded_tensors is None:
+    if work.coded_tensors is None or work.coded_elements is None or work.coded_bits is None:
         raise ValueError(
             "the work does not say how many tensors are coded, which a device with superblocks needs; build it with "
             "step_operators"
@@ -87,14 +90,12 @@ def padded_work(device: Device, work: OperatorWork) -> OperatorWork:
         block_bytes=blocks.block_bytes,
         num_tensors=work.coded_tensors,
     ).moved_bytes
+    # What padding would make longer than its 16 bits is stored in these.
+    padding = jnp.minimum(padding, work.coded_elements * _ELEMENT_BYTES - work.coded_bits / BITS_PER_BYTE)
     of_cache = padding * _IS_ATTENTION.astype(padding.dtype)
     return dataclasses.replace(
         work, weight_bytes=work.weight_bytes + (padding - of_cache), kv_bytes=work.kv_bytes + of_cache
     )
-
-
-#: What a decoder makes of each element that it decodes.
-_ELEMENT_BYTES = UNCOMPRESSED_BITS / BITS_PER_BYTE
 
 
 @flax.struct.dataclass

@@ -130,13 +130,17 @@ def device_facts(name: str, kernels: Kernels | None = None, division: Divided | 
 
     Args:
         name: of the catalog, or the path of a TOML file.
-        kernels: of a calibrated device; the device's own unless given.
+        kernels: of a calibrated device, and the place of decoders; the device's own unless given.
         division: of a network among several devices; one alone unless given.
     Returns:
         device_title; device_data: field -> value, source, status; assumptions: sentences.
     """
     chosen = {} if kernels is None else {"engine": kernels.engine, "weight_format": kernels.weight_format}
     entry, together = catalog.device_entry(name, **chosen), []
+    place, decoder = getattr(kernels, "decoder_place", None), entry.device.decoder
+    if place is not None and decoder is not None:
+        there = dataclasses.replace(decoder, place=place)
+        entry = dataclasses.replace(entry, device=dataclasses.replace(entry.device, decoder=there))
     if division is not None:
         divided = division_of(division)
         together = division_words(entry, divided, name)

@@ -10,12 +10,15 @@ from jaxspec.settings.draft import knob_values
 from jaxspec.settings.fields import setting
 from jaxspec.settings.knobs import EXPERT_POOL
 
-__all__ = ["POOLS_UNUSED", "ExpertSettings", "PlacementName", "PlacementSettings"]
+__all__ = ["POOLS_UNUSED", "DecoderPlace", "ExpertSettings", "PlacementName", "PlacementSettings"]
 
 #: Names of `hwmodels.memory.placement.PLACEMENTS`, without its numerics.
 PlacementName = Literal[
     "in_order", "experts_first", "external", "expert_cache", "bit_slices", "draft_copies", "by_mode"
 ]
+
+#: Names of `hwmodels.decoders.decoder.PLACES`, likewise.
+DecoderPlace = Literal["dma", "l2", "array_edge"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +31,12 @@ class PlacementSettings(Settings):
         None,
         "Which memory holds KV, weights and experts, on a device with several memories.",
         unset="the device's own, or KV first, then dense weights, then experts",
+    )
+    decoder_place: DecoderPlace | None = setting(
+        None,
+        "Where the device's decoders sit: in the DMA or memory controller before the last memory on the chip, between that "
+        "(L2) and the links, or at the compute unit.",
+        unset="the device's own",
     )
 
 

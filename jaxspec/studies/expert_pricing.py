@@ -87,11 +87,19 @@ def with_expert_bits(footprint: Footprint, bits: Leaf) -> Footprint:
 
 
 def placed(pricing: Pricing, config: PlacementSettings, device: str) -> Pricing:
-    """With the placement that the settings name.
+    """With the placement and the decoders' place that the settings name.
 
     Raises:
-        InputError: the device has one memory.
+        InputError: the device has no decoders, or one memory.
     """
+    if config.decoder_place is not None:
+        if (decoder := pricing.device.decoder) is None:
+            raise InputError(
+                f"decoder_place is {config.decoder_place!r}, but device {device!r} has no decoders; leave decoder_place out, "
+                "or give a device with some, such as cassandra-gpu"
+            )
+        there = dataclasses.replace(decoder, place=config.decoder_place)
+        pricing = dataclasses.replace(pricing, device=dataclasses.replace(pricing.device, decoder=there))
     if config.placement is None:
         return pricing
     if not pricing.device.spill:

@@ -72,3 +72,16 @@ def test_gradient_in_the_size(toy_device, unit, check_gradient, x64):
     batch = jnp.arange(3.0, 6.0)
     areas = jax.jit(jax.vmap(lambda side: of_size([side, *(2.0 for _ in fields[1:])])))(batch)
     np.testing.assert_allclose(np.diff(areas), np.diff(areas)[0], rtol=1e-6)
+
+
+def test_area_that_is_not_known_is_none(toy_device, unit):
+    silent = CHIP.replace(element_area_m2=None)
+    # A constant would say that a larger array costs nothing.
+    assert chip_area(toy_device.replace(matrix_unit=unit[0], chip=silent)) is None
+    assert chip_area(toy_device.replace(matrix_unit=unit[0])) is None
+    # The mobile NPU's tiles are no elements.
+    assert chip_area(toy_device.replace(matrix_unit=catalog.device("hexagon-v75").matrix_unit, chip=CHIP)) is None
+    # Without a unit the die is what the data sheet says, whatever its rates.
+    assert float(area(toy_device.replace(chip=silent))) == pytest.approx(9e-5)
+    npu = catalog.device("cassandra-npu-roofline")
+    assert float(area(npu)) == pytest.approx(9.154e-5 + 40 * 4.4e-8)

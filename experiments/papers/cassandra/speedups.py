@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 #: As the paper calls them -> entries of the catalog.
-DEVICES = {"RTX 4090": "rtx-4090", "Jetson AGX Orin": "jetson-agx-orin", units.NPU: "cassandra-npu"}
+DEVICES = {"RTX 4090": "rtx-4090", "Jetson AGX Orin": "jetson-agx-orin", units.NPU: "cassandra-npu-roofline"}
 MODELS = {"DS-Llama-8B": "llama-3.1-8b", "Qwen3-8B": "qwen3-8b", "Qwen3-4B": "qwen3-4b"}
 BENCHMARKS = ("LiveCodeBench", "GPQA-Diamond", "Longbench", "Math-500")
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from experiments.papers.huffllm import compression, hardware, measure, savings, savings_errors
+from experiments.papers.huffllm.chips import MODELS
 from experiments.papers.huffllm.compression import CODED_SPLIT, DATA
 from experiments.papers.huffllm.savings_model import FITTED_BOUNDS
 from experiments.papers.huffllm.solved import Solved
@@ -87,6 +88,14 @@ def compare_savings(solved: Solved) -> dict[str, Any]:
     }
 
 
+def _energy_terms() -> dict[str, Any]:
+    printed_bits = compression.printed_bits()
+    cells = savings.cells(printed_bits)
+    caption = {model: savings_errors.CAPTION_BITS[model.split()[0].split("-")[0]] for model in MODELS}
+    bits = {"captions": caption, "printed ratios": printed_bits}
+    return {name: savings_errors.energy_terms(cells, own) for name, own in bits.items()}
+
+
 def _errors(errors: Mapping[str, Any]) -> str:
     return f"{errors['mean']:.2f} ({errors['max']:.2f}), {errors['cells']} cells" if errors["cells"] else "none"
 
@@ -153,6 +162,22 @@ DETAILS = (
             "cells in doubt": "{in_doubt}",
         },
         _compared,
+    ),
+    Detail(
+        "energy_terms",
+        "What the printed energies imply: saving = share * (1 - bits / 16) - added; errors in points",
+        lambda outcome: _energy_terms(),
+        {
+            "bits by": "{bits}",
+            "chip": "{architecture}",
+            "GB/s": "{bandwidth_gbps:.0f}",
+            "share of energy": "{share:.3f}",
+            "added, %": "{added:.2f}",
+            "error": "{error:.2f}",
+            "share alone": "{share_alone:.3f}",
+            "its error": "{error_alone:.2f}",
+        },
+        lambda value: [{"bits": name} | row for name, rows in value.items() for row in rows],
     ),
     Detail(
         "fitted",

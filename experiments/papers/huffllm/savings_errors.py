@@ -14,8 +14,10 @@ from experiments.papers.huffllm.savings_model import Case, Fitted
 
 __all__ = [
     "BARS",
+    "CAPTION_BITS",
     "compare",
     "constant_predictor",
+    "energy_terms",
     "errors_of",
     "leave_one_benchmark_out",
     "missed_bars",
@@ -24,6 +26,9 @@ __all__ = [
 
 #: Mean absolute errors, in percentage points, that a reproduction must not exceed.
 BARS = {"latency_saving": 0.45, "energy_saving": 2.0}
+
+#: Bits per weight after compression by the captions of A.2, and of its commented-out tables.
+CAPTION_BITS = {"Llama": 11.0, "OPT": 14.0}
 
 #: Printed differences below this, in points, are no order: rounding and a mapper's chance.
 _ORDER_POINTS = 0.1
@@ -117,6 +122,41 @@ _SETS: dict[str, Callable[[PrintedSaving], bool]] = {
     "with OPT latencies within their ratio": lambda cell: cell.doubt in ("", "beyond its bound"),
     "all": lambda cell: True,
 }
+
+
+def energy_terms(some: Sequence[PrintedSaving], bits: Mapping[str, float]) -> list[dict[str, Any]]:
+    """What the printed energies imply, by chip and bandwidth: saving = share (1 - bits / 16) - added, by least squares.
+
+    Args:
+        bits: per weight, by model.
+    Returns:
+        `share` of the energy that falls with the bits of weights, and `added` by compression, in percent of the energy; the
+        mean absolute error in points, with both and with the share alone.
+    """
+    groups: dict[tuple[str, float], list[PrintedSaving]] = {}
+    for cell in some:
+        if cell.metric == "energy_saving" and not cell.repeated:
+            groups.setdefault((cell.case.architecture, cell.case.bandwidth_gbps), []).append(cell)
+    found = []
+    for (architecture, bandwidth), cells in sorted(groups.items()):
+        bound = np.array([100 * (1 - bits[cell.case.model] / 16) for cell in cells])
+        printed = np.array([cell.saving for cell in cells])
+        both = np.stack([bound, -np.ones_like(bound)], axis=1)
+        # Without networks of other bits the two cannot be told apart.
+        terms = np.linalg.lstsq(both, printed, rcond=None)[0] if np.ptp(bound) > 2.0 else (np.nan, np.nan)
+        share = (bound @ printed) / (bound @ bound)
+        found.append(
+            {
+                "architecture": architecture,
+                "bandwidth_gbps": bandwidth,
+                "share": float(terms[0]),
+                "added": float(terms[1]),
+                "error": float(np.mean(np.abs(both @ np.asarray(terms) - printed))),
+                "share_alone": float(share),
+                "error_alone": float(np.mean(np.abs(share * bound - printed))),
+            }
+        )
+    return found
 
 
 def missed_bars(compared: Mapping[str, Any]) -> list[str]:

@@ -36,7 +36,7 @@ from jaxtyping import Array, Float
 
 from hwmodels.numerics.axes import same_rank
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, choice, number, part
-from hwmodels.numerics.folds import Whole, as_whole, ceil_div, smooth_ceil_div
+from hwmodels.numerics.folds import Whole, as_whole, ceil_div, smooth_folds
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.numerics.smoothing import smooth_largest
 
@@ -154,7 +154,7 @@ def smooth_cycles(
     Args:
         array: leaves "*b".
         m, k, n: "*b", > 0, real.
-        temperature: "*b", in [0, 1]; of the folds (`smooth_ceil_div`) and the pipelined maximum (`smooth_maximum`).
+        temperature: "*b", in [0, 1]; of the folds (`smooth_folds`) and the pipelined maximum (`smooth_maximum`).
     Returns:
         "*b", increasing in m, k and n; tends to the exact count as the temperature falls to 0, where it is equal to it,
         rounded to floating point (whole numbers below 2^24 are exact in single precision).
@@ -174,8 +174,8 @@ def elapsed_cycles(
     array, m, k, n, temperature = same_rank(array, m, k, n, temperature)
     rows, columns = as_float(array.rows), as_float(array.columns)
     shape = mapping(array, as_float(m), as_float(k), as_float(n))
-    row_folds = smooth_ceil_div(shape.row_extent, rows, temperature)
-    column_folds = smooth_ceil_div(shape.column_extent, columns, temperature)
+    row_folds = smooth_folds(shape.row_extent, rows, temperature)
+    column_folds = smooth_folds(shape.column_extent, columns, temperature)
 
     def longest(one: Leaf, other: Leaf) -> Leaf:
         return smooth_largest(one, other, temperature=temperature)

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 from hwmodels.compute.systolic.array import SystolicArray
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
-from hwmodels.numerics.folds import as_whole, ceil_div, smooth_ceil_div
+from hwmodels.numerics.folds import as_whole, ceil_div, smooth_folds
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
 
@@ -83,7 +83,7 @@ def smooth_buffer_elements(
     """
 
     def folds(extent: Number, tile: Number) -> Float[Array, "*b"]:
-        return smooth_ceil_div(extent, tile, temperature)
+        return smooth_folds(extent, tile, temperature)
 
     m, k, n = as_float(m), as_float(k), as_float(n)
     counts = _elements(array, m, k, n, as_float(array.rows), as_float(array.columns), folds)

@@ -17,7 +17,7 @@ from hwmodels.chip.technology import Technology
 from hwmodels.compute.products import products_of, with_products
 from hwmodels.compute.systolic.array import OnChipBuffer, SystolicArray, elapsed_cycles
 from hwmodels.compute.systolic.buffers import PARTIAL_SUM_BITS, buffer_traffic, smooth_buffer_elements
-from hwmodels.compute.unit import SingleKernel, UnitTimes
+from hwmodels.compute.unit import ROUNDED_ROWS, SingleKernel, UnitTimes
 from hwmodels.decoders.decoder import bits_at
 from hwmodels.device import Device
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
@@ -120,6 +120,10 @@ class SystolicUnit(SystolicArray, SingleKernel):
 
     short_title: ClassVar[str] = "systolic"
     title: ClassVar[str] = "a systolic array"
+
+    def growth_remarks(self, *, memories: int, experts: bool) -> list[str]:
+        """Of experts, whose mean rows fill whole folds unless weights stay in the array."""
+        return [ROUNDED_ROWS] if experts and self.dataflow != "ws" else []
 
     def hardware(self, device: Device, technology: Technology) -> tuple[HardwareBlock, ...]:
         """The elements with their own energy, and the three buffers."""

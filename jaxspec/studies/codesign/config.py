@@ -211,7 +211,7 @@ class CodesignConfig(ExpertSettings, Settings):
 _NPU = """\
 # jaxspec codesign problem.toml: an NPU whose DMA decodes unary exponents, and the draft that it runs.
 architecture = "llama-3.1-8b"
-device = "cassandra-npu"
+device = "cassandra-npu-roofline"
 scheme = "cassandra1"
 objective = "tokens_per_s"          # or "tokens_per_j"
 

@@ -6,7 +6,7 @@ import pytest
 
 from hwmodels import CostTerm, Technology, catalog, chip_bill, cost_names, design_costs, leaf_names
 
-NPU = catalog.device("cassandra-npu")
+NPU = catalog.device("cassandra-npu-roofline")
 FPGA = catalog.device("alveo-u280")
 
 

@@ -24,6 +24,12 @@ BLOCKS = Superblocks(blocks_per_superblock=11.0, block_bytes=96.0)
 PADDING = 96 * (1.5 + 5)
 
 
+@pytest.fixture
+def small(small):
+    """Tensors so large that padding takes less than compression saves."""
+    return small.replace(hidden_size=4000.0, head_dim=64.0)
+
+
 def added(device, work):
     packed = padded_work(device, work)
     found = {
@@ -43,6 +49,15 @@ def test_by_hand(toy_device, small, workload, footprint):
     assert sum(found["kv_bytes"].values()) == found["kv_bytes"]["attention"]
     assert not any(found["activation_bytes"].values())
     assert Superblocks(16.0).block_bytes == CACHE_BLOCK_BYTES
+
+
+def test_no_tensor_grows_beyond_its_16_bits(toy_device, small):
+    step = {"tokens": 1.0, "batch": 1.0, "context_tokens": 90.0, "kv_bits": 15.99}
+    work = step_operators(small, **step, weight_bits=uniform_weight_bits(15.9999, LAYER_MATRICES))
+    wide = step_operators(small, **step | {"kv_bits": 16.0}, weight_bits=uniform_weight_bits(16.0))
+    packed = padded_work(toy_device.replace(superblocks=BLOCKS), work)
+    for name in ("weight_bytes", "kv_bytes"):
+        np.testing.assert_allclose(getattr(packed, name), getattr(wide, name), rtol=1e-5)
 
 
 def test_it_is_that_of_streams_in_superblocks(toy_device, small):

@@ -8,15 +8,20 @@ import pytest
 
 import hwmodels
 from hwmodels import catalog
+from hwmodels.decoders.decoder import PLACES
 from hwmodels.memory.placement import PLACEMENTS
 from hwmodels.network.routing import zipf_routing
 from hwmodels.speculation.pool import fitting_pool
 from jaxspec.compress.footprint import uniform
 from jaxspec.errors import InputError
-from jaxspec.settings.experts import PlacementName
+from jaxspec.report.assumptions import device_facts
+from jaxspec.settings import CommonConfig
+from jaxspec.settings.experts import DecoderPlace, PlacementName, PlacementSettings
 from jaxspec.settings.fields import choices_of
 from jaxspec.studies import predict, sweep
-from jaxspec.studies.expert_pricing import with_expert_bits
+from jaxspec.studies.expert_pricing import placed, with_expert_bits
+from jaxspec.studies.measured.pricing import resolve_pricing
+from jaxspec.studies.predict.config import PredictConfig
 from jaxspec.studies.predict.result import PredictResult
 from jaxspec.studies.predict.view import prediction_tables
 from jaxspec.studies.sweep import grid
@@ -144,6 +149,11 @@ def test_points_of_a_sweep_are_those_of_the_cost_model(tmp_path, expected, monke
         ),
         ({"architecture": "gpt-oss-20b", "expert_correlation": 1.5}, "expert_correlation is 1.5; allowed is 0 to 1"),
         ({"placement": "by_mode"}, "placement is 'by_mode', but device 'rtx-4090' has one memory"),
+        (
+            {"decoder_place": "l2"},
+            "decoder_place is 'l2', but device 'rtx-4090' has no decoders; leave decoder_place out",
+        ),
+        ({"decoder_place": "l3"}, "decoder_place is 'l3'.*allowed are dma, l2, array_edge"),
         ({"placement": "hot_first"}, r"placement is 'hot_first'.*allowed are in_order"),
     ],
 )
@@ -160,3 +170,14 @@ def test_a_pool_is_given_once(tmp_path):
     with pytest.raises(InputError, match=r"pool_fits is true and draft\.expert_pool is an axis"):
         sweep(config, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_place_of_decoders_is_a_setting_that_results_state(place):
+    config = PlacementSettings(decoder_place=place)
+    pricing = placed(resolve_pricing(CommonConfig(), "cassandra-gpu", None), config, "cassandra-gpu")
+    assert pricing.device.decoder.place == place
+    said = " ".join(device_facts("cassandra-gpu", PredictConfig(decoder_place=place))["assumptions"])
+    words = {"dma": "decoders in the DMA", "l2": "decoders between L2", "array_edge": "decoders at the array's edge"}
+    assert [name for name in PLACES if words[name] in said] == [place]
+    assert choices_of(DecoderPlace) == tuple(PLACES)

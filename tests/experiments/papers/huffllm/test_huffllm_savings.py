@@ -209,3 +209,45 @@ def test_roofline_areas_and_cams(result, outcome):
     # Twice the codewords, 6 / 5 as long, for 5 / 6 as many decoders.
     growth = list(chip["cam_percent"].values())
     np.testing.assert_allclose(np.divide(growth[1:], growth[:-1]), 2, rtol=1e-6)
+
+
+def test_energy_terms_are_recovered_from_made_up_savings():
+    """A share of 0.7 and 2 % added at one bandwidth, of 0.6 and none at the other, with networks of two widths."""
+    bits = {"Llama 3-8B": 11.0, "OPT-13B": 14.0}
+    terms = {64.0: (0.7, 2.0), 128.0: (0.6, 0.0)}
+    cells = [
+        savings.PrintedSaving(
+            "made up",
+            "energy_saving",
+            Case(model, tokens, bandwidth, "simba WS"),
+            "MMLU",
+            share * 100 * (1 - bits[model] / 16) - added,
+            "",
+            False,
+        )
+        for bandwidth, (share, added) in terms.items()
+        for model in bits
+        for tokens in (25, 92)
+    ]
+    found = savings_errors.energy_terms(cells, bits)
+    assert [row["bandwidth_gbps"] for row in found] == [64.0, 128.0]
+    for row in found:
+        share, added = terms[row["bandwidth_gbps"]]
+        assert (row["share"], row["added"]) == pytest.approx((share, added), abs=1e-9)
+        assert row["error"] < 1e-9
+        assert (row["error_alone"] > 0.1) == (added > 0)
+    # One width alone tells no share from what is added.
+    (alone,) = savings_errors.energy_terms(cells[:2], bits)
+    assert np.isnan(alone["share"])
+    assert alone["share_alone"] == pytest.approx((0.7 * 31.25 - 2) / 31.25)
+
+
+def test_the_printed_energies_know_the_bandwidth_on_every_chip():
+    """A.1's energies have no time in them; what the tables imply differs by bandwidth, on Simba by what is added."""
+    cells = savings.cells(PRINTED)
+    bits = {m: savings_errors.CAPTION_BITS["OPT" if m.startswith("OPT") else "Llama"] for m in PRINTED}
+    found = {(row["architecture"], row["bandwidth_gbps"]): row for row in savings_errors.energy_terms(cells, bits)}
+    assert found["systolic WS", 128.0]["share"] - found["systolic WS", 64.0]["share"] > 0.05
+    assert abs(found["simba WS", 128.0]["share"] - found["simba WS", 64.0]["share"]) < 0.01
+    assert found["simba WS", 64.0]["added"] > 1.5 * found["simba WS", 128.0]["added"]
+    assert all(row["error"] < 0.8 for row in found.values() if not np.isnan(row["error"]))

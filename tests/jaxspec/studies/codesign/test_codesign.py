@@ -24,7 +24,7 @@ pytestmark = pytest.mark.study
 
 PROBLEM = """
 architecture = "qwen3-0.6b"
-device = "cassandra-npu"
+device = "cassandra-npu-roofline"
 scheme = "bit-slices"
 max_draft_length = 2
 starts = 3
@@ -173,7 +173,7 @@ def test_budgets_that_hold_have_a_price_which_their_variables_share(solved):
         ('area_mm2 = 80', 'area_m2 = 80e-6', "budgets has 'area_m2', which is not known; did you mean 'area_mm2'"),
         ('area_mm2 = 1e-12\nsource = "made up"', 'area_mm2 = 1e-12', "costs.multiply-adds has no source; give of"),
         ('[budgets]', '[technology]\nnode_m = 16\n[budgets]', "technology.node_m is 16; allowed is .* give metres, 7e-9 for"),
-        ('"draft.slice_bits"', '"draft.slicebits"', r"on cassandra-npu; did you mean 'draft\.slice_bits'\?$"),
+        ('"draft.slice_bits"', '"draft.slicebits"', r"on cassandra-npu-roofline; did you mean 'draft\.slice_bits'\?$"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_in_a_line(old, new, words):

@@ -17,7 +17,7 @@ from jaxspec.studies.predict.view import prediction_tables
 def entry():
     (found,) = predict(
         architecture="llama-3.2-1b",
-        device="cassandra-npu",
+        device="cassandra-npu-roofline",
         acceptance="0.9,0.7,0.5",
         scheme="cassandra1",
         batch=3,
@@ -33,7 +33,7 @@ def tables_of(entries):
 
 
 def test_steps_are_those_of_the_hardware_models(entry):
-    device, shape = catalog.device("cassandra-npu"), catalog.architecture("llama-3.2-1b")
+    device, shape = catalog.device("cassandra-npu-roofline"), catalog.architecture("llama-3.2-1b")
     workload = hwmodels.Workload(batch=3.0, context_tokens=700.0)
     work = hwmodels.decode_operators(shape, workload, footprint=hwmodels.uniform_footprint(16))
     step = entry["steps"]["ar_bf16"]
@@ -70,7 +70,7 @@ def test_decoders_needed_by_a_step(entry):
 
 def test_sensitivities_are_slopes(entry):
     found = entry["sensitivity"]["tokens_per_s"]
-    device = catalog.device("cassandra-npu")
+    device = catalog.device("cassandra-npu-roofline")
     from hwmodels.analysis.sensitivity import leaf_names
 
     assert set(found) <= set(leaf_names(device))

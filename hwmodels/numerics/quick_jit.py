@@ -6,6 +6,7 @@ of the time; the program then runs several times slower, in milliseconds.
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import functools
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from jax.core import Tracer
 
 from hwmodels.numerics.fields import check_numbers
 
-__all__ = ["priced_at_once", "quick_jit"]
+__all__ = ["priced_at_once", "quick_jit", "run_together"]
 
 Result = TypeVar("Result")
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -27,6 +28,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _QUICKLY: dict[str, Any] = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
+    # One module for LLVM: what it does per module outweighs what further threads save.
+    "xla_cpu_parallel_codegen_split_count": 1,
     **({"xla_cpu_use_fusion_emitters": False} if version("jaxlib").startswith("0.10.") else {}),
 }
 
@@ -74,6 +77,18 @@ def priced_at_once(function: Function) -> Function:
         return alone(*arguments, **named)
 
     return call  # pyright: ignore[reportReturnType]
+
+
+def run_together(*calls: tuple[Any, ...]) -> list[Any]:
+    """Results of compiled functions that are traced one after the other and compiled side by side.
+
+    Args:
+        calls: of each a function of `quick_jit`, then its arguments.
+    """
+    first, *others = calls
+    with concurrent.futures.ThreadPoolExecutor(max(len(others), 1)) as pool:
+        later = [pool.submit(function, *arguments) for function, *arguments in others]
+        return [first[0](*first[1:]), *(each.result() for each in later)]
 
 
 def _check(arguments: tuple[Any, ...], named: dict[str, Any]) -> None:

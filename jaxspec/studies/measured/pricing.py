@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Protocol
 
-from hwmodels import Architecture, Device, Workload, catalog
+from hwmodels import Architecture, Case, Device, Workload, catalog
 from jaxspec.errors import InputError
 from jaxspec.models.architecture import architecture_of
 from jaxspec.models.config import DecoderConfig
@@ -13,7 +13,6 @@ from jaxspec.report.assumptions import Divided, division_of
 from jaxspec.settings import CommonConfig
 from jaxspec.studies.engine_pricing import engine_terms
 from jaxspec.studies.feasibility import check_blocks, check_positions, priced_pair, weight_block
-from jaxspec.tuning.objective import Pricing
 
 __all__ = ["PricedConfig", "resolve_architecture", "resolve_device", "resolve_draft", "resolve_pricing"]
 
@@ -106,7 +105,7 @@ def resolve_draft(config: Divided, name: str, target: str, architecture: Archite
     return found
 
 
-def resolve_pricing(config: PricedConfig, device: str, own: DecoderConfig | None, *, together: bool = False) -> Pricing:
+def resolve_pricing(config: PricedConfig, device: str, own: DecoderConfig | None, *, together: bool = False) -> Case:
     """Device (catalog name or TOML file), alone or as one of a group, architecture, workload, and the engine's terms.
 
     Args:
@@ -132,6 +131,4 @@ def resolve_pricing(config: PricedConfig, device: str, own: DecoderConfig | None
         prompt_tokens=float(config.prompt_tokens),
         output_tokens=float(getattr(config, "output_tokens", CommonConfig.output_tokens)),
     )
-    return Pricing(
-        device=found, architecture=architecture, workload=workload, engine=engine_terms(config.engine, device)
-    )
+    return Case(device=found, architecture=architecture, workload=workload, engine=engine_terms(config.engine, device))

@@ -9,6 +9,7 @@ import pytest
 from narrow_devices import kernels_of_16_bits
 
 from hwmodels import (
+    Case,
     DraftCost,
     EngineTerms,
     Footprint,
@@ -39,7 +40,7 @@ from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.grid import evaluate_points
 from jaxspec.studies.tree.run import cycle_times_of, price_growths
 from jaxspec.trees.ranked_tree import RankedTree
-from jaxspec.tuning.objective import DraftMeasurement, Pricing
+from jaxspec.tuning.objective import DraftMeasurement
 
 LENGTH, BATCH, CONTEXT, ALPHA, SCATTER = 3, 5.0, 700.0, 0.9, 0.05
 WIDTHS = (7.0, 16.0, 9.0, 16.0)
@@ -50,7 +51,7 @@ TERMS = EngineTerms(cycle_s=4e-4, draft_pass_s=3e-5, drafted_token_s=7e-6)
 def pricing():
     device = kernels_of_16_bits(catalog.device("h100-sxm"))
     workload = Workload(batch=BATCH, context_tokens=CONTEXT, prompt_tokens=CONTEXT, output_tokens=64.0)
-    return Pricing(device, catalog.architecture("llama-3.1-8b"), workload, engine=TERMS)
+    return Case(device, catalog.architecture("llama-3.1-8b"), workload, engine=TERMS)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ of the time; the program then runs several times slower, in milliseconds.
 from __future__ import annotations
 
 import concurrent.futures
+import contextvars
 import dataclasses
 import functools
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from jax.core import Tracer
 
 from hwmodels.numerics.fields import check_numbers
 
-__all__ = ["priced_at_once", "quick_jit", "run_together"]
+__all__ = ["in_small_program", "priced_at_once", "quick_jit", "run_together"]
 
 Result = TypeVar("Result")
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -34,6 +35,30 @@ _QUICKLY: dict[str, Any] = {
 }
 
 
+#: Whether a program that runs a few times on little data is traced.
+_SMALL = contextvars.ContextVar("small", default=False)
+
+
+def in_small_program() -> bool:
+    """Whether what is traced now is a program of `quick_jit`: a map over an axis then makes it smaller than a loop would, and
+    in others a loop makes it faster. Results are the same but for rounding. Part of the key of what a trace is kept under."""
+    return _SMALL.get()
+
+
+def _small(function: Callable[..., Result]) -> Callable[..., Result]:
+    """The function, traced as a small program."""
+
+    @functools.wraps(function)
+    def traced(*arguments: Any, **named: Any) -> Result:
+        token = _SMALL.set(True)
+        try:
+            return function(*arguments, **named)
+        finally:
+            _SMALL.reset(token)
+
+    return traced
+
+
 def quick_jit(function: Callable[..., Result]) -> Callable[..., Result]:
     """The function compiled as a whole, quickly on a CPU; not for use within another compiled function.
 
@@ -45,7 +70,7 @@ def quick_jit(function: Callable[..., Result]) -> Callable[..., Result]:
 
     @functools.cache
     def compiled() -> Callable[..., Result]:  # the backend is known by the first call, not by the import
-        return jax.jit(function, compiler_options=_QUICKLY if jax.default_backend() == "cpu" else None)
+        return jax.jit(_small(function), compiler_options=_QUICKLY if jax.default_backend() == "cpu" else None)
 
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Result:

@@ -21,7 +21,7 @@ from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.network.operators import OperatorWork, StepShape, busiest_load
 from hwmodels.network.operators.step import widths_of_kinds
 from hwmodels.network.routing import UNIFORM, Routing
-from hwmodels.numerics.quick_jit import priced_at_once
+from hwmodels.numerics.quick_jit import in_small_program, priced_at_once
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
 from hwmodels.parallel.collectives import COLLECTIVES, Collective, collective_work
@@ -47,8 +47,8 @@ def traced_once(function: Callable[..., Result]) -> Callable[..., Result]:
     as it is.
     """
 
-    @functools.partial(jax.jit, static_argnums=(0, 1))
-    def once(treedef: Any, known: tuple[tuple[type, Any] | None, ...], traced: list[Any]) -> Result:
+    @functools.partial(jax.jit, static_argnums=(0, 1, 2))
+    def once(small: bool, treedef: Any, known: tuple[tuple[type, Any] | None, ...], traced: list[Any]) -> Result:
         left = iter(traced)
         leaves = [next(left) if number is None else number[1] for number in known]
         arguments, named = treedef.unflatten(leaves)
@@ -62,7 +62,7 @@ def traced_once(function: Callable[..., Result]) -> Callable[..., Result]:
         known = tuple(None if isinstance(leaf, Tracer) else (type(leaf), leaf) for leaf in leaves)
         if not traced or not all(number is None or number[0] in (bool, int, float) for number in known):
             return function(*arguments, **named)
-        return once(treedef, known, traced)
+        return once(in_small_program(), treedef, known, traced)
 
     return call
 

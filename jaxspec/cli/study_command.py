@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import sys
+import threading
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Launch", "keep_to_processor", "launch_of", "launch_options", "print_shown", "study_command"]
 
+
+#: After so long a reader wants to know what a command does.
+_PATIENCE_S = 1.0
 
 #: Largest port.
 _PORTS = 65535
@@ -295,7 +300,9 @@ def _run(
     heading = None if study.announce is None else f"jaxspec {study.name}: {study.announce(config)}"
     reporter = Reporter(new_console(stderr=True, quiet=helps), heading=heading)
     writes = {} if study.out is None else {"out": out, "force": force, "reporter": reporter}
-    found = load_object(study.run)(config, **writes)
+    run = load_object(study.run)
+    with _compiling(reporter) if study.on_processor and study.out is None else contextlib.nullcontext():
+        found = run(config, **writes)
     if helps:  # process 0 shows the result
         return
     draws = []
@@ -305,6 +312,18 @@ def _run(
         draws = [lambda drawn=study.plot.draw: save_figure(load_object(drawn)(found), plot)]
     keeps = study.out is not None and study.out.keeps_result
     print_shown(load_object(study.present)(found), json_file, reporter, draws=draws, keeps=keeps)
+
+
+@contextlib.contextmanager
+def _compiling(reporter: Reporter) -> Iterator[None]:
+    """Say what a command without progress waits for, where it takes longer than a second."""
+    timer = threading.Timer(_PATIENCE_S, reporter.line, ["compiling ..."])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def print_shown(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hwmodels import (
     ALL_LAYER_MATRICES,
@@ -22,13 +22,15 @@ from hwmodels.speculation.pool import with_pool
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
-from jaxspec.models.config import DecoderConfig
 from jaxspec.results import Quantity, given, predicted
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.experts import ExpertSettings, PlacementSettings
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.schemes import RELEASED
 from jaxspec.studies.release import priced_form
+
+if TYPE_CHECKING:
+    from jaxspec.models.config import DecoderConfig
 
 __all__ = [
     "check_has_experts",

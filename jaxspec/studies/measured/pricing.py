@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from hwmodels import Architecture, Case, Device, Workload, catalog
 from jaxspec.errors import InputError
-from jaxspec.models.architecture import architecture_of
-from jaxspec.models.config import DecoderConfig
 from jaxspec.report.assumptions import Divided, division_of
 from jaxspec.settings import CommonConfig
 from jaxspec.studies.engine_pricing import engine_terms
 from jaxspec.studies.feasibility import check_blocks, check_positions, priced_pair, weight_block
+
+if TYPE_CHECKING:
+    from jaxspec.models.config import DecoderConfig
 
 __all__ = ["PricedConfig", "resolve_architecture", "resolve_device", "resolve_draft", "resolve_pricing"]
 
@@ -60,6 +61,8 @@ def resolve_architecture(name: str, own: DecoderConfig | None) -> Architecture:
     if name == "own":
         if own is None:
             raise InputError("architecture 'own' needs a network; give a catalog name or a config.json")
+        from jaxspec.models.architecture import architecture_of  # with the network that runs all else is loaded
+
         return architecture_of(own)
     if os.path.exists(name):  # `Path.exists` raises on names too long for one
         try:

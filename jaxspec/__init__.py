@@ -3,6 +3,7 @@
 `import jaxspec as js`: a function for each command (`js.tune`, `js.predict`, ...), which takes the command's settings as
 keywords and returns results with tables and figures; `js.device`, `js.architecture` and `js.scheme` by name or path; `js.load`
 opens a network, `js.open_result` what a run found, `js.inspect` and `js.unpack` a container; `js.runs` lists run directories.
+`js.price(case, plan)` is the cost of a `js.Plan` on a `js.Case`: differentiable, and mapped by `vmap`.
 
 The rooms: `formats` (bits), `models` (networks), `compress` (knobs to drafts), `speculate` (decoding and its acceptance),
 `trees`, `tuning` (the objective and its gradient), `studies` (the commands), `settings`, `results`, `runs`, `report`, `text`,
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hwmodels import Case, Plan, price
     from jaxspec.api import architecture, device, inspect, open_result, resume, scheme, unpack
     from jaxspec.opening import load
 
@@ -30,7 +32,20 @@ if _hardware_models is not None and _hardware_models.origin is not None:
 #: Version of the installed package.
 __version__: str
 
-__all__ = ["__version__", "architecture", "device", "inspect", "load", "open_result", "resume", "scheme", "unpack"]
+__all__ = [
+    "Case",
+    "Plan",
+    "__version__",
+    "architecture",
+    "device",
+    "inspect",
+    "load",
+    "open_result",
+    "price",
+    "resume",
+    "scheme",
+    "unpack",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -42,6 +57,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("jaxspec.opening").load
     if name == "runs":
         return importlib.import_module("jaxspec.runs")
+    if name in ("Case", "Plan", "price"):
+        return getattr(importlib.import_module("hwmodels"), name)
     if name in __all__:
         return getattr(importlib.import_module("jaxspec.api"), name)
     from jaxspec.studies.registry import STUDIES

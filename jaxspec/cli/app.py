@@ -60,7 +60,7 @@ class _LazyGroup(Group):
     "--keep-programs/--no-keep-programs",
     default=True,
     envvar="JAXSPEC_KEEP_PROGRAMS",
-    help="Keep compiled programs in the user's cache folder, so that the next command starts sooner; results do not depend on it.",
+    help="Keep compiled programs in the user's cache folder, so that the next command starts sooner; results stay the same.",
 )
 def cli(keep_programs: bool) -> None:
     """Find the best draft for speculative decoding of a language model on a device, and predict how fast it will be.

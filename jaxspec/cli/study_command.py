@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import os
 import sys
 import threading
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Launch", "keep_to_processor", "launch_of", "launch_options", "print_shown", "study_command"]
 
+
+#: New objects between two looks for garbage; Python's own number is 700.
+_NEW_OBJECTS = 100_000
 
 #: After so long a reader wants to know what a command does.
 _PATIENCE_S = 1.0
@@ -301,6 +305,8 @@ def _run(
     reporter = Reporter(new_console(stderr=True, quiet=helps), heading=heading)
     writes = {} if study.out is None else {"out": out, "force": force, "reporter": reporter}
     run = load_object(study.run)
+    # Traces are many objects, all of them in use: looking through them for garbage takes a tenth of a short command.
+    gc.set_threshold(_NEW_OBJECTS)
     with _compiling(reporter) if study.on_processor and study.out is None else contextlib.nullcontext():
         found = run(config, **writes)
     if helps:  # process 0 shows the result

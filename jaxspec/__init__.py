@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hwmodels import Case, Plan, price
-    from jaxspec.api import architecture, device, inspect, open_result, resume, scheme, unpack
+    from jaxspec.api import Case, Plan, architecture, device, inspect, open_result, price, resume, scheme, unpack
     from jaxspec.opening import load
 
 # What XLA reads at its first program is set by `hwmodels`. Rooms that do not import it need it too, and importing all of it
@@ -57,8 +56,6 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("jaxspec.opening").load
     if name == "runs":
         return importlib.import_module("jaxspec.runs")
-    if name in ("Case", "Plan", "price"):
-        return getattr(importlib.import_module("hwmodels"), name)
     if name in __all__:
         return getattr(importlib.import_module("jaxspec.api"), name)
     from jaxspec.studies.registry import STUDIES

@@ -25,7 +25,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array
 
 from experiments.random_checkpoint import SHAPES
-from hwmodels import Workload, catalog
+from hwmodels import Case, Workload, catalog
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.kv import prepare_kv
 from jaxspec.compress.schemes import DEFAULT_SCHEME
@@ -56,7 +56,6 @@ from jaxspec.studies.measured.memory import (
 from jaxspec.tuning.calibration import Calibration, calibration_pass, windows_per_pass
 from jaxspec.tuning.gradient import Goal, marginal_returns
 from jaxspec.tuning.hard import measured_windows
-from jaxspec.tuning.objective import Pricing
 
 __all__ = ["PROGRAMS", "abstract_calibration", "analyse"]
 
@@ -165,7 +164,7 @@ def analyse(
     mesh = None if sizes == ONE_DEVICE else make_mesh(*sizes)
     calibration = abstract_calibration(config, windows, tokens, stream=stream, mesh=mesh)
     knobs = uniform_knobs(DEFAULT_SCHEME, config)
-    pricing = Pricing(
+    pricing = Case(
         catalog.device("jetson-agx-orin"), architecture_of(config), Workload(batch=1.0, context_tokens=1024.0)
     )
     decoding = SAMPLING.for_program()

@@ -69,6 +69,7 @@ from hwmodels.speculation.acceptance_traces import (
     tokens_to_rates,
     write_trace,
 )
+from hwmodels.speculation.case import Case, price
 from hwmodels.speculation.chains import (
     BestDraft,
     PricedChains,
@@ -180,6 +181,7 @@ __all__ = [
     "AttentionShape",
     "Baselines",
     "BestDraft",
+    "Case",
     "Chip",
     "ChipBill",
     "ComputeUnit",
@@ -304,6 +306,7 @@ __all__ = [
     "plan_steps",
     "pooled_choices",
     "prefill_step",
+    "price",
     "price_cycle",
     "price_steps",
     "priced_chains",

@@ -3,6 +3,7 @@
 `import jaxspec as js`: a function for each command (`js.tune`, `js.predict`, ...), which takes the command's settings as
 keywords and returns results with tables and figures; `js.device`, `js.architecture` and `js.scheme` by name or path; `js.load`
 opens a network, `js.open_result` what a run found, `js.inspect` and `js.unpack` a container; `js.runs` lists run directories.
+`js.price(case, plan)` is the cost of a `js.Plan` on a `js.Case`: differentiable, and mapped by `vmap`.
 
 The rooms: `formats` (bits), `models` (networks), `compress` (knobs to drafts), `speculate` (decoding and its acceptance),
 `trees`, `tuning` (the objective and its gradient), `studies` (the commands), `settings`, `results`, `runs`, `report`, `text`,
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jaxspec.api import architecture, device, inspect, open_result, resume, scheme, unpack
+    from jaxspec.api import Case, Plan, architecture, device, inspect, open_result, price, resume, scheme, unpack
     from jaxspec.opening import load
 
 # What XLA reads at its first program is set by `hwmodels`. Rooms that do not import it need it too, and importing all of it
@@ -30,7 +31,20 @@ if _hardware_models is not None and _hardware_models.origin is not None:
 #: Version of the installed package.
 __version__: str
 
-__all__ = ["__version__", "architecture", "device", "inspect", "load", "open_result", "resume", "scheme", "unpack"]
+__all__ = [
+    "Case",
+    "Plan",
+    "__version__",
+    "architecture",
+    "device",
+    "inspect",
+    "load",
+    "open_result",
+    "price",
+    "resume",
+    "scheme",
+    "unpack",
+]
 
 
 def __getattr__(name: str) -> Any:

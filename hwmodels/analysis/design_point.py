@@ -20,15 +20,16 @@ from hwmodels.numerics.quick_jit import priced_at_once
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.parallel.group import held_share
 from hwmodels.speculation.acceptance import Acceptance
-from hwmodels.speculation.chains import SpeculationResult, best, speculation_speedup
-from hwmodels.speculation.cycle import baseline_steps, plan_steps, price_cycle
+from hwmodels.speculation.case import Case
+from hwmodels.speculation.chains import PricedChains, SpeculationResult, best, priced_chains, speculation_speedup
+from hwmodels.speculation.cycle import CycleCost, baseline_steps, plan_steps, price_cycle
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost
 from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms
 from hwmodels.speculation.plan import chain_plan
 from hwmodels.step.capacity import held_bytes, longest_context
 from hwmodels.step.priced_steps import PricedStep, price_steps
 
-__all__ = ["DesignPoint", "Steps", "chip_area", "design_point", "priced_steps"]
+__all__ = ["DesignPoint", "Steps", "chip_area", "design_page", "design_point", "page_steps", "priced_steps"]
 
 
 @flax.struct.dataclass
@@ -110,6 +111,7 @@ def design_point(
     engine: EngineTerms = NO_ENGINE,
     temperature: Number = 0.0,
     result: SpeculationResult | None = None,
+    cycle: CycleCost | None = None,
 ) -> DesignPoint:
     """Speed, energy and memory at the best draft length, "do not speculate" among them.
 
@@ -121,6 +123,8 @@ def design_point(
         engine: as of `speculation_speedup`.
         temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
         result: of `speculation_speedup` for the same arguments, where it is at hand.
+        cycle: of `priced_chains` with that result, where its energies of all lengths are to be used; None: those of the chosen
+            length are priced on their own, which takes less time where many points are priced, and compiles for longer.
     Gradient: that of the chosen draft length, which itself is piecewise constant.
     """
     if result is None:
@@ -149,19 +153,22 @@ def design_point(
     capacity = sum(as_float(tier.capacity_bytes) for tier in device.tiers)
     energy = ar_energy = None
     if knows_energy(device):
-        # Of the chosen length alone: energies of all lengths would cost more than the steps of this one again.
-        priced = price_cycle(
-            device,
-            architecture,
-            footprint=footprint,
-            draft_cost=draft_cost,
-            workload=workload,
-            plan=chain_plan(chosen.draft_length),
-            routing=routing,
-            engine=engine,
-            temperature=temperature,
-        )
-        cycle_j, ar, plain = priced.energy_j, priced.baselines.bf16.cost.energy, priced.baselines.stored.cost.energy
+        if cycle is None:
+            cycle = price_cycle(
+                device,
+                architecture,
+                footprint=footprint,
+                draft_cost=draft_cost,
+                workload=workload,
+                plan=chain_plan(chosen.draft_length),
+                routing=routing,
+                engine=engine,
+                temperature=temperature,
+            )
+            cycle_j = cycle.energy_j
+        else:
+            cycle_j = None if cycle.energy_j is None else cycle.energy_j[jnp.maximum(chosen.draft_length - 1, 0)]
+        ar, plain = cycle.baselines.bf16.cost.energy, cycle.baselines.stored.cost.energy
         if cycle_j is not None and plain is not None:
             # A cycle without a draft is a step of what is stored.
             energy = jnp.where(chosen.draft_length > 0, cycle_j, plain.total_j) / chosen.tokens_per_cycle / batch
@@ -182,6 +189,38 @@ def design_point(
         energy_per_token_j=energy,
         energy_per_token_ar_bf16_j=ar_energy,
         area_m2=chip_area(device),
+    )
+
+
+def _place(draft_length: Int[Array, ""]) -> Int[Array, ""]:
+    """Place of a draft length among 1, 2, ...; the first for 0."""
+    return jnp.maximum(draft_length - 1, 0)
+
+
+def design_page(case: Case, acceptance: Acceptance, *, temperature: Number = 0.0) -> tuple[PricedChains, DesignPoint]:
+    """Chains of all lengths with what `page_steps` needs, and the design point, all priced in one map; within a program.
+
+    Args:
+        acceptance: conditional " position".
+        temperature: as of `design_point`.
+    """
+    parts = case.parts | {"acceptance": acceptance, "temperature": temperature}
+    read = {name: parts[name] for name in ("workload", "footprint")}
+    _, undrafted = plan_steps(**read, plan=chain_plan(0.0), draft_cost=parts["draft_cost"])
+    also = prefill_step(**read), undrafted
+    chains = priced_chains(case.device, case.architecture, **parts, also=also)
+    return chains, design_point(case.device, case.architecture, **parts, result=chains.result, cycle=chains.cycle)
+
+
+def page_steps(chains: PricedChains, draft_length: int) -> Steps:
+    """Steps of one draft length among chains of `design_page`, on the host."""
+    prefill, undrafted = chains.cycle.also
+    return Steps(
+        prefill,
+        chains.cycle.baselines.bf16,
+        chains.cycle.baselines.stored,
+        draft=jax.tree.map(lambda leaf: leaf[0], chains.cycle.draft),
+        verify=jax.tree.map(lambda leaf: leaf[draft_length - 1], chains.cycle.verify) if draft_length else undrafted,
     )
 
 

@@ -8,13 +8,17 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from hwmodels.numerics.scalars import as_float
 
-__all__ = ["elasticities", "finite_elasticities", "leaf_names"]
+__all__ = ["changed_trees", "changes_by_name", "elasticities", "finite_elasticities", "leaf_names"]
 
 Tree = TypeVar("Tree")
+
+#: By how much a number of a step function is changed, up and down.
+CHANGE = 0.1
 
 
 def leaf_names(tree: Any) -> list[str]:
@@ -51,7 +55,7 @@ def elasticities(metrics: Callable[[Tree], Any], tree: Tree) -> Any:
 
 
 def finite_elasticities(
-    metrics: Callable[[Tree], Any], tree: Tree, *, names: Sequence[str], change: float = 0.1
+    metrics: Callable[[Tree], Any], tree: Tree, *, names: Sequence[str], change: float = CHANGE
 ) -> Any:
     """Elasticities of numbers that a derivative says nothing of, such as the sides of an array: tiles are counted in steps.
 
@@ -65,20 +69,24 @@ def finite_elasticities(
     Returns:
         in the form of `metrics`: name of the leaf -> elasticity.
     """
+    logs = jax.vmap(lambda changed: jax.tree.map(jnp.log, metrics(changed)))(changed_trees(tree, names, change))
+    return changes_by_name(logs, names, change)
+
+
+def changed_trees(tree: Tree, names: Sequence[str], change: float = CHANGE) -> Tree:
+    """The trees that `finite_elasticities` asks for, leaves "two": each named leaf grown, then shrunk, one at a time."""
     leaves, treedef = jax.tree.flatten(tree)
-    values = jnp.stack([jnp.asarray(as_float(leaf)) for leaf in leaves])
     known = leaf_names(tree)
-    chosen = jnp.asarray([known.index(name) for name in names])
+    factors = np.ones((len(leaves), 2 * len(names)), np.float32)
+    for place, name in enumerate(names):
+        factors[known.index(name), 2 * place : 2 * place + 2] = 1.0 + change, 1.0 / (1.0 + change)
+    return treedef.unflatten([as_float(leaf) * row for leaf, row in zip(leaves, factors, strict=True)])
 
-    def at(which: Array, factor: Array) -> Any:
-        changed = values.at[which].multiply(factor)
-        return jax.tree.map(jnp.log, metrics(treedef.unflatten(list(changed))))
 
-    # One map over both: nested ones take longer to trace.
-    factors = jnp.tile(jnp.asarray([1.0 + change, 1.0 / (1.0 + change)]), len(names))
-    found = jax.vmap(at)(jnp.repeat(chosen, 2), factors)
+def changes_by_name(logs: Any, names: Sequence[str], change: float = CHANGE) -> Any:
+    """Elasticities from logarithms of metrics on `changed_trees`, "two": in their form, name of the leaf -> elasticity."""
     step = 2.0 * math.log1p(change)
-    return jax.tree.map(lambda logs: dict(zip(names, (logs[::2] - logs[1::2]) / step, strict=True)), found)
+    return jax.tree.map(lambda each: dict(zip(names, (each[::2] - each[1::2]) / step, strict=True)), logs)
 
 
 def _name(path: tuple[Any, ...]) -> str:

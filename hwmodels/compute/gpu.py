@@ -51,7 +51,7 @@ from jaxtyping import Array, Float
 
 from hwmodels.compute.gpu_dispatch import dispatched_tile
 from hwmodels.compute.gpu_formats import GemmCoefficients, format_shares, width_in_format
-from hwmodels.compute.tile_counts import Ceiling, exact_ceiling, soft_minimum
+from hwmodels.compute.tile_counts import Ceiling, exact_ceiling, of_tilings, soft_minimum, tile_counts
 from hwmodels.numerics.folds import smooth_ceil_div
 from hwmodels.numerics.gradients import cotangent_once
 from hwmodels.numerics.scalars import Leaf, Number, as_float
@@ -377,29 +377,34 @@ def _product_time(
 
     flops = 2.0 * m * n * k
     sag = jnp.exp(c.sag_exponent * jnp.log1p(flops / _SAG_FLOPS))
-    # Loops over the tilings, not an axis: the compiler makes one vectorised pass over the batch of it.
     alone = len(unit.weight_widths) == 1
     largest = dict(unit.dispatched_rows).get(unit.weight_widths[0], 0.0) if alone else 0.0
-    splits = (1.0,) if largest else _SPLITS
-    row_tiles = [dispatched_tile(m, largest, ceiling)] if largest else [(r, ceiling(m, r)) for r in _TILE_ROWS]
-    column_tiles = {columns: ceiling(n, columns) for columns in _TILE_COLUMNS}
+    row_tiles = [dispatched_tile(m, largest, ceiling)] if largest else tile_counts(ceiling, m, _TILE_ROWS)
     # What leaves meet the tilings by: else the loop of each leaf's gradient would evaluate all tilings again.
-    elements = {parts: cotangent_once((k / parts + c.prologue_elements) * sag / peak) for parts in splits}
-    partial_sums = {
-        parts: cotangent_once(m * n * (_PARTIAL_SUM_BYTES * parts / bandwidth)) if parts > 1 else 0.0
-        for parts in splits
-    }
-    times = []
-    for rows, tiles_of_rows in row_tiles:
-        for columns in _TILE_COLUMNS:
-            products = 2.0 * rows * columns / c.compute_efficiency
-            operands = c.operand_cost * (c.activation_bytes * rows + bits * (columns / BITS_PER_BYTE))
-            tile = jnp.sqrt(products * products + operands * operands)
-            tiles = tiles_of_rows * column_tiles[columns]
-            for parts in splits:
-                # Waves times multiprocessors, so that nothing is divided twice.
-                filled, parts_tiles = ceiling(tiles * parts, processors) * processors, tiles * parts
-                occupied = parts_tiles + c.wave_rounding * (filled - parts_tiles)
-                times.append(occupied * tile * elements[parts] + partial_sums[parts])
+    splits = [
+        (
+            parts,
+            cotangent_once((k / parts + c.prologue_elements) * sag / peak),
+            cotangent_once(m * n * (_PARTIAL_SUM_BYTES * parts / bandwidth)) if parts > 1 else jnp.zeros_like(flops),
+        )
+        for parts in ((1.0,) if largest else _SPLITS)
+    ]
+
+    def tiling_time(row_tile: tuple[Leaf, ...], column_tile: tuple[Leaf, ...], split: tuple[Leaf, ...]) -> Leaf:
+        (rows, tiles_of_rows), (columns, tiles_of_columns), (parts, elements, partial_sums) = (
+            row_tile,
+            column_tile,
+            split,
+        )
+        products = 2.0 * rows * columns / c.compute_efficiency
+        operands = c.operand_cost * (c.activation_bytes * rows + bits * (columns / BITS_PER_BYTE))
+        tile = jnp.sqrt(products * products + operands * operands)
+        tiles = tiles_of_rows * tiles_of_columns
+        # Waves times multiprocessors, so that nothing is divided twice.
+        filled, parts_tiles = ceiling(tiles * parts, processors) * processors, tiles * parts
+        occupied = parts_tiles + c.wave_rounding * (filled - parts_tiles)
+        return occupied * tile * elements + partial_sums
+
+    times = of_tilings(tiling_time, row_tiles, tile_counts(ceiling, n, _TILE_COLUMNS), splits)
     feeding_s = feeding_time(c, m, k, n, weight_bits=bits, bandwidth_bytes_per_s=bandwidth)
     return while_fed(jnp.maximum(soft_minimum(times), flops / peak), feeding_s)

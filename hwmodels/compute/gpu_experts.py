@@ -37,7 +37,7 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.compute.tile_counts import Ceiling, exact_ceiling, soft_minimum
+from hwmodels.compute.tile_counts import Ceiling, exact_ceiling, of_tilings, soft_minimum, tile_counts
 from hwmodels.numerics.folds import smooth_ceil_div
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.numerics.smoothing import smooth_maximum
@@ -107,20 +107,22 @@ class GpuExperts:
         c = self.coefficients
         exact = isinstance(temperature, (int, float)) and temperature == 0
         ceiling: Ceiling = exact_ceiling if exact else lambda one, other: smooth_ceil_div(one, other, temperature)
-        column_tiles = {columns: ceiling(n, columns) for columns in _TILE_COLUMNS}
         per_element = (k + as_float(c.prologue_elements)) / peak
-        times = []
-        for rows in _TILE_ROWS:
+
+        def tiling_time(row_tile: tuple[Leaf], column_tile: tuple[Leaf, Leaf]) -> Leaf:
+            (rows,), (columns, tiles_of_columns) = row_tile, column_tile
             share = m / rows
             row_tiles = products * (1.0 + share - share / (2.0 * (share + _UNEVEN_TILES)))
-            for columns in _TILE_COLUMNS:
-                arithmetic = as_float(c.compute_cost) * (2.0 * rows * columns)
-                operands = as_float(c.operand_cost) * (_ACTIVATION_BYTES * rows + bits * (columns / BITS_PER_BYTE))
-                tiles = row_tiles * column_tiles[columns]
-                # Waves times multiprocessors, so that nothing is divided twice.
-                filled = ceiling(tiles, processors) * processors
-                occupied = tiles + as_float(c.wave_rounding) * (filled - tiles)
-                times.append(occupied * jnp.sqrt(arithmetic * arithmetic + operands * operands) * per_element)
+            arithmetic = as_float(c.compute_cost) * (2.0 * rows * columns)
+            operands = as_float(c.operand_cost) * (_ACTIVATION_BYTES * rows + bits * (columns / BITS_PER_BYTE))
+            tiles = row_tiles * tiles_of_columns
+            # Waves times multiprocessors, so that nothing is divided twice.
+            filled = ceiling(tiles, processors) * processors
+            occupied = tiles + as_float(c.wave_rounding) * (filled - tiles)
+            return occupied * jnp.sqrt(arithmetic * arithmetic + operands * operands) * per_element
+
+        row_tiles = [(rows,) for rows in _TILE_ROWS]
+        times = of_tilings(tiling_time, row_tiles, tile_counts(ceiling, n, _TILE_COLUMNS))
         some = products > 0
         # Nothing to compute takes no time; the soft minimum divides by its times.
         times = [jnp.where(some, time, 1.0) for time in times]

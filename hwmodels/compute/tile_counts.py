@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -10,9 +11,10 @@ from typing import TypeAlias
 import jax
 import jax.numpy as jnp
 
+from hwmodels.numerics.quick_jit import in_small_program
 from hwmodels.numerics.scalars import Leaf
 
-__all__ = ["Ceiling", "exact_ceiling", "soft_minimum"]
+__all__ = ["Ceiling", "exact_ceiling", "of_tilings", "soft_minimum", "tile_counts"]
 
 #: Tiles that cover an extent, given the extent and the tile.
 Ceiling: TypeAlias = Callable[[Leaf, Leaf], Leaf]
@@ -23,6 +25,35 @@ def exact_ceiling(one: Leaf, other: Leaf) -> Leaf:
     count = jnp.ceil(one / other)
     # XLA multiplies by the inverse of a constant, which may come out just above a whole number.
     return jnp.where((count - 1.0) * other >= one, count - 1.0, count)
+
+
+def tile_counts(ceiling: Ceiling, extent: Leaf, tiles: Sequence[float]) -> list[tuple[Leaf, Leaf]]:
+    """Each tile and how many of it cover an extent."""
+    if not in_small_program():
+        return [(tile, ceiling(extent, tile)) for tile in tiles]
+    return list(zip(tiles, jnp.unstack(jax.vmap(lambda tile: ceiling(extent, tile))(jnp.asarray(tiles))), strict=True))
+
+
+def of_tilings(time: Callable[..., Leaf], *choices: Sequence[tuple[Leaf, ...]]) -> list[Leaf]:
+    """A time of every combination of choices, such as rows and columns of a tile.
+
+    Loops over the tilings, not an axis: the compiler makes one vectorised pass over the batch of it. In a small program
+    they are mapped over.
+
+    Args:
+        time: of one of each choice.
+    """
+    if not in_small_program():
+        return [time(*tiling) for tiling in itertools.product(*choices)]
+    mapped = time
+    for place in range(len(choices)):
+        mapped = jax.vmap(mapped, [0 if axis == place else None for axis in range(len(choices))])
+    stacked = [
+        tuple(jnp.stack(jnp.broadcast_arrays(*map(jnp.asarray, part))) for part in zip(*choice, strict=True))
+        for choice in choices
+    ]
+    times = mapped(*stacked)
+    return list(jnp.unstack(times.reshape(-1, *times.shape[len(choices) :])))
 
 
 def soft_minimum(times: Sequence[Leaf]) -> Leaf:

@@ -6,6 +6,8 @@ of the time; the program then runs several times slower, in milliseconds.
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextvars
 import dataclasses
 import functools
 from collections.abc import Callable
@@ -18,7 +20,7 @@ from jax.core import Tracer
 
 from hwmodels.numerics.fields import check_numbers
 
-__all__ = ["priced_at_once", "quick_jit"]
+__all__ = ["in_small_program", "priced_at_once", "quick_jit", "run_together"]
 
 Result = TypeVar("Result")
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -27,8 +29,34 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _QUICKLY: dict[str, Any] = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
+    # One module for LLVM: what it does per module outweighs what further threads save.
+    "xla_cpu_parallel_codegen_split_count": 1,
     **({"xla_cpu_use_fusion_emitters": False} if version("jaxlib").startswith("0.10.") else {}),
 }
+
+
+#: Whether a program that runs a few times on little data is traced.
+_SMALL = contextvars.ContextVar("small", default=False)
+
+
+def in_small_program() -> bool:
+    """Whether what is traced now is a program of `quick_jit`: a map over an axis then makes it smaller than a loop would, and
+    in others a loop makes it faster. Results are the same but for rounding. Part of the key of what a trace is kept under."""
+    return _SMALL.get()
+
+
+def _small(function: Callable[..., Result]) -> Callable[..., Result]:
+    """The function, traced as a small program."""
+
+    @functools.wraps(function)
+    def traced(*arguments: Any, **named: Any) -> Result:
+        token = _SMALL.set(True)
+        try:
+            return function(*arguments, **named)
+        finally:
+            _SMALL.reset(token)
+
+    return traced
 
 
 def quick_jit(function: Callable[..., Result]) -> Callable[..., Result]:
@@ -42,7 +70,7 @@ def quick_jit(function: Callable[..., Result]) -> Callable[..., Result]:
 
     @functools.cache
     def compiled() -> Callable[..., Result]:  # the backend is known by the first call, not by the import
-        return jax.jit(function, compiler_options=_QUICKLY if jax.default_backend() == "cpu" else None)
+        return jax.jit(_small(function), compiler_options=_QUICKLY if jax.default_backend() == "cpu" else None)
 
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Result:
@@ -74,6 +102,18 @@ def priced_at_once(function: Function) -> Function:
         return alone(*arguments, **named)
 
     return call  # pyright: ignore[reportReturnType]
+
+
+def run_together(*calls: tuple[Any, ...]) -> list[Any]:
+    """Results of compiled functions that are traced one after the other and compiled side by side.
+
+    Args:
+        calls: of each a function of `quick_jit`, then its arguments.
+    """
+    first, *others = calls
+    with concurrent.futures.ThreadPoolExecutor(max(len(others), 1)) as pool:
+        later = [pool.submit(function, *arguments) for function, *arguments in others]
+        return [first[0](*first[1:]), *(each.result() for each in later)]
 
 
 def _check(arguments: tuple[Any, ...], named: dict[str, Any]) -> None:

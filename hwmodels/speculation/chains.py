@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import flax.struct
@@ -12,6 +13,7 @@ from jaxtyping import Array, Float, Int
 from hwmodels.device import Device
 from hwmodels.network.architecture import Architecture
 from hwmodels.network.footprint import Footprint
+from hwmodels.network.operators import StepShape
 from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.quick_jit import priced_at_once
@@ -100,6 +102,7 @@ def priced_chains(
     routing: Routing = UNIFORM,
     engine: EngineTerms = NO_ENGINE,
     temperature: Number = 0.0,
+    also: Sequence[StepShape] = (),
 ) -> PricedChains:
     """Speedup of speculative decoding with chains of 0, 1, ... n drafted tokens, n being the positions of `acceptance`.
 
@@ -110,6 +113,7 @@ def priced_chains(
         routing: which experts tokens choose; uniform and independent unless given.
         engine: what the engine spends on a cycle beside its kernels; a cycle without a draft has none of it.
         temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
+        also: as of `price_cycle`.
     Raises:
         ValueError: the acceptance has no positions, or the footprint's kinds are wrong.
     Gradient: right for every input, with the kinks of the roofline at temperature 0.
@@ -132,6 +136,7 @@ def priced_chains(
         routing=routing,
         engine=engine,
         temperature=temperature,
+        also=also,
     )
     bf16, stored = cycle.baselines.bf16.cost, cycle.baselines.stored.cost
     # A cycle without a draft is a step of what is stored.

@@ -9,6 +9,7 @@ Departs: each draft step sees the same context; keys and values of uncommitted t
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import flax.struct
 import jax.numpy as jnp
@@ -63,6 +64,7 @@ class CycleCost:
     baselines: Baselines  # what the cycle is compared with
     #: The draft step that follows a verification, of a network of its own, likewise; None: it is as the others are.
     first: PricedStep | None = None
+    also: tuple[PricedStep, ...] = ()  # further steps of the target that were priced in the same map
 
     @property
     def total_s(self) -> Float[Array, "*b"]:
@@ -115,6 +117,7 @@ def price_cycle(
     routing: Routing = UNIFORM,
     engine: EngineTerms = NO_ENGINE,
     temperature: Number = 0.0,
+    also: Sequence[StepShape] = (),
 ) -> CycleCost:
     """Price the cycles of a plan, and its baselines in the same map, which compiles once and runs together.
 
@@ -127,6 +130,7 @@ def price_cycle(
         engine: what the engine spends beside its kernels; leaves are single numbers. No prompts are processed beside decoding
             here: see `serving_cycle`.
         temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
+        also: further steps of the target; leaves are single numbers.
     Raises:
         ValueError: the footprint lacks a kind or names one that does not exist.
     Gradient: right for every input, with the kinks of the roofline at temperature 0.
@@ -135,12 +139,12 @@ def price_cycle(
     draft_steps, verify_steps = plan_steps(workload, footprint, plan, draft_cost=draft_cost)
     shared = {"routing": routing, "temperature": temperature}
     if draft_cost.architecture is None:
-        steps = [*target_steps, draft_steps, verify_steps]
-        bf16, stored, draft, verify = price_steps(device, architecture, steps, **shared)
+        steps = [*target_steps, draft_steps, verify_steps, *also]
+        bf16, stored, draft, verify, *others = price_steps(device, architecture, steps, **shared)
         first = None
     else:
-        steps = [*target_steps, verify_steps]
-        bf16, stored, verify = price_steps(device, architecture, steps, **shared)
+        steps = [*target_steps, verify_steps, *also]
+        bf16, stored, verify, *others = price_steps(device, architecture, steps, **shared)
         groups = steps_of_draft(
             draft_steps, architecture, workload=workload, footprint=footprint, draft_cost=draft_cost
         )
@@ -165,6 +169,7 @@ def price_cycle(
         energy_j=energy_j,
         baselines=Baselines(bf16=bf16, stored=stored),
         first=first,
+        also=tuple(others),
     )
 
 

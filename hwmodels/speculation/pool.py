@@ -1,6 +1,8 @@
-"""Size of a draft's pool of experts that fits into the fast memory."""
+"""Size of a draft's pool of experts: a share of all, or what fits into the fast memory."""
 
 from __future__ import annotations
+
+import dataclasses
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -10,11 +12,12 @@ from hwmodels.memory.placement import placement_of
 from hwmodels.network.architecture import Architecture
 from hwmodels.network.footprint import Footprint
 from hwmodels.network.operators import draft_step
-from hwmodels.network.routing import UNIFORM, Routing
+from hwmodels.network.routing import EVERY_EXPERT, UNIFORM, Routing
 from hwmodels.network.workload import Workload
-from hwmodels.numerics.scalars import as_float
+from hwmodels.numerics.scalars import as_float, either
+from hwmodels.speculation.draft_cost import DraftCost
 
-__all__ = ["fitting_pool"]
+__all__ = ["fitting_pool", "with_pool"]
 
 
 def fitting_pool(
@@ -37,3 +40,16 @@ def fitting_pool(
     held = placement_of(device).draft_experts(device.tiers, work)
     held = jnp.where(held > least, held, least)
     return jnp.where(held < all_, held, all_)
+
+
+def with_pool(cost: DraftCost, priced: Architecture, pool_share: Float[Array, "*layer"] | float | None) -> DraftCost:
+    """The cost of a draft that chooses among so many of the priced network's experts; the same without a share.
+
+    Args:
+        pool_share: from a token's own number of experts (0) to all (1); one number for all layers.
+    """
+    if pool_share is None:
+        return cost
+    experts, chosen = as_float(priced.num_experts), as_float(priced.experts_per_token)
+    pool = chosen + jnp.mean(jnp.asarray(pool_share)) * (experts - chosen)
+    return dataclasses.replace(cost, pool_experts=either(experts > 0, pool, EVERY_EXPERT))

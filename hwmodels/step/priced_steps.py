@@ -16,11 +16,12 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from hwmodels.device import Device
-from hwmodels.network.architecture import Architecture
+from hwmodels.network.architecture import KINDS, Architecture
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.network.operators import OperatorWork, StepShape, busiest_load
+from hwmodels.network.operators.step import widths_of_kinds
 from hwmodels.network.routing import UNIFORM, Routing
-from hwmodels.numerics.quick_jit import priced_at_once
+from hwmodels.numerics.quick_jit import in_small_program, priced_at_once
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
 from hwmodels.parallel.collectives import COLLECTIVES, Collective, collective_work
@@ -46,8 +47,8 @@ def traced_once(function: Callable[..., Result]) -> Callable[..., Result]:
     as it is.
     """
 
-    @functools.partial(jax.jit, static_argnums=(0, 1))
-    def once(treedef: Any, known: tuple[tuple[type, Any] | None, ...], traced: list[Any]) -> Result:
+    @functools.partial(jax.jit, static_argnums=(0, 1, 2))
+    def once(small: bool, treedef: Any, known: tuple[tuple[type, Any] | None, ...], traced: list[Any]) -> Result:
         left = iter(traced)
         leaves = [next(left) if number is None else number[1] for number in known]
         arguments, named = treedef.unflatten(leaves)
@@ -61,7 +62,7 @@ def traced_once(function: Callable[..., Result]) -> Callable[..., Result]:
         known = tuple(None if isinstance(leaf, Tracer) else (type(leaf), leaf) for leaf in leaves)
         if not traced or not all(number is None or number[0] in (bool, int, float) for number in known):
             return function(*arguments, **named)
-        return once(treedef, known, traced)
+        return once(in_small_program(), treedef, known, traced)
 
     return call
 
@@ -221,31 +222,87 @@ def price_steps(
     Returns:
         for each group its steps, leaves "*g ...".
     """
-    leaves = [[jnp.asarray(as_float(leaf)) for leaf in jax.tree.leaves(group)] for group in groups]
-    shapes = [np.broadcast_shapes(*(leaf.shape for leaf in group)) for group in leaves]
-    columns = [
-        jnp.concatenate([jnp.broadcast_to(leaf, shape).reshape(-1) for leaf, shape in zip(rows, shapes, strict=True)])
-        for rows in zip(*leaves, strict=True)
-    ]
-    steps = jax.tree.structure(groups[0]).unflatten(columns)
-    found = _price_rows(device, architecture, steps, routing=routing, temperature=temperature)
-    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    packed: dict[int, Array] = {}  # bits that several groups have are put in a row once
+    leaves = [_leaves(group, packed) for group in groups]
+    shapes = [np.broadcast_shapes(*(leaf.shape[: leaf.ndim - own] for leaf, own in each)) for each in leaves]
+    if all(leaf.ndim == own for each in leaves for leaf, own in each):
+        leaves[0] = [(leaf[None], own) for leaf, own in leaves[0]]  # at least one number has a row for each step
+    rows, common = [], []
+    for each in zip(*leaves, strict=True):
+        # What all steps have in common is computed once for all.
+        alike = each[0][0].ndim == each[0][1] and all(leaf is each[0][0] for leaf, _ in each)
+        common.append(each[0][0] if alike else None)
+        rows.append(None if alike else jnp.concatenate([_rows(*one, s) for one, s in zip(each, shapes, strict=True)]))
+    structure = jax.tree.structure(_with_bits(groups[0], [0.0] * len(_BITS)))
+    found = _price_rows(
+        device,
+        architecture,
+        structure.unflatten(rows),
+        structure.unflatten(common),
+        routing=routing,
+        temperature=temperature,
+    )
+    leaves, treedef = jax.tree.flatten(found)
+    parts = [jax.lax.split(leaf, [math.prod(shape) for shape in shapes]) for leaf in leaves]
     return [
-        jax.tree.map(lambda leaf, rows=slice(start, end), s=shape: leaf[rows].reshape(*s, *leaf.shape[1:]), found)
-        for start, end, shape in zip([0, *ends[:-1]], ends, shapes, strict=True)
+        treedef.unflatten([part if len(shape) == 1 else part.reshape(*shape, *part.shape[1:]) for part in group])
+        for group, shape in zip(zip(*parts, strict=True), shapes, strict=True)
     ]
+
+
+#: Bits by kind, which are in a row while steps are gathered: a name each would be sixty columns.
+_BITS = ("weight_bits", "stored_weight_bits", "copy_weight_bits")
+
+
+def _with_bits(step: StepShape, bits: Sequence[Any]) -> StepShape:
+    return dataclasses.replace(step, **dict(zip(_BITS, bits, strict=True)))
+
+
+def _leaves(step: StepShape, packed: dict[int, Array]) -> list[tuple[Array, int]]:
+    """Arrays of a step, and how many axes of each are its own, behind those of the group."""
+
+    def packed_once(name: str) -> Array:
+        bits = getattr(step, name)
+        if id(bits) not in packed:
+            widths = [jnp.asarray(each) for each in widths_of_kinds(bits, name).values()]
+            packed[id(bits)] = jnp.stack(jnp.broadcast_arrays(*widths), axis=-1)
+        return packed[id(bits)]
+
+    own = jax.tree.leaves(_with_bits(jax.tree.map(lambda _: 0, step), [1] * len(_BITS)))
+    leaves = jax.tree.leaves(_with_bits(step, [packed_once(name) for name in _BITS]))
+    return [(jnp.asarray(as_float(leaf)), axes) for leaf, axes in zip(leaves, own, strict=True)]
+
+
+def _rows(leaf: Array, own: int, shape: tuple[int, ...]) -> Float[Array, "row ..."]:
+    ends = leaf.shape[leaf.ndim - own :]
+    return jnp.broadcast_to(leaf, (*shape, *ends)).reshape(-1, *ends)
 
 
 @traced_once
 def _price_rows(
-    device: Device, architecture: Architecture, steps: StepShape, *, routing: Routing, temperature: Number
+    device: Device,
+    architecture: Architecture,
+    rows: StepShape,
+    common: StepShape,
+    *,
+    routing: Routing,
+    temperature: Number,
 ) -> PricedStep:
-    """Steps, leaves "row", and their costs, leaves "row ..."."""
+    """Steps and their costs, leaves "row ...".
 
-    def price(step: StepShape) -> PricedStep:
+    Args:
+        rows: what steps differ by, leaves "row"; bits are " kind" behind that.
+        common: what they have in common; of both each leaf is None in the other.
+    """
+
+    def price(own: StepShape) -> PricedStep:
+        missing = lambda leaf: leaf is None
+        step = jax.tree.map(lambda row, other: other if row is None else row, own, common, is_leaf=missing)
+        by_kind = [dict(zip(KINDS, jnp.unstack(getattr(step, name)), strict=True)) for name in _BITS]
+        step = _with_bits(step, by_kind)
         if device.group is not None:
             return PricedStep(*group_step(device, architecture, step, routing=routing, temperature=temperature))
         work = step.operators(architecture, routing)
         return PricedStep(work, step_cost(device, work, temperature=temperature))
 
-    return jax.vmap(price)(steps)
+    return jax.vmap(price)(rows)

@@ -31,7 +31,7 @@ from hwmodels.network.operators import OPERATORS, OperatorWork
 from hwmodels.network.operators.work import MATRIX_OPERATORS, over_batches
 from hwmodels.numerics.axes import select
 from hwmodels.numerics.layouts import batch_innermost
-from hwmodels.numerics.quick_jit import priced_at_once
+from hwmodels.numerics.quick_jit import in_small_program, priced_at_once
 from hwmodels.numerics.scalars import Number, as_float, with_last_axis
 from hwmodels.numerics.smoothing import smooth_maximum, wider_temperature
 from hwmodels.numerics.units import BITS_PER_BYTE
@@ -302,8 +302,7 @@ def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
     # Padding is loaded, and goes no further.
     work = padded_work(device, work)
     kernels = unit.kernels(work)
-    price = _kernel_cost_once if len(kernels) > 1 and isinstance(temperature, (int, float)) else _kernel_cost
-    found = [price(device, one, its_work, temperature, on_chip.limit_s) for one, its_work in kernels]
+    found = _kernel_costs(device, kernels, temperature, on_chip.limit_s)
     cost, traffic = found[0], found[0].traffic_bytes
     if len(found) > 1:
         # Of the work as it is given: a kernel may read weights that are stored wider.
@@ -421,6 +420,31 @@ def _extra_rows_time(device: Device, work: OperatorWork) -> Float[Array, "... op
 #: Kernels of one form are traced and transformed once for all formats: programs that price steps are made in two thirds of the
 #: time, and run as fast.
 _kernel_cost_once = jax.jit(_kernel_cost, static_argnames="temperature")
+
+
+def _kernel_costs(
+    device: Device,
+    kernels: Sequence[tuple[ComputeUnit, OperatorWork]],
+    temperature: Number,
+    on_chip_s: tuple[Float[Array, "... operator"], ...],
+) -> list[_OperatorCost]:
+    """Cost of each kernel; in small programs those of one form go through one map."""
+    alike = len(kernels) > 1 and len({jax.tree.structure(kernel) for kernel in kernels}) == 1
+    if not (alike and in_small_program()):
+        price = _kernel_cost_once if len(kernels) > 1 and isinstance(temperature, (int, float)) else _kernel_cost
+        return [price(device, unit, work, temperature, on_chip_s) for unit, work in kernels]
+    leaves = list(zip(*(jax.tree.leaves(kernel) for kernel in kernels), strict=True))
+    axes = [None if all(leaf is each[0] for leaf in each) else 0 for each in leaves]
+    as_stack = lambda each: jnp.stack(jnp.broadcast_arrays(*(jnp.asarray(as_float(leaf)) for leaf in each)))
+    stacked = [each[0] if axis is None else as_stack(each) for each, axis in zip(leaves, axes, strict=True)]
+    form = jax.tree.structure(kernels[0])
+
+    def price(leaves: list[Array]) -> _OperatorCost:
+        unit, work = form.unflatten(leaves)
+        return _kernel_cost(device, unit, work, temperature, on_chip_s)
+
+    parts, treedef = jax.tree.flatten(jax.vmap(price, (axes,))(stacked))
+    return [treedef.unflatten(kernel) for kernel in zip(*map(jnp.unstack, parts), strict=True)]
 
 
 def _mixed(

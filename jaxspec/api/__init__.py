@@ -3,6 +3,7 @@
 `jaxspec` itself imports these when they are first used.
 """
 
+from hwmodels import Case, Plan, price
 from jaxspec.api.calls import study_call
 from jaxspec.api.containers import inspect, unpack
 from jaxspec.api.kept import open_result, resume
@@ -11,12 +12,15 @@ from jaxspec.api.results import StudyResults
 from jaxspec.api.schemes import SchemeCard, scheme
 
 __all__ = [
+    "Case",
+    "Plan",
     "SchemeCard",
     "StudyResults",
     "architecture",
     "device",
     "inspect",
     "open_result",
+    "price",
     "resume",
     "scheme",
     "study_call",

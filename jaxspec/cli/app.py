@@ -9,6 +9,7 @@ from typing import TextIO
 
 import click
 
+from jaxspec import kept_programs
 from jaxspec.cli.given_once import Group
 from jaxspec.cli.process import INTERRUPTED, discard_output
 from jaxspec.cli.study_command import study_command
@@ -55,7 +56,13 @@ class _LazyGroup(Group):
 
 @click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="jaxspec")
-def cli() -> None:
+@click.option(
+    "--keep-programs/--no-keep-programs",
+    default=True,
+    envvar="JAXSPEC_KEEP_PROGRAMS",
+    help="Keep compiled programs in the user's cache folder, so that the next command starts sooner; results stay the same.",
+)
+def cli(keep_programs: bool) -> None:
     """Find the best draft for speculative decoding of a language model on a device, and predict how fast it will be.
 
     \b
@@ -80,6 +87,8 @@ def cli() -> None:
     `jaxspec COMMAND --help` explains a command. Exit codes: 0 done ("no draft pays" is a possible answer), 1 a bug of jaxspec,
     2 bad input, 130 interrupted and resumable, 141 the reader of the output stopped reading.
     """
+    if keep_programs:
+        kept_programs.keep_programs()
 
 
 def _disk_error(error: BaseException | None) -> OSError | None:

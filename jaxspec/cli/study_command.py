@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import gc
 import os
 import sys
+import threading
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -37,6 +40,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Launch", "keep_to_processor", "launch_of", "launch_options", "print_shown", "study_command"]
 
+
+#: New objects between two looks for garbage; Python's own number is 700.
+_NEW_OBJECTS = 100_000
+
+#: After so long a reader wants to know what a command does.
+_PATIENCE_S = 1.0
 
 #: Largest port.
 _PORTS = 65535
@@ -295,7 +304,11 @@ def _run(
     heading = None if study.announce is None else f"jaxspec {study.name}: {study.announce(config)}"
     reporter = Reporter(new_console(stderr=True, quiet=helps), heading=heading)
     writes = {} if study.out is None else {"out": out, "force": force, "reporter": reporter}
-    found = load_object(study.run)(config, **writes)
+    run = load_object(study.run)
+    # Traces are many objects, all of them in use: looking through them for garbage takes a tenth of a short command.
+    gc.set_threshold(_NEW_OBJECTS)
+    with _compiling(reporter) if study.on_processor and study.out is None else contextlib.nullcontext():
+        found = run(config, **writes)
     if helps:  # process 0 shows the result
         return
     draws = []
@@ -305,6 +318,18 @@ def _run(
         draws = [lambda drawn=study.plot.draw: save_figure(load_object(drawn)(found), plot)]
     keeps = study.out is not None and study.out.keeps_result
     print_shown(load_object(study.present)(found), json_file, reporter, draws=draws, keeps=keeps)
+
+
+@contextlib.contextmanager
+def _compiling(reporter: Reporter) -> Iterator[None]:
+    """Say what a command without progress waits for, where it takes longer than a second."""
+    timer = threading.Timer(_PATIENCE_S, reporter.line, ["compiling ..."])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def print_shown(

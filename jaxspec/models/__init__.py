@@ -1,14 +1,19 @@
 """Networks: a dense decoder as pure functions of explicit parameters, masks and KV caches; loading and saving."""
 
-from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
-from jaxspec.models.decoder import ForwardResult, Network, abstract_params, forward, forward_text, init_params
-from jaxspec.models.draft_head import TargetEnds, head_forward, head_logits, init_head_params, target_ends
-from jaxspec.models.embedded import embedded_directory, load_draft_head, load_model
-from jaxspec.models.head_files import LoadedHead, save_head
-from jaxspec.models.hf_export import save_directory
-from jaxspec.models.hf_load import LoadedModel, load_container, load_directory
-from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
-from jaxspec.models.rope_scaling import RopeScaling
+from typing import TYPE_CHECKING
+
+from jaxspec.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
+    from jaxspec.models.decoder import ForwardResult, Network, abstract_params, forward, forward_text, init_params
+    from jaxspec.models.draft_head import TargetEnds, head_forward, head_logits, init_head_params, target_ends
+    from jaxspec.models.embedded import embedded_directory, load_draft_head, load_model
+    from jaxspec.models.head_files import LoadedHead, save_head
+    from jaxspec.models.hf_export import save_directory
+    from jaxspec.models.hf_load import LoadedModel, load_container, load_directory
+    from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
+    from jaxspec.models.rope_scaling import RopeScaling
 
 __all__ = [
     "MATRIX_KINDS",
@@ -39,3 +44,5 @@ __all__ = [
     "target_ends",
     "write_cache",
 ]
+
+lazy_names(__name__)

@@ -1,8 +1,15 @@
 """Pages, tables, formatting and style of figures that several studies share."""
 
-from jaxspec.report.configurations import tables
-from jaxspec.report.page import Page, render_page, write_page
-from jaxspec.report.shown import Shown
-from jaxspec.report.terminal import Table
+from typing import TYPE_CHECKING
+
+from jaxspec.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from jaxspec.report.configurations import tables
+    from jaxspec.report.page import Page, render_page, write_page
+    from jaxspec.report.shown import Shown
+    from jaxspec.report.terminal import Table
 
 __all__ = ["Page", "Shown", "Table", "render_page", "tables", "write_page"]
+
+lazy_names(__name__)

@@ -7,22 +7,22 @@ import importlib.resources
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jinja2
 from markupsafe import Markup, escape
-from matplotlib.figure import Figure
 
 from jaxspec.files import write_text
 from jaxspec.report.assumptions import assumptions, device_rows
 from jaxspec.report.columns import Grid
-from jaxspec.report.figures.style import figure_svg, inline_svg
 from jaxspec.report.formatting import fixed
-from jaxspec.report.stopwatch import stopwatch_grids
 from jaxspec.report.terminal import Table
 from jaxspec.report.titles import PricedRecord, architecture_title, device_name, device_title, model_title, provenance
 from jaxspec.results import STATUSES
 from jaxspec.results.network_results import DecodingSettings, Lossless, MeasuredResult, WorkloadSettings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = [
     "Drawings",
@@ -40,7 +40,7 @@ __all__ = [
 COLUMNS_ACROSS = 6
 
 #: Figures by name, each as a function that draws it; None where the data is absent.
-Drawings = Mapping[str, Callable[[], Figure | None]]
+Drawings: TypeAlias = "Mapping[str, Callable[[], Figure | None]]"
 
 #: What the page of a network that ran says of all its numbers.
 NETWORK_RAN = (
@@ -113,6 +113,8 @@ class Section:
 
 def network_section(result: MeasuredResult, *, tables: Sequence[Grid[Any] | Table], **more: Any) -> Section:
     """A section of a network that ran: with its provenance, proof, stopwatch, settings and times, unless given."""
+    from jaxspec.report.stopwatch import stopwatch_grids  # loads matplotlib
+
     own: dict[str, Any] = {
         "title": f"{architecture_title(result)} on {device_title(result)}",
         "provenance": provenance(result),
@@ -177,7 +179,18 @@ def drawn(figures: Drawings) -> dict[str, Figure]:
 
 
 def _svgs(sections: Sequence[Section]) -> list[dict[str, str]]:
-    return [{name: figure_svg(each) for name, each in drawn(section.figures).items()} for section in sections]
+    by_section = [drawn(section.figures) for section in sections]
+    if not any(by_section):
+        return [{} for _ in by_section]
+    from jaxspec.report.figures.style import figure_svg  # loads matplotlib
+
+    return [{name: figure_svg(each) for name, each in figures.items()} for figures in by_section]
+
+
+def _inline(svg: str, prefix: str, caption: str) -> Markup:
+    from jaxspec.report.figures.style import inline_svg
+
+    return Markup(inline_svg(svg, prefix=prefix, label=str(escape(caption))))
 
 
 def device_slugs(names: Iterable[str]) -> list[str]:
@@ -223,7 +236,7 @@ def _inline(slug: str, svgs: Mapping[str, str], captions: Mapping[str, str]) -> 
     """Figures for the page, with their captions."""
     return [
         {
-            "svg": Markup(inline_svg(svg, prefix=f"{slug}-{name}", label=str(escape(captions[name])))),
+            "svg": _inline(svg, f"{slug}-{name}", captions[name]),
             "caption": captions[name],
         }
         for name, svg in svgs.items()

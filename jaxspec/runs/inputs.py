@@ -12,8 +12,6 @@ from typing import Any
 
 from jaxspec.errors import InputError
 from jaxspec.formats.container import NETWORK_FILES, weight_files, weight_notes
-from jaxspec.models.embedded import SHIPPED_NAMES, embedded_directory, model_place
-from jaxspec.models.gguf import is_gguf, split_files
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.draft_kinds import has_files
 
@@ -100,6 +98,8 @@ def input_files(config: Any) -> dict[str, Path]:
 
 def input_notes(config: Any) -> list[str]:
     """See `weight_notes`, of the folders of networks that a configuration names; loaders say what is wrong with them."""
+    from jaxspec.models.embedded import SHIPPED_NAMES  # loads all that networks need
+
     names = (*_several(getattr(config, "model", ())), getattr(config, "judging", None), getattr(config, "draft", None))
     folders = [name for name in (*names, *getattr(config, "named_drafts", ())) if name not in (None, *SHIPPED_NAMES)]
     notes: list[str] = []
@@ -167,6 +167,9 @@ def _several(names: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def _model_files(name: str) -> list[Path]:
+    from jaxspec.models.embedded import SHIPPED_NAMES, embedded_directory, model_place  # loads all that networks need
+    from jaxspec.models.gguf import is_gguf, split_files
+
     place = embedded_directory(name) if name in SHIPPED_NAMES else model_place(name)
     if is_gguf(place):
         return split_files(place)

@@ -1,24 +1,29 @@
 """Speculative decoding of real networks with trees and chains, its rules, its proof, and acceptance as decoding meets it."""
 
-from jaxspec.speculate.acceptance import BlockPass, TargetText, all_starts, block_pass
-from jaxspec.speculate.engine import Decoded, autoregressive_tree, decode, decode_autoregressively
-from jaxspec.speculate.expansion import TreeLimits, chain_limits, tree_limits
-from jaxspec.speculate.expected_cycles import CycleStatistics, expected_cycles
-from jaxspec.speculate.growing_tree import GrowingTree
-from jaxspec.speculate.keys import Purpose, draw_keys
-from jaxspec.speculate.measured_ranks import measure_ranks, record_ranks
-from jaxspec.speculate.predicted_cycles import predict_cycles
-from jaxspec.speculate.proof import (
-    continuation_length,
-    continue_texts,
-    count_mismatches,
-    decode_chains,
-    decode_prompts,
-)
-from jaxspec.speculate.rules import acceptance_probability, residual_distribution
-from jaxspec.speculate.sampling import GREEDY, SAMPLING, Decoding, token_distribution
-from jaxspec.speculate.statistics import Interval, acceptance_rates, compare_cycles, speedup_ratio
-from jaxspec.speculate.tree_rules import TreeVerdict, verify_tree
+from typing import TYPE_CHECKING
+
+from jaxspec.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from jaxspec.speculate.acceptance import BlockPass, TargetText, all_starts, block_pass
+    from jaxspec.speculate.engine import Decoded, autoregressive_tree, decode, decode_autoregressively
+    from jaxspec.speculate.expansion import TreeLimits, chain_limits, tree_limits
+    from jaxspec.speculate.expected_cycles import CycleStatistics, expected_cycles
+    from jaxspec.speculate.growing_tree import GrowingTree
+    from jaxspec.speculate.keys import Purpose, draw_keys
+    from jaxspec.speculate.measured_ranks import measure_ranks, record_ranks
+    from jaxspec.speculate.predicted_cycles import predict_cycles
+    from jaxspec.speculate.proof import (
+        continuation_length,
+        continue_texts,
+        count_mismatches,
+        decode_chains,
+        decode_prompts,
+    )
+    from jaxspec.speculate.rules import acceptance_probability, residual_distribution
+    from jaxspec.speculate.sampling import GREEDY, SAMPLING, Decoding, token_distribution
+    from jaxspec.speculate.statistics import Interval, acceptance_rates, compare_cycles, speedup_ratio
+    from jaxspec.speculate.tree_rules import TreeVerdict, verify_tree
 
 __all__ = [
     "GREEDY",
@@ -58,3 +63,5 @@ __all__ = [
     "tree_limits",
     "verify_tree",
 ]
+
+lazy_names(__name__)

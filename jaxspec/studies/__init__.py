@@ -6,10 +6,9 @@ settings do not load JAX.
 
 from __future__ import annotations
 
-import importlib
-import sys
-import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from jaxspec.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from jaxspec.studies.advise.config import AdviseConfig
@@ -101,42 +100,4 @@ __all__ = [
     "unpack_container",
 ]
 
-#: Modules, below this package, of names that do not say it themselves: `TuneConfig` is in tune.config, `tune` in tune.run.
-_ELSEWHERE = {
-    "UnpackResult": "pack.result",
-    "export_draft": "export.run",
-    "inspect_file": "pack.run",
-    "merge_sweeps": "sweep.run",
-    "pack_checkpoint": "pack.run",
-    "read_sweep": "sweep.points_file",
-    "read_sweep_config": "sweep.config",
-    "search_tree": "tree.run",
-    "unpack_container": "pack.run",
-}
-
-
-def _place(name: str) -> str:
-    """Module of a public name, below this package."""
-    for kind in ("Config", "Result"):
-        if name.endswith(kind) and name not in _ELSEWHERE:
-            return f"{name.removesuffix(kind).lower()}.{kind.lower()}"
-    return _ELSEWHERE.get(name, f"{name}.run")
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"{__name__}.{_place(name)}"), name)
-    globals()[name] = found
-    return found
-
-
-class _Package(types.ModuleType):
-    """This package, in which `tune` is the function, whether or not the folder of that name was imported first."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in __all__ and isinstance(value, types.ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
+lazy_names(__name__)

@@ -8,12 +8,13 @@ from typing import Any, Protocol
 
 import jax
 
-from hwmodels import Architecture, Device, EngineTerms, Footprint, Workload
+from hwmodels import Architecture, Case, Device, DraftCost, EngineTerms, Footprint, Workload
 from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.catalog import device_entries
 from hwmodels.catalog.architecture_entries import ARCHITECTURE_RULES
 from hwmodels.chip.technology import Technology
 from hwmodels.numerics.fields import COUNT, FLAG, NOT_NEGATIVE, POSITIVE, WHOLE, Rule
+from hwmodels.speculation.pool import with_pool
 from jaxspec.compress.footprint import uniform
 from jaxspec.compress.footprint_table import HEAD_WIDTHS, WIDTHS, expected_widths
 from jaxspec.compress.knobs import knob_defaults
@@ -23,7 +24,7 @@ from jaxspec.settings import CommonConfig, build_config
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.parallel import ALONE, PARALLEL, ParallelSettings
-from jaxspec.studies.expert_pricing import ExpertPricing, placed, resolve_experts, with_expert_bits
+from jaxspec.studies.expert_pricing import placed, with_expert_bits, with_experts
 from jaxspec.studies.feasibility import check_positions
 from jaxspec.studies.given_acceptance import known_acceptance
 from jaxspec.studies.measured.pricing import resolve_pricing
@@ -32,9 +33,9 @@ from jaxspec.suggestions import hint
 __all__ = [
     "CONTEXT",
     "DesignSettings",
+    "case_of",
     "check_value",
     "design_tree",
-    "draft_of",
     "footprint_of",
     "knob_name",
     "number_rules",
@@ -122,22 +123,23 @@ def design_tree(
         pricing = dataclasses.replace(pricing, device=made)
     scheme = find_scheme(config.scheme)
     knobs = knob_defaults(scheme)
-    experts = resolve_experts(config, pricing.architecture, architecture, knobs.get(EXPERT_POOL.name, 1.0))
+    share = knobs.get(EXPERT_POOL.name, 1.0)
+    case = with_experts(pricing, config, architecture, share)
     rules = number_rules(pricing.architecture, pricing.device, scheme)
     for name, value in config.set.items():
         check_value(f"set.{name}", value, rules, device)
     knobs = {knob: config.set.get(f"{_DRAFT}{knob}", value) for knob, value in knobs.items()}
     draft = {name: value for name, value in knobs.items() if name != EXPERT_POOL.name}
-    if not experts.pool_fits:
-        draft[EXPERT_POOL.name] = experts.pool_share
+    if not case.pool_fits:
+        draft[EXPERT_POOL.name] = share if float(case.architecture.num_experts) else None
     base = {
         "acceptance": {"alpha_token": known_acceptance(SELF, config.scheme).alpha_token},
         "architecture": pricing.architecture,
         "device": pricing.device,
         "draft": draft,
         "engine": pricing.engine,
-        "footprint": expected_widths(scheme, knobs) | {"expert_bits": experts.bits},
-        "routing": experts.routing,
+        "footprint": expected_widths(scheme, knobs) | {"expert_bits": config.expert_bits},
+        "routing": case.routing,
         "workload": pricing.workload,
     }
     check_positions(
@@ -154,10 +156,19 @@ def footprint_of(bits: Mapping[str, Any]) -> Footprint:
     return with_expert_bits(found, bits.get("expert_bits"))
 
 
-def draft_of(tree: Mapping[str, Any]) -> ExpertPricing:
-    """How tokens and the draft of a design tree choose experts: without a pool, as many as the first memory has room for."""
-    fits = EXPERT_POOL.name not in tree["draft"]
-    return ExpertPricing(tree["routing"], tree["draft"].get(EXPERT_POOL.name), pool_fits=fits)
+def case_of(tree: Mapping[str, Any]) -> Case:
+    """What a design tree prices; without a pool in its draft, that chooses among as many experts as the first memory holds."""
+    share = tree["draft"].get(EXPERT_POOL.name)
+    return Case(
+        device=tree["device"],
+        architecture=tree["architecture"],
+        workload=tree["workload"],
+        footprint=footprint_of(tree["footprint"]),
+        draft=with_pool(DraftCost(), tree["architecture"], share),
+        routing=tree["routing"],
+        engine=tree["engine"],
+        pool_fits=EXPERT_POOL.name not in tree["draft"],
+    )
 
 
 def number_rules(architecture: Architecture, device: Device, scheme: Scheme) -> dict[str, Rule]:

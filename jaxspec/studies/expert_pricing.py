@@ -4,67 +4,43 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import flax.struct
-
-from hwmodels import ALL_LAYER_MATRICES, EXPERT_MATRICES, Architecture, Device, DraftCost, Footprint, Routing, Workload
+from hwmodels import (
+    ALL_LAYER_MATRICES,
+    EXPERT_MATRICES,
+    Architecture,
+    Case,
+    DraftCost,
+    Footprint,
+    Routing,
+)
 from hwmodels.memory.placement import PLACEMENTS, placement_of
 from hwmodels.network.routing import zipf_routing
 from hwmodels.numerics.scalars import Leaf
-from hwmodels.speculation.pool import fitting_pool
+from hwmodels.speculation.pool import with_pool
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
-from jaxspec.models.config import DecoderConfig
 from jaxspec.results import Quantity, given, predicted
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.experts import ExpertSettings, PlacementSettings
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.schemes import RELEASED
 from jaxspec.studies.release import priced_form
-from jaxspec.tuning.objective import Pricing, with_pool
+
+if TYPE_CHECKING:
+    from jaxspec.models.config import DecoderConfig
 
 __all__ = [
-    "ExpertPricing",
     "check_has_experts",
     "check_routing",
     "copy_by_scheme",
     "placed",
     "placement_name",
-    "resolve_experts",
     "with_expert_bits",
+    "with_experts",
 ]
-
-
-@flax.struct.dataclass
-class ExpertPricing:
-    """How experts are chosen and stored; every field but the last is a leaf, or a tree of leaves."""
-
-    routing: Routing
-    pool_share: Leaf = None  # of a draft step's pool, from a token's own number of experts (0) to all (1); None: all
-    bits: Leaf = None  # of an expert's weight; None: the scheme's
-    draft_kinds: dict[str, Leaf] | None = None  # bits of kinds of weight that have their own, as releases store them
-    target_kinds: dict[str, Leaf] | None = None  # likewise
-    pool_fits: bool = flax.struct.field(pytree_node=False, default=False)  # as many as the first memory holds instead
-
-    def footprint(self, footprint: Footprint) -> Footprint:
-        """A footprint with the own bits of kinds, and of experts."""
-        footprint = dataclasses.replace(
-            footprint,
-            draft_weight_bits=footprint.draft_weight_bits | (self.draft_kinds or {}),
-            target_weight_bits=footprint.target_weight_bits | (self.target_kinds or {}),
-        )
-        return with_expert_bits(footprint, self.bits)
-
-    def draft_cost(
-        self, device: Device, architecture: Architecture, *, workload: Workload, footprint: Footprint
-    ) -> DraftCost:
-        """The draft, a compressed copy of the target that chooses among its pool."""
-        if not self.pool_fits:
-            return with_pool(DraftCost(), architecture, self.pool_share)
-        parts = {"workload": workload, "footprint": footprint, "routing": self.routing}
-        return DraftCost(pool_experts=fitting_pool(device, architecture, **parts))
 
 
 def copy_by_scheme(name: str, architecture: Architecture) -> DraftCost:
@@ -86,7 +62,7 @@ def with_expert_bits(footprint: Footprint, bits: Leaf) -> Footprint:
     )
 
 
-def placed(pricing: Pricing, config: PlacementSettings, device: str) -> Pricing:
+def placed(pricing: Case, config: PlacementSettings, device: str) -> Case:
     """With the placement and the decoders' place that the settings name.
 
     Raises:
@@ -111,14 +87,14 @@ def placed(pricing: Pricing, config: PlacementSettings, device: str) -> Pricing:
     return dataclasses.replace(pricing, device=dataclasses.replace(pricing.device, placement=placement))
 
 
-def placement_name(config: PlacementSettings, pricing: Pricing) -> Quantity[str]:
+def placement_name(config: PlacementSettings, pricing: Case) -> Quantity[str]:
     """Where things lie; None on a device with one memory."""
     if not pricing.device.spill:
         return predicted(None)
     return given(config.placement or placement_of(pricing.device).title)
 
 
-def check_routing(config: CommonConfig, network: DecoderConfig, pricings: dict[str, Pricing]) -> None:
+def check_routing(config: CommonConfig, network: DecoderConfig, pricings: dict[str, Case]) -> None:
     """Raise InputError where routing is to be measured and either network has none to measure or to price."""
     if config.routing == "even":
         return
@@ -147,31 +123,39 @@ def check_has_experts(about: Sequence[str], architecture: Architecture, called: 
         )
 
 
-def resolve_experts(
-    config: ExpertSettings, architecture: Architecture, called: str, pool_share: float | None
-) -> ExpertPricing:
-    """What settings say of a network's experts.
+def with_experts(case: Case, config: ExpertSettings, called: str, pool_share: float | None) -> Case:
+    """The case with what settings say of its experts: routing, the draft's pool, and bits of kinds that have their own.
 
     Args:
+        called: the network, as it was given.
         pool_share: the knob of the scheme; None: it has none.
     Raises:
         InputError: something about experts of a network that has none.
     """
-    experts, chosen = float(architecture.num_experts), float(architecture.experts_per_token)
+    experts, chosen = float(case.architecture.num_experts), float(case.architecture.experts_per_token)
     about = [
         name
         for name in ("pool_fits", "expert_bits", "expert_skew", "expert_correlation")
         if getattr(config, name)  # widths of 0 are refused elsewhere
     ]
-    check_has_experts(about, architecture, called)
-    kinds = _released_kinds(config)
+    check_has_experts(about, case.architecture, called)
+    footprint = dataclasses.replace(
+        case.footprint,
+        **{side: getattr(case.footprint, side) | kinds for side, kinds in _released_kinds(config).items()},
+    )
     if not experts:
-        return ExpertPricing(Routing(), **kinds)
+        return dataclasses.replace(case, footprint=footprint)
     routing = Routing(correlation=config.expert_correlation)
     if config.expert_skew > 0:
-        found = zipf_routing(config.expert_skew, num_experts=experts, experts_per_token=chosen, entries=int(experts))
-        routing = dataclasses.replace(routing, popularity=found.popularity)
-    return ExpertPricing(routing, pool_share, config.expert_bits, pool_fits=config.pool_fits, **kinds)
+        skewed = zipf_routing(config.expert_skew, num_experts=experts, experts_per_token=chosen, entries=int(experts))
+        routing = dataclasses.replace(routing, popularity=skewed.popularity)
+    return dataclasses.replace(
+        case,
+        footprint=with_expert_bits(footprint, config.expert_bits),
+        draft=DraftCost() if config.pool_fits else with_pool(DraftCost(), case.architecture, pool_share),
+        routing=routing,
+        pool_fits=config.pool_fits,
+    )
 
 
 def _released_kinds(config: ExpertSettings) -> dict[str, Any]:
@@ -179,7 +163,7 @@ def _released_kinds(config: ExpertSettings) -> dict[str, Any]:
     form = priced_form(config) if getattr(config, "scheme", None) == RELEASED.name else None
     if form is None:
         return {}
-    widths = {"draft_kinds": "draft_bits", "target_kinds": "verify_bits"}
+    widths = {"draft_weight_bits": "draft_bits", "target_weight_bits": "verify_bits"}
     given = {side for side, name in widths.items() if getattr(config, name, None) is not None}
     own = {kind: bits for kind, bits in form.weight_bits.items() if kind not in ALL_LAYER_MATRICES}
     return {side: own if side in given else dict(form.weight_bits) for side in widths}

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -19,14 +19,14 @@ from hwmodels.numerics.scalars import Number
 from hwmodels.numerics.units import GB
 from jaxspec.errors import InputError
 from jaxspec.models.beside_weights import json_beside, read_beside
-from jaxspec.models.config import DecoderConfig
-from jaxspec.models.embedded import check_model, is_container, model_place
 from jaxspec.models.rope_scaling import LongRopeScaling
 from jaxspec.models.vocabulary import Vocabulary, shared_vocabulary
 from jaxspec.settings.draft_kinds import has_files
 from jaxspec.settings.schemes import RELEASED
-from jaxspec.speculate.drafts.making import kind_of
 from jaxspec.studies.release import priced_form
+
+if TYPE_CHECKING:
+    from jaxspec.models.config import DecoderConfig
 
 __all__ = [
     "TextLength",
@@ -64,6 +64,8 @@ def _priced_tokens(role: str, name: str, architecture: Architecture) -> Vocabula
     if not os.path.exists(name):
         return Vocabulary(called, size, catalog.architecture_tokenizer(name))
     place = Path(name)
+    from jaxspec.models.embedded import is_container
+
     folder = place if place.is_dir() or is_container(place) else place.parent
     return Vocabulary(called, size, None, read_beside(folder, "tokenizer.json"))
 
@@ -136,6 +138,8 @@ def _made_for(name: str) -> int | None:
     """Tokens of the longest text that a network by name or path is made for; None: nobody says."""
     if os.path.exists(name):
         place = Path(name)
+        from jaxspec.models.embedded import is_container  # with all that networks need
+
         alone = not (place.is_dir() or is_container(place))
         raw = json.loads(place.read_text(encoding="utf-8")) if alone else json_beside(place, "config.json")
         return catalog.positions_of_config(raw)
@@ -253,6 +257,8 @@ class TextLength:
                 f"{model} rotates by other factors beyond {original} tokens (LongRoPE): a text that grows past them keeps the "
                 "keys in its cache as they are, where generate of transformers computes them anew, so that words may differ",
             )
+        from jaxspec.models.embedded import model_place
+
         stated = catalog.positions_of_config(json_beside(model_place(model), "config.json"))
         if network.learned_positions is not None or stated is None or stated >= self.tokens:
             return notes
@@ -268,6 +274,9 @@ class TextLength:
         Raises:
             InputError: the text is longer, or the draft cannot be read.
         """
+        from jaxspec.models.embedded import check_model
+        from jaxspec.speculate.drafts.making import kind_of
+
         if kind_of(name).directory != "network":
             return ()
         network = check_model(name)

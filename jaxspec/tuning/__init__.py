@@ -1,24 +1,27 @@
 """The objective that joins network and hardware, its gradient, and the grid it is compared with."""
 
-from jaxspec.tuning.calibration import Calibration, calibrate, target_params
-from jaxspec.tuning.gradient import Ascent, Goal, ascend, marginal_returns
-from jaxspec.tuning.hard import best_length, grid_knobs, grid_points, measure_hard
-from jaxspec.tuning.objective import (
-    DraftMeasurement,
-    Pricing,
-    conditional_acceptance,
-    mean_log_speedup,
-    measure,
-    price,
-)
-from jaxspec.tuning.priced_kinds import priced_footprint
+from typing import TYPE_CHECKING
+
+from jaxspec.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from jaxspec.tuning.calibration import Calibration, calibrate, target_params
+    from jaxspec.tuning.gradient import Ascent, Goal, ascend, marginal_returns
+    from jaxspec.tuning.hard import best_length, grid_knobs, grid_points, measure_hard
+    from jaxspec.tuning.objective import (
+        DraftMeasurement,
+        conditional_acceptance,
+        mean_log_speedup,
+        measure,
+        price,
+    )
+    from jaxspec.tuning.priced_kinds import priced_footprint
 
 __all__ = [
     "Ascent",
     "Calibration",
     "DraftMeasurement",
     "Goal",
-    "Pricing",
     "ascend",
     "best_length",
     "calibrate",
@@ -33,3 +36,5 @@ __all__ = [
     "priced_footprint",
     "target_params",
 ]
+
+lazy_names(__name__)

@@ -18,7 +18,6 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 from jaxtyping import Array, Float
-from scipy.optimize import nnls
 
 from hwmodels.numerics.scalars import as_float
 from jaxspec.errors import InputError
@@ -146,6 +145,8 @@ _Solved = tuple[np.ndarray, np.ndarray, float, np.ndarray]
 
 def _fit(values: dict[str, np.ndarray], chances: np.ndarray) -> _Solved:
     """Start and way of each knob, constant and coefficients; a knob's direction is the one that fits better."""
+    from scipy.optimize import nnls  # takes longer to import than most laws to read
+
     lows, highs = (np.array([end(c) for c in values.values()]) for end in (np.min, np.max))
     ways = np.where(highs > lows, highs - lows, 1.0)
     hazard, best, found = -np.log(chances), np.inf, None

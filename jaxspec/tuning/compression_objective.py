@@ -14,7 +14,7 @@ from functools import cache, partial
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels import ALL_LAYER_MATRICES, Architecture
+from hwmodels import ALL_LAYER_MATRICES, Architecture, Case
 from hwmodels.network.architecture import cached_rows, kv_elements_per_token, parameters
 from hwmodels.network.footprint import UNCOMPRESSED_BITS, Footprint
 from hwmodels.numerics.quick_jit import quick_jit
@@ -24,7 +24,7 @@ from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.schemes import Scheme
 from jaxspec.models.config import DecoderConfig
 from jaxspec.settings.knobs import CUT_AND_PRUNE, KnobSpec
-from jaxspec.tuning.objective import DraftMeasurement, Pricing
+from jaxspec.tuning.objective import DraftMeasurement
 from jaxspec.tuning.priced_kinds import priced_footprint
 
 __all__ = ["J_LENGTH", "compiled_j", "left_bits", "num_candidates", "objective_j", "relative_j", "two_stages"]
@@ -52,12 +52,12 @@ def objective_j(alpha: Number, terms: Iterable[tuple[Number, Number]]) -> Leaf:
 
 
 @cache
-def compiled_j(config: DecoderConfig) -> Callable[[Pricing, DraftMeasurement, Knobs], Float[Array, ""]]:
+def compiled_j(config: DecoderConfig) -> Callable[[Case, DraftMeasurement, Knobs], Float[Array, ""]]:
     """`relative_j` of drafts of a network, as one program: operation by operation would compile twenty."""
     return quick_jit(partial(relative_j, config=config))
 
 
-def relative_j(pricing: Pricing, measured: DraftMeasurement, knobs: Knobs, config: DecoderConfig) -> Float[Array, ""]:
+def relative_j(pricing: Case, measured: DraftMeasurement, knobs: Knobs, config: DecoderConfig) -> Float[Array, ""]:
     """J of a draft over J of an undivided draft of which every token is accepted: 1 for that one, more is better.
 
         J = alpha / (S_w (1 - w_p) (B - w_t) + S_kv (1 - kv_p) (B - kv_t))
@@ -78,7 +78,7 @@ def relative_j(pricing: Pricing, measured: DraftMeasurement, knobs: Knobs, confi
     return objective_j(alpha, sizes) / whole
 
 
-def _kv_elements(pricing: Pricing) -> Leaf:
+def _kv_elements(pricing: Case) -> Leaf:
     """Elements in the KV caches of all sequences."""
     load = pricing.workload
     rows = cached_rows(pricing.architecture, load.context_tokens, batch=load.batch, shared_tokens=load.shared_tokens)
@@ -107,7 +107,7 @@ def _grids(specs: Iterable[KnobSpec]) -> list[tuple[float, ...]]:
     return [spec.grid for spec in specs if spec.grid]
 
 
-def two_stages(scheme: Scheme, config: DecoderConfig, pricing: Pricing, score: Callable[[Knobs], float]) -> Knobs:
+def two_stages(scheme: Scheme, config: DecoderConfig, pricing: Case, score: Callable[[Knobs], float]) -> Knobs:
     """The draft with the largest J over a grid of the larger term, weights or KV cache, and then over that of the other.
 
     Args:

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from hwmodels import SpeculationResult, smooth_maximum
+from hwmodels import Case, SpeculationResult, smooth_maximum
 from jaxspec.compress.footprint import limited_draft_bits
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes import Scheme
@@ -31,7 +31,7 @@ from jaxspec.models.mesh import filled_rows, on_host
 from jaxspec.settings.knobs import KnobSpec
 from jaxspec.speculate.sampling import SAMPLING
 from jaxspec.tuning.calibration import Calibration
-from jaxspec.tuning.objective import DraftMeasurement, ObjectiveName, Pricing, measure, price
+from jaxspec.tuning.objective import DraftMeasurement, ObjectiveName, measure, price
 
 #: Temperature of masks and blends while tuning.
 _SOFT_TEMPERATURE = 0.1
@@ -185,7 +185,7 @@ def between_whole(coordinates: Coordinates, scheme: Scheme) -> Coordinates:
 def marginal_returns(
     knobs: Knobs,
     calibration: Calibration,
-    pricing: Pricing,
+    pricing: Case,
     seed: Int[Array, ""],
     step: Int[Array, ""],
     goal: Goal,
@@ -337,7 +337,7 @@ def _log_ratio(loss: np.ndarray, gain: np.ndarray, *, tied: bool) -> np.ndarray:
 
 def ascend(
     calibration: Calibration,
-    pricing: Pricing,
+    pricing: Case,
     start: Knobs,
     goal: Goal,
     ascent: Ascent,

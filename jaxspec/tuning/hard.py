@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from hwmodels import Case
 from hwmodels.numerics.quick_jit import quick_jit
 from jaxspec.checks import check_count, check_sampling
 from jaxspec.compress.knobs import Knobs, uniform_knobs
@@ -19,7 +20,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.mesh import on_host, rows_that_split
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.tuning.calibration import Calibration, windows_per_pass
-from jaxspec.tuning.objective import DraftMeasurement, Pricing, measure, price
+from jaxspec.tuning.objective import DraftMeasurement, measure, price
 
 
 @jax.jit
@@ -85,7 +86,7 @@ def mean_measurement(found: Sequence[DraftMeasurement], shares: Sequence[float])
 price_exactly = quick_jit(price)
 
 
-def best_length(pricing: Pricing, measured: DraftMeasurement) -> tuple[int, float]:
+def best_length(pricing: Case, measured: DraftMeasurement) -> tuple[int, float]:
     """The draft length of 1 or more with the highest speedup, and that speedup (over 16-bit decoding)."""
     speedup = price_exactly(pricing, measured).speedup_vs_bf16_ar[1:]
     return int(jnp.argmax(speedup)) + 1, float(jnp.max(speedup))

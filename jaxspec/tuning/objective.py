@@ -16,20 +16,14 @@ from jaxtyping import Array, Float, Int
 
 from hwmodels import (
     Acceptance,
-    Architecture,
-    Device,
+    Case,
     DraftCost,
-    EngineTerms,
     Footprint,
-    Routing,
     SpeculationResult,
-    Workload,
     expected_log_speedup,
     speculation_speedup,
 )
-from hwmodels.network.routing import EVERY_EXPERT, UNIFORM
-from hwmodels.numerics.scalars import as_float, either
-from hwmodels.speculation.engine_terms import NO_ENGINE
+from hwmodels.speculation.pool import with_pool
 from jaxspec.compress.footprint import with_head
 from jaxspec.compress.head import HEAD, draft_head
 from jaxspec.compress.knobs import Knobs
@@ -49,22 +43,6 @@ ObjectiveName = Literal["speedup", "kl", "bits_per_byte"]
 
 #: Activations that the backward pass may keep; beyond, it computes them again.
 _KEPT_BYTES = 1 << 30
-
-
-@struct.dataclass
-class Pricing:
-    """What a draft's time is predicted for.
-
-    Attributes:
-        routing: of the target's tokens among the architecture's experts.
-        engine: what the engine spends on a cycle beside its kernels.
-    """
-
-    device: Device
-    architecture: Architecture
-    workload: Workload
-    routing: Routing = UNIFORM
-    engine: EngineTerms = NO_ENGINE
 
 
 @struct.dataclass
@@ -96,25 +74,12 @@ def conditional_acceptance(survival: Float[Array, "*b depth"]) -> Float[Array, "
     return jnp.where(before > 0, survival / jnp.where(before > 0, before, 1.0), 0.0)
 
 
-def priced_draft(pricing: Pricing, measured: DraftMeasurement) -> DraftCost:
+def priced_draft(pricing: Case, measured: DraftMeasurement) -> DraftCost:
     """What a draft step of the priced network costs: a compressed copy whose tokens choose among a pool of its experts.
 
     The pool has as large a share of the priced network's experts as of the measured one's, in the mean over layers.
     """
     return with_pool(DraftCost(), pricing.architecture, measured.pool_share)
-
-
-def with_pool(cost: DraftCost, priced: Architecture, pool_share: Float[Array, "*layer"] | float | None) -> DraftCost:
-    """The cost of a draft that chooses among so many of the priced network's experts; the same without a share.
-
-    Args:
-        pool_share: see `DraftMeasurement`; one number for all layers.
-    """
-    if pool_share is None:
-        return cost
-    experts, chosen = as_float(priced.num_experts), as_float(priced.experts_per_token)
-    pool = chosen + jnp.mean(jnp.asarray(pool_share)) * (experts - chosen)
-    return dataclasses.replace(cost, pool_experts=either(experts > 0, pool, EVERY_EXPERT))
 
 
 def measure(
@@ -205,20 +170,16 @@ def _is_large(config: DecoderConfig, windows: int, queries: int) -> bool:
     return 4 * kept > _KEPT_BYTES
 
 
-def price(
-    pricing: Pricing, measured: DraftMeasurement, temperature: Float[Array, ""] | float = 0.0
-) -> SpeculationResult:
+def price(pricing: Case, measured: DraftMeasurement, temperature: Float[Array, ""] | float = 0.0) -> SpeculationResult:
     """Speedups at every draft length from 0 (no speculation) on."""
-    return speculation_speedup(
-        pricing.device,
-        pricing.architecture,
-        workload=pricing.workload,
+    case = dataclasses.replace(
+        pricing,
         footprint=priced_footprint(measured.footprint, pricing.architecture),
-        acceptance=Acceptance(conditional=conditional_acceptance(measured.survival)),
-        draft_cost=priced_draft(pricing, measured),
-        routing=pricing.routing,
-        engine=pricing.engine,
-        temperature=temperature,
+        draft=priced_draft(pricing, measured),
+    )
+    acceptance = Acceptance(conditional=conditional_acceptance(measured.survival))
+    return speculation_speedup(
+        case.device, case.architecture, acceptance=acceptance, temperature=temperature, **case.parts
     )
 
 

@@ -48,6 +48,7 @@ __all__ = [
     "linear_attention_work",
     "one_for_none",
     "product_shapes",
+    "widths_of_kinds",
 ]
 
 
@@ -386,8 +387,8 @@ def step_operators(
     a = jax.tree.map(as_float, architecture)
     tokens, batch, context = as_float(tokens), as_float(batch), as_float(context_tokens)
     kv_bits_read, shared = as_float(kv_bits), as_float(shared_tokens)
-    bits = _widths(weight_bits, "weight_bits")
-    held_bits = bits if stored_weight_bits is None else _widths(stored_weight_bits, "stored_weight_bits")
+    bits = widths_of_kinds(weight_bits, "weight_bits")
+    held_bits = bits if stored_weight_bits is None else widths_of_kinds(stored_weight_bits, "stored_weight_bits")
     held_kv_bits = kv_bits_read if stored_kv_bits is None else as_float(stored_kv_bits)
     rows, pool = batch * tokens, as_float(pool_experts)
     seen, seen_shared = (as_float(visible_share) * count for count in (context, shared))
@@ -493,7 +494,9 @@ def step_operators(
             touched=touched,
             read_bits=_mean_bits(bits, a),
             stored_bits=_mean_bits(held_bits, a),
-            copy_bits=0.0 if copy_weight_bits is None else _mean_bits(_widths(copy_weight_bits, "copy_weight_bits"), a),
+            copy_bits=0.0
+            if copy_weight_bits is None
+            else _mean_bits(widths_of_kinds(copy_weight_bits, "copy_weight_bits"), a),
             speculating=speculating,
             drafting=drafting,
             ahead_bytes=as_float(ahead_bytes),
@@ -510,11 +513,12 @@ def _mean_bits(bits: Mapping[str, Leaf], a: Architecture) -> Leaf:
     return (a.gated_ffn * bits["expert_gate"] + bits["expert_up"] + bits["expert_down"]) / (2.0 + a.gated_ffn)
 
 
-def _widths(weight_bits: Mapping[str, Number], name: str) -> dict[str, Leaf]:
+def widths_of_kinds(weight_bits: Mapping[str, Number], name: str) -> dict[str, Leaf]:
+    """Bits by kind in the order of `KINDS`; ValueError where one is missing or unknown."""
     missing, unknown = [k for k in KINDS if k not in weight_bits], sorted(set(weight_bits) - set(KINDS))
     if missing or unknown:
         raise ValueError(
             f"{name} lacks kinds {missing} and has unknown ones {unknown}; "
             "it must hold each of hwmodels.KINDS: start from uniform_weight_bits(16)"
         )
-    return {kind: as_float(value) for kind, value in weight_bits.items()}
+    return {kind: as_float(weight_bits[kind]) for kind in KINDS}

@@ -16,6 +16,7 @@ from hwmodels import (
     ALL_LAYER_MATRICES,
     EXPERT_MATRICES,
     Architecture,
+    Case,
     Device,
     DraftCost,
     Footprint,
@@ -44,7 +45,6 @@ from jaxspec.studies.given_acceptance import given_rates, known_acceptance
 from jaxspec.studies.measured.pricing import resolve_architecture, resolve_draft, resolve_pricing
 from jaxspec.studies.release import priced_form, scheme_footprint, stored_form
 from jaxspec.suggestions import hint
-from jaxspec.tuning.objective import Pricing
 
 #: Configurations of a run, the first of which that it has is taken.
 _CONFIGURATIONS = ("tuned", "given")
@@ -163,7 +163,7 @@ class Kernels:
     notes: tuple[str, ...] = ()
 
 
-def measured_kernels(config: AdviseConfig, device: str) -> tuple[Pricing, Kernels]:
+def measured_kernels(config: AdviseConfig, device: str) -> tuple[Case, Kernels]:
     """What is priced on a device, alone or as one of a group, and whose kernels that takes.
 
     Raises:

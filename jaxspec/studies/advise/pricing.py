@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from hwmodels import (
+    Case,
     Device,
     DraftCost,
     Footprint,
@@ -32,7 +33,6 @@ from hwmodels.speculation.draft_cost import held_with_draft
 from jaxspec.studies.advise.inputs import DraftAcceptance
 from jaxspec.studies.engine_flags import Range, ServedTree
 from jaxspec.studies.feasibility import capacity_bytes
-from jaxspec.tuning.objective import Pricing
 
 #: What an operator waits for.
 CAUSES = ("arithmetic", "memory", "paths on the chip", "decoding of weights", "exchange")
@@ -58,7 +58,7 @@ class Advised(NamedTuple):
 
 
 def price_advice(
-    pricing: Pricing,
+    pricing: Case,
     *,
     footprint: Footprint,
     draft: DraftCost,
@@ -92,7 +92,7 @@ def price_advice(
 
 @quick_jit
 def _priced(
-    pricing: Pricing,
+    pricing: Case,
     footprint: Footprint,
     draft: DraftCost,
     batches: Float[Array, " batch"],
@@ -309,7 +309,7 @@ def scaled_branches(conditional: Float[np.ndarray, " position"], branches: tuple
 
 
 def price_trees(
-    pricing: Pricing,
+    pricing: Case,
     *,
     footprint: Footprint,
     draft: DraftCost,
@@ -374,7 +374,7 @@ def _chances(grown: GrownTree, table: np.ndarray) -> np.ndarray:
 
 @quick_jit
 def _priced_trees(
-    pricing: Pricing,
+    pricing: Case,
     footprint: Footprint,
     draft: DraftCost,
     plans: Plan,

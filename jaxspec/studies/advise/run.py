@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hwmodels import Architecture, DraftCost
+from hwmodels import Architecture, Case, DraftCost
 from hwmodels.analysis.uncertainty.delta_method import COVERAGE, LogNormal, probability_above
 from jaxspec.files import write_text
 from jaxspec.report.assumptions import division_of, priced_facts
@@ -61,7 +61,6 @@ from jaxspec.studies.feasibility import kernel_notes, priced_pair
 from jaxspec.studies.headline_intervals import coverage_in_words, covered, interval_ends
 from jaxspec.studies.measured.pricing import resolve_architecture
 from jaxspec.studies.release import draft_notes, release_in_words, release_notes, stored_form, with_release_kernels
-from jaxspec.tuning.objective import Pricing
 
 __all__ = ["advise"]
 
@@ -73,7 +72,7 @@ _HEADLINE = ("speculate", "single_draft_length")
 class _Checked:
     """What a configuration names for one device, found and checked."""
 
-    pricing: Pricing
+    pricing: Case
     kernels: Kernels
     draft: DraftCost
     acceptance: DraftAcceptance

@@ -24,7 +24,7 @@ from hwmodels.numerics.exact_products import EXACT, exact_matmul
 from hwmodels.numerics.fields import Rule
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.units import GIGA, MILLI
-from hwmodels.speculation.cycle import price_cycle
+from hwmodels.speculation.cycle import price
 from hwmodels.speculation.plan import ROOT, chain_plan, node_depths, plan_family, tree_plan
 from hwmodels.step.capacity import held_bytes
 from jaxspec.compress.footprint_table import FootprintTable, expected_widths, footprint_table
@@ -32,7 +32,7 @@ from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.studies.codesign.config import BUDGETS, Bounds, CodesignConfig, Cost
-from jaxspec.studies.design_tree import check_value, design_tree, draft_of, footprint_of, knob_name, number_rules
+from jaxspec.studies.design_tree import case_of, check_value, design_tree, footprint_of, knob_name, number_rules
 from jaxspec.studies.given_acceptance import FoundLaw, resolve_acceptance
 from jaxspec.trees.optimal_tree import optimal_tree, optimal_trees
 from jaxspec.tuning.acceptance_law import AcceptanceByKnobs
@@ -279,19 +279,9 @@ def price_tree(
         by_energy: static; whether the best draft is the one of least energy instead of time.
     Gradient: that of the best draft, which itself is piecewise constant.
     """
-    device, architecture, workload = tree["device"], tree["architecture"], tree["workload"]
-    footprint, experts = footprint_of(bits), draft_of(tree)
-    parts = {"workload": workload, "footprint": footprint}
-    cycle = price_cycle(
-        device,
-        architecture,
-        draft_cost=experts.draft_cost(device, architecture, **parts),
-        routing=experts.routing,
-        plan=model.family.plan,
-        engine=tree["engine"],
-        temperature=temperature,
-        **parts,
-    )
+    case = case_of({**tree, "footprint": bits})
+    device, workload, footprint = case.device, case.workload, case.footprint
+    cycle = price(case, model.family.plan, temperature=temperature)
     conditional = model.law.conditional(tree["draft"], model.family.depth)
     stored = cycle.baselines.stored.cost
     with_none = lambda first, rest: jnp.concatenate([jnp.atleast_1d(first), rest])
@@ -306,7 +296,7 @@ def price_tree(
     best = jnp.argmin(joules if by_energy and joules is not None else seconds)
     costs = design_costs(device, model.terms)
     held = held_bytes(
-        architecture,
+        case.architecture,
         batch=batch,
         context_tokens=workload.context_tokens,
         shared_tokens=workload.shared_tokens,

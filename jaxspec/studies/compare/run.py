@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 import hwmodels
-from hwmodels import DraftCost, Footprint, catalog, chain_plan, price_cycle
+from hwmodels import Case, DraftCost, Footprint, catalog, chain_plan, price_cycle
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, chain_times
 from hwmodels.catalog.calibrations import calibrated_formats
 from hwmodels.network.architecture import attention_shape
@@ -54,7 +54,6 @@ from jaxspec.studies.measured.comparison import head_bits, priced_mean
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.measured.stopwatch import stopwatch_part
 from jaxspec.studies.measured.work import begin_work, write_gains
-from jaxspec.tuning.objective import Pricing
 
 
 class ChainPrices(NamedTuple):
@@ -82,7 +81,7 @@ class ChainPrices(NamedTuple):
         return dataclasses.replace(one, scatter=np.float32(scatter if length else 0.0))
 
 
-def price_chains(pricing: Pricing, footprint: Footprint, draft: DraftCost, longest: int) -> ChainPrices:
+def price_chains(pricing: Case, footprint: Footprint, draft: DraftCost, longest: int) -> ChainPrices:
     """Price chains of up to `longest` drafted tokens at the workload's own context.
 
     Args:
@@ -104,8 +103,8 @@ def price_chains(pricing: Pricing, footprint: Footprint, draft: DraftCost, longe
 
 
 def with_own_kernels(
-    config: CompareConfig, device: str, pricing: Pricing, network: DecoderConfig, facts: CompressionFacts | None
-) -> tuple[Pricing, str | None]:
+    config: CompareConfig, device: str, pricing: Case, network: DecoderConfig, facts: CompressionFacts | None
+) -> tuple[Case, str | None]:
     """What a compression is priced on, and in words what that says of its activations; None where these keep 16 bits.
 
     A device with measured kernels that round activations as the compression does has these; on others the arithmetic is that of
@@ -136,7 +135,7 @@ def with_own_kernels(
 
 @quick_jit
 def _priced(
-    pricing: Pricing, footprint: Footprint, draft: DraftCost, lengths: Float[jax.Array, " length"]
+    pricing: Case, footprint: Footprint, draft: DraftCost, lengths: Float[jax.Array, " length"]
 ) -> tuple[Any, ...]:
     parts = {"footprint": footprint, "draft_cost": draft, "workload": pricing.workload}
     shared: dict[str, Any] = {"routing": pricing.routing, "engine": pricing.engine}
@@ -291,7 +290,7 @@ def _drafted(stages: CompareStages, drafted: Drafted, device: str) -> tuple[Cont
 
 
 def _undrafted(
-    stages: CompareStages, pricing: Pricing, name: str, footprint: Footprint, priced: str | None = None
+    stages: CompareStages, pricing: Case, name: str, footprint: Footprint, priced: str | None = None
 ) -> Contestant:
     """Plain decoding: of the 16-bit network, or of a compressed one.
 
@@ -318,7 +317,7 @@ def _undrafted(
 
 
 def _of_prices(
-    pricing: Pricing, prices: ChainPrices, cost: DraftCost | None, length: int, tokens: float
+    pricing: Case, prices: ChainPrices, cost: DraftCost | None, length: int, tokens: float
 ) -> dict[str, Any]:
     """Fields that follow from prices.
 
@@ -339,7 +338,7 @@ def _of_prices(
 
 
 def _bits(
-    pricing: Pricing, footprint: Footprint, cost: DraftCost | None, status: Callable[[float], Quantity[float]]
+    pricing: Case, footprint: Footprint, cost: DraftCost | None, status: Callable[[float], Quantity[float]]
 ) -> dict[str, Any]:
     """Bits per weight that are read, none by a draft that does not run as a network; and per KV element."""
     found = {

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
+from hwmodels import Case
 from jaxspec.compress.knobs import Knobs, check_stored_dtype, uniform_knobs
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
@@ -30,7 +31,6 @@ from jaxspec.studies.feasibility import TextLength
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.text import Encoder, TextSplit, check_text, load_text, num_within, read_prompts, without_beginning
 from jaxspec.text.user_text import STDLIB
-from jaxspec.tuning.objective import Pricing
 
 
 def stop_tokens(config: CommonConfig, place: Path, tokenizer: Tokenizer, vocab_size: int) -> tuple[int, ...]:
@@ -80,7 +80,7 @@ class CheckedInputs:
     """
 
     network: DecoderConfig
-    pricings: dict[str, Pricing]
+    pricings: dict[str, Case]
     tokenizer: Tokenizer
     text: TextSplit
     prompts: list[np.ndarray]

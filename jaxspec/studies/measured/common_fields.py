@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from hwmodels import Routing
+from hwmodels import Case, Routing
 from hwmodels.network.measured_routing import measured_routing
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, held_with_draft
 from jaxspec.compress.kv import rounded_kv
@@ -40,7 +40,6 @@ from jaxspec.studies.feasibility import kernel_notes, unaccepted_notes
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.work import Work
 from jaxspec.studies.release import release_notes
-from jaxspec.tuning.objective import Pricing
 
 
 def routed(drafts: HardDrafts) -> HardDrafts:
@@ -74,7 +73,7 @@ def routed(drafts: HardDrafts) -> HardDrafts:
     return dataclasses.replace(drafts, work=dataclasses.replace(work, pricings=pricings))
 
 
-def routing_part(pricing: Pricing) -> MeasuredRouting | None:
+def routing_part(pricing: Case) -> MeasuredRouting | None:
     """The routing that was priced with; None: even and independent choices."""
     if pricing.routing.popularity is None:
         return None
@@ -159,7 +158,7 @@ def _priced_name(config: CommonConfig) -> str:
     return config.model if config.architecture == "own" else config.architecture
 
 
-def _held(pricing: Pricing, footprints: list[Any], context: int) -> dict[str, float]:
+def _held(pricing: Case, footprints: list[Any], context: int) -> dict[str, float]:
     """Bytes of the target, and of its copies, in the narrowest form that is priced: no draft network is counted."""
     parts = {"workload": pricing.workload, "draft_cost": COMPRESSED_COPY, "group": pricing.device.group}
     sizes = [held_with_draft(pricing.architecture, footprint=one, **parts) for one in footprints]

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array
 
 import hwmodels
+from hwmodels import Case
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes as InheritedTimes
 from hwmodels.analysis.uncertainty.cycle_errors import cycle_times
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
@@ -46,7 +47,7 @@ from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.stopwatch import stopwatch_part
 from jaxspec.studies.measured.work import way_of
 from jaxspec.tuning.hard import best_length
-from jaxspec.tuning.objective import DraftMeasurement, Pricing, priced_draft
+from jaxspec.tuning.objective import DraftMeasurement, priced_draft
 from jaxspec.tuning.priced_kinds import priced_footprint
 
 #: Counts up with the fields that a stage stores, so that nothing reads what an earlier version left.
@@ -156,7 +157,7 @@ def _digest(knobs: Knobs, network: DecoderConfig) -> str:
 
 @quick_jit
 def _priced(
-    pricing: Pricing, measured: DraftMeasurement, draft_length: Array
+    pricing: Case, measured: DraftMeasurement, draft_length: Array
 ) -> tuple[Array, dict[str, hwmodels.PricedStep], Array, InheritedTimes]:
     """Seconds of a cycle, the four steps that it and its baselines consist of, what the engine adds, and their errors."""
     found = hwmodels.price_cycle(
@@ -181,7 +182,7 @@ def _priced(
     return found.total_s, {"draft": draft, "verify": found.verify, **plain}, found.engine_s, times
 
 
-def priced_cycle(pricing: Pricing, measurement: DraftMeasurement, draft_length: int) -> dict[str, Any]:
+def priced_cycle(pricing: Case, measurement: DraftMeasurement, draft_length: int) -> dict[str, Any]:
     """Times of a cycle and its baselines, time per operator, operating points on the roofline; as in `Configuration`.
 
     Its `times`, with the errors of kernels, are for intervals.
@@ -218,7 +219,7 @@ def configuration(
     measurement: DraftMeasurement,
     counts: Arrays,
     expected: Arrays,
-    pricing: Pricing,
+    pricing: Case,
     choices: Collection[str] = (),
     scatter: float = 0.0,
     categories: Sequence[str] = (),
@@ -303,7 +304,7 @@ def head_bits(
     return {f"bits_per_head_weight{step}": status(float(bits[HEAD])) for step, bits in found.items()}
 
 
-def priced_mean(bits: dict[str, Any], pricing: Pricing) -> float:
+def priced_mean(bits: dict[str, Any], pricing: Case) -> float:
     """Bits per stored weight of the matrices of layers, kinds weighted by the priced architecture's parameters."""
     stored = hwmodels.parameters(pricing.architecture)
     weights = np.asarray([float(stored[kind]) for kind in hwmodels.ALL_LAYER_MATRICES])

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from hwmodels import Architecture, Device, Workload, catalog
+from hwmodels import Architecture, Case, Device, Workload, catalog
 from jaxspec.errors import InputError
-from jaxspec.models.architecture import architecture_of
-from jaxspec.models.config import DecoderConfig
 from jaxspec.report.assumptions import Divided, division_of
 from jaxspec.settings import CommonConfig
 from jaxspec.studies.engine_pricing import engine_terms
 from jaxspec.studies.feasibility import check_blocks, check_positions, priced_pair, weight_block
-from jaxspec.tuning.objective import Pricing
+
+if TYPE_CHECKING:
+    from jaxspec.models.config import DecoderConfig
 
 __all__ = ["PricedConfig", "resolve_architecture", "resolve_device", "resolve_draft", "resolve_pricing"]
 
@@ -61,6 +61,8 @@ def resolve_architecture(name: str, own: DecoderConfig | None) -> Architecture:
     if name == "own":
         if own is None:
             raise InputError("architecture 'own' needs a network; give a catalog name or a config.json")
+        from jaxspec.models.architecture import architecture_of  # with the network that runs all else is loaded
+
         return architecture_of(own)
     if os.path.exists(name):  # `Path.exists` raises on names too long for one
         try:
@@ -106,7 +108,7 @@ def resolve_draft(config: Divided, name: str, target: str, architecture: Archite
     return found
 
 
-def resolve_pricing(config: PricedConfig, device: str, own: DecoderConfig | None, *, together: bool = False) -> Pricing:
+def resolve_pricing(config: PricedConfig, device: str, own: DecoderConfig | None, *, together: bool = False) -> Case:
     """Device (catalog name or TOML file), alone or as one of a group, architecture, workload, and the engine's terms.
 
     Args:
@@ -132,6 +134,4 @@ def resolve_pricing(config: PricedConfig, device: str, own: DecoderConfig | None
         prompt_tokens=float(config.prompt_tokens),
         output_tokens=float(getattr(config, "output_tokens", CommonConfig.output_tokens)),
     )
-    return Pricing(
-        device=found, architecture=architecture, workload=workload, engine=engine_terms(config.engine, device)
-    )
+    return Case(device=found, architecture=architecture, workload=workload, engine=engine_terms(config.engine, device))

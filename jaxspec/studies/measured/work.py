@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hwmodels import write_trace
+from hwmodels import Case, write_trace
 from jaxspec.compress.expert_pool import without_experts
 from jaxspec.compress.schemes import Scheme, find_scheme
 from jaxspec.compress.weights import target_network
@@ -32,7 +32,6 @@ from jaxspec.studies.measured.checking import CheckedInputs, check_inputs, windo
 from jaxspec.studies.measured.memory import plan_memory
 from jaxspec.text import TextSplit
 from jaxspec.tuning.calibration import target_params
-from jaxspec.tuning.objective import Pricing
 
 #: Types that a target's values keep.
 _NARROW = frozenset({"bfloat16", "float16"})
@@ -216,7 +215,7 @@ class Work:
     setup: Setup
     stages: Stages
     reporter: Reporter
-    pricings: dict[str, Pricing]
+    pricings: dict[str, Case]
     inputs: dict[str, str]
 
     def bar(self, description: str, prompts: int) -> AbstractContextManager[Any]:

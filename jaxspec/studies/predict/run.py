@@ -15,18 +15,18 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import hwmodels
-from hwmodels import Architecture, SpeculationResult
-from hwmodels.analysis.design_point import DesignPoint, Steps, design_point, priced_steps
+from hwmodels import Architecture, Case, SpeculationResult
+from hwmodels.analysis.design_point import DesignPoint, Steps, design_page, page_steps
 from hwmodels.analysis.remarks import launch_remarks
-from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, leaf_names
+from hwmodels.analysis.sensitivity import changed_trees, changes_by_name, elasticities, leaf_names
 from hwmodels.analysis.uncertainty.acceptance_errors import conditional_errors
 from hwmodels.analysis.uncertainty.cycle_errors import chain_numbers
 from hwmodels.analysis.uncertainty.delta_method import LogNormal
 from hwmodels.analysis.uncertainty.kernel_errors import step_interval
 from hwmodels.chip.energy import knows_energy
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
-from hwmodels.numerics.quick_jit import quick_jit
-from hwmodels.speculation.chains import PricedChains, priced_chains
+from hwmodels.numerics.quick_jit import quick_jit, run_together
+from hwmodels.speculation.chains import PricedChains
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, held_with_draft
 from hwmodels.step.step_cost import seconds_by_part
 from jaxspec.compress.footprint import uniform
@@ -43,7 +43,7 @@ from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.schemes import scheme_facts
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, with_notes
-from jaxspec.studies.expert_pricing import ExpertPricing, placed, placement_name, resolve_experts
+from jaxspec.studies.expert_pricing import placed, placement_name, with_experts
 from jaxspec.studies.feasibility import kernel_notes
 from jaxspec.studies.given_acceptance import GivenRates, rates_or_known
 from jaxspec.studies.headline_intervals import covered_by, cycle_ends, held_intervals
@@ -68,7 +68,6 @@ from jaxspec.studies.release import (
     release_notes,
     with_release_kernels,
 )
-from jaxspec.tuning.objective import Pricing
 
 #: Width -> name in settings and results; the head's have no setting.
 _NAMES = {
@@ -116,7 +115,7 @@ class KnownErrors:
 
 
 def known_errors(
-    config: PredictConfig, pricing: Pricing, conditional: list[float], rates: GivenRates
+    config: PredictConfig, pricing: Case, conditional: list[float], rates: GivenRates
 ) -> KnownErrors | None:
     """Errors that a prediction inherits; None where nothing is known to err.
 
@@ -135,7 +134,7 @@ def known_errors(
 
 
 def chain_intervals(
-    pricing: Pricing,
+    pricing: Case,
     chains: PricedChains,
     acceptance: hwmodels.Acceptance,
     errors: KnownErrors | None,
@@ -158,7 +157,7 @@ def chain_intervals(
 
 
 def headline(
-    errors: KnownErrors | None, pricing: Pricing, found: dict[str, LogNormal], length: int
+    errors: KnownErrors | None, pricing: Case, found: dict[str, LogNormal], length: int
 ) -> HeadlineIntervals | None:
     """Intervals of the main numbers.
 
@@ -257,7 +256,7 @@ def step_totals(step: hwmodels.PricedStep, device: hwmodels.Device) -> StepTotal
     )
 
 
-def expert_use(steps: Steps, pricing: Pricing) -> ExpertUse | None:
+def expert_use(steps: Steps, pricing: Case) -> ExpertUse | None:
     """Which experts the steps read; None for a network without."""
     if not float(pricing.architecture.num_experts):
         return None
@@ -277,7 +276,7 @@ def expert_use(steps: Steps, pricing: Pricing) -> ExpertUse | None:
     )
 
 
-def decoder_needs(pricing: Pricing, steps: Steps) -> DecoderNeeds | None:
+def decoder_needs(pricing: Case, steps: Steps) -> DecoderNeeds | None:
     """How many decoders the device has, and how many no operator of a step would wait for."""
     if pricing.device.decoder is None:
         return None
@@ -328,19 +327,23 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
     steady = SteadyInputs(config)
     # Every name is resolved before the first width is counted and the first device is priced.
     kernels = {name: with_release_kernels(config, name) for name in config.device}
-    pricings = {name: placed(resolve_pricing(kernels[name], name, None), config, name) for name in config.device}
-    architecture, share = next(iter(pricings.values())).architecture, knob_values(config).get(EXPERT_POOL.name)
-    experts = resolve_experts(config, architecture, config.architecture, share)
-    widths = read_widths(config, architecture)
+    cases = {name: placed(resolve_pricing(kernels[name], name, None), config, name) for name in config.device}
+    share = knob_values(config).get(EXPERT_POOL.name)
+    widths = read_widths(config, next(iter(cases.values())).architecture)
+    read = uniform(**widths)
+    cases = {
+        name: with_experts(dataclasses.replace(case, footprint=read), config, config.architecture, share)
+        for name, case in cases.items()
+    }
     rates = rates_or_known(config, SELF, longest=config.max_draft_length)
     conditional = rates.of_positions(config.max_draft_length)
     digests = steady.digest()
     steady.compare_with(digests)
     results = []
-    for name, pricing in pricings.items():
-        errors = known_errors(config, pricing, conditional, rates)
-        priced = _price(pricing, widths, jnp.asarray(conditional), experts, errors)
-        found = _result(kernels[name], name, widths, rates, priced, pricing, experts, errors)
+    for name, case in cases.items():
+        errors = known_errors(config, case, conditional, rates)
+        priced = _price(case, np.asarray(conditional, np.float32), errors)
+        found = _result(kernels[name], name, widths, rates, priced, case, errors)
         results.append(dataclasses.replace(found, inputs=digests))
     steady.check()  # titles and sources of devices are read last
     return results
@@ -362,96 +365,84 @@ class _Priced:
     numbers_by_batch: _Numbers  # likewise, "batch", at the best draft length of each
 
 
-def _price(
-    pricing: Pricing,
-    widths: dict[str, float],
-    conditional: jax.Array,
-    experts: ExpertPricing,
-    errors: KnownErrors | None,
-) -> _Priced:
+def _price(case: Case, conditional: np.ndarray, errors: KnownErrors | None) -> _Priced:
     """Two programs: compiled as one they take longer than one by one."""
-    arguments = pricing, widths, conditional, experts
-    found = jax.device_get(_points(*arguments, errors))
-    slopes = jax.device_get(_elasticities(*arguments))
-    return _Priced(**found, elasticity=slopes)
+    device, counted = case.device, _counted(case.device)
+    (chains, points, numbers, ar_bytes), slopes = jax.device_get(
+        run_together((_points, case, conditional, errors), (_slopes, case, conditional))
+    )
+    rows = 1 + len(_BATCHES)
+    first, by_batch, changes = (
+        partial(jax.tree.map, lambda leaf, rows=rows: leaf[rows]) for rows in (0, slice(1, rows), slice(rows, None))
+    )
+    elasticity = slopes
+    if counted:
+        logs = jax.tree.map(np.log, _metrics(device, changes(points)))
+        changed = changes_by_name(logs, counted)
+        elasticity = {name: slopes[name] | changed[name] for name in slopes}
+    length = points.draft_length
+    at_best = jax.tree.map(lambda leaf: leaf[np.arange(rows), length[:rows]], numbers)
+    return _Priced(
+        result=first(chains.result),
+        point=first(points),
+        ar_bf16_held_bytes=ar_bytes,
+        steps=page_steps(first(chains), int(length[0])),
+        numbers=first(numbers),
+        elasticity=elasticity,
+        by_batch=by_batch(points),
+        numbers_by_batch=by_batch(at_best),
+    )
 
 
-def _parts(
-    device: hwmodels.Device,
-    pricing: Pricing,
-    workload: hwmodels.Workload,
-    widths: dict[str, float],
-    experts: ExpertPricing,
-) -> dict[str, Any]:
-    """What pricing takes beside the acceptance."""
-    footprint = experts.footprint(uniform(**widths))
-    draft = experts.draft_cost(device, pricing.architecture, workload=workload, footprint=footprint)
-    return {"workload": workload, "footprint": footprint, "draft_cost": draft, "routing": experts.routing}
+def _counted(device: hwmodels.Device) -> list[str]:
+    """Numbers of the device that tiles and waves are counted by: a derivative at one of the steps says nothing of the next."""
+    return [name for name in leaf_names(device) if name.startswith("matrix_unit.")]
+
+
+def _metrics(device: hwmodels.Device, point: DesignPoint) -> dict[str, Any]:
+    """Results whose elasticities are shown."""
+    names = ["speedup_vs_bf16_ar", "tokens_per_s"] + ["energy_per_token_j"] * knows_energy(device)
+    return {name: getattr(point, name) for name in names}
 
 
 @quick_jit
 def _points(
-    pricing: Pricing,
-    widths: dict[str, float],
-    conditional: jax.Array,
-    experts: ExpertPricing,
-    errors: KnownErrors | None,
-) -> dict[str, Any]:
-    """Fields of `_Priced` but for elasticities: the workload's own batch and `_BATCHES` go through one map."""
-    device, shape, workload = pricing.device, pricing.architecture, pricing.workload
-    acceptance = hwmodels.Acceptance(conditional)
+    case: Case, conditional: jax.Array, errors: KnownErrors | None
+) -> tuple[PricedChains, DesignPoint, _Numbers, jax.Array]:
+    """Chains and design points of the workload's own batch, of `_BATCHES` and of changed devices, in one map; errors of the
+    first two at every draft length; bytes that 16-bit decoding holds."""
+    acceptance, counted = hwmodels.Acceptance(conditional), _counted(case.device)
+    own = [case.workload.batch, *_BATCHES]
+    batches = jnp.asarray([*own, *own[:1] * (2 * len(counted))], conditional.dtype)
+    device, axis = case.device, None
+    if counted:
+        joined = lambda leaf, more: jnp.concatenate([jnp.full(len(own), leaf, more.dtype), more])
+        device, axis = jax.tree.map(joined, case.device, changed_trees(case.device, counted)), 0
 
-    def with_batch(batch: jax.Array) -> tuple[hwmodels.SpeculationResult, DesignPoint, _Numbers, _Numbers]:
-        own = dataclasses.replace(workload, batch=batch)
-        common = {"acceptance": acceptance, "engine": pricing.engine, **_parts(device, pricing, own, widths, experts)}
-        chains = priced_chains(device, shape, **common)
-        point = design_point(device, shape, result=chains.result, **common)
-        numbers = chain_intervals(pricing, chains, acceptance, errors, batch=batch)
-        return chains.result, point, numbers, jax.tree.map(lambda leaf: leaf[point.draft_length], numbers)
+    def page(device: hwmodels.Device, batch: jax.Array) -> tuple[PricedChains, DesignPoint]:
+        workload = dataclasses.replace(case.workload, batch=batch)
+        return design_page(dataclasses.replace(case, device=device, workload=workload), acceptance)
 
-    batches = jnp.asarray([workload.batch, *_BATCHES], conditional.dtype)
-    found = jax.vmap(with_batch)(batches)
-    result, point, numbers, _ = jax.tree.map(lambda leaf: leaf[0], found)
-    _, by_batch, _, numbers_by_batch = jax.tree.map(lambda leaf: leaf[1:], found)
+    chains, points = jax.vmap(page, (axis, 0))(device, batches)
+    numbers = {}
+    if errors is not None:
+        intervals = lambda chains, batch: chain_intervals(case, chains, acceptance, errors, batch=batch)
+        numbers = jax.vmap(intervals)(jax.tree.map(lambda leaf: leaf[: len(own)], chains), batches[: len(own)])
     plain = hwmodels.uniform_footprint(UNCOMPRESSED_BITS)
-    return {
-        "result": result,
-        "point": point,
-        "ar_bf16_held_bytes": held_with_draft(
-            shape, workload=workload, footprint=plain, draft_cost=COMPRESSED_COPY, group=device.group
-        ),
-        "steps": priced_steps(
-            device,
-            shape,
-            draft_length=point.draft_length.astype(conditional.dtype),
-            **_parts(device, pricing, workload, widths, experts),
-        ),
-        "numbers": numbers,
-        "by_batch": by_batch,
-        "numbers_by_batch": numbers_by_batch,
-    }
+    held = {"workload": case.workload, "footprint": plain, "draft_cost": COMPRESSED_COPY, "group": case.device.group}
+    return chains, points, numbers, held_with_draft(case.architecture, **held)
 
 
 @quick_jit
-def _elasticities(pricing: Pricing, widths: dict[str, float], conditional: jax.Array, experts: ExpertPricing):
-    acceptance = hwmodels.Acceptance(conditional)
-    names = ["speedup_vs_bf16_ar", "tokens_per_s"]
-    if knows_energy(pricing.device):
-        names.append("energy_per_token_j")
+def _slopes(case: Case, conditional: jax.Array) -> dict[str, dict[str, jax.Array]]:
+    """Elasticities by derivatives."""
 
-    def metrics(device: hwmodels.Device, temperature: float = _SENSITIVITY_TEMPERATURE) -> dict[str, Any]:
-        parts = _parts(device, pricing, pricing.workload, widths, experts)
-        common = {"acceptance": acceptance, "engine": pricing.engine, "temperature": temperature}
-        smooth = design_point(device, pricing.architecture, **common, **parts)
-        return {name: getattr(smooth, name) for name in names}
+    def metrics(device: hwmodels.Device) -> dict[str, Any]:
+        on_device = dataclasses.replace(case, device=device)
+        _, point = design_page(on_device, hwmodels.Acceptance(conditional), temperature=_SENSITIVITY_TEMPERATURE)
+        return _metrics(device, point)
 
-    # Of a matrix unit, tiles and waves are counted in steps: a derivative at one of them says nothing of the next.
-    counted = [name for name in leaf_names(pricing.device) if name.startswith("matrix_unit.")]
-    found = elasticities(metrics, pricing.device)
-    if not counted:
-        return found
-    finite = finite_elasticities(partial(metrics, temperature=0.0), pricing.device, names=counted)
-    return {name: found[name] | finite[name] for name in names}
+    return elasticities(metrics, case.device)
 
 
 def _result(
@@ -460,8 +451,7 @@ def _result(
     widths: dict[str, float],
     rates: GivenRates,
     priced: _Priced,
-    pricing: Pricing,
-    experts: ExpertPricing,
+    pricing: Case,
     errors: KnownErrors | None,
 ) -> PredictResult:
     point, steps = priced.point, priced.steps
@@ -518,7 +508,7 @@ def _result(
                 for metric, found in priced.elasticity.items()
             }
         ),
-        **_notes(config, device, pricing, widths, experts, priced, rates),
+        **_notes(config, device, pricing, priced, rates),
         **results,
     )
 
@@ -531,18 +521,15 @@ def _lossless(scheme: str) -> bool:
 def _notes(
     config: PredictConfig,
     device: str,
-    pricing: Pricing,
-    widths: dict[str, float],
-    experts: ExpertPricing,
+    pricing: Case,
     priced: _Priced,
     rates: GivenRates,
 ) -> dict[str, Any]:
     """The fields of `kernel_notes`, with remarks on the config.json, on acceptance, and on launches of steps so short."""
-    footprint, batches = experts.footprint(uniform(**widths)), [pricing.workload.batch]
     found = kernel_notes(
         pricing.device,
-        [footprint],
-        batches=batches,
+        [pricing.footprint],
+        batches=[pricing.workload.batch],
         architecture=pricing.architecture,
         texts={config.architecture: float(max(config.context + 1, config.prompt_tokens))},
         held={f"batch {config.batch} at {config.context:,} cached tokens": float(priced.point.held_bytes)},

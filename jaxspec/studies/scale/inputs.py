@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from jaxtyping import Bool, Int
 
-from hwmodels import Architecture
+from hwmodels import Architecture, Case
 from jaxspec.compress.knobs import check_stored_dtype
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.compress.weights import target_network
@@ -42,7 +42,6 @@ from jaxspec.studies.measured.work import load_target
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.text import TextSplit, check_text, load_text
 from jaxspec.tuning.calibration import target_params
-from jaxspec.tuning.objective import Pricing
 
 #: Stands for the answer of a sample that has none; all answers are 0 or more.
 NO_ANSWER = -1
@@ -388,7 +387,7 @@ class Checked:
 
     networks: dict[str, Network]
     problems: Problems
-    pricings: dict[str, dict[str, Pricing]]
+    pricings: dict[str, dict[str, Case]]
     judge: Architecture | None
     text: TextSplit | None
     notes: tuple[str, ...]

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 
 from hwmodels import (
     Architecture,
+    Case,
     CycleCost,
     Device,
     DraftCost,
@@ -54,7 +55,6 @@ from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.scale.result import Chosen, CurvePoint, Exchange, ExchangeEnds, PlanEnds, PlanRow
 from jaxspec.studies.scale.stages import ScaleStages
 from jaxspec.studies.sweep.pareto import is_pareto
-from jaxspec.tuning.objective import Pricing
 
 
 @struct.dataclass
@@ -329,7 +329,7 @@ class Plan(NamedTuple):
 
 def plan_rows(
     config: ScaleConfig,
-    pricing: Pricing,
+    pricing: Case,
     plans: Sequence[Plan],
     *,
     footprint: Any,
@@ -445,7 +445,7 @@ def all_positions(conditional: Sequence[float], longest: int) -> list[float]:
 
 def exchange_rows(
     config: ScaleConfig,
-    pricing: Pricing,
+    pricing: Case,
     rows: Sequence[PlanRow],
     *,
     footprint: Footprint,

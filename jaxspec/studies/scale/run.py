@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from hwmodels import DraftCost, Footprint
+from hwmodels.speculation.pool import with_pool
 from jaxspec.compress.expert_pool import pool_share
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
@@ -66,7 +67,6 @@ from jaxspec.studies.scale.planning import (
 from jaxspec.studies.scale.result import Curve, NetworkCurves, ScaleResult, Speculation, TaskSettings
 from jaxspec.studies.scale.stages import ScaleStages
 from jaxspec.studies.scale.view import write_scale_report
-from jaxspec.tuning.objective import with_pool
 
 
 def scale_need(

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from hwmodels import DraftCost, Footprint, Routing, uniform_footprint
+from hwmodels import Case, DraftCost, Footprint, Routing, uniform_footprint
 from hwmodels.analysis.uncertainty.delta_method import COVERAGE
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.serving.engine import Engine, Serving
@@ -60,7 +60,6 @@ from jaxspec.studies.release import (
 from jaxspec.studies.serve.config import DRAFTED, ServeConfig
 from jaxspec.studies.serve.result import DECODING, Crossing, LoadEnds, LoadRow, ServedWorkload, ServeResult
 from jaxspec.studies.serve.view import write_serving
-from jaxspec.tuning.objective import Pricing
 
 _TRACE_COLUMNS = ("arrival_s", "prompt_tokens", "output_tokens")
 
@@ -322,7 +321,7 @@ def _draft_length(config: ServeConfig, rates: GivenRates) -> int:
 class _Parts:
     """What one device serves."""
 
-    pricing: Pricing
+    pricing: Case
     footprint: Footprint
     draft: DraftCost
     routing: Routing

@@ -33,10 +33,9 @@ from jaxspec.errors import InputError
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.studies.design_tree import (
     CONTEXT,
+    case_of,
     check_value,
     design_tree,
-    draft_of,
-    footprint_of,
     knob_name,
     number_rules,
 )
@@ -328,27 +327,18 @@ def _one(
     tree: dict[str, Any], scatter: jax.Array | None, max_draft_length: int
 ) -> tuple[DesignPoint, dict[str, jax.Array]]:
     """A point, and the ends of its intervals; none without a scatter."""
-    device, architecture = tree["device"], tree["architecture"]
-    footprint, workload = footprint_of(tree["footprint"]), tree["workload"]
-    experts = draft_of(tree)
+    case = case_of(tree)
     chances = jnp.full(max_draft_length, tree["acceptance"]["alpha_token"])
     if "profile" in tree["acceptance"]:  # hazards by position
         chances = chances ** tree["acceptance"]["profile"]
-    draft = experts.draft_cost(device, architecture, workload=workload, footprint=footprint)
-    common: dict[str, Any] = {
-        "workload": workload,
-        "footprint": footprint,
-        "routing": experts.routing,
-        "draft_cost": draft,
-        "acceptance": hwmodels.Acceptance(chances),
-        "engine": tree["engine"],
-    }
-    chains = priced_chains(device, architecture, **common)
-    point = design_point(device, architecture, result=chains.result, **common)
+    device, batch = case.device, case.workload.batch
+    common: dict[str, Any] = case.parts | {"acceptance": hwmodels.Acceptance(chances)}
+    chains = priced_chains(device, case.architecture, **common)
+    point = design_point(device, case.architecture, result=chains.result, **common)
     if scatter is None:
         return point, {}
     numbers = chain_numbers(
-        device, chains.cycle, point.draft_length, chances, batch=workload.batch, passes=draft.passes, scatter=scatter
+        device, chains.cycle, point.draft_length, chances, batch=batch, passes=case.draft.passes, scatter=scatter
     )
     # Of a step nothing is known to err where cycles alone were measured, or an engine's on a device that was not.
     told = lambda number: True if times_have_errors(device) else number.log_deviation > 0

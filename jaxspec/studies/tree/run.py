@@ -23,6 +23,7 @@ from jaxtyping import Array, Bool, Float
 import hwmodels
 from hwmodels import (
     AcceptanceTrace,
+    Case,
     CycleCost,
     DraftCost,
     Footprint,
@@ -83,7 +84,6 @@ from jaxspec.trees.rank_traces import AATBySize, RankTraces, aat_by_size
 from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.text_ratios import ratio_of_totals
 from jaxspec.trees.trace_statistics import node_reach
-from jaxspec.tuning.objective import Pricing
 
 
 class GrowthTimes(NamedTuple):
@@ -109,7 +109,7 @@ class GrowthTimes(NamedTuple):
 
 
 def price_growths(
-    pricing: Pricing,
+    pricing: Case,
     growths: Sequence[RankedTree],
     *,
     footprint: Footprint,
@@ -160,7 +160,7 @@ def cycle_times_of(times: GrowthTimes, *, context: int, size: int, scatter: floa
 
 @quick_jit
 def _priced(
-    pricing: Pricing, footprint: Footprint, draft: DraftCost, contexts: Float[Array, " context"], sizes: Plan
+    pricing: Case, footprint: Footprint, draft: DraftCost, contexts: Float[Array, " context"], sizes: Plan
 ) -> tuple[CycleCost, Array, CycleTimes]:
     """Cost of all cycles, bytes held, and what errs in each cycle."""
     device, target = pricing.device, pricing.architecture

@@ -11,6 +11,7 @@ import numpy as np
 
 import hwmodels
 from hwmodels import DraftCost
+from hwmodels.speculation.pool import with_pool
 from jaxspec.compress.expert_pool import has_pool, pool_share
 from jaxspec.compress.knobs import Knobs, knob_defaults
 from jaxspec.errors import InputError
@@ -48,7 +49,6 @@ from jaxspec.trees.searches import (
 )
 from jaxspec.trees.topology import Tree
 from jaxspec.trees.trace_statistics import acceptance_table
-from jaxspec.tuning.objective import with_pool
 from jaxspec.tuning.priced_kinds import priced_footprint
 
 #: Nodes that a search by prior score chooses from, for each that it takes: ranks cost nothing once they are recorded.

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hwmodels import Case
 from jaxspec.compress.footprint import limited_draft_bits, mean_draft_bits
 from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
 from jaxspec.report.page import device_slugs
@@ -33,10 +34,10 @@ from jaxspec.studies.tune.view import with_calibration, write_report
 from jaxspec.tuning.compression_objective import compiled_j, num_candidates, two_stages
 from jaxspec.tuning.gradient import HISTORY, Ascent, Goal, ascend, from_coordinates
 from jaxspec.tuning.hard import best_length, grid_knobs, grid_points, token_acceptance
-from jaxspec.tuning.objective import DraftMeasurement, Pricing
+from jaxspec.tuning.objective import DraftMeasurement
 
 
-def told_grid(grid: Sequence[DraftMeasurement], setup: Setup, pricing: Pricing) -> list[GridPoint]:
+def told_grid(grid: Sequence[DraftMeasurement], setup: Setup, pricing: Case) -> list[GridPoint]:
     """Every point on one device. Args: grid: measurements in the order of `grid_points`."""
     found, scheme = [], setup.scheme
     for point, knobs, measurement in zip(grid_points(scheme), grid_knobs(scheme, setup.config), grid, strict=True):
@@ -133,9 +134,7 @@ class Judge:
         default = self._drafts.measured(uniform_knobs(setup.scheme, setup.config))
         return float(mean_draft_bits(default.footprint))
 
-    def judged(
-        self, pricing: Pricing, knobs: Knobs, measure: Callable[[Knobs], DraftMeasurement] | None = None
-    ) -> Judged:
+    def judged(self, pricing: Case, knobs: Knobs, measure: Callable[[Knobs], DraftMeasurement] | None = None) -> Judged:
         """A candidate, hardened.
 
         Args:
@@ -193,7 +192,7 @@ _STAGE = "search-by-j"
 _SAMPLES = 8
 
 
-def search_by_j(drafts: HardDrafts, pricing: Pricing) -> Knobs:
+def search_by_j(drafts: HardDrafts, pricing: Case) -> Knobs:
     """The draft that the search finds; a stage. J knows no device: each of a run's gives the same.
 
     Args:
@@ -299,7 +298,7 @@ class Tuning:
         leaves = [stored[name] for name in sorted(stored)]
         return [jax.tree.unflatten(structure, [leaf[i] for leaf in leaves]) for i in range(len(points))]
 
-    def _choose(self, grid: list[DraftMeasurement], device: str, pricing: Pricing) -> dict[str, Judged]:
+    def _choose(self, grid: list[DraftMeasurement], device: str, pricing: Case) -> dict[str, Judged]:
         """The configurations of a device, hardened, each with its own best draft length."""
         setup, config, judge = self.setup, self.config, self.judge
         default = judge.judged(pricing, uniform_knobs(setup.scheme, setup.config), self.drafts.measured)
@@ -346,7 +345,7 @@ class Tuning:
             (found["j_grid"],) = self._judged("the draft that J chooses", device, pricing, [by_j])
         return found
 
-    def _judged(self, what: str, device: str, pricing: Pricing, candidates: Sequence[Knobs]) -> list[Judged]:
+    def _judged(self, what: str, device: str, pricing: Case, candidates: Sequence[Knobs]) -> list[Judged]:
         """Candidates on the text that elects."""
         # Which ones they are may differ in another version, whose prices do.
         which = ChainDecoding(self.drafts).name_of({str(place): knobs for place, knobs in enumerate(candidates)})
@@ -364,7 +363,7 @@ class Tuning:
             self.judge.prepare()  # a stage of its own
         return judged_of(candidates, self.stages.run(name, compute))
 
-    def _ascend(self, pricing: Pricing, start: Knobs, goal: Goal, ascent: Ascent, device: str) -> list[Knobs]:
+    def _ascend(self, pricing: Case, start: Knobs, goal: Goal, ascent: Ascent, device: str) -> list[Knobs]:
         """Soft knobs after each step."""
         stage = "uniform" if ascent.tied else "tuned"
         description = "tuning one pair for all matrices" if ascent.tied else "tuning every matrix"
@@ -394,7 +393,7 @@ class Tuning:
             for step in range(ascent.steps)
         ]
 
-    def _add_curve(self, device: str, pricing: Pricing, judged: dict[int, Judged]) -> None:
+    def _add_curve(self, device: str, pricing: Case, judged: dict[int, Judged]) -> None:
         """What the hard drafts along an ascent reach on the text that it sees, and on that which elects."""
         lines = {line["step"]: line for line in self.metrics if (line["device"], line["stage"]) == (device, "tuned")}
         name = f"seen/{self.slugs[device]}-{ChainDecoding(self.drafts).name_of({str(i): j.knobs for i, j in judged.items()})}"

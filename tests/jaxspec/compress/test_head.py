@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels import Workload, catalog
+from hwmodels import Case, Workload, catalog
 from jaxspec.compress import rematerialised
 from jaxspec.compress.footprint import limited_draft_bits, mean_draft_bits
 from jaxspec.compress.head import HEAD, draft_head
@@ -25,7 +25,7 @@ from jaxspec.models.ends import head_input, head_of
 from jaxspec.models.matrix import stack_of
 from jaxspec.speculate.sampling import SAMPLING
 from jaxspec.tuning.calibration import calibrate
-from jaxspec.tuning.objective import Pricing, mean_log_speedup, measure, price
+from jaxspec.tuning.objective import mean_log_speedup, measure, price
 from jaxspec.tuning.priced_kinds import priced_footprint
 
 pytestmark = pytest.mark.scheme_matrix
@@ -59,7 +59,7 @@ def tied(random_network):
 @pytest.fixture(scope="module")
 def pricing():
     device, architecture = catalog.device("jetson-agx-orin"), catalog.architecture("llama-3.1-8b")
-    return Pricing(device, architecture, Workload(batch=2.0, context_tokens=900.0))
+    return Case(device, architecture, Workload(batch=2.0, context_tokens=900.0))
 
 
 def knobs_with(scheme=CASSANDRA1_HEAD, config=UNTIED, prune=PRUNE, cut=CUT, **more):

@@ -6,7 +6,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from hwmodels import DraftCost, Workload, catalog, uniform_footprint
+from hwmodels import Case, DraftCost, Workload, catalog, uniform_footprint
 from jaxspec.results import measured, predicted
 from jaxspec.settings import build_config
 from jaxspec.studies import ScaleConfig, ServeConfig, serve
@@ -17,7 +17,6 @@ from jaxspec.studies.scale.result import PlanRow
 from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.grid import plan_sweep
 from jaxspec.studies.sweep.run import _intervals_in_words
-from jaxspec.tuning.objective import Pricing
 
 pytestmark = pytest.mark.study
 
@@ -114,7 +113,7 @@ def test_points_of_a_sweep_have_intervals_where_they_draft(machine):
 def test_answers_have_intervals_where_they_draft(machine):
     device = catalog.device_from_file(machine)
     terms = engine_terms("jax", machine)
-    pricing = Pricing(device, catalog.architecture("qwen2.5-0.5b"), Workload(), engine=terms)
+    pricing = Case(device, catalog.architecture("qwen2.5-0.5b"), Workload(), engine=terms)
     config = build_config(ScaleConfig, {"samples": "1,2", "context": 300, "batch": 1, "engine": "jax", "batches": "1"})
     one = PlanRow(model="m", samples=1, batch=1, passes=predicted(20.0), total_s=predicted(1.0), accuracy=measured(0.5))
     parts = {"rows": [one], "footprint": uniform_footprint(16.0), "draft": DraftCost(passes=0.0, statement="")}

@@ -76,7 +76,7 @@ def test_a_whole_prediction_is_that_of_the_cost_model(expected):
 
 def test_a_prediction_is_that_of_the_cost_model(expected, monkeypatch):
     # Derivatives by all numbers of the device take most of the time; other predictions test them.
-    monkeypatch.setattr(predicting, "_elasticities", lambda *_: {})
+    monkeypatch.setattr(predicting, "_slopes", lambda *_: {})
     _hold(expected)
 
 

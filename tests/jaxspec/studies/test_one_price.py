@@ -9,6 +9,7 @@ import pytest
 from narrow_devices import kernels_of_16_bits
 
 from hwmodels import (
+    Case,
     DraftCost,
     EngineTerms,
     Footprint,
@@ -28,8 +29,8 @@ from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.studies.advise.config import AdviseConfig
 from jaxspec.studies.advise.inputs import named_draft
 from jaxspec.studies.compare.run import price_chains
-from jaxspec.studies.design_tree import design_tree, draft_of
-from jaxspec.studies.expert_pricing import ExpertPricing, copy_by_scheme, resolve_experts
+from jaxspec.studies.design_tree import case_of, design_tree
+from jaxspec.studies.expert_pricing import copy_by_scheme, with_experts
 from jaxspec.studies.headline_intervals import headline_intervals
 from jaxspec.studies.measured.comparison import priced_cycle
 from jaxspec.studies.predict.config import PredictConfig
@@ -39,7 +40,7 @@ from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.grid import evaluate_points
 from jaxspec.studies.tree.run import cycle_times_of, price_growths
 from jaxspec.trees.ranked_tree import RankedTree
-from jaxspec.tuning.objective import DraftMeasurement, Pricing
+from jaxspec.tuning.objective import DraftMeasurement
 
 pytestmark = pytest.mark.study
 
@@ -52,7 +53,7 @@ TERMS = EngineTerms(cycle_s=4e-4, draft_pass_s=3e-5, drafted_token_s=7e-6)
 def pricing():
     device = kernels_of_16_bits(catalog.device("h100-sxm"))
     workload = Workload(batch=BATCH, context_tokens=CONTEXT, prompt_tokens=CONTEXT, output_tokens=64.0)
-    return Pricing(device, catalog.architecture("llama-3.1-8b"), workload, engine=TERMS)
+    return Case(device, catalog.architecture("llama-3.1-8b"), workload, engine=TERMS)
 
 
 @pytest.fixture(scope="module")
@@ -120,9 +121,10 @@ def test_commands_that_measure(pricing, directly, command):
 
 def test_commands_that_predict_points(pricing, directly):
     errors = KnownErrors(np.zeros(LENGTH, np.float32), np.asarray(SCATTER, np.float32))
-    arguments = pricing, WIDTHS, jnp.full(LENGTH, ALPHA), ExpertPricing(Routing())
-    found = _points(*arguments, errors)
-    result, point, numbers = found["result"], found["point"], found["numbers"]
+    case = dataclasses.replace(pricing, footprint=uniform(*WIDTHS))
+    chains, points, numbers, _ = _points(case, jnp.full(LENGTH, ALPHA), errors)
+    # The first row is that of the workload's own batch.
+    result, point, numbers = jax.tree.map(lambda leaf: leaf[0], (chains.result, points, numbers))
     assert float(result.cycle_s[LENGTH]) == pytest.approx(directly[0], rel=1e-5)
     assert float(result.speedup_vs_stored_ar[LENGTH]) == pytest.approx(directly[2], rel=1e-5)
     best = int(point.draft_length)
@@ -191,11 +193,10 @@ def test_answers_and_steps_of_an_engine(pricing, directly):
 @pytest.mark.parametrize(("name", "scheme"), [("qwen3-30b-a3b", "elastic"), ("llama-3.1-8b", "elastic")])
 def test_a_copy_that_chooses_among_a_pool_does_so_in_every_command(name, scheme):
     config, target = build_config(PredictConfig, {"architecture": name, "scheme": scheme}), catalog.architecture(name)
-    experts = resolve_experts(config, target, name, knob_values(config)[EXPERT_POOL.name])
-    parts = {"workload": Workload(), "footprint": uniform(*WIDTHS)}
-    predicted = experts.draft_cost(catalog.device("rtx-4090"), target, **parts)
+    case = Case(catalog.device("rtx-4090"), target, Workload(), footprint=uniform(*WIDTHS))
+    predicted = with_experts(case, config, name, knob_values(config)[EXPERT_POOL.name]).draft
     tree = design_tree(build_config(SweepConfig, {"axes": {"workload.batch": [1]}, "scheme": scheme}), name, "rtx-4090")
-    swept = draft_of(tree).draft_cost(tree["device"], target, **parts)
+    swept = case_of(tree).draft
     advised = named_draft(build_config(AdviseConfig, {"draft": "self", "scheme": scheme}), target)
     pools = [float(cost.pool_experts) for cost in (predicted, swept, copy_by_scheme(scheme, target), advised)]
     assert pools == [pools[0]] * 4

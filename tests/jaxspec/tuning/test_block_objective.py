@@ -5,14 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels import Workload, catalog
+from hwmodels import Case, Workload, catalog
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes import SCHEMES
 from jaxspec.compress.weights import target_network
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.stored import as_stored
 from jaxspec.tuning.calibration import calibrate
-from jaxspec.tuning.objective import Pricing, mean_log_speedup, measure, price
+from jaxspec.tuning.objective import mean_log_speedup, measure, price
 
 pytestmark = pytest.mark.network
 
@@ -51,7 +51,7 @@ def test_gradient_in_every_knob(gradient_check, random_network):
     tokens = np.random.default_rng(1).integers(11, size=(3, 22)).astype(np.int32)
     calibration = calibrate(target_network(SCHEME, as_stored(network)), CONFIG, tokens, scheme=SCHEME, first=4)
     wide = jax.tree.map(lambda x: x.astype(jnp.float64) if x.dtype == jnp.float32 else x, calibration)
-    pricing = Pricing(
+    pricing = Case(
         catalog.device("jetson-agx-orin"),
         catalog.architecture("llama-3.1-8b"),
         Workload(batch=2.0, context_tokens=900.0),

@@ -4,12 +4,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels import Footprint, Workload, catalog, kv_elements_per_token, parameters
+from hwmodels import Case, Footprint, Workload, catalog, kv_elements_per_token, parameters
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models.config import DecoderConfig
 from jaxspec.tuning.compression_objective import left_bits, num_candidates, objective_j, relative_j, two_stages
-from jaxspec.tuning.objective import DraftMeasurement, Pricing
+from jaxspec.tuning.objective import DraftMeasurement
 
 CONFIG = DecoderConfig(
     vocab_size=11, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
@@ -21,7 +21,7 @@ WEIGHTS, KV_PER_TOKEN = 32 * (4096 * (2 * 4096 + 2 * 1024) + 3 * 4096 * 14336), 
 
 def pricing(batch=2.0, context=900.0):
     device = catalog.device("jetson-agx-orin")
-    return Pricing(device, ARCHITECTURE, Workload(batch=batch, context_tokens=context))
+    return Case(device, ARCHITECTURE, Workload(batch=batch, context_tokens=context))
 
 
 def accepted(survival):

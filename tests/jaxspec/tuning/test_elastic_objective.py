@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from elastic_networks import mixture, uneven_network
 
-from hwmodels import DraftCost, Workload, catalog
+from hwmodels import Case, DraftCost, Workload, catalog
 from jaxspec.compress.expert_pool import pool_sizes
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.schemes.elastic import ELASTIC
 from jaxspec.compress.weights import target_network
 from jaxspec.models.stored import as_stored
 from jaxspec.tuning.calibration import calibrate
-from jaxspec.tuning.objective import Pricing, mean_log_speedup, measure, price, priced_draft
+from jaxspec.tuning.objective import mean_log_speedup, measure, price, priced_draft
 
 pytestmark = pytest.mark.network
 
@@ -36,7 +36,7 @@ def calibration():
 @pytest.fixture(scope="module")
 def pricing():
     device, architecture = catalog.device("jetson-agx-orin"), catalog.architecture("qwen3-30b-a3b")
-    return Pricing(device, architecture, Workload(batch=6.0, context_tokens=900.0))
+    return Case(device, architecture, Workload(batch=6.0, context_tokens=900.0))
 
 
 def knobs_at(seed):

@@ -12,8 +12,8 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.speculate.sampling import SAMPLING
 from jaxspec.tuning.calibration import calibrate
 from jaxspec.tuning.objective import (
+    Case,
     DraftMeasurement,
-    Pricing,
     conditional_acceptance,
     mean_log_speedup,
     measure,
@@ -54,7 +54,7 @@ def calibration(stored):
 @pytest.fixture(scope="module")
 def pricing():
     device, architecture = catalog.device("jetson-agx-orin"), catalog.architecture("llama-3.1-8b")
-    return Pricing(device, architecture, Workload(batch=2.0, context_tokens=900.0))
+    return Case(device, architecture, Workload(batch=2.0, context_tokens=900.0))
 
 
 def measured(draft, target, draft_kv, target_kv):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from hwmodels import (
+    Case,
     DraftCost,
     EngineTerms,
     Workload,
@@ -35,7 +36,6 @@ from jaxspec.studies.scale.planning import (
     with_fronts,
 )
 from jaxspec.studies.scale.result import CurvePoint, PlanRow
-from jaxspec.tuning.objective import Pricing
 
 pytestmark = pytest.mark.study
 
@@ -47,7 +47,7 @@ BATCHES = (1, 3)
 @pytest.fixture(scope="module")
 def pricing():
     device, shape = catalog.device("rtx-4090"), catalog.architecture("llama-3.2-1b")
-    return Pricing(device=device, architecture=shape, workload=Workload())
+    return Case(device=device, architecture=shape, workload=Workload())
 
 
 @pytest.fixture(scope="module")

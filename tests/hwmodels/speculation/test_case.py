@@ -1,0 +1,61 @@
+"""A case and its price: the one path, mapped and differentiated as it is."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hwmodels import Case, EngineTerms, Routing, catalog, chain_plan, fitting_pool, price, price_cycle
+
+
+@pytest.fixture
+def case(toy_device, small, workload, footprint):
+    return Case(toy_device, small, workload, footprint, engine=EngineTerms(cycle_s=3e-5))
+
+
+def test_the_price_is_that_of_the_parts(case):
+    plan = chain_plan(jnp.array([1.0, 3.0]))
+    found = price(case, plan)
+    parts = {"workload": case.workload, "footprint": case.footprint, "draft_cost": case.draft, "engine": case.engine}
+    expected = price_cycle(case.device, case.architecture, plan=plan, **parts)
+    np.testing.assert_allclose(found.total_s, expected.total_s, rtol=1e-6)
+    assert float(found.engine_s[0]) == pytest.approx(3e-5, rel=1e-5)
+
+
+def test_a_case_is_mapped_and_differentiated(case):
+    def total(bandwidth):
+        memory = dataclasses.replace(case.device.memory, bandwidth_bytes_per_s=bandwidth)
+        on_device = dataclasses.replace(case, device=dataclasses.replace(case.device, memory=memory))
+        return price(on_device, chain_plan(3.0)).total_s
+
+    rates = jnp.array([2e11, 3e11, 5e11])
+    seconds = jax.vmap(total)(rates)
+    np.testing.assert_allclose(seconds[1], total(3e11), rtol=1e-6)
+    assert (jnp.diff(seconds) < 0).all()
+    slope = jax.grad(total)(3e11)
+    differences = (total(3.03e11) - total(2.97e11)) / 6e9
+    np.testing.assert_allclose(slope, differences, rtol=2e-2)
+
+
+def test_a_case_without_a_footprint_is_uncompressed(case):
+    plain = dataclasses.replace(case, footprint=Case(case.device, case.architecture, case.workload).footprint)
+    cycle = price(plain, chain_plan(2.0))
+    # What is stored is the 16-bit network itself.
+    np.testing.assert_allclose(cycle.baselines.stored.cost.total_s, cycle.baselines.bf16.cost.total_s, rtol=1e-6)
+
+
+def test_a_pool_that_fits_follows_the_device(workload, footprint):
+    routed = Case(
+        catalog.device("elmoe3d-hb4"),
+        catalog.architecture("gpt-oss-20b"),
+        workload,
+        footprint,
+        routing=Routing(correlation=0.3),
+        pool_fits=True,
+    )
+    parts = {"workload": workload, "footprint": footprint, "routing": routed.routing}
+    pool = routed.parts["draft_cost"].pool_experts
+    assert float(pool) == pytest.approx(float(fitting_pool(routed.device, routed.architecture, **parts)))
+    assert 0 < float(pool) < float(routed.architecture.num_experts)

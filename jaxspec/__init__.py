@@ -2,7 +2,8 @@
 
 `import jaxspec as js`: a function for each command (`js.tune`, `js.predict`, ...), which takes the command's settings as
 keywords and returns results with tables and figures; `js.device`, `js.architecture` and `js.scheme` by name or path; `js.load`
-opens a network, `js.open_result` what a run found, `js.inspect` and `js.unpack` a container; `js.runs` lists run directories.
+opens a network, `js.open_result` what a run found, `js.inspect` and `js.unpack` a container; `js.runs` lists run directories; `js.register` adds a scheme, a
+draft, a device, a command, ... of your own.
 
 The rooms: `formats` (bits), `models` (networks), `compress` (knobs to drafts), `speculate` (decoding and its acceptance),
 `trees`, `tuning` (the objective and its gradient), `studies` (the commands), `settings`, `results`, `runs`, `report`, `text`,
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jaxspec.api import architecture, device, inspect, open_result, resume, scheme, unpack
     from jaxspec.opening import load
+    from jaxspec.registries import register
 
 # What XLA reads at its first program is set by `hwmodels`. Rooms that do not import it need it too, and importing all of it
 # here would take a second.
@@ -30,7 +32,22 @@ if _hardware_models is not None and _hardware_models.origin is not None:
 #: Version of the installed package.
 __version__: str
 
-__all__ = ["__version__", "architecture", "device", "inspect", "load", "open_result", "resume", "scheme", "unpack"]
+__all__ = [
+    "__version__",
+    "architecture",
+    "device",
+    "inspect",
+    "load",
+    "open_result",
+    "register",
+    "resume",
+    "scheme",
+    "unpack",
+]
+
+
+#: Modules of names that are not in `jaxspec.api`.
+_ELSEWHERE = {"load": "opening", "register": "registries"}
 
 
 def __getattr__(name: str) -> Any:
@@ -38,8 +55,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("jaxspec")
-    if name == "load":
-        return importlib.import_module("jaxspec.opening").load
+    if name in _ELSEWHERE:
+        return getattr(importlib.import_module(f"jaxspec.{_ELSEWHERE[name]}"), name)
     if name == "runs":
         return importlib.import_module("jaxspec.runs")
     if name in __all__:

@@ -30,13 +30,14 @@ from hwmodels.catalog.loader import (
     device_from_file,
     device_names,
     device_sources,
-    device_text,
     device_title,
+    document_of,
     engine,
     engine_gap,
     engine_names,
     engine_scatter,
     engine_sources,
+    own_name,
 )
 
 __all__ = [
@@ -63,8 +64,8 @@ __all__ = [
     "device_from_file",
     "device_names",
     "device_sources",
-    "device_text",
     "device_title",
+    "document_of",
     "draft_head_in_file",
     "engine",
     "engine_gap",
@@ -76,6 +77,7 @@ __all__ = [
     "link",
     "link_entry",
     "link_names",
+    "own_name",
     "positions_of_config",
     "read_config",
     "read_config_file",

@@ -99,6 +99,19 @@ def parse_entry(
             a source missing or empty.
     """
     title, document = titled_document(text, where)
+    return read_entry(title, document, rules, where=where, optional=optional, texts=texts)
+
+
+def read_entry(
+    title: str,
+    document: dict[str, Any],
+    rules: Mapping[str, Rule],
+    *,
+    where: str,
+    optional: frozenset[str] = frozenset(),
+    texts: tuple[str, ...] = (),
+) -> Entry:
+    """The same of the content of a file without its title."""
     fields = _flatten(document, {name.partition(".")[0] for name in rules if "." in name}, where)
     allowed = (*rules, *texts)
     for name in fields:

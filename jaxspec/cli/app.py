@@ -15,8 +15,8 @@ from jaxspec.cli.study_command import study_command
 from jaxspec.cli.usage import unknown_command, usage_line
 from jaxspec.errors import InputError, SaidElsewhereError, printable
 from jaxspec.interruption import UNDER_WAY
+from jaxspec.registries import load_object, tell_by
 from jaxspec.studies.registry import STUDIES, find_study
-from jaxspec.studies.study import load_object
 
 #: Commands that are no studies -> module of the same-named command.
 _OTHERS = {
@@ -133,6 +133,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit."""
     if sys.stdout is None:
         _fail("standard output is closed; results are printed there: give it a place, such as >/dev/null", 2)
+    tell_by(lambda line: print(f"jaxspec: {printable(line)}", file=sys.stderr))
     try:
         cli.main(args=arguments, prog_name="jaxspec", standalone_mode=False)
         print(end="", flush=True)

@@ -76,11 +76,13 @@ class CommonConfig(ParallelSettings, PlacementSettings):
         "llama-3.1-8b",
         "Network whose cost is predicted: catalog name, 'own', or a Hugging Face config.json.",
         names=lambda: ("own", *catalog_architectures()),
+        objects="architecture",
     )
     device: tuple[str, ...] = setting(
         ("rtx-4090",),
         "Devices, separated by commas: catalog names (see jaxspec devices) or your own TOML files.",
         names=catalog_devices,
+        objects="device",
     )
     engine: str | None = setting(
         None,
@@ -103,7 +105,9 @@ class CommonConfig(ParallelSettings, PlacementSettings):
         "How tokens choose experts in a mixture whose cost is predicted: evenly, or as measured on the routers of the network "
         "that runs.",
     )
-    scheme: NetworkScheme = setting(DEFAULT_SCHEME_NAME, "Storage scheme of the target and its draft.")
+    scheme: NetworkScheme = setting(
+        DEFAULT_SCHEME_NAME, "Storage scheme of the target and its draft.", objects="scheme"
+    )
     text: str = setting(
         "stdlib",
         '\'stdlib\', a text file, or JSON lines (.jsonl; on each line "text" or "messages"): the first half calibrates, the '

@@ -48,7 +48,7 @@ from jaxspec.settings import CommonConfig, expect
 from jaxspec.settings.base import build_config
 from jaxspec.settings.coercion import as_path, shown
 from jaxspec.settings.draft_kinds import SELF, check_draft_name
-from jaxspec.settings.fields import key_of
+from jaxspec.settings.fields import fields_of, key_of
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.settings.toml import read_layer
 from jaxspec.speculate.drafts import NetworkDraft, ReadyDraft
@@ -273,7 +273,7 @@ def open_run(path: str, *, configuration: str | None = None, device: str | None 
 
 
 def _keys(command: str) -> set[str]:
-    return {key_of(field) for field in dataclasses.fields(find_study(command).config)}
+    return {key_of(field) for field in fields_of(find_study(command).config)}
 
 
 def _about_tree(draft: str) -> str:

@@ -54,7 +54,7 @@ def file(tmp_path, monkeypatch):
     """A device's file, and the line of the registry."""
     path = tmp_path / "toy.toml"
     path.write_text(TOML, encoding="utf-8")
-    monkeypatch.setitem(units.UNITS, "toy", units.table_of(ToyUnit))
+    monkeypatch.setitem(units.UNITS, "toy", ToyUnit)
     return path
 
 

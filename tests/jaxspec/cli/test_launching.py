@@ -11,9 +11,9 @@ import pytest
 
 from jaxspec.cli import main
 from jaxspec.cli.study_command import Launch, keep_to_processor, launch_of, study_command
+from jaxspec.registries import load_object
 from jaxspec.runs.processes import Processes
 from jaxspec.studies.registry import STUDIES, find_study
-from jaxspec.studies.study import load_object
 
 
 def flags(**given):

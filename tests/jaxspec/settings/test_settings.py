@@ -20,7 +20,7 @@ from jaxspec.settings import (
     notes,
     to_toml,
 )
-from jaxspec.settings.draft_kinds import DRAFT_NAMES
+from jaxspec.settings.draft_kinds import draft_names
 from jaxspec.settings.fields import choices_of, hints, setting_of, takes_several
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET
@@ -269,7 +269,7 @@ def test_names_are_those_of_the_things_they_name():
     assert set(choices_of(WidthScheme)) == set(SCHEMES)
     assert set(choices_of(PackScheme)) == {facts.name for facts in SCHEME_FACTS.values() if facts.packs}
     assert {facts.codec for facts in SCHEME_FACTS.values() if facts.packs} == set(CODECS)
-    assert {HEAD_NAME, SMALL_NAME} < set(DRAFT_NAMES)
+    assert {HEAD_NAME, SMALL_NAME} < set(draft_names())
 
 
 def test_limits_and_defaults_of_knobs_are_those_of_the_registry():

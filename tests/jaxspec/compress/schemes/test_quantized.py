@@ -20,7 +20,7 @@ from jaxspec.models.blocks import Experts
 from jaxspec.models.config import INPUT_OF
 from jaxspec.models.expert_sizes import ExpertSizes
 
-QUANTIZED = [name for name, scheme in SCHEMES.items() if scheme.facts.place.startswith("quantized:")]
+QUANTIZED = [name for name, scheme in SCHEMES.items() if ".quantized:" in scheme.facts.place]
 
 
 def matrix(rows, columns, seed=0):

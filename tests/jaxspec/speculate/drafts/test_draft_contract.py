@@ -22,7 +22,7 @@ from jaxspec.models.decoder import forward, forward_text
 from jaxspec.models.draft_head import abstract_head_params, target_ends
 from jaxspec.models.embedded import load_model
 from jaxspec.models.hf_load import LoadedModel
-from jaxspec.settings.draft_kinds import DRAFT_KINDS, DRAFT_NAMES, has_files
+from jaxspec.settings.draft_kinds import DRAFT_KINDS, draft_names, has_files
 from jaxspec.speculate import loop, measured_ranks, target_trace
 from jaxspec.speculate.drafts import (
     HeadDraft,
@@ -267,7 +267,7 @@ def test_a_draft_reads_what_else_the_target_recorded(monkeypatch, target):
 
 def test_the_registry_makes_every_kind():
     loaded = load_model("embedded")
-    for name in DRAFT_NAMES:
+    for name in draft_names():
         if name == "self":
             with pytest.raises(InputError, match="compressed on calibration text; make it with self_draft"):
                 make_draft(name, loaded)
@@ -278,9 +278,9 @@ def test_the_registry_makes_every_kind():
             assert make_draft(name, loaded, {"run": run}).draft.name == name
         else:
             assert make_draft(name, loaded).draft.name == name
-    assert [name for name in DRAFT_NAMES if has_files(name)] == ["embedded-head", "embedded-small"]
+    assert [name for name in draft_names() if has_files(name)] == ["embedded-head", "embedded-small"]
     assert has_files("/some/directory")
-    assert len({kind.place for kind in DRAFT_KINDS}) == len(DRAFT_KINDS)
+    assert len({kind.place for kind in DRAFT_KINDS.values()}) == len(DRAFT_KINDS)
 
 
 def test_the_copy_in_4_bits_by_hand(drafts):

@@ -8,7 +8,7 @@ from jaxspec.models import DecoderConfig
 from jaxspec.models.embedded import check_model
 from jaxspec.models.streamed import is_streamed
 from jaxspec.runs import Reporter
-from jaxspec.settings.draft_kinds import DRAFT_NAMES
+from jaxspec.settings.draft_kinds import draft_names
 from jaxspec.speculate.proof import WIDTH
 from jaxspec.studies import CompareConfig, EvaluateConfig, TreeConfig
 from jaxspec.studies.compare.entries import check_comparison
@@ -234,7 +234,7 @@ def test_the_line_of_a_comparison_counts_the_drafts_that_ship(monkeypatch, tmp_p
         compare(CompareConfig(schemes=("none",), task="none"), out=str(tmp_path / "run"))
     (line,) = (text for text in told if text.startswith("memory: "))
     network = check_model("embedded")
-    shipped = sum(draft_need(name, network, stream=False).network for name in DRAFT_NAMES if name != "self")
+    shipped = sum(draft_need(name, network, stream=False).network for name in draft_names() if name != "self")
     bare = memory_need(CompareConfig(), network, PROMPTS, gradient_windows=0, stream=False, drafts=()).network
     assert f"({bare + shipped} bytes of it the network" in line
     assert shipped > bare / 2

@@ -4,6 +4,7 @@ import copy
 import importlib
 import itertools
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,6 @@ from what_is_shown import all_is_shown, numbers_are_whole
 
 import hwmodels
 from hwmodels import catalog
-from hwmodels.catalog.loader import device_text
 from jaxspec.errors import InputError
 from jaxspec.results import Quantity
 from jaxspec.studies import predict
@@ -19,6 +19,10 @@ from jaxspec.studies.predict import run as predict_run
 from jaxspec.studies.predict.figures import prediction_figure
 from jaxspec.studies.predict.result import PredictResult
 from jaxspec.studies.predict.view import prediction_tables
+
+
+def device_text(name):
+    return (Path(catalog.__file__).with_name("devices") / f"{name}.toml").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

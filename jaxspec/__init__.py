@@ -2,8 +2,8 @@
 
 `import jaxspec as js`: a function for each command (`js.tune`, `js.predict`, ...), which takes the command's settings as
 keywords and returns results with tables and figures; `js.device`, `js.architecture` and `js.scheme` by name or path; `js.load`
-opens a network, `js.open_result` what a run found, `js.inspect` and `js.unpack` a container; `js.runs` lists run directories; `js.register` adds a scheme, a
-draft, a device, a command, ... of your own.
+opens a network, `js.open_result` what a run found, `js.inspect` and `js.unpack` a container; `js.runs` lists run directories;
+`js.register` adds a scheme, a draft, a device, a command, ... of your own.
 
 The rooms: `formats` (bits), `models` (networks), `compress` (knobs to drafts), `speculate` (decoding and its acceptance),
 `trees`, `tuning` (the objective and its gradient), `studies` (the commands), `settings`, `results`, `runs`, `report`, `text`,

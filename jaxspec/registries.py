@@ -18,6 +18,7 @@ from jaxspec.suggestions import hint
 __all__ = [
     "KINDS",
     "Registry",
+    "entry_names",
     "known_names",
     "lacking",
     "load_object",

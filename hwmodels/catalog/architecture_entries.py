@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hwmodels.catalog.entries import Entry, EntryError, read_entry, shown, titled_document
+from hwmodels.catalog.entries import Entry, EntryError, file_text, read_entry, shown, titled_document
 from hwmodels.catalog.forms import GIVEN, written_number
 from hwmodels.network.architecture import Architecture
 from hwmodels.numerics.fields import COUNT, FLAG, NOT_NEGATIVE, WHOLE, Rule
@@ -137,8 +137,8 @@ def accept_architecture(name: str, found: Any) -> Entry:
     if isinstance(found, Mapping):
         document = dict(found)
         return read_architecture(str(document.pop("title", name)), document, where=where)
-    if hasattr(found, "read_text"):
-        return parse_architecture(found.read_text(encoding="utf-8"), where=str(found))
+    if (text := file_text(found)) is not None:
+        return parse_architecture(text, where=str(found))
     raise ValueError(f"{where} is {shown(found)}; give an Architecture, a table, or the path of a TOML file")
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import jax
 
 from hwmodels.analysis.sensitivity import leaf_names
-from hwmodels.catalog.entries import EntryError, near_matches, shown, titled_document
+from hwmodels.catalog.entries import EntryError, file_text, near_matches, shown, titled_document
 from hwmodels.catalog.forms import GIVEN, TableReader, form_of, named_rules, written
 from hwmodels.catalog.links import link_names
 from hwmodels.catalog.units import read_unit, written_unit
@@ -180,8 +180,8 @@ def accept_device(name: str, found: Any) -> DeviceEntry:
     if isinstance(found, Mapping):
         document = dict(found)
         return read_device(str(document.pop("title", name)), document, where=f"device {name!r}")
-    if hasattr(found, "read_text"):
-        return parse_device(found.read_text(encoding="utf-8"), where=str(found))
+    if (text := file_text(found)) is not None:
+        return parse_device(text, where=str(found))
     raise ValueError(f"device {name!r} is {shown(found)}; give a Device, a table, or the path of a TOML file")
 
 

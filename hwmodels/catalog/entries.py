@@ -13,9 +13,11 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import os
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from hwmodels.numerics.fields import FLAG, Rule
@@ -64,6 +66,19 @@ def near_matches(name: str, allowed: Iterable[str], *, cutoff: float = 0.6) -> s
     """
     near = difflib.get_close_matches(name, list(allowed), n=3, cutoff=cutoff)
     return f" did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def file_text(found: Any) -> str | None:
+    """Content of a file by its path, also in a package; None of anything else. Raises EntryError: it cannot be read."""
+    place = Path(found) if isinstance(found, (str, os.PathLike)) else found
+    if not hasattr(place, "read_text"):
+        return None
+    try:
+        return place.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise EntryError(
+            f"{place}: cannot be read as a text file in UTF-8: {error}; give the path of a TOML file"
+        ) from error
 
 
 def titled_document(text: str, where: str) -> tuple[str, dict[str, Any]]:

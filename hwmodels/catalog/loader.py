@@ -27,6 +27,7 @@ from hwmodels.catalog.entries import (
     Entry,
     EntryError,
     UnknownNameError,
+    file_text,
     near_matches,
     parse_entry,
     shown,
@@ -261,7 +262,7 @@ def document_of(kind: str, name: str) -> dict[str, Any]:
     registry: Registry[Any] = {"device": DEVICES, "architecture": ARCHITECTURES}[kind]
     if not _is_file(name) and (found := registry.get(_slug(name))) is not None:
         return device_document(found, name) if kind == "device" else architecture_document(found)
-    title, document = titled_document(_text_of_file(name) if _is_file(name) else _read(registry, name), name)
+    title, document = titled_document(file_text(name) or "" if _is_file(name) else _read(registry, name), name)
     return {"title": title, **document}
 
 
@@ -294,17 +295,8 @@ def _is_file(name: str) -> bool:
     return name.endswith(".toml") or os.path.isfile(name)  # `Path.is_file` raises on names too long for one
 
 
-def _text_of_file(path: str | Path) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise EntryError(
-            f"{path}: cannot be read as a text file in UTF-8: {error}; give the path of a device's TOML file"
-        ) from error
-
-
 def _entry_from_file(path: str | Path) -> DeviceEntry:
-    return parse_device(_text_of_file(path), where=str(path))
+    return accept_device(str(path), Path(path))
 
 
 def _device_entry(name: str) -> DeviceEntry:
@@ -332,8 +324,8 @@ def _accept_engine(name: str, found: Any) -> Entry:
     if isinstance(found, EngineTerms):
         values = {field: float(getattr(found, field)) for field in _ENGINE_TERMS}
         return Entry(name, values, dict.fromkeys(values, GIVEN))
-    if hasattr(found, "read_text"):
-        return _parse_engine(found.read_text(encoding="utf-8"), str(found))
+    if (text := file_text(found)) is not None:
+        return _parse_engine(text, str(found))
     raise ValueError(f"engine {name!r} is {shown(found)}; give EngineTerms, or the path of a TOML file")
 
 

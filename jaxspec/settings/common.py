@@ -7,6 +7,7 @@ import os
 from typing import ClassVar, Literal
 
 from jaxspec.errors import InputError
+from jaxspec.registries import entry_names
 from jaxspec.settings.base import Unused
 from jaxspec.settings.catalog_names import catalog_architectures, catalog_devices, named_networks
 from jaxspec.settings.coercion import shown
@@ -89,7 +90,7 @@ class CommonConfig(ParallelSettings, PlacementSettings):
         "Engine of a calibrated GPU: trtllm, vllm or sglang. It sets the measured kernels; for vllm, the time that the engine "
         "adds to a cycle is included. With a file of jaxspec calibrate: jax, this package's own loop as measured there.",
         unset="the device's own kernels (trtllm), no added time",
-        names=("trtllm", "vllm", "sglang", "jax"),
+        names=lambda: ("trtllm", "vllm", "sglang", "jax", *entry_names("engine")),
     )
     weight_format: str | None = setting(
         None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from jaxspec.compress.schemes.interface import Scheme
+from jaxspec.compress.schemes.scheme import Scheme
 from jaxspec.errors import InputError
 from jaxspec.registries import load_object
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS, SCHEME_OBJECTS

@@ -402,7 +402,7 @@ class DraftLayers:
 
         def hard(kind: str, matrix: Stack, found: Any, own: OwnKnobs) -> Array:
             values = matrix.values()
-            return knobs.scheme.of_kind(kind).hard(rows_of(values), found, own).values.reshape(values.shape)
+            return knobs.scheme.of_kind(kind).matrix.hard(rows_of(values), found, own).values.reshape(values.shape)
 
         self._hard = jax.jit(hard, static_argnums=0)
 

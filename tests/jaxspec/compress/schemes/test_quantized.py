@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from elastic_networks import uneven_network
-from whole_drafts import prepare_at_once
 
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes import SCHEMES, find_scheme
@@ -19,6 +18,7 @@ from jaxspec.models import DecoderConfig
 from jaxspec.models.blocks import Experts
 from jaxspec.models.config import INPUT_OF
 from jaxspec.models.expert_sizes import ExpertSizes
+from jaxspec.testing.whole_drafts import prepare_at_once
 
 QUANTIZED = [name for name, scheme in SCHEMES.items() if ".quantized:" in scheme.facts.place]
 
@@ -31,7 +31,7 @@ def matrix(rows, columns, seed=0):
 
 @functools.partial(jax.jit, static_argnames="name")
 def _read(name, values):
-    return find_scheme(name, runs=True).target(values)
+    return find_scheme(name, runs=True).matrix.target(values)
 
 
 def read(name, values):
@@ -143,7 +143,7 @@ def test_schemes_are_static_arguments():
     @jax.jit
     def run(values):
         traced.append(1)
-        return Q4_0.target(values)
+        return Q4_0.matrix.target(values)
 
     run(jnp.ones((2, 32)))
     run(jnp.zeros((2, 32)))

@@ -131,6 +131,14 @@ class Registry(MutableMapping[str, T], Generic[T]):
         self._registered.remove(name)
         del self._members[name]
 
+    def packages(self) -> dict[str, str]:
+        """Names of members that no one has asked for yet, and the packages that have them; loads none."""
+        return {name: _package(entry) for name, entry in self._entries().items()}
+
+    def names(self) -> list[str]:
+        """Names of all members, those among them that cannot be loaded; loads none."""
+        return [*self._members, *self._entries()]
+
     def is_registered(self, name: str) -> bool:
         """Whether the program at hand registered it, so that no other program knows it."""
         return name in self._registered

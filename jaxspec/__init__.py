@@ -73,4 +73,4 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     from jaxspec.studies.registry import STUDIES
 
-    return sorted({*__all__, *STUDIES, "runs"})
+    return sorted({*__all__, *STUDIES.names(), "runs"})

@@ -63,7 +63,7 @@ KINDS = {
 def known_names(kind: str, own: Iterable[str]) -> tuple[str, ...]:
     """Names of a kind, of our own members and the others, without loading what makes its registry."""
     registry = REGISTRIES.get(kind)
-    return tuple(dict.fromkeys([*own, *entry_names(kind)] if registry is None else registry))
+    return tuple(dict.fromkeys([*own, *entry_names(kind)] if registry is None else registry.names()))
 
 
 def registry_of(kind: str) -> Registry[Any]:

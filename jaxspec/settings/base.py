@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from jaxspec.errors import InputError
-from jaxspec.settings.coercion import coerce, shown
+from jaxspec.settings.coercion import coerce, named, shown
 from jaxspec.settings.fields import as_typed, fields_of, hints, key_of, setting_of
 from jaxspec.suggestions import hint
 
@@ -159,11 +159,17 @@ def build_config(kind: type[ConfigType], *layers: Mapping[str, Any] | Layer, giv
         InputError: an unknown key, a wrong type, a value out of range, settings that exclude one another. What is wrong with
             the settings of a file names the file.
     """
+    layers = tuple(layer if isinstance(layer, Layer) else Layer(layer) for layer in layers)
+    fields = {key_of(field): field for field in fields_of(kind)}
+    for values, source in layers:
+        with _named(source):
+            for key in values.keys() & fields.keys():
+                named(values[key], setting_of(fields[key]))  # a scheme of the user's own brings fields along
     fields = {key_of(field): field for field in fields_of(kind)}
     types = hints(kind)
     settings: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    for values, source in (layer if isinstance(layer, Layer) else Layer(layer) for layer in layers):
+    for values, source in layers:
         with _named(source):
             for key, value in values.items():
                 if key not in fields:

@@ -128,12 +128,6 @@ def test_devices_architectures_and_schemes_by_name_and_path(tmp_path):
     assert js.__version__
 
 
-def test_objects_are_refused_by_what_to_give():
-    for name, thing in {"device": js.device("rtx-4090"), "architecture": js.architecture("llama-3.1-8b")}.items():
-        with pytest.raises(InputError, match=f"^{name} is an object, .*; give the name or the file that it came from$"):
-            js.predict(**{name: thing}, acceptance=0.8)
-
-
 def test_a_run_directory_is_no_network(tmp_path):
     (tmp_path / "config.toml").touch()
     with pytest.raises(InputError, match=r"is a run directory, not a network; jaxspec\.open_result opens"):

@@ -219,7 +219,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--per-category", type=int, help="at most so many questions of each, for either half")
     parser.add_argument("--longest", type=int, default=1200, help="characters of a question (default: %(default)s)")
-    parser.add_argument("--windows", type=int, default=144, help="of text that calibrates, to tune on (default: %(default)s)")
+    parser.add_argument(
+        "--windows", type=int, default=144, help="of text that calibrates, to tune on (default: %(default)s)"
+    )
     parser.add_argument("--output-tokens", type=int, default=64)
     parser.add_argument("--only", nargs="+", default=[], help="names of runs")
     parser.add_argument("--out", type=Path, default=Path("runs/real_network"))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     #: A name of `hwmodels.memory.placement.PLACEMENTS`.
     PlacementName = str
 else:
+    #: The same, of all that are registered.
     PlacementName = Annotated[str, Among(lambda: known_names("placement", _PLACEMENTS))]
 
 

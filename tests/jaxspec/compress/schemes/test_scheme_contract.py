@@ -39,7 +39,7 @@ def test_it_is_the_one_of_its_name(scheme):
 @every_scheme
 @pytest.mark.parametrize("check", schemes.PRICED_CHECKS, ids=lambda check: check.__name__)
 def test_it_keeps_the_contract_of_what_is_priced(check, scheme):
-    check(scheme)
+    assert check(scheme) is None
 
 
 @pytest.mark.parametrize("scheme", [s for s in SCHEMES.values() if not s.facts.runs], ids=lambda scheme: scheme.name)

@@ -11,7 +11,7 @@ from jaxspec.settings.draft import knob_values
 from jaxspec.settings.fields import Among, setting
 from jaxspec.settings.knobs import EXPERT_POOL
 
-__all__ = ["POOLS_UNUSED", "ExpertSettings", "PlacementName", "PlacementSettings"]
+__all__ = ["POOLS_UNUSED", "ExpertSettings", "PlacementSettings"]
 
 #: Our own placements.
 _PLACEMENTS = ("in_order", "experts_first", "external", "expert_cache", "bit_slices", "draft_copies", "by_mode")

@@ -61,7 +61,7 @@ def gives_one_text(ready: ReadyDraft) -> None:
             target,
             params,
             prompts,
-            IDS,
+            jnp.asarray(IDS),
             tree,
             jax.random.key(SEED),
             GREEDY,
@@ -115,7 +115,8 @@ def gives_one_text(ready: ReadyDraft) -> None:
 
 def describes_itself(ready: ReadyDraft) -> None:
     """It has a name that takes no part in equality, a size and a cost."""
-    draft, params = ready
+    draft: Any = ready.draft
+    params = ready.params
     renamed = dataclasses.replace(draft, name="other")
     assert (renamed.name, renamed, hash(renamed)) == ("other", draft, hash(draft))  # shares compilations
     assert draft.num_parameters(params) >= 0

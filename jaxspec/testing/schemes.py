@@ -164,7 +164,9 @@ def odd_knobs(scheme: Scheme, seed: int, *, whole: bool) -> Knobs:
         shape = knob_shape(spec, CONFIG)
         value = rng.choice([share for share in SHARES if spec.low < share < spec.high] or [spec.low], shape)
         if spec.whole:
-            value = rng.integers(spec.low + 1, spec.high, shape) + (0 if whole else rng.uniform(-0.3, 0.3, shape))
+            value = rng.integers(int(spec.low) + 1, int(spec.high), shape) + (
+                0 if whole else rng.uniform(-0.3, 0.3, shape)
+            )
         values[spec.name] = jnp.asarray(value, jnp.float32)
     return Knobs(values=values, draft_length_logits=jnp.zeros(3), scheme=scheme)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -32,7 +33,8 @@ def work_of(
 ) -> OperatorWork:
     """A step of a network, with each of its sizes times `growth`."""
     network = catalog.architecture("llama-3.2-1b")
-    network = network.replace(
+    network = dataclasses.replace(
+        network,
         hidden_size=network.hidden_size * growth,
         intermediate_size=network.intermediate_size * growth,
         num_heads=network.num_heads * growth,
@@ -100,8 +102,8 @@ def stays_in_range(device: Device) -> None:
 def knows_energy_of_chips(device: Device) -> None:
     """Energies are not negative, and None without a chip."""
     work = works()
-    assert all(one.energy_j is None for one in _run(device.replace(chip=None), work, 0.0))
-    for one in _run(device.replace(chip=CHIP), work, 0.0):
+    assert all(one.energy_j is None for one in _run(dataclasses.replace(device, chip=None), work, 0.0))
+    for one in _run(dataclasses.replace(device, chip=CHIP), work, 0.0):
         assert one.energy_j is None or np.all(np.isfinite(one.energy_j) & (np.asarray(one.energy_j) >= 0))
 
 
@@ -155,14 +157,14 @@ def maps(device: Device) -> None:
 def has_right_gradients(device: Device) -> None:
     """Along random directions over all numbers of the device, against differences; counts relaxed, so that none has steps."""
     with jax.enable_x64(True):
-        leaves, treedef = jax.tree.flatten(changed(device.replace(chip=CHIP)))
+        leaves, treedef = jax.tree.flatten(changed(dataclasses.replace(device, chip=CHIP)))
         centre, rng = jnp.asarray(leaves, float), np.random.default_rng(1)
         weights = rng.uniform(0.5, 1.5, len(OPERATORS))
         work = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), works())
 
         @jax.jit
         @jax.value_and_grad
-        def slopes(factors: Array) -> Array:
+        def slopes(factors: Array) -> Any:
             # Kernels of one unit differ in their numbers alone: one is enough to trace and compile.
             scaled = treedef.unflatten(list(centre * factors))
             kernel, read = unit_of(scaled).kernels(work)[0]
@@ -199,4 +201,4 @@ def check_unit(unit: Any) -> None:
         AssertionError: it does not.
     """
     for check in UNIT_CHECKS:
-        check(SMALL.replace(matrix_unit=unit))
+        check(dataclasses.replace(SMALL, matrix_unit=unit))

@@ -17,7 +17,6 @@ from hwmodels import Footprint
 from jaxspec.compress.footprint import measured_footprint
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.kv import PreparedKV, as_cache
-from jaxspec.compress.schemes import MatrixCodec
 from jaxspec.compress.weights import knobs_of_matrix, prepare
 from jaxspec.models.config import kinds_of
 from jaxspec.models.decoder import Params
@@ -58,7 +57,7 @@ class WholeCache(NamedTuple):
     footprint: Footprint
 
 
-def _weights(params: Params, prepared: Any, knobs: Knobs, make: Callable[[MatrixCodec], Any]) -> WholeDraft:
+def _weights(params: Params, prepared: Any, knobs: Knobs, make: Callable[[Any], Any]) -> WholeDraft:
     made = {
         kind: jax.vmap(make(knobs.scheme.of_kind(kind).matrix))(
             stack_of(params["layers"][kind]).values(),
@@ -99,4 +98,4 @@ def hard_kv(kv: PreparedKV, knobs: Knobs) -> WholeCache:
 
 def soft_kv(kv: PreparedKV, knobs: Knobs, temperature: Any) -> WholeCache:
     """The cache as the soft draft reads it."""
-    return _kv(kv, knobs, lambda *of: knobs.scheme.kv.soft(*of, temperature))
+    return _kv(kv, knobs, lambda rows, own: knobs.scheme.kv.soft(rows, own, temperature))

@@ -2,8 +2,9 @@
 
 `import jaxspec as js`: a function for each command (`js.tune`, `js.predict`, ...), which takes the command's settings as
 keywords and returns results with tables and figures; `js.device`, `js.architecture` and `js.scheme` by name or path; `js.load`
-opens a network, `js.open_result` what a run found, `js.inspect` and `js.unpack` a container; `js.runs` lists run directories.
-`js.price(case, plan)` is the cost of a `js.Plan` on a `js.Case`: differentiable, and mapped by `vmap`.
+opens a network, `js.open_result` what a run found, `js.inspect` and `js.unpack` a container; `js.runs` lists run directories;
+`js.register` adds a scheme, a draft, a device, a command, ... of your own. `js.price(case, plan)` is the cost of a `js.Plan` on
+a `js.Case`: differentiable, and mapped by `vmap`.
 
 The rooms: `formats` (bits), `models` (networks), `compress` (knobs to drafts), `speculate` (decoding and its acceptance),
 `trees`, `tuning` (the objective and its gradient), `studies` (the commands), `settings`, `results`, `runs`, `report`, `text`,
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jaxspec.api import Case, Plan, architecture, device, inspect, open_result, price, resume, scheme, unpack
     from jaxspec.opening import load
+    from jaxspec.registries import register
 
 # What XLA reads at its first program is set by `hwmodels`. Rooms that do not import it need it too, and importing all of it
 # here would take a second.
@@ -41,10 +43,15 @@ __all__ = [
     "load",
     "open_result",
     "price",
+    "register",
     "resume",
     "scheme",
     "unpack",
 ]
+
+
+#: Modules of names that are not in `jaxspec.api`.
+_ELSEWHERE = {"load": "opening", "register": "registries"}
 
 
 def __getattr__(name: str) -> Any:
@@ -52,8 +59,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("jaxspec")
-    if name == "load":
-        return importlib.import_module("jaxspec.opening").load
+    if name in _ELSEWHERE:
+        return getattr(importlib.import_module(f"jaxspec.{_ELSEWHERE[name]}"), name)
     if name == "runs":
         return importlib.import_module("jaxspec.runs")
     if name in __all__:
@@ -70,4 +77,4 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     from jaxspec.studies.registry import STUDIES
 
-    return sorted({*__all__, *STUDIES, "runs"})
+    return sorted({*__all__, *STUDIES.names(), "runs"})

@@ -31,6 +31,7 @@ FORMULA = re.compile(r"\$([^$\n]+)\$")
 #: Markers in the pages' sources, each with the reason. New ones are a decision, not a convenience.
 PREPARED = {
     "docs/pages/containers.md": "the container that the page has packed on the command line",
+    "docs/pages/extending.md": "members that the page has registered, which go again",
     "docs/pages/hardware.md": "a finished sweep to read",
     "docs/pages/sweep-on-a-cluster.md": "engines that are not installed, which call at once",
 }

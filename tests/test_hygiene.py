@@ -80,7 +80,10 @@ def skips_on_errors(sources: dict[str, str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def sources():
-    return {str(path.relative_to(TESTS)): path.read_text(encoding="utf-8") for path in sorted(TESTS.rglob("*.py"))}
+    """With the contracts, which ship."""
+    contracts = TESTS.parent / "jaxspec" / "testing"
+    found = [*sorted(TESTS.rglob("*.py")), *sorted(contracts.glob("*.py"))]
+    return {str(path.relative_to(TESTS.parent)): path.read_text(encoding="utf-8") for path in found}
 
 
 def test_every_test_asserts_something(sources):

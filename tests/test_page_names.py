@@ -13,7 +13,7 @@ from hwmodels.catalog.units import UNITS
 from hwmodels.memory.placement import PLACEMENTS
 from jaxspec.cli.app import cli
 from jaxspec.runs.directory import kept_files
-from jaxspec.settings.draft_kinds import DRAFT_NAMES
+from jaxspec.settings.draft_kinds import draft_names
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.studies import TuneConfig
 from jaxspec.studies.compare.config import LOSSY_NAMES
@@ -113,7 +113,7 @@ NO_FORMATS = {"hub_cache", "shard_index"}
 @pytest.mark.parametrize(
     ("page", "names"),
     [
-        ("trees.md", DRAFT_NAMES),
+        ("trees.md", draft_names()),
         ("compare.md", LOSSY_NAMES),
         ("containers.md", [facts.name for facts in SCHEME_FACTS.values() if facts.packs]),
         ("hardware.md", UNITS),

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 LIBRARIES = ("hwmodels", "jaxspec")
 
 #: Rooms of jaxspec that may use the hardware models: the objective and what lies above it.
-USERS_OF_HARDWARE = {"tuning", "report", "cli", "studies", "api"}
+USERS_OF_HARDWARE = {"tuning", "report", "cli", "studies", "api", "registries", "testing"}
 
 #: Arithmetic, which has nothing of hardware in it: every room may use it.
 ARITHMETIC = {"hwmodels.numerics.exact_products.EXACT", "hwmodels.numerics.exact_products.exact_matmul"}

@@ -16,7 +16,7 @@ def _help(command: click.Command, name: str) -> str:
 
 def _within(command: click.Command) -> dict[str, click.Command]:
     """Commands below a command, by name: of a group, or words that stand for one in place of an argument."""
-    from jaxspec.studies.study import load_object
+    from jaxspec.registries import load_object
 
     if isinstance(command, click.Group):
         return dict(command.commands)

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from hwmodels.catalog.entries import Entry, EntryError, parse_entry
+from hwmodels.catalog.entries import Entry, EntryError, file_text, read_entry, shown, titled_document
+from hwmodels.catalog.forms import GIVEN, written_number
 from hwmodels.network.architecture import Architecture
 from hwmodels.numerics.fields import COUNT, FLAG, NOT_NEGATIVE, WHOLE, Rule
 
-__all__ = ["ARCHITECTURE_RULES", "POSITIONS", "TOKENIZER", "checked_architecture", "parse_architecture"]
+__all__ = [
+    "ARCHITECTURE_RULES",
+    "POSITIONS",
+    "TOKENIZER",
+    "accept_architecture",
+    "architecture_document",
+    "checked_architecture",
+    "parse_architecture",
+    "read_architecture",
+]
 
 #: A network without these is none; every other field may be left at the default of `Architecture`.
 _REQUIRED: dict[str, Rule] = {
@@ -90,10 +101,45 @@ def parse_architecture(text: str, *, where: str) -> Entry:
     Raises:
         EntryError: see `parse_entry`; fields that do not fit together.
     """
+    return read_architecture(*titled_document(text, where), where=where)
+
+
+def read_architecture(title: str, document: dict[str, Any], *, where: str) -> Entry:
+    """The same of the content of a file without its title."""
     rules, optional = ARCHITECTURE_RULES | {POSITIONS: COUNT}, frozenset((*_OPTIONAL, POSITIONS))
-    entry = parse_entry(text, rules, where=where, optional=optional, texts=(TOKENIZER,))
+    entry = read_entry(title, document, rules, where=where, optional=optional, texts=(TOKENIZER,))
     checked_architecture(entry.values, where=where)
     return entry
+
+
+def architecture_document(entry: Entry) -> dict[str, Any]:
+    """The content of a file that reads as this entry."""
+    rules = ARCHITECTURE_RULES | {POSITIONS: COUNT}
+    number = lambda name, value: written_number(value, rules[name], entry.sources[name], name)
+    texts = {name: {"value": text, "source": entry.sources[name]} for name, text in entry.texts.items()}
+    return {"title": entry.title, **{name: number(name, value) for name, value in entry.values.items()}, **texts}
+
+
+def accept_architecture(name: str, found: Any) -> Entry:
+    """An architecture by any of its forms: an entry, the object, the content of a file, or the file.
+
+    Raises:
+        ValueError: it is something else; EntryError: see `parse_architecture`.
+    """
+    where = f"architecture {name!r}"
+    if isinstance(found, Entry):
+        return found
+    if isinstance(found, Architecture):
+        numbers = {
+            key: written_number(getattr(found, key), rule, GIVEN, key) for key, rule in ARCHITECTURE_RULES.items()
+        }
+        return read_architecture(name, numbers, where=where)
+    if isinstance(found, Mapping):
+        document = dict(found)
+        return read_architecture(str(document.pop("title", name)), document, where=where)
+    if (text := file_text(found)) is not None:
+        return parse_architecture(text, where=str(found))
+    raise ValueError(f"{where} is {shown(found)}; give an Architecture, a table, or the path of a TOML file")
 
 
 def checked_architecture(values: Mapping[str, float], *, where: str) -> Architecture:

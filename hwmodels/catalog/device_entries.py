@@ -19,11 +19,13 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import jax
+
 from hwmodels.analysis.sensitivity import leaf_names
-from hwmodels.catalog.entries import EntryError, near_matches, shown, titled_document
-from hwmodels.catalog.forms import TableReader, form_of, named_rules
+from hwmodels.catalog.entries import EntryError, file_text, near_matches, shown, titled_document
+from hwmodels.catalog.forms import GIVEN, TableReader, form_of, named_rules, written
 from hwmodels.catalog.links import link_names
-from hwmodels.catalog.units import read_unit
+from hwmodels.catalog.units import read_unit, written_unit
 from hwmodels.chip.decoding import decoder_area_at, decoder_symbol_energy_at
 from hwmodels.chip.energy import knows_energy
 from hwmodels.chip.technology import Technology
@@ -34,7 +36,7 @@ from hwmodels.memory.placement import PLACEMENTS
 from hwmodels.numerics.fields import NOT_NEGATIVE, Rule
 from hwmodels.speculation.engine_terms import EngineTerms
 
-__all__ = ["DeviceEntry", "number_rules", "parse_device"]
+__all__ = ["DeviceEntry", "accept_device", "device_document", "number_rules", "parse_device", "read_device"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +83,11 @@ def parse_device(text: str, *, where: str) -> DeviceEntry:
         EntryError: not valid TOML; a key unknown or missing; a value that is no finite number or breaks its rule; a source
             missing or empty; a kind that is not modelled.
     """
-    title, document = titled_document(text, where)
+    return read_device(*titled_document(text, where), where=where)
+
+
+def read_device(title: str, document: dict[str, Any], *, where: str) -> DeviceEntry:
+    """The same of the content of a file without its title, which is used up."""
     reader = TableReader(where)
     extra: dict[str, Any] = {}
     aliases = document.pop("aliases", [])
@@ -129,6 +135,71 @@ def parse_device(text: str, *, where: str) -> DeviceEntry:
         engine_terms=terms,
         aliases=tuple(aliases),
     )
+
+
+def device_document(entry: DeviceEntry, name: str) -> dict[str, Any]:
+    """The content of a file that reads as this device.
+
+    Args:
+        name: what the device is called, for messages.
+    Raises:
+        EntryError: there is no such file.
+    """
+    device, sources, form = entry.device, entry.sources, form_of(Device)
+    try:
+        document = {"title": entry.title, **written(device, form, sources)}
+        if entry.link is not None:
+            document["link"] = entry.link
+        if entry.engine_terms is not None:
+            document["engine_terms"] = written(entry.engine_terms, form_of(EngineTerms), sources, "engine_terms.")
+        for key, kind in (("chip", Chip), ("decoder", Decoder)):
+            if (part := getattr(device, key)) is not None:
+                document[key] = written(part, form_of(kind), sources, f"{key}.")
+        if device.matrix_unit is not None:
+            document["matrix_unit"] = written_unit(device.matrix_unit, sources)
+        if (placement := device.placement) is not None:
+            kind = next((kind for kind, one in PLACEMENTS.items() if one is type(placement)), None)
+            if kind is None:
+                raise EntryError(f"its placement, {type(placement).__name__}, is not registered; register it first")
+            document["placement"] = {
+                "kind": kind,
+                **written(placement, form_of(type(placement)), sources, "placement."),
+            }
+        if device.spill:
+            memory = form_of(MemoryTier)
+            document["spill"] = [written(one, memory, sources, f"spill.{i}.") for i, one in enumerate(device.spill)]
+    except EntryError as error:
+        raise EntryError(f"device {name!r} cannot be written to a file: {error}") from error
+    again = read_device(
+        entry.title, {k: v for k, v in document.items() if k != "title"}, where=f"device {name!r}"
+    ).device
+    first, second = map(jax.tree.flatten, (device, again))
+    if first[1] != second[1] or any(float(a) != float(b) for a, b in zip(first[0], second[0], strict=True)):
+        names = [set(leaf_names(one)) for one in (device, again)]
+        lost = ", ".join(sorted(names[0] ^ names[1])) or "a setting that is no number"
+        raise EntryError(
+            f"device {name!r} has {lost}, which no file of a device can say; several devices are tensor_parallel and "
+            "the like, and kernels of an engine are engine"
+        )
+    return document
+
+
+def accept_device(name: str, found: Any) -> DeviceEntry:
+    """A device by any of its forms: an entry, the object, the content of a file, or the file.
+
+    Raises:
+        ValueError: it is something else; EntryError: see `parse_device`.
+    """
+    if isinstance(found, DeviceEntry):
+        return found
+    if isinstance(found, Device):
+        return DeviceEntry(name, found, dict.fromkeys(leaf_names(found), GIVEN))
+    if isinstance(found, Mapping):
+        document = dict(found)
+        return read_device(str(document.pop("title", name)), document, where=f"device {name!r}")
+    if (text := file_text(found)) is not None:
+        return parse_device(text, where=str(found))
+    raise ValueError(f"device {name!r} is {shown(found)}; give a Device, a table, or the path of a TOML file")
 
 
 def _read_decoder(reader: TableReader, table: Any) -> Decoder:

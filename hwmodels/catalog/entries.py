@@ -13,9 +13,11 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import os
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from hwmodels.numerics.fields import FLAG, Rule
@@ -66,6 +68,19 @@ def near_matches(name: str, allowed: Iterable[str], *, cutoff: float = 0.6) -> s
     return f" did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
+def file_text(found: Any) -> str | None:
+    """Content of a file by its path, also in a package; None of anything else. Raises EntryError: it cannot be read."""
+    place = Path(found) if isinstance(found, (str, os.PathLike)) else found
+    if not hasattr(place, "read_text"):
+        return None
+    try:
+        return place.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise EntryError(
+            f"{place}: cannot be read as a text file in UTF-8: {error}; give the path of a TOML file"
+        ) from error
+
+
 def titled_document(text: str, where: str) -> tuple[str, dict[str, Any]]:
     """A file's title and the rest of its content. Raises EntryError: not valid TOML, or no title."""
     try:
@@ -99,6 +114,19 @@ def parse_entry(
             a source missing or empty.
     """
     title, document = titled_document(text, where)
+    return read_entry(title, document, rules, where=where, optional=optional, texts=texts)
+
+
+def read_entry(
+    title: str,
+    document: dict[str, Any],
+    rules: Mapping[str, Rule],
+    *,
+    where: str,
+    optional: frozenset[str] = frozenset(),
+    texts: tuple[str, ...] = (),
+) -> Entry:
+    """The same of the content of a file without its title."""
     fields = _flatten(document, {name.partition(".")[0] for name in rules if "." in name}, where)
     allowed = (*rules, *texts)
     for name in fields:

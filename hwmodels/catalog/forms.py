@@ -7,10 +7,15 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hwmodels.catalog.entries import EntryError, near_matches, read_source, read_value, shown
-from hwmodels.numerics.fields import Rule
+import numpy as np
 
-__all__ = ["Form", "TableReader", "form_of", "named_rules"]
+from hwmodels.catalog.entries import EntryError, near_matches, read_source, read_value, shown
+from hwmodels.numerics.fields import FLAG, Rule
+
+__all__ = ["GIVEN", "Form", "TableReader", "form_of", "named_rules", "written", "written_number"]
+
+#: Source of a number that somebody gave in a program.
+GIVEN = "given"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +76,43 @@ def named_rules(form: Form, prefix: str) -> dict[str, Rule]:
     for table, inner in form.inner():
         rules |= named_rules(inner, f"{prefix}{table}.")
     return rules
+
+
+def written_number(value: Any, rule: Rule, source: str, name: str) -> dict[str, Any]:
+    """A number as a file has it. Raises EntryError: an array of several, or a traced value."""
+    try:
+        number = float(np.asarray(value).reshape(()))
+    except (TypeError, ValueError) as error:
+        raise EntryError(f"{name} is no single number; a file has one: give devices and networks one by one") from error
+    return {"value": bool(number) if rule is FLAG else number, "source": source}
+
+
+def written(tree: Any, form: Form, sources: Mapping[str, str], prefix: str = "") -> dict[str, Any]:
+    """The table of a file that `TableReader.read` makes this tree of.
+
+    Args:
+        sources: by dotted name; of other numbers it is `GIVEN`, and those at their defaults are left out.
+        prefix: of the table's names, with the dot.
+    Raises:
+        EntryError: a number that no file can have.
+    """
+    defaults = {field.name: field.default for field in dataclasses.fields(tree)}
+    found: dict[str, Any] = {}
+    for key, rule in {**form.required, **form.optional}.items():
+        value, name = getattr(tree, key), prefix + key
+        at_default = value is None or (key in form.optional and not np.ndim(value) and value == defaults[key])
+        if not at_default or sources.get(name, GIVEN) != GIVEN:
+            found[key] = written_number(value, rule, sources.get(name, GIVEN), name)
+    found |= {key: True for key in form.flags if getattr(tree, key)}
+    found |= {key: getattr(tree, key) for key in form.texts}
+    for key, inner in form.tables.items():
+        if getattr(tree, key) is not None:
+            found[key] = written(getattr(tree, key), inner, sources, f"{prefix}{key}.")
+    for key, kinds in form.variants.items():
+        if (value := getattr(tree, key)) is not None:
+            kind = next(name for name, one in kinds.items() if one.build is type(value))
+            found[key] = {"kind": kind, **written(value, kinds[kind], sources, f"{prefix}{key}.")}
+    return found
 
 
 class TableReader:

@@ -4,21 +4,42 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import importlib.resources
+import json
 import os
 import re
+from collections.abc import Mapping
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from hwmodels.catalog.architecture_entries import POSITIONS, TOKENIZER, checked_architecture, parse_architecture
+from hwmodels.catalog.architecture_entries import (
+    POSITIONS,
+    TOKENIZER,
+    accept_architecture,
+    architecture_document,
+    checked_architecture,
+    parse_architecture,
+)
 from hwmodels.catalog.calibrated import calibrated_unit
-from hwmodels.catalog.device_entries import DeviceEntry, parse_device
-from hwmodels.catalog.entries import Entry, EntryError, UnknownNameError, near_matches, parse_entry, titled_document
+from hwmodels.catalog.device_entries import DeviceEntry, accept_device, device_document, parse_device
+from hwmodels.catalog.entries import (
+    Entry,
+    EntryError,
+    UnknownNameError,
+    file_text,
+    near_matches,
+    parse_entry,
+    shown,
+    titled_document,
+)
+from hwmodels.catalog.forms import GIVEN
 from hwmodels.catalog.units import calibrated_sources
 from hwmodels.device import Device, ExtraRows
 from hwmodels.network.architecture import Architecture
 from hwmodels.numerics.fields import NOT_NEGATIVE
+from hwmodels.registry import Registry
 from hwmodels.speculation.engine_terms import EngineTerms
 
 _ENGINE_TERMS = tuple(field.name for field in dataclasses.fields(EngineTerms))
@@ -39,6 +60,9 @@ OWN_ENGINE = "jax"
 #: In the file of an engine whose terms nobody knows, in their place: why.
 _GAP = "no_source"
 
+#: Stands for an engine that has no file in the catalog.
+_ELSEWHERE = Entry("", {}, {})
+
 #: How a source names the repository of a config.json.
 _REPOSITORY = re.compile(r"\bconfig\.json of ([\w.-]+/[\w.-]+\w)")
 
@@ -48,7 +72,7 @@ _ENGINE_RULES = dict.fromkeys((*_ENGINE_TERMS, *_SCATTER.values(), *_ROWS), NOT_
 
 def device_names() -> tuple[str, ...]:
     """Names of all devices, sorted."""
-    return _names("devices")
+    return tuple(sorted(DEVICES))
 
 
 #: What names of devices carry beside the device: makers, kinds, sizes of memory.
@@ -92,7 +116,7 @@ def _patterns() -> list[tuple[re.Pattern[str], str]]:
 
 def architecture_names() -> tuple[str, ...]:
     """Names of all architectures, sorted."""
-    return _names("architectures")
+    return tuple(sorted(ARCHITECTURES))
 
 
 def device(name: str, *, engine: str | None = None, weight_format: str | None = None) -> Device:
@@ -118,15 +142,15 @@ def architecture(name: str) -> Architecture:
 
 def engine_names() -> tuple[str, ...]:
     """Names of all serving engines whose terms are known, sorted; see `engine_gap` for the others."""
-    return tuple(name for name in _names("engines") if engine_gap(name) is None)
+    return tuple(name for name in sorted(ENGINES) if engine_gap(name) is None)
 
 
 def engine_gap(name: str) -> str | None:
     """Why nobody knows what an engine spends beside its kernels; None where it is known, or no such engine is listed."""
-    slug = name.strip().lower()
-    if slug not in _names("engines"):
+    slug = _slug(name)
+    if ENGINES.get(slug, _ELSEWHERE) is not None:
         return None
-    _, document = titled_document(_read("engines", slug), slug)
+    _, document = titled_document(_read(ENGINES, slug), slug)
     gap = document.get(_GAP)
     return None if gap is None else f"no source: {gap}"
 
@@ -265,6 +289,8 @@ def with_engine(
     """
     if engine is None and weight_format is None:
         return entry
+    if weight_format is None and ENGINES.get(engine or "") is not None:
+        return entry  # an engine from elsewhere: its terms are known, and the kernels are the device's own
     if engine == OWN_ENGINE and weight_format is None and entry.engine_terms is not None:
         return entry  # a measured machine: its kernels are those of this package, and its file has what the loop spends
     if engine == OWN_ENGINE:
@@ -311,47 +337,82 @@ def _with_rows(entry: DeviceEntry, rows: RowInstructions) -> DeviceEntry:
     return dataclasses.replace(entry, device=device, sources=sources, calibration=None)
 
 
-def device_text(name: str) -> str:
-    """Content of a device's file, of the catalog or a user's own: a path that exists or ends in ".toml".
+def document_of(kind: str, name: str) -> dict[str, Any]:
+    """Content of the file of a "device" or "architecture": of a user's own, which exists or ends in ".toml", of the catalog, or
+    the one that would say what is registered by this name.
 
     Raises:
-        UnknownNameError: no such device.
-        EntryError: the file cannot be read.
+        UnknownNameError: no such name.
+        EntryError: the file cannot be read, or no file can say it.
     """
-    return _text_of_file(name) if _is_file(name) else _read("devices", name)
+    registry: Registry[Any] = {"device": DEVICES, "architecture": ARCHITECTURES}[kind]
+    if not _is_file(name) and (found := registry.get(_slug(name))) is not None:
+        return device_document(found, name) if kind == "device" else architecture_document(found)
+    title, document = titled_document(file_text(name) or "" if _is_file(name) else _read(registry, name), name)
+    return {"title": title, **document}
+
+
+def own_name(kind: str, found: Any) -> str:
+    """The name under which an object of a user's own, or the content of its file, is registered, which this does.
+
+    Args:
+        kind: "device" or "architecture".
+        found: may have its name, as `name`; otherwise, and where another one has it, a part of the name is a digest.
+    Raises:
+        ValueError: no object of this kind, or one that no file can say.
+    """
+    registry: Registry[Any] = {"device": DEVICES, "architecture": ARCHITECTURES}[kind]
+    document = dict(found) if isinstance(found, Mapping) else None
+    wanted = str(document.pop("name", "")) if document is not None else ""
+    try:
+        entry = (accept_device if kind == "device" else accept_architecture)(wanted or f"own {kind}", document or found)
+        content = device_document(entry, f"own {kind}") if kind == "device" else architecture_document(entry)
+    except EntryError as error:
+        raise ValueError(str(error)) from error
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:6]
+    taken = wanted in registry and (registry[wanted] is None or document_of(kind, wanted) != content)
+    name = wanted if wanted and not taken else f"{wanted or kind}-{digest}"
+    if name not in registry:
+        registry[name] = entry
+    return name
 
 
 def _is_file(name: str) -> bool:
     return name.endswith(".toml") or os.path.isfile(name)  # `Path.is_file` raises on names too long for one
 
 
-def _text_of_file(path: str | Path) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise EntryError(
-            f"{path}: cannot be read as a text file in UTF-8: {error}; give the path of a device's TOML file"
-        ) from error
-
-
 def _entry_from_file(path: str | Path) -> DeviceEntry:
-    return parse_device(_text_of_file(path), where=str(path))
+    return accept_device(str(path), Path(path))
 
 
 def _device_entry(name: str) -> DeviceEntry:
-    return parse_device(_read("devices", name), where=name)
+    found = DEVICES.get(_slug(name))
+    return parse_device(_read(DEVICES, name), where=name) if found is None else found
 
 
 def _architecture_entry(name: str) -> Entry:
-    return parse_architecture(_read("architectures", name), where=name)
+    found = ARCHITECTURES.get(_slug(name))
+    return parse_architecture(_read(ARCHITECTURES, name), where=name) if found is None else found
 
 
 def _engine_entry(name: str) -> Entry:
     if (gap := engine_gap(name)) is not None:
         raise UnknownNameError(f"terms of engine {name!r} are not known ({gap}); allowed: {', '.join(engine_names())}")
-    return parse_entry(
-        _read("engines", name), _ENGINE_RULES, where=name, optional=frozenset((*_SCATTER.values(), *_ROWS))
-    )
+    return ENGINES.get(_slug(name)) or _parse_engine(_read(ENGINES, name), name)
+
+
+def _parse_engine(text: str, where: str) -> Entry:
+    return parse_entry(text, _ENGINE_RULES, where=where, optional=frozenset((*_SCATTER.values(), *_ROWS)))
+
+
+def _accept_engine(name: str, found: Any) -> Entry:
+    """The terms, or the file that has them."""
+    if isinstance(found, EngineTerms):
+        values = {field: float(getattr(found, field)) for field in _ENGINE_TERMS}
+        return Entry(name, values, dict.fromkeys(values, GIVEN))
+    if (text := file_text(found)) is not None:
+        return _parse_engine(text, str(found))
+    raise ValueError(f"engine {name!r} is {shown(found)}; give EngineTerms, or the path of a TOML file")
 
 
 def _folder(section: str) -> Traversable:
@@ -362,13 +423,24 @@ def _names(section: str) -> tuple[str, ...]:
     return tuple(sorted(f.name.removesuffix(".toml") for f in _folder(section).iterdir() if f.name.endswith(".toml")))
 
 
-def _read(section: str, name: str) -> str:
-    slug, allowed = name.strip().lower(), _names(section)
-    if slug not in allowed and section == "devices":
+def _slug(name: str) -> str:
+    return name.strip().lower()
+
+
+def _read(registry: Registry[Any], name: str) -> str:
+    """The catalog's file of a name. Raises UnknownNameError."""
+    slug, kind = _slug(name), registry.kind
+    if slug not in registry and kind == "device":
         slug = device_named(name) or slug
-    if slug not in allowed:
-        singular = section.removesuffix("s")
-        raise UnknownNameError(
-            f"unknown {singular} {name!r};{near_matches(slug, allowed)} allowed: {', '.join(allowed)}"
-        )
-    return (_folder(section) / f"{slug}.toml").read_text(encoding="utf-8")
+    if slug not in registry:
+        allowed = sorted(registry)
+        raise UnknownNameError(f"unknown {kind} {name!r};{near_matches(slug, allowed)} allowed: {', '.join(allowed)}")
+    return (_folder(f"{kind}s") / f"{slug}.toml").read_text(encoding="utf-8")
+
+
+#: By name; None: its entry is in the catalog's file of that name.
+DEVICES: Registry[DeviceEntry | None] = Registry("device", dict.fromkeys(_names("devices")), accept_device)
+ARCHITECTURES: Registry[Entry | None] = Registry(
+    "architecture", dict.fromkeys(_names("architectures")), accept_architecture
+)
+ENGINES: Registry[Entry | None] = Registry("engine", dict.fromkeys(_names("engines")), _accept_engine)

@@ -6,34 +6,30 @@ its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.catalog.calibrated import calibrated_unit
 from hwmodels.catalog.calibrations import calibrated_names, calibration_record
 from hwmodels.catalog.entries import EntryError, near_matches, shown
-from hwmodels.catalog.forms import Form, TableReader, form_of
+from hwmodels.catalog.forms import GIVEN, Form, TableReader, form_of, written, written_number
 from hwmodels.catalog.measured_hosts import read_measured_host
 from hwmodels.compute.calibrated_gpu import CalibratedGpu
 from hwmodels.compute.fpga_array import FpgaArray
 from hwmodels.compute.host_and_near import HostAndNear
 from hwmodels.compute.matrix_vector_npu import MatrixVectorNpu
+from hwmodels.compute.measured_host import MeasuredHost
 from hwmodels.compute.near_memory import NearMemoryUnit
 from hwmodels.compute.systolic.unit import SystolicUnit
 from hwmodels.compute.unit import ComputeUnit
 from hwmodels.compute.vector_array import VectorArray
 from hwmodels.compute.vector_tile_kernels import VectorTileKernels
+from hwmodels.numerics.fields import POSITIVE
+from hwmodels.registry import Registry, lacking
 
-__all__ = ["UNITS", "UnitReader", "calibrated_sources", "read_unit", "table_of"]
-
-#: Makes a unit of its table, without the kind.
-UnitReader: TypeAlias = Callable[[TableReader, dict[str, Any]], ComputeUnit]
-
-
-def table_of(unit: type) -> UnitReader:
-    """Reader of a table with the fields of the unit's class, each with the rule that the field states."""
-    return lambda reader, table: reader.read(table, form_of(unit), "matrix_unit")
+__all__ = ["UNITS", "calibrated_sources", "read_unit", "written_unit"]
 
 
 def _calibrated(reader: TableReader, table: dict[str, Any]) -> CalibratedGpu:
@@ -60,18 +56,37 @@ def calibrated_sources(name: str, unit: CalibratedGpu) -> dict[str, str]:
     return dict.fromkeys((f"matrix_unit.{leaf}" for leaf in leaf_names(unit)), source)
 
 
-#: matrix_unit.kind of a file -> what reads the rest of the table.
-UNITS: dict[str, UnitReader] = {
-    "systolic_array": table_of(SystolicUnit),
-    "matrix_vector_npu": table_of(MatrixVectorNpu),
-    "fpga_array": table_of(FpgaArray),
-    "near_memory": table_of(NearMemoryUnit),
-    "host_and_near": table_of(HostAndNear),
-    "vector_array": table_of(VectorArray),
-    "vector_tile_kernels": table_of(VectorTileKernels),
-    "calibrated_gpu": _calibrated,
-    "measured_host": read_measured_host,
-}
+def _accept(name: str, found: Any) -> type[ComputeUnit]:
+    if not isinstance(found, type) or not dataclasses.is_dataclass(found):
+        raise ValueError(f"unit {name!r} is {shown(found)}; it must be a class of `flax.struct.dataclass`")
+    members = (
+        "short_title title unpacking elements hardware measured growth_remarks kernels kernel_shares operator_times"
+    )
+    if missing := lacking(found, members):
+        raise ValueError(f"{missing.replace('type', found.__name__, 1)}; a unit has the members of `ComputeUnit`")
+    form_of(found)
+    return found
+
+
+#: matrix_unit.kind of a file -> class, whose fields say what the rest of the table may have.
+UNITS: Registry[type[ComputeUnit]] = Registry(
+    "unit",
+    {
+        "systolic_array": SystolicUnit,
+        "matrix_vector_npu": MatrixVectorNpu,
+        "fpga_array": FpgaArray,
+        "near_memory": NearMemoryUnit,
+        "host_and_near": HostAndNear,
+        "vector_array": VectorArray,
+        "vector_tile_kernels": VectorTileKernels,
+        "calibrated_gpu": CalibratedGpu,
+        "measured_host": MeasuredHost,
+    },
+    _accept,
+)
+
+#: Readers of tables that are no list of a class's fields.
+_READERS = {"calibrated_gpu": _calibrated, "measured_host": read_measured_host}
 
 
 def read_unit(reader: TableReader, table: Any) -> ComputeUnit:
@@ -87,4 +102,25 @@ def read_unit(reader: TableReader, table: Any) -> ComputeUnit:
     if not isinstance(kind, str) or kind not in UNITS:
         near = near_matches(kind, UNITS) if isinstance(kind, str) else ""
         raise EntryError(f"{reader.where}: matrix_unit.kind is {shown(kind)};{near} allowed: {', '.join(UNITS)}")
-    return UNITS[kind](reader, table)
+    if kind in _READERS:
+        return _READERS[kind](reader, table)
+    return reader.read(table, form_of(UNITS[kind]), "matrix_unit")
+
+
+def written_unit(unit: ComputeUnit, sources: Mapping[str, str]) -> dict[str, Any]:
+    """The table that `read_unit` makes this unit of.
+
+    Raises:
+        EntryError: a class that is not registered, fitted numbers, which are in files of their own, or see `written`.
+    """
+    kind = next((kind for kind, one in UNITS.items() if one is type(unit)), None)
+    if kind is None:
+        raise EntryError(f"its matrix unit, {type(unit).__name__}, is not registered; register it as a unit first")
+    if isinstance(unit, CalibratedGpu):
+        for name in calibrated_names():
+            if unit == calibrated_unit(name, multiprocessors=float(unit.multiprocessors)):
+                number = written_number(unit.multiprocessors, POSITIVE, GIVEN, "matrix_unit.multiprocessors")
+                return {"kind": kind, "calibration": name, "multiprocessors": number}
+    if kind in _READERS:
+        raise EntryError(f"its matrix unit, {unit.title}, has fitted numbers; give the device's name or file instead")
+    return {"kind": kind, **written(unit, form_of(type(unit)), sources, "matrix_unit.")}

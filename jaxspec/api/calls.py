@@ -14,14 +14,15 @@ from typing import Any
 from jaxspec.api.progress import notebook_reporter
 from jaxspec.api.results import StudyResults
 from jaxspec.errors import InputError
+from jaxspec.registries import load_object
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.steady_inputs import SteadyInputs
 from jaxspec.settings.base import Layer, Settings, expect, layered_config, quick_help
 from jaxspec.settings.coercion import as_path
-from jaxspec.settings.fields import explained, hints, key_of
+from jaxspec.settings.fields import explained, fields_of, hints, key_of
 from jaxspec.settings.toml import read_layer
-from jaxspec.studies.registry import STUDIES
-from jaxspec.studies.study import Study, load_object
+from jaxspec.studies.registry import find_study
+from jaxspec.studies.study import Study
 
 __all__ = ["run_study", "study_call"]
 
@@ -33,13 +34,11 @@ _WIDTH = 100
 
 def study_call(name: str) -> Callable[..., StudyResults]:
     """The function of a study of the registry."""
-    return _call(STUDIES[name])
+    return _call(find_study(name))
 
 
 @functools.cache
-def _call(place: str) -> Callable[..., StudyResults]:
-    study: Study = load_object(place)
-
+def _call(study: Study) -> Callable[..., StudyResults]:
     def call(config: Any = None, /, **given: Any) -> StudyResults:
         own = {name: given.pop(name) for name in _own_keywords(study) if name in given}
         return run_study(study, _config(study, config, given, quick=bool(own.pop(_QUICK, False))), **own)
@@ -92,12 +91,6 @@ def _own_keywords(study: Study) -> dict[str, tuple[Any, Any, str]]:
 
 def _config(study: Study, given: Any, settings: Mapping[str, Any], *, quick: bool) -> Settings:
     """The configuration of a call: keywords over a configuration, a file or the study's argument over (quick) defaults."""
-    for name in ("device", "architecture"):
-        if (kind := type(settings.get(name))).__module__.partition(".")[0] == "hwmodels":
-            raise InputError(
-                f"{name} is an object, {kind.__name__}, from which no run could be repeated; give the name or the file that "
-                "it came from"
-            )
     if (rates := getattr(settings.get("acceptance"), "conditional", None)) is not None:  # an object of hwmodels
         settings = {**settings, "acceptance": rates}
     base: Any = {}
@@ -114,16 +107,16 @@ def _config(study: Study, given: Any, settings: Mapping[str, Any], *, quick: boo
         expect(study.config, given)
         if not settings and not quick:
             return given
-        base = Layer({key_of(field): getattr(given, field.name) for field in dataclasses.fields(given)})
+        base = Layer({key_of(field): getattr(given, field.name) for field in fields_of(given)})
     return layered_config(study.config, settings, base, quick=quick)
 
 
 def _signature(study: Study) -> inspect.Signature:
-    kinds = hints(study.config)
+    fields, kinds = fields_of(study.config), hints(study.config)
     keyword = inspect.Parameter.KEYWORD_ONLY
     first = inspect.Parameter("config", inspect.Parameter.POSITIONAL_ONLY, default=None)
     found = [first]
-    for field in dataclasses.fields(study.config):
+    for field in fields:
         found.append(inspect.Parameter(key_of(field), keyword, default=_default(field), annotation=kinds[field.name]))
     for name, (default, kind, _) in _own_keywords(study).items():
         found.append(inspect.Parameter(name, keyword, default=default, annotation=kind))
@@ -139,10 +132,10 @@ def _default(field: dataclasses.Field) -> Any:
 def _docstring(study: Study) -> str:
     """The command's help without its shell lines, and the help of every setting."""
     paragraphs = [text for text in re.split(r"\n\s*\n", study.help.strip()) if not text.startswith("\b")]
-    kinds = hints(study.config)
+    fields, kinds = fields_of(study.config), hints(study.config)
     first = f"{study.argument}, " if study.argument else "path of a TOML file, "
     lines = [*_wrapped("config", f"{first}a {study.config.__name__}, or a mapping of settings; keywords win over it.")]
-    for field in dataclasses.fields(study.config):
+    for field in fields:
         lines += _wrapped(key_of(field), explained(field, kinds[field.name]))
     for name, (_, _, words) in _own_keywords(study).items():
         lines += _wrapped(name, words)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import typing
 from typing import Any
@@ -10,15 +9,16 @@ from typing import Any
 from jaxspec.api.calls import run_study
 from jaxspec.api.results import StudyResults
 from jaxspec.errors import InputError
+from jaxspec.registries import load_object
 from jaxspec.runs.kept import KeptRun, find_run
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.unchanged import check_settings_file
 from jaxspec.settings.base import Settings, build_config
 from jaxspec.settings.coercion import as_path
-from jaxspec.settings.fields import key_of
+from jaxspec.settings.fields import fields_of, key_of
 from jaxspec.settings.toml import read_layer
 from jaxspec.studies.registry import STUDIES, find_study
-from jaxspec.studies.study import Study, load_object
+from jaxspec.studies.study import Study
 
 __all__ = ["open_result", "resume", "study_of"]
 
@@ -77,7 +77,7 @@ def study_of(run: KeptRun) -> tuple[Study, Settings]:
 
 
 def _keys(name: str) -> set[str]:
-    return {key_of(field) for field in dataclasses.fields(find_study(name).config)}
+    return {key_of(field) for field in fields_of(find_study(name).config)}
 
 
 class _Returned(typing.NamedTuple):

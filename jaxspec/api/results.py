@@ -16,6 +16,7 @@ from jaxspec.files import plain, to_json, write_text
 from jaxspec.html import lines_html
 from jaxspec.output_places import check_file_place, check_folder_place
 from jaxspec.partial_files import sync_folder
+from jaxspec.registries import load_object
 from jaxspec.report.shown import Shown
 from jaxspec.report.terminal import Table
 from jaxspec.runs.directory import is_run_directory
@@ -25,7 +26,7 @@ from jaxspec.runs.unchanged import RECORD, write_result_file
 from jaxspec.settings.base import Settings
 from jaxspec.settings.coercion import as_path, shown
 from jaxspec.settings.toml import to_toml
-from jaxspec.studies.study import Study, load_object
+from jaxspec.studies.study import Study
 from jaxspec.suggestions import hint
 
 if TYPE_CHECKING:

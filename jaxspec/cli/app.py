@@ -5,19 +5,19 @@ from __future__ import annotations
 import errno
 import select
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 
 from jaxspec import kept_programs
-from jaxspec.cli.given_once import Group
+from jaxspec.cli.given_once import Command, Group
 from jaxspec.cli.process import INTERRUPTED, discard_output
 from jaxspec.cli.study_command import study_command
 from jaxspec.cli.usage import unknown_command, usage_line
 from jaxspec.errors import InputError, SaidElsewhereError, printable
 from jaxspec.interruption import UNDER_WAY
+from jaxspec.registries import load_object, tell_by
 from jaxspec.studies.registry import STUDIES, find_study
-from jaxspec.studies.study import load_object
 
 #: Commands that are no studies -> module of the same-named command.
 _OTHERS = {
@@ -39,11 +39,24 @@ _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPE
 READER_LEFT = 141
 
 
+class _Elsewhere(Command):
+    """A command of an installed package, which is loaded when it is called: a list of commands waits for none of them."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if self.name not in STUDIES:
+            raise InputError(f"command {self.name!r} cannot be loaded; the line above says why")
+        return study_command(find_study(str(self.name))).make_context(info_name, args, parent, **extra)
+
+
 class _LazyGroup(Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*STUDIES, *_OTHERS]
+        return [*STUDIES.names(), *_OTHERS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if (package := STUDIES.packages().get(cmd_name)) is not None:
+            return _Elsewhere(cmd_name, short_help=f"Of {package}; jaxspec {cmd_name} --help explains it.")
         if cmd_name in STUDIES:
             return study_command(find_study(cmd_name))
         return load_object(f"{_OTHERS[cmd_name]}:{cmd_name}") if cmd_name in _OTHERS else None
@@ -142,6 +155,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit."""
     if sys.stdout is None:
         _fail("standard output is closed; results are printed there: give it a place, such as >/dev/null", 2)
+    tell_by(lambda line: print(f"jaxspec: {printable(line)}", file=sys.stderr))
     try:
         cli.main(args=arguments, prog_name="jaxspec", standalone_mode=False)
         print(end="", flush=True)

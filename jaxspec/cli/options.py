@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,7 @@ from jaxspec.output_places import check_figure_place, check_file_place
 from jaxspec.settings import layered_config, read_layer
 from jaxspec.settings.base import ConfigType, Settings, quick_help
 from jaxspec.settings.coercion import as_path
-from jaxspec.settings.fields import explained, flag_of, has_flag, hints, takes_several
+from jaxspec.settings.fields import explained, fields_of, flag_of, has_flag, hints, takes_several
 
 __all__ = [
     "FIRST",
@@ -59,7 +58,7 @@ def option_of(kind: type[Settings], name: str) -> Callable[[Function], Function]
 def settings_options(kind: type[Settings], *, without: tuple[str, ...] = ()) -> Callable[[Function], Function]:
     """An option for each setting but tables: the most common ones, then the others in the order of the fields."""
     place = {name: index for index, name in enumerate(FIRST)}
-    shown = sorted(dataclasses.fields(kind), key=lambda field: place.get(field.name, len(place)))
+    shown = sorted(fields_of(kind), key=lambda field: place.get(field.name, len(place)))
 
     def decorate(function):
         for field in reversed(shown):

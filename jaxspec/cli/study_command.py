@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import gc
 import os
 import sys
 import threading
-import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +31,10 @@ from jaxspec.cli.options import (
 from jaxspec.cli.outputs import RUN_KEEPS_IT, give_out
 from jaxspec.errors import InputError
 from jaxspec.output_places import check_apart
+from jaxspec.registries import load_object
 from jaxspec.settings.base import Settings, quick_settings
-from jaxspec.studies.study import Study, load_object
+from jaxspec.settings.fields import fields_of
+from jaxspec.studies.study import Study
 
 if TYPE_CHECKING:
     from jaxspec.report.shown import Shown
@@ -131,23 +133,15 @@ def launch_of(flags: dict[str, Any]) -> Launch | None:
 def study_command(study: Study) -> click.Command:
     """The command of a study; modules that do its work are imported when it is called."""
 
-    def call(**given: Any) -> None:
-        _run(study, **given)
-
-    for decorate in reversed(_parameters(study)):
-        call = decorate(call)
-    command = click.command(study.name, cls=_StudyCommand, help=study.help)(call)
-    command.subcommands = study.subcommands
-    command.headings = _headings(study)
-    return command
+    return _StudyCommand(study)
 
 
 def _headings(study: Study) -> dict[str, str]:
     """Setting -> heading of its group in `--help-all`; those that `--help` shows have none."""
+    fields = {field.name for field in fields_of(study.config)} - {*FIRST, *study.first}
     kinds = [kind for kind in reversed(study.config.__mro__) if issubclass(kind, Settings)]
     heading = lambda kind: vars(kind).get("heading", Settings.heading)
     own = {name: heading(kind) for kind in kinds for name in vars(kind).get("__annotations__", ())}
-    fields = {field.name for field in dataclasses.fields(study.config)} - {*FIRST, *study.first}
     rest = {name: heading for name, heading in own.items() if name in fields}
     rest |= dict.fromkeys(("distributed", "coordinator", "processes", "process_id"), "Several processes")
     return rest if len(rest) > _FEW else {}
@@ -179,12 +173,38 @@ _help_all = click.Option(
 
 
 class _StudyCommand(Command):
-    """A command whose help shows what matters first, and whose argument may be a word that stands for another command."""
+    """The command of a study, whose help shows what matters first, and whose argument may be a word that stands for another.
 
-    #: Such a word -> "module:command".
-    subcommands: Mapping[str, str] = types.MappingProxyType({})
-    #: Setting -> heading of its group, of those that `--help-all` adds.
-    headings: Mapping[str, str] = types.MappingProxyType({})
+    Its options are made when they are asked for: a list of commands needs none of them, nor the registries that they name.
+    """
+
+    def __init__(self, study: Study):
+        super().__init__(study.name, help=study.help, callback=functools.partial(_run, study))
+        self._study = study
+        #: Such a word -> "module:command".
+        self.subcommands: Mapping[str, str] = study.subcommands
+
+    @property
+    def params(self) -> list[click.Parameter]:
+        """Argument and options."""
+        return self._made
+
+    @params.setter
+    def params(self, value: list[click.Parameter]) -> None:
+        """What Click gives before there are any."""
+
+    @functools.cached_property
+    def _made(self) -> list[click.Parameter]:
+        def call() -> None: ...
+
+        for decorate in reversed(_parameters(self._study)):
+            call = decorate(call)
+        return list(reversed(call.__click_params__))  # pyright: ignore[reportFunctionMemberAccess] - where Click keeps them
+
+    @functools.cached_property
+    def headings(self) -> dict[str, str]:
+        """Setting -> heading of its group, of those that `--help-all` adds."""
+        return _headings(self._study)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """All parameters, `--help-all` before `--help`."""

@@ -14,7 +14,8 @@ import jax
 from jaxtyping import Array, Float
 
 from jaxspec.compress.knobs import Knobs
-from jaxspec.compress.schemes.interface import CompressedMatrix, OwnKnobs, Scheme
+from jaxspec.compress.schemes.interface import CompressedMatrix, OwnKnobs
+from jaxspec.compress.schemes.scheme import Scheme
 from jaxspec.models.decoder import Params
 from jaxspec.models.ends import head_of
 from jaxspec.models.matrix import Stored, stack_of
@@ -34,7 +35,7 @@ def prepare_head(scheme: Scheme, params: Params, norm: Float[Array, " column"]) 
     Args:
         norm: of each channel of what the head multiplies, over calibration tokens.
     """
-    return scheme.of_kind(HEAD).prepare(stack_of(head_of(params)).values(), norm)
+    return scheme.of_kind(HEAD).matrix.prepare(stack_of(head_of(params)).values(), norm)
 
 
 def _own(knobs: Knobs) -> OwnKnobs:
@@ -51,9 +52,9 @@ def draft_head(
         prepared: by `prepare_head`.
         temperature: as for `draft_view`; None: the hard head.
     """
-    scheme = knobs.scheme.of_kind(HEAD)
+    codec = knobs.scheme.of_kind(HEAD).matrix
     given = stack_of(head_of(params)).values(), prepared, _own(knobs)
-    return scheme.hard(*given) if temperature is None else scheme.soft(*given, temperature)
+    return codec.hard(*given) if temperature is None else codec.soft(*given, temperature)
 
 
 def hard_head(params: Params, prepared: Any, knobs: Knobs) -> Stored:

@@ -22,7 +22,7 @@ def wanda_ranking(
     values: Float[Array, "row column"], channel_norm: Float[Array, " column"], *, scheme: Scheme
 ) -> UInt[Array, "row column"]:
     """Unsigned integers in the order of the scores that a scheme's drafts are ranked by."""
-    return ordered_pattern(log_of(wanda_score(scheme.target(values), channel_norm)))
+    return ordered_pattern(log_of(wanda_score(scheme.matrix.target(values), channel_norm)))
 
 
 def keep_largest_of_rows(magnitude: UInt[np.ndarray, "row column"], keep: int) -> Bool[np.ndarray, "row column"]:

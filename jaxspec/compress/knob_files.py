@@ -16,7 +16,7 @@ from jaxspec.settings.coercion import shown
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH, KnobSpec
 
 if TYPE_CHECKING:
-    from jaxspec.compress.schemes.interface import Scheme
+    from jaxspec.compress.schemes.scheme import Scheme
 
 _LENGTH = "draft_length"
 

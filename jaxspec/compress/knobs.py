@@ -19,7 +19,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH, KnobSpec
 
 if TYPE_CHECKING:
-    from jaxspec.compress.schemes.interface import Scheme
+    from jaxspec.compress.schemes.scheme import Scheme
 
 #: How strongly the logits of hard knobs prefer their draft length.
 _CERTAIN = 10.0

@@ -20,7 +20,8 @@ from flax import struct
 from jaxtyping import Array, Float, Int
 
 from jaxspec.compress.knobs import Knobs
-from jaxspec.compress.schemes.interface import CompressedKV, Scheme
+from jaxspec.compress.schemes.interface import CompressedKV
+from jaxspec.compress.schemes.scheme import Scheme
 from jaxspec.formats import mx_truncated
 from jaxspec.formats.group_quantization import to_float16
 from jaxspec.models.blocks.interface import CachedShape, KVCodec
@@ -99,7 +100,7 @@ def prepare_kv(scheme: Scheme, cache: KVCache) -> PreparedKV:
 
     What layers with linear attention hold is kept as it is: no scheme stores it in fewer bits.
     """
-    prepare = jax.vmap(lambda cache: scheme.prepare_kv(token_rows(cache)))
+    prepare = jax.vmap(lambda cache: scheme.kv.prepare(token_rows(cache)))
     if cache.mixed is None:
         return PreparedKV(rows=prepare(cache), shape=_shape(cache), position=cache.position)
     kept = dataclasses.replace(cache, position=None)
@@ -175,7 +176,7 @@ def compress_cache(cache: KVCache, knobs: Knobs) -> KVCache:
     attention hold as it is."""
 
     def one(cache: KVCache, values: dict[str, Array]) -> KVCache:
-        return as_cache(knobs.scheme.encode_kv(token_rows(cache), values), _shape(cache), cache.position)
+        return as_cache(knobs.scheme.kv.encode(token_rows(cache), values), _shape(cache), cache.position)
 
     if cache.mixed is None:
         return jax.vmap(one)(cache, knobs.of_layers)

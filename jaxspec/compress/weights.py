@@ -16,7 +16,8 @@ from jaxspec.compress.footprint import BitsPerValue, measured_footprint
 from jaxspec.compress.head import HEAD, hard_head, prepare_head
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.kv import PreparedKV
-from jaxspec.compress.schemes.interface import CompressedMatrix, OwnKnobs, Scheme
+from jaxspec.compress.schemes.interface import CompressedMatrix, OwnKnobs
+from jaxspec.compress.schemes.scheme import Scheme
 from jaxspec.models.config import INPUT_OF, DecoderConfig, kinds_of
 from jaxspec.models.decoder import Params
 from jaxspec.models.layer_loops import LayerView
@@ -59,7 +60,7 @@ class _Target:
     scheme: Scheme
 
     def __call__(self, values: Array, _: Any) -> Array:
-        return self.scheme.target(values)
+        return self.scheme.matrix.target(values)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +70,7 @@ class _Hard:
     scheme: Scheme
 
     def __call__(self, values: Array, given: tuple[Any, OwnKnobs]) -> Array:
-        return self.scheme.hard(values, *given).values
+        return self.scheme.matrix.hard(values, *given).values
 
 
 def prepare(scheme: Scheme, params: Params, norms: dict[str, Float[Array, "*layer column"]]) -> Prepared:
@@ -82,7 +83,7 @@ def prepare(scheme: Scheme, params: Params, norms: dict[str, Float[Array, "*laye
     """
 
     def of_layers(kind: str) -> Any:
-        own = scheme.of_kind(kind)
+        own = scheme.of_kind(kind).matrix
         one = lambda both: own.prepare(rows_of(both[0].values()), both[1])
         return jax.lax.map(one, (stack_of(params["layers"][kind]), norms[INPUT_OF[kind]]))
 
@@ -122,7 +123,7 @@ def _hard_matrices(
 ) -> dict[str, Stored]:
     def one(scheme: Scheme, matrix: Matrix, found: Any, knobs: OwnKnobs) -> Stored:
         values = matrix.values()
-        return Stored.of(scheme.hard(rows_of(values), found, knobs).values.reshape(values.shape))
+        return Stored.of(scheme.matrix.hard(rows_of(values), found, knobs).values.reshape(values.shape))
 
     def of_layers(kind: str) -> Stored:
         make = partial(one, scheme.of_kind(kind))
@@ -207,7 +208,7 @@ def draft_view(
         def make(kind: str) -> CompressedMatrix:
             matrices = stack_of(stored[kind]).values()
             given = rows_of(matrices), found[kind], knobs_of_matrix(values, scheme, kinds.index(kind))
-            way = scheme.of_kind(kind)
+            way = scheme.of_kind(kind).matrix
             made = way.hard(*given) if temperature is None else way.soft(*given, temperature)
             return made._replace(values=made.values.reshape(matrices.shape))
 
@@ -220,9 +221,9 @@ def draft_view(
         if known.kept is not None and "o" not in stored:  # linear attention, which is never compressed
             return weights, [dataclasses.replace(known.kept, position=known.position)], lambda: footprint(None)
         cached = (
-            scheme.hard_kv(known.rows, values, counted)
+            scheme.kv.hard(known.rows, values, counted)
             if temperature is None
-            else scheme.soft_kv(known.rows, values, temperature, counted)
+            else scheme.kv.soft(known.rows, values, temperature, counted)
         )
         return weights, [known.read(cached)], lambda: footprint(cached.bits)
 

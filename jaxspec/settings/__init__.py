@@ -16,12 +16,10 @@ from jaxspec.settings.base import (
 )
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft import knob_values
-from jaxspec.settings.draft_kinds import DRAFT_NAMES
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.toml import config_hash, read_layer, read_toml, to_toml
 
 __all__ = [
-    "DRAFT_NAMES",
     "MAX_DRAFT_LENGTH",
     "CommonConfig",
     "Layer",

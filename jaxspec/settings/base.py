@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from jaxspec.errors import InputError
-from jaxspec.settings.coercion import coerce, shown
-from jaxspec.settings.fields import as_typed, hints, key_of, setting_of
+from jaxspec.settings.coercion import coerce, named, shown
+from jaxspec.settings.fields import as_typed, fields_of, hints, key_of, setting_of
 from jaxspec.suggestions import hint
 
 __all__ = [
@@ -56,14 +56,23 @@ class Settings:
         InputError: a value of the wrong type or out of its limits; settings that exclude one another.
     """
 
-    #: Which settings go unread, and when.
-    unused: ClassVar[tuple[Unused, ...]] = ()
+    #: Which settings go unread, and when; functions make rules of what is registered.
+    unused: ClassVar[tuple[Unused | Callable[[], tuple[Unused, ...]], ...]] = ()
     #: Values that some fields have by others where nobody gives one, in place of their defaults.
     usual: ClassVar[Mapping[str, Any]] = {}
     #: Of a configuration within another: what to give in its place, for messages.
     form: ClassVar[str] = "give a table of settings"
     #: Group of the settings that a class adds, in `--help-all`.
     heading: ClassVar[str] = "Further settings"
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        """With all fields, those of registered members too."""
+        cls.complete()
+        return super().__new__(cls)
+
+    @classmethod
+    def complete(cls) -> None:
+        """Read the registries that add fields."""
 
     def settle(self, name: str, value: Any) -> None:
         """Give a field, before it is checked, the value that it has by others unless somebody gave one."""
@@ -93,7 +102,8 @@ def _changed(config: Settings) -> list[str]:
 def _unread(config: Settings, given: Collection[str] | None, *, refused: bool) -> list[str]:
     names = _changed(config) if given is None else given
     found = []
-    for rule in config.unused:
+    rules = (rule for part in config.unused for rule in ((part,) if isinstance(part, Unused) else part()))
+    for rule in rules:
         unread = [name for name in rule.names if name in names]
         if rule.refused == refused and unread and (reason := rule.reason(config)) is not None:
             found.append(f"{', '.join(unread)} would have no effect: {reason}")
@@ -130,7 +140,7 @@ def expect(kind: type[ConfigType], config: Any) -> ConfigType:
 
 def quick_settings(kind: type[Settings]) -> dict[str, Any]:
     """Settings that `--quick` changes: build_config(TuneConfig, quick_settings(TuneConfig), ...)."""
-    found = {key_of(field): setting_of(field).quick for field in dataclasses.fields(kind)}
+    found = {key_of(field): setting_of(field).quick for field in fields_of(kind)}
     return {key: value for key, value in found.items() if value is not None}
 
 
@@ -149,10 +159,17 @@ def build_config(kind: type[ConfigType], *layers: Mapping[str, Any] | Layer, giv
         InputError: an unknown key, a wrong type, a value out of range, settings that exclude one another. What is wrong with
             the settings of a file names the file.
     """
-    fields, types = {key_of(field): field for field in dataclasses.fields(kind)}, hints(kind)
+    layers = tuple(layer if isinstance(layer, Layer) else Layer(layer) for layer in layers)
+    fields = {key_of(field): field for field in fields_of(kind)}
+    for values, source in layers:
+        with _named(source):
+            for key in values.keys() & fields.keys():
+                named(values[key], setting_of(fields[key]))  # a scheme of the user's own brings fields along
+    fields = {key_of(field): field for field in fields_of(kind)}
+    types = hints(kind)
     settings: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    for values, source in (layer if isinstance(layer, Layer) else Layer(layer) for layer in layers):
+    for values, source in layers:
         with _named(source):
             for key, value in values.items():
                 if key not in fields:

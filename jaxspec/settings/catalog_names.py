@@ -6,6 +6,8 @@ import importlib.util
 from pathlib import Path
 from typing import NamedTuple
 
+from jaxspec.registries import known_names
+
 __all__ = ["PRETRAINED", "Pretrained", "catalog_architectures", "catalog_devices", "named_networks", "shipped_networks"]
 
 
@@ -38,12 +40,12 @@ PRETRAINED = {
 
 def catalog_devices() -> tuple[str, ...]:
     """Names of all devices, sorted."""
-    return _names("devices")
+    return tuple(sorted(known_names("device", _names("devices"))))
 
 
 def catalog_architectures() -> tuple[str, ...]:
     """Names of all architectures, sorted."""
-    return _names("architectures")
+    return tuple(sorted(known_names("architecture", _names("architectures"))))
 
 
 def shipped_networks() -> tuple[str, ...]:

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jaxspec.errors import InputError
+from jaxspec.registries import name_of
 from jaxspec.settings.fields import Setting, choices_of, key_of, range_text
 from jaxspec.suggestions import hint
 
-__all__ = ["as_path", "as_text", "coerce", "plain_number", "shown"]
+__all__ = ["as_path", "as_text", "coerce", "named", "plain_number", "shown"]
 
 #: Longest value that a message repeats.
 _SHOWN = 60
@@ -63,8 +64,9 @@ def _coerce(name: str, value: Any, annotation: Any, given: Setting) -> Any:
         return _coerce(name, value, _form_for(value, arguments), given)
     if dataclasses.is_dataclass(annotation):
         return _nested(name, value, annotation)
-    if choices := choices_of(annotation):
-        return _choice(name, value, choices)
+    if choices_of(annotation):
+        value = named(value, given)
+        return _choice(name, value, choices_of(annotation))
     if origin is tuple:
         return _several(name, value, arguments[0], given)
     if origin is list:
@@ -74,9 +76,9 @@ def _coerce(name: str, value: Any, annotation: Any, given: Setting) -> Any:
     if annotation is Any:
         return value
     if annotation is str:
-        text = as_text(name, value)
+        text = as_text(name, named(value, given))
         if not text and given.check is None:  # a check of its own knows better what is allowed
-            raise InputError(f"{name} is ''; {given.help or 'it must not be empty'}")
+            raise InputError(f"{name} is ''; {given.help if isinstance(given.help, str) else 'it must not be empty'}")
         return text
     if annotation is bool:
         if isinstance(value, bool):
@@ -86,6 +88,12 @@ def _coerce(name: str, value: Any, annotation: Any, given: Setting) -> Any:
     if number is None:
         raise InputError(f"{name} is {shown(value)}; it must be {_kind_of_number(annotation, given)}")
     return _limited(name, number, given)
+
+
+def named(value: Any, given: Setting) -> Any:
+    """The name of an object of the user's own, or of its table; other values as they are."""
+    is_object = isinstance(value, Mapping) or dataclasses.is_dataclass(value)
+    return name_of(given.objects, value) if given.objects and is_object else value
 
 
 def _number_or_text(name: str, value: Any, given: Setting) -> int | str:
@@ -179,10 +187,11 @@ def _several(name: str, value: Any, inner: Any, given: Setting) -> tuple:
     kind = {str: "names", int: "whole numbers", float: "numbers"}[inner]
     limits = f" from {range_text(given)}" if inner is float and range_text(given) else ""
     refusal = InputError(f"{name} is {shown(value)}; give one or more {kind}{limits}, separated by commas")
-    items = _items(value)
+    items = _items(named(value, given))
     if not items:
         raise refusal
     if inner is str:
+        items = [named(item, given) for item in items]
         if not all(isinstance(item, (str, os.PathLike)) and os.fspath(item) for item in items):
             raise refusal
         return tuple(dict.fromkeys(as_text(name, item) for item in items))

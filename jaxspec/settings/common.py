@@ -7,6 +7,7 @@ import os
 from typing import ClassVar, Literal
 
 from jaxspec.errors import InputError
+from jaxspec.registries import entry_names
 from jaxspec.settings.base import Unused
 from jaxspec.settings.catalog_names import catalog_architectures, catalog_devices, named_networks
 from jaxspec.settings.coercion import shown
@@ -76,11 +77,13 @@ class CommonConfig(ParallelSettings, PlacementSettings):
         "llama-3.1-8b",
         "Network whose cost is predicted: catalog name, 'own', or a Hugging Face config.json.",
         names=lambda: ("own", *catalog_architectures()),
+        objects="architecture",
     )
     device: tuple[str, ...] = setting(
         ("rtx-4090",),
         "Devices, separated by commas: catalog names (see jaxspec devices) or your own TOML files.",
         names=catalog_devices,
+        objects="device",
     )
     engine: str | None = setting(
         None,
@@ -88,7 +91,7 @@ class CommonConfig(ParallelSettings, PlacementSettings):
         "adds to a cycle is included. Of any device: llama.cpp, mlx or mlx-cuda, whose kernels take instructions for each row "
         "of a verification. With a file of jaxspec calibrate: jax, this package's own loop as measured there.",
         unset="the device's own kernels (trtllm), no added time",
-        names=("trtllm", "vllm", "sglang", "llama.cpp", "mlx", "jax"),
+        names=lambda: ("trtllm", "vllm", "sglang", "llama.cpp", "mlx", "jax", *entry_names("engine")),
     )
     weight_format: str | None = setting(
         None,
@@ -104,7 +107,9 @@ class CommonConfig(ParallelSettings, PlacementSettings):
         "How tokens choose experts in a mixture whose cost is predicted: evenly, or as measured on the routers of the network "
         "that runs.",
     )
-    scheme: NetworkScheme = setting(DEFAULT_SCHEME_NAME, "Storage scheme of the target and its draft.")
+    scheme: NetworkScheme = setting(
+        DEFAULT_SCHEME_NAME, "Storage scheme of the target and its draft.", objects="scheme"
+    )
     text: str = setting(
         "stdlib",
         '\'stdlib\', a text file, or JSON lines (.jsonl; on each line "text" or "messages"): the first half calibrates, the '

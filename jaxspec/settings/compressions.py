@@ -10,9 +10,9 @@ import dataclasses
 
 from jaxspec.settings.integer_kv import IntegerKV
 from jaxspec.settings.rounded_inputs import RESIDUAL_KINDS, UNROUNDED_BITS, RoundedInputs
-from jaxspec.settings.schemes import SCHEME_FACTS
+from jaxspec.settings.schemes import OWN_SCHEMES, SchemeFacts, names_that
 
-__all__ = ["COMPRESSIONS", "LOSSY_NAMES", "CompressionFacts", "MatrixFacts"]
+__all__ = ["COMPRESSIONS", "LOSSY_NAMES", "CompressionFacts", "MatrixFacts", "lossy_names"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,8 +182,15 @@ _ALL = (
 #: Every fitted compression by the name that users give.
 COMPRESSIONS: dict[str, CompressionFacts] = {facts.name: facts for facts in _ALL}
 
-#: What compresses a network and leaves no draft in it: these, and the storage schemes of that kind.
-LOSSY_NAMES = (
-    *COMPRESSIONS,
-    *(name for name, facts in SCHEME_FACTS.items() if facts.runs and not facts.lossless and not facts.has_draft),
-)
+
+def lossy_names() -> tuple[str, ...]:
+    """What compresses a network and leaves no draft in it: these, and the storage schemes of that kind."""
+    return (*COMPRESSIONS, *names_that(_is_lossy))
+
+
+def _is_lossy(facts: SchemeFacts) -> bool:
+    return facts.runs and not facts.lossless and not facts.has_draft
+
+
+#: Our own ones.
+LOSSY_NAMES = (*COMPRESSIONS, *(facts.name for facts in OWN_SCHEMES if _is_lossy(facts)))

@@ -1,22 +1,27 @@
-"""Settings of the knobs of all schemes, generated from the registry: a knob's default, range and help are stated there."""
+"""Settings of the knobs of all schemes, generated from the registry: a knob's default, range and help are stated there.
+
+A scheme that is registered adds those of its knobs, here and to every class that is derived of these.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 from jaxspec.settings.base import Settings, Unused
-from jaxspec.settings.fields import setting
+from jaxspec.settings.fields import add_field, derived, setting
 from jaxspec.settings.knobs import MANTISSA_BITS, KnobSpec
-from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS, scheme_facts
+from jaxspec.settings.schemes import KNOBS, OWN_SCHEMES, SCHEME_FACTS, SchemeFacts, all_knobs, scheme_facts
 
 __all__ = [
-    "PACKED_KNOBS",
     "KnobSettings",
     "NetworkKnobSettings",
     "PackedKnobSettings",
+    "add_knobs",
     "knob_values",
     "knobs_of_other_schemes",
+    "packed_knobs",
 ]
 
 
@@ -24,43 +29,76 @@ __all__ = [
 _MANTISSAS = ", ".join(f"{dtype} has {bits}" for dtype, bits in MANTISSA_BITS.items())
 
 
-def _settings(name: str, specs: list[KnobSpec], *, hard: bool = False, any_dtype: bool = False) -> Any:
-    """A configuration with one field per knob.
+def _field(spec: KnobSpec, *, hard: bool = False, any_dtype: bool = False) -> tuple[str, type, Any]:
+    """The field of a knob.
 
     Args:
         hard: knobs that a hard configuration rounds are whole numbers.
         any_dtype: of a network in a file, which may be stored in any type: its own range is checked once the type is known
             (see `check_range`). Otherwise of networks that are stored in bfloat16.
     """
+    kind, told = int if hard and spec.whole else float, spec.help
+    if any_dtype and spec.cut_of is not None:
+        told, spec = f"{told.rstrip('.')} ({_MANTISSAS}).", spec.of_dtype(_LONGEST)
+    return spec.name, kind, setting(kind(spec.default), told, low=spec.low, high=spec.high)
 
-    def field(spec: KnobSpec) -> tuple[str, type, Any]:
-        kind, told = int if hard and spec.whole else float, spec.help
-        if any_dtype and spec.cut_of is not None:
-            told, spec = f"{told.rstrip('.')} ({_MANTISSAS}).", spec.of_dtype(_LONGEST)
-        return spec.name, kind, setting(kind(spec.default), told, low=spec.low, high=spec.high)
 
-    namespace = {"__doc__": "One field for each knob.", "__module__": __name__, "heading": "Knobs of the draft"}
-    return dataclasses.make_dataclass(name, map(field, specs), bases=(Settings,), frozen=True, namespace=namespace)
+def _settings(name: str, specs: Iterable[KnobSpec], **form: bool) -> Any:
+    """A configuration with one field per knob of our own schemes."""
+    complete = classmethod(lambda _: len(SCHEME_FACTS))
+    namespace = {"__doc__": "One field for each knob.", "__module__": __name__, "complete": complete}
+    namespace["heading"] = "Knobs of the draft"
+    fields = [_field(spec, **form) for spec in specs]
+    return dataclasses.make_dataclass(name, fields, bases=(Settings,), frozen=True, namespace=namespace)
 
 
 #: The type whose mantissa is the longest.
 _LONGEST = max(MANTISSA_BITS, key=lambda dtype: MANTISSA_BITS[dtype])
 
 #: One field for each knob of any scheme, the same for the whole network; of architectures, which are priced in bfloat16.
-KnobSettings = _settings("KnobSettings", list(KNOBS.values()))
+KnobSettings = _settings("KnobSettings", KNOBS.values())
 
 #: The same of a network in a file.
-NetworkKnobSettings = _settings("NetworkKnobSettings", list(KNOBS.values()), any_dtype=True)
+NetworkKnobSettings = _settings("NetworkKnobSettings", KNOBS.values(), any_dtype=True)
 
-#: Names of the knobs of weights, the LM head's and pools of experts among them, of the schemes that a container can hold.
-PACKED_KNOBS = tuple(
-    name
-    for name, spec in KNOBS.items()
-    if spec.per != "layer" and any(facts.packs for facts in SCHEME_FACTS.values() if spec in facts.knob_specs)
-)
+
+def _packed(schemes: Iterable[SchemeFacts]) -> dict[str, KnobSpec]:
+    return {spec.name: spec for facts in schemes if facts.packs for spec in facts.knob_specs if spec.per != "layer"}
+
+
+def packed_knobs() -> tuple[str, ...]:
+    """Names of the knobs of weights, the LM head's and pools of experts among them, of schemes that a container can hold."""
+    packed = _packed(SCHEME_FACTS.values())
+    return tuple(name for name in all_knobs() if name in packed)
+
 
 #: One field for each of them, as a hard draft has it.
-PackedKnobSettings = _settings("PackedKnobSettings", [KNOBS[name] for name in PACKED_KNOBS], hard=True, any_dtype=True)
+PackedKnobSettings = _settings(
+    "PackedKnobSettings",
+    [spec for name, spec in KNOBS.items() if name in _packed(OWN_SCHEMES)],
+    hard=True,
+    any_dtype=True,
+)
+
+
+def add_knobs(facts: SchemeFacts) -> None:
+    """Give all settings the knobs of a scheme that they lack.
+
+    Raises:
+        ValueError: a knob has the name of another setting, or one that no setting can have.
+    """
+    specs = {spec.name: spec for spec in facts.knob_specs}
+    of = ((KnobSettings, specs, {}), (NetworkKnobSettings, specs, {"any_dtype": True}))
+    of = (*of, (PackedKnobSettings, _packed([facts]), {"hard": True, "any_dtype": True}))
+    known = lambda kind: {field.name for field in dataclasses.fields(kind)}
+    missing = [(kind, specs[name], form) for kind, wanted, form in of for name in wanted.keys() - known(kind)]
+    for kind, spec, _ in missing:
+        if not spec.name.isidentifier() or any(hasattr(one, spec.name) for one in (kind, *derived(kind))):
+            raise ValueError(
+                f"knob {spec.name!r} has the name of another setting, or one that none can have; rename it"
+            )
+    for kind, spec, form in missing:
+        add_field(kind, *_field(spec, **form))
 
 
 def knob_values(config: Any) -> dict[str, float]:
@@ -77,6 +115,6 @@ def _lacks(name: str, config: Any) -> str | None:
     return f"scheme {config.scheme} has no such knob" if facts.knob_specs else f"scheme {config.scheme} has no knobs"
 
 
-def knobs_of_other_schemes(names: tuple[str, ...] = tuple(KNOBS)) -> tuple[Unused, ...]:
-    """A rule for each of some knobs: it is refused where the scheme does not have it."""
-    return tuple(Unused((name,), lambda config, name=name: _lacks(name, config)) for name in names)
+def knobs_of_other_schemes() -> tuple[Unused, ...]:
+    """A rule for each knob: it is refused where the scheme does not have it."""
+    return tuple(Unused((name,), lambda config, name=name: _lacks(name, config)) for name in all_knobs())

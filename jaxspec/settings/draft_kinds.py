@@ -1,31 +1,38 @@
 """The registry of drafts: what each kind is called, and where it is made.
 
-A new draft is a file under `speculate/drafts/` and an entry here. Configurations, command line and help read the entries, so
-that none of them has to load JAX; `jaxspec.speculate.drafts.make_draft` makes the objects.
+A new draft is a file under `speculate/drafts/` and an entry here, or an entry point of a package. Configurations, command
+line and help read the entries, so that none of them has to load JAX; `jaxspec.speculate.drafts.make_draft` makes the objects.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from jaxspec.errors import InputError
 from jaxspec.files import CONTAINER_SUFFIX, GGUF_SUFFIX
+from jaxspec.registries import Registry
 from jaxspec.settings.catalog_names import PRETRAINED
 from jaxspec.settings.coercion import shown
 from jaxspec.suggestions import hint
 
 __all__ = [
-    "DRAFT_HELP",
     "DRAFT_KINDS",
-    "DRAFT_NAMES",
     "KV_OPTION",
     "SELF",
     "DraftKind",
     "check_draft_name",
+    "draft_help",
+    "draft_names",
     "has_files",
     "no_own_network",
 ]
+
+
+#: "module:function", or the function.
+Place: TypeAlias = str | Callable[..., Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +40,8 @@ class DraftKind:
     """A kind of draft.
 
     Attributes:
-        place: "module:function" below `jaxspec.speculate.drafts`: from a name and the loaded target to the draft, ready to run.
+        place: "module:function", or the function: from a name and the loaded target to the draft, ready to run. In the table
+            below, modules are in `jaxspec.speculate.drafts`.
         check: likewise, from a name and the target's shape, and its name or None, to notes: raises InputError for what can be
             told without reading weights.
         names: what users call its members that need no directory.
@@ -50,25 +58,25 @@ class DraftKind:
             third argument; empty: nothing of the draft is chosen on text.
     """
 
-    place: str
+    place: Place
     names: tuple[str, ...]
-    check: str = ""
+    check: Place = ""
     directory: str = ""
     model_type: str | None = None
     stored_as: str = ""
     calibrated: bool = False
     suffix: str = ""
-    footprint: str = ""
-    knobs: str = ""
+    footprint: Place = ""
+    knobs: Place = ""
     takes_in: int | None = None
-    search: str = ""
+    search: Place = ""
 
 
 #: Name of the target's compressed copy.
 SELF = "self"
 
-#: All kinds, in the order of the help.
-DRAFT_KINDS = (
+#: Our own kinds, in the order of the help.
+_ALL = (
     DraftKind("self_draft:self_draft", (SELF,), calibrated=True),
     DraftKind("ngram_draft:ngram_draft", ("ngram",)),
     DraftKind("quantized_draft:quantized_draft", ("q4",), stored_as="q4_0"),
@@ -103,31 +111,65 @@ DRAFT_KINDS = (
     ),
 )
 
-#: Names that stand for a draft wherever one is asked for; directories are the others.
-DRAFT_NAMES = tuple(name for kind in DRAFT_KINDS for name in kind.names)
 
-_DIRECTORIES = " or ".join(kind.directory for kind in reversed(DRAFT_KINDS) if kind.directory)
+def _in_drafts(kind: DraftKind) -> DraftKind:
+    """The kind with whole names of modules."""
+    places = {part: getattr(kind, part) for part in ("place", "check", "footprint", "knobs", "search")}
+    return dataclasses.replace(kind, **{part: f"jaxspec.speculate.drafts.{at}" for part, at in places.items() if at})
+
+
+def _accept(name: str, found: Any) -> DraftKind:
+    """The kind, or the function that makes its draft."""
+    kind = found if isinstance(found, DraftKind) else DraftKind(found, (name,))
+    if not isinstance(found, DraftKind) and not callable(found):
+        raise ValueError(
+            f"draft {name!r} is of type {type(found).__name__}; give the function that makes it, or a DraftKind"
+        )
+    taken = {one for other in DRAFT_KINDS.values() if other.names[:1] != (name,) for one in other.names}
+    if name not in kind.names or taken & set(kind.names):
+        raise ValueError(
+            f"draft {name!r} has the names {', '.join(kind.names) or 'none'}; its own must be among them, "
+            f"and no other draft may have one"
+        )
+    return kind
+
+
+#: All kinds, by their first name, or what a file of one ends with.
+DRAFT_KINDS: Registry[DraftKind] = Registry(
+    "draft", {(*kind.names, kind.suffix)[0]: _in_drafts(kind) for kind in _ALL}, _accept
+)
+
+
+def draft_names() -> tuple[str, ...]:
+    """Names that stand for a draft wherever one is asked for; directories are the others."""
+    return tuple(name for kind in DRAFT_KINDS.values() for name in kind.names)
+
+
+_DIRECTORIES = " or ".join(kind.directory for kind in reversed(_ALL) if kind.directory)
 
 _PLACES = f"a directory of a {_DIRECTORIES}, a GGUF file, or a container ({CONTAINER_SUFFIX}), whose draft is read"
 
-#: What may be given, for the command line.
-DRAFT_HELP = f"{', '.join(DRAFT_NAMES)}, {_PLACES}."
+
+def draft_help() -> str:
+    """What may be given, for the command line."""
+    return f"{', '.join(draft_names())}, {_PLACES}."
+
 
 #: Option of a container that holds the knobs of its draft's KV cache.
 KV_OPTION = "kv_knobs"
 
 
 def check_draft_name(name: str) -> None:
-    """Raise InputError unless a draft is one of `DRAFT_NAMES`, a directory or a file of a kind that has files."""
+    """Raise InputError unless a draft is one of `draft_names`, a directory or a file of a kind that has files."""
     # `os.path.isdir`, not `Path.is_dir`, which raises on names too long for one.
     is_file = name.endswith((CONTAINER_SUFFIX, GGUF_SUFFIX)) and os.path.isfile(name)
-    if name not in (*DRAFT_NAMES, *PRETRAINED) and not os.path.isdir(name) and not is_file:
-        raise InputError(f"draft {shown(name)} is unknown{hint(name, DRAFT_NAMES)}, {_PLACES}")
+    if name not in (*draft_names(), *PRETRAINED) and not os.path.isdir(name) and not is_file:
+        raise InputError(f"draft {shown(name)} is unknown{hint(name, draft_names())}, {_PLACES}")
 
 
 def has_files(name: str) -> bool:
     """Whether a draft is read from files: a directory, or a shipped one."""
-    return not any(name in kind.names for kind in DRAFT_KINDS if not kind.directory)
+    return not any(name in kind.names for kind in DRAFT_KINDS.values() if not kind.directory)
 
 
 def no_own_network(name: str) -> str | None:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+from jaxspec.registries import known_names
 from jaxspec.settings.base import Settings, Unused
 from jaxspec.settings.draft import knob_values
-from jaxspec.settings.fields import setting
+from jaxspec.settings.fields import Among, setting
 from jaxspec.settings.knobs import EXPERT_POOL
 
-__all__ = ["POOLS_UNUSED", "DecoderPlace", "ExpertSettings", "PlacementName", "PlacementSettings"]
+__all__ = ["POOLS_UNUSED", "DecoderPlace", "ExpertSettings", "PlacementSettings"]
 
-#: Names of `hwmodels.memory.placement.PLACEMENTS`, without its numerics.
-PlacementName = Literal[
-    "in_order", "experts_first", "external", "expert_cache", "bit_slices", "draft_copies", "by_mode"
-]
+#: Our own placements.
+_PLACEMENTS = ("in_order", "experts_first", "external", "expert_cache", "bit_slices", "draft_copies", "by_mode")
+
+if TYPE_CHECKING:
+    #: A name of `hwmodels.memory.placement.PLACEMENTS`.
+    PlacementName = str
+else:
+    #: The same, of all that are registered.
+    PlacementName = Annotated[str, Among(lambda: known_names("placement", _PLACEMENTS))]
 
 #: Names of `hwmodels.decoders.decoder.PLACES`, likewise.
 DecoderPlace = Literal["dma", "l2", "array_edge"]

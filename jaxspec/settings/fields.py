@@ -5,17 +5,22 @@ from __future__ import annotations
 import dataclasses
 import functools
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
 __all__ = [
+    "Among",
     "Setting",
+    "add_field",
     "as_typed",
     "choices_of",
     "default_text",
+    "derived",
     "explained",
+    "fields_of",
     "flag_of",
     "has_flag",
+    "help_of",
     "hints",
     "key_of",
     "names_of",
@@ -34,7 +39,7 @@ class Setting(NamedTuple):
     """What belongs to a field beside its type and default.
 
     Attributes:
-        help: one sentence for the command line.
+        help: one sentence for the command line, or a function that makes it.
         low, high: smallest and largest value of a number, or of each number of several; None: no limit.
         above: the number must be more than `low`.
         unset: what no value stands for, in words, where the default is None.
@@ -45,9 +50,10 @@ class Setting(NamedTuple):
         quick: value under `--quick`; None: the default.
         flag: on the command line, where it cannot be made of the field's name.
         names: of a text that may be something else too, as a file: what the tab key offers, or a function that finds it.
+        objects: kind of registry ("device", ...) whose objects, and their tables, may stand for their names.
     """
 
-    help: str = ""
+    help: str | Callable[[], str] = ""
     low: float | None = None
     high: float | None = None
     above: bool = False
@@ -59,9 +65,53 @@ class Setting(NamedTuple):
     quick: Any = None
     flag: str = ""
     names: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
+    objects: str = ""
 
 
-def setting(default: Any, help: str, *, low: float | None = None, high: float | None = None, **more: Any) -> Any:  # noqa: A002
+class Among(NamedTuple):
+    """Texts that a field allows, of a registry that may grow: `Annotated[str, Among(function)]`."""
+
+    names: Callable[[], Iterable[str]]
+
+    def __repr__(self) -> str:
+        return f"one of {', '.join(self.names())}"
+
+
+def fields_of(kind: Any) -> tuple[dataclasses.Field, ...]:
+    """Fields of a configuration or of its class, those of registered members too."""
+    complete = getattr(kind, "complete", None)
+    if complete is not None:
+        complete()
+    return dataclasses.fields(kind)
+
+
+def add_field(kind: type, name: str, annotation: type, field: Any) -> None:
+    """Give a class of frozen settings one more field, the last one, and all classes that are derived of it."""
+    setattr(kind, name, field.default)  # of settings that were made before
+    kind.__annotations__[name] = annotation
+    for one in [kind, *derived(kind)]:
+        fields = [(old.name, old.type, old) for old in dataclasses.fields(one)]
+        made = dataclasses.make_dataclass(
+            one.__name__, [*fields, (name, annotation, field)], bases=kind.__bases__, frozen=True
+        )
+        for member in ("__init__", "__repr__", "__eq__", "__hash__", "__match_args__", "__dataclass_fields__"):
+            setattr(one, member, made.__dict__[member])
+    hints.cache_clear()
+
+
+def derived(kind: type) -> list[type]:
+    """All classes that are derived of one."""
+    return list(dict.fromkeys(inner for one in kind.__subclasses__() for inner in (one, *derived(one))))
+
+
+def setting(
+    default: Any,
+    help: str | Callable[[], str],  # noqa: A002
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    **more: Any,
+) -> Any:
     """A dataclass field that knows its help and limits; see `Setting`.
 
     Args:
@@ -111,7 +161,7 @@ def has_flag(annotation: Any) -> bool:
 @functools.cache
 def hints(kind: type) -> dict[str, Any]:
     """Types of a configuration's fields, by name."""
-    known = typing.get_type_hints(kind)
+    known = typing.get_type_hints(kind, include_extras=True)
     return {field.name: known[field.name] for field in dataclasses.fields(kind)}
 
 
@@ -119,6 +169,8 @@ def choices_of(annotation: Any) -> tuple[str, ...]:
     """The texts that a field allows; none where its type does not name them."""
     if typing.get_origin(annotation) is Literal:
         return typing.get_args(annotation)
+    if among := [one for one in getattr(annotation, "__metadata__", ()) if isinstance(one, Among)]:
+        return tuple(among[0].names())
     inner = [choices_of(argument) for argument in typing.get_args(annotation)]
     return next((found for found in inner if found), ())
 
@@ -167,7 +219,14 @@ def explained(field: dataclasses.Field, annotation: Any) -> str:
     if default := default_text(field):
         facts.append(f"default: {default}")
     known = "; ".join(fact for fact in facts if fact)
-    return f"{setting_of(field).help} [{known}]" if known else setting_of(field).help
+    words = help_of(field)
+    return f"{words} [{known}]" if known else words
+
+
+def help_of(field: dataclasses.Field) -> str:
+    """Help of a field alone."""
+    words = setting_of(field).help
+    return words() if callable(words) else words
 
 
 def _number(value: float) -> str:

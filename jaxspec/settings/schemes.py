@@ -1,18 +1,33 @@
 """The registry of storage schemes: what each is, which knobs it has, what it can do, and where its numerics are.
 
-A new scheme is a file under `compress/schemes/` and an entry here. Configurations, command line, help and reports read the
-entries, so that none of them has to load JAX; `jaxspec.compress.schemes` has the objects.
+A new scheme is a file under `compress/schemes/` and an entry here, or an entry point of a package. Configurations, command
+line, help and reports read the entries, so that none of them has to load JAX; `jaxspec.compress.schemes` has the objects.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Literal
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
+from jaxspec.registries import Registry
+from jaxspec.settings.fields import Among
 from jaxspec.settings.knobs import CUT_AND_PRUNE, EXPERT_POOL, HEAD_KNOBS, SLICE_BITS, KnobSpec
 from jaxspec.settings.shared_exponents import SharedExponents
 
-__all__ = ["DEFAULT_SCHEME_NAME", "KNOBS", "RELEASED", "SCHEME_FACTS", "SchemeFacts", "scheme_facts"]
+__all__ = [
+    "DEFAULT_SCHEME_NAME",
+    "KNOBS",
+    "OWN_SCHEMES",
+    "RELEASED",
+    "SCHEME_FACTS",
+    "SCHEME_OBJECTS",
+    "SchemeFacts",
+    "all_knobs",
+    "names_that",
+    "scheme_facts",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +35,8 @@ class SchemeFacts:
     """What is known of a scheme without its numerics.
 
     Attributes:
-        place: "module:object" below `jaxspec.compress.schemes`.
+        place: "module:object"; in the table below, the module is in `jaxspec.compress.schemes`. Empty: the object is
+            registered.
         lossless: whether the target is the uncompressed network's, bit for bit.
         knob_specs: what may be set; empty for a scheme without choices.
         has_draft: whether a draft step reads less than the target does.
@@ -181,8 +197,38 @@ _ALL = (
     SchemeFacts("raw", "every tensor as it is, checksummed", "uncompressed:RAW", lossless=True, codec="raw"),
 )
 
+#: Our own schemes.
+OWN_SCHEMES = tuple(dataclasses.replace(facts, place=f"jaxspec.compress.schemes.{facts.place}") for facts in _ALL)
+
+#: The knobs of our own schemes by name; schemes that share a name share the knob.
+KNOBS: dict[str, KnobSpec] = {spec.name: spec for facts in OWN_SCHEMES for spec in facts.knob_specs}
+
+#: Objects of schemes that were registered themselves, and not their facts.
+SCHEME_OBJECTS: dict[str, Any] = {}
+
+
+def _accept(name: str, found: Any) -> SchemeFacts:
+    """The facts, or the scheme that has them."""
+    facts = found if isinstance(found, SchemeFacts) else getattr(found, "facts", None)
+    if not isinstance(facts, SchemeFacts):
+        raise ValueError(f"scheme {name!r} is of type {type(found).__name__}; give a Scheme, or its SchemeFacts")
+    if facts.name != name:
+        raise ValueError(f"scheme {name!r} is called {facts.name!r} by its facts; give it one name")
+    for spec in facts.knob_specs:
+        known = next((one for own in SCHEME_FACTS.values() for one in own.knob_specs if one.name == spec.name), spec)
+        if known != spec:
+            raise ValueError(
+                f"scheme {name!r} has another knob {spec.name!r} than other schemes; give it a name of its own"
+            )
+    # Its settings, which are made of this module.
+    importlib.import_module("jaxspec.settings.draft").add_knobs(facts)
+    if found is not facts:
+        SCHEME_OBJECTS[name] = found
+    return facts
+
+
 #: Every scheme by the name that users give.
-SCHEME_FACTS: dict[str, SchemeFacts] = {facts.name: facts for facts in _ALL}
+SCHEME_FACTS: Registry[SchemeFacts] = Registry("scheme", {facts.name: facts for facts in OWN_SCHEMES}, _accept)
 
 #: The form in which the release of a priced network stores it: no scheme of a network that runs.
 RELEASED = SchemeFacts(
@@ -192,8 +238,16 @@ RELEASED = SchemeFacts(
 #: What a user gets who names none.
 DEFAULT_SCHEME_NAME = "cassandra1"
 
-#: The knobs of all schemes by name; schemes that share a name share the knob.
-KNOBS: dict[str, KnobSpec] = {spec.name: spec for facts in _ALL for spec in facts.knob_specs}
+
+def all_knobs() -> dict[str, KnobSpec]:
+    """The same of all schemes."""
+    return {spec.name: spec for facts in SCHEME_FACTS.values() for spec in facts.knob_specs}
+
+
+def names_that(able: Callable[[SchemeFacts], bool]) -> tuple[str, ...]:
+    """Schemes that can do something."""
+    return tuple(name for name, facts in SCHEME_FACTS.items() if able(facts))
+
 
 if TYPE_CHECKING:
     #: How a network that runs can be stored.
@@ -205,10 +259,10 @@ if TYPE_CHECKING:
     #: The same, or the release's own form.
     PricedScheme = str
 else:
-    NetworkScheme = Literal[tuple(facts.name for facts in _ALL if facts.runs)]
-    PackScheme = Literal[tuple(facts.name for facts in _ALL if facts.packs)]
-    WidthScheme = Literal[tuple(SCHEME_FACTS)]
-    PricedScheme = Literal[(*SCHEME_FACTS, RELEASED.name)]
+    NetworkScheme = Annotated[str, Among(lambda: names_that(lambda facts: facts.runs))]
+    PackScheme = Annotated[str, Among(lambda: names_that(lambda facts: facts.packs))]
+    WidthScheme = Annotated[str, Among(lambda: tuple(SCHEME_FACTS))]
+    PricedScheme = Annotated[str, Among(lambda: (*SCHEME_FACTS, RELEASED.name))]
 
 
 def scheme_facts(name: str) -> SchemeFacts | None:

@@ -11,9 +11,10 @@ from typing import Any
 import tomli_w
 
 from jaxspec.errors import InputError
+from jaxspec.registries import table_of
 from jaxspec.settings.base import Layer
 from jaxspec.settings.coercion import as_path
-from jaxspec.settings.fields import key_of
+from jaxspec.settings.fields import key_of, setting_of
 
 __all__ = ["config_hash", "read_layer", "read_toml", "settings_digest", "to_toml"]
 
@@ -81,11 +82,19 @@ def _entry(key: str, value: Any) -> str:
 def _plain(value: Any) -> Any:
     """Dataclasses as tables by the names that their fields have in files."""
     if dataclasses.is_dataclass(value):
-        found = {key_of(field): getattr(value, field.name) for field in dataclasses.fields(value)}
+        found = {key_of(field): _whole(getattr(value, field.name), field) for field in dataclasses.fields(value)}
         return {key: _plain(item) for key, item in found.items() if item is not None}
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return list(value) if isinstance(value, tuple) else value
+
+
+def _whole(value: Any, field: dataclasses.Field) -> Any:
+    """A setting in which names that this program alone knows are the tables of what they stand for."""
+    kind = setting_of(field).objects
+    if not kind or value is None:
+        return value
+    return table_of(kind, value) if isinstance(value, str) else [table_of(kind, name) for name in value]
 
 
 def settings_digest(text: bytes) -> str:

@@ -32,7 +32,7 @@ from jaxspec.runs.kept import find_run
 from jaxspec.settings.acceptance import ALPHA, MAX_PREDICTED_LENGTH, AcceptanceSettings, AcceptanceSource
 from jaxspec.settings.draft import knob_values
 from jaxspec.settings.draft_kinds import SELF
-from jaxspec.settings.schemes import KNOBS
+from jaxspec.settings.schemes import all_knobs
 from jaxspec.studies.tune.result import TuneResult
 from jaxspec.tuning.acceptance_law import AcceptanceByKnobs, LawFit, constant_law, fit_law, positions_law
 
@@ -382,7 +382,7 @@ def rates_or_known(config: Any, kind: str, *, longest: int) -> GivenRates:
     given = given_rates(config, longest=longest)
     if given is not None:
         return given
-    others = [name for name, value in knob_values(config).items() if KNOBS[name].default != value]
+    others = [name for name, value in knob_values(config).items() if all_knobs()[name].default != value]
     others += ["draft_bits"] * (getattr(config, "draft_bits", None) is not None)
     differs = f"this draft has another {', '.join(others)}" if others and kind == SELF else ""
     known = known_acceptance(kind, config.scheme, differs=differs)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from jaxspec.output_places import check_folder_place
 from jaxspec.settings.base import Settings
 
-__all__ = ["Out", "Plot", "Study", "checked_later", "load_object", "run_directory"]
+__all__ = ["Out", "Plot", "Study", "checked_later", "run_directory"]
 
 
 def checked_later(path: str, what: str) -> None:
@@ -48,12 +47,18 @@ class Plot:
     """
 
     what: str
-    draw: str
+    draw: Place
 
 
-@dataclasses.dataclass(frozen=True)
+#: "module:function", which is loaded when it is called, or the function.
+Place: TypeAlias = str | Callable[..., Any]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Study:
     """One command: the command line makes its flags, help and checks from this.
+
+    Where "module:function" is asked for, the function itself will do.
 
     Attributes:
         name: of the command.
@@ -85,13 +90,13 @@ class Study:
     name: str
     config: type[Settings]
     help: str
-    run: str
-    present: str
+    run: Place
+    present: Place
     announce: Callable[[Any], str] | None = None
     out: Out | None = None
     plot: Plot | None = None
-    figures: str = ""
-    points: str = ""
+    figures: Place = ""
+    points: Place = ""
     first: tuple[str, ...] = ()
     argument: str = ""
     argument_name: str = ""
@@ -110,9 +115,3 @@ def run_directory(name: str) -> Out:
     return Out(
         "Run directory.", f"runs/{name}-<hash of the settings>", "Start the run directory anew.", keeps_result=True
     )
-
-
-def load_object(place: str) -> Any:
-    """The object behind "module:name"."""
-    module, _, name = place.partition(":")
-    return getattr(importlib.import_module(module), name)

@@ -1,33 +1,17 @@
 """Every device of the catalog with networks of every kind: what holds whatever computes and remembers."""
 
 import jax
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from narrow_devices import one_of_each_form
 
-from hwmodels import OPERATORS, catalog, step_cost, step_operators, uniform_weight_bits
+from hwmodels import OPERATORS, catalog, step_cost
 from hwmodels.step.traffic import traffic_by_memory
+from jaxspec.testing import devices
+from jaxspec.testing.devices import NETWORKS, work
 
 DEVICES = one_of_each_form()
-NETWORKS = ("llama-3.2-1b", "qwen3-30b-a3b", "deepseek-v2-lite", "gpt-oss-20b", "opt-2.7b")
-
-_step = jax.jit(
-    lambda architecture, tokens, batch, context, bits: step_operators(
-        architecture,
-        tokens=tokens,
-        batch=batch,
-        context_tokens=context,
-        weight_bits=uniform_weight_bits(bits),
-        kv_bits=bits,
-    )
-)
-_price = jax.jit(step_cost)
-
-
-def work(network, tokens=5.0, batch=1.0, context=777.0, bits=16.0):
-    return _step(catalog.architecture(network), tokens, batch, context, bits)
 
 
 @pytest.mark.device_matrix
@@ -40,63 +24,19 @@ def work(network, tokens=5.0, batch=1.0, context=777.0, bits=16.0):
     st.sampled_from([4.5, 8.5, 13.9, 16.0]),
 )
 def test_no_step_beats_the_bounds(name, network, tokens, batch, bits):
-    device, moved = catalog.device(name), work(network, float(tokens), float(batch), 777.0, bits)
-    time = _price(device, moved)
-    assert np.all(np.isfinite(time.operator_s))
-    peak = max(device.peak_flops_per_s, getattr(device.matrix_unit, "peak_flops_per_s", None) or 0.0)
-    tiers = device.tiers
-    # Not faster than all FLOPs at the peak, nor than all bytes over all memories at once.
-    assert float(time.total_s) >= float(moved.flops.sum()) / peak * (1 - 1e-5)
-    bandwidth = sum(tier.bandwidth_bytes_per_s for tier in tiers)
-    assert float(time.total_s) >= float(moved.memory_bytes.sum()) / bandwidth * (1 - 1e-5)
-    np.testing.assert_array_less(0.0, np.asarray(time.operator_s)[np.asarray(moved.flops) > 0])
-    expected = moved.weight_bytes + device.kv_traffic_factor * moved.kv_bytes + moved.activation_bytes
-    np.testing.assert_allclose(time.traffic_bytes.sum(-1), expected, rtol=1e-5)
-
-
-#: Fields that are rates; what else ends in seconds is a latency, or a time that a calibration has.
-RATES = {
-    "aggregation_bytes_per_s",
-    "bandwidth_bytes_per_s",
-    "core_path_bytes_per_s",
-    "dma_bytes_per_s",
-    "frequency_hz",
-    "packets_per_s",
-    "peak_flops_per_s",
-    "streamline_bytes_per_s",
-    "vector_flops_per_s",
-}
+    devices.stays_within_bounds(catalog.device(name), network, tokens=float(tokens), batch=float(batch), bits=bits)
 
 
 @pytest.mark.device_matrix(3)
 @pytest.mark.parametrize("name", one_of_each_form())
 def test_twice_the_clock_and_bandwidth_is_half_the_time(name):
-    device = catalog.device(name)
-
-    def faster(path, leaf):
-        field = path[-1].name
-        if field in RATES:
-            return 2.0 * leaf
-        return leaf / 2.0 if field.endswith("_s") else leaf
-
-    twice = jax.tree_util.tree_map_with_path(faster, device)
-    for network in NETWORKS[:2]:
-        moved = work(network)
-        slow, fast = _price(device, moved), _price(twice, moved)
-        np.testing.assert_allclose(fast.operator_s, np.asarray(slow.operator_s) / 2, rtol=1e-5)
+    devices.halves_at_twice_the_rates(catalog.device(name))
 
 
 @pytest.mark.device_matrix(3)
 @pytest.mark.parametrize("name", one_of_each_form())
 def test_more_bandwidth_never_lengthens_a_step(name):
-    device, moved = catalog.device(name), work("qwen3-30b-a3b")
-    times = []
-    for factor in (1.0, 1.3, 4.0):
-        faster = device.replace(
-            memory=device.memory.replace(bandwidth_bytes_per_s=device.memory.bandwidth_bytes_per_s * factor)
-        )
-        times.append(float(_price(faster, moved).total_s))
-    assert times == sorted(times, reverse=True)
+    devices.gains_by_bandwidth(catalog.device(name))
 
 
 @pytest.mark.device_matrix

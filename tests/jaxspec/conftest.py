@@ -3,12 +3,11 @@
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from made_results import make_entry, make_metrics  # noqa: F401 - fixtures
 
-from jaxspec.models.decoder import abstract_params
+from jaxspec.testing.schemes import random_network
 
 # Compiling is what these tests spend their time on, and the networks are tiny.
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -24,25 +23,6 @@ def jit():
 def x64():
     with jax.enable_x64(True):
         yield
-
-
-def random_network(config, seed, *, sharpness=1.0):
-    """Random float32 parameters with bfloat16 values; from NumPy, because `init_params` compiles for seconds.
-
-    Args:
-        sharpness: size of the logits: 0 for a uniform distribution, 3 for a confident one.
-    """
-    rng = np.random.default_rng(seed)
-
-    def draw(path, leaf):
-        name, value = path[-1].key, rng.standard_normal(leaf.shape, np.float32)
-        if name.endswith("norm"):
-            value = 1 + 0.2 * value
-        elif name != "embed":
-            value *= leaf.shape[-1] ** -0.5 * (sharpness if name == "lm_head" else 1.0)
-        return jnp.asarray(value.astype(jnp.bfloat16).astype(np.float32))
-
-    return jax.tree_util.tree_map_with_path(draw, abstract_params(config))
 
 
 @pytest.fixture(name="random_network", scope="session")

@@ -117,7 +117,7 @@ def bits_per_weight(variant: Variant, stored: Params, config: DecoderConfig) -> 
     scheme, total, bits = find_scheme(variant.scheme), 0, 0.0
     defaults = {name: jnp.asarray(value, jnp.float32) for name, value in knob_defaults(scheme).items()}
     for kind in config.matrix_kinds:
-        stack, own = stack_of(stored["layers"][kind]), scheme.of_kind(kind)
+        stack, own = stack_of(stored["layers"][kind]), scheme.of_kind(kind).matrix
 
         @jax.jit
         def read(stack: Any, own: Any = own) -> jax.Array:

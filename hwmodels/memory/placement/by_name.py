@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import flax.struct
 import jax
@@ -19,6 +19,7 @@ from hwmodels.memory.placement.registry import SINGLE_PLACEMENTS
 from hwmodels.network.operators.work import EXPERT_OPERATORS, OPERATORS, OperatorWork
 from hwmodels.numerics.axes import select
 from hwmodels.numerics.fields import variant
+from hwmodels.registry import Registry, lacking
 
 __all__ = ["PLACEMENTS", "ByMode", "first_memory_share", "placement_of"]
 
@@ -43,10 +44,22 @@ class ByMode:
         return self.speculating.draft_experts(tiers, work)
 
 
+def _accept(name: str, found: Any) -> type[PlacementPolicy]:
+    if not isinstance(found, type) or lacking(found, "title shares draft_experts"):
+        raise ValueError(
+            f"placement {name!r} is {found!r:.60}; it must be a class with title, shares and draft_experts"
+        )
+    try:
+        found()
+    except TypeError as error:
+        raise ValueError(f"placement {name!r} cannot be made without numbers ({error}); give each a default") from error
+    return found
+
+
 _IS_EXPERT = np.array([name in EXPERT_OPERATORS for name in OPERATORS])
 
 #: Name, and placement.kind of a device's file -> class; each can be made without numbers.
-PLACEMENTS: dict[str, type[PlacementPolicy]] = SINGLE_PLACEMENTS | {"by_mode": ByMode}
+PLACEMENTS: Registry[type[PlacementPolicy]] = Registry("placement", SINGLE_PLACEMENTS | {"by_mode": ByMode}, _accept)
 
 _DEFAULT = InOrder()
 

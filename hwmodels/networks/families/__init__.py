@@ -15,13 +15,21 @@ from hwmodels.networks.families.gated import GATED
 from hwmodels.networks.families.layer_norm import LAYER_NORM
 from hwmodels.networks.families.linear import LINEAR
 from hwmodels.networks.family import Family
+from hwmodels.registry import Registry
 
 __all__ = ["FAMILIES", "family_called"]
 
+
+def _accept(name: str, found: Any) -> Family:
+    if not isinstance(found, Family) or found.name != name:
+        raise ValueError(f"family {name!r} is {found!r:.60}; give a Family of this name")
+    return found
+
+
 #: `model_type` of config.json -> family.
-FAMILIES: dict[str, Family] = {
-    family.name: family for family in (*GATED, *LATENT_DENSE, *EXPERTS, *LAYER_NORM, *LINEAR)
-}
+FAMILIES: Registry[Family] = Registry(
+    "family", {family.name: family for family in (*GATED, *LATENT_DENSE, *EXPERTS, *LAYER_NORM, *LINEAR)}, _accept
+)
 
 
 def family_called(model_type: Any) -> Family | None:

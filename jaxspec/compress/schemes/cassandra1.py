@@ -17,7 +17,7 @@ from jaxspec.compress.footprint import (
     bits_per_value,
     count_exponents,
 )
-from jaxspec.compress.schemes.nested import NestedDraft
+from jaxspec.compress.schemes.nested import nested_scheme
 from jaxspec.formats.patterns import NumberFormat, target_format
 from jaxspec.formats.truncation import high_part
 from jaxspec.settings.schemes import SCHEME_FACTS
@@ -73,8 +73,8 @@ class UnaryExponents:
 
 
 #: Exponents of pruned values as they are.
-CASSANDRA1 = NestedDraft(SCHEME_FACTS["cassandra1"], UnaryExponents())
+CASSANDRA1 = nested_scheme(SCHEME_FACTS["cassandra1"], UnaryExponents())
 #: Exponents of pruned values coded too.
-CASSANDRA1_CODED = NestedDraft(SCHEME_FACTS["cassandra1-coded"], UnaryExponents("coded"))
+CASSANDRA1_CODED = nested_scheme(SCHEME_FACTS["cassandra1-coded"], UnaryExponents("coded"))
 #: The LM head too, with knobs of its own.
-CASSANDRA1_HEAD = NestedDraft(SCHEME_FACTS["cassandra1-head"], UnaryExponents(), apart=(("lm_head", CASSANDRA1),))
+CASSANDRA1_HEAD = nested_scheme(SCHEME_FACTS["cassandra1-head"], UnaryExponents(), head=CASSANDRA1)

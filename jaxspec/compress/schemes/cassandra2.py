@@ -17,7 +17,8 @@ from jaxtyping import Array, Float, Int, UInt16
 
 from jaxspec.compress.footprint import BitsPerValue
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
-from jaxspec.compress.schemes.nested import NestedDraft
+from jaxspec.compress.schemes.nested import nested_scheme
+from jaxspec.compress.schemes.scheme import Scheme
 from jaxspec.formats import mx_truncated
 from jaxspec.formats.mx_truncated import SharedExponentTensor
 from jaxspec.formats.patterns import BFLOAT16, NumberFormat, from_bits, to_bits
@@ -90,15 +91,15 @@ class BlockExponents:
         )
 
 
-def _scheme(name: str, **more: Any) -> NestedDraft:
+def _scheme(name: str, **more: Any) -> Scheme:
     facts = SCHEME_FACTS[name]
     assert facts.shared_exponents is not None
-    return NestedDraft(facts, BlockExponents(facts.shared_exponents), **more)
+    return nested_scheme(facts, BlockExponents(facts.shared_exponents), **more)
 
 
 #: A sign and 8 bits of mantissa, cut toward zero.
 CASSANDRA2 = _scheme("cassandra2")
 #: The target's head stays as it is stored, so that both schemes have the same target: it is coded as Cassandra-1 codes it.
-CASSANDRA2_HEAD = _scheme("cassandra2-head", apart=(("lm_head", CASSANDRA1),))
+CASSANDRA2_HEAD = _scheme("cassandra2-head", head=CASSANDRA1)
 #: A sign and 7 bits, rounded to nearest: MXINT8 without its code -128.
 MXINT8 = _scheme("mxint8")

@@ -20,19 +20,19 @@ from jaxspec.compress.blending import blend
 from jaxspec.compress.footprint import BitsPerValue, uniform
 from jaxspec.compress.rematerialised import made_in_blocks
 from jaxspec.compress.schemes.interface import CompressedMatrix, OwnKnobs
-from jaxspec.compress.schemes.plain_kv import KV_BITS, PlainKV
+from jaxspec.compress.schemes.scheme import KV_BITS, Scheme
 from jaxspec.formats import bit_slices
 from jaxspec.formats.bit_slices import GROUP_SIZE, WEIGHT_BITS, Int8Groups, Reading, of_rows
 from jaxspec.formats.group_quantization import SCALE_BITS
-from jaxspec.settings.knobs import SLICE_BITS
+from jaxspec.settings.knobs import SLICE_BITS, StoredDtype
 from jaxspec.settings.schemes import SCHEME_FACTS
 
-__all__ = ["ANY_PRECISION", "BIT_SLICES", "ELASTIC", "Elastic"]
+__all__ = ["ANY_PRECISION", "BIT_SLICES", "ELASTIC", "SlicedMatrix"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Elastic(PlainKV):
-    """A scheme (see `Scheme`).
+class SlicedMatrix:
+    """A `MatrixCodec`.
 
     Attributes:
         reading: what the draft takes the most significant bits for.
@@ -74,13 +74,15 @@ class Elastic(PlainKV):
         values, _ = made_in_blocks(make, matrix)
         return CompressedMatrix(values, _bits(mix.mean, matrix.shape[-1]))
 
-    def expected_footprint(self, knobs: Mapping[str, float]) -> Footprint:
-        """Known without counting; rows are whole groups. The pool of experts changes what is read, not its width."""
-        found = bit_slices.expected_bits(1.0, knobs["slice_bits"])
-        return uniform(float(found.draft), float(found.draft) + float(found.rest), KV_BITS, KV_BITS)
-
     def _read(self, groups: Int8Groups, bits: Array, columns: int) -> Float[Array, "row column"]:
         return bit_slices.decode_draft(groups, self.reading, draft_bits=bits)[..., :columns]
+
+
+def _footprint(knobs: Mapping[str, float], dtype: StoredDtype) -> Footprint:
+    """Known without counting; rows are whole groups. The pool of experts changes what is read, not its width."""
+    del dtype
+    found = bit_slices.expected_bits(1.0, knobs["slice_bits"])
+    return uniform(float(found.draft), float(found.draft) + float(found.rest), KV_BITS, KV_BITS)
 
 
 def _bits(slice_bits: Float[Array, ""], columns: int) -> BitsPerValue:
@@ -90,8 +92,8 @@ def _bits(slice_bits: Float[Array, ""], columns: int) -> BitsPerValue:
 
 
 #: Missing bits augmented; routers choose among a pool.
-ELASTIC = Elastic(SCHEME_FACTS["elastic"])
+ELASTIC = Scheme(SCHEME_FACTS["elastic"], _footprint, SlicedMatrix())
 #: Missing bits augmented; routers choose among all experts.
-BIT_SLICES = Elastic(SCHEME_FACTS["bit-slices"])
+BIT_SLICES = Scheme(SCHEME_FACTS["bit-slices"], _footprint, SlicedMatrix())
 #: The upper bits are an integer of their own, as in Park et al. 2024, arXiv:2402.10517, where they are deployed alone.
-ANY_PRECISION = Elastic(SCHEME_FACTS["any-precision"], reading="truncation")
+ANY_PRECISION = Scheme(SCHEME_FACTS["any-precision"], _footprint, SlicedMatrix("truncation"))

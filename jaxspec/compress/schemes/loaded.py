@@ -1,24 +1,32 @@
-"""The objects of all schemes, loaded from where the registry says they are."""
+"""The objects of all schemes, each loaded from where the registry says it is when it is first asked for."""
 
 from __future__ import annotations
 
-import importlib
+from collections.abc import Iterator, Mapping
 
-from jaxspec.compress.schemes.interface import Scheme
+from jaxspec.compress.schemes.scheme import Scheme
 from jaxspec.errors import InputError
-from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS, SchemeFacts
+from jaxspec.registries import load_object
+from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS, SCHEME_OBJECTS
 from jaxspec.suggestions import hint
 
 __all__ = ["DEFAULT_SCHEME", "SCHEMES", "find_scheme"]
 
 
-def _load(facts: SchemeFacts) -> Scheme:
-    module, _, name = facts.place.partition(":")
-    return getattr(importlib.import_module(f"jaxspec.compress.schemes.{module}"), name)
+class _Schemes(Mapping[str, Scheme]):
+    def __getitem__(self, name: str) -> Scheme:
+        facts = SCHEME_FACTS[name]
+        return SCHEME_OBJECTS[name] if name in SCHEME_OBJECTS else load_object(facts.place)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(SCHEME_FACTS)
+
+    def __len__(self) -> int:
+        return len(SCHEME_FACTS)
 
 
 #: Every scheme by the name that users give.
-SCHEMES: dict[str, Scheme] = {facts.name: _load(facts) for facts in SCHEME_FACTS.values()}
+SCHEMES: Mapping[str, Scheme] = _Schemes()
 
 #: What a user gets who names none.
 DEFAULT_SCHEME = SCHEMES[DEFAULT_SCHEME_NAME]

@@ -22,13 +22,15 @@ from hwmodels import Footprint
 from jaxspec.compress.cut import blend_cuts
 from jaxspec.compress.footprint import BitsPerValue, soft_bitmap, uniform
 from jaxspec.compress.rematerialised import made_in_blocks
-from jaxspec.compress.schemes.described import Described
 from jaxspec.compress.schemes.gaussian import gaussian_patterns
 from jaxspec.compress.schemes.interface import CompressedKV, CompressedMatrix, OwnKnobs
+from jaxspec.compress.schemes.scheme import Scheme
 from jaxspec.compress.selection import hard_mask, keep_largest, log_of, num_pruned, soft_mask, wanda_score
 from jaxspec.formats.patterns import NumberFormat, from_bits, to_bits
+from jaxspec.settings.knobs import StoredDtype
+from jaxspec.settings.schemes import SchemeFacts
 
-__all__ = ["ExponentCoding", "NestedDraft"]
+__all__ = ["ExponentCoding", "NestedKV", "NestedMatrix", "nested_scheme"]
 
 
 class ExponentCoding(Protocol):
@@ -91,126 +93,14 @@ class _Rows(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class NestedDraft(Described):
-    """A scheme (see `Scheme`).
+class _Nested:
+    """What drafts of weights and of keys and values share.
 
     Attributes:
         coding: of exponents.
     """
 
     coding: ExponentCoding
-
-    def prepare(self, matrix: Float[Array, "row column"], channel_norm: Float[Array, " column"]) -> Array:
-        """The norms: a value's score is |W| times its channel's."""
-        del matrix
-        return channel_norm
-
-    def hard(self, matrix: Float[Array, "row column"], prepared: Array, knobs: OwnKnobs) -> CompressedMatrix:
-        """Whole cut bits (rounded here), round(p n) values of each row pruned; weights in 16 bits."""
-        scored, number_format = self._weights(matrix, prepared)
-        return self._hard(matrix, scored, number_format, knobs["weight_prune"], knobs["weight_cut_bits"])
-
-    def soft(
-        self,
-        matrix: Float[Array, "row column"],
-        prepared: Array,
-        knobs: OwnKnobs,
-        temperature: Float[Array, ""] | float,
-    ) -> CompressedMatrix:
-        """Masks by a sigmoid of the log-score margin; fractional cuts blend their neighbours."""
-        scored, number_format = self._weights(matrix, prepared)
-        return self._soft(matrix, scored, number_format, knobs["weight_prune"], knobs["weight_cut_bits"], temperature)
-
-    def target(self, matrix: Float[Array, "*b row column"]) -> Float[Array, "*b row column"]:
-        """The stored matrix itself, or with what its coding loses; once coded, coding it again changes nothing."""
-        return self.coding.target(matrix)
-
-    def prepare_kv(self, rows: Float[Array, "*b slot column"]) -> UInt16[Array, "*b slot column"]:
-        """The target's patterns; a value's score is its magnitude."""
-        return to_bits(self.coding.target(rows.astype(self._kv_format.value_dtype)))
-
-    def soft_kv(
-        self,
-        prepared: UInt16[Array, "part batch slot column"],
-        knobs: OwnKnobs,
-        temperature: Float[Array, ""] | float,
-        counted: Float[Array, " batch"] | None = None,
-    ) -> CompressedKV:
-        """As for weights."""
-        number_format, own = self._kv_format, (knobs["kv_prune"], knobs["kv_cut_bits"])
-        scored, of_rows = partial(_by_magnitude, number_format=number_format), _of_rows(counted, prepared)
-        made = self._soft(_as_rows(prepared), scored, number_format, *own, temperature, counted=of_rows)
-        return CompressedKV(made.values.reshape(prepared.shape), made.bits)
-
-    def hard_kv(
-        self,
-        prepared: UInt16[Array, "part batch slot column"],
-        knobs: OwnKnobs,
-        counted: Float[Array, " batch"] | None = None,
-    ) -> CompressedKV:
-        """As for weights; rows are float32."""
-        number_format, own = self._kv_format, (knobs["kv_prune"], knobs["kv_cut_bits"])
-        scored, of_rows = partial(_by_magnitude, number_format=number_format), _of_rows(counted, prepared)
-        made = self._hard(_as_rows(prepared), scored, number_format, *own, counted=of_rows)
-        return CompressedKV(made.values.reshape(prepared.shape).astype(jnp.float32), made.bits)
-
-    def encode_kv(self, rows: Float[Array, "*b column"], knobs: OwnKnobs) -> Float[Array, "*b column"]:
-        """No ranks are prepared, nothing is sorted; rows keep their type."""
-        number_format = self._kv_format
-        bits = self.prepare_kv(rows)
-        keep = rows.shape[-1] - num_pruned(knobs["kv_prune"], rows.shape[-1])
-        cut = jnp.round(knobs["kv_cut_bits"]).astype(jnp.int32)
-        values = from_bits(self.coding.cut(bits, cut, number_format), number_format)
-        return jnp.where(keep_largest(bits & 0x7FFF, keep), values.astype(rows.dtype), 0)
-
-    def expected_footprint(self, knobs: Mapping[str, float]) -> Footprint:
-        """Counted on the model's values, pruned by magnitude."""
-        prune = np.array([knobs["weight_prune"], knobs["kv_prune"]], np.float32)
-        cut_bits = np.array([knobs["weight_cut_bits"], knobs["kv_cut_bits"]], np.float32)
-        found = self._of_model(gaussian_patterns(self._kv_format), prune, cut_bits)
-        widths = found.draft[0], found.target[0], found.draft[1], found.target[1]
-        if not self.facts.head:
-            return uniform(*widths)
-        of_head = {"weight_prune": knobs["head_prune"], "weight_cut_bits": knobs["head_cut_bits"]}
-        head = self.of_kind("lm_head").expected_footprint({**knobs, **of_head})
-        return uniform(*widths, head.draft_weight_bits["q"], head.target_weight_bits["q"])
-
-    # One program, where operation by operation would compile seventy.
-    @partial(jax.jit, static_argnums=0)
-    def _of_model(
-        self,
-        rows: UInt16[Array, "row column"],
-        prune: Float[Array, " case"],
-        cut_bits: Float[Array, " case"],
-    ) -> BitsPerValue:
-        number_format = self._kv_format  # of weights too: the model is of a network all of one type
-        scored = _by_magnitude(to_bits(self.coding.target(from_bits(rows, number_format))), number_format)
-
-        def count(prune: Array, cut_bits: Array) -> BitsPerValue:
-            counts = self._counts(scored, hard_mask(scored.log_score, prune), number_format)
-            # A ratio that prunes no value of these rows prunes some of longer ones.
-            bitmap = (prune > 0).astype(cut_bits.dtype)
-            shape = rows.shape[0], rows.shape[1]
-            return self.coding.bits_read(counts, shape, cut_bits, bitmap, number_format)
-
-        return jax.vmap(count)(prune, cut_bits)
-
-    @property
-    def _kv_format(self) -> NumberFormat:
-        """Format of the target's keys and values."""
-        return self.coding.number_format(jnp.dtype(self.stored_dtype))
-
-    def _weights(
-        self, matrix: Float[Array, "row column"], norm: Float[Array, " column"]
-    ) -> tuple[Callable[[Array], _Rows], NumberFormat]:
-        """Target's patterns and Wanda scores of weights, from rows of the matrix, and the patterns' format."""
-        number_format = self.coding.number_format(matrix.dtype)
-
-        def scored(values: Array) -> _Rows:
-            values = self.coding.target(values.astype(number_format.value_dtype))
-            return _Rows(to_bits(values), log_of(wanda_score(values, norm)))
-
-        return scored, number_format
 
     def _hard(
         self,
@@ -269,6 +159,153 @@ class NestedDraft(Described):
             return self.coding.count(rows.bits, weight, number_format, 1.0)
         of_row = counted[:, None]
         return self.coding.count(rows.bits, weight * of_row, number_format, of_row)
+
+
+@dataclasses.dataclass(frozen=True)
+class NestedMatrix(_Nested):
+    """A `MatrixCodec`."""
+
+    def prepare(self, matrix: Float[Array, "row column"], channel_norm: Float[Array, " column"]) -> Array:
+        """The norms: a value's score is |W| times its channel's."""
+        del matrix
+        return channel_norm
+
+    def hard(self, matrix: Float[Array, "row column"], prepared: Array, knobs: OwnKnobs) -> CompressedMatrix:
+        """Whole cut bits (rounded here), round(p n) values of each row pruned; weights in 16 bits."""
+        scored, number_format = self._weights(matrix, prepared)
+        return self._hard(matrix, scored, number_format, knobs["weight_prune"], knobs["weight_cut_bits"])
+
+    def soft(
+        self,
+        matrix: Float[Array, "row column"],
+        prepared: Array,
+        knobs: OwnKnobs,
+        temperature: Float[Array, ""] | float,
+    ) -> CompressedMatrix:
+        """Masks by a sigmoid of the log-score margin; fractional cuts blend their neighbours."""
+        scored, number_format = self._weights(matrix, prepared)
+        return self._soft(matrix, scored, number_format, knobs["weight_prune"], knobs["weight_cut_bits"], temperature)
+
+    def target(self, matrix: Float[Array, "*b row column"]) -> Float[Array, "*b row column"]:
+        """The stored matrix itself, or with what its coding loses; once coded, coding it again changes nothing."""
+        return self.coding.target(matrix)
+
+    def _weights(
+        self, matrix: Float[Array, "row column"], norm: Float[Array, " column"]
+    ) -> tuple[Callable[[Array], _Rows], NumberFormat]:
+        """Target's patterns and Wanda scores of weights, from rows of the matrix, and the patterns' format."""
+        number_format = self.coding.number_format(matrix.dtype)
+
+        def scored(values: Array) -> _Rows:
+            values = self.coding.target(values.astype(number_format.value_dtype))
+            return _Rows(to_bits(values), log_of(wanda_score(values, norm)))
+
+        return scored, number_format
+
+
+@dataclasses.dataclass(frozen=True)
+class NestedKV(_Nested):
+    """A `KVCodec`.
+
+    Attributes:
+        stored_dtype: of the cache.
+    """
+
+    stored_dtype: StoredDtype = "bfloat16"
+
+    def of_dtype(self, dtype: StoredDtype) -> NestedKV:
+        """See `KVCodec`."""
+        return dataclasses.replace(self, stored_dtype=dtype)
+
+    def prepare(self, rows: Float[Array, "*b slot column"]) -> UInt16[Array, "*b slot column"]:
+        """The target's patterns; a value's score is its magnitude."""
+        return to_bits(self.coding.target(rows.astype(self._format.value_dtype)))
+
+    def soft(
+        self,
+        prepared: UInt16[Array, "part batch slot column"],
+        knobs: OwnKnobs,
+        temperature: Float[Array, ""] | float,
+        counted: Float[Array, " batch"] | None = None,
+    ) -> CompressedKV:
+        """As for weights."""
+        number_format, own = self._format, (knobs["kv_prune"], knobs["kv_cut_bits"])
+        scored, of_rows = partial(_by_magnitude, number_format=number_format), _of_rows(counted, prepared)
+        made = self._soft(_as_rows(prepared), scored, number_format, *own, temperature, counted=of_rows)
+        return CompressedKV(made.values.reshape(prepared.shape), made.bits)
+
+    def hard(
+        self,
+        prepared: UInt16[Array, "part batch slot column"],
+        knobs: OwnKnobs,
+        counted: Float[Array, " batch"] | None = None,
+    ) -> CompressedKV:
+        """As for weights; rows are float32."""
+        number_format, own = self._format, (knobs["kv_prune"], knobs["kv_cut_bits"])
+        scored, of_rows = partial(_by_magnitude, number_format=number_format), _of_rows(counted, prepared)
+        made = self._hard(_as_rows(prepared), scored, number_format, *own, counted=of_rows)
+        return CompressedKV(made.values.reshape(prepared.shape).astype(jnp.float32), made.bits)
+
+    def encode(self, rows: Float[Array, "*b column"], knobs: OwnKnobs) -> Float[Array, "*b column"]:
+        """No ranks are prepared, nothing is sorted; rows keep their type."""
+        number_format = self._format
+        bits = self.prepare(rows)
+        keep = rows.shape[-1] - num_pruned(knobs["kv_prune"], rows.shape[-1])
+        cut = jnp.round(knobs["kv_cut_bits"]).astype(jnp.int32)
+        values = from_bits(self.coding.cut(bits, cut, number_format), number_format)
+        return jnp.where(keep_largest(bits & 0x7FFF, keep), values.astype(rows.dtype), 0)
+
+    # One program, where operation by operation would compile seventy.
+    @partial(jax.jit, static_argnums=0)
+    def of_model(
+        self,
+        rows: UInt16[Array, "row column"],
+        prune: Float[Array, " case"],
+        cut_bits: Float[Array, " case"],
+    ) -> BitsPerValue:
+        """Bits read of a model's values, pruned by magnitude; of weights too: the model is of a network all of one type."""
+        number_format = self._format
+        scored = _by_magnitude(to_bits(self.coding.target(from_bits(rows, number_format))), number_format)
+
+        def count(prune: Array, cut_bits: Array) -> BitsPerValue:
+            counts = self._counts(scored, hard_mask(scored.log_score, prune), number_format)
+            # A ratio that prunes no value of these rows prunes some of longer ones.
+            bitmap = (prune > 0).astype(cut_bits.dtype)
+            shape = rows.shape[0], rows.shape[1]
+            return self.coding.bits_read(counts, shape, cut_bits, bitmap, number_format)
+
+        return jax.vmap(count)(prune, cut_bits)
+
+    @property
+    def _format(self) -> NumberFormat:
+        """Format of the target's keys and values."""
+        return self.coding.number_format(jnp.dtype(self.stored_dtype))
+
+
+def nested_scheme(facts: SchemeFacts, coding: ExponentCoding, *, head: Scheme | None = None) -> Scheme:
+    """A scheme of such drafts.
+
+    Args:
+        coding: of exponents.
+        head: the scheme of the LM head, where the draft's is compressed.
+    """
+    cache = NestedKV(coding)
+
+    def footprint(knobs: Mapping[str, float], dtype: StoredDtype) -> Footprint:
+        """Counted on the model's values."""
+        prune = np.array([knobs["weight_prune"], knobs["kv_prune"]], np.float32)
+        cut_bits = np.array([knobs["weight_cut_bits"], knobs["kv_cut_bits"]], np.float32)
+        number_format = coding.number_format(jnp.dtype(dtype))
+        found = cache.of_dtype(dtype).of_model(gaussian_patterns(number_format), prune, cut_bits)
+        widths = found.draft[0], found.target[0], found.draft[1], found.target[1]
+        if head is None:
+            return uniform(*widths)
+        of_head = {"weight_prune": knobs["head_prune"], "weight_cut_bits": knobs["head_cut_bits"]}
+        found = head.of_dtype(dtype).expected_footprint({**knobs, **of_head})
+        return uniform(*widths, found.draft_weight_bits["q"], found.target_weight_bits["q"])
+
+    apart = () if head is None else (("lm_head", head),)
+    return Scheme(facts, footprint, NestedMatrix(coding), cache, apart=apart)
 
 
 def _as_rows(rows: UInt16[Array, "*b column"]) -> UInt16[Array, "row column"]:

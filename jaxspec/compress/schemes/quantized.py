@@ -20,8 +20,9 @@ from jaxspec.compress.schemes import number_forms
 from jaxspec.compress.schemes.gaussian import GAUSSIAN_SHAPE
 from jaxspec.compress.schemes.interface import CompressedMatrix, OwnKnobs
 from jaxspec.compress.schemes.number_forms import NumberForm
-from jaxspec.compress.schemes.plain_kv import KV_BITS, PlainKV
+from jaxspec.compress.schemes.scheme import KV_BITS, Scheme
 from jaxspec.formats import mx
+from jaxspec.settings.knobs import StoredDtype
 from jaxspec.settings.schemes import SCHEME_FACTS
 
 __all__ = [
@@ -35,7 +36,7 @@ __all__ = [
     "TILE_Q4_0",
     "TILE_Q4_0_DOWN8",
     "TILE_Q8_0",
-    "Quantized",
+    "QuantizedMatrix",
 ]
 
 #: What leads out of feed-forward networks, as networks name it.
@@ -43,8 +44,8 @@ _DOWN = ("down", "expert_down", "shared_down")
 
 
 @dataclasses.dataclass(frozen=True)
-class Quantized(PlainKV):
-    """A scheme (see `Scheme`).
+class QuantizedMatrix:
+    """A `MatrixCodec`.
 
     Attributes:
         form: how a matrix is stored.
@@ -77,31 +78,37 @@ class Quantized(PlainKV):
         del temperature
         return self.hard(matrix, prepared, knobs)
 
-    def expected_footprint(self, knobs: Mapping[str, float]) -> Footprint:
+
+def _scheme(name: str, form: NumberForm, *, down: Scheme | None = None) -> Scheme:
+    """Args: down: of what leads out of feed-forward networks, where it is another."""
+    apart = () if down is None else tuple((kind, down) for kind in _DOWN)
+
+    def footprint(knobs: Mapping[str, float], dtype: StoredDtype) -> Footprint:
         """Known without counting; rows are whole groups, and channels those of the Gaussian rows."""
-        apart = {kind: scheme.expected_footprint(knobs).target_weight_bits["down"] for kind, scheme in self.apart}
-        return stored_alike(self.form.bits(*GAUSSIAN_SHAPE), apart, KV_BITS)
+        del dtype
+        others = {kind: scheme.expected_footprint(knobs).target_weight_bits["down"] for kind, scheme in apart}
+        return stored_alike(form.bits(*GAUSSIAN_SHAPE), others, KV_BITS)
+
+    return Scheme(SCHEME_FACTS[name], footprint, QuantizedMatrix(form), apart=apart)
 
 
 #: 8-bit groups.
-Q8_0 = Quantized(SCHEME_FACTS["q8_0"], number_forms.groups("q8_0", 8.0))
+Q8_0 = _scheme("q8_0", number_forms.groups("q8_0", 8.0))
 #: 4-bit groups.
-Q4_0 = Quantized(SCHEME_FACTS["q4_0"], number_forms.groups("q4_0", 4.0))
+Q4_0 = _scheme("q4_0", number_forms.groups("q4_0", 4.0))
 #: 4-bit groups, FFN down in 8 bits.
-Q4_0_DOWN8 = Quantized(SCHEME_FACTS["q4_0-down8"], Q4_0.form, apart=tuple((kind, Q8_0) for kind in _DOWN))
+Q4_0_DOWN8 = _scheme("q4_0-down8", number_forms.groups("q4_0", 4.0), down=Q8_0)
 #: 4-bit tile groups.
-TILE_Q4_0 = Quantized(SCHEME_FACTS["tile-q4_0"], number_forms.tiles("q4_0", 4.0))
+TILE_Q4_0 = _scheme("tile-q4_0", number_forms.tiles("q4_0", 4.0))
 #: 8-bit tile groups.
-TILE_Q8_0 = Quantized(SCHEME_FACTS["tile-q8_0"], number_forms.tiles("q8_0", 8.0))
+TILE_Q8_0 = _scheme("tile-q8_0", number_forms.tiles("q8_0", 8.0))
 #: 4-bit tile groups, FFN down in 8 bits.
-TILE_Q4_0_DOWN8 = Quantized(
-    SCHEME_FACTS["tile-q4_0-down8"], TILE_Q4_0.form, apart=tuple((kind, TILE_Q8_0) for kind in _DOWN)
-)
+TILE_Q4_0_DOWN8 = _scheme("tile-q4_0-down8", number_forms.tiles("q4_0", 4.0), down=TILE_Q8_0)
 #: 8 bits, a scale for each output channel.
-INT8_CHANNEL = Quantized(SCHEME_FACTS["int8-channel"], number_forms.channels("int8", 8.0))
+INT8_CHANNEL = _scheme("int8-channel", number_forms.channels("int8", 8.0))
 #: 4 bits, a scale for each output channel.
-INT4_CHANNEL = Quantized(SCHEME_FACTS["int4-channel"], number_forms.channels("int4", 4.0))
+INT4_CHANNEL = _scheme("int4-channel", number_forms.channels("int4", 4.0))
 #: E4M3 elements.
-MXFP8 = Quantized(SCHEME_FACTS["mxfp8"], number_forms.microscaling(mx.E4M3))
+MXFP8 = _scheme("mxfp8", number_forms.microscaling(mx.E4M3))
 #: E2M1 elements.
-MXFP4 = Quantized(SCHEME_FACTS["mxfp4"], number_forms.microscaling(mx.E2M1))
+MXFP4 = _scheme("mxfp4", number_forms.microscaling(mx.E2M1))

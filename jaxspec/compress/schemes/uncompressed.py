@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from jaxspec.compress.footprint import uniform
-from jaxspec.compress.schemes.stored_form import StoredForm
+from jaxspec.compress.schemes.scheme import Scheme
 from jaxspec.settings.schemes import SCHEME_FACTS
 
 __all__ = ["BF16", "RAW"]
 
 #: 16 bits for everything.
-BF16 = StoredForm(SCHEME_FACTS["bf16"], lambda knobs: uniform(16.0, 16.0))
+BF16 = Scheme(SCHEME_FACTS["bf16"], lambda knobs, dtype: uniform(16.0, 16.0))
 
 #: The same in a file, whatever the tensors' types.
-RAW = StoredForm(SCHEME_FACTS["raw"], lambda knobs: uniform(16.0, 16.0))
+RAW = Scheme(SCHEME_FACTS["raw"], lambda knobs, dtype: uniform(16.0, 16.0))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from jaxspec.errors import InputError
 from jaxspec.formats.container.cassandra_codec import CassandraCodec
 from jaxspec.formats.container.codec import Codec, Raw
 from jaxspec.formats.container.field_codec import FieldCodec, partitions
 from jaxspec.formats.container.slice_codec import SliceCodec
 from jaxspec.formats.container.tensors import StoredTensor, TensorForm
-from jaxspec.settings.schemes import SCHEME_FACTS
+from jaxspec.registries import Registry, lacking
+from jaxspec.settings.schemes import OWN_SCHEMES, SCHEME_FACTS
 
 __all__ = ["CODECS", "codec_of", "drafted_bytes", "packed_form"]
 
@@ -28,24 +31,31 @@ _HUFFMAN = FieldCodec(
 )
 _HUFFLLM = FieldCodec("huffllm", partitions({"F16": ("1-5-5-5", (1, 2, 3)), "BF16": ("1-4-4-7", (1, 2))}))
 
+_ALL: tuple[Codec, ...] = (
+    _HUFFMAN,
+    _HUFFLLM,
+    CassandraCodec("cassandra1"),
+    CassandraCodec("cassandra1-coded", pruned_coded=True),
+    *(
+        CassandraCodec(facts.name, shared=facts.shared_exponents)
+        for facts in OWN_SCHEMES
+        if facts.codec == facts.name and facts.shared_exponents
+    ),
+    SliceCodec("any-precision", "truncation"),
+    SliceCodec("bit-slices", "augmentation"),
+    Raw(),
+)
+
+
+def _accept(name: str, found: Any) -> Codec:
+    members = "name lossless dtypes gives prunes version unit plan packed_form check encode decode draft part"
+    if missing := lacking(found, members):
+        raise ValueError(f"codec {name!r}: {missing}; a codec has the members of `Codec`")
+    return found
+
+
 #: All codecs, by the name that directories give.
-CODECS: dict[str, Codec] = {
-    codec.name: codec
-    for codec in (
-        _HUFFMAN,
-        _HUFFLLM,
-        CassandraCodec("cassandra1"),
-        CassandraCodec("cassandra1-coded", pruned_coded=True),
-        *(
-            CassandraCodec(name, shared=facts.shared_exponents)
-            for name, facts in SCHEME_FACTS.items()
-            if facts.codec == name and facts.shared_exponents
-        ),
-        SliceCodec("any-precision", "truncation"),
-        SliceCodec("bit-slices", "augmentation"),
-        Raw(),
-    )
-}
+CODECS: Registry[Codec] = Registry("codec", {codec.name: codec for codec in _ALL}, _accept)
 
 
 def codec_of(scheme_name: str) -> Codec:

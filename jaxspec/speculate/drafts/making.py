@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from jaxspec.compress.footprint import Footprint
@@ -16,6 +15,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.embedded import model_place
 from jaxspec.models.gguf import is_gguf
 from jaxspec.models.hf_load import LoadedModel
+from jaxspec.registries import load_object
 from jaxspec.settings.draft_kinds import DRAFT_KINDS, DraftKind, check_draft_name
 from jaxspec.speculate.drafts.interface import ReadyDraft
 from jaxspec.speculate.drafts.layer_skip_search import CalibrationText
@@ -37,7 +37,7 @@ def make_draft(
     """
     check_draft_name(name)
     kind = kind_of(name)
-    make = _function(kind.place)
+    make = load_object(kind.place)
     if kind.calibrated:
         raise InputError(f"draft {name!r} is the target, compressed on calibration text; make it with {make.__name__}")
     if kind.knobs:
@@ -60,7 +60,7 @@ def is_searched(name: str) -> bool:
 
 def search_draft(name: str, target: LoadedModel, text: CalibrationText) -> dict[str, Any]:
     """Arrays that a searched draft is made of, chosen on calibration text alone."""
-    return _function(kind_of(name).search)(name, target, text)
+    return load_object(kind_of(name).search)(name, target, text)
 
 
 def check_draft(name: str, target: DecoderConfig, model: str | None = None) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ def check_draft(name: str, target: DecoderConfig, model: str | None = None) -> t
     """
     check_draft_name(name)
     place = kind_of(name).check
-    return (_function(place)(name, target, model) or ()) if place else ()
+    return (load_object(place)(name, target, model) or ()) if place else ()
 
 
 def own_footprint(name: str, model: str) -> Footprint | None:
@@ -86,7 +86,7 @@ def own_footprint(name: str, model: str) -> Footprint | None:
         InputError: a broken file.
     """
     place = kind_of(name).footprint
-    return _function(place)(name, model) if place else None
+    return load_object(place)(name, model) if place else None
 
 
 def own_knobs(name: str, target: DecoderConfig) -> Knobs | None:
@@ -98,13 +98,7 @@ def own_knobs(name: str, target: DecoderConfig) -> Knobs | None:
         InputError: a broken file.
     """
     place = kind_of(name).knobs
-    return _function(place)(name, target) if place else None
-
-
-def _function(place: str) -> Callable[..., Any]:
-    """The function behind "module:function" of this package."""
-    module, _, function = place.partition(":")
-    return vars(importlib.import_module(f"jaxspec.speculate.drafts.{module}"))[function]
+    return load_object(place)(name, target) if place else None
 
 
 def kind_of(name: str) -> DraftKind:
@@ -113,10 +107,10 @@ def kind_of(name: str) -> DraftKind:
     Raises:
         InputError: a directory without one.
     """
-    for kind in DRAFT_KINDS:
+    for kind in DRAFT_KINDS.values():
         if name in kind.names or (kind.suffix and name.endswith(kind.suffix) and not os.path.isdir(name)):
             return kind
-    kinds = {kind.model_type: kind for kind in DRAFT_KINDS if kind.directory}
+    kinds = {kind.model_type: kind for kind in DRAFT_KINDS.values() if kind.directory}
     place = model_place(name)
     config = json_beside(place, "config.json") if is_gguf(place) else read_json_object(place / "config.json")
     return kinds.get(config.get("model_type"), kinds[None])

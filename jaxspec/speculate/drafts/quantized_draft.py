@@ -25,7 +25,7 @@ __all__ = ["QuantizedDraft", "quantized_copy", "quantized_draft"]
 @jax.jit
 def _in_q4_0(stack: Matrix) -> Matrix:
     """Layer after layer, so that what it takes to quantize exists of one layer at a time."""
-    return jax.lax.map(lambda layer: stack_of(Q4_0.target(layer.values())), stack)
+    return jax.lax.map(lambda layer: stack_of(Q4_0.matrix.target(layer.values())), stack)
 
 
 @dataclasses.dataclass(frozen=True)

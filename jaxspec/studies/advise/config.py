@@ -90,6 +90,7 @@ class AdviseConfig(ParallelSettings, AcceptanceSettings):
         None,
         "How the target is stored. released: as its release is.",
         unset="bf16, or released where a config.json states a quantized form",
+        objects="scheme",
     )
     expert_bits: float | None = same_as(ExpertSettings, "expert_bits")
     draft: str = setting(
@@ -97,6 +98,7 @@ class AdviseConfig(ParallelSettings, AcceptanceSettings):
         f"Draft: {LOOKUP} (a lookup in the text), {', '.join(HEADS)} (heads on the target), {SELF} (the target's "
         "compressed copy, by --scheme), or the config.json of a head or network, its directory, or a catalog name.",
         names=lambda: (LOOKUP, *HEADS, SELF, *catalog_architectures()),
+        objects="architecture",
     )
     draft_bits: float | None = setting(
         None,

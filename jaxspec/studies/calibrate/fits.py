@@ -615,7 +615,7 @@ _TERMS: tuple[str, ...] = ("cycle_s", "draft_layer_s", "draft_pass_s", "drafted_
 
 
 #: Places that a draft network processes anew, by the registry.
-_TAKES_IN = next(kind.takes_in for kind in DRAFT_KINDS if kind.directory == "network")
+_TAKES_IN = next(kind.takes_in for kind in DRAFT_KINDS.values() if kind.directory == "network")
 
 
 def fit_cycles(table: Sequence[Row], device: Device, shape: Callable[[Row], Architecture]) -> PartFit | None:

@@ -171,11 +171,14 @@ class CodesignConfig(ExpertSettings, Settings):
     objective: Literal["tokens_per_s", "tokens_per_j"] = setting("tokens_per_s", "What to maximize.")
     architecture: str = same_as(PredictConfig, "architecture")
     device: str = setting(
-        CommonConfig.device[0], "Device to start from: catalog name or TOML file.", names=catalog_devices
+        CommonConfig.device[0],
+        "Device to start from: catalog name or TOML file.",
+        names=catalog_devices,
+        objects="device",
     )
     engine: str | None = same_as(CommonConfig, "engine")
     weight_format: str | None = same_as(CommonConfig, "weight_format")
-    scheme: WidthScheme = setting(DEFAULT_SCHEME_NAME, "How weights and KV are stored.")
+    scheme: WidthScheme = setting(DEFAULT_SCHEME_NAME, "How weights and KV are stored.", objects="scheme")
     max_draft_length: int = same_as(PredictConfig, "max_draft_length", "Longest chain, or deepest tree, considered.")
     trees: Trees | None = setting(None, "Trees in place of chains.", unset="chains")
     set: dict[str, float] = setting(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -77,7 +76,7 @@ def changed_device_text(
     Returns:
         None where a file cannot say such a number, as those of measured kernels.
     """
-    document = tomllib.loads(catalog.device_text(device))
+    document = catalog.document_of("device", device)
     document["title"] = f"{document['title']}, co-designed"
     entry = lambda value, source=_GIVEN: {"value": float(value), "source": source}
     places = {name: entry(value) for name, value in (given or {}).items()}

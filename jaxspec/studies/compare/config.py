@@ -12,13 +12,13 @@ from jaxspec.errors import InputError
 from jaxspec.settings.base import Unused
 from jaxspec.settings.coercion import shown
 from jaxspec.settings.common import CommonConfig
-from jaxspec.settings.compressions import LOSSY_NAMES
+from jaxspec.settings.compressions import LOSSY_NAMES, lossy_names
 from jaxspec.settings.draft import NetworkKnobSettings
-from jaxspec.settings.draft_kinds import DRAFT_NAMES, SELF, check_draft_name, has_files
+from jaxspec.settings.draft_kinds import SELF, check_draft_name, draft_names, has_files
 from jaxspec.settings.fields import setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.parallel import draft_division_unused
-from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS
+from jaxspec.settings.schemes import SCHEME_FACTS, all_knobs, names_that
 from jaxspec.settings.stopwatch import StopwatchSettings
 from jaxspec.studies.study import Study, run_directory
 from jaxspec.suggestions import hint
@@ -27,8 +27,9 @@ from jaxspec.suggestions import hint
 NONE = "none"
 
 
-#: Schemes that have a draft.
-SELF_DRAFTS = tuple(name for name, facts in SCHEME_FACTS.items() if facts.has_draft and facts.runs)
+def self_drafts() -> tuple[str, ...]:
+    """Schemes that have a draft."""
+    return names_that(lambda facts: facts.has_draft and facts.runs)
 
 
 def tuned_result(run: str) -> Path:
@@ -45,10 +46,14 @@ def _check_list(names: tuple[str, ...], what: str, check: Callable[[str], None])
         check(name)
 
 
-def _among(what: str, allowed: Collection[str]) -> Callable[[tuple[str, ...]], None]:
+def _other_drafts() -> tuple[str, ...]:
+    return tuple(name for name in draft_names() if name != SELF)
+
+
+def _among(what: str, allowed: Callable[[], Collection[str]]) -> Callable[[tuple[str, ...]], None]:
     def check(name: str) -> None:
-        if name not in allowed:
-            raise InputError(f"{what} has {shown(name)}, which is unknown{hint(name, tuple(allowed))}")
+        if name not in allowed():
+            raise InputError(f"{what} has {shown(name)}, which is unknown{hint(name, allowed())}")
 
     return lambda names: _check_list(names, what, check)
 
@@ -79,22 +84,25 @@ class CompareConfig(StopwatchSettings, NetworkKnobSettings, CommonConfig):
 
     schemes: tuple[str, ...] = setting(
         ("cassandra1", "cassandra2", "mxint8", "any-precision"),
-        f"Schemes whose self-drafts are compared, separated by commas: {', '.join(SELF_DRAFTS)}; or none.",
-        check=_among("schemes", SELF_DRAFTS),
-        names=SELF_DRAFTS,
+        lambda: f"Schemes whose self-drafts are compared, separated by commas: {', '.join(self_drafts())}; or none.",
+        check=_among("schemes", self_drafts),
+        names=self_drafts,
+        objects="scheme",
     )
     drafts: tuple[str, ...] | None = setting(
         None,
-        f"Other drafts, separated by commas: {', '.join(name for name in DRAFT_NAMES if name != SELF)}, directories, or none.",
+        lambda: f"Other drafts, separated by commas: {', '.join(_other_drafts())}, directories, or none.",
         unset="all that ship and fit the network",
         check=_check_drafts,
-        names=tuple(name for name in DRAFT_NAMES if name != SELF),
+        names=_other_drafts,
+        objects="draft",
     )
     lossy: tuple[str, ...] = setting(
         LOSSY_NAMES,
-        f"Compression without a draft, separated by commas: {', '.join(LOSSY_NAMES)}; or none.",
-        check=_among("lossy", LOSSY_NAMES),
-        names=LOSSY_NAMES,
+        lambda: f"Compression without a draft, separated by commas: {', '.join(lossy_names())}; or none.",
+        check=_among("lossy", lossy_names),
+        names=lossy_names,
+        objects="scheme",
     )
     tuned: tuple[str, ...] | None = setting(
         None,
@@ -115,7 +123,9 @@ class CompareConfig(StopwatchSettings, NetworkKnobSettings, CommonConfig):
         *StopwatchSettings.unused,
         Unused(("problems",), lambda config: "the task is none" if config.task == NONE else None),
         Unused(("scheme",), lambda config: "compare stores its targets as schemes and lossy say"),
-        *(Unused((name,), lambda config, name=name: _read_by_no_scheme(name, config)) for name in KNOBS),
+        lambda: tuple(
+            Unused((name,), lambda config, name=name: _read_by_no_scheme(name, config)) for name in all_knobs()
+        ),
         draft_division_unused(_no_own_network),
     )
 

@@ -21,13 +21,14 @@ from jaxspec.results import measured
 from jaxspec.runs.stages import Arrays
 from jaxspec.scaling.estimators import mean_and_error, rate_interval
 from jaxspec.settings.compressions import COMPRESSIONS, LOSSY_NAMES, CompressionFacts
-from jaxspec.settings.draft_kinds import DRAFT_NAMES, SELF
+from jaxspec.settings.draft_kinds import SELF, draft_names
+from jaxspec.settings.fields import fields_of
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS
 from jaxspec.speculate.drafts import check_draft
 from jaxspec.speculate.proof import continue_texts
 from jaxspec.speculate.ragged import generated_tokens, padded
 from jaxspec.speculate.sampling import GREEDY
-from jaxspec.studies.compare.config import NONE, SELF_DRAFTS, CompareConfig, tuned_result
+from jaxspec.studies.compare.config import NONE, CompareConfig, self_drafts, tuned_result
 from jaxspec.studies.compare.result import DRAFT, SELF_DRAFT, TaskAccuracy
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs, given_knobs
 from jaxspec.studies.scale.config import ScaleConfig
@@ -203,7 +204,7 @@ def _drafts(config: CompareConfig, network: DecoderConfig) -> tuple[list[str], d
     if config.drafts is not None:
         return list(config.named_drafts), {}, ()
     fitting, left_out, notes = [], {}, ()
-    for name in DRAFT_NAMES:
+    for name in draft_names():
         if name == SELF:
             continue
         try:
@@ -256,7 +257,7 @@ def _chain(config: CompareConfig, draft: str, scheme: str = DEFAULT_SCHEME_NAME)
     knobs = {spec.name for facts in SCHEME_FACTS.values() for spec in facts.knob_specs}
     given = {
         field.name: getattr(config, field.name)
-        for field in dataclasses.fields(TreeConfig)
+        for field in fields_of(TreeConfig)
         if field.name in shared and (field.name not in knobs or field.name in own)
     }
     length = config.max_draft_length
@@ -288,9 +289,9 @@ def _tuned(config: CompareConfig, run: str, network: DecoderConfig) -> Entry:
         raise InputError(f"{result} is no result of jaxspec tune; give the directory of a finished one") from error
     if scheme is None:
         raise InputError(f"{result} has no tuned draft; give the directory of a finished jaxspec tune")
-    if scheme not in SELF_DRAFTS:
+    if scheme not in self_drafts():
         raise InputError(
-            f"{result} was tuned with scheme {scheme!r}, which has no draft; allowed are {', '.join(SELF_DRAFTS)}"
+            f"{result} was tuned with scheme {scheme!r}, which has no draft; allowed are {', '.join(self_drafts())}"
         )
     knobs = knobs_of_result(str(result), find_scheme(scheme, runs=True), network)
     return Entry(f"tuned {scheme}", SELF_DRAFT, _chain(config, SELF, scheme), knobs)

@@ -10,7 +10,7 @@ from jaxspec.settings.draft import NetworkKnobSettings, knobs_of_other_schemes
 from jaxspec.settings.fields import setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET
-from jaxspec.settings.schemes import KNOBS
+from jaxspec.settings.schemes import all_knobs
 from jaxspec.settings.stopwatch import StopwatchSettings
 from jaxspec.studies.study import Study, run_directory
 
@@ -30,10 +30,12 @@ class EvaluateConfig(NetworkKnobSettings, StopwatchSettings, CommonConfig):
         *CommonConfig.unused,
         *StopwatchSettings.unused,
         DRAFT_WITHIN_TARGET,
-        *knobs_of_other_schemes(),
-        Unused(
-            (*KNOBS, "draft_length"),
-            lambda config: "knobs takes all of them from a result.json" if config.knobs is not None else None,
+        knobs_of_other_schemes,
+        lambda: (
+            Unused(
+                (*all_knobs(), "draft_length"),
+                lambda config: "knobs takes all of them from a result.json" if config.knobs is not None else None,
+            ),
         ),
     )
 

@@ -46,7 +46,7 @@ from jaxspec.settings import CommonConfig, expect
 from jaxspec.settings.base import build_config
 from jaxspec.settings.coercion import as_path, shown
 from jaxspec.settings.draft_kinds import SELF, check_draft_name
-from jaxspec.settings.fields import key_of
+from jaxspec.settings.fields import fields_of, key_of
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.settings.toml import read_layer
 from jaxspec.speculate.drafts import NetworkDraft, ReadyDraft
@@ -271,7 +271,7 @@ def open_run(path: str, *, configuration: str | None = None, device: str | None 
 
 
 def _keys(command: str) -> set[str]:
-    return {key_of(field) for field in dataclasses.fields(find_study(command).config)}
+    return {key_of(field) for field in fields_of(find_study(command).config)}
 
 
 def _about_tree(draft: str) -> str:
@@ -400,7 +400,7 @@ class DraftLayers:
 
         def hard(kind: str, matrix: Matrix, found: Any, own: OwnKnobs) -> Array:
             values = matrix.values()
-            return knobs.scheme.of_kind(kind).hard(rows_of(values), found, own).values.reshape(values.shape)
+            return knobs.scheme.of_kind(kind).matrix.hard(rows_of(values), found, own).values.reshape(values.shape)
 
         self._hard = jax.jit(hard, static_argnums=0)
 

@@ -7,16 +7,18 @@ from typing import Literal
 
 from jaxspec.settings.base import Unused
 from jaxspec.settings.common import CommonConfig
-from jaxspec.settings.draft import PACKED_KNOBS, PackedKnobSettings, knobs_of_other_schemes
+from jaxspec.settings.draft import PackedKnobSettings, knobs_of_other_schemes, packed_knobs
 from jaxspec.settings.fields import same_as, setting
-from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS, PackScheme
+from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS, PackScheme, names_that
 from jaxspec.studies.study import Out, Study, checked_later
 
 #: How the values that a draft keeps are chosen.
 Importance = Literal["auto", "wanda", "magnitude"]
 
 
-_NOT_LOSSLESS = [name for name, facts in SCHEME_FACTS.items() if facts.packs and not facts.lossless]
+def _scheme_help() -> str:
+    changing = names_that(lambda facts: facts.packs and not facts.lossless)
+    return f"How tensors are coded; not lossless: {', '.join(changing)}."
 
 
 _TEXT = ("text", "calibration_windows", "window_tokens", "seed")
@@ -53,9 +55,7 @@ class PackConfig(PackedKnobSettings):
     """
 
     model: str = same_as(CommonConfig, "model")
-    scheme: PackScheme = setting(
-        DEFAULT_SCHEME_NAME, f"How tensors are coded; not lossless: {', '.join(_NOT_LOSSLESS)}."
-    )
+    scheme: PackScheme = setting(DEFAULT_SCHEME_NAME, _scheme_help, objects="scheme")
     knobs: str | None = setting(
         None,
         "result.json of `jaxspec tune` or `evaluate`: its knobs, matrix by matrix, instead of one pair.",
@@ -70,12 +70,14 @@ class PackConfig(PackedKnobSettings):
     seed: int = same_as(CommonConfig, "seed", "Seed of the windows of that text.")
 
     unused = (
-        Unused((*PACKED_KNOBS, "knobs"), _no_draft),
+        lambda: (Unused((*packed_knobs(), "knobs"), _no_draft),),
         Unused(("importance",), _no_ranks),
-        *knobs_of_other_schemes(PACKED_KNOBS),
-        Unused(
-            PACKED_KNOBS,
-            lambda config: "knobs takes them from a tuning run" if config.knobs is not None else None,
+        knobs_of_other_schemes,
+        lambda: (
+            Unused(
+                packed_knobs(),
+                lambda config: "knobs takes them from a tuning run" if config.knobs is not None else None,
+            ),
         ),
         Unused(_TEXT, _no_text, refused=False),
     )

@@ -46,7 +46,7 @@ from jaxspec.runs.memory import told_in_one_line
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect, notes
 from jaxspec.settings.coercion import as_path
-from jaxspec.settings.draft import PACKED_KNOBS
+from jaxspec.settings.draft import packed_knobs
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.drafts.container_draft import knob_options
 from jaxspec.studies.pack.config import RANKING, PackConfig
@@ -246,7 +246,7 @@ def pack_checkpoint(
                 reporter.line(f"note: {told}")
         facts = SCHEME_FACTS[config.scheme]
         own = {spec.name for spec in facts.knob_specs}
-        unused = {"model", "scheme", *(set(PACKED_KNOBS) - own), *(() if facts.prunes else RANKING)}
+        unused = {"model", "scheme", *(set(packed_knobs()) - own), *(() if facts.prunes else RANKING)}
         options |= {k: v for k, v in dataclasses.asdict(config).items() if k not in unused} | used
         # A container goes to other machines; the places of files on this one do not.
         options |= {key: _printable(Path(options[key]).name) for key in ("knobs", "text") if options.get(key)}
@@ -351,7 +351,7 @@ def _division(
         only |= {whose}
         knobs = {whose: (config.head_prune, config.head_cut_bits)} | knobs
     own = {spec.name for spec in scheme.knob_specs}
-    prune, cut = left_out({name: getattr(config, name) for name in PACKED_KNOBS if name in own})
+    prune, cut = left_out({name: getattr(config, name) for name in packed_knobs() if name in own})
     division = MatrixDivision(float(prune), int(cut), knobs, {}, only, scheme, whose)
     division.check(forms)
     if model is not None and config.knobs is not None:

@@ -13,7 +13,7 @@ from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
 from jaxspec.settings.experts import POOLS_UNUSED, ExpertSettings
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET, ParallelSettings
-from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, KNOBS, PricedScheme, scheme_facts
+from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, PricedScheme, all_knobs, scheme_facts
 from jaxspec.studies.config_files import own_scheme
 from jaxspec.studies.study import Plot, Study
 
@@ -67,6 +67,7 @@ class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSe
         None,
         "Storage scheme of weights and KV; bits are counted on Gaussian weights. released: as the release stores them.",
         unset=f"{DEFAULT_SCHEME_NAME}, or released where a config.json states a quantized form",
+        objects="scheme",
     )
     draft_bits: float | None = setting(
         None, "Bits that a draft step reads per weight of the layers; overrides --scheme.", **_WIDTH_LIMITS
@@ -81,13 +82,16 @@ class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSe
     )
 
     unused = (
-        *knobs_of_other_schemes(),
+        knobs_of_other_schemes,
         *ACCEPTANCE_UNUSED,
         *POOLS_UNUSED,
         DRAFT_WITHIN_TARGET,
-        Unused(tuple(name for name, spec in KNOBS.items() if spec.per != "head"), _all_widths_given),
-        Unused(
-            ("scheme", *(name for name, spec in KNOBS.items() if spec.per == "head")), _all_widths_given_and_no_head
+        lambda: (
+            Unused(tuple(name for name, spec in all_knobs().items() if spec.per != "head"), _all_widths_given),
+            Unused(
+                ("scheme", *(name for name, spec in all_knobs().items() if spec.per == "head")),
+                _all_widths_given_and_no_head,
+            ),
         ),
     )
 

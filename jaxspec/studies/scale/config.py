@@ -11,7 +11,7 @@ from jaxspec.settings.base import Unused
 from jaxspec.settings.catalog_names import catalog_architectures, named_networks
 from jaxspec.settings.coercion import shown
 from jaxspec.settings.common import CommonConfig
-from jaxspec.settings.draft_kinds import DRAFT_HELP, DRAFT_NAMES, SELF, check_draft_name, no_own_network
+from jaxspec.settings.draft_kinds import SELF, check_draft_name, draft_help, draft_names, no_own_network
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.parallel import ParallelSettings, draft_division_unused
@@ -125,6 +125,7 @@ class ScaleConfig(ParallelSettings, AcceptanceSettings):
         (CommonConfig.architecture,),
         "Network whose cost is predicted: catalog name, 'own', or a Hugging Face config.json; one per model if several.",
         names=lambda: ("own", *catalog_architectures()),
+        objects="architecture",
     )
     device: tuple[str, ...] = same_as(CommonConfig, "device")
     engine: str | None = same_as(CommonConfig, "engine")
@@ -140,9 +141,11 @@ class ScaleConfig(ParallelSettings, AcceptanceSettings):
         CommonConfig, "context", "Tokens of a prompt, which its samples share, for the predicted cost."
     )
     scheme: WidthScheme = setting(
-        "bf16", "How the network is stored. A scheme that runs and changes the network also changes the answers."
+        "bf16",
+        "How the network is stored. A scheme that runs and changes the network also changes the answers.",
+        objects="scheme",
     )
-    draft: str = setting("ngram", DRAFT_HELP, check=check_draft_name, names=DRAFT_NAMES)
+    draft: str = setting("ngram", draft_help, check=check_draft_name, names=draft_names, objects="draft")
     acceptance: tuple[float, ...] | None = same_as(
         AcceptanceSettings,
         "acceptance",

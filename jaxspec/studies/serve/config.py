@@ -47,6 +47,7 @@ class ServeConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSett
         "Separate draft in 16 bits, or as its config.json states: catalog name, or the config.json of a network or head.",
         unset="a draft within the target, by the scheme",
         names=catalog_architectures,
+        objects="architecture",
     )
     acceptance: tuple[float, ...] | None = same_as(PredictConfig, "acceptance")
     draft_length: int | None = same_as(
@@ -81,7 +82,7 @@ class ServeConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSett
     seed: int = setting(0, "Seed of arrivals, lengths and accepted tokens.", low=0, high=2**31 - 1)
 
     unused = (
-        *knobs_of_other_schemes(),
+        knobs_of_other_schemes,
         *ACCEPTANCE_UNUSED[:2],
         *POOLS_UNUSED,
         Unused(

@@ -150,11 +150,14 @@ class SweepConfig(ParallelSettings, ExpertSettings, Settings):
     architecture: tuple[str, ...] = setting(
         (CommonConfig.architecture,),
         "Networks whose cost is predicted, separated by commas: catalog names or Hugging Face config.json files.",
+        objects="architecture",
     )
     device: tuple[str, ...] = same_as(CommonConfig, "device")
     engine: str | None = same_as(CommonConfig, "engine")
     weight_format: str | None = same_as(CommonConfig, "weight_format")
-    scheme: WidthScheme = setting(DEFAULT_SCHEME_NAME, "Storage scheme; axes and [set] may change its bits.")
+    scheme: WidthScheme = setting(
+        DEFAULT_SCHEME_NAME, "Storage scheme; axes and [set] may change its bits.", objects="scheme"
+    )
     max_draft_length: int = same_as(PredictConfig, "max_draft_length", "Longest chain considered.")
     set: dict[str, float] = setting(
         dict, "Numbers that differ from those of device, network and workload.", sizes=SIZES

@@ -10,10 +10,10 @@ from jaxspec.settings.acceptance import UNTRACED, AcceptanceSettings
 from jaxspec.settings.base import Unused
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.draft import NetworkKnobSettings, knobs_of_other_schemes
-from jaxspec.settings.draft_kinds import DRAFT_HELP, DRAFT_NAMES, SELF, check_draft_name, no_own_network
+from jaxspec.settings.draft_kinds import SELF, check_draft_name, draft_help, draft_names, no_own_network
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.parallel import draft_division_unused
-from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS
+from jaxspec.settings.schemes import SCHEME_FACTS, all_knobs
 from jaxspec.settings.stopwatch import StopwatchSettings
 from jaxspec.studies.study import Study, run_directory
 
@@ -32,7 +32,7 @@ def _no_part_of_the_scheme(config: TreeConfig) -> str | None:
 class TreeConfig(NetworkKnobSettings, StopwatchSettings, CommonConfig):
     """`jaxspec tree`."""
 
-    draft: str = setting(SELF, DRAFT_HELP, check=check_draft_name, names=DRAFT_NAMES)
+    draft: str = setting(SELF, draft_help, check=check_draft_name, names=draft_names, objects="draft")
     nodes: int = setting(
         32, "Drafted tokens of the largest tree; its verification has one token more.", low=1, high=512, quick=16
     )
@@ -62,10 +62,12 @@ class TreeConfig(NetworkKnobSettings, StopwatchSettings, CommonConfig):
         ),
         *CommonConfig.unused,
         *StopwatchSettings.unused,
-        *knobs_of_other_schemes(),
-        Unused(
-            tuple(KNOBS),
-            lambda config: None if config.draft == SELF else f"draft {config.draft!r} is not a compressed copy",
+        knobs_of_other_schemes,
+        lambda: (
+            Unused(
+                tuple(all_knobs()),
+                lambda config: None if config.draft == SELF else f"draft {config.draft!r} is not a compressed copy",
+            ),
         ),
         Unused(("scheme",), _no_part_of_the_scheme),
         draft_division_unused(lambda config: no_own_network(config.draft)),

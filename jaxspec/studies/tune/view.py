@@ -46,7 +46,7 @@ from jaxspec.results import predicted
 from jaxspec.results.network_results import Configuration
 from jaxspec.results.quantity import finite
 from jaxspec.runs.directory import RunDirectory, read_metrics
-from jaxspec.settings.schemes import KNOBS
+from jaxspec.settings.schemes import all_knobs
 from jaxspec.studies.tune.result import GridPoint, OnCalibration, TuneResult
 
 
@@ -330,7 +330,8 @@ def _draw_panel(
         columns.append(("head", len(columns) + 2 * _GAP, [knobs[head]]))
     # The range of networks in bfloat16; of float16 more bits can be cut.
     most = max((float(v) for _, _, values in columns for v in map(finite, values) if v is not None), default=0.0)
-    low, high = factor * KNOBS[weights].low, factor * max(KNOBS[weights].high, most)
+    spec = all_knobs()[weights]
+    low, high = factor * spec.low, factor * max(spec.high, most)
     colours, scale = colormaps["cividis"], Normalize(low, high)
     for _, x, values in columns:
         found = [finite(value) for value in values]

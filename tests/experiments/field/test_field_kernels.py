@@ -1,6 +1,7 @@
 """Rows of any engine, precision and device: each with its own kernels and terms, or a sentence on what is not measured."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -17,7 +18,6 @@ from experiments.field.stored import SIXTEEN_BITS, NotPricedError, kv_bits, stor
 from experiments.field.summary import summarise, weights_ratio
 from hwmodels import catalog
 from hwmodels.catalog.calibrations import LARGEST_HELD_OUT_ERROR, calibration_record, held_out_error
-from hwmodels.catalog.loader import device_text
 from hwmodels.speculation.engine_terms import NO_ENGINE
 
 EAGLE = next(row for row in read_rows() if row.id == "V20780-1-k3")
@@ -309,7 +309,7 @@ def test_two_gpus_are_the_cards_that_explain_their_steps():
 
 def test_a_device_may_be_a_file(tmp_path):
     path = tmp_path / "mine.toml"
-    path.write_text(device_text("rtx-3090"), encoding="utf-8")
+    path.write_bytes((Path(catalog.__file__).with_name("devices") / "rtx-3090.toml").read_bytes())
     file, name = (
         price_rows([dataclasses.replace(changed(LLAMA), device=device)])[0] for device in (str(path), "RTX 3090")
     )

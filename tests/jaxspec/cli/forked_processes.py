@@ -14,7 +14,7 @@ _WARM = r"""
 import json, os, signal, sys, traceback
 import jaxspec.cli.containers
 from jaxspec.studies.registry import STUDIES, find_study
-from jaxspec.studies.study import load_object
+from jaxspec.registries import load_object
 
 for study in map(find_study, STUDIES):
     load_object(study.run), load_object(study.present)

@@ -10,9 +10,9 @@ import pytest
 
 from jaxspec.cli import main
 from jaxspec.cli.study_command import Launch, launch_of
+from jaxspec.registries import load_object
 from jaxspec.runs.processes import Processes
 from jaxspec.studies.registry import STUDIES, find_study
-from jaxspec.studies.study import load_object
 
 
 def flags(**given):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from command_calls import refused, run
 
+from jaxspec.registries import load_object
 from jaxspec.studies.registry import STUDIES, find_study
-from jaxspec.studies.study import load_object
 
 TOY = {
     "__init__.py": "",

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from whole_drafts import hard_kv
 
 from jaxspec.compress.knobs import Knobs, check_knobs, uniform_knobs
 from jaxspec.compress.kv import compress_cache, prepare_kv, round_kv_to_float16, rounded_kv, stored_kv
@@ -17,6 +16,7 @@ from jaxspec.formats.patterns import BFLOAT16, FLOAT16
 from jaxspec.models import DecoderConfig
 from jaxspec.models.kv_cache import KVCache
 from jaxspec.settings.shared_exponents import SharedExponents
+from jaxspec.testing.whole_drafts import hard_kv
 from jaxspec.tuning.hard import grid_points
 
 LAYERS, BATCH, HEADS, DIM, SLOTS = 2, 3, 2, 5, 7
@@ -125,8 +125,8 @@ def test_soft_weights_tend_to_hard_ones_beyond_seven_cut_bits(jit):
     matrix = jax.random.normal(jax.random.key(6), (6, 16)).astype(jnp.float16)
     for cut in (8.3, 9.8, 10.0):
         knobs = {"weight_prune": jnp.asarray(0.0), "weight_cut_bits": jnp.asarray(cut)}
-        hard = jit(lambda knobs: SCHEME.hard(matrix, jnp.ones(16), knobs))(knobs)
-        soft = jit(lambda knobs: SCHEME.soft(matrix, jnp.ones(16), knobs, 1e-4))(knobs)
+        hard = jit(lambda knobs: SCHEME.matrix.hard(matrix, jnp.ones(16), knobs))(knobs)
+        soft = jit(lambda knobs: SCHEME.matrix.soft(matrix, jnp.ones(16), knobs, 1e-4))(knobs)
         stored = np.asarray(matrix).view(np.uint16)
         np.testing.assert_array_equal(np.asarray(hard.values).view(np.uint16), stored >> round(cut) << round(cut))
         np.testing.assert_allclose(soft.values, np.asarray(hard.values, np.float32), rtol=1e-4)

@@ -26,5 +26,5 @@ def test_ranking_is_that_of_drafts_that_are_tuned(scheme_name):
     values = jnp.asarray(rng.integers(-5, 6, size=(20, 64)) * 0.01, jnp.bfloat16)
     norms = jnp.asarray(rng.integers(0, 4, size=64), jnp.float32)
     mask = keep_largest_of_rows(np.asarray(wanda_ranking(values, norms, scheme=scheme)), 24)
-    scores = log_of(wanda_score(scheme.target(values), norms))
+    scores = log_of(wanda_score(scheme.matrix.target(values), norms))
     np.testing.assert_array_equal(mask, hard_mask(scores, jnp.asarray(40 / 64)))

@@ -3,12 +3,12 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from whole_drafts import hard_kv, soft_kv
 
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.kv import compress_cache, prepare_kv, round_kv
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1, CASSANDRA1_CODED
 from jaxspec.models.kv_cache import KVCache
+from jaxspec.testing.whole_drafts import hard_kv, soft_kv
 
 LAYERS, BATCH, HEADS, DIM, SLOTS = 2, 3, 2, 5, 7
 COLUMNS = HEADS * DIM
@@ -136,7 +136,7 @@ def test_soft_kv_tends_to_the_hard_one(jit, scheme):
 def test_bits_are_about_the_sequences_that_count(jit, temperature):
     rows = prepare_kv(CASSANDRA1, random_cache(9)).rows[0]
     knobs = {"kv_prune": jnp.asarray(0.31), "kv_cut_bits": jnp.asarray(2.4)}
-    way = CASSANDRA1.hard_kv if temperature is None else lambda rows, knobs, c: CASSANDRA1.soft_kv(rows, knobs, 0.3, c)
+    way = CASSANDRA1.kv.hard if temperature is None else lambda rows, knobs, c: CASSANDRA1.kv.soft(rows, knobs, 0.3, c)
     compress = jit(way)
     found, alone = compress(rows, knobs, jnp.array([1.0, 1.0, 0.0])), compress(rows[:, :2], knobs, None)
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-6), found.bits, alone.bits)

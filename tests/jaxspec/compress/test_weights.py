@@ -2,12 +2,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from whole_drafts import by_kind, hard_weights, prepare_at_once, soft_weights
 
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1, CASSANDRA1_CODED
 from jaxspec.compress.weights import sum_of_squares
 from jaxspec.models.config import DecoderConfig
+from jaxspec.testing.whole_drafts import by_kind, hard_weights, prepare_at_once, soft_weights
 
 # No two matrix shapes are equal but q's and o's, and no row has a power of two of columns.
 CONFIG = DecoderConfig(
@@ -200,5 +200,5 @@ def test_float16_bits_by_hand():
     # Values 1, 1.5, 2, 3 in float16: one sign, 10 bits of mantissa, codes 1, 1, 01, 01 = 6 bits and a codebook of 2 x 8.
     matrix = jnp.array([[1.0, 1.5, 2.0, 3.0]], jnp.float16)
     knobs = {"weight_prune": jnp.asarray(0.0), "weight_cut_bits": jnp.asarray(3.0)}
-    made = CASSANDRA1.hard(matrix, jnp.ones(4), knobs)
+    made = CASSANDRA1.matrix.hard(matrix, jnp.ones(4), knobs)
     np.testing.assert_allclose(made.bits, [(4 + 4 * 7 + 6 + 16) / 4, (4 + 4 * 10 + 6 + 16) / 4], rtol=1e-6)

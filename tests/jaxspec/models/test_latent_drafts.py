@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from test_latent_attention import CONFIG
-from whole_drafts import prepare_at_once
 
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.kv import compress_cache, prepare_kv, round_kv, token_rows
@@ -19,6 +18,7 @@ from jaxspec.speculate.drafts import SelfDraft, SelfDraftParams
 from jaxspec.speculate.engine import autoregressive_tree, decode
 from jaxspec.speculate.expansion import tree_limits
 from jaxspec.speculate.sampling import Decoding
+from jaxspec.testing.whole_drafts import prepare_at_once
 from jaxspec.trees import chain_tree, tree_from_parents
 
 pytestmark = pytest.mark.network

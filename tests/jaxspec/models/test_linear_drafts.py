@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from decoder_cases import random_params
 from linear_cases import HYBRID
-from whole_drafts import prepare_at_once
 
 from hwmodels.networks import ExpertSizes
 from jaxspec.compress.knobs import uniform_knobs
@@ -24,6 +23,7 @@ from jaxspec.speculate.drafts.making import check_draft
 from jaxspec.speculate.engine import autoregressive_tree, decode
 from jaxspec.speculate.expansion import tree_limits
 from jaxspec.speculate.sampling import Decoding
+from jaxspec.testing.whole_drafts import prepare_at_once
 from jaxspec.trees import chain_tree, tree_from_parents
 
 TREE = tree_from_parents([-1, -1, 0, 0, 2, 1])

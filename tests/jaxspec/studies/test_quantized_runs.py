@@ -27,7 +27,7 @@ def test_the_target_is_the_quantized_network(tiny_model, some_text, small):
     float_layers = load_directory(tiny_model).params["layers"]
     scheme = find_scheme("q4_0-down8")
     for kind in ("up", "down"):
-        wanted = scheme.of_kind(kind).target(jax.numpy.asarray(float_layers[kind]))
+        wanted = scheme.of_kind(kind).matrix.target(jax.numpy.asarray(float_layers[kind]))
         np.testing.assert_array_equal(setup.params["layers"][kind].values(), wanted)
     assert any("the target is the network as q4_0-down8 stores it" in note for note in setup.notes)
 

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from whole_drafts import prepare_at_once
 
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.kv import compress_cache, stored_kv
@@ -25,6 +24,7 @@ from jaxspec.speculate.drafts import compressed_copy
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies.pack.division import MatrixDivision, matrix_names, named_knobs
+from jaxspec.testing.whole_drafts import prepare_at_once
 
 pytestmark = pytest.mark.scheme_matrix
 

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from elastic_networks import uneven_network
-from whole_drafts import prepare_at_once
 
 from hwmodels.networks import ExpertSizes
 from jaxspec.compress.knobs import uniform_knobs
@@ -17,8 +16,9 @@ from jaxspec.formats import group_quantization, mx
 from jaxspec.models import DecoderConfig
 from jaxspec.models.blocks import Experts
 from jaxspec.models.config import INPUT_OF
+from jaxspec.testing.whole_drafts import prepare_at_once
 
-QUANTIZED = [name for name, scheme in SCHEMES.items() if scheme.facts.place.startswith("quantized:")]
+QUANTIZED = [name for name, scheme in SCHEMES.items() if ".quantized:" in scheme.facts.place]
 
 
 def matrix(rows, columns, seed=0):
@@ -29,7 +29,7 @@ def matrix(rows, columns, seed=0):
 
 @functools.partial(jax.jit, static_argnames="name")
 def _read(name, values):
-    return find_scheme(name, runs=True).target(values)
+    return find_scheme(name, runs=True).matrix.target(values)
 
 
 def read(name, values):

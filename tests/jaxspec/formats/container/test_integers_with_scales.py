@@ -36,7 +36,7 @@ target = jax.jit(SCHEME.target)
 
 @functools.partial(jax.jit, static_argnums=2)
 def draft(values, bits, scheme="any-precision"):
-    return SCHEMES[scheme].hard(values, None, {"slice_bits": bits}).values
+    return SCHEMES[scheme].matrix.hard(values, None, {"slice_bits": bits}).values
 
 
 def matrix(shape, dtype="BF16", *, seed=1, scale=0.02):
@@ -149,7 +149,7 @@ def test_chunks_divide_at_rows(small_chunks, tmp_path):
 def test_bytes_are_those_of_the_footprint(slice_bits, tmp_path):
     patterns = matrix((96, 200))
     path, _ = packed_matrix(tmp_path, patterns, cut_bits=8 - slice_bits)
-    bits = SCHEME.hard(values_of(patterns), None, {"slice_bits": jnp.asarray(float(slice_bits))}).bits
+    bits = SCHEME.matrix.hard(values_of(patterns), None, {"slice_bits": jnp.asarray(float(slice_bits))}).bits
     with Container(path) as container:
         lengths = {role: 8 * where.length for role, where in container.tensors["matrix"].chunks[0].items()}
         assert {role: SCHEME.codec.part(role) for role in lengths} == {

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -10,19 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import hwmodels
-from hwmodels import catalog
-from hwmodels.networks import FAMILIES
 from hwmodels.speculation.draft_cost import DraftCost
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.errors import InputError
-from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward, forward_text
 from jaxspec.models.draft_head import abstract_head_params, target_ends
 from jaxspec.models.embedded import load_model
-from jaxspec.models.hf_load import LoadedModel
-from jaxspec.settings.draft_kinds import DRAFT_KINDS, DRAFT_NAMES, has_files
+from jaxspec.settings.draft_kinds import DRAFT_KINDS, draft_names, has_files
 from jaxspec.speculate import loop, measured_ranks, target_trace
 from jaxspec.speculate.drafts import (
     HeadDraft,
@@ -40,18 +34,14 @@ from jaxspec.speculate.drafts.making import is_searched
 from jaxspec.speculate.drafts.quantized_draft import quantized_copy
 from jaxspec.speculate.drafts.sparse_kv_draft import sparse_kv_draft
 from jaxspec.speculate.engine import decode, decode_autoregressively
-from jaxspec.speculate.expansion import TreeLimits, chain_limits
+from jaxspec.speculate.expansion import chain_limits
 from jaxspec.speculate.sampling import GREEDY
-from jaxspec.trees import chain_tree, pad_tree, tree_from_paths
+from jaxspec.testing import drafts as contract
+from jaxspec.testing.drafts import IDS, PROMPTS, TARGET, TOKENS
+from jaxspec.trees import chain_tree
 
-TARGET = DecoderConfig(
-    vocab_size=11, hidden_size=16, intermediate_size=12, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=4
-)
 SMALL = dataclasses.replace(TARGET, hidden_size=10, num_layers=1, num_heads=3, num_kv_heads=1, head_dim=6)
-PROMPTS = np.random.default_rng(0).integers(11, size=(3, 5)).astype(np.int32)
-IDS, TOKENS, SEED = np.array([40, 7, 311], np.int32), 9, jax.random.key(5)
-LIMITS = TreeLimits(nodes=6, depth=6, ranks=3, width=2)
-BUSH = pad_tree(tree_from_paths([(0,), (2,), (0, 0), (0, 1), (2, 1), (0, 1, 0)]), size=6)
+SEED = jax.random.key(contract.SEED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,15 +71,15 @@ class TableDraft:
 
 
 @pytest.fixture(scope="module")
-def target(random_network):
-    return random_network(TARGET, 0, sharpness=3.0)
+def target():
+    return contract.network()
 
 
 @pytest.fixture(scope="module")
 def drafts(target, random_network):
     head_config = dataclasses.replace(TARGET, num_layers=1, num_heads=2, num_kv_heads=1, head_dim=6)
     rng = np.random.default_rng(2)
-    loaded = LoadedModel(TARGET, target, FAMILIES["llama"], Path())
+    loaded = contract.loaded_target()
     head = jax.tree.map(
         lambda leaf: jnp.asarray(leaf.shape[-1] ** -0.5 * rng.standard_normal(leaf.shape, np.float32)),
         abstract_head_params(head_config),
@@ -111,82 +101,16 @@ NAMES = ("self", "ngram", "head", "network", "q4", "layer-skip", "sparse-kv-25",
 
 @pytest.mark.network("self", "ngram", "network")
 @pytest.mark.parametrize("name", NAMES)
-def test_chains_and_trees_give_one_text_in_one_compilation(jit, target, drafts, name):
-    draft, params = drafts[name]
-    traces = []
-
-    def run(tree, prompts, lengths, stop):
-        traces.append(1)
-        return decode(
-            target,
-            params,
-            prompts,
-            IDS,
-            tree,
-            SEED,
-            GREEDY,
-            draft=draft,
-            config=TARGET,
-            num_tokens=TOKENS,
-            limits=LIMITS,
-            lengths=lengths,
-            stop=stop,
-        )
-
-    jitted = jit(run)
-
-    def run(tree, prompts, *, lengths=None, stop=-1):
-        lengths = [prompts.shape[1]] * len(prompts) if lengths is None else lengths
-        return jitted(tree, prompts, jnp.asarray(lengths), jnp.asarray([stop]))
-
-    plain = run(chain_tree(0, LIMITS.nodes + 1), PROMPTS)
-    np.testing.assert_array_equal(plain.cycles, TOKENS)
-    end = PROMPTS.shape[1] + TOKENS
-    for tree in (chain_tree(1, LIMITS.nodes + 1), chain_tree(6, LIMITS.nodes + 1), BUSH):
-        found = run(tree, PROMPTS)
-        np.testing.assert_array_equal(found.tokens[:, :end], plain.tokens[:, :end])
-        np.testing.assert_array_equal(found.margin[:, :end], plain.margin[:, :end])
-        np.testing.assert_array_equal(found.generated, found.cycles + np.sum(found.accepted_at, axis=1))
-    assert len(traces) == 1
-    # A prompt of one token tells a draft next to nothing.
-    one = run(BUSH, PROMPTS[:, :1])
-    np.testing.assert_array_equal(
-        one.tokens[:, : 1 + TOKENS], run(chain_tree(0, 7), PROMPTS[:, :1]).tokens[:, : 1 + TOKENS]
-    )
-    # Among longer ones it is decoded as it is among its like, cycle by cycle, and they are too.
-    counts = lambda found, row: [np.asarray(part)[row] for part in found[1:-1]]
-    lengths = np.where(np.arange(len(PROMPTS)) == 1, 1, PROMPTS.shape[1])
-    mixed = run(BUSH, PROMPTS, lengths=lengths)
-    for row, length in enumerate(lengths):
-        alone = one if length == 1 else found
-        np.testing.assert_array_equal(mixed.tokens[row, : length + TOKENS], alone.tokens[row, : length + TOKENS])
-        np.testing.assert_equal(counts(mixed, row), counts(alone, row))
-    # A stop token ends a text, wherever in a cycle it comes.
-    texts = np.asarray(plain.tokens)[:, PROMPTS.shape[1] : end]
-    stop = int(texts[0, TOKENS // 2])
-    stopped = run(BUSH, PROMPTS, stop=stop)
-    for row, text in enumerate(texts):
-        ends = np.append(np.flatnonzero(text == stop) + 1, TOKENS)[0]
-        np.testing.assert_array_equal(stopped.tokens[row, PROMPTS.shape[1] :][:ends], text[:ends])
-        assert stopped.generated[row] == ends or not np.any(text == stop)
-        assert stopped.cycles[row] <= found.cycles[row]
-    assert len(traces) == 2
+def test_chains_and_trees_give_one_text_in_one_compilation(drafts, name):
+    contract.gives_one_text(drafts[name])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_draft_has_name_size_and_cost(drafts, name):
     draft, params = drafts[name]
     assert draft.name == name
-    renamed = dataclasses.replace(draft, name="other")
-    assert (renamed.name, renamed, hash(renamed)) == ("other", draft, hash(draft))  # shares compilations
-    assert draft.num_parameters(params) == {"self": 0, "ngram": 0}.get(name, draft.num_parameters(params))
-    priced = catalog.architecture("llama-3.1-8b")
-    cost = draft.cost(TARGET, priced, "llama-3.1-8b")
-    assert {cost.passes, cost.shares_ends} <= {0.0, 1.0}
-    assert "llama-3.1-8b" in cost.statement or name == "ngram"
-    if cost.architecture is not None:
-        whole, part = (sum(hwmodels.parameters(shape).values()) for shape in (priced, cost.architecture))
-        assert 0 < float(part) < float(whole)
+    assert draft.num_parameters(params) == 0 or name not in ("self", "ngram")
+    contract.describes_itself(drafts[name])
 
 
 def test_without_a_draft_nothing_is_needed_of_one(target, drafts):
@@ -264,7 +188,7 @@ def test_a_draft_reads_what_else_the_target_recorded(monkeypatch, target):
 
 def test_the_registry_makes_every_kind():
     loaded = load_model("embedded")
-    for name in DRAFT_NAMES:
+    for name in draft_names():
         if name == "self":
             with pytest.raises(InputError, match="compressed on calibration text; make it with self_draft"):
                 make_draft(name, loaded)
@@ -275,9 +199,9 @@ def test_the_registry_makes_every_kind():
             assert make_draft(name, loaded, {"run": run}).draft.name == name
         else:
             assert make_draft(name, loaded).draft.name == name
-    assert [name for name in DRAFT_NAMES if has_files(name)] == ["embedded-head", "embedded-small"]
+    assert [name for name in draft_names() if has_files(name)] == ["embedded-head", "embedded-small"]
     assert has_files("/some/directory")
-    assert len({kind.place for kind in DRAFT_KINDS}) == len(DRAFT_KINDS)
+    assert len({kind.place for kind in DRAFT_KINDS.values()}) == len(DRAFT_KINDS)
 
 
 def test_the_copy_in_4_bits_by_hand(drafts):

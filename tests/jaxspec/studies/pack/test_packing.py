@@ -7,7 +7,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
-from whole_drafts import hard_weights, prepare_at_once
 
 import jaxspec
 from hwmodels.networks import FAMILIES
@@ -28,6 +27,7 @@ from jaxspec.studies.pack import division as division_module
 from jaxspec.studies.pack.division import matrix_names, measured_norms, named_knobs
 from jaxspec.studies.pack.result import PackResult, UnpackResult
 from jaxspec.studies.pack.run import PackConfig, inspect_file, pack_checkpoint, unpack_container
+from jaxspec.testing.whole_drafts import hard_weights, prepare_at_once
 from jaxspec.text import load_text, windows
 from jaxspec.tuning.calibration import target_params
 

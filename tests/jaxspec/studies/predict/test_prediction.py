@@ -1,16 +1,20 @@
 """`jaxspec predict` as a function: every part of an entry against the hardware models, and its tables and figure."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import hwmodels
 from hwmodels import catalog
-from hwmodels.catalog.loader import device_text
 from jaxspec.studies import predict
 from jaxspec.studies.predict.result import PredictResult
 from jaxspec.studies.predict.view import prediction_tables
+
+
+def device_text(name):
+    return (Path(catalog.__file__).with_name("devices") / f"{name}.toml").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

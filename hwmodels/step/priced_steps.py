@@ -275,7 +275,8 @@ def _leaves(step: StepShape, packed: dict[int, Array]) -> list[tuple[Array, int]
 
 def _rows(leaf: Array, own: int, shape: tuple[int, ...]) -> Float[Array, "row ..."]:
     ends = leaf.shape[leaf.ndim - own :]
-    return jnp.broadcast_to(leaf, (*shape, *ends)).reshape(-1, *ends)
+    whole = np.broadcast_shapes(leaf.shape[: leaf.ndim - own], shape)
+    return jnp.broadcast_to(leaf, (*whole, *ends)).reshape(-1, *ends)
 
 
 @traced_once

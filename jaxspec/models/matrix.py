@@ -297,7 +297,7 @@ def made(tree: Any) -> Any:
 
 def stack_of(array: Array | Matrix) -> Matrix:
     """A parameter as loops over layers read it, whatever stands in its place."""
-    return array if is_matrix(array) else Stored.of(array)
+    return array if isinstance(array, Matrix) else Stored.of(array)
 
 
 def is_widened(rows: Any, matrix: Any) -> bool:

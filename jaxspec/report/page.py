@@ -187,7 +187,7 @@ def _svgs(sections: Sequence[Section]) -> list[dict[str, str]]:
     return [{name: figure_svg(each) for name, each in figures.items()} for figures in by_section]
 
 
-def _inline(svg: str, prefix: str, caption: str) -> Markup:
+def _svg_within(svg: str, prefix: str, caption: str) -> Markup:
     from jaxspec.report.figures.style import inline_svg
 
     return Markup(inline_svg(svg, prefix=prefix, label=str(escape(caption))))
@@ -236,7 +236,7 @@ def _inline(slug: str, svgs: Mapping[str, str], captions: Mapping[str, str]) -> 
     """Figures for the page, with their captions."""
     return [
         {
-            "svg": _inline(svg, f"{slug}-{name}", captions[name]),
+            "svg": _svg_within(svg, f"{slug}-{name}", captions[name]),
             "caption": captions[name],
         }
         for name, svg in svgs.items()

@@ -24,7 +24,7 @@ from hwmodels.numerics.exact_products import EXACT, exact_matmul
 from hwmodels.numerics.fields import Rule
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.units import GIGA, MILLI
-from hwmodels.speculation.cycle import price
+from hwmodels.speculation.case import price
 from hwmodels.speculation.plan import ROOT, chain_plan, node_depths, plan_family, tree_plan
 from hwmodels.step.capacity import held_bytes
 from jaxspec.compress.footprint_table import FootprintTable, expected_widths, footprint_table

@@ -44,7 +44,7 @@ from jaxspec.studies.advise.inputs import draft_weight_bits, file_draft
 from jaxspec.studies.config_files import head_in_file, kind_in_file
 from jaxspec.studies.engine_flags import idle_draft_notes
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, with_notes
-from jaxspec.studies.expert_pricing import placed, placement_name, resolve_experts
+from jaxspec.studies.expert_pricing import placed, placement_name, with_experts
 from jaxspec.studies.feasibility import check_positions, kernel_notes, priced_pair
 from jaxspec.studies.given_acceptance import GivenRates, rates_or_known
 from jaxspec.studies.headline_intervals import coverage_in_words, covered_by
@@ -339,12 +339,12 @@ class _Parts:
         pricing = placed(resolve_pricing(with_release_kernels(config, name), name, None), config, name)
         device, architecture = pricing.device, pricing.architecture
         knobs = knob_values(config)
-        experts = resolve_experts(config, architecture, config.architecture, knobs.get(EXPERT_POOL.name))
-        footprint = experts.footprint(scheme_footprint(config, knobs))
+        read = dataclasses.replace(pricing, footprint=scheme_footprint(config, knobs))
+        case = with_experts(read, config, config.architecture, knobs.get(EXPERT_POOL.name))
+        footprint = case.footprint
         # A pool is what fits beside the caches of a full engine at the mean context.
         load = dataclasses.replace(pricing.workload, context_tokens=config.prompt_tokens + config.output_tokens / 2.0)
-        draft = experts.draft_cost(device, architecture, workload=load, footprint=footprint)
-        draft = dataclasses.replace(draft, statement="")
+        draft = dataclasses.replace(dataclasses.replace(case, workload=load).steps["draft_cost"], statement="")
         requests = draw()
         # The last token that a request generates is not read again.
         longest = longest_request(requests) - 1
@@ -366,7 +366,7 @@ class _Parts:
                 f"device {name!r} has room for the keys and values of {max(own_room, 0.0):,.0f} tokens beside {beside}{where}, "
                 f"and a request needs {needed:,.0f}; give shorter prompts and outputs, a smaller network, or another device"
             )
-        return cls(pricing, footprint, draft, experts.routing, requests, room, states, *accepted)
+        return cls(pricing, footprint, draft, case.routing, requests, room, states, *accepted)
 
 
 def _requests(config: ServeConfig) -> Requests:

@@ -35,8 +35,8 @@ from jaxspec.models.layer_files import SHARD_BYTES, LayeredTensors
 from jaxspec.models.stored import stack_of
 from jaxspec.models.streamed import Stack
 from jaxspec.models.text_config import text_config
-from jaxspec.results import given, measured
-from jaxspec.results.network_results import AcceptanceRates, Configuration, ConfigurationsResult
+from jaxspec.results import measured
+from jaxspec.results.network_results import Configuration, ConfigurationsResult
 from jaxspec.runs.inputs import changed_inputs
 from jaxspec.runs.memory import told_in_one_line
 from jaxspec.runs.progress import Reporter
@@ -53,11 +53,11 @@ from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.settings.toml import read_layer
 from jaxspec.speculate.drafts import NetworkDraft, ReadyDraft
 from jaxspec.speculate.drafts.making import kind_of
-from jaxspec.speculate.proof import decode_chains
-from jaxspec.speculate.statistics import acceptance_rates
 from jaxspec.studies.engine_flags import ServedDraft, engines_for
 from jaxspec.studies.evaluate.run import evaluate_drafts
+from jaxspec.studies.export.alone import Prompts, decoded_alone
 from jaxspec.studies.export.config import ExportConfig
+from jaxspec.studies.export.forms import check_no_model_settings, export_model, names_model
 from jaxspec.studies.export.readme import MANIFEST, TARGET, check_place, readme, write_directory
 from jaxspec.studies.export.result import DecodedDraft, ExportResult
 from jaxspec.studies.measured.checking import check_inputs
@@ -66,7 +66,6 @@ from jaxspec.studies.measured.work import Setup, Work, set_up
 from jaxspec.studies.registry import find_study
 from jaxspec.studies.tune.run import tune_drafts
 from jaxspec.suggestions import hint
-from jaxspec.trees.text_ratios import ratio_of_totals
 
 #: Files of a checkpoint that are its weights' or an earlier export's: their names, and endings of names.
 _LEFT_OUT, _LEFT_OUT_ENDINGS = {"config.json", MANIFEST}, (".index.json",)
@@ -439,7 +438,8 @@ class DraftLayers:
 def export_draft(
     config: ExportConfig, out: str | Path | None = None, *, force: bool = False, reporter: Reporter | None = None
 ) -> ExportResult:
-    """Write the hard draft of a finished run as a Hugging Face directory, with the target in it where the scheme rounds that.
+    """Write the hard draft of a finished run as a Hugging Face directory, with the target in it where the scheme rounds that;
+    or a model and its low-bit copy (see `export_model`).
 
     Args:
         out: the directory; None is `<name of the run>-<configuration>` in the working directory.
@@ -451,7 +451,10 @@ def export_draft(
     expect(ExportConfig, config)
     reporter.doing("opening the run")
     with reporter.alive(), told_in_one_line(config):
+        if names_model(config.run):
+            return export_model(config, None if out is None else as_path("out", out), force=force, reporter=reporter)
         run = open_run(config.run, configuration=config.configuration, device=config.device)
+        check_no_model_settings(config)
         files = target_files(run.config.model)
         place = Path(f"{run.path.resolve().name}-{run.configuration}" if out is None else as_path("out", out))
         check_place(place, force=force, kept={"the run directory": run.path, "the target's folder": files.path})
@@ -477,29 +480,10 @@ def _decoded_alone(drafts: HardDrafts, knobs: Knobs, prompts: int | None) -> Dec
     # Engines keep no cache in blocks that share exponents: neither the target's nor the draft's.
     network = dataclasses.replace(setup.config, shared_kv_exponents=None)
     draft = ReadyDraft(NetworkDraft(network), drafts.params(knobs))
-    with work.bar("decoding with the draft as engines run it", len(wanted)) as bar:
-        counts = decode_chains(
-            setup.params,
-            network,
-            draft,
-            wanted,
-            knobs.draft_length,
-            num_tokens=work.config.output_tokens,
-            decoding=setup.decoding,
-            seed=work.config.seed,
-            lengths=setup.prompt_lengths[:prompts],
-            stop=setup.stop,
-            advance=bar.advance,
-        )
-    rates: dict[str, Any] = acceptance_rates(
-        counts["accepted_at"], counts["ended_at"], counts["cycles"], knobs.draft_length
+    asked = Prompts(
+        wanted, setup.prompt_lengths[:prompts], work.config.output_tokens, setup.decoding, work.config.seed, setup.stop
     )
-    ratio = ratio_of_totals(counts["generated"].astype(np.float64), counts["cycles"].astype(np.float64))
-    return DecodedDraft(
-        prompts=given(len(wanted)),
-        acceptance=AcceptanceRates(**{name: measured(rate) for name, rate in rates.items()}),
-        tokens_per_cycle=measured(float(ratio.mean), float(ratio.standard_error)),
-    )
+    return decoded_alone(setup.params, network, draft, asked, knobs.draft_length, work.reporter)
 
 
 def _about(run: FinishedRun, files: TargetFiles, knobs: Knobs, place: Path) -> ExportResult:

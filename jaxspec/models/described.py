@@ -26,7 +26,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.families import decoder_config, family_of, running
 from jaxspec.models.gguf import is_gguf
 from jaxspec.models.packed_tensors import unpacked
-from jaxspec.models.scaled_blocks import block_of
+from jaxspec.models.quantized_files import Packing, packing_of
 from jaxspec.models.stored_parameters import head_tensor, layer_parameters
 from jaxspec.models.text_config import text_config
 
@@ -45,13 +45,15 @@ class Described(NamedTuple):
 
     Attributes:
         wrapper: what the network is the text decoder of; None: it is the whole.
-        block: rows and columns of matrices in FP8 that share a scale; None: no matrices are stored so.
+        packing: of a quantized release; None: it is none, or one whose family says how it is read.
+        wide: the network's own type is float32.
     """
 
     family: Family
     config: DecoderConfig
     wrapper: Wrapper | None = None
-    block: tuple[int, int] | None = None
+    packing: Packing | None = None
+    wide: bool = False
 
     def tensors(self, files: TensorTable, source: Path) -> NamedTensors:
         """The network's tensors among those of its files, as networks of the family read them.
@@ -70,7 +72,7 @@ class Described(NamedTuple):
                 )
             row, files = naming.row(row), _Part(files, own)
         row = row.as_stored(files.tensors)
-        return NamedTensors(row, unpacked(files, row, self.block))
+        return NamedTensors(row, unpacked(files, row, self.packing, wide=self.wide))
 
     def stored_config(self, tensors: NamedTensors, wanted: np.dtype | None = None) -> DecoderConfig:
         """The configuration of the network as its files store it, once their names and formats are checked.
@@ -108,9 +110,11 @@ def described_in(directory: Path) -> Described:
     if is_gguf(directory):
         return _described(json_beside(directory, "config.json"), directory)
     if not os.path.isdir(directory):  # unlike Path.is_dir, False for every path that cannot be one
+        # What has one slash may be an id of the Hub that its cache lacks.
+        fetch = ", or fetch a network of the Hub with `hf download`" if len(directory.parts) == 2 else ""
         raise InputError(
             f"model directory {str(directory)!r} does not exist; needed is a folder with config.json and "
-            "model.safetensors, or a GGUF file: check the path"
+            f"model.safetensors, or a GGUF file: check the path{fetch}"
         )
     check_version(directory)
     if not (directory / "config.json").exists():
@@ -129,7 +133,11 @@ def packed_in(container: Container) -> Described:
 
 def _described(raw: dict[str, Any], path: Path) -> Described:
     try:
-        block = block_of(text_config(raw).get("quantization_config"))
-        return Described(family_of(raw), decoder_config(raw), wrapper_of(raw), block)
+        family, text = family_of(raw), text_config(raw)
+        stated, packed = text.get("quantization_config"), running(family).packed
+        method = stated.get("quant_method") if isinstance(stated, dict) else None
+        packing = None if stated is None or (packed is not None and method == packed) else packing_of(stated)
+        wide = "float32" in (text.get("dtype"), text.get("torch_dtype"))
+        return Described(family, decoder_config(raw), wrapper_of(raw), packing, wide)
     except (NotImplementedError, ValueError) as error:
         raise InputError(f"{path}: {error}; use a checkpoint of a known family") from error

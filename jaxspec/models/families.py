@@ -27,9 +27,9 @@ from jaxspec.models.config_values import flag, integer, positive
 from jaxspec.models.expert_settings import Mixture, read_experts
 from jaxspec.models.latent_settings import PLAIN_HEAD_DIM, read_latent
 from jaxspec.models.linear_settings import linear_pattern, read_linear
+from jaxspec.models.quantized_files import packing_of
 from jaxspec.models.rope_scaling import Rope
 from jaxspec.models.rope_settings import RopeSettings, read_rope
-from jaxspec.models.scaled_blocks import block_of
 from jaxspec.models.sizes import LearnedPositions
 from jaxspec.models.text_config import STATED, text_config
 
@@ -107,12 +107,17 @@ def _check_quantization(stated: Any, family: Family) -> None:
     """Weights are stored as they are computed with, or packed in a way that is read here."""
     packed = running(family).packed
     method = stated.get("quant_method") if isinstance(stated, dict) else None
-    if stated is None or (packed is not None and method == packed) or (packed is None and block_of(stated) is not None):
+    if stated is None or (packed is not None and method == packed):
         return
-    allowed = "quant_method 'fp8' in E4M3 with a weight_block_size" if packed is None else f"quant_method {packed!r}"
+    why = f"; allowed is none, or quant_method {packed!r}"
+    if packed is None and isinstance(stated, dict):
+        try:
+            packing_of(stated)
+            return
+        except NotImplementedError as error:
+            why = f": {error}"
     raise NotImplementedError(
-        f"{family.name} with quant_method {method!r} in quantization_config is not modelled; allowed is none, or {allowed}: "
-        "take a checkpoint in 16 bits"
+        f"{family.name} with quant_method {method!r} in quantization_config is not modelled{why}: take a checkpoint in 16 bits"
     )
 
 

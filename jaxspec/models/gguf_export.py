@@ -11,6 +11,7 @@ Departs: in a file of blocks the embedding and the head have 8 bits, where llama
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +26,7 @@ from jaxspec.formats.container import Container
 from jaxspec.models.beside_weights import json_beside, read_beside
 from jaxspec.models.checkpoint_files import CheckpointFiles, ContainerFiles, TensorTable
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.described import NamedTensors, described_in, packed_in
+from jaxspec.models.described import Described, NamedTensors, described_in, packed_in
 from jaxspec.models.embedded import is_container
 from jaxspec.models.families import decoder_config, running
 from jaxspec.models.gguf import is_gguf, open_gguf
@@ -61,8 +62,10 @@ class _Network(NamedTuple):
 
 
 @contextlib.contextmanager
-def open_network(place: Path) -> Iterator[tuple[DecoderConfig, NamedTensors]]:
-    """The shape of a network and its tensors: of a directory, a container or a GGUF file, whose blocks are read as float32.
+def open_network(place: Path) -> Iterator[tuple[Described, NamedTensors]]:
+    """A network as config.json has it, and its tensors: of a directory, a container or a GGUF file.
+
+    Blocks of a GGUF file are read as float32.
 
     Raises:
         InputError: it cannot be read.
@@ -70,10 +73,10 @@ def open_network(place: Path) -> Iterator[tuple[DecoderConfig, NamedTensors]]:
     if is_container(place):
         with Container(place) as container:
             found = packed_in(container)
-            yield found.config, found.tensors(ContainerFiles(container, "target"), place)
+            yield found, found.tensors(ContainerFiles(container, "target"), place)
         return
     found = described_in(place)
-    yield found.config, found.tensors(CheckpointFiles(place, exact=True), place)
+    yield found, found.tensors(CheckpointFiles(place, exact=True), place)
 
 
 def write_gguf(
@@ -151,23 +154,26 @@ def _copied(place: Path) -> _Network:
     return _Network(architecture, add, [tensor(found) for reader in readers for found in reader.tensors])
 
 
-def _converted(place: Path, config: DecoderConfig, source: NamedTensors) -> _Network:
-    """A checkpoint as the first architecture of llama.cpp that says all of it."""
+def _converted(place: Path, found: Described, source: NamedTensors) -> _Network:
+    """A checkpoint as its family's architecture, or as "llama", to which llama.cpp converts several families."""
+    config = found.config
     positions = json_beside(place, "config.json")
     positions = int(positions.get("text_config", positions).get("max_position_embeddings") or 2048)
     tied = [] if config.tie_embeddings else ["output.weight"]
     for architecture, row in converted_as():
         family = FAMILIES[row.model_type]
+        if architecture != "llama" and family.name != found.family.name:
+            continue
         try:
             written = config_json(config, max_positions=positions, family=family)
             own, settings = metadata_of(architecture, row, config, written)
             tensors = _tensors(config, source, running(family), row, architecture, written)
             names = [*(tensor.name for tensor in tensors), *tied, *settings]
             read = config_of({"general.architecture": architecture, **own}, names, config.vocab_size, settings)
-            same = decoder_config(read | {"architectures": [running(family).architecture]}) == config
+            back = decoder_config(read | {"architectures": [running(family).architecture]})
         except (NotImplementedError, ValueError):
             continue
-        if same:
+        if _same(back, config, positions):
             extra = [_Tensor(name, value.shape, lambda value=value: value) for name, value in settings.items()]
             words = tokenizer_metadata(lambda name: read_beside(place, name), place, config.vocab_size)
             return _Network(architecture, functools.partial(_add, own | words, place.stem), [*tensors, *extra])
@@ -175,6 +181,24 @@ def _converted(place: Path, config: DecoderConfig, source: NamedTensors) -> _Net
         f"{place} has a network that no architecture of GGUF files known here computes ({', '.join(dict(converted_as()))}); "
         "export it as compressed-tensors, or convert it with llama.cpp's convert_hf_to_gguf.py"
     )
+
+
+def _same(found: DecoderConfig, wanted: DecoderConfig, positions: int) -> bool:
+    """Whether two networks compute the same, but for what float32 rounds in how they rotate."""
+    plain = [dataclasses.replace(config, rope_scaling=None) for config in (found, wanted)]
+    if plain[0] != plain[1] or (found.rope_scaling is None) != (wanted.rope_scaling is None):
+        return False
+    if found.rope_scaling is None or wanted.rope_scaling is None:
+        return True
+    turns = [
+        np.asarray(
+            each.frequencies(wanted.rope_theta, wanted.rotated_elements, np.array([length], np.int32)), np.float32
+        ).reshape(-1)
+        for each in (found.rope_scaling, wanted.rope_scaling)
+        for length in (1, positions)
+    ]
+    factors = [getattr(each, "attention_factor", 1.0) for each in (found.rope_scaling, wanted.rope_scaling)]
+    return np.allclose(turns[:2], turns[2:], rtol=1e-5, atol=0) and np.isclose(*factors, rtol=1e-6, atol=0)
 
 
 def _add(metadata: Mapping[str, Any], name: str, writer: Any) -> None:

@@ -9,32 +9,18 @@ Source: the release of DeepSeek-V3, inference/fp8_cast_bf16.py; transformers 5, 
 
 from __future__ import annotations
 
-from typing import Any
-
 import ml_dtypes
 import numpy as np
 
 from jaxspec.errors import InputError
 from jaxspec.models.checkpoint_files import STORED_DTYPES, TensorPlace, TensorTable
 
-__all__ = ["SCALE_SUFFIX", "ScaledFiles", "block_of", "scaled_values"]
+__all__ = ["SCALE_SUFFIX", "ScaledFiles", "scaled_values"]
 
 #: Ends the name of the scales of a matrix.
 SCALE_SUFFIX = "_scale_inv"
 
 _ELEMENTS = "F8_E4M3"
-_FORMATS = ("e4m3", "float8_e4m3fn")
-
-
-def block_of(stated: Any) -> tuple[int, int] | None:
-    """Rows and columns that share a scale, by the `quantization_config` of config.json; None: weights are stored otherwise."""
-    if not isinstance(stated, dict) or stated.get("quant_method") != "fp8":
-        return None
-    block = stated.get("weight_block_size")
-    whole = lambda size: isinstance(size, int) and not isinstance(size, bool) and size > 0
-    if not isinstance(block, list) or len(block) != 2 or not all(map(whole, block)):
-        return None
-    return (block[0], block[1]) if stated.get("fmt", _FORMATS[0]) in _FORMATS else None
 
 
 def scaled_values(elements: np.ndarray, scales: np.ndarray, block: tuple[int, int]) -> np.ndarray:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from hwmodels.catalog.huggingface import FAMILIES
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.config_values import integer
 
@@ -305,6 +306,8 @@ def metadata_of(
     """
     local = {} if config.local_rope is None else {"rope_local_base_freq": config.local_rope.theta}
     values = {**written, **local, "rope_theta": config.rope_theta, "head_dim": config.head_dim}
+    for key, spellings in FAMILIES[row.model_type].spellings.items():
+        values |= {name: values[spelling] for spelling in spellings if spelling in values for name in (key, *spellings)}
     own = {stored: values[key] for key, stored in {**_COMMON, **row.settings}.items() if values.get(key) is not None}
     own |= {
         "vocab_size": config.vocab_size,

@@ -358,7 +358,9 @@ def _parts(part: Any, key: str) -> list[dict[str, Any]]:
 
 def _patterns(part: Mapping[str, Any]) -> Iterator[str]:
     """What a step of a pre-tokenizer cuts by."""
-    if part.get("type") == "Split":
+    if part.get("type") not in ("Split", "Digits", "ByteLevel"):
+        yield str(part.get("type"))
+    elif part.get("type") == "Split":
         yield part.get("pattern", {}).get("Regex", "")
     elif part.get("type") == "Digits":
         yield r"\p{N}" if part.get("individual_digits") else r"\p{N}+"

@@ -12,6 +12,7 @@ from jaxspec.models.decoder import Params
 from jaxspec.results import given, measured
 from jaxspec.results.network_results import AcceptanceRates
 from jaxspec.runs.progress import Reporter
+from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.chunks import chunk_size
 from jaxspec.speculate.drafts import ReadyDraft
 from jaxspec.speculate.proof import decode_chains
@@ -33,13 +34,21 @@ class Prompts(NamedTuple):
 
 
 def decoded_alone(
-    params: Params, config: DecoderConfig, draft: ReadyDraft, prompts: Prompts, length: int, reporter: Reporter
+    params: Params,
+    config: DecoderConfig,
+    draft: ReadyDraft,
+    prompts: Prompts,
+    length: int,
+    reporter: Reporter,
+    *,
+    longest: int = MAX_DRAFT_LENGTH,
 ) -> DecodedDraft:
     """Acceptance and tokens per cycle of chains.
 
     Args:
         params, config: of the target.
         length: drafted tokens per cycle.
+        longest: see `decode_chains`.
     """
     count = len(prompts.tokens)
     with reporter.bar("decoding with the draft as engines run it", count, step=chunk_size(count)) as bar:
@@ -49,6 +58,7 @@ def decoded_alone(
             draft,
             prompts.tokens,
             length,
+            longest=longest,
             num_tokens=prompts.output_tokens,
             decoding=prompts.decoding,
             seed=prompts.seed,

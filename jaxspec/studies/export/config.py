@@ -6,6 +6,7 @@ import dataclasses
 from typing import Literal
 
 from jaxspec.settings.base import Settings
+from jaxspec.settings.catalog_names import known_device, known_model
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
@@ -26,6 +27,7 @@ class ExportConfig(Settings):
         dataclasses.MISSING,
         "Run directory of `jaxspec tune` or `jaxspec evaluate`, finished, whose draft is written; or a model (a name, a "
         "folder, a GGUF file or a container), which is written in few bits, and in fewer as its draft.",
+        known=known_model,
     )
     format: Literal["gguf", "compressed-tensors"] | None = setting(
         None,
@@ -65,6 +67,7 @@ class ExportConfig(Settings):
         None,
         "Device whose configuration is taken, where the run has several; of a model, the one whose speed is predicted.",
         unset="the run's first, or rtx-4090",
+        known=known_device,
     )
     prompts: int | None = setting(
         None,

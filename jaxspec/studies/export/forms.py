@@ -23,6 +23,7 @@ from hwmodels.network.architecture import KINDS, LAYER_MATRICES
 from hwmodels.speculation.chains import priced_chains
 from jaxspec.errors import InputError
 from jaxspec.files import to_json
+from jaxspec.models.compressed_export import COMPRESSED_TYPES, write_compressed
 from jaxspec.models.embedded import is_container, load_model, model_place
 from jaxspec.models.gguf import is_gguf
 from jaxspec.models.gguf_export import GGUF_TYPES, write_gguf
@@ -37,6 +38,7 @@ from jaxspec.speculate.ragged import padded
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies.engine_flags import Engine, ServedDraft, engines_for
 from jaxspec.studies.export.alone import Prompts, decoded_alone
+from jaxspec.studies.export.checkpoint import target_files
 from jaxspec.studies.export.config import DRAFT_LENGTH, ExportConfig
 from jaxspec.studies.export.readme import MANIFEST, check_place, engine_section, remove_earlier
 from jaxspec.studies.export.result import ExportResult
@@ -49,6 +51,8 @@ _BITS = {
     "bf16": (16.0, 16.0),
     "q8_0": (8.5, 8.5),
     "q4_0": (4.5, 8.5),
+    "fp8": (8.0, 16.0),
+    "w4a16": (4.125, 16.0),
 }
 
 
@@ -70,8 +74,16 @@ class Form:
     write: Callable[..., None]
 
 
+def _write_directory(path: Path, place: Path, kind: str, **how: Any) -> None:
+    files = target_files(str(place))
+    write_compressed(path, place, kind, config=files.written_config("bfloat16"), beside=files.copied, **how)
+
+
 #: By the names of `--format`.
-FORMS = {"gguf": Form(GGUF_TYPES, "q8_0", "q4_0", ".gguf", write_gguf)}
+FORMS = {
+    "gguf": Form(GGUF_TYPES, "q8_0", "q4_0", ".gguf", write_gguf),
+    "compressed-tensors": Form(COMPRESSED_TYPES, "fp8", "w4a16", "", _write_directory),
+}
 
 #: Held-out prompts, unless a number is given.
 _PROMPTS = 24
@@ -180,7 +192,7 @@ def _measured(config: ExportConfig, result: ExportResult, paths: Mapping[str, st
     prompts, lengths = padded(checked.prompts)
     asked = Prompts(prompts, lengths, common.output_tokens, GREEDY, common.seed, checked.stop)
     ready = ReadyDraft(NetworkDraft(draft.config), as_computed(draft.params))
-    found = decoded_alone(as_computed(target.params), target.config, ready, asked, length, reporter)
+    found = decoded_alone(as_computed(target.params), target.config, ready, asked, length, reporter, longest=length)
     return dataclasses.replace(
         result, alone=found, speedup_vs_stored_ar=predicted(_speedup(checked.pricings[common.device[0]], result, found))
     )

@@ -15,7 +15,7 @@ from jaxspec.formats.container import open_checkpoint, pack
 from jaxspec.models.checkpoint_files import CheckpointFiles
 from jaxspec.models.families import decoder_config
 from jaxspec.models.hf_load import load_container, load_directory
-from jaxspec.models.scaled_blocks import ScaledFiles, block_of, scaled_values
+from jaxspec.models.scaled_blocks import ScaledFiles, scaled_values
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "hf" / "kimi_k2_released"
 E4M3 = ml_dtypes.float8_e4m3fn
@@ -76,24 +76,6 @@ def test_pairs_that_do_not_fit_are_refused(tensors, message, tmp_path):
     save_file(tensors, tmp_path / "model.safetensors")
     with pytest.raises(InputError, match=message):
         ScaledFiles(CheckpointFiles(tmp_path), BLOCK)
-
-
-@pytest.mark.parametrize(
-    ("stated", "block"),
-    [
-        ({"quant_method": "fp8", "weight_block_size": [128, 64], "fmt": "e4m3"}, (128, 64)),
-        ({"quant_method": "fp8", "weight_block_size": [128, 64]}, (128, 64)),
-        ({"quant_method": "fp8", "weight_block_size": [128, 64], "fmt": "e5m2"}, None),
-        ({"quant_method": "fp8", "weight_block_size": None}, None),
-        ({"quant_method": "fp8", "weight_block_size": [128]}, None),
-        ({"quant_method": "fp8", "weight_block_size": [128, True]}, None),
-        ({"quant_method": "mxfp4", "weight_block_size": [128, 128]}, None),
-        (None, None),
-        ([], None),
-    ],
-)
-def test_what_config_json_says_of_blocks(stated, block):
-    assert block_of(stated) == block
 
 
 def test_a_block_may_be_larger_than_its_matrix():

@@ -127,6 +127,7 @@ def export_model(config: ExportConfig, out: str | Path | None, *, force: bool, r
     place = Path(f"{source.stem}-{form_name}" if out is None else out)
     check_place(place, force=force, kept={"the model": source})
     common = _settings(config, config.run)
+    tokens = target_files(str(source)).has_tokenizer
     size = check_inputs(common).network.num_parameters()  # before any file is written
     place.absolute().parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place.absolute().parent, prefix=f".{place.name}-") as scratch:
@@ -136,7 +137,9 @@ def export_model(config: ExportConfig, out: str | Path | None, *, force: bool, r
                 form.write(folder / f"{part}{form.ending}", source, kind, on_bytes=advance)
         paths = {part: str(place.absolute() / f"{part}{form.ending}") for part in types}
         length = config.draft_length or DRAFT_LENGTH
-        engines = engines_for(paths["target"], ServedDraft("network", paths["draft"]), length)
+        known = engines_for(paths["target"], ServedDraft("network", paths["draft"]), length, tokenizer=tokens)
+        # llama.cpp converts no such directories.
+        engines = [engine for engine in known if form.ending or engine.title != "llama.cpp"]
         result = ExportResult(
             device=common.device[0],
             architecture="own",

@@ -29,12 +29,9 @@ def shown(result: ExportResult) -> Shown:
         if found.tokens_per_cycle.number is not None:
             table.add_row(name, str(found.prompts.value), *_numbers(found))
     if result.format is not None:
-        return Shown(
-            result.plain(),
-            [table],
-            _of_model(result),
-            f"flags for {', '.join(result.engines)}: {result.directory}/README.md",
-        )
+        commands = [content.rstrip() for name, content in result.engines.items() if name == "llama.cpp"]
+        files = f"flags for {', '.join(result.engines)}: {result.directory}/README.md"
+        return Shown(result.plain(), [table], _of_model(result), files, commands)
     notes = ["Engines read every weight whole: acceptance carries over to them, the predicted speed does not."]
     if result.checkpoint is not None:
         notes.append(
@@ -56,12 +53,9 @@ def _numbers(found: DecodedDraft) -> tuple[str, str]:
 
 def _of_model(result: ExportResult) -> list[str]:
     """What is said of a model and its low-bit copy."""
-    speedup, notes = result.speedup_vs_stored_ar.number, []
-    if speedup is not None:
-        notes.append(
-            f"Predicted on {result.device}: {times(speedup)} the speed of the target in {result.target_dtype} without a draft."
-        )
+    speedup = result.speedup_vs_stored_ar.number
+    if speedup is None:
+        return []
     return [
-        *notes,
-        *(f"Start {name}:\n{content.rstrip()}" for name, content in result.engines.items() if name == "llama.cpp"),
+        f"Predicted on {result.device}: {times(speedup)} the speed of the target in {result.target_dtype} without a draft."
     ]

@@ -1,5 +1,6 @@
 """Networks written as GGUF files: they come back bit for bit, in the library's blocks, with the same words."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -49,7 +50,8 @@ WRITTEN = sorted({*CASES, "llama_scaled_tied", "qwen3_vl_multimodal", "mistral3_
 def test_a_written_network_comes_back(released, tmp_path, name):
     write_network(tmp_path / "a.gguf", released(name), "bf16")
     found, expected = load_directory(tmp_path / "a.gguf"), load_directory(tmp_path / name)
-    assert _same(found.config, expected.config, 40)
+    # A network in float16 is written in bfloat16 here.
+    assert _same(dataclasses.replace(found.config, stored_dtype=expected.config.stored_dtype), expected.config, 40)
     jax.tree.map(np.testing.assert_array_equal, narrow(found.params), narrow(expected.params))
 
 
@@ -114,7 +116,10 @@ def test_words_of_bytes_come_back(tmp_path, kind):
     tokenizer = trained(RELEASED[kind])
     tokenizer.add_special_tokens(["<|end|>"])
     settings = {"eos_token": {"content": "<|end|>"}, "chat_template": "{{ messages }}"}
-    found, metadata, files = again(tokenizer.to_str(), tmp_path, **{"tokenizer_config.json": settings})
+    form = json.loads(tokenizer.to_str())
+    form["model"]["ignore_merges"] = kind == "tekken"  # of this kind released tokenizers all say so
+    tokenizer = Tokenizer.from_str(json.dumps(form))
+    found, metadata, files = again(json.dumps(form), tmp_path, **{"tokenizer_config.json": settings})
     assert [found.encode(text).ids for text in TEXTS] == [tokenizer.encode(text).ids for text in TEXTS]
     assert metadata["tokenizer.ggml.eos_token_id"] == tokenizer.token_to_id("<|end|>")
     assert metadata["tokenizer.chat_template"] == json.loads(files["tokenizer_config.json"])["chat_template"]

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from jaxspec.errors import InputError
 from jaxspec.settings.acceptance import AcceptanceSource
 from jaxspec.settings.base import Settings
-from jaxspec.settings.catalog_names import catalog_devices
+from jaxspec.settings.catalog_names import catalog_devices, known_device
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.experts import ExpertSettings
 from jaxspec.settings.fields import same_as, setting
@@ -171,7 +171,10 @@ class CodesignConfig(ExpertSettings, Settings):
     objective: Literal["tokens_per_s", "tokens_per_j"] = setting("tokens_per_s", "What to maximize.")
     architecture: str = same_as(PredictConfig, "architecture")
     device: str = setting(
-        CommonConfig.device[0], "Device to start from: catalog name or TOML file.", names=catalog_devices
+        CommonConfig.device[0],
+        "Device to start from: catalog name or TOML file.",
+        names=catalog_devices,
+        known=known_device,
     )
     engine: str | None = same_as(CommonConfig, "engine")
     weight_format: str | None = same_as(CommonConfig, "weight_format")

@@ -30,6 +30,9 @@ COMPRESSED_TYPES = ("fp8", "w4a16")
 #: Weights that share a scale in INT4.
 _GROUP = 128
 
+#: Ends the name of the tensor with rows and columns of a packed matrix.
+_SHAPE = ".weight_shape"
+
 
 def group_of(columns: int) -> int:
     """Weights of a row that share a scale in INT4: 128 where they divide the row."""
@@ -44,7 +47,7 @@ def write_compressed(
     config: Mapping[str, Any],
     beside: Mapping[str, bytes],
     on_bytes: Callable[[int, str], None] = lambda count, name: None,
-) -> None:
+) -> tuple[float, float]:
     """Write a network as a directory, one tensor at a time.
 
     Args:
@@ -53,6 +56,8 @@ def write_compressed(
         config: its config.json, as a network in bfloat16.
         beside: the other small files.
         on_bytes: called after each tensor with its bytes and its name.
+    Returns:
+        Bits of a weight, its share of scales included: of the layers' matrices, and of the embedding and the head.
     Raises:
         InputError: the network cannot be read, or has several matrices in one tensor.
     """
@@ -74,6 +79,8 @@ def write_compressed(
         size = min(groups, default=_GROUP)
         parts = lambda name: _parts(name, files.tensors[name].shape, kind if name in matrices else "bf16", size)
         forms = [form for name in names for form in parts(name)]
+        packed = [form.bytes for name in matrices for form in parts(name) if not form.name.endswith(_SHAPE)]
+        bits = 8 * sum(packed) / sum(math.prod(files.tensors[name].shape) for name in matrices)
         shards, values = plan_shards(forms, SHARD_BYTES), _values(names, matrices, files, kind, size)
         path.mkdir()
         for shard in shards:
@@ -91,6 +98,7 @@ def write_compressed(
         (path / name).write_bytes(content)
     written = {**config, "quantization_config": _stated(kind, size, sorted({*left}))}
     (path / "config.json").write_text(to_json(written))
+    return bits, 16.0
 
 
 def _is_linear(name: str, shape: tuple[int, ...]) -> bool:
@@ -114,7 +122,7 @@ def _parts(name: str, shape: tuple[int, ...], kind: str, size: int) -> Iterator[
     else:
         yield form(f"{stem}.weight_packed", "I32", (shape[0], -(-shape[1] // 8)), 4)
         yield form(f"{stem}.weight_scale", "BF16", (shape[0], shape[1] // size), 2)
-        yield form(f"{stem}.weight_shape", "I64", (2,), 8)
+        yield form(stem + _SHAPE, "I64", (2,), 8)
 
 
 def _values(names: list[str], matrices: set[str], files: Any, kind: str, size: int) -> Iterator[np.ndarray]:

@@ -14,10 +14,12 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from hwmodels.networks import FAMILIES, Running, running_row
@@ -81,7 +83,7 @@ def open_network(place: Path) -> Iterator[tuple[Described, NamedTensors]]:
 
 def write_gguf(
     path: Path, place: Path, kind: str, *, on_bytes: Callable[[int, str], None] = lambda count, name: None
-) -> None:
+) -> tuple[float, float]:
     """Write a network with its tokenizer, one tensor at a time.
 
     Args:
@@ -89,6 +91,8 @@ def write_gguf(
         kind: one of `GGUF_TYPES`: of all matrices; in a file of blocks the embedding and the head are in Q8_0, and matrices
             whose rows are no multiple of 32 long in F16. Vectors are in float32.
         on_bytes: called after each tensor with its bytes and its name.
+    Returns:
+        Bits of a weight, its share of scales included: of the layers' matrices, and of the embedding and the head.
     Raises:
         InputError: the network or its tokenizer cannot be read, or cannot be said in a GGUF file.
     """
@@ -105,10 +109,13 @@ def write_gguf(
         writer.add_file_type(gguf.LlamaFileType[f"MOSTLY_{kind.upper()}"])
         writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
         types = [gguf.GGMLQuantizationType[_type(tensor, kind)] for tensor in network.tensors]
+        stored = np.zeros((2, 2))
         for tensor, given in zip(network.tensors, types, strict=True):
             block, size = gguf.GGML_QUANT_SIZES[given]
             count = int(np.prod(tensor.shape))
             writer.add_tensor_info(tensor.name, tensor.shape, np.dtype(np.float32), count // block * size, given)
+            if _is_matrix(tensor):
+                stored[int(tensor.name in _ENDS)] += 8 * (count // block * size), count
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_ti_data_to_file()
@@ -120,11 +127,17 @@ def write_gguf(
                 raise InputError(f"tensor {tensor.name!r} of {place} has values beyond float16; write bf16 or q8_0")
             writer.write_tensor_data(written)
             on_bytes(written.nbytes, tensor.name)
+    layers, ends = (stored[:, 0] / stored[:, 1]).tolist()
+    return layers, ends
+
+
+def _is_matrix(tensor: _Tensor) -> bool:
+    return len(tensor.shape) > 1 and not tensor.name.endswith(_ROUTERS)
 
 
 def _type(tensor: _Tensor, kind: str) -> str:
     """The type that a tensor is written in."""
-    if len(tensor.shape) < 2 or tensor.name.endswith(_ROUTERS):
+    if not _is_matrix(tensor):
         return "F32"
     if kind in ("f16", "bf16"):
         return kind.upper()
@@ -192,13 +205,13 @@ def _same(found: DecoderConfig, wanted: DecoderConfig, positions: int) -> bool:
         return True
     turns = [
         np.asarray(
-            each.frequencies(wanted.rope_theta, wanted.rotated_elements, np.array([length], np.int32)), np.float32
+            each.frequencies(wanted.rope_theta, wanted.rotated_elements, jnp.array([length], jnp.int32)), np.float32
         ).reshape(-1)
         for each in (found.rope_scaling, wanted.rope_scaling)
         for length in (1, positions)
     ]
     factors = [getattr(each, "attention_factor", 1.0) for each in (found.rope_scaling, wanted.rope_scaling)]
-    return np.allclose(turns[:2], turns[2:], rtol=1e-5, atol=0) and np.isclose(*factors, rtol=1e-6, atol=0)
+    return np.allclose(turns[:2], turns[2:], rtol=1e-5, atol=0) and math.isclose(*factors, rel_tol=1e-6)
 
 
 def _add(metadata: Mapping[str, Any], name: str, writer: Any) -> None:

@@ -88,7 +88,7 @@ class QuantizedFiles:
 
     def _add(self, name: str, names: tuple[str, ...]) -> None:
         places, parts = self._files.tensors, {each.rpartition(".")[2]: each for each in names}
-        read = lambda part: self._files.read(parts[part]) if part in parts else None
+        read: Callable[[str], Any] = lambda part: self._files.read(parts[part]) if part in parts else None
         codes, packing = places[names[0]], self._packing
         scale = next(
             (parts[part] for part in ("weight_scale", "scales", "weight_scale_inv") if part in parts), names[0]
@@ -134,7 +134,9 @@ class QuantizedFiles:
         if packing.method == "awq":
             return (shape[1] * 8, shape[0]), lambda: awq_values(read("qweight"), read("qzeros"), read("scales"))
         return (shape[1], shape[0] * 32 // packing.bits), lambda: gptq_values(
-            *(read(part) for part in ("qweight", "qzeros", "scales")),
+            read("qweight"),
+            read("qzeros"),
+            read("scales"),
             packing.bits,
             groups=read("g_idx"),
             offset=packing.offset,

@@ -314,7 +314,7 @@ def metadata_of(
         "rope.dimension_count": config.rotated_elements,
         "attention.value_length": config.head_dim,
     }
-    scaling, settings = config.rope_scaling, {}
+    scaling, settings = config.rope_scaling, dict[str, np.ndarray]()
     kind = type(scaling).__name__.removesuffix("Scaling").lower()
     if kind in _SCALING:
         stated = {key: value for key, value in vars(scaling).items() if key in _SCALING[kind]}
@@ -322,7 +322,8 @@ def metadata_of(
             f"rope.scaling.{_SCALING[kind][key]}": value for key, value in stated.items()
         }
     elif kind == "longrope":
-        settings = {LONG: np.float32(vars(scaling)["long_factor"]), SHORT: np.float32(vars(scaling)["short_factor"])}
+        factors = {LONG: "long_factor", SHORT: "short_factor"}
+        settings = {name: np.asarray(vars(scaling)[key], np.float32) for name, key in factors.items()}
         own |= {"rope.scaling.attn_factor": vars(scaling)["attention_factor"]}
         own |= {"rope.scaling.original_context_length": vars(scaling)["original_max_position_embeddings"]}
     elif kind == "llama3" and scaling is not None:

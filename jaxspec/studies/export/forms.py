@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hwmodels import Acceptance, DraftCost, Footprint
-from hwmodels.network.architecture import KINDS, LAYER_MATRICES
+from hwmodels.network.architecture import ALL_LAYER_MATRICES, KINDS
 from hwmodels.speculation.chains import priced_chains
 from jaxspec.errors import InputError
 from jaxspec.files import to_json
@@ -27,9 +27,10 @@ from jaxspec.models.compressed_export import COMPRESSED_TYPES, write_compressed
 from jaxspec.models.embedded import is_container, load_model, model_place
 from jaxspec.models.gguf import is_gguf
 from jaxspec.models.gguf_export import GGUF_TYPES, write_gguf
-from jaxspec.models.stored import as_computed
-from jaxspec.report.formatting import fixed, times
+from jaxspec.models.stored import SMALL, as_computed
+from jaxspec.report.formatting import bytes_in_words, fixed, times
 from jaxspec.results import given, measured, predicted
+from jaxspec.runs.machine import device_memory_bytes
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.provenance import versions
 from jaxspec.settings import CommonConfig
@@ -41,19 +42,16 @@ from jaxspec.studies.export.alone import Prompts, decoded_alone
 from jaxspec.studies.export.checkpoint import target_files
 from jaxspec.studies.export.config import DRAFT_LENGTH, ExportConfig
 from jaxspec.studies.export.readme import MANIFEST, check_place, engine_section, remove_earlier
-from jaxspec.studies.export.result import ExportResult
-from jaxspec.studies.measured.checking import check_inputs
+from jaxspec.studies.export.result import DecodedDraft, ExportResult
+from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
+from jaxspec.studies.measured.memory import COMPUTED, ROOM_BYTES, DraftNeed, decoding_bytes, parameter_sizes
 from jaxspec.tuning.objective import Pricing
 
-#: Bits of a weight of the layers' matrices, its share of scales included, and of the embedding and the head.
-_BITS = {
-    "f16": (16.0, 16.0),
-    "bf16": (16.0, 16.0),
-    "q8_0": (8.5, 8.5),
-    "q4_0": (4.5, 8.5),
-    "fp8": (8.0, 16.0),
-    "w4a16": (4.125, 16.0),
-}
+#: Bits of a weight, about: how far a file is written.
+_BITS = {"f16": 16, "bf16": 16, "q8_0": 8.5, "q4_0": 4.5, "fp8": 8, "w4a16": 4.125}
+
+#: Of the layers' matrices, and of the embedding and the head.
+_Bits = tuple[float, float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,19 +62,19 @@ class Form:
         types: of matrices, that it has.
         target, draft: of these, unless others are asked for.
         ending: of the names of what is written.
-        write: a network at a place, in a type, to a path.
+        write: a network at a place, in a type, to a path; gives the bits of a weight.
     """
 
     types: tuple[str, ...]
     target: str
     draft: str
     ending: str
-    write: Callable[..., None]
+    write: Callable[..., _Bits]
 
 
-def _write_directory(path: Path, place: Path, kind: str, **how: Any) -> None:
+def _write_directory(path: Path, place: Path, kind: str, **how: Any) -> _Bits:
     files = target_files(str(place))
-    write_compressed(path, place, kind, config=files.written_config("bfloat16"), beside=files.copied, **how)
+    return write_compressed(path, place, kind, config=files.written_config("bfloat16"), beside=files.copied, **how)
 
 
 #: By the names of `--format`.
@@ -128,13 +126,16 @@ def export_model(config: ExportConfig, out: str | Path | None, *, force: bool, r
     check_place(place, force=force, kept={"the model": source})
     common = _settings(config, config.run)
     tokens = target_files(str(source)).has_tokenizer
-    size = check_inputs(common).network.num_parameters()  # before any file is written
+    checked = check_inputs(common)  # before any file is written
+    if config.prompts != 0:
+        _check_memory(checked, common.output_tokens)
+    size = checked.network.num_parameters()
     place.absolute().parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place.absolute().parent, prefix=f".{place.name}-") as scratch:
-        folder = Path(scratch)
+        folder, bits = Path(scratch), dict[str, _Bits]()
         for part, kind in types.items():
-            with reporter.bytes_bar(f"writing the {part} in {kind}", int(size * _BITS[kind][0] / 8)) as advance:
-                form.write(folder / f"{part}{form.ending}", source, kind, on_bytes=advance)
+            with reporter.bytes_bar(f"writing the {part} in {kind}", int(size * _BITS[kind] / 8)) as advance:
+                bits[part] = form.write(folder / f"{part}{form.ending}", source, kind, on_bytes=advance)
         paths = {part: str(place.absolute() / f"{part}{form.ending}") for part in types}
         length = config.draft_length or DRAFT_LENGTH
         known = engines_for(paths["target"], ServedDraft("network", paths["draft"]), length, tokenizer=tokens)
@@ -150,12 +151,13 @@ def export_model(config: ExportConfig, out: str | Path | None, *, force: bool, r
             target_dtype=types["target"],
             draft_dtype=types["draft"],
             draft_length=given(length),
-            bits_per_weight=given(_BITS[types["draft"]][0]),
+            bits_per_weight=given(bits["draft"][0]),
             compressed_kv=False,
             engines={engine.title: engine.content for engine in engines},
             versions=versions(),
         )
-        result = _measured(config, result, {part: str(folder / f"{part}{form.ending}") for part in types}, reporter)
+        written = {part: str(folder / f"{part}{form.ending}") for part in types}
+        result = _measured(config, result, written, bits, reporter)
         (folder / "engines").mkdir()
         for engine in engines:
             (folder / "engines" / engine.file).write_text(engine.content)
@@ -185,7 +187,28 @@ def _settings(config: ExportConfig, model: str) -> CommonConfig:
     )
 
 
-def _measured(config: ExportConfig, result: ExportResult, paths: Mapping[str, str], reporter: Reporter) -> ExportResult:
+def _check_memory(checked: CheckedInputs, tokens: int) -> None:
+    """Raise InputError where both networks in float32, and what they decode so many tokens with, take more than there is."""
+    network = checked.network
+    # A small one is held once more, laid out to decode with.
+    copies = 2 if network.num_parameters() <= SMALL else 1
+    caches = DraftNeed(per_slot=3 * COMPUTED * network.num_layers * network.cached_shape.elements)
+    need = 2 * copies * COMPUTED * parameter_sizes(network) + ROOM_BYTES
+    need += decoding_bytes(network, [len(prompt) for prompt in checked.prompts], tokens, [caches])
+    if need > (there := device_memory_bytes()):
+        raise InputError(
+            f"decoding with both networks in float32 takes about {bytes_in_words(need)}, and there are "
+            f"{bytes_in_words(there)}; use --prompts 0 to write the files without measuring them, or a device with more memory"
+        )
+
+
+def _measured(
+    config: ExportConfig,
+    result: ExportResult,
+    paths: Mapping[str, str],
+    bits: Mapping[str, _Bits],
+    reporter: Reporter,
+) -> ExportResult:
     """What the written files do, and the speed that follows."""
     if config.prompts == 0:
         return result
@@ -196,15 +219,14 @@ def _measured(config: ExportConfig, result: ExportResult, paths: Mapping[str, st
     asked = Prompts(prompts, lengths, common.output_tokens, GREEDY, common.seed, checked.stop)
     ready = ReadyDraft(NetworkDraft(draft.config), as_computed(draft.params))
     found = decoded_alone(as_computed(target.params), target.config, ready, asked, length, reporter, longest=length)
-    return dataclasses.replace(
-        result, alone=found, speedup_vs_stored_ar=predicted(_speedup(checked.pricings[common.device[0]], result, found))
-    )
+    speedup = _speedup(checked.pricings[common.device[0]], bits, found)
+    return dataclasses.replace(result, alone=found, speedup_vs_stored_ar=predicted(speedup))
 
 
-def _speedup(pricing: Pricing, result: ExportResult, found: Any) -> float:
+def _speedup(pricing: Pricing, written: Mapping[str, _Bits], found: DecodedDraft) -> float:
     """Over the target without a draft, of the files on the priced device."""
-    bits = lambda kind: {name: _BITS[kind][name not in LAYER_MATRICES] for name in KINDS}
-    footprint = Footprint(bits(result.draft_dtype), bits(result.target_dtype), 16.0, 16.0)
+    bits = lambda part: {name: written[part][name not in ALL_LAYER_MATRICES] for name in KINDS}
+    footprint = Footprint(bits("draft"), bits("target"), 16.0, 16.0)
     conditional = np.nan_to_num(np.asarray(found.acceptance.conditional.known, np.float32))
     chains = priced_chains(
         pricing.device,

@@ -91,6 +91,9 @@ def changed(tmp_path):
         ("int4_groups", {"format": "marlin-24"}, "format 'marlin-24' of compressed-tensors"),
         ("fp8_rows", {"quant_method": "fp8", "fmt": "e5m2"}, "fmt 'e5m2'"),
         ("fp8_rows", {"quant_method": "fp8", "weight_block_size": [128]}, r"weight_block_size \[128\]"),
+        ("fp8_rows", {"quant_method": "fp8", "weight_block_size": [128, True]}, r"weight_block_size \[128, True\]"),
+        ("fp8_rows", {"format": ["float-quantized"]}, r"format \['float-quantized'\] of compressed-tensors"),
+        ("gptq", {"bits": 4.0}, "quant_method 'gptq' with bits 4.0"),
     ],
 )
 def test_an_unread_form_is_named(changed, name, settings, said):

@@ -1,5 +1,6 @@
 """A model and its low-bit copy for engines: what is written, opened again, measured and said; bad input says what to do."""
 
+import dataclasses
 import importlib.util
 import json
 import subprocess
@@ -77,6 +78,8 @@ def test_directories_hold_the_packed_matrices(tiny_model, some_text, tmp_path):
     config = json.loads((tmp_path / "out" / "draft" / "config.json").read_text())
     size = config["quantization_config"]["config_groups"]["group_0"]["weights"]["group_size"]
     assert size == min(np.gcd(128, np.asarray(source[kind]).shape[-1]) for kind in ("q", "down"))
+    assert size < 128
+    assert result.bits_per_weight.value == 4 + 16 / size
     for kind in ("q", "down"):
         matrix = np.asarray(source[kind][0], np.float32)
         columns = matrix.shape[1]
@@ -84,6 +87,15 @@ def test_directories_hold_the_packed_matrices(tiny_model, some_text, tmp_path):
         np.testing.assert_array_equal(np.asarray(draft.params["layers"][kind][0]), expected)
         expected = scaled_rows(*fp8_rows(matrix)).astype(ml_dtypes.bfloat16)
         np.testing.assert_array_equal(np.asarray(target.params["layers"][kind][0]), expected)
+
+
+def test_what_does_not_fit_memory_is_refused_first(tiny_model, some_text, tmp_path, monkeypatch):
+    monkeypatch.setattr("jaxspec.studies.export.forms.device_memory_bytes", lambda: 10**6)
+    config = ExportConfig(run=str(tiny_model), text=str(some_text), **SMALL)
+    with pytest.raises(InputError, match=r"takes about .*, and there are 1 MB; use --prompts 0"):
+        export_draft(config, tmp_path / "out")
+    assert not any(tmp_path.iterdir())
+    export_draft(dataclasses.replace(config, prompts=0), tmp_path / "out")
 
 
 def test_int4_is_within_half_a_step():

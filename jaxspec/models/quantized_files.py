@@ -88,8 +88,11 @@ class QuantizedFiles:
 
     def _add(self, name: str, names: tuple[str, ...]) -> None:
         places, parts = self._files.tensors, {each.rpartition(".")[2]: each for each in names}
-        read: Callable[[str], Any] = lambda part: self._files.read(parts[part]) if part in parts else None
         codes, packing = places[names[0]], self._packing
+
+        def read(part: str) -> Any:
+            return self._files.read(parts[part]) if part in parts else None
+
         scale = next(
             (parts[part] for part in ("weight_scale", "scales", "weight_scale_inv") if part in parts), names[0]
         )

@@ -80,6 +80,12 @@ def _entries(folder: str) -> list[Path]:
     return [file for place in places for file in Path(place, "catalog", folder).glob("*.toml")]
 
 
+def _aliases(file: Path) -> list[str]:
+    """Further names of a device."""
+    stated = re.search(r"^aliases = \[(.*?)\]", file.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return [] if stated is None else re.findall(r'"([^"]+)"', stated[1])
+
+
 #: Words of a device's name that say who makes it.
 _MAKERS = {"nvidia", "geforce", "tesla", "amd", "apple", "qualcomm", "xilinx"}
 
@@ -90,13 +96,18 @@ _TUNED = {"instruct", "it", "chat", "hf", "base", "pt"}
 def known_device(name: str) -> str:
     """The catalog's name of a device: "RTX 4090", "a100" and "NVIDIA H100" are understood; what is not, comes back.
 
-    A name stands for the device that has all its words: the only one, or the one whose words all such others have.
+    A name stands for the device that has it, or an alias of its words; else for the one that has all its words: the only one,
+    or the one whose words all such others have.
     """
     if os.path.exists(name) or name.endswith(".toml"):
         return name
     wanted = _words(name) - _MAKERS
     if not any(any(map(str.isdigit, word)) for word in wanted):
         return name
+    spelled = {file.stem: [file.stem, *_aliases(file)] for file in _entries("devices")}
+    same = [each for each, names in spelled.items() if any(_words(one) == wanted for one in names)]
+    if len(same) == 1:
+        return same[0]
     found = [each for each in catalog_devices() if wanted <= _words(each)]
     least = [each for each in found if all(_words(each) <= _words(other) for other in found)]
     return least[0] if least else name

@@ -2,6 +2,7 @@
 
 import pytest
 
+from hwmodels import catalog
 from jaxspec.errors import InputError
 from jaxspec.settings import CommonConfig
 from jaxspec.settings.catalog_names import (
@@ -25,7 +26,8 @@ from jaxspec.studies import PredictConfig
         ("A100-SXM4-80GB", "a100-sxm-80gb"),
         ("H100", "h100-sxm"),
         ("m3 ultra", "m3-ultra"),
-        ("H100 PCIe", "H100 PCIe"),
+        ("H100 PCIe", "h100-pcie"),
+        ("H100 mobile", "H100 mobile"),
         ("npu", "npu"),
         ("l40", "l40"),
         ("gpu", "gpu"),
@@ -33,6 +35,17 @@ from jaxspec.studies import PredictConfig
 )
 def test_devices_are_understood(written, meant):
     assert known_device(written) == meant
+
+
+def test_aliases_mean_what_the_catalog_says():
+    aliases = [alias for name in catalog_devices() for alias in catalog.device_entry(name).aliases]
+    assert len(aliases) > 10
+    wrong = {
+        alias: known_device(alias)
+        for alias in aliases
+        if known_device(alias) not in (alias, catalog.device_named(alias))
+    }
+    assert wrong == {}
 
 
 def test_catalog_names_mean_themselves():

@@ -38,7 +38,7 @@ ALLOWED_NAMES = {
             for name in (
                 *("ExpertSizes", "LatentSizes", "LearnedPositions", "LinearSizes", "NetworkSpec", "RopeSpec"),
                 *("FAMILIES", "Family", "Running", "Wrapper", "read_running", "runnable_families", "running_row"),
-                *("settings.Settings", "written_config"),
+                *("packing.Packing", "settings.Settings", "written_config"),
             )
         ),
     },

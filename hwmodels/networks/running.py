@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 from hwmodels.networks.families import FAMILIES, family_called
 from hwmodels.networks.family import Family, RouterRule, Running, Setting
+from hwmodels.networks.packing import Packing, packing_of
 from hwmodels.networks.reading import check_fixed, unmodelled_feature
 from hwmodels.networks.rope import read_rope
 from hwmodels.networks.settings import Settings, shown
 from hwmodels.networks.sizes import network_spec
 from hwmodels.networks.spec import ExpertSizes, NetworkSpec
-from hwmodels.networks.stored import scale_block
 from hwmodels.networks.wrappers import STATED, WRAPPERS, Wrapper, text_config, wrapper_of
 
 __all__ = ["ACTIVATION_NAMES", "RunningNetwork", "read_running", "runnable_families", "runnable_names", "running_row"]
@@ -38,13 +38,15 @@ class RunningNetwork(NamedTuple):
     Attributes:
         spec: with its computation.
         wrapper: what the network is the text decoder of; None: it is the whole.
-        block: rows and columns of matrices in FP8 that share a scale; None: no matrices are stored so.
+        packing: of a quantized release; None: it is none, or one whose family says how it is read.
+        wide: the network's own type is float32.
     """
 
     family: Family
     spec: NetworkSpec
     wrapper: Wrapper | None
-    block: tuple[int, int] | None
+    packing: Packing | None
+    wide: bool
 
 
 def runnable_families() -> dict[str, Family]:
@@ -92,8 +94,7 @@ def read_running(raw: dict[str, Any]) -> RunningNetwork:
         if settings.get(key) not in (None, value):
             stated = shown(settings.get(key))
             raise NotImplementedError(f"{name} with {key} = {stated} is not modelled; allowed is {json.dumps(value)}")
-    quantization = raw.get("quantization_config")
-    _check_quantization(quantization, family, row)
+    packing = _packing(raw.get("quantization_config"), family, row)
     _check_windows(family, settings)
     settings.flag("tie_word_embeddings", null=False)
     spec = network_spec(settings, family)
@@ -123,20 +124,24 @@ def read_running(raw: dict[str, Any]) -> RunningNetwork:
         experts=spec.experts and _routed(settings, family, row, spec.experts),
         computation=computation,
     )
-    return RunningNetwork(family, spec, wrapper_of(whole), scale_block(quantization))
+    wide = "float32" in (raw.get("dtype"), raw.get("torch_dtype"))
+    return RunningNetwork(family, spec, wrapper_of(whole), packing, wide)
 
 
-def _check_quantization(stated: Any, family: Family, row: Running) -> None:
-    """Weights are stored as they are computed with, or packed in a way that is read here."""
-    packed = row.packed
+def _packing(stated: Any, family: Family, row: Running) -> Packing | None:
+    """How weights are packed; None: they are stored as they are computed with, or as the family's releases have them."""
     method = stated.get("quant_method") if isinstance(stated, dict) else None
-    is_scaled = packed is None and scale_block(stated) is not None
-    if stated is None or (packed is not None and method == packed) or is_scaled:
-        return
-    allowed = "quant_method 'fp8' in E4M3 with a weight_block_size" if packed is None else f"quant_method {packed!r}"
+    if stated is None or (row.packed is not None and method == row.packed):
+        return None
+    why = f"; allowed is none, or quant_method {row.packed!r}"
+    if row.packed is None and isinstance(stated, dict):
+        try:
+            return packing_of(stated)
+        except NotImplementedError as error:
+            why = f": {error}"
     raise NotImplementedError(
-        f"{family.name} with quant_method {method!r} in quantization_config is not modelled; allowed is none, or {allowed}: "
-        "take a checkpoint in 16 bits"
+        f"{family.name} with quant_method {shown(method)} in quantization_config is not modelled{why}: take a "
+        "checkpoint in 16 bits"
     )
 
 

@@ -19,7 +19,7 @@ from hwmodels.networks.settings import shown
 from hwmodels.networks.spec import NetworkSpec
 from hwmodels.networks.tensor_names import LATENT_TENSORS
 
-__all__ = ["StoredForm", "UnpricedFormError", "scale_block", "stored_form"]
+__all__ = ["StoredForm", "UnpricedFormError", "stored_form"]
 
 
 class UnpricedFormError(ValueError):
@@ -126,17 +126,6 @@ def _fp8(raw: Mapping[str, Any]) -> _Form:
     scale = 8.0 if raw.get("scale_fmt") == "ue8m0" else 32.0
     bits = 8.0 + scale / (rows * columns)
     return _Form(f"FP8 in blocks of {rows} x {columns}", lambda _: bits, "fp8_block", (rows, columns))
-
-
-def scale_block(stated: Any) -> tuple[int, int] | None:
-    """Rows and columns that share a scale, of matrices in E4M3 that run here; None: weights are stored otherwise."""
-    if not isinstance(stated, dict) or stated.get("quant_method") != "fp8":
-        return None
-    block = stated.get("weight_block_size")
-    whole = lambda size: isinstance(size, int) and not isinstance(size, bool) and size > 0
-    if not isinstance(block, list) or len(block) != 2 or not all(map(whole, block)):
-        return None
-    return (block[0], block[1]) if stated.get("fmt", "e4m3") in ("e4m3", "float8_e4m3fn") else None
 
 
 _MXFP4, _MXFP8 = _plain("MXFP4", 4.25), _plain("MXFP8", 8.25)

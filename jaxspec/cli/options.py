@@ -16,7 +16,7 @@ from jaxspec.files import to_json, write_text
 from jaxspec.output_places import check_figure_place, check_file_place
 from jaxspec.settings import layered_config, read_layer
 from jaxspec.settings.base import ConfigType, Settings, quick_help
-from jaxspec.settings.coercion import as_path
+from jaxspec.settings.coercion import as_path, short_number
 from jaxspec.settings.fields import explained, fields_of, flag_of, has_flag, hints, takes_several
 
 __all__ = [
@@ -40,6 +40,14 @@ FIRST = ("model", "architecture", "device", "engine", "batch", "context", "accep
 FIRST += ("draft", "scheme", "text")
 
 
+class _Whole(click.types.IntParamType):
+    """A whole number, be it as "128k"."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = short_number(value)
+        return super().convert(value, param, ctx) if found is None else found
+
+
 def option_of(kind: type[Settings], name: str) -> Callable[[Function], Function]:
     """The option of one setting. Click knows no default of it, so that a file may stand between flag and default."""
     field, annotation = kind.__dataclass_fields__[name], hints(kind)[name]
@@ -50,6 +58,7 @@ def option_of(kind: type[Settings], name: str) -> Callable[[Function], Function]
     if bool in parts:
         return click.option(f"{flag}/--no-{flag.removeprefix('--')}", name, default=None, help=text)
     number = str if str in parts else next((part for part in parts if part in (int, float)), str)
+    number = _Whole() if number is int else number
     kind_of_option = ListOption if takes_several(annotation) else click.Option
     complete = completion_of(field, annotation)
     return click.option(flag, name, cls=kind_of_option, type=number, help=text, shell_complete=complete)

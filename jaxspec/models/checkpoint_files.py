@@ -38,7 +38,13 @@ __all__ = [
 STORED_DTYPES = {"F32": np.dtype(np.float32), "F16": np.dtype(np.float16), "BF16": np.dtype(ml_dtypes.bfloat16)}
 
 #: With those that values may be packed in.
-_READ_DTYPES = STORED_DTYPES | {"U8": np.dtype(np.uint8), "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn)}
+_READ_DTYPES = STORED_DTYPES | {
+    "U8": np.dtype(np.uint8),
+    "I8": np.dtype(np.int8),
+    "I32": np.dtype(np.int32),
+    "I64": np.dtype(np.int64),
+    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+}
 
 
 class TensorPlace(NamedTuple):

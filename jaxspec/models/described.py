@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hwmodels.networks import Family, Running, Wrapper, read_running, running_row
+from hwmodels.networks.packing import Packing
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
 from jaxspec.formats.container.source import check_no_adapter
@@ -44,7 +45,8 @@ class Described(NamedTuple):
     family: Family
     config: DecoderConfig
     wrapper: Wrapper | None = None
-    block: tuple[int, int] | None = None
+    packing: Packing | None = None
+    wide: bool = False
 
     def tensors(self, files: TensorTable, source: Path) -> NamedTensors:
         """The network's tensors among those of its files, as networks of the family read them.
@@ -63,7 +65,7 @@ class Described(NamedTuple):
                 )
             row, files = naming.row(row), _Part(files, own)
         row = row.as_stored(files.tensors)
-        return NamedTensors(row, unpacked(files, row, self.block))
+        return NamedTensors(row, unpacked(files, row, self.packing, wide=self.wide))
 
     def stored_config(self, tensors: NamedTensors, wanted: np.dtype | None = None) -> DecoderConfig:
         """The configuration of the network as its files store it, once their names and formats are checked.
@@ -101,9 +103,11 @@ def described_in(directory: Path) -> Described:
     if is_gguf(directory):
         return _described(json_beside(directory, "config.json"), directory)
     if not os.path.isdir(directory):  # unlike Path.is_dir, False for every path that cannot be one
+        # What has one slash may be an id of the Hub that its cache lacks.
+        fetch = ", or fetch a network of the Hub with `hf download`" if len(directory.parts) == 2 else ""
         raise InputError(
             f"model directory {str(directory)!r} does not exist; needed is a folder with config.json and "
-            "model.safetensors, or a GGUF file: check the path"
+            f"model.safetensors, or a GGUF file: check the path{fetch}"
         )
     check_version(directory)
     if not (directory / "config.json").exists():
@@ -123,6 +127,6 @@ def packed_in(container: Container) -> Described:
 def _described(raw: dict[str, Any], path: Path) -> Described:
     try:
         read = read_running(raw)
-        return Described(read.family, config_of(read.spec), read.wrapper, read.block)
+        return Described(read.family, config_of(read.spec), read.wrapper, read.packing, wide=read.wide)
     except (NotImplementedError, ValueError) as error:
         raise InputError(f"{path}: {error}; use a checkpoint of a known family") from error

@@ -17,15 +17,17 @@ import ml_dtypes
 import numpy as np
 
 from hwmodels.networks import Running
+from hwmodels.networks.packing import Packing
 from jaxspec.errors import InputError
 from jaxspec.formats.mx import BLOCK_SIZE, E2M1, MXTensor, decode
 from jaxspec.models.checkpoint_files import TensorPlace, TensorTable
-from jaxspec.models.scaled_blocks import SCALE_SUFFIX, ScaledFiles
+from jaxspec.models.quantized_files import QuantizedFiles, parts_of
+from jaxspec.models.scaled_blocks import ScaledFiles
 
 __all__ = ["UnpackedFiles", "packed_in_bits", "stored_under", "unpacked", "unpacked_mxfp4"]
 
 #: Types of packed values, as safetensors spells them -> the format.
-_IN_WORDS = {"U8": "MXFP4", "F8_E4M3": "FP8"}
+_IN_WORDS = {"U8": "MXFP4", "F8_E4M3": "FP8", "I8": "INT8", "I32": "packed integers"}
 
 _BLOCKS, _SCALES = "_blocks", "_scales"
 
@@ -113,7 +115,10 @@ def _place(name: str, files: TensorTable) -> TensorPlace:
 
 def packed_in_bits(files: TensorTable) -> frozenset[str]:
     """Formats of fewer than 16 bits that tensors of the files have, in words, before `unpacked`."""
-    return frozenset(_IN_WORDS[place.dtype] for place in files.tensors.values() if place.dtype in _IN_WORDS)
+    found = frozenset(_IN_WORDS[place.dtype] for place in files.tensors.values() if place.dtype in _IN_WORDS)
+    # Of this form the scales are in FP8.
+    whole = any(name.endswith("weight_global_scale") for name in files.tensors)
+    return found - {"MXFP4", "FP8"} | {"NVFP4"} if whole else found
 
 
 def stored_under(name: str, stored: Collection[str]) -> tuple[str, ...]:
@@ -122,17 +127,19 @@ def stored_under(name: str, stored: Collection[str]) -> tuple[str, ...]:
     Args:
         stored: names of all tensors in the files.
     """
-    if name not in stored:
-        return (name + _BLOCKS, name + _SCALES)
-    return (name, name + SCALE_SUFFIX) if name + SCALE_SUFFIX in stored else (name,)
+    parts = parts_of(name, stored)
+    return (name + _BLOCKS, name + _SCALES) if parts == (name,) and name not in stored else parts
 
 
-def unpacked(files: TensorTable, row: Running, block: tuple[int, int] | None = None) -> TensorTable:
+def unpacked(files: TensorTable, row: Running, packing: Packing | None = None, *, wide: bool = False) -> TensorTable:
     """The tensors as networks of a family read them.
 
     Args:
-        block: of the scales of matrices in FP8 (see `ScaledFiles`); None: there are none.
+        packing: of a quantized release; None: matrices are stored as they are, or as the family's releases have them.
+        wide: see `QuantizedFiles`.
     """
-    if block is not None:
-        return ScaledFiles(files, block)
+    if packing is not None and packing.method == "fp8" and packing.block is not None:
+        return ScaledFiles(files, packing.block)
+    if packing is not None and packing.method != row.packed:
+        return QuantizedFiles(files, packing, wide=wide)
     return UnpackedFiles(files) if row.packed == "mxfp4" else files

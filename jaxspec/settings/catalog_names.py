@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from jaxspec.registries import known_names
 
-__all__ = ["PRETRAINED", "Pretrained", "catalog_architectures", "catalog_devices", "named_networks", "shipped_networks"]
+__all__ = [
+    "PRETRAINED",
+    "Pretrained",
+    "catalog_architectures",
+    "catalog_devices",
+    "known_architecture",
+    "known_device",
+    "known_model",
+    "named_networks",
+    "shipped_networks",
+]
 
 
 class Pretrained(NamedTuple):
@@ -59,7 +72,96 @@ def named_networks() -> tuple[str, ...]:
 
 
 def _names(folder: str) -> tuple[str, ...]:
+    return tuple(sorted(file.stem for file in _entries(folder)))
+
+
+def _entries(folder: str) -> list[Path]:
     # Finding a package does not import it; importing it would load JAX.
     package = importlib.util.find_spec("hwmodels")
     places = [] if package is None else package.submodule_search_locations or []
-    return tuple(sorted(file.stem for place in places for file in Path(place, "catalog", folder).glob("*.toml")))
+    return [file for place in places for file in Path(place, "catalog", folder).glob("*.toml")]
+
+
+def _aliases(file: Path) -> list[str]:
+    """Further names of a device."""
+    stated = re.search(r"^aliases = \[(.*?)\]", file.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return [] if stated is None else re.findall(r'"([^"]+)"', stated[1])
+
+
+#: Words of a device's name that say who makes it.
+_MAKERS = {"nvidia", "geforce", "tesla", "amd", "apple", "qualcomm", "xilinx"}
+
+#: Ends of the names of releases that have the shapes of the network they are named for.
+_TUNED = {"instruct", "it", "chat", "hf", "base", "pt"}
+
+
+def known_device(name: str) -> str:
+    """The catalog's name of a device: "RTX 4090", "a100" and "NVIDIA H100" are understood; what is not, comes back.
+
+    A name stands for the device that has it, or an alias of its words; else for the one that has all its words: the only one,
+    or the one whose words all such others have.
+    """
+    if os.path.exists(name) or name.endswith(".toml"):
+        return name
+    wanted = _words(name) - _MAKERS
+    if not any(any(map(str.isdigit, word)) for word in wanted):
+        return name
+    spelled = {file.stem: [file.stem, *_aliases(file)] for file in _entries("devices")}
+    same = [each for each, names in spelled.items() if any(_words(one) == wanted for one in names)]
+    if len(same) == 1:
+        return same[0]
+    found = [each for each in catalog_devices() if wanted <= _words(each)]
+    least = [each for each in found if all(_words(each) <= _words(other) for other in found)]
+    return least[0] if least else name
+
+
+def known_architecture(name: str) -> str:
+    """The catalog's name of a network, or the folder of its config.json in the Hub's cache; what is neither, comes back.
+
+    "Llama 3.1 8B" and ids of the Hub are understood: by the repository that an entry has its sizes from, or by its name.
+    """
+    if os.path.exists(name):
+        return name
+    stated = re.compile(rf"config\.json of {re.escape(name)}(?![\w-])", re.IGNORECASE)
+    if "/" in name:
+        for entry in sorted(_entries("architectures")):
+            if stated.search(entry.read_text(encoding="utf-8")):
+                return entry.stem
+    wanted = _words(name.rpartition("/")[2])
+    same = _same(wanted, catalog_architectures())
+    cached = hub_snapshot(name)
+    return same or (None if cached is None else str(cached)) or _same(wanted - _TUNED, catalog_architectures()) or name
+
+
+def known_model(name: str) -> str:
+    """The folder of a network in the Hub's cache by its id, as `hf download` leaves it; what is none, comes back."""
+    cached = None if os.path.exists(name) else hub_snapshot(name)
+    return name if cached is None else str(cached)
+
+
+def hub_snapshot(name: str) -> Path | None:
+    """Folder in the Hub's cache of the version that "main" stands for, or of the only one; None where nothing is cached.
+
+    Source: huggingface_hub, `constants.py`: HF_HUB_CACHE, else hub in HF_HOME, else in ~/.cache/huggingface.
+    """
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+        return None
+    home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    hub = Path(os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")).expanduser()
+    repository = hub / f"models--{name.replace('/', '--')}"
+    main, versions = repository / "refs" / "main", repository / "snapshots"
+    if main.is_file() and (versions / main.read_text().strip()).is_dir():
+        return versions / main.read_text().strip()
+    found = sorted(versions.iterdir()) if versions.is_dir() else []
+    return found[0] if len(found) == 1 else None
+
+
+def _words(name: str) -> set[str]:
+    """Words of a name in small letters; all generations of a socket are one."""
+    return {re.sub(r"^sxm\d$", "sxm", word) for word in re.split(r"[\s_/-]+", name.strip().lower()) if word}
+
+
+def _same(wanted: set[str], names: Iterable[str]) -> str | None:
+    """The only name of these words."""
+    found = [name for name in names if _words(name) == wanted]
+    return found[0] if len(found) == 1 else None

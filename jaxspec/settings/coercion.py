@@ -7,6 +7,7 @@ import math
 import numbers
 import operator
 import os
+import re
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -17,7 +18,7 @@ from jaxspec.registries import name_of
 from jaxspec.settings.fields import Setting, choices_of, key_of, range_text
 from jaxspec.suggestions import hint
 
-__all__ = ["as_path", "as_text", "coerce", "named", "plain_number", "shown"]
+__all__ = ["as_path", "as_text", "coerce", "named", "plain_number", "short_number", "shown"]
 
 #: Longest value that a message repeats.
 _SHOWN = 60
@@ -79,12 +80,12 @@ def _coerce(name: str, value: Any, annotation: Any, given: Setting) -> Any:
         text = as_text(name, named(value, given))
         if not text and given.check is None:  # a check of its own knows better what is allowed
             raise InputError(f"{name} is ''; {given.help if isinstance(given.help, str) else 'it must not be empty'}")
-        return text
+        return given.known(text)
     if annotation is bool:
         if isinstance(value, bool):
             return value
         raise InputError(f"{name} is {shown(value)}; it must be true or false")
-    number = _number(value, annotation)
+    number = (short_number(value) if annotation is int else None) or _number(value, annotation)
     if number is None:
         raise InputError(f"{name} is {shown(value)}; it must be {_kind_of_number(annotation, given)}")
     return _limited(name, number, given)
@@ -194,7 +195,7 @@ def _several(name: str, value: Any, inner: Any, given: Setting) -> tuple:
         items = [named(item, given) for item in items]
         if not all(isinstance(item, (str, os.PathLike)) and os.fspath(item) for item in items):
             raise refusal
-        return tuple(dict.fromkeys(as_text(name, item) for item in items))
+        return tuple(dict.fromkeys(given.known(as_text(name, item)) for item in items))
     found = [_number(item, inner, text=isinstance(value, str)) for item in items]
     if any(number is None for number in found):
         raise refusal
@@ -227,6 +228,15 @@ def plain_number(value: Any) -> int | float | None:
         return float(value)
     except OverflowError:
         return math.inf
+
+
+def short_number(value: Any) -> int | None:
+    """A whole number as people write those of tokens: "128k" is 128 times 1,024, "1m" 1,024 times that; None: another form."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([km])", value.strip().lower()) if isinstance(value, str) else None
+    if found is None:
+        return None
+    number = float(found[1]) * {"k": 1024, "m": 1024**2}[found[2]]
+    return int(number) if number.is_integer() else None
 
 
 def _number(value: Any, kind: type, *, text: bool = False) -> Any:

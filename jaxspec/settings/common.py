@@ -9,7 +9,14 @@ from typing import ClassVar, Literal
 from jaxspec.errors import InputError
 from jaxspec.registries import entry_names
 from jaxspec.settings.base import Unused
-from jaxspec.settings.catalog_names import catalog_architectures, catalog_devices, named_networks
+from jaxspec.settings.catalog_names import (
+    catalog_architectures,
+    catalog_devices,
+    known_architecture,
+    known_device,
+    known_model,
+    named_networks,
+)
 from jaxspec.settings.coercion import shown
 from jaxspec.settings.experts import PlacementSettings
 from jaxspec.settings.fields import setting
@@ -70,20 +77,23 @@ class CommonConfig(ParallelSettings, PlacementSettings):
     model: str = setting(
         "embedded",
         "'embedded', 'embedded-moe', 'smollm2-135m', a Hugging Face directory or GGUF file of a family that runs (see jaxspec "
-        "models), or a container.",
+        "models), an id of the Hub that is in its cache, or a container.",
         names=named_networks,
+        known=known_model,
     )
     architecture: str = setting(
         "llama-3.1-8b",
         "Network whose cost is predicted: catalog name, 'own', or a Hugging Face config.json.",
         names=lambda: ("own", *catalog_architectures()),
         objects="architecture",
+        known=known_architecture,
     )
     device: tuple[str, ...] = setting(
         ("rtx-4090",),
         "Devices, separated by commas: catalog names (see jaxspec devices) or your own TOML files.",
         names=catalog_devices,
         objects="device",
+        known=known_device,
     )
     engine: str | None = setting(
         None,

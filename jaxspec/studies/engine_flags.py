@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hwmodels.catalog import Division
+from jaxspec.files import GGUF_SUFFIX
 
 __all__ = ["Engine", "Range", "ServedDraft", "ServedTree", "engines_for", "idle_draft_notes"]
 
@@ -136,6 +137,7 @@ def engines_for(
     if draft.kind not in SERVED_DRAFTS:
         return []
     makers: tuple[Callable[..., Engine | None], ...] = (_transformers, _vllm, _sglang, _llama_cpp)
+    makers = makers[-1:] if target.endswith(GGUF_SUFFIX) else makers
     asked: dict[str, Any] = {
         "tokenizer": tokenizer,
         "schedule": tuple(schedule),
@@ -326,9 +328,13 @@ def _llama_cpp(
     convert, outtype = "python convert_hf_to_gguf.py", "f32" if float32 else "bf16"
     commands, target = downloaded(target, "target")
     own = "auto" if quantized else outtype
-    commands.append(shell_command(convert, [target, "--outtype", own, "--outfile", "target.gguf"]))
-    files = ["--model", "target.gguf"]
-    if draft.weights:
+    ready = target.endswith(GGUF_SUFFIX)
+    if not ready:
+        commands.append(shell_command(convert, [target, "--outtype", own, "--outfile", "target.gguf"]))
+    files = ["--model", target if ready else "target.gguf"]
+    if draft.weights.endswith(GGUF_SUFFIX):
+        files += ["--model-draft", draft.weights]
+    elif draft.weights:
         # A head is converted with the sizes of its target at hand.
         beside = ["--target-model-dir", target] if draft.kind == "eagle3" else []
         fetched, weights = downloaded(draft.weights, "draft")

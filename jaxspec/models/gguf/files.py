@@ -280,7 +280,8 @@ def _sources(
             if found is None or found not in stored:
                 continue
             used.add(found)
-            source = _Source(stored[found], _rows(merged, config, row, stored[found]))
+            rows = rows_in_file(merged, config, row, int(stored[found].shape[-1]))
+            source = _Source(stored[found], rows)
             if row.shifted and merged.endswith("norm.weight"):
                 source = source._replace(added=-1.0)
             if "{expert}" not in template:
@@ -291,12 +292,12 @@ def _sources(
     yield from ((name, _Source(tensor)) for name, tensor in stored.items() if name not in used)
 
 
-def _rows(name: str, config: Mapping[str, Any], row: Converted, tensor: Any) -> np.ndarray | None:
+def rows_in_file(name: str, config: Mapping[str, Any], row: Converted, rows: int) -> np.ndarray | None:
     """Rows of a matrix of queries or keys by their numbers in the file: there, the two rows of a plane are neighbours."""
     heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}.get(name.split(".")[-2])
     if not row.permuted or heads is None:
         return None
-    count, rows = int(config.get(heads, config.get("num_attention_heads", 1))), int(tensor.shape[-1])
+    count = int(config.get(heads, config.get("num_attention_heads", 1)))
     if count < 1 or rows % (2 * count):
         return None  # the shape is wrong, which the reader says
     return np.arange(rows).reshape(count, rows // count // 2, 2).swapaxes(1, 2).reshape(-1)

@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from hwmodels.networks import FAMILIES
 from hwmodels.networks.settings import Settings
+from jaxspec.models.config import DecoderConfig
 
-__all__ = ["ARCHITECTURES", "Converted", "config_of", "row_of"]
+__all__ = ["ARCHITECTURES", "Converted", "config_of", "converted_as", "metadata_of", "row_of"]
 
 #: What a row computes from sizes: of the config.json so far.
 _Rule = Callable[[Mapping[str, Any]], Any]
@@ -281,3 +283,56 @@ def _divisors(factors: np.ndarray, own: Mapping[str, Any], row: Converted) -> di
         "original_max_position_embeddings": own["context_length"],
         "factor": 1.0,
     }
+
+
+#: Ends the keys of whole numbers.
+_WHOLE = ("_count", "_length", "head_count_kv", "sliding_window", "vocab_size")
+
+
+def converted_as() -> tuple[tuple[str, Converted], ...]:
+    """All rows with the architectures that files of them have."""
+    return (*ARCHITECTURES.items(), ("llama", _MIXTRAL))
+
+
+def metadata_of(
+    architecture: str, row: Converted, config: DecoderConfig, written: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Metadata of a network, and the tensors of its file that are settings: what `config_of` reads.
+
+    Args:
+        written: its config.json, as a network of the row's family.
+    Raises:
+        NotImplementedError: rope scaling that GGUF files do not have.
+    """
+    local = {} if config.local_rope is None else {"rope_local_base_freq": config.local_rope.theta}
+    values = {**written, **local, "rope_theta": config.rope_theta, "head_dim": config.head_dim}
+    for key, spellings in FAMILIES[row.model_type].spellings.items():
+        values |= {name: values[spelling] for spelling in spellings if spelling in values for name in (key, *spellings)}
+    own = {stored: values[key] for key, stored in {**_COMMON, **row.settings}.items() if values.get(key) is not None}
+    own |= {
+        "vocab_size": config.vocab_size,
+        "rope.dimension_count": config.rotated_elements,
+        "attention.value_length": config.head_dim,
+    }
+    scaling, settings = config.rope_scaling, dict[str, np.ndarray]()
+    kind = type(scaling).__name__.removesuffix("Scaling").lower()
+    if kind in _SCALING:
+        stated = {key: value for key, value in vars(scaling).items() if key in _SCALING[kind]}
+        own |= {"rope.scaling.type": kind} | {
+            f"rope.scaling.{_SCALING[kind][key]}": value for key, value in stated.items()
+        }
+    elif kind == "longrope":
+        factors = {LONG: "long_factor", SHORT: "short_factor"}
+        settings = {name: np.asarray(vars(scaling)[key], np.float32) for name, key in factors.items()}
+        own |= {"rope.scaling.attn_factor": vars(scaling)["attention_factor"]}
+        own |= {"rope.scaling.original_context_length": vars(scaling)["original_max_position_embeddings"]}
+    elif kind == "llama3" and scaling is not None:
+        from jaxspec.models.rope_scaling import plain_frequencies
+
+        plain = plain_frequencies(config.rope_theta, config.rotated_elements)
+        scaled = scaling.frequencies(config.rope_theta, config.rotated_elements, jnp.zeros(0, jnp.int32))
+        settings = {FREQUENCIES: plain / np.asarray(scaled, np.float32).reshape(-1)}
+    elif scaling is not None:
+        raise NotImplementedError(f"rope scaling {kind!r} is not in GGUF files")
+    typed = lambda key, value: value if isinstance(value, str) else (int if key.endswith(_WHOLE) else float)(value)
+    return {f"{architecture}.{key}": typed(key, value) for key, value in own.items()}, settings

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxspec.errors import InputError
+from jaxspec.formats.shard_index import json_object
 
-__all__ = ["check_tokenizer", "tokenizer_files"]
+__all__ = ["check_tokenizer", "tokenizer_files", "tokenizer_metadata"]
 
 #: Types of tokens.
-_NORMAL, _CONTROL, _USER = 1, 3, 4
+_NORMAL, _UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE = range(1, 7)
 
 #: Stands for a space in SentencePiece's words.
 _SPACE = "▁"
@@ -168,7 +170,9 @@ def _bytes_form(own: Mapping[str, Any], kind: _Kind, vocab: Mapping[str, int]) -
         {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
         for pattern in kind.patterns
     ]
-    model = _bpe(vocab, [merge.split(" ", 1) for merge in own.get("merges", [])], ignore_merges=kind.whole)
+    merges = [merge.split(" ", 1) for merge in own.get("merges", [])]
+    # Of what is no word, the library tokenizers makes none either.
+    model = _bpe(vocab, [pair for pair in merges if "".join(pair) in vocab], ignore_merges=kind.whole)
     return {
         "normalizer": None,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [*cut, levels]},
@@ -229,3 +233,136 @@ def _around(names: Sequence[str], tokens: Sequence[str], ids: Mapping[str, int])
             for name in names
         },
     }
+
+
+def tokenizer_metadata(read: Callable[[str], bytes | None], path: Path, vocab_size: int) -> dict[str, Any]:
+    """Metadata of a checkpoint's tokenizer, end tokens and chat template: what `tokenizer_files` reads.
+
+    Args:
+        read: content of a file beside the weights, by its name; None where there is none.
+        path: errors call the checkpoint so.
+        vocab_size: rows of the embedding; those without a word get one of their own.
+    Raises:
+        InputError: a tokenizer of a kind that GGUF files do not have.
+    """
+    files = {
+        name: json_object(content, path / name)
+        for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json", "config.json")
+        if (content := read(name)) is not None
+    }
+    form = files.get("tokenizer.json")
+    if form is None and vocab_size != len(_LETTERS):
+        return {"tokenizer.ggml.model": "none"}
+    if form is None:  # bytes as they are
+        model: dict[str, Any] = {"vocab": {letter: byte for byte, letter in enumerate(_LETTERS)}, "merges": [_NO_MERGE]}
+        form, kind = {"model": model, "added_tokens": []}, {"model": "gpt2", "pre": "gpt-2", "add_bos_token": False}
+    else:
+        model, kind = form.get("model", {}), _kind(form, path)
+    added = {entry["id"]: entry for entry in form.get("added_tokens", [])}
+    words = {number: word for word, number in model["vocab"].items()} | {
+        number: entry["content"] for number, entry in added.items()
+    }
+    unknown = model["vocab"].get(model.get("unk_token"))
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
+    found: dict[str, Any] = {
+        **kind,
+        "tokens": [words.get(number, f"[PAD{number}]") for number in range(vocab_size)],
+        "token_type": [_type(number, words, added, unknown, kind) for number in range(vocab_size)],
+    }
+    if kind["model"] == "gpt2":
+        found["merges"] = merges
+    else:
+        # A pair is joined the sooner, the higher the score of what it makes.
+        ranks: dict[str, int] = {}
+        for rank, merge in enumerate(merges):
+            ranks.setdefault(merge.replace(" ", ""), rank)
+        found["scores"] = [-float(ranks.get(word, len(merges))) for word in found["tokens"]]
+    numbers = {word: number for number, word in words.items()}
+    found |= dict(_special(files, numbers))
+    template = (
+        files.get("tokenizer_config.json", {}).get("chat_template") or (read("chat_template.jinja") or b"").decode()
+    )
+    own = {f"tokenizer.ggml.{key}": value for key, value in found.items()}
+    return own | ({"tokenizer.chat_template": template} if isinstance(template, str) and template else {})
+
+
+def _letters() -> list[str]:
+    """The character that stands for each byte in byte-level BPE."""
+    shown = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    hidden = iter(range(0x100, 0x200))
+    return [chr(byte) if byte in shown else chr(next(hidden)) for byte in range(256)]
+
+
+_LETTERS = _letters()
+
+#: Where there are no merges: llama.cpp wants some; of these two letters, which no text has, none is made.
+_NO_MERGE = f"{_LETTERS[0xFE]} {_LETTERS[0xFF]}"
+
+
+def _type(
+    number: int, words: Mapping[int, str], added: Mapping[int, Any], unknown: int | None, kind: Mapping[str, Any]
+) -> int:
+    if number not in words:
+        return _UNUSED
+    if number == unknown:
+        return _UNKNOWN
+    if number in added:
+        return _CONTROL if added[number].get("special") else _USER
+    return _BYTE if kind["model"] == "llama" and re.fullmatch("<0x[0-9A-F]{2}>", words[number]) else _NORMAL
+
+
+def _special(files: Mapping[str, Mapping[str, Any]], numbers: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+    """Ids of the tokens that mean something, as the files beside the weights name them."""
+    for name, key in {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}.items():
+        token = files.get("tokenizer_config.json", {}).get(f"{name}_token")
+        number = numbers.get(token.get("content") if isinstance(token, dict) else token)  # pyright: ignore[reportArgumentType]
+        for file in ("generation_config.json", "config.json"):
+            stated = files.get(file, {}).get(f"{name}_token_id")
+            number = (stated[0] if isinstance(stated, list) and stated else stated) if number is None else number
+        if isinstance(number, int):
+            yield f"{key}_token_id", number
+    ends = files.get("generation_config.json", {}).get("eos_token_id")
+    if isinstance(ends, list) and len(ends) > 1:
+        yield "eot_token_id", ends[1]
+
+
+def _kind(form: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Model and kind of a tokenizer.json, and whether a text begins with a token of its own."""
+    model, cut = form.get("model", {}), _parts(form.get("pre_tokenizer"), "pretokenizers")
+    around = _parts(form.get("post_processor"), "processors")
+    single = next((part["single"] for part in around if part.get("type") == "TemplateProcessing"), [{}])
+    begins = {"add_bos_token": "SpecialToken" in single[0]}
+    if len(single) > 1 and "SpecialToken" in single[-1]:
+        begins["add_eos_token"] = True
+    if model.get("type") == "BPE" and any(part.get("type") == "ByteLevel" for part in cut):
+        patterns = tuple(pattern for part in cut for pattern in _patterns(part))
+        for kind, names in _NAMES.items():
+            if (kind.patterns, kind.whole) == (patterns, bool(model.get("ignore_merges"))):
+                return {"model": "gpt2", "pre": names[0], **begins}
+    elif model.get("type") == "BPE" and model.get("byte_fallback"):
+        before = _parts(form.get("normalizer"), "normalizers") + cut
+        prefixed = any(
+            part.get("type") == "Prepend" or part.get("prepend_scheme", "never") != "never" for part in before
+        )
+        return {"model": "llama", "pre": "default", "add_space_prefix": prefixed, **begins}
+    raise InputError(
+        f"{path} has a tokenizer.json that cuts text by rules which no kind of GGUF file known here has; convert the network "
+        "with llama.cpp's convert_hf_to_gguf.py, or export it as compressed-tensors"
+    )
+
+
+def _parts(part: Any, key: str) -> list[dict[str, Any]]:
+    """The steps of a sequence, or the one that there is."""
+    return [] if part is None else part.get(key, []) if part.get("type") == "Sequence" else [part]
+
+
+def _patterns(part: Mapping[str, Any]) -> Iterator[str]:
+    """What a step of a pre-tokenizer cuts by."""
+    if part.get("type") not in ("Split", "Digits", "ByteLevel"):
+        yield str(part.get("type"))
+    elif part.get("type") == "Split":
+        yield part.get("pattern", {}).get("Regex", "")
+    elif part.get("type") == "Digits":
+        yield r"\p{N}" if part.get("individual_digits") else r"\p{N}+"
+    elif part.get("type") == "ByteLevel" and part.get("use_regex", True):
+        yield _GPT2

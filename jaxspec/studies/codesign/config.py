@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from jaxspec.errors import InputError
 from jaxspec.settings.acceptance import AcceptanceSource
 from jaxspec.settings.base import Settings
-from jaxspec.settings.catalog_names import catalog_devices
+from jaxspec.settings.catalog_names import catalog_devices, known_device
 from jaxspec.settings.common import CommonConfig
 from jaxspec.settings.experts import ExpertSettings
 from jaxspec.settings.fields import same_as, setting
@@ -175,6 +175,7 @@ class CodesignConfig(ExpertSettings, Settings):
         "Device to start from: catalog name or TOML file.",
         names=catalog_devices,
         objects="device",
+        known=known_device,
     )
     engine: str | None = same_as(CommonConfig, "engine")
     weight_format: str | None = same_as(CommonConfig, "weight_format")

@@ -90,12 +90,12 @@ def write_directory(
             files.add(out / name).write_bytes(others[name])
             sizes[name] = len(others[name])
         with UNDER_WAY.lock:
-            _remove_earlier(out)
+            remove_earlier(out)
             files.commit()
     return sizes
 
 
-def _remove_earlier(out: Path) -> None:
+def remove_earlier(out: Path) -> None:
     """Remove the files of an earlier export, its configuration first."""
     if not (out / MANIFEST).is_file():
         return
@@ -140,7 +140,7 @@ def readme(result: ExportResult, engines: Sequence[Engine]) -> str:
             *_points(result, length),
             "",
             "Flags change with versions; these were read from the engines' documentation in 2026.",
-            *(line for engine in engines for line in _section(engine)),
+            *(line for engine in engines for line in engine_section(engine)),
             "",
         ]
     )
@@ -268,7 +268,8 @@ def _points(result: ExportResult, length: int) -> list[str]:
     return points
 
 
-def _section(engine: Engine) -> list[str]:
+def engine_section(engine: Engine) -> list[str]:
+    """How one engine takes the draft."""
     return [
         "",
         f"## {engine.title}",

@@ -35,6 +35,8 @@ class ExportResult(Result):
         in_run: as the run decoded, on the target's own KV cache, compressed.
         alone: with a KV cache of its own, not compressed, as engines run it; unknown where it was not decoded.
         engines: name -> flags or settings.
+        format, draft_dtype: of a model in few bits: how it is written; `target_dtype` and this are the types of the matrices.
+        speedup_vs_stored_ar: predicted for the device, over the written target without a draft.
     """
 
     schema_version: int = 1
@@ -50,10 +52,13 @@ class ExportResult(Result):
     directory: str | None = None
     files: dict[str, int] = dataclasses.field(default_factory=dict)
     dtype: str | None = None
+    format: str | None = None
+    draft_dtype: str | None = None
     scheme: str | None = None
     draft_length: Quantity[int] = UNKNOWN
     bits_per_weight: Quantity[float] = UNKNOWN
     speedup_vs_bf16_ar: Quantity[float] = UNKNOWN
+    speedup_vs_stored_ar: Quantity[float] = UNKNOWN
     zero_share: Quantity[float] = UNKNOWN
     compressed_kv: bool | None = None
     in_run: DecodedDraft = DecodedDraft()

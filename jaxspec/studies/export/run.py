@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from hwmodels.networks import Family, Running, running_row, text_config, wrapper_of
+from hwmodels.networks import Running, running_row
 from jaxspec.compress.head import HEAD, hard_head
 from jaxspec.compress.knob_files import knobs_from_json
 from jaxspec.compress.knobs import Knobs
@@ -24,17 +24,14 @@ from jaxspec.compress.schemes.interface import OwnKnobs
 from jaxspec.compress.weights import knobs_of_matrix, rows_of
 from jaxspec.errors import InputError
 from jaxspec.files import GGUF_SUFFIX, to_json
-from jaxspec.formats.container import Container, files_beside
-from jaxspec.formats.container.source import check_inside
-from jaxspec.formats.shard_index import json_object, read_json_object
+from jaxspec.formats.shard_index import read_json_object
 from jaxspec.models.config import DecoderConfig, LayerParameter
-from jaxspec.models.embedded import is_container, model_place
 from jaxspec.models.families import family_of
-from jaxspec.models.gguf import is_gguf, open_gguf
+from jaxspec.models.gguf import is_gguf
 from jaxspec.models.layer_files import SHARD_BYTES, LayeredTensors
 from jaxspec.models.matrix import Matrix, stack_of
-from jaxspec.results import given, measured
-from jaxspec.results.network_results import AcceptanceRates, Configuration, ConfigurationsResult
+from jaxspec.results import measured
+from jaxspec.results.network_results import Configuration, ConfigurationsResult
 from jaxspec.runs.inputs import changed_inputs
 from jaxspec.runs.memory import told_in_one_line
 from jaxspec.runs.progress import Reporter
@@ -51,11 +48,12 @@ from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.settings.toml import read_layer
 from jaxspec.speculate.drafts import NetworkDraft, ReadyDraft
 from jaxspec.speculate.drafts.making import kind_of
-from jaxspec.speculate.proof import decode_chains
-from jaxspec.speculate.statistics import acceptance_rates
 from jaxspec.studies.engine_flags import ServedDraft, engines_for
 from jaxspec.studies.evaluate.run import evaluate_drafts
+from jaxspec.studies.export.alone import Prompts, decoded_alone
+from jaxspec.studies.export.checkpoint import TargetFiles, target_files
 from jaxspec.studies.export.config import ExportConfig
+from jaxspec.studies.export.forms import check_no_model_settings, export_model, names_model
 from jaxspec.studies.export.readme import MANIFEST, TARGET, check_place, readme, write_directory
 from jaxspec.studies.export.result import DecodedDraft, ExportResult
 from jaxspec.studies.measured.checking import check_inputs
@@ -64,89 +62,6 @@ from jaxspec.studies.measured.work import Setup, Work, set_up
 from jaxspec.studies.registry import find_study
 from jaxspec.studies.tune.run import tune_drafts
 from jaxspec.suggestions import hint
-from jaxspec.trees.text_ratios import ratio_of_totals
-
-#: Files of a checkpoint that are its weights' or an earlier export's: their names, and endings of names.
-_LEFT_OUT, _LEFT_OUT_ENDINGS = {"config.json", MANIFEST}, (".index.json",)
-
-
-#: Beginnings of the names of licences.
-_LICENCES = ("LICENSE", "LICENCE", "NOTICE", "USE_POLICY")
-
-
-@dataclasses.dataclass(frozen=True)
-class TargetFiles:
-    """Small files of a target's checkpoint.
-
-    Attributes:
-        path: of the checkpoint: a folder, or a container.
-        config: the content of config.json.
-        copied: name -> content of the others, which a draft needs word for word.
-    """
-
-    path: Path
-    config: dict[str, Any]
-    copied: dict[str, bytes]
-
-    @property
-    def packed(self) -> bool:
-        """Whether engines need the target unpacked first."""
-        return not os.path.isdir(self.path)
-
-    def written_config(self, dtype: str, *, own_head: bool = False) -> dict[str, Any]:
-        """The config.json of a network in a number format; of a text decoder, that of the decoder alone.
-
-        Args:
-            own_head: the network's LM head is not its embedding, whatever the target's is.
-        """
-        found = text_config(self.config)
-        # Written are values, however the target's files pack them.
-        found = {key: value for key, value in found.items() if key != "quantization_config"}
-        family = family_of(found)
-        if wrapper_of(self.config) is not None or found["model_type"] in family.also:
-            found = _as_of_family(found, family)
-        key = "dtype" if "dtype" in found else "torch_dtype"
-        return found | {key: dtype} | ({"tie_word_embeddings": False} if own_head else {})
-
-    @property
-    def has_tokenizer(self) -> bool:
-        """Whether a tokenizer goes along."""
-        return any(name.startswith("tokenizer") or name == "vocab.json" for name in self.copied)
-
-
-def _as_of_family(config: dict[str, Any], family: Family) -> dict[str, Any]:
-    """The config.json of a network by its family's own name, which engines open without code beside the weights."""
-    # Under its own name the family has other defaults.
-    meant = {key: value for key, value in family.also.get(config["model_type"], {}).items() if value is not None}
-    found = meant | {key: value for key, value in config.items() if key != "auto_map"}
-    for key in {"rope_scaling", "rope_parameters"} & found.keys():
-        if isinstance(found[key], dict):  # of positions of images, which the decoder alone has not
-            found[key] = {name: value for name, value in found[key].items() if not name.startswith("mrope_")}
-    return found | {"architectures": [running_row(family).architecture], "model_type": family.name}
-
-
-def target_files(model: str) -> TargetFiles:
-    """The small files of a model that `load_model` opens.
-
-    Raises:
-        InputError: it cannot be opened.
-    """
-    path = model_place(model)
-    if is_container(path):
-        with Container(path) as container:
-            beside = {name: container.read_file(name) or b"" for name in container.beside}
-    elif is_gguf(path):
-        beside = open_gguf(path).beside
-    else:
-        beside = files_beside(path)
-        for file in sorted(path.iterdir()):
-            if file.name.upper().startswith(_LICENCES) and file.is_file():
-                check_inside(file)
-                beside[file.name] = file.read_bytes()
-    config = json_object(beside.get("config.json", b""), path / "config.json")
-    left = {name for name in beside if name not in _LEFT_OUT and not name.endswith(_LEFT_OUT_ENDINGS)}
-    return TargetFiles(path, config, {name: beside[name] for name in sorted(left)})
-
 
 #: Command -> its configuration that is meant where none is named, and how its drafts are made.
 _COMMANDS: dict[str, tuple[str, Callable[[Any, Work], HardDrafts]]] = {
@@ -437,7 +352,8 @@ class DraftLayers:
 def export_draft(
     config: ExportConfig, out: str | Path | None = None, *, force: bool = False, reporter: Reporter | None = None
 ) -> ExportResult:
-    """Write the hard draft of a finished run as a Hugging Face directory, with the target in it where the scheme rounds that.
+    """Write the hard draft of a finished run as a Hugging Face directory, with the target in it where the scheme rounds that;
+    or a model and its low-bit copy (see `export_model`).
 
     Args:
         out: the directory; None is `<name of the run>-<configuration>` in the working directory.
@@ -449,7 +365,10 @@ def export_draft(
     expect(ExportConfig, config)
     reporter.doing("opening the run")
     with reporter.alive(), told_in_one_line(config):
+        if names_model(config.run):
+            return export_model(config, None if out is None else as_path("out", out), force=force, reporter=reporter)
         run = open_run(config.run, configuration=config.configuration, device=config.device)
+        check_no_model_settings(config)
         files = target_files(run.config.model)
         place = Path(f"{run.path.resolve().name}-{run.configuration}" if out is None else as_path("out", out))
         check_place(place, force=force, kept={"the run directory": run.path, "the target's folder": files.path})
@@ -475,29 +394,10 @@ def _decoded_alone(drafts: HardDrafts, knobs: Knobs, prompts: int | None) -> Dec
     # Engines keep no cache in blocks that share exponents: neither the target's nor the draft's.
     network = dataclasses.replace(setup.config, shared_kv_exponents=None)
     draft = ReadyDraft(NetworkDraft(network), drafts.params(knobs))
-    with work.bar("decoding with the draft as engines run it", len(wanted)) as bar:
-        counts = decode_chains(
-            setup.params,
-            network,
-            draft,
-            wanted,
-            knobs.draft_length,
-            num_tokens=work.config.output_tokens,
-            decoding=setup.decoding,
-            seed=work.config.seed,
-            lengths=setup.prompt_lengths[:prompts],
-            stop=setup.stop,
-            advance=bar.advance,
-        )
-    rates: dict[str, Any] = acceptance_rates(
-        counts["accepted_at"], counts["ended_at"], counts["cycles"], knobs.draft_length
+    asked = Prompts(
+        wanted, setup.prompt_lengths[:prompts], work.config.output_tokens, setup.decoding, work.config.seed, setup.stop
     )
-    ratio = ratio_of_totals(counts["generated"].astype(np.float64), counts["cycles"].astype(np.float64))
-    return DecodedDraft(
-        prompts=given(len(wanted)),
-        acceptance=AcceptanceRates(**{name: measured(rate) for name, rate in rates.items()}),
-        tokens_per_cycle=measured(float(ratio.mean), float(ratio.standard_error)),
-    )
+    return decoded_alone(setup.params, network, draft, asked, knobs.draft_length, work.reporter)
 
 
 def _about(run: FinishedRun, files: TargetFiles, knobs: Knobs, place: Path) -> ExportResult:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxspec.report.formatting import fixed, quantity
+from jaxspec.report.formatting import fixed, quantity, times
 from jaxspec.report.shown import Shown
 from jaxspec.report.terminal import Table
 from jaxspec.studies.export.result import DecodedDraft, ExportResult
@@ -11,15 +11,27 @@ from jaxspec.studies.export.result import DecodedDraft, ExportResult
 def shown(result: ExportResult) -> Shown:
     """The acceptance that carries over, and where the flags are."""
     size = quantity("_bytes", sum(result.files.values()))
-    table = Table(
-        f"{result.directory}: draft of {result.target}, {size}",
-        f"configuration {result.configuration} for {result.device}; draft {result.draft_length.value} tokens per cycle",
+    title, about = (
+        (
+            f"{result.directory}: draft of {result.target}, {size}",
+            f"configuration {result.configuration} for {result.device}",
+        )
+        if result.format is None
+        else (
+            f"{result.directory}: {result.checkpoint} as {result.format}, {size}",
+            f"target in {result.target_dtype}, draft in {result.draft_dtype}",
+        )
     )
+    table = Table(title, f"{about}; draft {result.draft_length.value} tokens per cycle")
     for heading in ("decoding", "prompts", "alpha\ntoken", "tokens/cycle\ncounted"):
         table.add_column(heading, justify="left" if heading == "decoding" else "right")
     for name, found in (("in the run", result.in_run), ("with a KV cache of its own, as engines do it", result.alone)):
         if found.tokens_per_cycle.number is not None:
             table.add_row(name, str(found.prompts.value), *_numbers(found))
+    if result.format is not None:
+        commands = [content.rstrip() for name, content in result.engines.items() if name == "llama.cpp"]
+        files = f"flags for {', '.join(result.engines)}: {result.directory}/README.md"
+        return Shown(result.plain(), [table], _of_model(result), files, commands)
     notes = ["Engines read every weight whole: acceptance carries over to them, the predicted speed does not."]
     if result.checkpoint is not None:
         notes.append(
@@ -37,3 +49,13 @@ def _numbers(found: DecodedDraft) -> tuple[str, str]:
     alpha, tokens = found.acceptance.alpha_token.number, found.tokens_per_cycle
     error = "" if tokens.standard_error is None else f" ± {fixed(tokens.standard_error, 3)}"
     return "" if alpha is None else fixed(alpha, 3), f"{fixed(tokens.number, 3)}{error}"
+
+
+def _of_model(result: ExportResult) -> list[str]:
+    """What is said of a model and its low-bit copy."""
+    speedup = result.speedup_vs_stored_ar.number
+    if speedup is None:
+        return []
+    return [
+        f"Predicted on {result.device}: {times(speedup)} the speed of the target in {result.target_dtype} without a draft."
+    ]

@@ -8,7 +8,7 @@ import itertools
 from jaxspec.errors import InputError
 from jaxspec.settings.acceptance import ACCEPTANCE_UNUSED, AcceptanceSettings
 from jaxspec.settings.base import Unused
-from jaxspec.settings.catalog_names import catalog_architectures
+from jaxspec.settings.catalog_names import catalog_architectures, known_architecture
 from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
 from jaxspec.settings.experts import POOLS_UNUSED, ExpertSettings
 from jaxspec.settings.fields import same_as, setting
@@ -48,6 +48,7 @@ class ServeConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSett
         unset="a draft within the target, by the scheme",
         names=catalog_architectures,
         objects="architecture",
+        known=known_architecture,
     )
     acceptance: tuple[float, ...] | None = same_as(PredictConfig, "acceptance")
     draft_length: int | None = same_as(

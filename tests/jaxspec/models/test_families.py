@@ -117,11 +117,14 @@ def test_both_spellings_of_the_rotary_settings(changes, theta, original):
         ),
         ({"quantization_config": {"bits": 4}}, "quantization_config"),
         (
-            {"quantization_config": {"quant_method": "compressed-tensors"}},
-            "llama with quant_method 'compressed-tensors' in quantization_config is not modelled; allowed is none, or "
-            "quant_method 'fp8' in E4M3 with a weight_block_size: take a checkpoint in 16 bits",
+            {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}},
+            "llama with quant_method 'bitsandbytes' in quantization_config is not modelled: quant_method 'bitsandbytes' with "
+            "load_in_4bit True; read are compressed-tensors, .*: take a checkpoint in 16 bits",
         ),
-        ({"quantization_config": {"quant_method": "fp8"}}, "quant_method 'fp8' in quantization_config is not modelled"),
+        (
+            {"quantization_config": {"quant_method": "fp8", "fmt": "e5m2"}},
+            "quant_method 'fp8' in quantization_config is not modelled: .* fmt 'e5m2'",
+        ),
         ({"model_type": "minimax_m2", "scoring_func": "softmax"}, "scoring_func = 'softmax' is not modelled"),
         ({"model_type": "olmo3", "rope_theta": 1e4}, "olmo3 with rope_theta = 10000.0 is not modelled; allowed is 5"),
         ({"model_type": "olmoe", "clip_qkv": 8.0}, "olmoe with clip_qkv = 8.0 is not modelled; allowed is null"),

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from hwmodels.networks.stored import scale_block
 from jaxspec.errors import InputError
 from jaxspec.formats.container import open_checkpoint, pack
 from jaxspec.models.checkpoint_files import CheckpointFiles
@@ -77,24 +76,6 @@ def test_pairs_that_do_not_fit_are_refused(tensors, message, tmp_path):
     save_file(tensors, tmp_path / "model.safetensors")
     with pytest.raises(InputError, match=message):
         ScaledFiles(CheckpointFiles(tmp_path), BLOCK)
-
-
-@pytest.mark.parametrize(
-    ("stated", "block"),
-    [
-        ({"quant_method": "fp8", "weight_block_size": [128, 64], "fmt": "e4m3"}, (128, 64)),
-        ({"quant_method": "fp8", "weight_block_size": [128, 64]}, (128, 64)),
-        ({"quant_method": "fp8", "weight_block_size": [128, 64], "fmt": "e5m2"}, None),
-        ({"quant_method": "fp8", "weight_block_size": None}, None),
-        ({"quant_method": "fp8", "weight_block_size": [128]}, None),
-        ({"quant_method": "fp8", "weight_block_size": [128, True]}, None),
-        ({"quant_method": "mxfp4", "weight_block_size": [128, 128]}, None),
-        (None, None),
-        ([], None),
-    ],
-)
-def test_what_config_json_says_of_blocks(stated, block):
-    assert scale_block(stated) == block
 
 
 def tensors_of(folder):

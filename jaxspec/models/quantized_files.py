@@ -1,0 +1,173 @@
+"""Quantized releases, read as the networks that they stand for: compressed-tensors, GPTQ, AWQ, FP8 and INT8 with scales.
+
+Which tensors make a matrix is seen by their names; config.json says what names do not. Values are those of the format's own
+library: products are rounded once, to the type of the scales, or to bfloat16 where a network of 16 bits has scales in float32.
+Kernels for such forms also round what enters a product; that is left out here, as are scales of keys and values.
+
+Source: see `jaxspec.formats.packed_integers`; transformers 5, `integrations/`, for names and keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+
+from hwmodels.networks.packing import Packing
+from jaxspec.errors import InputError, one_line
+from jaxspec.formats.packed_integers import awq_values, fp4_values, gptq_values, packed_values, scaled_rows
+from jaxspec.models.checkpoint_files import STORED_DTYPES, TensorPlace, TensorTable
+
+__all__ = ["QuantizedFiles", "parts_of"]
+
+#: Ends of the names of tensors that change no weight: scales of what enters a product, and of keys and values.
+_BESIDE = tuple(
+    f".{name}"
+    for name in (
+        *("input_scale", "input_zero_point", "input_global_scale", "activation_scale", "output_scale"),
+        *("q_scale", "k_scale", "v_scale", "weight_scale_ub", "input_scale_ub"),
+    )
+)
+
+#: Ends of the names of a matrix's tensors -> those of its parts, of which the first one has the codes.
+_PARTS: dict[str, tuple[str, ...]] = {
+    ".weight_packed": ("weight_scale", "weight_shape", "weight_zero_point", "weight_g_idx", "weight_global_scale"),
+    ".qweight": ("scales", "qzeros", "g_idx"),
+    ".weight": ("weight_scale", "weight_scale_inv", "weight_zero_point"),
+}
+
+
+def parts_of(name: str, stored: Collection[str]) -> tuple[str, ...]:
+    """Names of the tensors that a matrix is stored in, `name` alone where it is stored as it is.
+
+    Args:
+        stored: names of all tensors in the files.
+    """
+    stem = name.removesuffix(".weight")
+    for end, parts in _PARTS.items():
+        found = tuple(f"{stem}.{part}" for part in parts if f"{stem}.{part}" in stored)
+        if stem + end in stored and (found or end != ".weight"):
+            return (stem + end, *found)
+    return (name,)
+
+
+class QuantizedFiles:
+    """Tensors of a quantized release, each matrix as one tensor of numbers."""
+
+    def __init__(self, files: TensorTable, packing: Packing, *, wide: bool = False):
+        """Find the tensors of each matrix.
+
+        Args:
+            wide: the network is one in float32, so that scales in float32 give such values.
+        Raises:
+            InputError: tensors of a matrix are missing, or do not fit together.
+        """
+        self._files, self._packing, self._wide = files, packing, wide
+        self._read: dict[str, Callable[[], np.ndarray]] = {}
+        self.tensors: dict[str, TensorPlace] = {}
+        used: set[str] = set()
+        for name in files.tensors:
+            stem = next((name.removesuffix(end) for end in _PARTS if name.endswith(end)), None)
+            names = () if stem is None else parts_of(f"{stem}.weight", files.tensors)
+            if name in names[:1] and len(names) > 1:
+                used |= {*names}
+                self._add(f"{stem}.weight", names)
+        for name, place in files.tensors.items():
+            if name not in used and not name.endswith(_BESIDE):
+                self._refuse_alone(name, place)
+                self.tensors[name] = place
+
+    def _refuse_alone(self, name: str, place: TensorPlace) -> None:
+        alone = any(name.endswith(f".{part}") for parts in _PARTS.values() for part in parts)
+        if alone or name.endswith((".weight_packed", ".qweight")) or place.dtype in ("F8_E4M3", "I8"):
+            raise InputError(
+                f"{place.path} has tensor {name!r} of {place.dtype} without the others of its matrix, codes and scales; fetch "
+                "all files of the checkpoint again"
+            )
+
+    def _add(self, name: str, names: tuple[str, ...]) -> None:
+        places, parts = self._files.tensors, {each.rpartition(".")[2]: each for each in names}
+        codes, packing = places[names[0]], self._packing
+
+        def read(part: str) -> Any:
+            return self._files.read(parts[part]) if part in parts else None
+
+        scale = next(
+            (parts[part] for part in ("weight_scale", "scales", "weight_scale_inv") if part in parts), names[0]
+        )
+        try:
+            if places[scale].dtype not in (*STORED_DTYPES, "U8", "F8_E4M3") or scale == names[0]:
+                raise ValueError("no scales")
+            if "qweight" in parts:
+                if "qzeros" not in parts:
+                    raise ValueError("no qzeros")
+                shape, made = self._of_qweight(codes.shape, read)
+            elif "weight_packed" in parts and codes.dtype == "U8":
+                shape = (codes.shape[0], 2 * codes.shape[1])
+                made = lambda: fp4_values(read("weight_packed"), read("weight_scale"), read("weight_global_scale"))
+            elif "weight_packed" in parts:
+                rows, columns = (int(size) for size in np.asarray(read("weight_shape")).reshape(-1))
+                shape = (rows, columns)
+                made = lambda: packed_values(
+                    read("weight_packed"),
+                    read("weight_scale"),
+                    columns,
+                    zeros=read("weight_zero_point"),
+                    groups=read("weight_g_idx"),
+                )
+            else:
+                shape = codes.shape
+                made = lambda: scaled_rows(
+                    read("weight"), self._files.read(scale), read("weight_zero_point"), block=packing.block
+                )
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"{codes.path} has tensor {names[0]!r} of {codes.dtype} {codes.shape} beside {', '.join(names[1:])}, which is "
+                f"no matrix of {packing.method} ({one_line(error)}); use a checkpoint whose config.json and weights agree"
+            ) from error
+        own = places[scale].dtype if places[scale].dtype in ("F16", "BF16") else "F32" if self._wide else "BF16"
+        self.tensors[name] = TensorPlace(codes.path, tuple(shape), own)
+        self._read[name] = made
+
+    def _of_qweight(
+        self, shape: tuple[int, ...], read: Callable[[str], Any]
+    ) -> tuple[tuple[int, int], Callable[[], np.ndarray]]:
+        packing = self._packing
+        if packing.method == "awq":
+            return (shape[1] * 8, shape[0]), lambda: awq_values(read("qweight"), read("qzeros"), read("scales"))
+        return (shape[1], shape[0] * 32 // packing.bits), lambda: gptq_values(
+            read("qweight"),
+            read("qzeros"),
+            read("scales"),
+            packing.bits,
+            groups=read("g_idx"),
+            offset=packing.offset,
+        )
+
+    def read(self, name: str) -> np.ndarray:
+        """One tensor.
+
+        Raises:
+            InputError: tensors of a matrix that do not fit together.
+        """
+        if name not in self._read:
+            return self._files.read(name)
+        place = self.tensors[name]
+        try:
+            found = self._read[name]()
+        except (IndexError, ValueError) as error:
+            found = np.zeros(0)
+            why: Exception | None = error
+        else:
+            why = None
+        if found.shape != place.shape:
+            said = "" if why is None else f" ({one_line(why)})"
+            raise InputError(
+                f"{place.path}: the tensors of {name!r} do not fit together{said}; fetch all files of the checkpoint again"
+            ) from why
+        return found.astype(STORED_DTYPES[place.dtype])
+
+    def release(self) -> None:
+        """See `TensorTable`."""
+        self._files.release()

@@ -105,7 +105,7 @@ from hwmodels.speculation.effective_performance import (
 )
 from hwmodels.speculation.engine_logs import EngineLogError, LoggedAcceptance, read_engine_log
 from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
-from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head, multi_token_head, one_layer
+from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, block_head, eagle_head, multi_token_head, one_layer
 from hwmodels.speculation.plan import (
     ROOT,
     Plan,
@@ -241,6 +241,7 @@ __all__ = [
     "baselines",
     "best",
     "best_schedule",
+    "block_head",
     "busiest_experts",
     "busiest_load",
     "cached_tokens",

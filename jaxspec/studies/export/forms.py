@@ -18,7 +18,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from hwmodels import Acceptance, DraftCost, Footprint
+from hwmodels import Acceptance, Case, DraftCost, Footprint
 from hwmodels.network.architecture import ALL_LAYER_MATRICES, KINDS
 from hwmodels.speculation.chains import priced_chains
 from jaxspec.errors import InputError
@@ -45,7 +45,6 @@ from jaxspec.studies.export.readme import MANIFEST, check_place, engine_section,
 from jaxspec.studies.export.result import DecodedDraft, ExportResult
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
 from jaxspec.studies.measured.memory import COMPUTED, ROOM_BYTES, DraftNeed, decoding_bytes, parameter_sizes
-from jaxspec.tuning.objective import Pricing
 
 #: Bits of a weight, about: how far a file is written.
 _BITS = {"f16": 16, "bf16": 16, "q8_0": 8.5, "q4_0": 4.5, "fp8": 8, "w4a16": 4.125}
@@ -223,7 +222,7 @@ def _measured(
     return dataclasses.replace(result, alone=found, speedup_vs_stored_ar=predicted(speedup))
 
 
-def _speedup(pricing: Pricing, written: Mapping[str, _Bits], found: DecodedDraft) -> float:
+def _speedup(pricing: Case, written: Mapping[str, _Bits], found: DecodedDraft) -> float:
     """Over the target without a draft, of the files on the priced device."""
     bits = lambda part: {name: written[part][name not in ALL_LAYER_MATRICES] for name in KINDS}
     footprint = Footprint(bits("draft"), bits("target"), 16.0, 16.0)

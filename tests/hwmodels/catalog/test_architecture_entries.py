@@ -14,6 +14,13 @@ CASES = json.loads((Path(__file__).parents[1] / "data" / "parameter_counts.json"
 #: Trained in this repository, so transformers has no configuration of it.
 OWN = {"embedded", "embedded-moe", "embedded-small"}
 
+#: Entries of networks whose config.json was not seen, as their sources say.
+ASSUMED = {
+    name
+    for name in catalog.architecture_names()
+    if any(source.startswith("assumed") for source in catalog.architecture_sources(name).values())
+}
+
 
 def total(architecture):
     return float(sum(parameters(architecture).values()))
@@ -23,7 +30,7 @@ def test_every_field_has_a_rule():
     assert set(ARCHITECTURE_RULES) == {field.name for field in dataclasses.fields(Architecture)}
 
 
-@pytest.mark.parametrize("name", sorted(set(catalog.architecture_names()) - OWN))
+@pytest.mark.parametrize("name", sorted(set(catalog.architecture_names()) - OWN - ASSUMED))
 def test_entries_are_what_their_config_json_says(name, x64):
     architecture = catalog.architecture(name)
     assert architecture == catalog.architecture_from_config(CASES[name]["config"])

@@ -144,7 +144,7 @@ def test_acceptance_is_a_number_or_several(value, expected):
 def test_predict_takes_numbers_and_lists(settings, monkeypatch):
     # What it prices with is another test's matter.
     seen = []
-    monkeypatch.setattr(predict_run, "_price", lambda pricing, widths, conditional, *_: seen.append(conditional))
+    monkeypatch.setattr(predict_run, "_price", lambda case, conditional, *_: seen.append(conditional))
     monkeypatch.setattr(predict_run, "_result", lambda *_: dataclasses.make_dataclass("Priced", ["inputs"])({}))
     predict(**settings)
     predict(PredictConfig(**settings))

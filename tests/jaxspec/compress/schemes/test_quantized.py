@@ -90,7 +90,7 @@ def test_what_is_stored_is_read_and_stored_again_unchanged(name):
     # Down to where a scale is subnormal in float16, and zero.
     sizes = 2.0 ** np.array([-24, -18, -7, 0, 5])[:, None, None]
     values = (np.stack([matrix(17, 33, seed) for seed in range(len(sizes))]) * sizes).astype(np.float32)
-    store = jax.jit(find_scheme(name, runs=True).target)
+    store = jax.jit(find_scheme(name, runs=True).matrix.target)
     once = store(values)
     np.testing.assert_array_equal(store(once), once)
     assert once.dtype == np.float32
@@ -98,7 +98,7 @@ def test_what_is_stored_is_read_and_stored_again_unchanged(name):
 
 
 def test_bits_of_a_matrix_count_what_fills_it_up():
-    bits = lambda name, *shape: find_scheme(name).form.bits(*shape)
+    bits = lambda name, *shape: find_scheme(name).matrix.form.bits(*shape)
     assert bits("q4_0", 3, 64) == 4.5
     assert bits("q4_0", 3, 40) == pytest.approx(2 * 144 / 40)
     assert bits("tile-q4_0", 32, 32) == 4.5

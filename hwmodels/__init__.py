@@ -116,7 +116,7 @@ from hwmodels.speculation.plan import (
     tree_plan,
     tree_shape,
 )
-from hwmodels.speculation.pool import fitting_pool
+from hwmodels.speculation.pool import fitting_pool, with_pool
 from hwmodels.speculation.steady_state import ServingCycle, entering_tokens, serving_cycle, serving_step
 from hwmodels.speculation.trees import expected_tree_tokens
 from hwmodels.speculation.verification_length import (
@@ -342,6 +342,7 @@ __all__ = [
     "uniform_weight_bits",
     "verify_step",
     "walk_policies",
+    "with_pool",
     "write_trace",
     "zipf_routing",
 ]

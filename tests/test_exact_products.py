@@ -22,6 +22,7 @@ IN_NUMPY = {
     "jaxspec/formats/container/cassandra_sections.py",
     "jaxspec/studies/calibrate/fits.py",
     "jaxspec/studies/measured/comparison.py",
+    "jaxspec/testing/units.py",
     "jaxspec/tuning/acceptance_law.py",
 }
 

@@ -20,6 +20,7 @@ from jaxspec.runs.steady_inputs import SteadyInputs
 from jaxspec.settings.base import Layer, Settings, expect, layered_config, quick_help
 from jaxspec.settings.coercion import as_path
 from jaxspec.settings.fields import explained, fields_of, hints, key_of
+from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.settings.toml import read_layer
 from jaxspec.studies.registry import find_study
 from jaxspec.studies.study import Study
@@ -34,11 +35,13 @@ _WIDTH = 100
 
 def study_call(name: str) -> Callable[..., StudyResults]:
     """The function of a study of the registry."""
-    return _call(find_study(name))
+    return _call(find_study(name), tuple(SCHEME_FACTS))
 
 
 @functools.cache
-def _call(study: Study) -> Callable[..., StudyResults]:
+def _call(study: Study, schemes: tuple[str, ...]) -> Callable[..., StudyResults]:
+    del schemes  # whose knobs are settings: with another scheme the function is another one
+
     def call(config: Any = None, /, **given: Any) -> StudyResults:
         own = {name: given.pop(name) for name in _own_keywords(study) if name in given}
         return run_study(study, _config(study, config, given, quick=bool(own.pop(_QUICK, False))), **own)

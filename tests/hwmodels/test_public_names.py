@@ -9,8 +9,8 @@ import hwmodels
 ROOMS = ("network", "speculation", "step")
 MODULES = ("analysis.design_point", "analysis.sensitivity", "analysis.kernel_widths")
 
-#: Two things have this name: a compute unit, and the fit of a verification's time.
-ELSEWHERE = {"Roofline"}
+#: Two things have the first name: a compute unit, and the fit of a verification's time. The others are one command's page.
+ELSEWHERE = {"Roofline", "design_page", "page_steps"}
 
 
 def modules():

@@ -40,13 +40,13 @@ def first_devices():
     return found
 
 
-#: Kind -> a device that computes with it: the catalog's, or a small one where the catalog has none.
+#: Kind -> a device that computes with it: a small one, or else the catalog's.
 DEVICES = {
+    **first_devices(),
     "roofline": SMALL,
     "systolic_array": SMALL.replace(matrix_unit=SystolicUnit(12.0, 10.0, 1e9, 7e-13, *BUFFERS)),
     "vector_array": SMALL.replace(matrix_unit=VectorArray(3.0, 5.0, 6.0, 7.0, 2e9)),
     "measured_host": SMALL.replace(matrix_unit=HOST),
-    **first_devices(),
 }
 
 

@@ -133,7 +133,10 @@ DAMAGES = {
         lambda d: edit_config(d, num_hidden_layers=2),
         r"'model\.layers\.2\.input_layernorm\.weight' and 8 more",
     ),
-    "another vocabulary": (lambda d: edit_config(d, vocab_size=10**30), r"vocab_size is 10+; it must be a whole number"),
+    "another vocabulary": (
+        lambda d: edit_config(d, vocab_size=10**30),
+        r"vocab_size is 10+; it must be a whole number",
+    ),
     "no weights": (lambda d: (d / "model.safetensors").unlink(), r"has no weights; allowed are model\.safetensors"),
     "only pickles": (only_pickles, r"pytorch_model\.bin.*convert"),
     "missing tensor": (drop(UP), rf"no tensor '{UP}'"),

@@ -106,7 +106,7 @@ def test_a_compressed_row_is_cut_whole():
         np.testing.assert_array_equal(kept[kept != 0], rows[kept != 0])
         assert np.all(np.where(kept == 0, np.abs(rows), 0).max(-1) <= np.where(kept != 0, np.abs(rows), np.inf).min(-1))
     prepared = prepare_kv(CASSANDRA1, cache)
-    made = jax.jit(CASSANDRA1.hard_kv)(
+    made = jax.jit(CASSANDRA1.kv.hard)(
         jax.tree.map(lambda leaf: leaf[0], prepared.rows), jax.tree.map(lambda x: x[0], knobs.values)
     )
     read = jax.tree.map(lambda leaf: leaf[0], prepared).read(made)

@@ -148,7 +148,7 @@ def test_prepared_caches_are_read_as_compressed_ones(cache, stream):
     positions = known.position
     known = dataclasses.replace(known, position=None)
     layer = dataclasses.replace(fetched(known, 2), position=positions[2]).in_layer(np.array([1, 0]))
-    made = jax.jit(CASSANDRA1.hard_kv)(layer.rows, {name: value[2] for name, value in knobs.of_layers.items()})
+    made = jax.jit(CASSANDRA1.kv.hard)(layer.rows, {name: value[2] for name, value in knobs.of_layers.items()})
     found = layer.read(made)
     np.testing.assert_array_equal(found.key, read.key[2, ::-1])
     np.testing.assert_array_equal(found.value, read.value[2, ::-1])

@@ -65,7 +65,9 @@ def grown(path, source):
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_does_not_compress_hardly_grows(tmp_path, kind):
     source = write_checkpoint(tmp_path / "m.safetensors", hostile(kind, np.random.default_rng(7)))
-    for scheme_name in CODECS:
+    for scheme_name, codec in CODECS.items():
+        if kind == "noise" and not codec.lossless:
+            continue  # it has infinities, which scales cannot hold
         pack_to(tmp_path / "a.jspk", source, scheme_name)
         assert grown(tmp_path / "a.jspk", source) < FIXED_BYTES, scheme_name
         with Container(tmp_path / "a.jspk") as container:

@@ -115,7 +115,7 @@ def fit_numbers(cells: Sequence[Cell], family: str) -> Numbers:
         ):
             if measured is None:
                 continue
-            for_each = 0.0 if rows is None else rows[place]
+            for_each = 0.0 if rows is None else float(rows[place] or 0.0)
             known = 0.0 if rows is None or rows.bound is None else rows.bound
             weight = 1.0 / (measured * np.sqrt(sizes[group_of(row)]))
             counts.append(weight * np.array([*(spent * fitted), 0.0 if known else for_each]))

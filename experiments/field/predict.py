@@ -106,6 +106,7 @@ class OwnSteps:
             return OwnStep()
         if row.group not in self._found:
             names, found = likely_cards(first.device, first.device_count), []
+            refused: NotPricedError | None = None
             for name in names:
                 try:
                     found.append(self._as(dataclasses.replace(first, device=name), compare=len(names) > 1))
@@ -113,7 +114,7 @@ class OwnSteps:
                     if len(names) == 1:
                         raise
                     refused = reason
-            if not found:
+            if not found and refused is not None:
                 raise refused
             self._found[row.group] = min(found, key=lambda one: one[0])[1]
         return self._found[row.group]
@@ -289,13 +290,14 @@ def _price(row: FieldRow, steps: OwnSteps) -> Parts:
     if causes := _causes(row):
         raise NotPricedError(BESIDES.join(causes))
     assert row.tokens_per_cycle is not None
+    counted = float(row.tokens_per_cycle)
     own = steps.of(row)
     row = row if own.device is None else dataclasses.replace(row, device=own.device)
     target, plan = named_architecture(row.target), _plan(row)
     draft = draft_of(row, target)
     ran = what_ran(row, target, draft)
     workload, without = workload_of(row, row.batch), workload_of(row, row.ar_batch)
-    tokens = float(row.tokens_per_cycle)
+    tokens = counted
     entering = entering_tokens(workload, tokens)
 
     def cycle(gpu: Gpu, instructions: float) -> np.ndarray:

@@ -190,7 +190,8 @@ def engine_rows(name: str) -> RowInstructions | None:
     found = _engine_entry(name)
     if _ROWS[0] not in found.values:
         return None
-    return RowInstructions(*(found.values[field] for field in _ROWS), found.sources[_ROWS[0]])
+    value, low, high = (found.values[field] for field in _ROWS)
+    return RowInstructions(value, low, high, found.sources[_ROWS[0]])
 
 
 def engine_sources(name: str) -> dict[str, str]:
@@ -365,8 +366,13 @@ def own_name(kind: str, found: Any) -> str:
     document = dict(found) if isinstance(found, Mapping) else None
     wanted = str(document.pop("name", "")) if document is not None else ""
     try:
-        entry = (accept_device if kind == "device" else accept_architecture)(wanted or f"own {kind}", document or found)
-        content = device_document(entry, f"own {kind}") if kind == "device" else architecture_document(entry)
+        called = wanted or f"own {kind}"
+        if kind == "device":
+            entry = accept_device(called, document or found)
+            content = device_document(entry, f"own {kind}")
+        else:
+            entry = accept_architecture(called, document or found)
+            content = architecture_document(entry)
     except EntryError as error:
         raise ValueError(str(error)) from error
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:6]

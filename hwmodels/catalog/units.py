@@ -65,7 +65,7 @@ def _accept(name: str, found: Any) -> type[ComputeUnit]:
     if missing := lacking(found, members):
         raise ValueError(f"{missing.replace('type', found.__name__, 1)}; a unit has the members of `ComputeUnit`")
     form_of(found)
-    return found
+    return found  # pyright: ignore[reportReturnType] - it has the members
 
 
 #: matrix_unit.kind of a file -> class, whose fields say what the rest of the table may have.

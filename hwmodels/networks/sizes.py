@@ -34,8 +34,10 @@ def network_spec(settings: Settings, family: Family) -> NetworkSpec:
     layers = settings.size("num_hidden_layers", most=LARGEST_LAYERS)
     hidden, vocab = settings.size("hidden_size"), settings.size("vocab_size")
     attention, (experts, expert_layers) = _attention(settings, family, hidden), _experts(settings, family, layers)
-    whole = experts is not None and all(expert_layers)
-    intermediate = _expert_channels(settings, experts) if whole else _intermediate_size(settings, family, hidden)
+    if experts is not None and all(expert_layers):
+        intermediate = _expert_channels(settings, experts)
+    else:
+        intermediate = _intermediate_size(settings, family, hidden)
     projected = settings.optional_size("word_embed_proj_dim")
     if projected not in (None, hidden):
         raise NotImplementedError(

@@ -232,7 +232,11 @@ def price_steps(
         # What all steps have in common is computed once for all.
         alike = each[0][0].ndim == each[0][1] and all(leaf is each[0][0] for leaf, _ in each)
         common.append(each[0][0] if alike else None)
-        rows.append(None if alike else jnp.concatenate([_rows(*one, s) for one, s in zip(each, shapes, strict=True)]))
+        rows.append(
+            None
+            if alike
+            else jnp.concatenate([_rows(leaf, own, s) for (leaf, own), s in zip(each, shapes, strict=True)])
+        )
     structure = jax.tree.structure(_with_bits(groups[0], [0.0] * len(_BITS)))
     found = _price_rows(
         device,

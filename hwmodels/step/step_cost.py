@@ -439,11 +439,11 @@ def _kernel_costs(
     stacked = [each[0] if axis is None else as_stack(each) for each, axis in zip(leaves, axes, strict=True)]
     form = jax.tree.structure(kernels[0])
 
-    def price(leaves: list[Array]) -> _OperatorCost:
+    def of_leaves(leaves: list[Array]) -> _OperatorCost:
         unit, work = form.unflatten(leaves)
         return _kernel_cost(device, unit, work, temperature, on_chip_s)
 
-    parts, treedef = jax.tree.flatten(jax.vmap(price, (axes,))(stacked))
+    parts, treedef = jax.tree.flatten(jax.vmap(of_leaves, (axes,))(stacked))
     return [treedef.unflatten(kernel) for kernel in zip(*map(jnp.unstack, parts), strict=True)]
 
 

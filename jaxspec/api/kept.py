@@ -70,7 +70,7 @@ def study_of(run: KeptRun) -> tuple[Study, Settings]:
     name = run.command
     if name is None:  # of an earlier version, which did not record it
         name = next((name for name in STUDIES if set(layer.values) <= _keys(name)), None)
-    if name not in STUDIES:
+    if name is None or name not in STUDIES:
         raise InputError(f"run {str(run.path)!r} is of command {name!r}; this version knows {', '.join(STUDIES)}")
     study = find_study(name)
     return study, build_config(study.config, layer)

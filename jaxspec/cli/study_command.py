@@ -190,7 +190,7 @@ class _StudyCommand(Command):
         return self._made
 
     @params.setter
-    def params(self, value: list[click.Parameter]) -> None:
+    def params(self, value: list[click.Parameter]) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         """What Click gives before there are any."""
 
     @functools.cached_property

@@ -45,9 +45,10 @@ def spec_of(config: DecoderConfig) -> NetworkSpec:
     layers = range(config.num_layers)
     by_layer = lambda pattern: tuple(pattern[layer % len(pattern)] for layer in layers)
     blocks, router = [config.blocks(layer) for layer in layers], config.router
-    own = {name: getattr(config, name) for name in SHARED}
+    own: dict[str, Any] = {name: getattr(config, name) for name in SHARED}
+    own |= {"windows": by_layer(config.windows), "rotated": by_layer(config.rotated)}
     return NetworkSpec(
-        **own | {"windows": by_layer(config.windows), "rotated": by_layer(config.rotated)},
+        **own,
         linear_layers=tuple(isinstance(attention, GatedDeltaNet) for attention, _ in blocks),
         expert_layers=tuple(router is not None and router.in_layer(layer) for layer in layers),
         gated_ffn=all(getattr(feed_forward, "gated", True) for _, feed_forward in blocks),

@@ -95,7 +95,8 @@ def test_every_architecture(name):
         (
             catalog.device,
             "rtx-409",
-            "unknown device 'rtx-409'; did you mean 'rtx-4090' or 'rtx-5090' or 'rtx-4080'? allowed: " + ", ".join(DEVICES),
+            "unknown device 'rtx-409'; did you mean 'rtx-4090' or 'rtx-5090' or 'rtx-4080'? allowed: "
+            + ", ".join(DEVICES),
         ),
         (
             catalog.architecture,

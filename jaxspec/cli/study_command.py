@@ -215,7 +215,7 @@ class _StudyCommand(Command):
         """Options in groups; only those without a heading, unless `--help-all` came."""
         groups: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
-            if (record := parameter.get_help_record(ctx)) is not None:
+            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)) is not None:
                 groups.setdefault(self.headings.get(parameter.name or "", "Options"), []).append(record)
         first = groups.pop("Options")
         with formatter.section("Options"):

@@ -10,7 +10,7 @@ ROOMS = ("network", "speculation", "step")
 MODULES = ("analysis.design_point", "analysis.sensitivity", "analysis.kernel_widths")
 
 #: Two things have the first name: a compute unit, and the fit of a verification's time. The others are one command's page.
-ELSEWHERE = {"Roofline", "design_page", "page_steps"}
+ELSEWHERE = {"Roofline", "design_page", "page_steps", "changed_trees", "changes_by_name"}
 
 
 def modules():

@@ -81,7 +81,7 @@ def test_its_members_keep_the_contracts_and_every_command_knows_them(installed):
 def test_help_and_messages_name_its_members(installed):
     shown, _ = run(installed, "-c", HELP)
     assert "breakeven  Of package stranger 1.2; jaxspec breakeven --help explains it." in shown
-    shown, _ = run(installed, "-m", "jaxspec", "predict", "--help")
+    shown, _ = run(installed, "-m", "jaxspec", "predict", "--help-all")
     assert "--unread-bits" in shown
     assert "only-cut" in "".join(shown.split())
     _, said = run(installed, "-m", "jaxspec", "tree", "--draft", "agan", code=2)

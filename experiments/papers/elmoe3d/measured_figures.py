@@ -110,8 +110,8 @@ def _read(stacks: dict[str, Array], bits: Float[Array, ""], reading: str) -> dic
     if reading == DEDICATED:
         make = partial(_dedicated, bits=bits)
     else:
-        scheme = dataclasses.replace(ELASTIC, reading=cast(Reading, reading))
-        make = lambda rows: scheme.matrix.hard(rows, None, {"slice_bits": bits}).values
+        codec = dataclasses.replace(cast(Any, ELASTIC.matrix), reading=cast(Reading, reading))
+        make = lambda rows: codec.hard(rows, None, {"slice_bits": bits}).values
     return {kind: make(stack.reshape(-1, stack.shape[-1])).reshape(stack.shape) for kind, stack in stacks.items()}
 
 

@@ -48,7 +48,7 @@ def test_mxint8_is_that_of_the_specification_without_its_smallest_code():
         255 / 64,
     )  # the largest of their blocks, and nearer to 128 than to 127 steps
     # Programs, here and below: operation by operation a matrix is dozens.
-    found = np.asarray(jax.jit(SCHEMES["mxint8"].target)(values), np.float32)
+    found = np.asarray(jax.jit(SCHEMES["mxint8"].matrix.target)(values), np.float32)
     codes = jax.jit(lambda x: mx.encode(x, mx.INT8))(values)
     expected = np.asarray(jax.jit(mx.decode)(codes))
     smallest = np.asarray(codes.elements).reshape(64, 96) == 0x80
@@ -103,7 +103,7 @@ def test_a_container_holds_this_target_and_this_draft(scheme, network, channel_n
         np.testing.assert_array_equal(
             patterns(drafted.params["layers"][kind]), patterns(draft["layers"][kind].values())
         )
-    bits = jax.jit(scheme.hard)(
+    bits = jax.jit(scheme.matrix.hard)(
         network["layers"]["down"][0],
         prepared["down"][0],
         {"weight_prune": jnp.asarray(0.35), "weight_cut_bits": jnp.asarray(3.0)},

@@ -135,5 +135,5 @@ def test_experts_are_quantized_each_by_itself_and_down_by_its_own_scheme():
         # Steps of 8 bits are finer by far.
         relative = np.abs(made[kind] - params["layers"][kind]).max() / np.abs(params["layers"][kind]).max()
         assert (relative < 0.01) == (kind in ("down", "expert_down", "shared_down"))
-    second = jax.jit(scheme.target)(params["layers"]["expert_up"][1, 2])
+    second = jax.jit(scheme.matrix.target)(params["layers"]["expert_up"][1, 2])
     np.testing.assert_array_equal(made["expert_up"][1, 2], second)

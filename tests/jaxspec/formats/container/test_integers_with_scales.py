@@ -31,7 +31,7 @@ VALUES = {"BF16": ml_dtypes.bfloat16, "F16": np.float16}
 #: Scheme -> codec: of one reading of the upper bits each.
 CODEC_OF = {"any-precision": "any-precision", "bit-slices": "bit-slices", "elastic": "bit-slices"}
 
-target = jax.jit(SCHEME.target)
+target = jax.jit(SCHEME.matrix.target)
 
 
 @functools.partial(jax.jit, static_argnums=2)

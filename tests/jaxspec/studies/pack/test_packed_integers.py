@@ -141,5 +141,5 @@ def test_a_float16_network_stays_one(packed, tmp_path):
     found = load_container(tmp_path / "a.jspk")
     assert found.config == expected == check_model(str(tmp_path / "a.jspk"))
     assert dataclasses.replace(found.config, stored_dtype="bfloat16") == CONFIG
-    values = jax.jit(SCHEME.target)(jnp.asarray(tensors["model.layers.0.mlp.down_proj.weight"]))
+    values = jax.jit(SCHEME.matrix.target)(jnp.asarray(tensors["model.layers.0.mlp.down_proj.weight"]))
     np.testing.assert_array_equal(patterns(found.params["layers"]["down"][0]), patterns(values))

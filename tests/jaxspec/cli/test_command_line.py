@@ -216,7 +216,8 @@ def test_catalogs_name_a_source_for_each_number(capsys, command, name):
     assert code == 0
     assert name in out
     for entry in json.loads(Path("c.json").read_text()):
-        assert set(entry["sources"]) == set(entry["values"])
+        beside = {"max_positions", "tokenizer"}  # facts of a network that are no numbers of its cost
+        assert set(entry["sources"]) - beside == set(entry["values"]) - beside
         assert all(entry["sources"].values())
 
 

@@ -105,7 +105,8 @@ def test_points_of_a_sweep_are_those_of_the_cost_model(tmp_path, expected, monke
     monkeypatch.setattr(grid, "CHUNK", 2)  # the others of a call would repeat the last point
     pool, result = expected
     given = GIVEN | {"architecture": ("gpt-oss-20b",), "device": ("elmoe3d-hb4",)}
-    config = SweepConfig(axes={"routing.correlation": [0.4, 0.9], "workload.batch": [4.0]}, max_draft_length=3, **given)
+    axes, rate = {"routing.correlation": [0.4, 0.9], "workload.batch": [4.0]}, {"acceptance.alpha_token": 0.8}
+    config = SweepConfig(axes=axes, set=rate, max_draft_length=3, **given)
     sweep(config, out=tmp_path / "fits")
     found = read_sweep(tmp_path / "fits")
     best = float(np.max(result.speedup_vs_bf16_ar))
@@ -115,7 +116,7 @@ def test_points_of_a_sweep_are_those_of_the_cost_model(tmp_path, expected, monke
     # The same pool, as an axis.
     config = SweepConfig(
         axes={"draft.expert_pool": [(pool - 4.0) / 28.0, 1.0]},
-        set={"workload.batch": 4.0},
+        set={"workload.batch": 4.0} | rate,
         max_draft_length=3,
         **(given | {"pool_fits": False}),
     )

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from jaxspec.cli.completion import words_or_files
+from jaxspec.cli.completion import names_of_catalog
 from jaxspec.cli.given_once import Command
 from jaxspec.cli.options import json_option, write_json
 from jaxspec.cli.outputs import give_out
 from jaxspec.errors import InputError
-from jaxspec.settings.catalog_names import catalog_architectures, catalog_devices
+from jaxspec.settings.catalog_names import catalog_architectures, catalog_devices, known_architecture, known_device
 
 
 def _entries(names, get, title, sources) -> list[dict]:
@@ -124,6 +124,8 @@ def _catalog_command(
     get = getattr(catalog, kind)
     names, sources = getattr(catalog, f"{kind}_names")(), sources or name is not None
     if name is not None:
+        meant = known_device(name) if kind == "device" else known_architecture(name)
+        name = (catalog.device_named(meant) if kind == "device" else None) or meant  # logs write more than people do
         try:
             get(name)
         except catalog.UnknownNameError as error:
@@ -138,7 +140,7 @@ def _catalog_command(
 
 
 @click.command(cls=Command)
-@click.argument("name", required=False, shell_complete=words_or_files(catalog_devices()))
+@click.argument("name", required=False, shell_complete=names_of_catalog(catalog_devices))
 @click.option("--sources", is_flag=True, help="Also print every number (SI units) and where it comes from.")
 @click.option(
     "--example", is_flag=True, help="Print a file for a device of your own, with every number explained, and stop."
@@ -165,7 +167,7 @@ def devices(name: str | None, sources: bool, example: bool, json_file: str | Non
 
 
 @click.command(cls=Command)
-@click.argument("name", required=False, shell_complete=words_or_files(catalog_architectures()))
+@click.argument("name", required=False, shell_complete=names_of_catalog(catalog_architectures))
 @click.option("--sources", is_flag=True, help="Also print every number and where it comes from.")
 @json_option
 def models(name: str | None, sources: bool, json_file: str | None) -> None:

@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 
 from jaxspec.settings.fields import choices_of, names_of, takes_several, takes_text
 
-__all__ = ["Completion", "completion_of", "words_or_files"]
+__all__ = ["Completion", "completion_of", "names_of_catalog", "words_or_files"]
 
 #: What Click calls to complete a value that is begun.
 Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
@@ -30,6 +30,11 @@ def words_or_files(words: Iterable[str]) -> Completion:
     """Completion of an argument that is a file, or one of a few words."""
     # bash forgets what came before an item that asks for files.
     return lambda _, __, begun: [*_files(begun), *_items(words, begun)]
+
+
+def names_of_catalog(names: Callable[[], Iterable[str]]) -> Completion:
+    """Completion of an argument that is a name of the catalog, which is read when the tab key asks."""
+    return lambda _, __, begun: _items(names(), begun)
 
 
 def _names(names: Iterable[str], begun: str, annotation: Any) -> list[CompletionItem]:

@@ -136,17 +136,6 @@ def study_command(study: Study) -> click.Command:
     return _StudyCommand(study)
 
 
-def _headings(study: Study) -> dict[str, str]:
-    """Setting -> heading of its group in `--help-all`; those that `--help` shows have none."""
-    fields = {field.name for field in fields_of(study.config)} - {*FIRST, *study.first}
-    kinds = [kind for kind in reversed(study.config.__mro__) if issubclass(kind, Settings)]
-    heading = lambda kind: vars(kind).get("heading", Settings.heading)
-    own = {name: heading(kind) for kind in kinds for name in vars(kind).get("__annotations__", ())}
-    rest = {name: heading for name, heading in own.items() if name in fields}
-    rest |= dict.fromkeys(("distributed", "coordinator", "processes", "process_id"), "Several processes")
-    return rest if len(rest) > _FEW else {}
-
-
 #: So many settings beside the first ones are shown with them.
 _FEW = 10
 
@@ -203,8 +192,17 @@ class _StudyCommand(Command):
 
     @functools.cached_property
     def headings(self) -> dict[str, str]:
-        """Setting -> heading of its group, of those that `--help-all` adds."""
-        return _headings(self._study)
+        """Setting -> heading of its group in `--help-all`; those that `--help` shows have none."""
+        study = self._study
+        fields = {field.name for field in fields_of(study.config)} - {*FIRST, *study.first}
+        kinds = [kind for kind in reversed(study.config.__mro__) if issubclass(kind, Settings)]
+        heading = lambda kind: vars(kind).get("heading", Settings.heading)
+        own = {name: heading(kind) for kind in kinds for name in vars(kind).get("__annotations__", ())}
+        rest = {name: heading for name, heading in own.items() if name in fields}
+        if study.shared or study.meshed:
+            launch = ("distributed", *(field.name for field in dataclasses.fields(Launch)))
+            rest |= dict.fromkeys(launch, "Several processes")
+        return rest if len(rest) > _FEW else {}
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """All parameters, `--help-all` before `--help`."""

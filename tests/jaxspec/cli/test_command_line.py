@@ -232,3 +232,10 @@ def test_a_catalog_entry_is_shown_by_its_name(capsys, command, name, number):
     assert f"= {number}: " in out
     assert all(f"  {key}" in out for key in entry["sources"])
     assert "did you mean" in refused(capsys, command, name[:-1])
+
+
+@pytest.mark.parametrize("written", ["RTX 4090", "NVIDIA GeForce RTX 4090 24GB"])
+def test_a_device_is_shown_by_the_name_that_people_write(capsys, written):
+    code, _, _ = run(capsys, "devices", written, "--json", "one.json")
+    assert code == 0
+    assert [entry["name"] for entry in json.loads(Path("one.json").read_text())] == ["rtx-4090"]

@@ -62,10 +62,10 @@ CHECKS: dict[str, Callable[[str], object]] = {
 
 def pages() -> list[Path]:
     """Every page of which the code blocks are checked."""
-    found = itertools.chain(
+    paths = itertools.chain(
         ROOT.glob("*.md"), (ROOT / "docs" / "pages").glob("*.md"), (ROOT / "docs" / "decisions").glob("*.md")
     )
-    return sorted(found)
+    return sorted(paths)
 
 
 def ensure_importable() -> None:

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-from jaxspec.report.figures.style import BLUE, GREEN, INK, ORANGE, PAPER
+from jaxspec.report.figure_style import BLUE, GREEN, INK, ORANGE, PAPER
 
 TARGET = Path(__file__).parent / "images" / "architecture.svg"
 

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-from jaxspec.report.figures.style import BLUE, GREEN, INK, ORANGE, PAPER, VERMILLION
+from jaxspec.report.figure_style import BLUE, GREEN, INK, ORANGE, PAPER, VERMILLION
 
 TARGET = Path(__file__).parent / "images" / "cycle.svg"
 

@@ -38,7 +38,7 @@ _LINKS = (
     (re.compile(r"\]\(\.\./(images|decisions|notebooks)/"), r"](\1/"),
     (
         re.compile(r"\]\(\.\./\.\./experiments/papers/(\w+)/README\.md"),
-        lambda found: f"](papers/{found[1].replace('_', '-')}.md",
+        lambda match: f"](papers/{match[1].replace('_', '-')}.md",
     ),
     (re.compile(r"\]\(\.\./pages/"), r"](../"),
     (re.compile(r"(\]\([^)\s:]*)\.ipynb\)"), r"\1.md)"),
@@ -57,7 +57,7 @@ def _entries(folder: str) -> list[Any]:
 
 def expanded(nav: list[Any]) -> list[Any]:
     """The navigation with the pages of a folder in place of its name."""
-    found = []
+    entries = []
     for entry in nav:
         if isinstance(entry, dict):
             ((title, value),) = entry.items()
@@ -65,8 +65,8 @@ def expanded(nav: list[Any]) -> list[Any]:
                 entry = {title: expanded(value)}
             elif value.endswith("/"):
                 entry = {title: _entries(value.rstrip("/"))}
-        found.append(entry)
-    return found
+        entries.append(entry)
+    return entries
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:

@@ -36,7 +36,7 @@ def comment_of(lines: list[str], first: int, last: int) -> str:
 def rewrite(docstring: str) -> str:
     """The docstring as Griffe's Google style reads it; the star of an axis name does not begin an emphasis."""
     text = _KNOWN.sub("\n\n", docstring)
-    text = _PARAGRAPH.sub(lambda found: f"\n\n**{found[1]}**: {' '.join(found[2].split())}\n", text)
+    text = _PARAGRAPH.sub(lambda match: f"\n\n**{match[1]}**: {' '.join(match[2].split())}\n", text)
     return text.replace('"*', '"\\*')
 
 

@@ -19,10 +19,10 @@ def mathml(tex: str, *, display: bool) -> str:
     Raises:
         ValueError: a command that is not known would be shown as it is written.
     """
-    found = convert(tex.strip(), display="block" if display else "inline")
-    if re.search(r"[\\&]", shown := html.unescape(re.sub(r"<[^>]*>", "", found))):
+    markup = convert(tex.strip(), display="block" if display else "inline")
+    if re.search(r"[\\&]", shown := html.unescape(re.sub(r"<[^>]*>", "", markup))):
         raise ValueError(f"formula {tex.strip()!r}: a command is not known (shown as {shown!r})")
-    return found
+    return markup
 
 
 def _typeset(match: re.Match[str]) -> str:

@@ -113,15 +113,15 @@ _WORK: dict[str, Callable] = {
     "jaxspec.studies.serve.run:_served": _leave_out,
     "jaxspec.studies.codesign.problem:_check_budgets": _leave_out,
     "jaxspec.studies.export.run:export_draft": _leave_out,
-    "jaxspec.studies.pack.run:_division": _leave_out,
+    "jaxspec.studies.pack.run:_split": _leave_out,
     "jaxspec.studies.pack.run:pack": _leave_out,
     "jaxspec.studies.pack.run:unpack_container": _leave_out,
     "jaxspec.studies.pack.run:inspect_file": _leave_out,
     "jaxspec.studies.sweep.run:merge_sweeps": _leave_out,
-    "jaxspec.runs.kept:list_runs": _leave_out,
-    "jaxspec.runs.kept:find_run": _leave_out,
-    "jaxspec.runs.kept:compare_runs": _leave_out,
-    "jaxspec.api.kept:resume": _leave_out,
+    "jaxspec.runs.run_index:list_runs": _leave_out,
+    "jaxspec.runs.run_index:find_run": _leave_out,
+    "jaxspec.runs.run_index:compare_runs": _leave_out,
+    "jaxspec.api.open_run:resume": _leave_out,
 }
 
 

@@ -16,7 +16,7 @@ def _printed_comments(source: str) -> dict[int, str]:
     """Comments behind code that prints, by line: the line of a `print(`, or the last one of a call that takes several."""
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     lines = source.splitlines()
-    found = {
+    comments = {
         t.start[0]: t.string[1:].strip()
         for t in tokens
         if t.type == tokenize.COMMENT and lines[t.start[0] - 1][: t.start[1]].strip()
@@ -26,7 +26,7 @@ def _printed_comments(source: str) -> dict[int, str]:
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     }
-    return {line: text for line, text in found.items() if "print(" in lines[line - 1] or line in ends}
+    return {line: text for line, text in comments.items() if "print(" in lines[line - 1] or line in ends}
 
 
 def same_output(printed: str, stated: str) -> bool:

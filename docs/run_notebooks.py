@@ -32,7 +32,8 @@ MAX_BYTES = 400_000
 #: Where a notebook keeps the hash of the source that its outputs came from.
 HASH_KEY = "executed_source_sha256"
 
-_CELL_SECONDS = 300
+#: Of one cell: what hangs ends, what is slow beside other work does not.
+_CELL_SECONDS = 900
 
 #: Calls that draw: functions named `..._figure` of the library, and pyplot.
 _DRAWS = re.compile(r"\b(?:\w+_figure\(|plt\.show\()")
@@ -71,13 +72,13 @@ def _strip_output(output: NotebookNode) -> NotebookNode:
 
 def _joined(outputs: list[NotebookNode]) -> list[NotebookNode]:
     """Neighbouring pieces of standard output as one: where they were cut depends on the run."""
-    found: list[NotebookNode] = []
+    joined: list[NotebookNode] = []
     for output in outputs:
-        if found and output.output_type == found[-1].output_type == "stream" and output.name == found[-1].name:
-            found[-1]["text"] += output.text
+        if joined and output.output_type == joined[-1].output_type == "stream" and output.name == joined[-1].name:
+            joined[-1]["text"] += output.text
         else:
-            found.append(output)
-    return found
+            joined.append(output)
+    return joined
 
 
 def strip(notebook: NotebookNode) -> NotebookNode:
@@ -116,38 +117,38 @@ def execute(path: Path) -> NotebookNode:
 
 
 def _texts(cell: NotebookNode) -> list[str]:
-    found = []
+    texts = []
     for output in cell.outputs:
-        found.append(output.get("text", ""))
-        found += [str(value) for kind, value in output.get("data", {}).items() if not kind.startswith("image/")]
-    return found
+        texts.append(output.get("text", ""))
+        texts += [str(value) for kind, value in output.get("data", {}).items() if not kind.startswith("image/")]
+    return texts
 
 
 def problems(notebook: NotebookNode) -> list[str]:
     """What must not be in a committed notebook, one line each."""
-    found = []
+    lines = []
     if notebook.metadata.get("jaxspec", {}).get(HASH_KEY) != source_hash(notebook):
-        found.append("the outputs are not those of this source")
+        lines.append("the outputs are not those of this source")
     for number, cell in enumerate(notebook.cells):
         if cell.cell_type != "code":
             continue
         kinds = {kind for output in cell.outputs for kind in output.get("data", {})}
         text = "\n".join(_texts(cell))
         if any(output.output_type == "error" for output in cell.outputs):
-            found.append(f"cell {number} ended in an error")
+            lines.append(f"cell {number} ended in an error")
         if _DRAWS.search(cell.source) and not kinds & {"image/png", "image/svg+xml"}:
-            found.append(f"cell {number} draws, and shows no picture")
+            lines.append(f"cell {number} draws, and shows no picture")
         if _FIGURE_AS_TEXT.search(text):
-            found.append(f"cell {number} shows a figure as text")
+            lines.append(f"cell {number} shows a figure as text")
         if path := _ABSOLUTE_PATH.search(text):
-            found.append(f"cell {number} shows an absolute path ({text[path.start() : path.start() + 40]!r})")
+            lines.append(f"cell {number} shows an absolute path ({text[path.start() : path.start() + 40]!r})")
         if cell.metadata or cell.execution_count is not None:
-            found.append(f"cell {number} keeps metadata of its run")
+            lines.append(f"cell {number} keeps metadata of its run")
         if any(output.output_type == "stream" and output.name == "stderr" for output in cell.outputs):
-            found.append(f"cell {number} shows messages on standard error")
+            lines.append(f"cell {number} shows messages on standard error")
     if (size := len(nbformat.writes(notebook).encode())) > MAX_BYTES:
-        found.append(f"{size} bytes; allowed are {MAX_BYTES}")
-    return found
+        lines.append(f"{size} bytes; allowed are {MAX_BYTES}")
+    return lines
 
 
 def main() -> int:
@@ -164,9 +165,9 @@ def main() -> int:
     failed = False
     for name in arguments.names or known:
         notebook = nbformat.read(known[name], as_version=4) if arguments.check else execute(known[name])
-        for problem in (found := problems(notebook)):
+        for problem in (faults := problems(notebook)):
             print(f"{name}.ipynb: {problem}", file=sys.stderr)
-        failed = failed or bool(found)
+        failed = failed or bool(faults)
         if not arguments.check:
             nbformat.write(notebook, arguments.out / f"{name}.ipynb")
     return int(failed)

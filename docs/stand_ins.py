@@ -50,7 +50,7 @@ def _measured(path: Path) -> None:
 
 
 def _times(path: Path) -> None:
-    from jaxspec.studies.calibrate.config import EXAMPLE
+    from jaxspec.host.config import EXAMPLE
 
     path.write_text(EXAMPLE, encoding="utf-8")
 

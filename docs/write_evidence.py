@@ -3,8 +3,6 @@
     python -m experiments.field --json field.json
     python -m experiments.host_speedups --device host.toml --json host.json
     python docs/write_evidence.py --field field.json --host E host.json "two cores of a server"
-    python -m experiments.host_steps --architecture llama-3.1-8b --steps-only --json steps.json
-    python docs/write_evidence.py --gpu 8B steps.json "NVIDIA H200"
 
 Without arguments it writes the page anew from what is recorded in `docs/residuals`, in the files of calibrated GPUs and in
 the priced steps of `experiments/silicon`.
@@ -18,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from generated.evidence import BEFORE, FIELD, GPU, HOST, PAGE, with_summary
+from generated.evidence import BEFORE, FIELD, HOST, PAGE, with_summary
 from write_residuals import rounded
 
 #: What is kept of a field result's summary.
@@ -38,9 +36,9 @@ def host_run(result: dict[str, Any], machine: str) -> dict[str, Any]:
     """What is kept of a result of `python -m experiments.host_speedups`, which writes predictions before it times anything."""
     summary = result["summary"]
     errors = {
-        part: {name: found["speedup"][_MODEL][name] for name in ("median", "p90", "largest", "spearman")}
-        | {"constant": found["speedup"][_CONSTANT]["median"]}
-        for part, found in summary["parts"].items()
+        part: {name: errors["speedup"][_MODEL][name] for name in ("median", "p90", "largest", "spearman")}
+        | {"constant": errors["speedup"][_CONSTANT]["median"]}
+        for part, errors in summary["parts"].items()
     }
     picked = summary["picked"]
     return rounded(
@@ -49,22 +47,11 @@ def host_run(result: dict[str, Any], machine: str) -> dict[str, Any]:
             "predicted": BEFORE,
             "noise": summary["largest_noise"],
             "speedup": errors,
-            "picked": {part: found[_MODEL]["share_of_fastest"] for part, found in picked.items()},
-            "fastest": {part: found["fastest_speedup"] for part, found in picked.items()},
-            "covered": {part: found["covered"] for part, found in summary["parts"].items()},
+            "picked": {part: errors[_MODEL]["share_of_fastest"] for part, errors in picked.items()},
+            "fastest": {part: choice["fastest_speedup"] for part, choice in picked.items()},
+            "covered": {part: errors["covered"] for part, errors in summary["parts"].items()},
         }
     )
-
-
-#: What is kept of a step.
-_OF_A_STEP = ("batch", "width", "measured_s", "spread", "predicted_s", "low_s", "high_s")
-
-
-def gpu_run(result: dict[str, Any], machine: str) -> dict[str, Any]:
-    """What is kept of a result of `python -m experiments.host_steps`, which writes predictions before it times anything."""
-    digits = lambda value: float(f"{value:.4g}") if isinstance(value, float) else value
-    rows = [{name: digits(row[name]) for name in _OF_A_STEP} for row in result["rows"]]
-    return {"network": result["architecture"], "machine": machine, "predicted": BEFORE, "rows": rows}
 
 
 def main() -> None:
@@ -77,19 +64,11 @@ def main() -> None:
         metavar=("NAME", "FILE", "MACHINE"),
         help="a run's name, JSON of `python -m experiments.host_speedups`, and what the machine is",
     )
-    parser.add_argument(
-        "--gpu",
-        nargs=3,
-        metavar=("NAME", "FILE", "MACHINE"),
-        help="a run's name, JSON of `python -m experiments.host_steps`, and what the machine is",
-    )
     arguments = parser.parse_args()
     if arguments.field:
         _write(FIELD, field_record(json.loads(arguments.field.read_text(encoding="utf-8"))))
     if arguments.host:
         _add(HOST, host_run, *arguments.host)
-    if arguments.gpu:
-        _add(GPU, gpu_run, *arguments.gpu)
     PAGE.write_text(with_summary(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 

@@ -34,6 +34,7 @@ _KEPT = (
     "doubts",
     "reproduced",
     "verdict",
+    "cause",
 )
 
 
@@ -48,8 +49,8 @@ def rounded(value: Any) -> Any:
 
 def kept(result: dict[str, Any], paper: str) -> dict[str, Any]:
     """What the page of a paper shows of a result of `python -m experiments.reproduce`."""
-    tables = {name: found for name, found in result["summary"].items() if name.split("/")[0] == paper}
-    summary = {name: {key: found[key] for key in _KEPT} for name, found in tables.items()}
+    tables = {name: table for name, table in result["summary"].items() if name.split("/")[0] == paper}
+    summary = {name: {key: table[key] for key in _KEPT} for name, table in tables.items()}
     title = result["papers"][paper]["title"]
     return {"schema_version": result["schema_version"], "title": title, "summary": rounded(summary)}
 

@@ -10,7 +10,7 @@ from typing import Any
 from jaxspec.errors import InputError, one_line
 from jaxspec.files import to_json, write_text
 
-__all__ = ["add_outputs", "carry_out"]
+__all__ = ["add_outputs", "run_and_write"]
 
 
 def add_outputs(parser: argparse.ArgumentParser, *, plots: bool = True) -> None:
@@ -20,7 +20,7 @@ def add_outputs(parser: argparse.ArgumentParser, *, plots: bool = True) -> None:
         parser.add_argument("--out", type=Path, help="folder for the plots; none are drawn without it")
 
 
-def carry_out(
+def run_and_write(
     parser: argparse.ArgumentParser,
     args: argparse.Namespace,
     run: Callable[[], dict[str, Any]],

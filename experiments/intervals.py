@@ -35,8 +35,8 @@ def bootstrap(
     table = np.stack([np.asarray(column, np.float64) for column in columns])
     units = table.shape[1]
     rng = np.random.default_rng(seed)
-    found = [
+    ratios = [
         statistic(*table[:, rng.integers(0, units, (_ROWS, units))].sum(axis=-1)) for _ in range(_RESAMPLES // _ROWS)
     ]
-    low, high = np.percentile(np.concatenate(found), _CENTRAL)
+    low, high = np.percentile(np.concatenate(ratios), _CENTRAL)
     return Interval(float(statistic(*table.sum(axis=-1)[:, None])[0]), float(low), float(high))

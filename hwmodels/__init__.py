@@ -4,12 +4,11 @@ from hwmodels import xla_flags as xla_flags  # first: it sets what XLA reads at 
 
 # isort: split
 from hwmodels import catalog
-from hwmodels.analysis.design_costs import CostTerm, DesignCosts, cost_names, design_costs
-from hwmodels.analysis.design_point import DesignPoint, Steps, chip_area, design_point, priced_steps
-from hwmodels.analysis.kernel_widths import KernelWidths, kernel_remarks, kernel_widths
-from hwmodels.analysis.sensitivity import elasticities, finite_elasticities, leaf_names
-from hwmodels.chip.cost import ChipBill, chip_bill
-from hwmodels.chip.technology import Technology
+from hwmodels.analysis.design_costs import design_costs
+from hwmodels.analysis.design_point import DesignPoint, chip_area, design_point
+from hwmodels.analysis.sensitivity import elasticities, leaf_names
+from hwmodels.chip.cost import chip_bill
+from hwmodels.chip.hardware import Technology
 from hwmodels.compute.unit import ComputeUnit
 from hwmodels.device import Chip, Device, ExtraRows, MemoryTier, OnChipPath, stack_devices
 from hwmodels.network.architecture import (
@@ -18,331 +17,116 @@ from hwmodels.network.architecture import (
     KINDS,
     LAYER_MATRICES,
     Architecture,
-    AttentionShape,
-    attention_shape,
-    cached_tokens,
     kv_elements_per_token,
     parameters,
 )
 from hwmodels.network.footprint import Footprint, uniform_footprint, uniform_weight_bits
-from hwmodels.network.measured_routing import measured_routing
 from hwmodels.network.operators import (
     EXPERT_OPERATORS,
-    MATRIX_OPERATORS,
     OPERATORS,
-    ExpertSharing,
-    MatrixShapes,
     OperatorWork,
     StepShape,
-    StoredBytes,
-    busiest_experts,
     busiest_load,
     decode_operators,
-    decode_step,
-    draft_step,
-    prefill_step,
-    stack_steps,
     step_operators,
     touched_experts,
-    verify_step,
 )
-from hwmodels.network.routing import (
-    EVERY_EXPERT,
-    UNIFORM,
-    PooledChoices,
-    Routing,
-    independent_draws,
-    independent_sequences,
-    pooled_choices,
-    touched_share,
-    zipf_routing,
-)
+from hwmodels.network.routing import UNIFORM, Routing, measured_routing, zipf_routing
 from hwmodels.network.workload import Workload
-from hwmodels.numerics.quick_jit import quick_jit
-from hwmodels.numerics.smoothing import smooth_maximum
-from hwmodels.speculation.acceptance import Acceptance, iid_acceptance, shares_to_rates
-from hwmodels.speculation.acceptance_traces import (
-    AcceptanceTrace,
-    TraceError,
-    chain_cycles,
-    read_trace,
-    tokens_to_rates,
-    write_trace,
-)
-from hwmodels.speculation.case import Case, price
-from hwmodels.speculation.chains import (
-    BestDraft,
-    PricedChains,
-    SpeculationResult,
-    best,
-    expected_log_speedup,
-    expected_tokens_iid,
-    priced_chains,
-    speculation_speedup,
-    tokens_per_cycle,
-)
-from hwmodels.speculation.cycle import Baselines, CycleCost, baseline_steps, baselines, plan_steps, price_cycle
-from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost, copied_widths, held_beside, held_with_draft
-from hwmodels.speculation.draft_policies import (
-    AdditiveLength,
-    DraftChoice,
-    DraftPolicy,
-    FastestDraft,
-    FixedLength,
-    PolicyWalk,
-    ThresholdLength,
-    fastest_way,
-    walk_policies,
-)
-from hwmodels.speculation.effective_performance import (
-    Decision,
-    acceptance_rate,
-    decide,
-    discounted_performance,
-    effective_performance,
-    primary_performance,
-    ridge_length,
-)
-from hwmodels.speculation.engine_logs import EngineLogError, LoggedAcceptance, read_engine_log
-from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
-from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, block_head, eagle_head, multi_token_head, one_layer
-from hwmodels.speculation.plan import (
-    ROOT,
-    Plan,
-    TreeShape,
-    chain_plan,
-    node_depths,
-    plan_family,
-    tree_plan,
-    tree_shape,
-)
-from hwmodels.speculation.pool import fitting_pool, with_pool
-from hwmodels.speculation.steady_state import ServingCycle, entering_tokens, serving_cycle, serving_step
-from hwmodels.speculation.trees import expected_tree_tokens
-from hwmodels.speculation.verification_length import (
-    Generation,
-    ReferenceLength,
-    Schedule,
-    UnifiedLength,
-    best_schedule,
-    generation_time,
-    geometric_mean_tokens,
-    naive_length,
-    schedule_time,
-    unified_length,
-)
-from hwmodels.step.capacity import HeldBytes, activation_buffer_bytes, held_bytes, longest_context
-from hwmodels.step.energy import StepEnergy, idle_energy, memory_energy, step_energy
-from hwmodels.step.priced_steps import PricedStep, group_step, price_steps
-from hwmodels.step.roofline_cases import (
-    Drafting,
-    MixedSpeedup,
-    compute_bound_speedup,
-    draft_ratio,
-    memory_bound_floor,
-    memory_bound_speedup,
-    mixed_speedup,
-)
-from hwmodels.step.step_cost import (
-    STEP_PARTS,
-    DecoderCost,
-    OnChipCost,
-    StepCost,
-    decoder_cost,
-    decoder_energy,
-    encoder_energy,
-    encoder_time,
-    on_chip_cost,
-    seconds_by_part,
-    step_cost,
-    time_with_encoder,
-)
-from hwmodels.step.traffic import memory_time, traffic_by_memory
+from hwmodels.speculation.acceptance import Acceptance
+from hwmodels.speculation.acceptance_traces import AcceptanceTrace, TraceError, chain_cycles, read_trace, write_trace
+from hwmodels.speculation.case import Case
+from hwmodels.speculation.chains import SpeculationResult, best, expected_tokens_iid, priced_chains, tokens_per_cycle
+from hwmodels.speculation.cycle import Baselines, CycleCost, baselines, price
+from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost, held_with_draft
+from hwmodels.speculation.engine_logs import EngineLogError, read_engine_log
+from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms
+from hwmodels.speculation.head_shapes import block_head, eagle_head, medusa_head
+from hwmodels.speculation.plan import Plan, block_plan, chain_plan, expected_tree_tokens, plan_family, tree_plan
+from hwmodels.speculation.steady_state import serving_cycle, serving_step
+from hwmodels.step.capacity import held_bytes, longest_context
+from hwmodels.step.priced_steps import PricedStep, price_steps
+from hwmodels.step.step_cost import StepCost, seconds_by_part, step_cost
 
 __all__ = [
     "ALL_LAYER_MATRICES",
     "COMPRESSED_COPY",
-    "EAGLE3_VOCABULARY",
-    "EVERY_EXPERT",
     "EXPERT_MATRICES",
     "EXPERT_OPERATORS",
     "KINDS",
     "LAYER_MATRICES",
-    "MATRIX_OPERATORS",
     "NO_ENGINE",
     "OPERATORS",
-    "ROOT",
-    "STEP_PARTS",
     "UNIFORM",
     "Acceptance",
     "AcceptanceTrace",
-    "AdditiveLength",
     "Architecture",
-    "AttentionShape",
     "Baselines",
-    "BestDraft",
     "Case",
     "Chip",
-    "ChipBill",
     "ComputeUnit",
-    "CostTerm",
     "CycleCost",
-    "Decision",
-    "DecoderCost",
-    "DesignCosts",
     "DesignPoint",
     "Device",
-    "DraftChoice",
     "DraftCost",
-    "DraftPolicy",
-    "Drafting",
     "EngineLogError",
     "EngineTerms",
-    "ExpertSharing",
     "ExtraRows",
-    "FastestDraft",
-    "FixedLength",
     "Footprint",
-    "Generation",
-    "HeldBytes",
-    "KernelWidths",
-    "LoggedAcceptance",
-    "MatrixShapes",
     "MemoryTier",
-    "MixedSpeedup",
-    "OnChipCost",
     "OnChipPath",
     "OperatorWork",
     "Plan",
-    "PolicyWalk",
-    "PooledChoices",
-    "PricedChains",
     "PricedStep",
-    "ReferenceLength",
     "Routing",
-    "Schedule",
-    "ServingCycle",
     "SpeculationResult",
     "StepCost",
-    "StepEnergy",
     "StepShape",
-    "Steps",
-    "StoredBytes",
     "Technology",
-    "ThresholdLength",
     "TraceError",
-    "TreeShape",
-    "UnifiedLength",
     "Workload",
-    "acceptance_rate",
-    "activation_buffer_bytes",
-    "attention_shape",
-    "baseline_steps",
     "baselines",
     "best",
-    "best_schedule",
     "block_head",
-    "busiest_experts",
+    "block_plan",
     "busiest_load",
-    "cached_tokens",
     "catalog",
     "chain_cycles",
     "chain_plan",
     "chip_area",
     "chip_bill",
-    "compute_bound_speedup",
-    "copied_widths",
-    "cost_names",
-    "decide",
     "decode_operators",
-    "decode_step",
-    "decoder_cost",
-    "decoder_energy",
     "design_costs",
     "design_point",
-    "discounted_performance",
-    "draft_ratio",
-    "draft_step",
     "eagle_head",
-    "effective_performance",
     "elasticities",
-    "encoder_energy",
-    "encoder_time",
-    "engine_time",
-    "entering_tokens",
-    "expected_log_speedup",
     "expected_tokens_iid",
     "expected_tree_tokens",
-    "fastest_way",
-    "finite_elasticities",
-    "fitting_pool",
-    "generation_time",
-    "geometric_mean_tokens",
-    "group_step",
-    "held_beside",
     "held_bytes",
     "held_with_draft",
-    "idle_energy",
-    "iid_acceptance",
-    "independent_draws",
-    "independent_sequences",
-    "kernel_remarks",
-    "kernel_widths",
     "kv_elements_per_token",
     "leaf_names",
     "longest_context",
     "measured_routing",
-    "memory_bound_floor",
-    "memory_bound_speedup",
-    "memory_energy",
-    "memory_time",
-    "mixed_speedup",
-    "multi_token_head",
-    "naive_length",
-    "node_depths",
-    "on_chip_cost",
-    "one_layer",
+    "medusa_head",
     "parameters",
     "plan_family",
-    "plan_steps",
-    "pooled_choices",
-    "prefill_step",
     "price",
-    "price_cycle",
     "price_steps",
     "priced_chains",
-    "priced_steps",
-    "primary_performance",
-    "quick_jit",
     "read_engine_log",
     "read_trace",
-    "ridge_length",
-    "schedule_time",
     "seconds_by_part",
     "serving_cycle",
     "serving_step",
-    "shares_to_rates",
-    "smooth_maximum",
-    "speculation_speedup",
     "stack_devices",
-    "stack_steps",
     "step_cost",
-    "step_energy",
     "step_operators",
-    "time_with_encoder",
     "tokens_per_cycle",
-    "tokens_to_rates",
     "touched_experts",
-    "touched_share",
-    "traffic_by_memory",
     "tree_plan",
-    "tree_shape",
-    "unified_length",
     "uniform_footprint",
     "uniform_weight_bits",
-    "verify_step",
-    "walk_policies",
-    "with_pool",
     "write_trace",
     "zipf_routing",
 ]

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hwmodels.chip.technology import Technology
+from hwmodels.chip.hardware import Technology
 from hwmodels.decoders.encoder import Encoder
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, SHARE, choice, flag, number, part
 from hwmodels.numerics.reprs import short_line, tree_html
@@ -151,8 +151,8 @@ def stack_devices(devices: Sequence[Device]) -> Device:
     if not devices:
         raise ValueError("no devices came; give at least one")
     for place, device in enumerate(devices):
-        if found := _difference(devices[0], device, ""):
-            name, first, other = found
+        if difference := _difference(devices[0], device, ""):
+            name, first, other = difference
             raise ValueError(
                 f"{name} is {first} in device 0 and {other} in device {place}; stack devices that differ in numbers alone, and "
                 "map over others one by one"
@@ -178,8 +178,8 @@ def _difference(first: Any, other: Any, name: str) -> tuple[str, str, str] | Non
     for path, one, two, is_static in pairs:
         if is_static and one != two:
             return path, f"{one!r:.60}", f"{two!r:.60}"
-        if not is_static and (found := _difference(one, two, path)):
-            return found
+        if not is_static and (difference := _difference(one, two, path)):
+            return difference
     return None
 
 

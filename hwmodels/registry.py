@@ -36,7 +36,7 @@ _tell: Callable[[str], object] = functools.partial(warnings.warn, stacklevel=2)
 
 
 def tell_by(tell: Callable[[str], object]) -> None:
-    """Have lines about packages that cannot be used told by another function than `warnings.warn`."""
+    """Report packages that cannot be used by another function than `warnings.warn`."""
     global _tell
     _tell = tell
 
@@ -46,10 +46,10 @@ def _entry_points() -> dict[str, list[EntryPoint]]:
     """Kind -> entry points of installed packages, by name and package."""
     from importlib.metadata import entry_points
 
-    found = entry_points()
-    groups = [group for group in found.groups if group.startswith(GROUPS)]
+    entries = entry_points()
+    groups = [group for group in entries.groups if group.startswith(GROUPS)]
     in_order = lambda one: (one.name, _package(one))
-    return {group.removeprefix(GROUPS): sorted(found.select(group=group), key=in_order) for group in groups}
+    return {group.removeprefix(GROUPS): sorted(entries.select(group=group), key=in_order) for group in groups}
 
 
 def entry_names(kind: str) -> list[str]:
@@ -79,10 +79,10 @@ def _load(entry: EntryPoint) -> Any:
     return files(module) / name
 
 
-def lacking(found: Any, members: str) -> str:
+def lacking(member: Any, members: str) -> str:
     """Members, separated by spaces, that an object lacks, in words; "" where it has all."""
-    missing = [name for name in members.split() if not hasattr(found, name)]
-    return f"{type(found).__name__} has no {', '.join(missing)}" if missing else ""
+    missing = [name for name in members.split() if not hasattr(member, name)]
+    return f"{type(member).__name__} has no {', '.join(missing)}" if missing else ""
 
 
 class Registry(MutableMapping[str, T], Generic[T]):
@@ -113,7 +113,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
     def __len__(self) -> int:
         return len(tuple(iter(self)))
 
-    def __setitem__(self, name: str, found: Any) -> None:
+    def __setitem__(self, name: str, member: Any) -> None:
         """Add an object under a name; what was registered so before is replaced.
 
         Raises:
@@ -123,7 +123,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
             raise ValueError(f"{self.kind} is called {name!r}; a name has small letters, digits, '.', '_' and '-'")
         if name in self and name not in self._registered:
             raise ValueError(f"the name of {self.kind} {name!r} is taken; give another name")
-        self._members[name] = self._accept(name, found)
+        self._members[name] = self._accept(name, member)
         self._registered.add(name)
 
     def __delitem__(self, name: str) -> None:

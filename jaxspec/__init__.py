@@ -1,10 +1,11 @@
 """jaxspec: which draft to build for speculative decoding of a language model on a given device.
 
 `import jaxspec as js`: a function for each command (`js.tune`, `js.predict`, ...), which takes the command's settings as
-keywords and returns results with tables and figures; `js.device`, `js.architecture` and `js.scheme` by name or path; `js.load`
-opens a network, `js.open_result` what a run found, `js.inspect` and `js.unpack` a container; `js.runs` lists run directories;
-`js.register` adds a scheme, a draft, a device, a command, ... of your own. `js.price(case, plan)` is the cost of a `js.Plan` on
-a `js.Case`: differentiable, and mapped by `vmap`.
+keywords and returns results with tables and figures; `js.device`, `js.architecture` and `js.scheme` by name or path, and
+`js.devices()`, `js.architectures()`, `js.schemes()` and `js.drafts()` for the names that there are; `js.load` opens a network,
+`js.open_result` the result of a run, `js.inspect` and `js.unpack` a container; `js.runs` lists run directories; `js.register`
+adds a scheme, a draft, a device, a command, ... of your own. `js.price(case, plan)` is the cost of a `js.Plan` on a `js.Case`:
+differentiable, and mapped by `vmap`; `js.chain_plan(4.0)` is the plan of a chain of 4 drafted tokens.
 
 The rooms: `formats` (bits), `models` (networks), `compress` (knobs to drafts), `speculate` (decoding and its acceptance),
 `trees`, `tuning` (the objective and its gradient), `studies` (the commands), `settings`, `results`, `runs`, `report`, `text`,
@@ -20,7 +21,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jaxspec.api import Case, Plan, architecture, device, inspect, open_result, price, resume, scheme, unpack
+    from jaxspec.api import (
+        Case,
+        Plan,
+        Workload,
+        architecture,
+        architectures,
+        chain_plan,
+        device,
+        devices,
+        drafts,
+        inspect,
+        open_result,
+        price,
+        resume,
+        scheme,
+        schemes,
+        unpack,
+    )
     from jaxspec.opening import load
     from jaxspec.registries import register
 
@@ -36,9 +54,14 @@ __version__: str
 __all__ = [
     "Case",
     "Plan",
+    "Workload",
     "__version__",
     "architecture",
+    "architectures",
+    "chain_plan",
     "device",
+    "devices",
+    "drafts",
     "inspect",
     "load",
     "open_result",
@@ -46,6 +69,7 @@ __all__ = [
     "register",
     "resume",
     "scheme",
+    "schemes",
     "unpack",
 ]
 
@@ -65,16 +89,18 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("jaxspec.runs")
     if name in __all__:
         return getattr(importlib.import_module("jaxspec.api"), name)
-    from jaxspec.studies.registry import STUDIES
+    from jaxspec.studies.study import STUDIES
 
     if name not in STUDIES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from jaxspec.suggestions import question
+
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{question(name, __dir__())}")
     from jaxspec.api.calls import study_call
 
     return study_call(name)
 
 
 def __dir__() -> list[str]:
-    from jaxspec.studies.registry import STUDIES
+    from jaxspec.studies.study import STUDIES
 
     return sorted({*__all__, *STUDIES.names(), "runs"})

@@ -27,9 +27,9 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(one if kept(one) else "\ufffd" for one in text)
 
 
-class SaidElsewhereError(InputError):
-    """Bad input that another process of the same run tells the user: this one ends with exit code 2 and says nothing."""
+class ReportedByRank0Error(InputError):
+    """Bad input that process 0 of the same run reports: this process ends with exit code 2 and prints nothing."""
 
 
-class SaidTogetherError(InputError):
-    """Bad input of any process of a run, which all have heard of: this one tells the user."""
+class CollectiveInputError(InputError):
+    """Bad input of any process of a run, raised on all of them: process 0 reports it."""

@@ -34,9 +34,9 @@ def lazy_names(package: str) -> None:
         def __getattr__(self, name: str) -> Any:
             if name.startswith("__") or name not in places():
                 raise AttributeError(f"module {package!r} has no attribute {name!r}")
-            found = getattr(importlib.import_module(places()[name]), name)
-            self.__dict__[name] = found
-            return found
+            value = getattr(importlib.import_module(places()[name]), name)
+            self.__dict__[name] = value
+            return value
 
         def __setattr__(self, name: str, value: Any) -> None:
             if not (isinstance(value, types.ModuleType) and name in self.__dict__.get("__all__", ())):

@@ -1,7 +1,7 @@
 """Files that appear whole or not at all, also several together; and the removal of what killed processes left of them.
 
-A file is written beside its name as `.NAME.PID.HOST-RANDOM.part`, under a lock that the operating system frees when the
-process ends, however it ends. The next one that writes the same name removes parts that nobody holds. Nobody can lay a link in
+A file is written beside its name as `.NAME.PID.RANDOM.part`, under a lock that the operating system frees when the process
+ends, however it ends. The next one that writes the same name removes parts that nobody holds. Nobody can lay a link in
 its place beforehand, and it is on the disk before it gets its name.
 """
 
@@ -15,28 +15,24 @@ import itertools
 import os
 import re
 import secrets
-import socket
 import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-from jaxspec.interruption import UNDER_WAY
+from jaxspec.cleanup import PENDING
 
-__all__ = ["PartialFiles", "living_parts", "part_of", "remove_leftovers", "sync_folder", "whole_file"]
+__all__ = ["PartialFiles", "part_of", "remove_leftovers", "sync_folder", "whole_file"]
 
-#: A part that cannot be told to be dead by its lock or its process is left alone for this long after its last change.
+#: On a file system without locks, a part is left alone for this long after its last change.
 _OLD_S = 24 * 3600.0
 
 #: Bytes of a file's name that its part repeats: file systems allow 255, and the rest of the part's name takes up to 40.
 _NAME_BYTES = 200
 
-#: Locks and process numbers say nothing about other machines that share the file system.
-_HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
-
-# Without a host: as version 0.1.0 wrote them, without a lock.
-_PART = re.compile(r"\.(?P<name>.+)\.(?P<pid>\d+)(\.(?P<host>[0-9a-f]{8})-[0-9a-f]+)?\.part", re.DOTALL)
+# Earlier versions wrote the host in front of the random digits, or neither.
+_PART = re.compile(r"\.(?P<name>.+)\.\d+(\.[0-9a-f-]+)?\.part", re.DOTALL)
 
 _STANDARD = (("stdout",), ("stderr",), ("fd",))
 
@@ -47,7 +43,7 @@ class PartialFiles:
     def __init__(self) -> None:
         self._parts: dict[Path, tuple[Path, int]] = {}
         self._made: list[Path] = []
-        UNDER_WAY.begin(self, self.discard)
+        PENDING.begin(self, self.discard)
 
     def __enter__(self) -> PartialFiles:
         return self
@@ -63,7 +59,7 @@ class PartialFiles:
         Raises:
             OSError: no file can be written there.
         """
-        with UNDER_WAY.lock:
+        with PENDING.lock:
             self.make_folder(path.parent)
             with contextlib.suppress(FileNotFoundError):
                 os.lstat(path)  # a name that is too long fails now and not when the work is done
@@ -77,7 +73,7 @@ class PartialFiles:
         Raises:
             OSError: it cannot be made.
         """
-        with UNDER_WAY.lock:  # an interrupt falls before or after that, never between noting a folder and making it
+        with PENDING.lock:  # an interrupt falls before or after that, never between noting a folder and making it
             missing = itertools.takewhile(lambda path: not os.path.exists(path), (folder, *folder.parents))
             self._made += list(missing)[::-1]
             folder.mkdir(parents=True, exist_ok=True)
@@ -91,20 +87,20 @@ class PartialFiles:
         for _, descriptor in self._parts.values():
             _sync(descriptor)
         folders = {path.parent for path in self._parts}
-        with UNDER_WAY.lock:
+        with PENDING.lock:
             for path, (part, descriptor) in list(self._parts.items()):
                 os.replace(part, path)
                 os.close(descriptor)
                 del self._parts[path]
-                UNDER_WAY.written(path)
+                PENDING.written(path)
             self._made.clear()
-            UNDER_WAY.end(self)
+            PENDING.end(self)
         for folder in folders:
             sync_folder(folder)
 
     def discard(self) -> None:
         """Remove the parts that have no name yet, and the folders made for them; does nothing after `commit`."""
-        with UNDER_WAY.lock:
+        with PENDING.lock:
             while self._parts:
                 _, (part, descriptor) = self._parts.popitem()
                 with contextlib.suppress(OSError):
@@ -113,7 +109,7 @@ class PartialFiles:
             while self._made:
                 with contextlib.suppress(OSError):  # somebody else put something there
                     self._made.pop().rmdir()
-            UNDER_WAY.end(self)
+            PENDING.end(self)
 
 
 @contextlib.contextmanager
@@ -147,69 +143,35 @@ def part_of(name: str) -> str:
 
 
 def remove_leftovers(folder: Path, *, names: set[str] | None = None) -> None:
-    """Remove parts whose process is dead; those of living processes and those that cannot be judged stay.
+    """Remove parts that no process holds.
 
     Args:
         names: of the files whose parts are looked for; None: all, for folders that are ours alone.
     """
     wanted = None if names is None else {part_of(name) for name in names}
-    try:
-        found = os.listdir(folder)
-    except OSError:
-        return
-    for entry in found:
-        match = _PART.fullmatch(entry)
-        if match and (wanted is None or match["name"] in wanted):
-            with contextlib.suppress(OSError):  # of another user, or gone already
-                _remove_if_dead(folder / entry, match["pid"], match["host"])
+    with contextlib.suppress(OSError):
+        for entry in os.listdir(folder):
+            match = _PART.fullmatch(entry)
+            if match and (wanted is None or match["name"] in wanted):
+                with contextlib.suppress(OSError):  # of another user, or gone already
+                    _remove_if_dead(folder / entry)
 
 
-def living_parts(path: Path) -> dict[str, int]:
-    """Parts of a file that a process may be writing, and their bytes; those of dead processes are removed."""
-    remove_leftovers(path.parent, names={path.name})
-    found = {}
-    with contextlib.suppress(FileNotFoundError):
-        for entry in os.listdir(path.parent):
-            if (match := _PART.fullmatch(entry)) and match["name"] == part_of(path.name):
-                with contextlib.suppress(FileNotFoundError):  # it has its name by now
-                    found[entry] = (path.parent / entry).stat().st_size
-    return found
-
-
-def _remove_if_dead(part: Path, pid: str, host: str | None) -> None:
+def _remove_if_dead(part: Path) -> None:
     descriptor = os.open(part, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         state = os.fstat(descriptor)
-        if not stat.S_ISREG(state.st_mode):
-            return
+        dead = stat.S_ISREG(state.st_mode)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            locks = True
         except BlockingIOError:
-            return  # its process lives
+            dead = False  # its process lives
         except OSError:  # a file system without locks
-            locks = False
-        old = time.time() - state.st_mtime > _OLD_S
-        if host is not None and host != _HOST:
-            dead = old  # not every shared file system shares locks
-        elif host is not None and locks:
-            dead = True  # whoever has the number now
-        else:
-            dead = old or not _lives(pid)
+            dead = dead and time.time() - state.st_mtime > _OLD_S
         if dead:
             part.unlink()
     finally:
         os.close(descriptor)
-
-
-def _lives(pid: str) -> bool:
-    try:
-        os.kill(int(pid), 0)
-    except (ProcessLookupError, OverflowError, ValueError):
-        return False
-    except OSError:  # of another user
-        return True
-    return True
 
 
 def sync_folder(folder: Path) -> None:
@@ -233,7 +195,7 @@ def _sync(descriptor: int) -> None:
 def _create_locked(path: Path) -> tuple[Path, int]:
     """A new, empty file beside a path, and a descriptor that holds its lock as long as it is open."""
     while True:
-        part = path.with_name(f".{part_of(path.name)}.{os.getpid()}.{_HOST}-{secrets.token_hex(8)}.part")
+        part = path.with_name(f".{part_of(path.name)}.{os.getpid()}.{secrets.token_hex(8)}.part")
         descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         try:
             with contextlib.suppress(OSError):  # a file system without locks

@@ -48,11 +48,11 @@ from hwmodels.registry import REGISTRIES, Registry, entry_names, lacking, load_o
 #: Kind -> the module that has its registry.
 KINDS = {
     "scheme": "jaxspec.settings.schemes",
-    "codec": "jaxspec.formats.container.schemes",
+    "codec": "jaxspec.formats.container.opened",
     "draft": "jaxspec.settings.draft_kinds",
-    "study": "jaxspec.studies.registry",
+    "study": "jaxspec.studies.study",
     "unit": "hwmodels.catalog.units",
-    "placement": "hwmodels.memory.placement.by_name",
+    "placement": "hwmodels.memory.placement.registry",
     "device": "hwmodels.catalog.loader",
     "architecture": "hwmodels.catalog.loader",
     "engine": "hwmodels.catalog.loader",
@@ -78,14 +78,14 @@ def registry_of(kind: str) -> Registry[Any]:
     return REGISTRIES[kind]
 
 
-def register(kind: str, found: Any, name: str | None = None) -> str:
+def register(kind: str, member: Any, name: str | None = None) -> str:
     """Add an object of your own, which commands, their help, files of settings and devices then know by its name.
 
     An entry point of group "jaxspec.<kind>" does the same for whoever installs a package.
 
     Args:
         kind: "scheme", "draft", "unit", "device", "engine", "study", "architecture", "placement", "codec" or "family".
-        found: what a member of that kind is: see the page on extending.
+        member: what an object of that kind is: see the page on extending.
         name: by which it is known; its own unless given.
     Returns:
         The name.
@@ -93,29 +93,29 @@ def register(kind: str, found: Any, name: str | None = None) -> str:
         InputError: no such kind, a name that is taken, or another object than a member is.
     """
     registry = registry_of(kind)
-    own = getattr(found, "name", None) or next(iter(getattr(found, "names", ())), None)
+    own = getattr(member, "name", None) or next(iter(getattr(member, "names", ())), None)
     if name is None and not isinstance(own, str):
         raise InputError(f"{kind} came without a name; give one: register({kind!r}, ..., name=...)")
     name = name or str(own)
     try:
-        registry[name] = found
+        registry[name] = member
     except ValueError as error:
         raise InputError(str(error)) from error
     return name
 
 
-def name_of(kind: str, found: Any) -> str:
+def name_of(kind: str, given: Any) -> str:
     """The name of an object of the user's own, or of its table in a file of settings, which is registered by it.
 
     Raises:
         InputError: no object of this kind, or of a device or architecture one that no file can say.
     """
     if kind not in ("device", "architecture"):
-        return register(kind, found)
+        return register(kind, given)
     from hwmodels.catalog import own_name
 
     try:
-        return own_name(kind, found)
+        return own_name(kind, given)
     except ValueError as error:
         raise InputError(str(error)) from error
 

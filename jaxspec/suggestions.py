@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["hint", "nearest"]
+__all__ = ["hint", "nearest", "question"]
 
 #: Names that are this much less alike than the best one are not worth a question.
 _MARGIN = 0.15
@@ -24,11 +24,11 @@ def nearest(name: str, allowed: Iterable[str], *, cutoff: float = 0.6) -> list[s
     """
     folded = {candidate.casefold(): candidate for candidate in allowed}
     given = name.casefold()[:_LONGEST]
-    found = difflib.get_close_matches(given, folded, n=3, cutoff=cutoff)
-    if same_letters := [match for match in found if sorted(match) == sorted(given)]:
+    close = difflib.get_close_matches(given, folded, n=3, cutoff=cutoff)
+    if same_letters := [match for match in close if sorted(match) == sorted(given)]:
         return [folded[match] for match in same_letters]
-    alike = {match: difflib.SequenceMatcher(None, match, given).ratio() for match in found}
-    return [folded[match] for match in found if alike[match] >= max(alike.values()) - _MARGIN]
+    alike = {match: difflib.SequenceMatcher(None, match, given).ratio() for match in close}
+    return [folded[match] for match in close if alike[match] >= max(alike.values()) - _MARGIN]
 
 
 def hint(
@@ -43,6 +43,13 @@ def hint(
     """
     allowed = tuple(allowed)
     near = nearest(name, allowed, cutoff=cutoff) if isinstance(name, str) else []
-    question = f"did you mean {' or '.join(map(repr, near) if quote else near)}?" if near else ""
-    everything = f"allowed are {', '.join(allowed)}" if list_all or not near else ""
-    return "; " + " ".join(part for part in (question, everything) if part)
+    asked = f"; did you mean {' or '.join(map(repr, near) if quote else near)}?" if near else ""
+    if near and not list_all:
+        return asked
+    return f"{asked or ';'} allowed are {', '.join(allowed)}"
+
+
+def question(name: str, allowed: Iterable[str]) -> str:
+    """The same where what is allowed is too much to name: "; did you mean 'x'?", or nothing."""
+    allowed = tuple(allowed)
+    return hint(name, allowed, list_all=False) if nearest(name, allowed) else ""

@@ -34,3 +34,14 @@ def one_of_each_form():
             device = device.replace(matrix_unit=unit)
         found.setdefault(jax.tree.structure(device), name)
     return sorted(found.values())
+
+
+def one_of_each_unit():
+    """Names of devices of the catalog, of each kind of compute unit the one with most parts."""
+    found = {}
+    for name in one_of_each_form():
+        device = catalog.device(name)
+        kind, parts = type(device.matrix_unit), len(jax.tree.leaves(device))
+        if parts > found.get(kind, ("", 0))[1]:
+            found[kind] = name, parts
+    return sorted(name for name, _ in found.values())

@@ -181,7 +181,7 @@ def executes(path):
 
     def test_executes(self, tmp_path):
         command = [sys.executable, run_notebooks.__file__, "--out", str(tmp_path), path.stem]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
         assert done.returncode == 0, done.stderr[-3000:]
         fresh, kept = (nbformat.read(p, as_version=4) for p in (tmp_path / path.name, path))
         kinds = lambda notebook: [
@@ -238,25 +238,25 @@ def few_prompts(words):
 
 
 def documented_runs():
-    """Commands of the pages, of which each has an option that none before it has."""
-    found, shown = {}, set()
-    for text in PAGES.values():
-        for language, block in BLOCK.findall(text):
-            if language in ("bash", "console"):
-                script = "\n".join(line.removeprefix("$ ") for line in block.splitlines())
-                for words, _ in page_commands.split_commands(script) if language == "bash" else ():
-                    if (
-                        words[0] == "jaxspec"
-                        and words[1] in RUNS
-                        and words[1:3] != ["sweep", "merge"]  # needs all shards of another command
-                        and "--knobs" not in words
-                        and "--example" not in words
-                        and not (options := {(words[1], word) for word in words if word[:1] == "-"} | {words[1]})
-                        <= shown
-                    ):
-                        found[shlex.join(words)] = words
-                        shown |= options - {(words[1], "--process-id")}
-    return list(found.values())
+    """Commands of the pages, those with most options first, of which each has an option that none before it has."""
+    calls = [
+        words
+        for text in PAGES.values()
+        for language, block in BLOCK.findall(text)
+        if language == "bash"
+        for words, _ in page_commands.split_commands("\n".join(line.removeprefix("$ ") for line in block.splitlines()))
+        if words[0] == "jaxspec" and words[1] in RUNS
+    ]
+    found, shown = [], set()
+    for words in sorted(calls, key=lambda words: -sum(word[:1] == "-" for word in words)):
+        # `sweep merge` needs all shards of another command.
+        if words[1:3] == ["sweep", "merge"] or "--knobs" in words or "--example" in words:
+            continue
+        options = {(words[1], word) for word in words if word[:1] == "-"} | {words[1]}
+        if not options <= shown:
+            found.append(words)
+            shown |= options - {(words[1], "--process-id")}
+    return found
 
 
 def together(runs):

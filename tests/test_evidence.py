@@ -5,7 +5,7 @@ import json
 
 import pytest
 from generated.evidence import BEGIN, END, FIELD, PAGE, summary, with_summary
-from write_evidence import field_record, gpu_run, host_run
+from write_evidence import field_record, host_run
 
 
 def test_the_page_holds_what_is_recorded():
@@ -19,18 +19,6 @@ def test_the_page_holds_what_is_recorded():
     assert shown.count("**no**") >= 7
     assert shown.index("| GB10 |") < shown.index("| GPUs of data centers |")  # the worst first
     assert "'Apple M3 Ultra 256GB' is priced as m3-ultra" in shown
-
-
-def test_a_step_is_recorded_with_its_prediction():
-    row = {"batch": 16, "width": 5, "predicted_s": 0.0102141, "low_s": 0.0089, "high_s": None, "measured_s": 0.0116312}
-    steps = {"architecture": "a network", "rows": [row | {"spread": 0.021, "least_s": 0.0114, "operators_s": {}}]}
-    kept = {"batch": 16, "width": 5, "predicted_s": 0.01021, "low_s": 0.0089, "high_s": None, "measured_s": 0.01163}
-    assert gpu_run(steps, "a GPU") == {
-        "network": "a network",
-        "machine": "a GPU",
-        "predicted": "before the clock",
-        "rows": [kept | {"spread": 0.021}],
-    }
 
 
 def test_results_are_recorded_as_they_are():

@@ -20,9 +20,10 @@ IN_NUMPY = {
     "hwmodels/analysis/calibration/least_squares.py",
     "hwmodels/speculation/acceptance_traces.py",
     "jaxspec/formats/container/cassandra_sections.py",
-    "jaxspec/studies/calibrate/fits.py",
+    "jaxspec/host/fits.py",
     "jaxspec/studies/measured/comparison.py",
     "jaxspec/testing/units.py",
+    "jaxspec/trees/aat_law.py",
     "jaxspec/tuning/acceptance_law.py",
 }
 

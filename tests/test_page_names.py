@@ -107,7 +107,7 @@ def rows(page):
 
 
 #: Formats that are part of containers, and no encodings by themselves.
-NO_FORMATS = {"hub_cache", "shard_index"}
+NO_FORMATS = {"shard_index"}
 
 
 @pytest.mark.parametrize(

@@ -29,13 +29,13 @@ def kernels(record: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]
 
 def held_out(errors: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
     """Errors on rows that a fit had not seen: of the way of holding out whose mean is the worst."""
-    apart = [found for name, found in errors.items() if name.endswith("held out")]
-    return max(apart, key=lambda found: found["mean"])
+    apart = [error for name, error in errors.items() if name.endswith("held out")]
+    return max(apart, key=lambda error: error["mean"])
 
 
 def _fitted(errors: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
     """Of the fit to all rows; nothing of numbers that another table lends."""
-    return next((found for name, found in errors.items() if name.endswith("fitted") and "not" not in name), {})
+    return next((error for name, error in errors.items() if name.endswith("fitted") and "not" not in name), {})
 
 
 def _row(engine: str, name: str, entry: Mapping[str, Any]) -> list[str]:

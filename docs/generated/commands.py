@@ -28,18 +28,18 @@ def all_commands() -> dict[str, click.Command]:
     from jaxspec.cli.app import cli
 
     context = click.Context(cli)
-    found = {}
+    commands = {}
     for name in cli.list_commands(context):
         command = cli.get_command(context, name)
         assert command is not None
-        found |= {name: command, **{f"{name} {word}": inner for word, inner in _within(command).items()}}
-    return found
+        commands |= {name: command, **{f"{name} {word}": inner for word, inner in _within(command).items()}}
+    return commands
 
 
 def help_of_commands() -> str:
     """A heading and the help of each command, and of those below it."""
-    found = []
+    sections = []
     for title, command in all_commands().items():
         depth = "###" if " " in title else "##"
-        found.append(f"{depth} jaxspec {title}\n\n```text\n{_help(command, f'jaxspec {title}')}\n```")
-    return "\n\n".join(found)
+        sections.append(f"{depth} jaxspec {title}\n\n```text\n{_help(command, f'jaxspec {title}')}\n```")
+    return "\n\n".join(sections)

@@ -56,18 +56,18 @@ def _read(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def _field(found: Mapping[str, Any]) -> str:
-    said = [*found["without_prediction"].items(), *found["notes"].items()]
+def _field(field: Mapping[str, Any]) -> str:
+    said = [*field["without_prediction"].items(), *field["notes"].items()]
     missing = [f"{count} {'row' if count == 1 else 'rows'}: {text}" for text, count in said]
-    worst_first = sorted(found["classes"].items(), key=lambda one: -one[1]["speedup"]["median"])
+    worst_first = sorted(field["classes"].items(), key=lambda one: -one[1]["speedup"]["median"])
     return "\n\n".join(
         [
-            f"**The field**: decode speedups that others published, {found['predicted']} of {found['rows']} rows predicted, "
-            f"{found['stated']} of which say acceptance, draft length and device. Each row is predicted by numbers that were "
+            f"**The field**: decode speedups that others published, {field['predicted']} of {field['rows']} rows predicted, "
+            f"{field['stated']} of which say acceptance, draft length and device. Each row is predicted by numbers that were "
             "fitted to groups of rows other than its own. The worst comes first. *Best length*: groups in which the best draft "
             "length is picked, or one within 2 % of it. *Signs*: wrong ones, of rows whose gain is above 5 %.",
             _speedups("devices", [(name, one) for name, one in worst_first]),
-            _speedups("measured by; target, draft", list(found["sources"].items())),
+            _speedups("measured by; target, draft", list(field["sources"].items())),
             f"Not predicted, or with a remark: {'; '.join(missing)}." if missing else "Every row is predicted.",
         ]
     )
@@ -95,10 +95,10 @@ def _speedups(heading: str, parts: Sequence[tuple[str, Mapping[str, Any]]]) -> s
     return table(headings, rows, numbers=("rows", *_ERRORS))
 
 
-def _host(found: Mapping[str, Any]) -> str:
+def _host(summary: Mapping[str, Any]) -> str:
     median, largest, rank = _HOST_BARS
     rows = []
-    for name, run in found["runs"].items():
+    for name, run in summary["runs"].items():
         for part, errors in run["speedup"].items():
             if part == "all":
                 continue
@@ -118,10 +118,10 @@ def _host(found: Mapping[str, Any]) -> str:
                 ]
             )
     headings = ("run", "prompts", *_ERRORS, "rank", "a constant", "picked", "fastest", "covered", "good?")
-    noises = [run["noise"] for run in found["runs"].values()]
+    noises = [run["noise"] for run in summary["runs"].values()]
     return "\n\n".join(
         [
-            f"**The host**: speedups of {found['ways']} ways to decode on two CPU cores, by the clock; predictions were "
+            f"**The host**: speedups of {summary['ways']} ways to decode on two CPU cores, by the clock; predictions were "
             "written before it unless a run says otherwise. *A constant* has seen the answers. *Picked*: speed of the way that "
             "the model chooses, over the fastest, whose speedup is *fastest* (1: no speculation). *Covered*: measured speedups "
             "within the 90 % interval of the predicted one, where the device's file had errors. *Good*: a median of at most "
@@ -134,9 +134,9 @@ def _host(found: Mapping[str, Any]) -> str:
     )
 
 
-def _gpu(found: Mapping[str, Any]) -> str:
+def _gpu(summary: Mapping[str, Any]) -> str:
     rows = []
-    for run in found["runs"].values():
+    for run in summary["runs"].values():
         measured = [one["measured_s"] for one in run["rows"]]
         middle = statistics.median(measured)
         errors = sorted(abs(one["predicted_s"] / one["measured_s"] - 1.0) for one in run["rows"])
@@ -187,8 +187,8 @@ def _silicon() -> str:
             roofline = entry.get("baselines", {}).get("roofline", {}).get("mean")
             where = f"{path.parent.name}, {path.stem}"
             fits.setdefault(_kind_of_kernel(name), []).append((held_out(entry["errors"])["mean"], where, roofline))
-    for kind, found in sorted(fits.items()):
-        rows.append(_spread_row(f"kernels: {kind}", f"{len(found)} fits", found))
+    for kind, of_kind in sorted(fits.items()):
+        rows.append(_spread_row(f"kernels: {kind}", f"{len(of_kind)} fits", of_kind))
     for phase, errors in _steps().items():
         mean = lambda column, errors=errors: statistics.fmean(abs(one[column]) for one in errors)
         worst = max(errors, key=lambda one: abs(one[0]))
@@ -222,10 +222,10 @@ def _kind_of_kernel(name: str) -> str:
     return f"{kind}, {'16 bits' if detail == 'bfloat16' else 'narrower'}"
 
 
-def _spread_row(kind: str, of: str, found: Sequence[tuple[float, str, float | None]]) -> list[str]:
-    largest, where, _ = max(found)
-    middle = statistics.median(error for error, _, _ in found)
-    rooflines = [roofline for _, _, roofline in found if roofline is not None]
+def _spread_row(kind: str, of: str, errors: Sequence[tuple[float, str, float | None]]) -> list[str]:
+    largest, where, _ = max(errors)
+    middle = statistics.median(error for error, _, _ in errors)
+    rooflines = [roofline for _, _, roofline in errors if roofline is not None]
     bare = statistics.median(rooflines) if rooflines else None
     return [
         kind,
@@ -240,27 +240,27 @@ def _spread_row(kind: str, of: str, found: Sequence[tuple[float, str, float | No
 
 def _steps() -> dict[str, list[tuple[float, float, str]]]:
     """Phase -> errors of the model and of the roofline, and where, of each cell."""
-    found: dict[str, list[tuple[float, float, str]]] = {}
+    by_phase: dict[str, list[tuple[float, float, str]]] = {}
     with STEPS.open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
             composed = float(row["composed_s"])
             errors = (float(row["model_s"]) / composed - 1.0, float(row["roofline_s"]) / composed - 1.0)
             phase = f"steps: {row['phase']}, KV of {row['kv_bits']} bits"
-            found.setdefault(phase, []).append((*errors, f"{row['gpu']}, {row['engine']}"))
-    return found
+            by_phase.setdefault(phase, []).append((*errors, f"{row['gpu']}, {row['engine']}"))
+    return by_phase
 
 
 def _of_papers() -> str:
     rows = []
     for name in papers():
-        found = _read(FOLDER / f"{name}.json")
+        result = _read(FOLDER / f"{name}.json")
         # Tables of inputs alone claim nothing; those in which nothing is predicted any more are not reproduced.
-        tables = [one for one in found["summary"].values() if set(one["relative_error"]) - {"input"}]
+        tables = [one for one in result["summary"].values() if set(one["relative_error"]) - {"input"}]
         judged = [one for one in tables if one["judged"]]
         missed = [one["title"].split(": ")[0] for one in tables if not one["reproduced"]]
         rows.append(
             [
-                f"[{found['title'].split(':')[0]}](../../experiments/papers/{name}/README.md)",
+                f"[{result['title'].split(':')[0]}](../../experiments/papers/{name}/README.md)",
                 str(sum(one["judged"]["cells"] for one in judged)),
                 f"{len(tables) - len(missed)} of {len(tables)}",
                 percent(statistics.median(one["judged"]["median"] for one in judged)),

@@ -22,8 +22,8 @@ _STYLE = re.compile(r"<style.*?</style>", re.DOTALL)
 
 def notebooks() -> list[Path]:
     """All of them, in reading order."""
-    found = {path.stem: path for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))}
-    return [found.pop(name) for name in _FIRST if name in found] + list(found.values())
+    paths = {path.stem: path for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))}
+    return [paths.pop(name) for name in _FIRST if name in paths] + list(paths.values())
 
 
 def as_markdown(path: Path) -> tuple[str, dict[str, bytes]]:
@@ -39,10 +39,10 @@ def as_markdown(path: Path) -> tuple[str, dict[str, bytes]]:
 
 def pages() -> list[Page]:
     """Each notebook and its pictures."""
-    found = []
+    made = []
     for path in notebooks():
         text, pictures = as_markdown(path)
         heading = _HEADING.search(text)
-        found.append(Page(f"notebooks/{path.stem}.md", text, heading[1] if heading else path.stem))
-        found += [Page(f"notebooks/{name}", picture) for name, picture in pictures.items()]
-    return found
+        made.append(Page(f"notebooks/{path.stem}.md", text, heading[1] if heading else path.stem))
+        made += [Page(f"notebooks/{name}", picture) for name, picture in pictures.items()]
+    return made

@@ -42,16 +42,18 @@ def _peer(summary: Mapping[str, Any]) -> list[str]:
 def _rows(summary: Mapping[str, Any]) -> list[list[str]]:
     """A row for each status; the simplest predictor stands beside the predicted cells, without those in doubt."""
     shown = {**summary["relative_error"], "predicted": summary["judged"], "in doubt": summary["in_doubt"]}
-    found = []
+    rows = []
     for status, spread in shown.items():
         if spread:
             peer = _peer(summary) if status == "predicted" else [""] * 3
-            found.append([summary["title"], status, str(spread["cells"]), *_spread(spread), *peer])
-    return found
+            rows.append([summary["title"], status, str(spread["cells"]), *_spread(spread), *peer])
+    return rows
 
 
 def _notes(summary: Mapping[str, Any]) -> str:
     lines = [f"* **{summary['title']}**: {summary['covered']} of {summary['cells']} cells. {summary['verdict']}."]
+    if summary.get("cause"):
+        lines.append(f"    * Cause: {summary['cause']}.")
     values = lambda numbers: ", ".join(f"{name} = {value:.4g}" for name, value in numbers.items())
     if summary["fitted"]:
         lines.append(f"    * Fitted, to {summary['fitted_to']}: {values(summary['fitted'])}.")
@@ -74,9 +76,9 @@ def _by_outcome(choice: Mapping[str, Any]) -> str:
     return f"{where}. *As printed*: median {median}, largest {largest}; if no choice counted, {reading['verdict']}"
 
 
-def residuals(found: Mapping[str, Any]) -> str:
+def residuals(result: Mapping[str, Any]) -> str:
     """Errors of a paper's tables, and what was fitted, chosen and is in doubt."""
-    summaries = list(found["summary"].values())
+    summaries = list(result["summary"].values())
     rows = [row for summary in summaries for row in _rows(summary)]
     return "\n\n".join(
         [
@@ -91,8 +93,8 @@ def residuals(found: Mapping[str, Any]) -> str:
 
 def _figures(name: str) -> list[Path]:
     """Figures of a paper, that of its errors first."""
-    found = sorted(FOLDER.glob(f"{name}_*.png"))
-    return sorted(found, key=lambda path: path.stem != f"{name}_errors")
+    paths = sorted(FOLDER.glob(f"{name}_*.png"))
+    return sorted(paths, key=lambda path: path.stem != f"{name}_errors")
 
 
 def _shown(figures: list[Path], name: str) -> str:

@@ -23,10 +23,10 @@ def room(name: str) -> str:
 
 def rooms() -> dict[str, list[str]]:
     """Room -> what its page documents; the room's own names come first."""
-    found: dict[str, list[str]] = {}
+    modules: dict[str, list[str]] = {}
     for name in sorted(listed(), key=lambda name: name != room(name)):
-        found.setdefault(room(name), []).append(name)
-    return {name: found[name] for name in sorted(found)}
+        modules.setdefault(room(name), []).append(name)
+    return {name: modules[name] for name in sorted(modules)}
 
 
 def sentence(package: str) -> str:
@@ -44,8 +44,8 @@ def index() -> str:
 
 def pages() -> list[Page]:
     """A page for each room."""
-    found = []
+    made = []
     for name, members in rooms().items():
         blocks = "\n\n".join(f"::: {member}" for member in members)
-        found.append(Page(f"reference/{name}.md", f"# {name}\n\n{blocks}\n", name))
-    return found
+        made.append(Page(f"reference/{name}.md", f"# {name}\n\n{blocks}\n", name))
+    return made

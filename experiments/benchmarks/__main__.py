@@ -21,8 +21,8 @@ def main() -> None:
     rows = []
     for name in args.names or CASES:
         try:
-            found = CASES[name]()
-            rows += found if isinstance(found, list) else [found]
+            measured = CASES[name]()
+            rows += measured if isinstance(measured, list) else [measured]
         except Exception as error:  # a failed benchmark is a result too
             rows.append({"name": name, "failed": f"{type(error).__name__}: {error}"})
     table = Table(title="Benchmarks: ours beside a peer in the same run; compile time left out, but for cold starts")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,36 +19,172 @@ import jax.numpy as jnp
 import numpy as np
 
 import hwmodels
-from experiments.benchmarks.gpu_gradients import gpu_gradients
-from experiments.benchmarks.hardware import decode_steps, matrix_units
-from experiments.benchmarks.harness import row
+from experiments.benchmarks.hardware import decode_steps, gpu_gradients, matrix_units
+from experiments.benchmarks.harness import median_s, medians_s, row
 from experiments.benchmarks.model_peers import model_peers
-from experiments.benchmarks.sweeps import sweeps
-from experiments.benchmarks.transformers_decoding import transformers_decoding
 from experiments.benchmarks.trees import trace_walks, tree_search, tree_simulation
-from experiments.clock import median_s, medians_s
+from experiments.random_checkpoint import SHAPES, write_checkpoint
 from hwmodels import catalog
 from hwmodels.networks import ExpertSizes
 from jaxspec.compress import DEFAULT_SCHEME, MAX_DRAFT_LENGTH, hard_draft, uniform_knobs
 from jaxspec.models.blocks import Experts, StepInput
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.dots import dot_few_rows, dot_rows
-from jaxspec.models.embedded import HEAD_NAME, SMALL_NAME, load_model
+from jaxspec.models.embedded import HEAD_NAME, SMALL_NAME, embedded_directory, load_model
 from jaxspec.models.matrix import stack_of
 from jaxspec.models.stored import as_computed
 from jaxspec.runs import Reporter, RunDirectory
 from jaxspec.scaling import sample_continuations
 from jaxspec.speculate import GREEDY, chain_limits, decode, decode_autoregressively, decode_chains
+from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.drafts import ReadyDraft, make_draft, self_draft
 from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies import TuneConfig
 from jaxspec.studies.measured.hard_drafts import HardDrafts
-from jaxspec.studies.measured.work import begin_work
+from jaxspec.studies.measured.run_context import begin_run
 from jaxspec.text import load_text, windows
 from jaxspec.trees import chain_tree
 from jaxspec.tuning import calibrate, target_params
 
-__all__ = ["expert_dispatch", "few_rows"]
+__all__ = ["expert_dispatch", "few_rows", "sweeps"]
+
+
+# Tokens per second of greedy decoding beside transformers: same machine, same number of threads, same weights and
+# prompts.
+#
+# python -m experiments.benchmarks transformers_decoding
+#
+# Needs torch and transformers, which are no dependencies. The embedded network, and random weights in the shape of
+# Qwen3-0.6B in the type that they are stored in; both decode with a KV cache, one token per step.
+
+#: Network, prompts, tokens of a prompt, tokens decoded, repeats.
+_CASES = (
+    ("embedded", 1, 64, 64, 5),
+    ("embedded", 32, 64, 64, 5),
+    ("qwen3-0.6b", 1, 32, 16, 3),
+    ("qwen3-0.6b", 32, 32, 8, 3),
+)
+
+
+def transformers_decoding() -> list[dict[str, Any]]:
+    """Ours beside `generate`, both after one run that compiles and warms up."""
+    try:
+        import torch  # noqa: F401  # pyright: ignore[reportMissingImports]
+        import transformers  # noqa: F401  # pyright: ignore[reportMissingImports]
+    except ImportError as error:
+        return [{"name": "transformers_decoding", "failed": f"not installed ({error.name})"}]
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, batch, prompt_tokens, new_tokens, repeats in _CASES:
+            directory = embedded_directory() if name == "embedded" else Path(folder) / name
+            if not directory.is_dir():
+                write_checkpoint(SHAPES[name], directory)
+            case = directory, batch, prompt_tokens, new_tokens
+            seconds = medians_s((_ours(*case), _theirs(*case)), repeats)
+            ours, theirs = (batch * new_tokens / one for one in seconds)
+            workload = f"{name}, {batch} prompts of {prompt_tokens}, {new_tokens} tokens each, greedy"
+            peer = f"transformers {_stored_type(name)}"
+            rows.append(row("transformers_decoding", workload, ours, theirs, peer, "tokens/s", ours / theirs))
+    return rows
+
+
+def _stored_type(name: str) -> str:
+    # A small network is decoded in float32 by both: that is the faster way for each of them.
+    return "float32" if name == "embedded" else "bfloat16"
+
+
+def _prompts(vocab_size: int, batch: int, tokens: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, vocab_size, (batch, tokens)).astype(np.int32)
+
+
+def _ours(directory: Path, batch: int, prompt_tokens: int, new_tokens: int) -> Any:
+    loaded = load_model(directory)
+    params = as_computed(target_params(loaded.params))
+    prompts = jnp.asarray(_prompts(loaded.config.vocab_size, batch, prompt_tokens))
+    options = {"draft": None, "limits": chain_limits(1), "config": loaded.config, "num_tokens": new_tokens}
+    return functools.partial(
+        decode_autoregressively, params, None, prompts, jnp.arange(batch), jax.random.key(0), GREEDY, **options
+    )
+
+
+def _theirs(directory: Path, batch: int, prompt_tokens: int, new_tokens: int) -> Any:
+    import torch  # pyright: ignore[reportMissingImports]
+    from transformers import AutoModelForCausalLM  # pyright: ignore[reportMissingImports]
+
+    dtype = torch.float32 if directory == embedded_directory() else torch.bfloat16
+    model = AutoModelForCausalLM.from_pretrained(directory, dtype=dtype)
+    prompts = torch.tensor(_prompts(model.config.vocab_size, batch, prompt_tokens)).long()
+    settings = {"do_sample": False, "min_new_tokens": new_tokens, "max_new_tokens": new_tokens, "pad_token_id": 0}
+
+    def run() -> np.ndarray:
+        with torch.inference_mode():
+            return model.generate(prompts, attention_mask=torch.ones_like(prompts), **settings).numpy()
+
+    return run
+
+
+# A sweep of ten million design points as a user runs it, from a new process to the finished file, figure and front.
+#
+# python -m experiments.benchmarks sweeps
+#
+# Timed is everything: starting, compiling, evaluating, writing parts, joining them, the front of three results for each
+# batch, the figure, the result. Peak memory is that of the process. Axes: bandwidth, context, batch, width of the
+# draft's weights, acceptance; every point has its best of eight draft lengths.
+
+#: Seconds and bytes that ten million points may take on two cores.
+TARGET_S, TARGET_BYTES = 60.0, 2e9
+
+#: Device -> what its matrix unit is.
+DEVICES = {"rtx-4090-calibrated": "calibrated GPU", "rtx-4090": "roofline", "hexagon-v75": "matrix-vector NPU"}
+
+#: 10 x 20 x 50 x 20 x 50 points.
+SWEEP = """
+device = ["{device}"]
+max_draft_length = 8
+[axes]
+"workload.context_tokens" = {{ from = 512, to = 65536, points = 10, scale = "log" }}
+"workload.batch" = {{ from = 1, to = 20, points = 20 }}
+"device.memory.bandwidth_bytes_per_s" = {{ from = 2e11, to = 4e12, points = 50, scale = "log" }}
+"acceptance.alpha_token" = {{ from = 0.5, to = 0.95, points = 20 }}
+"footprint.draft_weight_bits" = {{ from = 3, to = 8, points = 50 }}
+[pareto]
+x = "device.memory.bandwidth_bytes_per_s"
+y = "tokens_per_s"
+z = "cycle_s"
+facets = "workload.batch"
+"""
+
+
+def sweeps() -> list[dict[str, Any]]:
+    """Seconds of a sweep of ten million points for each device, against the target."""
+    rows = []
+    for device, unit in DEVICES.items():
+        try:
+            seconds, peak = _timed(device)
+        except subprocess.CalledProcessError as error:  # a failed benchmark is a result too
+            rows.append({"name": "sweeps", "failed": f"{device}: {error.stderr.splitlines()[-1]}"})
+            continue
+        workload = f"10^7 points, {device} ({unit}): {1e7 / seconds:.3g} points/s, {peak / 1e9:.2f} GB"
+        timed = row("sweeps", workload, seconds, TARGET_S, "target", "s", TARGET_S / seconds)
+        rows.append(timed | {"peak_bytes": peak, "peak_target_bytes": TARGET_BYTES, "load": os.getloadavg()[0]})
+    return rows
+
+
+def _timed(device: str) -> tuple[float, int]:
+    """Seconds and peak bytes of one sweep."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Path(folder) / "sweep.toml"
+        settings.write_text(SWEEP.format(device=device))
+        command = [sys.executable, "-m", "jaxspec", "sweep", str(settings), "--out", str(Path(folder) / "run")]
+        began = time.perf_counter()
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            error = process.stderr.read()
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, command, stderr=error)
+        return time.perf_counter() - began, used.ru_maxrss * 1024
 
 
 TOKENS, PROMPT_TOKENS = 64, 128
@@ -70,8 +208,8 @@ def decoding_speed() -> list[dict[str, Any]]:
         return self_draft(config, as_computed(hard_draft(stored, prepared, knobs)), knobs)
 
     def tokens_per_s(run: Any) -> float:
-        found = run()
-        return float(np.sum(found.generated)) / median_s(run)
+        result = run()
+        return float(np.sum(result.generated)) / median_s(run)
 
     shared = {"config": config, "num_tokens": TOKENS}
 
@@ -149,7 +287,7 @@ def sampling() -> list[dict[str, Any]]:
         return samples * TOKENS / median_s(run, repeats=3)
 
     one = tokens_per_s(4, 1)
-    found = ((samples, tokens_per_s(samples, samples)) for samples in (4, 16, 64))
+    rates = ((samples, tokens_per_s(samples, samples)) for samples in (4, 16, 64))
     return [
         row(
             "sampling",
@@ -160,7 +298,7 @@ def sampling() -> list[dict[str, Any]]:
             "tokens/s",
             together / one,
         )
-        for samples, together in found
+        for samples, together in rates
     ]
 
 
@@ -240,9 +378,9 @@ def design_points() -> dict[str, Any]:
         widths = hwmodels.uniform_weight_bits(bits, hwmodels.LAYER_MATRICES)
         footprint = hwmodels.Footprint(widths, hwmodels.uniform_weight_bits(13.9, hwmodels.LAYER_MATRICES), 6.85, 10.85)
         acceptance = hwmodels.Acceptance(jnp.full(8, alpha))
-        result = hwmodels.speculation_speedup(
-            device, shape, workload=workload, footprint=footprint, acceptance=acceptance
-        )
+        result = hwmodels.priced_chains(
+            hwmodels.Case(device, shape, workload=workload, footprint=footprint), acceptance
+        ).result
         return jnp.max(result.speedup_vs_bf16_ar)
 
     many = jax.jit(jax.vmap(one))
@@ -290,7 +428,7 @@ def acceptance() -> dict[str, Any]:
     config = TuneConfig(prompts=48, calibration_prompts=48)
     with tempfile.TemporaryDirectory() as folder:
         directory = RunDirectory("benchmark", config, inputs={}, out=folder)
-        run = begin_work(config, directory, Reporter())
+        run = begin_run(config, directory, Reporter())
         drafts = HardDrafts(run, continuation_length(config.output_tokens))
         knobs = uniform_knobs(run.setup.scheme, run.setup.config)
         drafts.measure(knobs)
@@ -302,11 +440,8 @@ def acceptance() -> dict[str, Any]:
                 run.setup.params,
                 run.setup.config,
                 draft,
-                run.setup.prompts,
+                Prompts(run.setup.prompts, num_tokens=64, decoding=GREEDY, seed=0),
                 MAX_DRAFT_LENGTH,
-                num_tokens=64,
-                decoding=GREEDY,
-                seed=0,
             )
 
         peer = median_s(decoded, repeats=3)
@@ -335,17 +470,17 @@ def cold_start() -> dict[str, Any]:
 def lossless() -> list[dict[str, Any]]:
     """Decoding and packing of 64 M bfloat16 weights on one core, beside constriction, zipnn, pcodec, NumPy and gzip."""
     command = [sys.executable, "-m", "experiments.benchmarks.lossless"]
-    found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout)
-    exact = found["exact_huffman_bits"]["varied"]
+    report = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout)
+    exact = report["exact_huffman_bits"]["varied"]
     rows = []
-    for ours, peer in found["pairs"]:
+    for ours, peer in report["pairs"]:
         bits = f"{ours['bits_per_weight']:.3f} against {peer['bits_per_weight']:.3f} bits per weight"
         workload = f"{ours['name'].removeprefix('ours: ')}; {bits}, exact Huffman of the exponents {exact:.3f}"
         ratio = ours["rate"] / peer["rate"]
         rows.append(
             row("lossless", workload, ours["rate"], peer["rate"], peer["name"], "MB/s of bfloat16, one core", ratio)
         )
-    return rows + [{"name": "lossless", "failed": reason} for reason in found["absent"]]
+    return rows + [{"name": "lossless", "failed": reason} for reason in report["absent"]]
 
 
 CASES = {

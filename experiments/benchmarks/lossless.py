@@ -70,14 +70,7 @@ def ours_huffman(patterns: np.ndarray) -> Contender:
     """Exponents from Huffman streams (at most 12 bits a codeword), put together with sign and mantissa."""
     import jax.numpy as jnp
 
-    from jaxspec.formats.huffman_streams import (
-        code_of_symbols,
-        decode_bfloat16,
-        encode,
-        entries,
-        num_bits,
-        num_steps,
-    )
+    from jaxspec.formats.huffman_streams import code_of_symbols, decode_bfloat16, encode, entries, num_bits, num_steps
 
     exponents = ((patterns >> 7) & 0xFF).astype(np.uint8)
     beside = ((patterns >> 8) & 0x80 | patterns & 0x7F).astype(np.uint8)
@@ -100,9 +93,9 @@ def ours_huffman(patterns: np.ndarray) -> Contender:
     def decode() -> np.ndarray:
         whole, place = np.empty(patterns.size, np.uint16), 0
         for streams, beside_exponents, size in chunks:
-            found = decode_bfloat16(streams, table, beside_exponents)
-            assert bool(found.complete)
-            whole[place : place + size] = np.asarray(found.pairs).reshape(-1).view("<u2")[:size]
+            decoded = decode_bfloat16(streams, table, beside_exponents)
+            assert bool(decoded.complete)
+            whole[place : place + size] = np.asarray(decoded.pairs).reshape(-1).view("<u2")[:size]
             place += size
         return whole
 
@@ -227,7 +220,7 @@ def file_rates(patterns: np.ndarray) -> list[tuple[dict[str, Any], dict[str, Any
     from safetensors.numpy import save_file
 
     from jaxspec.formats.container import Container, open_checkpoint, pack, unpack
-    from jaxspec.studies.pack.division import MatrixDivision
+    from jaxspec.studies.pack.draft_split import MatrixSplit
 
     pairs = []
     with tempfile.TemporaryDirectory() as folder:
@@ -235,13 +228,13 @@ def file_rates(patterns: np.ndarray) -> list[tuple[dict[str, Any], dict[str, Any
         matrices = patterns.view(ml_dtypes.bfloat16).reshape(4, -1, 4096)
         save_file({f"layer.{i}.weight": np.ascontiguousarray(matrix) for i, matrix in enumerate(matrices)}, source)
         peers = _gzip_rates(source, patterns.size)
-        division = MatrixDivision(0.4, 4, {}, {})
+        split = MatrixSplit(0.4, 4, {}, {})
         for name in ("huffman", "huffllm", "cassandra1"):
             packed = Path(folder) / f"{name}.jspk"
             times: dict[str, float] = {}
             for _ in range(2):  # the first compiles
                 started = time.process_time()
-                pack(open_checkpoint(source), packed, name, division=division)
+                pack(open_checkpoint(source), packed, name, split=split)
                 times["pack"] = time.process_time() - started
                 started = time.process_time()
                 with Container(packed) as container:

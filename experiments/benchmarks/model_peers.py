@@ -21,8 +21,8 @@ import numpy as np
 
 import hwmodels
 from experiments.benchmarks.hardware import CHUNK, REPEATS, Point, decode_cost, draw_points, measure, measured_row, told
-from experiments.clock import median_s
-from experiments.silicon.peer_steps import genz_step
+from experiments.benchmarks.harness import median_s
+from experiments.silicon.steps_page import genz_step
 from hwmodels import catalog
 from hwmodels.compute.systolic import array as systolic_array
 from hwmodels.compute.systolic.array import OnChipBuffer, SystolicArray

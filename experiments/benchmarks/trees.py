@@ -18,8 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.benchmarks.harness import row
-from experiments.clock import median_s
+from experiments.benchmarks.harness import median_s, row
 from hwmodels import AcceptanceTrace, chain_cycles
 from jaxspec.trees import (
     ROOT,
@@ -137,17 +136,17 @@ def tree_simulation(trials: int = TRIALS, looped: int = LOOPED_TRIALS) -> list[d
         started = time.perf_counter()
         mean = float(simulate(tree, acceptance, next(key), num_trials=trials).mean)
         first_call_s = time.perf_counter() - started
-        for found, number in [(mean, trials), *((loop(), looped) for loop in loops.values())]:
-            gap = (found - exact) / (spread / number**0.5)
-            assert abs(gap) < 5, f"{what}: {found:.5f} tokens per cycle, {gap:.1f} standard errors from {exact:.5f}"
+        for simulated, number in [(mean, trials), *((loop(), looped) for loop in loops.values())]:
+            gap = (simulated - exact) / (spread / number**0.5)
+            assert abs(gap) < 5, f"{what}: {simulated:.5f} tokens per cycle, {gap:.1f} standard errors from {exact:.5f}"
         rate = trials / median_s(lambda: simulate(tree, acceptance, next(key), num_trials=trials))  # noqa: B023
         workload = (
             f"{what}, 64 nodes, {exact:.2f} tokens per cycle; target {target:.0e}, first call {first_call_s:.1f} s"
         )
         for name, loop in loops.items():
             peer = looped / median_s(loop, repeats=3)
-            found = row("tree_simulation", workload, rate, peer, name, "trials/s", rate / peer)
-            rows.append(found | {"first_call_s": first_call_s, "target": target})
+            timed = row("tree_simulation", workload, rate, peer, name, "trials/s", rate / peer)
+            rows.append(timed | {"first_call_s": first_call_s, "target": target})
     return rows
 
 
@@ -240,7 +239,7 @@ def trace_walks(requests: int = 1400, lengths: int = 256) -> dict[str, Any]:
     names = ("",) * requests
     trace = AcceptanceTrace(gained, tokens, np.zeros(requests, int), names, names, ("head",))
     asked = np.resize(np.arange(1, 17), lengths)
-    found = chain_cycles(trace, asked)
+    walked = chain_cycles(trace, asked)
 
     def loop(few: int) -> list[list[int]]:
         starts = np.concatenate([[0], np.cumsum(tokens)])
@@ -257,7 +256,7 @@ def trace_walks(requests: int = 1400, lengths: int = 256) -> dict[str, Any]:
         return counted
 
     few = 40
-    np.testing.assert_array_equal(found[:few, :16], loop(few))
+    np.testing.assert_array_equal(walked[:few, :16], loop(few))
     ours = requests * lengths / median_s(lambda: chain_cycles(trace, asked))
     peer = 16 * few / median_s(lambda: loop(few), repeats=3)
     workload = (

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 
-from experiments.command_line import add_outputs, carry_out
+from experiments.command_line import add_outputs, run_and_write
 from hwmodels import AcceptanceTrace, TraceError, read_trace
 from hwmodels.speculation.draft_policies import (
     AdditiveLength,
@@ -32,7 +32,7 @@ from hwmodels.speculation.draft_policies import (
     walk_policies,
 )
 from jaxspec.errors import InputError
-from jaxspec.report.figures.style import BLUE, VERMILLION, legend_below, new_figure, styled
+from jaxspec.report.figure_style import BLUE, VERMILLION, legend_below, new_figure, styled
 from jaxspec.report.terminal import Table, new_console
 from jaxspec.studies.advise.config import LOOKUP, AdviseConfig
 from jaxspec.studies.advise.inputs import DraftAcceptance, measured_kernels, named_draft, read_widths
@@ -55,9 +55,9 @@ def speedup_figure(result: dict[str, Any]) -> Figure:
         height_inches=3.4,
     )
     panels = figure.subplots(1, len(sets), squeeze=False, sharey=True)[0]
-    for axes, (dataset, found) in zip(panels, sets.items(), strict=True):
+    for axes, (dataset, rules) in zip(panels, sets.items(), strict=True):
         for rule, color, style in lines:
-            middle, low, high = (np.array(found[rule][name]) for name in ("speedup", "low", "high"))
+            middle, low, high = (np.array(rules[rule][name]) for name in ("speedup", "low", "high"))
             ends = [middle - low, high - middle]
             axes.errorbar(batches, middle, yerr=ends, color=color, linestyle=style, capsize=2, label=rule)
         axes.axhline(1.0, color="0.6", lw=0.8, zorder=0)
@@ -108,9 +108,9 @@ def cycle_seconds(settings: Settings, draft: str, context: int) -> Float[np.ndar
     pricing, _ = measured_kernels(config, settings.device)
     none_known = DraftAcceptance(np.full(LONGEST, 0.5), np.zeros((LONGEST, 1)), "input", "not used")
     parts = {"footprint": read_widths(config), "draft": named_draft(config, pricing.architecture)}
-    found = price_advice(pricing, acceptance=none_known, batches=config.batch, scatter=0.0, **parts)
-    plain = found.cycles.baselines.stored.cost.total_s + found.cycles.plain_engine_s
-    return np.concatenate([plain[:, :1], found.numbers["cycle_s"].value], axis=1)
+    advised = price_advice(pricing, acceptance=none_known, batches=config.batch, scatter=0.0, **parts)
+    plain = advised.cycles.baselines.stored.cost.total_s + advised.cycles.plain_engine_s
+    return np.concatenate([plain[:, :1], advised.numbers["cycle_s"].value], axis=1)
 
 
 def rules(free: np.ndarray) -> dict[str, DraftPolicy]:
@@ -144,8 +144,8 @@ def seconds_of(
     """Seconds of each request with each of a rule's numbers. Args: seconds: "batch drafter length"."""
     batches, count = len(seconds), len(jax.tree.leaves(rule)[0])
     lanes = jax.tree.map(lambda leaf: np.tile(leaf, (batches, *[1] * (leaf.ndim - 1))), rule)
-    found = walk_policies(trace, lanes, np.repeat(seconds, count, axis=0)).seconds
-    return found.reshape(-1, batches, count)
+    walked = walk_policies(trace, lanes, np.repeat(seconds, count, axis=0)).seconds
+    return walked.reshape(-1, batches, count)
 
 
 def judged(
@@ -155,7 +155,7 @@ def judged(
     subsets = {name: [place] for place, name in enumerate(trace.drafters)}
     if len(subsets) > 1:
         subsets[ANY] = list(range(len(trace.drafters)))
-    found = {"no draft": trace.generated[:, None] * seconds[None, :, 0, 0]}
+    by_rule = {"no draft": trace.generated[:, None] * seconds[None, :, 0, 0]}
     for who, places in subsets.items():
         own = np.full_like(seconds, NEVER)
         own[:, places] = seconds[:, places]
@@ -165,9 +165,9 @@ def judged(
                 continue
             each = seconds_of(trace, rule, own)
             best = each[::2].sum(axis=0).argmin(axis=1)
-            found[f"{name}, {who}"] = np.take_along_axis(each, best[None, :, None], axis=2)[:, :, 0]
-        found[f"best way, {who}"] = fastest_way(trace, own)
-    return found
+            by_rule[f"{name}, {who}"] = np.take_along_axis(each, best[None, :, None], axis=2)[:, :, 0]
+        by_rule[f"best way, {who}"] = fastest_way(trace, own)
+    return by_rule
 
 
 def run(path: str, drafters: tuple[str, ...], settings: Settings) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def run(path: str, drafters: tuple[str, ...], settings: Settings) -> dict[str, A
     context = int(np.sum(weights * (trace.prompt_tokens + trace.generated / 2)))
     seconds = np.stack([cycle_seconds(settings, draft, context) for draft in settings.drafts], axis=1)
     free = np.array([float(draft == LOOKUP) for draft in settings.drafts])
-    found = judged(trace, seconds, free)
+    by_rule = judged(trace, seconds, free)
     sets = {ALL: np.ones(len(trace.generated), bool)}
     sets |= {name: np.array(trace.datasets) == name for name in dict.fromkeys(trace.datasets)}
     speedups: dict[str, Any] = {}
@@ -189,9 +189,9 @@ def run(path: str, drafters: tuple[str, ...], settings: Settings) -> dict[str, A
         if (count := int(chosen.sum())) == 0:
             continue
         drawn = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), size=DRAWS)
-        plain = found["no draft"][chosen]
+        plain = by_rule["no draft"][chosen]
         speedups[dataset] = {"requests": count}
-        for name, each in found.items():
+        for name, each in by_rule.items():
             low, high = np.quantile((drawn @ plain) / (drawn @ each[chosen]), ENDS, axis=0)
             numbers = {"speedup": plain.sum(axis=0) / each[chosen].sum(axis=0), "low": low, "high": high}
             speedups[dataset][name] = {key: value.round(4).tolist() for key, value in numbers.items()}
@@ -207,12 +207,12 @@ def run(path: str, drafters: tuple[str, ...], settings: Settings) -> dict[str, A
 def show(result: dict[str, Any]) -> None:
     """A table for each data set."""
     console = new_console()
-    for dataset, found in result["speedups"].items():
-        table = Table(title=f"{dataset}: speedup over no draft by batch, {found['requests']} requests (predicted)")
+    for dataset, rules in result["speedups"].items():
+        table = Table(title=f"{dataset}: speedup over no draft by batch, {rules['requests']} requests (predicted)")
         table.add_column("rule")
         for batch in result["settings"]["batches"]:
             table.add_column(str(batch), justify="right")
-        for rule, numbers in found.items():
+        for rule, numbers in rules.items():
             if rule != "requests":
                 table.add_row(rule, *(f"{speedup:.2f}" for speedup in numbers["speedup"]))
         console.print(table)
@@ -249,7 +249,7 @@ def main() -> None:
             f"{len(args.drafters)} drafters and {len(args.drafts)} drafts came; give one draft for each drafter"
         )
     settings = Settings(args.architecture, args.device, args.engine, args.drafts, args.batches)
-    carry_out(parser, args, lambda: run(args.trace, args.drafters, settings), show, plot)
+    run_and_write(parser, args, lambda: run(args.trace, args.drafters, settings), show, plot)
 
 
 if __name__ == "__main__":

@@ -18,10 +18,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from experiments.command_line import carry_out
-from experiments.field.answers import LEFT_OUT, Fitted, answers, fitted, unseen_numbers
+from experiments.command_line import run_and_write
+from experiments.field.answers import LEFT_OUT, Fitted, all_fitted, answers, unseen_numbers
 from experiments.field.engines import engine_of
-from experiments.field.fit import FAMILIES, FITTED_TERMS, scatter_of
+from experiments.field.fit import FAMILIES, FITTED_TERMS, likes, scatter_of
 from experiments.field.predict import Parts, price_rows
 from experiments.field.rows import PUBLISHED, FieldRow, read_rows
 from experiments.field.summary import summarise
@@ -79,8 +79,6 @@ _EPILOG = """\
 
 _ENGINE = "vllm"
 
-#: The engine with most groups of rows that take instructions for each row of a product.
-_USUAL = "llama.cpp"
 _ENGINES = Path(__file__).parents[2] / "hwmodels" / "catalog" / "engines"
 
 
@@ -114,7 +112,7 @@ def main() -> None:
     )
     parser.add_argument("--fit", action="store_true", help="fit the engines' terms and write the catalog's files")
     arguments = parser.parse_args()
-    carry_out(
+    run_and_write(
         parser,
         arguments,
         lambda: run(arguments.rows, fit=arguments.fit),
@@ -144,30 +142,30 @@ def write_fits(rows: Sequence[FieldRow], parts: Sequence[Parts | str]) -> None:
     Args:
         rows, parts: of the published rows.
     """
-    usual = fitted(rows, parts, _USUAL, 0.0).numbers.instructions
-    fits = {family: fitted(rows, parts, family, usual) for family in FAMILIES}
+    fits = all_fitted(rows, parts)
+    by_family = {family: found.left_out for family, found in fits.items()}
     for family, found in fits.items():
         for engine in FAMILIES[family]:
-            write_text(_ENGINES / f"{engine}.toml", _entry(engine, found))
-    write_text(LEFT_OUT, to_json({family: found.left_out for family, found in fits.items()}))
+            write_text(_ENGINES / f"{engine}.toml", _entry(engine, found, likes(family, by_family)))
+    write_text(LEFT_OUT, to_json(by_family))
     engine_of.cache_clear()
     unseen_numbers.cache_clear()
 
 
-def _entry(engine: str, found: Fitted) -> str:
-    """An engine's file of the catalog."""
+def _entry(engine: str, found: Fitted, like: Sequence[dict[str, float]]) -> str:
+    """An engine's file of the catalog. Arguments: `experiments.field.fit.likes`."""
     groups = found.left_out.values()
     source = f"calibrated: {sum(len(one['rows']) for one in groups)} rows in {len(groups)} groups of {_ROWS}"
-    unseen = "0: not told apart from the fitted terms by the rows; not fitted"
+    unseen, given = "0: not told apart from the fitted terms by the rows; not fitted", catalog.engine_sources(engine)
     values = {
-        name: {"value": value, "source": source if name in FITTED_TERMS[engine] else unseen}
+        name: {"value": value, "source": source if name in FITTED_TERMS[engine] else given[name] if value else unseen}
         for name, value in dataclasses.asdict(found.numbers.terms[engine]).items()
     }
     said = (
         f"calibrated: groups of {_ROWS}, each predicted by numbers fitted to the others: root mean square of log speedup, as "
         "much wider as so few groups need"
     )
-    for kind, value in scatter_of([one["errors"] for one in groups]).items():
+    for kind, value in scatter_of([one["errors"] for one in groups], like).items():
         plural = "s" if kind == "small network" else ""
         values[f"scatter_of_{kind.replace(' ', '_')}{plural}"] = {"value": value, "source": said}
     if (middle := found.numbers.instructions) > 0.0:

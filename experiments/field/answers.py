@@ -11,13 +11,16 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from experiments.field.engines import Engine, engine_of
-from experiments.field.fit import FAMILIES, Numbers, fit_numbers, kind_of, left_out
+from experiments.field.fit import FAMILIES, Numbers, fit_numbers, kind_of, left_out, likes, scatter_of
 from experiments.field.predict import Parts, predict
 from experiments.field.rows import FieldRow
 from hwmodels.analysis.uncertainty.delta_method import LogNormal
 from hwmodels.speculation.engine_terms import EngineTerms
 
-__all__ = ["LEFT_OUT", "Fitted", "answers", "fitted", "unseen_numbers"]
+__all__ = ["LEFT_OUT", "Fitted", "all_fitted", "answers", "fitted", "unseen_numbers"]
+
+#: The family with most groups of rows that take instructions for each row of a product.
+USUAL = "llama.cpp"
 
 #: What `--fit` writes: for each family of engines and each group of rows the numbers that were fitted to the other groups.
 LEFT_OUT = Path(__file__).with_name("left_out.json")
@@ -28,6 +31,18 @@ class Fitted(NamedTuple):
 
     numbers: Numbers
     left_out: dict[str, dict[str, Any]]
+
+
+def all_fitted(rows: Sequence[FieldRow], parts: Sequence[Parts | str]) -> dict[str, Fitted]:
+    """Each family's fit; groups have the scatters of the others."""
+    usual = fitted(rows, parts, USUAL, 0.0).numbers.instructions
+    fits = {family: fitted(rows, parts, family, usual) for family in FAMILIES}
+    by_family = {family: found.left_out for family, found in fits.items()}
+    for family, groups in by_family.items():
+        for name, one in groups.items():
+            others = [other["errors"] for group, other in groups.items() if group != name]
+            one["scatter"] = scatter_of(others, likes(family, by_family))
+    return fits
 
 
 def fitted(rows: Sequence[FieldRow], parts: Sequence[Parts | str], family: str, usual: float) -> Fitted:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from experiments.field.engines import engine_of
 from experiments.field.networks import A_NETWORK
 from experiments.field.predict import Parts, predict
 from experiments.field.rows import FieldRow
+from hwmodels import catalog
 from hwmodels.speculation.engine_terms import EngineTerms
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "group_of",
     "kind_of",
     "left_out",
+    "likes",
     "scatter_of",
 ]
 
@@ -37,20 +40,33 @@ FAMILIES = {
     "mlx-cuda": ("mlx-cuda",),
 }
 
-#: Terms that are fitted. Of vLLM what a pass adds is 0: kernels of a network's pass hide what the host does meanwhile. Rows of
-#: SGLang are of one kind of head alone, which tells a pass from a cycle, and not a layer or a map from a pass. llama.cpp and
-#: MLX for NVIDIA have instructions of rows alone.
-_VLLM = ("cycle_s", "drafted_token_s", "prompt_token_s", "draft_layer_s")
+#: Terms that are fitted; the others are those of the engine's file. Of vLLM what a pass adds is 0: kernels of a network's pass
+#: hide what the host does meanwhile. Rows of SGLang are of one kind of head alone, which tells a pass from a cycle, and not a
+#: layer or a map from a pass; three groups of several devices tell what each further one adds, which the two of vLLM do not.
+#: llama.cpp and MLX for NVIDIA have instructions of rows alone.
+_FURTHER = "further_device_s"
+_VLLM = ("launched_cycle_s", "prompt_weight_s", "draft_layer_s", "drafted_token_layer_s")
 FITTED_TERMS: dict[str, tuple[str, ...]] = {
     "vllm": _VLLM,
     "vllm-2025": (*_VLLM, "mapped_pass_s"),
-    "sglang": ("cycle_s", "draft_pass_s", "drafted_token_s"),
+    "sglang": ("cycle_s", "draft_pass_s", "drafted_token_s", _FURTHER),
     "llama.cpp": (),
     "mlx": ("cycle_s",),
     "mlx-cuda": (),
 }
 
-#: Groups of a kind below which those of all kinds count.
+#: Families whose engines have instructions of rows: groups of one kind say as much of the others' kernels as of their own.
+_ONE_FORM = ("llama.cpp", "mlx", "mlx-cuda")
+
+#: Instructions of a family without groups to see them from, over those of the usual engine. In MLX for NVIDIA each row is a
+#: block of its own, which unpacks all weights again (grid of `qmv_kernel` in mlx/backend/cuda/quantized/qmm/qmv.cu);
+#: unpacking a weight takes as many instructions as a row of it (counted in MLX for Apple: 3 and 3.34).
+_OVER_USUAL = {"mlx-cuda": 2.0}
+
+#: Kinds of rows that have a scatter of their own.
+_KINDS = ("small network", "other drafts", "several devices", "unmeasured kernels")
+
+#: Groups of a kind below which others count too.
 _FEW = 3
 
 #: Standard deviation of log speedup where no group is left to see it from.
@@ -90,25 +106,53 @@ def kind_of(row: FieldRow, parts: Parts) -> str:
     """Which of an engine's scatters counts for a row: by what was priced, whatever the row calls it."""
     if row.device_count > 1:
         return "several devices"
+    if not _known_kernels(parts):
+        return "unmeasured kernels"
     return "small network" if parts.draft == A_NETWORK else "other drafts"
 
 
+def _known_kernels(parts: Parts) -> bool:
+    """Whether a row's kernels were measured, or have a form of their own."""
+    return parts.kernels is not None or parts.rows is not None or parts.device == "m3-ultra"
+
+
 def _tells(row: FieldRow, parts: Parts) -> bool:
-    """Whether what a row's engine spends can be told from its kernels: they were measured, or have a form of their own, and no
-    links between devices take time."""
-    return row.device_count == 1 and (parts.kernels is not None or parts.rows is not None or parts.device == "m3-ultra")
+    """Whether a row shows the engine's terms: its kernels are known, and no links between devices take time."""
+    return row.device_count == 1 and _known_kernels(parts)
 
 
 def fit_numbers(cells: Sequence[Cell], family: str) -> Numbers:
-    """Numbers, none below 0, with least squares of the relative errors of cycles and of steps, each group counting alike."""
-    cells = [cell for cell in cells if _tells(*cell)] or cells
-    sizes: dict[str, int] = {}
-    for row, _ in cells:
-        sizes[group_of(row)] = sizes.get(group_of(row), 0) + 1
+    """Numbers, none below 0, with least squares of the relative errors of cycles and of steps, each group counting alike.
+
+    What each further device adds is fitted last, to what is left of cycles of several.
+    """
+    numbers = _of_one_device([cell for cell in cells if _tells(*cell)] or cells, family)
+    fitted = [name for name in FAMILIES[family] if _FURTHER in FITTED_TERMS[name]]
+    several = [(row, parts) for row, parts in cells if row.device_count > 1 and row.cycle_s is not None]
+    if not fitted or not several:
+        return numbers
+    sizes = Counter(group_of(row) for row, _ in several)
+    weights = np.array([1.0 / (row.cycle_s * np.sqrt(sizes[group_of(row)])) for row, _ in several if row.cycle_s])
+    spent = weights * [parts.cycle_counts[_TERMS.index(_FURTHER)] for _, parts in several]
+    left = weights * [
+        row.cycle_s - predict(row, parts, numbers.terms[str(engine_of(row.engine).name)]).cycle_s
+        for row, parts in several
+        if row.cycle_s
+    ]
+    each = max(float(spent @ left) / max(float(spent @ spent), 1e-30), 0.0)
+    terms = {name: dataclasses.replace(numbers.terms[name], **{_FURTHER: float(f"{each:.4g}")}) for name in fitted}
+    return numbers._replace(terms=numbers.terms | terms)
+
+
+def _of_one_device(cells: Sequence[Cell], family: str) -> Numbers:
+    """What cells of one device tell; of several devices where there are no others."""
+    sizes = Counter(group_of(row) for row, _ in cells)
+    given = {name: _given_terms(name) for name in FAMILIES[family]}
     counts, missing = [], []
     for row, parts in cells:
-        name, rows = engine_of(row.engine).name, parts.rows
-        fitted = np.array([term in FITTED_TERMS[str(name)] for term in _TERMS], float)
+        name, rows = str(engine_of(row.engine).name), parts.rows
+        fitted = np.array([term in FITTED_TERMS[name] and term != _FURTHER for term in _TERMS], float)
+        beside = np.array([given[name].get(term, 0.0) for term in _TERMS])
         for measured, kernels, spent, place in (
             (row.cycle_s, parts.cycle_s, parts.cycle_counts, 1),
             (row.ar_s, parts.ar_s, parts.ar_counts, 0),
@@ -119,7 +163,7 @@ def fit_numbers(cells: Sequence[Cell], family: str) -> Numbers:
             known = 0.0 if rows is None or rows.bound is None else rows.bound
             weight = 1.0 / (measured * np.sqrt(sizes[group_of(row)]))
             counts.append(weight * np.array([*(spent * fitted), 0.0 if known else for_each]))
-            missing.append(weight * (measured - kernels - known * for_each))
+            missing.append(weight * (measured - kernels - float(spent @ beside) - known * for_each))
     table = np.reshape(np.array(counts), (-1, len(_TERMS) + 1))
     # Columns of like size: seconds per cycle and per token differ by orders of magnitude.
     scales = np.maximum(np.abs(table).max(axis=0, initial=0.0), 1e-30)
@@ -127,15 +171,22 @@ def fit_numbers(cells: Sequence[Cell], family: str) -> Numbers:
     *values, instructions = (float(f"{value:.4g}") for value in found)
     terms = {
         name: EngineTerms(
-            **{term: value * (term in FITTED_TERMS[name]) for term, value in zip(_TERMS, values, strict=True)}
+            **given[name],
+            **{term: value for term, value in zip(_TERMS, values, strict=True) if term in FITTED_TERMS[name]},
         )
         for name in FAMILIES[family]
     }
     return Numbers(instructions, terms)
 
 
+def _given_terms(name: str) -> dict[str, float]:
+    """Terms of an engine that no rows are fitted to."""
+    terms = dataclasses.asdict(catalog.engine(name))
+    return {term: value for term, value in terms.items() if term not in FITTED_TERMS[name]}
+
+
 def left_out(cells: Sequence[Cell], family: str, usual: float) -> dict[str, dict[str, Any]]:
-    """Group -> its rows' ids, numbers fitted to the other groups, their scatters, and errors of its rows by kind.
+    """Group -> its rows' ids, numbers fitted to the other groups, and errors of its rows by kind.
 
     Args:
         usual: instructions where no other group has any, of the engine that most groups are of.
@@ -146,7 +197,7 @@ def left_out(cells: Sequence[Cell], family: str, usual: float) -> dict[str, dict
         rest = [cell for cell in cells if group_of(cell[0]) != group]
         numbers = fit_numbers(rest, family)
         if not any(parts.rows is not None and parts.rows.bound is None for _, parts in rest):
-            numbers = numbers._replace(instructions=usual)
+            numbers = numbers._replace(instructions=usual * _OVER_USUAL.get(family, 1.0))
         errors: dict[str, list[float]] = {}
         for row, parts in own:
             if row.speedup and not row.excluded:
@@ -158,19 +209,44 @@ def left_out(cells: Sequence[Cell], family: str, usual: float) -> dict[str, dict
             "terms": {name: dataclasses.asdict(terms) for name, terms in numbers.terms.items()},
             "errors": {kind: float(np.sqrt(np.mean(np.square(misses)))) for kind, misses in errors.items()},
         }
-    for group, one in found.items():
-        others = [other["errors"] for name, other in found.items() if name != group]
-        one["scatter"] = scatter_of(others)
     return found
 
 
-def scatter_of(errors: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Kind of draft -> standard deviation of log speedup, from errors of groups left out; wider the fewer they are."""
+def likes(family: str, by_family: Mapping[str, Mapping[str, dict[str, Any]]]) -> list[dict[str, float]]:
+    """Errors of groups of the other families whose kernels have the same form.
+
+    Args:
+        by_family: of each family what `left_out` gives.
+    """
+    others = [other for other in _ONE_FORM if other != family and family in _ONE_FORM]
+    return [one["errors"] for other in others for one in by_family[other].values()]
+
+
+def scatter_of(errors: Sequence[dict[str, float]], like: Sequence[dict[str, float]] = ()) -> dict[str, float]:
+    """Kind of rows -> standard deviation of log speedup, from errors of groups left out; wider the fewer they are.
+
+    Where fewer than three groups are of a kind, the wider counts of all kinds' groups and of that kind's, those of engines with
+    kernels of the same form included.
+
+    Args:
+        errors: of the engine's groups; none: nothing shows its scatter. like: of groups of other engines, see `likes`.
+    """
+    everything = [value for one in errors for value in one.values()]
+    if not everything:
+        return dict.fromkeys(_KINDS, UNSEEN)
     found = {}
-    for kind in ("small network", "other drafts", "several devices"):
+    for kind in _KINDS:
         same = [one[kind] for one in errors if kind in one]
-        if len(same) < _FEW:
-            same = [value for one in errors for value in one.values()]
-        few = float(student.ppf(0.95, len(same)) / student.ppf(0.95, np.inf)) if same else 1.0
-        found[kind] = float(f"{few * float(np.median(same)):.3g}") if same else UNSEEN
+        if len(same) >= _FEW:
+            width = _few(len(same)) * float(np.median(same))
+        else:
+            same += [one[kind] for one in like if kind in one]
+            candidates = [everything, same] if same else [everything]
+            width = max(_few(max(len(one), len(everything))) * float(np.median(one)) for one in candidates)
+        found[kind] = float(f"{width:.3g}")
     return found
+
+
+def _few(groups: int) -> float:
+    """How much wider an interval of 90 % is that so few groups show."""
+    return float(student.ppf(0.95, groups) / student.ppf(0.95, np.inf))

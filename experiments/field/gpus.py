@@ -107,6 +107,9 @@ def named_device(name: str, engine: str | None = None, formats: tuple[str, ...] 
     gpu = entry.calibration
     if rows and engine is not None:
         entry = catalog.device_entry(found, engine=engine)
+    lent = None if rows or gpu is not None or is_file else catalog.lent_kernels(found)
+    if lent is not None and engine in calibrated_engines(lent.gpu):
+        gpu = lent.gpu
     if rows or gpu is None:
         said = f"no kernels were measured on {found}, neither of this engine nor of another: the rates of its file"
         if entry.device.extra_rows is not None:
@@ -130,6 +133,8 @@ def named_device(name: str, engine: str | None = None, formats: tuple[str, ...] 
         if error > LARGEST_HELD_OUT_ERROR:
             notes.append(f"kernels of {weights} on {found} with {own} err by {100.0 * error:.0f} % on held-out shapes")
     device = catalog.device(found, engine=kernels, weight_format=weights)
+    if lent is not None:  # what nobody measured shows no engine's terms
+        return Gpu(found, device, None, weights, (*notes, f"no kernels were measured on {found}: those of {gpu} count"))
     return Gpu(found, device, own, weights, tuple(notes))
 
 
@@ -154,14 +159,14 @@ def device_of_group(
         raise NotPricedError(f"its notes say tp={tensor}, which does not divide device_count, {devices}")
     if link is None and catalog.device_entry(one.name).link is None:
         raise NotPricedError(f"the catalog knows no link between devices of {one.name}")
-    division, notes = catalog.Division(tensor=tensor, data=devices // tensor, link=link), one.notes
+    division, notes = catalog.Parallelism(tensor=tensor, data=devices // tensor, link=link), one.notes
     try:
-        catalog.check_division(division, target, "the target")
+        catalog.check_parallelism(division, target, "the target")
     except EntryError as error:
         raise NotPricedError(str(error)) from None
     try:
         if draft is not None:
-            catalog.check_draft_division(division, draft, "the draft")
+            catalog.check_draft_parallelism(division, draft, "the draft")
     except EntryError:
         division = dataclasses.replace(division, draft_tensor=1)
         notes = (*notes, f"the draft network cannot be shared by {tensor} devices: each holds it as a whole")

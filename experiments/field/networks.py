@@ -67,7 +67,7 @@ def draft_of(row: FieldRow, target: Architecture) -> DraftCost:
     """
     kind = row.draft_kind.lower()
     if re.search(r"n-?gram|lookup|lookahead|retrieval|suffix|rest\b", kind):
-        return DraftCost(passes=0.0, statement="a lookup, which takes no time")
+        return DraftCost(passes=0.0, statement="a lookup, which runs no network")
     if is_block(row):
         return block_head(target)
     if "eagle" in kind:

@@ -16,9 +16,11 @@ from experiments.field.networks import draft_of, is_block, named_architecture
 from experiments.field.ran import what_ran
 from experiments.field.rows import FieldRow
 from experiments.field.stored import BESIDES, NotPricedError, stored
-from hwmodels import Architecture, Device, DraftCost, Footprint, Plan, Workload, catalog, chain_plan
-from hwmodels.numerics.quick_jit import quick_jit
-from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
+from hwmodels import Architecture, Case, Device, DraftCost, Footprint, Plan, Workload, catalog, chain_plan
+from hwmodels.numerics.fast_compile import jit_fast_compile
+from hwmodels.parallel.group import sharing_devices
+from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time, prompts_time
+from hwmodels.speculation.plan import block_plan
 from hwmodels.speculation.steady_state import entering_tokens, serving_cycle, serving_step
 
 __all__ = [
@@ -52,10 +54,10 @@ class OwnStep(NamedTuple):
     device: str | None = None
 
 
-@quick_jit
+@jit_fast_compile
 def step_s(device: Device, architecture: Architecture, footprint: Footprint, workload: Workload) -> jax.Array:
     """Seconds of a step without speculation in steady serving, of its kernels."""
-    return serving_step(device, architecture, footprint=footprint, workload=workload)
+    return serving_step(Case(device, architecture, workload=workload, footprint=footprint))
 
 
 def workload_of(row: FieldRow, batch: float) -> Workload:
@@ -236,7 +238,7 @@ class Predicted:
     speedup: float
 
 
-@quick_jit
+@jit_fast_compile
 def _cycle_parts(
     device: Device,
     architecture: Architecture,
@@ -247,13 +249,7 @@ def _cycle_parts(
     tokens: float,
 ) -> tuple[jax.Array, jax.Array]:
     found = serving_cycle(
-        device,
-        architecture,
-        footprint=footprint,
-        draft_cost=draft,
-        workload=workload,
-        plan=plan,
-        tokens_per_cycle=tokens,
+        Case(device, architecture, workload=workload, footprint=footprint, draft=draft), plan, tokens_per_cycle=tokens
     )
     return found.draft_s, found.verify_s
 
@@ -324,6 +320,7 @@ def _price(row: FieldRow, steps: OwnSteps) -> Parts:
             row_s = step(two, 1.0) - step(two, 0.0)
             rows = rows._replace(bound=_BOUND_SHARE * step(alone, 0.0) / row_s)
             notes.append(_BOUND.format(100.0 * reached))
+    plain_tokens, devices = row.ar_batch * entering_tokens(without, 1.0), sharing_devices(ran.gpu.device)
     if own.rest_s:
         notes.append(_RESTS.format(own.rest_s * 1e3))
     if own.device is not None:
@@ -331,21 +328,17 @@ def _price(row: FieldRow, steps: OwnSteps) -> Parts:
     return Parts(
         ar_s=ar_s + own.rest_s,
         cycle_s=cycle_s + own.rest_s,
-        ar_counts=row.ar_batch * float(entering_tokens(without, 1.0)) * _OF_PROMPTS,
-        cycle_counts=np.array(
-            [
-                float(
-                    engine_time(
-                        term,
-                        plan,
-                        target=target,
-                        draft_cost=draft,
-                        batch=row.batch,
-                        prompt_tokens=entering * row.batch,
-                    )
-                )
-                for term in _UNIT_TERMS
-            ]
+        ar_counts=np.asarray(prompts_time(_UNIT_TERMS, target, plain_tokens, devices)),
+        cycle_counts=np.asarray(
+            engine_time(
+                _UNIT_TERMS,
+                plan,
+                target=target,
+                draft_cost=draft,
+                batch=row.batch,
+                prompt_tokens=entering * row.batch,
+                devices=devices,
+            )
         ),
         bandwidth_scale=own.bandwidth_scale,
         device=ran.gpu.name,
@@ -410,24 +403,13 @@ def _causes(row: FieldRow) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-#: One second of each term alone, so that `engine_time` counts how often it is spent.
-_UNIT_TERMS = [
-    EngineTerms(**{field.name: float(field is one) for field in dataclasses.fields(EngineTerms)})
-    for one in dataclasses.fields(EngineTerms)
-]
-#: What a step without speculation spends: the term of prompts alone.
-_OF_PROMPTS = np.array([field.name == "prompt_token_s" for field in dataclasses.fields(EngineTerms)], float)
+#: One second of each term alone, leaves " term", so that `engine_time` counts how often each is spent.
+_UNIT_TERMS = EngineTerms(*np.eye(len(dataclasses.fields(EngineTerms)), dtype=np.float32))
 
 
 def _plan(row: FieldRow) -> Plan:
     if is_block(row) and (row.tree_nodes is None or row.tree_nodes <= row.draft_length):
-        # One pass, on the committed token and a place for each that is drafted.
-        return dataclasses.replace(
-            chain_plan(row.draft_length),
-            draft_tokens=jnp.array([row.draft_length + 1.0]),
-            draft_visible=jnp.array([(row.draft_length + 2.0) / 2.0]),
-            draft_repeats=jnp.ones(1),
-        )
+        return block_plan(row.draft_length)
     if row.tree_nodes is None or row.tree_nodes <= row.draft_length:
         return chain_plan(row.draft_length)
     # Depth and nodes are all that is published of a tree: its levels are taken as equally wide.

@@ -17,7 +17,7 @@ from experiments.field.stored import BESIDES, kv_bits
 from jaxspec.errors import InputError
 from jaxspec.settings.coercion import shown
 
-__all__ = ["PUBLISHED", "FieldRow", "read_rows"]
+__all__ = ["PUBLISHED", "FieldRow", "read_rows", "seen_batch"]
 
 #: The rows that this project ships, third-party measurements with their addresses.
 PUBLISHED = Path(__file__).with_name("published.csv")
@@ -47,7 +47,7 @@ class FieldRow:
 
     Attributes:
         group: rows of one run on one machine and network, whose numbers can be compared with each other.
-        batch, ar_batch: sequences that really ran together, with and without speculation.
+        batch, ar_batch: sequences that really ran together, with and without speculation, as a token sees them (`seen_batch`).
         tokens_per_cycle: the bonus token included.
         speedup: of decoding.
         cycle_s, ar_s: time of a draft-verify cycle, and of a step without speculation.
@@ -147,7 +147,7 @@ def _row(cells: dict[str, str | None], where: str) -> FieldRow:
         return None if value is None else value * 1e-3
 
     asked = cell("batch", 1.0) or 1.0
-    batch, ar_batch = noted("in_flight_sd") or asked, noted("in_flight_ar") or asked
+    batch, ar_batch = (seen_batch(noted(f"in_flight_{arm}") or asked, asked) for arm in ("sd", "ar"))
     length, accepted = cell("draft_length"), cell("acceptance_value")
     shares = re.search(r"per_position_pct\s*=\s*([0-9./, ]+)", notes)
     if accepted is None and shares:
@@ -210,6 +210,22 @@ def _row(cells: dict[str, str | None], where: str) -> FieldRow:
         acceptance="" if accepted is None else f"{values['acceptance_value']} {defined}",
         **fields,
     )
+
+
+def seen_batch(mean: float, most: float) -> float:
+    """Sequences that a token is generated beside, on average over the tokens of a run that ends with an emptying batch.
+
+    The run holds `most` sequences for a share s of its time and empties evenly over the rest, so that its mean over time is
+    most * (1 + s) / 2. A token's own mean is E[batch^2] / E[batch], as full batches generate more of the tokens.
+
+    Args:
+        mean: of the batch over time, as throughput times time per token has it. most: that were asked for.
+    Returns:
+        `mean` where the batch was full throughout, at most a third more where it emptied throughout.
+    """
+    if mean >= most:
+        return mean
+    return most * (4.0 * mean - most) / (3.0 * mean) if 2.0 * mean >= most else 4.0 * mean / 3.0
 
 
 def _tokens_per_cycle(value: float | None, definition: str, length: float | None) -> float | None:

@@ -13,9 +13,8 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from experiments.fuzz_container.apart import directory_text
 from experiments.fuzz_container.lies import mutated_and_signed
-from experiments.fuzz_container.mutations import mutated
+from experiments.fuzz_container.mutations import directory_text, mutated
 from experiments.fuzz_container.samples import Sample
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container, Part, unpack
@@ -86,19 +85,19 @@ def examine(path: Path, sample: Sample, *, signed: bool, unpacked: Path | None =
     """
     try:
         with Container(path) as container:
-            found = {}
+            digests = {}
             for name, tensor in container.tensors.items():
                 promised: dict[Part, str] = {"draft": tensor.draft_sha256, "target": tensor.sha256}
                 for part, digest in promised.items():
                     values = container.read(name, part)
-                    found[name] = hashlib.sha256(values.tobytes()).hexdigest()
-                    if found[name] != digest or values.nbytes != tensor.form.bytes:
+                    digests[name] = hashlib.sha256(values.tobytes()).hexdigest()
+                    if digests[name] != digest or values.nbytes != tensor.form.bytes:
                         raise WrongError(f"tensor {name!r} gave other values as {part} than its digest promises")
             for index in range(len(container.files)):
                 container.read_header(index)
             for name in container.beside:
                 container.read_file(name)
-            intact = found == sample.target
+            intact = digests == sample.target
             if not signed and not intact:
                 raise WrongError("a file whose checksums are the old ones gave other tensors")
             if unpacked is not None:

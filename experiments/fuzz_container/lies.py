@@ -8,8 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from experiments.fuzz_container.apart import NESTED, Apart
-from experiments.fuzz_container.mutations import CHANGES, ODD_NUMBERS, Random, flip, near, overwrite, some
+from experiments.fuzz_container.mutations import (
+    CHANGES,
+    NESTED,
+    ODD_NUMBERS,
+    Apart,
+    Random,
+    flip,
+    near,
+    overwrite,
+    some,
+)
 
 __all__ = ["mutated_and_signed"]
 

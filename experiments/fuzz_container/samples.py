@@ -111,7 +111,7 @@ def build_samples(seed: int = 0) -> list[Sample]:
                 mock.patch.object(tensors_module, "CHUNK_ELEMENTS", chunk),
                 mock.patch.object(field_codec_module, "CHUNK_ELEMENTS", chunk),
             ):
-                pack(open_checkpoint(source), path, scheme_name, division=_ByMagnitude())
+                pack(open_checkpoint(source), path, scheme_name, split=_ByMagnitude())
             with Container(path) as container:
                 target, draft = digests(container)
                 lossless = container.lossless

@@ -18,18 +18,17 @@ from matplotlib.figure import Figure
 from scipy.stats import rankdata
 
 from experiments.field.summary import errors_of
-from experiments.host_speedups.configurations import BATCHES, LENGTHS, groups
-from experiments.host_speedups.run import Host, measure
+from experiments.host_speedups.run import BATCHES, LENGTHS, Host, groups, measure
 from hwmodels.analysis.uncertainty.delta_method import COVERAGE
 from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
+from jaxspec.host.machine import machine_name
+from jaxspec.host.stopwatch import BELIEVABLE
 from jaxspec.report.formatting import NOT_KNOWN, fixed
 from jaxspec.report.terminal import Table, new_console, say
-from jaxspec.results.stopwatch_results import LOST_IN_NOISE
-from jaxspec.runs.machine import machine_name
+from jaxspec.results.network_results import LOST_IN_NOISE
 from jaxspec.runs.progress import Reporter
-from jaxspec.settings.stopwatch import REPEATS
-from jaxspec.speculate.timing import BELIEVABLE
+from jaxspec.settings.common import REPEATS
 from jaxspec.studies.measured.clock_prediction import loop_terms
 from jaxspec.studies.measured.pricing import resolve_device
 
@@ -46,9 +45,9 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
     axes = figure.add_subplot()
     kinds = list(dict.fromkeys((row["draft"], _form(row), row["batch"]) for row in rows))
     for number, kind in enumerate(kinds):
-        found = [row for row in rows if (row["draft"], _form(row), row["batch"]) == kind]
+        here = [row for row in rows if (row["draft"], _form(row), row["batch"]) == kind]
         color, marker = f"C{number % 10}", _MARKERS.get(kind[2], "^")
-        for row in found:
+        for row in here:
             clock = row["measured_speedup"]
             middle = clock["median"]
             low, high = (middle if clock[end] is None else clock[end] for end in ("low", "high"))
@@ -112,7 +111,7 @@ def _part(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     clocked = [row for row in rows if row["measured_speedup"]["median"] is not None]
     measured = [row["measured_speedup"]["median"] for row in clocked]
     predictors = PREDICTORS | {_CONSTANT: lambda row: float(np.median(measured))}
-    found: dict[str, Any] = {}
+    errors: dict[str, Any] = {}
     for name, rule in predictors.items():
         told = [rule(row) for row in clocked]
         order = (
@@ -120,7 +119,7 @@ def _part(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
             if len(set(told)) < 2 or len(set(measured)) < 2
             else float(np.corrcoef(rankdata(told), rankdata(measured))[0, 1])
         )
-        found[name] = errors_of(told, measured) | {"spearman": order}
+        errors[name] = errors_of(told, measured) | {"spearman": order}
     clocks = {
         "cycle": ("predicted_cycle_s", "measured_cycle_s"),
         "verification": ("predicted_verify_s", "measured_verify_s"),
@@ -132,7 +131,7 @@ def _part(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     ratio = _errors(
         [(row["predicted_cycle_s"] / row["predicted_ar_s"], row["measured_cycle_over_step"]["median"]) for row in rows]
     )
-    return {"speedup": found, "times": times | {"cycle over step": ratio}, "covered": _covered(rows)}
+    return {"speedup": errors, "times": times | {"cycle over step": ratio}, "covered": _covered(rows)}
 
 
 def _errors(pairs: Sequence[tuple[float, float | None]]) -> dict[str, Any]:
@@ -164,14 +163,14 @@ def _picked(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     measured = [1.0, *(row["measured_speedup"]["median"] for row in rows)]
     names = ["no speculation", *(row["id"] for row in rows)]
     fastest = max(speedup for speedup in measured if speedup is not None)
-    found: dict[str, Any] = {"fastest": names[measured.index(fastest)], "fastest_speedup": fastest}
+    picked: dict[str, Any] = {"fastest": names[measured.index(fastest)], "fastest_speedup": fastest}
     for name, rule in PREDICTORS.items():
         place = int(np.argmax([1.0, *map(rule, rows)]))
         speedup = measured[place]
         share = None if speedup is None else speedup / fastest
         right = None if share is None else share >= 1.0 - CLOSE
-        found[name] = {"way": names[place], "share_of_fastest": share, "right": right}
-    return found
+        picked[name] = {"way": names[place], "share_of_fastest": share, "right": right}
+    return picked
 
 
 _EPILOG = """\
@@ -272,16 +271,16 @@ def show(result: dict[str, Any]) -> None:
         errors.add_column("predictor")
         for heading in ("rows", "median", "90 %", "largest", "with its sign", "Spearman"):
             errors.add_column(heading, justify="right")
-        for title, found in {**part["speedup"], **part["times"]}.items():
-            sizes = [_percent(found[key], ".1f") for key in ("median", "p90", "largest")]
+        for title, entry in {**part["speedup"], **part["times"]}.items():
+            sizes = [_percent(entry[key], ".1f") for key in ("median", "p90", "largest")]
             errors.add_row(
-                title, str(found["rows"]), *sizes, _percent(found["bias"], "+.1f"), fixed(found.get("spearman"), 3)
+                title, str(entry["rows"]), *sizes, _percent(entry["bias"], "+.1f"), fixed(entry.get("spearman"), 3)
             )
         console.print(errors)
-    for name, found in result["summary"]["picked"].items():
-        own = found["this model"]
+    for name, choice in result["summary"]["picked"].items():
+        own = choice["this model"]
         say(
-            f"{name}: fastest is {found['fastest']} ({found['fastest_speedup']:.2f}x); picked is {own['way']}, "
+            f"{name}: fastest is {choice['fastest']} ({choice['fastest_speedup']:.2f}x); picked is {own['way']}, "
             f"{_percent(own['share_of_fastest'], '.0f')} of its speed",
             console=console,
         )

@@ -7,7 +7,7 @@ What is there is kept, so that a killed run goes on and a finished one is read.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +15,121 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.host_speedups.configurations import Group
 from hwmodels import Device, EngineTerms
 from hwmodels.analysis.uncertainty.delta_method import COVERAGE, LogNormal
 from jaxspec.errors import InputError
 from jaxspec.files import plain, read_json, to_json, write_text
+from jaxspec.host.machine import load_per_core, machine_name
+from jaxspec.host.stopwatch import (
+    AUTOREGRESSIVE,
+    CountedWay,
+    TimedWay,
+    Way,
+    chain_way,
+    noise_of,
+    repeat_statistics,
+    time_ways,
+    timed_prompts,
+    tree_way,
+)
 from jaxspec.models.architecture import architecture_of
-from jaxspec.models.embedded import load_model
+from jaxspec.models.embedded import HEAD_NAME, SMALL_NAME, load_model
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.stored import as_computed
-from jaxspec.runs.machine import load_per_core, machine_name
 from jaxspec.runs.progress import Reporter
-from jaxspec.runs.provenance import versions
+from jaxspec.runs.run_index import versions
+from jaxspec.settings.draft_kinds import DraftKind
 from jaxspec.speculate import GREEDY
-from jaxspec.speculate.timing import AUTOREGRESSIVE, CountedWay, TimedWay, noise_of, spread_of, time_ways, timed_prompts
+from jaxspec.speculate.chunks import Prompts
+from jaxspec.speculate.drafts import ReadyDraft, make_draft
+from jaxspec.speculate.drafts.factory import kind_of
 from jaxspec.studies.measured.clock_prediction import WayErrors, computed_bits, predict_ways
 from jaxspec.text import load_text, windows
+from jaxspec.trees import PUBLIC_TREES, chain_like_paths, k_ary_paths, star_paths, tree_from_paths
 from jaxspec.tuning import target_params
 
-__all__ = ["PROMPT_TOKENS", "Host", "measure", "read_groups"]
+__all__ = ["BATCHES", "LENGTHS", "PROMPT_TOKENS", "TREES", "Group", "Host", "groups", "measure", "read_groups"]
+
+
+# What is predicted and timed: chains of three drafts, trees of one, alone and in a batch.
+
+#: Drafts of chains.
+DRAFTS = ("ngram", HEAD_NAME, SMALL_NAME)
+
+#: Draft lengths.
+LENGTHS = tuple(range(1, 9))
+
+#: Sequences decoded together.
+BATCHES = (1, 16)
+
+#: Name -> paths of a tree that the head drafts: wide, bushy, deep, and one that was released.
+TREES = {
+    "star of 4": star_paths(4),
+    "binary of 6": k_ary_paths(2, depth=2),
+    "chain-like of 8": chain_like_paths(8),
+    "chain-like of 16": chain_like_paths(16),
+    "EAGLE's of 25": PUBLIC_TREES["eagle_25"].paths,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Ways of one draft that are timed together, each against the same decoding without speculation.
+
+    Attributes:
+        name: of its files.
+        draft: name.
+        shapes: of what is drafted: "chain of 4", or a tree's name.
+    """
+
+    name: str
+    draft: str
+    batch: int
+    shapes: tuple[str, ...]
+
+    @property
+    def kind(self) -> DraftKind:
+        """Of the draft."""
+        return kind_of(self.draft)
+
+    def row_ids(self) -> list[str]:
+        """A name for each way that no other has."""
+        return [f"{self.draft}, {shape}, batch {self.batch}" for shape in self.shapes]
+
+    def ways(self, target: LoadedModel) -> tuple[ReadyDraft, dict[str, Way]]:
+        """The draft and its ways by row."""
+        ready = make_draft(self.draft, target)
+        return ready, {name: _way(ready, shape) for name, shape in zip(self.row_ids(), self.shapes, strict=True)}
+
+    def parents(self) -> list[np.ndarray]:
+        """Of each way's nodes, -1 for the root."""
+        return [np.arange(_length(shape)) - 1 if _length(shape) else _parents(shape) for shape in self.shapes]
+
+
+def groups(batches: Sequence[int] = BATCHES, lengths: Sequence[int] = LENGTHS, *, trees: bool = True) -> list[Group]:
+    """All of them, batch by batch."""
+    chains, groups = tuple(f"chain of {length}" for length in lengths), []
+    for batch in batches:
+        groups += [Group(f"{draft}-chains-{batch}", draft, batch, chains) for draft in DRAFTS]
+        groups += [Group(f"{HEAD_NAME}-trees-{batch}", HEAD_NAME, batch, tuple(TREES))] if trees else []
+    return groups
+
+
+def _length(shape: str) -> int:
+    """Of a chain; 0 of a tree."""
+    before, _, after = shape.partition("chain of ")
+    return 0 if before else int(after)
+
+
+def _parents(shape: str) -> np.ndarray:
+    return np.asarray(tree_from_paths(TREES[shape]).parent)
+
+
+def _way(ready: ReadyDraft, shape: str) -> Way:
+    if length := _length(shape):
+        return chain_way(ready, length, GREEDY)
+    return tree_way(ready, tree_from_paths(TREES[shape]))
+
 
 MODEL = "embedded"
 PROMPT_TOKENS = 128
@@ -96,14 +192,14 @@ def read_groups(every: list[Group], folder: Path) -> list[dict[str, Any]]:
     Raises:
         InputError: a file that is not what a run writes.
     """
-    found = []
+    rows = []
     for group in every:
         if not _done(folder, group):
             continue
         told = _rows(_predicted(folder, group), group, "predicted_speedup")
         timed = _rows(_timed(folder, group), group, "measured_speedup")
-        found += [{"id": name, **told[name], **timed[name]} for name in group.row_ids()]
-    return found
+        rows += [{"id": name, **told[name], **timed[name]} for name in group.row_ids()]
+    return rows
 
 
 def _measure_group(
@@ -162,11 +258,8 @@ def _measure_group(
     timed = time_ways(
         params,
         config,
-        prompts,
+        Prompts(prompts, num_tokens=output_tokens, decoding=GREEDY, seed=0),
         ways,
-        num_tokens=output_tokens,
-        decoding=GREEDY,
-        seed=0,
         batch=group.batch,
         repeats=repeats,
         counted=write_predictions,
@@ -193,19 +286,19 @@ def _programs(group: Group, repeats: int) -> int:
     return _prompts(group) // group.batch * (2 * len(group.shapes) + 1 + repeats)
 
 
-def _measured(found: TimedWay, alone: TimedWay) -> dict[str, Any]:
+def _measured(timed: TimedWay, alone: TimedWay) -> dict[str, Any]:
     """Medians with the intervals that hold 90 % of the repeats."""
     samples = {
-        "speedup": found.speedup(alone),
-        "tokens_per_s": found.tokens_per_s,
-        "cycle_s": found.cycle_s,
-        "draft_step_s": found.draft_step_s,
-        "verify_s": found.verify_s,
+        "speedup": timed.speedup(alone),
+        "tokens_per_s": timed.tokens_per_s,
+        "cycle_s": timed.cycle_s,
+        "draft_step_s": timed.draft_step_s,
+        "verify_s": timed.verify_s,
         "ar_s": alone.cycle_s,
-        "cycle_over_step": found.cycle_over_step,
+        "cycle_over_step": timed.cycle_over_step,
     }
-    spreads = {f"measured_{name}": spread_of(values)._asdict() for name, values in samples.items()}
-    return {**spreads, "noise": noise_of(found.speedup(alone)), "compile_s": found.compile_s}
+    spreads = {f"measured_{name}": repeat_statistics(values)._asdict() for name, values in samples.items()}
+    return {**spreads, "noise": noise_of(timed.speedup(alone)), "compile_s": timed.compile_s}
 
 
 def _predicted(folder: Path, group: Group) -> Path:
@@ -223,10 +316,10 @@ def _done(folder: Path, group: Group) -> bool:
 
 def _rows(path: Path, group: Group, field: str) -> dict[str, dict[str, Any]]:
     """Rows of a file by name, each with its main field. Raises InputError: it is not what a run of this version writes."""
-    found = _read(path)
-    rows: Any = found.get("rows")
+    document = _read(path)
+    rows: Any = document.get("rows")
     named = [rows.get(name) if isinstance(rows, dict) else None for name in group.row_ids()]
-    if found.get("schema_version") != _SCHEMA or not all(isinstance(row, dict) and field in row for row in named):
+    if document.get("schema_version") != _SCHEMA or not all(isinstance(row, dict) and field in row for row in named):
         raise InputError(f"{path} is not what a run of this version writes; delete it, and the group is measured anew")
     return rows
 
@@ -235,16 +328,16 @@ def _keep_to(path: Path, settings: dict[str, Any]) -> None:
     if not path.exists():
         write_text(path, to_json(settings))
         return
-    found = _read(path)
-    if changed := sorted(name for name in settings if found.get(name) != settings[name]):
+    document = _read(path)
+    if changed := sorted(name for name in settings if document.get(name) != settings[name]):
         raise InputError(f"{path.parent} holds a run with another {', '.join(changed)}; give another folder (--out)")
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = read_json(path)
+        document = read_json(path)
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read ({error}); delete it, and it is made anew") from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise InputError(f"{path} is no object; delete it, and it is made anew")
-    return found
+    return document

@@ -23,13 +23,13 @@ from jaxspec.models.special_tokens import end_tokens
 from jaxspec.models.stored import as_computed
 from jaxspec.report.terminal import Table, new_console
 from jaxspec.runs import Reporter
-from jaxspec.runs.provenance import versions
+from jaxspec.runs.run_index import versions
 from jaxspec.speculate import GREEDY
-from jaxspec.speculate.chunks import num_chunks
+from jaxspec.speculate.chunks import Prompts, num_chunks
 from jaxspec.speculate.proof import continue_texts
 from jaxspec.speculate.ragged import generated_tokens, padded
 from jaxspec.studies import CompareConfig, EvaluateConfig, TreeConfig, TuneConfig, compare, evaluate, search_tree, tune
-from jaxspec.studies.measured.work import load_target
+from jaxspec.studies.measured.run_context import load_target
 from jaxspec.text import Encoder, read_prompts
 
 #: Spec-Bench's eight categories of MT-Bench have ten questions each and count as one.
@@ -46,7 +46,7 @@ def questions(path: Path, longest: int, per_category: int | None) -> tuple[list[
 
     Args:
         longest: characters; a longer question loses its middle, whose ends say what is asked.
-        per_category: at most so many of each, for either; None: all.
+        per_category: at most so many of each are held out; None: all that do not calibrate.
     """
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     by_category: dict[str, list[dict[str, str]]] = {}
@@ -55,8 +55,8 @@ def questions(path: Path, longest: int, per_category: int | None) -> tuple[list[
         if len(text) > longest:
             text = f"{text[: longest * 2 // 3]} ... {text[-longest // 3 :]}"
         by_category.setdefault(category, []).append({"category": category, "text": text})
-    halves = [[row for own in by_category.values() for row in own[first::2][:per_category]] for first in (0, 1)]
-    return halves[0], halves[1]
+    calibrating = [row for own in by_category.values() for row in own[::2]]
+    return calibrating, [row for own in by_category.values() for row in own[1::2][:per_category]]
 
 
 def write_lines(path: Path, entries: Iterable[dict[str, Any]]) -> Path:
@@ -101,20 +101,22 @@ def answered(model: str, asked: Path, reporter: Reporter) -> list[str]:
         decoded = continue_texts(
             as_computed(loaded.params),
             loaded.config,
-            prompts,
-            num_tokens=ANSWER_TOKENS,
-            decoding=GREEDY,
-            seed=0,
-            lengths=lengths,
-            stop=end_tokens(place, vocab_size=loaded.config.vocab_size),
+            Prompts(
+                prompts,
+                num_tokens=ANSWER_TOKENS,
+                decoding=GREEDY,
+                seed=0,
+                lengths=lengths,
+                stop=end_tokens(place, vocab_size=loaded.config.vocab_size),
+            ),
             advance=bar.advance,
         )
     written = generated_tokens(decoded["tokens"], lengths, decoded["generated"], ANSWER_TOKENS)
     return [loaded.tokenizer.decode(row[row >= 0]) for row in written]
 
 
-#: Passes of an ascent: each takes 24 windows, so that it sees those that do not elect about twice.
-_STEPS = 16
+#: Passes of an ascent: each takes 24 windows, so that it sees those outside validation six times.
+_STEPS = 24
 
 
 def runs(
@@ -122,35 +124,36 @@ def runs(
 ) -> dict[str, Callable[..., Any]]:
     """Name of each run -> what does it, given its directory; cheapest first. Args: windows: that knobs are tuned on."""
     schemes = ("cassandra1", "cassandra2")
-    found: dict[str, Callable[..., Any]] = {}
+    studies: dict[str, Callable[..., Any]] = {}
     for scheme in schemes:
         for way, temperature in (("greedy", 0.0), ("sampled", 1.0)):
             config = EvaluateConfig(scheme=scheme, temperature=temperature, **common)
-            found[f"default-{scheme}-{way}"] = lambda config=config, **given: evaluate(config, **given)
+            studies[f"default-{scheme}-{way}"] = lambda config=config, **given: evaluate(config, **given)
     compared = CompareConfig(drafts=drafts, **common)
-    found["compare"] = lambda **given: compare(compared, **given)
+    studies["compare"] = lambda **given: compare(compared, **given)
     for draft in ("self", "ngram"):
         config = TreeConfig(draft=draft, **common)
-        found[f"tree-{draft}"] = lambda config=config, **given: search_tree(config, **given)
+        studies[f"tree-{draft}"] = lambda config=config, **given: search_tree(config, **given)
     for seed in seeds:
         for scheme in schemes:
             # Each device has its own ascent: one is enough. Knobs that saw 48 windows alone fitted their text.
             own = common | {"device": common["device"][:1], "calibration_prompts": windows, "steps": _STEPS}
+            own |= {"continuation_tokens": common["output_tokens"]}  # what is decoded is what counts
             config = TuneConfig(scheme=scheme, seed=seed, **own)
-            found[f"tune-{scheme}-seed-{seed}"] = lambda config=config, **given: tune(config, **given)
-    return found
+            studies[f"tune-{scheme}-seed-{seed}"] = lambda config=config, **given: tune(config, **given)
+    return studies
 
 
 def rows_of(name: str, entry: dict[str, Any]) -> list[dict[str, Any]]:
     """A row for each configuration of a result with all prompts, and for each category of them."""
-    found = []
+    rows = []
     for draft, one in entry.get("configurations", {}).items():
         whole = one | {"prompts": entry["lossless"]["prompts"], "alpha_token": one["acceptance"]["alpha_token"]}
         for category, own in {"all": whole, **one.get("by_category", {})}.items():
             row = {"run": name, "draft": draft, "category": category}
             row |= {key: one[key] for key in ("draft_length", "bits_per_weight", "bits_per_kv")}
-            found.append(row | {key: own[key] for key in _COUNTED})
-    return found
+            rows.append(row | {key: own[key] for key in _COUNTED})
+    return rows
 
 
 #: Numbers of a row, of all prompts or of a category.
@@ -217,10 +220,10 @@ def main() -> None:
     parser.add_argument("--devices", nargs="+", default=["rtx-4090", "rtx-4090-calibrated"])
     parser.add_argument("--drafts", nargs="+", default=["ngram", "layer-skip", "sparse-kv-50", "sparse-kv-10", "q4"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--per-category", type=int, help="at most so many questions of each, for either half")
+    parser.add_argument("--per-category", type=int, help="at most so many held-out questions of each")
     parser.add_argument("--longest", type=int, default=1200, help="characters of a question (default: %(default)s)")
     parser.add_argument(
-        "--windows", type=int, default=144, help="of text that calibrates, to tune on (default: %(default)s)"
+        "--windows", type=int, default=216, help="answers to tune on, of those that calibrate (default: %(default)s)"
     )
     parser.add_argument("--output-tokens", type=int, default=64)
     parser.add_argument("--only", nargs="+", default=[], help="names of runs")
@@ -252,14 +255,14 @@ def main() -> None:
             lossless[name] = entry.get("lossless")
         # What is finished stays, however far the next run comes.
         if args.json:
-            found = {
+            document = {
                 "schema_version": 1,
                 "model": args.model,
                 "rows": rows,
                 "lossless": lossless,
                 "versions": versions(),
             }
-            write_text(args.json, to_json(found))
+            write_text(args.json, to_json(document))
     show(rows)
     if args.page:
         write_page(args.page, rows)

@@ -33,11 +33,11 @@ def show_paper(console: Console, paper: Paper, result: Mapping[str, Any]) -> Non
     for table in paper.tables:
         rows = [row for row in result["rows"] if (row["paper"], row["table"]) == (paper.name, table.name)]
         _show_table(console, table, rows, result["summary"][f"{paper.name}/{table.name}"])
-    found = result["papers"][paper.name]
+    outcome = result["papers"][paper.name]
     for detail in paper.details:
         if detail.columns:
-            _show_detail(console, detail, found["details"][detail.name])
-    say("\n".join(found["missed_bars"]) or f"{paper.name}: all bars are met.", console=console)
+            _show_detail(console, detail, outcome["details"][detail.name])
+    say("\n".join(outcome["missed_bars"]) or f"{paper.name}: all bars are met.", console=console)
     say("", console=console)
 
 
@@ -60,6 +60,7 @@ def show_overview(console: Console, summaries: Mapping[str, Mapping[str, Any]]) 
     ):
         table.add_column(heading, justify="left" if heading == "table" else "right")
     table.add_column("verdict")
+    table.add_column("cause")
     for name, summary in summaries.items():
         errors = summary["relative_error"]
         counts = [str(errors.get(status, {"cells": 0})["cells"]) for status in ("input", "calibrated", "predicted")]
@@ -76,6 +77,7 @@ def show_overview(console: Console, summaries: Mapping[str, Mapping[str, Any]]) 
             words,
             _short(peer),
             summary["verdict"],
+            summary["cause"].partition(":")[0],
         )
     show(table, console=console)
 
@@ -108,23 +110,23 @@ def _lines(summary: Mapping[str, Any]) -> list[str]:
         lines.append(f"{status}: {_spread(errors)}{words}")
     if summary["in_doubt"]:
         lines.append(f"in doubt: {_spread(summary['in_doubt'])}")
-    for metric, found in summary["by_metric"].items():
-        for status, peers in found["simplest_predictors"].items():
+    for metric, entry in summary["by_metric"].items():
+        for status, peers in entry["simplest_predictors"].items():
             for name, peer in peers.items():
                 if status == "input" and not peer["model"]["max"]:
                     continue  # printed values repeated
                 lines.append(f"{metric}, {status}: model {_spread(peer['model'])}; {name} {_spread(peer)}")
     where = f", to {summary['fitted_to']}" if summary["fitted_to"] else ""
     lines.append(f"fitted: {_numbers(summary['fitted'])}{where}")
-    lines += [f"inherited, fitted to {cells}: {_numbers(found)}" for cells, found in summary["inherits"].items()]
+    lines += [f"inherited, fitted to {cells}: {_numbers(values)}" for cells, values in summary["inherits"].items()]
     by_outcome = {choice["choice"]: _as_printed(choice) for choice in summary["choices_by_outcome"]}
     lines += [f"chosen: {text}{by_outcome.get(text, '')}" for text in summary["choices"]]
     lines += [f"doubt: {text}" for text in summary["doubts"]]
-    return [*lines, summary["verdict"]]
+    return [*lines, summary["verdict"], *([f"cause: {summary['cause']}"] if summary["cause"] else [])]
 
 
-def _numbers(found: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} = {value:.4g}" for name, value in found.items()) or "nothing"
+def _numbers(values: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} = {value:.4g}" for name, value in values.items()) or "nothing"
 
 
 def _as_printed(choice: Mapping[str, Any]) -> str:

@@ -6,16 +6,18 @@ printed numbers. Command line, JSON, printing, verdicts and the figure of errors
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.reproduce.printed import PrintedCell, printed_cells
-
 __all__ = [
+    "CAUSES",
     "STATUSES",
     "Choice",
     "ComparedCell",
@@ -26,10 +28,89 @@ __all__ = [
     "Outcome",
     "Paper",
     "Predictor",
+    "PrintedCell",
     "PrintedTable",
+    "Statement",
     "Status",
     "as_printed",
+    "beats",
+    "constant",
+    "each",
+    "missed_statements",
+    "predictions",
+    "printed_cells",
+    "printed_value",
+    "relative_error",
+    "spread_by_status",
+    "spread_of",
+    "statements_detail",
 ]
+
+
+# Printed numbers: one per row of a CSV, with the conditions it holds under.
+
+#: Columns that say what a number is, not what it holds under.
+_NOT_CONDITIONS = ("metric", "quantity", "value", "value_low", "value_high", "unit", "status", "note", "section")
+
+
+@dataclasses.dataclass(frozen=True)
+class PrintedCell:
+    """One printed number.
+
+    Attributes:
+        conditions: the filled columns that it holds under, as text.
+        value: of a range, its lower end.
+        note: of the CSV, where a cell contradicts another one.
+    """
+
+    metric: str
+    unit: str
+    value: float
+    conditions: Mapping[str, str]
+    note: str = ""
+
+    def __getitem__(self, condition: str) -> str:
+        return self.conditions[condition]
+
+
+@functools.cache
+def printed_cells(path: Path) -> tuple[PrintedCell, ...]:
+    """The numbers of a CSV; text, and comments in a paper's source (`status` other than printed), left out."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row.get("status", "printed") == "printed"]
+    cells = []
+    for row in rows:
+        text = row.get("value") or row.get("value_low") or row.get("value_high") or ""
+        try:
+            value = float(text)
+        except ValueError:
+            continue  # a word, a date
+        conditions = {key: entry for key, entry in row.items() if key not in _NOT_CONDITIONS and entry}
+        cells.append(
+            PrintedCell(row.get("metric") or row["quantity"], row["unit"], value, conditions, row.get("note") or "")
+        )
+    return tuple(cells)
+
+
+def printed_value(path: Path, metric: str = "", **conditions: str) -> float:
+    """The one number of a CSV that meets the conditions.
+
+    Args:
+        metric: any unless given.
+    Raises:
+        ValueError: none meets them, or more than one.
+    """
+    numbers = [
+        cell.value
+        for cell in printed_cells(path)
+        if metric in ("", cell.metric) and all(cell.conditions.get(key) == text for key, text in conditions.items())
+    ]
+    if len(numbers) != 1:
+        raise ValueError(
+            f"{len(numbers)} numbers of {path.name} are {metric} with {conditions}; name the one that is meant"
+        )
+    return numbers[0]
+
 
 Status = Literal["input", "calibrated", "predicted"]
 
@@ -37,6 +118,10 @@ Status = Literal["input", "calibrated", "predicted"]
 #: cell by construction, or a choice was made with the cell in view. `input`: the printed value itself went in, or follows
 #: from printed cells or published shapes by arithmetic alone.
 STATUSES: tuple[Status, ...] = ("input", "calibrated", "predicted")
+
+#: Why a table is not reproduced. `nothing is computed`: the model reads what it prints. `not printed`: what its cells follow
+#: from is not in print, or contradicts them. `missed`: the model says something else.
+CAUSES = ("nothing is computed", "not printed", "missed")
 
 #: A printed cell and the model's value, as in the JSON.
 ComparedCell = Mapping[str, Any]
@@ -133,6 +218,7 @@ class PrintedTable:
             fitted with and that enter this one.
         choices: what the paper leaves open or prints otherwise, and what was chosen.
         doubts: where the printed numbers contradict themselves, or what the comparison cannot show.
+        cause: why it is not reproduced, as one of `CAUSES`, a colon, and the arithmetic that shows it; empty where it is.
         source: stem of the CSV, where it is not `name`.
         where: which of its cells belong to the table.
     """
@@ -147,6 +233,7 @@ class PrintedTable:
     inherits: Mapping[str, Callable[[Any], Mapping[str, float]]] = dataclasses.field(default_factory=dict)
     choices: tuple[Choice, ...] = ()
     doubts: tuple[str, ...] = ()
+    cause: str = ""
     source: str = ""
     where: Callable[[PrintedCell], bool] = lambda cell: True
 
@@ -219,3 +306,103 @@ class Paper:
         """All numeric cells of a table, in the order of its CSV."""
         path = self.folder / "data" / f"{self.name}_{table.source or table.name}.csv"
         return [cell for cell in printed_cells(path) if table.where(cell)]
+
+
+# Relative errors, their spread, and the simplest predictors that a model has to beat.
+
+
+def relative_error(value: float, paper_value: float) -> float | None:
+    """Distance from the printed value over it; None where that is 0 and the other is not."""
+    if paper_value == 0:
+        return 0.0 if value == 0 else None
+    return abs(value - paper_value) / abs(paper_value)
+
+
+def spread_of(errors: Iterable[float | None]) -> dict[str, Any]:
+    """Number, median and largest of some errors; those without a value are counted alone."""
+    errors = list(errors)
+    known = [error for error in errors if error is not None]
+    return {
+        "cells": len(errors),
+        "median": float(np.median(known)) if known else None,
+        "max": float(np.max(known)) if known else None,
+    }
+
+
+def spread_by_status(rows: Iterable[ComparedCell]) -> dict[str, dict[str, Any]]:
+    """Spread of the relative errors of each status that occurs."""
+    rows = list(rows)
+    errors = {status: [row["relative_error"] for row in rows if row["status"] == status] for status in STATUSES}
+    return {status: spread_of(some) for status, some in errors.items() if some}
+
+
+def beats(ours: Mapping[str, Any], peer: Mapping[str, Any]) -> bool:
+    """Whether both median and largest error are known and below another predictor's."""
+    return all(None not in (ours[key], peer[key]) and ours[key] < peer[key] for key in ("median", "max"))
+
+
+def each(predict: Predictor) -> MakePredictor:
+    """A predictor that needs no other rows."""
+    return lambda rows: predict
+
+
+def constant(*conditions: str) -> MakePredictor:
+    """The median of the printed values compared, one for each metric and value of these conditions."""
+    group = lambda row: (row["metric"], *(row["conditions"].get(key) for key in conditions))
+
+    def fit(rows: Sequence[ComparedCell]) -> Predictor:
+        medians = {g: float(np.median([r["paper_value"] for r in rows if group(r) == g])) for g in map(group, rows)}
+        return lambda row: medians.get(group(row))
+
+    return fit
+
+
+def predictions(fit: MakePredictor, rows: Sequence[ComparedCell]) -> list[tuple[ComparedCell, float]]:
+    """Rows with their predicted values, as far as the predictor has one without having seen the row: else it repeats it."""
+    predict = fit(rows)
+    said = [(row, value) for row in rows if (value := predict(row)) is not None]
+    return [(row, value) for row, value in said if fit([other for other in rows if other is not row])(row) is not None]
+
+
+# Statements of a paper's text on its figures, without a number for each mark: what the model has, and whether it holds.
+
+
+@dataclasses.dataclass(frozen=True)
+class Statement:
+    """One statement.
+
+    Attributes:
+        where: section or figure.
+        says: the statement, with the bar that it is held to where the text gives none.
+        ours: what the model, or a measurement, has.
+        status: "predicted", "measured", or "calibrated": a number or a choice of the model was made in its sight.
+    """
+
+    where: str
+    says: str
+    ours: str
+    holds: bool
+    status: str = "predicted"
+
+    def entry(self) -> dict[str, Any]:
+        """As in the JSON."""
+        return dataclasses.asdict(self) | {"used": self.status == "calibrated"}
+
+
+def statements_detail(find: Callable[[Any], Iterable[Statement]]) -> Detail:
+    """All statements of a paper, from what `Paper.solve` returned."""
+    return Detail(
+        "statements",
+        "Statements of the text on its figures",
+        lambda outcome: [one.entry() for one in find(outcome.solved)],
+        {"where": "{where}", "statement": "{says}", "model": "{ours}", "holds": "{holds}", "status": "{status}"},
+    )
+
+
+def missed_statements(outcome: Outcome) -> list[str]:
+    """A line for each statement that does not hold, of the details that were computed."""
+    return [
+        f"does not hold: {one['says']} ({one['where']}): {one['ours']}"
+        for one in outcome.details.get("statements", ())
+        if not one["holds"]
+    ]

@@ -17,12 +17,24 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 import experiments.papers
-from experiments.reproduce.errors import beats, predictions, relative_error, spread_by_status, spread_of
-from experiments.reproduce.paper import STATUSES, Choice, ComparedCell, Modelled, Outcome, Paper, PrintedTable
-from experiments.reproduce.printed import PrintedCell
+from experiments.reproduce.paper import (
+    STATUSES,
+    Choice,
+    ComparedCell,
+    Modelled,
+    Outcome,
+    Paper,
+    PrintedCell,
+    PrintedTable,
+    beats,
+    predictions,
+    relative_error,
+    spread_by_status,
+    spread_of,
+)
 from jaxspec.errors import InputError
 from jaxspec.partial_files import PartialFiles
-from jaxspec.report.figures.style import BLUE, INK, ORANGE, SKY, VERMILLION, new_figure, styled
+from jaxspec.report.figure_style import BLUE, INK, ORANGE, SKY, VERMILLION, new_figure, styled
 
 if TYPE_CHECKING:
     from jaxspec.runs.progress import Reporter
@@ -42,14 +54,14 @@ __all__ = [
 
 def compare(table: PrintedTable, rows: Sequence[ComparedCell]) -> dict[str, dict[str, Any]]:
     """By name of the simplest predictors: their errors, and "model", the model's on the same cells."""
-    found = {}
+    compared = {}
     for name, fit in table.simplest.items():
         said = predictions(fit, rows)
         if said:
             peer = spread_of([relative_error(value, row["paper_value"]) for row, value in said])
             ours = spread_of([row["relative_error"] for row, _ in said])
-            found[name] = {**peer, "model": ours, "beaten": beats(ours, peer)}
-    return found
+            compared[name] = {**peer, "model": ours, "beaten": beats(ours, peer)}
+    return compared
 
 
 def _certain(rows: Sequence[ComparedCell], status: str) -> list[ComparedCell]:
@@ -66,7 +78,7 @@ def _of_metric(table: PrintedTable, rows: Sequence[ComparedCell]) -> dict[str, A
     return {
         "relative_error": spread_by_status(rows),
         "judged": spread_of([row["relative_error"] for row in judged]) if judged else None,
-        "simplest_predictors": {status: found for status, found in peers.items() if found},
+        "simplest_predictors": {status: peer for status, peer in peers.items() if peer},
         "unbeaten": unbeaten,
         "reproduced": bool(judged) and not unbeaten and len(compared) == len(judged),
     }
@@ -86,7 +98,7 @@ def summarise(
         for metric in dict.fromkeys(row["metric"] for row in rows)
     }
     judged, doubtful = _certain(rows, "predicted"), [row for row in rows if row["doubt"]]
-    tested = [metric for metric, found in metrics.items() if found["judged"]]
+    tested = [metric for metric, entry in metrics.items() if entry["judged"]]
     reproduced = bool(tested) and all(metrics[metric]["reproduced"] for metric in tested)
     return {
         "title": table.title,
@@ -104,15 +116,16 @@ def summarise(
         "doubts": list(table.doubts),
         "reproduced": reproduced,
         "verdict": _words(metrics, reproduced, len(doubtful)),
+        "cause": "" if reproduced else table.cause,
     }
 
 
 def _words(metrics: dict[str, dict[str, Any]], reproduced: bool, doubtful: int) -> str:
-    tested = {metric: found for metric, found in metrics.items() if found["judged"]}
+    tested = {metric: entry for metric, entry in metrics.items() if entry["judged"]}
     if not tested:
         return f"NOT reproduced: no cell is predicted{f', {doubtful} are in doubt' if doubtful else ''}"
-    beaten = [metric for metric, found in tested.items() if found["reproduced"]]
-    lost = {metric: found["unbeaten"] for metric, found in tested.items() if not found["reproduced"]}
+    beaten = [metric for metric, entry in tested.items() if entry["reproduced"]]
+    lost = {metric: entry["unbeaten"] for metric, entry in tested.items() if not entry["reproduced"]}
     words = "reproduced" if reproduced else "NOT reproduced"
     if lost:
         words += ": a simpler predictor is as good for " + "; ".join(
@@ -157,8 +170,8 @@ def error_figure(paper: Paper, outcome: Outcome) -> Figure | None:
     lines = [
         (table.name, metric, [row for row in outcome.of(table.name) if row["metric"] == metric])
         for table in paper.tables
-        for metric, found in outcome.summary[table.name]["by_metric"].items()
-        if not _only_repeats(found["relative_error"])
+        for metric, entry in outcome.summary[table.name]["by_metric"].items()
+        if not _only_repeats(entry["relative_error"])
     ]
     if not lines:
         return None
@@ -194,8 +207,8 @@ def _short(label: str, most: int = 52) -> str:
     return label if len(label) <= most else f"{label[: most - 1]}…"
 
 
-def _draw_line(axes: Axes, height: int, rows: Sequence[ComparedCell], found: dict[str, Any]) -> None:
-    peers = found["simplest_predictors"].get("predicted", {}).values()
+def _draw_line(axes: Axes, height: int, rows: Sequence[ComparedCell], metric: dict[str, Any]) -> None:
+    peers = metric["simplest_predictors"].get("predicted", {}).values()
     known = [peer["max"] for peer in peers if peer["max"] is not None]
     if known:
         end = min(min(known), _FURTHEST)
@@ -216,7 +229,7 @@ SCHEMA_VERSION = 1
 
 def paper_names() -> list[str]:
     """Names of all papers: the folders in `experiments/papers`."""
-    return sorted(found.name for found in pkgutil.iter_modules(experiments.papers.__path__) if found.ispkg)
+    return sorted(module.name for module in pkgutil.iter_modules(experiments.papers.__path__) if module.ispkg)
 
 
 def find_paper(name: str) -> Paper:
@@ -320,8 +333,8 @@ def run_paper(paper: Paper, *, seed: int = 0, reporter: Reporter | None = None, 
         bar.advance("fitted")
         rows, summary = [], {}
         for table in paper.tables:
-            found, summary[table.name] = _table(paper, table, solved, readings)
-            rows += found
+            cells, summary[table.name] = _table(paper, table, solved, readings)
+            rows += cells
             bar.advance(table.name)
         outcome = Outcome(solved, rows, summary)
         for detail in paper.details:

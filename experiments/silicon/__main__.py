@@ -20,13 +20,20 @@ from rich.markdown import Markdown
 
 from experiments.silicon import expert_steps, format_steps, group_steps, mixture_steps
 from experiments.silicon.collectives import fit_collectives
-from experiments.silicon.expert_sources import EXPERTS, ExpertSource, fit_sources
-from experiments.silicon.peer_steps import PEER_CELLS, ask, read_peer, write_peer
-from experiments.silicon.refit import CATALOG, GEMM_FITS, Refit, catalog_entry, refit
-from experiments.silicon.refit_attention import refit_attention
-from experiments.silicon.refit_experts import EXPERT_FITS, ExpertRefit
+from experiments.silicon.refit import CATALOG, GEMM_FITS, Refit, catalog_entry, refit, refit_attention
+from experiments.silicon.refit_experts import EXPERT_FITS, EXPERTS, ExpertRefit, ExpertSource, fit_sources
 from experiments.silicon.steps import CELLS, compose, read_cells, write_cells
-from experiments.silicon.steps_page import PAGE, PRICED, page, priced_csv, step_errors
+from experiments.silicon.steps_page import (
+    PAGE,
+    PEER_CELLS,
+    PRICED,
+    ask,
+    page,
+    priced_csv,
+    read_peer,
+    step_errors,
+    write_peer,
+)
 from hwmodels.analysis.calibration.expert_tables import expert_formats
 from hwmodels.analysis.calibration.kernel_tables import KernelTableError, TableName, gemm_formats, list_tables
 from hwmodels.analysis.calibration.report import figure
@@ -124,10 +131,10 @@ def wanted(name: str, root: Path | None) -> list[Wanted]:
     """What a --gpu argument names. Raises KernelTableError."""
     gpu, _, engine = name.partition("/")
     if gpu in CATALOG and engine in ("", *CATALOG[gpu].versions):
-        found = CATALOG[gpu]
+        entry = CATALOG[gpu]
         return [
-            Wanted(gpu, found.system, one, version, found.formats(one, root), EXPERTS[gpu].get(one, {}))
-            for one, version in found.versions.items()
+            Wanted(gpu, entry.system, one, version, entry.formats(one, root), EXPERTS[gpu].get(one, {}))
+            for one, version in entry.versions.items()
             if one == (engine or one)
         ]
     parts = name.split("/")
@@ -161,24 +168,24 @@ def products_of(one: Wanted, options: dict[str, Any]) -> list[Refit]:
     Raises:
         KernelTableError: none can be fitted.
     """
-    found, reasons = [], []
+    refits, reasons = [], []
     for kind, version_name in one.products.items():
         try:
-            found.append(refit(one.table("gemm", version_name), kind, **options))
+            refits.append(refit(one.table("gemm", version_name), kind, **options))
         except KernelTableError as error:
             reasons.append(error)
-    if one.products and not found:
+    if one.products and not refits:
         raise reasons[0]
     for error in reasons:
         print(error, file=sys.stderr)
-    return found
+    return refits
 
 
 def entry_of(
     one: Wanted, refits: list[Refit], experts: dict[str, ExpertRefit], options: dict[str, Any]
 ) -> dict[str, Any]:
     """An engine's whole file, with what stays of the catalog's where experts or attention alone are fitted."""
-    records, attention = {kind: found.record for kind, found in experts.items()}, {}
+    records, attention = {kind: expert.record for kind, expert in experts.items()}, {}
     try:
         attention = refit_attention(one.system, one.engine, one.version, **options) if one.attention else {}
     except KernelTableError as error:
@@ -228,13 +235,13 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             refits = products_of(one, options)
             experts = fit_sources(one.system, one.experts, options, own=(one.gpu, one.engine))
             entries[one.name] = entry_of(one, refits, experts, options)
-            for found in (*refits, *experts.values()):
-                console.print(Markdown(found.report.to_markdown()))
+            for fit in (*refits, *experts.values()):
+                console.print(Markdown(fit.report.to_markdown()))
                 if arguments.out:
-                    drawn = figure(found.rows.seconds, found.predicted_s, found.held_out, title=found.report.title)
+                    drawn = figure(fit.rows.seconds, fit.predicted_s, fit.held_out, title=fit.report.title)
                     arguments.out.mkdir(parents=True, exist_ok=True)
                     drawn.savefig(
-                        arguments.out / f"{found.report.title.replace('/', '_').replace(' ', '_')}.png", dpi=150
+                        arguments.out / f"{fit.report.title.replace('/', '_').replace(' ', '_')}.png", dpi=150
                     )
             if one.gpu and not arguments.no_catalog:
                 path = _CATALOG_FOLDER / one.gpu / f"{one.engine}.toml"
@@ -259,9 +266,9 @@ def steps(arguments: argparse.Namespace) -> int:
     cells = read_cells()
     if arguments.peers:
         write_text(PEER_CELLS, write_peer(ask(cells)))
-    found, seconds = step_errors(cells, read_peer())
+    errors, seconds = step_errors(cells, read_peer())
     write_text(PRICED, priced_csv(cells, seconds))
-    sections = [page(found), group_steps.group_section(group_steps.read_cells())]
+    sections = [page(errors), group_steps.group_section(group_steps.read_cells())]
     sections.append(expert_steps.expert_section(expert_steps.read_cells()))
     sections.append(mixture_steps.mixture_section(mixture_steps.read_cells()))
     sections.append(format_steps.format_section(format_steps.read_cells()))
@@ -269,7 +276,7 @@ def steps(arguments: argparse.Namespace) -> int:
     write_text(PAGE, text)
     Console(width=160).print(Markdown(text))
     if arguments.json:
-        rows = [{**vars(one), "worst": vars(one.worst), "within": one.within} for one in found]
+        rows = [{**vars(one), "worst": vars(one.worst), "within": one.within} for one in errors]
         write_text(arguments.json, to_json({"schema_version": 1, "errors": rows}))
     return 0
 

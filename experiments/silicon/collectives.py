@@ -162,7 +162,7 @@ def fit_collective(
             bandwidth_bytes_per_s=bandwidth_bytes_per_s,
         )
 
-    found: list[Fit] = []
+    fits: list[Fit] = []
     for scale in _SCALES:
         parameters = []
         for place, algorithm in enumerate(algorithms):
@@ -178,8 +178,8 @@ def fit_collective(
             if sockets:
                 parameters.append(Parameter(f"socket_{place}", 1.0, 1e-3, 1e3))
         chosen = {name: values[used] for name, values in conditions.items()}
-        found.append(fit(predict, parameters, chosen, table.seconds[used], loss_scale=_LOSS_SCALE, max_evaluations=400))
-    best = min(found, key=lambda one: float(np.sum(np.sqrt(1.0 + (one.log_residuals / _LOSS_SCALE) ** 2))))
+        fits.append(fit(predict, parameters, chosen, table.seconds[used], loss_scale=_LOSS_SCALE, max_evaluations=400))
+    best = min(fits, key=lambda one: float(np.sum(np.sqrt(1.0 + (one.log_residuals / _LOSS_SCALE) ** 2))))
     return best, predicted_rows(predict, best.estimates, conditions)
 
 
@@ -231,7 +231,7 @@ def refit_link(
     Raises:
         KernelTableError: a table cannot be read.
     """
-    found: dict[str, dict[str, Any]] = {}
+    records: dict[str, dict[str, Any]] = {}
     measured = LINKS[name]
     engines = list(dict.fromkeys(engine for gpu in measured.gpus for engine in CATALOG[gpu].versions))
     wanted: list[tuple[str, Collective]] = []
@@ -245,9 +245,9 @@ def refit_link(
         rows = joined([collective_table(table, collective, root=root) for table in tables])
         record = _record(name, engine, collective, rows)
         record["table"] = f"aiconfigurator-core {', '.join(map(str, tables))}"
-        found.setdefault(engine, {})[collective] = record
+        records.setdefault(engine, {})[collective] = record
         advance(f"{name} {engine} {collective}")
-    return found
+    return records
 
 
 def _table_name(gpu: str, engine: str, library: str) -> TableName:
@@ -305,13 +305,13 @@ def _write_links(*, root: Path | None = None, advance: Callable[[str], None] = l
 
 def error_rows() -> list[dict[str, Any]]:
     """Link, engine, collective, rows, mean and largest held-out error, interval, coverage: of the files."""
-    found = []
+    rows = []
     for name in LINKS:
         document = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
         for engine, collectives in document.get("measured", {}).items():
             for collective, record in collectives.items():
                 held, interval = record["errors"]["held out"], record["interval"]
-                found.append(
+                rows.append(
                     {
                         "link": name,
                         "engine": engine,
@@ -325,7 +325,7 @@ def error_rows() -> list[dict[str, Any]]:
                         "covered_left_out": interval["covered_left_out"],
                     }
                 )
-    return found
+    return rows
 
 
 def _error_line(row: dict[str, Any]) -> str:

@@ -99,10 +99,10 @@ def compose() -> list[ExpertCell]:
     built_of, cells = package(), []
     modes = dict.fromkeys(("gemm_quant_mode", "fmha_quant_mode", "kvcache_quant_mode"), "bfloat16")
     for network, (path, kind) in NETWORKS.items():
-        for gpu, found in CATALOG.items():
-            for engine, version in found.versions.items():
+        for gpu, system in CATALOG.items():
+            for engine, version in system.versions.items():
                 try:
-                    built = built_of(path, found.system, engine, version, moe_quant_mode=kind, **modes)
+                    built = built_of(path, system.system, engine, version, moe_quant_mode=kind, **modes)
                     cells += _cells(built, (network, gpu, engine))
                 except (RuntimeError, ValueError, NotImplementedError):
                     continue
@@ -142,7 +142,7 @@ def beyond_cache(cell: ExpertCell) -> bool:
 
 def priced(cells: Sequence[ExpertCell]) -> dict[str, npt.NDArray[np.float64]]:
     """Seconds of each cell by the model, "cell": its parts, and "total_s"."""
-    found = {name: np.zeros(len(cells)) for name in (*PARTS, "total_s")}
+    times = {name: np.zeros(len(cells)) for name in (*PARTS, "total_s")}
     key = lambda cell: (cell.network, cell.gpu, cell.engine)
     for network, gpu, engine in dict.fromkeys(map(key, cells)):
         rows = [i for i, cell in enumerate(cells) if key(cell) == (network, gpu, engine)]
@@ -159,9 +159,9 @@ def priced(cells: Sequence[ExpertCell]) -> dict[str, npt.NDArray[np.float64]]:
             "rest_s": ("norm", "embed"),
         }
         for part, operators in names.items():
-            found[part][rows] = sum(by_name[name] for name in operators)
-    found["total_s"] = sum((found[part] for part in PARTS), np.zeros(len(cells)))
-    return found
+            times[part][rows] = sum(by_name[name] for name in operators)
+    times["total_s"] = sum((times[part] for part in PARTS), np.zeros(len(cells)))
+    return times
 
 
 def expert_section(cells: Sequence[ExpertCell]) -> str:

@@ -61,21 +61,21 @@ def compose() -> list[FormatCell]:
     built_of, cells = package(), []
     modes = dict.fromkeys(("moe_quant_mode", "fmha_quant_mode", "kvcache_quant_mode"), "bfloat16")
     for gpu in GPUS:
-        found = CATALOG[gpu]
+        system = CATALOG[gpu]
         for engine in calibrated_engines(gpu):
             for weights in (kind for kind in FORMATS if kind in calibration_record(gpu, engine)["formats"]):
-                built = built_of(PATH, found.system, engine, found.versions[engine], gemm_quant_mode=weights, **modes)
+                built = built_of(PATH, system.system, engine, system.versions[engine], gemm_quant_mode=weights, **modes)
                 cells += _cells(built, (gpu, engine, weights))
     return cells
 
 
 def _cells(built: Any, of_what: tuple[str, str, str]) -> list[FormatCell]:
-    found = []
+    cells = []
     for phase, batch, tokens, run in runs_of(built, BATCHES, CONTEXTS, (1,), PROMPTS):
         operators = run()
         products = sum(seconds for name, seconds in operators.items() if name.endswith("gemm"))
-        found.append(FormatCell(*of_what, phase, batch, tokens, products, sum(operators.values())))
-    return found
+        cells.append(FormatCell(*of_what, phase, batch, tokens, products, sum(operators.values())))
+    return cells
 
 
 def read_cells(path: Path = CELLS) -> list[FormatCell]:
@@ -91,15 +91,15 @@ def step_of(cell: FormatCell) -> StepShape:
 
 def priced(cells: Sequence[FormatCell]) -> npt.NDArray[np.float64]:
     """Seconds of each cell by the model with the format asked for, "cell"."""
-    found = np.zeros(len(cells))
+    times = np.zeros(len(cells))
     key = lambda cell: (cell.gpu, cell.engine, cell.weights)
     architecture = catalog.architecture(NETWORK)
     for gpu, engine, weights in dict.fromkeys(map(key, cells)):
         rows = [i for i, cell in enumerate(cells) if key(cell) == (gpu, engine, weights)]
         device = _as_measured(catalog.device(DEVICES[gpu], engine=engine, weight_format=weights), gpu, engine, weights)
         steps = stack_steps([step_of(cells[i]) for i in rows])
-        found[rows] = jax.device_get(_times(device, architecture, steps))
-    return found
+        times[rows] = jax.device_get(_times(device, architecture, steps))
+    return times
 
 
 def _as_measured(device: Device, gpu: str, engine: str, weights: str) -> Device:

@@ -124,10 +124,10 @@ def runs_of(
 
 def _seconds(operators: Sequence[Any]) -> dict[str, float]:
     """Operators of the same name together, as those of layers with a window and without one."""
-    found: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     for name, milliseconds, *_ in operators:
-        found[name] = found.get(name, 0.0) + 1e-3 * milliseconds
-    return found
+        seconds[name] = seconds.get(name, 0.0) + 1e-3 * milliseconds
+    return seconds
 
 
 def write_cells(cells: Sequence[Any]) -> str:
@@ -153,15 +153,15 @@ def read_cells(path: Path = CELLS) -> list[GroupCell]:
 def priced(cells: Sequence[GroupCell]) -> dict[str, npt.NDArray[np.float64]]:
     """Seconds of each cell by the model, "cell": "total_s", and "collectives_s" in it."""
     architecture = catalog.architecture(NETWORK)
-    found = {"total_s": np.zeros(len(cells)), "collectives_s": np.zeros(len(cells))}
+    times = {"total_s": np.zeros(len(cells)), "collectives_s": np.zeros(len(cells))}
     for gpu, engine in dict.fromkeys((cell.gpu, cell.engine) for cell in cells):
         rows = [i for i, cell in enumerate(cells) if (cell.gpu, cell.engine) == (gpu, engine)]
-        entry = catalog.grouped(catalog.device_entry(gpu, engine=engine), catalog.Division(tensor=2), gpu)
+        entry = catalog.grouped(catalog.device_entry(gpu, engine=engine), catalog.Parallelism(tensor=2), gpu)
         steps = stack_steps([step_of(cells[i].phase, cells[i].batch, cells[i].tokens) for i in rows])
         counts = jnp.array([float(cells[i].devices) for i in rows])
         total_s, collective_s = jax.device_get(_times(entry.device, architecture, steps, counts))
-        found["total_s"][rows], found["collectives_s"][rows] = total_s, collective_s.sum(axis=-1)
-    return found
+        times["total_s"][rows], times["collectives_s"][rows] = total_s, collective_s.sum(axis=-1)
+    return times
 
 
 def step_of(phase: str, batch: int, tokens: int, footprint: Footprint | None = None) -> StepShape:
@@ -177,9 +177,9 @@ def _times(
 ) -> tuple[jax.Array, jax.Array]:
     def one(step: StepShape, count: jax.Array) -> tuple[jax.Array, jax.Array]:
         together = dataclasses.replace(device, group=device.group.replace(tensor_parallel=count))
-        (found,) = price_steps(together, architecture, [step])
-        assert found.cost.collective_s is not None
-        return found.cost.total_s, found.cost.collective_s
+        (priced_step,) = price_steps(together, architecture, [step])
+        assert priced_step.cost.collective_s is not None
+        return priced_step.cost.total_s, priced_step.cost.collective_s
 
     return jax.vmap(one)(steps, counts)
 

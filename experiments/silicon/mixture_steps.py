@@ -112,15 +112,15 @@ def compose() -> list[MixtureCell]:
 
 
 def _cells(built: Any, of_what: tuple[str, str, str, int]) -> list[MixtureCell]:
-    found = []
+    cells = []
     for phase, batch, tokens, run in runs_of(built, BATCHES, CONTEXTS, (1,), PROMPTS):
         try:
             operators = run()
         except Exception:  # the package raises its own kinds where its tables end
             continue
         experts = sum(seconds for name, seconds in operators.items() if "_moe" in name and "dispatch" not in name)
-        found.append(MixtureCell(*of_what, phase, batch, tokens, experts, sum(operators.values())))
-    return found
+        cells.append(MixtureCell(*of_what, phase, batch, tokens, experts, sum(operators.values())))
+    return cells
 
 
 def read_cells(path: Path = CELLS) -> list[MixtureCell]:
@@ -141,15 +141,15 @@ def routing_of(cell: Any, architecture: Architecture) -> Routing:
 
 def priced(cells: Sequence[MixtureCell]) -> npt.NDArray[np.float64]:
     """Seconds of each cell by the model, "cell"."""
-    found = np.zeros(len(cells))
+    times = np.zeros(len(cells))
     key = lambda cell: (cell.network, cell.gpu, cell.engine, cell.experts)
     for network, gpu, engine, ways in dict.fromkeys(map(key, cells)):
         rows = [i for i, cell in enumerate(cells) if key(cell) == (network, gpu, engine, ways)]
-        architecture, division = catalog.architecture(network), catalog.Division(tensor=TOGETHER, expert=ways)
-        device = catalog.grouped(catalog.device_entry(gpu, engine=engine), division, gpu).device
+        architecture, parallelism = catalog.architecture(network), catalog.Parallelism(tensor=TOGETHER, expert=ways)
+        device = catalog.grouped(catalog.device_entry(gpu, engine=engine), parallelism, gpu).device
         steps = [step_of(cells[i].phase, cells[i].batch, cells[i].tokens) for i in rows]
-        found[rows] = times_of(device, architecture, steps, [cells[i] for i in rows]).total_s
-    return found
+        times[rows] = times_of(device, architecture, steps, [cells[i] for i in rows]).total_s
+    return times
 
 
 class MixtureTimes(NamedTuple):
@@ -172,8 +172,8 @@ def _times(
     device: Device, architecture: Architecture, steps: StepShape, routing: Routing
 ) -> tuple[jax.Array, jax.Array]:
     def one(step: StepShape, routing: Routing) -> tuple[jax.Array, jax.Array]:
-        (found,) = price_steps(device, architecture, [step], routing=routing)
-        return found.cost.operator_s, found.cost.total_s
+        (priced_step,) = price_steps(device, architecture, [step], routing=routing)
+        return priced_step.cost.operator_s, priced_step.cost.total_s
 
     return jax.vmap(one)(steps, routing)
 

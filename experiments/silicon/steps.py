@@ -20,7 +20,7 @@ import numpy.typing as npt
 from experiments.silicon.refit import CATALOG
 from hwmodels import Device, catalog, uniform_footprint
 from hwmodels.analysis.calibration.kernel_tables import KernelTableError
-from hwmodels.network.operators import OPERATORS
+from hwmodels.network.operators import OPERATORS, step_operators
 from hwmodels.network.operators.steps import StepShape, decode_step, prefill_step, stack_steps
 from hwmodels.network.workload import Workload
 from hwmodels.step.step_cost import step_cost
@@ -100,18 +100,18 @@ def compose(gpus: Iterable[str] = tuple(CATALOG)) -> list[Cell]:
 
 
 def _cells(built: Any, of_what: tuple[str, str, str], kv_bits: int) -> list[Cell]:
-    found = []
+    cells = []
     for batch in BATCHES:
         for tokens in CONTEXTS:
-            found += _cell(
+            cells += _cell(
                 lambda b=batch, t=tokens: built.decode_step_per_op(b, t, 2), of_what, "decode", kv_bits, batch, tokens
             )
     if kv_bits == 16:
         for batch in PROMPT_BATCHES:
             for tokens in PROMPTS:
                 run = lambda b=batch, t=tokens: built.run_static_per_op(b, 1, t, 1, 0, 1.0, 1.0, "static_ctx")[0]
-                found += _cell(run, of_what, "prefill", kv_bits, batch, tokens)
-    return found
+                cells += _cell(run, of_what, "prefill", kv_bits, batch, tokens)
+    return cells
 
 
 def _cell(run: Any, of_what: tuple[str, str, str], phase: str, kv_bits: int, batch: int, tokens: int) -> list[Cell]:
@@ -150,7 +150,7 @@ def priced(cells: Sequence[Cell], *, measured: bool = True) -> dict[str, npt.NDA
         measured: with the fitted kernels; else at the bare roofline of the data sheet.
     """
     names = ("products_s", "attention_s", "rest_s")
-    found = {name: np.zeros(len(cells)) for name in names}
+    times = {name: np.zeros(len(cells)) for name in names}
     groups: dict[tuple[str, str, str], list[int]] = {}
     for index, cell in enumerate(cells):
         groups.setdefault((cell.gpu, cell.engine, cell.network), []).append(index)
@@ -179,10 +179,10 @@ def priced(cells: Sequence[Cell], *, measured: bool = True) -> dict[str, npt.NDA
             pieces.append(np.asarray(_operator_times(device, architecture, steps), np.float64))
         seconds = np.concatenate(pieces)[: len(indices)]
         by_name = dict(zip(OPERATORS, seconds.T))
-        found["attention_s"][indices] = by_name["attention"]
-        found["rest_s"][indices] = by_name["norm"] + by_name["embed"]
-        found["products_s"][indices] = seconds.sum(axis=-1) - found["attention_s"][indices] - found["rest_s"][indices]
-    return found | {"total_s": sum((found[name] for name in names), np.zeros(len(cells)))}
+        times["attention_s"][indices] = by_name["attention"]
+        times["rest_s"][indices] = by_name["norm"] + by_name["embed"]
+        times["products_s"][indices] = seconds.sum(axis=-1) - times["attention_s"][indices] - times["rest_s"][indices]
+    return times | {"total_s": sum((times[name] for name in names), np.zeros(len(cells)))}
 
 
 def step_of(cell: Cell) -> StepShape:
@@ -196,4 +196,4 @@ def step_of(cell: Cell) -> StepShape:
 
 @jax.jit
 def _operator_times(device: Device, architecture: Any, steps: StepShape) -> jax.Array:
-    return jax.vmap(lambda step: step_cost(device, step.operators(architecture)).operator_s)(steps)
+    return jax.vmap(lambda step: step_cost(device, step_operators(architecture, step)).operator_s)(steps)

@@ -59,19 +59,19 @@ class Answered(NamedTuple):
 
 def answered(solver: Params) -> list[Answered]:
     """The held-out problems, answered."""
-    found = []
+    answered_problems = []
     for number, problem in enumerate(problems(PROBLEMS, seed=HELD_OUT)):
         prompt, samples = answers(solver, problem, number, samples=SAMPLES, seed=0)
         values = [answer_of(bytes(text.astype(np.uint8))) for text in samples]
-        found.append(Answered(prompt, samples, np.array([value == problem.value for value in values])))
-    return found
+        answered_problems.append(Answered(prompt, samples, np.array([value == problem.value for value in values])))
+    return answered_problems
 
 
-def scores_of(found: list[Answered], judge: Params) -> dict[str, float]:
+def scores_of(answers: list[Answered], judge: Params) -> dict[str, float]:
     """Share of right samples, and of problems where one of several is right, or the one that the judge likes best is."""
     verifier = Judge(judge, SHAPE, (STEP_END[0], END[0]))
-    correct = np.stack([one.right for one in found])
-    liked = np.stack([verifier(one.prompt, one.samples) for one in found])
+    correct = np.stack([one.right for one in answers])
+    liked = np.stack([verifier(one.prompt, one.samples) for one in answers])
     return {f"pass_at_{n}": float(np.mean(pass_at_n(correct, n))) for n in _NUMBERS} | {
         f"best_of_{n}": float(np.mean(best_of_n_rate(liked, correct, n))) for n in _NUMBERS
     }

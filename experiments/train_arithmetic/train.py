@@ -71,7 +71,7 @@ def answers(
 ) -> tuple[np.ndarray, list[np.ndarray]]:
     """A problem's tokens, and samples of its answer."""
     prompt = np.frombuffer(problem.text, np.uint8).astype(np.int32)
-    found = sample_continuations(
+    continued = sample_continuations(
         solver,
         SHAPE,
         prompt,
@@ -82,7 +82,7 @@ def answers(
         stop=np.frombuffer(END, np.uint8),
         width=samples,
     )
-    return prompt, found.texts()
+    return prompt, continued.texts()
 
 
 def masked_loss(params: Params, tokens: jax.Array, targets: jax.Array, learned: jax.Array) -> jax.Array:

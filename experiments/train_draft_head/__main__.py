@@ -25,7 +25,7 @@ from jaxspec.models.draft_head import init_head_params
 from jaxspec.models.embedded import model_place
 from jaxspec.models.head_files import load_head, save_head
 from jaxspec.speculate.drafts.head_draft import HeadDraft, HeadDraftParams
-from jaxspec.studies.measured.work import load_target
+from jaxspec.studies.measured.run_context import load_target
 from jaxspec.text.windows import load_text, windows
 
 

@@ -3,44 +3,76 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 from optax.contrib import MuonDimensionNumbers, muon
 
-from experiments.train_embedded.balance import expert_load, load_push
 from hwmodels.networks import ExpertSizes
 from jaxspec.models.blocks import Experts
 from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
+
+# Balance of a router's experts: how the choices are spread, and the correction that keeps every expert in use.
+
+
+class LoadSummary(NamedTuple):
+    """Spread of the choices of each layer's router.
+
+    Attributes:
+        least, most: share of the tokens that go through the least and the most chosen expert.
+        entropy: of the choices, in bits; the logarithm of the number of experts where all are chosen equally often.
+    """
+
+    least: Float[np.ndarray, " layer"]
+    most: Float[np.ndarray, " layer"]
+    entropy: Float[np.ndarray, " layer"]
+
+
+def expert_load(choices: Int[Array, "batch token layer chosen"], num_experts: int) -> Float[Array, "layer expert"]:
+    """Share of the tokens that go through each expert; a layer's shares sum to the experts per token."""
+    batch, tokens, layers, _ = choices.shape
+    rows = jnp.arange(layers)[None, None, :, None]
+    return jnp.zeros((layers, num_experts)).at[rows, choices].add(1.0) / (batch * tokens)
+
+
+def load_push(load: Float[Array, "layer expert"], band: tuple[float, float]) -> Float[Array, "layer expert"]:
+    """Direction in which each expert's score is to be corrected: 1 (up), 0 or -1, piecewise constant in the load.
+
+    Args:
+        band: loads over their mean that are left as they are.
+    Source: DeepSeek-V3, arXiv:2412.19437, Section 2.1.2.
+    Departs: the source has no band; here experts may differ in load, as the popularity of experts in large networks does.
+    """
+    low, high = band
+    relative = load / jnp.mean(load, axis=-1, keepdims=True)
+    return jnp.where(relative < low, 1.0, jnp.where(relative > high, -1.0, 0.0))
+
+
+def load_summary(load: Float[np.ndarray, "layer expert"]) -> LoadSummary:
+    """Spread of a load over the experts of each layer."""
+    share = load / load.sum(axis=-1, keepdims=True)
+    entropy = -np.sum(np.where(share > 0, share * np.log2(np.where(share > 0, share, 1)), 0), axis=-1)
+    return LoadSummary(load.min(axis=-1), load.max(axis=-1), entropy)
+
 
 #: Name of the parameter that corrects the scores by which experts are chosen; the loss does not depend on it smoothly.
 _CORRECTION = "correction_bias"
 
 #: The embedded network's shape. 3.1 M parameters: 6.2 MB in bfloat16, and a forward pass that two CPU cores can afford.
 EMBEDDED = DecoderConfig(
-    vocab_size=256,
-    hidden_size=256,
-    intermediate_size=704,
-    num_layers=4,
-    num_heads=4,
-    num_kv_heads=2,
-    head_dim=64,
+    vocab_size=256, hidden_size=256, intermediate_size=704, num_layers=4, num_heads=4, num_kv_heads=2, head_dim=64
 )
 
 #: A draft for it that shares nothing with it but the alphabet: a tenth of the parameters. Two layers, since one cannot
 #: look up what followed the last time, which is what code repeats.
 SMALL = DecoderConfig(
-    vocab_size=256,
-    hidden_size=128,
-    intermediate_size=192,
-    num_layers=2,
-    num_heads=4,
-    num_kv_heads=2,
-    head_dim=32,
+    vocab_size=256, hidden_size=128, intermediate_size=192, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=32
 )
 
 #: A mixture of experts in the form of GLM-4 MoE: 5.6 M parameters (11.2 MB in bfloat16), of which a token meets 1.4 M. Widths
@@ -174,8 +206,8 @@ def make_step(recipe: Recipe, config: DecoderConfig = EMBEDDED):
 
     def step(params, opt_state, tokens):
         def with_load(params):
-            found = mean_loss(params, tokens, frugal, config)
-            return found.nats, found.load
+            losses = mean_loss(params, tokens, frugal, config)
+            return losses.nats, losses.load
 
         (loss, load), gradient = jax.value_and_grad(with_load, has_aux=True)(params)
         if load is not None:
@@ -184,3 +216,60 @@ def make_step(recipe: Recipe, config: DecoderConfig = EMBEDDED):
         return optax.apply_updates(params, updates), opt_state, loss
 
     return transform.init, jax.jit(step, donate_argnums=(0, 1))
+
+
+# Scores of a trained network on held-out text: bits per byte, and how its routers spread the tokens.
+
+
+def bits_per_byte(
+    params: Params, text: np.ndarray, *, window: int = 512, stride: int = 256, batch: int = 16, config: DecoderConfig
+) -> float:
+    """Held-out cross-entropy of `text`, in bits per byte, float32.
+
+    Windows overlap: each byte is scored once, with at least window − stride bytes of context (but for the first ones).
+    """
+    starts = np.arange(0, text.size - 1, stride)
+    padded = np.pad(text.astype(np.int32), (window - stride, window + 1))
+    # Row r scores the `stride` bytes that follow its start; what stands before them is context.
+    rows = np.stack([padded[s : s + window + 1] for s in starts])
+    scored = np.stack([(s + 1 + np.arange(stride)) < text.size for s in starts])
+
+    @jax.jit
+    def nats(params, rows, scored):
+        logits = forward_text(params, config, rows[:, :-1]).logits[:, -stride:]
+        loss = optax.softmax_cross_entropy_with_integer_labels(logits, rows[:, 1:][:, -stride:])
+        return jnp.sum(jnp.where(scored, loss, 0.0))
+
+    missing = -len(rows) % batch
+    rows = np.concatenate([rows, np.zeros((missing, window + 1), np.int32)])
+    scored = np.concatenate([scored, np.zeros((missing, stride), bool)])
+    chunks = range(0, len(rows), batch)
+    total = sum(float(nats(params, rows[i : i + batch], scored[i : i + batch])) for i in chunks)
+    return total / math.log(2) / (text.size - 1)
+
+
+def router_load(
+    params: Params, text: np.ndarray, *, config: DecoderConfig, window: int = 512, batch: int = 16
+) -> Float[np.ndarray, "layer expert"]:
+    """Share of the tokens of `text` that go through each expert, float32; of the layers that have a router.
+
+    The text is cut into windows; what remains at its end, less than `batch` of them, is left out.
+
+    Raises:
+        ValueError: a dense network, or a text too short for one batch.
+    """
+    if config.experts is None:
+        raise ValueError("the network has no router; give a mixture of experts")
+    rounds = text.size // (window * batch)
+    if rounds == 0:
+        raise ValueError(f"the text has {text.size} bytes; it must have at least {window * batch}")
+    rows = text[: rounds * window * batch].astype(np.int32).reshape(rounds, batch, window)
+    experts = config.experts.num_experts
+
+    @jax.jit
+    def of_rows(params, rows):
+        result = forward_text(params, config, rows, logits_from=window)
+        assert result.extras is not None
+        return expert_load(result.extras.original, experts)
+
+    return np.mean([of_rows(params, part) for part in rows], axis=0)

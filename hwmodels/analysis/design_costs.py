@@ -24,8 +24,7 @@ from jaxtyping import Array, Float
 from hwmodels.analysis.design_point import chip_area
 from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.chip.bill import decoder_power, encoder_power, path_power
-from hwmodels.chip.cost import chip_bill
-from hwmodels.chip.price import die_price, memory_price
+from hwmodels.chip.cost import chip_bill, die_price, memory_price
 from hwmodels.compute.roofline import unit_of
 from hwmodels.device import Device
 from hwmodels.numerics.scalars import Leaf, as_float
@@ -102,12 +101,12 @@ def design_costs(device: Device, terms: Sequence[CostTerm] = ()) -> DesignCosts:
 
 
 def _product(term: CostTerm, numbers: dict[str, Leaf]) -> Leaf:
-    found: Leaf = 1.0
+    product: Leaf = 1.0
     for name, exponent in term.of:
         if name not in numbers:
             raise ValueError(f"a cost names {name!r}; known are {', '.join(numbers)}")
-        found = found * numbers[name] ** exponent
-    return found
+        product = product * numbers[name] ** exponent
+    return product
 
 
 def _own_area(device: Device) -> Leaf:

@@ -11,20 +11,15 @@ from hwmodels.chip.bill import chip_area_parts
 from hwmodels.chip.energy import knows_energy
 from hwmodels.compute.roofline import unit_of
 from hwmodels.device import Device
-from hwmodels.network.architecture import Architecture
-from hwmodels.network.footprint import Footprint
 from hwmodels.network.operators import prefill_step
-from hwmodels.network.routing import UNIFORM, Routing
-from hwmodels.network.workload import Workload
-from hwmodels.numerics.quick_jit import priced_at_once
+from hwmodels.numerics.fast_compile import priced_at_once
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.parallel.group import held_share
 from hwmodels.speculation.acceptance import Acceptance
 from hwmodels.speculation.case import Case
-from hwmodels.speculation.chains import PricedChains, SpeculationResult, best, priced_chains, speculation_speedup
-from hwmodels.speculation.cycle import CycleCost, baseline_steps, plan_steps, price_cycle
-from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost
-from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms
+from hwmodels.speculation.chains import PricedChains, SpeculationResult, best, priced_chains
+from hwmodels.speculation.cycle import CycleCost, baseline_steps, plan_steps, price
+from hwmodels.speculation.draft_cost import held_with_draft
 from hwmodels.speculation.plan import chain_plan
 from hwmodels.step.capacity import held_bytes, longest_context
 from hwmodels.step.priced_steps import PricedStep, price_steps
@@ -65,106 +60,43 @@ class DesignPoint:
 
 
 @priced_at_once
-def priced_steps(
-    device: Device,
-    architecture: Architecture,
-    *,
-    workload: Workload,
-    footprint: Footprint,
-    draft_length: Number,
-    draft_cost: DraftCost = COMPRESSED_COPY,
-    routing: Routing = UNIFORM,
-    temperature: Number = 0.0,
-) -> Steps:
-    """Work, time and energy of every step.
+def priced_steps(case: Case, draft_length: Number, *, temperature: Number = 0.0) -> Steps:
+    """Work, time and energy of every step, with a draft of the target's shapes.
 
     Args:
-        device, architecture, workload, footprint: leaves are single numbers; `vmap` for more.
         draft_length: >= 0; a verification has one token more.
-        draft_cost: what the draft runs, of the target's shapes; leaves are single numbers.
-        routing: which experts tokens choose; uniform and independent unless given.
         temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
     """
-    plan = chain_plan(draft_length)
-    draft, verify = plan_steps(workload, footprint, plan, draft_cost=draft_cost)
-    shapes = [
-        prefill_step(workload, footprint=footprint),
-        *baseline_steps(workload, footprint, draft_cost=draft_cost),
-        draft,
-        verify,
-    ]
-    priced = price_steps(device, architecture, shapes, routing=routing, temperature=temperature)
+    prefill, plan = prefill_step(case.workload, footprint=case.footprint), case.draft.plan(draft_length)
+    steps = [prefill, *baseline_steps(case), *plan_steps(case, plan)]
+    priced = price_steps(case.device, case.architecture, steps, routing=case.routing, temperature=temperature)
     prefill, bf16, stored, drafts, verify = priced
     return Steps(prefill, bf16, stored, jax.tree.map(lambda leaf: leaf[0], drafts), verify)
 
 
 @priced_at_once
 def design_point(
-    device: Device,
-    architecture: Architecture,
-    *,
-    workload: Workload,
-    footprint: Footprint,
-    acceptance: Acceptance,
-    draft_cost: DraftCost = COMPRESSED_COPY,
-    routing: Routing = UNIFORM,
-    engine: EngineTerms = NO_ENGINE,
-    temperature: Number = 0.0,
-    result: SpeculationResult | None = None,
-    cycle: CycleCost | None = None,
+    case: Case, result: SpeculationResult, *, temperature: Number = 0.0, cycle: CycleCost | None = None
 ) -> DesignPoint:
     """Speed, energy and memory at the best draft length, "do not speculate" among them.
 
     Args:
-        device, architecture, workload, footprint: leaves are single numbers; `vmap` for more.
-        acceptance: conditional "position".
-        draft_cost: what the draft runs; leaves are single numbers.
-        routing: which experts tokens choose; uniform and independent unless given.
-        engine: as of `speculation_speedup`.
+        result: of `priced_chains` for the same case and temperature.
         temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
-        result: of `speculation_speedup` for the same arguments, where it is at hand.
-        cycle: of `priced_chains` with that result, where its energies of all lengths are to be used; None: those of the chosen
-            length are priced on their own, which takes less time where many points are priced, and compiles for longer.
+        cycle: of the same chains, where its energies of all lengths are to be used; None: those of the chosen length are
+            priced on their own, which takes less time where many points are priced, and compiles for longer.
     Gradient: that of the chosen draft length, which itself is piecewise constant.
     """
-    if result is None:
-        result = speculation_speedup(
-            device,
-            architecture,
-            workload=workload,
-            footprint=footprint,
-            acceptance=acceptance,
-            draft_cost=draft_cost,
-            routing=routing,
-            engine=engine,
-            temperature=temperature,
-        )
+    device, architecture, workload, footprint = case.device, case.architecture, case.workload, case.footprint
     chosen = best(result)
     batch = as_float(workload.batch)
     stored = {"weight_bits": footprint.target_weight_bits, "kv_bits": footprint.target_kv_bits}
     share, load = held_share(device.group, architecture, workload)
-    held = held_bytes(
-        share,
-        batch=load.batch,
-        context_tokens=workload.context_tokens,
-        shared_tokens=workload.shared_tokens,
-        **stored,
-    )
     capacity = sum(as_float(tier.capacity_bytes) for tier in device.tiers)
     energy = ar_energy = None
     if knows_energy(device):
         if cycle is None:
-            cycle = price_cycle(
-                device,
-                architecture,
-                footprint=footprint,
-                draft_cost=draft_cost,
-                workload=workload,
-                plan=chain_plan(chosen.draft_length),
-                routing=routing,
-                engine=engine,
-                temperature=temperature,
-            )
+            cycle = price(case, case.draft.plan(chosen.draft_length), temperature=temperature)
             cycle_j = cycle.energy_j
         else:
             cycle_j = None if cycle.energy_j is None else cycle.energy_j[jnp.maximum(chosen.draft_length - 1, 0)]
@@ -174,15 +106,11 @@ def design_point(
             energy = jnp.where(chosen.draft_length > 0, cycle_j, plain.total_j) / chosen.tokens_per_cycle / batch
         ar_energy = None if ar is None else ar.total_j / batch
     return DesignPoint(
-        draft_length=chosen.draft_length,
-        tokens_per_cycle=chosen.tokens_per_cycle,
-        cycle_s=chosen.cycle_s,
+        **vars(chosen),
         tokens_per_s=batch * chosen.tokens_per_cycle / chosen.cycle_s,
-        speedup_vs_bf16_ar=chosen.speedup_vs_bf16_ar,
-        speedup_vs_stored_ar=chosen.speedup_vs_stored_ar,
         ar_bf16_s=result.ar_bf16_s,
         ar_stored_s=result.ar_stored_s,
-        held_bytes=held.total,
+        held_bytes=_held(case),
         capacity_bytes=jnp.asarray(capacity),
         longest_context_tokens=longest_context(share, budget_bytes=capacity, batch=load.batch, **stored),
         output_s=as_float(workload.output_tokens) * chosen.cycle_s / chosen.tokens_per_cycle,
@@ -192,9 +120,21 @@ def design_point(
     )
 
 
-def _place(draft_length: Int[Array, ""]) -> Int[Array, ""]:
-    """Place of a draft length among 1, 2, ...; the first for 0."""
-    return jnp.maximum(draft_length - 1, 0)
+def _held(case: Case) -> Float[Array, "*b"]:
+    """Bytes on one device; a second copy of the target's weights for the draft is not among them."""
+    workload, footprint, group = case.workload, case.footprint, case.device.group
+    if case.draft.architecture is not None:
+        parts = {"workload": workload, "footprint": footprint, "draft_cost": case.draft}
+        return held_with_draft(case.architecture, **parts, group=group)
+    share, load = held_share(group, case.architecture, workload)
+    return held_bytes(
+        share,
+        batch=load.batch,
+        context_tokens=workload.context_tokens,
+        shared_tokens=workload.shared_tokens,
+        weight_bits=footprint.target_weight_bits,
+        kv_bits=footprint.target_kv_bits,
+    ).total
 
 
 def design_page(case: Case, acceptance: Acceptance, *, temperature: Number = 0.0) -> tuple[PricedChains, DesignPoint]:
@@ -204,22 +144,23 @@ def design_page(case: Case, acceptance: Acceptance, *, temperature: Number = 0.0
         acceptance: conditional " position".
         temperature: as of `design_point`.
     """
-    parts = case.parts | {"acceptance": acceptance, "temperature": temperature}
-    read = {name: parts[name] for name in ("workload", "footprint")}
-    _, undrafted = plan_steps(**read, plan=chain_plan(0.0), draft_cost=parts["draft_cost"])
-    also = prefill_step(**read), undrafted
-    chains = priced_chains(case.device, case.architecture, **parts, also=also)
-    return chains, design_point(case.device, case.architecture, **parts, result=chains.result, cycle=chains.cycle)
+    case = case.pooled
+    _, undrafted = plan_steps(case, chain_plan(0.0))
+    also = prefill_step(case.workload, footprint=case.footprint), undrafted
+    chains = priced_chains(case, acceptance, temperature=temperature, also=also)
+    return chains, design_point(case, chains.result, temperature=temperature, cycle=chains.cycle)
 
 
 def page_steps(chains: PricedChains, draft_length: int) -> Steps:
     """Steps of one draft length among chains of `design_page`, on the host."""
     prefill, undrafted = chains.cycle.also
+    # Chains have one kind of draft step; blocks have one for each length.
+    kind = max(draft_length - 1, 0) if chains.cycle.draft.cost.total_s.shape[0] > 1 else 0
     return Steps(
         prefill,
         chains.cycle.baselines.bf16,
         chains.cycle.baselines.stored,
-        draft=jax.tree.map(lambda leaf: leaf[0], chains.cycle.draft),
+        draft=jax.tree.map(lambda leaf: leaf[kind], chains.cycle.draft),
         verify=jax.tree.map(lambda leaf: leaf[draft_length - 1], chains.cycle.verify) if draft_length else undrafted,
     )
 

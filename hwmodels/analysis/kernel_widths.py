@@ -87,11 +87,11 @@ def _kinds_of_widths(kernels: MeasuredKernels, footprint: Footprint, experts: bo
     for kind, bits in _read_by_products(footprint, experts):
         read[kind in apart].append(bits)
     products = _distinct(read[False])
-    found = [_sorted_out("weights", kernels.weight_widths, products)]
+    kinds = [_sorted_out("weights", kernels.weight_widths, products)]
     if apart:
         theirs = [bits for bits in _distinct(read[True]) if experts or bits not in products]
-        found.append(_sorted_out("weights of experts", kernels.expert_widths, theirs))
-    return found
+        kinds.append(_sorted_out("weights of experts", kernels.expert_widths, theirs))
+    return kinds
 
 
 def _read_by_products(footprint: Footprint, experts: bool | None) -> list[tuple[str, object]]:
@@ -123,16 +123,16 @@ def kernel_remarks(
         device, footprint, experts: as of `kernel_widths`.
         unused_format: name a format that nothing reads; False where other networks of the same run may read it.
     """
-    found, kernels = kernel_widths(device, footprint, experts=experts), unit_of(device).measured
-    if found is None or kernels is None:
+    widths, kernels = kernel_widths(device, footprint, experts=experts), unit_of(device).measured
+    if widths is None or kernels is None:
         return []
     remarks = []
     if unused_format:
         remarks += _unused_format(kernels, _distinct(bits for _, bits in _read_by_products(footprint, experts)))
     remarks += [line for kind in _kinds_of_widths(kernels, footprint, experts) for line in _remarks_on(kind)]
-    if found.extrapolated_kv:
+    if widths.extrapolated_kv:
         remarks.append(
-            f"extrapolated: KV of {_in_words(found.extrapolated_kv)} bits; attention is measured with "
+            f"extrapolated: KV of {_in_words(widths.extrapolated_kv)} bits; attention is measured with "
             f"{_in_words(kernels.kv_widths)} bits, its bytes are scaled"
         )
     narrowest = _narrowest_read(kernels, footprint)

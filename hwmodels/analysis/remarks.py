@@ -140,11 +140,11 @@ def linear_remarks(device: Device, networks: Sequence[Architecture]) -> list[str
     layers = max((np.max(np.asarray(one.num_linear_layers)) for one in networks), default=0)
     if layers == 0:
         return []
-    told = [
+    remarks = [
         "linear attention: a verification writes a state for each new token; engines that compute states again write less"
     ]
     if unit_of(device).measured is not None:
-        told.append(
+        remarks.append(
             f"not measured: linear attention of {layers:g} layers; its states move at the device's bandwidth, a launch each"
         )
-    return told
+    return remarks

@@ -1,7 +1,7 @@
 """Devices, architectures and serving engines as data, each number beside its source."""
 
 from hwmodels.catalog.entries import EntryError
-from hwmodels.catalog.groups import Division, check_division, check_draft_division, grouped
+from hwmodels.catalog.groups import Parallelism, check_draft_parallelism, check_parallelism, grouped
 from hwmodels.catalog.links import link, link_entry, link_names
 from hwmodels.catalog.loader import (
     OWN_ENGINE,
@@ -28,6 +28,7 @@ from hwmodels.catalog.loader import (
     engine_rows,
     engine_scatter,
     engine_sources,
+    lent_kernels,
     own_name,
 )
 from hwmodels.networks import (
@@ -46,9 +47,9 @@ from hwmodels.networks import (
 __all__ = [
     "OWN_ENGINE",
     "ConfigReading",
-    "Division",
     "DraftHead",
     "EntryError",
+    "Parallelism",
     "RowInstructions",
     "StoredForm",
     "UnknownNameError",
@@ -61,8 +62,8 @@ __all__ = [
     "architecture_sources",
     "architecture_title",
     "architecture_tokenizer",
-    "check_division",
-    "check_draft_division",
+    "check_draft_parallelism",
+    "check_parallelism",
     "device",
     "device_entry",
     "device_from_file",
@@ -80,6 +81,7 @@ __all__ = [
     "engine_sources",
     "grouped",
     "head_architecture",
+    "lent_kernels",
     "link",
     "link_entry",
     "link_names",

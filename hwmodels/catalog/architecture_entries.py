@@ -120,26 +120,26 @@ def architecture_document(entry: Entry) -> dict[str, Any]:
     return {"title": entry.title, **{name: number(name, value) for name, value in entry.values.items()}, **texts}
 
 
-def accept_architecture(name: str, found: Any) -> Entry:
+def accept_architecture(name: str, given: Any) -> Entry:
     """An architecture by any of its forms: an entry, the object, the content of a file, or the file.
 
     Raises:
         ValueError: it is something else; EntryError: see `parse_architecture`.
     """
     where = f"architecture {name!r}"
-    if isinstance(found, Entry):
-        return found
-    if isinstance(found, Architecture):
+    if isinstance(given, Entry):
+        return given
+    if isinstance(given, Architecture):
         numbers = {
-            key: written_number(getattr(found, key), rule, GIVEN, key) for key, rule in ARCHITECTURE_RULES.items()
+            key: written_number(getattr(given, key), rule, GIVEN, key) for key, rule in ARCHITECTURE_RULES.items()
         }
         return read_architecture(name, numbers, where=where)
-    if isinstance(found, Mapping):
-        document = dict(found)
+    if isinstance(given, Mapping):
+        document = dict(given)
         return read_architecture(str(document.pop("title", name)), document, where=where)
-    if (text := file_text(found)) is not None:
-        return parse_architecture(text, where=str(found))
-    raise ValueError(f"{where} is {shown(found)}; give an Architecture, a table, or the path of a TOML file")
+    if (text := file_text(given)) is not None:
+        return parse_architecture(text, where=str(given))
+    raise ValueError(f"{where} is {shown(given)}; give an Architecture, a table, or the path of a TOML file")
 
 
 def checked_architecture(values: Mapping[str, float], *, where: str) -> Architecture:

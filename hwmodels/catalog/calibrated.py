@@ -27,11 +27,16 @@ from hwmodels.compute.gpu_attention import GpuAttention
 from hwmodels.compute.gpu_experts import ExpertCoefficients, GpuExperts
 from hwmodels.compute.gpu_formats import GemmCoefficients
 from hwmodels.compute.gpu_prefill import GpuPrefill
-from hwmodels.compute.unit import Spread
+from hwmodels.compute.unit import ErrorInterval, FitRemark
 
 __all__ = ["calibrated_attention", "calibrated_experts", "calibrated_gpu", "calibrated_prefill", "calibrated_unit"]
 
 _HOST = ("host_s", "host_rows_s")
+#: GPUs and engines whose attention does not cut contexts where a sequence has several new tokens, and rows of its tile. vLLM
+#: calls FlashAttention 2 on all but Hopper and Blackwell of data centers, which cuts them for one token alone
+#: (`set_params_splitkv`; github.com/vllm-project/flash-attention, pull requests 176, 190 and 193, open in September 2026).
+_UNSPLIT = {("a100-sxm", "vllm"), ("l40s", "vllm"), ("rtx-pro-6000", "vllm")}
+_UNSPLIT_ROWS = 64.0
 _SHEET = ("peak_flops_per_s", "bandwidth_bytes_per_s", "multiprocessors")
 
 
@@ -62,9 +67,9 @@ def calibrated_gpu(
     try:
         formats = used_formats(record, wanted=weight_format)
         sheet = {field: float(record["data_sheet"][field]) for field in _SHEET}
-        found = [_numbers(entry, GemmCoefficients) for entry in formats]
+        coefficients = [_numbers(entry, GemmCoefficients) for entry in formats]
         numbers = {
-            one.name: np.array([values.get(one.name, one.default) for values in found], np.float32)
+            one.name: np.array([values.get(one.name, one.default) for values in coefficients], np.float32)
             for one in dataclasses.fields(GemmCoefficients)
         }
         # Without a graph the host starts the products of all formats.
@@ -77,17 +82,28 @@ def calibrated_gpu(
 
 
 def calibrated_unit(
-    name: str, *, multiprocessors: float, engine: str | None = None, weight_format: str | None = None
+    name: str,
+    *,
+    multiprocessors: float,
+    engine: str | None = None,
+    weight_format: str | None = None,
+    lent_to: str | None = None,
 ) -> CalibratedGpu:
     """Products and attention of a calibrated GPU as the matrix unit of a device, whose data sheet may be another's.
 
     Args:
         multiprocessors: of the device.
         engine, weight_format: as of `calibrated_gpu`.
+        lent_to: what a device is called on which no kernels were measured; None: they were, on it or on a card with its chip.
     Raises:
         UnknownNameError: no such GPU, engine or format.
         EntryError: its file is damaged.
     """
+    own = engine or DEFAULT_ENGINES[name.strip().lower()]
+    remarks = calibration_remarks(name, engine, weight_format)
+    if lent_to is not None:
+        said = f"no kernels of {own} were measured on {lent_to}: those of {name} count, at the rates of the device"
+        remarks = (FitRemark(said, "products"), *remarks)
     gemm, experts = calibrated_gpu(name, engine, weight_format), calibrated_experts(name, engine, weight_format)
     attention = calibrated_attention(name, engine)
     formats = tuple(
@@ -106,10 +122,12 @@ def calibrated_unit(
         weight_widths=gemm.weight_widths,
         dispatched_rows=gemm.dispatched_rows,
         kv_widths=tuple(attention),
-        engine=engine or DEFAULT_ENGINES[name.strip().lower()],
+        engine=own,
         weight_format=weight_format,
+        lent=lent_to is not None,
+        unsplit_rows=_UNSPLIT_ROWS if (name.strip().lower(), own) in _UNSPLIT else 0.0,
         overlap_temperature=gemm.overlap_temperature,
-        remarks=calibration_remarks(name, engine, weight_format),
+        remarks=remarks,
         spreads=_spreads(name, engine, weight_format),
     )
 
@@ -167,7 +185,7 @@ def calibrated_prefill(name: str, engine: str | None = None) -> GpuPrefill:
         raise damaged(name, error) from error
 
 
-def _spreads(name: str, engine: str | None, weight_format: str | None) -> tuple[Spread, ...]:
+def _spreads(name: str, engine: str | None, weight_format: str | None) -> tuple[ErrorInterval, ...]:
     """Intervals of all fits that are used; a file of before intervals has none."""
     record = calibration_record(name, engine)
     parts = [("products", entry["weight_bits"], entry) for entry in used_formats(record, wanted=weight_format)]
@@ -176,7 +194,7 @@ def _spreads(name: str, engine: str | None, weight_format: str | None) -> tuple[
     parts += [("prefill", 16.0, record["prefill"])]
     own = engine or DEFAULT_ENGINES[name.strip().lower()]
     return tuple(
-        Spread(
+        ErrorInterval(
             part,
             float(bits),
             *(float(entry["interval"][end]) for end in ("low", "high", "coverage")),

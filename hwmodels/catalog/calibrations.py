@@ -139,14 +139,14 @@ def used_formats(
     record: Mapping[str, Any], part: str = "formats", wanted: str | None = None
 ) -> list[Mapping[str, Any]]:
     """Entries of the formats that are used, by bits per weight, increasing."""
-    found = [entry for kind, entry in record.get(part, {}).items() if is_used(record, kind, part, wanted)]
-    return sorted(found, key=lambda entry: entry["weight_bits"])
+    entries = [entry for kind, entry in record.get(part, {}).items() if is_used(record, kind, part, wanted)]
+    return sorted(entries, key=lambda entry: entry["weight_bits"])
 
 
 def used_attention(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Entries of decoding attention that are used, by bits per element: the widest, and those that describe theirs."""
-    found = sorted(record["attention"].values(), key=lambda entry: entry["kv_bits"])
-    return [e for e in found if e is found[-1] or e["errors"]["held out"]["mean"] <= LARGEST_ATTENTION_ERROR]
+    entries = sorted(record["attention"].values(), key=lambda entry: entry["kv_bits"])
+    return [e for e in entries if e is entries[-1] or e["errors"]["held out"]["mean"] <= LARGEST_ATTENTION_ERROR]
 
 
 def calibration_remarks(name: str, engine: str | None = None, wanted: str | None = None) -> tuple[FitRemark, ...]:
@@ -158,36 +158,36 @@ def calibration_remarks(name: str, engine: str | None = None, wanted: str | None
     """
     record = calibration_record(name, engine)
     try:
-        found = [FitRemark(text, "products") for text, _ in _format_remarks(record, "formats", "weights", wanted)]
+        remarks = [FitRemark(text, "products") for text, _ in _format_remarks(record, "formats", "weights", wanted)]
         unmeasured = "kernels of routed experts were not measured: they are priced as products one after the other"
         of_experts = [(unmeasured, None)]
         if record.get("experts"):
             of_experts = _format_remarks(record, "experts", "experts", wanted)
-        found += [FitRemark(text, "experts", bits) for text, bits in of_experts]
+        remarks += [FitRemark(text, "experts", bits) for text, bits in of_experts]
         used = used_attention(record)
         for kind, entry in [*record["attention"].items(), ("prefill", record["prefill"])]:
             words = _words(entry, entry["errors"]["held out"]["mean"])
             dropped = "" if kind == "prefill" or entry in used else " are not used"
             part = "prefill" if kind == "prefill" else "attention"
-            found += [FitRemark(f"kernels of attention, {kind}{dropped}: {words}", part)] if words else []
+            remarks += [FitRemark(f"kernels of attention, {kind}{dropped}: {words}", part)] if words else []
     except (KeyError, TypeError, ValueError) as error:
         raise damaged(name, error) from error
-    return tuple(found)
+    return tuple(remarks)
 
 
 def _format_remarks(
     record: Mapping[str, Any], part: str, of_what: str, wanted: str | None
 ) -> list[tuple[str, float | None]]:
     """Sentences, with the bits per weight of a format that is used."""
-    found: list[tuple[str, float | None]] = []
+    remarks: list[tuple[str, float | None]] = []
     for kind, entry in sorted(record[part].items(), key=lambda item: item[1]["weight_bits"]):
         error, which = held_out_error(entry), f"kernels of {entry['weight_bits']:g}-bit {of_what}"
         if is_used(record, kind, part, wanted):
             words = _words(entry, error)
-            found += [(f"{which}: {words}", float(entry["weight_bits"]))] if words else []
+            remarks += [(f"{which}: {words}", float(entry["weight_bits"]))] if words else []
         elif wanted is None and entry.get("activation_bits", 16.0) == 16.0:
-            found.append((f"{which} are not used: {_words(entry, error)}", None))
-    return found
+            remarks.append((f"{which} are not used: {_words(entry, error)}", None))
+    return remarks
 
 
 def _words(entry: Mapping[str, Any], error: float) -> str:
@@ -195,12 +195,13 @@ def _words(entry: Mapping[str, Any], error: float) -> str:
     read, wider = entry["coefficients"].get("read_bits", 0.0), entry.get("wider_from_tokens")
     if not bound and not host and not read and not wider and error <= LARGEST_HELD_OUT_ERROR:
         return ""
-    found = [f"held-out error {error:.0%}"] + ([f"fitted numbers at a bound: {', '.join(bound)}"] if bound else [])
-    found += [f"they are expanded to {read:g} bits before they are multiplied"] if read else []
+    clauses = [f"held-out error {error:.0%}"] + ([f"fitted numbers at a bound: {', '.join(bound)}"] if bound else [])
+    clauses += [f"they are expanded to {read:g} bits before they are multiplied"] if read else []
     if wider:
-        found.append(f"from about {wider:,.0f} tokens on the 16-bit kernel is faster, and priced in their place")
+        clauses.append(f"from about {wider:,.0f} tokens on the 16-bit kernel is faster, and priced in their place")
     return "; ".join(
-        found + ([f"the {host:.0f} µs of the host per product, which a CUDA graph saves, are left out"] if host else [])
+        clauses
+        + ([f"the {host:.0f} µs of the host per product, which a CUDA graph saves, are left out"] if host else [])
     )
 
 

@@ -26,9 +26,9 @@ from hwmodels.catalog.entries import EntryError, file_text, near_matches, shown,
 from hwmodels.catalog.forms import GIVEN, TableReader, form_of, named_rules, written
 from hwmodels.catalog.links import link_names
 from hwmodels.catalog.units import read_unit, written_unit
-from hwmodels.chip.decoding import decoder_area_at, decoder_symbol_energy_at
+from hwmodels.chip.blocks import decoder_area_at, decoder_symbol_energy_at
 from hwmodels.chip.energy import knows_energy
-from hwmodels.chip.technology import Technology
+from hwmodels.chip.hardware import Technology
 from hwmodels.compute.roofline import unit_of
 from hwmodels.decoders.decoder import DECODER_KINDS, Decoder
 from hwmodels.device import Chip, Device, MemoryTier
@@ -184,22 +184,22 @@ def device_document(entry: DeviceEntry, name: str) -> dict[str, Any]:
     return document
 
 
-def accept_device(name: str, found: Any) -> DeviceEntry:
+def accept_device(name: str, given: Any) -> DeviceEntry:
     """A device by any of its forms: an entry, the object, the content of a file, or the file.
 
     Raises:
         ValueError: it is something else; EntryError: see `parse_device`.
     """
-    if isinstance(found, DeviceEntry):
-        return found
-    if isinstance(found, Device):
-        return DeviceEntry(name, found, dict.fromkeys(leaf_names(found), GIVEN))
-    if isinstance(found, Mapping):
-        document = dict(found)
+    if isinstance(given, DeviceEntry):
+        return given
+    if isinstance(given, Device):
+        return DeviceEntry(name, given, dict.fromkeys(leaf_names(given), GIVEN))
+    if isinstance(given, Mapping):
+        document = dict(given)
         return read_device(str(document.pop("title", name)), document, where=f"device {name!r}")
-    if (text := file_text(found)) is not None:
-        return parse_device(text, where=str(found))
-    raise ValueError(f"device {name!r} is {shown(found)}; give a Device, a table, or the path of a TOML file")
+    if (text := file_text(given)) is not None:
+        return parse_device(text, where=str(given))
+    raise ValueError(f"device {name!r} is {shown(given)}; give a Device, a table, or the path of a TOML file")
 
 
 def _read_decoder(reader: TableReader, table: Any) -> Decoder:
@@ -212,17 +212,17 @@ def _read_decoder(reader: TableReader, table: Any) -> Decoder:
     if isinstance(table, dict) and not own_rate and "frequency_hz" not in table:
         # Both numbers of a rate are asked for at once.
         form = dataclasses.replace(form, required={**form.required, rate_field: form.optional[rate_field]})
-    found = reader.read(table, form, "decoder")
+    decoder = reader.read(table, form, "decoder")
     name = f"decoder.{rate_field}"
     if name in reader.sources:
-        return found
-    if found.kind not in _OWN_RATES:
+        return decoder
+    if decoder.kind not in _OWN_RATES:
         raise EntryError(
-            f"{reader.where}: {name} is missing, without which a decoder of kind {found.kind!r} would be infinitely fast; "
+            f"{reader.where}: {name} is missing, without which a decoder of kind {decoder.kind!r} would be infinitely fast; "
             f'add {name} = {{ value = …, source = "…" }}: values that one unit puts out per cycle'
         )
-    rate, reader.sources[name] = _OWN_RATES[found.kind]
-    return dataclasses.replace(found, symbols_per_cycle=rate)
+    rate, reader.sources[name] = _OWN_RATES[decoder.kind]
+    return dataclasses.replace(decoder, symbols_per_cycle=rate)
 
 
 def _with_decoder_costs(device: Device, sources: dict[str, str]) -> Device:

@@ -68,9 +68,9 @@ def near_matches(name: str, allowed: Iterable[str], *, cutoff: float = 0.6) -> s
     return f" did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
-def file_text(found: Any) -> str | None:
+def file_text(given: Any) -> str | None:
     """Content of a file by its path, also in a package; None of anything else. Raises EntryError: it cannot be read."""
-    place = Path(found) if isinstance(found, (str, os.PathLike)) else found
+    place = Path(given) if isinstance(given, (str, os.PathLike)) else given
     if not hasattr(place, "read_text"):
         return None
     try:

@@ -57,7 +57,7 @@ def form_of(kind: type) -> Form:
         texts={field.name: field.metadata["choices"] for field in fields if "choices" in field.metadata},
         tables={field.name: form_of(field.metadata["part"]) for field in fields if "part" in field.metadata},
         variants={
-            field.name: {kind: form_of(found) for kind, found in field.metadata["variants"].items()}
+            field.name: {kind: form_of(variant) for kind, variant in field.metadata["variants"].items()}
             for field in fields
             if "variants" in field.metadata
         },
@@ -97,22 +97,22 @@ def written(tree: Any, form: Form, sources: Mapping[str, str], prefix: str = "")
         EntryError: a number that no file can have.
     """
     defaults = {field.name: field.default for field in dataclasses.fields(tree)}
-    found: dict[str, Any] = {}
+    table: dict[str, Any] = {}
     for key, rule in {**form.required, **form.optional}.items():
         value, name = getattr(tree, key), prefix + key
         at_default = value is None or (key in form.optional and not np.ndim(value) and value == defaults[key])
         if not at_default or sources.get(name, GIVEN) != GIVEN:
-            found[key] = written_number(value, rule, sources.get(name, GIVEN), name)
-    found |= {key: True for key in form.flags if getattr(tree, key)}
-    found |= {key: getattr(tree, key) for key in form.texts}
+            table[key] = written_number(value, rule, sources.get(name, GIVEN), name)
+    table |= {key: True for key in form.flags if getattr(tree, key)}
+    table |= {key: getattr(tree, key) for key in form.texts}
     for key, inner in form.tables.items():
         if getattr(tree, key) is not None:
-            found[key] = written(getattr(tree, key), inner, sources, f"{prefix}{key}.")
+            table[key] = written(getattr(tree, key), inner, sources, f"{prefix}{key}.")
     for key, kinds in form.variants.items():
         if (value := getattr(tree, key)) is not None:
             kind = next(name for name, one in kinds.items() if one.build is type(value))
-            found[key] = {"kind": kind, **written(value, kinds[kind], sources, f"{prefix}{key}.")}
-    return found
+            table[key] = {"kind": kind, **written(value, kinds[kind], sources, f"{prefix}{key}.")}
+    return table
 
 
 class TableReader:

@@ -12,12 +12,12 @@ from hwmodels.catalog.links import LinkEntry, link, link_entry, link_names
 from hwmodels.network.architecture import Architecture
 from hwmodels.parallel.group import DeviceGroup
 
-__all__ = ["Division", "check_division", "check_draft_division", "group_link", "grouped"]
+__all__ = ["Parallelism", "check_draft_parallelism", "check_parallelism", "group_link", "grouped"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Division:
-    """How a network is divided among devices; all 1: it is not.
+class Parallelism:
+    """How a network is split among devices; all 1: it is not.
 
     Attributes:
         draft_tensor: of a draft network; None: as the target.
@@ -42,7 +42,7 @@ class Division:
         return self.devices == 1 and self.expert == 1
 
 
-def check_division(division: Division, architecture: Architecture, name: str) -> None:
+def check_parallelism(parallelism: Parallelism, architecture: Architecture, name: str) -> None:
     """Refuse what an engine could not load.
 
     Args:
@@ -51,29 +51,29 @@ def check_division(division: Division, architecture: Architecture, name: str) ->
     Raises:
         EntryError: a number that does not divide the network, or the devices.
     """
-    a, tensor = architecture, division.tensor
-    if division.alone:
-        given = [n for n, v in (("link", division.link), ("draft_tensor_parallel", division.draft_tensor)) if v]
-        if given and (division.link is not None or division.draft_tensor != 1):
+    a, tensor = architecture, parallelism.tensor
+    if parallelism.alone:
+        given = [n for n, v in (("link", parallelism.link), ("draft_tensor_parallel", parallelism.draft_tensor)) if v]
+        if given and (parallelism.link is not None or parallelism.draft_tensor != 1):
             raise EntryError(
                 f"{', '.join(given)} would have no effect: one device holds everything; leave it out, or give tensor_parallel, "
                 "data_parallel or pipeline"
             )
         return
     _check_matrices("tensor_parallel", tensor, a, name)
-    if division.pipeline > int(a.num_layers):
+    if parallelism.pipeline > int(a.num_layers):
         raise EntryError(
-            f"pipeline is {division.pipeline}, but {name} has {int(a.num_layers)} layers; give fewer stages"
+            f"pipeline is {parallelism.pipeline}, but {name} has {int(a.num_layers)} layers; give fewer stages"
         )
-    if division.draft_tensor is not None and tensor % division.draft_tensor:
+    if parallelism.draft_tensor is not None and tensor % parallelism.draft_tensor:
         raise EntryError(
-            f"draft_tensor_parallel is {division.draft_tensor}; it must divide tensor_parallel, which is {tensor}"
+            f"draft_tensor_parallel is {parallelism.draft_tensor}; it must divide tensor_parallel, which is {tensor}"
         )
-    _check_experts(division, a, name)
+    _check_experts(parallelism, a, name)
 
 
-def check_draft_division(division: Division, draft: Architecture, name: str) -> None:
-    """Refuse a draft network of its own that an engine could not share among as many devices as the division says.
+def check_draft_parallelism(parallelism: Parallelism, draft: Architecture, name: str) -> None:
+    """Refuse a draft network of its own that an engine could not share among as many devices as its parallelism takes.
 
     Args:
         draft: of known numbers.
@@ -81,11 +81,11 @@ def check_draft_division(division: Division, draft: Architecture, name: str) -> 
     Raises:
         EntryError: a number that does not divide the network.
     """
-    if division.draft_tensor is not None:
-        _check_matrices("draft_tensor_parallel", division.draft_tensor, draft, name)
-    elif not division.alone:
+    if parallelism.draft_tensor is not None:
+        _check_matrices("draft_tensor_parallel", parallelism.draft_tensor, draft, name)
+    elif not parallelism.alone:
         try:
-            _check_matrices("tensor_parallel", division.tensor, draft, name)
+            _check_matrices("tensor_parallel", parallelism.tensor, draft, name)
         except EntryError as error:
             raise EntryError(f"{error} as draft_tensor_parallel") from error
 
@@ -105,8 +105,8 @@ def _check_matrices(key: str, tensor: int, a: Architecture, name: str) -> None:
         raise _not_dividing(key, tensor, name, "inner columns", int(a.intermediate_size))
 
 
-def _check_experts(division: Division, a: Architecture, name: str) -> None:
-    tensor, expert, experts = division.tensor, division.expert, int(a.num_experts)
+def _check_experts(parallelism: Parallelism, a: Architecture, name: str) -> None:
+    tensor, expert, experts = parallelism.tensor, parallelism.expert, int(a.num_experts)
     if expert == 1 and not experts:
         return
     if not experts:
@@ -116,7 +116,7 @@ def _check_experts(division: Division, a: Architecture, name: str) -> None:
         )
     if experts % expert:
         raise _not_dividing("expert_parallel", expert, name, "experts", experts)
-    within = tensor * division.data
+    within = tensor * parallelism.data
     if within % expert or (expert % tensor and tensor % expert):
         raise EntryError(
             f"expert_parallel is {expert}; it must divide tensor_parallel x data_parallel, which is {within}, and divide or be "
@@ -136,8 +136,8 @@ def _not_dividing(key: str, value: int, name: str, what: str, count: int) -> Ent
     return EntryError(f"{key} is {value}, but {name} has {count} {what}; {give} {', '.join(map(str, near))}")
 
 
-def group_link(entry: DeviceEntry, division: Division, name: str) -> LinkEntry:
-    """The link of a division, with the all-reduce of the device's engine where that was measured.
+def group_link(entry: DeviceEntry, parallelism: Parallelism, name: str) -> LinkEntry:
+    """The link between parallel devices, with the all-reduce of the device's engine where that was measured.
 
     Args:
         name: what the device is called, for messages.
@@ -145,7 +145,7 @@ def group_link(entry: DeviceEntry, division: Division, name: str) -> LinkEntry:
         UnknownNameError: no such link.
         EntryError: the device has no link of its own, and none came; a link that joins fewer than exchange at every layer.
     """
-    wanted = division.link or entry.link
+    wanted = parallelism.link or entry.link
     if wanted is None:
         raise EntryError(
             f"device {name!r} does not say how it is linked to others; give link: {', '.join(link_names())}"
@@ -153,19 +153,19 @@ def group_link(entry: DeviceEntry, division: Division, name: str) -> LinkEntry:
     engine = None
     if entry.calibration is not None:
         engine = entry.device.matrix_unit.engine or DEFAULT_ENGINES[entry.calibration]
-    found = link_entry(wanted, engine=engine)
-    together, joins = max(division.tensor, division.expert), found.link.joins
+    joining = link_entry(wanted, engine=engine)
+    together, joins = max(parallelism.tensor, parallelism.expert), joining.link.joins
     if joins is not None and together > joins:
         spanning = ", ".join(one for one in link_names() if link(one).joins is None)
-        ways = "tensor" if together == division.tensor else "expert"
+        ways = "tensor" if together == parallelism.tensor else "expert"
         raise EntryError(
-            f"{ways}_parallel is {together}, and {wanted} joins {joins} devices ({found.title}): the others are in further "
+            f"{ways}_parallel is {together}, and {wanted} joins {joins} devices ({joining.title}): the others are in further "
             f"hosts; give a link between hosts ({spanning}), or at most {joins}"
         )
-    return found
+    return joining
 
 
-def grouped(entry: DeviceEntry, division: Division, name: str, *, always: bool = False) -> DeviceEntry:
+def grouped(entry: DeviceEntry, parallelism: Parallelism, name: str, *, always: bool = False) -> DeviceEntry:
     """The same device as one of a group, its sources with those of the link; as it is where it works alone.
 
     Args:
@@ -175,25 +175,25 @@ def grouped(entry: DeviceEntry, division: Division, name: str, *, always: bool =
         UnknownNameError: no such link.
         EntryError: see `group_link`; a device with several memories.
     """
-    if division.alone and not always:
+    if parallelism.alone and not always:
         return entry
     if entry.device.spill:
         raise EntryError(
             f"device {name!r} has {1 + len(entry.device.spill)} memories; several devices are modelled for those with one: "
             "leave the parallelism out, or give another device"
         )
-    found = group_link(entry, division, name)
-    draft = division.tensor if division.draft_tensor is None else division.draft_tensor
+    joined = group_link(entry, parallelism, name)
+    draft = parallelism.tensor if parallelism.draft_tensor is None else parallelism.draft_tensor
     counts = {
-        "tensor_parallel": division.tensor,
-        "expert_parallel": division.expert,
-        "data_parallel": division.data,
-        "pipeline": division.pipeline,
+        "tensor_parallel": parallelism.tensor,
+        "expert_parallel": parallelism.expert,
+        "data_parallel": parallelism.data,
+        "pipeline": parallelism.pipeline,
         "draft_tensor_parallel": draft,
     }
-    group = DeviceGroup(link=found.link, **{key: float(value) for key, value in counts.items()})
+    group = DeviceGroup(link=joined.link, **{key: float(value) for key, value in counts.items()})
     sources: Mapping[str, str] = {f"group.{key}": "given" for key in counts}
-    sources = {**sources, **{f"group.link.{key}": source for key, source in found.sources.items()}}
+    sources = {**sources, **{f"group.link.{key}": source for key, source in joined.sources.items()}}
     return dataclasses.replace(
         entry, device=dataclasses.replace(entry.device, group=group), sources={**entry.sources, **sources}
     )

@@ -20,7 +20,7 @@ from hwmodels.catalog.entries import (
     titled_document,
 )
 from hwmodels.catalog.forms import TableReader, form_of
-from hwmodels.compute.unit import Spread
+from hwmodels.compute.unit import ErrorInterval
 from hwmodels.numerics.fields import COUNT
 from hwmodels.parallel.collectives import CollectiveKernel
 from hwmodels.parallel.network_link import Link
@@ -81,12 +81,14 @@ def link_entry(name: str, *, engine: str | None = None) -> LinkEntry:
     title, document = titled_document((_folder() / f"{slug}.toml").read_text(encoding="utf-8"), where)
     measured, joins = document.pop("measured", {}), document.pop(_JOINS, None)
     reader = TableReader(where)
-    found = reader.read(document, form_of(Link), "", also=("title", "measured"))
+    link = reader.read(document, form_of(Link), "", also=("title", "measured"))
     try:
         records = {**measured.get(_LIBRARY, {}), **measured.get(engine or "", {})}
         kernels = {collective: _kernels(record) for collective, record in records.items()}
         errors = {collective: float(record["errors"]["held out"]["mean"]) for collective, record in records.items()}
-        spreads = tuple(Spread(collective, 16.0, **_ends(record["interval"])) for collective, record in records.items())
+        spreads = tuple(
+            ErrorInterval(collective, 16.0, **_ends(record["interval"])) for collective, record in records.items()
+        )
         sources = {
             f"{collective}.{place}.{field}": f"calibrated: {record['table']}; hwmodels/catalog/{where}"
             for collective, record in records.items()
@@ -100,7 +102,7 @@ def link_entry(name: str, *, engine: str | None = None) -> LinkEntry:
     if joins is not None:
         sources[_JOINS] = read_source(joins, f"{where}: {_JOINS}")
         joins = int(read_value(joins, COUNT, f"{where}: {_JOINS}"))
-    whole = dataclasses.replace(found, **kernels, spreads=spreads, joins=joins)
+    whole = dataclasses.replace(link, **kernels, spreads=spreads, joins=joins)
     return LinkEntry(title, whole, reader.sources | sources, errors, measured)
 
 

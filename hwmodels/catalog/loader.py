@@ -9,6 +9,7 @@ import importlib.resources
 import json
 import os
 import re
+import tomllib
 from collections.abc import Mapping
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -23,6 +24,7 @@ from hwmodels.catalog.architecture_entries import (
     parse_architecture,
 )
 from hwmodels.catalog.calibrated import calibrated_unit
+from hwmodels.catalog.calibrations import calibrated_engines
 from hwmodels.catalog.device_entries import DeviceEntry, accept_device, device_document, parse_device
 from hwmodels.catalog.entries import (
     Entry,
@@ -43,12 +45,15 @@ from hwmodels.registry import Registry
 from hwmodels.speculation.engine_terms import EngineTerms
 
 _ENGINE_TERMS = tuple(field.name for field in dataclasses.fields(EngineTerms))
+#: Terms that an engine's file may leave out; they are 0 then.
+_MAY_LACK = ("further_device_s", "drafted_token_layer_s", "launched_cycle_s", "lookup_cycle_s", "lookup_sequence_s")
 
 #: Scatter of an engine's cycles by kind of draft -> its field in the engine's file.
 _SCATTER = {
     "small network": "scatter_of_small_networks",
     "other drafts": "scatter_of_other_drafts",
     "several devices": "scatter_of_several_devices",
+    "unmeasured kernels": "scatter_of_unmeasured_kernels",
 }
 
 #: Instructions per weight that each row of a product beyond the first takes in an engine's kernels, and the ends of 90 %.
@@ -93,10 +98,10 @@ def device_named(text: str, *, whole: bool = True) -> str | None:
         whole: whether the text must be the device's name alone; else the longest name in it counts.
     """
     words = re.sub(r"[_\s]+", " ", _SIZES.sub(" ", text.lower())).strip()
-    found = [(match, name) for pattern, name in _patterns() for match in [pattern.search(words)] if match]
-    if not found or _OTHER_CARDS.search(words):
+    matches = [(match, name) for pattern, name in _patterns() for match in [pattern.search(words)] if match]
+    if not matches or _OTHER_CARDS.search(words):
         return None
-    match, name = max(found, key=lambda one: len(one[0][0]))
+    match, name = max(matches, key=lambda one: len(one[0][0]))
     left = _BESIDES.sub("", words[: match.start()] + " " + words[match.end() :])
     return name if not whole or not re.search(r"\w", left) else None
 
@@ -104,14 +109,14 @@ def device_named(text: str, *, whole: bool = True) -> str | None:
 @functools.cache
 def _patterns() -> list[tuple[re.Pattern[str], str]]:
     """Pattern of each name and alias, and the name: parts in any spelling, makers' letters before a number optional."""
-    found = []
+    patterns = []
     for name in _names("devices"):
         for written in (name, *_device_entry(name).aliases):
             parts = written.split("-")
             letters = rf"(?:{re.escape(parts.pop(0))}[ -]?)?" if parts[0] in ("rtx", "rx", "arc") else ""
             text = "[ +-]*".join(map(re.escape, parts))
-            found.append((re.compile(rf"(?<![\w])(?:[0-9]+ ?x ?)?{letters}{text}(?![\w])"), name))
-    return found
+            patterns.append((re.compile(rf"(?<![\w])(?:[0-9]+ ?x ?)?{letters}{text}(?![\w])"), name))
+    return patterns
 
 
 def architecture_names() -> tuple[str, ...]:
@@ -161,19 +166,19 @@ def engine(name: str) -> EngineTerms:
     Raises:
         UnknownNameError: no such engine, or one whose terms nobody knows (see `engine_gap`).
     """
-    found = _engine_entry(name).values
-    return EngineTerms(**{field: found[field] for field in _ENGINE_TERMS})
+    values = _engine_entry(name).values
+    return EngineTerms(**{field: values.get(field, 0.0) for field in _ENGINE_TERMS})
 
 
 def engine_scatter(name: str) -> dict[str, float]:
     """How far measured speedups of an engine lie from those predicted with its terms. Raises UnknownNameError.
 
     Returns:
-        "small network" and "other drafts" on one device, and "several devices" -> standard deviation of the logarithm; without
-        those that nobody measured.
+        "small network" and "other drafts" on one device, "several devices", and "unmeasured kernels" for devices whose kernels
+        nobody measured -> standard deviation of the logarithm; without those that nobody knows.
     """
-    found = _engine_entry(name).values
-    return {kind: found[field] for kind, field in _SCATTER.items() if field in found}
+    values = _engine_entry(name).values
+    return {kind: values[field] for kind, field in _SCATTER.items() if field in values}
 
 
 class RowInstructions(NamedTuple):
@@ -187,19 +192,19 @@ class RowInstructions(NamedTuple):
 
 def engine_rows(name: str) -> RowInstructions | None:
     """What further rows of a product take in an engine's kernels; None: not known, or nothing. Raises UnknownNameError."""
-    found = _engine_entry(name)
-    if _ROWS[0] not in found.values:
+    entry = _engine_entry(name)
+    if _ROWS[0] not in entry.values:
         return None
-    value, low, high = (found.values[field] for field in _ROWS)
-    return RowInstructions(value, low, high, found.sources[_ROWS[0]])
+    value, low, high = (entry.values[field] for field in _ROWS)
+    return RowInstructions(value, low, high, entry.sources[_ROWS[0]])
 
 
 def engine_sources(name: str) -> dict[str, str]:
     """Where each of an engine's terms comes from: field -> text. Raises UnknownNameError."""
     if (gap := engine_gap(name)) is not None:
         return dict.fromkeys(_ENGINE_TERMS, gap)
-    found = _engine_entry(name).sources
-    return {field: found[field] for field in _ENGINE_TERMS}
+    sources = _engine_entry(name).sources
+    return {field: sources.get(field, "0: its file does not say") for field in _ENGINE_TERMS}
 
 
 def device_title(name: str) -> str:
@@ -224,8 +229,8 @@ def architecture_sources(name: str) -> dict[str, str]:
 
 def architecture_positions(name: str) -> int | None:
     """Tokens of the longest text that an architecture is made for; None: nobody says. Raises UnknownNameError."""
-    found = _architecture_entry(name).values.get(POSITIONS)
-    return None if found is None else int(found)
+    positions = _architecture_entry(name).values.get(POSITIONS)
+    return None if positions is None else int(positions)
 
 
 def architecture_tokenizer(name: str) -> str | None:
@@ -243,8 +248,8 @@ def architecture_repository(name: str) -> str | None:
     Raises:
         UnknownNameError: no such architecture.
     """
-    found = {match[1] for source in architecture_sources(name).values() if (match := _REPOSITORY.search(source))}
-    return found.pop() if len(found) == 1 else None
+    repositories = {match[1] for source in architecture_sources(name).values() if (match := _REPOSITORY.search(source))}
+    return repositories.pop() if len(repositories) == 1 else None
 
 
 def device_from_file(path: str | Path, *, engine: str | None = None, weight_format: str | None = None) -> Device:
@@ -268,8 +273,8 @@ def device_entry(name: str, *, engine: str | None = None, weight_format: str | N
         UnknownNameError: no such device, engine or format.
         EntryError: the file cannot be read, or its content is not a device, or one without measured kernels.
     """
-    found = _entry_from_file(name) if _is_file(name) else _device_entry(name)
-    return with_engine(found, name, engine=engine, weight_format=weight_format)
+    entry = _entry_from_file(name) if _is_file(name) else _device_entry(name)
+    return with_engine(entry, name, engine=engine, weight_format=weight_format)
 
 
 def with_engine(
@@ -280,8 +285,8 @@ def with_engine(
     Args:
         entry: of a device.
         name: what the device is called in messages.
-        engine: of `calibrated_engines`, or one with `engine_rows`, or `OWN_ENGINE` on a machine whose file has its terms; the
-            device's own unless given.
+        engine: of `calibrated_engines` of the device or of the GPU that lends it kernels (`lent_kernels`), or one with
+            `engine_rows`, or `OWN_ENGINE` on a machine whose file has its terms; the device's own unless given.
         weight_format: of `calibrated_formats`; what weights narrower than 16 bits are multiplied in; those kernels whose
             activations keep 16 bits unless given.
     Raises:
@@ -301,6 +306,9 @@ def with_engine(
         )
     if weight_format is None and engine in engine_names() and (rows := engine_rows(engine)) is not None:
         return _with_rows(entry, rows)
+    lent, title = lent_kernels(name) if entry.calibration is None else None, entry.title
+    if lent is not None and engine in calibrated_engines(lent.gpu):
+        entry = _with_lent_kernels(entry, lent)
     if entry.calibration is None:
         what = f"engine {engine!r}" if engine is not None else f"format {weight_format!r}"
         raise EntryError(
@@ -312,6 +320,7 @@ def with_engine(
         multiprocessors=entry.device.matrix_unit.multiprocessors,
         engine=engine,
         weight_format=weight_format,
+        lent_to=None if lent is None else title,
     )
     # Numbers of the device's own engine go: it may have more formats than this one.
     own = lambda leaf: leaf.startswith("matrix_unit.") and leaf != "matrix_unit.multiprocessors"
@@ -322,6 +331,48 @@ def with_engine(
 
 #: Share of the data sheet's bandwidth that whole steps of engines without measured kernels reach, and where it comes from.
 _STEPS_REACH = (0.7, "transferred: as devices whose files were made for such engines")
+
+
+class LentKernels(NamedTuple):
+    """The measured GPU whose kernels count on a device without any of its own, and the device's multiprocessors."""
+
+    gpu: str
+    multiprocessors: float
+    source: str
+
+
+def lent_kernels(name: str) -> LentKernels | None:
+    """Whose kernels a device of the catalog has with engines that nobody measured on it; None: nobody's."""
+    slug = _slug(name) if _slug(name) in DEVICES else device_named(name)
+    return None if slug is None else _lenders().get(slug)
+
+
+@functools.cache
+def _lenders() -> dict[str, LentKernels]:
+    text = (importlib.resources.files("hwmodels.catalog") / "lent_kernels.toml").read_text(encoding="utf-8")
+    return {
+        device: LentKernels(gpu, float(count), entry["source"])
+        for gpu, entry in tomllib.loads(text).items()
+        for device, count in entry["multiprocessors"].items()
+    }
+
+
+def _with_lent_kernels(entry: DeviceEntry, lent: LentKernels) -> DeviceEntry:
+    """A device at its own rates, with everything else of the measured GPU."""
+    like, sources = _device_entry(_MEASURED_ON[lent.gpu]), dict(entry.sources)
+    memory = dataclasses.replace(entry.device.memory, efficiency=like.device.memory.efficiency)
+    of_like = {name: getattr(like.device, name) for name in ("compute_efficiency", "operator_latency_s")}
+    unit = dataclasses.replace(like.device.matrix_unit, multiprocessors=lent.multiprocessors)
+    device = dataclasses.replace(entry.device, memory=memory, vector_flops_per_s=None, matrix_unit=unit, **of_like)
+    sources.pop("vector_flops_per_s", None)
+    sources |= dict.fromkeys(("memory.efficiency", *of_like), f"transferred: as of {lent.gpu}")
+    sources["matrix_unit.multiprocessors"] = lent.source
+    title = f"{entry.title}, kernels as calibrated on {lent.gpu}"
+    return dataclasses.replace(entry, title=title, device=device, sources=sources, calibration=lent.gpu)
+
+
+#: Calibration -> the device that was measured.
+_MEASURED_ON = {"a100-sxm": "a100-sxm-80gb", "l40s": "l40s", "rtx-pro-6000": "rtx-pro-6000"}
 
 
 def _with_rows(entry: DeviceEntry, rows: RowInstructions) -> DeviceEntry:
@@ -347,31 +398,31 @@ def document_of(kind: str, name: str) -> dict[str, Any]:
         EntryError: the file cannot be read, or no file can say it.
     """
     registry: Registry[Any] = {"device": DEVICES, "architecture": ARCHITECTURES}[kind]
-    if not _is_file(name) and (found := registry.get(_slug(name))) is not None:
-        return device_document(found, name) if kind == "device" else architecture_document(found)
+    if not _is_file(name) and (registered := registry.get(_slug(name))) is not None:
+        return device_document(registered, name) if kind == "device" else architecture_document(registered)
     title, document = titled_document(file_text(name) or "" if _is_file(name) else _read(registry, name), name)
     return {"title": title, **document}
 
 
-def own_name(kind: str, found: Any) -> str:
+def own_name(kind: str, given: Any) -> str:
     """The name under which an object of a user's own, or the content of its file, is registered, which this does.
 
     Args:
         kind: "device" or "architecture".
-        found: may have its name, as `name`; otherwise, and where another one has it, a part of the name is a digest.
+        given: may have its name, as `name`; otherwise, and where another one has it, a part of the name is a digest.
     Raises:
         ValueError: no object of this kind, or one that no file can say.
     """
     registry: Registry[Any] = {"device": DEVICES, "architecture": ARCHITECTURES}[kind]
-    document = dict(found) if isinstance(found, Mapping) else None
+    document = dict(given) if isinstance(given, Mapping) else None
     wanted = str(document.pop("name", "")) if document is not None else ""
     try:
         called = wanted or f"own {kind}"
         if kind == "device":
-            entry = accept_device(called, document or found)
+            entry = accept_device(called, document or given)
             content = device_document(entry, f"own {kind}")
         else:
-            entry = accept_architecture(called, document or found)
+            entry = accept_architecture(called, document or given)
             content = architecture_document(entry)
     except EntryError as error:
         raise ValueError(str(error)) from error
@@ -392,13 +443,13 @@ def _entry_from_file(path: str | Path) -> DeviceEntry:
 
 
 def _device_entry(name: str) -> DeviceEntry:
-    found = DEVICES.get(_slug(name))
-    return parse_device(_read(DEVICES, name), where=name) if found is None else found
+    registered = DEVICES.get(_slug(name))
+    return parse_device(_read(DEVICES, name), where=name) if registered is None else registered
 
 
 def _architecture_entry(name: str) -> Entry:
-    found = ARCHITECTURES.get(_slug(name))
-    return parse_architecture(_read(ARCHITECTURES, name), where=name) if found is None else found
+    registered = ARCHITECTURES.get(_slug(name))
+    return parse_architecture(_read(ARCHITECTURES, name), where=name) if registered is None else registered
 
 
 def _engine_entry(name: str) -> Entry:
@@ -408,17 +459,17 @@ def _engine_entry(name: str) -> Entry:
 
 
 def _parse_engine(text: str, where: str) -> Entry:
-    return parse_entry(text, _ENGINE_RULES, where=where, optional=frozenset((*_SCATTER.values(), *_ROWS)))
+    return parse_entry(text, _ENGINE_RULES, where=where, optional=frozenset((*_SCATTER.values(), *_ROWS, *_MAY_LACK)))
 
 
-def _accept_engine(name: str, found: Any) -> Entry:
+def _accept_engine(name: str, given: Any) -> Entry:
     """The terms, or the file that has them."""
-    if isinstance(found, EngineTerms):
-        values = {field: float(getattr(found, field)) for field in _ENGINE_TERMS}
+    if isinstance(given, EngineTerms):
+        values = {field: float(getattr(given, field)) for field in _ENGINE_TERMS}
         return Entry(name, values, dict.fromkeys(values, GIVEN))
-    if (text := file_text(found)) is not None:
-        return _parse_engine(text, str(found))
-    raise ValueError(f"engine {name!r} is {shown(found)}; give EngineTerms, or the path of a TOML file")
+    if (text := file_text(given)) is not None:
+        return _parse_engine(text, str(given))
+    raise ValueError(f"engine {name!r} is {shown(given)}; give EngineTerms, or the path of a TOML file")
 
 
 def _folder(section: str) -> Traversable:

@@ -38,7 +38,7 @@ from hwmodels.catalog.entries import LARGEST, SMALLEST, EntryError, read_source,
 from hwmodels.catalog.forms import TableReader, form_of
 from hwmodels.compute.measured_host import HostProducts, MeasuredHost
 from hwmodels.compute.row_costs import RowCosts
-from hwmodels.compute.unit import SPREAD_PARTS, Spread
+from hwmodels.compute.unit import SPREAD_PARTS, ErrorInterval
 from hwmodels.numerics.fields import POSITIVE, Rule
 
 __all__ = ["OVERLAP", "read_measured_host"]
@@ -72,20 +72,20 @@ def read_measured_host(reader: TableReader, table: dict[str, Any]) -> MeasuredHo
         raise EntryError(
             f"{reader.where}: {_NAME}.held_out is {shown(held_out)}; write [[{_NAME}.held_out]] above each"
         )
-    found = sorted((_format(reader, name, part) for name, part in formats.items()), key=lambda one: one[0])
-    widths = tuple(bits for bits, *_ in found)
+    read = sorted((_format(reader, name, part) for name, part in formats.items()), key=lambda one: one[0])
+    widths = tuple(bits for bits, *_ in read)
     if len(set(widths)) < len(widths):
         raise EntryError(f"{reader.where}: {_NAME}.formats have weight_bits {list(widths)}; they must differ")
-    for index, (_, name, *_) in enumerate(found):
+    for index, (_, name, *_) in enumerate(read):
         for field in form_of(HostProducts).leaves():
             reader.sources[f"{_NAME}.formats.{index}.{field}"] = reader.sources.pop(f"{_NAME}.formats.{name}.{field}")
     joined = read_value(overlap, OVERLAP, f"{reader.where}: {_NAME}.overlap")
     form = dataclasses.replace(
         form_of(MeasuredHost),
         build=lambda **values: MeasuredHost(
-            formats=tuple(numbers for _, _, numbers, _ in found),
+            formats=tuple(numbers for _, _, numbers, _ in read),
             weight_widths=widths,
-            row_costs=tuple(costs for *_, costs in found),
+            row_costs=tuple(costs for *_, costs in read),
             overlap_temperature=joined,
             remarks=tuple(remarks),
             spreads=_spreads(held_out, f"{reader.where}: {_NAME}.held_out"),
@@ -129,21 +129,21 @@ def _row_costs(table: Any, where: str) -> RowCosts:
         raise EntryError(f"{where}: {error}") from error
 
 
-def _spreads(entries: list[Any], where: str) -> tuple[Spread, ...]:
-    found = tuple(_spread(entry, f"{where}.{i}") for i, entry in enumerate(entries))
+def _spreads(entries: list[Any], where: str) -> tuple[ErrorInterval, ...]:
+    intervals = tuple(_spread(entry, f"{where}.{i}") for i, entry in enumerate(entries))
     seen: dict[tuple[str, float], int] = {}
-    for i, one in enumerate(found):
-        if one.coverage != found[0].coverage:
+    for i, one in enumerate(intervals):
+        if one.coverage != intervals[0].coverage:
             raise EntryError(
-                f"{where}.{i}.coverage is {one.coverage:g}; it must be that of {where}.0, {found[0].coverage:g}"
+                f"{where}.{i}.coverage is {one.coverage:g}; it must be that of {where}.0, {intervals[0].coverage:g}"
             )
         first = seen.setdefault((one.part, 0.0 if one.part in _WHOLE else one.bits), i)
         if first != i:
             raise EntryError(f"{where}.{i} is of {one.part} as {where}.{first} is; leave one of them out")
-    return found
+    return intervals
 
 
-def _spread(entry: Any, where: str) -> Spread:
+def _spread(entry: Any, where: str) -> ErrorInterval:
     numbers = ("bits", "low", "high", "coverage")
     if not isinstance(entry, dict) or not {"part", *numbers} <= set(entry):
         raise EntryError(f"{where} is {shown(entry)}; it must be a table with part, {', '.join(numbers)}")
@@ -157,5 +157,5 @@ def _spread(entry: Any, where: str) -> Spread:
         raise EntryError(f"{where}.coverage is {shown(entry['coverage'])}; it must be between 0 and 1, as 0.9 for 90 %")
     if entry["low"] > entry["high"]:
         raise EntryError(f"{where}.low is {entry['low']!r}; it must not exceed high, which is {entry['high']!r}")
-    found: dict[str, Any] = {name: float(entry[name]) for name in numbers}
-    return Spread(entry["part"], **found)
+    ends: dict[str, Any] = {name: float(entry[name]) for name in numbers}
+    return ErrorInterval(entry["part"], **ends)

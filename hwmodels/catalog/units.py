@@ -56,16 +56,16 @@ def calibrated_sources(name: str, unit: CalibratedGpu) -> dict[str, str]:
     return dict.fromkeys((f"matrix_unit.{leaf}" for leaf in leaf_names(unit)), source)
 
 
-def _accept(name: str, found: Any) -> type[ComputeUnit]:
-    if not isinstance(found, type) or not dataclasses.is_dataclass(found):
-        raise ValueError(f"unit {name!r} is {shown(found)}; it must be a class of `flax.struct.dataclass`")
+def _accept(name: str, unit: Any) -> type[ComputeUnit]:
+    if not isinstance(unit, type) or not dataclasses.is_dataclass(unit):
+        raise ValueError(f"unit {name!r} is {shown(unit)}; it must be a class of `flax.struct.dataclass`")
     members = (
         "short_title title unpacking elements hardware measured growth_remarks kernels kernel_shares operator_times"
     )
-    if missing := lacking(found, members):
-        raise ValueError(f"{missing.replace('type', found.__name__, 1)}; a unit has the members of `ComputeUnit`")
-    form_of(found)
-    return found  # pyright: ignore[reportReturnType] - it has the members
+    if missing := lacking(unit, members):
+        raise ValueError(f"{missing.replace('type', unit.__name__, 1)}; a unit has the members of `ComputeUnit`")
+    form_of(unit)
+    return unit  # pyright: ignore[reportReturnType] - it has the members
 
 
 #: matrix_unit.kind of a file -> class, whose fields say what the rest of the table may have.

@@ -21,9 +21,8 @@ from hwmodels.chip.blocks import (
     sram_area,
     sram_energy_per_byte,
 )
-from hwmodels.chip.hardware import HardwareBlock
+from hwmodels.chip.hardware import HardwareBlock, Technology
 from hwmodels.chip.published import FPGA_AREA, FPGA_POWER
-from hwmodels.chip.technology import Technology
 from hwmodels.compute.roofline import unit_of
 from hwmodels.decoders.decoder import Decoder
 from hwmodels.decoders.encoder import Encoder

@@ -2,19 +2,38 @@
 
 Sources: `hwmodels.chip.published`. An array's element is a multiplier and an adder of the accumulated width; its registers
 count among what is beside (`Technology.other_area_share`).
+
+What a technology node does to area and energy: power laws between printed nodes, and beyond them.
+
+Node names are lengths: 7 nm is 7e-9. Below the smallest printed node the last two go on. Energies are printed at 45 nm
+(Horowitz 2014) and at 7 nm (Jouppi et al. 2021), and lie on a power law between; above 45 nm they follow Stillmaker and Baas.
+
+Departs: the energies of Stillmaker and Baas fall by a factor of 15 from 45 nm to 7 nm, those of the two tables of whole
+operations by 2.1 to 4.3. The tables are taken.
+
+Area and energy of decoders at a node where nothing else is known: those of Cassandra's unary decoders, by values per cycle.
+
+Source: Cassandra, Table V: 40 decoders of 12.8 values of two bytes per cycle take 1.76 mm2 and 0.264 W at 28 nm.
+Departs: the clock is not printed; 1 GHz is assumed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from hwmodels.chip.nodes import bitcell_area, energy_at, logic_area_factor, power_law
 from hwmodels.chip.published import (
+    AREA_FACTORS,
     ARITHMETIC_AREA_M2,
     ARITHMETIC_J_7,
     ARITHMETIC_J_45,
+    BITCELLS_M2,
+    ENERGY_COEFFICIENTS,
     INTERFACES,
+    NOMINAL_V,
     SRAM_J_7,
     SRAM_J_45,
 )
@@ -22,14 +41,71 @@ from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE, NANO
 
 __all__ = [
+    "bitcell_area",
+    "decoder_area_at",
+    "decoder_symbol_energy_at",
+    "energy_at",
     "integer_mac_area",
     "integer_mac_energy",
     "interface_area",
+    "logic_area_factor",
     "mac_area",
     "mac_energy",
+    "power_law",
     "sram_area",
     "sram_energy_per_byte",
 ]
+
+#: nm; between the two, energies are printed at both ends.
+_OLDER, _NEWER = 45, 7
+
+
+def power_law(table: Mapping[int, float] | Mapping[float, float], at: Number) -> Float[Array, "*b"]:
+    """A table of positive numbers, read in double logarithms: straight between entries and beyond the ends.
+
+    Args:
+        table: static; positive place -> positive value, at least two.
+        at: "*b", > 0.
+    Gradient: right but at the entries, where it jumps.
+    """
+    places = sorted(float(place) for place in table)
+    values = [value for _, value in sorted(table.items())]
+    at = jnp.asarray(as_float(at))
+    logs = [jnp.asarray(np.log(one), at.dtype) for one in (places, values)]
+    return jnp.exp(jnp.interp(jnp.log(at), *logs, left="extrapolate", right="extrapolate"))
+
+
+def logic_area_factor(node_m: Number) -> Float[Array, "*b"]:
+    """Area of logic over its area at 45 nm, "*b". Source: Stillmaker and Baas 2017; extrapolated below 7 nm.
+
+    At 5 nm it is 0.61 of that at 7 nm, where TSMC names densities of 1.84, which is 0.54.
+    """
+    return power_law({node * NANO: factor for node, factor in AREA_FACTORS.items()}, node_m)
+
+
+def bitcell_area(node_m: Number) -> Float[Array, "*b"]:
+    """Area of a high-density SRAM cell, "*b", in m^2."""
+    return power_law({node * NANO: area for node, area in BITCELLS_M2.items()}, node_m)
+
+
+def energy_at(node_m: Number, *, at_45_j: Number, at_7_j: Number) -> Float[Array, "*b"]:
+    """Energy of an operation at a node, from what it takes at 45 nm and at 7 nm.
+
+    Args:
+        node_m: "*b", > 0.
+        at_45_j, at_7_j: "*b", > 0.
+    Returns:
+        "*b"; a power law through both, beyond 7 nm too, and above 45 nm Stillmaker and Baas at nominal voltages.
+    """
+    node, older, newer = jnp.asarray(as_float(node_m)), as_float(at_45_j), as_float(at_7_j)
+    share = jnp.log(node / (_OLDER * NANO)) / np.log(_NEWER / _OLDER)
+    below = older * jnp.exp(share * jnp.log(jnp.asarray(newer / older)))
+    factors = {
+        name * NANO: float(np.polyval(ENERGY_COEFFICIENTS[name], voltage)) for name, voltage in NOMINAL_V.items()
+    }
+    above = older * power_law(factors, node) / factors[_OLDER * NANO]
+    return jnp.where(node > _OLDER * NANO, above, below)
+
 
 #: Multiplier and adder of a number format's multiply-add.
 _PARTS = {
@@ -113,3 +189,19 @@ def interface_area(kind: str, node_m: Number, bytes_per_s: Number) -> Float[Arra
     one = INTERFACES[kind]
     control = one.control_m2 * logic_area_factor(node_m) / logic_area_factor(7 * NANO)
     return as_float(bytes_per_s) / one.bytes_per_s * (one.phy_m2 + control)
+
+
+_NODE_M = 28 * NANO
+_VALUES_PER_CYCLE = 40 * 12.8
+_AREA_M2 = 1.76e-6 / _VALUES_PER_CYCLE
+_SYMBOL_J = 0.264 / (_VALUES_PER_CYCLE * 1e9)
+
+
+def decoder_area_at(node_m: Number, symbols_per_cycle: Number) -> Float[Array, "*b"]:
+    """Area of a decoder of so many values per cycle, "*b", in m^2; scaled as logic."""
+    return as_float(symbols_per_cycle) * _AREA_M2 * logic_area_factor(node_m) / logic_area_factor(_NODE_M)
+
+
+def decoder_symbol_energy_at(node_m: Number) -> Float[Array, "*b"]:
+    """Energy of a decoded value, "*b"; scaled as a multiply-add."""
+    return _SYMBOL_J * mac_energy(node_m) / mac_energy(_NODE_M)

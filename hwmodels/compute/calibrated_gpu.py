@@ -21,22 +21,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from hwmodels.chip.hardware import HardwareBlock
-from hwmodels.chip.technology import Technology
+from hwmodels.chip.hardware import HardwareBlock, Technology
 from hwmodels.compute.gpu import GpuGemm, at_width
-from hwmodels.compute.gpu_attention import GpuAttention, attention_parts
+from hwmodels.compute.gpu_attention import GpuAttention, attention_parts, unsplit_time
 from hwmodels.compute.gpu_experts import ExpertCoefficients, GpuExperts
 from hwmodels.compute.gpu_formats import GemmCoefficients, padded_shares, stack_widths, stored_at, width_in_format
 from hwmodels.compute.gpu_prefill import GpuPrefill, prefill_parts
 from hwmodels.compute.products import products_of
 from hwmodels.compute.roofline import ROOFLINE
-from hwmodels.compute.unit import OWN_UNPACKING, ROUNDED_ROWS, FitRemark, MeasuredKernels, Spread, UnitTimes
+from hwmodels.compute.unit import OWN_UNPACKING, ROUNDED_ROWS, ErrorInterval, FitRemark, MeasuredKernels, UnitTimes
 from hwmodels.device import Device
 from hwmodels.network.operators.work import EXPERT_OPERATORS, MATRIX_OPERATORS, OPERATORS, OperatorWork
 from hwmodels.numerics.axes import as_arrays, same_rank, select
 from hwmodels.numerics.fields import POSITIVE, number
-from hwmodels.numerics.gradients import cotangent_once
+from hwmodels.numerics.gradients import share_cotangent
 from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
+from hwmodels.numerics.smoothing import smooth_largest
 from hwmodels.numerics.units import KIB
 
 __all__ = ["CalibratedGpu"]
@@ -73,6 +73,9 @@ class CalibratedGpu:
     attention: tuple[GpuAttention, ...]  # one for each of `kv_widths`, without data sheets of their own
     prefill: GpuPrefill | None  # None: nothing is known of many new tokens, whose arithmetic runs at the roof
     multiprocessors: Leaf = number(POSITIVE)  # > 0
+    #: Rows of a tile of queries that one block takes along a whole context where sequences have several new tokens; 0: their
+    #: contexts are cut as those of one token are.
+    unsplit_rows: float = flax.struct.field(pytree_node=False, default=0.0)
     #: Bits per weight of the formats, increasing.
     weight_widths: tuple[float, ...] = flax.struct.field(pytree_node=False, default=(16.0,))
     #: As `GpuGemm` has them.
@@ -84,12 +87,14 @@ class CalibratedGpu:
     #: Whose kernels these are, and the format that was asked for.
     engine: str = flax.struct.field(pytree_node=False, default="")
     weight_format: str | None = flax.struct.field(pytree_node=False, default=None)
+    #: Whether they are another chip's, as nobody measured this one's.
+    lent: bool = flax.struct.field(pytree_node=False, default=False)
     #: Of the smooth maximum that joins arithmetic and memory; the coefficients were fitted with it.
     overlap_temperature: float = flax.struct.field(pytree_node=False, default=0.25)
     #: What a reader of its times should know of the fits.
     remarks: tuple[FitRemark, ...] = flax.struct.field(pytree_node=False, default=())
     #: How far measured times lie from each fit's.
-    spreads: tuple[Spread, ...] = flax.struct.field(pytree_node=False, default=())
+    spreads: tuple[ErrorInterval, ...] = flax.struct.field(pytree_node=False, default=())
 
     @property
     def elements(self) -> Leaf:
@@ -114,10 +119,10 @@ class CalibratedGpu:
     @property
     def measured(self) -> MeasuredKernels:
         """Widths of the fitted formats, those of keys and values, and the remarks."""
-        told = tuple(one.text for one in self.remarks)
-        own = told, self.expert_widths, self.spreads, self.weight_format
+        remarks = tuple(one.text for one in self.remarks)
+        own = remarks, self.expert_widths, self.spreads, self.weight_format
         of_experts = tuple(one for one in self.remarks if one.part == "experts")
-        return MeasuredKernels(self.weight_widths, self.kv_widths, *own, of_experts)
+        return MeasuredKernels(self.weight_widths, self.kv_widths, *own, of_experts, self.lent)
 
     def kernels(self, work: OperatorWork) -> list[tuple[CalibratedGpu, OperatorWork]]:
         """For each format this GPU with that format alone, and the work with weights as its kernels read them.
@@ -128,7 +133,7 @@ class CalibratedGpu:
         if count == 1:
             return [(self, work)]
         bits = products_of(work).weight_bits
-        found = []
+        kernels = []
         for index in range(count):
             one, own = min(index, len(self.formats) - 1), min(index, len(self.experts) - 1)
             read, alone = width_in_format(self.weight_widths, one, bits), slice(own, own + 1)
@@ -145,8 +150,8 @@ class CalibratedGpu:
                 experts=self.experts[alone] if self.experts else (),
                 expert_widths=_ONE_WIDTH if self.experts else (),
             )
-            found.append((unit, stored_at(work, read)))
-        return found
+            kernels.append((unit, stored_at(work, read)))
+        return kernels
 
     def kernel_shares(
         self, work: OperatorWork, total_s: Float[Array, "... operator kernel"]
@@ -201,7 +206,7 @@ class CalibratedGpu:
         # Two terms need the arithmetic, and the launch needs it again: read back from where it was written, it is evaluated
         # once. Elementwise, XLA on CPUs would evaluate all tilings for each reader, and so would each leaf's gradient.
         product_s = gemm.product_time(m, k, n, weight_bits=bits, temperature=temperature) * products
-        product_s = cotangent_once(jnp.zeros_like(roof.compute_s).at[..., _MATRICES].set(product_s))
+        product_s = share_cotangent(jnp.zeros_like(roof.compute_s).at[..., _MATRICES].set(product_s))
         compute_s = select(_IS_MATRIX, product_s * work.launches, roof.compute_s)
         product_s, moved = product_s[..., _MATRICES], moved / jnp.where(launches > 0, launches, 1.0)
         busy_s = gemm.busy_time(product_s, moved, weight_bits=bits, temperature=temperature)
@@ -245,6 +250,19 @@ class CalibratedGpu:
                 )
                 compute_s = _with_attention(compute_s, many.compute_s * work.launches[..., at])
                 joined_s = joined_s + many.launch_s
+            if self.unsplit_rows:
+                walk_s = unsplit_time(
+                    self.unsplit_rows,
+                    rows=shapes.m[..., at] * shapes.products[..., at],
+                    tokens=_given(work.new_tokens),
+                    visible_tokens=shapes.n[..., at],
+                    depth=shapes.k[..., at],
+                    multiprocessors=self.multiprocessors,
+                    peak_flops_per_s=device.peak_flops_per_s,
+                )
+                walk_s = walk_s * _given(work.uncut) * work.launches[..., at]
+                busy_s = smooth_largest(compute_s[..., at], walk_s, temperature=self.overlap_temperature)
+                compute_s = _with_attention(compute_s, busy_s)
             launch_s = _with_attention(launch_s, joined_s)
         return dataclasses.replace(
             roof,

@@ -22,8 +22,7 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.chip.hardware import HardwareBlock
-from hwmodels.chip.technology import Technology
+from hwmodels.chip.hardware import HardwareBlock, Technology
 from hwmodels.compute.products import at_one_depth, with_products
 from hwmodels.compute.unit import SingleKernel, UnitTimes, WholePasses
 from hwmodels.compute.weight_slices import share_narrower

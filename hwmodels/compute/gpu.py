@@ -26,7 +26,7 @@ Eight numbers per format are fitted. `split_s`, `sag_exponent` and `row_cost` be
 Formats that multiply in 8 or 4 bits have the data sheet's peak of that width and fewer bytes per activation (b); activations
 come and go at 16 bits and are quantized by a kernel of its own before the product (pass_cost, in place of row_cost).
 
-Engines that bring kernels of their own choose rows of a tile by m alone and do not split k (`hwmodels.compute.gpu_dispatch`):
+Engines that bring kernels of their own choose rows of a tile by m alone and do not split k (`hwmodels.compute.gpu`):
 nine numbers are fitted to theirs: no split_s, but a prologue, and a pass that costs `pass_elements` more per row. Where a
 table was measured without a CUDA graph, two more are the host's, whose time a product lasts at least (`gpu_host`). Where both
 operands outgrow the cache, some kernels are fed from memory again and again: `reread_cost` (`gpu_rereads`), else feeding is 0.
@@ -36,6 +36,16 @@ Departs: weights stream from DRAM. What a cache still holds of them from the las
 
 At a width that was not measured, `gemm_time` mixes the times of whole formats (`format_shares`), so that fewer bits never take
 longer; narrower than all measured formats, it scales the bytes of the narrowest one's kernel.
+
+Tiles of GPU kernels that an engine chooses by the number of rows alone, as CUTLASS kernels of vLLM and SGLang are.
+
+A library measures and picks among tilings; an engine's own table says: 64 rows a tile up to 64, 128 up to 128, and beyond that
+128 in each of two neighbouring multiprocessors that share their columns, so that rows come in 256 (GPUs without such clusters:
+128). No sum over k is split. Such a pair is counted as one tile on one multiprocessor, which is nearer to the tables.
+
+    rows of a tile = clip(padded, 64, L)        padded = 64 ceil(m / 64) up to 128 rows, L ceil(m / L) beyond, L: largest rows
+
+Source: form and constants chosen on the FP8 tables of aiconfigurator-core 0.12.0: row 257 costs at least what row 512 does.
 """
 
 from __future__ import annotations
@@ -49,17 +59,22 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.compute.gpu_dispatch import dispatched_tile
 from hwmodels.compute.gpu_formats import GemmCoefficients, format_shares, width_in_format
 from hwmodels.compute.tile_counts import Ceiling, exact_ceiling, of_tilings, soft_minimum, tile_counts
 from hwmodels.numerics.folds import smooth_ceil_div
-from hwmodels.numerics.gradients import cotangent_once
+from hwmodels.numerics.gradients import share_cotangent
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.numerics.smoothing import smooth_largest, wider_temperature
 from hwmodels.numerics.units import BITS_PER_BYTE
 
-__all__ = ["TILINGS", "GpuGemm", "at_width", "gemm_time"]
-
+__all__ = [
+    "DISPATCHED_ROWS",
+    "TILINGS",
+    "GpuGemm",
+    "at_width",
+    "dispatched_tile",
+    "gemm_time",
+]
 
 _HOST_SWITCH_ROWS = 24.0
 #: Beyond which the eighth power is 1 in single precision, and might overflow.
@@ -384,8 +399,8 @@ def _product_time(
     splits = [
         (
             parts,
-            cotangent_once((k / parts + c.prologue_elements) * sag / peak),
-            cotangent_once(m * n * (_PARTIAL_SUM_BYTES * parts / bandwidth)) if parts > 1 else jnp.zeros_like(flops),
+            share_cotangent((k / parts + c.prologue_elements) * sag / peak),
+            share_cotangent(m * n * (_PARTIAL_SUM_BYTES * parts / bandwidth)) if parts > 1 else jnp.zeros_like(flops),
         )
         for parts in ((1.0,) if largest else _SPLITS)
     ]
@@ -408,3 +423,27 @@ def _product_time(
     times = of_tilings(tiling_time, row_tiles, tile_counts(ceiling, n, _TILE_COLUMNS), splits)
     feeding_s = feeding_time(c, m, k, n, weight_bits=bits, bandwidth_bytes_per_s=bandwidth)
     return while_fed(jnp.maximum(soft_minimum(times), flops / peak), feeding_s)
+
+
+#: Rows that many rows are padded to: of one multiprocessor, and of two that work together.
+DISPATCHED_ROWS = (128.0, 256.0)
+
+_FEW, _MANY = 64.0, 128.0
+
+
+def dispatched_tile(m: Leaf, largest: float, ceiling: Ceiling) -> tuple[Leaf, Leaf]:
+    """Rows of a tile within a multiprocessor, and how many tiles cover the rows.
+
+    Args:
+        m: "*b", > 0, real.
+        largest: static, of `DISPATCHED_ROWS`.
+        ceiling: counts tiles, exactly or smoothly.
+    Returns:
+        "*b" each; neither rows of a tile nor rows in all tiles fall as m rises.
+    Gradient: of the counts; kinks where the rows of a tile reach an end of their range.
+    """
+    beyond = jnp.clip(ceiling(m, _MANY) - 1.0, 0.0, 1.0)
+    further = jnp.maximum(largest * ceiling(m, largest) - _MANY, 0.0)
+    padded = _FEW * jnp.minimum(ceiling(m, _FEW), _MANY / _FEW) + beyond * further
+    rows = jnp.clip(padded, _FEW, largest)
+    return rows, padded / rows

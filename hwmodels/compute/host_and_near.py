@@ -18,8 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from hwmodels.chip.hardware import HardwareBlock
-from hwmodels.chip.technology import Technology
+from hwmodels.chip.hardware import HardwareBlock, Technology
 from hwmodels.compute.near_memory import NearMemoryUnit
 from hwmodels.compute.products import products_of
 from hwmodels.compute.unit import ComputeUnit, Rated, SingleKernel, UnitTimes, WholePasses

@@ -31,8 +31,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from hwmodels.chip.energy import energy_per_flop
-from hwmodels.chip.hardware import HardwareBlock
-from hwmodels.chip.technology import Technology
+from hwmodels.chip.hardware import HardwareBlock, Technology
 from hwmodels.compute.gpu_formats import stored_at
 from hwmodels.compute.products import products_of, with_products
 from hwmodels.compute.unit import ComputeUnit, Rated, SingleKernel, UnitTimes, WholePasses

@@ -40,13 +40,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from hwmodels.chip.hardware import HardwareBlock
-from hwmodels.chip.technology import Technology
+from hwmodels.chip.hardware import HardwareBlock, Technology
 from hwmodels.compute.gpu_formats import format_shares, stored_at, width_in_format
 from hwmodels.compute.products import products_of
 from hwmodels.compute.roofline import ROOFLINE
 from hwmodels.compute.row_costs import RowCosts, row_factor
-from hwmodels.compute.unit import OWN_UNPACKING, MeasuredKernels, Spread, UnitTimes, WholePasses
+from hwmodels.compute.unit import OWN_UNPACKING, ErrorInterval, MeasuredKernels, UnitTimes, WholePasses
 from hwmodels.device import Device
 from hwmodels.network.operators.work import MATRIX_OPERATORS, OPERATORS, OperatorWork
 from hwmodels.numerics.axes import select
@@ -131,7 +130,7 @@ class MeasuredHost(WholePasses):
     #: What a reader of its times should know of the fits, one sentence each.
     remarks: tuple[str, ...] = flax.struct.field(pytree_node=False, default=())
     #: How far measured times lie from each fit's.
-    spreads: tuple[Spread, ...] = flax.struct.field(pytree_node=False, default=())
+    spreads: tuple[ErrorInterval, ...] = flax.struct.field(pytree_node=False, default=())
     kind: str = tag("measured_host")
 
     @property
@@ -155,12 +154,12 @@ class MeasuredHost(WholePasses):
         """For each format this machine with that format alone, and the work with weights as its kernels read them."""
         if len(self.weight_widths) == 1:
             return [(self, work)]
-        bits, found = products_of(work).weight_bits, []
+        bits, kernels = products_of(work).weight_bits, []
         for index, width in enumerate(self.weight_widths):
             alone: dict[str, Any] = {"formats": (self.formats[index],), "weight_widths": (width,)}
             unit = dataclasses.replace(self, **alone, row_costs=(self.row_costs[index],))
-            found.append((unit, stored_at(work, width_in_format(self.weight_widths, index, bits))))
-        return found
+            kernels.append((unit, stored_at(work, width_in_format(self.weight_widths, index, bits))))
+        return kernels
 
     def kernel_shares(
         self, work: OperatorWork, total_s: Float[Array, "... operator kernel"]
@@ -276,7 +275,9 @@ def _where(values: Array, **of_operator: Any) -> Float[Array, "... operator"]:
 def _of_the_other(work: OperatorWork) -> Float[Array, "*b"]:
     """Bytes that the other network of a cycle reads between two runs of the step."""
     reads = _given(work.experts)
-    return as_float(reads.after_other) * (as_float(reads.ahead_bytes) + as_float(reads.beside_bytes))
+    return as_float(reads.follows_other_model) * (
+        as_float(reads.bytes_placed_before) + as_float(reads.bytes_before_experts)
+    )
 
 
 def _given(value: T | None) -> T:

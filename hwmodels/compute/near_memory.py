@@ -23,8 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from hwmodels.chip.hardware import HardwareBlock
-from hwmodels.chip.technology import Technology
+from hwmodels.chip.hardware import HardwareBlock, Technology
 from hwmodels.compute.products import at_one_depth, products_of, with_products
 from hwmodels.compute.unit import SingleKernel, UnitTimes, WholePasses
 from hwmodels.compute.weight_slices import METADATA_BITS, weight_slices
@@ -117,7 +116,7 @@ class NearMemoryUnit(WholePasses, SingleKernel):
         Gradient: right for every input; at temperature 0 the counts are constants: see `smooth_ceil_div`.
         """
         unit, m, k, n, weight_bits, temperature = same_rank(self, m, k, n, weight_bits, temperature)
-        found = divide(
+        divided = divide(
             phase,
             m,
             _blocks(unit, k, n, temperature),
@@ -126,7 +125,7 @@ class NearMemoryUnit(WholePasses, SingleKernel):
             temperature=temperature,
         )
         slices = weight_slices(weight_bits, unit.slice_bits, metadata_bits=unit.metadata_bits, temperature=temperature)
-        return found.passes * found.blocks * slices / as_float(unit.frequency_hz)
+        return divided.passes * divided.blocks * slices / as_float(unit.frequency_hz)
 
     def operator_times(self, work: OperatorWork, device: Device, *, temperature: Number = 0.0) -> UnitTimes:
         """Products as `product_time` has them, everything else at the device's roofline; idle PEs' banks slow a coupled
@@ -162,13 +161,13 @@ def _with_links(
         if not tier.coupled:
             limit = links.streamline_bytes_per_s / with_last_axis(tier.bandwidth_bytes_per_s)
             shares[i] = jnp.where(shares[i] > limit, limit, shares[i])
-    found = sum_exchange(links, shapes.m, shapes.k, shapes.n, elements=unit.pes)
+    exchange = sum_exchange(links, shapes.m, shapes.k, shapes.n, elements=unit.pes)
     count = select(_IS_EXPERT, shapes.products * work.launches, 0.0)
     return dataclasses.replace(
         times,
         memory_share=tuple(shares),
-        exchange_s=found.time_s * count,
-        link_j=found.volume_bytes * count * (BITS_PER_BYTE * links.energy_j_per_bit),
+        exchange_s=exchange.time_s * count,
+        link_j=exchange.volume_bytes * count * (BITS_PER_BYTE * links.energy_j_per_bit),
     )
 
 

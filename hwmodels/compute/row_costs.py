@@ -67,8 +67,8 @@ def row_factor(costs: RowCosts, rows: Number, weights: Number, temperature: Numb
     size = jnp.log(jnp.asarray(as_float(weights)))
     knots = jnp.log(jnp.asarray(costs.rows, place.dtype))
     each = [jnp.interp(place, knots, jnp.log(jnp.asarray(row, place.dtype))) for row in costs.factors]
-    found = each[0]
+    log_factor = each[0]
     for (low, high), (one, other) in zip(itertools.pairwise(costs.weights), itertools.pairwise(each), strict=True):
         share = jnp.clip((size - math.log(low)) / (math.log(high) - math.log(low)), 0.0, 1.0)
-        found = found + share * (other - one)
-    return jnp.exp((1.0 - jnp.asarray(as_float(temperature))) * found)
+        log_factor = log_factor + share * (other - one)
+    return jnp.exp((1.0 - jnp.asarray(as_float(temperature))) * log_factor)

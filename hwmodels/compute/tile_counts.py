@@ -11,7 +11,7 @@ from typing import TypeAlias
 import jax
 import jax.numpy as jnp
 
-from hwmodels.numerics.quick_jit import in_small_program
+from hwmodels.numerics.fast_compile import in_small_program
 from hwmodels.numerics.scalars import Leaf
 
 __all__ = ["Ceiling", "exact_ceiling", "of_tilings", "soft_minimum", "tile_counts"]
@@ -72,8 +72,8 @@ def _soft_minimum(times: tuple[Leaf, ...]) -> Leaf:
 @_soft_minimum.defjvp
 def _by_shares(primals: tuple[tuple[Leaf, ...]], tangents: tuple[tuple[Leaf, ...]]) -> tuple[Leaf, Leaf]:
     """The slope from the powers that the minimum needed anyway: the root of sums of squarings is not differentiated."""
-    found, slopes = _with_slopes(primals[0])
-    return found, functools.reduce(operator.add, map(operator.mul, slopes, tangents[0]))
+    value, slopes = _with_slopes(primals[0])
+    return value, functools.reduce(operator.add, map(operator.mul, slopes, tangents[0]))
 
 
 def _with_slopes(times: tuple[Leaf, ...]) -> tuple[Leaf, list[Leaf]]:

@@ -14,8 +14,7 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.chip.hardware import HardwareBlock, peak_hardware
-from hwmodels.chip.technology import Technology
+from hwmodels.chip.hardware import HardwareBlock, Technology, peak_hardware
 from hwmodels.device import Device
 from hwmodels.network.operators.work import OperatorWork
 from hwmodels.numerics.scalars import Leaf, Number
@@ -25,11 +24,11 @@ __all__ = [
     "ROUNDED_ROWS",
     "SPREAD_PARTS",
     "ComputeUnit",
+    "ErrorInterval",
     "FitRemark",
     "MeasuredKernels",
     "Rated",
     "SingleKernel",
-    "Spread",
     "UnitTimes",
     "WholePasses",
 ]
@@ -56,7 +55,7 @@ class UnitTimes:
 
 
 @dataclasses.dataclass(frozen=True)
-class Spread:
+class ErrorInterval:
     """How far measured times lie from a fit's, on shapes that were held out of it.
 
     Attributes:
@@ -113,15 +112,17 @@ class MeasuredKernels:
         weight_format: whose kernels were asked for, for weights narrower than the widest; None: none by name.
         expert_remarks: those of the remarks that only a reader of routed experts' times should know, with the bits per weight
             from which on nobody else needs them.
+        lent: whether they were measured on another chip, since nobody measured them on this one.
     """
 
     weight_widths: tuple[float, ...]
     kv_widths: tuple[float, ...]
     remarks: tuple[str, ...]
     expert_widths: tuple[float, ...] = ()
-    spreads: tuple[Spread, ...] = ()
+    spreads: tuple[ErrorInterval, ...] = ()
     weight_format: str | None = None
     expert_remarks: tuple[FitRemark, ...] = ()
+    lent: bool = False
 
 
 #: Of units with measured kernels.

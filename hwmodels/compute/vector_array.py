@@ -20,8 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from hwmodels.chip.hardware import HardwareBlock
-from hwmodels.chip.technology import Technology
+from hwmodels.chip.hardware import HardwareBlock, Technology
 from hwmodels.compute.products import products_of, with_products
 from hwmodels.compute.unit import SingleKernel, UnitTimes, WholePasses
 from hwmodels.device import Device

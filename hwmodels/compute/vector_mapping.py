@@ -6,6 +6,14 @@ operand each time round, unless all loops inside it leave the operand alone as w
 written once more. Inputs or outputs may be kept in the global buffer if they fit as a whole; DRAM then sees them once.
 
 Source: Huff-LLM, section 4 and 2.2 (local weight stationary).
+
+The buffers of a vector array, and how its weights come in.
+
+Weights enter the grid through its *weight lanes*, a weight each per cycle, and stay in a PE's registers while its rows of
+inputs pass ("local weight stationary"). Where a decoder sits between weight memory and multipliers there is one per lane.
+
+Source: Huff-LLM, 2.2 and the table Simba_specs.
+Departs: the paper prints neither the global buffer nor how PEs are fed; both are arguments here.
 """
 
 from __future__ import annotations
@@ -15,13 +23,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import flax.struct
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
-from hwmodels.compute.vector_array import DIMENSIONS, SPREADS
-from hwmodels.compute.vector_buffers import BufferedArray
+from hwmodels.compute.vector_array import DIMENSIONS, SPREADS, VectorArray
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, number
 from hwmodels.numerics.folds import as_whole
-from hwmodels.numerics.scalars import Leaf, as_float
+from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
 
 __all__ = [
@@ -29,6 +39,7 @@ __all__ = [
     "ORDERS",
     "PARTIAL_SUM_BITS",
     "AccessEnergies",
+    "BufferedArray",
     "Grid",
     "Mapping",
     "MappingCost",
@@ -41,7 +52,24 @@ __all__ = [
     "priced",
     "search",
     "tiles_fit",
+    "weight_load_time",
 ]
+
+
+@flax.struct.dataclass
+class BufferedArray(VectorArray):
+    """A vector array with buffers in every PE and a global one. Every field is a leaf, "*b"."""
+
+    weight_buffer_bytes: Leaf = number(POSITIVE)  # of each PE, > 0
+    input_buffer_bytes: Leaf = number(POSITIVE)  # of each PE, > 0
+    accumulator_buffer_bytes: Leaf = number(POSITIVE)  # of each PE, > 0
+    global_buffer_bytes: Leaf = number(NOT_NEGATIVE)  # shared, for inputs and partial sums, >= 0
+    weight_lanes: Leaf = number(POSITIVE)  # weights that enter the grid in a cycle, > 0
+
+
+def weight_load_time(array: BufferedArray, k: Number, n: Number) -> Float[Array, "*b"]:
+    """Seconds in which all weights of a k x n matrix enter the grid once, through all its lanes, "*b"."""
+    return jnp.asarray(as_float(k) * as_float(n) / (as_float(array.weight_lanes) * as_float(array.frequency_hz)))
 
 
 #: Width of a partial sum in accumulators and wherever it is spilled.
@@ -258,10 +286,10 @@ def search(
             costs = priced(few, traffic, held, energies, float(weight_bits), [t[fastest] for t in times])
             cost = MappingCost(*np.broadcast_arrays(*costs))
             i = _first(cost)
-            found = MappingCost(*(float(value[i]) for value in cost))
-            if best is None or _first(MappingCost(*np.array([best[1], found]).T)) == 1:
+            mapping_cost = MappingCost(*(float(value[i]) for value in cost))
+            if best is None or _first(MappingCost(*np.array([best[1], mapping_cost]).T)) == 1:
                 tile = int(few.tile[0][i]), int(few.tile[1][i]), int(few.tile[2][i])
-                best = Mapping(*spread, tile, order, held), found
+                best = Mapping(*spread, tile, order, held), mapping_cost
     if best is None:
         raise ValueError(f"no tile of a {m} x {k} by {k} x {n} product fits the buffers of a PE; enlarge the smallest")
     return best

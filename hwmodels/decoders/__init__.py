@@ -8,14 +8,4 @@ from hwmodels.decoders import decode_cost, decoder, encoder, exact, huffman_cam,
 from hwmodels.decoders.decoder import Decoder, no_decoder
 from hwmodels.decoders.encoder import Encoder
 
-__all__ = [
-    "Decoder",
-    "Encoder",
-    "decode_cost",
-    "decoder",
-    "encoder",
-    "exact",
-    "huffman_cam",
-    "no_decoder",
-    "unary",
-]
+__all__ = ["Decoder", "Encoder", "decode_cost", "decoder", "encoder", "exact", "huffman_cam", "no_decoder", "unary"]

@@ -83,6 +83,19 @@ class Decoder:
             if value not in allowed:
                 raise ValueError(f"{name} {value!r} is unknown; choose one of {', '.join(allowed)}")
 
+    def check_together(self) -> None:
+        """Hold the rate to the kind, where its number is at hand.
+
+        Raises:
+            ValueError: coded data and no limit of symbols per cycle.
+        """
+        rate = self.symbols_per_cycle
+        if isinstance(rate, float) and math.isinf(rate) and self.kind != "none":
+            raise ValueError(
+                f"the device's decoder of kind {self.kind!r} has no limit of symbols per cycle, so that a step would "
+                "decode infinitely fast; set symbols_per_cycle"
+            )
+
     @property
     def total_area_m2(self) -> Leaf:
         """Area of all units, "*b"."""

@@ -102,19 +102,19 @@ class CharacteristicTime:
         experts = jnp.asarray(as_float(reads.num_experts))
         some = experts > 0
         experts = jnp.where(some, experts, 1.0)
-        found = pooled_choices(
+        choices = pooled_choices(
             reads.routing, experts, jnp.where(some, reads.per_token, 1.0), jnp.where(some, reads.pool, 1.0)
         )
-        rates = -jnp.log1p(-jnp.where(found.probability < _SURELY, found.probability, _SURELY))
-        entries = found.probability.shape[-1] / experts
-        resident = residency(rates, jnp.asarray(as_float(cached_experts)) * entries, item_sizes=found.held)
+        rates = -jnp.log1p(-jnp.where(choices.probability < _SURELY, choices.probability, _SURELY))
+        entries = choices.probability.shape[-1] / experts
+        resident = residency(rates, jnp.asarray(as_float(cached_experts)) * entries, item_sizes=choices.held)
         touched = touched_share(
-            found.probability,
+            choices.probability,
             tokens=reads.tokens,
             sequences=independent_sequences(reads.routing, reads.sequences),
             correlation=reads.routing.correlation,
         )
-        held, touched, resident = same_rank(found.held, touched, resident)
+        held, touched, resident = same_rank(choices.held, touched, resident)
         touched = held * touched
         all_touched = jnp.sum(touched, axis=-1)
         hits = jnp.sum(touched * resident, axis=-1) / jnp.where(all_touched > 0, all_touched, 1.0)

@@ -228,6 +228,20 @@ def parameters(architecture: Architecture) -> dict[str, Leaf]:
     return {kind: stored[kind] for kind in KINDS}
 
 
+def weights_per_token(architecture: Architecture) -> Leaf:
+    """Weights of the layers' matrices that one token is multiplied with, those of chosen experts included.
+
+    Args:
+        architecture: leaves "*b".
+    Returns:
+        "*b".
+    """
+    stored = parameters(architecture)
+    chosen = architecture.experts_per_token / either(architecture.num_experts > 0, architecture.num_experts, 1.0)
+    experts = sum(stored[kind] for kind in EXPERT_MATRICES)
+    return sum(stored[kind] for kind in (*LAYER_MATRICES, "shared")) + chosen * experts
+
+
 def kv_elements_per_token(architecture: Architecture) -> Leaf:
     """Elements that one token adds to the KV cache, all layers: keys and values, or latents and rotated keys.
 

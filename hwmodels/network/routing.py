@@ -7,6 +7,8 @@ choice, otherwise it chooses anew, so that an expert escapes n neighbouring toke
     (1 - p) (1 - p (1 - c)) ^ (n - 1).
 
 c is the correlation of "the token chooses expert i" between neighbouring tokens, the same for all experts.
+
+A routing from the choices that a router made.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ from __future__ import annotations
 import math
 
 import flax.struct
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from hwmodels.memory.lru import inclusion_probability, residency, zipf_popularity
 from hwmodels.numerics.axes import as_arrays, rank_of, with_rank
@@ -28,6 +31,7 @@ __all__ = [
     "Routing",
     "independent_draws",
     "independent_sequences",
+    "measured_routing",
     "pooled_choices",
     "touched_share",
     "zipf_routing",
@@ -193,3 +197,37 @@ def touched_share(
     escaped = first * jnp.log1p(-some) + (tokens - first) * jnp.log1p(-some * (1.0 - correlation))
     at_all = either(tokens * sequences > 0, 1.0, 0.0)
     return jnp.where(sure, at_all, -jnp.expm1(sequences * escaped))
+
+
+def measured_routing(choices: Int[Array, "sequence token layer chosen"], *, num_experts: int) -> Routing:
+    """Popularity and correlation of a router's choices, pooled over layers.
+
+    Experts of different layers have nothing in common but their rank: popularity is by rank within the layer, the most popular
+    first, on average over layers. The correlation is that for which neighbouring tokens share as many experts as they do.
+
+    Args:
+        choices: numbers of the experts that each token chose, all different, of neighbouring tokens of each sequence.
+        num_experts: static, > chosen.
+    Returns:
+        popularity " expert", sums to 1; correlation in [0, 1], 0 for a single token.
+    Raises:
+        ValueError: as many experts as are chosen, or fewer.
+    """
+    chosen, tokens = choices.shape[-1], choices.shape[1]
+    if num_experts <= chosen:
+        raise ValueError(f"num_experts is {num_experts}; it must be more than the {chosen} that a token chooses")
+    made = jnp.sum(jax.nn.one_hot(choices, num_experts), axis=-2)  # sequence token layer expert
+    frequency = jnp.mean(made, axis=(0, 1))  # layer expert
+    ranked = jnp.mean(jnp.sort(frequency, axis=-1, descending=True), axis=0)
+    return Routing(
+        popularity=ranked / chosen, correlation=_correlation(made, frequency) if tokens > 1 else jnp.zeros(())
+    )
+
+
+def _correlation(
+    made: Float[Array, "sequence token layer expert"], frequency: Float[Array, "layer expert"]
+) -> Float[Array, ""]:
+    """Shared experts of neighbours beyond those of strangers, over the most that could be."""
+    shared = jnp.sum(jnp.mean(made[:, 1:] * made[:, :-1], axis=(0, 1)))
+    strangers, most = jnp.sum(frequency**2), jnp.sum(frequency * (1.0 - frequency))
+    return jnp.clip((shared - strangers) / jnp.where(most > 0, most, 1.0), 0.0, 1.0)

@@ -21,7 +21,15 @@ from hwmodels.networks.running import (
     runnable_names,
     running_row,
 )
-from hwmodels.networks.spec import ExpertSizes, LatentSizes, LearnedPositions, LinearSizes, NetworkSpec, RopeSpec
+from hwmodels.networks.spec import (
+    ExpertSizes,
+    LatentSizes,
+    LearnedPositions,
+    LinearSizes,
+    NetworkSpec,
+    RopeSpec,
+    SharedSizes,
+)
 from hwmodels.networks.stored import StoredForm
 from hwmodels.networks.wrappers import WRAPPERS, Wrapper, text_config, wrapper_of
 from hwmodels.networks.writing import written_config
@@ -42,6 +50,7 @@ __all__ = [
     "Running",
     "RunningNetwork",
     "Setting",
+    "SharedSizes",
     "StoredForm",
     "Wrapper",
     "architecture_from_config",

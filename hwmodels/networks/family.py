@@ -146,12 +146,15 @@ class Windows:
     """Which layers see a sliding window only, where `layer_types` does not say it.
 
     Attributes:
-        pattern: "all"; "all_but_every_nth", n being `sliding_window_pattern`; "from_layer" and "every_other_up_to_layer",
-            the layer being `max_window_layers`.
+        pattern: "all"; "listed", the same where `layer_types` may say otherwise; "all_but_every_nth", n being
+            `sliding_window_pattern`, and "all_behind_every_nth", which counts from the first layer; "from_layer" and
+            "every_other_up_to_layer", the layer being `max_window_layers`.
         enabled: a key that turns them on; windows without such a key are on where `sliding_window` is not null.
     """
 
-    pattern: Literal["all", "all_but_every_nth", "from_layer", "every_other_up_to_layer"]
+    pattern: Literal[
+        "all", "listed", "all_but_every_nth", "all_behind_every_nth", "from_layer", "every_other_up_to_layer"
+    ]
     enabled: str | None = None
 
 

@@ -20,7 +20,7 @@ class DraftHead:
 
     Attributes:
         title: what it is called.
-        drafts_as: the kind of draft that it is priced as, of "eagle", "eagle3" and "mtp"; None: it is not priced.
+        drafts_as: the kind of draft that it is priced as, of "eagle", "eagle3", "medusa" and "mtp"; None: it is not priced.
         sign: the key and value that give it away.
         sizes: the keys of its own layers, as a decoder's config.json has them.
         vocabulary: rows of its own LM head; None: the target's.
@@ -43,7 +43,7 @@ class DraftHead:
 _KINDS: tuple[tuple[str, str | None, str, tuple[str, ...]], ...] = (
     ("a DFlash head", None, r"dflash|dspark", ("dflash_config", "target_layer_ids")),
     ("a P-EAGLE head", None, r"(^|[^a-z])p_?-?eagle|peagle|parallel_?eagle", ("ptd_token_id", "pard_token")),
-    ("a Medusa head", None, r"medusa", ("medusa_num_heads", "medusa_num_layers")),
+    ("a Medusa head", "medusa", r"medusa", ("medusa_num_heads", "medusa_num_layers")),
     ("a Hydra head", None, r"hydra", ("hydra_num_heads", "hydra_num_layers")),
     ("an MLP speculator", None, r"(mlp|lstm|arctic)_?-?speculator", ("speculator_width", "n_predict")),
     ("a ReDrafter head", None, r"re_?drafter|recurrent_?drafter", ("redrafter_num_layers",)),

@@ -138,12 +138,12 @@ def announced(raw: Mapping[str, Any], modelled: tuple[str, ...] = (), *, experts
 
 def keys_of(family: Family) -> set[str]:
     """Keys that a family's row names."""
-    found = {*family.defaults, *family.must_equal}
-    found |= {spelling for others in family.spellings.values() for spelling in others}
+    keys = {*family.defaults, *family.must_equal}
+    keys |= {spelling for others in family.spellings.values() for spelling in others}
     if (running := family.running) is not None:
-        found |= {*running.must_equal}
-        found |= {setting.key for setting in running.computation.values() if isinstance(setting, Setting)}
-    return found
+        keys |= {*running.must_equal}
+        keys |= {setting.key for setting in running.computation.values() if isinstance(setting, Setting)}
+    return keys
 
 
 def unknown_keys(raw: Mapping[str, Any], read: Collection[str]) -> list[str]:

@@ -24,7 +24,7 @@ from hwmodels.networks.settings import Settings, shown
 from hwmodels.networks.sizes import network_spec
 from hwmodels.networks.spec import NetworkSpec
 from hwmodels.networks.stored import StoredForm, UnpricedFormError, stored_form
-from hwmodels.networks.wrappers import nested_text
+from hwmodels.networks.wrappers import nested_in, nested_text
 
 __all__ = [
     "ConfigReading",
@@ -162,7 +162,7 @@ def read_config(raw: Mapping[str, Any], *, where: str = "config.json", quantizat
         raise EntryError(f"{where}: is {shown(raw)}; it must be a JSON object, as Hugging Face's config.json is")
     notes: list[str] = []
     _refuse_head(raw, where)
-    whole, file, nested = raw, where, raw.get("text_config")
+    whole, file, nested = raw, where, nested_in(raw)
     if nested is not None:
         raw = _text_part(raw, nested, where, notes)
         where = f"{where}: text_config"
@@ -246,7 +246,7 @@ def positions_of_config(raw: Mapping[str, Any]) -> int | None:
 
     Source: vLLM derives the same from `max_position_embeddings` and the scaling of rotary positions, get_and_verify_max_len.
     """
-    nested = raw.get("text_config")
+    nested = nested_in(raw)
     text = nested_text(raw, nested) if isinstance(nested, Mapping) else raw
     family = family_called(str(text.get("model_type"))) or LLAMA_LIKE
     stated = Settings(text, family.defaults, family.spellings, "config.json").get("max_position_embeddings")
@@ -278,9 +278,9 @@ def _text_part(raw: Mapping[str, Any], nested: Any, where: str, notes: list[str]
 def _refuse_unmodelled(
     raw: Mapping[str, Any], where: str, modelled: tuple[str, ...] = (), *, experts: bool = True
 ) -> None:
-    found = announced(raw, modelled, experts=experts)
-    if found is not None:
-        raise NotImplementedError(f"{where}: {found}, which is not modelled; allowed is a decoder without it")
+    unmodelled = announced(raw, modelled, experts=experts)
+    if unmodelled is not None:
+        raise NotImplementedError(f"{where}: {unmodelled}, which is not modelled; allowed is a decoder without it")
 
 
 def unmodelled_feature(raw: Mapping[str, Any]) -> str | None:

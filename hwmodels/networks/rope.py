@@ -68,10 +68,10 @@ def _of_two_types(settings: Settings, rotary: Rotary, width: int) -> dict[str, A
             f"{settings.prefix}rotary settings {shown(nested or scaling)} are not modelled; known: rope_parameters of {_FULL} "
             f"and {_LOCAL}, or rope_scaling for the first"
         )
-    found = {kind: dict(nested.get(kind) or {}) for kind in (_FULL, _LOCAL)}
-    found[_FULL] |= scaling
+    by_kind = {kind: dict(nested.get(kind) or {}) for kind in (_FULL, _LOCAL)}
+    by_kind[_FULL] |= scaling
     ropes = {}
-    for (kind, stated), theta in zip(found.items(), ("rope_theta", rotary.local_theta), strict=True):
+    for (kind, stated), theta in zip(by_kind.items(), ("rope_theta", rotary.local_theta), strict=True):
         stated = {"rope_theta": settings.get(theta)} | {
             key: value for key, value in stated.items() if value is not None
         }

@@ -24,7 +24,7 @@ _EVERYWHERE = {"is_causal": True, "is_encoder_decoder": False, "add_cross_attent
 
 #: Activation as files call it -> as jaxspec does.
 ACTIVATION_NAMES = {
-    **{name: name for name in ("silu", "gelu", "gelu_pytorch_tanh", "relu")},
+    **{name: name for name in ("silu", "gelu", "gelu_pytorch_tanh", "relu", "relu2")},
     **{"swish": "silu", "gelu_new": "gelu_pytorch_tanh"},
 }
 

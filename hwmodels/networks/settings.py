@@ -55,12 +55,12 @@ class Settings:
 
     def get(self, key: str) -> Any:
         """The value, of whatever kind; null where neither the file nor the family has one."""
-        spelling, found = self._find(key)
+        spelling, is_stated = self._find(key)
         default = self._defaults.get(key)
         if callable(default):
-            stated = self.raw[spelling] if found else None
+            stated = self.raw[spelling] if is_stated else None
             return default(self) if stated is None else stated
-        return self.raw[spelling] if found else default
+        return self.raw[spelling] if is_stated else default
 
     def size(self, key: str, *, least: int = 1, most: int = LARGEST_SIZE) -> int:
         """A whole number in [least, most]; raises EntryError."""

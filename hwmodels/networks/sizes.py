@@ -223,8 +223,11 @@ def _sliding(settings: Settings, family: Family, layers: int) -> list[bool]:
         return [False] * layers
     if rule.enabled is not None and not settings.flag(rule.enabled):
         return [False] * layers
-    if rule.pattern == "all":
+    if rule.pattern in ("all", "listed"):
         return [True] * layers
+    if rule.pattern == "all_behind_every_nth":
+        period = settings.size("sliding_window_pattern")
+        return [layer % period != 0 for layer in range(layers)]
     if rule.pattern == "all_but_every_nth":
         period = settings.size("sliding_window_pattern")
         return [(layer + 1) % period != 0 for layer in range(layers)]

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
-__all__ = ["ExpertSizes", "LatentSizes", "LearnedPositions", "LinearSizes", "NetworkSpec", "RopeSpec"]
+__all__ = ["ExpertSizes", "LatentSizes", "LearnedPositions", "LinearSizes", "NetworkSpec", "RopeSpec", "SharedSizes"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,16 +185,28 @@ class RopeSpec:
 
 
 @dataclasses.dataclass(frozen=True)
-class NetworkSpec:
-    """A decoder: fields that networks which run here have too mean what those of `jaxspec.models.sizes.DecoderSizes` do.
+class SharedSizes:
+    """Sizes of a decoder that its description and a network that runs have in common.
 
     Attributes:
-        norms_per_layer: of the residual stream. norm_biases: norms have biases beside their scales.
-        gated_ffn: three matrices rather than two in dense layers.
-        windows, rotated, linear_layers, expert_layers: of each layer the tokens that it sees, and whether it rotates, has
-            linear attention, and is a mixture of experts.
-        head_bias, embedding_norm: which no network that runs here has.
-        computation: further fields of a network that runs, by name; None: the file was read for its sizes alone.
+        intermediate_size: of the dense feed-forward networks.
+        num_kv_heads, head_dim, qk_norm, qkv_bias: of grouped-query attention; the last two add norms of queries and keys per
+            head, and biases of queries, keys and values.
+        qk_norm_whole: the norms of queries and keys are over all heads together, each element with a scale of its own.
+        o_bias, ffn_bias: biases of attention's output, and of all feed-forward matrices.
+        attention_gate: in layers without linear attention a gate, projected from the input as queries are, multiplies what
+            attention gives.
+        attention_sinks: each head has a learned logit that takes part in the softmax and has no value.
+        learned_positions: vectors added to the embedding.
+        latent: sizes of latent attention, which caches one vector per token; None: keys and values are cached. `head_dim` is
+            then the part of a head that is not rotated, `qkv_bias` of the projections from the hidden state to latents.
+        linear: sizes of layers with linear attention; None: no layer has it.
+        experts: sizes and rules of the layers that are mixtures of experts; None: there are none.
+        rotary_dim: elements of each head that are rotated, its first ones; None: all. Of an odd number the last one is rotated
+            with its neighbour, as transformers does.
+        interleaved_rope: a plane of rotation is (2i, 2i + 1) rather than (i, i + rotary_dim / 2).
+        windows: tokens that a layer sees, itself included, layer by layer; None: all.
+        rotated: whether a layer rotates queries and keys, likewise.
     """
 
     vocab_size: int
@@ -204,9 +216,6 @@ class NetworkSpec:
     num_heads: int
     num_kv_heads: int
     head_dim: int
-    linear_layers: tuple[bool, ...]
-    expert_layers: tuple[bool, ...]
-    windows: tuple[int | None, ...]
     tie_embeddings: bool = False
     qk_norm: bool = False
     qk_norm_whole: bool = False
@@ -219,6 +228,26 @@ class NetworkSpec:
     latent: LatentSizes | None = None
     linear: LinearSizes | None = None
     experts: ExpertSizes | None = None
+    rotary_dim: int | None = None
+    interleaved_rope: bool = False
+    windows: tuple[int | None, ...] = (None,)
+    rotated: tuple[bool, ...] = (True,)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NetworkSpec(SharedSizes):
+    """A decoder as its file describes it, windows and rotations layer by layer.
+
+    Attributes:
+        norms_per_layer: of the residual stream. norm_biases: norms have biases beside their scales.
+        gated_ffn: three matrices rather than two in dense layers.
+        linear_layers, expert_layers: of each layer whether it has linear attention, and is a mixture of experts.
+        head_bias, embedding_norm: which no network that runs here has.
+        computation: further fields of a network that runs, by name; None: the file was read for its sizes alone.
+    """
+
+    linear_layers: tuple[bool, ...]
+    expert_layers: tuple[bool, ...]
     gated_ffn: bool = True
     norms_per_layer: int = 2
     norm_biases: bool = False
@@ -226,9 +255,6 @@ class NetworkSpec:
     embedding_norm: bool = False
     rope: RopeSpec = RopeSpec()
     local_rope: RopeSpec | None = None
-    rotary_dim: int | None = None
-    interleaved_rope: bool = False
-    rotated: tuple[bool, ...] = (True,)
     computation: Mapping[str, Any] | None = None
 
     def architecture_values(self) -> dict[str, float]:

@@ -234,16 +234,16 @@ def _compressed_tensors(raw: Mapping[str, Any]) -> _Recipe:
     groups = raw.get("config_groups")
     if not isinstance(groups, Mapping):
         raise UnpricedFormError(f"config_groups {shown(groups)}")
-    found: list[tuple[Iterable[str] | None, _Form]] = []
+    rules: list[tuple[Iterable[str] | None, _Form]] = []
     for group in groups.values():
         stated = _table(group)
         targets = _texts(stated, "targets")
         every = not targets or "Linear" in targets
         own = {"format": raw.get("format")} | {key: value for key, value in stated.items() if value is not None}
-        found.append((None if every else targets, _compressed_form(own)))
+        rules.append((None if every else targets, _compressed_form(own)))
     # Named modules go before all matrices.
-    found.sort(key=lambda entry: entry[0] is None)
-    return _Recipe(found, _texts(raw, "ignore"), raw.get("kv_cache_scheme") or raw.get("kv_cache_quant_algo"))
+    rules.sort(key=lambda entry: entry[0] is None)
+    return _Recipe(rules, _texts(raw, "ignore"), raw.get("kv_cache_scheme") or raw.get("kv_cache_quant_algo"))
 
 
 def _integers(raw: Mapping[str, Any]) -> _Recipe:
@@ -334,10 +334,12 @@ def _kv_bits(stated: Any) -> float | None:
         bits, size = stated.get("num_bits"), stated.get("group_size")
         shared = 8.0 / size if isinstance(size, int) and size > 0 else 0.0
         return None if bits is None else _whole(bits, "num_bits of keys and values") + shared
-    found = {"FP8": 8.0, "INT8": 8.0, "NVFP4": 4.5, "MXFP8": 8.25, "INT4": 4.0}.get(str(stated).upper().split("_")[0])
-    if found is None:
+    read_bits = {"FP8": 8.0, "INT8": 8.0, "NVFP4": 4.5, "MXFP8": 8.25, "INT4": 4.0}.get(
+        str(stated).upper().split("_")[0]
+    )
+    if read_bits is None:
         raise UnpricedFormError(f"keys and values in {shown(stated)}")
-    return found
+    return read_bits
 
 
 def _texts(raw: Mapping[str, Any], key: str) -> list[str]:
@@ -473,7 +475,7 @@ def stored_form(
         return None
     weight_bits = dict.fromkeys(KINDS, UNCOMPRESSED_BITS)
     weight_bits |= {kind: bits / size for kind, (bits, size) in total.items() if size}
-    forms = [form for _, form in sorted(used.values(), key=lambda found: -found[0])]
+    forms = [form for _, form in sorted(used.values(), key=lambda entry: -entry[0])]
     return StoredForm(
         name=" and ".join(form.name for form in forms) or "16 bits",
         weight_bits=weight_bits,

@@ -7,20 +7,25 @@ __all__ = [
     "EXPERT_TENSORS",
     "FUSED_EXPERTS",
     "FUSED_GATE",
+    "FUSED_GRANITE_EXPERTS",
     "FUSED_LATENT",
     "FUSED_LINEAR",
     "FUSED_QKV",
     "GLM4_POST_NORMS",
     "GPT_OSS_TENSORS",
+    "GRANITE_EXPERT_TENSORS",
     "LATENT_TENSORS",
+    "LLAMA_NORM_BIASES",
     "LLAMA_TENSORS",
     "MIXTRAL_TENSORS",
     "OPT_TENSORS",
     "QWEN_HYBRID_EXPERT_TENSORS",
     "QWEN_HYBRID_TENSORS",
+    "QWEN_MOE_TENSORS",
     "QWEN_NEXT_TENSORS",
     "SANDWICH_TENSORS",
     "STACKED_EXPERTS",
+    "STARCODER_TENSORS",
 ]
 
 _LAYER = "model.layers.{layer}."
@@ -38,6 +43,20 @@ LLAMA_TENSORS = {
     **{f"{kind}_norm": f"{_ATTENTION}{kind}_norm.weight" for kind in ("q", "k")},
     **{kind: f"{_LAYER}mlp.{kind}_proj.weight" for kind in ("gate", "up", "down")},
     **{f"{kind}_bias": f"{_LAYER}mlp.{kind}_proj.bias" for kind in ("gate", "up", "down")},
+}
+
+#: Biases of layer norms under the same names.
+LLAMA_NORM_BIASES = {
+    f"{name}_bias": LLAMA_TENSORS[name].removesuffix("weight") + "bias"
+    for name in ("attention_norm", "mlp_norm", "final_norm")
+}
+
+#: Of StarCoder2, whose two feed-forward matrices have GPT-2's names.
+STARCODER_TENSORS = {
+    **LLAMA_TENSORS,
+    **LLAMA_NORM_BIASES,
+    **{kind: f"{_LAYER}mlp.{name}.weight" for kind, name in (("up", "c_fc"), ("down", "c_proj"))},
+    **{f"{kind}_bias": f"{_LAYER}mlp.{name}.bias" for kind, name in (("up", "c_fc"), ("down", "c_proj"))},
 }
 
 #: Of networks with experts, each expert's matrix a tensor of its own: routers, and experts shared by all tokens.
@@ -93,6 +112,21 @@ MIXTRAL_TENSORS = LLAMA_TENSORS | {
     },
 }
 
+_SHARED_MLP = _LAYER + "shared_mlp."
+#: Of Granite, all experts of a layer in one tensor: (expert, output, input).
+GRANITE_EXPERT_TENSORS = LLAMA_TENSORS | {
+    "router": _MIXTRAL + "router.layer.weight",
+    **dict.fromkeys(("expert_gate", "expert_up"), _MIXTRAL + "input_linear.weight"),
+    "expert_down": _MIXTRAL + "output_linear.weight",
+    **dict.fromkeys(("shared_gate", "shared_up"), _SHARED_MLP + "input_linear.weight"),
+    "shared_down": _SHARED_MLP + "output_linear.weight",
+}
+#: In its tensors gates are before what they gate.
+FUSED_GRANITE_EXPERTS = {
+    _MIXTRAL + "input_linear.weight": ("expert_gate", "expert_up"),
+    _SHARED_MLP + "input_linear.weight": ("shared_gate", "shared_up"),
+}
+
 _LINEAR = _LAYER + "linear_attn."
 #: Of Qwen3.5: gated attention, and gated delta nets in the other layers.
 QWEN_HYBRID_TENSORS = LLAMA_TENSORS | {
@@ -108,6 +142,8 @@ _SHARED = {
     **{f"shared_{kind}": f"{_LAYER}mlp.shared_expert.{kind}_proj.weight" for kind in ("gate", "up", "down")},
     "shared_router": _LAYER + "mlp.shared_expert_gate.weight",
 }
+#: Of Qwen2 with experts.
+QWEN_MOE_TENSORS = EXPERT_TENSORS | _SHARED
 #: Of Qwen3.5 with experts, each expert's matrices apart, as transformers writes them.
 QWEN_HYBRID_EXPERT_TENSORS = EXPERT_TENSORS | QWEN_HYBRID_TENSORS | _SHARED
 #: Of its releases, all experts of a layer in one tensor: (expert, output, input), gates before what they gate.

@@ -9,7 +9,7 @@ from typing import Any
 from hwmodels.networks.families import family_called
 from hwmodels.networks.family import Running
 
-__all__ = ["STATED", "WRAPPERS", "Naming", "Wrapper", "nested_text", "text_config", "wrapper_of"]
+__all__ = ["STATED", "WRAPPERS", "Naming", "Wrapper", "nested_in", "nested_text", "text_config", "wrapper_of"]
 
 #: Sizes that a release of a text decoder states: such a file without them is taken for damaged, whatever its family's defaults.
 STATED = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
@@ -59,11 +59,13 @@ class Wrapper:
         name: `model_type` of config.json.
         text: `model_type` of a `text_config` that states none.
         namings: of its checkpoints; which one a checkpoint has shows in its tensors.
+        flat: files without a `text_config` have its keys beside those of the other parts.
     """
 
     name: str
     text: str
     namings: tuple[Naming, ...]
+    flat: bool = False
 
     def naming(self, tensors: Iterable[str]) -> Naming:
         """The naming that most of the tensors follow; the first of equals."""
@@ -72,13 +74,12 @@ class Wrapper:
         return max(self.namings, key=share)
 
 
+_PARTS = ("vision_tower.", "multi_modal_projector.", "image_newline")
+
 #: Of releases, whose decoder is a checkpoint of its own under one prefix; and as transformers calls the same modules.
 _NAMINGS = (
-    Naming(
-        {"model.": "language_model.model.", "lm_head.": "language_model.lm_head."},
-        ("vision_tower.", "multi_modal_projector."),
-    ),
-    Naming({"model.": "model.language_model."}, ("model.vision_tower.", "model.multi_modal_projector.")),
+    Naming({"model.": "language_model.model.", "lm_head.": "language_model.lm_head."}, _PARTS),
+    Naming({"model.": "model.language_model."}, tuple(f"model.{part}" for part in _PARTS)),
 )
 
 _KIMI = tuple(
@@ -89,10 +90,17 @@ _KIMI = tuple(
     )
 )
 _QWEN = (Naming({"model.": "model.language_model."}, ("model.visual.",)),)
+#: Older releases have the decoder's own names.
+_QWEN2 = (*_QWEN, Naming({"model.": "model."}, ("visual.",)))
+_IDEFICS = (Naming({"model.": "model.text_model."}, ("model.vision_model.", "model.connector.")),)
 
 _ROWS = (
     Wrapper("gemma3", text="gemma3_text", namings=_NAMINGS),
     Wrapper("mistral3", text="mistral", namings=_NAMINGS),
+    *(Wrapper(name, text="llama", namings=_NAMINGS) for name in ("llava", "llava_next", "vipllava")),
+    *(Wrapper(name, text="qwen2", namings=_NAMINGS) for name in ("llava_onevision", "internvl")),
+    *(Wrapper(name, text="llama", namings=_IDEFICS) for name in ("idefics3", "smolvlm")),
+    *(Wrapper(name, text=f"{name}_text", namings=_QWEN2, flat=True) for name in ("qwen2_vl", "qwen2_5_vl")),
     Wrapper("kimi_k25", text="deepseek_v3", namings=_KIMI),
     Wrapper("qwen3_vl", text="qwen3_vl_text", namings=_QWEN),
     Wrapper("qwen3_5", text="qwen3_5_text", namings=_QWEN),
@@ -107,6 +115,18 @@ def wrapper_of(raw: Mapping[str, Any]) -> Wrapper | None:
     """The kind of network around a text decoder that a parsed config.json describes; None: no row of the table."""
     name = raw.get("model_type")
     return WRAPPERS.get(name) if isinstance(name, str) else None
+
+
+def nested_in(raw: Mapping[str, Any]) -> Any:
+    """What a config.json has as its `text_config`; None: nothing."""
+    wrapper = wrapper_of(raw)
+    if "text_config" in raw or wrapper is None or not wrapper.flat:
+        return raw.get("text_config")
+    scaling = raw.get("rope_scaling")
+    plain = isinstance(scaling, Mapping) and scaling.get("type", scaling.get("rope_type")) in ("mrope", "default")
+    # Positions of text have three equal coordinates.
+    left = ("model_type", "architectures", *(("rope_scaling",) if plain else ()))
+    return {key: value for key, value in raw.items() if key not in left and not key.endswith("_config")}
 
 
 def nested_text(raw: Mapping[str, Any], nested: Mapping[str, Any], *others: str) -> dict[str, Any]:
@@ -131,12 +151,12 @@ def text_config(raw: dict[str, Any]) -> dict[str, Any]:
     wrapper = wrapper_of(raw)
     if wrapper is None:
         return raw
-    nested = raw.get("text_config")
+    nested = nested_in(raw)
     if not isinstance(nested, dict):
         raise ValueError(f"text_config is {nested!r}; {wrapper.name} needs an object that describes its text decoder")
-    found = nested_text(raw, nested, *_OF_THE_WHOLE)
-    family = family_called(found["model_type"])
+    text = nested_text(raw, nested, *_OF_THE_WHOLE)
+    family = family_called(text["model_type"])
     if family is None:
-        return found
-    known = {key for key in STATED if any(name in found for name in (key, *family.spellings.get(key, ())))}
-    return {key: family.defaults[key] for key in STATED if key not in known} | found
+        return text
+    known = {key for key in STATED if any(name in text for name in (key, *family.spellings.get(key, ())))}
+    return {key: family.defaults[key] for key in STATED if key not in known} | text

@@ -106,8 +106,11 @@ def _experts(spec: NetworkSpec, family: Family) -> dict[str, Any]:
         return {}
     layers: dict[str, Any] = {
         "all": {},
-        "every_nth": {"decoder_sparse_step": 1, "mlp_only_layers": [n for n, found in enumerate(mixed) if not found]},
-        "listed": {"mlp_layer_types": ["sparse" if found else "dense" for found in mixed]},
+        "every_nth": {
+            "decoder_sparse_step": 1,
+            "mlp_only_layers": [n for n, is_mixed in enumerate(mixed) if not is_mixed],
+        },
+        "listed": {"mlp_layer_types": ["sparse" if is_mixed else "dense" for is_mixed in mixed]},
         "after_dense": {"first_k_dense_replace": mixed.index(True) if any(mixed) else len(mixed)},
     }[keys.layers]
     sizes = spec.experts
@@ -124,14 +127,14 @@ def _experts(spec: NetworkSpec, family: Family) -> dict[str, Any]:
 def _router(sizes: ExpertSizes, rule: RouterRule | None) -> dict[str, Any]:
     if rule is None:
         return {}
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     if isinstance(rule.renormalised, str):
-        found[rule.renormalised] = sizes.renormalised
+        settings[rule.renormalised] = sizes.renormalised
     if rule.scale is not None:
-        found[rule.scale] = sizes.scale
+        settings[rule.scale] = sizes.scale
     if rule.grouped_by is not None:
         key, whole, grouped = rule.grouped_by
-        found[key] = grouped if sizes.groups > 1 else whole
+        settings[key] = grouped if sizes.groups > 1 else whole
     if rule.groups is not None:
-        found |= zip(rule.groups, (sizes.groups, sizes.groups_per_token), strict=True)
-    return found
+        settings |= zip(rule.groups, (sizes.groups, sizes.groups_per_token), strict=True)
+    return settings

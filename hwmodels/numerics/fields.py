@@ -77,6 +77,8 @@ def check_numbers(tree: Any, name: str = "") -> None:
         parts = [(f"{dot}{place}", part, None) for place, part in enumerate(tree)]
     elif dataclasses.is_dataclass(tree) and not isinstance(tree, type):
         parts = [(dot + field, getattr(tree, field), rule) for field, rule in _rules(type(tree))]
+        if check := getattr(tree, "check_together", None):  # rules of several fields
+            check()
     else:
         return
     for path, part, rule in parts:

@@ -68,10 +68,10 @@ def settled(value: Number) -> Float[Array, "*b"]:
 
     Gradient: 1; the function departs from the identity by 16 rounding steps of its precision at most.
     """
-    found = jnp.asarray(value)
-    whole = jnp.round(found)
-    near = jnp.abs(found - whole) <= _ROUNDINGS * jnp.finfo(found.dtype).eps * whole
-    return found + jax.lax.stop_gradient(jnp.where(near, whole - found, 0.0))
+    number = jnp.asarray(value)
+    whole = jnp.round(number)
+    near = jnp.abs(number - whole) <= _ROUNDINGS * jnp.finfo(number.dtype).eps * whole
+    return number + jax.lax.stop_gradient(jnp.where(near, whole - number, 0.0))
 
 
 def smooth_ceil_div(numerator: Number, denominator: Number, temperature: Number = 0.0) -> Float[Array, "*b"]:

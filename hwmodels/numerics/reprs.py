@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
+from hwmodels.numerics.units import engineering
+
 __all__ = ["leaf_text", "short_line", "tree_html"]
 
 
@@ -17,9 +19,9 @@ def leaf_text(leaf: Any) -> str:
     if isinstance(leaf, Tracer):
         return f"traced {leaf.shape}"
     if getattr(leaf, "ndim", 0) and leaf.size:
-        return f"{leaf.shape}, {float(jnp.min(leaf)):.5g} to {float(jnp.max(leaf)):.5g}"
+        return f"{leaf.shape}, {engineering(float(jnp.min(leaf)), 5)} to {engineering(float(jnp.max(leaf)), 5)}"
     try:
-        return f"{float(leaf):.5g}"
+        return engineering(float(leaf), 5)
     except (TypeError, ValueError):  # axes of a `vmap`, shardings, an empty array
         return str(leaf)
 
@@ -30,8 +32,8 @@ def short_line(tree: Any, *names: str) -> str:
     Args:
         names: dotted names of the fields that are shown.
     """
-    found = dict(_leaves(tree))
-    shown = [f"{name}={found[name]}" for name in names if name in found]
+    leaves = dict(_leaves(tree))
+    shown = [f"{name}={leaves[name]}" for name in names if name in leaves]
     return f"{type(tree).__name__}({', '.join([*shown, '...'])})"
 
 

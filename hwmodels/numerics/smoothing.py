@@ -12,7 +12,7 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
 from hwmodels.numerics.axes import with_rank
-from hwmodels.numerics.gradients import cotangent_once
+from hwmodels.numerics.gradients import share_cotangent
 from hwmodels.numerics.scalars import Number, as_float
 
 #: Highest power of a p-norm that is taken by multiplying.
@@ -37,7 +37,7 @@ def smooth_maximum(values: Float[Array, "... n"], temperature: Number = 0.0) -> 
     values = jnp.asarray(as_float(values))
     power = _whole_power(temperature)
     temperature = jnp.asarray(as_float(temperature), values.dtype)
-    values = cotangent_once(with_rank(values, temperature.ndim + 1))
+    values = share_cotangent(with_rank(values, temperature.ndim + 1))
     temperature = jnp.broadcast_to(temperature, jnp.broadcast_shapes(temperature.shape, values.shape[:-1]))
     return _p_norm(jnp.unstack(values, axis=-1), temperature, power)
 
@@ -117,29 +117,29 @@ def _p_norm_slope(
     """The slope from the powers that the norm needed anyway: half the time of differentiating them."""
     values, temperature = primals
     values_dot, temperature_dot = tangents
-    found = _parts(values, temperature, power)
+    parts = _parts(values, temperature, power)
     exact = functools.reduce(jnp.maximum, values)
     ties = [(value == exact).astype(value.dtype) for value in values]
     tied = functools.reduce(jnp.add, ties)
     # d norm / d value = root * share / ratio. At ratio 0 the limit is 0, and 1 where the norm is the sum.
     at_zero = (temperature >= 1.0).astype(exact.dtype)
-    slope, positive = jnp.zeros_like(exact), [ratio > 0 for ratio in found.ratios]
-    for value_dot, tie, ratio, share, some in zip(values_dot, ties, found.ratios, found.shares, positive, strict=True):
+    slope, positive = jnp.zeros_like(exact), [ratio > 0 for ratio in parts.ratios]
+    for value_dot, tie, ratio, share, some in zip(values_dot, ties, parts.ratios, parts.shares, positive, strict=True):
         if isinstance(value_dot, SymbolicZero):
             continue
-        smooth = found.root * jnp.where(some, share / jnp.where(some, ratio, 1.0), at_zero)
-        slope = slope + jnp.where(found.smooth, smooth, tie / tied) * value_dot
+        smooth = parts.root * jnp.where(some, share / jnp.where(some, ratio, 1.0), at_zero)
+        slope = slope + jnp.where(parts.smooth, smooth, tie / tied) * value_dot
     if isinstance(temperature_dot, SymbolicZero):  # as a rule: nobody differentiates by it
-        return found.norm, slope
+        return parts.norm, slope
     # d log norm / d temperature = log total - sum of share * log ratio / temperature.
     logs = [
         share * jnp.where(some, jnp.log(jnp.where(some, ratio, 1.0)), 0.0)
-        for share, ratio, some in zip(found.shares, found.ratios, positive, strict=True)
+        for share, ratio, some in zip(parts.shares, parts.ratios, positive, strict=True)
     ]
-    t = jnp.where(found.smooth, temperature, 1.0)
-    by_log = jnp.log(found.total) - functools.reduce(jnp.add, logs) / t
-    by_temperature = jnp.where(found.smooth, found.norm * by_log, 0.0)
-    return found.norm, slope + by_temperature * temperature_dot
+    t = jnp.where(parts.smooth, temperature, 1.0)
+    by_log = jnp.log(parts.total) - functools.reduce(jnp.add, logs) / t
+    by_temperature = jnp.where(parts.smooth, parts.norm * by_log, 0.0)
+    return parts.norm, slope + by_temperature * temperature_dot
 
 
 _p_norm.defjvp(_p_norm_slope, symbolic_zeros=True)

@@ -7,9 +7,8 @@ from hwmodels.parallel.collectives import (
     collective_work,
     kernels_time,
 )
-from hwmodels.parallel.exchange import ElementLinks, Exchange, sum_exchange
+from hwmodels.parallel.exchange import Division, ElementLinks, Exchange, Phase, divide, sum_exchange
 from hwmodels.parallel.network_link import Link, collective_time
-from hwmodels.parallel.phases import Division, Phase, divide
 
 __all__ = [
     "ALGORITHMS",

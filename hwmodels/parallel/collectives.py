@@ -102,7 +102,7 @@ def collective_work(
         ValueError: a collective that is not known, or an algorithm that it does not have.
     """
     if algorithm not in ALGORITHMS.get(collective, ()):
-        known = "; ".join(f"{name}: {', '.join(found)}" for name, found in ALGORITHMS.items())
+        known = "; ".join(f"{name}: {', '.join(names)}" for name, names in ALGORITHMS.items())
         raise ValueError(f"collective is {collective!r} by {algorithm!r}; allowed are {known}")
     size, count = as_arrays(message_bytes, devices)
     others = count - 1.0
@@ -150,5 +150,5 @@ def kernels_time(
         per_byte = (1.0 / as_float(kernel.efficiency) + shared * count) / bandwidth
         waited = as_float(kernel.launch_s) + work.rounds * as_float(kernel.hop_s) + peers * as_float(kernel.peer_s)
         times.append(waited + work.sent_bytes * per_byte)
-    found = times[0] if len(times) == 1 else soft_minimum(times)
-    return jnp.where(several & (size > 0), found, 0.0)
+    seconds = times[0] if len(times) == 1 else soft_minimum(times)
+    return jnp.where(several & (size > 0), seconds, 0.0)

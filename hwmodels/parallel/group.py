@@ -32,7 +32,15 @@ from hwmodels.numerics.fields import COUNT, WHOLE, number
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.parallel.network_link import Link
 
-__all__ = ["DeviceGroup", "for_draft", "fullest_stage", "held_share", "share_of_architecture", "share_of_step"]
+__all__ = [
+    "DeviceGroup",
+    "for_draft",
+    "fullest_stage",
+    "held_share",
+    "share_of_architecture",
+    "share_of_step",
+    "sharing_devices",
+]
 
 #: Of a layer; what rounding leaves of a whole number of them is no layer more.
 _OF_A_LAYER = 1e-4
@@ -124,6 +132,11 @@ def fullest_stage(group: DeviceGroup, architecture: Architecture) -> Float[Array
     below = jnp.floor(stages)
     whole = lambda count: jnp.maximum(jnp.ceil(layers / count - _OF_A_LAYER), 1.0)
     return (whole(below) + (stages - below) * (whole(below + 1.0) - whole(below))) / layers
+
+
+def sharing_devices(device: Device) -> Leaf:
+    """Devices that share each matrix of a target, "*b"; 1 where one works alone."""
+    return 1.0 if device.group is None else as_float(device.group.tensor_parallel)
 
 
 def for_draft(device: Device) -> Device:

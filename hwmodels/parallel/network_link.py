@@ -5,7 +5,7 @@ from __future__ import annotations
 import flax.struct
 from jaxtyping import Array, Float
 
-from hwmodels.compute.unit import Spread
+from hwmodels.compute.unit import ErrorInterval
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, SHARE, number
 from hwmodels.numerics.scalars import Leaf, Number
 from hwmodels.parallel.collectives import Collective, CollectiveKernel, kernels_time
@@ -33,7 +33,7 @@ class Link:
     #: Devices that it joins, those of one host; None: as many as there are.
     joins: int | None = flax.struct.field(pytree_node=False, default=None)
     #: How far measured times of collectives lie from those of the fits; none where they are not known.
-    spreads: tuple[Spread, ...] = flax.struct.field(pytree_node=False, default=())
+    spreads: tuple[ErrorInterval, ...] = flax.struct.field(pytree_node=False, default=())
 
 
 def collective_time(

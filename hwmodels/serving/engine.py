@@ -7,7 +7,7 @@ from typing import NamedTuple
 import flax.struct
 from jaxtyping import Array, Float, Int
 
-from hwmodels.numerics.long_sums import LongSum
+from hwmodels.numerics.compensated_sums import CompensatedSum
 from hwmodels.numerics.scalars import Leaf
 
 __all__ = ["Engine", "Served", "Serving", "Slots"]
@@ -58,9 +58,9 @@ class Serving(NamedTuple):
         done: requests that have all their tokens.
     """
 
-    clock_s: LongSum
-    busy_s: LongSum
-    held_slots_s: LongSum
+    clock_s: CompensatedSum
+    busy_s: CompensatedSum
+    held_slots_s: CompensatedSum
     head: Int[Array, ""]
     done: Int[Array, ""]
     slots: Slots

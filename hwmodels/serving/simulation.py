@@ -26,7 +26,7 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from hwmodels.numerics.long_sums import LongSum, long_sum
+from hwmodels.numerics.compensated_sums import CompensatedSum, compensated_sum
 from hwmodels.numerics.scalars import as_float
 from hwmodels.serving.engine import Engine, Served, Serving, Slots
 from hwmodels.serving.requests import Requests
@@ -61,8 +61,8 @@ def change_if_needed(needed: Bool[Array, ""], change: Callable[..., Kept], kept:
             kept,
             of_kept,
         )
-        found = change_if_needed(jnp.any(needed), jax.vmap(change, in_axes=(0, *axes)), lanes, *given)
-        return found, jax.tree.map(lambda _: True, found)
+        changed = change_if_needed(jnp.any(needed), jax.vmap(change, in_axes=(0, *axes)), lanes, *given)
+        return changed, jax.tree.map(lambda _: True, changed)
 
     return changed(needed, kept, given)
 
@@ -101,18 +101,12 @@ def begin_serving(requests: Requests, engine: Engine) -> Serving:
     zero = jnp.zeros((), never.dtype)
     empty = Slots(jnp.full((slots,), -1, _INDEX), *(jnp.zeros((slots,), never.dtype) for _ in range(4)))
     served = Served(never, never, never, zero, zero, zero, jnp.zeros((), _INDEX))
-    nothing = long_sum(zero)
+    nothing = compensated_sum(zero)
     return Serving(nothing, nothing, nothing, jnp.zeros((), _INDEX), jnp.zeros((), _INDEX), empty, served)
 
 
 def serve_further(
-    state: Serving,
-    requests: Requests,
-    table: StepTable,
-    engine: Engine,
-    key: PRNGKeyArray,
-    *,
-    steps: int | None = None,
+    state: Serving, requests: Requests, table: StepTable, engine: Engine, key: PRNGKeyArray, *, steps: int | None = None
 ) -> Serving:
     """Go on with some steps, which are the same steps however often one stops in between.
 
@@ -149,7 +143,7 @@ def serve_further(
 def served_so_far(state: Serving) -> Served:
     """Times of the requests; those that wait have infinite ones."""
     sums = {"end_s": state.clock_s, "busy_s": state.busy_s, "held_slots_s": state.held_slots_s}
-    return dataclasses.replace(state.served, **{name: found.high for name, found in sums.items()})
+    return dataclasses.replace(state.served, **{name: total.high for name, total in sums.items()})
 
 
 def _may_enter(state: Serving, requests: Requests, engine: Engine) -> Bool[Array, ""]:
@@ -183,7 +177,7 @@ def _waited(state: Serving, requests: Requests) -> Serving:
     """With nothing to do the engine waits for the next request."""
     idle, arrival = jnp.all(state.slots.request < 0), requests.arrival_s[_next(state, requests)]
     waits = idle & (state.clock_s.since(arrival) < 0)
-    return state._replace(clock_s=jax.tree.map(partial(jnp.where, waits), long_sum(arrival), state.clock_s))
+    return state._replace(clock_s=jax.tree.map(partial(jnp.where, waits), compensated_sum(arrival), state.clock_s))
 
 
 def _admitted(state: Serving, requests: Requests, engine: Engine) -> Serving:
@@ -277,7 +271,7 @@ def _stepped(
 def _noted(
     served: Served,
     requests: Requests,
-    clock_s: LongSum,
+    clock_s: CompensatedSum,
     request: Int[Array, " slot"],
     ends_prompt: Bool[Array, " slot"],
     finished: Bool[Array, " slot"],

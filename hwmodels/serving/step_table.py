@@ -20,18 +20,14 @@ from jaxtyping import Array, Float, Int
 
 from hwmodels.analysis.uncertainty.cycle_errors import answer_times, cycle_numbers
 from hwmodels.analysis.uncertainty.kernel_errors import known_scatter
-from hwmodels.device import Device
-from hwmodels.network.architecture import Architecture
-from hwmodels.network.footprint import Footprint
 from hwmodels.network.operators import StepShape
-from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.network.workload import Workload
-from hwmodels.numerics.quick_jit import quick_jit
+from hwmodels.numerics.fast_compile import jit_fast_compile
 from hwmodels.numerics.scalars import Leaf, Number, as_float
-from hwmodels.parallel.group import for_draft
+from hwmodels.parallel.group import for_draft, sharing_devices
+from hwmodels.speculation.case import Case
 from hwmodels.speculation.cycle import plan_steps, steps_of_draft
-from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost
-from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
+from hwmodels.speculation.engine_terms import engine_time, prompts_time
 from hwmodels.speculation.plan import chain_plan
 from hwmodels.step.priced_steps import price_steps
 
@@ -62,23 +58,18 @@ class StepTable:
 
 
 def priced_table(
-    device: Device,
-    architecture: Architecture,
+    case: Case,
     *,
-    footprint: Footprint,
     max_batch: int,
     max_context: int,
     max_chunk: int,
     draft_length: int = 0,
-    draft_cost: DraftCost = COMPRESSED_COPY,
-    routing: Routing = UNIFORM,
-    engine: EngineTerms = NO_ENGINE,
     scatter: float = 0.0,
 ) -> StepTable:
     """Price a grid of steps in one map.
 
     Args:
-        device, architecture, footprint, draft_cost, routing, engine: leaves are single numbers.
+        case: of its workload nothing is read.
         max_batch, max_context, max_chunk: static, >= 1.
         draft_length: static, >= 0; lengths from 0 to it are priced.
         scatter: static; of the engine's cycles with a draft, for `StepTable.deviation`: see `known_scatter`.
@@ -92,7 +83,7 @@ def priced_table(
     grid = np.meshgrid(lengths, batches, contexts, chunks, indexing="ij")
     points = [jnp.asarray(axis.reshape(-1), jnp.float32) for axis in grid]
 
-    parts = device, architecture, footprint, draft_cost, routing, engine, known_scatter(device, scatter)
+    parts = case, known_scatter(case.device, scatter)
     whole = jnp.arange(max_batch + 1.0)
     # Batch 0 is another kind of step, which none is interpolated with.
     between = jax.vmap(lambda known: jnp.interp(whole[1:], jnp.asarray(batches[1:]), known), in_axes=-1, out_axes=-1)
@@ -104,24 +95,24 @@ def priced_table(
         return jnp.concatenate([known[:, :1], jnp.moveaxis(rows, 0, 1)], axis=1)
 
     seconds, deviation = _steps(parts, *points)
-    found = filled(seconds)
+    table = filled(seconds)
     return StepTable(
-        found,
-        jnp.asarray(contexts, found.dtype),
-        jnp.asarray(chunks, found.dtype),
+        table,
+        jnp.asarray(contexts, table.dtype),
+        jnp.asarray(chunks, table.dtype),
         None if deviation is None else filled(deviation),
     )
 
 
 def _batches(max_batch: int) -> np.ndarray:
     octaves = np.arange(np.log2(_SMALL_BATCH), np.log2(max_batch) + 1 / 3, 1 / 3) if max_batch > _SMALL_BATCH else []
-    found = np.unique(
+    batches = np.unique(
         np.round(np.concatenate([np.arange(_SMALL_BATCH + 1.0), 2.0 ** np.asarray(octaves), [max_batch]]))
     )
-    return np.asarray(found[found <= max_batch], np.float32)
+    return np.asarray(batches[batches <= max_batch], np.float32)
 
 
-@quick_jit
+@jit_fast_compile
 def _steps(parts: tuple, *points: Array) -> tuple[Array, Array | None]:
     """Seconds of many steps, and the deviations of their logarithms; None where nothing is known to err."""
     return jax.vmap(lambda *point: _step(parts, *point))(*points)
@@ -131,30 +122,30 @@ def _step(
     parts: tuple, length: Leaf, batch: Leaf, context: Leaf, chunk: Leaf
 ) -> tuple[Float[Array, ""], Float[Array, ""] | None]:
     """Seconds of one step, and the deviation of their logarithm; see `StepTable`."""
-    device, architecture, footprint, draft_cost, routing, engine, scatter = parts
-    decoding = batch > 0
-    workload = Workload(batch=jnp.maximum(batch, 1.0), context_tokens=context)
-    plan = chain_plan(length)
-    draft, verify = plan_steps(workload, footprint, plan, draft_cost=draft_cost)
+    case, scatter = parts
+    device, architecture, draft_cost = case.device, case.architecture, case.draft
+    decoding, plan = batch > 0, chain_plan(length)
+    case = dataclasses.replace(case, workload=Workload(batch=jnp.maximum(batch, 1.0), context_tokens=context))
+    draft, verify = plan_steps(case, plan)
     verify = dataclasses.replace(verify, speculating=jnp.where(length > 0, 1.0, 0.0))
     own, passes = draft_cost.architecture, jnp.asarray(as_float(draft_cost.passes))
     together = _with_chunk(verify, decoding, chunk)
     prompts_s = 0.0
     if own is None:
-        target, drafted = price_steps(device, architecture, [together, draft], routing=routing)
+        target, drafted = price_steps(device, architecture, [together, draft], routing=case.routing)
     else:
-        (target,) = price_steps(device, architecture, [together], routing=routing)
-        later, first = steps_of_draft(
-            draft, architecture, workload=workload, footprint=footprint, draft_cost=draft_cost
-        )
+        (target,) = price_steps(device, architecture, [together], routing=case.routing)
+        later, first = steps_of_draft(case, draft)
         # The chunk is beside the step that follows the target's.
         drafted, beside = price_steps(for_draft(device), own, [later, _with_chunk(first, decoding, chunk)])
         more = beside.cost.total_s[0] - jnp.where(decoding, drafted.cost.total_s[0], 0.0)
         prompts_s = jnp.where(length > 0, jnp.minimum(passes, 1.0) * more, 0.0)
     draft_s = drafted.cost.total_s[0] * length * passes
-    spent_s = engine_time(engine, plan, target=architecture, draft_cost=draft_cost, batch=batch, prompt_tokens=chunk)
+    counted = {"batch": batch, "prompt_tokens": chunk, "devices": sharing_devices(device)}
+    spent_s = engine_time(case.engine, plan, target=architecture, draft_cost=draft_cost, **counted)
     # Autoregressive steps have no terms but that of prompts.
-    terms_s = jnp.where(length > 0, spent_s, as_float(engine.prompt_token_s) * chunk)
+    alone_s = prompts_time(case.engine, architecture, chunk, sharing_devices(device))
+    terms_s = jnp.where(length > 0, spent_s, alone_s)
     seconds = target.cost.total_s + jnp.where(decoding, draft_s, 0.0) + prompts_s + terms_s
     seconds = jnp.where(decoding | (chunk > 0), seconds, 0.0)
     if scatter is None:
@@ -207,7 +198,7 @@ def _neighbours(known: Float[Array, " point"], at: Leaf) -> tuple[Int[Array, 2],
     below, span = known[above - 1], known[above] - known[above - 1]
 
     def between(low: Leaf, high: Leaf) -> Leaf:
-        found = low + ((at - below) / span) * (high - low)
-        return jnp.where(at > known[last], high, found)
+        value = low + ((at - below) / span) * (high - low)
+        return jnp.where(at > known[last], high, value)
 
     return jnp.stack([above - 1, above]), between

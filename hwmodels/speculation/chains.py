@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import flax.struct
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from hwmodels.device import Device
-from hwmodels.network.architecture import Architecture
-from hwmodels.network.footprint import Footprint
 from hwmodels.network.operators import StepShape
-from hwmodels.network.routing import UNIFORM, Routing
-from hwmodels.network.workload import Workload
-from hwmodels.numerics.quick_jit import priced_at_once
+from hwmodels.numerics.fast_compile import priced_at_once
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.speculation.acceptance import Acceptance
-from hwmodels.speculation.cycle import CycleCost, price_cycle
-from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost
-from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms
-from hwmodels.speculation.plan import chain_plan
+from hwmodels.speculation.case import Case
+from hwmodels.speculation.cycle import CycleCost, price
 
 
 def tokens_per_cycle(conditional: Float[Array, "*b position"]) -> Float[Array, "*b position"]:
@@ -85,35 +77,16 @@ class PricedChains:
 
 
 @priced_at_once
-def speculation_speedup(device: Device, architecture: Architecture, **parts: Any) -> SpeculationResult:
-    """Speedup of speculative decoding at every draft length: the result of `priced_chains`, which has the same arguments."""
-    return priced_chains(device, architecture, **parts).result
-
-
-@priced_at_once
 def priced_chains(
-    device: Device,
-    architecture: Architecture,
-    *,
-    workload: Workload,
-    footprint: Footprint,
-    acceptance: Acceptance,
-    draft_cost: DraftCost = COMPRESSED_COPY,
-    routing: Routing = UNIFORM,
-    engine: EngineTerms = NO_ENGINE,
-    temperature: Number = 0.0,
-    also: Sequence[StepShape] = (),
+    case: Case, acceptance: Acceptance, *, temperature: Number = 0.0, also: Sequence[StepShape] = ()
 ) -> PricedChains:
     """Speedup of speculative decoding with chains of 0, 1, ... n drafted tokens, n being the positions of `acceptance`.
 
+    A cycle without a draft takes none of the engine's terms.
+
     Args:
-        device, architecture, workload, footprint: leaves are single numbers; `vmap` for more.
         acceptance: conditional "*b position".
-        draft_cost: what the draft runs; leaves are single numbers.
-        routing: which experts tokens choose; uniform and independent unless given.
-        engine: what the engine spends on a cycle beside its kernels; a cycle without a draft has none of it.
-        temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
-        also: as of `price_cycle`.
+        temperature, also: as of `price`.
     Raises:
         ValueError: the acceptance has no positions, or the footprint's kinds are wrong.
     Gradient: right for every input, with the kinks of the roofline at temperature 0.
@@ -126,18 +99,7 @@ def priced_chains(
     tokens = tokens_per_cycle(conditional)
     tokens = jnp.concatenate([jnp.ones_like(tokens[..., :1]), tokens], axis=-1)
     draft_lengths = jnp.arange(tokens.shape[-1], dtype=tokens.dtype)
-    cycle = price_cycle(
-        device,
-        architecture,
-        footprint=footprint,
-        draft_cost=draft_cost,
-        workload=workload,
-        plan=chain_plan(draft_lengths[1:]),
-        routing=routing,
-        engine=engine,
-        temperature=temperature,
-        also=also,
-    )
+    cycle = price(case, case.draft.plan(draft_lengths[1:]), temperature=temperature, also=also)
     bf16, stored = cycle.baselines.bf16.cost, cycle.baselines.stored.cost
     # A cycle without a draft is a step of what is stored.
     cycle_s = jnp.broadcast_to(jnp.concatenate([stored.total_s[None], cycle.total_s]), tokens.shape)

@@ -15,18 +15,16 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.device import Device
-from hwmodels.network.architecture import EXPERT_MATRICES, Architecture
+from hwmodels.network.architecture import EXPERT_MATRICES
 from hwmodels.network.footprint import UNCOMPRESSED_BITS, Footprint, uniform_footprint
 from hwmodels.network.operators import StepShape, decode_step, draft_step, verify_step
-from hwmodels.network.routing import UNIFORM, Routing
-from hwmodels.network.workload import Workload
 from hwmodels.numerics.axes import same_rank, with_rank
-from hwmodels.numerics.quick_jit import priced_at_once
+from hwmodels.numerics.fast_compile import priced_at_once
 from hwmodels.numerics.scalars import Leaf, Number, as_float, either
-from hwmodels.parallel.group import for_draft
-from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost, copied_widths, held_beside
-from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
+from hwmodels.parallel.group import for_draft, sharing_devices
+from hwmodels.speculation.case import Case
+from hwmodels.speculation.draft_cost import DraftCost, copied_widths, separate_draft_bytes
+from hwmodels.speculation.engine_terms import engine_time
 from hwmodels.speculation.plan import Plan
 from hwmodels.step.capacity import held_bytes
 from hwmodels.step.energy import idle_energy
@@ -38,7 +36,7 @@ __all__ = [
     "baseline_steps",
     "baselines",
     "plan_steps",
-    "price_cycle",
+    "price",
 ]
 
 
@@ -88,74 +86,58 @@ def _after_verification(runs: Float[Array, "*b step"]) -> Float[Array, "*b step"
     return runs / jnp.maximum(jnp.sum(runs, axis=-1, keepdims=True), 1.0)
 
 
-def steps_of_draft(
-    draft: StepShape, architecture: Architecture, *, workload: Workload, footprint: Footprint, draft_cost: DraftCost
-) -> tuple[StepShape, StepShape]:
+def steps_of_draft(case: Case, draft: StepShape) -> tuple[StepShape, StepShape]:
     """A draft step after another draft step, and one after a verification; equal for a draft within the target.
 
     A network of its own finds what the target has left of a cache, and what a placement keeps of the target in faster memory.
 
     Args:
-        draft: of `plan_steps`. architecture: of the target.
+        draft: of `plan_steps`.
     """
-    if draft_cost.architecture is None:
+    if case.draft.architecture is None:
         return draft, draft
-    ahead = _without_experts(architecture, workload, footprint)
-    later, first = (dataclasses.replace(draft, ahead_bytes=ahead, after_other=after) for after in (0.0, 1.0))
+    ahead = _without_experts(case)
+    later, first = (
+        dataclasses.replace(draft, bytes_placed_before=ahead, follows_other_model=after) for after in (0.0, 1.0)
+    )
     return later, first
 
 
 @priced_at_once
-def price_cycle(
-    device: Device,
-    architecture: Architecture,
-    *,
-    footprint: Footprint,
-    draft_cost: DraftCost,
-    workload: Workload,
-    plan: Plan,
-    routing: Routing = UNIFORM,
-    engine: EngineTerms = NO_ENGINE,
-    temperature: Number = 0.0,
-    also: Sequence[StepShape] = (),
-) -> CycleCost:
-    """Price the cycles of a plan, and its baselines in the same map, which compiles once and runs together.
+def price(case: Case, plan: Plan, *, temperature: Number = 0.0, also: Sequence[StepShape] = ()) -> CycleCost:
+    """Cost of a plan's cycles, and of the autoregressive steps that they are compared with, all in one map.
+
+    A draft with an architecture of its own is read at the draft's widths too, with a KV cache of its own; its tokens choose
+    experts uniformly. No prompts are processed beside decoding here: see `serving_cycle`.
 
     Args:
-        device, architecture, footprint, draft_cost, workload: leaves are single numbers; `vmap` for more.
-        footprint: a draft with an architecture of its own is read at the draft's widths too, with a KV cache of its own.
         plan: of one cycle, or of a family.
-        routing: of the target's tokens, popularity "expert"; uniform and independent unless given, and for a draft with an
-            architecture of its own.
-        engine: what the engine spends beside its kernels; leaves are single numbers. No prompts are processed beside decoding
-            here: see `serving_cycle`.
         temperature: one number in [0, 1], of the smooth maximum; 0 is exact.
         also: further steps of the target; leaves are single numbers.
     Raises:
         ValueError: the footprint lacks a kind or names one that does not exist.
-    Gradient: right for every input, with the kinks of the roofline at temperature 0.
+    Gradient: right for every leaf of the case, with the kinks of the roofline at temperature 0.
     """
-    target_steps = baseline_steps(workload, footprint, draft_cost=draft_cost)
-    draft_steps, verify_steps = plan_steps(workload, footprint, plan, draft_cost=draft_cost)
-    shared = {"routing": routing, "temperature": temperature}
-    if draft_cost.architecture is None:
+    device, architecture, cost = case.device, case.architecture, case.draft
+    target_steps, (draft_steps, verify_steps) = baseline_steps(case), plan_steps(case, plan)
+    shared = {"routing": case.routing, "temperature": temperature}
+    if cost.architecture is None:
         steps = [*target_steps, draft_steps, verify_steps, *also]
         bf16, stored, draft, verify, *others = price_steps(device, architecture, steps, **shared)
         first = None
     else:
         steps = [*target_steps, verify_steps, *also]
         bf16, stored, verify, *others = price_steps(device, architecture, steps, **shared)
-        groups = steps_of_draft(
-            draft_steps, architecture, workload=workload, footprint=footprint, draft_cost=draft_cost
-        )
-        draft, first = price_steps(for_draft(device), draft_cost.architecture, groups, temperature=temperature)
-    passes = jnp.asarray(as_float(draft_cost.passes))[..., None]
+        groups = steps_of_draft(case, draft_steps)
+        draft, first = price_steps(for_draft(device), cost.architecture, groups, temperature=temperature)
+    passes = jnp.asarray(as_float(cost.passes))[..., None]
     later_s = jnp.zeros_like(draft.cost.total_s) if first is None else first.cost.total_s - draft.cost.total_s
     repeats, passes, draft_s, later_s = same_rank(
         jnp.asarray(as_float(plan.draft_repeats)), passes, draft.cost.total_s, later_s
     )
     runs = repeats * passes
-    engine_s = engine_time(engine, plan, target=architecture, draft_cost=draft_cost, batch=workload.batch)
+    counted = {"batch": case.workload.batch, "devices": sharing_devices(device)}
+    engine_s = engine_time(case.engine, plan, target=architecture, draft_cost=cost, **counted)
     energy_j = None
     if draft.cost.energy is not None and verify.cost.energy is not None:
         draft_j = jnp.sum(runs * with_rank(draft.cost.energy.total_j, runs.ndim), axis=-1)
@@ -174,65 +156,58 @@ def price_cycle(
 
 
 @priced_at_once
-def baselines(
-    device: Device,
-    architecture: Architecture,
-    *,
-    footprint: Footprint,
-    workload: Workload,
-    routing: Routing = UNIFORM,
-    temperature: Number = 0.0,
-) -> Baselines:
-    """Price autoregressive decoding, in 16 bits and as stored. Arguments: `price_cycle`."""
-    steps = baseline_steps(workload, footprint)
-    return Baselines(*price_steps(device, architecture, steps, routing=routing, temperature=temperature))
+def baselines(case: Case, *, temperature: Number = 0.0) -> Baselines:
+    """Price autoregressive decoding, in 16 bits and as stored. Arguments: `price`."""
+    steps = baseline_steps(case)
+    return Baselines(*price_steps(case.device, case.architecture, steps, routing=case.routing, temperature=temperature))
 
 
-def baseline_steps(
-    workload: Workload, footprint: Footprint, *, draft_cost: DraftCost = COMPRESSED_COPY
-) -> tuple[StepShape, StepShape]:
+def baseline_steps(case: Case) -> tuple[StepShape, StepShape]:
     """A step of autoregressive decoding in 16 bits, and one of what is stored."""
     return (
-        decode_step(workload, footprint=uniform_footprint(UNCOMPRESSED_BITS)),
-        decode_step(workload, footprint=_of_target(footprint, draft_cost)),
+        decode_step(case.workload, footprint=uniform_footprint(UNCOMPRESSED_BITS)),
+        decode_step(case.workload, footprint=_of_target(case.footprint, case.draft)),
     )
 
 
-def plan_steps(
-    workload: Workload, footprint: Footprint, plan: Plan, *, draft_cost: DraftCost = COMPRESSED_COPY
-) -> tuple[StepShape, StepShape]:
-    """The draft steps of a plan, leaves "step" or single numbers, and its verifications, "*b".
+def plan_steps(case: Case, plan: Plan) -> tuple[StepShape, StepShape]:
+    """The draft steps of a plan, leaves "step" or single numbers, and its verifications, "*b", with a lookahead's own tokens.
 
     Both say what else is held in the cycle, a draft's own weights and KV or a copy of the target's for it, which takes room
     from the experts that a placement would keep in a faster memory.
     """
+    workload, footprint, cost = case.workload, case.footprint, case.pooled.draft
     draft = draft_step(
         workload,
         footprint=footprint,
         tokens=plan.draft_tokens,
         visible_new_tokens=plan.draft_visible,
-        pool_experts=draft_cost.pool_experts,
-        attention_share=draft_cost.attention_share,
-        feed_forward_share=draft_cost.feed_forward_share,
-        visible_share=draft_cost.visible_share,
+        pool_experts=cost.pool_experts,
+        attention_share=cost.attention_share,
+        feed_forward_share=cost.feed_forward_share,
+        visible_share=cost.visible_share,
     )
+    tokens, visible = as_float(plan.verify_tokens), as_float(plan.verify_visible)
+    # A cycle that drafts nothing is a step of plain decoding.
+    ahead = as_float(cost.lookahead_tokens) * jnp.clip(tokens - 1.0, 0.0, 1.0)
+    verified = tokens + ahead
     verify = verify_step(
         workload,
-        footprint=_of_target(footprint, draft_cost),
-        verify_tokens=plan.verify_tokens,
-        visible_new_tokens=plan.verify_visible,
+        footprint=_of_target(footprint, cost),
+        verify_tokens=verified,
+        visible_new_tokens=visible + ahead / verified * (as_float(cost.lookahead_visible) - visible),
     )
-    if draft_cost.architecture is not None:
+    if cost.architecture is not None:
         # A network of its own keeps what it writes.
         kept = either(as_float(footprint.draft_kv_bits) < UNCOMPRESSED_BITS, 1.0, 0.0)
         draft = dataclasses.replace(draft, encoded_kv_share=kept)
-    copies = copied_widths(footprint, draft_cost)
+    copies = copied_widths(footprint, cost)
     stored = {kind: as_float(bits) + copies[kind] for kind, bits in footprint.target_weight_bits.items()}
     draft, verify = (
         dataclasses.replace(step, stored_weight_bits=stored, copy_weight_bits=copies) for step in (draft, verify)
     )
-    beside = held_beside(workload=workload, footprint=footprint, draft_cost=draft_cost, with_table=False)
-    return draft, dataclasses.replace(verify, beside_bytes=beside)
+    beside = separate_draft_bytes(workload=workload, footprint=footprint, draft_cost=cost, with_table=False)
+    return draft, dataclasses.replace(verify, bytes_before_experts=beside)
 
 
 def _of_target(footprint: Footprint, draft_cost: DraftCost) -> Footprint:
@@ -242,15 +217,15 @@ def _of_target(footprint: Footprint, draft_cost: DraftCost) -> Footprint:
     return dataclasses.replace(footprint, draft_kv_bits=footprint.target_kv_bits)
 
 
-def _without_experts(architecture: Architecture, workload: Workload, footprint: Footprint) -> Leaf:
+def _without_experts(case: Case) -> Leaf:
     """Bytes of the target that a placement keeps in fast memory before a draft's: KV, and weights but experts and tables."""
-    absent = dict.fromkeys(EXPERT_MATRICES, 0.0)
-    table = as_float(footprint.target_weight_bits["embed"]) * as_float(architecture.tied_embeddings)
+    bits = case.footprint.target_weight_bits
+    table = as_float(bits["embed"]) * as_float(case.architecture.tied_embeddings)
     return held_bytes(
-        architecture,
-        batch=workload.batch,
-        context_tokens=workload.context_tokens,
-        shared_tokens=workload.shared_tokens,
-        weight_bits=footprint.target_weight_bits | absent | {"embed": table},
-        kv_bits=footprint.target_kv_bits,
+        case.architecture,
+        batch=case.workload.batch,
+        context_tokens=case.workload.context_tokens,
+        shared_tokens=case.workload.shared_tokens,
+        weight_bits=bits | dict.fromkeys(EXPERT_MATRICES, 0.0) | {"embed": table},
+        kv_bits=case.footprint.target_kv_bits,
     ).total

@@ -138,15 +138,15 @@ def read_engine_log(
         # What is counted since the start counts requests that have lines of their own once more.
         for chosen in ([line for line in lines if not line.kind], _since_start(lines)):
             if used := [line for line in chosen if complete(line.fields)]:
-                known = {int(found) for found in _LENGTHS.findall(text)}
+                known = {int(length) for length in _LENGTHS.findall(text)}
                 hint = known.pop() if len(known) == 1 else None
-                found = _together(name, used, hint, draft_length)
-                if strict and draft_length is not None and abs(draft_length - found.draft_length) > 1e-9:
+                log = _together(name, used, hint, draft_length)
+                if strict and draft_length is not None and abs(draft_length - log.draft_length) > 1e-9:
                     raise EngineLogError(
-                        f"log {name} has {found.draft_length:.3g} drafted tokens per cycle, and draft_length is "
+                        f"log {name} has {log.draft_length:.3g} drafted tokens per cycle, and draft_length is "
                         f"{draft_length}; leave it out"
                     )
-                return found
+                return log
     raise EngineLogError(
         f"log {name} has counts of speculative decoding, all 0; give a log of requests that were served"
     )
@@ -284,12 +284,12 @@ def _common_length(name: str, lines: Sequence[_Line], hint: int | None, given: i
     """Drafted tokens of a cycle: what lines count, else what the server printed, else what was given."""
     drafted = cycles = rounding = 0.0
     for line in lines:
-        if (found := _cycles(line.fields, None)) is not None and line.fields.get("drafted"):
+        if (logged := _cycles(line.fields, None)) is not None and line.fields.get("drafted"):
             drafted += line.fields["drafted"]
-            cycles += found
+            cycles += logged
             # A mean length is rounded, and with it the cycles that follow from it.
             if "drafts" not in line.fields and "length" not in line.fields:
-                rounding += found * _MEAN_ROUNDING / max(line.fields["mean"] - 1.0, _MEAN_ROUNDING)
+                rounding += logged * _MEAN_ROUNDING / max(line.fields["mean"] - 1.0, _MEAN_ROUNDING)
     if not cycles:
         known = given if hint is None else hint
         if known is None:

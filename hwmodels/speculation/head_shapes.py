@@ -8,7 +8,7 @@ from hwmodels.network.architecture import Architecture
 from hwmodels.numerics.scalars import Leaf
 from hwmodels.speculation.draft_cost import DraftCost
 
-__all__ = ["EAGLE3_VOCABULARY", "block_head", "eagle_head", "multi_token_head", "one_layer"]
+__all__ = ["EAGLE3_VOCABULARY", "block_head", "eagle_head", "medusa_head", "multi_token_head", "one_layer"]
 
 #: Rows of an EAGLE-3 head's own vocabulary; that of the head for Llama-3.1-8B (config.json: draft_vocab_size).
 EAGLE3_VOCABULARY = 32_000.0
@@ -47,14 +47,29 @@ def multi_token_head(target: Architecture) -> DraftCost:
     )
 
 
+def medusa_head(target: Architecture, blocks: Leaf = 1.0) -> DraftCost:
+    """A Medusa head for each drafted token: residual blocks and an LM head of its own, without attention.
+
+    A block's matrix is as many weights as the hidden size has rows of the LM head. Of memory, one head is counted.
+
+    Args:
+        blocks: of each head.
+    Source: Cai et al. 2024, arXiv:2401.10774, Sec. 2.1.
+    """
+    own = one_layer(target, target.vocab_size + blocks * target.hidden_size)
+    return DraftCost(
+        # Tied, so that no table of embeddings lies beside the head.
+        architecture=dataclasses.replace(own, num_layers=0.0, tied_embeddings=1.0),
+        statement="Medusa heads: residual blocks and an LM head of its own for each token; memory counts one",
+    )
+
+
 #: Layers of released block drafters: DFlash's for Qwen3.5-27B has 3.46 GB in 16 bits, which are five of the target's layers.
 _BLOCK_LAYERS = 5.0
 
 
 def block_head(target: Architecture, layers: Leaf = _BLOCK_LAYERS) -> DraftCost:
     """A drafter that proposes a block of tokens in one pass: few layers of the target's; embedding and head are the target's.
-
-    Its plan is one draft step of as many tokens as the block has.
 
     Source: DFlash, arXiv:2602.06036, Sec. 4.
     """
@@ -63,6 +78,7 @@ def block_head(target: Architecture, layers: Leaf = _BLOCK_LAYERS) -> DraftCost:
         architecture=dataclasses.replace(head, num_layers=layers),
         shares_ends=1.0,
         statement="a block drafter of few layers of the target's",
+        block=True,
     )
 
 

@@ -2,16 +2,19 @@
 
 A tree is an array `parent`: node i was drafted after node parent[i], or after the last committed token where that is `ROOT`.
 Parents come before their children, so nodes are numbered from 0 in an order in which they can be drafted.
+
+Draft trees: expected tokens of a cycle, for any topology; see `hwmodels.speculation.plan` for what a tree is.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import flax.struct
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 
@@ -19,7 +22,9 @@ __all__ = [
     "ROOT",
     "Plan",
     "TreeShape",
+    "block_plan",
     "chain_plan",
+    "expected_tree_tokens",
     "node_depths",
     "plan_family",
     "tree_plan",
@@ -34,7 +39,7 @@ ROOT = -1
 class Plan:
     """Tokens that a cycle drafts and verifies; or a family of cycles, "*b", that take the same kinds of draft steps.
 
-    `chain_plan` and `tree_plan` make one, `plan_family` joins several. Every field is a leaf; counts are real numbers.
+    `chain_plan`, `block_plan` and `tree_plan` make one, `plan_family` joins several. Every field is a leaf; counts are real.
     """
 
     draft_tokens: Leaf  # " step": tokens per sequence of a draft step of each kind, >= 1
@@ -56,6 +61,22 @@ def chain_plan(draft_length: Number) -> Plan:
         draft_repeats=length[..., None],
         verify_tokens=length + 1.0,
         verify_visible=(length + 2.0) / 2.0,
+    )
+
+
+def block_plan(draft_length: Number) -> Plan:
+    """A chain of `draft_length` (one number, or "length") tokens that one pass drafts.
+
+    The pass runs on the committed token and a place for each drafted one. Each length is a draft step of a kind of its own.
+    Gradient: by the draft length from 1 on.
+    """
+    length = jnp.asarray(as_float(draft_length))
+    each = jnp.atleast_1d(length)
+    return dataclasses.replace(
+        chain_plan(length),
+        draft_tokens=each + 1.0,
+        draft_visible=(each + 2.0) / 2.0,
+        draft_repeats=jnp.reshape(jnp.diag(jnp.minimum(each, 1.0)), (*length.shape, each.size)),
     )
 
 
@@ -147,3 +168,25 @@ def node_depths(parent: Sequence[int] | Int[np.ndarray, " node"]) -> Int[np.ndar
             )
         depth[node] = 1 + (depth[above] if above != ROOT else 0)
     return depth
+
+
+def expected_tree_tokens(
+    parent: Sequence[int] | Int[np.ndarray, " node"], node_acceptance: Float[Array, "*b node"]
+) -> Float[Array, "*b"]:
+    """Expected tokens per cycle: 1 plus, for each node, the probability that it and all above it are accepted.
+
+    Args:
+        parent: static "node".
+        node_acceptance: "*b node", in [0, 1]; P(node accepted | its parent accepted). At most one child of a parent is
+            accepted, so that those of siblings sum to at most 1.
+    Raises:
+        ValueError: a parent that is not an earlier node, or another number of nodes.
+    """
+    node_depths(parent)  # refuses what is no tree
+    chances = jnp.asarray(as_float(node_acceptance))
+    if chances.ndim == 0 or chances.shape[-1] != len(parent):
+        raise ValueError(f"node_acceptance has shape {chances.shape}; its last axis must be the {len(parent)} nodes")
+    reached: list[Array] = []
+    for node, above in enumerate(np.asarray(parent).tolist()):
+        reached.append(chances[..., node] * (reached[above] if above != ROOT else 1.0))
+    return 1.0 + jnp.sum(jnp.stack(reached, axis=-1), axis=-1)

@@ -11,7 +11,7 @@ from hwmodels.device import Device
 from hwmodels.memory.placement import placement_of
 from hwmodels.network.architecture import Architecture
 from hwmodels.network.footprint import Footprint
-from hwmodels.network.operators import draft_step
+from hwmodels.network.operators import draft_step, step_operators
 from hwmodels.network.routing import EVERY_EXPERT, UNIFORM, Routing
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import as_float, either
@@ -36,7 +36,7 @@ def fitting_pool(
     all_, least = (jnp.asarray(as_float(x)) for x in (architecture.num_experts, architecture.experts_per_token))
     if not device.spill:
         return all_
-    work = draft_step(workload, footprint=footprint).operators(architecture, routing)
+    work = step_operators(architecture, draft_step(workload, footprint=footprint), routing)
     held = placement_of(device).draft_experts(device.tiers, work)
     held = jnp.where(held > least, held, least)
     return jnp.where(held < all_, held, all_)

@@ -16,17 +16,14 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.device import Device
-from hwmodels.network.architecture import Architecture
-from hwmodels.network.footprint import Footprint
 from hwmodels.network.operators import StepShape, decode_step
 from hwmodels.network.workload import Workload
-from hwmodels.numerics.quick_jit import priced_at_once
+from hwmodels.numerics.fast_compile import priced_at_once
 from hwmodels.numerics.scalars import Leaf, Number, as_float
-from hwmodels.parallel.group import for_draft
+from hwmodels.parallel.group import for_draft, sharing_devices
+from hwmodels.speculation.case import Case
 from hwmodels.speculation.cycle import Baselines, baseline_steps, plan_steps, steps_of_draft
-from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost
-from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
+from hwmodels.speculation.engine_terms import engine_time, prompts_time
 from hwmodels.speculation.plan import Plan
 from hwmodels.step.priced_steps import PricedStep, price_steps
 
@@ -63,77 +60,63 @@ def entering_tokens(workload: Workload, tokens_per_step: Number) -> Leaf:
 
 
 @priced_at_once
-def serving_step(
-    device: Device,
-    architecture: Architecture,
-    *,
-    footprint: Footprint,
-    workload: Workload,
-    engine: EngineTerms = NO_ENGINE,
-) -> Float[Array, ""]:
-    """Seconds of one autoregressive step in the steady state.
+def serving_step(case: Case) -> Float[Array, ""]:
+    """Seconds of one autoregressive step in the steady state, of a case whose draft and routing are no matter.
 
-    Args:
-        device, architecture, footprint, workload, engine: leaves are single numbers; `vmap` for more.
     Gradient: right for every input, with the kinks of the roofline.
     """
-    entering = entering_tokens(workload, 1.0)
-    step = _with_prompts(decode_step(workload, footprint=footprint), entering)
-    (priced,) = price_steps(device, architecture, [step])
-    return priced.cost.total_s + as_float(engine.prompt_token_s) * entering * as_float(workload.batch)
+    entering = entering_tokens(case.workload, 1.0)
+    step = _with_prompts(decode_step(case.workload, footprint=case.footprint), entering)
+    (priced,) = price_steps(case.device, case.architecture, [step])
+    return priced.cost.total_s + _prompts_time(case, entering)
 
 
 @priced_at_once
-def serving_cycle(
-    device: Device,
-    architecture: Architecture,
-    *,
-    footprint: Footprint,
-    draft_cost: DraftCost = COMPRESSED_COPY,
-    workload: Workload,
-    plan: Plan,
-    tokens_per_cycle: Number,
-    engine: EngineTerms = NO_ENGINE,
-) -> ServingCycle:
-    """Seconds of one draft-verify cycle in the steady state.
+def serving_cycle(case: Case, plan: Plan, *, tokens_per_cycle: Number) -> ServingCycle:
+    """Seconds of one draft-verify cycle in the steady state, whose tokens choose experts uniformly, whatever the routing.
 
     Args:
-        device, architecture, footprint, draft_cost, workload, engine: leaves are single numbers; `vmap` for more.
         plan: of one cycle; prompt tokens join a draft step of its first kind.
         tokens_per_cycle: that each sequence gains, the bonus token included; ends sequences, and so lets prompts in.
     Gradient: right for every input, with the kinks of the roofline.
     """
-    entering = entering_tokens(workload, tokens_per_cycle)
-    draft, verify = plan_steps(workload, footprint, plan, draft_cost=draft_cost)
-    alone_entering = entering_tokens(workload, 1.0)
-    plain = [_with_prompts(step, alone_entering) for step in baseline_steps(workload, footprint, draft_cost=draft_cost)]
+    device, architecture, workload, cost = case.device, case.architecture, case.workload, case.draft
+    entering, alone_entering = (entering_tokens(workload, tokens) for tokens in (tokens_per_cycle, 1.0))
+    draft, verify = plan_steps(case, plan)
+    plain = [_with_prompts(step, alone_entering) for step in baseline_steps(case)]
     bf16, stored, verified = price_steps(device, architecture, [*plain, _with_prompts(verify, entering)])
     own, on = architecture, device
-    if draft_cost.architecture is not None:
-        own, on = draft_cost.architecture, for_draft(device)
-    parts = {"workload": workload, "footprint": footprint, "draft_cost": draft_cost}
-    later, first = steps_of_draft(draft, architecture, **parts)
+    if cost.architecture is not None:
+        own, on = cost.architecture, for_draft(device)
+    later, first = steps_of_draft(case, draft)
     alone, beside = price_steps(on, own, [later, _with_prompts(first, entering)])
-    passes = jnp.asarray(as_float(draft_cost.passes))
+    passes = jnp.asarray(as_float(cost.passes))
     runs = jnp.asarray(as_float(plan.draft_repeats)) * passes
     prompts_s = jnp.minimum(passes, 1.0) * (beside.cost.total_s - alone.cost.total_s)[..., 0]
     return ServingCycle(
         draft_s=jnp.sum(runs * alone.cost.total_s, axis=-1) + prompts_s,
         verify_s=verified.cost.total_s,
         engine_s=engine_time(
-            engine,
+            case.engine,
             plan,
             target=architecture,
-            draft_cost=draft_cost,
+            draft_cost=cost,
             batch=workload.batch,
             prompt_tokens=entering * as_float(workload.batch),
+            devices=sharing_devices(device),
         ),
         draft=alone,
         beside=beside,
         verify=verified,
         baselines=Baselines(bf16=bf16, stored=stored),
-        plain_engine_s=jnp.asarray(as_float(engine.prompt_token_s) * alone_entering * as_float(workload.batch)),
+        plain_engine_s=_prompts_time(case, alone_entering),
     )
+
+
+def _prompts_time(case: Case, entering: Number) -> Float[Array, "*b"]:
+    """What an engine spends on prompt tokens beside an autoregressive step."""
+    tokens = entering * as_float(case.workload.batch)
+    return prompts_time(case.engine, case.architecture, tokens, sharing_devices(case.device))
 
 
 def _with_prompts(step: StepShape, entering: Leaf) -> StepShape:

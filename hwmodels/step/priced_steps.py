@@ -18,10 +18,10 @@ from jaxtyping import Array, Float
 from hwmodels.device import Device
 from hwmodels.network.architecture import KINDS, Architecture
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
-from hwmodels.network.operators import OperatorWork, StepShape, busiest_load
-from hwmodels.network.operators.step import widths_of_kinds
+from hwmodels.network.operators import OperatorWork, StepShape, busiest_load, step_operators
+from hwmodels.network.operators.step import WEIGHT_BITS, widths_of_kinds
 from hwmodels.network.routing import UNIFORM, Routing
-from hwmodels.numerics.quick_jit import in_small_program, priced_at_once
+from hwmodels.numerics.fast_compile import in_small_program, priced_at_once
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
 from hwmodels.parallel.collectives import COLLECTIVES, Collective, collective_work
@@ -40,7 +40,7 @@ __all__ = [
 Result = TypeVar("Result")
 
 
-def traced_once(function: Callable[..., Result]) -> Callable[..., Result]:
+def cached_trace(function: Callable[..., Result]) -> Callable[..., Result]:
     """The function, a program of its own within compiled ones.
 
     Of its arguments, pytrees, Python numbers stay what they are: known while it is traced. Called with arrays at hand it runs
@@ -91,7 +91,7 @@ def group_step(
             "leave the parallelism out, or give another device"
         )
     own, share = share_of_architecture(group, architecture), share_of_step(group, step)
-    work = share.operators(own, routing)
+    work = step_operators(own, share, routing)
     alone = step_cost(device, work, temperature=temperature)
     collective_s, sent_bytes = _collectives(group, architecture, share, routing)
     stage, parts = fullest_stage(group, architecture), as_float(step.batch) / share.batch
@@ -223,6 +223,7 @@ def price_steps(
         for each group its steps, leaves "*g ...".
     """
     packed: dict[int, Array] = {}  # bits that several groups have are put in a row once
+    groups = [group.complete for group in groups]
     leaves = [_leaves(group, packed) for group in groups]
     shapes = [np.broadcast_shapes(*(leaf.shape[: leaf.ndim - own] for leaf, own in each)) for each in leaves]
     if all(leaf.ndim == own for each in leaves for leaf, own in each):
@@ -237,8 +238,8 @@ def price_steps(
             if alike
             else jnp.concatenate([_rows(leaf, own, s) for (leaf, own), s in zip(each, shapes, strict=True)])
         )
-    structure = jax.tree.structure(_with_bits(groups[0], [0.0] * len(_BITS)))
-    found = _price_rows(
+    structure = jax.tree.structure(_with_bits(groups[0], [0.0] * len(WEIGHT_BITS)))
+    priced = _price_rows(
         device,
         architecture,
         structure.unflatten(rows),
@@ -246,7 +247,7 @@ def price_steps(
         routing=routing,
         temperature=temperature,
     )
-    leaves, treedef = jax.tree.flatten(found)
+    leaves, treedef = jax.tree.flatten(priced)
     parts = [jax.lax.split(leaf, [math.prod(shape) for shape in shapes]) for leaf in leaves]
     return [
         treedef.unflatten([part if len(shape) == 1 else part.reshape(*shape, *part.shape[1:]) for part in group])
@@ -254,12 +255,9 @@ def price_steps(
     ]
 
 
-#: Bits by kind, which are in a row while steps are gathered: a name each would be sixty columns.
-_BITS = ("weight_bits", "stored_weight_bits", "copy_weight_bits")
-
-
 def _with_bits(step: StepShape, bits: Sequence[Any]) -> StepShape:
-    return dataclasses.replace(step, **dict(zip(_BITS, bits, strict=True)))
+    """The step with other bits: in a row while steps are gathered, as a name for each kind would be sixty columns."""
+    return dataclasses.replace(step, **dict(zip(WEIGHT_BITS, bits, strict=True)))
 
 
 def _leaves(step: StepShape, packed: dict[int, Array]) -> list[tuple[Array, int]]:
@@ -272,8 +270,8 @@ def _leaves(step: StepShape, packed: dict[int, Array]) -> list[tuple[Array, int]
             packed[id(bits)] = jnp.stack(jnp.broadcast_arrays(*widths), axis=-1)
         return packed[id(bits)]
 
-    own = jax.tree.leaves(_with_bits(jax.tree.map(lambda _: 0, step), [1] * len(_BITS)))
-    leaves = jax.tree.leaves(_with_bits(step, [packed_once(name) for name in _BITS]))
+    own = jax.tree.leaves(_with_bits(jax.tree.map(lambda _: 0, step), [1] * len(WEIGHT_BITS)))
+    leaves = jax.tree.leaves(_with_bits(step, [packed_once(name) for name in WEIGHT_BITS]))
     return [(jnp.asarray(as_float(leaf)), axes) for leaf, axes in zip(leaves, own, strict=True)]
 
 
@@ -283,7 +281,7 @@ def _rows(leaf: Array, own: int, shape: tuple[int, ...]) -> Float[Array, "row ..
     return jnp.broadcast_to(leaf, (*whole, *ends)).reshape(-1, *ends)
 
 
-@traced_once
+@cached_trace
 def _price_rows(
     device: Device,
     architecture: Architecture,
@@ -303,11 +301,11 @@ def _price_rows(
     def price(own: StepShape) -> PricedStep:
         missing = lambda leaf: leaf is None
         step = jax.tree.map(lambda row, other: other if row is None else row, own, common, is_leaf=missing)
-        by_kind = [dict(zip(KINDS, jnp.unstack(getattr(step, name)), strict=True)) for name in _BITS]
+        by_kind = [dict(zip(KINDS, jnp.unstack(getattr(step, name)), strict=True)) for name in WEIGHT_BITS]
         step = _with_bits(step, by_kind)
         if device.group is not None:
             return PricedStep(*group_step(device, architecture, step, routing=routing, temperature=temperature))
-        work = step.operators(architecture, routing)
+        work = step_operators(architecture, step, routing)
         return PricedStep(work, step_cost(device, work, temperature=temperature))
 
     return jax.vmap(price)(rows)

@@ -10,7 +10,6 @@ Departs: a fixed latency per launch is added.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 
 import flax.struct
@@ -30,8 +29,8 @@ from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.network.operators import OPERATORS, OperatorWork
 from hwmodels.network.operators.work import MATRIX_OPERATORS, over_batches
 from hwmodels.numerics.axes import select
-from hwmodels.numerics.layouts import batch_innermost
-from hwmodels.numerics.quick_jit import in_small_program, priced_at_once
+from hwmodels.numerics.fast_compile import in_small_program, priced_at_once
+from hwmodels.numerics.gradients import batch_innermost
 from hwmodels.numerics.scalars import Number, as_float, with_last_axis
 from hwmodels.numerics.smoothing import smooth_maximum, wider_temperature
 from hwmodels.numerics.units import BITS_PER_BYTE
@@ -123,12 +122,7 @@ def decoder_cost(device: Device, work: OperatorWork) -> DecoderCost:
     """
     if device.decoder is None:
         return DecoderCost((), jnp.zeros_like(work.flops))
-    rate = device.decoder.symbols_per_cycle
-    if isinstance(rate, float) and math.isinf(rate) and device.decoder.kind != "none":
-        raise ValueError(
-            f"the device's decoder of kind {device.decoder.kind!r} has no limit of symbols per cycle, so that a step would "
-            "decode infinitely fast; set symbols_per_cycle"
-        )
+    device.decoder.check_together()
     if work.coded_elements is None or work.coded_bits is None:
         raise ValueError(
             "the work does not say what is coded, which a device with a decoder needs; build it with step_operators"
@@ -253,7 +247,7 @@ def _widening(device: Device, work: OperatorWork, level: str) -> Float[Array, ".
 #: What a step waits for where encoding new keys and values outlasts all else.
 _ENCODING = "kv_encoding"
 
-#: What a step's time is told apart by: operators, then collectives of several devices, then waiting for encoders.
+#: Parts of a step's time: operators, then collectives of several devices, then waiting for encoders.
 STEP_PARTS = (*OPERATORS, *COLLECTIVES, _ENCODING)
 
 
@@ -302,15 +296,15 @@ def step_cost(device: Device, work: OperatorWork, *, temperature: Number = 0.0) 
     # Padding is loaded, and goes no further.
     work = padded_work(device, work)
     kernels = unit.kernels(work)
-    found = _kernel_costs(device, kernels, temperature, on_chip.limit_s)
-    cost, traffic = found[0], found[0].traffic_bytes
-    if len(found) > 1:
+    costs = _kernel_costs(device, kernels, temperature, on_chip.limit_s)
+    cost, traffic = costs[0], costs[0].traffic_bytes
+    if len(costs) > 1:
         # Of the work as it is given: a kernel may read weights that are stored wider.
         traffic = traffic_by_memory(device, work)
         # Kernels are mixed by what each takes in all, and their parts likewise.
-        total_s = jnp.stack(jnp.broadcast_arrays(*(kernel.total_s for kernel in found)), axis=-1)
+        total_s = jnp.stack(jnp.broadcast_arrays(*(kernel.total_s for kernel in costs)), axis=-1)
         shares = jnp.unstack(unit.kernel_shares(work, total_s), axis=-1)
-        cost = jax.tree.map(lambda *parts: _mixed(shares, parts), *found)
+        cost = jax.tree.map(lambda *parts: _mixed(shares, parts), *costs)
     # Summed here, not by a reader: inside a map over steps the sum is one pass with what it adds up.
     total_s = jnp.sum(batch_innermost(cost.total_s), axis=-1)
     total_s = time_with_encoder(device, work, total_s, temperature=temperature)
@@ -348,14 +342,14 @@ def seconds_by_part(cost: StepCost) -> dict[str, float]:
     Args:
         cost: of one step, on the host.
     """
-    found: dict[str, float] = dict(zip(OPERATORS, cost.operator_s.tolist(), strict=True))
+    seconds: dict[str, float] = dict(zip(OPERATORS, cost.operator_s.tolist(), strict=True))
     if cost.collective_s is not None:
-        found |= dict(zip(COLLECTIVES, cost.collective_s.tolist(), strict=True))
-    waiting_s = float(cost.total_s) - sum(found.values())
+        seconds |= dict(zip(COLLECTIVES, cost.collective_s.tolist(), strict=True))
+    waiting_s = float(cost.total_s) - sum(seconds.values())
     # Sums of single precision differ by roundings.
     if float(cost.encoding_s) > 0 and waiting_s > 1e-5 * float(cost.total_s):
-        found[_ENCODING] = waiting_s
-    return found
+        seconds[_ENCODING] = waiting_s
+    return seconds
 
 
 @flax.struct.dataclass

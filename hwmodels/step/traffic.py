@@ -19,7 +19,7 @@ from hwmodels.memory.tiers import half_efficiency_bytes
 from hwmodels.network.operators import EXPERT_OPERATORS, OPERATORS, OperatorWork
 from hwmodels.network.operators.work import over_batches
 from hwmodels.numerics.axes import select, with_rank
-from hwmodels.numerics.gradients import cotangent_once
+from hwmodels.numerics.gradients import share_cotangent
 from hwmodels.numerics.scalars import Number, with_last_axis
 from hwmodels.numerics.smoothing import smooth_maximum
 
@@ -41,13 +41,13 @@ def traffic_by_memory(device: Device, work: OperatorWork) -> tuple[Float[Array, 
     device, work = over_batches(device, work)
     kv_bytes = work.kv_bytes * with_last_axis(device.kv_traffic_factor)
     if not device.spill:
-        return (cotangent_once(work.weight_bytes + kv_bytes + work.activation_bytes),)
-    found = placement_of(device).shares(device.tiers, work)
-    kv, dense, experts = (share[..., None, :] for share in vars(found).values())
+        return (share_cotangent(work.weight_bytes + kv_bytes + work.activation_bytes),)
+    shares = placement_of(device).shares(device.tiers, work)
+    kv, dense, experts = (share[..., None, :] for share in vars(shares).values())
     weights = select(_IS_EXPERT[:, None], experts, dense)
     first = with_rank((jnp.arange(1 + len(device.spill)) == 0).astype(kv.dtype), work.flops.ndim + 1)
     moved = kv_bytes[..., None] * kv + work.weight_bytes[..., None] * weights + work.activation_bytes[..., None] * first
-    return tuple(jnp.unstack(cotangent_once(moved), axis=-1))
+    return tuple(jnp.unstack(share_cotangent(moved), axis=-1))
 
 
 def memory_time(

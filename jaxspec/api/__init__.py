@@ -3,26 +3,41 @@
 `jaxspec` itself imports these when they are first used.
 """
 
-from hwmodels import Case, Plan, price
+from hwmodels import Case, Plan, Workload, chain_plan, price
 from jaxspec.api.calls import study_call
-from jaxspec.api.containers import inspect, unpack
-from jaxspec.api.kept import open_result, resume
-from jaxspec.api.parts import architecture, device
+from jaxspec.api.open_run import open_result, resume
+from jaxspec.api.parts import (
+    SchemeCard,
+    architecture,
+    architectures,
+    device,
+    devices,
+    drafts,
+    inspect,
+    scheme,
+    schemes,
+    unpack,
+)
 from jaxspec.api.results import StudyResults
-from jaxspec.api.schemes import SchemeCard, scheme
 
 __all__ = [
     "Case",
     "Plan",
     "SchemeCard",
     "StudyResults",
+    "Workload",
     "architecture",
+    "architectures",
+    "chain_plan",
     "device",
+    "devices",
+    "drafts",
     "inspect",
     "open_result",
     "price",
     "resume",
     "scheme",
+    "schemes",
     "study_call",
     "unpack",
 ]

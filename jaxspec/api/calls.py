@@ -5,27 +5,29 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import io
 import os
 import re
 import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jaxspec.api.progress import notebook_reporter
+from rich.console import Console
+
 from jaxspec.api.results import StudyResults
 from jaxspec.errors import InputError
 from jaxspec.registries import load_object
+from jaxspec.report.terminal import notebook_console
+from jaxspec.runs.inputs import InputWatch
 from jaxspec.runs.progress import Reporter
-from jaxspec.runs.steady_inputs import SteadyInputs
 from jaxspec.settings.base import Layer, Settings, expect, layered_config, quick_help
-from jaxspec.settings.coercion import as_path
+from jaxspec.settings.coercion import as_path, refuse_traced
 from jaxspec.settings.fields import explained, fields_of, hints, key_of
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.settings.toml import read_layer
-from jaxspec.studies.registry import find_study
-from jaxspec.studies.study import Study
+from jaxspec.studies.study import Study, find_study
 
-__all__ = ["run_study", "study_call"]
+__all__ = ["notebook_reporter", "run_study", "study_call"]
 
 #: Keywords of every study that writes, of those with quick settings, and of those that report progress.
 _OUT, _FORCE, _QUICK, _REPORTER = "out", "force", "quick", "reporter"
@@ -61,11 +63,11 @@ def run_study(
     force: bool = False,
     reporter: Reporter | None = None,
 ) -> StudyResults:
-    """Run a study, resume it, or return what a finished run of it found.
+    """Run a study, resume it, or return the result of a finished run of it.
 
     Args:
         out, force: of a study that writes.
-        reporter: told of progress; None: that of a notebook, elsewhere nothing is shown.
+        reporter: shows progress; None: that of a notebook, elsewhere nothing is shown.
     Raises:
         InputError: bad input; nothing is lost.
     """
@@ -75,25 +77,26 @@ def run_study(
             out = as_path(_OUT, out)
             study.out.check(out, _OUT)
         writes = {"out": out, "force": force, "reporter": reporter or notebook_reporter()}
-    steady = SteadyInputs(config)
-    found = StudyResults.of(study, config, load_object(study.run)(config, **writes))
-    return dataclasses.replace(found, digest=steady.digest)
+    watch = InputWatch(config)
+    results = StudyResults.of(study, config, load_object(study.run)(config, **writes))
+    return dataclasses.replace(results, digest=watch.digest)
 
 
 def _own_keywords(study: Study) -> dict[str, tuple[Any, Any, str]]:
     """Keywords that are no settings: default, type and help."""
-    found: dict[str, tuple[Any, Any, str]] = {}
+    own: dict[str, tuple[Any, Any, str]] = {}
     if study.out is not None:
-        found[_OUT] = (None, str | None, f"{study.out.what} [default: {study.out.default}]")
-        found[_FORCE] = (False, bool, study.out.force)
-        found[_REPORTER] = (None, Reporter | None, "Told of progress [default: shown in a notebook, nowhere elsewhere]")
+        own[_OUT] = (None, str | None, f"{study.out.what} [default: {study.out.default}]")
+        own[_FORCE] = (False, bool, study.out.force)
+        own[_REPORTER] = (None, Reporter | None, "Shows progress [default: shown in a notebook, nowhere elsewhere]")
     if said := quick_help(study.config):
-        found[_QUICK] = (False, bool, said)
-    return found
+        own[_QUICK] = (False, bool, said)
+    return own
 
 
 def _config(study: Study, given: Any, settings: Mapping[str, Any], *, quick: bool) -> Settings:
     """The configuration of a call: keywords over a configuration, a file or the study's argument over (quick) defaults."""
+    refuse_traced(study.argument or "config", None if isinstance(given, Mapping) else given)
     if (rates := getattr(settings.get("acceptance"), "conditional", None)) is not None:  # an object of hwmodels
         settings = {**settings, "acceptance": rates}
     base: Any = {}
@@ -118,12 +121,14 @@ def _signature(study: Study) -> inspect.Signature:
     fields, kinds = fields_of(study.config), hints(study.config)
     keyword = inspect.Parameter.KEYWORD_ONLY
     first = inspect.Parameter("config", inspect.Parameter.POSITIONAL_ONLY, default=None)
-    found = [first]
+    parameters = [first]
     for field in fields:
-        found.append(inspect.Parameter(key_of(field), keyword, default=_default(field), annotation=kinds[field.name]))
+        parameters.append(
+            inspect.Parameter(key_of(field), keyword, default=_default(field), annotation=kinds[field.name])
+        )
     for name, (default, kind, _) in _own_keywords(study).items():
-        found.append(inspect.Parameter(name, keyword, default=default, annotation=kind))
-    return inspect.Signature(found, return_annotation=StudyResults)
+        parameters.append(inspect.Parameter(name, keyword, default=default, annotation=kind))
+    return inspect.Signature(parameters, return_annotation=StudyResults)
 
 
 def _default(field: dataclasses.Field) -> Any:
@@ -152,3 +157,8 @@ def _docstring(study: Study) -> str:
 
 def _wrapped(name: str, text: str) -> list[str]:
     return textwrap.wrap(f"{name}: {text}", _WIDTH, initial_indent="    ", subsequent_indent=" " * 8)
+
+
+def notebook_reporter() -> Reporter:
+    """A reporter that shows the last line of progress below a cell; one that says nothing where there is no notebook."""
+    return Reporter() if notebook_console() is not None else Reporter(Console(file=io.StringIO(), quiet=True))

@@ -1,4 +1,4 @@
-"""What a study found, for a notebook: typed results with the tables and figures of the command and its report."""
+"""Results of a study, for a notebook: typed results with the tables and figures of the command and its report."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ from jaxspec.html import lines_html
 from jaxspec.output_places import check_file_place, check_folder_place
 from jaxspec.partial_files import sync_folder
 from jaxspec.registries import load_object
-from jaxspec.report.shown import Shown
-from jaxspec.report.terminal import Table
+from jaxspec.report.terminal import Shown, Table
 from jaxspec.runs.directory import is_run_directory
 from jaxspec.runs.inputs import input_digests
-from jaxspec.runs.kept import new_record
-from jaxspec.runs.unchanged import RECORD, write_result_file
+from jaxspec.runs.run_index import RECORD, new_record, write_result_file
 from jaxspec.settings.base import Settings
+from jaxspec.settings.catalog_names import known_device
 from jaxspec.settings.coercion import as_path, shown
 from jaxspec.settings.toml import to_toml
 from jaxspec.studies.study import Study
-from jaxspec.suggestions import hint
+from jaxspec.suggestions import hint, question
 
 if TYPE_CHECKING:
     import pandas  # pyright: ignore[reportMissingImports] - optional
@@ -77,21 +76,21 @@ def rows_of(results: Sequence[Any], part: str | None) -> list[dict[str, Any]]:
     rows = []
     for entry in raw:
         device = {} if entry.get("device") is None else {"device": entry["device"]}
-        found = entry.get(part) or []
-        named = found.items() if isinstance(found, Mapping) else ((None, row) for row in found)
+        entries = entry.get(part) or []
+        named = entries.items() if isinstance(entries, Mapping) else ((None, row) for row in entries)
         rows += [device | ({} if name is None else {part: name}) | flat_row(row) for name, row in named]
     return rows
 
 
 def flat_row(entry: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Numbers and texts of nested tables by dotted names."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, value in entry.items():
         if isinstance(value, Mapping):
-            found |= flat_row(value, f"{prefix}{name}.")
+            flat |= flat_row(value, f"{prefix}{name}.")
         elif not isinstance(value, list):
-            found[f"{prefix}{name}"] = value
-    return found
+            flat[f"{prefix}{name}"] = value
+    return flat
 
 
 def _has_rows(value: Any) -> bool:
@@ -165,14 +164,14 @@ def _reason(error: OSError) -> str:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class StudyResults(Sequence):
-    """What a study found: one result per device, or one altogether.
+    """Results of a study: one per device (or pair of batch and context, where those are lists), or one altogether.
 
-    `found[0]` and `found["rtx-4090"]` are the part of one device. Where there is one result, its fields are attributes:
-    `found.speedup_vs_bf16_ar.value`.
+    `results[0]` is the part of one result, `results["rtx-4090"]` that of one device. Where there is one result, its fields are
+    attributes: `results.speedup_vs_bf16_ar.value`.
 
     Attributes:
         study, config: command and its settings.
-        results: typed records, one per device, or one.
+        results: typed records.
         run: its run directory, a `RunDirectory` or `KeptRun`, which takes no part in equality; None where it makes none.
         several: whether the study returns a list, be it of one.
         digest: digests of the files that were read; raises InputError where they cannot be told any more. None: of those that
@@ -189,9 +188,9 @@ class StudyResults(Sequence):
     @classmethod
     def of(cls, study: Study, config: Settings, returned: Any) -> StudyResults:
         """From what the study's function returned."""
-        found, run = returned if isinstance(returned, tuple) else (returned, None)
-        several = isinstance(found, list)
-        return cls(study, config, tuple(found) if several else (found,), run, several)
+        outcome, run = returned if isinstance(returned, tuple) else (returned, None)
+        several = isinstance(outcome, list)
+        return cls(study, config, tuple(outcome) if several else (outcome,), run, several)
 
     def __len__(self) -> int:
         return len(self.results)
@@ -200,31 +199,42 @@ class StudyResults(Sequence):
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, which: Any) -> StudyResults:
-        """The part of one device, by number or name. Raises InputError: no such device."""
+        """The part of one result by number, or of one device by name. Raises InputError: no such device."""
         if isinstance(which, str):
+            which = which if which in self.devices else known_device(which)
             if which not in self.devices:
                 raise InputError(f"device {shown(which)} is none of these results{hint(which, self.devices)}")
-            which = self.devices.index(which)
-        chosen = self.results[which]
+            chosen = tuple(result for result in self.results if result.device == which)
+        else:
+            chosen = self.results[which]
         return dataclasses.replace(self, results=chosen if isinstance(chosen, tuple) else (chosen,))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         if len(self.results) != 1:
-            known = ", ".join(map(repr, self.devices))
-            raise AttributeError(f"there are {len(self.results)} results; take one first, by number or device: {known}")
-        return getattr(self.results[0], name)
+            raise AttributeError(self._take_one())
+        try:
+            return getattr(self.results[0], name)
+        except AttributeError as error:
+            raise AttributeError(f"{error}{question(name, dir(self))}") from None
 
     def __dir__(self) -> list[str]:
         own = dir(self.results[0]) if len(self.results) == 1 else []
         return sorted({*super().__dir__(), *(name for name in own if not name.startswith("_"))})
 
+    def _take_one(self) -> str:
+        several = len(self.devices) > 1 or len(self.devices) == len(self.results)
+        ways = (
+            f"by number or device: {', '.join(map(repr, self.devices))}" if several else "by number, or see to_frame()"
+        )
+        return f"there are {len(self.results)} results; take one first, {ways}"
+
     @property
     def devices(self) -> list[str]:
-        """Device of each result; empty where results have none."""
+        """Devices of the results, each once; empty where results have none."""
         named = [getattr(result, "device", None) for result in self.results]
-        return [str(name) for name in named if name is not None]
+        return list(dict.fromkeys(str(name) for name in named if name is not None))
 
     @property
     def directory(self) -> Path | None:
@@ -241,8 +251,8 @@ class StudyResults(Sequence):
 
     def _returned(self) -> Any:
         """These results as the study's function returns them."""
-        found: Any = list(self.results) if self.several else self.results[0]
-        return found if self.run is None else (found, self.run)
+        outcome: Any = list(self.results) if self.several else self.results[0]
+        return outcome if self.run is None else (outcome, self.run)
 
     @property
     def tables(self) -> list[Table]:
@@ -253,12 +263,12 @@ class StudyResults(Sequence):
         """One of the tables, by number or by a part of its title. Raises InputError: there is none."""
         titles = [table.title.plain for table in self.tables]
         if isinstance(which, str):
-            found = [i for i, title in enumerate(titles) if which.casefold() in title.casefold()]
+            places = [i for i, title in enumerate(titles) if which.casefold() in title.casefold()]
         else:
-            found = [which] if isinstance(which, Integral) and -len(titles) <= which < len(titles) else []
-        if not found:
+            places = [which] if isinstance(which, Integral) and -len(titles) <= which < len(titles) else []
+        if not places:
             raise InputError(f"table {shown(which)} is none of these results; there are {'; '.join(titles) or 'none'}")
-        return self.tables[found[0]]
+        return self.tables[places[0]]
 
     @property
     def figures(self) -> list[str]:
@@ -269,9 +279,9 @@ class StudyResults(Sequence):
         """One figure of the report.
 
         Args:
-            name: of `figures`; None: the first.
+            name: of `figures`; None: the first, of several results that which `--plot` draws of all, where there is one.
         Raises:
-            InputError: no such figure, one whose data is absent, or results of several devices.
+            InputError: no such figure, one whose data is absent, or several results.
         """
         allowed = self.figures
         if not allowed:
@@ -279,9 +289,9 @@ class StudyResults(Sequence):
         if name is not None and name not in allowed:
             raise InputError(f"figure {shown(name)} is unknown{hint(name, allowed)}")
         if len(self.results) != 1:
-            raise InputError(
-                f"there are {len(self.results)} results; take one first, by device: {', '.join(map(repr, self.devices))}"
-            )
+            if name is None and self.study.plot is not None:
+                return load_object(self.study.plot.draw)(self._returned())
+            raise InputError(self._take_one())
         name = name or allowed[0]
         figure = self._drawings(self.results[0])[name]()
         if figure is None:
@@ -345,7 +355,9 @@ class StudyResults(Sequence):
 
     def __repr__(self) -> str:
         where = f"; in {self.directory}" if self.directory is not None else ""
-        titles = self.tables[0].title.plain if len(self.results) == 1 else ", ".join(self.devices)
+        titles = (
+            self.tables[0].title.plain if len(self.results) == 1 or len(self.devices) == 1 else ", ".join(self.devices)
+        )
         drawn = f"; plot() {', '.join(self.figures)}" if self.figures else ""
         return f"<jaxspec {self.study.name}: {titles}{drawn}{where}>"
 

@@ -10,14 +10,13 @@ from typing import Any, TextIO
 import click
 
 from jaxspec import kept_programs
-from jaxspec.cli.given_once import Command, Group
+from jaxspec.cleanup import PENDING
 from jaxspec.cli.process import INTERRUPTED, discard_output
 from jaxspec.cli.study_command import study_command
-from jaxspec.cli.usage import unknown_command, usage_line
-from jaxspec.errors import InputError, SaidElsewhereError, printable
-from jaxspec.interruption import UNDER_WAY
+from jaxspec.cli.usage import Command, Group, unknown_command, usage_line
+from jaxspec.errors import InputError, ReportedByRank0Error, printable
 from jaxspec.registries import load_object, tell_by
-from jaxspec.studies.registry import STUDIES, find_study
+from jaxspec.studies.study import STUDIES, find_study
 
 #: Commands that are no studies -> module of the same-named command.
 _OTHERS = {
@@ -159,12 +158,12 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         cli.main(args=arguments, prog_name="jaxspec", standalone_mode=False)
         print(end="", flush=True)
-    except SaidElsewhereError:
+    except ReportedByRank0Error:
         sys.exit(2)
     except InputError as error:
         _fail(str(error), 2)
     except (click.exceptions.Abort, KeyboardInterrupt):
-        _fail(UNDER_WAY.line(), INTERRUPTED)
+        _fail(PENDING.line(), INTERRUPTED)
     except click.ClickException as error:
         _fail(usage_line(error), 2)
     except (Exception, SystemExit) as error:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import click
 
-from jaxspec.cli.completion import names_of_catalog
-from jaxspec.cli.given_once import Command
-from jaxspec.cli.options import json_option, write_json
-from jaxspec.cli.outputs import give_out
+from jaxspec.cli.options import give_out, json_option, names_of_catalog, write_json
+from jaxspec.cli.usage import Command
 from jaxspec.errors import InputError
+from jaxspec.results.quantity import significant
 from jaxspec.settings.catalog_names import catalog_architectures, catalog_devices, known_architecture, known_device
 
 
@@ -36,7 +34,7 @@ def _entries(names, get, title, sources) -> list[dict]:
                 "values": {key: value for key, value in values.items() if key in given},
                 "sources": given,
                 "status": "input",  # of all numbers but those that follow
-                "statuses": {key: found for key in given if (found := number_status(given[key])) != "input"},
+                "statuses": {key: status for key in given if (status := number_status(given[key])) != "input"},
             }
         )
     return entries
@@ -58,16 +56,17 @@ def _show(title: str, rows: dict[str, dict[str, str]], entries: list[dict], verb
     for entry in entries if verbose else ():
         say(f"{entry['name']}: {entry['title']}", console=console)
         for key, source in entry["sources"].items():
-            given = f" = {_engineering(entry['values'][key])}" if key in entry["values"] else ""
+            given = f" = {_number(key, entry['values'][key])}" if key in entry["values"] else ""
             say(f"  {key}{given}: {source}", console=console, indent="      ")
 
 
-def _engineering(value: float) -> str:
-    """A number as engineers write it: 165.2e12, 14336, 2.2e-6."""
-    if value == 0 or not math.isfinite(value) or 1e-3 <= abs(value) < 1e6:
-        return f"{value:.10g}"
-    power = 3 * math.floor(math.log10(abs(value)) / 3)
-    return f"{value / 10.0**power:.10g}e{power}"
+def _number(name: str, value: float) -> str:
+    """As files write it, and in a unit that people say: 165.2e12 (165.2 TFLOP/s)."""
+    from hwmodels.numerics.units import engineering
+    from jaxspec.report.formatting import quantity
+
+    written, said = engineering(value), quantity(name, value)
+    return f"{written} ({said})" if "e" in written and " " in said else written
 
 
 def _device_row(device: Any) -> dict[str, str]:
@@ -76,10 +75,10 @@ def _device_row(device: Any) -> dict[str, str]:
 
     tiers = device.tiers
     return {
-        "TFLOP/s": f"{float(f'{device.peak_flops_per_s / TERA:.3g}'):g}",  # 2250, not 2.25e+03
+        "TFLOP/s": significant(device.peak_flops_per_s / TERA, 3),
         "products": unit_of(device).short_title,
-        "GB/s": "+".join(f"{tier.bandwidth_bytes_per_s / GB:.4g}" for tier in tiers),
-        "GB": "+".join(f"{tier.capacity_bytes / GB:.3g}" for tier in tiers),
+        "GB/s": "+".join(significant(tier.bandwidth_bytes_per_s / GB, 4) for tier in tiers),
+        "GB": "+".join(significant(tier.capacity_bytes / GB, 3) for tier in tiers),
         "decoders": "" if device.decoder is None else f"{device.decoder.count:.0f}",
     }
 

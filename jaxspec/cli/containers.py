@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from jaxspec.cli.given_once import Command
-from jaxspec.cli.options import force_option, json_option, out_option, plot_option, write_json
-from jaxspec.cli.outputs import give_out
+from jaxspec.cli.options import force_option, give_out, json_option, out_option, plot_option, write_json
+from jaxspec.cli.usage import Command
 from jaxspec.errors import InputError
 from jaxspec.output_places import check_apart
 
@@ -32,13 +31,13 @@ def unpack(container, out, force, json_file) -> None:
     from jaxspec.report.terminal import say
     from jaxspec.studies.pack.run import unpack_container
 
-    found = unpack_container(container, out, force=force)
+    unpacked = unpack_container(container, out, force=force)
 
     def prints() -> None:
-        for file in found.files:
+        for file in unpacked.files:
             say(f"{file.file}: {file.bytes} bytes")
 
-    give_out([lambda: write_json(json_file, found.plain())], prints)
+    give_out([lambda: write_json(json_file, unpacked.plain())], prints)
 
 
 @click.command(cls=Command)
@@ -56,7 +55,7 @@ def inspect(path, tensor, every, plot, json_file) -> None:
     if tensor is not None and every:
         raise InputError("--tensor shows one tensor and --all every one; leave one of them out")
     check_apart({"--json": json_file, "--plot": plot}, [path])
-    from jaxspec.report.figures.style import save_figure
+    from jaxspec.report.figure_style import save_figure
     from jaxspec.report.terminal import show
     from jaxspec.studies.pack.figures import container_figure
     from jaxspec.studies.pack.run import inspect_file

@@ -1,35 +1,56 @@
-"""Options of the commands: made from the settings, so that each default, limit and choice is stated once."""
+"""Options of the commands, made from the settings; their completion by the tab key; and the files that commands write.
+
+Each default, limit and choice is stated once. A place is checked before the work (`jaxspec.output_places`); when the work is
+done, a disk may be full or a folder gone: each output is tried whatever became of the others. Nothing here loads JAX.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
-from jaxspec.cli.completion import completion_of
-from jaxspec.cli.given_once import ListOption
+from jaxspec.cli.usage import ListOption
 from jaxspec.errors import InputError
 from jaxspec.files import to_json, write_text
 from jaxspec.output_places import check_figure_place, check_file_place
 from jaxspec.settings import layered_config, read_layer
 from jaxspec.settings.base import ConfigType, Settings, quick_help
 from jaxspec.settings.coercion import as_path, short_number
-from jaxspec.settings.fields import explained, fields_of, flag_of, has_flag, hints, takes_several
+from jaxspec.settings.fields import (
+    choices_of,
+    explained,
+    fields_of,
+    flag_of,
+    has_flag,
+    hints,
+    names_of,
+    takes_several,
+    takes_text,
+)
 
 __all__ = [
     "FIRST",
+    "RUN_KEEPS_IT",
+    "Completion",
+    "completion_of",
     "config_option",
     "force_option",
+    "give_out",
     "json_option",
+    "names_of_catalog",
     "option_of",
     "out_option",
     "plot_option",
     "quick_option",
     "resolve",
     "settings_options",
+    "words_or_files",
     "write_json",
 ]
 
@@ -44,8 +65,8 @@ class _Whole(click.types.IntParamType):
     """A whole number, be it as "128k"."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        found = short_number(value)
-        return super().convert(value, param, ctx) if found is None else found
+        number = short_number(value)
+        return super().convert(value, param, ctx) if number is None else number
 
 
 def option_of(kind: type[Settings], name: str) -> Callable[[Function], Function]:
@@ -111,10 +132,7 @@ def quick_option(kind: type[Settings]) -> Callable[[Function], Function]:
 
 
 def out_option(
-    what: str,
-    default: str,
-    *names: str,
-    check: Callable[[str, str], None],
+    what: str, default: str, *names: str, check: Callable[[str, str], None]
 ) -> Callable[[Function], Function]:
     """`--out PATH`.
 
@@ -165,3 +183,67 @@ def write_json(path: str | None, result: Any) -> None:
             write_text(Path(path), to_json(result))
         except OSError as error:
             raise InputError(f"--json {path!r} cannot be written ({error.strerror}); give another file") from error
+
+
+#: For commands with a run directory.
+RUN_KEEPS_IT = "the run directory keeps the result: the same command writes it there without the work"
+
+
+def give_out(writes: Iterable[Callable[[], object]], show: Callable[[], object], *, kept: str = "") -> None:
+    """Write all files, show the result, and then tell which files are missing.
+
+    Args:
+        writes: of one file each, which is written whole or not at all.
+        show: prints the result.
+        kept: where the result is beside that, for the message.
+    Raises:
+        InputError: one line, with the place and the reason of each file that could not be written.
+    """
+    refused = []
+    for write in writes:
+        try:
+            write()
+        except InputError as error:
+            refused.append(str(error))
+    show()
+    if refused:
+        raise InputError("; ".join([*refused, *filter(None, [kept])]))
+
+
+#: What Click calls to complete a value that is begun.
+Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def completion_of(field: dataclasses.Field, annotation: Any) -> Completion | None:
+    """Completion of one setting; None: it takes no text."""
+    if choices := choices_of(annotation):
+        return lambda _, __, begun: _names(choices, begun, annotation)
+    if not takes_text(annotation):
+        return None
+    return lambda _, __, begun: _names(names_of(field), begun, annotation) or _files(begun)
+
+
+def words_or_files(words: Iterable[str]) -> Completion:
+    """Completion of an argument that is a file, or one of a few words."""
+    # bash forgets what came before an item that asks for files.
+    return lambda _, __, begun: [*_files(begun), *_items(words, begun)]
+
+
+def names_of_catalog(names: Callable[[], Iterable[str]]) -> Completion:
+    """Completion of an argument that is a name of the catalog, which is read when the tab key asks."""
+    return lambda _, __, begun: _items(names(), begun)
+
+
+def _names(names: Iterable[str], begun: str, annotation: Any) -> list[CompletionItem]:
+    """Names in any case; of several separated by commas the last one, which is none of those before."""
+    before, comma, last = begun.rpartition(",") if takes_several(annotation) else ("", "", begun)
+    return _items((name for name in names if name not in before.split(",")), last, before + comma)
+
+
+def _items(names: Iterable[str], begun: str, before: str = "") -> list[CompletionItem]:
+    matching = (name for name in names if name.casefold().startswith(begun.casefold()))
+    return [CompletionItem(f"{before}{name}") for name in matching]
+
+
+def _files(begun: str) -> list[CompletionItem]:
+    return [CompletionItem(begun, type="file")]

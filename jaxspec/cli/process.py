@@ -17,8 +17,8 @@ import threading
 import time
 from typing import TextIO
 
+from jaxspec.cleanup import PENDING
 from jaxspec.errors import printable
-from jaxspec.interruption import UNDER_WAY
 
 __all__ = ["INTERRUPTED", "discard_output", "main"]
 
@@ -116,7 +116,7 @@ def _leave(said: int) -> None:
     _LEAVING.set()
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        message = f"jaxspec: {printable(UNDER_WAY.abandon())}\n"
+        message = f"jaxspec: {printable(PENDING.abandon())}\n"
         if os.isatty(said):
             message = f"\x1b[?25h\n{message}"  # progress bars hide the cursor
         os.write(said, message.encode())  # not sys.stderr, which the main thread may hold

@@ -1,15 +1,14 @@
-"""`jaxspec runs list | show | compare | resume`: run directories that are kept."""
+"""`jaxspec runs list | show | compare | resume` and `jaxspec sweep merge`: run directories that are kept."""
 
 from __future__ import annotations
 
 import click
 
-from jaxspec.cli.given_once import Group
-from jaxspec.cli.options import json_option, write_json
-from jaxspec.cli.outputs import give_out
-from jaxspec.cli.usage import unknown_command
+from jaxspec.cli.options import force_option, give_out, json_option, out_option, write_json
+from jaxspec.cli.usage import Command, Group, unknown_command
+from jaxspec.output_places import check_folder_place
 
-__all__ = ["runs"]
+__all__ = ["merge", "runs"]
 
 
 class _Group(Group):
@@ -42,11 +41,11 @@ def list_command(folder: str, json_file: str | None) -> None:
     Each with its command, state, commit and headline numbers. FOLDER is ./runs unless it is given.
     """
     from jaxspec.report.terminal import show
-    from jaxspec.runs.kept import list_runs, runs_table
+    from jaxspec.runs.run_index import list_runs, runs_table
 
-    found = list_runs(folder)
-    rows = [run.plain() for run in found]
-    give_out([lambda: write_json(json_file, rows)], lambda: show(runs_table(found, f"Runs in {folder}")))
+    listed = list_runs(folder)
+    rows = [run.plain() for run in listed]
+    give_out([lambda: write_json(json_file, rows)], lambda: show(runs_table(listed, f"Runs in {folder}")))
 
 
 @runs.command("show")
@@ -57,13 +56,13 @@ def show_command(run: str, json_file: str | None) -> None:
 
     RUN is a run directory; of a finished one the result is shown as well.
     """
-    from jaxspec.api.kept import open_result
+    from jaxspec.api.open_run import open_result
     from jaxspec.report.terminal import show
-    from jaxspec.runs.kept import find_run
+    from jaxspec.runs.run_index import find_run
 
-    found = find_run(run)
-    tables = open_result(run).tables if found.finished else []
-    give_out([lambda: write_json(json_file, found.plain())], lambda: show(found.table(), *tables))
+    opened = find_run(run)
+    tables = open_result(run).tables if opened.finished else []
+    give_out([lambda: write_json(json_file, opened.plain())], lambda: show(opened.table(), *tables))
 
 
 @runs.command("compare")
@@ -75,7 +74,7 @@ def compare_command(run: tuple[str, ...], json_file: str | None) -> None:
     They are those of settings, inputs, versions and numbers. Each RUN is a run directory.
     """
     from jaxspec.report.terminal import show
-    from jaxspec.runs.kept import compare_runs, find_run
+    from jaxspec.runs.run_index import compare_runs, find_run
 
     table = compare_runs(run)
     give_out([lambda: write_json(json_file, [find_run(path).plain() for path in run])], lambda: show(table))
@@ -89,9 +88,33 @@ def resume_command(run: str, json_file: str | None) -> None:
 
     RUN is a run directory; a finished one is printed again.
     """
-    from jaxspec.api.kept import resume
+    from jaxspec.api.open_run import resume
     from jaxspec.cli.study_command import print_shown
     from jaxspec.runs.progress import Reporter
 
     reporter = Reporter()
     print_shown(resume(run, reporter=reporter).shown, json_file, reporter)
+
+
+@click.command(cls=Command)
+@click.argument("directory", nargs=-1, required=True, type=click.Path())
+@out_option("Run directory.", "runs/sweep-<hash of the settings>", check=check_folder_place)
+@force_option("Start the run directory anew.")
+@json_option
+def merge(directory: tuple[str, ...], out: str | None, force: bool, json_file: str | None) -> None:
+    """Join the shards of a sweep, one run directory DIRECTORY each, into the sweep that they are parts of.
+
+    \b
+    jaxspec sweep sweep.toml --shard 1/2 --out first
+    jaxspec sweep sweep.toml --shard 2/2 --out second
+    jaxspec sweep merge first second
+
+    All shards must be there, once, and finished; points are neither lost nor counted twice.
+    """
+    from jaxspec.cli.study_command import print_shown
+    from jaxspec.runs.progress import Reporter
+    from jaxspec.studies.sweep.run import merge_sweeps
+    from jaxspec.studies.sweep.view import shown
+
+    reporter = Reporter()
+    print_shown(shown(merge_sweeps(directory, out=out, force=force, reporter=reporter)), json_file, reporter)

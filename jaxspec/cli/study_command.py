@@ -14,21 +14,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jaxspec.cli.completion import words_or_files
-from jaxspec.cli.given_once import Command
 from jaxspec.cli.options import (
     FIRST,
+    RUN_KEEPS_IT,
     config_option,
     force_option,
+    give_out,
     json_option,
     out_option,
     plot_option,
     quick_option,
     resolve,
     settings_options,
+    words_or_files,
     write_json,
 )
-from jaxspec.cli.outputs import RUN_KEEPS_IT, give_out
+from jaxspec.cli.usage import Command
 from jaxspec.errors import InputError
 from jaxspec.output_places import check_apart
 from jaxspec.registries import load_object
@@ -37,7 +38,7 @@ from jaxspec.settings.fields import fields_of
 from jaxspec.studies.study import Study
 
 if TYPE_CHECKING:
-    from jaxspec.report.shown import Shown
+    from jaxspec.report.terminal import Shown
     from jaxspec.runs.progress import Reporter
 
 __all__ = ["Launch", "keep_to_processor", "launch_of", "launch_options", "print_shown", "study_command"]
@@ -91,11 +92,7 @@ class Launch:
     process_id: int | None = None
 
     def __post_init__(self) -> None:
-        given = {
-            "--coordinator": self.coordinator,
-            "--processes": self.processes,
-            "--process-id": self.process_id,
-        }
+        given = {"--coordinator": self.coordinator, "--processes": self.processes, "--process-id": self.process_id}
         missing = [name for name, value in given.items() if value is None]
         if len(missing) == len(given):
             return
@@ -206,8 +203,8 @@ class _StudyCommand(Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """All parameters, `--help-all` before `--help`."""
-        found = super().get_params(ctx)
-        return [*found[:-1], _help_all, found[-1]]
+        inherited = super().get_params(ctx)
+        return [*inherited[:-1], _help_all, inherited[-1]]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Options in groups; only those without a heading, unless `--help-all` came."""
@@ -239,32 +236,34 @@ class _StudyCommand(Command):
 
 def _parameters(study: Study) -> list[Any]:
     """Argument and options, in the order in which help shows them."""
-    found: list[Any] = []
+    parameters: list[Any] = []
     if study.argument:
         more = {"metavar": f"[{study.argument_name.upper()}]", "required": False, "shell_complete": words_or_files(())}
-        found.append(click.argument(study.argument, **more))
+        parameters.append(click.argument(study.argument, **more))
     if study.config_argument:
         complete = words_or_files(study.subcommands)
         more = {"metavar": study.config_argument, "required": False, "shell_complete": complete}
-        found.append(click.argument("config_file", type=click.Path(), **more))
+        parameters.append(click.argument("config_file", type=click.Path(), **more))
     if study.example:
-        found.append(click.option("--example", is_flag=True, help=f"Print {study.example_of} to begin with, and stop."))
+        parameters.append(
+            click.option("--example", is_flag=True, help=f"Print {study.example_of} to begin with, and stop.")
+        )
     if study.examples:
-        found.append(_choice_of_examples(list(study.examples)))
-    found.append(settings_options(study.config, without=(study.argument,)))
+        parameters.append(_choice_of_examples(list(study.examples)))
+    parameters.append(settings_options(study.config, without=(study.argument,)))
     if study.out is not None:
-        found.append(out_option(study.out.what, study.out.default, *study.out.names, check=study.out.check))
+        parameters.append(out_option(study.out.what, study.out.default, *study.out.names, check=study.out.check))
     if not study.config_argument:
-        found.append(config_option)
+        parameters.append(config_option)
     if quick_settings(study.config):
-        found.append(quick_option(study.config))
+        parameters.append(quick_option(study.config))
     if study.out is not None:
-        found.append(force_option(study.out.force))
+        parameters.append(force_option(study.out.force))
     if study.shared or study.meshed:
-        found += launch_options
+        parameters += launch_options
     if study.plot is not None:
-        found.append(plot_option(study.plot.what))
-    return [*found, json_option]
+        parameters.append(plot_option(study.plot.what))
+    return [*parameters, json_option]
 
 
 def _choice_of_examples(names: list[str]) -> Any:
@@ -326,16 +325,16 @@ def _run(
     # Traces are many objects, all of them in use: looking through them for garbage takes a tenth of a short command.
     gc.set_threshold(_NEW_OBJECTS)
     with _compiling(reporter) if study.on_processor and study.out is None else contextlib.nullcontext():
-        found = run(config, **writes)
+        results = run(config, **writes)
     if helps:  # process 0 shows the result
         return
     draws = []
     if plot and study.plot is not None:
-        from jaxspec.report.figures.style import save_figure
+        from jaxspec.report.figure_style import save_figure
 
-        draws = [lambda drawn=study.plot.draw: save_figure(load_object(drawn)(found), plot)]
+        draws = [lambda drawn=study.plot.draw: save_figure(load_object(drawn)(results), plot)]
     keeps = study.out is not None and study.out.keeps_result
-    print_shown(load_object(study.present)(found), json_file, reporter, draws=draws, keeps=keeps)
+    print_shown(load_object(study.present)(results), json_file, reporter, draws=draws, keeps=keeps)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,11 @@
-"""What the command line says about a command or an option that does not exist, or misses something: one line."""
+"""Wrong use of the command line in one line: a command or option that does not exist, misses something, or came twice.
+
+Click by itself takes the last of several values of an option and says nothing.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 import click
@@ -9,7 +13,7 @@ import click
 from jaxspec.settings.coercion import shown
 from jaxspec.suggestions import hint
 
-__all__ = ["unknown_command", "usage_line"]
+__all__ = ["Command", "Group", "ListOption", "unknown_command", "usage_line"]
 
 
 def unknown_command(name: str, commands: Iterable[str], ctx: click.Context) -> click.UsageError:
@@ -36,3 +40,42 @@ def usage_line(error: click.ClickException) -> str:
 
 #: Click repeats what came, however long it is.
 _LONGEST = 400
+
+
+class ListOption(click.Option):
+    """An option whose value is several ones, separated by commas."""
+
+
+class Command(click.Command):
+    """A command that refuses an option that came again, unless it is meant to be repeated.
+
+    Raises:
+        click.UsageError: an option with a value, or the switch between --this and --no-this, came more than once.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Words that no parameter took. Raises click.UsageError."""
+        given = list(args)  # parsing takes words out
+        rest = super().parse_args(ctx, args)
+        if not ctx.resilient_parsing:
+            _, _, order = self.make_parser(ctx).parse_args(given)
+            _refuse_repeated(order, ctx)
+        return rest
+
+
+class Group(Command, click.Group):
+    """A group of such commands."""
+
+    command_class = Command
+
+
+def _refuse_repeated(order: Iterable[click.Parameter], ctx: click.Context) -> None:
+    """Args: order: the parameters that came, each as often as it came."""
+    for option, times in Counter(order).items():
+        if times == 1 or not isinstance(option, click.Option) or option.multiple or option.count:
+            continue
+        if option.is_flag and not option.secondary_opts:
+            continue  # a plain flag says the same twice
+        name = max(option.opts, key=len)
+        several = f", with commas between several values: {name} A,B" if isinstance(option, ListOption) else ""
+        raise click.UsageError(f"{name} came {times} times; give it once{several}", ctx)

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, UInt16
 
 from hwmodels import ALL_LAYER_MATRICES, Footprint, uniform_weight_bits
 from hwmodels.numerics.scalars import Number
-from jaxspec.compress.rematerialised import found_once
+from jaxspec.compress.rematerialised import save_for_backward
 from jaxspec.formats.patterns import BFLOAT16, NumberFormat
 from jaxspec.formats.unary import mean_code_length, weighted_counts
 from jaxspec.models.config import kinds_of
@@ -53,7 +53,7 @@ def count_exponents(
         pruned: weight of each value that it lacks; None: 1 - kept.
     """
     exponents = (bits >> number_format.mantissa_bits) & ((1 << number_format.exponent_bits) - 1)
-    count = lambda weight: found_once(weighted_counts(exponents, weight))
+    count = lambda weight: save_for_backward(weighted_counts(exponents, weight))
     return ExponentCounts(
         count(kept), count(1 - kept if pruned is None else pruned) if pruned_exponents == "coded" else None
     )
@@ -126,8 +126,8 @@ def stored_alike(bits: Number, apart: Mapping[str, Number], kv: Number) -> Footp
     """
     shared = [apart.get(kind, bits) for kind in ("shared_gate", "shared_up", "shared_down")]
     kinds = {kind: apart.get(kind, bits) for kind in ALL_LAYER_MATRICES} | {"shared": sum(shared) / len(shared)}
-    found = uniform_weight_bits(16.0) | kinds
-    return Footprint(found, dict(found), kv, kv)
+    stored = uniform_weight_bits(16.0) | kinds
+    return Footprint(stored, dict(stored), kv, kv)
 
 
 def measured_footprint(weights: Mapping[str, BitsPerValue], kv: BitsPerValue) -> Footprint:

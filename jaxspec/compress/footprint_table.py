@@ -57,7 +57,7 @@ def tabulate(
         for each kind of knob that is varied: names of its knobs, and widths by name, an axis for each of them.
     """
     per = {spec.name: spec.per for spec in scheme.knob_specs}
-    found = []
+    tables = []
     for kind, widths in _DECIDED.items():
         names = tuple(name for name in values if per[name] == kind)
         if not names or not widths:
@@ -67,8 +67,8 @@ def tabulate(
             for point in itertools.product(*(map(float, values[name]) for name in names))
         ]
         shape = tuple(len(values[name]) for name in names)
-        found.append((names, {width: np.array([row[width] for row in rows]).reshape(shape) for width in widths}))
-    return found
+        tables.append((names, {width: np.array([row[width] for row in rows]).reshape(shape) for width in widths}))
+    return tables
 
 
 def knob_grid(scheme: Scheme, name: str, low: float, high: float) -> np.ndarray:
@@ -101,11 +101,11 @@ class FootprintTable:
             knobs: those that the table varies, within its ends.
         Gradient: of the linear pieces.
         """
-        found = dict(self.fixed)
+        widths = dict(self.fixed)
         for width, names in self.names:
             place = [(jnp.asarray(knobs[n], jnp.float32) - self.first[n]) / self.spacing[n] for n in names]
-            found[width] = map_coordinates(self.tables[width], place, order=1, mode="nearest")
-        return found
+            widths[width] = map_coordinates(self.tables[width], place, order=1, mode="nearest")
+        return widths
 
 
 def footprint_table(

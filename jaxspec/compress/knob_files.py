@@ -74,8 +74,8 @@ def knobs_of_result(path: str, scheme: Scheme, config: DecoderConfig) -> Knobs:
         InputError: no such file, no such configuration in it, or knobs of another network.
     """
     try:
-        found = read_json(path)[0]["configurations"]
-        raw = found["tuned" if "tuned" in found else "given"]["knobs"]
+        configurations = read_json(path)[0]["configurations"]
+        raw = configurations["tuned" if "tuned" in configurations else "given"]["knobs"]
     except OSError as error:
         raise InputError(f"knobs {path!r} cannot be read ({error.strerror}); give a result.json") from error
     except (ValueError, KeyError, IndexError, TypeError) as error:

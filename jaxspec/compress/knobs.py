@@ -80,9 +80,9 @@ class Knobs:
 
 def _in_words(knobs: Knobs) -> dict[str, str]:
     """Each knob and the draft length as text."""
-    found = {**knobs.values, "draft_length": knobs.draft_length_logits}
-    if any(isinstance(value, Tracer) for value in found.values()):
-        return {name: f"traced {value.shape}" for name, value in found.items()}
+    values = {**knobs.values, "draft_length": knobs.draft_length_logits}
+    if any(isinstance(value, Tracer) for value in values.values()):
+        return {name: f"traced {value.shape}" for name, value in values.items()}
     words = {}
     for name, value in knobs.values.items():
         low, high = f"{np.min(value):.4g}", f"{np.max(value):.4g}"
@@ -116,11 +116,18 @@ def checked_values(scheme: Scheme, given: Mapping[str, float]) -> dict[str, floa
 
 
 def check_stored_dtype(scheme: Scheme, config: DecoderConfig) -> None:
-    """A scheme stores a network in widths that a container can have.
+    """A scheme stores a network in widths that a container can have, and has its 16-bit numbers.
 
     Raises:
-        InputError: it stores values of bfloat16 in blocks that share exponents, and the network is in float16.
+        InputError: it stores values of bfloat16 in blocks that share exponents, and the network is in float16; it drafts with
+            the bits of 16-bit weights, or changes these, and the network is stored in codes of fewer bits.
     """
+    if config.in_codes and (scheme.facts.has_draft or not scheme.facts.lossless):
+        raise InputError(
+            f"scheme {scheme.name} is made of the bits of 16-bit weights, and this network's are stored in codes of fewer bits "
+            "(quantization_config); give jaxspec tree or compare another draft (--draft ngram, a network, a head), or take the "
+            "checkpoint in 16 bits"
+        )
     if scheme.facts.shared_exponents is not None and config.stored_dtype == "float16":
         raise InputError(
             f"scheme {scheme.name} stores bfloat16 values in blocks that share exponents, and this network is stored in "

@@ -29,8 +29,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.kv_cache import KVCache
 from jaxspec.models.mixed_cache import own_part, whole_slot
 from jaxspec.models.streamed import Streamed
-from jaxspec.settings.knobs import StoredDtype
-from jaxspec.settings.shared_exponents import SharedExponents
+from jaxspec.settings.knobs import SharedExponents, StoredDtype
 
 
 def round_kv(x: Array) -> Array:

@@ -39,9 +39,9 @@ def read_norms(result: str, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, 
         return None
     try:
         with np.load(path, allow_pickle=False) as stored:
-            found = {kind: stored[kind] for kind in stored.files}
+            norms = {kind: stored[kind] for kind in stored.files}
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise InputError(f"{path} cannot be read ({error}); run the tuning again with --force") from error
-    if {kind: values.shape for kind, values in found.items()} != dict(shapes):
+    if {kind: values.shape for kind, values in norms.items()} != dict(shapes):
         raise InputError(f"{path} has channel norms of another network; give the result.json of a run of this one")
-    return found
+    return norms

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Shaped
 
-__all__ = ["KEPT", "found_once", "made_in_blocks"]
+__all__ = ["KEPT", "made_in_blocks", "save_for_backward"]
 
 #: Values of a block of rows: few enough for a core's cache, many enough that a loop over blocks costs nothing; on a GPU, whose
 #: kernels need more to be busy with, 64 MB in float32.
@@ -22,13 +22,13 @@ _BLOCK, _GPU_BLOCK = 1 << 20, 1 << 24
 
 Sums = TypeVar("Sums")
 
-_NAME = "found once"
+_NAME = "saved for backward"
 
-#: Policy for `jax.checkpoint`: keep what `found_once` marks.
+#: Policy for `jax.checkpoint`: keep what `save_for_backward` marks.
 KEPT = jax.checkpoint_policies.save_only_these_names(_NAME)
 
 
-def found_once(x: Array) -> Array:
+def save_for_backward(x: Array) -> Array:
     """The same array, kept for the backward pass: few numbers that take long to find."""
     return checkpoint_name(x, _NAME)
 

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt
 
-from jaxspec.compress.rematerialised import found_once
+from jaxspec.compress.rematerialised import save_for_backward
 
 #: How far (in log score) the threshold falls below a row's lowest score while p n runs from 1/2 down to 0.
 _FADE = 3.0
@@ -65,8 +66,8 @@ def neighbours(log_score: Float[Array, "*b row column"], rank: Int[Array, "*b"])
     reaches = jnp.sum(pattern <= low, axis=-1, keepdims=True, dtype=jnp.int32) >= rank[..., None] + 2
     largest = jnp.asarray(jnp.iinfo(pattern.dtype).max, pattern.dtype)
     above = jnp.min(jnp.where(pattern > low, pattern, largest), axis=-1, keepdims=True)
-    found = (low, jnp.where(reaches, low, above))
-    return Neighbours(*(found_once(_from_pattern(part, log_score.dtype)) for part in found))
+    adjacent = (low, jnp.where(reaches, low, above))
+    return Neighbours(*(save_for_backward(_from_pattern(part, log_score.dtype)) for part in adjacent))
 
 
 def threshold(log_score: Float[Array, "*b row column"], prune: Float[Array, "*b"]) -> Float[Array, "*b row 1"]:
@@ -109,7 +110,7 @@ def _order_of_equals(
     """
     score, share = jax.lax.stop_gradient(log_score), place.share
     equal = score == near.low
-    count = lambda which: found_once(jnp.sum(which, axis=-1, keepdims=True, dtype=jnp.int32))
+    count = lambda which: save_for_backward(jnp.sum(which, axis=-1, keepdims=True, dtype=jnp.int32))
     pruned, size = place.rank[..., None, None] - count(score < near.low), count(equal)
     # Beyond 1 in the last of few columns; `abs` has no gradient at its kink.
     left = jnp.where(share > 1, share - 1, 1 - share)
@@ -183,3 +184,24 @@ def _nth_largest(magnitude: UInt[Array, "*b column"], count: Int[Array, "*b"]) -
     low = jnp.zeros(count.shape, dtype)
     limit, _ = jax.lax.fori_loop(0, bits + 1, narrow, (low, jnp.full_like(low, top)))
     return limit.astype(magnitude.dtype)
+
+
+def keep_largest_of_rows(magnitude: UInt[np.ndarray, "row column"], keep: int) -> Bool[np.ndarray, "row column"]:
+    """Mask of the `keep` largest of each row, of equal ones those to the right: `keep_largest` on the host.
+
+    Partitions of rows take a tenth of the time there of the bisection that compiled programs do.
+
+    Args:
+        keep: 0 to the row's length.
+    """
+    rows, columns = magnitude.shape
+    if keep in (0, columns):
+        return np.full(magnitude.shape, keep > 0)
+    limit = np.partition(magnitude, columns - keep, axis=1)[:, columns - keep, None]
+    mask = magnitude >= limit
+    too_many = np.count_nonzero(mask, axis=1) - keep
+    tied = np.flatnonzero(magnitude == limit)  # row after row, each from the left
+    row = tied // columns
+    in_row = np.arange(tied.size) - np.searchsorted(row, np.arange(rows))[row]
+    mask.reshape(-1)[tied[in_row < too_many[row]]] = False
+    return mask

@@ -121,9 +121,9 @@ def hard_draft(params: Params, prepared: Prepared, knobs: Knobs, config: Decoder
 def _hard_matrices(
     stored: dict[str, Matrix], prepared: Prepared, own: dict[str, OwnKnobs], *, scheme: Scheme
 ) -> dict[str, Stored]:
-    def one(scheme: Scheme, matrix: Matrix, found: Any, knobs: OwnKnobs) -> Stored:
+    def one(scheme: Scheme, matrix: Matrix, statistics: Any, knobs: OwnKnobs) -> Stored:
         values = matrix.values()
-        return Stored.of(scheme.matrix.hard(rows_of(values), found, knobs).values.reshape(values.shape))
+        return Stored.of(scheme.matrix.hard(rows_of(values), statistics, knobs).values.reshape(values.shape))
 
     def of_layers(kind: str) -> Stored:
         make = partial(one, scheme.of_kind(kind))
@@ -201,13 +201,13 @@ def draft_view(
     scheme, kinds = knobs.scheme, kinds_of(prepared)
 
     def read(stored: dict[str, Array], caches: Sequence[Any], inputs: Any):
-        (known,), (found, values) = caches, inputs
+        (known,), (statistics, values) = caches, inputs
 
         own = [kind for kind in kinds if kind in stored]
 
         def make(kind: str) -> CompressedMatrix:
             matrices = stack_of(stored[kind]).values()
-            given = rows_of(matrices), found[kind], knobs_of_matrix(values, scheme, kinds.index(kind))
+            given = rows_of(matrices), statistics[kind], knobs_of_matrix(values, scheme, kinds.index(kind))
             way = scheme.of_kind(kind).matrix
             made = way.hard(*given) if temperature is None else way.soft(*given, temperature)
             return made._replace(values=made.values.reshape(matrices.shape))

@@ -1,6 +1,6 @@
 """Number formats, bit for bit, a module each: `formats.huffman.encode(...)`, `formats.mx.decode(...)`.
 
-Patterns: `patterns`, `fields`, `truncation`, `split` (a draft inside its target), `entropy`, `bit_packing`. Sparse values:
+Patterns: `patterns`, `fields`, `truncation`, `entropy`, `bit_packing`. Sparse values:
 `bitmap`. Exponents: `unary`, `unary_decode`, `huffman`, `huffman_streams`, `huffman_cam`, `huffman_columns`. Blocks with
 shared exponents: `mx`, `mx_truncated`. Integers: `bit_slices`, `group_quantization`, `code_tables`, `tile_layout`;
 `exp_table`. Memory: `superblock`. Files: `container`.
@@ -23,7 +23,6 @@ from jaxspec.formats import (
     mx,
     mx_truncated,
     patterns,
-    split,
     superblock,
     tile_layout,
     truncation,
@@ -48,7 +47,6 @@ __all__ = [
     "mx",
     "mx_truncated",
     "patterns",
-    "split",
     "superblock",
     "tile_layout",
     "truncation",

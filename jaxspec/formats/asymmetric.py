@@ -59,15 +59,15 @@ def encode(x: Float[Array, "*b n"], bits: int, *, share: float = 1.0) -> Asymmet
     return AsymmetricRows(codes.astype(jnp.uint8), scales, lowest, bits)
 
 
-def decode(found: AsymmetricRows) -> Float[Array, "*b n"]:
+def decode(rows: AsymmetricRows) -> Float[Array, "*b n"]:
     """Smallest value plus code times scale, in float32."""
-    step, lowest = (part.astype(jnp.float32)[..., None] for part in (found.scales, found.lowest))
-    return lowest + found.codes.astype(jnp.float32) * step
+    step, lowest = (part.astype(jnp.float32)[..., None] for part in (rows.scales, rows.lowest))
+    return lowest + rows.codes.astype(jnp.float32) * step
 
 
-def num_bits(found: AsymmetricRows) -> int:
+def num_bits(rows: AsymmetricRows) -> int:
     """Bits of codes, scales and smallest values."""
-    return found.codes.size * found.code_bits + found.scales.size * _ROW_BITS
+    return rows.codes.size * rows.code_bits + rows.scales.size * _ROW_BITS
 
 
 def bits_per_element(bits: int, elements: float) -> float:

@@ -243,9 +243,9 @@ def decode(streams: HuffmanStreams, table: UInt32[Array, " window"], *, num_symb
         num_symbols: static; as many as were encoded.
     """
     steps = num_steps(num_symbols, streams.word_counts.shape[0])
-    found = decode_pairs(streams, table, steps=steps)
-    flat = jax.lax.bitcast_convert_type(found.pairs, jnp.uint16).reshape(-1)
-    return DecodedPairs(flat[:num_symbols], found.complete)
+    decoded = decode_pairs(streams, table, steps=steps)
+    flat = jax.lax.bitcast_convert_type(decoded.pairs, jnp.uint16).reshape(-1)
+    return DecodedPairs(flat[:num_symbols], decoded.complete)
 
 
 def _beside_exponents(pairs: UInt32[Array, " lane"], sign_mantissa: Array | None) -> UInt32[Array, " lane"]:

@@ -37,7 +37,7 @@ from jaxtyping import Array, BFloat16, Bool, Float, Int, Num, UInt8, UInt16
 
 from jaxspec.formats.patterns import BFLOAT16, format_of, from_bits, to_bits
 from jaxspec.formats.truncation import high_part
-from jaxspec.settings.shared_exponents import Rounding, SharedExponents
+from jaxspec.settings.knobs import Rounding, SharedExponents
 
 __all__ = [
     "MXBits",

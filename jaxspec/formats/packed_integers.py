@@ -1,93 +1,76 @@
-"""Weights of quantized releases: packed integers and narrow floats with their scales, as the float32 values they stand for.
+"""Weights of quantized releases: packed integers and narrow floats with their scales, as `Codes`.
 
-Every function takes arrays as files have them and is exact: an integer times a scale of 16 bits is a float32 number, a product
-with a scale in float32 is rounded once. Rows are output channels, columns input channels, in all results.
+Every function takes arrays as files have them. Values are exact: an integer times a scale of 16 bits is a float32 number, a
+product with a scale in float32 is rounded once. Rows are output channels, columns input channels, in all results.
 
 Source: compressed-tensors (`pack_to_int32`, `dequantize`); AutoGPTQ and GPTQModel (`qlinear_torch`); AutoAWQ
-    (`packing_utils.py`); NVFP4 as compressed-tensors stores it; OCP Microscaling Formats v1.0 for E2M1 and E8M0.
+    (`packing_utils.py`); NVFP4 as compressed-tensors and ModelOpt store it; bitsandbytes (`functional.py`) for its 4 bits.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 from jaxtyping import Float, Integer, Shaped, UInt8
 
+from jaxspec.formats.codes import E2M1_VALUES, E8M0_VALUES, Codes, packed_bits, unsigned_codes
+
 __all__ = [
-    "awq_values",
-    "codes_of_words",
-    "fp4_values",
-    "gptq_values",
-    "grouped_values",
-    "packed_values",
+    "awq_codes",
+    "fp4_codes",
+    "fp8_rows",
+    "gptq_codes",
+    "int4_groups",
+    "nf4_codes",
+    "packed_codes",
     "scaled_rows",
 ]
-
-#: Values of E2M1 by their codes.
-_E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
-_E2M1 = np.concatenate([_E2M1, -_E2M1])
 
 #: Column within eight whose code each nibble of a word of AWQ has, lowest first.
 _AWQ_ORDER = np.array([0, 2, 4, 6, 1, 3, 5, 7])
 
 
-def codes_of_words(words: Shaped[np.ndarray, "row word"], bits: int, count: int) -> UInt8[np.ndarray, "row count"]:
-    """Unsigned codes that lie one after the other in the bits of words of 32 bits, the first one lowest; some span two words.
-
-    Args:
-        bits: of a code, 1 to 8.
-        count: codes of a row; what follows them is padding.
-    """
+def _bytes_of(words: Shaped[np.ndarray, "row word"], bits: int, count: int) -> UInt8[np.ndarray, "row byte"]:
+    """Bytes of words of 32 bits, as many as eight codes at a time take."""
     raw = np.ascontiguousarray(words).astype("<i4", copy=False).view(np.uint8)
-    if bits == 4:
-        return np.stack([raw & 15, raw >> 4], axis=-1).reshape(len(raw), -1)[:, :count]
-    single = np.unpackbits(raw, axis=1, count=bits * count, bitorder="little").reshape(len(raw), count, bits)
-    return np.packbits(single, axis=-1, bitorder="little")[..., 0]
+    needed = -(-count // 8) * bits
+    return np.pad(raw, ((0, 0), (0, max(0, needed - raw.shape[1]))))[:, :needed]
 
 
-def grouped_values(
-    codes: Integer[np.ndarray, "row column"],
-    scales: Float[np.ndarray, "row group"],
-    zeros: Integer[np.ndarray, "row group"] | int = 0,
-    groups: Integer[np.ndarray, " column"] | None = None,
-) -> Float[np.ndarray, "row column"]:
-    """(code - zero) scale in float32.
-
-    Args:
-        zeros: in units of the codes.
-        groups: of each column; None: consecutive ones of one size.
-    """
-    if groups is None:
-        groups = np.arange(codes.shape[1]) // -(-codes.shape[1] // scales.shape[1])
-    zero = zeros if isinstance(zeros, int) else zeros.astype(np.float32)[:, groups]
-    return (codes.astype(np.float32) - zero) * scales.astype(np.float32)[:, groups]
-
-
-def packed_values(
+def packed_codes(
     words: Integer[np.ndarray, "row word"],
     scales: Float[np.ndarray, "row group"],
     columns: int,
     *,
+    bits: int = 0,
     zeros: Integer[np.ndarray, "zeros group"] | None = None,
     groups: Integer[np.ndarray, " column"] | None = None,
-) -> Float[np.ndarray, "row column"]:
+) -> Codes:
     """compressed-tensors' `pack-quantized`: codes along a row, zero points packed along the rows; both offset to be unsigned.
 
     Args:
-        columns: of the matrix, from which the width of a code follows.
+        columns: of the matrix.
+        bits: of a code; 0: the fewest that take so many words.
         groups: of each column (`weight_g_idx`); None, or all -1: consecutive ones.
     Raises:
         ValueError: so many words hold no such row.
     """
-    bits = next((bits for bits in range(1, 9) if -(-columns * bits // 32) == words.shape[1]), None)
-    if bits is None:
+    fitting = [each for each in range(1, 9) if -(-columns * each // 32) == words.shape[1] and bits in (0, each)]
+    if not fitting:
         raise ValueError(f"{words.shape[1]} words for {columns} columns")
-    codes = codes_of_words(words, bits, columns)
-    zero = 1 << (bits - 1) if zeros is None else codes_of_words(zeros.T, bits, len(words)).T
-    return grouped_values(codes, scales, zero, None if groups is None or (groups < 0).any() else groups)
+    bits = fitting[0]
+    if zeros is None:
+        zero = np.full((1, 1), 1 << (bits - 1), np.uint8)
+    else:
+        zero = unsigned_codes(_bytes_of(zeros.T, bits, len(words)), bits, len(words)).T
+    packed = _bytes_of(words, bits, columns)
+    return _grouped(packed, scales, zero, columns, bits, None if groups is None or (groups < 0).any() else groups)
 
 
-def gptq_values(
+def gptq_codes(
     words: Integer[np.ndarray, "word row"],
     zeros: Integer[np.ndarray, "group zeros"],
     scales: Float[np.ndarray, "group row"],
@@ -95,7 +78,7 @@ def gptq_values(
     *,
     groups: Integer[np.ndarray, " column"] | None = None,
     offset: int = 1,
-) -> Float[np.ndarray, "row column"]:
+) -> Codes:
     """GPTQ: codes packed along input channels, zero points along output channels.
 
     Args:
@@ -103,38 +86,107 @@ def gptq_values(
         offset: of stored zero points, which `checkpoint_format` "gptq" has 1 too small and "gptq_v2" as they are.
     """
     rows, columns = words.shape[1], len(words) * 32 // bits
-    zero = (codes_of_words(zeros, bits, rows).astype(np.int32) + offset) & ((1 << bits) - 1)
-    return grouped_values(codes_of_words(words.T, bits, columns), scales.T, zero.T, groups)
+    zero = unsigned_codes(_bytes_of(zeros, bits, rows), bits, rows) + np.uint8(offset) & np.uint8((1 << bits) - 1)
+    return _grouped(_bytes_of(words.T, bits, columns), scales.T, zero.T, columns, bits, groups)
 
 
-def awq_values(
+def awq_codes(
     words: Integer[np.ndarray, "column word"],
     zeros: Integer[np.ndarray, "group word"],
     scales: Float[np.ndarray, "group row"],
-) -> Float[np.ndarray, "row column"]:
+) -> Codes:
     """AWQ in 4 bits: codes packed along output channels, the eight of a word in an order of its own."""
-    rows = scales.shape[1]
+    rows, columns = scales.shape[1], len(words)
     place = np.argsort(_AWQ_ORDER)
-    ordered = lambda packed: codes_of_words(packed, 4, rows).reshape(len(packed), -1, 8)[..., place].reshape(-1, rows)
-    return grouped_values(ordered(words).T, scales.T, ordered(zeros).T)
+
+    def ordered(packed: np.ndarray) -> np.ndarray:
+        found = unsigned_codes(_bytes_of(packed, 4, rows), 4, rows)
+        return found.reshape(len(packed), -1, 8)[..., place].reshape(-1, rows)
+
+    return _grouped(packed_bits(ordered(words).T, 4), scales.T, ordered(zeros).T, columns, 4)
 
 
-def fp4_values(
-    codes: Integer[np.ndarray, "row byte"],
-    scales: Shaped[np.ndarray, "row group"],
-    divisor: Float[np.ndarray, ...] | None = None,
-) -> Float[np.ndarray, "row column"]:
+def _grouped(
+    packed: np.ndarray,
+    scales: np.ndarray,
+    zeros: np.ndarray,
+    columns: int,
+    bits: int,
+    groups: np.ndarray | None = None,
+) -> Codes:
+    """Raises ValueError: parts that do not fit together."""
+    size = -(-columns // scales.shape[1])
+    if len(scales) not in (1, len(packed)) or zeros.shape not in ((1, 1), scales.shape):
+        raise ValueError(f"scales {scales.shape} and zero points {zeros.shape} of {len(packed)} rows")
+    if groups is not None and (groups.shape != (columns,) or not 0 <= groups.min() <= groups.max() < scales.shape[1]):
+        raise ValueError(f"{groups.shape} numbers of {scales.shape[1]} groups for {columns} columns")
+    if groups is not None and np.array_equal(groups, np.arange(columns) // size):
+        groups = None
+    if groups is None and columns % scales.shape[1]:
+        raise ValueError(f"{scales.shape[1]} groups of {columns} columns")
+    return Codes(packed, scales, zeros, groups, columns=columns, bits=bits, share=(1, size))
+
+
+def fp4_codes(
+    codes: Integer[np.ndarray, "*lead row byte"],
+    scales: Shaped[np.ndarray, "*lead row group"],
+    whole: Float[np.ndarray, ...] | None = None,
+    *,
+    divides: bool = False,
+) -> Codes:
     """MXFP4 and NVFP4: two elements in E2M1 in a byte, the first one in its low bits.
 
     Args:
-        scales: E8M0 codes in bytes, or numbers.
-        divisor: of all scales (`weight_global_scale`).
+        scales: E8M0 codes in bytes, or E4M3.
+        whole: scale of all scales; where it `divides` (compressed-tensors' `weight_global_scale`), its reciprocal.
+    Raises:
+        ValueError: groups that do not divide the columns.
     """
-    wide = np.exp2(scales.astype(np.float32) - 127) if scales.dtype == np.uint8 else scales.astype(np.float32)
-    if divisor is not None:
-        wide = wide / divisor.astype(np.float32).reshape(1, 1)
-    values = _E2M1[np.stack([codes & 15, codes >> 4], axis=-1).reshape(len(codes), -1)]
-    return values * np.repeat(wide, values.shape[1] // wide.shape[1], axis=1)
+    columns, groups = 2 * codes.shape[-1], scales.shape[-1]
+    if columns % groups:
+        raise ValueError(f"{groups} groups of {columns} columns")
+    whole = None if whole is None else whole.astype(np.float32).reshape(1, 1)
+    if scales.dtype == np.uint8:
+        held = Codes(scales, whole, columns=groups, table=E8M0_VALUES)
+    else:
+        held = Codes(scales.view(np.uint8), whole, columns=groups, elements=scales.dtype, divides=divides)
+    return Codes(codes, held, columns=columns, bits=4, share=(1, columns // groups), table=E2M1_VALUES)
+
+
+def nf4_codes(read: Callable[[str], Any], state: Mapping[str, Any]) -> Codes:
+    """NF4 and FP4 of bitsandbytes, of which blocks of a row share a scale, or with double quantization a code of a scale.
+
+    Args:
+        read: name of a matrix's part, as "absmax" -> its tensor; None: there is none.
+        state: its `quant_state`.
+    Raises:
+        ValueError: blocks that are parts of several rows.
+    """
+    (rows, columns), size = state["shape"], state["blocksize"]
+    if columns % size:
+        raise ValueError(f"blocks of {size} elements in rows of {columns}")
+    packed, scales = read("weight").reshape(rows, -1), read("absmax").reshape(1, -1)
+    if (inner := read("nested_absmax")) is None:
+        scales = scales.reshape(rows, -1)
+    else:  # blocks of scales go on from row to row
+        shift = np.full((1, 1), state["nested_offset"], np.float32)
+        scales = Codes(
+            scales,
+            inner.reshape(1, -1),
+            columns=scales.size,
+            share=(1, state["nested_blocksize"]),
+            minima=shift,
+            table=tuple(read("nested_quant_map").tolist()),
+        )
+    # Here the first element of a byte is in its high bits.
+    return Codes(
+        packed >> 4 | packed << 4,
+        scales,
+        columns=columns,
+        bits=4,
+        share=(1, size),
+        table=tuple(read("quant_map").tolist()),
+    )
 
 
 def scaled_rows(
@@ -143,30 +195,30 @@ def scaled_rows(
     zeros: np.ndarray | None = None,
     *,
     block: tuple[int, int] | None = None,
-) -> Float[np.ndarray, "row column"]:
-    """Elements in FP8 or INT8 times a scale: of the whole matrix, of each row, of groups of a row, or of blocks.
+) -> Codes:
+    """Elements in FP8 or INT8 with a scale of the whole matrix, of each row, of groups of a row, or of blocks.
 
     Args:
         block: rows and columns of a block, the last of which may be cut; None: as many as divide the matrix evenly.
+    Raises:
+        ValueError: scales of other parts.
     """
-    sizes = elements.shape
-    wide = scales.astype(np.float32).reshape(scales.shape if scales.ndim == 2 else (-1, 1))
-    shares = block or tuple(-(-size // count) for size, count in zip(sizes, wide.shape, strict=True))
-
-    def spread(value: np.ndarray) -> np.ndarray:
-        for axis in (0, 1):
-            if value.shape[axis] > 1:  # one alone is broadcast
-                value = np.repeat(value, shares[axis], axis=axis).take(range(sizes[axis]), axis=axis)
-        return value
-
-    found = elements.astype(np.float32)
-    return (found if zeros is None else found - spread(zeros.astype(np.float32).reshape(wide.shape))) * spread(wide)
+    rows, columns = elements.shape
+    scales = scales if scales.ndim == 2 else scales.reshape(-1, 1)
+    share = block or (-(-rows // scales.shape[0]), -(-columns // scales.shape[1]))
+    wanted = (-(-rows // share[0]), -(-columns // share[1]))
+    if any(count not in (1, most) for count, most in zip(scales.shape, wanted, strict=True)):
+        raise ValueError(f"scales {scales.shape} for {wanted} parts of {share}")
+    zeros = None if zeros is None else zeros.reshape(scales.shape)
+    if elements.dtype == np.int8:
+        return Codes(elements, scales, zeros, columns=columns, share=share)
+    return Codes(elements.view(np.uint8), scales, zeros, columns=columns, share=share, elements=elements.dtype)
 
 
 def int4_groups(
     values: Float[np.ndarray, "row column"], size: int
 ) -> tuple[Integer[np.ndarray, "row word"], Float[np.ndarray, "row group"]]:
-    """Words and scales of `packed_values`: symmetric INT4 in groups of consecutive columns, scales in bfloat16.
+    """Words and scales of `packed_codes`: symmetric INT4 in groups of consecutive columns, scales in bfloat16.
 
     Args:
         size: of a group; it divides the columns.
@@ -177,8 +229,7 @@ def int4_groups(
     scales = (np.abs(groups).max(axis=-1) / 7.5).astype(ml_dtypes.bfloat16)
     steps = np.where(scales == 0, 1, scales).astype(np.float32)[..., None]
     codes = (np.clip(np.round(groups / steps), -8, 7) + 8).astype(np.uint8).reshape(rows, columns)
-    codes = np.pad(codes, ((0, 0), (0, -columns % 8)))
-    return np.ascontiguousarray(codes[:, ::2] | codes[:, 1::2] << 4).view("<i4"), scales
+    return packed_bits(np.pad(codes, ((0, 0), (0, -columns % 8))), 4).view("<i4"), scales
 
 
 def fp8_rows(

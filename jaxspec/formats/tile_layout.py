@@ -186,8 +186,8 @@ def vlut16(indices: UInt8[Array, "*b bytes"], table: Float16[Array, "*#b 16"]) -
         table: one for all, or one for each leading index.
     """
     entries = jnp.broadcast_to(table, (*indices.shape[:-1], table.shape[-1]))
-    found = jnp.take_along_axis(entries, (indices & 0xF).astype(jnp.int32), axis=-1)
-    return jnp.swapaxes(found.reshape(*found.shape[:-1], found.shape[-1] // 2, 2), -1, -2)
+    looked_up = jnp.take_along_axis(entries, (indices & 0xF).astype(jnp.int32), axis=-1)
+    return jnp.swapaxes(looked_up.reshape(*looked_up.shape[:-1], looked_up.shape[-1] // 2, 2), -1, -2)
 
 
 def broadcast_scales(scales: Float16[Array, "*b 4"]) -> Float16[Array, "*b 2 64"]:

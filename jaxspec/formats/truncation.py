@@ -5,13 +5,15 @@ Source: Cassandra, IV-B (mantissa truncation: toward zero, no rounding, so that 
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, UInt
 
 from jaxspec.formats.patterns import NumberFormat, format_of, from_bits, to_bits
 
-__all__ = ["expected_bits", "high_part", "low_part", "num_bits", "truncate"]
+__all__ = ["expected_bits", "high_part", "low_part", "midpoint", "num_bits", "truncate"]
 
 
 def high_part(
@@ -57,6 +59,22 @@ def truncate(x: Float[Array, "*b"], cut_bits: Int[Array, "*#b"] | int) -> Float[
     """
     number_format = format_of(x.dtype)
     return from_bits(high_part(to_bits(x), cut_bits, number_format=number_format), number_format)
+
+
+def midpoint(high: Any, cut_bits: UInt[Array, ""] | int, number_format: NumberFormat) -> Any:
+    """Truncated patterns at the middle of the values that they can stand for: the highest cut bit is set, and none is stored.
+
+    Values that are truncated toward zero are all too small; from the middle they err to both sides, with a quarter of the
+    squared error. Zeros, subnormal values, infinities and NaNs stay as they are.
+
+    Args:
+        high: "*b", as `high_part` returns them, of JAX or NumPy; what is returned is alike.
+        cut_bits: as there, for all of them; an array has their dtype.
+    """
+    largest = ((1 << number_format.exponent_bits) - 1) << number_format.mantissa_bits
+    exponents = high & largest
+    normal = (exponents != 0) & (exponents != largest)
+    return high | normal.astype(high.dtype) * ((1 << cut_bits) >> 1)
 
 
 def num_bits(number_format: NumberFormat, cut_bits: Int[Array, "*#b"] | int) -> Int[Array, "*b"] | int:

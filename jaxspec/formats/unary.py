@@ -20,7 +20,6 @@ __all__ = [
     "UnaryStream",
     "build_codebook",
     "code_length_counts",
-    "code_length_variance",
     "encode",
     "encoded_bits",
     "mean_code_length",
@@ -153,22 +152,15 @@ def mean_length(counts: Float[Array, "*b symbol"]) -> Float[Array, "*b"]:
     Differentiable in the counts; kinks where two counts tie, zeros included: the gradient there is that of the ranking by
     symbol value.
     """
-    return _moment(code_length_counts(counts), 1)
+    return _mean_of(code_length_counts(counts))
 
 
-def code_length_variance(counts: Float[Array, "*b symbol"]) -> Float[Array, "*b"]:
-    """Variance of the bits per codeword under the best ranking; kinks as in `mean_length`."""
-    ranked = code_length_counts(counts)
-    # About the mean, not E[length²] − mean², which loses digits where all codewords are equally long.
-    return _moment(ranked, 2, _moment(ranked, 1)[..., None])
-
-
-def _moment(ranked: Float[Array, "*b length"], order: int, about: Float[Array, "*b 1"] | float = 0.0) -> Array:
-    """Mean of (length − about)**order over the codewords; 0 without any."""
+def _mean_of(ranked: Float[Array, "*b length"]) -> Array:
+    """Mean length of the codewords; 0 without any."""
     lengths = jax.lax.broadcast_to_rank(jnp.arange(1, NUM_SYMBOLS + 1, dtype=ranked.dtype), ranked.ndim)
     total = jnp.sum(ranked, axis=-1)
     safe = jnp.where(total > 0, total, 1.0)
-    return jnp.where(total > 0, jnp.sum(ranked * (lengths - about) ** order, axis=-1) / safe, 0.0)
+    return jnp.where(total > 0, jnp.sum(ranked * lengths, axis=-1) / safe, 0.0)
 
 
 def mean_code_length(counts: Float[Array, "*b symbol"]) -> Float[Array, "*b"]:
@@ -183,4 +175,4 @@ def mean_code_length(counts: Float[Array, "*b symbol"]) -> Float[Array, "*b"]:
     total = jnp.sum(ranked, axis=-1)
     codebook = CODEBOOK_ENTRY_BITS * jnp.sum(jnp.minimum(ranked, 1.0), axis=-1)
     safe = jnp.where(total > 0, total, 1.0)
-    return jnp.where(total > 0, (_moment(ranked, 1) * total + codebook) / safe, 0.0)
+    return jnp.where(total > 0, (_mean_of(ranked) * total + codebook) / safe, 0.0)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from jaxspec.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from jaxspec.models.blocks import StepInput
     from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
     from jaxspec.models.decoder import ForwardResult, Network, abstract_params, forward, forward_text, init_params
     from jaxspec.models.draft_head import TargetEnds, head_forward, head_logits, init_head_params, target_ends
@@ -25,6 +26,7 @@ __all__ = [
     "LoadedModel",
     "Network",
     "RopeScaling",
+    "StepInput",
     "TargetEnds",
     "abstract_params",
     "embedded_directory",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
 import ml_dtypes
 import numpy as np
 
 from jaxspec.errors import InputError
+from jaxspec.formats.codes import Codes
 from jaxspec.formats.container import (
     Checkpoint,
     Container,
@@ -20,7 +23,7 @@ from jaxspec.formats.container import (
     open_weights,
     packed_form,
 )
-from jaxspec.formats.container.source import is_listed
+from jaxspec.formats.container.source import SafetensorsFile, is_listed
 from jaxspec.formats.shard_index import INDEX_FILE, json_object, weight_map_of
 from jaxspec.models.gguf import is_gguf, open_gguf
 
@@ -28,8 +31,10 @@ __all__ = [
     "STORED_DTYPES",
     "CheckpointFiles",
     "ContainerFiles",
+    "InCodes",
     "TensorPlace",
     "TensorTable",
+    "bytes_of",
     "check_tied_head",
     "checkpoint_at",
 ]
@@ -44,6 +49,7 @@ _READ_DTYPES = STORED_DTYPES | {
     "I32": np.dtype(np.int32),
     "I64": np.dtype(np.int64),
     "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "BOOL": np.dtype(np.bool_),
 }
 
 
@@ -66,14 +72,32 @@ class TensorPlace(NamedTuple):
         return self.packed_dtype or self.dtype
 
 
+def bytes_of(place: TensorPlace) -> int:
+    """Bytes of an element of a tensor that is read here."""
+    return _READ_DTYPES[place.dtype].itemsize
+
+
+class InCodes(NamedTuple):
+    """A matrix in codes of fewer than 16 bits: the bytes that it is stored in, and the type of its format's own values."""
+
+    bytes: int
+    dtype: np.dtype
+
+
 class TensorTable(Protocol):
     """Named tensors of a checkpoint, wherever they lie.
 
     Attributes:
         tensors: name -> description.
+        in_codes: of those that `codes` gives.
     """
 
     tensors: dict[str, TensorPlace]
+    in_codes: Mapping[str, InCodes] = MappingProxyType({})
+
+    def codes(self, name: str) -> Codes:
+        """One of `in_codes`, output rows first, be the tensor transposed or not."""
+        raise KeyError(name)
 
     def read(self, name: str) -> np.ndarray:
         """One tensor, of a stored dtype, or of bytes."""
@@ -81,14 +105,13 @@ class TensorTable(Protocol):
 
     def release(self) -> None:
         """Tell the system that what was read so far may go; arrays stay valid."""
-        ...
 
 
 def _as_values(patterns: np.ndarray, place: TensorPlace) -> np.ndarray:
     return patterns.view(_READ_DTYPES[place.dtype]).reshape(place.shape)
 
 
-class ContainerFiles:
+class ContainerFiles(TensorTable):
     """The tensors of an open container that its folder would be read with, as its target or as its draft."""
 
     def __init__(self, container: Container, part: Part):
@@ -113,33 +136,38 @@ class ContainerFiles:
         """
         return _as_values(self._container.read(name, self._part), self.tensors[name])
 
-    def release(self) -> None:
-        """See `TensorTable`; nothing is kept here."""
 
-
-class CheckpointFiles:
-    """All tensors of the safetensors files of a folder, or of a GGUF file.
+class CheckpointFiles(TensorTable):
+    """All tensors of the safetensors files of a folder, of one such file, or of a GGUF file.
 
     Attributes:
         quantized: types of fewer than 16 bits that a GGUF file has.
     """
 
-    def __init__(self, folder: Path, *, exact: bool = False):
+    def __init__(self, folder: Path, *, exact: bool = False, codes: bool = True):
         """Open and check the files.
 
         Args:
-            exact: of a GGUF file, see `GgufFile`.
+            exact: of a GGUF file, see `GgufFile`. codes: of a GGUF file, give its blocks as codes.
         Raises:
             InputError: see `open_weights` and `GgufFile`.
         """
         self.quantized: frozenset[str] = frozenset()
+        self._files: list[Any]
         if is_gguf(folder):
             file = open_gguf(folder, exact=exact)
             self._files, self.quantized = [file], file.quantized
+            if codes:
+                self.in_codes = {name: InCodes(count, np.dtype(np.float32)) for name, count in file.in_codes.items()}
         else:
-            self._files = open_weights(folder)
+            self._files = [SafetensorsFile(folder)] if folder.is_file() else open_weights(folder)
         self._found = {form.name: (file, form) for file in self._files for form in file.tensors}
         self.tensors = {name: _place(file.path, form) for name, (file, form) in self._found.items()}
+
+    def codes(self, name: str) -> Codes:
+        """See `TensorTable`."""
+        file, form = self._found[name]
+        return file.codes(form)
 
     def read(self, name: str) -> np.ndarray:
         """One tensor; of safetensors, a view of the memory map."""

@@ -10,15 +10,12 @@ from typing import NamedTuple
 
 from jaxspec.models.blocks import Attention, DenseFeedForward, FeedForward, GatedDeltaNet, GroupedAttention
 from jaxspec.models.blocks.interface import CachedShape
-from jaxspec.models.integer_kv import KEY_SCALE
 from jaxspec.models.layer_runs import LayerLoop, LayerRun, loops_of, runs_of
 from jaxspec.models.mixed_cache import MixedLayers, common_shape
 from jaxspec.models.norms import NORMS
-from jaxspec.models.rounded_inputs import input_scale_of, input_space_of
+from jaxspec.models.rounded_inputs import KEY_SCALE, input_scale_of, input_space_of, spread_shapes
 from jaxspec.models.sizes import DecoderSizes, shortest
-from jaxspec.models.spread_rows import spread_shapes
-from jaxspec.settings.knobs import MANTISSA_BITS, StoredDtype
-from jaxspec.settings.shared_exponents import SharedExponents
+from jaxspec.settings.knobs import MANTISSA_BITS, SharedExponents, StoredDtype
 
 __all__ = ["INPUT_OF", "MATRIX_KINDS", "DecoderConfig", "LayerParameter", "kinds_of"]
 
@@ -87,6 +84,7 @@ class DecoderConfig(DecoderSizes):
     Attributes:
         attention, feed_forward: kinds of block, layer by layer; a pattern shorter than the network is repeated.
         stored_dtype: the 16 bits in which a target's KV cache is stored: what the network's matrices are stored in.
+        in_codes: whether matrices are held in codes of fewer than 16 bits, as a quantized release stores them.
         shared_kv_exponents: blocks that the KV cache is stored in instead; None: it is not.
     Raises:
         ValueError: sizes do not fit together (see `DecoderSizes`), neither norms before nor after the blocks, a pattern does
@@ -96,6 +94,7 @@ class DecoderConfig(DecoderSizes):
     attention: tuple[Attention, ...] = (GroupedAttention(),)
     feed_forward: tuple[FeedForward, ...] = (DenseFeedForward(),)
     stored_dtype: StoredDtype = "bfloat16"
+    in_codes: bool = False
     shared_kv_exponents: SharedExponents | None = None
 
     def __post_init__(self) -> None:

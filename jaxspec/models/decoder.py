@@ -6,7 +6,7 @@ prefill, decoding, verification of a chain or a tree and the measurement of acce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import chex
@@ -15,15 +15,12 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxspec.models.allowed_experts import MoreExperts
 from jaxspec.models.blocks import StepInput
-from jaxspec.models.blocks.interface import Attend, KVCodec
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.ends import embed, unembed
-from jaxspec.models.kv_cache import CachedKV, KVCache
+from jaxspec.models.kv_cache import KVCache
 from jaxspec.models.layer_loops import LayerView, through_layers
 from jaxspec.models.router_choices import RouterChoices
-from jaxspec.models.text_order import TextOrder
 
 #: Nested dictionary of arrays: `embed`, `final_norm`, optionally `lm_head`, and `layers`, whose leaves lead with an axis over
 #: the layers that have them (see `DecoderConfig.layer_parameters`).
@@ -36,6 +33,7 @@ class ForwardResult(NamedTuple):
 
     `extras` are the choices of the routers, None of dense networks; their layers are those that have a router.
     `facts` are what a view of the layers told of each; leaves lead with a layer axis.
+    `inner` are the inputs of some layers, side by side, where `hidden_of` asks for them.
     """
 
     logits: Float[Array, "batch token vocab"]
@@ -44,6 +42,12 @@ class ForwardResult(NamedTuple):
     activations: dict[str, Array] | None = None
     extras: RouterChoices | None = None
     facts: Any = None
+    inner: Float[Array, "batch token features"] | None = None
+
+    @property
+    def for_draft(self) -> Float[Array, "batch token features"]:
+        """The hidden states that a draft reads."""
+        return self.hidden if self.inner is None else self.inner
 
 
 class Layers(nnx.Module):
@@ -62,13 +66,14 @@ class Layers(nnx.Module):
 
 
 class Network(nnx.Module):
-    """Parameters of a decoder: embedding (with positions, where they are learned), layers, final norm, LM head.
+    """A decoder as a Flax module: embedding (with positions, where they are learned), layers, final norm, LM head.
 
-    Matrices are stored as checkpoints store them, (output row, input column), so that a Wanda row is a row.
+    Matrices are stored as checkpoints store them, (output row, input column), so that a Wanda row is a row. `nnx.split` gives
+    the configuration and, as state, the parameters that `forward` takes; both are all there is.
     """
 
     def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
-        hidden = config.hidden_size
+        self.config, hidden = config, config.hidden_size
 
         def parameter(name: str) -> nnx.Param:
             shape, initial = config.outside_parameters[name]
@@ -83,10 +88,27 @@ class Network(nnx.Module):
             if name != "embed":
                 setattr(self, name, parameter(name))
 
+    @classmethod
+    def of(cls, config: DecoderConfig, params: Params) -> Network:
+        """The module of given parameters, arrays that it shares until one of both is changed."""
+        module = nnx.eval_shape(lambda: cls(config, rngs=nnx.Rngs(0)))
+        graph, state = nnx.split(module)
+        nnx.replace_by_pure_dict(state, params)
+        return nnx.merge(graph, state)
+
+    def __call__(self, tokens: Int[Array, "batch token"]) -> Float[Array, "batch token vocab"]:
+        """Logits behind each token of texts that begin at position 0; `forward` has masks, caches and all else."""
+        return forward_text(self.params, self.config, tokens).logits
+
+    @property
+    def params(self) -> Params:
+        """Its parameters as `forward` takes them."""
+        return nnx.to_pure_dict(nnx.state(self, nnx.Param))
+
 
 def init_params(config: DecoderConfig, key: Array) -> Params:
     """Random parameters as a plain nested dictionary (the NNX state, split once)."""
-    return nnx.to_pure_dict(nnx.state(Network(config, rngs=nnx.Rngs(params=key)), nnx.Param))
+    return Network(config, rngs=nnx.Rngs(params=key)).params
 
 
 def abstract_params(config: DecoderConfig) -> Params:
@@ -97,80 +119,47 @@ def abstract_params(config: DecoderConfig) -> Params:
 def forward(
     params: Params,
     config: DecoderConfig,
-    *,
     tokens: Int[Array, "batch token"],
-    positions: Int[Array, "batch token"],
-    mask: Bool[Array, "batch token token"],
-    sources: Sequence[CachedKV] = (),
-    kv_codec: KVCodec | None = None,
+    step: StepInput,
+    *,
     dtype: Any = jnp.float32,
-    dot_dtype: Any = None,
     keep_activations: Callable[[Array], Array] | None = None,
     logits_from: int = 0,
-    frugal: bool = False,
-    lengths: Int[Array, "batch token"] | None = None,
     view: LayerView | None = None,
-    allowed_experts: Bool[Array, "layer batch *token expert"] | None = None,
-    more_experts: MoreExperts | None = None,
-    attend: Attend | None = None,
-    order: TextOrder | None = None,
+    hidden_of: tuple[int, ...] | None = None,
 ) -> ForwardResult:
     """Run one step over `tokens`, which see the masked slots of all sources and the masked tokens of the step itself.
 
     Args:
         params: as made by `init_params`.
         config: static.
-        tokens, positions: "batch token"; any order, any repetition (a tree's siblings share a position).
-        mask: True where a token (row) sees a token of this step (column). Tokens of networks with linear attention stand behind
-            all tokens of the step that they see.
-        sources: earlier KV, any number of caches, each with the slots that each token sees.
-        kv_codec: applied to the new keys and values before anyone reads them.
-        dtype: of activations. dot_dtype: of the operands of matrix products, `dtype` unless given (see `dot_rows`).
+        tokens: in any order, with any repetition of positions (a tree's siblings share one).
+        step: where tokens are and what they see. Sources are caches of all layers, and sets of experts lead with an axis
+            over the layers that have a router. In networks with linear attention tokens stand behind all those that they see.
+        dtype: of activations.
         keep_activations: also return this function of the input of each matrix group, "batch token column", stacked over the
             layers that have it. A function that sums over tokens keeps memory small.
         logits_from: static; first token of the step whose logits are wanted; the number of tokens for none.
-        frugal: for training on CPUs: attend sequentially and recompute each layer in the backward pass.
-        lengths: tokens of the text that each token is rotated for, where that matters (dynamic scaling, LongRoPE); None: as
-             many as there are up to the token, so that decoding does not depend on how many tokens a step takes.
         view: how layers are read, if not as they are stored.
-        allowed_experts: which experts each sequence's tokens (or each token) may choose, in the layers that have a router;
-            None: all.
-        more_experts: a larger set beside them, for a blend of both (see `MoreExperts`); None: there is none.
-        attend: in another way than `jaxspec.models.attention.attend`, as `attend_fp16`; static.
-        order: of sums over all sources but the first (see `attend`); None: that of their slots.
+        hidden_of: static; also return the inputs of these layers, numbered from 0; the number of layers stands for what the
+            last one puts out.
     Returns:
         logits, the KV written by this step (not merged into any source), activations or None, choices of experts or None.
     """
-    chex.assert_rank([tokens, positions, mask], [2, 2, 3])
-    chex.assert_equal_shape([tokens, positions])
-    step = StepInput(
-        positions,
-        mask,
-        kv_codec=kv_codec,
-        dot_dtype=dot_dtype,
-        frugal=frugal,
-        attend=attend,
-        lengths=lengths,
-        order=order,
-    )
-    x = embed(tokens, positions, params, config, dtype)
+    chex.assert_rank([tokens, step.positions, step.mask], [2, 2, 3])
+    chex.assert_equal_shape([tokens, step.positions])
+    x = embed(tokens, step.positions, params, config, dtype)
     x, found = through_layers(
-        x,
-        params["layers"],
-        config,
-        step,
-        sources=sources,
-        keep_activations=keep_activations,
-        view=view,
-        pools=(allowed_experts, more_experts),
+        x, params["layers"], config, step, keep_activations=keep_activations, view=view, hidden_of=hidden_of
     )
     return ForwardResult(
-        logits=unembed(x[:, logits_from:], params, config, dot_dtype),
+        logits=unembed(x[:, logits_from:], params, config, step.dot_dtype),
         cache=found.cache,
         hidden=x,
         activations=found.inputs if keep_activations else None,
         extras=None if found.choices is None else jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, 2), found.choices),
         facts=found.facts,
+        inner=found.hidden,
     )
 
 
@@ -180,9 +169,13 @@ def causal_mask(batch: int, num_tokens: int) -> Bool[Array, "batch token token"]
 
 
 def forward_text(params: Params, config: DecoderConfig, tokens: Int[Array, "batch token"], **options) -> ForwardResult:
-    """`forward` over whole texts from position 0 with a causal mask and no cache; rotations are those of the whole text."""
+    """`forward` over whole texts from position 0 with a causal mask and no cache; rotations are those of the whole text.
+
+    Args:
+        options: of `forward`, and fields of its step.
+    """
     batch, num_tokens = tokens.shape
-    options.setdefault("lengths", jnp.full(tokens.shape, num_tokens))
     positions = jnp.broadcast_to(jnp.arange(num_tokens), tokens.shape)
-    mask = causal_mask(batch, num_tokens)
-    return forward(params, config, tokens=tokens, positions=positions, mask=mask, **options)
+    given = {name: options.pop(name) for name in StepInput._fields if name in options}
+    step = StepInput(positions, causal_mask(batch, num_tokens), lengths=jnp.full(tokens.shape, num_tokens))
+    return forward(params, config, tokens, step._replace(**given), **options)

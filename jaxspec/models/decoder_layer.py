@@ -31,6 +31,7 @@ def decoder_layer(
     sizes: DecoderSizes,
     kinds: tuple[Attention, FeedForward],
     step: StepInput,
+    attending: Float[Array, "batch token column"] | None = None,
 ) -> LayerResult:
     """One layer: attention and feed-forward, each normed before, after or both, and added to its input. It computes in the
     type of `x`.
@@ -38,6 +39,7 @@ def decoder_layer(
     Args:
         weights: of this layer alone, without the layer axis.
         kinds: of its blocks.
+        attending: what attention reads; None: `x`, normed.
     """
     attention, feed_forward = kinds
     norm = NORMS[sizes.norm]
@@ -47,7 +49,8 @@ def decoder_layer(
         output = norm.apply(output, weights, name, sizes.norm_eps) if sizes.post_norms else output
         return x + (output if sizes.residual_scale == 1 else sizes.residual_scale * output)
 
-    attended = attention.apply(before(x, "attention_norm"), weights, sizes, step)
+    attending = before(x, "attention_norm") if attending is None else attending
+    attended = attention.apply(attending, weights, sizes, step)
     x = added(x, attended.output, "attention_post_norm")
     fed = feed_forward.apply(before(x, "mlp_norm"), weights, sizes, step)
     x = added(x, fed.output, "mlp_post_norm")

@@ -16,11 +16,11 @@ import numpy as np
 from hwmodels.networks import Family, Running, Wrapper, read_running, running_row
 from hwmodels.networks.packing import Packing
 from jaxspec.errors import InputError
+from jaxspec.formats.codes import Codes
 from jaxspec.formats.container import Container
 from jaxspec.formats.container.source import check_no_adapter
-from jaxspec.formats.hub_cache import check_version
 from jaxspec.formats.patterns import FLOAT16, target_format
-from jaxspec.formats.shard_index import json_object, read_json_object
+from jaxspec.formats.shard_index import check_version, json_object, read_json_object
 from jaxspec.models.beside_weights import json_beside
 from jaxspec.models.checkpoint_files import STORED_DTYPES, TensorTable
 from jaxspec.models.config import DecoderConfig
@@ -28,6 +28,8 @@ from jaxspec.models.families import config_of
 from jaxspec.models.gguf import is_gguf
 from jaxspec.models.packed_tensors import unpacked
 from jaxspec.models.stored_parameters import head_tensor, layer_parameters
+from jaxspec.settings.catalog_names import named_networks
+from jaxspec.suggestions import question
 
 __all__ = ["Described", "NamedTensors", "described_in", "packed_in"]
 
@@ -48,9 +50,11 @@ class Described(NamedTuple):
     packing: Packing | None = None
     wide: bool = False
 
-    def tensors(self, files: TensorTable, source: Path) -> NamedTensors:
+    def tensors(self, files: TensorTable, source: Path, *, codes: bool = True) -> NamedTensors:
         """The network's tensors among those of its files, as networks of the family read them.
 
+        Args:
+            codes: see `UnpackedFiles`.
         Raises:
             InputError: the files hold other parts of the network alone; see `unpacked`.
         """
@@ -65,7 +69,7 @@ class Described(NamedTuple):
                 )
             row, files = naming.row(row), _Part(files, own)
         row = row.as_stored(files.tensors)
-        return NamedTensors(row, unpacked(files, row, self.packing, wide=self.wide))
+        return NamedTensors(row, unpacked(files, row, self.packing, wide=self.wide, codes=codes))
 
     def stored_config(self, tensors: NamedTensors, wanted: np.dtype | None = None) -> DecoderConfig:
         """The configuration of the network as its files store it, once their names and formats are checked.
@@ -82,14 +86,19 @@ class Described(NamedTuple):
         kinds = {files.tensors[name].network_dtype for name in names | {head_tensor(self.config, row)}}
         read = {STORED_DTYPES[kind] for kind in kinds} if wanted is None else {wanted}
         formats = {target_format(dtype) for dtype in read}
-        return dataclasses.replace(self.config, stored_dtype="float16" if formats == {FLOAT16} else "bfloat16")
+        coded = wanted is None and not names.isdisjoint(files.in_codes)
+        form = "float16" if formats == {FLOAT16} else "bfloat16"
+        return dataclasses.replace(self.config, stored_dtype=form, in_codes=coded)
 
 
-class _Part:
+class _Part(TensorTable):
     """Some tensors of a table."""
 
     def __init__(self, files: TensorTable, tensors: Mapping[str, Any]):
-        self._files, self.tensors = files, dict(tensors)
+        self._files, self.tensors, self.in_codes = files, dict(tensors), files.in_codes
+
+    def codes(self, name: str) -> Codes:
+        return self._files.codes(name)
 
     def read(self, name: str) -> np.ndarray:
         return self._files.read(name)
@@ -105,9 +114,10 @@ def described_in(directory: Path) -> Described:
     if not os.path.isdir(directory):  # unlike Path.is_dir, False for every path that cannot be one
         # What has one slash may be an id of the Hub that its cache lacks.
         fetch = ", or fetch a network of the Hub with `hf download`" if len(directory.parts) == 2 else ""
+        meant = question(str(directory), named_networks())
         raise InputError(
             f"model directory {str(directory)!r} does not exist; needed is a folder with config.json and "
-            f"model.safetensors, or a GGUF file: check the path{fetch}"
+            f"model.safetensors, or a GGUF file: check the path{fetch}{meant}"
         )
     check_version(directory)
     if not (directory / "config.json").exists():

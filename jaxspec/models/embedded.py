@@ -9,9 +9,9 @@ from typing import Any
 
 from jaxspec.errors import InputError
 from jaxspec.formats.container import SUFFIX, Container, Part
-from jaxspec.models.checkpoint_files import CheckpointFiles, ContainerFiles, TensorTable
+from jaxspec.models.checkpoint_files import CheckpointFiles, ContainerFiles
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.described import Described, described_in, packed_in
+from jaxspec.models.described import Described, NamedTensors, described_in, packed_in
 from jaxspec.models.gguf import gguf_in
 from jaxspec.models.head_files import LoadedHead, check_head, load_head
 from jaxspec.models.hf_load import LoadedModel, Stream, load_container, load_directory
@@ -23,14 +23,17 @@ from jaxspec.settings.catalog_names import PRETRAINED
 __all__ = ["check_container", "check_directory"]
 
 
-def check_directory(directory: Path) -> DecoderConfig:
+def check_directory(directory: Path, *, codes: bool = True) -> DecoderConfig:
     """The shape of a network, once config.json and the names, shapes and formats of all tensors are known to agree.
 
+    Args:
+        codes: as for `load_directory`.
     Raises:
         InputError: see `load_directory`.
     """
     found = described_in(directory)
-    return _checked(found, CheckpointFiles(directory), directory)
+    tensors = found.tensors(CheckpointFiles(directory, codes=codes), directory, codes=codes)
+    return _checked(found, tensors, directory)
 
 
 def check_container(path: Path) -> DecoderConfig:
@@ -41,11 +44,12 @@ def check_container(path: Path) -> DecoderConfig:
     """
     with Container(path) as container:
         found = packed_in(container)
-        return _checked(found, ContainerFiles(container, "target"), container.path)
+        tensors = found.tensors(ContainerFiles(container, "target"), container.path, codes=False)
+        return _checked(found, tensors, container.path)
 
 
-def _checked(found: Described, stored: TensorTable, source: Path) -> DecoderConfig:
-    row, files = tensors = found.tensors(stored, source)
+def _checked(found: Described, tensors: NamedTensors, source: Path) -> DecoderConfig:
+    row, files = tensors
     checked_names(network_parameters(found.config, row), unread_names(found.config, row, files), files, source)
     return found.stored_config(tensors)
 
@@ -104,7 +108,12 @@ def embedded_directory(name: str = EMBEDDED_NAME) -> Path:
 
 
 def load_model(
-    name_or_path: str | os.PathLike[str], *, part: Part = "target", dtype: Any = None, stream: Stream = False
+    name_or_path: str | os.PathLike[str],
+    *,
+    part: Part = "target",
+    dtype: Any = None,
+    stream: Stream = False,
+    codes: bool = True,
 ) -> LoadedModel:
     """A network by name, a container for a path ending in .jspk, otherwise a Hugging Face directory or a GGUF file.
 
@@ -112,7 +121,7 @@ def load_model(
 
     Args:
         part: "target", or of a container "draft".
-        dtype, stream: as for `load_directory`.
+        dtype, stream, codes: as for `load_directory`.
 
     Raises:
         InputError: see `embedded_directory`, `load_directory` and `load_container`; a draft asked of something else; weights
@@ -125,17 +134,19 @@ def load_model(
         raise InputError(
             f"part {part!r} of {str(name_or_path)!r} came; only a container has a draft: jaxspec pack makes one"
         )
-    return load_directory(place, dtype=dtype, stream=stream, finite=True)
+    return load_directory(place, dtype=dtype, stream=stream, finite=True, codes=codes)
 
 
-def check_model(name_or_path: str | os.PathLike[str]) -> DecoderConfig:
+def check_model(name_or_path: str | os.PathLike[str], *, codes: bool = True) -> DecoderConfig:
     """The shape of a network that `load_model` would load, without reading its weights.
 
+    Args:
+        codes: as for `load_directory`.
     Raises:
         InputError: anything that config.json and the headers of the weights tell; see `load_directory`.
     """
     place = model_place(name_or_path)
-    return check_container(place) if is_container(place) else check_directory(place)
+    return check_container(place) if is_container(place) else check_directory(place, codes=codes)
 
 
 def model_place(name_or_path: str | os.PathLike[str]) -> Path:
@@ -175,7 +186,7 @@ def is_container(place: Path) -> bool:
 
 
 def load_draft_head(name_or_path: str | os.PathLike[str], target: LoadedModel, *, dtype: Any = None) -> LoadedHead:
-    """The embedded draft head for "embedded-head", otherwise a directory as `save_head` writes it.
+    """The embedded draft head for "embedded-head", the target's own for "mtp", otherwise a directory (see `load_head`).
 
     Args:
         target: the network that the head was trained on.
@@ -190,9 +201,13 @@ def load_draft_head(name_or_path: str | os.PathLike[str], target: LoadedModel, *
     return load_head(_head_place(name_or_path), target, dtype=dtype, as_stored=as_stored)
 
 
-def check_draft_head(name_or_path: str | os.PathLike[str], target: DecoderConfig) -> None:
-    """Raise InputError for what can be told of such a head without reading weights; see `check_head`."""
-    check_head(_head_place(name_or_path), target)
+def check_draft_head(name_or_path: str | os.PathLike[str], target: DecoderConfig, model: str | None = None) -> None:
+    """Raise InputError for what can be told of such a head without reading weights; see `check_head`.
+
+    Args:
+        model: name or path of the target; None: not known.
+    """
+    check_head(_head_place(name_or_path), target, None if model is None else model_place(model))
 
 
 def _head_place(name_or_path: str | os.PathLike[str]) -> str | os.PathLike[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from hwmodels.networks import Family, NetworkSpec, RopeSpec, read_running
+from hwmodels.networks import Family, NetworkSpec, RopeSpec, SharedSizes, read_running
 from jaxspec.models.blocks import DenseFeedForward, Experts, GatedDeltaNet, GroupedAttention, LatentAttention
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.rope_scaling import SCALINGS, Rope
@@ -17,11 +17,7 @@ from jaxspec.models.rope_scaling import SCALINGS, Rope
 __all__ = ["config_of", "decoder_config", "family_of"]
 
 #: Fields that a network's description and its configuration here have in common.
-SHARED = tuple(
-    field.name
-    for field in dataclasses.fields(NetworkSpec)
-    if field.name in {own.name for own in dataclasses.fields(DecoderConfig)} - {"local_rope"}
-)
+SHARED = tuple(field.name for field in dataclasses.fields(SharedSizes))
 
 
 def decoder_config(raw: dict[str, Any]) -> DecoderConfig:

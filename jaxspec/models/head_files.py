@@ -21,15 +21,19 @@ from jaxspec.formats.shard_index import read_json_object
 from jaxspec.models.checkpoint_files import CheckpointFiles
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
-from jaxspec.models.draft_head import TargetEnds, check_head_config, target_ends
+from jaxspec.models.draft_head import PLAIN_HEAD, HeadRule, TargetEnds, check_head_config, target_ends
 from jaxspec.models.families import decoder_config
 from jaxspec.models.hf_export import config_json, family_for
 from jaxspec.models.hf_load import LoadedModel, parameter_dtype, read_tensors
 from jaxspec.models.matrix import made, matrix_of
+from jaxspec.models.released_heads import ReleasedHead, eagle_head_in, is_eagle_head, own_head_in
 from jaxspec.models.stored_parameters import Path as ParameterPath
 from jaxspec.models.stored_parameters import StoredParameter, layer_parameters, stored_tensors
 
-__all__ = ["HEAD_MODEL_TYPE", "LoadedHead", "check_head", "load_head", "save_head", "weights_sha256"]
+__all__ = ["HEAD_MODEL_TYPE", "OWN_HEAD", "LoadedHead", "check_head", "load_head", "save_head", "weights_sha256"]
+
+#: The name that stands for a network's own layer for further tokens.
+OWN_HEAD = "mtp"
 
 #: `model_type` of a head's config.json.
 HEAD_MODEL_TYPE = "jaxspec_draft_head"
@@ -48,12 +52,14 @@ class LoadedHead:
         params: as made by `init_head_params`.
         ends: of the target that it was loaded for.
         directory: where it came from.
+        rule: what it computes.
     """
 
     config: DecoderConfig
     params: Params
     ends: TargetEnds
     directory: Path
+    rule: HeadRule = PLAIN_HEAD
 
 
 def _parts(node: Any) -> Iterator[Any]:
@@ -118,7 +124,7 @@ def load_head(
     """Read a head for the network that it was trained on.
 
     Args:
-        path: a directory as `save_head` writes it.
+        path: a directory as `save_head` writes it, or of a release's head; `OWN_HEAD` for the target's own.
         target: its weights.
         as_stored: the same in a dtype that holds the stored ones exactly; None: the target's own are in such a one.
         dtype: of the head's parameters: bfloat16, float16 or float32; None keeps what is stored.
@@ -126,6 +132,11 @@ def load_head(
         InputError: anything about the directory that cannot be used, or another target, in one line.
     """
     wanted = parameter_dtype(dtype)
+    # On the device also where the target's embeddings stay in host memory: those live as long as the target does.
+    ends = made(target_ends(target.params))
+    if (released := _released(path, target.config, target.directory)) is not None:
+        params, rule = released.loaded(target.params, wanted)
+        return LoadedHead(released.config, params, ends, released.directory, rule)
     directory = Path(path)
     if not os.path.isdir(directory):
         raise InputError(
@@ -142,20 +153,31 @@ def load_head(
         )
     _check_sizes(config, target.config, directory / "config.json", "fetch it again")
     params = read_tensors(_stored(config), CheckpointFiles(directory), directory, wanted, finite=True)
-    # On the device also where the target's embeddings stay in host memory: those live as long as the target does.
-    ends = made(target_ends(target.params))
     return LoadedHead(config=config, params=params, ends=ends, directory=directory)
 
 
-def check_head(path: str | os.PathLike[str], target: DecoderConfig) -> None:
+def check_head(path: str | os.PathLike[str], target: DecoderConfig, directory: Path | None = None) -> None:
     """Raise InputError for what can be told of a head without reading weights.
 
     Args:
-        path: a directory as `save_head` writes it.
+        path: as for `load_head`.
         target: shape of the network that it drafts for.
+        directory: that this network's files are in; None: not known, and its own head is not looked for.
     """
+    if _released(path, target, directory) is not None or path == OWN_HEAD:
+        return
     place = Path(path) / "config.json"
     _check_sizes(_head_config(place)[0], target, place, "use the target that it belongs to, or train another head")
+
+
+def _released(path: str | os.PathLike[str], target: DecoderConfig, directory: Path | None) -> ReleasedHead | None:
+    """A head that was not trained here; None: it was, or is not known."""
+    if path == OWN_HEAD:
+        return None if directory is None else own_head_in(directory)
+    place = Path(path) / "config.json"
+    if not place.is_file() or (raw := read_json_object(place)).get("model_type") == HEAD_MODEL_TYPE:
+        return None
+    return eagle_head_in(Path(path), target) if is_eagle_head(Path(path), raw) else None
 
 
 def _check_sizes(config: DecoderConfig, target: DecoderConfig, place: Path, advice: str) -> None:

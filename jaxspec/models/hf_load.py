@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -17,9 +16,11 @@ from hwmodels.networks import Family
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container, Part
 from jaxspec.models.checkpoint_files import STORED_DTYPES, CheckpointFiles, ContainerFiles, TensorTable, check_tied_head
+from jaxspec.models.coded import aligned, coded
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import Params
+from jaxspec.models.decoder import Network, Params
 from jaxspec.models.described import NamedTensors, described_in, packed_in
+from jaxspec.models.matrix import Matrix, is_matrix
 from jaxspec.models.packed_tensors import packed_in_bits
 from jaxspec.models.stored_parameters import Path as ParameterPath
 from jaxspec.models.stored_parameters import StoredParameter, network_parameters
@@ -29,9 +30,6 @@ from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
 from jaxspec.settings.schemes import SCHEME_FACTS
 
 __all__ = ["check_finite", "entries_of", "read_stacked"]
-
-
-_ALIGNMENT = 64
 
 
 def read_stacked(
@@ -50,7 +48,7 @@ def read_stacked(
         InputError: a value overflows the number format that is wanted, or is not finite.
     """
     first = files.tensors[names[0]]
-    out = _aligned((len(names), *parameter.part_shape), np.dtype(wanted or STORED_DTYPES[first.dtype]))
+    out = aligned((len(names), *parameter.part_shape), np.dtype(wanted or STORED_DTYPES[first.dtype]))
     for layer, name in enumerate(names):
         tensor = parameter.part_of(files.read(name))
         with np.errstate(all="ignore"):  # overflow is reported below; a NaN stays one
@@ -83,12 +81,27 @@ def check_finite(tensor: np.ndarray, name: str, files: TensorTable) -> None:
         )
 
 
-def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """An array that JAX takes as it is on a CPU, where others are copied: it begins at a multiple of 64 bytes."""
-    size = math.prod(shape) * dtype.itemsize
-    raw = np.empty(size + _ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % _ALIGNMENT
-    return raw[start : start + size].view(dtype).reshape(shape)
+def coded_stack(
+    names: list[str], parameter: StoredParameter, files: TensorTable, *, finite: bool = False
+) -> Matrix | None:
+    """A parameter as the codes and scales that its matrices are stored in; None: some are not, or in forms unlike each other.
+
+    Args:
+        finite: see `check_finite`.
+    """
+    if parameter.unit_axis or not files.in_codes.keys() >= set(names):
+        return None
+    found = []
+    for name in names:
+        codes = files.codes(name)
+        codes = codes if parameter.fused is None else codes.rows(parameter.fused.indices)
+        if codes is None:
+            return None
+        if finite and not codes.surely_within(files.in_codes[name].dtype):
+            check_finite(files.read(name), name, files)
+        found.append(codes)
+        files.release()
+    return coded(found, parameter.lead, files.in_codes[names[0]].dtype)
 
 
 def entries_of(
@@ -134,8 +147,8 @@ class LoadedModel:
         rounded: whether the files have more bits of some parameters.
         exact: places of parameters whose float32 values are what a container stores in fewer bits; rounded to 16 bits they
             would be those of another network.
-        packed: formats of fewer bits that matrices of the checkpoint are stored in; the parameters are the bfloat16 values that
-            they stand for.
+        packed: formats of fewer bits that matrices of the checkpoint are stored in. Where `config.in_codes` says so the
+            parameters are such codes, otherwise the bfloat16 values that they stand for.
     """
 
     config: DecoderConfig
@@ -157,9 +170,29 @@ class LoadedModel:
         """
         return load_tokenizer(self.directory, vocab_size=self.config.vocab_size)
 
+    def module(self) -> Network:
+        """A Flax module of the parameters: called with tokens it gives logits, and optax trains it.
+
+        Weights keep the stored type: training wants those of `load(..., dtype="float32")`.
+
+        Raises:
+            InputError: matrices that are streamed or in codes, which no module holds.
+        """
+        if any(map(is_matrix, jax.tree.leaves(self.params, is_leaf=is_matrix))):
+            raise InputError(
+                "a network that is streamed or in codes is no module, which holds its weights; load it without stream, "
+                "with a dtype"
+            )
+        return Network.of(self.config, self.params)
+
 
 def load_directory(
-    path: str | os.PathLike[str], *, dtype: Any = None, stream: Stream = False, finite: bool = False
+    path: str | os.PathLike[str],
+    *,
+    dtype: Any = None,
+    stream: Stream = False,
+    finite: bool = False,
+    codes: bool = True,
 ) -> LoadedModel:
     """Read config.json and the safetensors files of a directory, opening no pickle and going to no hub.
 
@@ -168,11 +201,12 @@ def load_directory(
     Args:
         path: a directory as `save_pretrained` writes it, one file or shards, of a family whose networks run here; of a network
             around a text decoder, that alone is read. Or a GGUF file.
-        dtype: of all parameters: bfloat16, float16 or float32; None keeps what is stored, and makes bfloat16 of a GGUF file's
-            blocks of few bits, which float32 gives as they are.
-        stream: leave the matrices of the layers in the files, for programs to fetch one by one (see `Streamed`); "all": the
+        dtype: of all parameters: bfloat16, float16 or float32; None keeps what is stored, codes too (see `Coded`).
+        stream: leave the matrices of the layers in the files, for programs to fetch one by one (see `Streamed`), of codes the
+            16-bit values; "all": the
             embedding and the head too, for a mesh whose devices each take their part.
         finite: refuse weights that are NaN or infinite, which reads those that are streamed too.
+        codes: False: of a GGUF file's blocks and of gpt-oss's MXFP4 the nearest bfloat16 values, of whose bits drafts are made.
     Returns:
         the network; its parameters lie on the default device, those that are streamed aside.
     Raises:
@@ -182,8 +216,8 @@ def load_directory(
     """
     wanted, directory = parameter_dtype(dtype), Path(path)
     found = described_in(directory)
-    files = CheckpointFiles(directory, exact=wanted == np.float32)
-    tensors = found.tensors(files, directory)
+    files = CheckpointFiles(directory, exact=wanted == np.float32, codes=codes)
+    tensors = found.tensors(files, directory, codes=codes)
     params = _read_params(found.config, tensors, directory, wanted, stream=stream, finite=finite)
     config, packed = found.stored_config(tensors, wanted), packed_in_bits(files) | files.quantized
     return LoadedModel(config=config, params=params, family=found.family, directory=directory, packed=packed)
@@ -219,7 +253,7 @@ def load_container(
             )
         found = packed_in(container)
         files = ContainerFiles(container, part)
-        tensors = found.tensors(files, container.path)
+        tensors = found.tensors(files, container.path, codes=False)
         params = _read_params(
             found.config,
             tensors,
@@ -230,7 +264,7 @@ def load_container(
             copies_equal=part == "target",
         )
         if part == "draft" and found.config.tie_embeddings and SCHEME_FACTS[container.scheme].head:
-            whole = found.tensors(ContainerFiles(container, "target"), container.path)
+            whole = found.tensors(ContainerFiles(container, "target"), container.path, codes=False)
             params |= {"lm_head": params["embed"], "embed": _embedding(found.config, whole, container.path, wanted)}
         shared = SCHEME_FACTS[container.scheme].shared_exponents
         config = dataclasses.replace(found.stored_config(tensors, wanted), shared_kv_exponents=shared)
@@ -323,6 +357,10 @@ def read_tensors(
             entries = entries_of(names, stored[path], files, wanted, finite=finite)
             node[path[-1]] = Streamed.of(entries, stored[path].lead)
         else:
+            held = None if wanted is not None else coded_stack(names, stored[path], files, finite=finite)
+            if held is not None:
+                node[path[-1]] = held
+                continue
             values = read_stacked(names, stored[path], files, wanted, finite=finite)
             node[path[-1]] = jax.device_put(values.reshape(stored[path].stacked_shape), may_alias=True)
     return params

@@ -14,13 +14,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxspec.models.allowed_experts import MoreExperts
 from jaxspec.models.apart import entries_between, is_apart, over_layers
 from jaxspec.models.blocks import StepInput
 from jaxspec.models.blocks.interface import CachedShape
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder_layer import decoder_layer
-from jaxspec.models.kv_cache import CachedKV, KVCache
+from jaxspec.models.kv_cache import KVCache
 from jaxspec.models.layer_numbers import layer_numbers, of_layer
 from jaxspec.models.layer_runs import LayerLoop, LayerRun
 from jaxspec.models.matrix import Matrix, OfLayer, stack_of
@@ -54,12 +53,14 @@ class FromLayers(NamedTuple):
     Attributes:
         cache: what they wrote. inputs: what was kept of the inputs of their matrices, by input group.
         facts: of a view. choices: of routers, "layer batch token chosen"; None where no layer has one.
+        hidden: of all layers together, the inputs of those in `hidden_of`, side by side; None where none are asked for.
     """
 
     cache: KVCache
     inputs: dict[str, Array]
     facts: Any
     choices: RouterChoices | None
+    hidden: Float[Array, "batch token features"] | None = None
 
 
 class _Shared(NamedTuple):
@@ -70,6 +71,14 @@ class _Shared(NamedTuple):
     masks: list[Bool[Array, "batch token slot"]]
     keep_activations: Callable[[Array], Array] | None
     view: LayerView | None
+    hidden_of: tuple[int, ...] | None
+
+
+class _Stream(NamedTuple):
+    """What goes from layer to layer: the residual stream, and the inputs of some layers; None where none is kept."""
+
+    x: Float[Array, "batch token hidden"]
+    kept: Float[Array, "kept batch token hidden"] | None
 
 
 class _Stacked(NamedTuple):
@@ -97,18 +106,19 @@ def through_layers(
     config: DecoderConfig,
     step: StepInput,
     *,
-    sources: Sequence[CachedKV] = (),
     keep_activations: Callable[[Array], Array] | None = None,
     view: LayerView | None = None,
-    pools: tuple[Bool[Array, "layer batch *token expert"] | None, MoreExperts | None] = (None, None),
+    hidden_of: tuple[int, ...] | None = None,
 ) -> tuple[Float[Array, "batch token hidden"], FromLayers]:
     """What comes out of the last layer, and what all of them tell. Layers that are kept apart (`jaxspec.models.apart`) run one
     after the other, without a loop.
 
     Args:
-        layers: their parameters, stacked. pools: `allowed_experts` and `more_experts` of `forward`, as all others are.
+        layers: their parameters, stacked. Others: as of `forward`.
     """
     itself: Callable[[int], int] = lambda layer: layer
+    sources, pools = step.sources, (step.allowed_experts, step.more_experts)
+    step = step._replace(sources=(), allowed_experts=None, more_experts=None)  # each layer has its own
     parameters = config.layer_parameters
     stacked = {name: _Stacked(stack_of(layers[name]), parameter.before) for name, parameter in parameters.items()}
     stacked[_CACHES] = _Stacked([source.cache for source in sources], itself)
@@ -118,23 +128,26 @@ def through_layers(
         stacked[_POOLS] = _Stacked(pools, config.router.before)
     # What only decodes: training has nothing cached, and views are what gradients come through.
     in_place = bool(sources) and view is None and not step.frugal
-    shared = _Shared(config, step, [source.mask for source in sources], keep_activations, view)
+    shared = _Shared(config, step, [source.mask for source in sources], keep_activations, view, hidden_of)
     apart = any(map(is_apart, jax.tree.leaves([each.tree for each in stacked.values()], is_leaf=is_apart)))
     found = []
+    kept = None if hidden_of is None else jnp.stack([jnp.where(layer == 0, x, 0) for layer in hidden_of])
+    stream = _Stream(x, kept)
     for loop in (LayerLoop(config.runs, 1),) if apart else config.loops:
-        x, told = _loop(x, loop, stacked, shared, in_place=in_place)
+        stream, told = _loop(stream, loop, stacked, shared, in_place=in_place)
         found.append(told)
-    return x, _joined(found)
+    hidden = None if stream.kept is None else jnp.concatenate(list(stream.kept), axis=-1)
+    return stream.x, _joined(found)._replace(hidden=hidden)
 
 
 def _loop(
-    x: Array, loop: LayerLoop, stacked: Mapping[str, _Stacked], shared: _Shared, *, in_place: bool
-) -> tuple[Array, FromLayers]:
+    stream: _Stream, loop: LayerLoop, stacked: Mapping[str, _Stacked], shared: _Shared, *, in_place: bool
+) -> tuple[_Stream, FromLayers]:
     """A number of turns, each through the same runs."""
     start, stop = loop.start, loop.start + loop.layers
     last = start + loop.times * loop.layers
 
-    def turn(x: Array, given: tuple[Any, dict[str, Any]]) -> tuple[Array, FromLayers]:
+    def turn(stream: _Stream, given: tuple[Any, dict[str, Any]]) -> tuple[_Stream, FromLayers]:
         """One turn, by its number and by what is given of its layers alone; all else is taken from where it lies."""
         number, own = given
         found = []
@@ -152,13 +165,13 @@ def _loop(
                 for name, place in first.items()
             }
             numbers = entries_between(own[_NUMBERS], run.start - start, layers)
-            x, told = _run(x, run, {**entries, _NUMBERS: numbers}, first, stacked, shared)
+            stream, told = _run(stream, run, {**entries, _NUMBERS: numbers}, first, stacked, shared)
             found.append(told)
-        return x, _joined(found)
+        return stream, _joined(found)
 
-    numbers = layer_numbers(shared.config, start, last)
+    numbers = layer_numbers(shared.config, start, last, shared.hidden_of)
     if loop.times == 1:
-        return turn(x, (0, {_NUMBERS: numbers}))
+        return turn(stream, (0, {_NUMBERS: numbers}))
 
     by_turn = lambda tree: jax.tree.map(
         lambda leaf: leaf.reshape(loop.times, len(leaf) // loop.times, *leaf.shape[1:]), tree
@@ -168,25 +181,25 @@ def _loop(
         if not in_place and each.between(start, stop):
             own[name] = by_turn(entries_between(each.tree, each.before(start), each.between(start, last)))
     own[_NUMBERS] = by_turn(numbers)
-    x, found = jax.lax.scan(turn, x, (jnp.arange(loop.times), own))
+    stream, found = jax.lax.scan(turn, stream, (jnp.arange(loop.times), own))
     in_order = lambda leaf: leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:])
-    return x, jax.tree.map(in_order, found)
+    return stream, jax.tree.map(in_order, found)
 
 
 def _run(
-    x: Array,
+    stream: _Stream,
     run: LayerRun,
     entries: Mapping[str, Any],
     first: Mapping[str, Any],
     stacked: Mapping[str, _Stacked],
     shared: _Shared,
-) -> tuple[Array, FromLayers]:
+) -> tuple[_Stream, FromLayers]:
     """Consecutive layers of the same kinds of block, as one loop whose body is compiled once, whatever its length.
 
     Args:
         entries: of these layers. first: places of the first of them in what is stacked.
     """
-    config, step, masks, keep_activations, view = shared
+    config, step, masks, keep_activations, view, _ = shared
     kinds = (run.attention, run.feed_forward)
     stored = {name: stack for name, stack in entries.items() if name in config.layer_parameters}
     position = step.positions if config.needs_positions else None
@@ -194,11 +207,11 @@ def _run(
 
     # Of experts, a layer reads those that it needs; of large matrices in 16 bits, one piece after the other.
     is_whole = lambda name, stack: (
-        len(config.layer_parameters[name].shape) > 2 or (view is None and stack.in_pieces(x.shape[0] * x.shape[1]))
+        len(config.layer_parameters[name].shape) > 2 or (view is None and stack.in_pieces(step.positions.size))
     )
     whole = {name: stack for name in stored if is_whole(name, stack := stacked[name].tree)}
 
-    def layer(x, inputs):
+    def layer(stream, inputs):
         stored, caches, of_view, numbers, place, (allowed, more) = inputs
         caches, of_view = fetched((caches, of_view))
         weights: Mapping[str, Any] = {
@@ -215,17 +228,21 @@ def _run(
         if mixed is not None:
             caches = [_own_part(cache, shape) for cache in caches]
         own = of_layer(step._replace(allowed_experts=allowed, more_experts=more), numbers, caches, masks)
-        result = decoder_layer(x, weights, config, kinds, own)
+        result = decoder_layer(stream.x, weights, config, kinds, own)
         kept = jax.tree.map(keep_activations, result.inputs) if keep_activations else {}
         written = result.written if mixed is None else whole_slot(*result.written, config.cached_shape)
-        return result.output, FromLayers(KVCache(*written, position, mixed), kept, facts(), result.choices)
+        at, keep = numbers.kept, stream.kept
+        keep = keep if at is None or keep is None else keep.at[at].set(result.output, mode="drop")
+        return _Stream(result.output, keep), FromLayers(
+            KVCache(*written, position, mixed), kept, facts(), result.choices
+        )
 
     policy = view.policy if view is not None else None
     # Nothing merges the two passes over a layer in a loop, so the barriers that keep them apart are not needed.
     body = jax.checkpoint(layer, prevent_cse=False, policy=policy) if step.frugal or policy is not None else layer
     num_layers = run.stop - run.start
     others = (entries[_CACHES], entries.get(_OF_VIEW, ()), entries[_NUMBERS], jnp.arange(num_layers))
-    return over_layers(body, x, (stored, *others, entries.get(_POOLS, (None, None))), num_layers)
+    return over_layers(body, stream, (stored, *others, entries.get(_POOLS, (None, None))), num_layers)
 
 
 def _joined(parts: Sequence[FromLayers]) -> FromLayers:

@@ -26,20 +26,29 @@ class LayerNumbers(NamedTuple):
     Attributes:
         window: tokens that the layer sees; None where no layer has a window.
         rope: place of its rotation among `DecoderSizes.ropes`; None where there is one for all.
+        kept: place of what it puts out among the hidden states that are kept; beyond them where it is not; None where none is.
     """
 
     window: np.ndarray | Int[Array, "*layer"] | None
     rope: np.ndarray | Int[Array, "*layer"] | None
+    kept: np.ndarray | Int[Array, "*layer"] | None = None
 
 
-def layer_numbers(sizes: DecoderSizes, start: int, stop: int) -> LayerNumbers:
-    """The numbers of the layers from `start` to `stop`, the latter not included."""
+def layer_numbers(sizes: DecoderSizes, start: int, stop: int, hidden_of: tuple[int, ...] | None = None) -> LayerNumbers:
+    """The numbers of the layers from `start` to `stop`, the latter not included.
+
+    Args:
+        hidden_of: layers whose inputs are kept, which the layers before them put out.
+    """
     layers = range(start, stop)
     window = [sizes.windows[layer % len(sizes.windows)] or _NO_WINDOW for layer in layers]
     rope = [sizes.ropes.index(sizes.rope(layer)) for layer in layers]
     return LayerNumbers(
         window=np.array(window, np.int32) if sizes.windowed else None,
         rope=np.array(rope, np.int32) if len(sizes.ropes) > 1 else None,
+        kept=None
+        if hidden_of is None
+        else np.array([(*hidden_of, layer + 1).index(layer + 1) for layer in layers], np.int32),
     )
 
 

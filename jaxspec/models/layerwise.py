@@ -111,7 +111,7 @@ def open_network(directory: Path) -> StoredNetwork:
         InputError: see `load_directory`; whether a head that is stored beside the embedding equals it is not looked at.
     """
     found = described_in(directory)
-    row, files = tensors = found.tensors(CheckpointFiles(directory), directory)
+    row, files = tensors = found.tensors(CheckpointFiles(directory, codes=False), directory, codes=False)
     config = found.config
     checked_names(network_parameters(config, row), unread_names(config, row, files), files, directory)
     return StoredNetwork(found.stored_config(tensors), row, directory, files)

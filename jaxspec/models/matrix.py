@@ -1,8 +1,8 @@
 """What stands in the place of an array among parameters: one interface, whatever form a matrix is held in.
 
 Members: `Dense`, an array; `Stored`, 16-bit patterns; `OfLayer`, a layer left in its stack; `Columns` and `Apart`, transposed;
-`Streamed`, in host memory; `Made`, computed from others, as drafts of a scheme are. What a release stores in fewer bits is one
-more: its codes and scales are the leaves, and `values` makes the matrix of them inside the product.
+`Streamed`, in host memory; `Made`, computed from others, as drafts of a scheme are; `Coded`, as a quantized release stores it:
+its codes and scales are the leaves, and `values` makes the matrix of them inside the product.
 
 XLA on CPUs has no arithmetic in bfloat16 but products, and these are fast on some processors alone: there `dot_rows` multiplies
 matrices as they are stored. Where a loop reads a stack of bfloat16 layers, it widens the whole stack before the
@@ -52,9 +52,11 @@ class Matrix:
     Attributes:
         dtype: of the elements that `values` has.
         in_host: its values stay in host memory until a program reads them.
+        in_codes: it is held in codes of fewer than 16 bits, so that no bits of a 16-bit number are there.
     """
 
     in_host: ClassVar[bool] = False
+    in_codes: ClassVar[bool] = False
     dtype: Any
 
     @property

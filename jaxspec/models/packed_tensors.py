@@ -1,4 +1,4 @@
-"""Tensors that a checkpoint stores in fewer bits, read as the 16-bit ones that they stand for: here those in MXFP4.
+"""Tensors that a checkpoint stores in fewer bits, as codes or as the 16-bit ones that they stand for: here those in MXFP4.
 
 A matrix lies in two tensors of bytes: `<name>_blocks`, "... row block 16", of which each byte holds two elements, the first
 one in its low bits; and `<name>_scales`, "... row block". Every value is a power of two times one of 16 numbers of two
@@ -10,6 +10,7 @@ Source: OCP Microscaling Formats (MX) Specification v1.0; the layout is that of 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Collection
 
 import jax.numpy as jnp
@@ -19,10 +20,11 @@ import numpy as np
 from hwmodels.networks import Running
 from hwmodels.networks.packing import Packing
 from jaxspec.errors import InputError
+from jaxspec.formats.codes import Codes
 from jaxspec.formats.mx import BLOCK_SIZE, E2M1, MXTensor, decode
-from jaxspec.models.checkpoint_files import TensorPlace, TensorTable
+from jaxspec.formats.packed_integers import fp4_codes
+from jaxspec.models.checkpoint_files import STORED_DTYPES, InCodes, TensorPlace, TensorTable
 from jaxspec.models.quantized_files import QuantizedFiles, parts_of
-from jaxspec.models.scaled_blocks import ScaledFiles
 
 __all__ = ["UnpackedFiles", "packed_in_bits", "stored_under", "unpacked", "unpacked_mxfp4"]
 
@@ -61,15 +63,17 @@ def _pairs() -> np.ndarray:
     return np.stack([single[:, byte & 15], single[:, byte >> 4]], axis=-1).view(np.uint32).reshape(-1)
 
 
-class UnpackedFiles:
+class UnpackedFiles(TensorTable):
     """Tensors of a checkpoint, each pair of blocks and scales as one tensor in bfloat16, with input channels before outputs.
 
     That is how the family stores the same matrices unpacked.
     """
 
-    def __init__(self, files: TensorTable):
+    def __init__(self, files: TensorTable, *, codes: bool = True):
         """Find the pairs.
 
+        Args:
+            codes: give them as codes too.
         Raises:
             InputError: scales without blocks or the reverse, shapes that do not fit together, or the same tensor in both forms.
         """
@@ -80,6 +84,14 @@ class UnpackedFiles:
             found[name] = _place(name, files)
             del found[name + _BLOCKS], found[name + _SCALES]
         self.tensors: dict[str, TensorPlace] = found
+        count = lambda name: sum(math.prod(files.tensors[name + part].shape) for part in (_BLOCKS, _SCALES))
+        if codes:
+            self.in_codes = {name: InCodes(count(name), STORED_DTYPES["BF16"]) for name in self._packed}
+
+    def codes(self, name: str) -> Codes:
+        """See `TensorTable`."""
+        blocks, scales = self._files.read(name + _BLOCKS), self._files.read(name + _SCALES)
+        return fp4_codes(blocks.reshape(*blocks.shape[:-2], -1), scales)
 
     def read(self, name: str) -> np.ndarray:
         """One tensor; see `unpacked_mxfp4`."""
@@ -116,8 +128,11 @@ def _place(name: str, files: TensorTable) -> TensorPlace:
 def packed_in_bits(files: TensorTable) -> frozenset[str]:
     """Formats of fewer than 16 bits that tensors of the files have, in words, before `unpacked`."""
     found = frozenset(_IN_WORDS[place.dtype] for place in files.tensors.values() if place.dtype in _IN_WORDS)
+    ends = {name.rpartition(".")[2] for name in files.tensors}
+    if kinds := ends & {"bitsandbytes__nf4", "bitsandbytes__fp4"}:
+        return frozenset(kind.removeprefix("bitsandbytes__").upper() for kind in kinds)
     # Of this form the scales are in FP8.
-    whole = any(name.endswith("weight_global_scale") for name in files.tensors)
+    whole = not ends.isdisjoint({"weight_global_scale", "weight_scale_2"}) and "MXFP4" in found
     return found - {"MXFP4", "FP8"} | {"NVFP4"} if whole else found
 
 
@@ -131,15 +146,15 @@ def stored_under(name: str, stored: Collection[str]) -> tuple[str, ...]:
     return (name + _BLOCKS, name + _SCALES) if parts == (name,) and name not in stored else parts
 
 
-def unpacked(files: TensorTable, row: Running, packing: Packing | None = None, *, wide: bool = False) -> TensorTable:
+def unpacked(
+    files: TensorTable, row: Running, packing: Packing | None = None, *, wide: bool = False, codes: bool = True
+) -> TensorTable:
     """The tensors as networks of a family read them.
 
     Args:
         packing: of a quantized release; None: matrices are stored as they are, or as the family's releases have them.
-        wide: see `QuantizedFiles`.
+        wide: see `QuantizedFiles`. codes: see `UnpackedFiles`.
     """
-    if packing is not None and packing.method == "fp8" and packing.block is not None:
-        return ScaledFiles(files, packing.block)
     if packing is not None and packing.method != row.packed:
         return QuantizedFiles(files, packing, wide=wide)
-    return UnpackedFiles(files) if row.packed == "mxfp4" else files
+    return UnpackedFiles(files, codes=codes) if row.packed == "mxfp4" else files

@@ -1,4 +1,4 @@
-"""Quantized releases, read as the networks that they stand for: compressed-tensors, GPTQ, AWQ, FP8 and INT8 with scales.
+"""Quantized releases, read as the networks that they stand for: compressed-tensors, GPTQ, AWQ, FP8, INT8, NF4 and FP4.
 
 Which tensors make a matrix is seen by their names; config.json says what names do not. Values are those of the format's own
 library: products are rounded once, to the type of the scales, or to bfloat16 where a network of 16 bits has scales in float32.
@@ -9,6 +9,8 @@ Source: see `jaxspec.formats.packed_integers`; transformers 5, `integrations/`, 
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -16,8 +18,9 @@ import numpy as np
 
 from hwmodels.networks.packing import Packing
 from jaxspec.errors import InputError, one_line
-from jaxspec.formats.packed_integers import awq_values, fp4_values, gptq_values, packed_values, scaled_rows
-from jaxspec.models.checkpoint_files import STORED_DTYPES, TensorPlace, TensorTable
+from jaxspec.formats.codes import Codes
+from jaxspec.formats.packed_integers import awq_codes, fp4_codes, gptq_codes, nf4_codes, packed_codes, scaled_rows
+from jaxspec.models.checkpoint_files import STORED_DTYPES, InCodes, TensorPlace, TensorTable, bytes_of
 
 __all__ = ["QuantizedFiles", "parts_of"]
 
@@ -34,8 +37,15 @@ _BESIDE = tuple(
 _PARTS: dict[str, tuple[str, ...]] = {
     ".weight_packed": ("weight_scale", "weight_shape", "weight_zero_point", "weight_g_idx", "weight_global_scale"),
     ".qweight": ("scales", "qzeros", "g_idx"),
-    ".weight": ("weight_scale", "weight_scale_inv", "weight_zero_point"),
+    ".weight": (
+        *("weight_scale", "weight_scale_inv", "weight_scale_2", "weight_zero_point"),
+        *("weight.absmax", "weight.quant_map", "weight.nested_absmax", "weight.nested_quant_map"),
+        *("weight.quant_state.bitsandbytes__nf4", "weight.quant_state.bitsandbytes__fp4"),
+    ),
 }
+
+#: Types of values as bitsandbytes names them.
+_OF_STATE = {"bfloat16": "BF16", "float16": "F16", "float32": "F32"}
 
 
 def parts_of(name: str, stored: Collection[str]) -> tuple[str, ...]:
@@ -52,8 +62,8 @@ def parts_of(name: str, stored: Collection[str]) -> tuple[str, ...]:
     return (name,)
 
 
-class QuantizedFiles:
-    """Tensors of a quantized release, each matrix as one tensor of numbers."""
+class QuantizedFiles(TensorTable):
+    """Tensors of a quantized release, each matrix as one tensor of numbers, and as codes."""
 
     def __init__(self, files: TensorTable, packing: Packing, *, wide: bool = False):
         """Find the tensors of each matrix.
@@ -64,7 +74,9 @@ class QuantizedFiles:
             InputError: tensors of a matrix are missing, or do not fit together.
         """
         self._files, self._packing, self._wide = files, packing, wide
-        self._read: dict[str, Callable[[], np.ndarray]] = {}
+        self._made: dict[str, Callable[[], Codes]] = {}
+        self._held: dict[str, InCodes] = {}
+        self.in_codes = self._held
         self.tensors: dict[str, TensorPlace] = {}
         used: set[str] = set()
         for name in files.tensors:
@@ -87,15 +99,17 @@ class QuantizedFiles:
             )
 
     def _add(self, name: str, names: tuple[str, ...]) -> None:
-        places, parts = self._files.tensors, {each.rpartition(".")[2]: each for each in names}
-        codes, packing = places[names[0]], self._packing
+        tails = (each.rpartition(".")[2] for each in names)
+        parts = dict(zip(("quant_state" if "__" in tail else tail for tail in tails), names, strict=True))
+        places, packing = self._files.tensors, self._packing
+        codes = places[names[0]]
 
         def read(part: str) -> Any:
             return self._files.read(parts[part]) if part in parts else None
 
-        scale = next(
-            (parts[part] for part in ("weight_scale", "scales", "weight_scale_inv") if part in parts), names[0]
-        )
+        known = ("weight_scale", "scales", "weight_scale_inv", "absmax")
+        scale = next((parts[part] for part in known if part in parts), names[0])
+        own = places[scale].dtype if places[scale].dtype in ("F16", "BF16") else "F32" if self._wide else "BF16"
         try:
             if places[scale].dtype not in (*STORED_DTYPES, "U8", "F8_E4M3") or scale == names[0]:
                 raise ValueError("no scales")
@@ -103,40 +117,50 @@ class QuantizedFiles:
                 if "qzeros" not in parts:
                     raise ValueError("no qzeros")
                 shape, made = self._of_qweight(codes.shape, read)
-            elif "weight_packed" in parts and codes.dtype == "U8":
+            elif scale == parts.get("absmax"):
+                state = json.loads(read("quant_state").tobytes())
+                shape, own = state["shape"], _OF_STATE[state["dtype"]]
+                made = lambda: nf4_codes(read, state)
+            elif codes.dtype == "U8":
                 shape = (codes.shape[0], 2 * codes.shape[1])
-                made = lambda: fp4_values(read("weight_packed"), read("weight_scale"), read("weight_global_scale"))
+                divides = "weight_global_scale" in parts
+                whole = "weight_global_scale" if divides else "weight_scale_2"
+                made = lambda: fp4_codes(self._files.read(names[0]), read("weight_scale"), read(whole), divides=divides)
             elif "weight_packed" in parts:
                 rows, columns = (int(size) for size in np.asarray(read("weight_shape")).reshape(-1))
                 shape = (rows, columns)
-                made = lambda: packed_values(
+                made = lambda: packed_codes(
                     read("weight_packed"),
                     read("weight_scale"),
                     columns,
+                    bits=packing.bits,
                     zeros=read("weight_zero_point"),
                     groups=read("weight_g_idx"),
                 )
             else:
                 shape = codes.shape
+                if len(shape) != 2 or codes.dtype not in ("F8_E4M3", "I8"):
+                    raise ValueError("no elements in FP8 or INT8")
                 made = lambda: scaled_rows(
                     read("weight"), self._files.read(scale), read("weight_zero_point"), block=packing.block
                 )
-        except (TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"{codes.path} has tensor {names[0]!r} of {codes.dtype} {codes.shape} beside {', '.join(names[1:])}, which is "
                 f"no matrix of {packing.method} ({one_line(error)}); use a checkpoint whose config.json and weights agree"
             ) from error
-        own = places[scale].dtype if places[scale].dtype in ("F16", "BF16") else "F32" if self._wide else "BF16"
+        held = sum(math.prod(places[each].shape) * bytes_of(places[each]) for each in names)
+        self._held[name] = InCodes(held, STORED_DTYPES[own])
         self.tensors[name] = TensorPlace(codes.path, tuple(shape), own)
-        self._read[name] = made
+        self._made[name] = made
 
     def _of_qweight(
         self, shape: tuple[int, ...], read: Callable[[str], Any]
-    ) -> tuple[tuple[int, int], Callable[[], np.ndarray]]:
+    ) -> tuple[tuple[int, int], Callable[[], Codes]]:
         packing = self._packing
         if packing.method == "awq":
-            return (shape[1] * 8, shape[0]), lambda: awq_values(read("qweight"), read("qzeros"), read("scales"))
-        return (shape[1], shape[0] * 32 // packing.bits), lambda: gptq_values(
+            return (shape[1] * 8, shape[0]), lambda: awq_codes(read("qweight"), read("qzeros"), read("scales"))
+        return (shape[1], shape[0] * 32 // packing.bits), lambda: gptq_codes(
             read("qweight"),
             read("qzeros"),
             read("scales"),
@@ -145,28 +169,31 @@ class QuantizedFiles:
             offset=packing.offset,
         )
 
+    def codes(self, name: str) -> Codes:
+        """See `TensorTable`. Raises InputError: see `read`."""
+        place = self.tensors[name]
+        try:
+            found = self._made[name]()
+            if (shape := (len(found.codes), found.columns)) != place.shape:
+                raise ValueError(f"{shape} is not {place.shape}")
+        except (IndexError, ValueError) as error:
+            raise InputError(
+                f"{place.path}: the tensors of {name!r} do not fit together ({one_line(error)}); fetch all files of the "
+                "checkpoint again"
+            ) from error
+        return found
+
     def read(self, name: str) -> np.ndarray:
         """One tensor.
 
         Raises:
             InputError: tensors of a matrix that do not fit together.
         """
-        if name not in self._read:
+        if name not in self._made:
             return self._files.read(name)
-        place = self.tensors[name]
-        try:
-            found = self._read[name]()
-        except (IndexError, ValueError) as error:
-            found = np.zeros(0)
-            why: Exception | None = error
-        else:
-            why = None
-        if found.shape != place.shape:
-            said = "" if why is None else f" ({one_line(why)})"
-            raise InputError(
-                f"{place.path}: the tensors of {name!r} do not fit together{said}; fetch all files of the checkpoint again"
-            ) from why
-        return found.astype(STORED_DTYPES[place.dtype])
+        found = self.codes(name)
+        with np.errstate(all="ignore"):  # what is no number stays none, and is counted where values are checked
+            return found.values().astype(STORED_DTYPES[self.tensors[name].dtype])
 
     def release(self) -> None:
         """See `TensorTable`."""

@@ -7,11 +7,10 @@ import functools
 import math
 from typing import Any, Literal
 
-from hwmodels.networks import ExpertSizes, LatentSizes, LearnedPositions, LinearSizes
+from hwmodels.networks import SharedSizes
 from jaxspec.models.activations import ACTIVATIONS
 from jaxspec.models.rope_scaling import Rope, RopeScaling
-from jaxspec.settings.integer_kv import IntegerKV
-from jaxspec.settings.rounded_inputs import RoundedInputs
+from jaxspec.settings.rounded_inputs import IntegerKV, RoundedInputs
 
 __all__ = ["DecoderSizes", "NormKind", "shortest"]
 
@@ -26,38 +25,22 @@ _OPTIONAL = ("score_scale", "score_cap", "logit_cap", "rotary_dim")
 
 
 @dataclasses.dataclass(frozen=True)
-class DecoderSizes:
+class DecoderSizes(SharedSizes):
     """Static sizes and constants of a decoder; which blocks its layers consist of is added by `DecoderConfig`.
 
+    Windows and rotations are patterns: one that is shorter than the network is repeated.
+
     Attributes:
-        intermediate_size: of the dense feed-forward networks.
-        num_kv_heads, head_dim, qk_norm, qkv_bias: of grouped-query attention; the last two add norms of queries and keys per
-            head, and biases of queries, keys and values.
         rope_theta, rope_scaling: rotation of queries and keys.
         norm: kind of all norms. norm_eps: what they add to the variance.
         pre_norms, post_norms: whether a block's input, and its output before it is added to the stream, are normed.
-        qk_norm_whole: the norms of queries and keys are over all heads together, each element with a scale of its own.
-        o_bias, ffn_bias: biases of attention's output, and of all feed-forward matrices.
         activation: of the feed-forward networks (see `jaxspec.models.activations`).
-        windows: tokens that a layer sees, itself included, layer by layer; None: all. A pattern shorter than the network is
-            repeated.
-        rotated: whether a layer rotates queries and keys, likewise.
         local_rope: rotation in layers with a window, where it is another one.
-        rotary_dim: elements of each head that are rotated, its first ones; None: all. Of an odd number the last one is rotated
-            with its neighbour, as transformers does.
-        interleaved_rope: a plane of rotation is (2i, 2i + 1) rather than (i, i + rotary_dim / 2).
-        learned_positions: vectors added to the embedding.
         score_scale: by which scores of attention are multiplied; None: 1 / sqrt(elements of a query head).
         score_cap, logit_cap: soft caps, cap * tanh(x / cap), of scores and logits; None: no cap.
         embedding_scale: of the embedding, where it enters the first layer.
         residual_scale: of what a block adds to the stream.
         logit_divisor: by which logits are divided, before their cap.
-        attention_sinks: each head has a learned logit that takes part in the softmax and has no value.
-        latent: sizes of latent attention, which caches one vector per token; None: keys and values are cached. `head_dim` is
-            then the part of a head that is not rotated, `qkv_bias` of the projections from the hidden state to latents.
-        linear: sizes of layers with linear attention; None: no layer has it.
-        attention_gate: in the other layers a gate, projected from the input as queries are, multiplies what attention gives.
-        experts: sizes and rules of the layers that are mixtures of experts; None: there are none.
         rounded_inputs: form in which the layers' matrices read activations; None: as they are.
         integer_kv: integers to which keys and values are rounded as they are written; None: they are not.
     Raises:
@@ -66,43 +49,20 @@ class DecoderSizes:
             inputs beside experts.
     """
 
-    vocab_size: int
-    hidden_size: int
-    intermediate_size: int
-    num_layers: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
     rope_theta: float = 10_000.0
     rope_scaling: RopeScaling | None = None
     norm_eps: float = 1e-5
-    qk_norm: bool = False
-    qkv_bias: bool = False
-    tie_embeddings: bool = False
     norm: NormKind = "rms"
     pre_norms: bool = True
     post_norms: bool = False
-    qk_norm_whole: bool = False
-    o_bias: bool = False
-    ffn_bias: bool = False
     activation: str = "silu"
-    windows: tuple[int | None, ...] = (None,)
-    rotated: tuple[bool, ...] = (True,)
     local_rope: Rope | None = None
-    rotary_dim: int | None = None
-    interleaved_rope: bool = False
-    learned_positions: LearnedPositions | None = None
     score_scale: float | None = None
     score_cap: float | None = None
     logit_cap: float | None = None
     embedding_scale: float = 1.0
     residual_scale: float = 1.0
     logit_divisor: float = 1.0
-    attention_sinks: bool = False
-    latent: LatentSizes | None = None
-    linear: LinearSizes | None = None
-    attention_gate: bool = False
-    experts: ExpertSizes | None = None
     rounded_inputs: RoundedInputs | None = None
     integer_kv: IntegerKV | None = None
 

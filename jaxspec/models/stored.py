@@ -21,8 +21,9 @@ SMALL = 1 << 26
 
 
 def stored_dtypes(params: Any) -> set[str]:
-    """Names of the number formats of parameters as they were loaded."""
-    return {str(leaf.dtype) for leaf in jax.tree.leaves(params, is_leaf=is_matrix)}
+    """Names of the number formats of parameters as they were loaded, but for codes."""
+    leaves = jax.tree.leaves(params, is_leaf=is_matrix)
+    return {str(leaf.dtype) for leaf in leaves if not matrix_of(leaf).in_codes}
 
 
 def as_stored(params: Any) -> Any:
@@ -32,8 +33,8 @@ def as_stored(params: Any) -> Any:
 
 def as_computed(params: Any) -> Any:
     """Parameters to decode with: float32 values of a small network, in the form that products of few rows read fastest; those
-    of a large or streamed one as they are stored."""
-    if is_streamed(params) or sum(leaf.size for leaf in jax.tree.leaves(params)) > SMALL:
+    of a large or streamed one, and codes, as they are stored."""
+    if is_streamed(params) or sum(leaf.size for leaf in jax.tree.leaves(params, is_leaf=is_matrix)) > SMALL:
         return params
     return _widened(params)
 

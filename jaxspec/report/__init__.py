@@ -7,8 +7,7 @@ from jaxspec.lazy_names import lazy_names
 if TYPE_CHECKING:
     from jaxspec.report.configurations import tables
     from jaxspec.report.page import Page, render_page, write_page
-    from jaxspec.report.shown import Shown
-    from jaxspec.report.terminal import Table
+    from jaxspec.report.terminal import Shown, Table
 
 __all__ = ["Page", "Shown", "Table", "render_page", "tables", "write_page"]
 

@@ -23,19 +23,19 @@ from jaxspec.results.network_results import PricedNumber
 from jaxspec.results.quantity import finite
 
 __all__ = [
-    "Divided",
+    "ParallelConfig",
     "architecture_data",
     "assumptions",
     "device_data",
     "device_facts",
     "device_rows",
-    "division_of",
     "number_status",
+    "parallelism_of",
     "priced_facts",
 ]
 
 
-class Divided(Protocol):
+class ParallelConfig(Protocol):
     """Settings that say how a network is divided."""
 
     @property
@@ -69,9 +69,9 @@ class Divided(Protocol):
         ...
 
 
-def division_of(config: Divided) -> catalog.Division:
+def parallelism_of(config: ParallelConfig) -> catalog.Parallelism:
     """How settings divide a network among devices."""
-    return catalog.Division(
+    return catalog.Parallelism(
         tensor=config.tensor_parallel,
         expert=config.expert_parallel,
         data=config.data_parallel,
@@ -81,29 +81,29 @@ def division_of(config: Divided) -> catalog.Division:
     )
 
 
-def division_words(entry: DeviceEntry, division: catalog.Division, name: str) -> list[str]:
+def parallelism_text(entry: DeviceEntry, parallelism: catalog.Parallelism, name: str) -> list[str]:
     """What times of several devices assume, in sentences; none for one device.
 
     Args:
         entry: of one of the devices, which is called `name`.
     """
-    if division.alone:
+    if parallelism.alone:
         return []
-    link = group_link(entry, division, name)
+    link = group_link(entry, parallelism, name)
     ways = {
-        "tensor": division.tensor,
-        "expert": division.expert,
-        "data": division.data,
-        "pipeline": division.pipeline,
+        "tensor": parallelism.tensor,
+        "expert": parallelism.expert,
+        "data": parallelism.data,
+        "pipeline": parallelism.pipeline,
     }
     counted = ", ".join(f"{way} {count}" for way, count in ways.items() if count > 1)
     errors = ", ".join(f"{collective} {100 * error:.2g} %" for collective, error in link.errors.items())
     return [
-        f"{division.devices} devices over {link.title} hold the network together ({counted}); times are of all of them, "
+        f"{parallelism.devices} devices over {link.title} hold the network together ({counted}); times are of all of them, "
         "work, traffic and memory of one, energy of all. Collectives overlap with nothing; mean error of those measured, on "
         f"sizes held out: {errors or 'none was measured'}.",
         "A draft network of its own is shared by "
-        f"{division.tensor if division.draft_tensor is None else division.draft_tensor} devices.",
+        f"{parallelism.tensor if parallelism.draft_tensor is None else parallelism.draft_tensor} devices.",
     ]
 
 
@@ -125,13 +125,15 @@ class Kernels(Protocol):
         ...
 
 
-def device_facts(name: str, kernels: Kernels | None = None, division: Divided | None = None) -> dict[str, Any]:
+def device_facts(
+    name: str, kernels: Kernels | None = None, parallelism: ParallelConfig | None = None
+) -> dict[str, Any]:
     """What an entry of result.json says of its device, so that a report needs nothing else.
 
     Args:
         name: of the catalog, or the path of a TOML file.
         kernels: of a calibrated device, and the place of decoders; the device's own unless given.
-        division: of a network among several devices; one alone unless given.
+        parallelism: of a network among several devices; one alone unless given.
     Returns:
         device_title; device_data: field -> value, source, status; assumptions: sentences.
     """
@@ -141,10 +143,10 @@ def device_facts(name: str, kernels: Kernels | None = None, division: Divided | 
     if place is not None and decoder is not None:
         there = dataclasses.replace(decoder, place=place)
         entry = dataclasses.replace(entry, device=dataclasses.replace(entry.device, decoder=there))
-    if division is not None:
-        divided = division_of(division)
-        together = division_words(entry, divided, name)
-        entry = catalog.grouped(entry, divided, name)
+    if parallelism is not None:
+        used = parallelism_of(parallelism)
+        together = parallelism_text(entry, used, name)
+        entry = catalog.grouped(entry, used, name)
     data = {
         field: {"value": float(value), "source": source, "status": number_status(source)}
         for field, source in entry.sources.items()
@@ -173,16 +175,20 @@ def architecture_data(name: str, architecture: Architecture) -> dict[str, dict[s
 
 
 def priced_facts(
-    device: str, name: str, architecture: Architecture, kernels: Kernels | None = None, division: Divided | None = None
+    device: str,
+    name: str,
+    architecture: Architecture,
+    kernels: Kernels | None = None,
+    parallelism: ParallelConfig | None = None,
 ) -> dict[str, Any]:
     """Fields that all results have, of the device and of the architecture that were priced.
 
     Args:
-        device, kernels, division: see `device_facts`.
+        device, kernels, parallelism: see `device_facts`.
         name: of the architecture, see `architecture_data`.
     """
     records = lambda data: {field: PricedNumber(**number) for field, number in data.items()}
-    facts = device_facts(device, kernels, division)
+    facts = device_facts(device, kernels, parallelism)
     facts["device_data"] = records(facts["device_data"])
     return {
         "architecture": name,
@@ -260,18 +266,18 @@ def _calibration(entry: DeviceEntry) -> list[str]:
         return [f"Matrix products and attention take the times that the device's file was fitted to{errors}."]
     record = calibration_record(entry.calibration, unit.engine or None)
     used = [
-        found for found in used_formats(record, wanted=unit.weight_format) if found["weight_bits"] in unit.weight_widths
+        entry for entry in used_formats(record, wanted=unit.weight_format) if entry["weight_bits"] in unit.weight_widths
     ]
     formats, attention = used[::-1], used_attention(record)
-    tables = dict.fromkeys(found["table"] for found in (*formats, *attention))
+    tables = dict.fromkeys(entry["table"] for entry in (*formats, *attention))
     errors = [
-        f"{found['weight_bits']:g}-bit weights {100 * fmean(found['held_out_halves']):.2g} %"
-        for found in formats
-        if found.get("held_out_halves")
+        f"{entry['weight_bits']:g}-bit weights {100 * fmean(entry['held_out_halves']):.2g} %"
+        for entry in formats
+        if entry.get("held_out_halves")
     ]
-    parts = [(f"decoding attention over {found['kv_bits']:g}-bit KV", found) for found in attention]
-    for name, found in (*parts, ("prefill attention", record["prefill"])):
-        errors.append(f"{name} {100 * found['errors']['held out']['mean']:.2g} %")
+    parts = [(f"decoding attention over {entry['kv_bits']:g}-bit KV", entry) for entry in attention]
+    for name, fit in (*parts, ("prefill attention", record["prefill"])):
+        errors.append(f"{name} {100 * fit['errors']['held out']['mean']:.2g} %")
     said = (
         f"Matrix products and attention take the time of the engine's kernels that are calibrated to measured ones "
         f"({', '.join(tables)}); "
@@ -285,7 +291,7 @@ def _calibration(entry: DeviceEntry) -> list[str]:
     }
     if any(abs(value / float(sheet[name]) - 1.0) > 0.02 for name, value in own.items()):
         said += f" They were measured on another GPU, {entry.calibration}, and scaled by this one's data sheet."
-    widths = " and ".join(f"{found['weight_bits']:g}" for found in formats)
+    widths = " and ".join(f"{entry['weight_bits']:g}" for entry in formats)
     return [said, f"There are measured kernels for {widths} bits per weight; times at other widths follow from these."]
 
 

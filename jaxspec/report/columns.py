@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from jaxspec.report.formatting import NOT_KNOWN, fixed
 from jaxspec.report.terminal import Table
 from jaxspec.results import STATUSES, UNKNOWN, Quantity
-from jaxspec.results.intervals import Ends, HeadlineIntervals
+from jaxspec.results.network_results import Ends, HeadlineIntervals
 
 __all__ = [
     "BRACKETS",
@@ -42,35 +42,41 @@ class Column(Generic[R]):
     """One number of a record.
 
     Attributes:
-        title: on a page.
         heading: in a terminal, with line breaks.
-        meaning: a phrase under the title.
+        meaning: a phrase under the title of a page.
         read: from a record to the number, or the path of its field, as in "acceptance.alpha_token".
         write: from the number to its text, or digits behind the point.
         words: from a record to a text in place of the number.
-        interval: from a record to the ends of the number's interval, shown behind it; or the path of them; None: it has none.
+        interval: from a record to the ends of the number's interval, shown behind it; or the path of them; True: in the
+            record's `intervals`, by the number's own name; None: it has none.
         choice: a setting, which has no status unless the result gives one.
         optional: not shown where no record has it.
         terminal: place among the columns of the terminal, where that has some of them or another order; 0: none.
         justify: side of the cells in the terminal.
+        page_title: on a page, where that is not the heading.
     """
 
-    title: str
     heading: str
     meaning: str
     read: str | Callable[[R], Quantity[Any]]
     write: int | Callable[[float], str] = str
     words: Callable[[R], str] | None = None
-    interval: str | Callable[[R], Ends | None] | None = None
+    interval: str | Literal[True] | Callable[[R], Ends | None] | None = None
     choice: bool = False
     optional: bool = False
     terminal: int = 0
     justify: str = "right"
+    page_title: str = ""
+
+    @property
+    def title(self) -> str:
+        """On a page."""
+        return self.page_title or " ".join(self.heading.split())
 
     def quantity(self, record: R) -> Quantity[Any]:
         """The number of a record."""
-        found = _field(record, self.read) if isinstance(self.read, str) else self.read(record)
-        return UNKNOWN if found is None else found
+        quantity = _field(record, self.read) if isinstance(self.read, str) else self.read(record)
+        return UNKNOWN if quantity is None else quantity
 
     def written(self, value: float) -> str:
         """A number as this column writes it."""
@@ -84,7 +90,7 @@ class Column(Generic[R]):
         if number.number is None:
             return NOT_KNOWN
         error = Quantity(number.standard_error).number
-        interval = self.interval
+        interval = f"intervals.{self.read}" if self.interval is True else self.interval
         ends = _field(record, interval) if isinstance(interval, str) else interval and interval(record)
         spread = "" if error is None else f" ± {self.written(error)}"
         return self.written(number.number) + spread + interval_in_words(ends, self.written)

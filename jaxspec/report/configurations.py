@@ -1,25 +1,58 @@
-"""Numbers of a configuration that are shown, on a page and in a terminal."""
+"""Configurations of a draft, shown: their numbers on a page and in a terminal, and figures of them."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from jaxspec.report.columns import BRACKETS, Column, column_statuses, fill, statements, terminal_columns
-from jaxspec.report.formatting import NOT_KNOWN, times
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
+
+from hwmodels.numerics.units import MICRO, MILLI, TERA
+from hwmodels.step.step_cost import STEP_PARTS
+from jaxspec.report.assumptions import device_data
+from jaxspec.report.columns import BRACKETS, NO_STATUS, Column, column_statuses, fill, statements, terminal_columns
+from jaxspec.report.figure_style import (
+    BLUE,
+    GREEN,
+    INK,
+    ORANGE,
+    PAPER,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    YELLOW,
+    colour_of,
+    legend_below,
+    new_axes,
+    new_figure,
+    styled,
+    text_colour_on,
+)
+from jaxspec.report.formatting import NOT_KNOWN, quantity, times
 from jaxspec.report.terminal import Table
-from jaxspec.report.titles import architecture_title, configurations, device_title, provenance
+from jaxspec.report.titles import architecture_title, configurations, device_title, in_order, provenance
+from jaxspec.results import Quantity
 from jaxspec.results.network_results import CategoryCycles, Configuration, ConfigurationsResult
+from jaxspec.results.quantity import finite
 
 __all__ = [
     "LARGEST_GAP",
+    "OPERATOR_COLOURS",
     "PAGE_COLUMNS",
     "SpeedRatio",
     "category_table",
     "gap_in_standard_errors",
     "headline",
+    "operator_time_figure",
     "ratio",
+    "roofline_figure",
     "tables",
+    "tokens_figure",
     "verdict",
 ]
 
@@ -27,115 +60,114 @@ __all__ = [
 LARGEST_GAP = 3.0
 
 
+#: One number of it.
+_number = Column[Configuration]
+
 #: Rows of the page's table.
 PAGE_COLUMNS = (
-    Column[Configuration](
-        "speedup vs bf16 AR",
+    _number(
         "speedup\nvs\nbf16\nAR",
         "over autoregressive decoding of the uncompressed 16-bit model",
         "speedup_vs_bf16_ar",
         times,
-        interval="intervals.speedup_vs_bf16_ar",
+        interval=True,
         terminal=8,
     ),
-    Column[Configuration](
-        "speedup vs stored AR",
+    _number(
         "speedup\nvs\nstored\nAR",
         "over autoregressive decoding of the same stored form",
         "speedup_vs_stored_ar",
         times,
-        interval="intervals.speedup_vs_stored_ar",
+        interval=True,
         terminal=9,
     ),
-    Column[Configuration](
-        "alpha_token",
+    _number(
         "alpha\ntoken",
         "probability that one draft token is accepted, given that all before it were",
         "acceptance.alpha_token",
         3,
         terminal=1,
+        page_title="alpha_token",
     ),
-    Column[Configuration](
-        "alpha_fraction",
+    _number(
         "alpha\nfraction",
         "accepted draft tokens over drafted ones",
         "acceptance.alpha_fraction",
         3,
         terminal=2,
+        page_title="alpha_fraction",
     ),
-    Column[Configuration](
-        "KL to the target",
+    _number(
         "KL",
         "nats per token, from the target's distribution to the draft's",
         "kl",
         4,
         optional=True,
+        page_title="KL to the target",
     ),
-    Column[Configuration](
-        "bits per weight, draft",
+    _number(
         "bits\nper\nweight",
         "read per stored weight in one draft step",
         "bits_per_weight",
         2,
         terminal=3,
+        page_title="bits per weight, draft",
     ),
-    Column[Configuration](
-        "bits per weight, verification",
+    _number(
         "bits\nper weight\nverify",
         "read per stored weight in one verification",
         "bits_per_weight_verify",
         2,
+        page_title="bits per weight, verification",
     ),
-    Column[Configuration](
-        "bits per KV element, draft",
+    _number(
         "bits\nper KV\nelement",
         "read per cached element in one draft step",
         "bits_per_kv",
         2,
+        page_title="bits per KV element, draft",
     ),
-    Column[Configuration](
-        "bits per KV element, verification",
+    _number(
         "bits\nper KV\nverify",
         "read per cached element in one verification",
         "bits_per_kv_verify",
         2,
         optional=True,
+        page_title="bits per KV element, verification",
     ),
-    Column[Configuration](
-        "bits per weight of the LM head, draft",
+    _number(
         "bits\nper head\nweight",
         "read per weight of the LM head in one draft step",
         "bits_per_head_weight",
         2,
         optional=True,
         terminal=4,
+        page_title="bits per weight of the LM head, draft",
     ),
-    Column[Configuration](
-        "bits per weight of the LM head, verification",
+    _number(
         "bits per\nhead weight\nverify",
         "read per weight of the LM head in one verification",
         "bits_per_head_weight_verify",
         2,
         optional=True,
+        page_title="bits per weight of the LM head, verification",
     ),
-    Column[Configuration](
-        "draft length", "draft\nlength", "tokens drafted per cycle", "draft_length", 0, choice=True, terminal=5
-    ),
-    Column[Configuration](
-        "tokens per cycle, predicted",
+    _number("draft\nlength", "tokens drafted per cycle", "draft_length", 0, choice=True, terminal=5),
+    _number(
         "tokens\nper cycle\npredicted",
         "expected from the measured acceptance, including the verification's own token",
         "tokens_per_cycle_predicted",
         2,
         terminal=6,
+        page_title="tokens per cycle, predicted",
     ),
-    Column[Configuration](
-        "tokens per cycle, counted",
+    _number(
         "tokens\nper cycle\ncounted",
         "in decoding of the same prompts, ± one standard error",
         "tokens_per_cycle_counted",
         2,
         terminal=7,
+        page_title="tokens per cycle, counted",
     ),
 )
 
@@ -144,13 +176,13 @@ PAGE_COLUMNS = (
 TERMINAL_COLUMNS = terminal_columns(PAGE_COLUMNS)
 
 
-def gap_in_standard_errors(found: Configuration) -> float | None:
+def gap_in_standard_errors(configuration: Configuration) -> float | None:
     """How far the counted tokens per cycle lie from the predicted ones, in standard errors."""
-    given = found.tokens_per_cycle_gap_in_standard_errors.number
+    given = configuration.tokens_per_cycle_gap_in_standard_errors.number
     if given is not None:
         return abs(given)
-    expected, counted = found.tokens_per_cycle_predicted.number, found.tokens_per_cycle_counted.number
-    error = found.tokens_per_cycle_counted.standard_error
+    expected, counted = configuration.tokens_per_cycle_predicted.number, configuration.tokens_per_cycle_counted.number
+    error = configuration.tokens_per_cycle_counted.standard_error
     if expected is None or counted is None or not error:
         return None
     return abs(counted - expected) / error
@@ -252,28 +284,28 @@ def headline(result: ConfigurationsResult) -> str:
             return sentence + "."
         return f"{sentence}; plain decoding of a stored format reaches {times(answer.stored_speedup)}."
     tuned = result.configurations.get("tuned", Configuration())
-    told = "tuned" if tuned.speedup_vs_bf16_ar.number is not None else str(answer.best)
-    speedup = result.configurations[told].speedup_vs_bf16_ar.number
-    stored = result.configurations[told].speedup_vs_stored_ar.number
+    chosen = "tuned" if tuned.speedup_vs_bf16_ar.number is not None else str(answer.best)
+    speedup = result.configurations[chosen].speedup_vs_bf16_ar.number
+    stored = result.configurations[chosen].speedup_vs_stored_ar.number
     sentence = (
-        f"{where}: the {told} draft is predicted to decode {times(speedup)} as fast as 16-bit autoregressive decoding"
+        f"{where}: the {chosen} draft is predicted to decode {times(speedup)} as fast as 16-bit autoregressive decoding"
     )
     if stored is not None:
         sentence += f" and {times(stored)} as fast as decoding of its own stored format"
-    if told != "tuned":
+    if chosen != "tuned":
         return sentence + "."
     named = {"grid": "the best grid point", "default": "the default"}
-    compared = {name: found for name in named if (found := ratio(result, name)) is not None}
+    compared = {name: gain for name in named if (gain := ratio(result, name)) is not None}
     parts = [
-        f"{found} the speed of {named[name]}{'' if found.clear else ' (no clear difference)'}"
-        for name, found in compared.items()
+        f"{gain} the speed of {named[name]}{'' if gain.clear else ' (no clear difference)'}"
+        for name, gain in compared.items()
     ]
     return f"{sentence}; that is {' and '.join(parts)}." if parts else f"{sentence}."
 
 
 #: Columns of the table by category.
 _BY_CATEGORY = tuple(
-    Column[CategoryCycles](heading.replace("\n", " "), heading, "", field, write)
+    Column[CategoryCycles](heading, "", field, write, page_title=heading.replace("\n", " "))
     for heading, field, write in (
         ("prompts", "prompts", 0),
         ("alpha\ntoken", "alpha_token", 3),
@@ -300,15 +332,15 @@ def device_table(result: ConfigurationsResult) -> Table:
     answer = verdict(result)
     remark = "" if answer.pays or answer.speedup is None else ": no draft pays here"
     table = Table(f"{architecture_title(result)} on {device_title(result)}{remark}", _caption(result))
-    found = configurations(result)
-    bold = lambda configuration: "bold" if answer.pays and configuration is found[answer.best or ""] else None
-    return fill(table, TERMINAL_COLUMNS, found, bold, corner="draft")
+    shown = configurations(result)
+    bold = lambda configuration: "bold" if answer.pays and configuration is shown[answer.best or ""] else None
+    return fill(table, TERMINAL_COLUMNS, shown, bold, corner="draft")
 
 
 def category_table(result: ConfigurationsResult) -> Table | None:
     """A row for each category of the held-out prompts and each configuration; None where prompts have no categories."""
-    found = configurations(result)
-    categories = dict.fromkeys(name for each in found.values() for name in each.by_category)
+    shown = configurations(result)
+    categories = dict.fromkeys(name for each in shown.values() for name in each.by_category)
     if not categories:
         return None
     table = Table(
@@ -320,7 +352,7 @@ def category_table(result: ConfigurationsResult) -> Table | None:
     for column in _BY_CATEGORY:
         table.add_column(column.heading, justify="right")
     for category in categories:
-        for name, configuration in found.items():
+        for name, configuration in shown.items():
             cells = [column.text(configuration.by_category[category]).replace(" ± ", "±") for column in _BY_CATEGORY]
             table.add_row(category, name, *cells)
     return table
@@ -340,25 +372,301 @@ def summary_table(results: Sequence[ConfigurationsResult]) -> Table:
             device_title(result),
             times(tuned.speedup_vs_bf16_ar.number),
             times(tuned.speedup_vs_stored_ar.number),
-            *(f"{times(found.value)}\n{found.interval}".rstrip() if found else NOT_KNOWN for found in ratios),
+            *(f"{times(gain.value)}\n{gain.interval}".rstrip() if gain else NOT_KNOWN for gain in ratios),
             answer.choice,
         )
     return table
 
 
 def _caption(result: ConfigurationsResult) -> str:
-    found = configurations(result)
+    shown = configurations(result)
     by_status: dict[str, list[str]] = {}
     for column in TERMINAL_COLUMNS:
-        if statuses := column_statuses(column, found.values()):
+        if statuses := column_statuses(column, shown.values()):
             by_status.setdefault(statuses, []).append(column.heading.replace("\n", " "))
     lines = [f"{status}: {', '.join(columns)}" for status, columns in by_status.items()]
-    gaps = {name: gap_in_standard_errors(configuration) for name, configuration in found.items()}
+    gaps = {name: gap_in_standard_errors(configuration) for name, configuration in shown.items()}
     large = [f"{name} {gap:.1f}" for name, gap in gaps.items() if gap is not None and gap > LARGEST_GAP]
     if large:
         lines.append(
             f"DEFECT: tokens per cycle predicted and counted differ by more than {LARGEST_GAP:.0f} standard errors: "
             + ", ".join(large)
         )
-    held = statements(each.intervals for each in found.values())
+    held = statements(each.intervals for each in shown.values())
     return "\n".join([*lines, *(f"{BRACKETS}{words}" for words in held), provenance(result)])
+
+
+#: Neighbours differ in lightness as well as in hue; attention projections are blue, the feed-forward network warm.
+OPERATOR_COLOURS = {
+    "embed": "#6e6e6e",
+    "qkv": BLUE,
+    "latent": SKY,
+    "attention": GREEN,
+    "linear_attention": "#00483a",
+    "o": "#9ed2f0",
+    "gate_up": VERMILLION,
+    "down": YELLOW,
+    "router": "#1d4f78",
+    "expert_gate_up": ORANGE,
+    "expert_down": "#f6d9a8",
+    "shared_gate_up": "#8c3b00",
+    "shared_down": "#c9a227",
+    "norm": "#9b9b9b",
+    "lm_head": PURPLE,
+    "all_reduce": "#3b3b3b",
+    "all_gather": "#b7b7b7",
+    "reduce_scatter": "#525252",
+    "all_to_all": "#d4a0c0",
+    "send": "#dcdcdc",
+    "kv_encoding": "#7a4a2b",
+}
+
+
+_OTHER = "#404040"
+
+
+#: A segment shorter than this share of the axis has no room for its name.
+_SHARE_WITH_NAME = 0.055
+
+
+@styled
+def operator_time_figure(
+    result: ConfigurationsResult, compared: tuple[str, ...] = ("default", "tuned")
+) -> Figure | None:
+    """Stacked bars of the time per operator: an uncompressed AR step, and draft step and verification of two drafts."""
+    bars = _bars(result, compared)
+    if not bars:
+        return None
+    longest_s = max(sum(parts.values()) for parts in bars.values())
+    scale, unit = (MILLI, "ms") if longest_s >= MILLI else (MICRO, "µs")
+    figure, axes = new_axes("Time per operator", provenance(result), height_inches=1.5 + 0.55 * len(bars), grid="x")
+    axes.set_axisbelow(True)
+    labelled = set()
+    operators = in_order({name: None for parts in bars.values() for name in parts}, STEP_PARTS)
+    for row, parts in enumerate(bars.values()):
+        left = 0.0
+        for operator in operators:
+            width = parts.get(operator, 0.0)
+            if width <= 0:
+                continue
+            colour = OPERATOR_COLOURS.get(operator, _OTHER)
+            axes.barh(
+                row,
+                width / scale,
+                left=left / scale,
+                height=0.72,
+                color=colour,
+                edgecolor=PAPER,
+                linewidth=0.6,
+                label=None if operator in labelled else operator,
+            )
+            labelled.add(operator)
+            if width > _SHARE_WITH_NAME * longest_s and len(operator) * 0.014 * longest_s < width:
+                axes.text(
+                    (left + width / 2) / scale,
+                    row,
+                    operator,
+                    ha="center",
+                    va="center",
+                    fontsize=8.5,
+                    color=text_colour_on(colour),
+                )
+            left += width
+        total = f"{left / scale:#.3g}".rstrip(".")
+        axes.text((left + 0.008 * longest_s) / scale, row, f"{total} {unit}", va="center", fontsize=9)
+    axes.set_yticks(range(len(bars)), list(bars))
+    axes.invert_yaxis()
+    axes.set_xlim(0.0, 1.1 * longest_s / scale)
+    axes.set_xlabel(f"time of one step ({unit}, predicted)")
+    axes.tick_params(axis="y", length=0)
+    legend_below(figure, axes, columns=6)
+    return figure
+
+
+def _bars(result: ConfigurationsResult, compared: tuple[str, ...]) -> dict[str, dict[str, float]]:
+    """Label -> operator -> seconds, longest kind of step first; bars without any time are left out."""
+    by_name = configurations(result)
+    chosen = {name: by_name[name] for name in compared if name in by_name}
+    plain = next((parts for each in by_name.values() if (parts := _seconds(each, "ar_bf16"))), {})
+    bars = {"AR step, bf16": plain}
+    for name, configuration in chosen.items():
+        length = configuration.draft_length.number
+        times = "" if length is None else f" ({length:.0f} per cycle)"
+        bars[f"draft step, {name}{times}"] = _seconds(configuration, "draft")
+    for name, configuration in chosen.items():
+        bars[f"verification, {name}"] = _seconds(configuration, "verify")
+    return {label: parts for label, parts in bars.items() if sum(parts.values()) > 0}
+
+
+def _seconds(configuration: Configuration, step: str) -> dict[str, float]:
+    """Operator -> seconds of a step, those that are known."""
+    times = (configuration.operators.value or {}).get(step) or {}
+    return {operator: seconds for operator, time in times.items() if (seconds := finite(time)) is not None}
+
+
+#: Step -> shape and what it is called.
+_STEPS = {"ar_bf16": ("*", "AR step, bf16"), "draft": ("o", "draft step"), "verify": ("s", "verification")}
+
+
+@styled
+def roofline_figure(result: ConfigurationsResult) -> Figure | None:
+    """FLOP/s against FLOP per byte, both logarithmic: the roof that the device reaches, and every step under it."""
+    numbers = device_data(result)
+    data = {number.field: number.value for number in numbers}
+    statuses = {number.field: number.status for number in numbers}
+    try:
+        compute_flops_per_s = data["peak_flops_per_s"] * data.get("compute_efficiency", 1.0)
+        memory_bytes_per_s = data["memory.bandwidth_bytes_per_s"] * data.get("memory.efficiency", 1.0)
+    except KeyError:
+        return None
+    points = _points(result)
+    if not points or min(compute_flops_per_s, memory_bytes_per_s) <= 0:
+        return None
+
+    figure = new_figure("Steps under the device's roof", provenance(result), height_inches=5.3)
+    axes = figure.add_subplot()
+    ridge = compute_flops_per_s / memory_bytes_per_s
+    intensities = [x for _, _, x, _ in points]
+    x = np.array([min(*intensities, ridge) / 2.0, ridge, max(*intensities, ridge) * 3.0])
+    roof = np.minimum(x * memory_bytes_per_s, compute_flops_per_s)
+    axes.fill_between(x, roof / TERA, color=INK, alpha=0.06, linewidth=0)
+    axes.plot(x, roof / TERA, color=INK, linewidth=2)
+    # Configurations often stand nearly on the same spot: later ones are smaller, so that all show.
+    sizes = {name: max(14.0 - 2.2 * index, 5.0) for index, name in enumerate(configurations(result))}
+    drawn_ar = False
+    for name, step, intensity, rate in points:
+        if step == "ar_bf16":
+            # The same whatever the draft is.
+            if not drawn_ar:
+                _mark(axes, intensity, rate, marker="*", colour=INK, size=15)
+            drawn_ar = True
+        else:
+            _mark(axes, intensity, rate, marker=_STEPS[step][0], colour=colour_of(name), size=sizes[name])
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(x[0], x[-1])
+    rates = [rate for *_, rate in points]
+    # A matrix unit of its own may be faster than the roof of everything else.
+    axes.set_ylim(min(*rates, roof[0]) / TERA / 2.0, max(*rates, compute_flops_per_s) / TERA * 2.0)
+    plain = FuncFormatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_major_formatter(plain)
+    axes.yaxis.set_major_formatter(plain)
+    axes.grid(True, which="major")
+    axes.set_xlabel("arithmetic intensity (FLOP per byte, predicted)")
+    axes.set_ylabel("rate (TFLOP/s, predicted)")
+    of_memory, of_arithmetic = (
+        "calibrated" if statuses.get(efficiency) == "calibrated" else "input"
+        for efficiency in ("memory.efficiency", "compute_efficiency")
+    )
+    roof_label = (
+        f"roof: {quantity('_bytes_per_s', memory_bytes_per_s)}"
+        + (f" ({of_memory})" if of_memory != of_arithmetic else "")
+        + f", {quantity('_flops_per_s', compute_flops_per_s)} ({of_arithmetic})"
+    )
+    _legend(figure, points, roof_label)
+    return figure
+
+
+def _points(result: ConfigurationsResult) -> list[tuple[str, str, float, float]]:
+    """Configuration, step, FLOP per byte, FLOP/s of all operating points that a logarithmic axis can show."""
+    points = []
+    for name, configuration in configurations(result).items():
+        for step in _STEPS:
+            point = (configuration.roofline.value or {}).get(step) or {}
+            intensity, rate = finite(point.get("flop_per_byte")), finite(point.get("flops_per_s"))
+            if intensity is not None and rate is not None and min(intensity, rate) > 0:
+                points.append((name, step, intensity, rate))
+    return points
+
+
+def _mark(axes: Axes, intensity: float, rate: float, *, marker: str, colour: str, size: float) -> None:
+    axes.plot(
+        intensity,
+        rate / TERA,
+        linestyle="none",
+        marker=marker,
+        markersize=size,
+        markerfacecolor=colour,
+        markeredgecolor=PAPER,
+        markeredgewidth=0.8,
+        zorder=3,
+    )
+
+
+def _legend(figure: Figure, points: list[tuple[str, str, float, float]], roof_label: str) -> None:
+    """Shapes say the step, colours the configuration."""
+    handles = [Line2D([], [], color=INK, linewidth=2, label=roof_label)]
+    for step, (marker, label) in _STEPS.items():
+        if any(step == drawn for _, drawn, _, _ in points):
+            handles.append(Line2D([], [], color=INK, linestyle="none", marker=marker, markersize=9, label=label))
+    for name in dict.fromkeys(name for name, step, _, _ in points if step != "ar_bf16"):
+        handles.append(Line2D([], [], color=colour_of(name), linestyle="none", marker="h", markersize=10, label=name))
+    figure.legend(handles=handles, loc="outside lower center", ncols=4)
+
+
+_OFFSET = 0.09
+
+
+_BARS = f"bars: {LARGEST_GAP:.0f} standard errors up and down"
+
+
+_PREDICTED: dict[str, Any] = {
+    "linestyle": "none",
+    "marker": "D",
+    "markersize": 9,
+    "markerfacecolor": PAPER,
+    "markeredgewidth": 2,
+}
+
+
+_COUNTED: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 9}
+
+
+@styled
+def tokens_figure(result: ConfigurationsResult) -> Figure | None:
+    """Tokens per cycle of each configuration, predicted and counted side by side, with the gap in standard errors."""
+    rows = []
+    for name, configuration in configurations(result).items():
+        predicted = configuration.tokens_per_cycle_predicted.number
+        counted = configuration.tokens_per_cycle_counted.number
+        if predicted is not None and counted is not None:
+            rows.append((name, configuration, predicted, counted))
+    if not rows:
+        return None
+    figure, axes = new_axes("Tokens per cycle, predicted and counted", provenance(result), height_inches=4.2, grid="y")
+    drafts = [configuration for _, configuration, _, _ in rows]
+    predicted_status = _statuses(draft.tokens_per_cycle_predicted for draft in drafts)
+    counted_status = _statuses(draft.tokens_per_cycle_counted for draft in drafts)
+    labels = []
+    for index, (name, configuration, predicted, counted) in enumerate(rows):
+        error = Quantity(configuration.tokens_per_cycle_counted.standard_error).number
+        axes.plot(index - _OFFSET, predicted, **_PREDICTED, markeredgecolor=colour_of(name))
+        axes.errorbar(
+            index + _OFFSET,
+            counted,
+            yerr=None if error is None else LARGEST_GAP * error,
+            color=colour_of(name),
+            elinewidth=1.6,
+            capsize=5,
+            **_COUNTED,
+        )
+        gap = gap_in_standard_errors(configuration)
+        labels.append(name if gap is None else f"{name}\ngap {gap:.1f} standard errors")
+        if gap is not None and gap > LARGEST_GAP:
+            labels[-1] += "\nDEFECT"
+    axes.set_xticks(range(len(rows)), labels)
+    axes.set_xlim(-0.6, len(rows) - 0.4)
+    axes.margins(y=0.12)
+    axes.set_xlabel("configuration")
+    axes.set_ylabel("tokens per cycle (tokens)")
+    handles = [
+        Line2D([], [], **_PREDICTED, markeredgecolor=INK, label=f"expected from the acceptance ({predicted_status})"),
+        Line2D([], [], **_COUNTED, color=INK, label=f"counted in decoding ({counted_status}); {_BARS}"),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2)
+    return figure
+
+
+def _statuses(quantities: Iterable[Quantity]) -> str:
+    """Status of several numbers; where they differ, all of them."""
+    return " or ".join(dict.fromkeys(quantity.status or NO_STATUS for quantity in quantities))

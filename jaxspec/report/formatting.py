@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
-from hwmodels.numerics.units import GB, GIGA, KB, MB, MEGA, MICRO, MILLI, TB, TERA
-from jaxspec.results.quantity import finite
+from hwmodels.numerics.units import GB, GIGA, KB, MB, MEGA, MICRO, MILLI, NANO, TB, TERA
+from jaxspec.results.quantity import finite, significant
 
 NOT_KNOWN = "n/a"
 
@@ -17,13 +18,9 @@ _SCALES = {
     "_bytes": ((GB, "GB"), (MB, "MB"), (KB, "kB"), (1.0, "B")),
     "_hz": ((GIGA, "GHz"), (MEGA, "MHz"), (1.0, "Hz")),
     "_s": ((1.0, "s"), (MILLI, "ms"), (MICRO, "µs")),
-}
-
-#: Likewise of columns that are drawn.
-_DRAWN = {
     "_m2": ((MILLI * MILLI, "mm²"),),
     "_j_per_bit": ((1e-12, "pJ/bit"),),
-    "_j": ((1.0, "J"), (MILLI, "mJ"), (MICRO, "µJ")),
+    "_j": ((1.0, "J"), (MILLI, "mJ"), (MICRO, "µJ"), (NANO, "nJ"), (1e-12, "pJ")),
     "_w": ((1.0, "W"), (MILLI, "mW")),
 }
 
@@ -47,9 +44,7 @@ def milliseconds(seconds: float | None) -> str:
 
 def three_digits(value: float | None) -> str:
     """A number of any size with three digits, as in "0.00123", "41.3" or "1,235"; of larger ones all before the point."""
-    if value is None:
-        return NOT_KNOWN
-    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+    return NOT_KNOWN if value is None else significant(value, 3)
 
 
 def times(value: float | None, digits: int = 2) -> str:
@@ -59,13 +54,8 @@ def times(value: float | None, digits: int = 2) -> str:
 
 def quantity(name: str, value: float) -> str:
     """A number in SI, in the unit that fits its size; the suffix of its field's name says which dimension it has."""
-    for suffix, scales in _SCALES.items():
-        if name.endswith(suffix):
-            scale, unit = next((pair for pair in scales if abs(value) >= pair[0]), scales[-1])
-            if value == 0:
-                scale, unit = scales[0]
-            return f"{value / scale:.4g} {unit}"
-    return f"{value:.4g}"
+    scale, unit = scale_of(name, abs(value) or math.inf)
+    return f"{significant(value / scale, 4)} {unit}".strip()
 
 
 def bytes_in_words(count: float) -> str:
@@ -74,15 +64,15 @@ def bytes_in_words(count: float) -> str:
 
 
 def scale_of(name: str, largest: float) -> tuple[float, str]:
-    """Scale and unit that a column of numbers is drawn in; 1 and nothing where its name says no dimension.
+    """Scale and unit that a column of numbers is written or drawn in; 1 and nothing where its name says no dimension.
 
     Args:
-        largest: absolute value, which the unit fits.
+        largest: absolute value, which the unit fits: of the largest number, or of the least that is to be 1 or more.
     """
     last = name.rpartition(".")[2]
     if last.endswith("_per_s") and not last.endswith(("_flops_per_s", "_bytes_per_s")):
         return 1.0, ""
-    for suffix, scales in (_SCALES | _DRAWN).items():
+    for suffix, scales in _SCALES.items():
         if last.endswith(suffix):
             return next((pair for pair in scales if largest >= pair[0]), scales[-1])
     return 1.0, ""

@@ -182,13 +182,13 @@ def _svgs(sections: Sequence[Section]) -> list[dict[str, str]]:
     by_section = [drawn(section.figures) for section in sections]
     if not any(by_section):
         return [{} for _ in by_section]
-    from jaxspec.report.figures.style import figure_svg  # loads matplotlib
+    from jaxspec.report.figure_style import figure_svg  # loads matplotlib
 
     return [{name: figure_svg(each) for name, each in figures.items()} for figures in by_section]
 
 
 def _svg_within(svg: str, prefix: str, caption: str) -> Markup:
-    from jaxspec.report.figures.style import inline_svg
+    from jaxspec.report.figure_style import inline_svg
 
     return Markup(inline_svg(svg, prefix=prefix, label=str(escape(caption))))
 
@@ -235,10 +235,7 @@ def _render(
 def _inline(slug: str, svgs: Mapping[str, str], captions: Mapping[str, str]) -> list[dict[str, Any]]:
     """Figures for the page, with their captions."""
     return [
-        {
-            "svg": _svg_within(svg, f"{slug}-{name}", captions[name]),
-            "caption": captions[name],
-        }
+        {"svg": _svg_within(svg, f"{slug}-{name}", captions[name]), "caption": captions[name]}
         for name, svg in svgs.items()
     ]
 

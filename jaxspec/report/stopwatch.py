@@ -8,13 +8,19 @@ from matplotlib.figure import Figure
 
 from hwmodels.numerics.units import MILLI
 from jaxspec.report.columns import Column, Grid, fill
-from jaxspec.report.figures.style import INK, PAPER, colour_of, legend_below, limits_from_zero, new_figure, styled
+from jaxspec.report.figure_style import INK, PAPER, colour_of, legend_below, limits_from_zero, new_axes, styled
 from jaxspec.report.formatting import NOT_KNOWN, fixed
 from jaxspec.report.terminal import Table
 from jaxspec.report.titles import CONFIGURATIONS, in_order
-from jaxspec.results.intervals import Ends
-from jaxspec.results.network_results import MeasuredResult
-from jaxspec.results.stopwatch_results import LOST_IN_NOISE, ClockedWay, PredictedClock, Repeated, Stopwatch
+from jaxspec.results.network_results import (
+    LOST_IN_NOISE,
+    ClockedWay,
+    Ends,
+    MeasuredResult,
+    PredictedClock,
+    Repeated,
+    Stopwatch,
+)
 
 __all__ = ["STOPWATCH_CAPTION", "stopwatch_figure", "stopwatch_grids", "stopwatch_in_words", "stopwatch_tables"]
 
@@ -28,7 +34,7 @@ STOPWATCH_CAPTION = (
 _TOO_NOISY = "TOO NOISY to be believed, run it on a quiet machine"
 _LOST = f"{NOT_KNOWN}: {LOST_IN_NOISE}"
 
-#: Fewer have no noise that can be told.
+#: Fewer samples have no noise worth printing.
 _FEWEST_REPEATS = 3
 
 
@@ -36,33 +42,35 @@ def _repeated(
     title: str, heading: str, meaning: str, read: Callable[[ClockedWay], Repeated], scale: float, digits: int
 ) -> Column[ClockedWay]:
     def words(way: ClockedWay) -> str:
-        found = read(way)
-        parts = [found.median.number, found.low.number, found.high.number]
+        repeated = read(way)
+        parts = [repeated.median.number, repeated.low.number, repeated.high.number]
         middle, low, high = (fixed(None if part is None else part / scale, digits) for part in parts)
         return NOT_KNOWN if middle == NOT_KNOWN else f"{middle} ({low} to {high})"
 
-    return Column(title, heading, meaning, lambda way: read(way).median, lambda value: f"{value:g}", words=words)
+    return Column(
+        heading, meaning, lambda way: read(way).median, lambda value: f"{value:g}", words=words, page_title=title
+    )
 
 
 def _foretold(title: str, heading: str, name: str, scale: float, digits: int) -> Column[ClockedWay]:
     def ends(way: ClockedWay) -> Ends | None:
-        found = None if way.predicted is None else way.predicted.intervals
-        return None if found is None else getattr(found, name)
+        intervals = None if way.predicted is None else way.predicted.intervals
+        return None if intervals is None else getattr(intervals, name)
 
     return Column(
-        title,
         heading,
         "for this machine",
         lambda way: getattr(way.predicted or PredictedClock(), name),
         lambda value: fixed(value / scale, digits),
         interval=ends,
         optional=True,
+        page_title=title,
     )
 
 
 #: Numbers of each way, in order.
 _COLUMNS = (
-    Column[ClockedWay]("tokens per cycle", "tokens\nper\ncycle", "of each sequence", "tokens_per_cycle", 2),
+    Column[ClockedWay]("tokens\nper\ncycle", "of each sequence", "tokens_per_cycle", 2),
     _repeated("tokens/s", "tokens/s", "of all sequences together", lambda way: way.tokens_per_s, 1.0, 0),
     _foretold("tokens/s, predicted", "tokens/s\npredicted", "tokens_per_s", 1.0, 0),
     _repeated("speedup", "speedup", "over decoding without speculation", lambda way: way.speedup, 1.0, 2),
@@ -77,7 +85,7 @@ _COLUMNS = (
 
 
 def _ways(clock: Stopwatch) -> dict[str, ClockedWay]:
-    """In the order in which they are told: configurations in their own, others by name."""
+    """In printed order: configurations in their own, others by name."""
     return {name: clock.ways[name] for name in in_order(sorted(clock.ways), CONFIGURATIONS)}
 
 
@@ -102,7 +110,7 @@ def stopwatch_in_words(clock: Stopwatch) -> str:
 
 def stopwatch_tables(results: Sequence[MeasuredResult]) -> list[Table]:
     """A table for each result that was timed."""
-    found = []
+    tables = []
     for result in results:
         if (clock := result.stopwatch) is None:
             continue
@@ -112,8 +120,8 @@ def stopwatch_tables(results: Sequence[MeasuredResult]) -> list[Table]:
             f"{stopwatch_in_words(clock)}\n{clock.statement or ''}".rstrip(),
         )
         fill(table, _COLUMNS, _rows(clock), corner="way")
-        found.append(table)
-    return found
+        tables.append(table)
+    return tables
 
 
 def stopwatch_grids(result: MeasuredResult) -> list[Grid[ClockedWay]]:
@@ -131,9 +139,7 @@ def stopwatch_figure(result: MeasuredResult) -> Figure | None:
     shown = {name: way for name, way in _ways(clock).items() if way.speedup.median.number is not None}
     if not shown:
         return None
-    figure = new_figure("Speed by the clock", stopwatch_in_words(clock), height_inches=3.6)
-    axes = figure.add_subplot()
-    axes.grid(True, axis="y")
+    figure, axes = new_axes("Speed by the clock", stopwatch_in_words(clock), height_inches=3.6, grid="y")
     tops = [1.0]
     for place, (name, way) in enumerate(shown.items()):
         parts = [part.number for part in (way.speedup.median, way.speedup.low, way.speedup.high)]
@@ -143,13 +149,15 @@ def stopwatch_figure(result: MeasuredResult) -> Figure | None:
         label = "measured" if place == 0 else None
         axes.errorbar(place, median, yerr=bars, fmt="o", color=colour_of(name), markersize=9, capsize=5, label=label)
         tops.append(high)
-        if way.predicted is not None and (told := way.predicted.speedup.number) is not None:
+        if way.predicted is not None and (speedup := way.predicted.speedup.number) is not None:
             label = "predicted" if place == 0 else None
             known = None if way.predicted.intervals is None else way.predicted.intervals.speedup
-            low, high = (told, told) if known is None else (known.low.number or told, known.high.number or told)
-            bars = [[told - low], [high - told]]
+            low, high = (
+                (speedup, speedup) if known is None else (known.low.number or speedup, known.high.number or speedup)
+            )
+            bars = [[speedup - low], [high - speedup]]
             style = {"color": INK, "markerfacecolor": PAPER, "markersize": 9, "capsize": 5}
-            axes.errorbar(place + 0.15, told, yerr=bars, fmt="D", label=label, **style)
+            axes.errorbar(place + 0.15, speedup, yerr=bars, fmt="D", label=label, **style)
             tops.append(high)
     axes.axhline(1.0, color=INK, linewidth=0.8, linestyle="--", label="no speculation")
     axes.set_xticks(range(len(shown)), list(shown))

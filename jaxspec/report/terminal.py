@@ -1,4 +1,4 @@
-"""Tables and sentences on a terminal: folded, divided or turned to fit its width, with every number whole.
+"""What a command shows on a terminal: tables and sentences, folded, divided or turned to fit, with every number whole.
 
 The rule, the same for every table of every command:
 
@@ -19,7 +19,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -29,7 +29,7 @@ from rich.text import Text
 from jaxspec.errors import printable
 from jaxspec.html import html_table, lines_html
 
-__all__ = ["Table", "fold", "new_console", "notebook_console", "say", "show"]
+__all__ = ["Shown", "Table", "fold", "new_console", "note_lines", "notebook_console", "say", "show", "shown_run"]
 
 #: Width of what is not a terminal: no line is as long.
 _NO_LIMIT = 1_000_000
@@ -113,7 +113,7 @@ def _broken(word: str, width: int) -> list[str]:
     """Parts of a word, none longer than `width` unless it is a number."""
     parts = []
     while cell_len(word) > width:
-        numbers = [found.span() for found in _NUMBER.finditer(word)]
+        numbers = [match.span() for match in _NUMBER.finditer(word)]
         places = [i for i in range(1, len(word)) if not any(start < i < end for start, end in numbers)]
         near = [i for i in places if i <= width]
         joints = [i for i in near if word[i - 1] in _JOINTS and 3 * i >= width]
@@ -166,11 +166,6 @@ class Table:
     @caption.setter
     def caption(self, text: str | Text) -> None:
         self._caption = Text(printable(str(text)))
-
-    @property
-    def row_count(self) -> int:
-        """Number of rows."""
-        return len(self.rows)
 
     def add_column(self, heading: str, *, justify: Literal["left", "right"] = "left") -> None:
         """Add a column; the first one stands again in every part of a divided table."""
@@ -250,16 +245,16 @@ class Table:
         if (widths := self._fitted(everything, width)) is not None:
             return [(everything, widths)]
         parts: list[tuple[list[int], list[int]]] = []
-        columns, found = [0], None
+        columns, part_width = [0], None
         for column in everything[1:]:
             wider = self._fitted([*columns, column], width)
             if wider is None:
-                if found is None:
+                if part_width is None:
                     return None
-                parts.append((columns, found))
+                parts.append((columns, part_width))
                 columns, wider = [0], self._fitted([0, column], width)
-            columns, found = [*columns, column], wider
-        return None if found is None else [*parts, (columns, found)]
+            columns, part_width = [*columns, column], wider
+        return None if part_width is None else [*parts, (columns, part_width)]
 
     def _fitted(self, columns: Sequence[int], width: int) -> list[int] | None:
         """Widths of these columns side by side: first headings give way, then text; None if that is not enough."""
@@ -298,7 +293,7 @@ def _least(texts: Iterable[str], whole: int) -> int:
     """The width in which no word of up to `whole` characters and no number is broken."""
     least = 0
     for word in {word for text in texts for word in text.split()}:
-        numbers = [found.end() - found.start() for found in _NUMBER.finditer(word)]
+        numbers = [match.end() - match.start() for match in _NUMBER.finditer(word)]
         least = max(least, min(cell_len(word), whole), *numbers, 0)
     return least
 
@@ -343,3 +338,65 @@ class _OneLine(io.StringIO):
             else:
                 self._handle.update(data, raw=True)
         return len(text)
+
+
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """A result as the command line presents it.
+
+    Attributes:
+        result: written by `--json`.
+        tables: on standard output, `commands` below them, then `lines`.
+        commands: of other programs, to copy: no line of them is folded, which would end the command or part a text in it.
+        lines: sentences, folded to the width of the terminal.
+        files: where more is to be found, on standard error; "": nowhere.
+        first: sentences above the tables.
+    """
+
+    result: Any
+    tables: Sequence[Table]
+    lines: Sequence[str] = ()
+    files: str = ""
+    commands: Sequence[str] = ()
+    first: Sequence[str] = ()
+
+
+class Noted(Protocol):
+    """A result with notes; one of several devices names them itself, and has None for its device."""
+
+    @property
+    def device(self) -> str | None:
+        """Whom the notes are about."""
+        ...
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences for a reader."""
+        ...
+
+
+def note_lines(results: Sequence[Noted]) -> list[str]:
+    """A line for each note of the results, with the device that it is about; none twice."""
+    lines = []
+    for result in results:
+        device = f" on {result.device}" if result.device else ""
+        lines += [f"note{device}: {note}" for note in result.notes]
+    return list(dict.fromkeys(lines))
+
+
+def shown_run(
+    run: tuple[Sequence[Any], Any],
+    tables: Sequence[Table],
+    lines: Sequence[str] | None = None,
+    page: str = "report.html",
+) -> Shown:
+    """How a run of a result for each device ends.
+
+    Args:
+        run: results and their run directory.
+        lines: notes of the results, unless given.
+        page: of the directory, named last.
+    """
+    results, directory = run
+    said = f"{'report' if page.endswith('.html') else 'result'}: {directory.path / page}"
+    return Shown([each.plain() for each in results], tables, note_lines(results) if lines is None else lines, said)

@@ -47,8 +47,8 @@ def in_order(names: Iterable[str], order: Iterable[str]) -> list[str]:
 
 def configurations(result: ConfigurationsResult) -> dict[str, Configuration]:
     """The configurations of a result, in the order of `CONFIGURATIONS`."""
-    found = {name: each for name, each in result.configurations.items() if each is not None}
-    return {name: found[name] for name in in_order(found, CONFIGURATIONS)}
+    present = {name: each for name, each in result.configurations.items() if each is not None}
+    return {name: present[name] for name in in_order(present, CONFIGURATIONS)}
 
 
 def architecture_title(result: PricedRecord) -> str:

@@ -16,6 +16,7 @@ __all__ = [
     "given",
     "measured",
     "predicted",
+    "significant",
 ]
 
 #: Kinds of a reported number.
@@ -97,3 +98,8 @@ def finite(value: Any) -> float | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return value if math.isfinite(value) else None
+
+
+def significant(value: float, digits: int) -> str:
+    """A number with so many digits; a larger one has all before the point, as in "14,336", and no exponent."""
+    return f"{value:,.0f}" if abs(value) >= 10.0**digits - 0.5 else f"{value:.{digits}g}"

@@ -10,18 +10,28 @@ import dataclasses
 import functools
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from jaxspec.errors import InputError
 from jaxspec.files import plain, read_json
 from jaxspec.results.quantity import UNKNOWN, Quantity
-from jaxspec.results.status_tables import status_in, status_table
 
-__all__ = ["Record", "Result", "quantity_field", "spread_field"]
+__all__ = [
+    "Record",
+    "Result",
+    "flat_table",
+    "inline_dict_field",
+    "one_word",
+    "quantity_field",
+    "rest_table",
+    "status_in",
+    "status_table",
+]
 
-_ERROR, _SPREAD = "error", "spread"
+_ERROR, _INLINE = "error", "inline"
 
 
 def quantity_field(error: str) -> Any:
@@ -29,9 +39,9 @@ def quantity_field(error: str) -> Any:
     return dataclasses.field(default=UNKNOWN, metadata={_ERROR: error})
 
 
-def spread_field() -> Any:
+def inline_dict_field() -> Any:
     """Field of a table whose entries stand among the record's own keys."""
-    return dataclasses.field(default_factory=dict, metadata={_SPREAD: True})
+    return dataclasses.field(default_factory=dict, metadata={_INLINE: True})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,18 +57,18 @@ class Record:
 
     def plain(self) -> dict[str, Any]:
         """The record in JSON's own types."""
-        found: dict[str, Any] = {}
+        table: dict[str, Any] = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.metadata.get(_SPREAD):
-                found |= {name: _plain(item) for name, item in value.items()}
+            if field.metadata.get(_INLINE):
+                table |= {name: _plain(item) for name, item in value.items()}
                 continue
-            found[field.name] = _plain(value)
+            table[field.name] = _plain(value)
             if error := field.metadata.get(_ERROR):
-                found[error] = plain(value.standard_error)
+                table[error] = plain(value.standard_error)
         if self.has_status_table:
-            found["status"] = self.statuses()
-        return found
+            table["status"] = self.statuses()
+        return table
 
     def statuses(self) -> Any:
         """Status of each number by its name, or one for all where the record is arranged so."""
@@ -79,20 +89,20 @@ class Record:
         if isinstance(statuses, str):  # of all numbers
             table = {"everything else": statuses}
         kinds, known = _kinds(cls), {"status"}
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for field in dataclasses.fields(cls):
             error = field.metadata.get(_ERROR)
             known |= {field.name, error}
-            if field.metadata.get(_SPREAD):
+            if field.metadata.get(_INLINE):
                 continue
             value = _load(raw.get(field.name), kinds[field.name], table, (*path, field.name))
             if value is not None:
-                found[field.name] = dataclasses.replace(value, standard_error=raw.get(error)) if error else value
+                values[field.name] = dataclasses.replace(value, standard_error=raw.get(error)) if error else value
         for field in dataclasses.fields(cls):
-            if field.metadata.get(_SPREAD):
+            if field.metadata.get(_INLINE):
                 rest = {key: value for key, value in raw.items() if key not in known}
-                found[field.name] = _load(rest, kinds[field.name], table, path)
-        return cls(**found)
+                values[field.name] = _load(rest, kinds[field.name], table, path)
+        return cls(**values)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -168,3 +178,91 @@ def _load(raw: Any, kind: Any, table: Mapping[str, Any], path: tuple[str, ...]) 
         items = raw if isinstance(raw, list) else ()
         return [_load(item, arguments[0], table, path) for item in items]
     return raw
+
+
+def status_table(record: Any) -> dict[str, Any]:
+    """Status of each number of a `Record`, by name.
+
+    Parts whose numbers differ in status, and lists, have a table of their own, by name or column.
+
+    Parts with a table of their own are left out.
+    """
+    statuses: dict[str, Any] = {}
+    for field in dataclasses.fields(record):
+        value = getattr(record, field.name)
+        if field.metadata.get("inline"):
+            statuses |= {name: part for name, item in value.items() if (part := _statuses(item))}
+        elif part := _statuses(value):
+            statuses[field.name] = part
+        if (error := field.metadata.get("error")) and value.status is not None:
+            statuses[error] = value.status
+    return statuses
+
+
+def _statuses(value: Any) -> Any:
+    """One status, a table of them, or None where nothing has one."""
+    if isinstance(value, Quantity):
+        return value.status
+    if dataclasses.is_dataclass(value):
+        part: Any = value
+        if part.has_status_table:
+            return None
+        table = status_table(part)
+        return one_word(table) if part.one_status else table
+    if isinstance(value, Mapping):
+        return one_word({name: part for name, item in value.items() if (part := _statuses(item))})
+    if isinstance(value, list):
+        columns: dict[str, Any] = {}
+        for row in value:
+            columns |= status_table(row) if dataclasses.is_dataclass(row) else {}
+        return columns
+    return None
+
+
+def one_word(table: dict[str, Any]) -> Any:
+    """The status that all numbers share, or the table where they differ."""
+    words = set(_leaves(table))
+    return words.pop() if len(words) == 1 else table
+
+
+def _leaves(table: Mapping[str, Any]) -> Iterator[str]:
+    for part in table.values():
+        if isinstance(part, Mapping):
+            yield from _leaves(part)
+        else:
+            yield part
+
+
+def flat_table(table: Mapping[str, Any]) -> dict[str, str]:
+    """The same without tables within: each number under its own name."""
+    flat: dict[str, str] = {}
+    for name, part in table.items():
+        flat |= flat_table(part) if isinstance(part, Mapping) else {name: part}
+    return flat
+
+
+def rest_table(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Only what differs from the commonest status, numbers within parts by dotted names, and that status for the rest."""
+    common, _ = Counter(_leaves(table)).most_common(1)[0]
+    return {name: word for name, word in _dotted(table) if word != common} | {"everything else": common}
+
+
+def _dotted(table: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, str]]:
+    """Statuses of a table and of those within it, by dotted names."""
+    for name, part in table.items():
+        if isinstance(part, Mapping):
+            yield from _dotted(part, f"{within}{name}.")
+        else:
+            yield f"{within}{name}", part
+
+
+def status_in(table: Mapping[str, Any], path: tuple[str, ...]) -> str | None:
+    """Status of a number: under the name of the part that holds it, its own name, or its dotted path."""
+    inner = table
+    for name in path:
+        part = inner.get(name)
+        if isinstance(part, str):
+            return part
+        inner = part if isinstance(part, Mapping) else inner
+    status = table.get(".".join(path)) or table.get("everything else")
+    return status if isinstance(status, str) else None

@@ -12,15 +12,22 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
+from jaxspec.cleanup import PENDING
 from jaxspec.compress.norm_files import NORMS_FILE
 from jaxspec.errors import InputError, one_line
 from jaxspec.files import parse_json, read_json, to_json, write_text
-from jaxspec.interruption import UNDER_WAY
 from jaxspec.output_places import check_folder_place
 from jaxspec.partial_files import remove_leftovers
 from jaxspec.runs.inputs import changed_inputs, unrecorded_inputs
-from jaxspec.runs.kept import find_run, headline_numbers, new_record
-from jaxspec.runs.unchanged import RECORD, check_settings_file, read_object, write_result_file
+from jaxspec.runs.run_index import (
+    RECORD,
+    check_settings_file,
+    find_run,
+    headline_numbers,
+    new_record,
+    read_object,
+    write_result_file,
+)
 from jaxspec.settings.base import Settings
 from jaxspec.settings.toml import config_hash, read_toml, to_toml
 
@@ -197,8 +204,8 @@ class RunDirectory:
         if not (self.path / "inputs.json").exists():  # a digest taken now would say nothing of what was read then
             write_text(self.path / "inputs.json", to_json(self.inputs))
         self._record_attempt()
-        UNDER_WAY.begin(self, self._remove_unfinished)
-        UNDER_WAY.run(self._told)
+        PENDING.begin(self, self._remove_unfinished)
+        PENDING.run(self._state_line)
 
     def _record_attempt(self) -> None:
         """Add what this attempt is made with to those before it."""
@@ -206,8 +213,8 @@ class RunDirectory:
         earlier = find_run(self.path).attempts if file.exists() else []
         write_text(file, to_json(record | {"attempts": [*earlier, *record["attempts"]]}))
 
-    def _told(self) -> str:
-        """State of this run, at any moment."""
+    def _state_line(self) -> str:
+        """One line about this run, at any moment."""
         if (self.path / "result.json").exists():
             return f"run directory {self.path} is finished, and the same command prints its result"
         if not self.keeps:
@@ -238,7 +245,7 @@ class RunDirectory:
 
     def close(self) -> None:
         """Free the directory for another process; its files stay."""
-        UNDER_WAY.end(self)
+        PENDING.end(self)
         if self._lock is not None:
             self._lock.file.close()
 
@@ -281,8 +288,8 @@ class RunDirectory:
         if inputs_file.exists() and not self._force:
             recorded = read_object(inputs_file)
             if changed := changed_inputs(recorded, self.inputs):
-                told = f"{', '.join(changed)} has changed since run directory {str(self.path)!r} was begun"
-                raise InputError(f"{told}; give another --out, or --force to start it anew")
+                problem = f"{', '.join(changed)} has changed since run directory {str(self.path)!r} was begun"
+                raise InputError(f"{problem}; give another --out, or --force to start it anew")
             self.unrecorded = unrecorded_inputs(recorded, self.inputs)
         elif (self.path / "config.toml").exists() and not self._force:
             self.unrecorded = sorted(self.inputs)
@@ -298,13 +305,15 @@ class RunDirectory:
         if not self.owned or not path.exists() or self._force:
             return None
         try:
-            found = read_json(path)
-            if not found or not all(isinstance(one, dict) for one in (found if isinstance(found, list) else [found])):
+            result = read_json(path)
+            if not result or not all(
+                isinstance(one, dict) for one in (result if isinstance(result, list) else [result])
+            ):
                 raise ValueError("it holds no results")
-            return found
+            return result
         except (OSError, ValueError) as error:
-            told = f"{str(path)!r} is damaged ({one_line(error)})"
-            raise InputError(f"{told}; give another --out, or --force to start it anew") from error
+            problem = f"{str(path)!r} is damaged ({one_line(error)})"
+            raise InputError(f"{problem}; give another --out, or --force to start it anew") from error
 
     def write_metrics(self, lines: list[dict[str, Any]]) -> None:
         """Replace metrics.jsonl, one object per line."""
@@ -344,9 +353,9 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     """
     file = path / "metrics.jsonl"
     try:
-        found = [parse_json(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
-        if odd := [line for line in found if not isinstance(line, dict)]:
+        metrics = [parse_json(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
+        if odd := [line for line in metrics if not isinstance(line, dict)]:
             raise ValueError(f"a line is {reprlib.repr(odd[0])}, not an object")
     except (OSError, ValueError) as error:
         raise InputError(f"{str(file)!r} is damaged ({one_line(error)}); run it again with --force") from error
-    return found
+    return metrics

@@ -8,14 +8,23 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxspec.errors import InputError
 from jaxspec.formats.container import NETWORK_FILES, weight_files, weight_notes
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.draft_kinds import has_files
 
-__all__ = ["changed_inputs", "input_digests", "input_files", "input_notes", "input_sizes", "unrecorded_inputs"]
+__all__ = [
+    "InputWatch",
+    "changed_inputs",
+    "input_digests",
+    "input_files",
+    "input_notes",
+    "input_sizes",
+    "unrecorded_inputs",
+]
+
 
 #: Files of a model's folder that decide what it computes, apart from its weights.
 _BESIDE_WEIGHTS = (".json", ".jinja")
@@ -34,7 +43,7 @@ def input_digests(config: Any, reporter: Reporter | None = None) -> dict[str, st
     """Of the files that a configuration's fields name: network, text, prompts, architectures, devices, knobs, draft.
 
     Args:
-        reporter: told how far it is, where there is a gigabyte or more to read.
+        reporter: shows progress, where there is a gigabyte or more to read.
     Returns:
         name (of network, text and prompts) or path of the file, after its kind where two are alike -> SHA-256. Names of the
         catalog are not files.
@@ -45,7 +54,7 @@ def input_digests(config: Any, reporter: Reporter | None = None) -> dict[str, st
 
 
 def input_sizes(config: Any) -> dict[str, int]:
-    """Bytes of the same files, told without reading them."""
+    """Bytes of the same files, from the file system, without reading them."""
     return {key: path.stat().st_size for key, path in input_files(config).items()}
 
 
@@ -115,7 +124,7 @@ def _digests(there: Mapping[str, Path], reporter: Reporter | None) -> dict[str, 
     if reporter is None or total < _SHOWN_BYTES:
         return {key: _digest(path, lambda _: None) for key, path in there.items()}
     with reporter.bar("digesting inputs, MiB", total >> 20) as bar:
-        done, found = 0, {}
+        done, digests = 0, {}
 
         def advance(count: int) -> None:
             nonlocal done
@@ -124,22 +133,22 @@ def _digests(there: Mapping[str, Path], reporter: Reporter | None) -> dict[str, 
 
         for key, path in there.items():
             note = path.name
-            found[key] = _digest(path, advance)
-    return found
+            digests[key] = _digest(path, advance)
+    return digests
 
 
 def _digest(path: Path, advance: Callable[[int], None]) -> str:
     """SHA-256 of a file.
 
     Args:
-        advance: told how many more bytes have been read.
+        advance: gets how many more bytes have been read.
     """
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with path.open("rb", buffering=0) as stream:
         while piece := stream.read(_PIECE_BYTES):
-            found.update(piece)
+            digest.update(piece)
             advance(len(piece))
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
 def changed_inputs(recorded: Mapping[str, str], current: Mapping[str, str]) -> list[str]:
@@ -169,6 +178,7 @@ def _several(names: str | Iterable[str]) -> tuple[str, ...]:
 def _model_files(name: str) -> list[Path]:
     from jaxspec.models.embedded import SHIPPED_NAMES, embedded_directory, model_place  # loads all that networks need
     from jaxspec.models.gguf import is_gguf, split_files
+    from jaxspec.models.medusa_heads import MEDUSA_FILES
 
     place = embedded_directory(name) if name in SHIPPED_NAMES else model_place(name)
     if is_gguf(place):
@@ -176,4 +186,82 @@ def _model_files(name: str) -> list[Path]:
     if not os.path.isdir(place):
         return [place]
     beside = {path for path in place.iterdir() if path.suffix in _BESIDE_WEIGHTS}
-    return sorted(beside | {place / file for file in weight_files(place)})
+    heads = {path for name in MEDUSA_FILES if (path := place / name).is_file()}
+    return sorted(beside | heads | {place / file for file in weight_files(place)})
+
+
+# Whether the files that a run reads are still those that were digested.
+#
+# A network that is replaced between its digest and its loading would otherwise be recorded under the digest of the old
+# one.
+
+
+class _Mark(NamedTuple):
+    """What a file's entry tells without reading it."""
+
+    size: int
+    modified_ns: int
+    inode: int
+
+    @classmethod
+    def of(cls, path: Path) -> _Mark | None:
+        """None where the file is gone."""
+        try:
+            status = path.stat()
+        except OSError:
+            return None
+        return cls(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+class InputWatch:
+    """The files that a configuration names, watched from now on."""
+
+    def __init__(self, config: Any, reporter: Reporter | None = None):
+        """Args: reporter: see `input_digests`."""
+        self._config, self._reporter = config, reporter
+        self._digests: Mapping[str, str] = {}
+        self._marks = self._seen()
+
+    def digest(self) -> dict[str, str]:
+        """See `input_digests`.
+
+        Raises:
+            InputError: a file has changed since this was made, or while it was read.
+        """
+        digests = input_digests(self._config, self._reporter)
+        before, now = self._marks, self._seen()
+        # Not by inodes, which some file systems make anew at every look; nothing but a second digest would tell then.
+        known = lambda mark: mark and (mark.size, mark.modified_ns)
+        if changed := [key for key, mark in now.items() if known(before.get(key, mark)) != known(mark)]:
+            raise InputError(f"{_named(changed)} since this command began; run it again when nothing writes there")
+        self._marks = now
+        return digests
+
+    def compare_with(self, digests: Mapping[str, str]) -> None:
+        """Take the digests that the run records: files have them from now on."""
+        self._digests = digests
+
+    def check(self) -> None:
+        """Look whether a file is another one; those that look so are read again, since a copy of the same is no change.
+
+        Raises:
+            InputError: one has another content, or is gone.
+        """
+        now = self._seen()
+        if now == self._marks:
+            return
+        if changed := changed_inputs(self._digests, input_digests(self._config, self._reporter)):
+            raise InputError(
+                f"{_named(changed)} since this command took its digest, so that what it reads may be of either version; "
+                "nothing of that is recorded: put the old version back, or give the new one a run of its own"
+            )
+        self._marks = now
+
+    def _seen(self) -> dict[str, _Mark | None]:
+        with contextlib.suppress(InputError):  # whoever loads the files says what is wrong with them
+            return {key: _Mark.of(path) for key, path in input_files(self._config).items()}
+        return {}
+
+
+def _named(changed: list[str]) -> str:
+    return f"{', '.join(changed)} {'has' if len(changed) == 1 else 'have'} changed"

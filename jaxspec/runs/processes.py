@@ -1,27 +1,26 @@
-"""Processes that share a run: `jax.distributed` brings them together.
+"""Processes that share a run: `jax.distributed` brings them together, and ends all of them where one dies.
 
-Those that share parts of the work meet in the run's directory from then on. Those that share a mesh do the same work all the
-time, each on its part of every array, and process 0 alone knows the directory.
+All of them do the same work, each on its part of every array or of the points; process 0 alone writes the run's directory.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import dataclasses
 import os
 import pickle
 import socket
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from jaxspec.errors import InputError, SaidElsewhereError, SaidTogetherError, one_line
-from jaxspec.interruption import UNDER_WAY
-from jaxspec.runs.lifelines import Lifelines
+from jaxspec.cleanup import PENDING
+from jaxspec.errors import CollectiveInputError, InputError, ReportedByRank0Error, one_line
 
 __all__ = ["ONE_PROCESS", "Processes", "ended_after", "shared_processes", "start_processes"]
 
@@ -31,13 +30,16 @@ START_S = 300.0
 #: The service of JAX would end the process with a stack trace; it gets more time, so that our own line comes first.
 _LONGER_S = 600
 
+#: Seconds without a sign of life after which JAX takes a process for dead and ends the others.
+_SILENT_S = 30
+
 #: What `jax.distributed` finds out by itself.
 _LAUNCHERS = "Slurm (srun), Open MPI (mpirun), Kubernetes and Cloud TPU"
 
 #: Those that the command line started and that have not met yet.
 _STARTED: list[Processes] = []
 
-Said = TypeVar("Said")
+Value = TypeVar("Value")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,13 +49,13 @@ class Processes:
     Attributes:
         index: of this process, from 0, which owns the run directory.
         count: how many there are.
-        meet: waits until all have called it.
+        finish: waits until all have called it, and ends what brought them together.
         started: whether the command line started them, for one run.
     """
 
     index: int = 0
     count: int = 1
-    meet: Callable[[], None] = lambda: None
+    finish: Callable[[], None] = lambda: None
     started: bool = False
 
     def __str__(self) -> str:
@@ -65,33 +67,32 @@ class Processes:
         return self.index == 0
 
     @contextlib.contextmanager
-    def kept_together(self) -> Iterator[None]:
-        """Within the block, all processes do the same work; those of a command end where one of them ends, those of a program
-        of the user's own as JAX ends them."""
-        lines = None
+    def together(self) -> Iterator[None]:
+        """Within the block, all processes do the same work; those of a command part at its end."""
         try:
             if self.count > 1:
                 self._check_devices()
-                lines = Lifelines(self) if self.started else None
             yield
-        except (SaidTogetherError, SaidElsewhereError):
-            self._part(lines)
+        except (CollectiveInputError, ReportedByRank0Error):
+            self._part()
             raise
         except BaseException as error:
-            if lines is not None:
-                lines.fail(error)
+            if self.started:  # JAX would wait for the others before the interpreter ends
+                atexit.register(_exit, 2 if isinstance(error, InputError) or _is_lost_peer(error) else 1)
+                if _is_lost_peer(error):
+                    raise InputError(
+                        f"{self} lost another process ({one_line(error)[:120]}), see its message; the same command resumes "
+                        "the run"
+                    ) from error
             raise
-        self._part(lines)
+        self._part()
 
-    def _part(self, lines: Lifelines | None) -> None:
-        """The end of what all processes do together, to which all have come."""
-        if lines is not None:
-            lines.release()
+    def _part(self) -> None:
         if self.started:
-            self.meet()
+            self.finish()
 
     def _check_devices(self) -> None:
-        """Raise on every process if they have unequal numbers of devices: what they tell each other goes from one to one."""
+        """Raise on every process if they have unequal numbers of devices: collectives go from device to device."""
         import jax
 
         counts = Counter(device.process_index for device in jax.devices())
@@ -102,56 +103,56 @@ class Processes:
         )
 
     def _refuse(self, line: str) -> NoReturn:
-        """End what all processes have found to be bad input; process 0 says why."""
+        """Raise on every process; process 0 reports the line."""
         if not self.owns:
-            raise SaidElsewhereError
-        raise SaidTogetherError(line)
+            raise ReportedByRank0Error
+        raise CollectiveInputError(line)
 
-    def told(self, value: Said) -> Said:
-        """What process 0 gives, whatever the others do: anything that can be pickled. All processes call this together."""
+    def broadcast(self, value: Value) -> Value:
+        """Process 0's value on all, which can be pickled. All processes call this together."""
         if self.count == 1:
             return value
         from jax.experimental.multihost_utils import broadcast_one_to_all
 
-        said = pickle.dumps(value) if self.owns else b""
-        size = int(broadcast_one_to_all(np.int32(len(said))))
-        return pickle.loads(broadcast_one_to_all(_padded(said, size))[:size].tobytes())
+        sent = pickle.dumps(value) if self.owns else b""
+        size = int(broadcast_one_to_all(np.int32(len(sent))))
+        return pickle.loads(broadcast_one_to_all(_padded(sent, size))[:size].tobytes())
 
-    def done_once(self, work: Callable[[], Said]) -> Said:
-        """What `work` finds on process 0, the only one that does it, for work that could end otherwise on another machine, such
-        as running a program within limits of time. All processes call this together."""
-        if self.count == 1:
-            return work()
-        found = work() if self.owns else None
-        return self.told(found)  # pyright: ignore[reportReturnType] -- what process 0 has found
+    def run_on_rank0(self, work: Callable[[], Value]) -> Value:
+        """What `work` returns on process 0, the only one that does it, on all. All processes call this together.
 
-    def every(self, value: Said) -> list[Said]:
-        """What each process gives, in their order. All processes call this together."""
+        For work that could end otherwise on another machine, such as running a program within limits of time.
+        """
+        value = work() if self.owns else None
+        return self.broadcast(value)  # pyright: ignore[reportReturnType] -- the value of process 0
+
+    def all_gather(self, value: Value) -> list[Value]:
+        """Each process's value, in their order. All processes call this together."""
         if self.count == 1:
             return [value]
         from jax.experimental.multihost_utils import process_allgather
 
-        said = pickle.dumps(value)
-        sizes = process_allgather(np.int32(len(said)))
-        rows = process_allgather(_padded(said, int(sizes.max())))
+        sent = pickle.dumps(value)
+        sizes = process_allgather(np.int32(len(sent)))
+        rows = process_allgather(_padded(sent, int(sizes.max())))
         return [pickle.loads(row[:size].tobytes()) for row, size in zip(rows, sizes, strict=True)]
 
-    def agreed(self, work: Callable[[], Said]) -> Said:
-        """Do what may find bad input on any process; where one does, all end, and process 0 alone says why.
+    def all_or_raise(self, work: Callable[[], Value]) -> Value:
+        """Do work that may raise InputError on any process; where one does, all raise, and process 0 alone reports it.
 
         Raises:
-            SaidTogetherError: on process 0; SaidElsewhereError on the others.
+            CollectiveInputError: on process 0; ReportedByRank0Error on the others.
         """
         if self.count == 1:
             return work()
-        found, error = None, ""
+        value, message = None, ""
         try:
-            found = work()
-        except InputError as said:
-            error = str(said)
-        errors = self.every(error)
+            value = work()
+        except InputError as error:
+            message = str(error)
+        errors = self.all_gather(message)
         if not any(errors):
-            return found  # pyright: ignore[reportReturnType] -- the work has returned
+            return value  # pyright: ignore[reportReturnType] -- the work has returned
         index, line = next((index, line) for index, line in enumerate(errors) if line)
         self._refuse(line if index == 0 else f"process {index} of {self.count}: {line}")
 
@@ -159,40 +160,50 @@ class Processes:
         """Compare facts that have to be the same everywhere.
 
         Raises:
-            InputError: some differ; see `agreed`.
+            InputError: some differ; see `all_or_raise`.
         """
 
         def check() -> None:
-            for index, theirs in enumerate(every):
+            for index, theirs in enumerate(gathered):
                 names = sorted({*theirs, *facts})
                 # As text, since no NaN equals another.
-                if differing := [name for name in names if repr(theirs.get(name)) != repr(every[0].get(name))]:
+                if differing := [name for name in names if repr(theirs.get(name)) != repr(gathered[0].get(name))]:
                     raise InputError(
                         f"process {index} of {self.count} differs from process 0 in {', '.join(differing)}; start all "
                         "with the same command, files and versions, on devices of one kind"
                     )
 
-        every = self.every(dict(facts))
-        self.agreed(check)
+        gathered = self.all_gather(dict(facts))
+        self.all_or_raise(check)
 
 
 #: Most runs are those of one.
 ONE_PROCESS = Processes()
 
 
-def _padded(said: bytes, size: int) -> np.ndarray:
+def _padded(sent: bytes, size: int) -> np.ndarray:
     """In one of few sizes, each of which is compiled for."""
-    found = np.zeros(1 << max(10, (size - 1).bit_length()), np.uint8)
-    found[: len(said)] = np.frombuffer(said, np.uint8)
-    return found
+    return np.frombuffer(sent.ljust(1 << max(10, (size - 1).bit_length()), b"\0"), np.uint8)
+
+
+def _is_lost_peer(error: BaseException) -> bool:
+    """Whether an exchange between devices failed because a process has ended."""
+    return type(error).__name__ == "JaxRuntimeError" and any(
+        word in str(error) for word in ("Gloo", "gloo", "onnection")
+    )
+
+
+def _exit(code: int) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(code)
 
 
 def start_processes(
     coordinator: str | None = None, processes: int | None = None, process_id: int | None = None
 ) -> Processes:
     """Wait for the other processes, before anything computes.
-
-    When they `meet`, the service that brought them together ends: while it runs, it ends all processes soon after one dies.
 
     Args:
         coordinator: HOST:PORT of process 0. processes: how many there are. process_id: which one this is, from 0. None: a
@@ -218,6 +229,7 @@ def start_processes(
                 process_id,
                 initialization_timeout=int(START_S) + _LONGER_S,
                 shutdown_timeout_seconds=int(START_S) + _LONGER_S,
+                heartbeat_timeout_seconds=_SILENT_S,
             )
             index, count = jax.process_index(), jax.process_count()
     except ValueError as error:
@@ -228,7 +240,7 @@ def start_processes(
     except RuntimeError as error:
         raise InputError(f"processes cannot be brought together at {where}: {one_line(error)}") from error
 
-    def meet() -> None:
+    def finish() -> None:
         late = (
             f"the other processes did not follow process {index} of {count} within {START_S:.0f} s; see their messages"
         )
@@ -236,7 +248,7 @@ def start_processes(
             jax.distributed.shutdown()
         _STARTED.clear()
 
-    _STARTED[:] = [Processes(index, count, meet, started=True)]
+    _STARTED[:] = [Processes(index, count, finish, started=True)]
     return _STARTED[0]
 
 
@@ -265,13 +277,7 @@ def shared_processes() -> Processes:
     if not jax.distributed.is_initialized():
         return ONE_PROCESS
 
-    @cache
-    def meet() -> None:
-        from jax.experimental.multihost_utils import sync_global_devices
-
-        sync_global_devices("jaxspec run")
-
-    return Processes(jax.process_index(), jax.process_count(), meet)
+    return Processes(jax.process_index(), jax.process_count())
 
 
 @contextlib.contextmanager
@@ -279,7 +285,7 @@ def ended_after(seconds: float, line: str) -> Iterator[None]:
     """End the process with a line and exit code 2 if the block takes longer, whatever native code waits in it."""
 
     def end() -> None:
-        UNDER_WAY.abandon()
+        PENDING.abandon()
         os.write(2, f"jaxspec: {line}\n".encode())
         os._exit(2)
 

@@ -48,7 +48,7 @@ class Reporter:
         Args:
             console: unless given, a line below the cell of a notebook; elsewhere standard error, so that standard output stays
                 clean.
-            heading: first line, before whatever is told first; a run that is refused before that tells no more than why.
+            heading: first line, before all others; a run that is refused before that prints only why.
             period_s: most seconds between two lines where there is no terminal; unless given a minute, or in a notebook one.
             clock: tells the time in seconds.
         """

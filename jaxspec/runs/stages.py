@@ -8,7 +8,6 @@ import errno
 import logging
 import os
 import re
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +24,7 @@ from jaxspec.models.mesh import on_host
 from jaxspec.runs.processes import ONE_PROCESS, Processes
 from jaxspec.settings.coercion import shown
 
-__all__ = ["damage_told", "refusal_told"]
+__all__ = ["damage_as_input_error", "refusal_as_input_error"]
 
 
 #: In messages of TensorStore, which raises ValueError for everything; earlier versions have the words alone.
@@ -42,7 +41,7 @@ logging.getLogger("absl").setLevel(logging.CRITICAL)
 
 
 @contextlib.contextmanager
-def damage_told(what: str, path: Any) -> Iterator[None]:
+def damage_as_input_error(what: str, path: Any) -> Iterator[None]:
     """Within the block, files that Orbax cannot read are bad input, in one line; what comes late of it is not printed.
 
     Args:
@@ -64,7 +63,7 @@ def damage_told(what: str, path: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def refusal_told(path: Any) -> Iterator[None]:
+def refusal_as_input_error(path: Any) -> Iterator[None]:
     """Within the block, a disk that refuses what Orbax writes into a folder is the operating system's own error.
 
     Raises:
@@ -139,14 +138,14 @@ class Stages:
             # What earlier attempts spent counts too.
             self._began[name] = time.monotonic() - self._seconds.get(name, 0.0)
             result = jax.tree.map(np.asarray, on_host(compute()))
-            self.processes.agreed(self._check_inputs)
+            self.processes.all_or_raise(self._check_inputs)
             self._tick(name)  # before the stage counts as done, so that a done one has its time
             if self._owns:
-                with refusal_told(path), _checkpointer() as checkpointer:
+                with refusal_as_input_error(path), _checkpointer() as checkpointer:
                     checkpointer.save(path, ocp.args.PyTreeSave(_without_empty(result) | {_NAME: text_array(name)}))
         if name in self._seconds:
             self.timing_s[name] = self._seconds[name]
-        return self.processes.told(self._read(name) if self._owns else {})
+        return self.processes.broadcast(self._read(name) if self._owns else {})
 
     def _check_place(self, path: Path) -> None:
         """Before long work: that its result can be stored.
@@ -169,12 +168,12 @@ class Stages:
             InputError: its files are damaged, or another stage's.
         """
         path, expected = self.root / "stages" / name, text_array(name)
-        with damage_told("stage", path), _checkpointer() as checkpointer:
-            found = _with_empty(jax.tree.map(np.asarray, checkpointer.restore(path)))
+        with damage_as_input_error("stage", path), _checkpointer() as checkpointer:
+            arrays = _with_empty(jax.tree.map(np.asarray, checkpointer.restore(path)))
             # Earlier versions stored no name.
-            if not np.array_equal(found.pop(_NAME, expected), expected):
+            if not np.array_equal(arrays.pop(_NAME, expected), expected):
                 raise ValueError("these are the files of another stage")
-            return found
+            return arrays
 
     def tick(self, name: str) -> None:
         """Record the time spent on a stage so far, for stages that save their progress."""
@@ -191,14 +190,14 @@ class Stages:
 
     def _read_seconds(self) -> dict[str, float]:
         try:
-            found = read_json(self._seconds_file)
-            return {str(name): float(seconds) for name, seconds in found.items()}
+            seconds_by_stage = read_json(self._seconds_file)
+            return {str(name): float(seconds) for name, seconds in seconds_by_stage.items()}
         except (OSError, ValueError, AttributeError, TypeError):  # times are a remark: a run does not stop for them
             return {}
 
     def has(self, name: str) -> bool:
         """Whether the stage is done; all processes ask together."""
-        return self.processes.told(self._owns and (self.root / "stages" / self._folder / name).exists())
+        return self.processes.broadcast(self._owns and (self.root / "stages" / self._folder / name).exists())
 
     @contextlib.contextmanager
     def progress(self, name: str) -> Iterator[Progress]:
@@ -214,11 +213,6 @@ class Stages:
         )
         with ocp.CheckpointManager(folder, options=options) as manager:
             yield Progress(manager, self.processes, self._check_inputs)
-
-    def drop_progress(self, name: str) -> None:
-        """Remove what a finished stage saved on its way."""
-        if self._owns:
-            shutil.rmtree(self.root / "progress" / self._folder / name, ignore_errors=True)
 
 
 class Progress:
@@ -236,14 +230,14 @@ class Progress:
         Raises:
             InputError: its files are damaged.
         """
-        return self._processes.told(None if self._manager is None else _last(self._manager, like))
+        return self._processes.broadcast(None if self._manager is None else _last(self._manager, like))
 
     def save(self, step: int, state: Any) -> None:
         """Save the state after so many steps."""
         kept = jax.tree.map(np.asarray, on_host(state))
-        self._processes.agreed(self._check_inputs)
+        self._processes.all_or_raise(self._check_inputs)
         if self._manager is not None:
-            with refusal_told(self._manager.directory / str(step)):
+            with refusal_as_input_error(self._manager.directory / str(step)):
                 self._manager.save(step, args=ocp.args.StandardSave(kept))
 
 
@@ -252,7 +246,7 @@ def _last(manager: ocp.CheckpointManager, like: Any) -> Any | None:
     if step is None:
         return None
     form = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), like)
-    with damage_told("state", manager.directory / str(step)):
+    with damage_as_input_error("state", manager.directory / str(step)):
         return manager.restore(step, args=ocp.args.StandardRestore(form))
 
 
@@ -261,36 +255,36 @@ def text_array(text: str) -> np.ndarray:
     return np.frombuffer(text.encode(), np.uint8)
 
 
-def array_text(found: np.ndarray) -> str:
+def array_text(codes: np.ndarray) -> str:
     """The text of such an array."""
-    return found.astype(np.uint8).tobytes().decode()
+    return codes.astype(np.uint8).tobytes().decode()
 
 
 def _without_empty(arrays: Arrays) -> Arrays:
     """The same with the form of each array that has no element in its place: Orbax stores none."""
-    found: Arrays = {}
+    marked: Arrays = {}
     for name, value in arrays.items():
         if isinstance(value, dict):
-            found[name] = _without_empty(value)
+            marked[name] = _without_empty(value)
         elif isinstance(value, np.ndarray) and value.size == 0:
-            found[f"{name}{_EMPTY}{value.dtype.name}"] = np.array(value.shape, np.int64)
+            marked[f"{name}{_EMPTY}{value.dtype.name}"] = np.array(value.shape, np.int64)
         else:
-            found[name] = value
-    return found
+            marked[name] = value
+    return marked
 
 
 def _with_empty(arrays: Arrays) -> Arrays:
     """Inverse of `_without_empty`."""
-    found: Arrays = {}
+    restored: Arrays = {}
     for name, value in arrays.items():
         plain, empty, dtype = name.partition(_EMPTY)
         if isinstance(value, dict):
-            found[name] = _with_empty(value)
+            restored[name] = _with_empty(value)
         elif empty:
-            found[plain] = np.zeros(value.tolist(), dtype)
+            restored[plain] = np.zeros(value.tolist(), dtype)
         else:
-            found[name] = value
-    return found
+            restored[name] = value
+    return restored
 
 
 def _checkpointer() -> ocp.Checkpointer:

@@ -25,7 +25,7 @@ ProcessScorer = Callable[[Samples], Float[np.ndarray, " branch"]]
 
 
 class Beams(NamedTuple):
-    """What a search found, and what it took.
+    """Result of a search, and its effort.
 
     Attributes:
         samples: the beams, best first.
@@ -52,6 +52,7 @@ class BeamSearch:
         steps: most steps.
         step_tokens: most tokens of a step.
         num_tokens: most tokens of a branch.
+        step_end: tokens that end a step; they belong to it.
     Raises:
         ValueError: a number below 1.
     Source: Snell et al. 2024, arXiv:2408.03314, Sec. 3; Scaling LLM test-time compute with mobile NPU, Sec. 2.
@@ -62,10 +63,11 @@ class BeamSearch:
     steps: int
     step_tokens: int
     num_tokens: int
+    step_end: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            check_count(field.name, getattr(self, field.name))
+        for name in ("beams", "expansions", "steps", "step_tokens", "num_tokens"):
+            check_count(name, getattr(self, name))
 
 
 def beam_search(
@@ -76,7 +78,6 @@ def beam_search(
     search: BeamSearch,
     *,
     seed: Key[Array, ""],
-    step_end: Int[np.ndarray, " pause"],
     prompt_id: int = 0,
     decoding: Decoding = SAMPLING,
     stop: Int[np.ndarray, " stop"] | None = None,
@@ -89,46 +90,46 @@ def beam_search(
 
     Args:
         score: of what each branch has generated so far; NaN is below all numbers.
-        step_end: tokens that end a step; they belong to it.
         stop: tokens that end a branch.
         done: which branches have ended although no token says so, asked after each step; None: none.
     Raises:
         ValueError: as for `sample_continuations`.
     """
+    step_end = np.asarray(search.step_end, np.int32)
     check_settings(params, config, seed, decoding, stop, step_end)
     places, length = padded_prompt(prompt, config)
     pauses, ends, width = token_ids(step_end), token_ids(stop), search.beams * search.expansions
     number = jnp.arange(width)
     branches = started(params, places, length, number, config=config, room=search.num_tokens)
     settings = (seed, jnp.asarray(prompt_id), decoding.for_program(), jnp.asarray(search.step_tokens), pauses, ends)
-    found, kept, step, passes, tokens = None, np.zeros(search.beams), 0, 0, 0
+    samples, kept, step, passes, tokens = None, np.zeros(search.beams), 0, 0, 0
     for step in range(search.steps):
         before = np.asarray(on_host(branches.length))
         branches = grow(params, branches, *settings, config=config)
         fields = branches.tokens, branches.length, branches.ended, branches.log_prob
-        found = Samples(*map(np.asarray, on_host(fields)))
-        passes, tokens = passes + int(np.max(found.length - before)), tokens + int(np.sum(found.length - before))
+        samples = Samples(*map(np.asarray, on_host(fields)))
+        passes, tokens = passes + int(np.max(samples.length - before)), tokens + int(np.sum(samples.length - before))
         if done is not None:
-            found = found._replace(stopped=found.stopped | done(found))
-            branches = dataclasses.replace(branches, ended=jnp.asarray(found.stopped))
-        scores = np.nan_to_num(np.asarray(score(found), np.float64), nan=-np.inf)
+            samples = samples._replace(stopped=samples.stopped | done(samples))
+            branches = dataclasses.replace(branches, ended=jnp.asarray(samples.stopped))
+        scores = np.nan_to_num(np.asarray(score(samples), np.float64), nan=-np.inf)
         # A stable order: of equal scores, the branch with the smaller number stays.
-        best = _different(found, np.argsort(-scores, kind="stable"), search.beams)
-        found, kept = Samples(*(part[best] for part in found)), scores[best]
-        full = found.length >= search.num_tokens
-        if np.all(found.stopped | full) or step + 1 == search.steps:
+        best = _different(samples, np.argsort(-scores, kind="stable"), search.beams)
+        samples, kept = Samples(*(part[best] for part in samples)), scores[best]
+        full = samples.length >= search.num_tokens
+        if np.all(samples.stopped | full) or step + 1 == search.steps:
             break
         copies = np.repeat(best, search.expansions)
         branches = kept_branches(branches, jnp.asarray(copies), number)
-    assert found is not None
-    return Beams(found, kept, step + 1, passes, tokens)
+    assert samples is not None
+    return Beams(samples, kept, step + 1, passes, tokens)
 
 
-def _different(found: Samples, order: np.ndarray, count: int) -> np.ndarray:
+def _different(samples: Samples, order: np.ndarray, count: int) -> np.ndarray:
     """The first `count` branches of an order, equal texts only where there are no others."""
     seen, first, again = set(), [], []
     for branch in order:
-        text = found.tokens[branch, : found.length[branch]].tobytes()
+        text = samples.tokens[branch, : samples.length[branch]].tobytes()
         (again if text in seen else first).append(branch)
         seen.add(text)
     return np.array((first + again)[:count])

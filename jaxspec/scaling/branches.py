@@ -14,6 +14,7 @@ from flax import struct
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxspec.compress.kv import stored_kv
+from jaxspec.models.blocks import StepInput
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward
 from jaxspec.models.decoding_programs import jit_decoding
@@ -75,11 +76,13 @@ def started(
     result = forward(
         params,
         config,
-        tokens=prompt[None],
-        positions=jnp.arange(places)[None],
-        mask=causal_mask(1, places),
-        lengths=jnp.broadcast_to(prompt_tokens, (1, places)),
-        kv_codec=stored_kv(config),
+        prompt[None],
+        StepInput(
+            jnp.arange(places)[None],
+            causal_mask(1, places),
+            kv_codec=stored_kv(config),
+            lengths=jnp.broadcast_to(prompt_tokens, (1, places)),
+        ),
         logits_from=places,
     )
     nothing = jnp.zeros(branches, jnp.int32)
@@ -137,14 +140,16 @@ def grow(
         result = forward(
             params,
             config,
-            tokens=state.root[:, None],
-            positions=position[:, None],
-            mask=jnp.ones((count, 1, 1), bool),
-            sources=[
-                CachedKV(state.prefix, slots_before(shared, 1, slots)),
-                CachedKV(state.cache, slots_before(state.length, 1, room)),
-            ],
-            kv_codec=stored_kv(config),
+            state.root[:, None],
+            StepInput(
+                position[:, None],
+                jnp.ones((count, 1, 1), bool),
+                sources=[
+                    CachedKV(state.prefix, slots_before(shared, 1, slots)),
+                    CachedKV(state.cache, slots_before(state.length, 1, room)),
+                ],
+                kv_codec=stored_kv(config),
+            ),
         )
         probability = token_distribution(result.logits[:, 0], decoding)
         log_probability = jnp.log(probability)

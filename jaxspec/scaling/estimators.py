@@ -1,9 +1,15 @@
 """What choosing among N samples gives, estimated without bias from M >= N samples of each prompt.
 
 Estimators give one number for each prompt; `mean_and_error` and `rate_interval` are over prompts.
+
+One answer of several samples.
 """
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -11,9 +17,11 @@ from scipy.special import gammaln
 
 __all__ = [
     "DEVIATES",
+    "best_of_n",
     "best_of_n_rate",
     "longest_of_batch",
     "longest_of_n",
+    "majority_answer",
     "majority_rate",
     "mean_and_error",
     "pass_at_n",
@@ -89,15 +97,15 @@ def majority_rate(
     samples = answers.shape[1]
     _check(samples, n)
     rng = np.random.default_rng([seed, samples, n])
-    found = np.zeros(len(answers))
+    rates = np.zeros(len(answers))
     for row, wanted in enumerate(right):
         order = np.argsort(rng.random((_RESAMPLES, samples)), axis=1)[:, :n]
         drawn = answers[row][order]
         votes = np.sum((drawn[:, :, None] == drawn[:, None, :]) & (drawn[:, :, None] >= 0), axis=2)
         # The first place among those with the most votes.
         winner = np.take_along_axis(drawn, np.argmax(votes, axis=1)[:, None], axis=1)[:, 0]
-        found[row] = np.mean((winner == wanted) & (np.max(votes, axis=1) > 0))
-    return found
+        rates[row] = np.mean((winner == wanted) & (np.max(votes, axis=1) > 0))
+    return rates
 
 
 def longest_of_n(lengths: Int[np.ndarray, "prompt sample"], n: int) -> Float[np.ndarray, " prompt"]:
@@ -151,3 +159,27 @@ def rate_interval(rate: Float[np.ndarray, " prompt"]) -> tuple[float, float]:
     squared = DEVIATES**2 / count
     middle, spread = mean + squared / 2, DEVIATES * np.sqrt(mean * (1 - mean) / count + squared / (4 * count))
     return float(max(0.0, (middle - spread) / (1 + squared))), float(min(1.0, (middle + spread) / (1 + squared)))
+
+
+Answer = TypeVar("Answer", bound=Hashable)
+
+
+def best_of_n(scores: Float[np.ndarray, " sample"]) -> int:
+    """Which sample has the highest score, the first on a tie. NaN is below all numbers.
+
+    Raises:
+        ValueError: no sample.
+    """
+    if len(scores) == 0:
+        raise ValueError("no sample came; best-of-N needs one or more")
+    return int(np.argmax(np.nan_to_num(np.asarray(scores, np.float64), nan=-np.inf)))
+
+
+def majority_answer(answers: Sequence[Answer | None]) -> Answer | None:
+    """The answer that most samples give, of those that tie the first to come; None where no sample has one.
+
+    Source: Wang et al. 2022, arXiv:2203.11171 (self-consistency).
+    """
+    votes = Counter(answer for answer in answers if answer is not None)
+    # A counter keeps the order of the first votes, and the first of equal counts is the largest.
+    return max(votes, key=votes.__getitem__, default=None)

@@ -13,7 +13,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.mesh import on_host
 from jaxspec.scaling.branches import Branches, grow, started
-from jaxspec.speculate.logit_check import check_logits
+from jaxspec.speculate.proof import check_logits
 from jaxspec.speculate.sampling import SAMPLING, Decoding
 
 __all__ = ["PROMPT_STEP", "WIDTH", "Samples", "check_settings", "padded_prompt", "sample_continuations", "token_ids"]
@@ -79,12 +79,12 @@ def sample_continuations(
     places, length = padded_prompt(prompt, config)
     settings = (seed, jnp.asarray(prompt_id), decoding.for_program(), jnp.asarray(num_tokens))
     nothing, ends = token_ids(None), token_ids(stop)
-    found: list[Branches] = []
+    parts: list[Branches] = []
     for first in range(0, samples, width):
         number = first + jnp.arange(width)
         branches = started(params, places, length, number, config=config, room=num_tokens)
-        found.append(grow(params, branches, *settings, nothing, ends, config=config))
-    of = lambda name: np.concatenate([np.asarray(on_host(getattr(part, name))) for part in found])[:samples]
+        parts.append(grow(params, branches, *settings, nothing, ends, config=config))
+    of = lambda name: np.concatenate([np.asarray(on_host(getattr(part, name))) for part in parts])[:samples]
     check_logits(log_prob := of("log_prob"))
     return Samples(tokens=of("tokens"), length=of("length"), stopped=of("ended"), log_prob=log_prob)
 

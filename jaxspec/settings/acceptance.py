@@ -157,9 +157,7 @@ def _every_position(config: AcceptanceSettings) -> str | None:
 
 
 #: Settings of a trace go unread without one.
-UNTRACED = Unused(
-    ("drafter", "dataset"), lambda config: None if config.acceptance_trace else "no acceptance_trace came"
-)
+UNTRACED = Unused(("drafter", "dataset"), lambda config: not config.acceptance_trace, "no acceptance_trace came")
 
 #: Settings that go unread beside others of acceptance.
 ACCEPTANCE_UNUSED = (

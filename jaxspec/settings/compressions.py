@@ -1,6 +1,6 @@
 """The registry of lossy compressions that are fitted to calibration text and compared with speculation.
 
-A new one is a function under `compress/fitted/` and an entry here. None of them has a draft. Storage schemes, which need no
+A new one is a function, here or in another package, and an entry. None of them has a draft. Storage schemes, which need no
 text for their target, stand in `jaxspec.settings.schemes`.
 """
 
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from jaxspec.settings.integer_kv import IntegerKV
-from jaxspec.settings.rounded_inputs import RESIDUAL_KINDS, UNROUNDED_BITS, RoundedInputs
+from jaxspec.settings.rounded_inputs import RESIDUAL_KINDS, UNROUNDED_BITS, IntegerKV, RoundedInputs
 from jaxspec.settings.schemes import OWN_SCHEMES, SchemeFacts, names_that
 
 __all__ = ["COMPRESSIONS", "LOSSY_NAMES", "CompressionFacts", "MatrixFacts", "lossy_names"]
@@ -32,7 +31,7 @@ class CompressionFacts:
     """What is known of a compression without its numerics.
 
     Attributes:
-        place: "module:function" below `jaxspec.compress.fitted`: from a matrix "row column" and the L2 norms of its input
+        place: "module:function" from a matrix "row column" and the L2 norms of its input
             channels over calibration tokens to a `CompressedMatrix`.
         source: where it comes from, and how this one departs.
         inputs: form to which activations are rounded before they meet a layer's matrices; None: they keep 16 bits.
@@ -40,7 +39,7 @@ class CompressionFacts:
             are rounded; of forms that are scaled.
         spaces: "module:function" likewise, from the largest weights of the columns of all matrices that read some inputs, and a
             sample of these, to what `place` gets as third argument: the scales in which they are rounded as `scale`, and of
-            forms that are spread the space (see `jaxspec.models.spread_rows`) as `space`.
+            forms that are spread the space (see `jaxspec.models.rounded_inputs`) as `space`.
         residual: how the matrices of `RESIDUAL_KINDS` are made; None: as all others.
         kv: integers to which keys and values are rounded as they are written; None: they keep 16 bits.
         kernels: of measured kernels that multiply so, as `--weight-format` calls them; None: none of the catalog does.
@@ -75,6 +74,9 @@ class CompressionFacts:
         return of_inputs or (self.kv is not None and self.kv.smoothed_keys)
 
 
+#: Module of the methods.
+_FITTED = "jaxspec.compress.fitted.methods:"
+
 _DUQUANT = (
     "DuQuant, Lin et al. 2024, arXiv:2406.01721, without learned clipping (LWC, which the paper adds as a variant); one "
     "rotation for all blocks of a row, as in the authors' program, and a sample of 128 tokens"
@@ -87,47 +89,47 @@ _ALL = (
     CompressionFacts(
         "wanda-50",
         "half of each row's weights pruned by size times input norm, a bitmap stored",
-        "pruning:wanda_half",
+        _FITTED + "wanda_half",
         "Sun et al. 2023, arXiv:2306.11695; one pass over the stored network's inputs, not layer after layer",
     ),
     CompressionFacts(
         "smoothquant-w8",
         "8 bits per output channel, input channels smoothed by their norms",
-        "smoothing:smoothquant_w8",
+        _FITTED + "smoothquant_w8",
         "Xiao et al. 2022, arXiv:2211.10438; weights alone: activations are smoothed and stay in 16 bits",
     ),
     CompressionFacts(
         "smoothquant-w8a8",
         "W8A8: weights of smoothquant-w8, smoothed activations rounded to 8 bits per token",
-        "smoothing:smoothquant_w8",
+        _FITTED + "smoothquant_w8",
         "Xiao et al. 2022, arXiv:2211.10438, with scales per token (O1); smoothed by norms, not by largest values, and each "
         "matrix by scales of its own; attention computes in 16 bits",
         inputs=RoundedInputs(8, scaled=True),
-        scales="smoothing:smoothing_scale",
+        scales=_FITTED + "smoothing_scale",
         kernels="sq",
     ),
     CompressionFacts(
         "awq-int4",
         "4-bit groups of 32, input channels scaled by a searched power of their norms",
-        "smoothing:awq_int4",
+        _FITTED + "awq_int4",
         "Lin et al. 2023, arXiv:2306.00978; the error is weighted by the norms, not measured on outputs",
     ),
     CompressionFacts(
         "squeezellm-4",
         "16 values per row, placed by weighted k-means",
-        "codebooks:squeezellm_4",
+        _FITTED + "squeezellm_4",
         "Kim et al. 2023, arXiv:2306.07629; weighted by squared input norms in place of Fisher information, no sparse part",
     ),
     CompressionFacts(
         "rotated-int4",
         "4-bit groups of 32 of rows rotated by Hadamard blocks",
-        "rotation:rotated_int4",
+        _FITTED + "rotated_int4",
         "DuQuant, Lin et al. 2024, arXiv:2406.01721, and QuaRot; weights alone, random signs, no permutation",
     ),
     CompressionFacts(
         "rotated-w4a8",
         "W4A8: weights of rotated-int4, rotated activations rounded to 8 bits per token",
-        "rotation:rotated_int4",
+        _FITTED + "rotated_int4",
         "QoQ, Lin et al. 2024, arXiv:2405.04532; groups of 32 with one level of scales, all inputs rotated and none smoothed, "
         "keys and values in 16 bits (QoQ: 4)",
         inputs=RoundedInputs(8, rotated=True),
@@ -135,7 +137,7 @@ _ALL = (
     CompressionFacts(
         "rotated-w4a4",
         "W4A4: weights of rotated-int4, rotated activations rounded to 4 bits per token",
-        "rotation:rotated_int4",
+        _FITTED + "rotated_int4",
         "DuQuant, Lin et al. 2024, arXiv:2406.01721; Hadamard blocks with random signs in place of its greedy rotations and "
         "its permutation, groups of 32 in place of output channels, nothing clipped, keys and values in 16 bits",
         inputs=RoundedInputs(4, rotated=True),
@@ -143,7 +145,7 @@ _ALL = (
     CompressionFacts(
         "rotated-w4a4kv4",
         "W4A4KV4: rotated-w4a4 with keys and values rounded to 4 bits per token and head",
-        "rotation:rotated_int4",
+        _FITTED + "rotated_int4",
         "as rotated-w4a4; keys and values in asymmetric integers after rotary embeddings",
         inputs=RoundedInputs(4, rotated=True),
         kv=IntegerKV(4),
@@ -152,29 +154,29 @@ _ALL = (
         "qoq-w4a8kv4",
         "W4A8KV4: weights in two levels of integers, inputs of blocks rotated, those of o and down smoothed and reordered, "
         "activations rounded to 8 bits per token, keys and values to 4 bits per token and head, keys smoothed",
-        "progressive:qoq_w4",
+        _FITTED + "qoq_w4",
         "QoQ, Lin et al. 2024, arXiv:2405.04532; ranges of groups clipped by the error weighted with input norms, not by that "
         "of outputs, and no GPTQ; a sample of 128 tokens; scales of o are each query head's own",
         inputs=RoundedInputs(8, rotated=True, residual=RoundedInputs(8, scaled=True)),
-        residual=MatrixFacts("progressive:qoq_residual_w4", "progressive:qoq_smoothing"),
+        residual=MatrixFacts(_FITTED + "qoq_residual_w4", _FITTED + "qoq_smoothing"),
         kv=IntegerKV(4, smoothed_keys=True),
     ),
     CompressionFacts(
         "duquant-w4a4",
         "W4A4: inputs smoothed, rotated, reordered and rotated again; weights rounded to 4 bits per row, activations per token",
-        "spreading:duquant_w4",
+        _FITTED + "duquant_w4",
         _DUQUANT + "; queries, keys and values in 16 bits",
         inputs=_SPREAD,
-        spaces="spreading:duquant_space",
+        spaces=_FITTED + "duquant_space",
     ),
     CompressionFacts(
         "duquant-w4a4kv4",
         "W4A4KV4: duquant-w4a4 with queries, keys and values rounded to 4 bits per token and head, queries and keys in "
         "Hadamard blocks",
-        "spreading:duquant_w4",
+        _FITTED + "duquant_w4",
         _DUQUANT + "; the Hadamard blocks of queries and keys have random signs",
         inputs=_SPREAD,
-        spaces="spreading:duquant_space",
+        spaces=_FITTED + "duquant_space",
         kv=IntegerKV(4, rotated_keys=True, queries=True, key_share=0.9),
     ),
 )

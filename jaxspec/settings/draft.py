@@ -37,10 +37,10 @@ def _field(spec: KnobSpec, *, hard: bool = False, any_dtype: bool = False) -> tu
         any_dtype: of a network in a file, which may be stored in any type: its own range is checked once the type is known
             (see `check_range`). Otherwise of networks that are stored in bfloat16.
     """
-    kind, told = int if hard and spec.whole else float, spec.help
+    kind, help_text = int if hard and spec.whole else float, spec.help
     if any_dtype and spec.cut_of is not None:
-        told, spec = f"{told.rstrip('.')} ({_MANTISSAS}).", spec.of_dtype(_LONGEST)
-    return spec.name, kind, setting(kind(spec.default), told, low=spec.low, high=spec.high)
+        help_text, spec = f"{help_text.rstrip('.')} ({_MANTISSAS}).", spec.of_dtype(_LONGEST)
+    return spec.name, kind, setting(kind(spec.default), help_text, low=spec.low, high=spec.high)
 
 
 def _settings(name: str, specs: Iterable[KnobSpec], **form: bool) -> Any:

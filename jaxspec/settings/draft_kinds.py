@@ -43,7 +43,7 @@ class DraftKind:
         place: "module:function", or the function: from a name and the loaded target to the draft, ready to run. In the table
             below, modules are in `jaxspec.speculate.drafts`.
         check: likewise, from a name and the target's shape, and its name or None, to notes: raises InputError for what can be
-            told without reading weights.
+            known without reading weights.
         names: what users call its members that need no directory.
         directory: what a directory of one holds, in words; empty where there is none.
         model_type: of a directory's config.json; None for any that no other kind has.
@@ -79,6 +79,7 @@ SELF = "self"
 _ALL = (
     DraftKind("self_draft:self_draft", (SELF,), calibrated=True),
     DraftKind("ngram_draft:ngram_draft", ("ngram",)),
+    DraftKind("lookahead_draft:lookahead_draft", ("lookahead",), check="lookahead_draft:check_lookahead"),
     DraftKind("quantized_draft:quantized_draft", ("q4",), stored_as="q4_0"),
     DraftKind(
         "head_draft:load_head_draft",
@@ -88,6 +89,16 @@ _ALL = (
         model_type="jaxspec_draft_head",
         takes_in=0,
     ),
+    DraftKind("head_draft:own_head_draft", ("mtp",), check="head_draft:check_head_draft", takes_in=0),
+    DraftKind(
+        "medusa_draft:medusa_draft",
+        (),
+        check="medusa_draft:check_medusa",
+        directory="set of Medusa heads",
+        model_type="medusa",
+        takes_in=0,
+    ),
+    DraftKind("medusa_draft:medusa_draft", ("medusa",), check="medusa_draft:check_medusa", takes_in=0),
     DraftKind("layer_skip_draft:layer_skip_draft", ("layer-skip",), search="layer_skip_draft:search_layer_skip"),
     DraftKind(
         "sparse_kv_draft:sparse_kv_draft",
@@ -118,12 +129,12 @@ def _in_drafts(kind: DraftKind) -> DraftKind:
     return dataclasses.replace(kind, **{part: f"jaxspec.speculate.drafts.{at}" for part, at in places.items() if at})
 
 
-def _accept(name: str, found: Any) -> DraftKind:
+def _accept(name: str, given: Any) -> DraftKind:
     """The kind, or the function that makes its draft."""
-    kind = found if isinstance(found, DraftKind) else DraftKind(found, (name,))
-    if not isinstance(found, DraftKind) and not callable(found):
+    kind = given if isinstance(given, DraftKind) else DraftKind(given, (name,))
+    if not isinstance(given, DraftKind) and not callable(given):
         raise ValueError(
-            f"draft {name!r} is of type {type(found).__name__}; give the function that makes it, or a DraftKind"
+            f"draft {name!r} is of type {type(given).__name__}; give the function that makes it, or a DraftKind"
         )
     taken = {one for other in DRAFT_KINDS.values() if other.names[:1] != (name,) for one in other.names}
     if name not in kind.names or taken & set(kind.names):
@@ -134,9 +145,11 @@ def _accept(name: str, found: Any) -> DraftKind:
     return kind
 
 
-#: All kinds, by their first name, or what a file of one ends with.
+#: All kinds, by their first name, what a file of one ends with, or what a directory of one holds.
 DRAFT_KINDS: Registry[DraftKind] = Registry(
-    "draft", {(*kind.names, kind.suffix)[0]: _in_drafts(kind) for kind in _ALL}, _accept
+    "draft",
+    {next(filter(None, (*kind.names, kind.suffix, kind.directory))): _in_drafts(kind) for kind in _ALL},
+    _accept,
 )
 
 

@@ -132,8 +132,8 @@ def same_as(kind: type, name: str, help: str | None = None, **other: Any) -> Any
         other: what else differs: the default, or parts of `Setting`.
     """
     field = kind.__dataclass_fields__[name]
-    found, default = setting_of(field), other.pop("default", field.default)
-    return dataclasses.field(default=default, metadata={_KEY: found._replace(help=help or found.help, **other)})
+    base, default = setting_of(field), other.pop("default", field.default)
+    return dataclasses.field(default=default, metadata={_KEY: base._replace(help=help or base.help, **other)})
 
 
 def setting_of(field: dataclasses.Field) -> Setting:
@@ -174,7 +174,7 @@ def choices_of(annotation: Any) -> tuple[str, ...]:
     if among := [one for one in getattr(annotation, "__metadata__", ()) if isinstance(one, Among)]:
         return tuple(among[0].names())
     inner = [choices_of(argument) for argument in typing.get_args(annotation)]
-    return next((found for found in inner if found), ())
+    return next((choices for choices in inner if choices), ())
 
 
 def names_of(field: dataclasses.Field) -> tuple[str, ...]:
@@ -193,11 +193,11 @@ def takes_several(annotation: Any) -> bool:
     return typing.get_origin(annotation) is tuple or any(map(takes_several, typing.get_args(annotation)))
 
 
-def range_text(found: Setting) -> str:
+def range_text(limits: Setting) -> str:
     """ "1 to 4,096", "more than 0 to 64", or nothing where there is no limit."""
-    if found.low is None or found.high is None:
+    if limits.low is None or limits.high is None:
         return ""
-    return f"{'more than ' if found.above else ''}{_number(found.low)} to {_number(found.high)}"
+    return f"{'more than ' if limits.above else ''}{_number(limits.low)} to {_number(limits.high)}"
 
 
 def default_text(field: dataclasses.Field) -> str:

@@ -13,6 +13,8 @@ __all__ = [
     "MAX_DRAFT_LENGTH",
     "SLICE_BITS",
     "KnobSpec",
+    "Rounding",
+    "SharedExponents",
     "StoredDtype",
 ]
 
@@ -105,12 +107,7 @@ CUT_AND_PRUNE = (
         high=0.95,
         per="layer",
     ),
-    KnobSpec(
-        "kv_cut_bits",
-        "Mantissa bits of the KV cache that the draft does not read.",
-        per="layer",
-        **_CUT,
-    ),
+    KnobSpec("kv_cut_bits", "Mantissa bits of the KV cache that the draft does not read.", per="layer", **_CUT),
 )
 
 #: The same of the LM head, which the paper leaves at 16 bits, so that its grid does not vary them.
@@ -123,12 +120,7 @@ HEAD_KNOBS = (
         high=0.95,
         per="head",
     ),
-    KnobSpec(
-        "head_cut_bits",
-        "Mantissa bits of the LM head that the draft does not read.",
-        per="head",
-        **_CUT,
-    ),
+    KnobSpec("head_cut_bits", "Mantissa bits of the LM head that the draft does not read.", per="head", **_CUT),
 )
 
 #: The bit axis of ELMoE-3D, whose draft reads 4 bits. Below 2 a slice has a sign alone, above 6 it leaves nothing to save.
@@ -154,3 +146,20 @@ EXPERT_POOL = KnobSpec(
     grid=(0.0, 0.25, 0.5, 1.0),
     reads_less=False,
 )
+
+
+#: What becomes of bits that do not fit.
+Rounding = Literal["toward_zero", "nearest_even"]
+
+
+@dataclasses.dataclass(frozen=True)
+class SharedExponents:
+    """How 32 consecutive values of a row are stored with one exponent (see `jaxspec.formats.mx_truncated`).
+
+    Attributes:
+        mantissa_bits: of an element, leading one included; a sign comes on top.
+        rounding: of what a value loses beside a larger one of its block.
+    """
+
+    mantissa_bits: int
+    rounding: Rounding

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-__all__ = ["RESIDUAL_KINDS", "UNROUNDED_BITS", "RoundedInputs"]
+__all__ = ["RESIDUAL_KINDS", "UNROUNDED_BITS", "IntegerKV", "RoundedInputs"]
+
 
 #: Bits of activations that nothing rounds.
 UNROUNDED_BITS = 16
@@ -22,8 +23,8 @@ class RoundedInputs:
     Attributes:
         bits: of a signed integer, one for each element; each token has a scale of its own, by its largest element.
         scaled: rounded after a division by the matrix's scales of its input channels, which are parameters.
-        rotated: rounded after a rotation (see `jaxspec.models.rotated_rows`).
-        spread: rounded in a space that is a parameter of each matrix (see `jaxspec.models.spread_rows`).
+        rotated: rounded after a rotation (see `jaxspec.models.rounded_inputs`).
+        spread: rounded in a space that is a parameter of each matrix (see `jaxspec.models.rounded_inputs`).
         range_share: None: integers are symmetric. A share: they are asymmetric, between the token's smallest and largest
             element times it.
         residual: another form for the matrices of `RESIDUAL_KINDS`; None: this one.
@@ -39,3 +40,34 @@ class RoundedInputs:
     def of(self, kind: str) -> RoundedInputs:
         """The form of what enters one kind of matrix."""
         return self.residual if self.residual is not None and kind in RESIDUAL_KINDS else self
+
+
+# The form of a KV cache of integers, without the numerics behind it.
+
+
+@dataclasses.dataclass(frozen=True)
+class IntegerKV:
+    """How keys and values are rounded before anything reads them (see `jaxspec.models.rounded_inputs`).
+
+    Attributes:
+        bits: of an integer, one for each element; the key and the value of each token and head have a scale and a smallest
+            value of their own.
+        smoothed_keys: keys are divided by scales of their channels first, which are parameters.
+        rotated_keys: keys are rounded after a rotation of each head (see `jaxspec.models.rounded_inputs`).
+        queries: queries are rounded as keys are, when they are computed; no cache holds them.
+        key_share: of the range between the smallest and the largest element of a key, or query, that integers span; of values
+            they span all.
+    """
+
+    bits: Literal[4, 8]
+    smoothed_keys: bool = False
+    rotated_keys: bool = False
+    queries: bool = False
+    key_share: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.queries and self.smoothed_keys:
+            raise ValueError(
+                "queries and smoothed_keys are both given; scales of smoothed keys belong to queries too, which are rounded "
+                "without them: give one of the two"
+            )

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from jaxspec.registries import Registry
 from jaxspec.settings.fields import Among
-from jaxspec.settings.knobs import CUT_AND_PRUNE, EXPERT_POOL, HEAD_KNOBS, SLICE_BITS, KnobSpec
-from jaxspec.settings.shared_exponents import SharedExponents
+from jaxspec.settings.knobs import CUT_AND_PRUNE, EXPERT_POOL, HEAD_KNOBS, SLICE_BITS, KnobSpec, SharedExponents
 
 __all__ = [
     "DEFAULT_SCHEME_NAME",
@@ -42,6 +41,7 @@ class SchemeFacts:
         has_draft: whether a draft step reads less than the target does.
         runs: whether drafts can be made and run, not only priced and packed.
         codec: of its matrices in a container; None: no container can hold it.
+        cut_to: what the draft takes cut bits for, in words.
         shared_exponents: form of the target's matrices and KV cache; None: neither is in blocks that share exponents.
     """
 
@@ -53,6 +53,7 @@ class SchemeFacts:
     has_draft: bool = False
     runs: bool = False
     codec: str | None = None
+    cut_to: str = "zero"
     shared_exponents: SharedExponents | None = None
 
     @property
@@ -97,6 +98,15 @@ _ALL = (
         "cassandra1:CASSANDRA1_CODED",
         lossless=True,
         codec="cassandra1-coded",
+        **_CASSANDRA,
+    ),
+    SchemeFacts(
+        "cassandra1-midpoint",
+        "cassandra1 whose draft takes truncated values for the middle of what they can stand for; lossless",
+        "cassandra1:CASSANDRA1_MIDPOINT",
+        lossless=True,
+        codec="cassandra1-midpoint",
+        cut_to="the middle of what they can stand for",
         **_CASSANDRA,
     ),
     SchemeFacts(
@@ -207,11 +217,11 @@ KNOBS: dict[str, KnobSpec] = {spec.name: spec for facts in OWN_SCHEMES for spec 
 SCHEME_OBJECTS: dict[str, Any] = {}
 
 
-def _accept(name: str, found: Any) -> SchemeFacts:
+def _accept(name: str, given: Any) -> SchemeFacts:
     """The facts, or the scheme that has them."""
-    facts = found if isinstance(found, SchemeFacts) else getattr(found, "facts", None)
+    facts = given if isinstance(given, SchemeFacts) else getattr(given, "facts", None)
     if not isinstance(facts, SchemeFacts):
-        raise ValueError(f"scheme {name!r} is of type {type(found).__name__}; give a Scheme, or its SchemeFacts")
+        raise ValueError(f"scheme {name!r} is of type {type(given).__name__}; give a Scheme, or its SchemeFacts")
     if facts.name != name:
         raise ValueError(f"scheme {name!r} is called {facts.name!r} by its facts; give it one name")
     for spec in facts.knob_specs:
@@ -222,8 +232,8 @@ def _accept(name: str, found: Any) -> SchemeFacts:
             )
     # Its settings, which are made of this module.
     importlib.import_module("jaxspec.settings.draft").add_knobs(facts)
-    if found is not facts:
-        SCHEME_OBJECTS[name] = found
+    if given is not facts:
+        SCHEME_OBJECTS[name] = given
     return facts
 
 

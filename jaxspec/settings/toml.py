@@ -82,8 +82,8 @@ def _entry(key: str, value: Any) -> str:
 def _plain(value: Any) -> Any:
     """Dataclasses as tables by the names that their fields have in files."""
     if dataclasses.is_dataclass(value):
-        found = {key_of(field): _whole(getattr(value, field.name), field) for field in dataclasses.fields(value)}
-        return {key: _plain(item) for key, item in found.items() if item is not None}
+        table = {key_of(field): _whole(getattr(value, field.name), field) for field in dataclasses.fields(value)}
+        return {key: _plain(item) for key, item in table.items() if item is not None}
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return list(value) if isinstance(value, tuple) else value

@@ -6,10 +6,11 @@ from jaxspec.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from jaxspec.speculate.acceptance import BlockPass, TargetText, all_starts, block_pass
+    from jaxspec.speculate.chunks import Prompts
+    from jaxspec.speculate.dynamic_tree import DynamicTree
     from jaxspec.speculate.engine import Decoded, autoregressive_tree, decode, decode_autoregressively
     from jaxspec.speculate.expansion import TreeLimits, chain_limits, tree_limits
     from jaxspec.speculate.expected_cycles import CycleStatistics, expected_cycles
-    from jaxspec.speculate.growing_tree import GrowingTree
     from jaxspec.speculate.keys import Purpose, draw_keys
     from jaxspec.speculate.measured_ranks import measure_ranks, record_ranks
     from jaxspec.speculate.predicted_cycles import predict_cycles
@@ -32,8 +33,9 @@ __all__ = [
     "CycleStatistics",
     "Decoded",
     "Decoding",
-    "GrowingTree",
+    "DynamicTree",
     "Interval",
+    "Prompts",
     "Purpose",
     "TargetText",
     "TreeLimits",

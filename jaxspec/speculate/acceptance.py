@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from jaxspec.checks import check_count, check_sampling, check_tokens, check_traced_count
+from jaxspec.models.blocks import StepInput
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward
 from jaxspec.models.ends import unembed
@@ -85,9 +86,9 @@ def agreement(
 
     channels = target.shape[-1]
     inputs = in_pieces(target, channels), in_pieces(draft, channels), in_pieces(next_token)
-    found = jax.lax.map(jax.checkpoint(lambda piece: of_some(*piece)), inputs)
+    by_piece = jax.lax.map(jax.checkpoint(lambda piece: of_some(*piece)), inputs)
     whole = lambda x: jnp.moveaxis(x, 0, 1).reshape(texts, -1)[:, :of_each].reshape(next_token.shape)
-    return jax.tree.map(whole, found)
+    return jax.tree.map(whole, by_piece)
 
 
 def _of_logits(
@@ -190,15 +191,19 @@ def block_forward(
     ran = forward(
         draft_params,
         config,
-        tokens=text.tokens[:, first:-1],
-        positions=batched(first + place) - before[:, None],
-        mask=batched(own),
-        sources=[CachedKV(draft_cache, batched(committed) & (jnp.arange(slots)[None] >= before[:, None])[:, None, :])],
+        text.tokens[:, first:-1],
+        StepInput(
+            batched(first + place) - before[:, None],
+            batched(own),
+            sources=[
+                CachedKV(draft_cache, batched(committed) & (jnp.arange(slots)[None] >= before[:, None])[:, None, :])
+            ],
+            frugal=view is not None and view.policy is not None,
+            **({} if pools is None else pools.of_roots(root)),
+        ),
         dtype=text.hidden.dtype,
         logits_from=queries,
-        frugal=view is not None and view.policy is not None,
         view=view,
-        **({} if pools is None else pools.of_roots(root)),
     )
     index = offset + jnp.arange(starts)[:, None] * block + jnp.arange(block)[None, :]
     return BlockForward(jnp.take(ran.hidden, index, axis=1), index, ran.facts)

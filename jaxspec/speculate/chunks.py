@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -11,11 +12,37 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Int
 
 from jaxspec.models.mesh import on_host, rows_that_split
+from jaxspec.speculate.sampling import Decoding
 
-__all__ = ["CHUNK", "Chunk", "chunk_size", "gather", "num_chunks", "prompt_chunks"]
+__all__ = ["CHUNK", "Chunk", "Prompts", "chunk_size", "gather", "num_chunks", "prompt_chunks"]
 
 #: Most prompts decoded together.
 CHUNK = 24
+
+
+class Prompts(NamedTuple):
+    """What is decoded, how far and how; one or more prompts, all of which share one array as wide as the longest.
+
+    Attributes:
+        tokens: from place 0 on; what follows the end of a prompt is not read.
+        num_tokens: to decode of each, at least 1.
+        seed: of all draws.
+        lengths: of the prompts, 1 to their places; None: they have one length.
+        stop: tokens that end a text; the first one generated is a text's last token.
+    """
+
+    tokens: np.ndarray
+    num_tokens: int
+    decoding: Decoding
+    seed: int
+    lengths: np.ndarray | None = None
+    stop: Sequence[int] = ()
+
+    @property
+    def known_lengths(self) -> np.ndarray:
+        """Of each prompt."""
+        count, places = self.tokens.shape
+        return np.full(count, places, np.int32) if self.lengths is None else np.asarray(self.lengths, np.int32)
 
 
 class Chunk(NamedTuple):

@@ -27,9 +27,9 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.speculate.candidates import CandidateLaw
 from jaxspec.speculate.drafts.interface import Draft
+from jaxspec.speculate.dynamic_tree import DynamicTree
 from jaxspec.speculate.expansion import TreeLimits, tree_limits
-from jaxspec.speculate.growing_tree import GrowingTree
-from jaxspec.speculate.loop import Decoded, decoding_loop
+from jaxspec.speculate.loop import Asked, Decoded, LoopForm, decoding_loop
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees.public_trees import chain_tree
 from jaxspec.trees.topology import Tree, check_tree, one_tree
@@ -47,7 +47,7 @@ def decode(
     draft_params: Any,
     prompts: Int[Array, "batch prompt"],
     prompt_ids: Int[Array, " batch"],
-    tree: Tree | GrowingTree,
+    tree: Tree | DynamicTree,
     seed: Key[Array, ""],
     decoding: Decoding,
     *,
@@ -73,9 +73,9 @@ def decode(
         decoding: how tokens are chosen; `greedy` is static, the numbers may be traced.
         draft: static; it has the target's vocabulary. None where the limits have no nodes: there is nothing to ask.
         num_tokens: static, at least 1.
-        law: how candidates are chosen; greedy decoding and growing trees take the draft's likeliest ("top").
+        law: how candidates are chosen; greedy decoding and dynamic trees take the draft's likeliest ("top").
         limits: static sizes, those of the tree unless given; trees of one size within the same limits share one compilation. A
-            growing tree has its own.
+            dynamic tree has its own.
         room: static number of new tokens that the caches have slots for, `num_tokens` unless given. Calls that share it
             share one compilation, whatever their `num_tokens`.
         lengths: of the prompts, 1 to their places; None: they have one length. Each prompt is decoded as it is alone.
@@ -96,14 +96,14 @@ def decode(
     check_network(target_params, vocab_size=config.vocab_size, hidden_size=config.hidden_size)
     if law not in ("top", "sampled"):
         raise ValueError(f"candidates are {law!r}; they are chosen as 'top' or 'sampled'")
-    growing = tree if isinstance(tree, GrowingTree) else None
-    if law == "sampled" and (decoding.greedy or growing is not None):
-        what = "greedy decoding" if decoding.greedy else "a growing tree"
+    dynamic = tree if isinstance(tree, DynamicTree) else None
+    if law == "sampled" and (decoding.greedy or dynamic is not None):
+        what = "greedy decoding" if decoding.greedy else "a dynamic tree"
         raise ValueError(f"sampled candidates with {what}: use law='top'")
-    fixed = None if isinstance(tree, GrowingTree) else tree
-    if isinstance(tree, GrowingTree):
+    fixed = None if isinstance(tree, DynamicTree) else tree
+    if isinstance(tree, DynamicTree):
         if limits is not None:
-            raise ValueError(f"limits {limits} came with a growing tree, which has its own; leave them out")
+            raise ValueError(f"limits {limits} came with a dynamic tree, which has its own; leave them out")
         limits = tree.limits
     else:
         limits = _checked_limits(tree, limits)
@@ -116,20 +116,10 @@ def decode(
     return decoding_loop(
         target_params,
         draft_params,
-        prompts,
-        prompt_ids,
+        Asked(prompts, prompt_ids, seed, jnp.asarray(num_tokens), lengths, stop),
         fixed,
-        seed,
         decoding.for_program(),
-        jnp.asarray(num_tokens),
-        draft=draft,
-        config=config,
-        room=room,
-        law=law,
-        limits=limits,
-        growing=growing,
-        lengths=lengths,
-        stop=stop,
+        form=LoopForm(draft, config, room, law, limits, dynamic),
     )
 
 

@@ -20,8 +20,7 @@ from jaxspec.speculate.candidates import CandidateLaw, Candidates, propose
 from jaxspec.speculate.drafts.interface import Draft, Level, Memory, Root
 from jaxspec.speculate.keys import Purpose, draw_keys
 from jaxspec.speculate.sampling import Decoding
-from jaxspec.trees.masks import tree_mask
-from jaxspec.trees.topology import Tree, is_node
+from jaxspec.trees.topology import Tree, is_node, tree_mask
 
 __all__ = ["DraftedTree", "Drafter", "Levels", "TreeLimits", "chain_limits", "draft_tree", "in_levels", "tree_limits"]
 
@@ -57,7 +56,7 @@ class DraftedTree(NamedTuple):
     """A tree of drafted tokens for each sequence.
 
     Attributes:
-        tree: of a given shape one for all, leaves " node"; of growing trees one for each, "batch node".
+        tree: of a given shape one for all, leaves " node"; of dynamic trees one for each, "batch node".
         tokens: of the nodes.
         candidates: after the root (row 0) and each node i (row i + 1), rank 0 first; rows of leaves are not to be read.
         distribution: what candidates were sampled from; None where they are the likeliest.

@@ -60,10 +60,7 @@ def expected_cycles(
 
 @partial(jax.jit, static_argnums=(2, 3))
 def _renewal(
-    survival: Float[Array, "batch start depth"],
-    ends: Int[Array, " batch"] | None,
-    draft_length: int,
-    num_tokens: int,
+    survival: Float[Array, "batch start depth"], ends: Int[Array, " batch"] | None, draft_length: int, num_tokens: int
 ) -> CycleStatistics:
     depth = survival[..., :draft_length]
     at_least = jnp.concatenate([jnp.ones_like(depth[..., :1]), depth, jnp.zeros_like(depth[..., :1])], axis=-1)

@@ -6,7 +6,7 @@ that path's KV alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,33 +15,24 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxspec.compress.kv import stored_kv
+from jaxspec.models.blocks import StepInput
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import ForwardResult, Params, causal_mask, forward
 from jaxspec.models.decoding_programs import jit_decoding
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, first_slots, take_slots, write_cache
 from jaxspec.models.rope import text_lengths
-from jaxspec.models.text_order import TextOrder, text_order
+from jaxspec.models.text_order import text_order
 from jaxspec.speculate.candidates import CandidateLaw
-from jaxspec.speculate.drafts.interface import Committed, Draft, Memory, Root
+from jaxspec.speculate.drafts.interface import Committed, Draft, Memory, Root, hidden_of
+from jaxspec.speculate.dynamic_tree import DynamicTree, draft_dynamic_tree
 from jaxspec.speculate.expansion import DraftedTree, Levels, TreeLimits, draft_tree, in_levels
-from jaxspec.speculate.growing_tree import GrowingTree, draft_growing_tree
 from jaxspec.speculate.keys import Purpose, draw_keys
 from jaxspec.speculate.sampling import Decoding, token_distribution
 from jaxspec.speculate.steps import slots_before, top_gap
 from jaxspec.speculate.tree_rules import TreeVerdict, verify_greedily, verify_tree
-from jaxspec.trees.masks import verification_mask, verification_positions
-from jaxspec.trees.topology import PADDING, Tree
+from jaxspec.trees.topology import PADDING, Tree, verification_mask, verification_positions
 
-__all__ = ["Decoded", "VerifiedView", "decoding_loop", "verified_view"]
-
-
-class VerifiedView(NamedTuple):
-    """Arguments of `forward`, by their names there."""
-
-    positions: Int[Array, "batch token"]
-    mask: Bool[Array, "batch token token"]
-    sources: Sequence[CachedKV]
-    order: TextOrder | None
+__all__ = ["Asked", "Decoded", "LoopForm", "decoding_loop", "verified_view"]
 
 
 def verified_view(
@@ -50,8 +41,8 @@ def verified_view(
     mask: Bool[Array, "*batch token token"],
     depth: Int[Array, "*batch token"],
     deepest: int,
-) -> VerifiedView:
-    """What `forward` is told of the root and the nodes of a tree.
+) -> StepInput:
+    """Where the root and the nodes of a tree are, and what they see.
 
     What is added up is the same, in the same order, however many of a token's predecessors are verified along with it: all
     but the `deepest` + 1 last tokens are read from the cache where they lie, and these in the order of the text. So a token has
@@ -67,7 +58,7 @@ def verified_view(
     mask = jnp.broadcast_to(mask, (batch, tokens, tokens))
     if deepest == 0:
         before = slots_before(root, tokens, cache.num_slots)
-        return VerifiedView(positions, mask, [CachedKV(cache, before)], None)
+        return StepInput(positions, mask, [CachedKV(cache, before)])
     # Of the nearest tokens, those that were committed.
     slot = root[:, None] + jnp.arange(-deepest, 0)[None]
     nearest = jnp.maximum(positions - deepest, 0)[:, :, None]
@@ -75,7 +66,7 @@ def verified_view(
     far = CachedKV(cache, jnp.arange(cache.num_slots)[None, None] < nearest)
     of_columns = jnp.concatenate([slot, positions], axis=1)
     order = text_order(positions, of_columns, jnp.concatenate([recent.mask, mask], axis=2), deepest + 1)
-    return VerifiedView(positions, mask, [far, recent], order)
+    return StepInput(positions, mask, [far, recent], order=order)
 
 
 class Decoded(NamedTuple):
@@ -87,7 +78,7 @@ class Decoded(NamedTuple):
         cycles: target steps per prompt, prefill not counted.
         accepted_at: per prompt, cycles in which a token of depth 1, 2, ... was accepted; none behind a stop token counts.
         ended_at: per prompt, cycles whose token of depth 1, 2, ... was accepted and stopped the text: none deeper was tried.
-        accepted_nodes: per prompt, cycles in which each node was accepted; a growing tree numbers its nodes anew each time.
+        accepted_nodes: per prompt, cycles in which each node was accepted; a dynamic tree numbers its nodes anew each time.
         margin: gap between the two largest target logits where each generated token was chosen: how near a tie came; infinite
             at other places.
     """
@@ -114,25 +105,42 @@ class _State(NamedTuple):
     margin: Array
 
 
-@partial(jit_decoding, static_argnames=("draft", "config", "room", "law", "limits", "growing"))
+class Asked(NamedTuple):
+    """What is decoded.
+
+    Attributes:
+        ids: name the prompts for random draws.
+        num_tokens: to decode of each at least, unless a stop token comes before.
+        lengths: of the prompts; None: they have no padding. stop: tokens that end a text; None: there are none.
+    """
+
+    prompts: Int[Array, "batch prompt"]
+    ids: Int[Array, " batch"]
+    seed: Array
+    num_tokens: Int[Array, ""]
+    lengths: Int[Array, " batch"] | None = None
+    stop: Int[Array, " stop"] | None = None
+
+
+class LoopForm(NamedTuple):
+    """What a program of decoding is compiled for; see `decode`.
+
+    Attributes:
+        draft: None where the limits have no nodes.
+        dynamic: None where a tree is given.
+    """
+
+    draft: Draft | None
+    config: DecoderConfig
+    room: int
+    law: CandidateLaw
+    limits: TreeLimits
+    dynamic: DynamicTree | None
+
+
+@partial(jit_decoding, static_argnames="form")
 def decoding_loop(
-    target_params: Params,
-    draft_params: Any,
-    prompts: Int[Array, "batch prompt"],
-    prompt_ids: Int[Array, " batch"],
-    tree: Tree | None,
-    seed: Array,
-    decoding: Decoding,
-    num_tokens: Int[Array, ""],
-    *,
-    draft: Draft | None,
-    config: DecoderConfig,
-    room: int,
-    law: CandidateLaw,
-    limits: TreeLimits,
-    growing: GrowingTree | None,
-    lengths: Int[Array, " batch"] | None = None,
-    stop: Int[Array, " stop"] | None = None,
+    target_params: Params, draft_params: Any, asked: Asked, tree: Tree | None, decoding: Decoding, *, form: LoopForm
 ) -> Decoded:
     """`decode` with checked arguments.
 
@@ -140,138 +148,17 @@ def decoding_loop(
     where what is generated takes its slots before anything may see them.
 
     Args:
-        tree: None for a growing one. draft: None where the limits have no nodes.
-        lengths: of the prompts; None: they have no padding. stop: tokens that end a text; None: there are none.
+        tree: None for a dynamic tree.
     """
-    batch, prompt_length = prompts.shape
-    lengths = jnp.full(batch, prompt_length, jnp.int32) if lengths is None else lengths.astype(jnp.int32)
-    stop = jnp.zeros(0, jnp.int32) if stop is None else stop
-    unpadded = jnp.where(jnp.arange(prompt_length)[None] < lengths[:, None], prompts, 0)
-    window = limits.depth + 1  # the most that one cycle commits
-    # The last cycle may start at room − 1 and write a whole window.
-    slots = prompt_length + room + 2 * window
-    target = partial(forward, target_params, config, kv_codec=stored_kv(config))
-    levels = None if tree is None or limits.nodes == 0 else in_levels(tree, limits)
-    # A given tree is the same for all sequences and in all cycles.
-    over_trees = partial(jax.vmap, in_axes=0) if growing is not None else lambda function: function
-    seen_in = lambda tree: tuple(over_trees(f)(tree) for f in (verification_mask, verification_positions))
-    given = None if tree is None else seen_in(tree if draft is None or levels is None else levels.tree)
-    draw = lambda purpose, position: draw_keys(seed, purpose, prompt_ids, position)
-
-    def commit(memory: Memory, committed: Committed) -> Memory:
-        return memory if draft is None else draft.commit(draft_params, memory, committed)
-
-    def draft_tokens(memory: Memory, root: Root) -> tuple[DraftedTree, Memory]:
-        if draft is None:
-            assert tree is not None
-            return DraftedTree(
-                tree, jnp.zeros((batch, 0), jnp.int32), jnp.zeros((batch, 1, 1), jnp.int32), None
-            ), memory
-        asking = (draft, draft_params, memory, root)
-        if levels is None:
-            assert growing is not None
-            return draft_growing_tree(*asking, growing, seed, prompt_ids, decoding)
-        return draft_tree(*asking, levels, seed, prompt_ids, decoding, limits=limits, law=law)
-
-    places = jnp.broadcast_to(jnp.arange(prompt_length), prompts.shape)
-    prefill = target(
-        tokens=prompts,
-        positions=places,
-        mask=causal_mask(batch, prompt_length),
-        lengths=text_lengths(places, lengths),
-    )
-    numbers = limits.numbers if growing is None else growing.numbers
-    memory = None if draft is None else draft.empty(draft_params, batch, slots, numbers)
-    # The barrier keeps XLA from computing, at compile time, what an empty memory makes of the prompt.
-    memory, at_start = jax.lax.optimization_barrier((memory, jnp.zeros(batch, jnp.int32)))
-    committed = Committed(
-        tokens=prompts[:, 1:],
-        hidden=prefill.hidden[:, :-1],
-        cache=first_slots(prefill.cache, prompt_length - 1),
-        start=at_start,
-        before=prompts[:, 0],
-        valid=lengths - 1,
-        extras=jax.tree.map(lambda x: x[:, :-1], prefill.extras),
-    )
-    state = _State(
-        tokens=jnp.zeros((batch, slots), jnp.int32).at[:, :prompt_length].set(unpadded),
-        length=lengths,
-        stopped=jnp.zeros(batch, bool),
-        target_cache=write_cache(empty_cache(config, batch, slots, params=target_params), prefill.cache, at_start),
-        memory=commit(memory, committed),
-        cycles=jnp.zeros(batch, jnp.int32),
-        accepted_at=jnp.zeros((batch, limits.depth), jnp.int32),
-        ended_at=jnp.zeros((batch, limits.depth), jnp.int32),
-        accepted_nodes=jnp.zeros((batch, limits.nodes), jnp.int32),
-        margin=jnp.full((batch, slots), jnp.inf, jnp.float32),
-    )
-
-    def unfinished(state: _State) -> Bool[Array, " batch"]:
-        return (state.length - lengths < num_tokens) & ~state.stopped
-
-    def cycle(state: _State) -> _State:
-        root_slot = state.length - 1
-        root = Root(jnp.take_along_axis(state.tokens, root_slot[:, None], axis=1)[:, 0], root_slot)
-        drafted, memory = draft_tokens(state.memory, root)
-        mask, depth = seen_in(drafted.tree) if given is None else given
-        view = verified_view(state.target_cache, root_slot, mask, depth, limits.depth)
-        verified = target(
-            tokens=jnp.concatenate([root.token[:, None], drafted.tokens], axis=1),
-            positions=view.positions,
-            mask=view.mask,
-            sources=view.sources,
-            order=view.order,
-        )
-        trees = None if growing is None else 0
-        if decoding.greedy:
-            verdict = jax.vmap(partial(verify_greedily, depths=limits.depth), in_axes=(trees, 0, 0, trees))(
-                drafted.tree, jnp.argmax(verified.logits, axis=-1), drafted.candidates, mask
-            )
-        else:
-            per_rank = jax.vmap(lambda key: jax.random.uniform(key, (limits.ranks,)))
-            at_depth = [per_rank(draw(Purpose.ACCEPT, root_slot + i)) for i in range(1, window)]
-            uniforms = jnp.stack(at_depth, axis=1) if at_depth else jnp.zeros((batch, 0, limits.ranks))
-            verdict = jax.vmap(verify_tree, in_axes=(trees, 0, 0, 0, 0, 0))(
-                drafted.tree,
-                token_distribution(verified.logits, decoding),
-                drafted.distribution,
-                drafted.candidates,
-                uniforms,
-                # One draw per cycle, named by the root's position, which no other cycle of this prompt shares.
-                draw(Purpose.NEXT, root_slot),
-            )
-        active = unfinished(state)
-        committed, gaps = _path_of(drafted, verified, verdict, root, limits)
-        place = jnp.arange(window)[None]
-        ends = jnp.any(committed.tokens[:, :, None] == stop[None, None], axis=2) & (place < committed.valid[:, None])
-        stops = jnp.any(ends, axis=1)
-        # What a cycle yields ends with its first stop token, accepted or drawn.
-        yielded = jnp.where(stops, jnp.argmax(ends, axis=1).astype(jnp.int32) + 1, committed.valid)
-        within = place < yielded[:, None]
-        write = jax.vmap(partial(jax.lax.dynamic_update_slice_in_dim, axis=0))
-        written = lambda kept, new: jnp.where(active[:, None], write(kept, new, state.length), kept)
-        counted = lambda hits: hits.astype(jnp.int32) * active[:, None].astype(jnp.int32)
-        accepted, deep = jnp.minimum(verdict.accepted, yielded), jnp.arange(limits.depth)[None]
-        on_path = jnp.where(deep < accepted[:, None], verdict.path, PADDING)
-        at_node = _nodes_of_path(on_path, levels, limits)
-        # Behind a stop token there is nothing; elsewhere whatever follows the valid tokens is overwritten.
-        tokens = jnp.where(stops[:, None] & ~within, 0, committed.tokens)
-        return _State(
-            tokens=written(state.tokens, tokens),
-            length=jnp.where(active, state.length + yielded, state.length),
-            stopped=state.stopped | (active & stops),
-            # A finished sequence rewrites its own last window with the same values.
-            target_cache=write_cache(state.target_cache, committed.cache, root_slot, after=verified.hidden),
-            memory=commit(memory, committed),
-            cycles=state.cycles + active.astype(jnp.int32),
-            accepted_at=state.accepted_at + counted(deep < accepted[:, None]),
-            ended_at=state.ended_at
-            + counted(stops[:, None] & (deep + 1 == accepted[:, None]) & (accepted == yielded)[:, None]),
-            accepted_nodes=state.accepted_nodes + counted(at_node),
-            margin=written(state.margin, jnp.where(within, gaps, jnp.inf)),
-        )
-
-    state = jax.lax.while_loop(lambda state: jnp.any(unfinished(state)), cycle, state)
+    batch, places = asked.prompts.shape
+    lengths = jnp.full(batch, places, jnp.int32) if asked.lengths is None else asked.lengths.astype(jnp.int32)
+    stop = jnp.zeros(0, jnp.int32) if asked.stop is None else asked.stop
+    levels = given = None
+    if tree is not None:
+        levels = None if form.limits.nodes == 0 else in_levels(tree, form.limits)
+        given = _seen_in(tree if form.draft is None or levels is None else levels.tree)
+    loop = _Loop(target_params, draft_params, asked, lengths, stop, tree, levels, given, decoding, form)
+    state = jax.lax.while_loop(lambda state: jnp.any(loop.unfinished(state)), loop.cycle, loop.started())
     return Decoded(
         tokens=state.tokens,
         generated=state.length - lengths,
@@ -281,6 +168,161 @@ def decoding_loop(
         accepted_nodes=state.accepted_nodes,
         margin=state.margin,
     )
+
+
+def _seen_in(tree: Tree) -> tuple[Array, Array]:
+    """Mask and depths of the root and the nodes of a tree."""
+    return verification_mask(tree), verification_positions(tree)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Loop:
+    """The parts of one program, with what they share.
+
+    Attributes:
+        levels: of a given tree with nodes. given: mask and depths of a given tree, the same for all sequences and cycles.
+    """
+
+    target_params: Params
+    draft_params: Any
+    asked: Asked
+    lengths: Int[Array, " batch"]
+    stop: Int[Array, " stop"]
+    tree: Tree | None
+    levels: Levels | None
+    given: tuple[Array, Array] | None
+    decoding: Decoding
+    form: LoopForm
+
+    @property
+    def window(self) -> int:
+        """The most that one cycle commits."""
+        return self.form.limits.depth + 1
+
+    def target(self, tokens: Array, step: StepInput) -> ForwardResult:
+        """A step of the target."""
+        config, draft = self.form.config, self.form.draft
+        step = step._replace(kv_codec=stored_kv(config))
+        return forward(self.target_params, config, tokens, step, hidden_of=hidden_of(draft))
+
+    def commit(self, memory: Memory, committed: Committed) -> Memory:
+        """The draft's memory with these tokens."""
+        draft = self.form.draft
+        return memory if draft is None else draft.commit(self.draft_params, memory, committed)
+
+    def started(self) -> _State:
+        """The state behind the prompts."""
+        form, (batch, places), lengths = self.form, self.asked.prompts.shape, self.lengths
+        # The last cycle may start at room − 1 and write a whole window.
+        slots = places + form.room + 2 * self.window
+        at = jnp.broadcast_to(jnp.arange(places), self.asked.prompts.shape)
+        step = StepInput(at, causal_mask(batch, places), lengths=text_lengths(at, lengths))
+        prefill = self.target(self.asked.prompts, step)
+        numbers = form.limits.numbers if form.dynamic is None else form.dynamic.numbers
+        memory = None if form.draft is None else form.draft.empty(self.draft_params, batch, slots, numbers)
+        # The barrier keeps XLA from computing, at compile time, what an empty memory makes of the prompt.
+        memory, at_start = jax.lax.optimization_barrier((memory, jnp.zeros(batch, jnp.int32)))
+        committed = Committed(
+            tokens=self.asked.prompts[:, 1:],
+            hidden=prefill.for_draft[:, :-1],
+            cache=first_slots(prefill.cache, places - 1),
+            start=at_start,
+            before=self.asked.prompts[:, 0],
+            valid=lengths - 1,
+            extras=jax.tree.map(lambda x: x[:, :-1], prefill.extras),
+        )
+        unpadded = jnp.where(jnp.arange(places)[None] < lengths[:, None], self.asked.prompts, 0)
+        cache = empty_cache(form.config, batch, slots, params=self.target_params)
+        return _State(
+            tokens=jnp.zeros((batch, slots), jnp.int32).at[:, :places].set(unpadded),
+            length=lengths,
+            stopped=jnp.zeros(batch, bool),
+            target_cache=write_cache(cache, prefill.cache, at_start),
+            memory=self.commit(memory, committed),
+            cycles=jnp.zeros(batch, jnp.int32),
+            accepted_at=jnp.zeros((batch, form.limits.depth), jnp.int32),
+            ended_at=jnp.zeros((batch, form.limits.depth), jnp.int32),
+            accepted_nodes=jnp.zeros((batch, form.limits.nodes), jnp.int32),
+            margin=jnp.full((batch, slots), jnp.inf, jnp.float32),
+        )
+
+    def unfinished(self, state: _State) -> Bool[Array, " batch"]:
+        """Sequences that go on."""
+        return (state.length - self.lengths < self.asked.num_tokens) & ~state.stopped
+
+    def drafted(self, memory: Memory, root: Root) -> tuple[DraftedTree, Memory]:
+        """The tokens of a cycle, and the memory with them."""
+        form, batch = self.form, len(self.asked.prompts)
+        if form.draft is None:
+            assert self.tree is not None
+            nothing = jnp.zeros((batch, 0), jnp.int32), jnp.zeros((batch, 1, 1), jnp.int32)
+            return DraftedTree(self.tree, *nothing, None), memory
+        asking, drawn = (form.draft, self.draft_params, memory, root), (self.asked.seed, self.asked.ids, self.decoding)
+        if self.levels is None:
+            assert form.dynamic is not None
+            return draft_dynamic_tree(*asking, form.dynamic, *drawn)
+        return draft_tree(*asking, self.levels, *drawn, limits=form.limits, law=form.law)
+
+    def verdict(self, drafted: DraftedTree, logits: Array, mask: Array, root: Root) -> TreeVerdict:
+        """What the target accepts."""
+        limits, trees = self.form.limits, None if self.form.dynamic is None else 0
+        if self.decoding.greedy:
+            return jax.vmap(partial(verify_greedily, depths=limits.depth), in_axes=(trees, 0, 0, trees))(
+                drafted.tree, jnp.argmax(logits, axis=-1), drafted.candidates, mask
+            )
+        draw = lambda purpose, position: draw_keys(self.asked.seed, purpose, self.asked.ids, position)
+        per_rank = jax.vmap(lambda key: jax.random.uniform(key, (limits.ranks,)))
+        at_depth = [per_rank(draw(Purpose.ACCEPT, root.position + i)) for i in range(1, self.window)]
+        none = jnp.zeros((len(self.asked.prompts), 0, limits.ranks))
+        return jax.vmap(verify_tree, in_axes=(trees, 0, 0, 0, 0, 0))(
+            drafted.tree,
+            token_distribution(logits, self.decoding),
+            drafted.distribution,
+            drafted.candidates,
+            jnp.stack(at_depth, axis=1) if at_depth else none,
+            # One draw per cycle, named by the root's position, which no other cycle of this prompt shares.
+            draw(Purpose.NEXT, root.position),
+        )
+
+    def cycle(self, state: _State) -> _State:
+        """The state behind one more cycle."""
+        root_slot, limits = state.length - 1, self.form.limits
+        root = Root(jnp.take_along_axis(state.tokens, root_slot[:, None], axis=1)[:, 0], root_slot)
+        drafted, memory = self.drafted(state.memory, root)
+        mask, depth = jax.vmap(_seen_in)(drafted.tree) if self.given is None else self.given
+        view = verified_view(state.target_cache, root_slot, mask, depth, limits.depth)
+        verified = self.target(jnp.concatenate([root.token[:, None], drafted.tokens], axis=1), view)
+        verdict = self.verdict(drafted, verified.logits, mask, root)
+        committed, gaps = _path_of(drafted, verified, verdict, root, limits)
+        active, place = self.unfinished(state), jnp.arange(self.window)[None]
+        ends = jnp.any(committed.tokens[:, :, None] == self.stop[None, None], axis=2) & (
+            place < committed.valid[:, None]
+        )
+        stops = jnp.any(ends, axis=1)
+        # What a cycle yields ends with its first stop token, accepted or drawn.
+        yielded = jnp.where(stops, jnp.argmax(ends, axis=1).astype(jnp.int32) + 1, committed.valid)
+        within = place < yielded[:, None]
+        write = jax.vmap(partial(jax.lax.dynamic_update_slice_in_dim, axis=0))
+        written = lambda kept, new: jnp.where(active[:, None], write(kept, new, state.length), kept)
+        counted = lambda hits: hits.astype(jnp.int32) * active[:, None].astype(jnp.int32)
+        accepted, deep = jnp.minimum(verdict.accepted, yielded), jnp.arange(limits.depth)[None]
+        on_path = jnp.where(deep < accepted[:, None], verdict.path, PADDING)
+        # Behind a stop token there is nothing; elsewhere whatever follows the valid tokens is overwritten.
+        tokens = jnp.where(stops[:, None] & ~within, 0, committed.tokens)
+        return _State(
+            tokens=written(state.tokens, tokens),
+            length=jnp.where(active, state.length + yielded, state.length),
+            stopped=state.stopped | (active & stops),
+            # A finished sequence rewrites its own last window with the same values.
+            target_cache=write_cache(state.target_cache, committed.cache, root_slot, after=verified.hidden),
+            memory=self.commit(memory, committed),
+            cycles=state.cycles + active.astype(jnp.int32),
+            accepted_at=state.accepted_at + counted(deep < accepted[:, None]),
+            ended_at=state.ended_at
+            + counted(stops[:, None] & (deep + 1 == accepted[:, None]) & (accepted == yielded)[:, None]),
+            accepted_nodes=state.accepted_nodes + counted(_nodes_of_path(on_path, self.levels, limits)),
+            margin=written(state.margin, jnp.where(within, gaps, jnp.inf)),
+        )
 
 
 def _path_of(
@@ -304,7 +346,7 @@ def _path_of(
         tokens=jnp.where(place == verdict.accepted[:, None], verdict.next_token[:, None], path_tokens).astype(
             jnp.int32
         ),
-        hidden=by_row(verified.hidden),
+        hidden=by_row(verified.for_draft),
         cache=cache,
         start=root.position,
         before=root.token,

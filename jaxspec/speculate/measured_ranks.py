@@ -22,7 +22,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.mesh import mesh_of, on_host, split_rows
 from jaxspec.speculate.chunks import prompt_chunks
-from jaxspec.speculate.drafts.interface import Draft, ReadyDraft
+from jaxspec.speculate.drafts.interface import Draft, ReadyDraft, hidden_of
 from jaxspec.speculate.target_trace import chain_level, trace_target
 from jaxspec.trees.rank_traces import ENDED, UNKNOWN, RankTraces
 
@@ -139,7 +139,7 @@ def _measure_ranks(
     starts = length - prompt_tokens
     lengths = jnp.full(batch, prompt_tokens, jnp.int32) if lengths is None else lengths.astype(jnp.int32)
     generated = jnp.full(batch, starts, jnp.int32) if generated is None else generated.astype(jnp.int32)
-    trace = trace_target(target_params, config, texts, lengths, padding=depth)
+    trace = trace_target(target_params, config, texts, lengths, padding=depth, hidden_of=hidden_of(draft))
     numbers = depth + 1
     beyond = jnp.where(generated < starts, ENDED, UNKNOWN)
 
@@ -153,6 +153,8 @@ def _measure_ranks(
         position = lengths - 1 + start
         root = trace.root(position)
         logits, drafted = draft.open(draft_params, memory, root)
+        # What was drafted is forgotten: the memory goes on from what is committed, or from the root where it counts.
+        memory = drafted if getattr(draft, "follows_cycles", False) else memory
         first = rank_of(logits, trace.token_at(position + 1))
 
         def deeper(drafted, d):
@@ -160,7 +162,6 @@ def _measure_ranks(
             logits, drafted = draft.extend(draft_params, drafted, root, level)
             return drafted, rank_of(logits[:, 0], trace.token_at(position + d + 1))
 
-        # What was drafted is forgotten: the memory goes on from what is committed.
         _, later = jax.lax.scan(deeper, drafted, jnp.arange(1, depth))
         ranks = jnp.concatenate([first[None], later])
         known = start + jnp.arange(depth)[:, None] < generated[None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -16,13 +16,14 @@ from jaxspec.checks import check_count, check_lengths, check_sampling, check_tok
 from jaxspec.compress.expert_pool import has_pool
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.kv import compress_cache, stored_kv
+from jaxspec.models.blocks import StepInput
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward
 from jaxspec.models.mesh import mesh_of, split_rows
 from jaxspec.models.rope import text_lengths
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.acceptance import TargetText, all_starts
-from jaxspec.speculate.chunks import gather, prompt_chunks
+from jaxspec.speculate.chunks import Prompts, gather, prompt_chunks
 from jaxspec.speculate.drafts.compressed_copy import compressed_copy
 from jaxspec.speculate.drafts.interface import ReadyDraft
 from jaxspec.speculate.expansion import TreeLimits
@@ -48,17 +49,12 @@ def predict_cycles(
     target: Params,
     draft: Params,
     config: DecoderConfig,
+    prompts: Prompts,
     texts: np.ndarray,
     *,
-    prompt_tokens: int,
-    num_tokens: int,
     knobs: Knobs,
     draft_length: int,
-    decoding: Decoding,
-    lengths: np.ndarray | None = None,
-    stop: Sequence[int] = (),
     sharing: int = 1,
-    seed: int = 0,
     advance: Callable[[], None] = lambda: None,
 ) -> dict[str, np.ndarray]:
     """Expected cycles of each text without decoding it: acceptance at every position, then the renewal of cycles.
@@ -67,41 +63,39 @@ def predict_cycles(
 
     Args:
         draft: the matrices of the target's compressed copy; knobs: how it reads committed KV, and the size of its pools.
+        prompts: that would be decoded; draws are made where there are pools and tokens are sampled.
         texts: prompts and their autoregressive continuation of `continuation_length(num_tokens)` tokens, or up to a stop token;
             each from place 0 on, what follows its end is not read.
-        prompt_tokens: places of the longest prompt; the other places hold tokens that were generated.
-        lengths: of the prompts; None: all have that many tokens.
-        stop: tokens that end a text, as it was decoded with.
         sharing: texts that share a pool of experts, as they were decoded.
-        seed: of the draws where there are pools and tokens are sampled.
     Returns:
         The fields of `CycleStatistics`, over all texts; but for drafts with pools also `gained`, "text start": tokens that a
         cycle beginning there gains in expectation with a draft of `MAX_DRAFT_LENGTH` tokens.
     Raises:
         ValueError: an argument out of its range, or texts that are too short.
     """
+    prompt_tokens, num_tokens, lengths = prompts.tokens.shape[1], prompts.num_tokens, prompts.known_lengths
     check_count("prompt_tokens", prompt_tokens)
     check_count("num_tokens", num_tokens)
     check_count("draft_length", draft_length, most=MAX_DRAFT_LENGTH)
     count, places = check_tokens("texts", texts, vocab_size=config.vocab_size, least=prompt_tokens + num_tokens)
-    check_lengths(lengths, count, prompt_tokens)
-    check_sampling(decoding)
-    decoding = dataclasses.replace(decoding, temperature=jnp.asarray(decoding.temperature, jnp.float32)).for_program()
-    lengths = np.full(count, prompt_tokens, np.int32) if lengths is None else lengths
+    check_lengths(prompts.lengths, count, prompt_tokens)
+    check_sampling(prompts.decoding)
+    temperature = jnp.asarray(prompts.decoding.temperature, jnp.float32)
+    decoding = dataclasses.replace(prompts.decoding, temperature=temperature).for_program()
     room = places - prompt_tokens
-    ends = ends_of(generated_tokens(texts, lengths, np.full(count, room), room), stop)
+    ends = ends_of(generated_tokens(texts, lengths, np.full(count, room), room), prompts.stop)
 
     if has_pool(knobs, config):
         ready = compressed_copy(config, draft, knobs, sharing=sharing)
 
-        def replay(*texts: Array):
-            key, sizes = jax.random.key(seed), (jnp.asarray(draft_length), jnp.asarray(num_tokens))
+        def replay(tokens: Array, ids: Array, rows: Array, ends: Array):
+            key, known = jax.random.key(prompts.seed), ReplayedTexts(tokens, ids, rows, ends, jnp.asarray(num_tokens))
             static = {"draft": ready.draft, "config": config}
             static |= {"prompt_tokens": prompt_tokens, "most_drafted": MAX_DRAFT_LENGTH}
-            replayed = replay_chains(target, ready.params, ReplayedTexts(*texts), *sizes, key, decoding, **static)
+            replayed = replay_chains(target, ready.params, known, jnp.asarray(draft_length), key, decoding, **static)
             return replayed._replace(survival=replayed.survival[:, :draft_length])
 
-        return _in_chunks(target, texts, np.asarray(lengths, np.int32), ends, replay, advance, sharing)
+        return _in_chunks(target, texts, lengths, ends, replay, advance, sharing)
 
     def renewed(texts: Array, ids: Array, before: Array, ends: Array):
         del ids
@@ -117,15 +111,11 @@ def predict_trees(
     target: Params,
     draft: ReadyDraft,
     config: DecoderConfig,
+    prompts: Prompts,
     texts: np.ndarray,
     tree: Tree,
     *,
     limits: TreeLimits,
-    prompt_tokens: int,
-    num_tokens: int,
-    decoding: Decoding,
-    seed: int,
-    lengths: np.ndarray,
     generated: np.ndarray,
     advance: Callable[[], None] = lambda: None,
 ) -> dict[str, np.ndarray]:
@@ -134,19 +124,19 @@ def predict_trees(
     For drafts whose acceptance depends on earlier cycles; for others `record_ranks` covers all trees at once.
 
     Args:
-        texts, prompt_tokens, lengths: as for `predict_cycles`. tree, limits: as for `decode`.
+        prompts, texts: as for `predict_cycles`. tree, limits: as for `decode`.
         generated: tokens that each text has after its prompt; fewer than there are places where it stopped.
     """
-    room = texts.shape[1] - prompt_tokens
+    room = texts.shape[1] - prompts.tokens.shape[1]
     ends = np.where(generated < room, generated, room + 1).astype(np.int32)
 
-    def replay(*texts: Array):
-        key, static = jax.random.key(seed), {"draft": draft.draft, "config": config}
-        static |= {"prompt_tokens": prompt_tokens, "limits": limits}
-        rest = (tree, jnp.asarray(num_tokens), key, decoding.for_program())
-        return replay_trees(target, draft.params, ReplayedTexts(*texts), *rest, **static)
+    def replay(tokens: Array, ids: Array, rows: Array, ends: Array):
+        key, static = jax.random.key(prompts.seed), {"draft": draft.draft, "config": config}
+        static |= {"prompt_tokens": prompts.tokens.shape[1], "limits": limits}
+        known = ReplayedTexts(tokens, ids, rows, ends, jnp.asarray(prompts.num_tokens))
+        return replay_trees(target, draft.params, known, tree, key, prompts.decoding.for_program(), **static)
 
-    return _in_chunks(target, texts, np.asarray(lengths, np.int32), ends, replay, advance, draft.sharing)
+    return _in_chunks(target, texts, prompts.known_lengths, ends, replay, advance, draft.sharing)
 
 
 def _in_chunks(
@@ -185,12 +175,14 @@ def _survival(
     result = forward(
         target,
         config,
-        tokens=tokens[:, :-1],
-        positions=positions,
-        mask=causal_mask(tokens.shape[0], queries) & (place >= before[:, None])[:, None, :],
-        kv_codec=stored_kv(config),
+        tokens[:, :-1],
+        StepInput(
+            positions,
+            causal_mask(tokens.shape[0], queries) & (place >= before[:, None])[:, None, :],
+            kv_codec=stored_kv(config),
+            lengths=text_lengths(positions, first + 1 - before),
+        ),
         logits_from=queries,
-        lengths=text_lengths(positions, first + 1 - before),
     )
     return all_starts(
         draft,

@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from jaxspec.checks import check_lengths, check_sampling, check_tokens
+from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.mesh import mesh_of, split_rows
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.candidates import CandidateLaw
-from jaxspec.speculate.chunks import gather, prompt_chunks
+from jaxspec.speculate.chunks import Prompts, gather, prompt_chunks
 from jaxspec.speculate.drafts.interface import ReadyDraft
+from jaxspec.speculate.dynamic_tree import DynamicTree
 from jaxspec.speculate.engine import autoregressive_tree, decode
 from jaxspec.speculate.expansion import TreeLimits, chain_limits
-from jaxspec.speculate.growing_tree import GrowingTree
-from jaxspec.speculate.logit_check import check_logits
 from jaxspec.speculate.ragged import generated_tokens
-from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees.public_trees import chain_tree
 from jaxspec.trees.topology import Tree
 
 __all__ = [
     "TIE_MARGIN",
     "WIDTH",
+    "check_logits",
     "continuation_length",
     "continue_texts",
     "count_mismatches",
@@ -57,44 +58,39 @@ def decode_prompts(
     target: Params,
     config: DecoderConfig,
     draft: ReadyDraft | None,
-    prompts: np.ndarray,
-    tree: Tree | GrowingTree,
+    prompts: Prompts,
+    tree: Tree | DynamicTree,
     *,
-    num_tokens: int,
-    decoding: Decoding,
-    seed: int,
     law: CandidateLaw = "top",
     limits: TreeLimits | None = None,
     room: int | None = None,
-    lengths: np.ndarray | None = None,
-    stop: Sequence[int] = (),
     advance: Callable[[], None] = _nothing,
 ) -> dict[str, np.ndarray]:
-    """`decode` over all prompts, of which there is one or more, chunk by chunk.
+    """`decode` over all prompts, chunk by chunk.
 
     Args:
         draft: None where the tree has no nodes.
-        lengths, stop: as for `decode`; all prompts share one array, as wide as the longest.
+        law, limits, room: as for `decode`.
         advance: called after each chunk.
-        others: as for `decode`.
     Returns:
         The fields of `Decoded`, over all prompts.
     Raises:
         ValueError: see `decode`.
         InputError: logits that are no numbers.
     """
-    count, places = check_tokens("prompts", prompts, vocab_size=config.vocab_size)
-    check_lengths(lengths, count, places)
-    check_sampling(decoding)
-    decoding = dataclasses.replace(decoding, temperature=jnp.asarray(decoding.temperature, jnp.float32))
-    options = {"config": config, "num_tokens": num_tokens, "law": law, "limits": limits, "room": room}
-    options |= {"stop": jnp.asarray(stop, jnp.int32), "draft": None if draft is None else draft.draft}
+    count, places = check_tokens("prompts", prompts.tokens, vocab_size=config.vocab_size)
+    check_lengths(prompts.lengths, count, places)
+    check_sampling(prompts.decoding)
+    temperature = jnp.asarray(prompts.decoding.temperature, jnp.float32)
+    decoding = dataclasses.replace(prompts.decoding, temperature=temperature)
+    options = {"config": config, "num_tokens": prompts.num_tokens, "law": law, "limits": limits, "room": room}
+    options |= {"stop": jnp.asarray(prompts.stop, jnp.int32), "draft": None if draft is None else draft.draft}
     params = None if draft is None else draft.params
-    lengths = np.full(count, places, np.int32) if lengths is None else lengths
     parts = []
-    for chunk in prompt_chunks(prompts, mesh_of(target), sharing=1 if draft is None else draft.sharing):
-        key = jax.random.key(seed)
-        prompts_here, ids, of_these = split_rows(target, chunk.prompts, chunk.ids, chunk.of(lengths))
+    for chunk in prompt_chunks(prompts.tokens, mesh_of(target), sharing=1 if draft is None else draft.sharing):
+        key = jax.random.key(prompts.seed)
+        rows = (chunk.prompts, chunk.ids, chunk.of(prompts.known_lengths))
+        prompts_here, ids, of_these = split_rows(target, *rows)
         result = decode(target, params, prompts_here, ids, tree, key, decoding, lengths=of_these, **options)
         parts.append((jax.block_until_ready(result), chunk.real))
         advance()
@@ -111,16 +107,11 @@ def decode_chains(
     target: Params,
     config: DecoderConfig,
     draft: ReadyDraft,
-    prompts: np.ndarray,
+    prompts: Prompts,
     draft_length: int,
     *,
-    num_tokens: int,
-    decoding: Decoding,
-    seed: int,
     longest: int = MAX_DRAFT_LENGTH,
     room: int | None = None,
-    lengths: np.ndarray | None = None,
-    stop: Sequence[int] = (),
     advance: Callable[[], None] = _nothing,
 ) -> dict[str, np.ndarray]:
     """`decode_prompts` with chains of 0 to `longest` tokens, all at one static width; 0 decodes autoregressively.
@@ -130,56 +121,20 @@ def decode_chains(
     Args:
         longest: static; whatever is compared token by token is decoded with the same.
     """
-    return decode_prompts(
-        target,
-        config,
-        draft,
-        prompts,
-        chain_tree(draft_length, longest + 1),
-        num_tokens=num_tokens,
-        decoding=decoding,
-        seed=seed,
-        law="top" if decoding.greedy else "sampled",
-        limits=chain_limits(longest + 1),
-        room=room,
-        lengths=lengths,
-        stop=stop,
-        advance=advance,
-    )
+    tree, law = chain_tree(draft_length, longest + 1), "top" if prompts.decoding.greedy else "sampled"
+    how = {"limits": chain_limits(longest + 1), "room": room, "advance": advance}
+    return decode_prompts(target, config, draft, prompts, tree, law=law, **how)
 
 
 def continue_texts(
-    target: Params,
-    config: DecoderConfig,
-    prompts: np.ndarray,
-    *,
-    num_tokens: int,
-    decoding: Decoding,
-    seed: int,
-    lengths: np.ndarray | None = None,
-    stop: Sequence[int] = (),
-    advance: Callable[[], None] = _nothing,
+    target: Params, config: DecoderConfig, prompts: Prompts, *, advance: Callable[[], None] = _nothing
 ) -> dict[str, np.ndarray]:
     """`decode_prompts` without a draft, one token per step: several times as fast as at the width of a verification.
 
     Its products are narrower than a verification's, so that their last bits may differ: it is no baseline of a proof.
     """
     alone = chain_limits(1)
-    tree = autoregressive_tree(alone)
-    return decode_prompts(
-        target,
-        config,
-        None,
-        prompts,
-        tree,
-        num_tokens=num_tokens,
-        decoding=decoding,
-        seed=seed,
-        limits=alone,
-        lengths=lengths,
-        stop=stop,
-        advance=advance,
-    )
+    return decode_prompts(target, config, None, prompts, autoregressive_tree(alone), limits=alone, advance=advance)
 
 
 def count_mismatches(
@@ -216,3 +171,18 @@ def count_mismatches(
         "ties": int(np.sum(excused)),
         "smallest_margin": float(np.min(speculative["margin"])),
     }
+
+
+def check_logits(following: Float[np.ndarray, "text place"]) -> None:
+    """Refuse what a network decoded with logits that are no numbers.
+
+    Args:
+        following: of each token, what follows from its logits alone, as a log-probability; NaN where they were no numbers.
+    Raises:
+        InputError: some were not.
+    """
+    if wrong := int(np.count_nonzero(np.isnan(following).any(axis=1))):
+        raise InputError(
+            f"the network's logits are no numbers (NaN) for {wrong} of {len(following)} texts: its weights hold NaN or "
+            "infinities, or values overflow in its number format; check the checkpoint"
+        )

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.ends import unembed
-from jaxspec.speculate.drafts.interface import Draft, Memory, Root
+from jaxspec.speculate.drafts.interface import Draft, Memory, Root, hidden_of
 from jaxspec.speculate.expansion import TreeLimits, draft_tree, in_levels
 from jaxspec.speculate.expected_cycles import CycleStatistics
 from jaxspec.speculate.keys import Purpose, draw_keys
@@ -26,8 +26,7 @@ from jaxspec.speculate.rules import residual_distribution
 from jaxspec.speculate.sampling import Decoding, token_distribution
 from jaxspec.speculate.target_trace import TargetTrace, chain_level, trace_target
 from jaxspec.speculate.tree_rules import verify_greedily
-from jaxspec.trees.masks import verification_mask, verification_positions
-from jaxspec.trees.topology import Tree
+from jaxspec.trees.topology import Tree, verification_mask, verification_positions
 
 __all__ = ["ReplayedTexts", "replay_chains", "replay_trees"]
 
@@ -40,12 +39,14 @@ class ReplayedTexts(NamedTuple):
         ids: name the texts for random draws.
         lengths: of the prompts.
         ends: generated tokens up to where each text stops; more than there are where it does not.
+        num_tokens: cycles end with the one that reaches this many.
     """
 
     tokens: Int[Array, "batch token"]
     ids: Int[Array, " batch"]
     lengths: Int[Array, " batch"]
     ends: Int[Array, " batch"]
+    num_tokens: Int[Array, ""] | int
 
 
 class _State(NamedTuple):
@@ -65,7 +66,6 @@ def replay_chains(
     draft_params: Any,
     texts: ReplayedTexts,
     draft_length: Int[Array, ""] | int,
-    num_tokens: Int[Array, ""] | int,
     seed: Key[Array, ""],
     decoding: Decoding,
     *,
@@ -81,7 +81,6 @@ def replay_chains(
 
     Args:
         draft_length: 1 to `most_drafted`, which is static: lengths share one compilation.
-        num_tokens: cycles end with the one that reaches this many.
         prompt_tokens: static; places of the longest prompt.
     Returns:
         Counts of one replay of each text. Their mean over draws, and over sampled texts, is the expectation.
@@ -123,7 +122,7 @@ def replay_chains(
         _, followed = judge(trace, logits, followed, root.position + draft_length)
         return count + followed.astype(count.dtype), memory
 
-    asked = (draft, draft_params, config, texts, num_tokens)
+    asked = (draft, draft_params, config, texts)
     return _follow(chain, target_params, *asked, prompt_tokens=prompt_tokens, depth=most_drafted, numbers=numbers)
 
 
@@ -133,7 +132,6 @@ def replay_trees(
     draft_params: Any,
     texts: ReplayedTexts,
     tree: Tree,
-    num_tokens: Int[Array, ""] | int,
     seed: Key[Array, ""],
     decoding: Decoding,
     *,
@@ -157,7 +155,7 @@ def replay_trees(
         one = partial(verify_greedily, levels.tree, sees=sees, depths=limits.depth)
         return jax.vmap(lambda *of: one(*of).accepted)(after, drafted.candidates), memory
 
-    asked = (draft, draft_params, config, texts, num_tokens)
+    asked = (draft, draft_params, config, texts)
     depth, numbers = limits.depth, limits.numbers
     return _follow(branches, target_params, *asked, prompt_tokens=prompt_tokens, depth=depth, numbers=numbers)
 
@@ -169,7 +167,6 @@ def _follow(
     draft_params: Any,
     config: DecoderConfig,
     texts: ReplayedTexts,
-    num_tokens: Int[Array, ""] | int,
     *,
     prompt_tokens: int,
     depth: int,
@@ -178,10 +175,12 @@ def _follow(
     """The loop over cycles; depth: most tokens that one accepts."""
     batch, window = texts.tokens.shape[0], depth + 1
     # A sequence that has finished goes on from its last root until all have, as in decoding; it may reach over its text's end.
-    trace = trace_target(target_params, config, texts.tokens, texts.lengths, padding=1, beyond=2 * window)
+    trace = trace_target(
+        target_params, config, texts.tokens, texts.lengths, padding=1, beyond=2 * window, hidden_of=hidden_of(draft)
+    )
 
     def unfinished(state: _State) -> Bool[Array, " batch"]:
-        return (state.generated < num_tokens) & (state.generated < texts.ends)
+        return (state.generated < texts.num_tokens) & (state.generated < texts.ends)
 
     def cycle(state: _State) -> _State:
         root = trace.root(texts.lengths - 1 + state.generated)

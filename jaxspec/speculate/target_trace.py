@@ -43,7 +43,7 @@ class TargetTrace(NamedTuple):
         at_slots = lambda x: jnp.take_along_axis(x, slots.reshape(batch, places, *[1] * (x.ndim - 2)), axis=1)
         return Committed(
             tokens=jnp.take_along_axis(self.tokens, slots + 1, axis=1),
-            hidden=at_slots(self.target.hidden),
+            hidden=at_slots(self.target.for_draft),
             cache=take_slots(self.target.cache, slots),
             start=start,
             before=self.token_at(start),
@@ -60,16 +60,18 @@ def trace_target(
     *,
     padding: int,
     beyond: int = 0,
+    hidden_of: tuple[int, ...] | None = None,
 ) -> TargetTrace:
     """Run the target over texts once, each token rotated as decoding rotates it.
 
     Args:
         lengths: of the prompts that the texts begin with.
         padding: static; zeros behind the texts that the target does not see. beyond: static; zeros before these that it does.
+        hidden_of: as for `forward`.
     """
     seen = jnp.pad(texts, ((0, 0), (0, beyond)))
     rotated_for = text_lengths(jnp.broadcast_to(jnp.arange(seen.shape[1]), seen.shape), lengths)
-    result = forward_text(params, config, seen, kv_codec=stored_kv(config), lengths=rotated_for)
+    result = forward_text(params, config, seen, kv_codec=stored_kv(config), lengths=rotated_for, hidden_of=hidden_of)
     return TargetTrace(jnp.pad(seen, ((0, 0), (0, padding))), result)
 
 

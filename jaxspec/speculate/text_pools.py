@@ -41,7 +41,7 @@ class TextPools:
         return dataclasses.replace(self, rank=jnp.pad(self.rank, ((0, 0), (0, 0), (0, queries), (0, 0))))
 
     def of_roots(self, root: Int[Array, " query"]) -> dict[str, Any]:
-        """Arguments of `forward`: each query chooses from the pool of its root."""
+        """Fields of a step: each query chooses from the pool of its root."""
         rank = jnp.take(self.rank, root, axis=2)
         below = lambda size: rank < size[:, None, None, None]
         low, weight = self.sizes.low, self.sizes.weight

@@ -209,7 +209,7 @@ def verify_greedily(
     Args:
         tree, candidates: see `verify_tree`.
         choice: the target's token after the root (place 0) and each node i (place i + 1).
-        sees: which tokens lie above each, itself included (`jaxspec.trees.masks.verification_mask`).
+        sees: which tokens lie above each, itself included (`jaxspec.trees.topology.verification_mask`).
         depths: static; bounds the depth of the tree.
     """
     chex.assert_axis_dimension(choice, 0, tree.size + 1)

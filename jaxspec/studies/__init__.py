@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from jaxspec.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from jaxspec.host.config import CalibrateConfig
+    from jaxspec.host.result import CalibrateResult
+    from jaxspec.host.run import calibrate
     from jaxspec.studies.advise.config import AdviseConfig
     from jaxspec.studies.advise.result import AdviseResult
     from jaxspec.studies.advise.run import advise
-    from jaxspec.studies.calibrate.config import CalibrateConfig
-    from jaxspec.studies.calibrate.result import CalibrateResult
-    from jaxspec.studies.calibrate.run import calibrate
     from jaxspec.studies.codesign.config import CodesignConfig
     from jaxspec.studies.codesign.result import CodesignResult
     from jaxspec.studies.codesign.run import codesign

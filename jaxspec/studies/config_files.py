@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxspec.errors import InputError
-from jaxspec.settings.schemes import RELEASED
+from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, RELEASED
 
 if TYPE_CHECKING:
     from hwmodels.catalog import ConfigReading, DraftHead
@@ -34,15 +34,23 @@ def reading_of(architecture: Any) -> ConfigReading | None:
         return None
 
 
-def own_scheme(architecture: Any, otherwise: str) -> str:
-    """The scheme of a priced network for which none is given: its release's form, where its config.json states one.
+#: Architectures of the catalog whose release is quantized -> its form; source: `quantization_config` of their config.json.
+RELEASED_FORMS = {"deepseek-v3": "fp8_block", "kimi-k2": "fp8_block", "gpt-oss-20b": "mxfp4", "gpt-oss-120b": "mxfp4"}
+
+
+def own_scheme(architecture: Any, *, copied: bool) -> str:
+    """The scheme of a priced network for which none is given: one that drafts, else its release's form, else 16 bits.
 
     Args:
-        architecture: see `reading_of`.
-        otherwise: of all other networks.
+        architecture: see `reading_of`. A file that states a quantized form has it in any case.
+        copied: whether the draft is the target's compressed copy, which a scheme makes.
     """
     reading = reading_of(architecture)
-    return otherwise if reading is None or reading.stored is None else RELEASED.name
+    if reading is not None and reading.stored is not None:
+        return RELEASED.name
+    if copied:
+        return DEFAULT_SCHEME_NAME
+    return RELEASED.name if reading is None and str(architecture).strip().lower() in RELEASED_FORMS else "bf16"
 
 
 def head_in_file(name: str) -> DraftHead | None:
@@ -56,9 +64,17 @@ def head_in_file(name: str) -> DraftHead | None:
     from hwmodels import catalog  # numerics, which only a file needs
 
     try:
-        return catalog.draft_head_in_file(name)
+        head = catalog.draft_head_in_file(name)
     except catalog.EntryError as error:
         raise InputError(f"draft {name!r}: {error}") from error
+    if head is None and os.path.isfile(place := Path(name) / "config.json"):
+        from jaxspec.formats.shard_index import read_json_object
+        from jaxspec.models.released_heads import is_eagle_head
+
+        raw = read_json_object(place)
+        if is_eagle_head(Path(name), raw):
+            return catalog.DraftHead("an EAGLE head", "eagle", "tensor 'fc.weight'", raw)
+    return head
 
 
 def kind_in_file(name: str) -> str:

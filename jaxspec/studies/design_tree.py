@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 
@@ -12,7 +12,7 @@ from hwmodels import Architecture, Case, Device, DraftCost, EngineTerms, Footpri
 from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.catalog import device_entries
 from hwmodels.catalog.architecture_entries import ARCHITECTURE_RULES
-from hwmodels.chip.technology import Technology
+from hwmodels.chip.hardware import Technology
 from hwmodels.numerics.fields import COUNT, FLAG, NOT_NEGATIVE, POSITIVE, WHOLE, Rule
 from hwmodels.speculation.pool import with_pool
 from jaxspec.compress.footprint import uniform
@@ -21,25 +21,16 @@ from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import Scheme, find_scheme
 from jaxspec.errors import InputError
 from jaxspec.settings import CommonConfig, build_config
+from jaxspec.settings.common import ALONE, PARALLEL, ParallelSettings
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.knobs import EXPERT_POOL
-from jaxspec.settings.parallel import ALONE, PARALLEL, ParallelSettings
 from jaxspec.studies.expert_pricing import placed, with_expert_bits, with_experts
 from jaxspec.studies.feasibility import check_positions
 from jaxspec.studies.given_acceptance import known_acceptance
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.suggestions import hint
 
-__all__ = [
-    "CONTEXT",
-    "DesignSettings",
-    "case_of",
-    "check_value",
-    "design_tree",
-    "footprint_of",
-    "knob_name",
-    "number_rules",
-]
+__all__ = ["CONTEXT", "case_of", "check_value", "design_tree", "footprint_of", "knob_name", "number_rules"]
 
 #: Name of the cached tokens of a sequence.
 CONTEXT = "workload.context_tokens"
@@ -53,9 +44,10 @@ _NEAR = 0.5
 #: Beginnings of names of numbers that no result of a design point depends on, with the reason.
 _UNREAD = {
     "workload.prompt_tokens": "no prompt is processed",
-    "engine.prompt_token_s": "no prompt is processed",
+    "engine.prompt_weight_s": "no prompt is processed",
     "device.matrix_unit.prefill.": "no prompt is processed",
     "device.group.draft_tensor_parallel": "the draft is a part of the target, and is shared as it is",
+    "engine.lookup_": "the draft is a part of the target, and is no lookup",
     "engine.mapped_pass_s": "the draft is a part of the target, and has no vocabulary of its own",
     "device.group.link.reduce_scatter.": "no step scatters sums over devices",
 }
@@ -63,30 +55,6 @@ _UNREAD = {
 _WIDTH = Rule("more than 0 to 64 bits", lambda value: 0 < value <= 64)
 _AT_LEAST_ONE = Rule("a number >= 1", lambda value: value >= 1)
 _CHANCE = Rule("a number from 0 to 1", lambda value: 0 <= value <= 1)
-
-
-class DesignSettings(Protocol):
-    """Settings that say what a design point begins with, those of experts beside them."""
-
-    @property
-    def engine(self) -> str | None:
-        """Engine whose measured kernels count; None: the device's own."""
-        ...
-
-    @property
-    def weight_format(self) -> str | None:
-        """Measured kernels of narrow weights; None: those whose activations keep 16 bits."""
-        ...
-
-    @property
-    def scheme(self) -> str:
-        """Storage scheme."""
-        ...
-
-    @property
-    def set(self) -> Mapping[str, float]:
-        """Numbers by name that differ."""
-        ...
 
 
 def knob_name(name: str, scheme: Scheme) -> str | None:
@@ -107,7 +75,7 @@ def design_tree(
     """Acceptance, architecture, device, draft (its knobs), engine, footprint, routing and workload, with the numbers of `set`.
 
     Args:
-        config: `DesignSettings` with those of experts.
+        config: settings with `engine`, `weight_format`, `scheme` and `set` (numbers by name that differ), and those of experts.
         parallel: how several devices share the work.
         together: make a group of a single device too, so that its numbers can be varied.
         technology: in place of what the device says of its area and energy; None: as it says.
@@ -152,8 +120,8 @@ def design_tree(
 def footprint_of(bits: Mapping[str, Any]) -> Footprint:
     """The footprint with these widths for all matrices of the layers, but for experts with a width of their own, and for a
     head that is compressed."""
-    found = uniform(**{name: bits[name] for name in (*WIDTHS, *HEAD_WIDTHS) if name in bits})
-    return with_expert_bits(found, bits.get("expert_bits"))
+    footprint = uniform(**{name: bits[name] for name in (*WIDTHS, *HEAD_WIDTHS) if name in bits})
+    return with_expert_bits(footprint, bits.get("expert_bits"))
 
 
 def case_of(tree: Mapping[str, Any]) -> Case:

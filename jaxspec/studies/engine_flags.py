@@ -1,7 +1,7 @@
 """Flags and settings with which inference engines speculate: the draft, and how many tokens it drafts at which batch.
 
-Source: the engines' documentation in 2026: vLLM 0.25 (dynamic speculative decoding), SGLang (speculative decoding, adaptive
-speculative decoding), llama.cpp (docs/speculative.md; which lengths an n-gram draft reads: common/speculative.cpp).
+Source: the engines' documentation in 2026 (dynamic speculative decoding of vLLM, adaptive speculative decoding of SGLang,
+docs/speculative.md of llama.cpp) and the arguments of vLLM 0.33 and SGLang 0.5.23 in their packages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hwmodels.catalog import Division
+from hwmodels.catalog import Parallelism
 from jaxspec.files import GGUF_SUFFIX
 
 __all__ = ["Engine", "Range", "ServedDraft", "ServedTree", "engines_for", "idle_draft_notes"]
@@ -40,8 +40,9 @@ def downloaded(weights: str, folder: str) -> tuple[list[str], str]:
     return [shell_command("hf download", [weights, "--local-dir", folder])], folder
 
 
-#: Kinds of draft that engines know: a network, a lookup in the text, EAGLE heads, a network's own multi-token head.
-SERVED_DRAFTS = ("network", "ngram", "eagle", "eagle3", "mtp")
+#: Kinds of draft that engines know: a network, a lookup in the text, EAGLE and Medusa heads, a network's own multi-token head,
+#: a block drafter as DFlash is.
+SERVED_DRAFTS = ("network", "ngram", "eagle", "eagle3", "medusa", "mtp", "block")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +100,7 @@ class Engine:
 
 
 #: One device.
-_ALONE = Division()
+_ALONE = Parallelism()
 
 
 #: Heads that SGLang drafts with by its EAGLE algorithms, whose steps may follow the batch.
@@ -117,7 +118,7 @@ def engines_for(
     *,
     tokenizer: bool = True,
     schedule: Sequence[Range] = (),
-    division: Division = _ALONE,
+    parallelism: Parallelism = _ALONE,
     tree: ServedTree | None = None,
     float32: bool = False,
     quantized: bool = False,
@@ -129,7 +130,7 @@ def engines_for(
         draft_length: tokens drafted per cycle, >= 1, where an engine drafts as many at every batch.
         tokenizer: whether the target's directory has a tokenizer's files.
         schedule: draft length by batch, for engines that change it; none: `draft_length` everywhere.
-        division: of the target, and of a draft network, among devices.
+        parallelism: of the target, and of a draft network, among devices.
         tree: drafted in place of a chain by engines that grow trees; None: chains everywhere.
         float32: weights are in float32 and mean what they do there alone; engines round them to 16 bits by themselves.
         quantized: the target's release is, so that no 16-bit type is its own.
@@ -141,13 +142,13 @@ def engines_for(
     asked: dict[str, Any] = {
         "tokenizer": tokenizer,
         "schedule": tuple(schedule),
-        "division": division,
+        "parallelism": parallelism,
         "tree": tree,
         "float32": float32,
         "quantized": quantized,
     }
-    found = [make(target, draft, draft_length, **asked) for make in makers]
-    return [engine for engine in found if engine is not None]
+    engines = [make(target, draft, draft_length, **asked) for make in makers]
+    return [engine for engine in engines if engine is not None]
 
 
 def _missing(tokenizer: bool) -> str:
@@ -202,15 +203,20 @@ def _changes(schedule: Sequence[Range]) -> bool:
     return len({each.draft_length for each in schedule}) > 1
 
 
-def _shared(division: Division, names: Mapping[str, str]) -> list[list[str | int]]:
+def _shared(parallelism: Parallelism, names: Mapping[str, str]) -> list[list[str | int]]:
     """Flags for several devices.
 
     Args:
-        names: part of a division -> flag.
+        names: kind of parallelism -> flag.
     """
-    parts = {"tensor": division.tensor, "pipeline": division.pipeline, "data": division.data, "expert": division.expert}
-    found: list[str | int] = [word for part, flag in names.items() if parts[part] > 1 for word in (flag, parts[part])]
-    return [found] if found else []
+    parts = {
+        "tensor": parallelism.tensor,
+        "pipeline": parallelism.pipeline,
+        "data": parallelism.data,
+        "expert": parallelism.expert,
+    }
+    words: list[str | int] = [word for part, flag in names.items() if parts[part] > 1 for word in (flag, parts[part])]
+    return [words] if words else []
 
 
 def _dtype(float32: bool) -> list[list[str | int]]:
@@ -225,43 +231,56 @@ def _vllm(
     *,
     tokenizer: bool,
     schedule: tuple[Range, ...],
-    division: Division,
+    parallelism: Parallelism,
     float32: bool,
     **_: Any,
 ) -> Engine | None:
-    settings: dict[str, Any] = {"method": "draft_model" if draft.kind == "network" else draft.kind}
+    settings: dict[str, Any] = {"method": {"network": "draft_model", "block": "dflash"}.get(draft.kind, draft.kind)}
     if draft.weights:
         settings["model"] = draft.weights
     notes = [_own_cache(draft)]
+    if draft.kind == "medusa":
+        notes.append(
+            "vLLM reads Medusa heads by its own names (blocks.0.layers.0, lm_heads.0); convert those of other releases. "
+            "0.33 has no Medusa heads."
+        )
     # Replicas would choose different lengths, and vLLM then falls back to one.
-    changes = _changes(schedule) and division.data == 1
+    changes = _changes(schedule) and parallelism.data == 1
     settings["num_speculative_tokens"] = max(each.draft_length for each in schedule) if changes else length
-    versions = "0.15 and later; 0.13 refuses draft models"
+    versions = "0.15 to 0.32" if draft.kind == "medusa" else "0.15 and later; 0.13 refuses draft models"
     if changes:
         # Inclusive ends; 0 drafts nothing.
         settings["num_speculative_tokens_per_batch_size"] = [
             [each.first, each.last, each.draft_length] for each in schedule
         ]
-        versions = "0.25 and later"
+        versions = "0.25 to 0.32" if draft.kind == "medusa" else "0.25 and later"
         notes.append("Draft lengths by batch do not work with --data-parallel-size above 1.")
         if draft.kind not in ("eagle", "eagle3"):
-            notes.append("vLLM has tried them with EAGLE heads; other drafts may refuse them.")
+            notes.append(
+                "Earlier releases than 0.33 were tried with EAGLE heads alone and may refuse them for other drafts."
+            )
         notes += [f"{said}." for said in idle_draft_notes([each.draft_length for each in schedule])]
     elif _changes(schedule):
         notes.append("One draft length: with --data-parallel-size above 1 vLLM takes none by batch.")
     if draft.other_rows:
         settings["use_heterogeneous_vocab"] = True
         versions = "0.25.1 and later"
-    if draft.kind == "network" and division.draft_tensor is not None and division.draft_tensor != division.tensor:
-        settings["draft_tensor_parallel_size"] = division.draft_tensor
+        if changes:
+            notes.append(
+                "Such vocabularies take the older model runner, where lengths by batch turn full CUDA graphs off."
+            )
+    own = parallelism.draft_tensor
+    if draft.kind == "network" and own not in (None, parallelism.tensor):
+        if own == 1:
+            settings["draft_tensor_parallel_size"] = own
+        else:
+            notes.append(
+                f"vLLM divides a draft among 1 or all {parallelism.tensor} devices: it takes all instead of {own}."
+            )
     text = json.dumps(settings)
-    flags = {
-        "tensor": "--tensor-parallel-size",
-        "pipeline": "--pipeline-parallel-size",
-        "data": "--data-parallel-size",
-    }
-    shared = _shared(division, flags)
-    if division.expert > 1:
+    flags = {"tensor": "--tensor-parallel-size", "pipeline": "--pipeline-parallel-size", "data": "--data-parallel-size"}
+    shared = _shared(parallelism, flags)
+    if parallelism.expert > 1:
         shared.append(["--enable-expert-parallel"])
     serve = shell_command("vllm serve", [target], *_dtype(float32), *shared, ["--speculative-config", text])
     note = " ".join(each for each in notes if each)
@@ -275,15 +294,24 @@ def _sglang(
     *,
     tokenizer: bool,
     schedule: tuple[Range, ...],
-    division: Division,
+    parallelism: Parallelism,
     tree: ServedTree | None,
     float32: bool,
     **_: Any,
 ) -> Engine | None:
     # A network's own head is EAGLE's algorithm there, without weights beside the target's.
-    algorithm = {"network": "STANDALONE", "eagle": "EAGLE", "eagle3": "EAGLE3", "mtp": "EAGLE", "ngram": "NGRAM"}
+    algorithm = {
+        "network": "STANDALONE",
+        "eagle": "EAGLE",
+        "eagle3": "EAGLE3",
+        "mtp": "EAGLE",
+        "ngram": "NGRAM",
+        "block": "DFLASH",
+    }
+    if draft.kind not in algorithm:
+        return None
     flags = {"tensor": "--tp-size", "pipeline": "--pp-size", "data": "--dp-size", "expert": "--ep-size"}
-    lines: list[list[str | int]] = [["--model-path", target], *_dtype(float32), *_shared(division, flags)]
+    lines: list[list[str | int]] = [["--model-path", target], *_dtype(float32), *_shared(parallelism, flags)]
     lines.append(["--speculative-algorithm", algorithm[draft.kind]])
     if draft.weights:
         lines.append(["--speculative-draft-model-path", draft.weights])
@@ -300,7 +328,7 @@ def _sglang(
         versions = "releases with --speculative-adaptive-config"
         note += f" {_ADAPTIVE_FILE} sets the steps from each batch on; 0 steps draft nothing."
         note += "".join(f" {said}." for said in idle_draft_notes([each.draft_length for each in schedule]))
-    if draft.kind != "ngram":
+    if draft.kind not in ("ngram", "block"):
         lines.append(["--speculative-num-steps", first, "--speculative-eagle-topk", branching])
     lines.append(["--speculative-num-draft-tokens", drafted + 1])
     if more:
@@ -317,12 +345,18 @@ def _llama_cpp(
     length: int,
     *,
     tokenizer: bool,
-    division: Division,
+    parallelism: Parallelism,
     float32: bool,
     quantized: bool,
     **_: Any,
 ) -> Engine | None:
-    kinds = {"network": "draft-simple", "eagle3": "draft-eagle3", "mtp": "draft-mtp", "ngram": "ngram-simple"}
+    kinds = {
+        "network": "draft-simple",
+        "eagle3": "draft-eagle3",
+        "mtp": "draft-mtp",
+        "ngram": "ngram-simple",
+        "block": "draft-dflash",
+    }
     if draft.kind not in kinds:
         return None
     convert, outtype = "python convert_hf_to_gguf.py", "f32" if float32 else "bf16"
@@ -336,7 +370,7 @@ def _llama_cpp(
         files += ["--model-draft", draft.weights]
     elif draft.weights:
         # A head is converted with the sizes of its target at hand.
-        beside = ["--target-model-dir", target] if draft.kind == "eagle3" else []
+        beside = ["--target-model-dir", target] if draft.kind in ("eagle3", "block") else []
         fetched, weights = downloaded(draft.weights, "draft")
         commands += [
             *fetched,
@@ -355,9 +389,9 @@ def _llama_cpp(
     # It divides matrices by rows or layers among all devices that it sees.
     split = (
         [["--split-mode", "row"]]
-        if division.tensor > 1
+        if parallelism.tensor > 1
         else [["--split-mode", "layer"]]
-        if division.pipeline > 1
+        if parallelism.pipeline > 1
         else []
     )
     commands.append(shell_command("llama-server", [*files, "--spec-type", kinds[draft.kind]], *split, limits))

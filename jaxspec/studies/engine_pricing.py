@@ -8,9 +8,10 @@ from typing import Any
 
 from hwmodels import Device, DraftCost, EngineTerms, catalog
 from hwmodels.analysis.uncertainty.kernel_errors import loop_scatter
+from hwmodels.compute.roofline import unit_of
 from hwmodels.speculation.engine_terms import NO_ENGINE
 from jaxspec.results import Status, calibrated, given
-from jaxspec.results.intervals import EngineUsed
+from jaxspec.results.network_results import EngineUsed
 from jaxspec.studies.headline_intervals import interval_notes
 
 __all__ = [
@@ -38,6 +39,9 @@ SMALL_NETWORK = "small network"
 
 #: and all others, of heads and lookups.
 OTHER_DRAFTS = "other drafts"
+
+#: Of any draft, on devices whose kernels nobody measured, and which no instructions of rows explain.
+UNMEASURED_KERNELS = "unmeasured kernels"
 
 
 def engine_terms(engine: str | None, device: str | None = None) -> EngineTerms:
@@ -71,13 +75,18 @@ def engine_scatter(engine: str | None, draft: str = OTHER_DRAFTS, *, device: Dev
     """
     if engine == catalog.OWN_ENGINE:
         return loop_scatter(device)
-    return catalog.engine_scatter(engine).get(draft, 0.0) if engine in catalog.engine_names() else 0.0
+    known = catalog.engine_scatter(engine) if engine in catalog.engine_names() else {}
+    measured = unit_of(device).measured
+    if (measured is None or measured.lent) and device.extra_rows is None and UNMEASURED_KERNELS in known:
+        return known[UNMEASURED_KERNELS]
+    return known.get(draft, 0.0)
 
 
 def kind_of_draft(cost: DraftCost) -> str:
-    """Which scatter counts for a draft: a network with embedding and head of its own is a small one, an EAGLE-3 head is not."""
-    own = cost.architecture is not None and not float(cost.shares_ends) and not float(cost.maps_logits)
-    return SMALL_NETWORK if own else OTHER_DRAFTS
+    """Which scatter counts for a draft: a network with layers, embedding and head of its own is a small one, heads are not."""
+    if cost.architecture is None or float(cost.shares_ends) or float(cost.maps_logits):
+        return OTHER_DRAFTS
+    return SMALL_NETWORK if float(cost.architecture.num_layers) else OTHER_DRAFTS
 
 
 def engine_used(engine: str | None, device: str | None = None) -> EngineUsed | None:
@@ -130,14 +139,25 @@ def notes_of(used: EngineUsed | None, *, prompts: bool = False) -> list[str]:
     alone = "nothing is added to autoregressive steps"
     if prompts:
         alone = (
-            f"{terms['prompt_token_s'] * 1e6:.3g} µs for each prompt token processed during decoding; only this last term "
-            "is added to autoregressive steps"
+            f"{terms['prompt_weight_s'] * 1e15:.3g} µs per billion of the target's weights for each prompt token processed "
+            "during decoding; only this last term is added to autoregressive steps"
         )
+    further = terms.get("further_device_s", 0.0)
+    each = f", {_ms(further)} for each further device that shares matrices" if further else ""
+    of_layer, of_token = terms.get("drafted_token_layer_s", 0.0), f"{terms['drafted_token_s'] * 1e6:.3g} µs"
+    if of_layer:
+        alone_too = f"{of_token} and " if terms["drafted_token_s"] else ""
+        of_token = f"{alone_too}{of_layer * 1e6:.3g} µs per layer of the draft"
+    of_cycle = _ms(terms["cycle_s"] + terms.get("launched_cycle_s", 0.0))
+    of_lookup, of_text = (terms.get(f"lookup_{what}_s", 0.0) for what in ("cycle", "sequence"))
+    if of_lookup or of_text:
+        each_text = f"{of_text * 1e6:.3g} µs for each sequence"
+        of_cycle = f"{of_cycle} (of a lookup {_ms(terms['cycle_s'] + of_lookup)} and {each_text})"
     of_pass, of_heads = terms["draft_pass_s"], _ms(terms["draft_pass_s"] + terms["mapped_pass_s"])
     return [
-        f"{used.name} adds to each cycle ({status}): {_ms(terms['cycle_s'])}, {_ms(terms['draft_layer_s'])} for each layer "
+        f"{used.name} adds to each cycle ({status}): {of_cycle}, {_ms(terms['draft_layer_s'])} for each layer "
         f"of the draft, {_ms(of_pass)} for each pass of the draft ({of_heads} for an EAGLE-3 head) and "
-        f"{terms['drafted_token_s'] * 1e6:.3g} µs for each drafted token of a sequence; {alone}"
+        f"{of_token} for each drafted token of a sequence{each}; {alone}"
     ]
 
 

@@ -6,15 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hwmodels import (
-    ALL_LAYER_MATRICES,
-    EXPERT_MATRICES,
-    Architecture,
-    Case,
-    DraftCost,
-    Footprint,
-    Routing,
-)
+from hwmodels import ALL_LAYER_MATRICES, EXPERT_MATRICES, Architecture, Case, DraftCost, Footprint, Routing
 from hwmodels.memory.placement import PLACEMENTS, placement_of
 from hwmodels.network.routing import zipf_routing
 from hwmodels.numerics.scalars import Leaf
@@ -23,8 +15,7 @@ from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.results import Quantity, given, predicted
-from jaxspec.settings.common import CommonConfig
-from jaxspec.settings.experts import ExpertSettings, PlacementSettings
+from jaxspec.settings.common import CommonConfig, ExpertSettings, PlacementSettings
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.schemes import RELEASED
 from jaxspec.studies.release import priced_form

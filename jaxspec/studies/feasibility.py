@@ -78,7 +78,7 @@ def weight_block(config: Any) -> tuple[int, int] | None:
     return _FP8_BLOCK if config.weight_format == "fp8_block" else None
 
 
-def check_blocks(name: str, a: Architecture, block: tuple[int, int] | None, division: catalog.Division) -> None:
+def check_blocks(name: str, a: Architecture, block: tuple[int, int] | None, parallelism: catalog.Parallelism) -> None:
     """Refuse devices that would cut the blocks of a network's matrices, as vLLM and SGLang do.
 
     Args:
@@ -88,7 +88,7 @@ def check_blocks(name: str, a: Architecture, block: tuple[int, int] | None, divi
         InputError: a share of a matrix is no whole number of blocks.
     Source: vLLM, validate_fp8_block_shape and Fp8MoEMethod.create_weights.
     """
-    tensor, ways = division.tensor, max(division.tensor // division.expert, 1)
+    tensor, ways = parallelism.tensor, max(parallelism.tensor // parallelism.expert, 1)
     if block is None or tensor == 1:
         return
     rows, columns = block
@@ -139,8 +139,9 @@ def _made_for(name: str) -> int | None:
     if os.path.exists(name):
         place = Path(name)
         from jaxspec.models.embedded import is_container  # with all that networks need
+        from jaxspec.models.gguf import is_gguf
 
-        alone = not (place.is_dir() or is_container(place))
+        alone = not (place.is_dir() or is_container(place) or is_gguf(place))
         raw = json.loads(place.read_text(encoding="utf-8")) if alone else json_beside(place, "config.json")
         return catalog.positions_of_config(raw)
     try:
@@ -275,7 +276,7 @@ class TextLength:
             InputError: the text is longer, or the draft cannot be read.
         """
         from jaxspec.models.embedded import check_model
-        from jaxspec.speculate.drafts.making import kind_of
+        from jaxspec.speculate.drafts.factory import kind_of
 
         if kind_of(name).directory != "network":
             return ()
@@ -308,16 +309,16 @@ def kernel_notes(
         draft: of a draft network of its own; None: there is none.
         texts, held: see `position_notes` and `memory_notes`; None: nothing is said of them.
     Returns:
-        "kernel_widths": bits by what is known of their kernels, see `hwmodels.KernelWidths`; None for a device that is not
-        calibrated. "notes": sentences for a reader.
+        "kernel_widths": bits by what is known of their kernels, see `hwmodels.analysis.KernelWidths`; None for a device that is
+        not calibrated. "notes": sentences for a reader.
     """
     flat = [jax.tree.map(lambda leaf: np.ravel(np.asarray(jax.device_get(leaf), np.float64)), f) for f in footprints]
     together = jax.tree.map(lambda *leaves: np.concatenate(leaves), *flat)
     networks = [one for one in (architecture, draft) if one is not None]
     experts = None if architecture is None else any(np.any(np.asarray(one.num_experts) > 0) for one in networks)
-    found = kernel_widths(device, together, experts=experts)
+    widths = kernel_widths(device, together, experts=experts)
     return {
-        "kernel_widths": None if found is None else {k: list(v) for k, v in dataclasses.asdict(found).items()},
+        "kernel_widths": None if widths is None else {k: list(v) for k, v in dataclasses.asdict(widths).items()},
         "notes": [
             *kernel_remarks(device, together, experts=experts),
             *encoder_remarks(device, together),

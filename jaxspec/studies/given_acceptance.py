@@ -14,21 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from hwmodels import (
-    Acceptance,
-    AcceptanceTrace,
-    EngineLogError,
-    TraceError,
-    read_engine_log,
-    read_trace,
-    tokens_to_rates,
-)
+from hwmodels import Acceptance, AcceptanceTrace, EngineLogError, TraceError, read_engine_log, read_trace
+from hwmodels.speculation import tokens_to_rates
 from jaxspec.compress.schemes import Scheme
 from jaxspec.errors import InputError
 from jaxspec.report.formatting import NOT_KNOWN
 from jaxspec.results import Quantity, Status
 from jaxspec.results.network_results import Configuration, ConfigurationsResult
-from jaxspec.runs.kept import find_run
+from jaxspec.runs.run_index import find_run
 from jaxspec.settings.acceptance import ALPHA, MAX_PREDICTED_LENGTH, AcceptanceSettings, AcceptanceSource
 from jaxspec.settings.draft import knob_values
 from jaxspec.settings.draft_kinds import SELF
@@ -108,24 +101,24 @@ def _of_shares(shares: tuple[float, ...]) -> list[float]:
 
 def _logged(config: AcceptanceSettings, cycles: float | None) -> GivenRates:
     try:
-        found = read_engine_log(str(config.acceptance_log), config.draft_length, strict=config.log_length_must_agree)
+        log = read_engine_log(str(config.acceptance_log), config.draft_length, strict=config.log_length_must_agree)
     except EngineLogError as error:
         raise InputError(str(error)) from error
-    if found.shares is not None and len(found.shares) > MAX_PREDICTED_LENGTH:
+    if log.shares is not None and len(log.shares) > MAX_PREDICTED_LENGTH:
         raise InputError(
-            f"acceptance_log has {len(found.shares)} positions; allowed are 1 to {MAX_PREDICTED_LENGTH}: give "
+            f"acceptance_log has {len(log.shares)} positions; allowed are 1 to {MAX_PREDICTED_LENGTH}: give "
             "acceptance_cumulative with the first ones"
         )
-    counted = "" if found.cycles is None else f", {found.cycles:,.0f} cycles"
+    counted = "" if log.cycles is None else f", {log.cycles:,.0f} cycles"
     source = (
-        f"from {found.lines} line{'s' * (found.lines != 1)} of {config.acceptance_log}{counted}: {found.tokens_per_cycle:.3g} "
-        f"tokens per cycle with {found.draft_length:.3g} drafted tokens"
+        f"from {log.lines} line{'s' * (log.lines != 1)} of {config.acceptance_log}{counted}: {log.tokens_per_cycle:.3g} "
+        f"tokens per cycle with {log.draft_length:.3g} drafted tokens"
     )
-    if found.shares is None:
-        rates, source = _solved(found.tokens_per_cycle, found.draft_length), f"{source}, the same at every position"
+    if log.shares is None:
+        rates, source = _solved(log.tokens_per_cycle, log.draft_length), f"{source}, the same at every position"
     else:
-        rates = _of_shares(found.shares)
-    return GivenRates(rates, cycles or found.cycles, found.draft_length, source)
+        rates = _of_shares(log.shares)
+    return GivenRates(rates, cycles or log.cycles, log.draft_length, source)
 
 
 def given_trace(config: Any) -> tuple[AcceptanceTrace, AcceptanceTrace, str]:
@@ -212,10 +205,10 @@ class FoundLaw:
 _FIT = ("points", "rms_error", "largest_error", "left_out_error", "mean_error")
 
 
-def law_facts(found: FoundLaw) -> dict[str, Any]:
+def law_facts(found_law: FoundLaw) -> dict[str, Any]:
     """Origin, status and errors of a law, for a result."""
-    facts = {"source": found.source, "law_status": found.status}
-    return facts if found.fit is None else facts | {name: getattr(found.fit, name) for name in _FIT}
+    facts = {"source": found_law.source, "law_status": found_law.status}
+    return facts if found_law.fit is None else facts | {name: getattr(found_law.fit, name) for name in _FIT}
 
 
 def law_line(facts: Mapping[str, Any] | None) -> str:
@@ -289,15 +282,15 @@ def _of_run(path: str, scheme: Scheme) -> FoundLaw:
 
 def _uniform(configuration: Configuration) -> dict[str, float] | None:
     """Knobs of a configuration whose matrices and layers all have the same; None of another."""
-    found = {}
+    knobs = {}
     for name, value in (configuration.knobs.value or {}).items():
         columns = list(value.values()) if isinstance(value, Mapping) else [value]
         numbers = np.concatenate([np.ravel(np.asarray(column, float)) for column in columns])
         if np.ptp(numbers) > _EQUAL:
             return None
-        found[name] = float(numbers[0])
-    found.pop("draft_length", None)
-    return found
+        knobs[name] = float(numbers[0])
+    knobs.pop("draft_length", None)
+    return knobs
 
 
 def _profile(result: ConfigurationsResult) -> tuple[float, ...]:
@@ -393,5 +386,5 @@ def acceptance_line(rates: Quantity[list], source: str | None) -> str:
     """The first line of an output: the acceptance that everything below is computed with."""
     numbers = rates.value or []
     few = ", ".join(f"{rate:.3g}" for rate in numbers[:4]) + ", ..." * (len(numbers) > 4)
-    told = f"{numbers[0]:.3g} at every position" if len(set(numbers)) == 1 else f"{few} by position"
-    return f"acceptance (alpha_token) {told}, {rates.status}: {source or NOT_KNOWN}"
+    rates_text = f"{numbers[0]:.3g} at every position" if len(set(numbers)) == 1 else f"{few} by position"
+    return f"acceptance (alpha_token) {rates_text}, {rates.status}: {source or NOT_KNOWN}"

@@ -12,9 +12,9 @@ from hwmodels import Device, catalog
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, cycle_numbers
 from hwmodels.analysis.uncertainty.delta_method import COVERAGE, LogNormal
 from hwmodels.analysis.uncertainty.kernel_errors import loop_scatter, times_have_errors
-from hwmodels.numerics.quick_jit import quick_jit
+from hwmodels.numerics.fast_compile import run_on_host
 from jaxspec.results import predicted
-from jaxspec.results.intervals import Ends, HeadlineIntervals
+from jaxspec.results.network_results import Ends, HeadlineIntervals
 
 __all__ = [
     "CYCLES_ALONE",
@@ -35,7 +35,8 @@ NO_INTERVAL = "the device is not calibrated, so errors of its times are not know
 #: And once of a measured one whose file holds errors of cycles alone.
 CYCLES_ALONE = "the device's file holds errors of whole cycles alone, so errors of its steps are not known"
 
-_numbers = quick_jit(cycle_numbers)
+_numbers = run_on_host(cycle_numbers)
+_ends = run_on_host(LogNormal.ends)
 
 #: Kind of error -> what holds it, in words.
 _WORDS = {
@@ -64,34 +65,34 @@ def headline_intervals(
 
 
 def held_intervals(
-    found: Mapping[str, LogNormal], covers: Sequence[str], at: tuple[int, ...] = ()
+    numbers: Mapping[str, LogNormal], covers: Sequence[str], at: tuple[int, ...] = ()
 ) -> HeadlineIntervals | None:
     """Intervals of numbers whose errors are at hand; None where nothing is known to err.
 
     Args:
-        found: of `cycle_numbers`, on the host.
+        numbers: of `cycle_numbers`, on the host.
         covers: see `HeadlineIntervals`.
         at: place among the numbers' "*b".
     """
     if not covers:
         return None
-    ends: dict[str, Any] = cycle_ends(found, at)
+    ends: dict[str, Any] = cycle_ends(numbers, at)
     words = coverage_in_words(covers)
     return HeadlineIntervals(coverage=COVERAGE, covers=list(covers), statement=words, **ends)
 
 
-def cycle_ends(found: Mapping[str, LogNormal], at: tuple[int, ...] = ()) -> dict[str, Ends]:
-    """Ends of the intervals of `cycle_numbers`, as the fields of `jaxspec.results.intervals.CycleEnds`; on the host.
+def cycle_ends(numbers: Mapping[str, LogNormal], at: tuple[int, ...] = ()) -> dict[str, Ends]:
+    """Ends of the intervals of `cycle_numbers`, as the fields of `jaxspec.results.network_results.CycleEnds`; on the host.
 
     Args:
         at: place among the numbers' "*b".
     """
-    return {name: interval_ends(number, at) for name, number in found.items()}
+    return {name: interval_ends(number, at) for name, number in numbers.items()}
 
 
 def interval_ends(number: LogNormal, at: tuple[int, ...] = ()) -> Ends:
     """Ends of one number's interval; on the host."""
-    low, high = LogNormal(np.asarray(number.value)[at], np.asarray(number.log_deviation)[at]).ends(COVERAGE)
+    low, high = _ends(LogNormal(np.asarray(number.value)[at], np.asarray(number.log_deviation)[at]))
     return Ends(low=predicted(float(low)), high=predicted(float(high)))
 
 

@@ -12,7 +12,7 @@ from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.settings.schemes import RELEASED
-from jaxspec.studies.config_files import reading_of
+from jaxspec.studies.config_files import RELEASED_FORMS, reading_of
 
 __all__ = [
     "draft_notes",
@@ -23,6 +23,7 @@ __all__ = [
     "release_notes",
     "scheme_footprint",
     "stored_form",
+    "with_kernels",
     "with_release_kernels",
 ]
 
@@ -44,14 +45,14 @@ _FP8_BLOCKS = _with_plain(
 )
 _MXFP4 = _with_plain("MXFP4", 4.25, _NOT_EXPERTS, ("attention", "LM head"))
 
-#: Architectures of the catalog whose release is quantized; source: `quantization_config` of the same config.json.
-_OF_CATALOG = {"deepseek-v3": _FP8_BLOCKS, "kimi-k2": _FP8_BLOCKS, "gpt-oss-20b": _MXFP4, "gpt-oss-120b": _MXFP4}
+#: Forms of `RELEASED_FORMS`.
+_FORMS = {"fp8_block": _FP8_BLOCKS, "mxfp4": _MXFP4}
 
 
 def stored_form(architecture: str) -> catalog.StoredForm | None:
     """The form that a release states; None: 16 bits, or nothing is known of it."""
     reading = reading_of(architecture)
-    return reading.stored if reading is not None else _OF_CATALOG.get(architecture.strip().lower())
+    return reading.stored if reading is not None else _FORMS.get(RELEASED_FORMS.get(architecture.strip().lower(), ""))
 
 
 def priced_form(config: Any) -> catalog.StoredForm | None:
@@ -64,13 +65,13 @@ def priced_form(config: Any) -> catalog.StoredForm | None:
     """
     if config.scheme != RELEASED.name:
         return None
-    found = stored_form(config.architecture)
-    if found is None:
+    form = stored_form(config.architecture)
+    if form is None:
         raise InputError(
             f"scheme is {RELEASED.name!r}, but of architecture {config.architecture!r} no quantized form is known; give bf16 "
             "for 16 bits, or a config.json with a quantization_config"
         )
-    return found
+    return form
 
 
 def scheme_footprint(config: Any, knobs: Mapping[str, float]) -> Footprint:
@@ -89,9 +90,19 @@ def layer_bits(form: catalog.StoredForm, architecture: Architecture) -> float:
 
 
 def with_release_kernels(config: C, device: str) -> C:
-    """Settings with the measured kernels of the release's form, where these price it, name none and the device has them."""
+    """Settings with the measured kernels of the release's form, where these price it; see `with_kernels`."""
     given: Any = config
-    if given.weight_format is not None or (form := priced_form(config)) is None or form.kernels is None:
+    return config if given.weight_format is not None else with_kernels(config, device, priced_form(config))
+
+
+def with_kernels(config: C, device: str, form: catalog.StoredForm | None) -> C:
+    """Settings with the measured kernels of a form, where they name none and the device has them.
+
+    Raises:
+        InputError: an unknown device.
+    """
+    given: Any = config
+    if given.weight_format is not None or form is None or form.kernels is None:
         return config
     try:
         calibration = catalog.device_entry(device).calibration

@@ -1,4 +1,7 @@
-"""What makes a command out of a study: its settings, its help, and where it runs and is shown. Nothing here imports JAX."""
+"""What makes a command out of a study: its settings, its help, where it runs and is shown; and the registry of all of them.
+
+Nothing here imports JAX.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from jaxspec.output_places import check_folder_place
+from jaxspec.registries import Registry, load_object
 from jaxspec.settings.base import Settings
 
-__all__ = ["Out", "Plot", "Study", "checked_later", "run_directory"]
+__all__ = ["STUDIES", "Out", "Plot", "Study", "checked_later", "find_study", "run_directory"]
 
 
 def checked_later(path: str, what: str) -> None:
@@ -66,7 +70,7 @@ class Study:
         help: text of `--help`, as Click reads it.
         run: "module:function" from a configuration, and `out`, `force` and `reporter` where it writes, to a result, a list of
             results (one per device), or either with its run directory; the annotation of what it returns says which.
-        present: "module:function" from that result to a `jaxspec.report.shown.Shown`.
+        present: "module:function" from that result to a `jaxspec.report.terminal.Shown`.
         announce: line printed before the first other one, when all input is known to be good; None: none.
         out: where it writes; None: nowhere.
         plot: figure that it can draw.
@@ -115,3 +119,37 @@ def run_directory(name: str) -> Out:
     return Out(
         "Run directory.", f"runs/{name}-<hash of the settings>", "Start the run directory anew.", keeps_result=True
     )
+
+
+def _accept(name: str, given: Any) -> Study:
+    study = load_object(given)
+    if not isinstance(study, Study) or study.name != name:
+        raise ValueError(f"study {name!r} is {study!r:.60}; give a Study of this name")
+    return study
+
+
+#: Command -> its `Study`, or "module:name" of it, in the order of `jaxspec --help`.
+STUDIES: Registry[Study | str] = Registry(
+    "study",
+    {
+        "tune": "jaxspec.studies.tune.config:TUNE",
+        "evaluate": "jaxspec.studies.evaluate.config:EVALUATE",
+        "tree": "jaxspec.studies.tree.config:TREE",
+        "predict": "jaxspec.studies.predict.config:PREDICT",
+        "sweep": "jaxspec.studies.sweep.config:SWEEP",
+        "codesign": "jaxspec.studies.codesign.config:CODESIGN",
+        "compare": "jaxspec.studies.compare.config:COMPARE",
+        "scale": "jaxspec.studies.scale.config:SCALE",
+        "advise": "jaxspec.studies.advise.config:ADVISE",
+        "serve": "jaxspec.studies.serve.config:SERVE",
+        "pack": "jaxspec.studies.pack.config:PACK",
+        "calibrate": "jaxspec.host.config:CALIBRATE",
+        "export": "jaxspec.studies.export.config:EXPORT",
+    },
+    _accept,
+)
+
+
+def find_study(name: str) -> Study:
+    """The study behind a command."""
+    return load_object(STUDIES[name])

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from hwmodels import Device, catalog, step_cost, step_operators, uniform_weight_bits
+from hwmodels.network.operators import StepShape
 from hwmodels.network.operators.work import OperatorWork
 
 __all__ = ["NETWORKS", "check_device", "price", "work"]
@@ -19,11 +20,9 @@ NETWORKS = ("llama-3.2-1b", "qwen3-30b-a3b", "deepseek-v2-lite", "gpt-oss-20b", 
 _step = jax.jit(
     lambda architecture, tokens, batch, context, bits: step_operators(
         architecture,
-        tokens=tokens,
-        batch=batch,
-        context_tokens=context,
-        weight_bits=uniform_weight_bits(bits),
-        kv_bits=bits,
+        StepShape(
+            tokens=tokens, batch=batch, context_tokens=context, weight_bits=uniform_weight_bits(bits), kv_bits=bits
+        ),
     )
 )
 #: `step_cost`, compiled.

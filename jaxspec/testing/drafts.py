@@ -83,10 +83,10 @@ def gives_one_text(ready: ReadyDraft) -> None:
     np.testing.assert_array_equal(plain.cycles, TOKENS)
     end = PROMPTS.shape[1] + TOKENS
     for tree in (chain_tree(1, LIMITS.nodes + 1), chain_tree(6, LIMITS.nodes + 1), BUSH):
-        found = run(tree, PROMPTS)
-        np.testing.assert_array_equal(found.tokens[:, :end], plain.tokens[:, :end])
-        np.testing.assert_array_equal(found.margin[:, :end], plain.margin[:, :end])
-        np.testing.assert_array_equal(found.generated, found.cycles + np.sum(found.accepted_at, axis=1))
+        drafted = run(tree, PROMPTS)
+        np.testing.assert_array_equal(drafted.tokens[:, :end], plain.tokens[:, :end])
+        np.testing.assert_array_equal(drafted.margin[:, :end], plain.margin[:, :end])
+        np.testing.assert_array_equal(drafted.generated, drafted.cycles + np.sum(drafted.accepted_at, axis=1))
     assert len(traces) == 1
     # A prompt of one token tells a draft next to nothing.
     one = run(BUSH, PROMPTS[:, :1])
@@ -94,11 +94,11 @@ def gives_one_text(ready: ReadyDraft) -> None:
         one.tokens[:, : 1 + TOKENS], run(chain_tree(0, 7), PROMPTS[:, :1]).tokens[:, : 1 + TOKENS]
     )
     # Among longer ones it is decoded as it is among its like, cycle by cycle, and they are too.
-    counts = lambda found, row: [np.asarray(part)[row] for part in found[1:-1]]
+    counts = lambda decoded, row: [np.asarray(part)[row] for part in decoded[1:-1]]
     lengths = np.where(np.arange(len(PROMPTS)) == 1, 1, PROMPTS.shape[1])
     mixed = run(BUSH, PROMPTS, lengths=lengths)
     for row, length in enumerate(lengths):
-        alone = one if length == 1 else found
+        alone = one if length == 1 else drafted
         np.testing.assert_array_equal(mixed.tokens[row, : length + TOKENS], alone.tokens[row, : length + TOKENS])
         np.testing.assert_equal(counts(mixed, row), counts(alone, row))
     # A stop token ends a text, wherever in a cycle it comes.
@@ -109,7 +109,7 @@ def gives_one_text(ready: ReadyDraft) -> None:
         ends = np.append(np.flatnonzero(text == stop) + 1, TOKENS)[0]
         np.testing.assert_array_equal(stopped.tokens[row, PROMPTS.shape[1] :][:ends], text[:ends])
         assert stopped.generated[row] == ends or not np.any(text == stop)
-        assert stopped.cycles[row] <= found.cycles[row]
+        assert stopped.cycles[row] <= drafted.cycles[row]
     assert len(traces) == 2
 
 

@@ -1,13 +1,18 @@
 """What every storage scheme keeps to, whichever it is.
 
 A small network with odd sizes is what schemes are tried on, so that no two axes have the same extent.
+
+Drafts of a whole network at once, as `draft_view` makes them matrix by matrix: for networks that are small enough.
+
+Each is one program: outside of one it would be hundreds.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,26 +20,34 @@ import ml_dtypes
 import numpy as np
 from jaxtyping import Array
 
+from hwmodels import Footprint
+from jaxspec.compress.footprint import measured_footprint
 from jaxspec.compress.knobs import Knobs, checked_values, harden, knob_defaults, knob_shape, uniform_knobs
-from jaxspec.compress.kv import compress_cache, prepare_kv, round_kv
+from jaxspec.compress.kv import PreparedKV, as_cache, compress_cache, prepare_kv, round_kv
 from jaxspec.compress.schemes import Scheme
-from jaxspec.compress.weights import hard_draft
-from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
+from jaxspec.compress.weights import hard_draft, knobs_of_matrix, prepare
+from jaxspec.models.config import MATRIX_KINDS, DecoderConfig, kinds_of
 from jaxspec.models.decoder import Params, abstract_params
 from jaxspec.models.kv_cache import KVCache
+from jaxspec.models.matrix import stack_of
 from jaxspec.settings.schemes import all_knobs
-from jaxspec.testing.whole_drafts import hard_kv, hard_weights, prepare_at_once, soft_kv, soft_weights
 
 __all__ = [
     "CONFIG",
     "PRICED_CHECKS",
     "RUNNING_CHECKS",
+    "by_kind",
     "cache",
     "check_scheme",
+    "hard_kv",
+    "hard_weights",
     "network",
     "norms",
     "odd_knobs",
+    "prepare_at_once",
     "random_network",
+    "soft_kv",
+    "soft_weights",
 ]
 
 #: Sizes of the network.
@@ -73,8 +86,8 @@ def norms() -> dict[str, Array]:
     """L2 norms of its input channels."""
     rng = np.random.default_rng(4)
     sizes = {"qkv": 18, "o": 18, "gate_up": 18, "down": 26}
-    found = {name: jnp.asarray(rng.uniform(0.3, 3, (2, size)), jnp.float32) for name, size in sizes.items()}
-    return found | {"lm_head": jnp.asarray(rng.uniform(0.3, 3, 18), jnp.float32)}
+    drawn = {name: jnp.asarray(rng.uniform(0.3, 3, (2, size)), jnp.float32) for name, size in sizes.items()}
+    return drawn | {"lm_head": jnp.asarray(rng.uniform(0.3, 3, 18), jnp.float32)}
 
 
 @functools.cache
@@ -124,11 +137,11 @@ def has_the_same_knobs_apart(scheme: Scheme) -> None:
 
 def reads_no_more_than_its_target(scheme: Scheme) -> None:
     """The expected draft reads no more than the target, and this no more than 16 bits."""
-    found = scheme.expected_footprint(knob_defaults(scheme))
+    footprint = scheme.expected_footprint(knob_defaults(scheme))
     for kind in CONFIG.matrix_kinds:
-        assert 0 < found.draft_weight_bits[kind] <= found.target_weight_bits[kind] <= 16
-    assert 0 < found.draft_kv_bits <= found.target_kv_bits <= 16
-    assert scheme.facts.has_draft == (found.draft_weight_bits["q"] < found.target_weight_bits["q"])
+        assert 0 < footprint.draft_weight_bits[kind] <= footprint.target_weight_bits[kind] <= 16
+    assert 0 < footprint.draft_kv_bits <= footprint.target_kv_bits <= 16
+    assert scheme.facts.has_draft == (footprint.draft_weight_bits["q"] < footprint.target_weight_bits["q"])
 
 
 def feels_every_knob(scheme: Scheme) -> None:
@@ -283,3 +296,70 @@ def check_scheme(scheme: Scheme, is_part: Callable[[Array, Array, Knobs, int], b
     drafts_a_part_of_the_target(scheme, is_part)
     for check in RUNNING_CHECKS:
         check(scheme)
+
+
+#: `prepare` as one program, as calibration runs it.
+prepare_at_once = partial(jax.jit, static_argnames="scheme")(prepare)
+
+
+def by_kind(bits: Mapping[str, Array]) -> Array:
+    """Bits of a network whose layers all have the same matrices, as one array "layer kind"."""
+    return jnp.stack([bits[kind] for kind in kinds_of(bits)], axis=-1)
+
+
+class WholeDraft(NamedTuple):
+    """A draft with the bits that it reads."""
+
+    params: Params
+    footprint: Footprint
+
+
+class WholeCache(NamedTuple):
+    """A cache with the bits that are read of it."""
+
+    cache: KVCache
+    footprint: Footprint
+
+
+def _weights(params: Params, prepared: Any, knobs: Knobs, make: Callable[[Any], Any]) -> WholeDraft:
+    made = {
+        kind: jax.vmap(make(knobs.scheme.of_kind(kind).matrix))(
+            stack_of(params["layers"][kind]).values(),
+            prepared[kind],
+            knobs_of_matrix(knobs.values, knobs.scheme, place),
+        )
+        for place, kind in enumerate(kinds_of(params["layers"]))
+    }
+    matrices = {kind: matrix.values for kind, matrix in made.items()}
+    # Bits of a cache are not checked here.
+    footprint = measured_footprint({kind: matrix.bits for kind, matrix in made.items()}, made["q"].bits)
+    return WholeDraft(params | {"layers": params["layers"] | matrices}, footprint)
+
+
+@jax.jit
+def hard_weights(params: Params, prepared: Any, knobs: Knobs) -> WholeDraft:
+    """Values and footprint of the hard draft."""
+    return _weights(params, prepared, knobs, lambda codec: codec.hard)
+
+
+@jax.jit
+def soft_weights(params: Params, prepared: Any, knobs: Knobs, temperature: Any) -> WholeDraft:
+    """Values and footprint of the soft draft."""
+    return _weights(params, prepared, knobs, lambda codec: lambda *of: codec.soft(*of, temperature))
+
+
+def _kv(kv: PreparedKV, knobs: Knobs, make: Any) -> WholeCache:
+    made = jax.vmap(make)(kv.rows, knobs.of_layers)
+    cache = jax.vmap(lambda rows: as_cache(rows, kv.shape))(made.rows)
+    return WholeCache(cache, measured_footprint({}, made.bits))
+
+
+@jax.jit
+def hard_kv(kv: PreparedKV, knobs: Knobs) -> WholeCache:
+    """The cache as the hard draft reads it."""
+    return _kv(kv, knobs, knobs.scheme.kv.hard)
+
+
+def soft_kv(kv: PreparedKV, knobs: Knobs, temperature: Any) -> WholeCache:
+    """The cache as the soft draft reads it."""
+    return _kv(kv, knobs, lambda rows, own: knobs.scheme.kv.soft(rows, own, temperature))

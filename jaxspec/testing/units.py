@@ -13,6 +13,7 @@ from jaxtyping import Array
 from hwmodels import OPERATORS, Chip, Device, MemoryTier, catalog, step_operators, uniform_weight_bits
 from hwmodels.compute.roofline import unit_of
 from hwmodels.compute.unit import UnitTimes
+from hwmodels.network.operators import StepShape
 from hwmodels.network.operators.work import OperatorWork
 
 __all__ = ["SMALL", "UNIT_CHECKS", "check_unit"]
@@ -42,18 +43,20 @@ def work_of(
     )
     return step_operators(
         network,
-        tokens=tokens,
-        batch=batch,
-        context_tokens=context,
-        weight_bits=uniform_weight_bits(weight_bits),
-        kv_bits=12.3,
+        StepShape(
+            tokens=tokens,
+            batch=batch,
+            context_tokens=context,
+            weight_bits=uniform_weight_bits(weight_bits),
+            kv_bits=12.3,
+        ),
     )
 
 
 def times(device: Device, work: OperatorWork, temperature: Any) -> list[UnitTimes]:
     """Times by each of the unit's kernels, which are asked one by one."""
-    found = unit_of(device).kernels(work)
-    return [kernel.operator_times(read, device, temperature=temperature) for kernel, read in found]
+    kernels = unit_of(device).kernels(work)
+    return [kernel.operator_times(read, device, temperature=temperature) for kernel, read in kernels]
 
 
 works = jax.jit(work_of)
@@ -150,8 +153,8 @@ def maps(device: Device) -> None:
     stacked = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf, jnp.float32) for leaf in leaves]), *pairs)
     mapped = jax.jit(jax.vmap(times))(*stacked)
     for i, pair in enumerate(pairs):
-        for alone, found in zip(jax.tree.leaves(_run(*pair)), jax.tree.leaves(mapped), strict=True):
-            np.testing.assert_allclose(found[i], alone, rtol=1e-4)
+        for alone, together in zip(jax.tree.leaves(_run(*pair)), jax.tree.leaves(mapped), strict=True):
+            np.testing.assert_allclose(together[i], alone, rtol=1e-4)
 
 
 def has_right_gradients(device: Device) -> None:
@@ -168,8 +171,10 @@ def has_right_gradients(device: Device) -> None:
             # Kernels of one unit differ in their numbers alone: one is enough to trace and compile.
             scaled = treedef.unflatten(list(centre * factors))
             kernel, read = unit_of(scaled).kernels(work)[0]
-            found = kernel.operator_times(read, scaled, temperature=1.0)
-            return sum(jnp.sum(weights * jnp.log(jnp.where(leaf > 0, leaf, 1.0))) for leaf in jax.tree.leaves(found))
+            unit_times = kernel.operator_times(read, scaled, temperature=1.0)
+            return sum(
+                jnp.sum(weights * jnp.log(jnp.where(leaf > 0, leaf, 1.0))) for leaf in jax.tree.leaves(unit_times)
+            )
 
         _, gradient = slopes(jnp.ones_like(centre))
         assert np.all(np.isfinite(gradient))

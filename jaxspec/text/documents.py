@@ -98,12 +98,12 @@ def _holds_documents(data: bytes) -> bool:
     list of objects of any kind as a whole.
     """
     first = next((line for line in data.split(b"\n") if line.strip()), b"")
-    found = _json_of(first)
-    begun = first.lstrip().startswith((b"[", b"{")) and not isinstance(found, dict)
+    parsed = _json_of(first)
+    begun = first.lstrip().startswith((b"[", b"{")) and not isinstance(parsed, dict)
     whole = _json_of(data) if begun else None
     document = lambda value: isinstance(value, dict) and not value.keys().isdisjoint(_KEYS)
     objects = isinstance(whole, list) and any(isinstance(entry, dict) for entry in whole)
-    return document(found) or document(whole) or objects
+    return document(parsed) or document(whole) or objects
 
 
 def _json_of(text: bytes) -> Any:
@@ -126,10 +126,10 @@ def parse_documents(data: bytes, what: str, *, as_prompts: bool = False) -> list
     # Not `splitlines`, which also cuts at characters that may stand within a JSON text.
     lines = data.split(b"\n")
     keys = _PROMPT_KEYS if as_prompts else _KEYS
-    found = [_document(line, f"{what}, line {i}", keys) for i, line in enumerate(lines, start=1) if line.strip()]
-    if not found:
+    documents = [_document(line, f"{what}, line {i}", keys) for i, line in enumerate(lines, start=1) if line.strip()]
+    if not documents:
         raise InputError(f"{what} has no document; {_FORM} on each line")
-    return found
+    return documents
 
 
 def _document(line: bytes, where: str, keys: tuple[str, ...]) -> Document:

@@ -21,10 +21,7 @@ __all__ = ["STDLIB", "Halves", "check_text", "read_halves", "read_text_file"]
 STDLIB = "stdlib"
 
 #: Byte-order marks of other encodings; that of UTF-32 begins with that of UTF-16.
-_WIDE = {
-    "UTF-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
-    "UTF-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
-}
+_WIDE = {"UTF-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "UTF-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)}
 
 _HALVES = ("first half, which calibrates,", "second half, which is held out,")
 
@@ -140,18 +137,18 @@ def check_text(source: str, needed: tuple[int, int]) -> None:
             check_lengths(source, halves.bytes, halves.bytes, needed)
 
 
-def check_lengths(source: str, size: tuple[int, int], found: tuple[int, int], needed: tuple[int, int]) -> None:
+def check_lengths(source: str, size: tuple[int, int], lengths: tuple[int, int], needed: tuple[int, int]) -> None:
     """Both halves of a user's text must hold a window each.
 
     Args:
-        size: bytes of the halves. found: their tokens.
+        size: bytes of the halves. lengths: their tokens.
         needed: tokens of one window of each.
     Raises:
         InputError: one half is too short.
     """
-    for name, tokens, window in zip(_HALVES, found, needed):
+    for name, tokens, window in zip(_HALVES, lengths, needed):
         if tokens < window:
-            total, per_token = sum(size), max(1.0, sum(size) / max(1, sum(found)))
+            total, per_token = sum(size), max(1.0, sum(size) / max(1, sum(lengths)))
             raise InputError(
                 f"text {source!r} has {total} bytes, too few: its {name} has {tokens} tokens at most and one window "
                 f"needs {window}; give a text of {round(2 * per_token * max(needed))} bytes or more, or ask for shorter windows"

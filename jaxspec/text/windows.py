@@ -30,6 +30,7 @@ class TextSplit(NamedTuple):
         source: what the report calls it.
         calibration_starts, held_out_starts: where the documents of a stream begin, 0 first: a window lies within one.
         notes: what the user should know of it.
+        calibration_answers: where the last answers of conversations begin in the calibration text.
         beginning: tokens that the tokenizer puts before each text. The streams are without them, windows begin with them.
     """
 
@@ -40,16 +41,44 @@ class TextSplit(NamedTuple):
     held_out_starts: tuple[int, ...] = (0,)
     notes: tuple[str, ...] = ()
     beginning: tuple[int, ...] = ()
+    calibration_answers: tuple[int, ...] = ()
 
-    def calibration_windows(self, count: int, length: int, seed: int) -> Int[np.ndarray, "count length"]:
-        """`windows` of the calibration text."""
+    def calibration_windows(
+        self, count: int, length: int, seed: int, *, ahead: int | None = None
+    ) -> Int[np.ndarray, "count length"]:
+        """Windows of the calibration text: with an answer behind each one's first tokens, if there are as many answers, as a
+        prompt is what a network answers; otherwise `windows`.
+
+        Args:
+            ahead: tokens of a window ahead of the answer, some of which may be of the conversation before; None: anywhere.
+        """
+        if ahead is not None and len(places := self._ahead_of_answers(length, ahead)) >= count:
+            return self._at(self._chosen(places, count, seed), length)
         where = {"document_starts": self.calibration_starts, "beginning": self.beginning}
         return windows(self.calibration, count, length, seed, **where)
 
-    def calibration_between(self, count: int, length: int, seed: int) -> Int[np.ndarray, "found length"]:
-        """`windows_between` of the calibration text."""
+    def calibration_between(
+        self, count: int, length: int, seed: int, *, ahead: int | None = None
+    ) -> Int[np.ndarray, "found length"]:
+        """Further windows of the calibration text, of answers or else `windows_between`; none shares a token with those of
+        `calibration_windows` with the same arguments."""
+        if ahead is not None and len(places := self._ahead_of_answers(length, ahead)) >= count:
+            chosen = self._chosen(places, count, seed)
+            apart = np.abs(places[:, None] - chosen).min(axis=1) >= length - len(self.beginning)
+            return self._at(places[apart], length)
         where = {"document_starts": self.calibration_starts, "beginning": self.beginning}
         return windows_between(self.calibration, count, length, seed, **where)
+
+    def _ahead_of_answers(self, length: int, ahead: int) -> Int[np.ndarray, " answer"]:
+        """Where windows would begin that have answers behind their first tokens."""
+        places = np.asarray(self.calibration_answers, np.int64) - ahead + len(self.beginning)
+        return places[(places >= 0) & (places + length - len(self.beginning) <= len(self.calibration))]
+
+    def _chosen(self, places: Int[np.ndarray, " answer"], count: int, seed: int) -> Int[np.ndarray, " count"]:
+        return np.sort(np.random.default_rng([seed, count, len(places)]).choice(places, count, replace=False))
+
+    def _at(self, places: Int[np.ndarray, " count"], length: int) -> Int[np.ndarray, "count length"]:
+        return _begun_windows(self.calibration, places, length - len(self.beginning), self.beginning)
 
     def held_out_windows(self, count: int, length: int, seed: int) -> Int[np.ndarray, "count length"]:
         """`windows` of the held-out text."""
@@ -58,10 +87,11 @@ class TextSplit(NamedTuple):
 
 
 class _Stream(NamedTuple):
-    """Documents one behind the other, and where each begins."""
+    """Documents one behind the other, where each begins, and where the last answers of conversations do."""
 
     tokens: np.ndarray
     starts: tuple[int, ...]
+    answers: tuple[int, ...]
     joined: bool = False
 
 
@@ -103,7 +133,9 @@ def load_text(
     )
     name = f"{Path(source).name} (first half calibrates, second half held out)"
     starts = calibration.starts, held_out.starts
-    return TextSplit(calibration.tokens, held_out.tokens, name, *starts, notes, tuple(begin.tolist()))
+    return TextSplit(
+        calibration.tokens, held_out.tokens, name, *starts, notes, tuple(begin.tolist()), calibration.answers
+    )
 
 
 def without_beginning(tokens: Int[np.ndarray, " token"], begin: Sequence[int] | np.ndarray) -> Int[np.ndarray, " rest"]:
@@ -114,11 +146,25 @@ def without_beginning(tokens: Int[np.ndarray, " token"], begin: Sequence[int] | 
 def _stream(documents: Sequence[Document], encoder: Encoder, begin: np.ndarray, window: int) -> _Stream:
     """Documents as one stream, without what begins each; joined to one document where none holds a window."""
     encoded = [without_beginning(encoder.encode(document, as_prompt=False), begin) for document in documents]
-    if len(encoded) > 1 and max(map(len, encoded)) < window:
-        line_end = encoder.tokenizer.encode("\n", special_tokens=False)
-        return _Stream(np.concatenate([part for tokens in encoded for part in (tokens, line_end)][:-1]), (0,), True)
-    starts = np.cumsum([0, *(len(tokens) for tokens in encoded[:-1])])
-    return _Stream(np.concatenate(encoded), tuple(starts.tolist()))
+    joined = len(encoded) > 1 and max(map(len, encoded)) < window
+    between = encoder.tokenizer.encode("\n", special_tokens=False) if joined else np.zeros(0, np.int32)
+    starts = np.cumsum([0, *(len(tokens) + len(between) for tokens in encoded[:-1])]).tolist()
+    within = (_answer_in(*both, encoder, begin) for both in zip(documents, encoded, strict=True))
+    answers = tuple(start + place for start, place in zip(starts, within, strict=True) if place is not None)
+    stream = np.concatenate([part for tokens in encoded for part in (tokens, between)][:-1])
+    return _Stream(stream, (0,) if joined else tuple(starts), answers, joined)
+
+
+def _answer_in(
+    document: Document, tokens: Int[np.ndarray, " token"], encoder: Encoder, begin: np.ndarray
+) -> int | None:
+    """Where the last answer of a conversation begins among its tokens; None: it does not end with one, or its template writes
+    what is before otherwise than in a prompt."""
+    messages = document.content
+    if isinstance(messages, str) or len(messages) < 2 or messages[-1]["role"] != "assistant":
+        return None
+    asked = without_beginning(encoder.encode(document._replace(content=messages[:-1]), as_prompt=True), begin)
+    return len(asked) if len(asked) < len(tokens) and np.array_equal(tokens[: len(asked)], asked) else None
 
 
 def prompt_starts(num_tokens: int, count: int, length: int, seed: int) -> np.ndarray:
@@ -235,5 +281,12 @@ class _Cut(NamedTuple):
         upto = np.cumsum(self.places)
         document = np.searchsorted(upto, places, side="right")
         starts = self.begin[document] + places - (upto - self.places)[document]
-        text = self.tokens[starts[:, None] + np.arange(self.length)].astype(np.int32)
-        return np.concatenate([np.tile(self.beginning, (len(text), 1)), text], axis=1)
+        return _begun_windows(self.tokens, starts, self.length, self.beginning)
+
+
+def _begun_windows(
+    tokens: np.ndarray, starts: np.ndarray, length: int, beginning: Sequence[int] | np.ndarray
+) -> Int[np.ndarray, "count token"]:
+    """`length` tokens from each start on, behind those that begin each text."""
+    text = tokens[starts[:, None] + np.arange(length)].astype(np.int32)
+    return np.concatenate([np.tile(np.asarray(beginning, np.int32), (len(text), 1)), text], axis=1)

@@ -1,14 +1,5 @@
 """Draft trees: topologies as arrays, their attention masks, well-known trees, and the tokens they gain, simulated and exact."""
 
-from jaxspec.trees.expectation import (
-    depth_survival,
-    expected_tokens,
-    node_acceptance,
-    node_draw_probability,
-    reach_probability,
-    tokens_variance,
-)
-from jaxspec.trees.masks import ancestor_steps, tree_mask, tree_positions, verification_mask, verification_positions
 from jaxspec.trees.public_trees import (
     PUBLIC_TREES,
     PublicTree,
@@ -31,12 +22,24 @@ from jaxspec.trees.rank_traces import (
     cycles_along_text,
     prior_scores_from_traces,
 )
-from jaxspec.trees.simulation import MAX_TRIALS, SimulatedTokens, simulate_nodes, simulate_walks
-from jaxspec.trees.text_ratios import PairedDifference, RatioOfTotals, paired_difference, ratio_of_totals
+from jaxspec.trees.simulation import (
+    MAX_TRIALS,
+    SimulatedTokens,
+    depth_survival,
+    expected_tokens,
+    node_acceptance,
+    node_draw_probability,
+    reach_probability,
+    simulate_nodes,
+    simulate_walks,
+    tokens_variance,
+)
+from jaxspec.trees.text_ratios import RatioOfTotals, ratio_of_totals
 from jaxspec.trees.topology import (
     PADDING,
     ROOT,
     Tree,
+    ancestor_steps,
     check_tree,
     children_table,
     is_node,
@@ -47,8 +50,12 @@ from jaxspec.trees.topology import (
     stack_trees,
     tree_from_parents,
     tree_from_paths,
+    tree_mask,
     tree_paths,
+    tree_positions,
     unstack_trees,
+    verification_mask,
+    verification_positions,
 )
 from jaxspec.trees.trace_statistics import AcceptanceTable, acceptance_table, node_reach
 
@@ -62,7 +69,6 @@ __all__ = [
     "AATBySize",
     "AcceptanceTable",
     "AcceptedPath",
-    "PairedDifference",
     "PublicTree",
     "RankTraces",
     "RatioOfTotals",
@@ -88,7 +94,6 @@ __all__ = [
     "node_draw_probability",
     "node_reach",
     "pad_tree",
-    "paired_difference",
     "parent_list",
     "prior_scores_from_traces",
     "public_tree",

@@ -31,8 +31,7 @@ from flax import struct
 from jaxtyping import Array, Float, Int
 
 from jaxspec.checks import check_count, known_value
-from jaxspec.trees.ranked_tree import RankedTree
-from jaxspec.trees.topology import ROOT
+from jaxspec.trees.topology import ROOT, NestedTrees
 
 __all__ = ["OptimalTrees", "optimal_tree", "optimal_trees", "tree_capacity"]
 
@@ -135,7 +134,7 @@ def _static_limit(name: str, value: int | None, largest: int) -> int:
     return value
 
 
-def optimal_tree(trees: OptimalTrees, num_nodes: int) -> RankedTree:
+def optimal_tree(trees: OptimalTrees, num_nodes: int) -> NestedTrees:
     """The best tree of a given size, traced back on the host; nodes are numbered level by level.
 
     Args:
@@ -164,4 +163,4 @@ def optimal_tree(trees: OptimalTrees, num_nodes: int) -> RankedTree:
                     rank.append(int(ranks[depth, place]))
                 left, place = left - share, place + 1
         level = next_level
-    return RankedTree(parent=np.array(parent, np.int64), rank=np.array(rank, np.int64))
+    return NestedTrees(parent=np.array(parent, np.int64), rank=np.array(rank, np.int64))

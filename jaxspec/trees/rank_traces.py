@@ -23,10 +23,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Int, Int32
 
 from jaxspec.errors import InputError
-from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.searches import prior_scores
 from jaxspec.trees.text_ratios import RatioOfTotals, ratio_of_totals
-from jaxspec.trees.topology import ROOT, Tree, is_node, one_tree
+from jaxspec.trees.topology import ROOT, NestedTrees, Tree, is_node, one_tree
 
 __all__ = [
     "ENDED",
@@ -146,7 +145,7 @@ def cycles_along_text(tree: Tree, traces: RankTraces, *, num_tokens: Int[ArrayLi
     return TextCycles(cycles, generated, count_nodes(nodes, visited, tree), complete)
 
 
-def aat_by_size(growth: RankedTree, traces: RankTraces, *, num_tokens: Int[ArrayLike, "*text"]) -> AATBySize:
+def aat_by_size(growth: NestedTrees, traces: RankTraces, *, num_tokens: Int[ArrayLike, "*text"]) -> AATBySize:
     """Tokens per cycle of the first 1, 2, ... nodes of a growing tree, by the cycles that decoding performs.
 
     Args:
@@ -177,7 +176,7 @@ def _aat_by_size(tree: Tree, traces: RankTraces, num_tokens: Array) -> AATBySize
 
 
 def prior_scores_from_traces(
-    tree: RankedTree, traces: RankTraces, *, num_tokens: Int[ArrayLike, "*text"] | None = None
+    tree: NestedTrees, traces: RankTraces, *, num_tokens: Int[ArrayLike, "*text"] | None = None
 ) -> Int[np.ndarray, " node"]:
     """In how many cycles each node of a maximal tree was accepted, on the host.
 

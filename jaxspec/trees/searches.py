@@ -1,6 +1,6 @@
 """Searches whose trees grow node by node: one numbering of nodes holds the tree of every size.
 
-Each search returns a `RankedTree` whose nodes are in the order in which it adds them, so that the tree of n nodes is its
+Each search returns a `NestedTrees` whose nodes are in the order in which it adds them, so that the tree of n nodes is its
 first n: `tree.first(n)`. All run on the host, once; `expected_tokens_by_size` prices every size.
 
 Source: Boosting the Performance of Tree-Based Speculative Decoding of LLMs on FPGAs, III-C (prior score) and
@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Num
 
-from jaxspec.trees.ranked_tree import RankedTree
-from jaxspec.trees.topology import ROOT, node_depths
+from jaxspec.trees.topology import ROOT, NestedTrees, node_depths
 
 __all__ = [
     "depth_first_growth",
@@ -30,7 +29,7 @@ __all__ = [
 ]
 
 
-def _checked(tree: RankedTree) -> tuple[RankedTree, np.ndarray]:
+def _checked(tree: NestedTrees) -> tuple[NestedTrees, np.ndarray]:
     """The tree as arrays, and each node's depth, 1 for children of the root."""
     parent, rank = np.asarray(tree.parent), np.asarray(tree.rank)
     if parent.ndim != 1 or parent.shape != rank.shape:
@@ -40,19 +39,19 @@ def _checked(tree: RankedTree) -> tuple[RankedTree, np.ndarray]:
     depth = node_depths(parent)
     if len(set(zip(parent.tolist(), rank.tolist()))) < parent.size or (parent.size and rank.min() < 0):
         raise ValueError("two children of one parent have the same rank, or a rank is negative; siblings are 0, 1, ...")
-    return RankedTree(parent, rank), depth
+    return NestedTrees(parent, rank), depth
 
 
-def _in_order(tree: RankedTree, order: Sequence[int] | np.ndarray) -> RankedTree:
+def _in_order(tree: NestedTrees, order: Sequence[int] | np.ndarray) -> NestedTrees:
     """The same tree with its nodes renumbered: the first of `order` becomes node 0."""
     kept = np.asarray(order, np.int64)
     place = np.zeros(kept.size, np.int64)
     place[kept] = np.arange(kept.size)
     above = tree.parent[kept]
-    return RankedTree(np.where(above == ROOT, ROOT, place[above]).astype(np.int64), tree.rank[kept].astype(np.int64))
+    return NestedTrees(np.where(above == ROOT, ROOT, place[above]).astype(np.int64), tree.rank[kept].astype(np.int64))
 
 
-def maximal_tree(num_nodes: int, *, depth: int, max_branching: int | None = None) -> RankedTree:
+def maximal_tree(num_nodes: int, *, depth: int, max_branching: int | None = None) -> NestedTrees:
     """The tree that a prior-score search prunes: nodes spread evenly over its levels.
 
     Level d gets num_nodes // depth nodes, the first num_nodes % depth levels one more, and what a level cannot hold goes to
@@ -93,10 +92,10 @@ def maximal_tree(num_nodes: int, *, depth: int, max_branching: int | None = None
         raise ValueError(
             f"{owed} of {num_nodes} nodes have no place in {depth} levels of branching {max_branching}; allow more of either"
         )
-    return RankedTree(np.array(parent, np.int64), np.array(rank, np.int64))
+    return NestedTrees(np.array(parent, np.int64), np.array(rank, np.int64))
 
 
-def prior_scores(tree: RankedTree, deepest_accepted: Int[np.ndarray, " cycle"]) -> Int[np.ndarray, " node"]:
+def prior_scores(tree: NestedTrees, deepest_accepted: Int[np.ndarray, " cycle"]) -> Int[np.ndarray, " node"]:
     """In how many cycles each node's token was accepted.
 
     Args:
@@ -119,7 +118,7 @@ def prior_scores(tree: RankedTree, deepest_accepted: Int[np.ndarray, " cycle"]) 
     return score
 
 
-def prior_score_growth(tree: RankedTree, score: Num[np.ndarray, " node"]) -> RankedTree:
+def prior_score_growth(tree: NestedTrees, score: Num[np.ndarray, " node"]) -> NestedTrees:
     """The maximal tree's nodes by falling score, none before its parent.
 
     Scores that count acceptances never exceed the parent's, and the order is then the plain sort of the paper, ties in the
@@ -152,7 +151,7 @@ def prior_score_growth(tree: RankedTree, score: Num[np.ndarray, " node"]) -> Ran
     return _in_order(tree, order)
 
 
-def width_first_growth(tree: RankedTree) -> RankedTree:
+def width_first_growth(tree: NestedTrees) -> NestedTrees:
     """Nodes of a fixed shape level by level, within a level in the shape's own numbering.
 
     Raises:
@@ -163,7 +162,7 @@ def width_first_growth(tree: RankedTree) -> RankedTree:
     return _in_order(tree, np.argsort(depth, kind="stable"))
 
 
-def depth_first_growth(tree: RankedTree) -> RankedTree:
+def depth_first_growth(tree: NestedTrees) -> NestedTrees:
     """Nodes of a fixed shape down its levels in turn: each a level below the last, and from the deepest back to the first.
 
     In each level the first node that is left and whose parent is in comes next; a level that has none is passed over.
@@ -190,7 +189,7 @@ def depth_first_growth(tree: RankedTree) -> RankedTree:
 
 def greedy_growth(
     accept: Float[np.ndarray, "depth rank"], num_nodes: int, *, max_branching: int | None = None
-) -> RankedTree:
+) -> NestedTrees:
     """Grow a tree by the node most likely to be reached and accepted, from a table of independent chances.
 
     The best tree of every size in this model, because no node is likelier than its parent (see `optimal_tree`).
@@ -230,10 +229,10 @@ def greedy_growth(
         raise ValueError(
             f"num_nodes is {num_nodes}; depth {table.shape[0]} and branching {branching} allow 0 to {len(parent)}"
         )
-    return RankedTree(np.array(parent, np.int64), np.array(rank, np.int64))
+    return NestedTrees(np.array(parent, np.int64), np.array(rank, np.int64))
 
 
-def expected_tokens_by_size(tree: RankedTree, accept: Float[Array, "*b depth rank"]) -> Float[Array, "*b count"]:
+def expected_tokens_by_size(tree: NestedTrees, accept: Float[Array, "*b depth rank"]) -> Float[Array, "*b count"]:
     """Tokens per cycle of every prefix of a tree, under independent acceptance.
 
     Args:

@@ -2,7 +2,7 @@
 
 What is counted along one text hangs together, so that texts, not cycles, are the independent units. A ratio of totals weighs
 texts by their denominators; its standard error follows by linearization (the delta method), which here takes the form of one
-number per text whose mean is the ratio and whose spread is its error. Ratios of the same texts are compared text by text.
+number per text whose mean is the ratio and whose spread is its error.
 
 Source: Cochran, Sampling Techniques, 3rd edition 1977, chapters 6 (ratio estimators) and 9A (clusters of unequal sizes).
 """
@@ -11,12 +11,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc
 from jaxtyping import Array, Float, Num
 
-__all__ = ["PairedDifference", "RatioOfTotals", "error_of_mean", "paired_difference", "ratio_of_totals"]
+__all__ = ["RatioOfTotals", "error_of_mean", "ratio_of_totals"]
 
 
 class RatioOfTotals(NamedTuple):
@@ -32,22 +30,6 @@ class RatioOfTotals(NamedTuple):
     mean: Float[Array, "*b"]
     standard_error: Float[Array, "*b"]
     per_text: Float[Array, "*b text"]
-
-
-class PairedDifference(NamedTuple):
-    """The first ratio minus the second, of the same texts.
-
-    Attributes:
-        per_text: differences of the texts' numbers.
-        gain: their mean, which is the difference of the two ratios.
-        standard_error: of the gain; NaN for one text.
-        p_value: one-sided: chance of a gain as large as this one, or larger, if the true gain were 0 (Student's t).
-    """
-
-    per_text: Float[Array, "*b text"]
-    gain: Float[Array, "*b"]
-    standard_error: Float[Array, "*b"]
-    p_value: Float[Array, "*b"]
 
 
 def ratio_of_totals(
@@ -74,28 +56,6 @@ def ratio_of_totals(
     return RatioOfTotals(mean, error_of_mean(per_text), per_text)
 
 
-def paired_difference(first: RatioOfTotals, second: RatioOfTotals, *, over_sizes: bool = False) -> PairedDifference:
-    """Difference of the first ratio from the second, text by text.
-
-    Args:
-        first, second: of the same texts in the same order.
-        over_sizes: average over all leading axes first, as over the sizes of a tree. Sizes of one text err together; their
-            average is again one number per text.
-    Raises:
-        ValueError: shapes that differ.
-    Source: Student's paired t-test on the texts' numbers.
-    """
-    if first.per_text.shape != second.per_text.shape:
-        raise ValueError(
-            f"the ratios have shapes {first.per_text.shape} and {second.per_text.shape}; compare the same texts and sizes"
-        )
-    per_text = first.per_text - second.per_text
-    if over_sizes:
-        per_text = jnp.mean(per_text, axis=tuple(range(per_text.ndim - 1)))
-    gain, error = jnp.mean(per_text, axis=-1), error_of_mean(per_text)
-    return PairedDifference(per_text, gain, error, _upper_tail(gain, error, per_text.shape[-1] - 1))
-
-
 def error_of_mean(per_text: Float[Array | np.ndarray, "*b text"]) -> Float[Any, "*b"]:
     """Standard error of the mean of one number per text, texts taken as independent; NaN for one text."""
     xp: Any = per_text.__array_namespace__()
@@ -103,14 +63,3 @@ def error_of_mean(per_text: Float[Array | np.ndarray, "*b text"]) -> Float[Any, 
     if texts == 1:
         return xp.full(per_text.shape[:-1], xp.nan, dtype=per_text.dtype)
     return xp.std(per_text, axis=-1, ddof=1) / texts**0.5
-
-
-def _upper_tail(gain: Float[Array, "*b"], error: Float[Array, "*b"], degrees: int) -> Float[Array, "*b"]:
-    """P(Student's t > gain / error); 1/2 for no gain of no error, as where both ratios are the same."""
-    if degrees == 0:
-        return jnp.full_like(gain, jnp.nan)
-    certain = jnp.where(gain > 0, 0.0, jnp.where(gain < 0, 1.0, jnp.where(gain == 0, 0.5, jnp.nan))).astype(gain.dtype)
-    t_squared = (gain / jnp.where(error > 0, error, 1.0)) ** 2
-    half = jnp.asarray(0.5, gain.dtype)
-    tail = half * betainc(jnp.full_like(gain, degrees / 2), half, degrees / (degrees + t_squared))
-    return jnp.where(error > 0, jnp.where(gain > 0, tail, 1 - tail), certain)

@@ -3,14 +3,23 @@
 Nodes are numbered from 0 so that parents come before their children. The root is not a node: it is the last committed token.
 A node's rank says which of the draft's guesses it is, 0 for the likeliest, so that the ranks from the root down, its path,
 name a node. Siblings have different ranks; ranks may be left out.
+
+Tree attention: which drafted tokens see which, and their positions.
+
+Source: SpecInfer, Miao et al. 2024 (tree attention): all nodes are verified in one step, each attending to the committed
+tokens, to its ancestors and to itself. The committed tokens are seen by every node and are not part of these masks.
+
+A draft tree in the order in which it grows: on the host, one numbering holds the tree of every size.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import flax.struct
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, Int32
@@ -21,7 +30,9 @@ from jaxspec.trees.pictures import tree_line, tree_svg
 __all__ = [
     "PADDING",
     "ROOT",
+    "NestedTrees",
     "Tree",
+    "ancestor_steps",
     "check_ranks",
     "check_tree",
     "children_table",
@@ -37,11 +48,14 @@ __all__ = [
     "stack_trees",
     "tree_from_parents",
     "tree_from_paths",
+    "tree_mask",
     "tree_paths",
+    "tree_positions",
     "unstack_trees",
+    "verification_mask",
+    "verification_positions",
     "whole_numbers",
 ]
-
 
 #: Trees are arrays of 32-bit numbers.
 _LARGEST = np.iinfo(np.int32).max
@@ -200,7 +214,7 @@ def tree_paths(tree: Tree) -> list[tuple[int, ...]]:
 
 
 def parent_list(tree: Tree) -> list[int]:
-    """Parents without the padding, on the host: what `hwmodels.speculation.trees` takes."""
+    """Parents without the padding, on the host: what `hwmodels.speculation.plan` takes."""
     return np.asarray(tree.parent)[: int(tree.num_nodes)].tolist()
 
 
@@ -326,3 +340,83 @@ def _padded(parent: np.ndarray, depth: np.ndarray, rank: np.ndarray, size: int) 
         raise ValueError(f"size is {size} for {parent.size} nodes; it must be at least that")
     fill = lambda values: jnp.asarray(np.pad(values, (0, size - values.size), constant_values=PADDING), jnp.int32)
     return Tree(parent=fill(parent), depth=fill(depth), rank=fill(rank), num_nodes=jnp.asarray(parent.size, jnp.int32))
+
+
+def ancestor_steps(tree: Tree) -> int:
+    """Pointer jumps, each twice as long as the last, after which every node has reached the root; static."""
+    return (tree.size - 1).bit_length()
+
+
+def tree_mask(tree: Tree) -> Bool[Array, "node node"]:
+    """Mask of the nodes that each node (first axis) sees: its ancestors and itself.
+
+    Args:
+        tree: one tree; works under `jit` and `vmap`.
+    Returns:
+        Padding sees nothing and is seen by nothing: a softmax over its row needs some other entry to be finite.
+    Raises:
+        ValueError: more than one tree.
+    """
+    size = one_tree(tree).size
+    # Row and column `size` stand for everything above the tree; the jumps end there.
+    above = jnp.where(jnp.asarray(tree.parent) >= 0, jnp.asarray(tree.parent, jnp.int32), size)
+    above = jnp.append(above, jnp.asarray([size], jnp.int32))
+    sees = jnp.eye(size, dtype=bool) & is_node(tree)[:, None]
+    sees = jnp.pad(sees, ((0, 1), (0, 0)))
+
+    def jump(_, carry):
+        """Each node knows 2^k of those on its way up, itself included; the next 2^k are known to the 2^k-th above it."""
+        sees, above = carry
+        return sees | sees[above], above[above]
+
+    return jax.lax.fori_loop(0, ancestor_steps(tree), jump, (sees, above))[0][:size]
+
+
+def tree_positions(tree: Tree) -> Int32[Array, " node"]:
+    """Position of each node after the root's: its depth, and 0 for padding."""
+    return jnp.where(is_node(tree), jnp.asarray(tree.depth, jnp.int32), 0)
+
+
+def verification_mask(tree: Tree) -> Bool[Array, "token token"]:
+    """Mask of a verification step: token 0 is the root, which all see, and token i + 1 is node i.
+
+    Raises:
+        ValueError: more than one tree.
+    """
+    sees_root = jnp.append(jnp.asarray([True]), is_node(tree))
+    return jnp.pad(tree_mask(tree), ((1, 0), (1, 0))) | (sees_root[:, None] & (jnp.arange(tree.size + 1) == 0)[None, :])
+
+
+def verification_positions(tree: Tree) -> Int32[Array, " token"]:
+    """Positions of a verification step after the root's: 0 for the root (token 0), then those of the nodes."""
+    return jnp.pad(tree_positions(tree), (1, 0))
+
+
+class NestedTrees(NamedTuple):
+    """Draft trees on the host, each the first nodes of the next larger one: parent and rank of each node. There may be none.
+
+    Attributes:
+        parent: "node", −1 for children of the root, else an earlier node.
+        rank: "node", 0 for the draft's first choice after the parent; siblings differ in rank.
+    """
+
+    parent: Int[np.ndarray, " node"]
+    rank: Int[np.ndarray, " node"]
+
+    def __repr__(self) -> str:
+        return tree_line("NestedTrees", self.parent)
+
+    def _repr_html_(self) -> str | None:
+        return tree_svg(self.parent, self.rank)
+
+    def first(self, nodes: int) -> NestedTrees:
+        """The tree of the first so many nodes."""
+        return NestedTrees(self.parent[:nodes], self.rank[:nodes])
+
+    def tree(self, *, size: int | None = None) -> Tree:
+        """The same tree as padded arrays, which programs take.
+
+        Raises:
+            ValueError: see `tree_from_parents`.
+        """
+        return tree_from_parents(self.parent, rank=self.rank, size=size)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         measure,
         price,
     )
-    from jaxspec.tuning.priced_kinds import priced_footprint
+    from jaxspec.tuning.priced_footprint import priced_footprint
 
 __all__ = [
     "Ascent",

@@ -52,11 +52,11 @@ class AcceptanceByKnobs:
 
     def hazard(self, knobs: Mapping[str, Float[Array, ""]]) -> Float[Array, ""]:
         """Mean −log alpha. Args: knobs: at least those of the law."""
-        found = jnp.asarray(self.constant)
+        hazard = jnp.asarray(self.constant)
         for i, name in enumerate(self.names):
             z = jnp.clip((jnp.asarray(as_float(knobs[name])) - self.start[i]) / self.way[i], 0.0, 1.0)
-            found = found + sum(self.coefficients[i, j] * z**power for j, power in enumerate(_POWERS))
-        return found
+            hazard = hazard + sum(self.coefficients[i, j] * z**power for j, power in enumerate(_POWERS))
+        return hazard
 
     def conditional(self, knobs: Mapping[str, Float[Array, ""]], positions: int) -> Float[Array, " position"]:
         """P(position accepted | all before it accepted), for so many positions (static, >= 1)."""
@@ -136,7 +136,7 @@ def fit_law(
         profile=jnp.asarray(profile, jnp.float32),
         names=tuple(values),
     )
-    rms = lambda found: float(np.sqrt(np.mean(np.square(found))))
+    rms = lambda residuals: float(np.sqrt(np.mean(np.square(residuals))))
     return LawFit(law, len(chances), rms(errors), float(np.abs(errors).max()), rms(left_out), float(np.std(chances)))
 
 
@@ -149,7 +149,7 @@ def _fit(values: dict[str, np.ndarray], chances: np.ndarray) -> _Solved:
 
     lows, highs = (np.array([end(c) for c in values.values()]) for end in (np.min, np.max))
     ways = np.where(highs > lows, highs - lows, 1.0)
-    hazard, best, found = -np.log(chances), np.inf, None
+    hazard, best, fit = -np.log(chances), np.inf, None
     for signs in itertools.product((1.0, -1.0), repeat=len(values)):
         direction = np.array(signs)
         starts = np.where(direction > 0, lows, highs)
@@ -158,9 +158,9 @@ def _fit(values: dict[str, np.ndarray], chances: np.ndarray) -> _Solved:
         solution, residual = nnls(design * chances[:, None], hazard * chances)
         if residual < best - 1e-12:
             best = residual
-            found = starts, direction * ways, float(solution[0]), solution[1:].reshape(len(values), -1)
-    assert found is not None
-    return found
+            fit = starts, direction * ways, float(solution[0]), solution[1:].reshape(len(values), -1)
+    assert fit is not None
+    return fit
 
 
 def _design(values: dict[str, np.ndarray], starts: np.ndarray, ways: np.ndarray) -> np.ndarray:

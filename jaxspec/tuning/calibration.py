@@ -21,6 +21,7 @@ from jaxspec.formats.patterns import target_format
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
 from jaxspec.models.ends import head_input
+from jaxspec.models.matrix import is_matrix, matrix_of
 from jaxspec.models.mesh import filled_rows, mesh_of, split_inside, split_rows
 from jaxspec.models.rope import text_lengths
 from jaxspec.models.stored import as_stored
@@ -69,8 +70,8 @@ class Calibration:
 
 
 def target_params(stored: Params, *, exact: Collection[tuple[str, ...]] = ()) -> Params:
-    """Stored parameters in 16 bits: the target that everything is compared with. What is stored so is not copied, wider values
-    are rounded to bfloat16.
+    """Stored parameters in 16 bits: the target that everything is compared with. What is stored so, or in codes, is not copied,
+    wider values are rounded to bfloat16.
 
     Args:
         exact: places of parameters that stay as they are (see `LoadedModel.exact`).
@@ -79,10 +80,12 @@ def target_params(stored: Params, *, exact: Collection[tuple[str, ...]] = ()) ->
     def rounded(path: tuple[Any, ...], leaf: Any) -> Any:
         if tuple(getattr(step, "key", None) for step in path) in exact:
             return leaf
+        if matrix_of(leaf).in_codes:
+            return leaf
         wanted = target_format(leaf.dtype).value_dtype
         return leaf.astype(wanted) if is_in_host(leaf) else jnp.asarray(leaf, wanted)
 
-    return as_stored(jax.tree_util.tree_map_with_path(rounded, stored, is_leaf=is_in_host))
+    return as_stored(jax.tree_util.tree_map_with_path(rounded, stored, is_leaf=is_matrix))
 
 
 def windows_per_pass(config: DecoderConfig, tokens: int) -> int:

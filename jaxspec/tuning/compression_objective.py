@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from hwmodels import ALL_LAYER_MATRICES, Architecture, Case
 from hwmodels.network.architecture import cached_rows, kv_elements_per_token, parameters
 from hwmodels.network.footprint import UNCOMPRESSED_BITS, Footprint
-from hwmodels.numerics.quick_jit import quick_jit
+from hwmodels.numerics.fast_compile import jit_fast_compile
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from jaxspec.compress.footprint import BitsPerValue, measured_footprint
 from jaxspec.compress.knobs import Knobs, uniform_knobs
@@ -25,7 +25,7 @@ from jaxspec.compress.schemes import Scheme
 from jaxspec.models.config import DecoderConfig
 from jaxspec.settings.knobs import CUT_AND_PRUNE, KnobSpec
 from jaxspec.tuning.objective import DraftMeasurement
-from jaxspec.tuning.priced_kinds import priced_footprint
+from jaxspec.tuning.priced_footprint import priced_footprint
 
 __all__ = ["J_LENGTH", "compiled_j", "left_bits", "num_candidates", "objective_j", "relative_j", "two_stages"]
 
@@ -54,7 +54,7 @@ def objective_j(alpha: Number, terms: Iterable[tuple[Number, Number]]) -> Leaf:
 @cache
 def compiled_j(config: DecoderConfig) -> Callable[[Case, DraftMeasurement, Knobs], Float[Array, ""]]:
     """`relative_j` of drafts of a network, as one program: operation by operation would compile twenty."""
-    return quick_jit(partial(relative_j, config=config))
+    return jit_fast_compile(partial(relative_j, config=config))
 
 
 def relative_j(pricing: Case, measured: DraftMeasurement, knobs: Knobs, config: DecoderConfig) -> Float[Array, ""]:

@@ -21,9 +21,12 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.interpreters.partial_eval import dce_jaxpr
 from jaxtyping import Array, Float, Int
 
-from hwmodels import Case, SpeculationResult, smooth_maximum
+from hwmodels import Case, SpeculationResult
+from hwmodels.numerics import smooth_maximum
 from jaxspec.compress.footprint import limited_draft_bits
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes import Scheme
@@ -216,9 +219,8 @@ def marginal_returns(
         )
 
     places = between_whole(to_coordinates(knobs), knobs.scheme)
-    measured, pull = jax.vjp(draft, places)
-    nothing = jax.tree.map(jnp.zeros_like, measured)
-    back = lambda **parts: pull(dataclasses.replace(nothing, **parts))[0]
+    measured, derivative = jax.linearize(draft, places)
+    back = partial(_pull, derivative, places)
     speedup, slopes = jax.value_and_grad(lambda m: _log_speedup(price(pricing, m, _ROOFLINE_TEMPERATURE)))(measured)
     per_nat = 1 / (math.log(2) * goal.bytes_per_token)
     bits_per_byte = measured.cross_entropy * per_nat
@@ -243,6 +245,23 @@ def marginal_returns(
         others.append(Limit(bits_per_byte, back(cross_entropy=jnp.float32(per_nat))))
     numbers = jnp.stack([objective, jnp.exp(speedup), measured.kl])
     return Returns(places, quality, cost, bits if goal.draft_bits is not None else [], others, numbers)
+
+
+def _pull(derivative: Callable[[Coordinates], Any], places: Coordinates, **slopes: Any) -> Coordinates:
+    """Derivatives by the coordinates, of those by some parts of a measurement.
+
+    `jax.vjp` would go back through all layers for what a draft reads, with zeros: it keeps a loop whole. So what these parts do
+    not depend on leaves the linear program before it is transposed.
+
+    Args:
+        derivative: of a measurement by the coordinates, as `jax.linearize` gives it.
+        slopes: by name of the part; None: of a part that there is not.
+    """
+    parts = lambda at: jax.tree.leaves({name: getattr(derivative(at), name) for name in slopes})
+    traced = jax.make_jaxpr(parts)(places)
+    needed, _ = dce_jaxpr(traced.jaxpr, [True] * len(traced.jaxpr.outvars), instantiate=True)
+    linear = lambda at: jaxpr_as_fun(ClosedJaxpr(needed, traced.consts))(*jax.tree.leaves(at))
+    return jax.linear_transpose(linear, places)(jax.tree.leaves(slopes))[0]
 
 
 def _log_speedup(result: SpeculationResult) -> Float[Array, ""]:

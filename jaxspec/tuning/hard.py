@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from hwmodels import Case
-from hwmodels.numerics.quick_jit import quick_jit
+from hwmodels.numerics.fast_compile import jit_fast_compile
 from jaxspec.checks import check_count, check_sampling
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.schemes import Scheme
@@ -67,23 +67,25 @@ def measure_hard(
     width = rows_that_split(calibration.mesh, -(-there // number))
     parts = [part for part in np.array_split(np.arange(there), number) if part[0] < count]
     place = jnp.asarray(offset, jnp.int32)
-    found, shares = [], []
+    measurements, shares = [], []
     for part in parts:
         # A part that is shorter than the program has its last window again, and counts it once.
         full = np.minimum(part[0] + np.arange(width), part[-1])
         counted = ((np.arange(width) < len(part)) & (full < count)).astype(np.float32)
         given = calibration, knobs, jnp.asarray(full), decoding, place, jnp.asarray(counted)
-        found.append(on_host(measured_windows(*given)))
+        measurements.append(on_host(measured_windows(*given)))
         shares.append(float(counted.sum()) / count)
-    return found[0] if len(found) == 1 else mean_measurement(found, shares)
+    return measurements[0] if len(measurements) == 1 else mean_measurement(measurements, shares)
 
 
-def mean_measurement(found: Sequence[DraftMeasurement], shares: Sequence[float]) -> DraftMeasurement:
+def mean_measurement(measurements: Sequence[DraftMeasurement], shares: Sequence[float]) -> DraftMeasurement:
     """What one draft does, from measurements of parts of the text and their shares of it."""
-    return jax.tree.map(lambda *leaves: sum(share * leaf for share, leaf in zip(shares, leaves, strict=True)), *found)
+    return jax.tree.map(
+        lambda *leaves: sum(share * leaf for share, leaf in zip(shares, leaves, strict=True)), *measurements
+    )
 
 
-price_exactly = quick_jit(price)
+price_exactly = jit_fast_compile(price)
 
 
 def best_length(pricing: Case, measured: DraftMeasurement) -> tuple[int, float]:
@@ -108,6 +110,6 @@ def grid_knobs(scheme: Scheme, config: DecoderConfig) -> list[Knobs]:
 
 def token_acceptance(survival: Float[Array | np.ndarray, " depth"], draft_length: int) -> float:
     """alpha_token of a chain: accepted draft tokens over draft tokens reached; on the host, as a program for each length would
-    take longer to compile than all else that a grid is told by."""
+    take longer to compile than all else that a grid needs."""
     accepted = np.asarray(survival)[:draft_length]
     return float(accepted.sum() / (1 + accepted[:-1].sum()))

@@ -14,15 +14,8 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Float, Int
 
-from hwmodels import (
-    Acceptance,
-    Case,
-    DraftCost,
-    Footprint,
-    SpeculationResult,
-    expected_log_speedup,
-    speculation_speedup,
-)
+from hwmodels import Acceptance, Case, DraftCost, Footprint, SpeculationResult, priced_chains
+from hwmodels.speculation import expected_log_speedup
 from hwmodels.speculation.pool import with_pool
 from jaxspec.compress.footprint import with_head
 from jaxspec.compress.head import HEAD, draft_head
@@ -35,7 +28,7 @@ from jaxspec.speculate.acceptance import block_forward, compare_with_target
 from jaxspec.speculate.sampling import SAMPLING, Decoding
 from jaxspec.speculate.text_pools import text_pools
 from jaxspec.tuning.calibration import Calibration
-from jaxspec.tuning.priced_kinds import priced_footprint
+from jaxspec.tuning.priced_footprint import priced_footprint
 
 #: What tuning may climb; the others may be constraints beside it.
 ObjectiveName = Literal["speedup", "kl", "bits_per_byte"]
@@ -178,9 +171,7 @@ def price(pricing: Case, measured: DraftMeasurement, temperature: Float[Array, "
         draft=priced_draft(pricing, measured),
     )
     acceptance = Acceptance(conditional=conditional_acceptance(measured.survival))
-    return speculation_speedup(
-        case.device, case.architecture, acceptance=acceptance, temperature=temperature, **case.parts
-    )
+    return priced_chains(case, acceptance, temperature=temperature).result
 
 
 def mean_log_speedup(result: SpeculationResult, logits: Float[Array, " gamma"]) -> Float[Array, ""]:

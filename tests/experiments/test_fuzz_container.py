@@ -9,10 +9,9 @@ import pytest
 
 from experiments.fuzz_container import __main__ as command
 from experiments.fuzz_container import checking, lies
-from experiments.fuzz_container.apart import Apart
 from experiments.fuzz_container.checking import run_case
 from experiments.fuzz_container.lies import mutated_and_signed
-from experiments.fuzz_container.mutations import mutated
+from experiments.fuzz_container.mutations import Apart
 from experiments.fuzz_container.samples import build_samples
 from jaxspec.formats.container import CODECS, Container
 from jaxspec.settings.schemes import SCHEME_FACTS
@@ -46,24 +45,6 @@ def test_samples_cover_every_scheme(samples, tmp_path):
         assert (sample.files is None) == (not SCHEME_FACTS[container.scheme].lossless)
 
 
-def test_three_hundred_cases(run):
-    results = [run(case) for case in range(300)]
-    assert not [result for result in results if result.failed]
-    outcomes = collections.Counter((result.label.endswith(", signed"), result.outcome) for result in results)
-    assert outcomes[False, "refused"] > 80
-    assert outcomes[True, "refused"] > 80
-    # Some changes touch what nobody reads, and some only what their own digest covers.
-    assert 2 < outcomes[True, "intact"] < 80
-    assert outcomes[False, "other"] == 0
-
-
-def test_cases_come_again(samples):
-    for case in (3, 8, 41):
-        first, again = (checking.change(samples, 5, case) for _ in range(2))
-        assert first == again
-        assert checking.change(samples, 6, case)[1] != first[1]
-
-
 def test_changes_that_are_signed_pass_the_checksums(samples, tmp_path):
     """What refuses them is never the directory's digest nor a section's checksum."""
     changed = 0
@@ -87,11 +68,6 @@ def test_lies_about_which_tensors_there_are_give_no_other_tensors(samples, tmp_p
         outcomes[checking.examine(path, sample, signed=True)] += 1
     assert outcomes["refused"] > 45
     assert outcomes["other"] == 0
-
-
-def test_changes_that_are_not_signed_are_changes(samples):
-    differ = [mutated(samples[1].content, np.random.default_rng(seed))[0] != samples[1].content for seed in range(40)]
-    assert np.mean(differ) > 0.9
 
 
 def found_soon(run, outcome):

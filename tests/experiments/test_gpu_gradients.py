@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import hwmodels
-from experiments.benchmarks import gpu_gradients as benchmark
+from experiments.benchmarks import hardware as benchmark
 from experiments.benchmarks.hardware import Rate
 from hwmodels import catalog
 

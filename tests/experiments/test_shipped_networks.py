@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.train_embedded.balance import load_summary
-from experiments.train_embedded.scores import bits_per_byte, router_load
+from experiments.train_embedded.train import bits_per_byte, load_summary, router_load
 from jaxspec.models.embedded import load_model
 from jaxspec.text.windows import load_text
 

@@ -6,9 +6,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.train_embedded.balance import expert_load, load_push, load_summary
-from experiments.train_embedded.scores import router_load
-from experiments.train_embedded.train import MOE, SHAPES, Recipe, make_step
+from experiments.train_embedded.train import (
+    MOE,
+    SHAPES,
+    Recipe,
+    expert_load,
+    load_push,
+    load_summary,
+    make_step,
+    router_load,
+)
 from jaxspec.models.decoder import abstract_params, forward_text
 
 pytestmark = pytest.mark.network

@@ -33,7 +33,7 @@ class Case:
 _SIZES = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers")
 
 
-def sizes(*numbers: int, **others: Any) -> dict[str, Any]:
+def sizes(numbers: tuple[int, ...], **others: Any) -> dict[str, Any]:
     """Settings by the usual keys: vocabulary, hidden and intermediate size, layers, heads, KV heads."""
     return dict(zip((*_SIZES, "num_attention_heads", "num_key_value_heads"), numbers, strict=True)) | others
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hf_case import Case, rope, sizes
 from hf_expert_cases import EXPERT_CASES
+from hf_further_cases import FURTHER_CASES
 from hf_linear_cases import LINEAR_CASES
 from hf_recent_cases import RECENT_CASES
 from hf_wrapper_cases import WRAPPER_CASES
@@ -17,20 +18,16 @@ CASES = (
     *WRAPPER_CASES,
     *RECENT_CASES,
     *LINEAR_CASES,
+    *FURTHER_CASES,
     # Small embeddings, so that the epsilon of the first norm is a tenth of the mean square it is added to.
-    Case("llama_grouped", "llama", sizes(97, 48, 80, 2, 6, 2, rms_norm_eps=1e-05), seed=11, embed_scale=0.01),
+    Case("llama_grouped", "llama", sizes((97, 48, 80, 2, 6, 2), rms_norm_eps=1e-05), seed=11, embed_scale=0.01),
     # A head_dim that is not hidden / heads; a short original context: of eight wavelengths (6 to 20,000 positions) one
     # is kept, two are blended and five divided.
     Case(
         "llama_scaled_tied",
         "llama",
         sizes(
-            64,
-            32,
-            56,
-            3,
-            4,
-            2,
+            (64, 32, 56, 3, 4, 2),
             head_dim=16,
             tie_word_embeddings=True,
             max_position_embeddings=512,
@@ -48,24 +45,24 @@ CASES = (
     Case(
         "qwen3_untied",
         "qwen3",
-        sizes(83, 40, 72, 2, 4, 1, head_dim=12, rope_parameters=rope("default", 1000000.0)),
+        sizes((83, 40, 72, 2, 4, 1), head_dim=12, rope_parameters=rope("default", 1000000.0)),
         seed=13,
     ),
     Case(
         "qwen3_tied_sharded",
         "qwen3",
-        sizes(71, 32, 48, 3, 6, 3, head_dim=10, tie_word_embeddings=True, rope_parameters=rope("default", 5000.0)),
+        sizes((71, 32, 48, 3, 6, 3), head_dim=10, tie_word_embeddings=True, rope_parameters=rope("default", 5000.0)),
         seed=14,
         max_shard_size="30KB",
     ),
-    Case("llama_bfloat16", "llama", sizes(67, 48, 64, 2, 3, 3), seed=15, dtype="bfloat16"),
+    Case("llama_bfloat16", "llama", sizes((67, 48, 64, 2, 3, 3)), seed=15, dtype="bfloat16"),
     # Biases of queries, keys and values.
-    Case("qwen2_biased", "qwen2", sizes(59, 36, 44, 2, 6, 2, rope_parameters=rope("default", 50000.0)), seed=16),
+    Case("qwen2_biased", "qwen2", sizes((59, 36, 44, 2, 6, 2), rope_parameters=rope("default", 50000.0)), seed=16),
     # A head_dim that is not hidden / heads; no sliding window.
     Case(
         "mistral_whole",
         "mistral",
-        sizes(53, 40, 36, 2, 4, 2, head_dim=12, sliding_window=None),
+        sizes((53, 40, 36, 2, 4, 2), head_dim=12, sliding_window=None),
         seed=17,
         dtype="bfloat16",
     ),
@@ -74,12 +71,7 @@ CASES = (
         "llama_dynamic_biased",
         "llama",
         sizes(
-            47,
-            30,
-            34,
-            2,
-            5,
-            1,
+            (47, 30, 34, 2, 5, 1),
             attention_bias=True,
             mlp_bias=True,
             max_position_embeddings=14,
@@ -88,18 +80,13 @@ CASES = (
         seed=18,
     ),
     # A window in all layers.
-    Case("mistral_window", "mistral", sizes(43, 32, 28, 2, 4, 2, sliding_window=6), seed=19, dtype="bfloat16"),
+    Case("mistral_window", "mistral", sizes((43, 32, 28, 2, 4, 2), sliding_window=6), seed=19, dtype="bfloat16"),
     # A window in the last two layers of three.
     Case(
         "qwen3_windows",
         "qwen3",
         sizes(
-            41,
-            28,
-            26,
-            3,
-            4,
-            2,
+            (41, 28, 26, 3, 4, 2),
             head_dim=10,
             attention_bias=True,
             use_sliding_window=True,
@@ -114,12 +101,7 @@ CASES = (
         "phi3_partial",
         "phi3",
         sizes(
-            61,
-            36,
-            40,
-            2,
-            6,
-            2,
+            (61, 36, 40, 2, 6, 2),
             sliding_window=9,
             pad_token_id=0,
             rope_parameters=rope("default", 10000.0, partial_rotary_factor=0.7),
@@ -132,12 +114,7 @@ CASES = (
         "phi3_longrope",
         "phi3",
         sizes(
-            45,
-            32,
-            22,
-            2,
-            4,
-            4,
+            (45, 32, 22, 2, 4, 4),
             pad_token_id=0,
             max_position_embeddings=64,
             original_max_position_embeddings=16,
@@ -153,12 +130,7 @@ CASES = (
         "olmo2_yarn",
         "olmo2",
         sizes(
-            57,
-            40,
-            38,
-            2,
-            5,
-            1,
+            (57, 40, 38, 2, 5, 1),
             max_position_embeddings=256,
             rope_parameters=rope("yarn", 600.0, factor=4.0, beta_fast=6.0, original_max_position_embeddings=64),
         ),
@@ -170,12 +142,7 @@ CASES = (
         "granite_linear",
         "granite",
         sizes(
-            51,
-            36,
-            42,
-            2,
-            6,
-            3,
+            (51, 36, 42, 2, 6, 3),
             attention_bias=True,
             tie_word_embeddings=True,
             embedding_multiplier=3.5,
@@ -191,7 +158,9 @@ CASES = (
     Case(
         "smollm3_unrotated",
         "smollm3",
-        sizes(49, 32, 30, 4, 4, 2, no_rope_layer_interval=2, pad_token_id=0, rope_parameters=rope("default", 20000.0)),
+        sizes(
+            (49, 32, 30, 4, 4, 2), no_rope_layer_interval=2, pad_token_id=0, rope_parameters=rope("default", 20000.0)
+        ),
         seed=25,
         dtype="bfloat16",
     ),
@@ -200,12 +169,7 @@ CASES = (
         "gemma2_capped",
         "gemma2",
         sizes(
-            55,
-            36,
-            32,
-            3,
-            4,
-            2,
+            (55, 36, 32, 3, 4, 2),
             head_dim=10,
             query_pre_attn_scalar=7,
             sliding_window=5,
@@ -221,12 +185,7 @@ CASES = (
         "gemma3_local",
         "gemma3_text",
         sizes(
-            53,
-            32,
-            34,
-            4,
-            4,
-            1,
+            (53, 32, 34, 4, 4, 1),
             head_dim=12,
             query_pre_attn_scalar=12,
             sliding_window=6,
@@ -242,18 +201,13 @@ CASES = (
     ),
     # Planes of neighbouring elements, half of each head; norms before and after the blocks; fused feed-forward tensors.
     Case(
-        "glm4_interleaved", "glm4", sizes(46, 40, 26, 2, 4, 2, head_dim=12, pad_token_id=0), seed=28, dtype="bfloat16"
+        "glm4_interleaved", "glm4", sizes((46, 40, 26, 2, 4, 2), head_dim=12, pad_token_id=0), seed=28, dtype="bfloat16"
     ),
     Case(
         "glm_unbiased",
         "glm",
         sizes(
-            44,
-            32,
-            26,
-            2,
-            4,
-            1,
+            (44, 32, 26, 2, 4, 1),
             head_dim=8,
             attention_bias=False,
             pad_token_id=0,

@@ -9,6 +9,9 @@ from hf_case import Case, rope, sizes
 #: Of gpt-oss, whose names of sizes differ; the limit is one that gates reach.
 GPT_OSS = {"num_local_experts": 5, "num_experts_per_tok": 2, "swiglu_limit": 0.75, "sliding_window": 6}
 
+#: Of Granite.
+GRANITE = {"embedding_multiplier": 3.0, "attention_multiplier": 0.2, "residual_multiplier": 0.6, "logits_scaling": 1.7}
+
 #: Of Kimi K2, whose ramp between kept and divided frequencies begins and ends at the same number of turns.
 KIMI_YARN = {"factor": 16.0, "original_max_position_embeddings": 16, "beta_fast": 1.0, "beta_slow": 1.0} | {
     "mscale": 1.0,
@@ -35,12 +38,7 @@ EXPERT_CASES = (
         "qwen3_moe_sparse",
         "qwen3_moe",
         sizes(
-            43,
-            28,
-            30,
-            4,
-            4,
-            2,
+            (43, 28, 30, 4, 4, 2),
             head_dim=10,
             num_experts=7,
             num_experts_per_tok=3,
@@ -55,7 +53,7 @@ EXPERT_CASES = (
     Case(
         "mixtral_window",
         "mixtral",
-        sizes(47, 24, 22, 2, 6, 3, num_local_experts=5, num_experts_per_tok=2, sliding_window=8),
+        sizes((47, 24, 22, 2, 6, 3), num_local_experts=5, num_experts_per_tok=2, sliding_window=8),
         seed=32,
     ),
     # A dense layer, then experts of which two groups of three are chosen from, and a shared one; corrected scores.
@@ -63,12 +61,7 @@ EXPERT_CASES = (
         "glm4_moe_grouped",
         "glm4_moe",
         sizes(
-            45,
-            32,
-            26,
-            3,
-            4,
-            2,
+            (45, 32, 26, 3, 4, 2),
             head_dim=12,
             attention_bias=True,
             use_qk_norm=True,
@@ -86,12 +79,7 @@ EXPERT_CASES = (
         "deepseek_v2_grouped",
         "deepseek_v2",
         sizes(
-            41,
-            30,
-            26,
-            3,
-            5,
-            5,
+            (41, 30, 26, 3, 5, 5),
             attention_bias=True,
             **latent(14, 18, 6, 8, 7),
             **routed(9, 2, 2, 6),
@@ -112,16 +100,7 @@ EXPERT_CASES = (
     Case(
         "deepseek_v2_whole",
         "deepseek_v2",
-        sizes(
-            44,
-            24,
-            20,
-            2,
-            4,
-            4,
-            **latent(None, 12, 6, 4, 8),
-            **routed(6, 3, 1, 5),
-        ),
+        sizes((44, 24, 20, 2, 4, 4), **latent(None, 12, 6, 4, 8), **routed(6, 3, 1, 5)),
         seed=35,
     ),
     # Sigmoids, a sum of corrected scores for each group, yarn.
@@ -129,12 +108,7 @@ EXPERT_CASES = (
         "deepseek_v3_grouped",
         "deepseek_v3",
         sizes(
-            46,
-            26,
-            18,
-            3,
-            2,
-            2,
+            (46, 26, 18, 3, 2, 2),
             **latent(8, 14, 4, 6, 5),
             **routed(8, 3, 1, 6),
             first_k_dense_replace=2,
@@ -153,12 +127,7 @@ EXPERT_CASES = (
         "kimi_k2_released",
         "deepseek_v3",
         sizes(
-            50,
-            36,
-            24,
-            3,
-            3,
-            3,
+            (50, 36, 24, 3, 3, 3),
             **latent(12, 18, 4, 6, 8),
             **routed(8, 3, 1, 12),
             first_k_dense_replace=1,
@@ -192,12 +161,7 @@ EXPERT_CASES = (
         "minimax_m2_released",
         "minimax_m2",
         sizes(
-            44,
-            30,
-            11,
-            2,
-            6,
-            2,
+            (44, 30, 11, 2, 6, 2),
             head_dim=8,
             num_local_experts=7,
             num_experts_per_tok=3,
@@ -214,8 +178,37 @@ EXPERT_CASES = (
     Case(
         "olmoe_whole",
         "olmoe",
-        sizes(43, 30, 13, 2, 5, 5, num_experts=6, num_experts_per_tok=2, rope_parameters=rope("default", 8000.0)),
+        sizes((43, 30, 13, 2, 5, 5), num_experts=6, num_experts_per_tok=2, rope_parameters=rope("default", 8000.0)),
         seed=43,
+        dtype="bfloat16",
+    ),
+    # A shared expert behind a gate; a dense layer; biases of queries, keys and values.
+    Case(
+        "qwen2_moe_shared",
+        "qwen2_moe",
+        sizes(
+            (41, 30, 14, 3, 5, 5),
+            num_experts=6,
+            num_experts_per_tok=3,
+            moe_intermediate_size=9,
+            shared_expert_intermediate_size=11,
+            mlp_only_layers=[1],
+        ),
+        seed=51,
+        dtype="bfloat16",
+    ),
+    # All experts of a layer in one tensor; multipliers of embedding, scores, residuals and logits.
+    Case(
+        "granitemoe_scaled",
+        "granitemoe",
+        sizes((44, 32, 9, 2, 4, 2), num_local_experts=5, num_experts_per_tok=2, **GRANITE),
+        seed=52,
+    ),
+    Case(
+        "granitemoeshared_scaled",
+        "granitemoeshared",
+        sizes((44, 32, 9, 2, 4, 2), num_local_experts=5, num_experts_per_tok=2, shared_intermediate_size=13, **GRANITE),
+        seed=53,
         dtype="bfloat16",
     ),
     # Sigmoids, norms of heads, a window in the last layer of three.
@@ -223,12 +216,7 @@ EXPERT_CASES = (
         "dots1_windows",
         "dots1",
         sizes(
-            45,
-            28,
-            18,
-            3,
-            4,
-            2,
+            (45, 28, 18, 3, 4, 2),
             head_dim=10,
             **routed(8, 3, 2, 7),
             first_k_dense_replace=1,
@@ -247,12 +235,7 @@ EXPERT_CASES = (
         "glm4_moe_lite_latent",
         "glm4_moe_lite",
         sizes(
-            42,
-            28,
-            22,
-            3,
-            4,
-            4,
+            (42, 28, 22, 3, 4, 4),
             **latent(10, 16, 6, 4, 9),
             **routed(6, 2, 1, 7),
             n_group=2,
@@ -266,7 +249,7 @@ EXPERT_CASES = (
     Case(
         "gpt_oss_sinks",
         "gpt_oss",
-        sizes(48, 36, 14, 3, 6, 2, head_dim=10, **GPT_OSS),
+        sizes((48, 36, 14, 3, 6, 2), head_dim=10, **GPT_OSS),
         seed=37,
         vector_mean=0.5,
         dtype="bfloat16",
@@ -274,7 +257,7 @@ EXPERT_CASES = (
     Case(
         "gpt_oss_packed",
         "gpt_oss",
-        sizes(39, 64, 32, 2, 4, 2, head_dim=8, rope_parameters=rope("default", 5000.0), **GPT_OSS),
+        sizes((39, 64, 32, 2, 4, 2), head_dim=8, rope_parameters=rope("default", 5000.0), **GPT_OSS),
         seed=38,
         dtype="bfloat16",
         packed="mxfp4",

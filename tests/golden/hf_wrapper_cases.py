@@ -11,12 +11,7 @@ WRAPPER_CASES = (
         "gemma3",
         {
             "text_config": sizes(
-                49,
-                32,
-                30,
-                3,
-                2,
-                1,
+                (49, 32, 30, 3, 2, 1),
                 model_type="gemma3_text",
                 head_dim=8,
                 query_pre_attn_scalar=12,
@@ -44,12 +39,7 @@ WRAPPER_CASES = (
         "mistral3",
         {
             "text_config": sizes(
-                43,
-                24,
-                26,
-                2,
-                4,
-                2,
+                (43, 24, 26, 2, 4, 2),
                 model_type="mistral",
                 head_dim=10,
                 sliding_window=None,
@@ -77,12 +67,7 @@ WRAPPER_CASES = (
         "qwen3_vl",
         {
             "text_config": sizes(
-                41,
-                24,
-                26,
-                2,
-                4,
-                2,
+                (41, 24, 26, 2, 4, 2),
                 model_type="qwen3_vl_text",
                 head_dim=12,
                 rope_parameters=rope("default", 6000.0, mrope_section=[2, 2, 2], mrope_interleaved=True),

@@ -122,7 +122,8 @@ def expected(directory: Path, seed: int, dtype: torch.dtype = torch.float32, new
 
 def frequencies(model: Any) -> dict[str, np.ndarray]:
     """The network's own, of a text of one token, where it has any."""
-    rotary = getattr(getattr(model.model, "language_model", model.model), "rotary_emb", None)
+    parts = (getattr(model.model, name, None) for name in ("language_model", "text_model"))
+    rotary = getattr(next(filter(None, parts), model.model), "rotary_emb", None)
     if rotary is None:
         return {}
     by_type = hasattr(rotary, "layer_types")

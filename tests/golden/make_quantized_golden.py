@@ -1,14 +1,16 @@
 """Make small quantized checkpoints, and what their formats' own code and transformers compute from them.
 
-Needs torch, transformers, compressed-tensors, safetensors and numpy, and nothing of jaxspec: `python
-tests/golden/make_quantized_golden.py` writes `tests/golden/quantized/`. Matrices of compressed-tensors are packed and
-dequantized by that library; those of GPTQ and AWQ by the loops of AutoGPTQ's and AutoAWQ's own `pack`, and as their kernels'
+Needs torch, transformers, compressed-tensors, bitsandbytes, safetensors and numpy, and nothing of jaxspec: `python
+tests/golden/make_quantized_golden.py [FOLDER [CASE ...]]` writes `tests/golden/quantized/`. Matrices of compressed-tensors and
+of bitsandbytes are packed and dequantized by these libraries; FP4 of Quark and ModelOpt by the definition of their layouts, low
+bits first; those of GPTQ and AWQ by the loops of AutoGPTQ's and AutoAWQ's own `pack`, and as their kernels'
 reference dequantizes. Each case is a directory with `expected.npz`: `tokens`, `logits` in float32 of the network with the
 dequantized matrices, and those of its second layer under their names.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from pathlib import Path
@@ -16,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
+from bitsandbytes.functional import dequantize_4bit, quantize_4bit
 from compressed_tensors.compressors.base import BaseCompressor
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 from safetensors.torch import save_file
@@ -34,9 +37,9 @@ SETTINGS = {
 AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 
 
-def network(seed, dtype):
+def network(seed, dtype, **other):
     """A small random Llama."""
-    config = transformers.LlamaConfig(**SETTINGS, dtype=str(dtype).removeprefix("torch."))
+    config = transformers.LlamaConfig(**SETTINGS | other, dtype=str(dtype).removeprefix("torch."))
     model = transformers.LlamaForCausalLM(config).to(dtype)
     rng = np.random.default_rng(seed)
     with torch.no_grad():
@@ -151,6 +154,42 @@ def awq(name, weight, group):
     )
 
 
+def bitsandbytes_4bit(name, weight, kind, double):
+    """A matrix in 4 bits of bitsandbytes, and its values."""
+    packed, state = quantize_4bit(weight, blocksize=64, compress_statistics=double, quant_type=kind)
+    parts = {f"{name}.weight.{part}": value for part, value in state.as_dict(packed=True).items()}
+    return {f"{name}.weight": packed} | parts, dequantize_4bit(packed, state)
+
+
+def fp4_codes(scaled):
+    """Nearest elements in E2M1, two in a byte, and their values."""
+    levels = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    nearest = (scaled.abs()[..., None] - levels).abs().argmin(-1)
+    codes = (nearest + 8 * (scaled < 0)).to(torch.uint8)
+    return codes[:, ::2] | codes[:, 1::2] << 4, levels[nearest] * torch.where(scaled < 0, -1.0, 1.0)
+
+
+def quark(name, weight):
+    """A matrix in MXFP4 of Quark, and its values."""
+    wide = weight.float()
+    exponent = torch.floor(torch.log2(wide.reshape(len(wide), -1, 32).abs().amax(-1))) - 2
+    scale = torch.exp2(exponent).repeat_interleave(32, 1)
+    codes, levels = fp4_codes(wide / scale)
+    return {f"{name}.weight": codes, f"{name}.weight_scale": (exponent + 127).to(torch.uint8)}, levels * scale
+
+
+def modelopt(name, weight):
+    """A matrix in NVFP4 of ModelOpt, and its values."""
+    wide = weight.float()
+    largest = wide.reshape(len(wide), -1, 16).abs().amax(-1)
+    whole = largest.max() / (6.0 * 448.0)
+    scale = (largest / 6.0 / whole).to(torch.float8_e4m3fn)
+    step = (scale.float() * whole).repeat_interleave(16, 1)
+    codes, levels = fp4_codes(wide / step)
+    parts = {"weight": codes, "weight_scale": scale, "weight_scale_2": whole}
+    return {f"{name}.{part}": value for part, value in parts.items()}, (levels * step).to(weight.dtype)
+
+
 def scheme(inputs=None, **weights):
     """A scheme of compressed-tensors."""
     return QuantizationScheme(targets=["Linear"], weights=QuantizationArgs(**weights), input_activations=inputs)
@@ -181,6 +220,17 @@ GPTQ = {
     "gptq_shuffled": ({"bits": 4, "checkpoint_format": "gptq_v2", "desc_act": True, "sym": False}, 32, True),
     "gptq_3bit": ({"bits": 3, "desc_act": False, "sym": False}, 32, False),
 }
+FOUR_BITS = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
+OF_QUARK = {"dtype": "fp4", "qscheme": "per_group", "group_size": 32, "scale_format": "e8m0"}
+#: Name -> `quantization_config`, type of the network, what packs a matrix.
+OTHERS = {
+    "nf4": (FOUR_BITS, PLAIN, functools.partial(bitsandbytes_4bit, kind="nf4", double=False)),
+    "nf4_double": (
+        FOUR_BITS | {"bnb_4bit_use_double_quant": True}, HALF, functools.partial(bitsandbytes_4bit, kind="nf4", double=True),
+    ),
+    "mxfp4_quark": ({"quant_method": "quark", "global_quant_config": {"weight": OF_QUARK}}, PLAIN, quark),
+    "nvfp4_modelopt": ({"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16}, PLAIN, modelopt),
+}  # fmt: skip
 AWQ = {"awq": ({"bits": 4, "version": "gemm", "zero_point": True}, 32)}
 
 
@@ -193,8 +243,9 @@ def matrices(model):
 
 def make(name, seed, out):
     """One case."""
-    dtype = COMPRESSED[name][2] if name in COMPRESSED else HALF
-    config, model = network(seed, dtype)
+    dtype = COMPRESSED[name][2] if name in COMPRESSED else OTHERS[name][1] if name in OTHERS else HALF
+    # Rows of whole blocks of 64.
+    config, model = network(seed, dtype, **({"intermediate_size": 128} if "nf4" in name else {}))
     tensors, expected = dict(model.state_dict()), {}
     for module in matrices(model):
         weight = tensors.pop(f"{module}.weight")
@@ -205,6 +256,8 @@ def make(name, seed, out):
             settings, group, shuffled = GPTQ[name]
             offset = settings.get("checkpoint_format") != "gptq_v2"
             own, values = gptq(module, weight, settings["bits"], group, shuffled=shuffled, offset=int(offset))
+        elif name in OTHERS:
+            own, values = OTHERS[name][2](module, weight)
         else:
             own, values = awq(module, weight, AWQ[name][1])
         tensors |= own
@@ -215,6 +268,8 @@ def make(name, seed, out):
             "quant_method": "compressed-tensors", "format": form, "quantization_status": "compressed", "ignore": ["lm_head"],
             "config_groups": {"group_0": json.loads(how.model_dump_json())},
         }  # fmt: skip
+    elif name in OTHERS:
+        stated = OTHERS[name][0]
     else:
         own = GPTQ[name][0] if name in GPTQ else AWQ[name][0]
         stated = {"quant_method": "gptq" if name in GPTQ else "awq", "group_size": 32, **own}
@@ -241,6 +296,7 @@ def make(name, seed, out):
 
 if __name__ == "__main__":
     place = Path(sys.argv[1]) if len(sys.argv) > 1 else OUT
-    for number, case in enumerate((*COMPRESSED, *GPTQ, *AWQ)):
-        make(case, number, place)
-        print(case)
+    for number, case in enumerate((*COMPRESSED, *GPTQ, *AWQ, *OTHERS)):
+        if case in sys.argv[2:] or len(sys.argv) < 3:
+            make(case, number, place)
+            print(case)

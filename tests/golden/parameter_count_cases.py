@@ -14,6 +14,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 _PLAIN = (
     *("llama", "mistral", "qwen2", "qwen3", "glm", "glm4", "gemma", "gemma2", "gemma3_text", "phi", "phi3", "olmo2"),
     *("olmo3", "granite", "starcoder2", "gpt_neox", "cohere", "cohere2", "stablelm", "nemotron", "smollm3", "seed_oss"),
+    *("internlm3", "iquestcoder", "cwm", "helium", "arcee", "ministral", "vaultgemma"),
     *("ernie4_5", "exaone4"),
 )
 _MOE = (
@@ -39,6 +40,7 @@ _LATENT = {"kv_lora_rank": 10, "q_lora_rank": 14, "qk_nope_head_dim": 9, "qk_rop
 def small(model_type: str, **others: Any) -> dict[str, Any]:
     """A small config.json; token numbers lie within its vocabulary."""
     heads = {"num_key_value_heads": SMALL["heads"]} if model_type in _UNGROUPED else {}
+    heads |= {"head_dim": 4} if model_type in ("ministral", "helium") else {}  # no default builds
     return sizes(model_type, **SMALL) | heads | {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2} | others
 
 
@@ -156,6 +158,7 @@ def variants() -> dict[str, dict[str, Any]]:
             **({"num_experts_per_tok": 6} if family == "deepseek_v2" else {}),
             **({"n_routed_experts": 8, "num_experts_per_tok": 6, "n_shared_experts": 1} if family == "dots1" else {}),
             **({"word_embed_proj_dim": config.hidden_size * 3} if family == "opt" else {}),
+            **({"head_dim": 384} if family in ("ministral", "helium") else {}),
             **({"num_key_value_heads": 12} if family == "nemotron" else {}),  # no default builds
         }
     return cases

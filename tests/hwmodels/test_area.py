@@ -21,16 +21,8 @@ DECODER = Decoder(frequency_hz=1e9, symbols_per_cycle=1.0, count=11.0, area_m2=3
 UNITS = {
     "systolic": (SystolicArray(12.0, 10.0, 1e9, 0.0, BUFFER, BUFFER, BUFFER), 120, ("rows", "columns")),
     "fpga": (FpgaArray(12.0, 7.0, 1e9, macs_per_pe=3.0), 252, ("rows", "columns", "macs_per_pe")),
-    "near memory": (
-        NearMemoryUnit(5.0, 3.0, 7.0, 2.0, 1e9),
-        210,
-        ("pes", "reuse", "block_depth", "block_columns"),
-    ),
-    "vector": (
-        VectorArray(3.0, 5.0, 2.0, 7.0, 1e9),
-        210,
-        ("pe_rows", "pe_columns", "vector_macs", "vector_width"),
-    ),
+    "near memory": (NearMemoryUnit(5.0, 3.0, 7.0, 2.0, 1e9), 210, ("pes", "reuse", "block_depth", "block_columns")),
+    "vector": (VectorArray(3.0, 5.0, 2.0, 7.0, 1e9), 210, ("pe_rows", "pe_columns", "vector_macs", "vector_width")),
     "gpu": (catalog.device("a100-sxm-80gb").matrix_unit, 108, ("multiprocessors",)),
 }
 

@@ -19,12 +19,7 @@ from hwmodels import (
 from hwmodels.analysis.kernel_widths import kernel_remarks, kernel_widths
 from hwmodels.catalog import calibrated, calibrations
 from hwmodels.catalog.calibrated import calibrated_experts
-from hwmodels.catalog.calibrations import (
-    calibrated_engines,
-    calibrated_names,
-    calibration_record,
-    used_formats,
-)
+from hwmodels.catalog.calibrations import calibrated_engines, calibrated_names, calibration_record, used_formats
 from hwmodels.compute.gpu_experts import expert_layer_time
 from hwmodels.network.architecture import EXPERT_MATRICES
 from hwmodels.network.operators.steps import prefill_step
@@ -112,7 +107,7 @@ def test_experts_without_a_kernel_are_told_where_the_network_has_any():
     assert kernel_widths(device, footprint(6.0), experts=False).interpolated == ()
 
 
-@pytest.mark.parametrize(("name", "engine"), [(n, e) for n in calibrated_names() for e in calibrated_engines(n)])
+@pytest.mark.parametrize(("engine", "name"), {e: n for n in calibrated_names() for e in calibrated_engines(n)}.items())
 def test_experts_err_by_their_own_tables(name, engine):
     record = calibration_record(name, engine)
     unit = calibrated.calibrated_unit(name, multiprocessors=100.0, engine=engine)
@@ -133,7 +128,9 @@ def test_experts_err_by_their_own_tables(name, engine):
 
 
 def test_passes_over_choices_elsewhere_are_part_of_a_group():
-    entry = catalog.grouped(catalog.device_entry("h200-sxm", engine="vllm"), catalog.Division(tensor=8, expert=8), "")
+    entry = catalog.grouped(
+        catalog.device_entry("h200-sxm", engine="vllm"), catalog.Parallelism(tensor=8, expert=8), ""
+    )
     (coefficients,) = (one for one in entry.device.matrix_unit.experts[-1:])
     own = dataclasses.replace(
         entry.device.matrix_unit,

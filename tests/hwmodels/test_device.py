@@ -6,8 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels import Device, Workload, catalog, decode_step, price_steps, stack_devices, uniform_footprint
+from hwmodels import Device, Workload, catalog, price_steps, stack_devices, uniform_footprint
 from hwmodels.catalog.entries import EntryError, read_value
+from hwmodels.network.operators import decode_step
 from hwmodels.numerics.fields import FLAG, check_numbers
 
 

@@ -104,7 +104,7 @@ def test_activation_buffers_by_hand(small):
 
 
 @pytest.mark.parametrize("window_layers", [0.0, 2.0])
-@pytest.mark.parametrize("context", [3.0, 7.0, 50.0])
+@pytest.mark.parametrize("context", [3.0, 50.0])
 def test_longest_context_inverts_what_is_held(small, window_layers, context):
     shape = dataclasses.replace(small, num_window_layers=window_layers, window_tokens=6.0, sink_tokens=1.0)
     arguments = {"batch": 5, "weight_bits": BITS, "kv_bits": 4}

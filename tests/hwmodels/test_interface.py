@@ -3,15 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels import (
-    KINDS,
-    LAYER_MATRICES,
-    Acceptance,
-    chain_plan,
-    tree_plan,
-    uniform_footprint,
-    uniform_weight_bits,
-)
+from hwmodels import KINDS, LAYER_MATRICES, Acceptance, chain_plan, tree_plan, uniform_footprint, uniform_weight_bits
 
 
 def test_uniform_footprint_reads_everything_alike():

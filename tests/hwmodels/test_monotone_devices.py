@@ -6,7 +6,7 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
-from narrow_devices import one_of_each_form
+from narrow_devices import one_of_each_form, one_of_each_unit
 
 from hwmodels import catalog, step_cost, uniform_weight_bits
 from hwmodels.analysis.sensitivity import leaf_names
@@ -15,8 +15,8 @@ from hwmodels.compute.calibrated_gpu import CalibratedGpu
 from hwmodels.compute.roofline import unit_of
 from hwmodels.compute.unit import ROUNDED_ROWS
 from hwmodels.memory.placement import first_memory_share
-from hwmodels.network.operators import step_operators
-from hwmodels.numerics.quick_jit import quick_jit
+from hwmodels.network.operators import StepShape, step_operators
+from hwmodels.numerics.fast_compile import jit_fast_compile
 
 pytestmark = pytest.mark.device_matrix
 
@@ -25,14 +25,15 @@ SHAPES = [catalog.architecture(name) for name in catalog.architecture_names()]
 MIXTURES = [i for i, shape in enumerate(SHAPES) if float(shape.num_experts) > 0]
 
 CALIBRATED = tuple(name for name in one_of_each_form() if catalog.device_entry(name).calibration is not None)
-OTHERS = tuple(name for name in one_of_each_form() if name not in CALIBRATED)
-#: Of the calibrated ones each engine and format; the widest alone is None.
-EVERYTHING = [(name, None, None) for name in OTHERS] + [
-    (name, engine, kind)
-    for name in CALIBRATED
+OTHERS = tuple(name for name in one_of_each_unit() if name not in CALIBRATED)
+#: Each engine and format on the first calibrated device that has it; the widest alone is None.
+MEASURED = {
+    (engine, kind): name
+    for name in reversed(CALIBRATED)
     for engine in calibrated_engines(catalog.device_entry(name).calibration or "")
     for kind in (None, *calibrated_formats(catalog.device_entry(name).calibration or "", engine))
-]
+}
+EVERYTHING = [(name, None, None) for name in OTHERS] + [(name, *kernels) for kernels, name in MEASURED.items()]
 GROUP = 120
 
 #: What grows, and by which factor at most. Rows are new tokens per sequence; each sequence then has them.
@@ -89,10 +90,10 @@ def work_at(shape, p):
     held = ("num_experts", "experts_per_token", *SIZES)
     shape = shape.replace(**{name: p[name] for name in held if name in p})
     sizes = {name: p[name] for name in ("tokens", "batch", "context_tokens")}
-    return step_operators(shape, **sizes, weight_bits=uniform_weight_bits(p["bits"]), kv_bits=p["kv"])
+    return step_operators(shape, StepShape(**sizes, weight_bits=uniform_weight_bits(p["bits"]), kv_bits=p["kv"]))
 
 
-@quick_jit
+@jit_fast_compile
 def seconds(device, shapes, point):
     return jax.vmap(lambda device, shape, p: step_cost(device, work_at(shape, p)).total_s)(device, shapes, point)
 
@@ -184,7 +185,7 @@ def check_rates(kernels, seed):
     assert np.any(taken < once * (1 - 1e-3))
 
 
-@quick_jit
+@jit_fast_compile
 def at_banks(device, shapes, point):
     """Shares of weights and of the cache in the first memory."""
     return jax.vmap(lambda device, shape, p: first_memory_share(device, work_at(shape, p)))(device, shapes, point)

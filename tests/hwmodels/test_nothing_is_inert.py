@@ -6,11 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from narrow_devices import one_of_each_form
+from narrow_devices import one_of_each_unit
 
 from hwmodels import (
     ALL_LAYER_MATRICES,
     Acceptance,
+    Case,
     Chip,
     Footprint,
     OnChipPath,
@@ -18,7 +19,7 @@ from hwmodels import (
     best,
     catalog,
     chip_bill,
-    speculation_speedup,
+    priced_chains,
     uniform_weight_bits,
 )
 from hwmodels.analysis.design_point import chip_area, design_point, priced_steps
@@ -75,10 +76,11 @@ def on_the_way():
     )
 
 
-#: What stands in for 0, by the dimension in a number's name.
-FOR_ZERO = {"s": 1e-7, "j": 1e-12, "bit": 1e-12, "cycles": 5.0, "w": 1e-2, "m2": 1e-9}
+#: What is put for 0, by a number's name, or by the dimension in it: large enough to show, and small enough to hide nothing.
+FOR_ZERO = {"block_byte_s": 1e-11, "host_s": 1e-5, "host_rows_s": 1e-5, "cache_bytes": 1e5}
+FOR_ZERO |= {"s": 1e-7, "j": 1e-12, "bit": 1e-12, "cycles": 5.0, "w": 1e-2, "m2": 1e-9}
 
-DEVICES = {name: lambda name=name: catalog.device(name) for name in one_of_each_form()} | {
+DEVICES = {name: lambda name=name: catalog.device(name) for name in ("adreno-750", *one_of_each_unit())} | {
     "systolic array": systolic,
     "vector array": lambda: catalog.device("rtx-4090").replace(matrix_unit=VectorArray(4.0, 3.0, 8.0, 7.0, 2e9)),
     "accesses that wait": waiting,
@@ -99,16 +101,16 @@ def results_of_a_device(device, workload):
 
 def results_of_a_workload(workload):
     """Times by cause, energies and memory of the steps, and what chains make of them."""
-    parts = {"workload": workload, "footprint": FOOTPRINT}
+    case = Case(DEVICE, NETWORK, workload, FOOTPRINT)
     acceptance = Acceptance(conditional=jnp.array([0.9, 0.8, 0.7]))
-    speeds = speculation_speedup(DEVICE, NETWORK, acceptance=acceptance, temperature=0.3, **parts)
-    point = design_point(DEVICE, NETWORK, acceptance=acceptance, result=speeds, **parts)
+    speeds = priced_chains(case, acceptance, temperature=0.3).result
+    point = design_point(case, speeds)
     return [best(speeds), point, *_of_steps(DEVICE, workload)]
 
 
 def _of_steps(device, workload):
     # Smooth, so that nothing hides behind a maximum or a count of tiles.
-    steps = priced_steps(device, NETWORK, workload=workload, footprint=FOOTPRINT, draft_length=2.0, temperature=0.3)
+    steps = priced_steps(Case(device, NETWORK, workload=workload, footprint=FOOTPRINT), 2.0, temperature=0.3)
     costs = [step.cost for step in vars(steps).values()]
     return [costs, [cost.total_s for cost in costs]]
 
@@ -131,10 +133,10 @@ def inert(tree, of):
     leaves, treedef = jax.tree.flatten(tree)
     names = leaf_names(tree)
     base = [
-        # A share of a bandwidth stays one: above 1 the bandwidth itself would count instead.
-        float(leaf) * (0.9 if name.endswith("memory_efficiency") else 1.01 + 0.003 * i)
+        # A share of a bandwidth stays one: above 1 the bandwidth itself would count instead. The head's 16 bits stay unpacked.
+        float(leaf) * (0.9 if name.endswith("memory_efficiency") or leaf == 16 else 1.01 + 0.003 * i)
         if leaf
-        else FOR_ZERO.get(name.rpartition("_")[2], 1.0)
+        else FOR_ZERO.get(name.rpartition(".")[2], FOR_ZERO.get(name.rpartition("_")[2], 1.0))
         for i, (name, leaf) in enumerate(zip(names, leaves, strict=True))
     ]
     base = np.where(np.isinf(base), 20.0, base)
@@ -171,7 +173,7 @@ def test_the_place_of_a_decoder_says_what_an_arrays_buffers_hold():
     for place in PLACES:
         there = device.replace(decoder=device.decoder.replace(place=place))
         steps = jax.jit(
-            lambda device: priced_steps(device, NETWORK, workload=WORKLOAD, footprint=FOOTPRINT, draft_length=2.0)
+            lambda device: priced_steps(Case(device, NETWORK, workload=WORKLOAD, footprint=FOOTPRINT), 2.0)
         )(there)
         energies[place] = float(steps.draft.cost.energy.arithmetic_j)
     # Behind the weight buffer, it holds 5.3 bits of a weight; before it, 16.

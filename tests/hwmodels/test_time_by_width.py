@@ -8,14 +8,7 @@ import numpy as np
 import pytest
 from narrow_devices import one_of_each_form
 
-from hwmodels import (
-    EXPERT_MATRICES,
-    LAYER_MATRICES,
-    catalog,
-    step_cost,
-    uniform_footprint,
-    uniform_weight_bits,
-)
+from hwmodels import EXPERT_MATRICES, LAYER_MATRICES, catalog, step_cost, uniform_footprint, uniform_weight_bits
 from hwmodels.analysis.kernel_widths import kernel_remarks, kernel_widths
 from hwmodels.catalog.calibrated import calibrated_gpu, calibrated_unit
 from hwmodels.catalog.calibrations import (
@@ -29,7 +22,7 @@ from hwmodels.catalog.calibrations import (
 from hwmodels.compute.calibrated_gpu import CalibratedGpu
 from hwmodels.compute.gpu import gemm_time
 from hwmodels.compute.gpu_formats import format_shares
-from hwmodels.network.operators import step_operators
+from hwmodels.network.operators import StepShape, step_operators
 
 CALIBRATED = tuple(name for name in one_of_each_form() if isinstance(catalog.device(name).matrix_unit, CalibratedGpu))
 LLAMA = catalog.architecture("llama-3.1-8b")
@@ -68,7 +61,7 @@ def random_steps(seed):
 @jax.jit
 def operator_seconds(device, shapes, load, bits, kv):
     def one(shape, load, bits, kv):
-        work = step_operators(shape, **load, weight_bits=uniform_weight_bits(bits), kv_bits=kv)
+        work = step_operators(shape, StepShape(**load, weight_bits=uniform_weight_bits(bits), kv_bits=kv))
         return step_cost(device, work).operator_s
 
     return jax.vmap(one)(shapes, {name: jnp.float32(x) for name, x in load.items()}, jnp.float32(bits), jnp.float32(kv))
@@ -139,7 +132,10 @@ def test_gradient_by_bits(name, x64):
     @jax.jit
     def seconds(x, tokens, batch):
         work = step_operators(
-            LLAMA, tokens=tokens, batch=batch, context_tokens=900.0, weight_bits=uniform_weight_bits(x[0]), kv_bits=x[1]
+            LLAMA,
+            StepShape(
+                tokens=tokens, batch=batch, context_tokens=900.0, weight_bits=uniform_weight_bits(x[0]), kv_bits=x[1]
+            ),
         )
         return step_cost(device, work).total_s
 

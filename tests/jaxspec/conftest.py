@@ -19,6 +19,14 @@ def jit():
     return partial(jax.jit, compiler_options=QUICKLY)
 
 
+@pytest.fixture(scope="module")
+def compile_quickly():
+    """For modules whose networks are tiny, so that compiling is what their tests spend their time on."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
 @pytest.fixture
 def x64():
     with jax.enable_x64(True):

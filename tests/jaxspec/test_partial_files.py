@@ -54,7 +54,7 @@ def test_no_link_laid_at_the_name_of_a_part_is_followed(tmp_path, monkeypatch):
     """Whoever guesses a name makes the write fail, and nothing elsewhere changes."""
     (tmp_path / "elsewhere").write_text("kept")
     monkeypatch.setattr(partial_files.secrets, "token_hex", lambda count: "5" * 16)
-    os.symlink("elsewhere", tmp_path / f".x.{os.getpid()}.{partial_files._HOST}-{'5' * 16}.part")
+    os.symlink("elsewhere", tmp_path / f".x.{os.getpid()}.{'5' * 16}.part")
     with pytest.raises(FileExistsError):
         write_text(tmp_path / "x", "new")
     monkeypatch.undo()

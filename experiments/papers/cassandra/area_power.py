@@ -7,8 +7,7 @@ from typing import Any
 
 from experiments.papers.cassandra import units
 from experiments.papers.cassandra.units import BFLOAT16_MACS, MM2, NPU, npu_decoder, npu_encoder, printed_value
-from experiments.reproduce.paper import Modelled, Outcome, as_printed
-from experiments.reproduce.printed import PrintedCell
+from experiments.reproduce.paper import Modelled, Outcome, PrintedCell, as_printed
 from hwmodels.decoders import decode_cost, decoder
 
 __all__ = [

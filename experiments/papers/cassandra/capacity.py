@@ -63,10 +63,10 @@ class Reading(NamedTuple):
 def _held(name: str) -> tuple[float, float, float]:
     """Weights of the layers' matrices, all others, and KV elements of a token."""
     architecture = catalog.architecture(name)
-    found = {kind: float(count) for kind, count in parameters(architecture).items()}
-    layers = sum(found[kind] for kind in ALL_LAYER_MATRICES)
+    counts = {kind: float(count) for kind, count in parameters(architecture).items()}
+    layers = sum(counts[kind] for kind in ALL_LAYER_MATRICES)
     kv = 2 * float(architecture.num_layers * architecture.num_kv_heads * architecture.head_dim)
-    return layers, sum(found.values()) - layers, kv
+    return layers, sum(counts.values()) - layers, kv
 
 
 def _tokens(budget: np.ndarray, weights_bits: float, kv_bits: float) -> np.ndarray:
@@ -91,14 +91,14 @@ def readings() -> tuple[Reading, ...]:
     """All readings, the nearest first."""
     printed = np.array([[printed_value("claims", claim_id=claim)] for claim in _PRINTED])
     device = np.array([float(catalog.device("rtx-4090").memory.capacity_bytes)])
-    found = []
+    readings = []
     widths = (8 + units.MEAN_CODE_BITS, 16.0)
     for reading in itertools.product(DRAFTS, ("raw", "coded"), widths, widths):
         ratios = _ratios(_BUDGETS, *reading)
         worst = np.nan_to_num(np.abs(ratios / printed - 1).max(axis=0), nan=np.inf)
         place = int(np.argmin(worst))
         there = _ratios(device, *reading)[:, 0]
-        found.append(
+        readings.append(
             Reading(
                 *reading,
                 float(_BUDGETS[place]),
@@ -107,7 +107,7 @@ def readings() -> tuple[Reading, ...]:
                 (float(there[0]), float(there[1])),
             )
         )
-    return tuple(sorted(found, key=lambda reading: reading.error))
+    return tuple(sorted(readings, key=lambda reading: reading.error))
 
 
 def best_reading() -> Reading:

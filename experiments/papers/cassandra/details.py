@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import json
@@ -13,30 +14,36 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from experiments.papers.cassandra import area_power, capacity
+from experiments.papers.cassandra import area_power, capacity, units
 from experiments.papers.cassandra.speedups import (
     BENCHMARKS,
     DEVICES,
+    ENDS_CODED,
     FROZEN,
     METHODS,
     MODELS,
     PRUNED_CODED,
+    int8_terms,
     orders,
     speedups,
 )
-from experiments.papers.cassandra.units import printed_value
+from experiments.papers.cassandra.units import BFLOAT16_MACS, MM2, NPU, npu_decoder, npu_encoder, printed_value
+from experiments.papers.huffllm.hardware import printed_areas as huffllm_areas
 from experiments.reproduce.paper import Detail, Outcome
 from hwmodels import (
     LAYER_MATRICES,
+    Case,
     DraftCost,
     Workload,
     catalog,
     chain_plan,
     kv_elements_per_token,
     parameters,
-    price_cycle,
+    price,
 )
+from hwmodels.decoders import decode_cost, decoder, encoder, huffman_cam
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.numerics.units import BITS_PER_BYTE, GB
 from jaxspec.compress.footprint import mean_draft_bits, uniform
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.kv import stored_kv, token_rows
@@ -48,6 +55,7 @@ from jaxspec.models.decoder import forward_text
 from jaxspec.models.embedded import load_model
 from jaxspec.models.matrix import stack_of
 from jaxspec.models.stored import as_computed
+from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.proof import continue_texts
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.text import load_text, windows
@@ -61,6 +69,8 @@ __all__ = [
     "MEASURED",
     "POINTS",
     "better_together",
+    "bounds",
+    "checks",
     "main",
     "missed_bars",
     "on_the_grid",
@@ -93,10 +103,10 @@ def _exponents(patterns: Any) -> dict[str, float]:
     return {"entropy_bits": float(counted_entropy_bits(counts)), "unary_bits": unary, "values": int(counts.sum())}
 
 
-def _mean(found: list[dict[str, float]]) -> dict[str, float]:
-    total = sum(each["values"] for each in found)
+def _mean(rows: list[dict[str, float]]) -> dict[str, float]:
+    total = sum(each["values"] for each in rows)
     names = ("entropy_bits", "unary_bits")
-    return {name: sum(each[name] * each["values"] for each in found) / total for name in names} | {"values": total}
+    return {name: sum(each[name] * each["values"] for each in rows) / total for name in names} | {"values": total}
 
 
 def main() -> None:
@@ -105,7 +115,9 @@ def main() -> None:
     config, stored = loaded.config, target_params(loaded.params)
     text = load_text("stdlib", loaded.tokenizer)
     prompts = windows(text.held_out, _WINDOWS, _PROMPT, 0, document_starts=text.held_out_starts)
-    decoded = continue_texts(as_computed(stored), config, prompts, num_tokens=_CONTINUED, decoding=GREEDY, seed=0)
+    decoded = continue_texts(
+        as_computed(stored), config, Prompts(prompts, num_tokens=_CONTINUED, decoding=GREEDY, seed=0)
+    )
     tokens = jnp.asarray(decoded["tokens"][:, : _PROMPT + _CONTINUED])
     cache = forward_text(
         as_computed(stored), config, tokens, kv_codec=stored_kv(config), logits_from=tokens.shape[1]
@@ -129,8 +141,8 @@ def main() -> None:
             knobs = uniform_knobs(
                 scheme, config, weight_prune=prune, weight_cut_bits=cut, kv_prune=0.0, kv_cut_bits=0.0
             )
-            found = measure_hard(calibration, knobs, GREEDY)
-            bits, alpha = float(mean_draft_bits(found.footprint)), float(jnp.mean(found.survival[:LENGTH]))
+            measurement = measure_hard(calibration, knobs, GREEDY)
+            bits, alpha = float(mean_draft_bits(measurement.footprint)), float(jnp.mean(measurement.survival[:LENGTH]))
             rows.append({"weight_prune": prune, "cut_bits": cut, "bits_per_weight": bits, "alpha_fraction": alpha})
             print(name, json.dumps(rows[-1]), flush=True)
         result["fig7"][name] = rows
@@ -172,10 +184,7 @@ def scored(rows: list[dict[str, float]], drafted: int) -> list[dict[str, Any]]:
         float(
             objective_j(
                 row["alpha_fraction"],
-                [
-                    (layer_weights, left_bits(row["weight_prune"], row["cut_bits"])),
-                    (kv_values, left_bits(0.0, 0.0)),
-                ],
+                [(layer_weights, left_bits(row["weight_prune"], row["cut_bits"])), (kv_values, left_bits(0.0, 0.0))],
             )
         )
         for row in rows
@@ -184,11 +193,11 @@ def scored(rows: list[dict[str, float]], drafted: int) -> list[dict[str, Any]]:
     cycle_s, plain_s = _seconds(*map(column, ("bits_per_weight", "weight_prune", "cut_bits")), jnp.float32(drafted))
     tokens = 1.0 + drafted * np.array([row["alpha_fraction"] for row in rows])
     speedup = tokens * np.asarray(plain_s) / np.asarray(cycle_s)
-    found = [
+    scored_rows = [
         row | {"J": value / max(values), "speedup": float(one), "status": "predicted"}
         for row, value, one in zip(rows, values, speedup, strict=True)
     ]
-    return sorted(found, key=lambda row: -row["J"])
+    return sorted(scored_rows, key=lambda row: -row["J"])
 
 
 @jax.jit
@@ -198,15 +207,17 @@ def _seconds(bits: Array, prune: Array, cut: Array, drafted: Array) -> tuple[Arr
     def one(bits: Array, prune: Array, cut: Array) -> tuple[Array, Array]:
         # A verification reads pruned values in 16 bits, and the bits that were cut off the others (V-A).
         target = bits + prune * UNCOMPRESSED_BITS + (1.0 - prune) * cut
-        found = price_cycle(
-            catalog.device(DEVICE),
-            catalog.architecture(ARCHITECTURE),
-            footprint=uniform(bits, target),
-            draft_cost=DraftCost(),
-            workload=Workload(context_tokens=CONTEXT_TOKENS),
-            plan=chain_plan(drafted),
+        priced = price(
+            Case(
+                catalog.device(DEVICE),
+                catalog.architecture(ARCHITECTURE),
+                workload=Workload(context_tokens=CONTEXT_TOKENS),
+                footprint=uniform(bits, target),
+                draft=DraftCost(),
+            ),
+            chain_plan(drafted),
         )
-        return found.total_s, found.baselines.bf16.cost.total_s
+        return priced.total_s, priced.baselines.bf16.cost.total_s
 
     return jax.vmap(one)(bits, prune, cut)
 
@@ -220,9 +231,9 @@ def _measured() -> dict[str, Any]:
 
 
 def _bars() -> list[dict[str, Any]]:
-    found = speedups(FROZEN)
+    best = speedups(FROZEN)
     names = list(itertools.product(DEVICES, METHODS, MODELS, BENCHMARKS))
-    values = zip(names, found.speedup.reshape(-1).tolist(), found.length.reshape(-1).tolist(), strict=True)
+    values = zip(names, best.speedup.reshape(-1).tolist(), best.length.reshape(-1).tolist(), strict=True)
     keys = ("device", "method", "model", "benchmark")
     return [
         dict(zip(keys, place, strict=True)) | {"speedup": value, "draft_length": length, "status": "predicted"}
@@ -233,9 +244,14 @@ def _bars() -> list[dict[str, Any]]:
 def _ranges() -> list[dict[str, Any]]:
     printed = [printed_value("claims", claim_id=claim) for claim in ("CAS002", "CAS001")]
     rows = []
-    for name, choices in (("frozen: pruned values raw", FROZEN), ("named alternative: coded", PRUNED_CODED)):
-        found = speedups(choices).speedup
-        ends = [float(found.min()), float(found.max())]
+    readings = {
+        "frozen: pruned values raw": FROZEN,
+        "named alternative: coded": PRUNED_CODED,
+        "raw, embedding and head coded as in Fig. 14": ENDS_CODED,
+    }
+    for name, choices in readings.items():
+        values = speedups(choices).speedup
+        ends = [float(values.min()), float(values.max())]
         errors = [value / paper - 1 for value, paper in zip(ends, printed, strict=True)]
         rows.append({"choices": name, "low": ends[0], "high": ends[1], "low_error": errors[0], "high_error": errors[1]})
     return rows
@@ -251,19 +267,19 @@ def trade_off() -> dict[str, list[dict[str, float]]]:
     }
 
 
-def better_together(found: dict[str, list[dict[str, float]]]) -> list[dict[str, float]]:
+def better_together(drafts: dict[str, list[dict[str, float]]]) -> list[dict[str, float]]:
     """At each compression of a combined draft, what either alone accepts there, between its neighbouring drafts.
 
     Of combined drafts those that no other of less bits beats. NaN where no draft of one kind compresses as much.
     """
     kept, best = [], -1.0
-    for row in sorted(found["VP+MT"], key=lambda row: -row["compression"]):
+    for row in sorted(drafts["VP+MT"], key=lambda row: -row["compression"]):
         if row["alpha_fraction"] > best:
             best = row["alpha_fraction"]
             kept.append(row)
 
     def alone(name: str, compression: float) -> float:
-        points = found[name]
+        points = drafts[name]
         x, y = ([row[key] for row in points] for key in ("compression", "alpha_fraction"))
         return float(np.interp(compression, x, y, right=np.nan, left=np.nan))
 
@@ -276,8 +292,8 @@ def better_together(found: dict[str, list[dict[str, float]]]) -> list[dict[str, 
 
 def _objective() -> list[dict[str, Any]]:
     """Drafts of Fig. 7 on the paper's grid, with its objective and their predicted speedup."""
-    found = _measured()["fig7"]
-    return scored(on_the_grid([*found["VP+MT"], *found["VP"]]), LENGTH)
+    drafts = _measured()["fig7"]
+    return scored(on_the_grid([*drafts["VP+MT"], *drafts["VP"]]), LENGTH)
 
 
 def _fig6() -> list[dict[str, Any]]:
@@ -319,6 +335,17 @@ DETAILS = (
             "benchmark": "{benchmark}",
             "speedup": "{speedup:.3f}",
             "drafted": "{draft_length}",
+        },
+    ),
+    Detail(
+        "int8_terms",
+        "INT8 over bfloat16 by what is counted (printed 1.3, and 1.25 to 1.42 of earlier studies); kernels of vLLM on Ada",
+        lambda outcome: int8_terms(),
+        {
+            "model": "{model}",
+            "bytes alone": "{bytes:.2f}x",
+            "kernels that dequantize weights": "{dequantizing:.2f}x",
+            "that quantize activations too": "{quantizing:.2f}x, {quantizing_s:.4f} s",
         },
     ),
     Detail(
@@ -383,3 +410,119 @@ def missed_bars(outcome: Outcome) -> list[str]:
     for place, holds in orders().items():
         missed += [] if holds else [f"fig12: the order of {place} does not hold"]
     return missed
+
+
+# What follows from the units of Table V beyond its cells: other chips, energy, stalls, encoding, other papers'
+# decoders.
+
+#: Cassandra's evaluated configuration, VI-A: 40 % of the weights pruned, 4 bits of their mantissas cut.
+_PRUNED, _CUT_BITS = (
+    printed_value("algorithm_config", metric, parameter="evaluated configuration", target="weights")
+    for metric in ("pruning_ratio", "mantissa_truncation")
+)
+KEPT_SHARE = 1.0 - _PRUNED / 100.0
+
+#: Bits read per weight in a draft step: bitmap, and sign, exponent and what is left of 7 mantissa bits of the kept.
+DRAFT_BITS = 1 + KEPT_SHARE * (1 + units.MEAN_CODE_BITS + 7 - _CUT_BITS)  # Cassandra, IV-B and VI-A
+
+#: The GPUs of VI-D by their names in the catalog, and the model whose KV is encoded.
+GPUS, KV_OF = {"RTX 4090": "rtx-4090", "Jetson AGX Orin": "jetson-agx-orin"}, "llama-3.1-8b"
+
+#: Weights of the model whose draft step is timed.
+_WEIGHTS = 8e9
+
+#: Bytes that one Huffman decoder of a float16 weight, three CAMs, delivers per cycle.
+_HUFFMAN_BYTES = 2.0
+
+
+def _bandwidths() -> dict[str, float]:
+    """Bytes per second by device: the NPU's as printed in VI-A, the GPUs' of the catalog."""
+    npu = printed_value("hardware_specs", "memory_bandwidth", device=NPU) * GB
+    return {
+        NPU: npu,
+        **{name: float(catalog.device(entry).memory.bandwidth_bytes_per_s) for name, entry in GPUS.items()},
+    }
+
+
+def _kv_values() -> float:
+    """Keys and values of a token: layers, heads, elements of a head, both."""
+    model = catalog.architecture(KV_OF)
+    return float(model.num_layers * model.num_kv_heads * model.head_dim * 2)
+
+
+def bounds() -> list[dict[str, Any]]:
+    """Area of the NPU's units on other chips, in percent of the die; the paper prints none, only that it should be smaller.
+
+    As synthesised at 28 nm it is an upper bound. Scaled by the square of the node it is a lower one: real nodes shrink less.
+    Decoders for the memory: as many as keep up with drafting straight from it, at the assumed clock.
+    """
+    decoders, encoders = npu_decoder(), npu_encoder()
+    area_mm2 = float(decoders.total_area_m2 + encoders.total_area_m2) / MM2
+    power_w = float(decode_cost.total_power(decoders, units.MEAN_CODE_BITS) + encoders.power_w)
+    from_nm = printed_value("hardware_specs", "technology_node", device=NPU)
+    rows = []
+    for device, bandwidth in _bandwidths().items():
+        decoded_bytes_per_cycle = bandwidth / units.CLOCK_HZ * 16 / DRAFT_BITS
+        row: dict[str, Any] = {
+            "device": device,
+            "decoders_for_memory": decoder.decoders_needed(
+                decoders, decoded_bytes_per_cycle, KEPT_SHARE * units.MEAN_CODE_BITS
+            ),
+        }
+        if device != NPU:
+            die = printed_value("hardware_specs", "die_area", device=device)
+            node = printed_value("hardware_specs", "technology_node", device=device)
+            row |= {
+                "die_mm2": die,
+                "node_nm": node,
+                "percent_unscaled": 100.0 * area_mm2 / die,
+                "percent_ideally_scaled": 100.0 * area_mm2 * (node / from_nm) ** 2 / die,
+                "power_percent": 100.0 * (power_w / printed_value("hardware_specs", "power", device=device)),
+            }
+        rows.append(row)
+    return rows
+
+
+def checks() -> list[dict[str, Any]]:
+    """Numbers that no cell holds: energy, stalls with fewer units, the encoder's time, and comparisons across papers."""
+    decoders, encoders = npu_decoder(), npu_encoder()
+    bits = units.MEAN_CODE_BITS
+    kept_bits = KEPT_SHARE * bits
+    memory_s = _WEIGHTS * DRAFT_BITS / BITS_PER_BYTE / _bandwidths()[NPU]
+    other = huffllm_areas()
+    scale = (printed_value("hardware_specs", "technology_node", device=NPU) / other["node_nm"]) ** 2
+    unit_bytes = float(decoder.decoded_bytes_per_cycle(decoders, bits))
+    entries: list[tuple[str, float, str]] = [
+        (
+            "energy of decoding, unpruned",
+            float(decode_cost.energy_per_bit(decoders, bits)) * 1e12,
+            "pJ per decoded bit",
+        ),
+        ("decoded by 40 units, unpruned", float(decoder.decoded_bytes_per_s(decoders, bits)) / GB, "GB/s"),
+    ]
+    for count in (40, 20, 10, 5):
+        read = decode_cost.read_time(
+            dataclasses.replace(decoders, count=float(count)), _WEIGHTS * decoders.symbol_bytes, kept_bits, memory_s
+        )
+        entries.append((f"stall factor of a draft step, {count} units", float(read.stall_factor), "x"))
+    cams, element_m2 = other["decoders_per_weight"], other["element_m2"]
+    huffman = cams * other["decoder_m2"] / _HUFFMAN_BYTES
+    overhead = huffman_cam.area_overhead(
+        other["decoder_m2"], rows=128, columns=128, pe_area_m2=element_m2, decoders_per_column=cams
+    )
+    printed_mac = printed_value("table5_area_power", "area", module="BF16 MAC")
+    entries += [
+        ("encoding a token's KV, one value per cycle", float(encoder.encode_time(encoders, _kv_values())) * 1e6, "us"),
+        ("a draft step's reading, 8e9 weights", memory_s * 1e6, "us"),
+        ("encoders needed for it", float(encoder.encoders_needed(encoders, _kv_values(), memory_s)), "units"),
+        ("unary area per decoded byte and cycle", decoders.area_m2 / unit_bytes * 1e12, "um^2 at 28 nm"),
+        ("Huffman CAM area per decoded byte and cycle", huffman * 1e12, "um^2 at 12 nm"),
+        ("the same, ideally scaled", huffman * scale * 1e12, "um^2 at 28 nm"),
+        ("overhead of Huff-LLM's three decoders per column", 100.0 * float(overhead), "percent of the elements"),
+        (
+            f"MAC area from Huff-LLM's element, ideally scaled (printed: {printed_mac:g})",
+            element_m2 * scale * BFLOAT16_MACS / MM2,
+            "mm^2 at 28 nm",
+        ),
+    ]
+    return [{"item": item, "value": value, "unit": unit} for item, value, unit in entries]

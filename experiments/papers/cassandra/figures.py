@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from experiments.papers.cassandra import capacity
 from experiments.papers.cassandra.speedups import BENCHMARKS, DEVICES, FROZEN, METHODS, MODELS, PRUNED_CODED, speedups
 from experiments.papers.cassandra.units import printed_value
-from jaxspec.report.figures.style import BLUE, GREEN, INK, ORANGE, SKY, VERMILLION, new_figure, styled
+from jaxspec.report.figure_style import BLUE, GREEN, INK, ORANGE, SKY, VERMILLION, new_figure, styled
 
 __all__ = ["capacity_figure", "speedup_figure", "trade_off_figure"]
 
@@ -19,7 +19,7 @@ _NAMES = {"VP": "pruning alone", "MT": "truncation alone", "VP+MT": "both"}
 
 
 @styled
-def trade_off_figure(found: dict[str, Any]) -> Figure:
+def trade_off_figure(measured: dict[str, Any]) -> Figure:
     """Fig. 7 (a): acceptance against compression."""
     figure = new_figure(
         "Pruning and truncation together",
@@ -28,11 +28,11 @@ def trade_off_figure(found: dict[str, Any]) -> Figure:
         height_inches=3.6,
     )
     axes = figure.subplots()
-    for name, rows in found["drafts"].items():
+    for name, rows in measured["drafts"].items():
         x, y = ([row[key] for row in rows] for key in ("compression", "alpha_fraction"))
         line = "" if name == "VP+MT" else "-"
         axes.plot(x, y, f"o{line}", color=_COLOURS[name], markersize=3, label=_NAMES[name])
-    best = found["equal_compression"]
+    best = measured["equal_compression"]
     axes.plot([row["compression"] for row in best], [row["VP+MT"] for row in best], color=BLUE)
     axes.set(xlabel="compression of the draft's weights", ylabel="accepted fraction", ylim=(0, 1.02))
     axes.legend()
@@ -43,7 +43,7 @@ def trade_off_figure(found: dict[str, Any]) -> Figure:
 @styled
 def speedup_figure() -> Figure:
     """Fig. 12: one panel per device and method; bars by benchmark and model, the alternative as a mark."""
-    found, coded = speedups(FROZEN).speedup, speedups(PRUNED_CODED).speedup
+    speedup, coded = speedups(FROZEN).speedup, speedups(PRUNED_CODED).speedup
     low, high = (printed_value("claims", claim_id=claim) for claim in ("CAS002", "CAS001"))
     figure = new_figure(
         "Speedups over BFloat16",
@@ -58,7 +58,7 @@ def speedup_figure() -> Figure:
             panel = axes[row, column]
             for number, (model, colour) in enumerate(zip(MODELS, (BLUE, SKY, ORANGE), strict=True)):
                 x = places + 0.26 * (number - 1)
-                panel.bar(x, found[column, row, number], 0.24, color=colour, label=model)
+                panel.bar(x, speedup[column, row, number], 0.24, color=colour, label=model)
                 panel.plot(x, coded[column, row, number], "_", color=INK, markersize=7)
             for end in (low, high):
                 panel.axhline(end, color=VERMILLION, linewidth=0.8)

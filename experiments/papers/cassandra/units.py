@@ -14,7 +14,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from experiments.reproduce import printed as csv
+from experiments.reproduce import paper as csv
 from hwmodels.decoders.decoder import Decoder, decoded_bytes_per_cycle, decoders_needed
 from hwmodels.decoders.encoder import Encoder
 from hwmodels.decoders.unary import unary_decoder

@@ -9,16 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from experiments.papers.elmoe3d.baselines import baseline_speedups
-from experiments.papers.elmoe3d.calibration import FITTED_HALF
 from experiments.papers.elmoe3d.energy import COMPONENTS, baseline_energy, best_mode_energy
+from experiments.papers.elmoe3d.figures import baseline_speedups
 from experiments.papers.elmoe3d.fitted import EMBEDDING_INSIDE, MODEL, ONE_RULE, SLICES_ALWAYS, Variant
 from experiments.papers.elmoe3d.model import Speedups
-from experiments.papers.elmoe3d.networks import target
-from experiments.papers.elmoe3d.printed import BATCHES, CAPACITIES, METHODS, MODELS, claim, table_three
-from experiments.papers.elmoe3d.results import Solved, choices, errors_of, printed_choices, solve, spread
-from experiments.reproduce.paper import Detail, Outcome
-from experiments.reproduce.statements import Statement, missed_statements, statements_detail
+from experiments.papers.elmoe3d.printed import BATCHES, CAPACITIES, METHODS, MODELS, claim, table_three, target
+from experiments.papers.elmoe3d.results import FITTED_HALF, Solved, choices, errors_of, printed_choices, solve, spread
+from experiments.reproduce.paper import Detail, Outcome, Statement, missed_statements, statements_detail
 from hwmodels import touched_experts
 
 __all__ = ["AVERAGE_OFF", "BARS", "DETAILS", "MEASURED", "VARIANTS", "missed_bars", "statements"]
@@ -46,7 +43,7 @@ def _schemes(solved: Solved) -> list[Statement]:
         {name: float(np.asarray(getattr(one, kind).seconds)[_QWEN, -1]) for name, one in steps.items()}
         for kind in ("draft", "verify")
     )
-    found = [
+    rows = [
         Statement(
             "7.1",
             "Elastic-SD speculates fastest of the four schemes, consistently",
@@ -72,10 +69,10 @@ def _schemes(solved: Solved) -> list[Statement]:
         verifications = [solved.halves[gb].steps[name].verify.seconds for name in ("Elastic-SD", "EAGLE3")]
         over = np.divide(*(np.asarray(seconds, np.float64)[_QWEN] for seconds in verifications))
         ours_is = f"Elastic-SD over EAGLE3: {', '.join(f'{ratio:.2f}' for ratio in over)} at {BATCHES}"
-        found.append(
+        rows.append(
             Statement("Fig. 13", says, ours_is, bool(holds(over)), "calibrated" if gb == FITTED_HALF else "predicted")
         )
-    return found
+    return rows
 
 
 def _rivals(solved: Solved) -> list[Statement]:
@@ -169,11 +166,11 @@ def _locality(solved: Solved) -> list[Statement]:
     ]
 
 
-def _pools(found: Mapping[str, list[dict[str, float]]]) -> list[Statement]:
-    hot, printed = [row for row in found["gain_over_random"] if row["rule"] == "hotness"], 1 + claim("ELM019") / 100
+def _pools(measured: Mapping[str, list[dict[str, float]]]) -> list[Statement]:
+    hot, printed = [row for row in measured["gain_over_random"] if row["rule"] == "hotness"], 1 + claim("ELM019") / 100
     inside = sum(row["low"] <= printed <= row["high"] for row in hot)
     lengths = {
-        rule: np.array([row["mean"] for row in found["pool_rules"] if row["rule"] == rule])
+        rule: np.array([row["mean"] for row in measured["pool_rules"] if row["rule"] == rule])
         for rule in ("hotness", "hotness of 16 sequences")
     }
     lost = 1 - lengths["hotness of 16 sequences"] / lengths["hotness"]
@@ -230,8 +227,8 @@ _AVERAGE_OFF = dict.fromkeys(("ELM014", "ELM016", "ELM017"), AVERAGE_OFF) | {"EL
 
 def _half_rows(solved: Solved, name: str) -> Iterable[dict[str, Any]]:
     for gb in CAPACITIES:
-        errors, fitted, found = errors_of(solved, gb), solved.fit.half_gb, solved.halves[gb]
-        decided = choices(found.autoregressive, found.speculative, gb)
+        errors, fitted, half = errors_of(solved, gb), solved.fit.half_gb, solved.halves[gb]
+        decided = choices(half.autoregressive, half.speculative, gb)
         yield {
             "variant": name,
             "half": f"{gb} GB, {'fitted' if gb == fitted else 'predicted'}",
@@ -253,8 +250,8 @@ def decisions(outcome: Outcome) -> list[dict[str, Any]]:
     """What a reader decides by Table 3, by the model and by the printed cells."""
     rows = []
     for gb in CAPACITIES:
-        found = outcome.solved.halves[gb]
-        ours, theirs = choices(found.autoregressive, found.speculative, gb), printed_choices(gb)
+        half = outcome.solved.halves[gb]
+        ours, theirs = choices(half.autoregressive, half.speculative, gb), printed_choices(gb)
         rows.append({"half": f"{gb} GB", **ours._asdict()} | {f"printed_{k}": v for k, v in theirs._asdict().items()})
     return rows
 
@@ -270,7 +267,7 @@ def _named_cells() -> Iterable[tuple[str, str, tuple[int, int, int]]]:
 def furthest(outcome: Outcome, most: int = 12) -> list[dict[str, Any]]:
     """The predicted cells that are furthest off."""
     rows = []
-    printed, found, errors = (
+    printed, half, errors = (
         table_three(_OTHER_HALF),
         outcome.solved.halves[_OTHER_HALF],
         errors_of(outcome.solved, _OTHER_HALF),
@@ -284,26 +281,26 @@ def furthest(outcome: Outcome, most: int = 12) -> list[dict[str, Any]]:
                         "cell": name,
                         "mode": field,
                         "paper": float(getattr(printed, field)[place]),
-                        "model": float(getattr(found, field)[place]),
+                        "model": float(getattr(half, field)[place]),
                         "error": error,
-                        "cached": _cached(found, method, place),
+                        "cached": _cached(half, method, place),
                     }
                 )
     return sorted(rows, key=lambda row: -abs(row["error"]))[:most]
 
 
-def _cached(found: Speedups, method: str, place: tuple[int, int, int]) -> float:
+def _cached(half: Speedups, method: str, place: tuple[int, int, int]) -> float:
     """Experts of a layer that are cached in a verification."""
-    return float(found.steps[method].verify.cached_experts[place[0], place[2]])
+    return float(half.steps[method].verify.cached_experts[place[0], place[2]])
 
 
 def misjudged(outcome: Outcome) -> list[dict[str, Any]]:
     """Cells whose faster mode the model misses; margins are those of speculation over autoregressive decoding."""
     rows = []
     for gb in CAPACITIES:
-        printed, found = table_three(gb), outcome.solved.halves[gb]
+        printed, half = table_three(gb), outcome.solved.halves[gb]
         for name, method, place in _named_cells():
-            theirs, ours = (float(one.speculative[place] / one.autoregressive[place]) - 1.0 for one in (printed, found))
+            theirs, ours = (float(one.speculative[place] / one.autoregressive[place]) - 1.0 for one in (printed, half))
             if (theirs > 0.0) != (ours > 0.0):
                 rows.append(
                     {
@@ -312,10 +309,10 @@ def misjudged(outcome: Outcome) -> list[dict[str, Any]]:
                         "printed_alone": float(printed.autoregressive[place]),
                         "printed_together": float(printed.speculative[place]),
                         "printed_margin": theirs,
-                        "alone": float(found.autoregressive[place]),
-                        "together": float(found.speculative[place]),
+                        "alone": float(half.autoregressive[place]),
+                        "together": float(half.speculative[place]),
                         "margin": ours,
-                        "cached": _cached(found, method, place),
+                        "cached": _cached(half, method, place),
                         "flagged": bool(printed.flagged[place]),
                     }
                 )
@@ -324,8 +321,8 @@ def misjudged(outcome: Outcome) -> list[dict[str, Any]]:
 
 def energies(outcome: Outcome) -> list[dict[str, Any]]:
     """Energy per token with 8 GB, by component."""
-    found = outcome.solved.halves[FITTED_HALF]
-    base, ours = baseline_energy(found), best_mode_energy(found)
+    half = outcome.solved.halves[FITTED_HALF]
+    base, ours = baseline_energy(half), best_mode_energy(half)
     return [
         {
             "model": model,
@@ -345,8 +342,8 @@ def missed_bars(outcome: Outcome) -> list[str]:
     """A line for each figure that is outside what a reproduction may have."""
     missed = []
     for (field, gb), bars in BARS.items():
-        found = spread(getattr(errors_of(outcome.solved, gb), field))
-        for (name, value), bar in zip(found.items(), bars, strict=True):
+        errors = spread(getattr(errors_of(outcome.solved, gb), field))
+        for (name, value), bar in zip(errors.items(), bars, strict=True):
             if value > bar:
                 missed.append(f"{field} speedups, {gb} GB: {name} {value:.1%} is above {bar:.1%}")
     rows = decisions(outcome)

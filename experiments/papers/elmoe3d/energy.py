@@ -45,22 +45,22 @@ def _joules(step: Priced) -> Cells:
     return np.stack([np.asarray(getattr(step, name), np.float64) for name in COMPONENTS])
 
 
-def baseline_energy(found: Speedups) -> TokenEnergy:
+def baseline_energy(half: Speedups) -> TokenEnergy:
     """Autoregressive decoding on the baseline."""
-    joules = _joules(found.baseline) / np.asarray(BATCHES)
+    joules = _joules(half.baseline) / np.asarray(BATCHES)
     return TokenEnergy(joules, np.zeros(joules.shape[1:], bool))
 
 
-def best_mode_energy(found: Speedups, *, method: str = "Elastic-SD", draft_depth: int = 10) -> TokenEnergy:
+def best_mode_energy(half: Speedups, *, method: str = "Elastic-SD", draft_depth: int = 10) -> TokenEnergy:
     """A method in its faster mode."""
-    place, steps, batches = METHODS.index(method), found.steps[method], np.asarray(BATCHES)
+    place, steps, batches = METHODS.index(method), half.steps[method], np.asarray(BATCHES)
     alone = _joules(steps.autoregressive) / batches
-    together = (draft_depth * _joules(steps.draft) + _joules(steps.verify)) / (found.tokens[:, place] * batches)
-    faster = found.speculative[:, place] > found.autoregressive[:, place]
+    together = (draft_depth * _joules(steps.draft) + _joules(steps.verify)) / (half.tokens[:, place] * batches)
+    faster = half.speculative[:, place] > half.autoregressive[:, place]
     return TokenEnergy(np.where(faster, together, alone), faster)
 
 
-def energy_ratio(found: Speedups, *, all_energies: bool = False) -> Cells:
+def energy_ratio(half: Speedups, *, all_energies: bool = False) -> Cells:
     """Energy per token of the baseline over that of Elastic-SD, "model batch": of accesses to memory, or of all components."""
-    base, ours = baseline_energy(found), best_mode_energy(found)
+    base, ours = baseline_energy(half), best_mode_energy(half)
     return base.total_j / ours.total_j if all_energies else base.accesses_j / ours.accesses_j

@@ -1,35 +1,48 @@
-"""Figures 4, 9, 12 and 13 from the model, with what the paper prints on them. Matplotlib figures, not yet saved."""
+"""Figures 4, 9, 12 and 13 from the model, with what the paper prints on them. Matplotlib figures, not yet saved.
+
+Autoregressive decoding of the targets on the paper's other accelerators, which compute in or near the external memory.
+"""
 
 from __future__ import annotations
 
 import functools
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 from matplotlib.figure import Figure
 
-from experiments.papers.elmoe3d.baselines import baseline_speedups
-from experiments.papers.elmoe3d.calibration import FITTED_HALF
 from experiments.papers.elmoe3d.energy import COMPONENTS, baseline_energy, best_mode_energy
 from experiments.papers.elmoe3d.model import devices
-from experiments.papers.elmoe3d.networks import (
+from experiments.papers.elmoe3d.printed import (
+    BATCHES,
+    CAPACITIES,
     CONTEXT_TOKENS,
     DRAFT_KV_BITS,
     INT8_BITS,
     KV_BITS,
     LOW_BITS,
+    METHODS,
+    MODELS,
     eagle_head,
     small_model,
+    table_three,
     target,
     target_bits,
 )
-from experiments.papers.elmoe3d.printed import BATCHES, CAPACITIES, METHODS, MODELS, table_three
-from experiments.papers.elmoe3d.results import Solved
-from hwmodels import EXPERT_OPERATORS, KINDS, OPERATORS, step_operators, touched_experts
+from experiments.papers.elmoe3d.results import FITTED_HALF, Solved
+from experiments.papers.elmoe3d.steps import targets
+from hwmodels import EXPERT_OPERATORS, KINDS, OPERATORS, catalog, step_cost, step_operators, touched_experts
 from hwmodels.network.architecture import EXPERT_MATRICES
+from hwmodels.network.operators import StepShape
 from hwmodels.step.capacity import held_bytes
-from jaxspec.report.figures.style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION, new_figure, styled
+from jaxspec.report.figure_style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION, new_figure, styled
 
 __all__ = [
+    "baseline_speedups",
+    "best_rival_energy",
     "energy_figure",
     "intensity_figure",
     "latency_figure",
@@ -39,7 +52,6 @@ __all__ = [
     "roofline_figure",
     "table_figure",
 ]
-
 
 METHOD_COLOURS = dict(zip(METHODS, (ORANGE, GREEN, PURPLE, BLUE), strict=True))
 _GIGA, _MILLI = 1e9, 1e-3
@@ -65,11 +77,13 @@ def intensity_figure(solved: Solved) -> Figure:
         works = [
             step_operators(
                 target(model),
-                tokens=1,
-                batch=float(batch),
-                context_tokens=CONTEXT_TOKENS,
-                weight_bits=target_bits(model),
-                kv_bits=KV_BITS,
+                StepShape(
+                    tokens=1,
+                    batch=float(batch),
+                    context_tokens=CONTEXT_TOKENS,
+                    weight_bits=target_bits(model),
+                    kv_bits=KV_BITS,
+                ),
             )
             for batch in batches
         ]
@@ -83,9 +97,9 @@ def intensity_figure(solved: Solved) -> Figure:
     touched.plot(BATCHES, steps.verify.touched_experts[place], color=VERMILLION, marker="o", markersize=3, label="SD")
     touched.set(xlabel="batch", ylabel="experts of 64", ylim=(0, 66))
     touched.legend()
-    printed, found = table_three(FITTED_HALF), solved.halves[FITTED_HALF]
+    printed, half = table_three(FITTED_HALF), solved.halves[FITTED_HALF]
     for row, (name, colour) in enumerate(zip(MODELS, (BLUE, GREEN, ORANGE, PURPLE), strict=True)):
-        gain = found.speculative[row, 0] / found.autoregressive[row, 0]
+        gain = half.speculative[row, 0] / half.autoregressive[row, 0]
         speedup.plot(BATCHES, gain, color=colour, label=name)
         speedup.plot(
             BATCHES, printed.speculative[row, 0] / printed.autoregressive[row, 0], "o", color=colour, markersize=3
@@ -130,11 +144,13 @@ def _parts_gb(model: str, batch: int) -> dict[str, float]:
     """Gigabytes of what is static, of KV and of both drafts of their own."""
     work = step_operators(
         target(model),
-        tokens=1,
-        batch=batch,
-        context_tokens=CONTEXT_TOKENS,
-        weight_bits=target_bits(model) | {"embed": 0.0},
-        kv_bits=KV_BITS,
+        StepShape(
+            tokens=1,
+            batch=batch,
+            context_tokens=CONTEXT_TOKENS,
+            weight_bits=target_bits(model) | {"embed": 0.0},
+            kv_bits=KV_BITS,
+        ),
     )
     assert work.stored is not None
     stored = work.stored
@@ -158,10 +174,10 @@ def mapping_figure(solved: Solved) -> Figure:
         height_inches=3.9,
     )
     memory, cycle = figure.subplots(1, 2)
-    row, column, found = list(MODELS).index(_QWEN), BATCHES.index(16), solved.halves[FITTED_HALF]
+    row, column, half = list(MODELS).index(_QWEN), BATCHES.index(16), solved.halves[FITTED_HALF]
     parts, expert = _parts_gb(_QWEN, 16), _expert_gb(_QWEN)
     for place, method in enumerate(METHODS):
-        steps = found.steps[method]
+        steps = half.steps[method]
         draft = parts.get(method, 0.0)
         share = 1.0 if method in ("EAGLE3", "SLM-SD") else LOW_BITS / INT8_BITS
         copies = parts["dense weights"] * share if method == "Quant-SD" else 0.0
@@ -177,7 +193,7 @@ def mapping_figure(solved: Solved) -> Figure:
             bottom += size
         cycle.bar(place - 0.2, 10 * float(steps.draft.seconds[row, column]) / _MILLI, 0.35, color=ORANGE)
         cycle.bar(place + 0.2, float(steps.verify.seconds[row, column]) / _MILLI, 0.35, color=BLUE)
-        accepted = f"{found.tokens[row, place, column] - 1:.1f} accepted"
+        accepted = f"{half.tokens[row, place, column] - 1:.1f} accepted"
         cycle.annotate(accepted, (place, 1500), ha="center", fontsize=7)
     memory.axhline(8.0, color=VERMILLION, linewidth=1)
     memory.set(ylabel="GB", ylim=(0, 8.6))
@@ -237,10 +253,10 @@ def table_figure(solved: Solved) -> Figure:
         height_inches=3.8,
     )
     for axes, gb in zip(figure.subplots(1, 2), CAPACITIES, strict=True):
-        printed, found = table_three(gb), solved.halves[gb]
+        printed, half = table_three(gb), solved.halves[gb]
         for place, (method, colour) in enumerate(METHOD_COLOURS.items()):
             for field, mark in (("autoregressive", "o"), ("speculative", "x")):
-                theirs, ours = getattr(printed, field)[:, place].ravel(), getattr(found, field)[:, place].ravel()
+                theirs, ours = getattr(printed, field)[:, place].ravel(), getattr(half, field)[:, place].ravel()
                 axes.plot(theirs, ours, mark, color=colour, markersize=4, label=method if mark == "o" else None)
         ends = np.array([0.5, 16.0])
         axes.plot(ends, ends, color=INK, linewidth=0.8)
@@ -267,11 +283,11 @@ def platform_figure(solved: Solved) -> Figure:
     )
     others = baseline_speedups()
     for axes, (row, model) in zip(figure.subplots(2, 2).ravel(), enumerate(MODELS), strict=True):
-        found, printed = solved.halves[FITTED_HALF], table_three(FITTED_HALF)
+        half, printed = solved.halves[FITTED_HALF], table_three(FITTED_HALF)
         for method, name, colour in (("Elastic-SD", "Elastic-SD", BLUE), ("EAGLE3", "HB-xPU, EAGLE3", ORANGE)):
             place = METHODS.index(method)
-            axes.plot(BATCHES, found.autoregressive[row, place], "--^", color=colour, markersize=3)
-            axes.plot(BATCHES, found.speculative[row, place], "-", color=colour, label=name)
+            axes.plot(BATCHES, half.autoregressive[row, place], "--^", color=colour, markersize=3)
+            axes.plot(BATCHES, half.speculative[row, place], "-", color=colour, label=name)
             axes.plot(BATCHES, printed.speculative[row, place], "o", color=colour, markersize=4)
         for (name, values), colour in zip(others.items(), (GREEN, PURPLE, SKY), strict=True):
             axes.plot(BATCHES, values[row], "--^", color=colour, markersize=3, label=name)
@@ -290,8 +306,8 @@ def energy_figure(solved: Solved) -> Figure:
         "accesses are printed; arithmetic, communication and static power are assumed.",
         height_inches=4.0,
     )
-    found = solved.halves[FITTED_HALF]
-    base, ours = baseline_energy(found), best_mode_energy(found)
+    half = solved.halves[FITTED_HALF]
+    base, ours = baseline_energy(half), best_mode_energy(half)
     for axes, (row, model) in zip(figure.subplots(1, 4, sharey=True), enumerate(MODELS), strict=True):
         unit, places = ours.total_j[row], np.arange(len(BATCHES))
         for offset, energy in ((-0.2, base), (0.2, ours)):
@@ -341,3 +357,50 @@ def locality_figure(solved: Solved) -> Figure:
     unique.set(xlabel="tokens", ylabel="experts of 64", ylim=(0, 66))
     unique.legend(fontsize=7)
     return figure
+
+
+#: Names in the paper, and devices of the catalog.
+_PLATFORMS = {"xPU-PIM": "elmoe3d-xpu-pim", "xPU-LogicPIM": "elmoe3d-xpu-logic-pim", "xPU-NMP": "elmoe3d-xpu-nmp"}
+
+
+class RivalStep(NamedTuple):
+    """A step of decoding, "model batch"."""
+
+    seconds: npt.NDArray[np.float64]
+    accesses_j: npt.NDArray[np.float64]  # to memory, with crossing its interface
+    total_j: npt.NDArray[np.float64]
+
+
+@functools.cache
+def baseline_speedups() -> dict[str, npt.NDArray[np.float64]]:
+    """Speedups over the xPU alone by platform, "model batch"; tokens choose experts on their own."""
+    alone = _step("elmoe3d-xpu").seconds
+    return {name: alone / _step(device).seconds for name, device in _PLATFORMS.items()}
+
+
+def best_rival_energy(*, all_energies: bool = False) -> npt.NDArray[np.float64]:
+    """Joules per token on the fastest of them in each cell, "model batch": of accesses to memory, or of all components."""
+    steps = [_step(device) for device in _PLATFORMS.values()]
+    joules = np.stack([step.total_j if all_energies else step.accesses_j for step in steps])
+    fastest = np.argmin([step.seconds for step in steps], axis=0)
+    return np.take_along_axis(joules, fastest[None], axis=0)[0] / np.asarray(BATCHES)
+
+
+@functools.cache
+def _step(device_name: str) -> RivalStep:
+    device, sizes = catalog.device(device_name), targets()
+
+    def cost(architecture: Any, bits: Any, batch: Any) -> RivalStep:
+        work = step_operators(
+            architecture,
+            StepShape(tokens=1.0, batch=batch, context_tokens=CONTEXT_TOKENS, weight_bits=bits, kv_bits=KV_BITS),
+        )
+        step = step_cost(device, work)
+        assert step.energy is not None
+        energy = step.energy
+        return RivalStep(step.total_s, jnp.sum(energy.memory_j, -1) + energy.link_j, energy.total_j)  # pyright: ignore[reportArgumentType]
+
+    cells = jax.vmap(jax.vmap(cost, in_axes=(None, None, 0)), in_axes=(0, 0, None))
+    batches = jnp.asarray(BATCHES, jnp.float32)
+    columns = jax.jit(cells)(sizes.architecture, sizes.bits, batches)
+    return RivalStep(*(np.asarray(column, np.float64) for column in columns))

@@ -108,5 +108,5 @@ def names_of() -> list[str]:
 
 def from_names(values: Mapping[str, float]) -> Fitted:
     """The numbers by name as arrays."""
-    found = {field: jnp.asarray([values[f"{field} {model}"] for model in MODELS]) for field in PER_MODEL}
-    return Fitted(**found, **{field: jnp.asarray(values[field]) for field in BOUNDS if field not in PER_MODEL})
+    per_model = {field: jnp.asarray([values[f"{field} {model}"] for model in MODELS]) for field in PER_MODEL}
+    return Fitted(**per_model, **{field: jnp.asarray(values[field]) for field in BOUNDS if field not in PER_MODEL})

@@ -32,7 +32,7 @@ from jaxspec.models.embedded import load_model
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.kv_cache import KVCache
 from jaxspec.models.stored import as_computed
-from jaxspec.report.figures.style import (
+from jaxspec.report.figure_style import (
     BLUE,
     GREEN,
     INK,
@@ -45,6 +45,7 @@ from jaxspec.report.figures.style import (
     text_colour_on,
 )
 from jaxspec.speculate.acceptance import TargetText, block_pass
+from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.hotness import RETENTION, hotness_before, hotness_rank, shared_hotness
 from jaxspec.speculate.proof import continue_texts
 from jaxspec.speculate.sampling import SAMPLING, Decoding
@@ -186,7 +187,9 @@ def measured_network(loaded: LoadedModel, settings: Settings) -> Measured:
     prompts = text.held_out_windows(settings.prompts, settings.prompt_tokens, settings.seed)
     length = settings.prompt_tokens + settings.output_tokens + 1
     decoded = continue_texts(
-        target, config, prompts, num_tokens=settings.output_tokens + 1, decoding=settings.decoding, seed=settings.seed
+        target,
+        config,
+        Prompts(prompts, num_tokens=settings.output_tokens + 1, decoding=settings.decoding, seed=settings.seed),
     )
     tokens = jnp.asarray(decoded["tokens"][:, :length])
     result = forward_text(target, config, tokens[:, :-1], kv_codec=stored_kv(config), logits_from=length - 1)
@@ -309,8 +312,8 @@ def both_axes(network: Measured, settings: Settings) -> list[dict[str, Any]]:
     for bits in WIDTHS:
         draft = read_network("augmentation", bits, network.stored, network.target, network.config)
         for size in pool_sizes_of(network):
-            found = length_of(accepted_tokens(network, draft, ranks, size, settings))
-            rows.append({"bits": bits, "pool": size, "bytes": draft_bytes(network, size, bits), **found._asdict()})
+            length = length_of(accepted_tokens(network, draft, ranks, size, settings))
+            rows.append({"bits": bits, "pool": size, "bytes": draft_bytes(network, size, bits), **length._asdict()})
     return rows
 
 
@@ -331,17 +334,17 @@ def pool_rules(network: Measured, settings: Settings, sharing: Sequence[int]) ->
     draft = read_network("augmentation", WIDTH, network.stored, network.target, network.config)
     rules = {_RANDOM: random_pools(network, settings.seed), "hotness": hot_pools(network)}
     rules |= {f"hotness of {count} sequences": hot_pools(network, sharing=count) for count in sharing}
-    found = PoolRules([], [])
+    measured = PoolRules([], [])
     for size in pool_sizes_of(network)[:-1]:
         accepted = {}
         for rule, ranks in rules.items():
             accepted[rule] = accepted_tokens(network, draft, ranks, size, settings)
-            found.rows.append({"rule": rule, "pool": size, "bits": WIDTH, **length_of(accepted[rule])._asdict()})
+            measured.rows.append({"rule": rule, "pool": size, "bits": WIDTH, **length_of(accepted[rule])._asdict()})
         for rule in rules:
             if rule != _RANDOM:
                 gain = bootstrap(np.divide, accepted[rule], accepted[_RANDOM])
-                found.gains.append({"rule": rule, "pool": size, **gain._asdict()})
-    return found
+                measured.gains.append({"rule": rule, "pool": size, **gain._asdict()})
+    return measured
 
 
 def weight_readings(network: Measured, settings: Settings) -> list[dict[str, Any]]:
@@ -350,10 +353,10 @@ def weight_readings(network: Measured, settings: Settings) -> list[dict[str, Any
     for bits in WIDTHS:
         for reading in READINGS:
             draft = read_network(reading, bits, network.stored, network.target, network.config)
-            found = length_of(accepted_tokens(network, draft, ranks, network.experts.num_experts, settings))
+            length = length_of(accepted_tokens(network, draft, ranks, network.experts.num_experts, settings))
             # Rounding needs one bit more to store what is left of a weight; dedicated weights are stored beside the target's.
             extra = {"rounding": 1.0, DEDICATED: bits + 0.5}.get(reading, 0.0)
-            rows.append({"reading": reading, "bits": bits, "extra_bits_per_weight": extra, **found._asdict()})
+            rows.append({"reading": reading, "bits": bits, "extra_bits_per_weight": extra, **length._asdict()})
     return rows
 
 

@@ -17,8 +17,17 @@ import numpy.typing as npt
 
 from experiments.papers.elmoe3d.fitted import MODEL, PER_MODEL, Fitted, Variant
 from experiments.papers.elmoe3d.printed import BATCHES, METHODS, table_three
-from experiments.papers.elmoe3d.stacked import OwnDrafts, Targets, own_drafts, pick, stack, targets
-from experiments.papers.elmoe3d.steps import Priced, Steps, cell_steps
+from experiments.papers.elmoe3d.steps import (
+    OwnDrafts,
+    Priced,
+    Steps,
+    Targets,
+    cell_steps,
+    own_drafts,
+    pick,
+    stack,
+    targets,
+)
 from hwmodels import catalog
 from hwmodels.device import Device
 
@@ -87,7 +96,7 @@ def all_speedups(rows: Sequence[Fitted], capacity_gb: int, variant: Variant = MO
 
     Any number of sets goes through programs of `ROWS` of them.
     """
-    found = []
+    by_model = []
     for start in range(0, len(rows), ROWS):
         some = list(rows[start : start + ROWS])
         fitted = stack(some + [some[-1]] * (ROWS - len(some)))
@@ -104,8 +113,8 @@ def all_speedups(rows: Sequence[Fitted], capacity_gb: int, variant: Variant = MO
         priced = jax.device_get(priced)
         for row in range(len(some)):
             baseline, steps = pick(priced, row)
-            found.append(_over_baseline(baseline, steps, capacity_gb, variant))
-    return found
+            by_model.append(_over_baseline(baseline, steps, capacity_gb, variant))
+    return by_model
 
 
 def _over_baseline(baseline: Priced, steps: dict[str, Steps], capacity_gb: int, variant: Variant) -> Speedups:

@@ -2,6 +2,8 @@
 
 A step reads what its placement says from the hybrid-bonded (HB) and from the external memory (EXT). Both memories and the
 arithmetic of an operator work at the same time, operators follow one another.
+
+Sizes of all networks of Table 3 as arrays, so that one program prices every cell.
 """
 
 from __future__ import annotations
@@ -17,19 +19,44 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from experiments.papers.elmoe3d.fitted import Fitted, Variant
-from experiments.papers.elmoe3d.networks import CONTEXT_TOKENS, DRAFT_KV_BITS, INT8_BITS, KV_BITS, LOW_BITS
-from experiments.papers.elmoe3d.stacked import OWN_DRAFTS, OwnDrafts, Targets, pick, stack
+from experiments.papers.elmoe3d.printed import (
+    CONTEXT_TOKENS,
+    DRAFT_KV_BITS,
+    INT8_BITS,
+    KV_BITS,
+    LOW_BITS,
+    MODELS,
+    draft_bits,
+    eagle_head,
+    expert_bits,
+    small_model,
+    target,
+    target_bits,
+)
 from hwmodels.device import Device
 from hwmodels.memory.expert_hits import CharacteristicTime, PowerLawHits
 from hwmodels.memory.placement import BitSlices, ByMode, DraftCopies, ExpertCache
 from hwmodels.network.architecture import EXPERT_MATRICES, KINDS, Architecture, parameters
+from hwmodels.network.operators import step_operators
 from hwmodels.network.operators.steps import StepShape
 from hwmodels.network.routing import EVERY_EXPERT, Routing
 from hwmodels.numerics.units import BITS_PER_BYTE
 from hwmodels.step.capacity import held_bytes
 from hwmodels.step.step_cost import step_cost
 
-__all__ = ["DRAFT_WIDTH", "VERIFIED_NODES", "Priced", "Steps", "cell_steps"]
+__all__ = [
+    "DRAFT_WIDTH",
+    "VERIFIED_NODES",
+    "OwnDrafts",
+    "Priced",
+    "Steps",
+    "Targets",
+    "cell_steps",
+    "own_drafts",
+    "pick",
+    "stack",
+    "targets",
+]
 
 #: Nodes of a tree that are verified for each request: the default of EAGLE's code, as the paper prints none. They set
 #: arithmetic alone; which experts they touch is fitted. A draft step expands a tenth of them: a cycle drafts ten levels.
@@ -72,17 +99,16 @@ def _step(bits: Mapping[str, Any], batch: Any, tokens: float, *, drafting: float
         tokens=tokens,
         batch=batch,
         context_tokens=CONTEXT_TOKENS,
-        logit_tokens=tokens,
         visible_new_tokens=1.0,
         weight_bits=dict(bits),
         kv_bits=more.pop("kv_bits", KV_BITS),
         stored_weight_bits=dict(more.pop("held", bits)),
         stored_kv_bits=more.pop("stored_kv_bits", KV_BITS),
-        copy_weight_bits=dict(more.pop("copies", dict.fromkeys(KINDS, 0.0))),
+        copy_weight_bits=more.pop("copies", None),
         speculating=0.0 if tokens == 1.0 else 1.0,
         drafting=drafting,
         **more,
-    )
+    ).complete
 
 
 def _correlation(independent: Any, nodes: float) -> Any:
@@ -104,12 +130,12 @@ def _cost(device: Device, placement: Any, architecture: Architecture, line: _Lin
     """Seconds and joules of a step, and its experts; `pools`: some lines choose among the cached ones alone."""
     device = dataclasses.replace(device, placement=placement)
     step, cached = line.step, jnp.zeros(())
-    work = step.operators(architecture, line.routing)
+    work = step_operators(architecture, step, line.routing)
     if device.spill:
         cached = placement.draft_experts(device.tiers, work)
     if pools:
         pool = jnp.where(line.pooled > 0, jnp.maximum(cached, _ALMOST_NONE), EVERY_EXPERT)
-        work = dataclasses.replace(step, pool_experts=pool).operators(architecture, line.routing)
+        work = step_operators(architecture, dataclasses.replace(step, pool_experts=pool), line.routing)
     cost = step_cost(device, work)
     assert work.experts is not None
     energy = cost.energy
@@ -173,11 +199,11 @@ def cell_steps(
     table = inside * _table_bytes(sizes)
     lines, kinds = [], []
     for place, method in enumerate(OWN_DRAFTS):
-        lines += [line(step) for step in target_steps(beside_bytes=beside[place] + table)]
+        lines += [line(step) for step in target_steps(bytes_before_experts=beside[place] + table)]
         kinds += [(method, "autoregressive"), (method, "verify")]
     dense = low | dict.fromkeys((*EXPERT_MATRICES, "embed", "norm"), 0.0)
     with_dense = {kind: bits[kind] + dense[kind] for kind in KINDS}
-    here = {"beside_bytes": table}
+    here = {"bytes_before_experts": table}
     lines += [
         line(target_steps(**here)[0]),
         line(target_steps(held=with_dense, **here)[1]),
@@ -200,20 +226,23 @@ def cell_steps(
     by_mode = lambda slices: ByMode(
         sliced(slices, alone) if rules.slices_always else ExpertCache(hits=alone, whole=True), sliced(slices, together)
     )
-    found = jax.vmap(lambda one: _cost(bonded, by_mode(one.slice_bits), a, one, pools=True))(stack(lines))
-    prices = {kind: pick(found, n) for n, kind in enumerate(kinds)}
+    costs = jax.vmap(lambda one: _cost(bonded, by_mode(one.slice_bits), a, one, pools=True))(stack(lines))
+    prices = {kind: pick(costs, n) for n, kind in enumerate(kinds)}
 
     copies = low | {"embed": 0.0, "norm": 0.0}
     with_copies = {"held": {kind: bits[kind] + copies[kind] for kind in KINDS}, "copies": copies} | here
     lines = [line(step) for step in (*target_steps(**with_copies), draft(low, **with_copies))]
     cache = DraftCopies(hits=together, whole=True)
-    found = jax.vmap(lambda one: _cost(bonded, cache, a, one))(stack(lines))
-    apart = [pick(found, n) for n in range(3)]
+    costs = jax.vmap(lambda one: _cost(bonded, cache, a, one))(stack(lines))
+    apart = [pick(costs, n) for n in range(3)]
 
     own_bits: dict[str, float] = dict.fromkeys(KINDS, INT8_BITS)
     step = _step(own_bits, batch, DRAFT_WIDTH, kv_bits=DRAFT_KV_BITS, stored_kv_bits=DRAFT_KV_BITS)
     price = lambda network, before: _cost(
-        bonded, ExpertCache(), network, _Line(dataclasses.replace(step, ahead_bytes=before), Routing(), INT8_BITS, 0.0)
+        bonded,
+        ExpertCache(),
+        network,
+        _Line(dataclasses.replace(step, bytes_placed_before=before), Routing(), INT8_BITS, 0.0),
     )
     drafts = jax.vmap(price)(own.architecture, ahead + table)
 
@@ -224,11 +253,7 @@ def cell_steps(
         for kind, other in zip(("autoregressive", "verify", "draft"), apart, strict=True)
     ]
     methods = {
-        method: Steps(
-            prices[method, "autoregressive"],
-            prices[method, "verify"],
-            pick(drafts, n),
-        )
+        method: Steps(prices[method, "autoregressive"], prices[method, "verify"], pick(drafts, n))
         for n, method in enumerate(OWN_DRAFTS)
     }
     methods["Quant-SD"] = Steps(*quant)
@@ -255,3 +280,48 @@ def _room(sizes: Targets, own: OwnDrafts, batch: Any) -> tuple[Any, Any]:
 def _popularity(exponent: Any) -> Any:
     """Popularity of experts by rank under which the f most popular ones have the share f ^ exponent of all choices."""
     return jnp.diff(jnp.linspace(0.0, 1.0, _QUANTILES + 1) ** exponent)
+
+
+#: Methods that draft with a network of their own, in the order of "draft".
+OWN_DRAFTS = ("EAGLE3", "SLM-SD")
+
+
+@flax.struct.dataclass
+class Targets:
+    """Leaves "model", or single numbers of one target."""
+
+    architecture: Architecture
+    bits: dict[str, Any]  # as stored
+    low_bits: dict[str, Any]  # as a draft reads it
+    expert_bits: Any
+
+
+@flax.struct.dataclass
+class OwnDrafts:
+    """Leaves "model draft", or "draft"."""
+
+    architecture: Architecture
+    stored_embedding: Any  # elements that take room in HB memory
+
+
+def stack(trees: list[Any]) -> Any:
+    """Trees of one structure as one, leaves with an axis in front."""
+    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf, jnp.float32) for leaf in leaves]), *trees)
+
+
+def pick(tree: Any, place: int) -> Any:
+    """One of a stack."""
+    return jax.tree.map(lambda leaf: leaf[place], tree)
+
+
+@functools.cache
+def targets() -> Targets:
+    """The four targets."""
+    return stack([Targets(target(m), target_bits(m), draft_bits(m), expert_bits(m)) for m in MODELS])
+
+
+@functools.cache
+def own_drafts() -> OwnDrafts:
+    """An EAGLE head and the small model for each target."""
+    drafts = [[eagle_head(m), small_model()] for m in MODELS]
+    return stack([stack([OwnDrafts(d.architecture, d.stored_embedding) for d in row]) for row in drafts])

@@ -7,16 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from experiments.papers.elmoe3d.baselines import best_rival_energy
-from experiments.papers.elmoe3d.calibration import FITTED_HALF
 from experiments.papers.elmoe3d.energy import best_mode_energy, energy_ratio
+from experiments.papers.elmoe3d.figures import best_rival_energy
 from experiments.papers.elmoe3d.model import devices
-from experiments.papers.elmoe3d.networks import target
-from experiments.papers.elmoe3d.printed import CAPACITIES, claim, place_of, table_three
-from experiments.papers.elmoe3d.results import Solved, choices
-from experiments.reproduce.errors import constant, each
-from experiments.reproduce.paper import ComparedCell, Modelled, Predictor, as_printed
-from experiments.reproduce.printed import PrintedCell
+from experiments.papers.elmoe3d.printed import CAPACITIES, claim, place_of, table_three, target
+from experiments.papers.elmoe3d.results import FITTED_HALF, Solved, choices
+from experiments.reproduce.paper import ComparedCell, Modelled, Predictor, PrintedCell, as_printed, constant, each
 from hwmodels import KINDS, parameters
 
 __all__ = ["claims", "models", "schemes", "simplest_claims", "simplest_models", "simplest_schemes", "system"]
@@ -35,7 +31,7 @@ def system(solved: Solved) -> Callable[[PrintedCell], Modelled | None]:
         gb = int(cell.conditions.get("hb_capacity_gb", FITTED_HALF))
         bonded, _ = devices(gb)
         outside = bonded.spill[-1]
-        found = {
+        numbers = {
             "throughput_w8a8": math.floor(bonded.matrix_unit.peak_flops_per_s / 2 / _TERA),
             "throughput_w4a8": math.floor(bonded.matrix_unit.peak_flops_per_s / _TERA),
             "read_energy": (bonded.memory if cell["component"] == "HB MEM" else outside).energy_j_per_bit * _TERA,
@@ -46,13 +42,13 @@ def system(solved: Solved) -> Callable[[PrintedCell], Modelled | None]:
             "num_banks": bonded.memory.bandwidth_bytes_per_s / _BANK_BYTES_PER_S,
         }
         if cell.metric == "bandwidth" and cell["component"] == "HB MEM":
-            found["bandwidth"] = bonded.matrix_unit.pes * _BANK_BYTES_PER_S / _GIGA
+            numbers["bandwidth"] = bonded.matrix_unit.pes * _BANK_BYTES_PER_S / _GIGA
         if cell.metric == "bandwidth" and cell["component"] == "EXT MEM":
-            found["bandwidth"] = _CHANNELS * _CHANNEL_BITS * _TRANSFERS_HZ / 8 / _GIGA
-        if cell.metric not in found:
+            numbers["bandwidth"] = _CHANNELS * _CHANNEL_BITS * _TRANSFERS_HZ / 8 / _GIGA
+        if cell.metric not in numbers:
             return as_printed(cell)
         note = "whole TOPS" if cell["parameter"].startswith("Throughput") else ""
-        return Modelled(found[cell.metric], "input", note)
+        return Modelled(numbers[cell.metric], "input", note)
 
     return model
 
@@ -73,14 +69,14 @@ def models(solved: Solved) -> Callable[[PrintedCell], Modelled | None]:
         # GPT-OSS counts neither table among its active parameters; the others count the head.
         active = sum(stored.values()) - experts * (1 - a.experts_per_token / a.num_experts) - stored["embed"]
         shared = a.shared_intermediate_size / a.expert_intermediate_size
-        found = {
+        numbers = {
             "params_total": sum(stored.values()) / _GIGA,
             "params_active": active / _GIGA,
             "experts_total": a.num_experts,
             "experts_shared": shared,
             "experts_top_k": a.experts_per_token,
         }
-        return Modelled(found[cell.metric], "input", "by the published configuration")
+        return Modelled(numbers[cell.metric], "input", "by the published configuration")
 
     return model
 
@@ -146,7 +142,7 @@ def claims(solved: Solved, *, all_energies: bool = False) -> Callable[[PrintedCe
         "half of the cells are fitted",
         "all five parts" if all_energies else "accesses to memory, whose energies alone are printed",
     )
-    found: Mapping[str, Modelled] = {
+    modelled: Mapping[str, Modelled] = {
         "ELM006": Modelled(float(ratio.mean()), "predicted", energy),
         "ELM007": Modelled(float(ratio.max()), "predicted", energy),
         "ELM008": Modelled(float(over_rival.mean()), "predicted", rival),
@@ -157,7 +153,7 @@ def claims(solved: Solved, *, all_energies: bool = False) -> Callable[[PrintedCe
         "ELM017": Modelled(chosen[FITTED_HALF].best_mode, "calibrated"),
         "ELM018": Modelled(per_bit, "input"),
     }
-    return lambda cell: found.get(cell["claim_id"])
+    return lambda cell: modelled.get(cell["claim_id"])
 
 
 def _speed(row: ComparedCell) -> float | None:

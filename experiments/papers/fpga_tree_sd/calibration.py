@@ -9,24 +9,44 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from scipy.optimize import least_squares
 
 from experiments.papers.fpga_tree_sd.model import (
     BOARDS,
+    CONTEXTS,
     LENGTHS,
+    NAIVE_SLOPE,
     Choices,
+    Cycle,
     Fitted,
     Times,
     accepted_tokens,
     at_lengths,
     board_times,
     cycle,
+    table_one,
 )
-from experiments.papers.fpga_tree_sd.printed import CONTEXTS, NAIVE_SLOPE, table_one
 from hwmodels import catalog
+from hwmodels.numerics.fast_compile import jit_fast_compile
+from hwmodels.speculation.effective_performance import Decision, decide, effective_performance
+from hwmodels.speculation.verification_length import naive_length
 
-__all__ = ["FITTED_BOUNDS", "Fit", "fit", "fitted_numbers", "memory_numbers", "table_one_times"]
+__all__ = [
+    "FITTED_BOUNDS",
+    "PLATFORM_CONTEXTS",
+    "Fit",
+    "Predicted",
+    "board_table",
+    "fit",
+    "fitted_numbers",
+    "memory_numbers",
+    "naive_lengths",
+    "predict",
+    "table_one_times",
+]
+
 
 #: Ends of the search. C below 2, so that the law holds from two tokens on.
 FITTED_BOUNDS = {
@@ -93,7 +113,7 @@ def fit(choices: Choices | None = None, *, naive_lengths: bool = False, intercep
     low, high = np.array([FITTED_BOUNDS[name] for name in names]).T
     scale = np.where(np.array(names) == "frequency_hz", 1e8, 1.0)
     make = lambda x: Fitted(*map(float, x * scale))
-    found: Any = None
+    best: Any = None
     for shift, slope, clock in _STARTS:
         start = np.array([1.5, slope, 0.0, shift, clock, 0.0])[: len(names)]
         solved = least_squares(
@@ -102,9 +122,9 @@ def fit(choices: Choices | None = None, *, naive_lengths: bool = False, intercep
             bounds=(low / scale, high / scale),
             x_scale="jac",
         )
-        if found is None or solved.cost < found.cost:
-            found = solved
-    return Fit(make(found.x), chosen, float(found.cost))
+        if best is None or solved.cost < best.cost:
+            best = solved
+    return Fit(make(best.x), chosen, float(best.cost))
 
 
 def fitted_numbers() -> dict[str, float]:
@@ -119,3 +139,55 @@ def memory_numbers() -> dict[str, float]:
         "memory efficiency": float(device.memory.efficiency),
         "traffic of attention over its cache": float(device.kv_traffic_factor),
     }
+
+
+# Predictions of the fitted model for a board: Llama-3.1-8B over contexts.
+
+#: Context lengths of Table IV.
+PLATFORM_CONTEXTS = (256, 1024, 4096, 16384)
+
+
+class Predicted(NamedTuple):
+    """What a board reaches, "context"."""
+
+    performance: np.ndarray  # "context length", tokens/s
+    autoregressive: np.ndarray  # tokens/s
+    best_length: np.ndarray  # 1 where speculation does not pay
+    best_performance: np.ndarray
+    speedup: np.ndarray
+
+
+@jit_fast_compile
+def _decided(lengths: np.ndarray, run: Cycle) -> tuple[jax.Array, Decision]:
+    performance = effective_performance(run.accepted, run.verify_s, run.draft_s)
+    return performance, decide(lengths, performance, run.autoregressive_s)
+
+
+def predict(times: Times, fitted: Fitted, choices: Choices | None = None, *, run: Cycle | None = None) -> Predicted:
+    """Effective performance and the decision by Eq. (7) and (8), through `hwmodels`.
+
+    Args:
+        run: a cycle to use instead of the model's own.
+    """
+    done = cycle(times, fitted, choices or Choices()) if run is None else run
+    performance, decision = _decided(times.lengths, done)
+    return Predicted(
+        np.asarray(performance, np.float64),
+        1.0 / done.autoregressive_s,
+        np.asarray(decision.length),
+        np.asarray(decision.tokens_per_s, np.float64),
+        np.asarray(decision.speedup, np.float64),
+    )
+
+
+@functools.cache
+def board_table(board: str, contexts: tuple[int, ...] = PLATFORM_CONTEXTS, fitted: Fit | None = None) -> Predicted:
+    """The fitted model on a board of Table IV; another fit than the model's where one is given."""
+    fitted = fitted or fit()
+    return predict(board_times(board, contexts), fitted.fitted, fitted.choices)
+
+
+def naive_lengths(fitted: Fit | None = None) -> np.ndarray:
+    """The first length at each context of Table I after which a token gains less than 0.02 tokens by the fitted law."""
+    accepted = cycle(table_one_times(), (fitted or fit()).fitted).accepted
+    return np.asarray(naive_length(LENGTHS, accepted.astype(np.float32)).length)

@@ -7,12 +7,20 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from experiments.papers.fpga_tree_sd.boards import PLATFORM_CONTEXTS, board_table, naive_lengths
-from experiments.papers.fpga_tree_sd.calibration import fit
-from experiments.papers.fpga_tree_sd.model import BOARDS, LENGTHS, at_lengths, board_times, cycle
-from experiments.papers.fpga_tree_sd.printed import CONTEXTS, SETS, cells, table_one
+from experiments.papers.fpga_tree_sd.calibration import PLATFORM_CONTEXTS, board_table, fit, naive_lengths
+from experiments.papers.fpga_tree_sd.model import (
+    BOARDS,
+    CONTEXTS,
+    LENGTHS,
+    SETS,
+    at_lengths,
+    board_times,
+    cells,
+    cycle,
+    table_one,
+)
 from hwmodels.speculation.effective_performance import acceptance_rate, discounted_performance, primary_performance
-from jaxspec.report.figures.style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION, new_figure, styled
+from jaxspec.report.figure_style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION, new_figure, styled
 
 __all__ = ["model_figure", "speedup_figure"]
 
@@ -84,8 +92,8 @@ def speedup_figure() -> Figure:
         height_inches=4.3,
     )
     speedups, lengths = figure.subplots(1, 2, width_ratios=(1.15, 1.0))
-    printed, found = table_one(), board_table("V80", CONTEXTS)
-    ours = at_lengths(found.performance, printed.lengths) / found.autoregressive[:, None]
+    printed, model = table_one(), board_table("V80", CONTEXTS)
+    ours = at_lengths(model.performance, printed.lengths) / model.autoregressive[:, None]
     place = np.arange(len(CONTEXTS))
     for column, (name, colour) in enumerate(_SET_COLOURS.items()):
         at = place + 0.27 * (column - 1)

@@ -15,32 +15,44 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.reproduce.paper import PrintedCell, printed_cells, printed_value
 from hwmodels import Architecture, Device, Workload, catalog, parameters, price_steps, uniform_footprint
 from hwmodels.network.operators import verify_step
-from hwmodels.numerics.quick_jit import quick_jit
+from hwmodels.numerics.fast_compile import jit_fast_compile
 
 __all__ = [
     "BOARDS",
+    "CONTEXTS",
+    "DATA",
     "LENGTHS",
+    "NAIVE_SLOPE",
     "ORIGINAL_LENGTH",
+    "PAPER",
+    "SETS",
     "Choices",
     "Cycle",
     "Fitted",
+    "TableOne",
     "Times",
     "accepted_tokens",
     "at_lengths",
     "board_times",
+    "cells",
+    "claim",
     "cycle",
     "depth",
     "draft_share",
     "fitted_device",
+    "table_one",
 ]
+
 
 #: Boards of Table IV, in its order, by their names in the catalog.
 BOARDS = {"U280": "alveo-u280", "VHK158": "vhk158", "V80": "alveo-v80", "U250": "alveo-u250"}
@@ -118,7 +130,7 @@ def fitted_device(board: str, frequency_hz: float) -> Device:
     )
 
 
-@quick_jit
+@jit_fast_compile
 def _verification_times(
     device: Device, architecture: Architecture, context: float, tokens: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
@@ -153,8 +165,8 @@ def board_times(
     device = catalog.device(BOARDS[board])
     grid = jnp.concatenate([jnp.ones(1), jnp.asarray(lengths, float)])
     architecture = catalog.architecture(architecture_name)
-    found = [_verification_times(device, architecture, float(context), grid) for context in contexts]
-    memory, compute = (np.stack([np.asarray(part, np.float64) for part in parts]) for parts in zip(*found, strict=True))
+    times = [_verification_times(device, architecture, float(context), grid) for context in contexts]
+    memory, compute = (np.stack([np.asarray(part, np.float64) for part in parts]) for parts in zip(*times, strict=True))
     layer, head = draft_share(architecture_name)
     return Times(
         contexts=np.asarray(contexts, np.float64),
@@ -223,3 +235,49 @@ def at_lengths(values: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Entries of "context length" over `LENGTHS` at given lengths "context ...", whole numbers."""
     index = np.asarray(lengths, np.int64) - int(LENGTHS[0])
     return np.take_along_axis(values, index.reshape(len(values), -1), axis=1).reshape(np.shape(lengths))
+
+
+# The paper's printed cells, and those that numbers are fitted to as arrays.
+
+PAPER = "fpga_tree_sd"
+
+DATA = Path(__file__).parent / "data"
+
+#: Context lengths of Table I, and its configurations beside autoregressive decoding.
+CONTEXTS = (128, 512, 2048, 4096, 8192, 16384)
+SETS = ("Ori set", "Naive set", "Best set")
+
+
+def cells(table: str) -> tuple[PrintedCell, ...]:
+    """Numbers of a table."""
+    return printed_cells(DATA / f"{PAPER}_{table}.csv")
+
+
+def claim(claim_id: str) -> float:
+    """A number of the prose."""
+    return printed_value(DATA / f"{PAPER}_claims.csv", claim_id=claim_id)
+
+
+#: Tokens gained per further token at which the naive set ends (IV-B).
+NAIVE_SLOPE = claim("FPG013") / 100.0
+
+
+class TableOne(NamedTuple):
+    """Table I as arrays over `CONTEXTS` and `SETS`."""
+
+    lengths: np.ndarray  # "context set", tokens
+    performance: np.ndarray  # "context set", tokens/s
+    autoregressive: np.ndarray  # "context", tokens/s
+
+
+def table_one() -> TableOne:
+    """Lengths and throughputs of Table I."""
+    values = {
+        (int(cell["context_length"]), cell["method"], cell.metric): cell.value for cell in cells("table1_llama31_8b")
+    }
+    over_sets = lambda metric: np.array([[values[context, name, metric] for name in SETS] for context in CONTEXTS])
+    return TableOne(
+        lengths=over_sets("verification_length"),
+        performance=over_sets("performance"),
+        autoregressive=np.array([values[context, "AR", "performance"] for context in CONTEXTS]),
+    )

@@ -10,17 +10,20 @@ import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
-from experiments.papers.huffllm import measure
-from experiments.papers.huffllm.chips import MODELS
-from experiments.reproduce.paper import Modelled
-from experiments.reproduce.printed import PrintedCell, printed_cells, printed_value
-from jaxspec.formats import fields
+from experiments.papers.huffllm.savings_model import MODELS
+from experiments.reproduce.paper import Modelled, PrintedCell, printed_cells, printed_value
+from jaxspec.formats import fields, huffman
+from jaxspec.formats.entropy import entropy_bits
+from jaxspec.formats.huffman_columns import SPLITS
+from jaxspec.formats.unary import NUM_SYMBOLS, mean_code_length
 
 __all__ = [
     "CODED_SPLIT",
@@ -29,17 +32,73 @@ __all__ = [
     "Sample",
     "ScaleModel",
     "calibrate",
+    "coded_bits",
     "draw_normals",
     "entropies",
     "family_of",
+    "field_counts",
+    "field_entropies",
     "fitted_cells",
+    "huffman_bits",
+    "mean_unary_length",
     "own_bits",
+    "pattern_counts",
     "printed_bits",
     "ratios",
     "sample",
     "stored_patterns",
     "weights",
 ]
+
+
+# What weights cost in a split: entropies, Huffman bits and ratios, all from the occurrences of the 65,536 patterns.
+
+NUM_PATTERNS = 1 << 16
+
+
+def pattern_counts(patterns: np.ndarray) -> np.ndarray:
+    """Occurrences of every pattern in each matrix, [matrix, pattern]."""
+    return np.stack([np.bincount(matrix.reshape(-1), minlength=NUM_PATTERNS) for matrix in patterns])
+
+
+@cache
+def _fields_of_patterns(widths: tuple[int, ...]) -> tuple[np.ndarray, ...]:
+    return tuple(np.asarray(field) for field in fields.split(jnp.arange(NUM_PATTERNS, dtype=jnp.uint16), widths))
+
+
+def field_counts(counts: np.ndarray, widths: tuple[int, ...]) -> list[np.ndarray]:
+    """Occurrences of every value of each field, from those of one matrix's patterns."""
+    groups = zip(_fields_of_patterns(widths), widths)
+    # Weights of bincount are float64, which counts exactly.
+    return [np.bincount(field, counts, minlength=1 << width).astype(np.int64) for field, width in groups]
+
+
+def field_entropies(counts: np.ndarray, widths: tuple[int, ...]) -> np.ndarray:
+    """Entropy of each field in bits, as the mean over the matrices."""
+    entropies = [[float(entropy_bits(jnp.asarray(c, jnp.float32))) for c in field_counts(m, widths)] for m in counts]
+    return np.mean(entropies, axis=0)
+
+
+def coded_bits(counts: np.ndarray, stored: str) -> np.ndarray:
+    """Bits per weight of each field of the paper's split of a format, [matrix, field]; fields that are not coded are raw."""
+    split = SPLITS[stored]
+
+    def bits(occurrences: np.ndarray, width: int, coded: bool) -> float:
+        return huffman.mean_length(occurrences, huffman.code_lengths(occurrences)) if coded else float(width)
+
+    rows = (zip(field_counts(matrix, split.widths), split.widths, split.coded) for matrix in counts)
+    return np.array([[bits(*field) for field in row] for row in rows])
+
+
+def huffman_bits(counts: np.ndarray, stored: str) -> float:
+    """Bits per weight as the paper defines them: 16 over the ratio, averaged over the matrices."""
+    return float(16 / np.mean(16 / coded_bits(counts, stored).sum(axis=1)))
+
+
+def mean_unary_length(counts: np.ndarray) -> float:
+    """Bits per unary-coded exponent of bfloat16 patterns, codebooks included; mean over the matrices."""
+    exponents = np.stack([field_counts(matrix, (1, NUM_SYMBOLS.bit_length() - 1, 7))[1] for matrix in counts])
+    return float(jnp.mean(mean_code_length(jnp.asarray(exponents, jnp.float32))))
 
 
 #: Format in which a family's weights were trained and released. Vicuna was finetuned from Llama 2 and saved in float16; Llama 2
@@ -163,7 +222,7 @@ def calibrate(normals: Normals) -> ScaleModel:
     def entropy(field: int, scale: float, spread: float) -> float:
         values = weights(ScaleModel(scale, spread), first)
         patterns = stored_patterns(values, origin=ORIGINS["Llama"], stored="float16")
-        return measure.field_entropies(measure.pattern_counts(patterns), fields.parse_widths(CODED_SPLIT))[field]
+        return field_entropies(pattern_counts(patterns), fields.parse_widths(CODED_SPLIT))[field]
 
     def fit_spread(scale: float) -> float:
         return _bisect(lambda spread: entropy(1, scale, spread), 0.0, 0.6, targets["exponent"])
@@ -197,7 +256,7 @@ def sample(seed: int = 0, *, matrices: int = 4, rows: int = 1024, columns: int =
         values = weights(scales, numbers)
         for stored in FORMATS.values():
             patterns = stored_patterns(values, origin=ORIGINS[family], stored=stored)
-            counts[family, stored] = measure.pattern_counts(patterns)
+            counts[family, stored] = pattern_counts(patterns)
     return Sample(scales, counts)
 
 
@@ -206,9 +265,9 @@ def entropies(drawn: Sample) -> Callable[[PrintedCell], Modelled]:
     llama = drawn.counts["Llama", "float16"]
 
     def model(cell: PrintedCell) -> Modelled:
-        found = measure.field_entropies(llama, fields.parse_widths(cell["split"]))
+        entropies_by_field = field_entropies(llama, fields.parse_widths(cell["split"]))
         total = cell["field_index"] == "total"
-        value = float(found.sum() if total else found[int(cell["field_index"]) - 1])
+        value = float(entropies_by_field.sum() if total else entropies_by_field[int(cell["field_index"]) - 1])
         # The total of the split contains the two fitted cells, so it counts as fitted too.
         fitted = cell["split"] == CODED_SPLIT and (total or cell["field_name"] in fitted_cells())
         contradicted = (cell["split"], cell["field_index"]) == ("4-4-4-4", "4")
@@ -220,31 +279,29 @@ def entropies(drawn: Sample) -> Callable[[PrintedCell], Modelled]:
 
 def ratios(drawn: Sample) -> Callable[[PrintedCell], Modelled]:
     """The table of bits per weight and compression ratios."""
-    bits = {key: measure.huffman_bits(value, key[1]) for key, value in drawn.counts.items()}
+    bits = {key: huffman_bits(value, key[1]) for key, value in drawn.counts.items()}
 
     def model(cell: PrintedCell) -> Modelled:
-        found = bits[family_of(cell["model"]), FORMATS[cell["number_format"]]]
-        return Modelled(found if cell.metric == "bits_per_param" else 16 / found, "predicted")
+        value = bits[family_of(cell["model"]), FORMATS[cell["number_format"]]]
+        return Modelled(value if cell.metric == "bits_per_param" else 16 / value, "predicted")
 
     return model
 
 
 def own_bits(drawn: Sample) -> dict[str, float]:
     """Bits per weight in float16 of `MODELS`, as this sample has them."""
-    return {
-        model: measure.huffman_bits(drawn.counts[family_of(_hyphened(model)), "float16"], "float16") for model in MODELS
-    }
+    return {model: huffman_bits(drawn.counts[family_of(_hyphened(model)), "float16"], "float16") for model in MODELS}
 
 
 @functools.cache
 def printed_bits() -> dict[str, float]:
     """Bits per weight in float16 of `MODELS`, as printed."""
-    found = {
+    bits = {
         cell["model"]: cell.value
         for cell in printed_cells(DATA / "huffllm_compression_ratios.csv")
         if (cell.metric, cell["number_format"]) == ("bits_per_param", "FP16")
     }
-    return {model: found[_hyphened(model)] for model in MODELS}
+    return {model: bits[_hyphened(model)] for model in MODELS}
 
 
 def _hyphened(model: str) -> str:

@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from experiments.papers.huffllm import compression, hardware, measure, savings, savings_errors
-from experiments.papers.huffllm.chips import MODELS
+from experiments.papers.huffllm import compression, hardware, savings, savings_errors
 from experiments.papers.huffllm.compression import CODED_SPLIT, DATA
-from experiments.papers.huffllm.savings_model import FITTED_BOUNDS
+from experiments.papers.huffllm.savings_model import FITTED_BOUNDS, MODELS
 from experiments.papers.huffllm.solved import Solved
-from experiments.reproduce.paper import Detail, Outcome
-from experiments.reproduce.printed import printed_value
+from experiments.reproduce.paper import Detail, Outcome, printed_value
 from jaxspec.formats import fields
 from jaxspec.formats.huffman import MAX_CODE_LENGTH
 
@@ -31,7 +29,7 @@ def explain_gap(llama: np.ndarray, *, column_weights: int = 4096) -> list[dict[s
         column_weights: weights of a column, whose banks are padded to words of 32 bits.
     """
     widths = fields.parse_widths(CODED_SPLIT)
-    entropies, bits = measure.field_entropies(llama, widths), measure.coded_bits(llama, "float16")
+    entropies, bits = compression.field_entropies(llama, widths), compression.coded_bits(llama, "float16")
     excess = bits.mean(axis=0) - entropies
     weights_of_matrix = float(llama.sum(axis=1).mean())
     # Symbol, length and codeword of 32 entries in three fields; a bank ends within a word at any of 32 places.
@@ -44,7 +42,7 @@ def explain_gap(llama: np.ndarray, *, column_weights: int = 4096) -> list[dict[s
         ("Huffman redundancy of the lower mantissa", float(excess[3])),
         (
             "mean of ratios instead of ratio of means",
-            measure.huffman_bits(llama, "float16") - float(bits.sum(axis=1).mean()),
+            compression.huffman_bits(llama, "float16") - float(bits.sum(axis=1).mean()),
         ),
     ]
     total = sum(value for _, value in items)
@@ -103,8 +101,8 @@ def _errors(errors: Mapping[str, Any]) -> str:
 def _compared(value: Mapping[str, Any]) -> Iterable[dict[str, str]]:
     for source in ("own", "printed"):
         sets = dict(value[source]["by_table"])
-        for metric, found in value[source]["by_metric"].items():
-            sets |= {f"{metric}: {name}": compared for name, compared in found.items()}
+        for metric, by_name in value[source]["by_metric"].items():
+            sets |= {f"{metric}: {name}": compared for name, compared in by_name.items()}
         for name, compared in sets.items():
             yield {
                 "bits": source,
@@ -114,15 +112,15 @@ def _compared(value: Mapping[str, Any]) -> Iterable[dict[str, str]]:
                 "order": "/".join(map(str, compared["order"].values())),
                 "in_doubt": _errors(compared["in_doubt"]) if "in_doubt" in compared else "",
             }
-        for metric, found in value[source]["transferred"].items():
-            yield _left_out(source, f"{metric}: predicted on fitted architectures, constants fitted there", found)
+        for metric, errors in value[source]["transferred"].items():
+            yield _left_out(source, f"{metric}: predicted on fitted architectures, constants fitted there", errors)
         for metric, benchmarks in value[source]["leave_one_benchmark_out"].items():
-            for benchmark, found in benchmarks.items():
-                yield _left_out(source, f"{metric}: {benchmark}, fitted to the other benchmarks", found)
+            for benchmark, errors in benchmarks.items():
+                yield _left_out(source, f"{metric}: {benchmark}, fitted to the other benchmarks", errors)
 
 
-def _left_out(source: str, name: str, found: Mapping[str, Any]) -> dict[str, str]:
-    ours, constants = _errors(found["model"]), _errors(found["constants"])
+def _left_out(source: str, name: str, errors: Mapping[str, Any]) -> dict[str, str]:
+    ours, constants = _errors(errors["model"]), _errors(errors["constants"])
     return {"bits": source, "name": name, "model": ours, "constants": constants, "order": "", "in_doubt": ""}
 
 

@@ -14,18 +14,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments.papers.huffllm.chips import BENCHMARK_TOKENS, systolic
 from experiments.papers.huffllm.savings_model import (
+    BENCHMARK_TOKENS,
     Case,
     Fitted,
     energy_saving,
     latency_saving,
     prefill_energy,
     prefill_time,
+    systolic,
     work,
 )
-from experiments.reproduce.paper import Modelled, as_printed
-from experiments.reproduce.printed import PrintedCell, printed_value
+from experiments.reproduce.paper import Modelled, PrintedCell, as_printed, printed_value
 from hwmodels.decoders.huffman_cam import ReferenceCam, area_overhead, decoder_area
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.numerics.units import BITS_PER_BYTE, GIGA, MICRO
@@ -141,8 +141,8 @@ def cam_growth() -> dict[int, float]:
 
 def areas_table(solved: Any) -> Callable[[PrintedCell], Modelled | None]:
     """Areas of 3.1 and 5.2: the overhead of three decoders per column, and of the CAMs of 5 bits; others are input."""
-    found, growth = area(), cam_growth()
-    note = f"one decoder per column makes {found['one_decoder_percent']:.2f} %; 6.13 % follows from neither"
+    areas, growth = area(), cam_growth()
+    note = f"one decoder per column makes {areas['one_decoder_percent']:.2f} %; 6.13 % follows from neither"
     unread = ("cam_entries", "codeword_register", "larger_codeword_register")
 
     def model(cell: PrintedCell) -> Modelled | None:
@@ -150,7 +150,7 @@ def areas_table(solved: Any) -> Callable[[PrintedCell], Modelled | None]:
             return None if cell.metric in unread else as_printed(cell)
         if cell["component"].startswith("N=5"):
             return Modelled(growth[5], "predicted")
-        return Modelled(found["three_decoders_percent"], "predicted", note)
+        return Modelled(areas["three_decoders_percent"], "predicted", note)
 
     return model
 

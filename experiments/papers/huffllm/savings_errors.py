@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.papers.huffllm.chips import BENCHMARK_TOKENS
 from experiments.papers.huffllm.savings import PrintedSaving, calibrate, is_fitted, predict
-from experiments.papers.huffllm.savings_model import Case, Fitted
+from experiments.papers.huffllm.savings_model import BENCHMARK_TOKENS, Case, Fitted
 
 __all__ = [
     "BARS",
@@ -115,11 +114,16 @@ def compare(all_cells: Sequence[PrintedSaving], bits: Mapping[str, float], fitte
     }
 
 
+def _is_counted(cell: PrintedSaving) -> bool:
+    """Whether a bar counts a cell. None counts OPT's latencies: no number of bits meets them and the energies beside them."""
+    return not cell.doubt and not (cell.metric == "latency_saving" and cell.case.model.startswith("OPT"))
+
+
 #: Which cells are compared: those that count, and what the errors are if doubtful ones are let in.
 _SETS: dict[str, Callable[[PrintedSaving], bool]] = {
-    "counted": lambda cell: not cell.doubt,
-    "counted, predicted only": lambda cell: not cell.doubt and not is_fitted(cell),
-    "with OPT latencies within their ratio": lambda cell: cell.doubt in ("", "beyond its bound"),
+    "counted": lambda cell: _is_counted(cell),
+    "counted, predicted only": lambda cell: _is_counted(cell) and not is_fitted(cell),
+    "with OPT latencies within their ratio": lambda cell: not cell.doubt,
     "all": lambda cell: True,
 }
 
@@ -137,7 +141,7 @@ def energy_terms(some: Sequence[PrintedSaving], bits: Mapping[str, float]) -> li
     for cell in some:
         if cell.metric == "energy_saving" and not cell.repeated:
             groups.setdefault((cell.case.architecture, cell.case.bandwidth_gbps), []).append(cell)
-    found = []
+    energies = []
     for (architecture, bandwidth), cells in sorted(groups.items()):
         bound = np.array([100 * (1 - bits[cell.case.model] / 16) for cell in cells])
         printed = np.array([cell.saving for cell in cells])
@@ -145,7 +149,7 @@ def energy_terms(some: Sequence[PrintedSaving], bits: Mapping[str, float]) -> li
         # Without networks of other bits the two cannot be told apart.
         terms = np.linalg.lstsq(both, printed, rcond=None)[0] if np.ptp(bound) > 2.0 else (np.nan, np.nan)
         share = (bound @ printed) / (bound @ bound)
-        found.append(
+        energies.append(
             {
                 "architecture": architecture,
                 "bandwidth_gbps": bandwidth,
@@ -156,7 +160,7 @@ def energy_terms(some: Sequence[PrintedSaving], bits: Mapping[str, float]) -> li
                 "error_alone": float(np.mean(np.abs(share * bound - printed))),
             }
         )
-    return found
+    return energies
 
 
 def missed_bars(compared: Mapping[str, Any]) -> list[str]:
@@ -194,8 +198,6 @@ def _transferred(
     left = [
         cell
         for cell in some
-        if (cell.case.architecture, cell.case.bandwidth_gbps) in groups
-        and not is_fitted(cell)
-        and cell.doubt in ("", "beyond its bound")
+        if (cell.case.architecture, cell.case.bandwidth_gbps) in groups and not is_fitted(cell) and not cell.doubt
     ]
     return {"model": errors_of(left, model), "constants": errors_of(left, constant_predictor(fitted, bits))}

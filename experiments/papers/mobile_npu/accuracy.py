@@ -20,7 +20,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from experiments.intervals import bootstrap
-from experiments.papers.mobile_npu.printed import printed
+from experiments.papers.mobile_npu.versions import printed
 from experiments.train_arithmetic.train import HELD_OUT, text_rows
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
@@ -210,8 +210,8 @@ def task_scores(
     params: Params, config: DecoderConfig, solutions: Solutions, variant: Variant, advance: Callable[[], None]
 ) -> TaskScores:
     """Of all problems, a few at a time; arguments as for `text_scores`."""
-    found = list(_predicted(params, config, solutions.tokens, variant, advance))
-    loss, best = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    chunks = list(_predicted(params, config, solutions.tokens, variant, advance))
+    loss, best = (np.concatenate(parts) for parts in zip(*chunks, strict=True))
     right = (best == solutions.tokens[:, 1:]) | ~solutions.learned
     return TaskScores(right.all(axis=-1), np.exp(-np.sum(loss * solutions.learned, axis=-1)))
 
@@ -252,8 +252,8 @@ class Scores(NamedTuple):
     task: TaskScores | None
 
 
-def _plain(found: Interval) -> dict[str, float]:
-    return {"value": found.ratio, "low": found.low, "high": found.high}
+def _plain(interval: Interval) -> dict[str, float]:
+    return {"value": interval.ratio, "low": interval.low, "high": interval.high}
 
 
 def variant_rows(scores: Mapping[Variant, Scores], text: Text) -> list[dict[str, Any]]:
@@ -261,18 +261,18 @@ def variant_rows(scores: Mapping[Variant, Scores], text: Text) -> list[dict[str,
     exact = scores[FLOAT].text.likeliest
     places = np.full(len(exact), exact.shape[1])
     rows = []
-    for variant, found in scores.items():
-        same = np.sum(found.text.likeliest == exact, axis=-1)
+    for variant, scored in scores.items():
+        same = np.sum(scored.text.likeliest == exact, axis=-1)
         row = {
             "variant": variant.name,
-            "bits_per_weight": found.bits_per_weight,
-            "bits_per_byte": _plain(bootstrap(np.divide, found.text.bits, text.num_bytes)),
+            "bits_per_weight": scored.bits_per_weight,
+            "bits_per_byte": _plain(bootstrap(np.divide, scored.text.bits, text.num_bytes)),
             "agreement": _plain(bootstrap(np.divide, same, places)),
         }
-        if found.task is not None:
-            ones = np.ones(len(found.task.greedy))
-            row["arithmetic_greedy"] = _plain(bootstrap(np.divide, found.task.greedy, ones))
-            row["arithmetic_sampled"] = _plain(bootstrap(np.divide, found.task.chance, ones))
+        if scored.task is not None:
+            ones = np.ones(len(scored.task.greedy))
+            row["arithmetic_greedy"] = _plain(bootstrap(np.divide, scored.task.greedy, ones))
+            row["arithmetic_sampled"] = _plain(bootstrap(np.divide, scored.task.chance, ones))
         rows.append(row)
     return rows
 
@@ -330,20 +330,20 @@ def measure(model: str, settings: Settings, reporter: Reporter, variants: Sequen
     solver = load_model(ARITHMETIC_NAME)
     solver_stored = target_params(solver.params)
     chosen = [FLOAT, *(variant for variant in variants if variant != FLOAT)]
-    found: dict[Variant, Scores] = {}
+    by_variant: dict[Variant, Scores] = {}
     with reporter.bar("variants", len(chosen) * (calls(settings.windows) + calls(settings.problems))) as bar:
         for variant in chosen:
             scores = text_scores(variant.params(stored), loaded.config, text, variant, bar.advance)
             task = None
             if settings.problems:
                 task = task_scores(variant.params(solver_stored), solver.config, solutions, variant, bar.advance)
-            found[variant] = Scores(bits_per_weight(variant, stored, loaded.config), scores, task)
-    comparisons = comparison_rows(found)
+            by_variant[variant] = Scores(bits_per_weight(variant, stored, loaded.config), scores, task)
+    comparisons = comparison_rows(by_variant)
     return {
         "model": model,
         "text": split.source,
         "settings": dataclasses.asdict(settings),
-        "variants": variant_rows(found, text),
+        "variants": variant_rows(by_variant, text),
         "comparisons": comparisons,
         "status": "measured",
     }
@@ -369,14 +369,14 @@ def accuracies() -> Mapping[str, Any]:
     return measure("embedded", MEASURED, Reporter(), OURS)
 
 
-def accuracy_statements(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def accuracy_statements(measured: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """What the tables say, printed and measured.
 
     Args:
-        found: of `accuracies`.
+        measured: of `accuracies`.
     """
-    rows = {row["variant"]: row for row in found["variants"]}
-    pairs = {(row["variant"], row["beside"]): row for row in found["comparisons"]}
+    rows = {row["variant"]: row for row in measured["variants"]}
+    pairs = {(row["variant"], row["beside"]): row for row in measured["comparisons"]}
     bits = lambda variant: rows[variant.name]["bits_per_byte"]["value"]
     channels, tiles, half = (
         pairs[one.name, other.name] for one, other in ((_CHANNELS, _GROUPS), (_TILES, _COMMON), (_HALF, _TILES))
@@ -436,8 +436,8 @@ def _log_ratio(one: str, other: str, table: str = _TABLE4) -> float:
     return of(one) / of(other) - 1.0
 
 
-def _span(found: Mapping[str, float], digits: int = 2) -> str:
-    return f"{found['value']:+.{digits}%} ({found['low']:+.{digits}%} to {found['high']:+.{digits}%})"
+def _span(interval: Mapping[str, float], digits: int = 2) -> str:
+    return f"{interval['value']:+.{digits}%} ({interval['low']:+.{digits}%} to {interval['high']:+.{digits}%})"
 
 
 def _statement(where: str, says: str, theirs: str, ours: str, holds: bool) -> dict[str, Any]:

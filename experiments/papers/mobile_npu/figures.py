@@ -10,16 +10,36 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from experiments.papers.mobile_npu import memory
-from experiments.papers.mobile_npu.calibration import fit
-from experiments.papers.mobile_npu.decoding import BATCHES, PROMPTS, decode, gpu_footprint, prefill_tokens_per_s
-from experiments.papers.mobile_npu.kernels import EXPONENTIALS, MATRICES, gemv_seconds, matrices, softmax_seconds
-from experiments.papers.mobile_npu.printed import CONTEXT, SOFTMAX_KEYS, SOFTMAX_QUERIES, claim, printed
+from experiments.papers.mobile_npu.decoding import (
+    BATCHES,
+    EXPONENTIALS,
+    MATRICES,
+    PROMPTS,
+    decode,
+    fit,
+    gemv_seconds,
+    gpu_footprint,
+    matrices,
+    prefill_tokens_per_s,
+    softmax_seconds,
+)
+from experiments.papers.mobile_npu.details import QUERIES, attention_split
 from experiments.papers.mobile_npu.scaling import METHODS, PHONES, Line
-from experiments.papers.mobile_npu.statements import QUERIES, attention_split
 from experiments.papers.mobile_npu.tables import Solved
-from experiments.papers.mobile_npu.versions import GENERATIONS, GPU, MODELS, calibrated_device, networks
+from experiments.papers.mobile_npu.versions import (
+    CONTEXT,
+    GENERATIONS,
+    GPU,
+    MODELS,
+    SOFTMAX_KEYS,
+    SOFTMAX_QUERIES,
+    calibrated_device,
+    claim,
+    networks,
+    printed,
+)
 from hwmodels import catalog
-from jaxspec.report.figures.style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION, new_figure, styled
+from jaxspec.report.figure_style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION, new_figure, styled
 from jaxspec.studies.scale.result import CurvePoint, PlanRow
 from jaxspec.studies.sweep.pareto import is_pareto
 
@@ -215,11 +235,11 @@ def _spread(points: Sequence[CurvePoint] | Sequence[PlanRow]) -> tuple[list[floa
 
 
 @styled
-def budget_figure(found: Mapping[str, tuple[Line, Line]]) -> Figure:
+def budget_figure(tasks: Mapping[str, tuple[Line, Line]]) -> Figure:
     """Fig. 5: best-of-N of two networks on each task.
 
     Args:
-        found: of `scaling`.
+        tasks: of `scaling`.
     """
     figure = new_figure(
         "Accuracy against the budget (Fig. 5)",
@@ -227,7 +247,7 @@ def budget_figure(found: Mapping[str, tuple[Line, Line]]) -> Figure:
         "intervals over problems; the paper's networks and tasks are others.",
         height_inches=3.4,
     )
-    for axes, (task, lines) in zip(figure.subplots(1, len(found), sharey=True), found.items(), strict=True):
+    for axes, (task, lines) in zip(figure.subplots(1, len(tasks), sharey=True), tasks.items(), strict=True):
         budgets = [point.samples for point in lines[0].curve("best-of-n")]
         for line, colour in zip(lines, _COLOURS, strict=True):
             points = line.curve("best-of-n")
@@ -248,11 +268,11 @@ def budget_figure(found: Mapping[str, tuple[Line, Line]]) -> Figure:
 
 
 @styled
-def latency_figure(found: Mapping[str, tuple[Line, Line]]) -> Figure:
+def latency_figure(tasks: Mapping[str, tuple[Line, Line]]) -> Figure:
     """Fig. 10: a row for each method, a column for each task on each phone.
 
     Args:
-        found: of `scaling`.
+        tasks: of `scaling`.
     """
     figure = new_figure(
         "Accuracy against the latency of decoding (Fig. 10)",
@@ -260,11 +280,11 @@ def latency_figure(found: Mapping[str, tuple[Line, Line]]) -> Figure:
         "Numbers: samples. Large marks: one sample. Grey: plans that no other of the panel beats.",
         height_inches=5.4,
     )
-    places = [(task, phone) for task in found for phone in PHONES]
+    places = [(task, phone) for task in tasks for phone in PHONES]
     grid = figure.subplots(len(METHODS), len(places), sharey=True, squeeze=False)
     for row, (method, title) in zip(grid, METHODS.items(), strict=True):
         for axes, (task, phone) in zip(row, places, strict=True):
-            _draw(axes, [line.plans(phone, method) for line in found[task]])
+            _draw(axes, [line.plans(phone, method) for line in tasks[task]])
             if method == next(iter(METHODS)):
                 axes.set_title(f"{task}\nHexagon {phone}", loc="left", fontsize=9)
             else:
@@ -272,7 +292,7 @@ def latency_figure(found: Mapping[str, tuple[Line, Line]]) -> Figure:
         row[0].set_ylabel(f"{title}:\nanswered right")
     handles = [
         Line2D([], [], color=colour, marker="o", label=f"{task}: {line.label}")
-        for task, lines in found.items()
+        for task, lines in tasks.items()
         for line, colour in zip(lines, _COLOURS, strict=True)
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8)

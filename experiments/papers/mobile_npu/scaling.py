@@ -73,8 +73,8 @@ def functions_that_parse(problems: int = 24, seed: int = 0) -> tuple[Line, Line]
     """Functions, by the two sizes of the embedded network: two minutes on two cores."""
     models, sizes = (SMALL_NAME, EMBEDDED_NAME), (_SMALL, _LARGE)
     names = {"model": ",".join(models), "architecture": ",".join(MODELS[size] for size in sizes)}
-    found = _results(task="python", scheme=_TILES, prompts=problems, seed=seed, **names)
-    small, large = (Line(f"{model}, as {size}", model, found) for model, size in zip(models, sizes, strict=True))
+    results = _results(task="python", scheme=_TILES, prompts=problems, seed=seed, **names)
+    small, large = (Line(f"{model}, as {size}", model, results) for model, size in zip(models, sizes, strict=True))
     return small, large
 
 
@@ -108,14 +108,14 @@ def _results(**settings: Any) -> list[ScaleResult]:
         return scale_results(config, checked, stages)
 
 
-def scaling_statements(found: Mapping[str, tuple[Line, Line]]) -> list[dict[str, Any]]:
+def scaling_statements(tasks: Mapping[str, tuple[Line, Line]]) -> list[dict[str, Any]]:
     """What the text says of both figures, and what was found.
 
     Args:
-        found: of `scaling`.
+        tasks: of `scaling`.
     """
     rows = []
-    for task, lines in found.items():
+    for task, lines in tasks.items():
         for line in lines:
             point = line.curve("best-of-n")[-1]
             gain, low, high = (quantity.known for quantity in (point.gain, point.gain_low, point.gain_high))

@@ -8,17 +8,34 @@ from typing import Any
 import numpy as np
 
 from experiments.papers.mobile_npu import memory
-from experiments.papers.mobile_npu.calibration import fit, slowdown, softmax_speedups
-from experiments.papers.mobile_npu.decoding import BATCHES, Decoding, decode
-from experiments.papers.mobile_npu.kernels import gemv_seconds
-from experiments.papers.mobile_npu.printed import CONTEXT, printed
-from experiments.papers.mobile_npu.versions import GENERATIONS, LARGER, MODELS, calibrated_device, networks
-from experiments.reproduce.paper import ComparedCell, Modelled, as_printed
-from experiments.reproduce.printed import PrintedCell
+from experiments.papers.mobile_npu.decoding import (
+    BATCHES,
+    Decoding,
+    decode,
+    fit,
+    gemv_seconds,
+    slowdown,
+    softmax_speedups,
+)
+from experiments.papers.mobile_npu.versions import (
+    CONTEXT,
+    GENERATIONS,
+    LARGER,
+    MODELS,
+    calibrated_device,
+    networks,
+    printed,
+)
+from experiments.reproduce.paper import ComparedCell, Modelled, PrintedCell, as_printed, constant, each
 from hwmodels import catalog, parameters
 from hwmodels.numerics.units import BITS_PER_BYTE, GIGA, KIB, MIB
 
 __all__ = [
+    "FIG14",
+    "FIG15",
+    "INPUTS",
+    "MEMORY",
+    "PROSE",
     "Solved",
     "claims",
     "fig14",
@@ -33,6 +50,7 @@ __all__ = [
     "specifications",
     "table2",
 ]
+
 
 _ENDS: Mapping[str, Callable[[np.ndarray], Any]] = {"lowest": np.min, "highest": np.max, "average": np.mean}
 
@@ -106,13 +124,13 @@ def table2(solved: Solved) -> Callable[[PrintedCell], Modelled]:
     """Rates of V75 as the catalog has them: inputs."""
     device = catalog.device(GENERATIONS["V75"])
     npu = device.matrix_unit.on(device)
-    found = {
+    rates = {
         ("HVX (1 Thread)", "fp16_gemm_throughput"): device.vector_flops_per_s / npu.vector.units,
         ("HMX", "fp16_gemm_throughput"): npu.peak_flops_per_s,
         ("HVX (1 Thread)", "memory_read_bandwidth"): npu.core_path_bytes_per_s,
         ("HMX (DMA)", "memory_read_bandwidth"): npu.dma_bytes_per_s,
     }
-    return lambda cell: Modelled(float(found[cell["hardware_unit"], cell.metric]) / GIGA, "input", "the catalog's")
+    return lambda cell: Modelled(float(rates[cell["hardware_unit"], cell.metric]) / GIGA, "input", "the catalog's")
 
 
 def specifications(solved: Solved) -> Callable[[PrintedCell], Modelled | None]:
@@ -121,7 +139,7 @@ def specifications(solved: Solved) -> Callable[[PrintedCell], Modelled | None]:
     unit = npu.matrix_unit
     codes, entries = unit.vector.layout.register_bits / 4.0, 2.0**15
     table = unit.vector.exponential.table_bytes
-    found = {
+    numbers = {
         ("TCM", "capacity"): unit.on_chip_bytes / MIB,
         ("HMX FP16 tile", "rows"): unit.tile_rows,
         ("HMX FP16 tile", "cols"): unit.tile_columns,
@@ -142,7 +160,7 @@ def specifications(solved: Solved) -> Callable[[PrintedCell], Modelled | None]:
     }
 
     def model(cell: PrintedCell) -> Modelled | None:
-        value = found.get((cell.conditions.get("component") or cell.conditions.get("scheme", ""), cell.metric))
+        value = numbers.get((cell.conditions.get("component") or cell.conditions.get("scheme", ""), cell.metric))
         return None if value is None else Modelled(float(value), "input", "the catalog's")
 
     return model
@@ -176,7 +194,7 @@ def claims(solved: Solved) -> Callable[[PrintedCell], Modelled | None]:
     device, older = (catalog.device(GENERATIONS[name]) for name in ("V75", "V73"))
     ratio = device.peak_flops_per_s / device.vector_flops_per_s * device.matrix_unit.vector.units
     lower = "the text says that this one is below, not that it is the last"
-    found = {
+    modelled = {
         "NPU009": Modelled(float(ratio), "input", "Table 2", "a lower bound, no value"),
         "NPU020": Modelled(largest_cheap_batch(solved), "predicted", "of 1, 2, 4, 8, 16", lower),
         "NPU026": Modelled(float(np.mean(head_share(solved))), "predicted", "mean of four networks on V75"),
@@ -184,7 +202,7 @@ def claims(solved: Solved) -> Callable[[PrintedCell], Modelled | None]:
             smallest_too_large(lambda model: memory.fits(model, older, CONTEXT)), "predicted", "of five networks"
         ),
     }
-    return lambda cell: found.get(cell["claim_id"])
+    return lambda cell: modelled.get(cell["claim_id"])
 
 
 def share_of_parameters(row: ComparedCell) -> float | None:
@@ -199,3 +217,47 @@ def share_of_parameters(row: ComparedCell) -> float | None:
         layers = sum(float(stored[kind]) for kind in ("q", "k", "v", "o", "gate", "up", "down"))
         shares.append(100.0 * head / (head + layers))
     return float(np.mean(shares))
+
+
+# The simplest predictors: constants, the paper's other cells, and sums without the parts that the model adds.
+
+_OTHER_END = {"lowest": "highest", "highest": "lowest"}
+
+
+def _other_end(row: ComparedCell) -> float | None:
+    """The printed other end of the same range, by the ratio of stored bits: half of the cells go in."""
+    over, end = (row["conditions"][key] for key in ("over", "end"))
+    if end not in _OTHER_END:
+        return None
+    narrow, wide = (printed("quantization_and_lut", "bits_per_weight", scheme=scheme) for scheme in ("Q4_0", "Q8_0"))
+    ratio = narrow / wide if end == "lowest" else wide / narrow
+    return printed("fig15", over=over, end=_OTHER_END[end]) * ratio
+
+
+FIG15 = {"one constant per version": constant("over"), "the printed other end, by stored bits": each(_other_end)}
+
+_HIGHEST = printed("fig14", over="32-bit floating-point exp", end="highest")
+
+FIG14 = {
+    "the printed speedup over 32 bits": each(lambda row: _HIGHEST),
+    "the same by the bits of a number": each(lambda row: _HIGHEST / 2.0),
+}
+
+
+def _without_activations(row: ComparedCell) -> float | None:
+    model = row["conditions"]["model"]
+    if row["metric"] == "dmabuf_memory":
+        return memory.weights_and_cache_mib(model, CONTEXT)
+    if row["metric"] == "total_memory":
+        return printed("memory_power", "dmabuf_memory", model=model) / KIB
+    return None
+
+
+MEMORY = {
+    "one constant": constant(),
+    "weights and cache; for the total, the printed session": each(_without_activations),
+}
+
+PROSE = {"parameters alone": each(share_of_parameters)}
+
+INPUTS = {"one constant": constant()}

@@ -5,29 +5,69 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
-from experiments.papers.mobile_npu.printed import printed
+from experiments.reproduce.paper import PrintedCell, printed_cells, printed_value
 from hwmodels import Architecture, Device, catalog, uniform_weight_bits
 from hwmodels.compute.exponentials import Polynomial, polynomial_steps
 from hwmodels.compute.matrix_vector_npu import MatrixVectorNpu
 from hwmodels.compute.weight_layouts import CoalescedGroups, ScatteredGroups, TileGroups, Unconverted
 
 __all__ = [
+    "CONTEXT",
+    "DATA",
     "GENERATIONS",
     "GPU",
     "INSTRUCTIONS",
     "LARGER",
     "LAYOUTS",
     "MODELS",
+    "PAPER",
+    "SOFTMAX_KEYS",
+    "SOFTMAX_QUERIES",
     "Fitted",
     "calibrated_device",
+    "cells",
+    "claim",
     "exponential",
     "layout",
     "network_of",
     "networks",
+    "printed",
     "weight_bits",
 ]
+
+
+# The paper's printed numbers by where they stand.
+
+PAPER = "mobile_npu"
+
+DATA = Path(__file__).parent / "data"
+
+
+def cells(table: str) -> tuple[PrintedCell, ...]:
+    """Numbers of a table."""
+    return printed_cells(DATA / f"{PAPER}_{table}.csv")
+
+
+def printed(table: str, metric: str = "", **conditions: str) -> float:
+    """The one number of a table under these conditions."""
+    return printed_value(DATA / f"{PAPER}_{table}.csv", metric, **conditions)
+
+
+def claim(claim_id: str) -> float:
+    """A number of the prose; the lower end of a range."""
+    return printed("claims", claim_id=claim_id)
+
+
+#: Context budget of the memory figures, and prompt of Fig. 8, in tokens.
+CONTEXT = claim("NPU034")
+
+#: Queries and keys of Fig. 14.
+SOFTMAX_QUERIES = (1, 4, 16)
+SOFTMAX_KEYS = (1024, 4096, 16384)
+
 
 #: Generations of Table 3 by their names in the catalog, and the GPU beside V75's.
 GENERATIONS = {"V73": "hexagon-v73", "V75": "hexagon-v75", "V79": "hexagon-v79"}

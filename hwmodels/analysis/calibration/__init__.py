@@ -16,13 +16,4 @@ from hwmodels.analysis.calibration import (
     splits,
 )
 
-__all__ = [
-    "attention",
-    "attention_tables",
-    "gemm",
-    "intervals",
-    "kernel_tables",
-    "least_squares",
-    "report",
-    "splits",
-]
+__all__ = ["attention", "attention_tables", "gemm", "intervals", "kernel_tables", "least_squares", "report", "splits"]

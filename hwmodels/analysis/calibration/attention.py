@@ -52,10 +52,7 @@ ATTENTION_PARAMETERS = (
 )
 
 #: What kernels add to that of which a multiprocessor reads a pair's whole context.
-BLOCK_PARAMETERS = (
-    Parameter("block_byte_s", 3e-11, 1e-13, 1e-9),
-    Parameter("split_pairs", 50.0, 0.5, 5000.0),
-)
+BLOCK_PARAMETERS = (Parameter("block_byte_s", 3e-11, 1e-13, 1e-9), Parameter("split_pairs", 50.0, 0.5, 5000.0))
 
 #: Of what prefill adds.
 PREFILL_PARAMETERS = (
@@ -148,12 +145,7 @@ def _usual_heads(table: AttentionTable | PrefillTable) -> npt.NDArray[np.bool_]:
 
 
 def fit_attention(
-    table: AttentionTable,
-    sheet: DataSheet,
-    train: npt.ArrayLike | None = None,
-    *,
-    blocks: bool = False,
-    **options: Any,
+    table: AttentionTable, sheet: DataSheet, train: npt.ArrayLike | None = None, *, blocks: bool = False, **options: Any
 ) -> AttentionFit:
     """Fit the numbers of decoding to those rows of `train` (all unless given) that `decoding_rows` leaves.
 
@@ -170,11 +162,7 @@ def fit_attention(
 
 
 def fit_prefill(
-    table: PrefillTable,
-    sheet: DataSheet,
-    decoding: GpuAttention,
-    train: npt.ArrayLike | None = None,
-    **options: Any,
+    table: PrefillTable, sheet: DataSheet, decoding: GpuAttention, train: npt.ArrayLike | None = None, **options: Any
 ) -> PrefillFit:
     """Fit the six numbers of prefill to those rows of `train` (all unless given) that `prefill_rows` leaves.
 

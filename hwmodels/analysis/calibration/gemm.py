@@ -49,19 +49,14 @@ _SHARED = (
 _SAG = Parameter("sag_exponent", 0.03, 1e-4, 0.3)
 
 #: Of products with 16-bit weights; `prologue_elements` is `PROLOGUE_ELEMENTS`.
-PARAMETERS = (
-    *_SHARED,
-    Parameter("split_s", 1e-6, 1e-8, 1e-4),
-    _SAG,
-    Parameter("row_cost", 0.05, 1e-4, 1.0),
-)
+PARAMETERS = (*_SHARED, Parameter("split_s", 1e-6, 1e-8, 1e-4), _SAG, Parameter("row_cost", 0.05, 1e-4, 1.0))
 
 _PASS = Parameter("pass_cost", 1.0, 1e-3, 50.0)
 
 #: Of products in 8 or 4 bits, whose activations are quantized first.
 QUANTIZED_PARAMETERS = (*PARAMETERS[:-1], _PASS)
 
-#: Of those whose kernels an engine dispatches by rows, see `hwmodels.compute.gpu_dispatch`: a pair of multiprocessors counts as
+#: Of those whose kernels an engine dispatches by rows, see `hwmodels.compute.gpu`: a pair of multiprocessors counts as
 #: one, and so may reach twice the rate.
 DISPATCHED_PARAMETERS = (
     *(dataclasses.replace(one, upper=2.0) if one.name == "compute_efficiency" else one for one in _SHARED),

@@ -139,14 +139,14 @@ def list_tables(*, root: str | Path | None = None) -> tuple[TableName, ...]:
         KernelTableError: the package is not installed, or the folder has no tables.
     """
     base = _systems(root) / "data"
-    found = [
+    tables = [
         TableName(path.parents[3].name, path.parents[1].name, path.parents[0].name, kind)
         for kind, file in _FILES.items()
         for path in base.glob(f"*/{_FOLDERS.get(kind, kind)}/*/*/{file}")
     ]
-    if not found:
+    if not tables:
         raise KernelTableError(f"{base} holds no kernel tables; {_INSTALL}")
-    return tuple(sorted(found))
+    return tuple(sorted(tables))
 
 
 def data_sheet(system: str, *, multiprocessors: float | None = None, root: str | Path | None = None) -> DataSheet:

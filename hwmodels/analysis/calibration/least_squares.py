@@ -180,15 +180,15 @@ def predicted_rows(
     """
     rows = {name: np.asarray(values, np.float64) for name, values in conditions.items()}
     length = len(next(iter(rows.values())))
-    at, found = np.log(list(estimates.values())), []
+    at, predictions = np.log(list(estimates.values())), []
     with jax.enable_x64(True):
         # Pieces of one size, that of most fits, so that all tables share its program.
         for start in range(0, length, _PIECE):
             piece = {name: values[start : start + _PIECE] for name, values in rows.items()}
             times = np.ones(min(_PIECE, length - start))
             logs, _ = _residual_functions(predict, list(estimates), piece, times, _PIECE)
-            found.append(np.exp(logs(at)))
-    return np.concatenate(found)
+            predictions.append(np.exp(logs(at)))
+    return np.concatenate(predictions)
 
 
 def _residual_functions(

@@ -1,4 +1,4 @@
-"""What a calibration found, to read: numbers with their errors, errors of held-out rows, and what simpler models reach."""
+"""Report of a calibration, to read: numbers with their errors, errors of held-out rows, and what simpler models reach."""
 
 from __future__ import annotations
 

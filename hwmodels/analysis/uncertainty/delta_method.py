@@ -8,12 +8,13 @@ Source: Oehlert 1992, doi:10.1080/00031305.1992.10475842, Eq. 1, on the logarith
 from __future__ import annotations
 
 from collections.abc import Callable
+from statistics import NormalDist
 from typing import Any
 
 import flax.struct
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import ndtr, ndtri
+from jax.scipy.special import ndtr
 from jaxtyping import Array, Float
 
 from hwmodels.numerics.exact_products import exact_matmul
@@ -34,7 +35,7 @@ class LogNormal:
 
     def ends(self, coverage: float = COVERAGE) -> tuple[Float[Array, "*b"], Float[Array, "*b"]]:
         """Low and high end of the central interval; `coverage` is static, in (0, 1)."""
-        reach = jnp.exp(ndtri(0.5 + coverage / 2.0) * self.log_deviation)
+        reach = jnp.exp(NormalDist().inv_cdf(0.5 + coverage / 2.0) * self.log_deviation)
         return self.value / reach, self.value * reach
 
 

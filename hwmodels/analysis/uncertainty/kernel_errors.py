@@ -16,10 +16,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from hwmodels.compute.roofline import unit_of
-from hwmodels.compute.unit import Spread
+from hwmodels.compute.unit import ErrorInterval
 from hwmodels.device import Device
 from hwmodels.network.operators.work import EXPERT_OPERATORS, MATRIX_OPERATORS, OPERATORS
 from hwmodels.numerics.axes import select, with_rank
+from hwmodels.numerics.fast_compile import run_on_host
 from hwmodels.parallel.collectives import COLLECTIVES
 from hwmodels.step.priced_steps import PricedStep
 
@@ -73,7 +74,7 @@ def without_spreads(device: Device, *parts: str) -> Device:
     return dataclasses.replace(device, matrix_unit=dataclasses.replace(device.matrix_unit, spreads=left))
 
 
-def _of_steps(device: Device) -> tuple[Spread, ...]:
+def _of_steps(device: Device) -> tuple[ErrorInterval, ...]:
     """All but those of whole cycles, which say nothing of a step alone."""
     kernels = unit_of(device).measured
     return () if kernels is None else tuple(one for one in kernels.spreads if one.part != "cycles")
@@ -113,16 +114,21 @@ def step_interval(device: Device, step: PricedStep) -> StepInterval | None:
     Returns:
         None for a device that is not calibrated: nobody measured it.
     """
-    found = _part_ends(device, step)
-    if found is None:
+    if not _of_steps(device) or step.work.shapes is None:
         return None
     total = float(np.asarray(step.cost.total_s))
     if (whole := _held_out(device, "steps")) is not None:
         low, high = whole.ends
         return StepInterval(total * low, total * high, whole.coverage)
-    seconds, ends = np.asarray(part_times(step), np.float64), np.asarray(found, np.float64)
+    seconds, ends = (np.asarray(each, np.float64) for each in _parts(device, step))
     below, above = (np.sqrt(np.sum((seconds * (ends[:, side] - 1.0)) ** 2)) for side in (0, 1))
     return StepInterval(total - float(below), total + float(above), _coverage(device))
+
+
+@run_on_host
+def _parts(device: Device, step: PricedStep) -> tuple[Array, Array | None]:
+    """Times of a step's parts, and the ends of their intervals as factors."""
+    return part_times(step), _part_ends(device, step)
 
 
 def part_times(step: PricedStep) -> Float[Array, "*b part"]:
@@ -151,18 +157,18 @@ def part_deviations(device: Device, step: PricedStep) -> Float[Array, "*b part"]
     Departs: the two sides of a table's interval, which differ by a few percent of it, count alike. Where all measured times lie
         on one side, that side counts for both.
     """
-    found = _part_ends(device, step)
-    if found is None:
+    ends = _part_ends(device, step)
+    if ends is None:
         return None
     if (whole := _held_out(device, "steps")) is not None:
         seconds = part_times(step)
         together = jnp.sqrt(jnp.sum(seconds**2, axis=-1, keepdims=True))
         deviation = _deviates(whole.coverage, jnp.asarray(whole.ends, seconds.dtype))
         return jnp.broadcast_to(deviation * jnp.sum(seconds, -1, keepdims=True) / together, seconds.shape)
-    return _deviates(_coverage(device), found)
+    return _deviates(_coverage(device), ends)
 
 
-def _held_out(device: Device, part: str) -> Spread | None:
+def _held_out(device: Device, part: str) -> ErrorInterval | None:
     """Of whole steps or cycles."""
     kernels = unit_of(device).measured
     return None if kernels is None else next((one for one in kernels.spreads if one.part == part), None)
@@ -201,11 +207,11 @@ def _part_ends(device: Device, step: PricedStep) -> Float[Array, "*b part 2"] | 
 
 
 def _nearest(
-    spreads: tuple[Spread, ...], part: str, bits: Float[Array, "*b operator"]
+    spreads: tuple[ErrorInterval, ...], part: str, bits: Float[Array, "*b operator"]
 ) -> Float[Array, "*b operator 2"]:
     """Ends of the kernel whose width is nearest; experts that nobody measured run as products."""
-    found = [one for one in spreads if one.part == part] or [one for one in spreads if one.part == "products"]
-    if not found:
+    candidates = [one for one in spreads if one.part == part] or [one for one in spreads if one.part == "products"]
+    if not candidates:
         return jnp.ones((*bits.shape, 2))
-    widths, ends = (np.array(rows, np.float32) for rows in ([x.bits for x in found], [x.ends for x in found]))
+    widths, ends = (np.array(rows, np.float32) for rows in ([x.bits for x in candidates], [x.ends for x in candidates]))
     return jnp.asarray(ends)[jnp.argmin(jnp.abs(bits[..., None] - with_rank(widths, bits.ndim + 1)), axis=-1)]

@@ -12,8 +12,7 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.chip.hardware import HardwareBlock
-from hwmodels.chip.technology import Technology
+from hwmodels.chip.hardware import HardwareBlock, Technology
 from hwmodels.compute.products import products_of, with_products
 from hwmodels.compute.systolic.array import OnChipBuffer, SystolicArray, elapsed_cycles
 from hwmodels.compute.systolic.buffers import PARTIAL_SUM_BITS, buffer_traffic, smooth_buffer_elements

@@ -82,7 +82,7 @@ class BitSlices:
 
 @flax.struct.dataclass
 class DraftCopies:
-    """Copies of experts that only a draft reads, see `DraftCost.stored_apart`; the target's own once all copies fit.
+    """Copies of experts that only a draft reads, see `DraftCost.separate_weights`; the target's own once all copies fit.
 
     Source: ELMoE-3D, 7.1: Quant-SD keeps independent copies of draft and target weights.
     """
@@ -111,7 +111,7 @@ def _cached(
 ) -> tuple[Float[Array, "*b"], Float[Array, "*b"]]:
     """Experts of a layer whose leading bits, and whose other bits, the first memory has room for beside everything else."""
     stored, reads = stored_bytes(work), expert_reads(work)
-    taken = reads.ahead_bytes + stored.kv + stored.dense - stored.by_the_row + reads.beside_bytes
+    taken = reads.bytes_placed_before + stored.kv + stored.dense - stored.by_the_row + reads.bytes_before_experts
     room = as_float(tiers[0].capacity_bytes) - taken
     room = jnp.where(room > 0, room, 0.0)
     part = as_float(leading_bits) / jnp.where(reads.stored_bits > 0, reads.stored_bits, 1.0)
@@ -127,8 +127,8 @@ def _experts(
     """Experts of which so many bytes fit; all where they have none."""
     some = all_bytes > 0
     share = room / jnp.where(some, all_bytes, 1.0)
-    found = num_experts * jnp.where(some & (share < 1.0), share, 1.0)
-    return jnp.asarray(jax.lax.stop_gradient(jnp.floor(found)) if cache.whole else found)
+    count = num_experts * jnp.where(some & (share < 1.0), share, 1.0)
+    return jnp.asarray(jax.lax.stop_gradient(jnp.floor(count)) if cache.whole else count)
 
 
 def _spread_out(reads: ExpertReads) -> ExpertReads:
@@ -145,11 +145,11 @@ def _shares(
     # Both at once: a rule may have to solve an equation for each.
     held = jnp.stack(jnp.broadcast_arrays(*_cached(cache, tiers, work, leading_bits)), axis=-1)
     hits = cache.hits.hit_share(_spread_out(reads), held)
-    found = as_float(leading_read) * hits[..., 0] + (1.0 - as_float(leading_read)) * hits[..., 1]
+    hit_share = as_float(leading_read) * hits[..., 0] + (1.0 - as_float(leading_read)) * hits[..., 1]
     dense = stored.dense - stored.by_the_row
-    placed = spread(tiers, reads.ahead_bytes, stored.kv, dense, reads.beside_bytes, stored.experts)
+    placed = spread(tiers, reads.bytes_placed_before, stored.kv, dense, reads.bytes_before_experts, stored.experts)
     return TierShares(
         kv=shares_of(placed[..., 1, :]),
         dense=shares_of(placed[..., 2, :]),
-        experts=with_first(found, shares_of(placed[..., 4, 1:])),
+        experts=with_first(hit_share, shares_of(placed[..., 4, 1:])),
     )

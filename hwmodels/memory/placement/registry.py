@@ -1,12 +1,26 @@
-"""Placements by name: the one place where a policy is registered."""
+"""All placements, those made of others too, and the one that a device has."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from hwmodels.device import Device, MemoryTier
 from hwmodels.memory.placement.expert_cache import BitSlices, DraftCopies, ExpertCache
 from hwmodels.memory.placement.in_order import AllExternal, ExpertsFirst, InOrder
-from hwmodels.memory.placement.interface import PlacementPolicy
+from hwmodels.memory.placement.interface import PlacementPolicy, TierShares, expert_reads
+from hwmodels.network.operators.work import EXPERT_OPERATORS, OPERATORS, OperatorWork
+from hwmodels.numerics.axes import select
+from hwmodels.numerics.fields import variant
+from hwmodels.registry import Registry, lacking
 
-__all__ = ["SINGLE_PLACEMENTS"]
+__all__ = ["PLACEMENTS", "SINGLE_PLACEMENTS", "ByMode", "first_memory_share", "placement_of"]
 
 #: Name, and placement.kind of a device's file -> class; each can be made without numbers.
 SINGLE_PLACEMENTS: dict[str, type[PlacementPolicy]] = {
@@ -17,3 +31,66 @@ SINGLE_PLACEMENTS: dict[str, type[PlacementPolicy]] = {
     "bit_slices": BitSlices,
     "draft_copies": DraftCopies,
 }
+
+
+@flax.struct.dataclass
+class ByMode:
+    """Whole experts while decoding autoregressively, their leading bits while speculating, unless others are given."""
+
+    title: ClassVar[str] = "one placement for autoregressive decoding, another for speculation"
+
+    autoregressive: PlacementPolicy = variant(SINGLE_PLACEMENTS, default=ExpertCache())
+    speculating: PlacementPolicy = variant(SINGLE_PLACEMENTS, default=BitSlices())
+
+    def shares(self, tiers: Sequence[MemoryTier], work: OperatorWork) -> TierShares:
+        """See `PlacementPolicy`."""
+        drafts = jnp.asarray(expert_reads(work).speculating)[..., None]
+        both = self.autoregressive.shares(tiers, work), self.speculating.shares(tiers, work)
+        return jax.tree.map(lambda alone, cycle: (1.0 - drafts) * alone + drafts * cycle, *both)
+
+    def draft_experts(self, tiers: Sequence[MemoryTier], work: OperatorWork) -> Float[Array, "*b"]:
+        """See `PlacementPolicy`."""
+        return self.speculating.draft_experts(tiers, work)
+
+
+def _accept(name: str, policy: Any) -> type[PlacementPolicy]:
+    if not isinstance(policy, type) or lacking(policy, "title shares draft_experts"):
+        raise ValueError(
+            f"placement {name!r} is {policy!r:.60}; it must be a class with title, shares and draft_experts"
+        )
+    try:
+        policy()
+    except TypeError as error:
+        raise ValueError(f"placement {name!r} cannot be made without numbers ({error}); give each a default") from error
+    return policy
+
+
+_IS_EXPERT = np.array([name in EXPERT_OPERATORS for name in OPERATORS])
+
+#: Name, and placement.kind of a device's file -> class; each can be made without numbers.
+PLACEMENTS: Registry[type[PlacementPolicy]] = Registry("placement", SINGLE_PLACEMENTS | {"by_mode": ByMode}, _accept)
+
+_DEFAULT = InOrder()
+
+
+def placement_of(device: Device) -> PlacementPolicy:
+    """The device's placement, or one class after the other where it has none."""
+    return _DEFAULT if device.placement is None else device.placement
+
+
+def first_memory_share(device: Device, work: OperatorWork) -> Float[Array, "... operator"]:
+    """Share of each operator's weights and KV that lies in the device's first memory; 1 with one memory.
+
+    Args:
+        device: leaves "*b".
+        work: "*b operator".
+    Raises:
+        ValueError: several memories, and the work does not say what the placement needs.
+    """
+    if not device.spill:
+        return jnp.ones_like(work.flops)
+    shares = placement_of(device).shares(device.tiers, work)
+    weights = select(_IS_EXPERT, shares.experts[..., :1], shares.dense[..., :1])
+    moved = work.weight_bytes + work.kv_bytes
+    here = work.weight_bytes * weights + work.kv_bytes * shares.kv[..., :1]
+    return jnp.where(moved > 0, here / jnp.where(moved > 0, moved, 1.0), 1.0)

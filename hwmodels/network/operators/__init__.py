@@ -6,9 +6,8 @@ read widths. Modelling choices, all about what is moved off chip, stand in the m
 
 from hwmodels.network.operators.expert_sharing import ExpertSharing, busiest_experts, busiest_load
 from hwmodels.network.operators.experts import touched_experts
-from hwmodels.network.operators.step import step_operators
+from hwmodels.network.operators.step import StepShape, step_operators
 from hwmodels.network.operators.steps import (
-    StepShape,
     decode_operators,
     decode_step,
     draft_step,

@@ -94,10 +94,10 @@ def busiest_load(
     experts, chosen, tokens, count, sequences, pool = as_arrays(*numbers)
     some = (experts > 0) & (chosen > 0)
     experts, chosen = jnp.where(some, experts, 1.0), jnp.where(some, chosen, 1.0)
-    found = pooled_choices(routing, experts, chosen, pool)
+    choices = pooled_choices(routing, experts, chosen, pool)
     draws = independent_draws(routing, tokens=tokens, sequences=sequences)
     # Per token: moments of an expert's choices over experts and draws. One outside the pool has none.
-    p, held, draws = same_rank(found.probability, found.held, draws[..., None])
+    p, held, draws = same_rank(choices.probability, choices.held, draws[..., None])
     mean = jnp.mean(held * p, axis=-1, keepdims=True)
     own, apart = p * (1.0 - p) / draws, p - mean
     second = held * (own + apart**2) + (1.0 - held) * mean**2

@@ -33,9 +33,11 @@ class ExpertReads:
     copy_bits: Leaf  # of them, those of a copy that only a draft reads
     speculating: Leaf  # 1: a step of a draft-verify cycle; 0: autoregressive decoding, prefill
     drafting: Leaf  # 1: a draft step; 0: any other
-    ahead_bytes: Leaf  # held beside the network, and placed before it: the target, where a draft of its own is priced
-    beside_bytes: Leaf  # held beside the network, and placed before its experts: a draft of its own
-    after_other: Leaf  # 1: the step follows one of that other network, if there is one; 0: it follows its like
+    bytes_placed_before: (
+        Leaf  # held beside the network, and placed before it: the target, where a draft of its own is priced
+    )
+    bytes_before_experts: Leaf  # held beside the network, and placed before its experts: a draft of its own
+    follows_other_model: Leaf  # 1: the step follows one of that other network, if there is one; 0: it follows its like
     routing: Routing
 
 
@@ -65,12 +67,12 @@ def touched_experts(
     some = experts > 0
     # Where the formula is not used it is fed numbers at which its gradient is finite.
     experts, chosen = jnp.where(some, experts, 1.0), jnp.where(some, chosen, 0.0)
-    found = pooled_choices(routing, experts, chosen, pool)
+    choices = pooled_choices(routing, experts, chosen, pool)
     touched = touched_share(
-        found.probability,
+        choices.probability,
         tokens=tokens,
         sequences=independent_sequences(routing, sequences),
         correlation=routing.correlation,
     )
-    held, touched = same_rank(found.held, touched)
+    held, touched = same_rank(choices.held, touched)
     return jnp.where(some, experts * jnp.mean(held * touched, axis=-1), 0.0)

@@ -5,50 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-import flax.struct
 import jax
 import jax.numpy as jnp
 
 from hwmodels.network.architecture import Architecture
 from hwmodels.network.footprint import UNCOMPRESSED_BITS, Footprint
-from hwmodels.network.operators.expert_sharing import ExpertSharing
-from hwmodels.network.operators.step import step_operators
+from hwmodels.network.operators.step import StepShape, step_operators
 from hwmodels.network.operators.work import OperatorWork
 from hwmodels.network.routing import EVERY_EXPERT, UNIFORM, Routing
 from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import Leaf, Number, as_float, either
-
-
-@flax.struct.dataclass
-class StepShape:
-    """A step in numbers, leaves "*b", as `step_operators` takes them: so that steps of all kinds go through one `vmap`."""
-
-    tokens: Leaf
-    batch: Leaf
-    context_tokens: Leaf
-    logit_tokens: Leaf
-    visible_new_tokens: Leaf
-    weight_bits: dict[str, Leaf]
-    kv_bits: Leaf
-    stored_weight_bits: dict[str, Leaf]
-    stored_kv_bits: Leaf
-    copy_weight_bits: dict[str, Leaf]
-    encoded_kv_share: Leaf = 0.0
-    pool_experts: Leaf = EVERY_EXPERT
-    speculating: Leaf = 0.0
-    drafting: Leaf = 0.0
-    ahead_bytes: Leaf = 0.0
-    beside_bytes: Leaf = 0.0
-    after_other: Leaf = 1.0
-    shared_tokens: Leaf = 0.0
-    expert_sharing: ExpertSharing | None = None  # of several devices
-    attention_share: Leaf = 1.0
-    feed_forward_share: Leaf = 1.0
-    visible_share: Leaf = 1.0
-
-    def operators(self, architecture: Architecture, routing: Routing = UNIFORM) -> OperatorWork:
-        """The step's work on a network whose tokens choose experts by `routing`."""
-        return step_operators(architecture, **vars(self), routing=routing)
 
 
 def stack_steps(steps: Sequence[StepShape]) -> StepShape:
@@ -86,8 +52,8 @@ def draft_step(
 
     Args:
         tokens: "*b", >= 1; nodes that one step expands per sequence, 1 for a chain.
-        visible_new_tokens: "*b", see `step_operators`; siblings do not see each other, so 1 for the nodes of one depth.
-        pool_experts, attention_share, feed_forward_share, visible_share: "*b", see `step_operators`.
+        visible_new_tokens: "*b", see `StepShape`; siblings do not see each other, so 1 for the nodes of one depth.
+        pool_experts, attention_share, feed_forward_share, visible_share: "*b", see `StepShape`.
     """
     step = _target_step(workload, footprint, as_float(tokens), visible_new_tokens)
     return dataclasses.replace(
@@ -124,7 +90,7 @@ def decode_operators(
     architecture: Architecture, workload: Workload, *, footprint: Footprint, routing: Routing = UNIFORM
 ) -> OperatorWork:
     """Work of `decode_step`."""
-    return decode_step(workload, footprint=footprint).operators(architecture, routing)
+    return step_operators(architecture, decode_step(workload, footprint=footprint), routing)
 
 
 def _target_step(
@@ -135,13 +101,9 @@ def _target_step(
         batch=workload.batch,
         context_tokens=workload.context_tokens,
         shared_tokens=workload.shared_tokens,
-        logit_tokens=tokens,
-        visible_new_tokens=(tokens + 1.0) / 2.0 if visible_new_tokens is None else visible_new_tokens,
+        visible_new_tokens=visible_new_tokens,
         weight_bits=footprint.target_weight_bits,
         kv_bits=footprint.target_kv_bits,
-        stored_weight_bits=footprint.target_weight_bits,
-        stored_kv_bits=footprint.target_kv_bits,
-        copy_weight_bits=dict.fromkeys(footprint.target_weight_bits, 0.0),
         # A cache of 16 bits of which a draft reads a part is encoded too.
         encoded_kv_share=either(
             (as_float(footprint.target_kv_bits) < UNCOMPRESSED_BITS)
@@ -149,4 +111,4 @@ def _target_step(
             1.0,
             0.0,
         ),
-    )
+    ).complete

@@ -11,8 +11,7 @@ from jaxtyping import Array, Float
 
 from hwmodels.network.operators.experts import ExpertReads
 from hwmodels.numerics.axes import rank_of, with_rank
-from hwmodels.numerics.gradients import cotangent_once
-from hwmodels.numerics.layouts import batch_innermost
+from hwmodels.numerics.gradients import batch_innermost, share_cotangent
 from hwmodels.numerics.scalars import Leaf, Tree
 
 #: The "operator" axis, in order of execution within a layer; an operator is what engines launch at once.
@@ -99,6 +98,9 @@ class OperatorWork:
     experts: ExpertReads | None = None  # what a placement with a cache of experts needs
     #: What a unit with measured attention needs: new tokens per sequence, cached elements read and bits of each.
     new_tokens: Float[Array, ...] | None = None
+    #: 1: a verification of several tokens per sequence, with keys and values cached by heads: kernels may take each context in
+    #: one piece; 0: any other step.
+    uncut: Float[Array, ...] | None = None
     kv_elements: Float[Array, ...] | None = None
     kv_bits: Float[Array, ...] | None = None
     #: Elements of new keys and values that are stored coded, of all sequences: what an encoder has to encode.
@@ -114,11 +116,11 @@ class OperatorWork:
 def over_operators(values: Mapping[str, Leaf], default: float = 0.0) -> Float[Array, "... operator"]:
     """Values by operator name as one array; `default` for operators that are not named."""
     stacked = jnp.stack(jnp.broadcast_arrays(*(values.get(name, default) for name in OPERATORS)), axis=-1)
-    return batch_innermost(cotangent_once(stacked))
+    return batch_innermost(share_cotangent(stacked))
 
 
 #: Fields of `OperatorWork` that a step has one of, without an axis of operators.
-_OF_A_STEP = ("stored", "experts", "new_tokens", "kv_elements", "kv_bits", "encoded_kv", "attention")
+_OF_A_STEP = ("stored", "experts", "new_tokens", "uncut", "kv_elements", "kv_bits", "encoded_kv", "attention")
 
 
 def over_batches(device: Tree, work: OperatorWork) -> tuple[Tree, OperatorWork]:

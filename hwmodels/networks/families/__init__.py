@@ -20,10 +20,10 @@ from hwmodels.registry import Registry
 __all__ = ["FAMILIES", "family_called"]
 
 
-def _accept(name: str, found: Any) -> Family:
-    if not isinstance(found, Family) or found.name != name:
-        raise ValueError(f"family {name!r} is {found!r:.60}; give a Family of this name")
-    return found
+def _accept(name: str, family: Any) -> Family:
+    if not isinstance(family, Family) or family.name != name:
+        raise ValueError(f"family {name!r} is {family!r:.60}; give a Family of this name")
+    return family
 
 
 #: `model_type` of config.json -> family.
@@ -38,5 +38,5 @@ def family_called(model_type: Any) -> Family | None:
         return None
     if model_type in FAMILIES:
         return FAMILIES[model_type]
-    found = next((family for family in FAMILIES.values() if model_type in family.also), None)
-    return found and dataclasses.replace(found, defaults={**found.defaults, **found.also[model_type]})
+    base = next((family for family in FAMILIES.values() if model_type in family.also), None)
+    return base and dataclasses.replace(base, defaults={**base.defaults, **base.also[model_type]})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hwmodels.networks.families.gated import GRANITE, GRANITE_VALUES
 from hwmodels.networks.family import (
     WINDOWED,
     Experts,
@@ -19,10 +20,13 @@ from hwmodels.networks.settings import Settings
 from hwmodels.networks.tensor_names import (
     EXPERT_TENSORS,
     FUSED_EXPERTS,
+    FUSED_GRANITE_EXPERTS,
     FUSED_LATENT,
     GPT_OSS_TENSORS,
+    GRANITE_EXPERT_TENSORS,
     LATENT_TENSORS,
     MIXTRAL_TENSORS,
+    QWEN_MOE_TENSORS,
 )
 
 __all__ = ["EXPERTS", "LATENT", "LATENT_DENSE"]
@@ -67,6 +71,13 @@ _OLD_EXPERT_SPELLINGS = {"num_experts": ("num_local_experts", "n_routed_experts"
 #: Routers of GLM-4 and of DeepSeek-V3.
 _SIGMOID = RouterRule("sigmoid", "norm_topk_prob", "routed_scaling_factor", ("n_group", "topk_group"))
 
+
+def _granite(architecture: str) -> Running:
+    return Running(
+        architecture, GRANITE_EXPERT_TENSORS, FUSED_GRANITE_EXPERTS, computation=GRANITE, router=RouterRule()
+    )
+
+
 #: One row per family.
 EXPERTS: tuple[Family, ...] = (
     Family(
@@ -82,11 +93,13 @@ EXPERTS: tuple[Family, ...] = (
         name="qwen2_moe",
         defaults=sizes(24, 2048, 5632, 16, 16, 151936, **WINDOWED)
         | {"num_experts": 60, "num_experts_per_tok": 4, "moe_intermediate_size": 1408, "decoder_sparse_step": 1}
-        | {"shared_expert_intermediate_size": 5632, "qkv_bias": True},
+        | {"shared_expert_intermediate_size": 5632, "qkv_bias": True, "norm_topk_prob": False}
+        | stated_values(1e-6, 10_000.0, 32_768),
         spellings=_EXPERT_SPELLINGS,
         qkv_bias="qkv_bias",
         experts=Experts("every_nth", shared="shared_expert_intermediate_size", shared_gate=True),
         windows=Windows("every_other_up_to_layer", enabled="use_sliding_window"),
+        running=Running("Qwen2MoeForCausalLM", QWEN_MOE_TENSORS, router=RouterRule(renormalised="norm_topk_prob")),
     ),
     Family(
         name="qwen3_moe",
@@ -291,19 +304,22 @@ EXPERTS: tuple[Family, ...] = (
     ),
     Family(
         name="granitemoe",
-        defaults=sizes(32, 4096, 11008, 32, None, 32000, num_experts=8, num_experts_per_tok=2),
+        defaults=sizes(32, 4096, 11008, 32, None, 32000, num_experts=8, num_experts_per_tok=2) | GRANITE_VALUES,
         spellings=_OLD_EXPERT_SPELLINGS,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         experts=Experts("all", size="intermediate_size"),
+        running=_granite("GraniteMoeForCausalLM"),
     ),
     Family(
         name="granitemoeshared",
         defaults=sizes(32, 4096, 11008, 32, None, 32000, num_experts=8, num_experts_per_tok=2)
-        | {"shared_intermediate_size": 0},
+        | {"shared_intermediate_size": 0}
+        | GRANITE_VALUES,
         spellings=_OLD_EXPERT_SPELLINGS,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         experts=Experts("all", size="intermediate_size", shared="shared_intermediate_size"),
+        running=_granite("GraniteMoeSharedForCausalLM"),
     ),
 )

@@ -24,7 +24,7 @@ from hwmodels.networks.tensor_names import (
     SANDWICH_TENSORS,
 )
 
-__all__ = ["GATED"]
+__all__ = ["GATED", "GRANITE", "GRANITE_VALUES"]
 
 
 _NORM = {"norm_eps": Setting("rms_norm_eps")}
@@ -40,8 +40,24 @@ _GEMMA: dict[str, Any] = _NORM | {
     "score_scale": Setting("query_pre_attn_scalar", power=-0.5),
     "logit_cap": Setting("final_logit_softcapping"),
 }
+#: Of the first ones, without norms behind blocks, caps and scales of scores.
+_GEMMA_1 = {name: _GEMMA[name] for name in ("norm", "norm_eps", "embedding_scale")} | {
+    "activation": Setting("hidden_act")
+}
 _GEMMA_VALUES = {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256}
 
+
+#: Of Granite's networks, which scale embedding, scores, residuals and logits.
+GRANITE = _LLAMA | {
+    "embedding_scale": Setting("embedding_multiplier"),
+    "score_scale": Setting("attention_multiplier"),
+    "residual_scale": Setting("residual_multiplier"),
+    "logit_divisor": Setting("logits_scaling"),
+}
+#: What decides its values where a file states none.
+GRANITE_VALUES = stated_values(1e-6, 10_000.0, 2048) | dict.fromkeys(
+    ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"), 1.0
+)
 
 #: One row per family.
 GATED: tuple[Family, ...] = (
@@ -51,6 +67,37 @@ GATED: tuple[Family, ...] = (
         defaults=sizes(32, 4096, 11008, 32, None, 32000, **stated_values(1e-6, 10_000.0, 2048)),
         running=Running("LlamaForCausalLM", LLAMA_TENSORS),
     ),
+    dataclasses.replace(
+        LLAMA_LIKE,
+        name="internlm3",
+        defaults=sizes(48, 4096, 10240, 32, 2, 128512, head_dim=128, **stated_values(1e-5, 10_000.0, 32_768)),
+        spellings={"attention_bias": ("qkv_bias",), "mlp_bias": ("bias",)},
+        running=Running("InternLM3ForCausalLM", LLAMA_TENSORS),
+    ),
+    dataclasses.replace(
+        LLAMA_LIKE,
+        name="iquestcoder",
+        defaults=sizes(80, 5120, 27648, 40, 8, 76800, head_dim=128, **stated_values(1e-5, 10_000.0, 131_072)),
+        must_equal={"clip_qkv": None, "use_sliding_window": False},
+        running=Running("IQuestCoderForCausalLM", LLAMA_TENSORS),
+    ),
+    dataclasses.replace(
+        LLAMA_LIKE,
+        name="helium",
+        defaults=sizes(24, 2560, 7040, 20, 20, 48000, head_dim=128, **stated_values(1e-8, 100_000.0, 4096)),
+        # Its matrix of what attention gives has none.
+        o_bias=False,
+        running=Running("HeliumForCausalLM", LLAMA_TENSORS, rotary=Rotary(interleaved=True)),
+    ),
+    dataclasses.replace(
+        LLAMA_LIKE,
+        name="arcee",
+        defaults=sizes(32, 2560, 18432, 32, None, 32000)
+        | stated_values(1e-5, 10_000.0, 4096)
+        | {"hidden_act": "relu2"},
+        gated_ffn=False,
+        running=Running("ArceeForCausalLM", LLAMA_TENSORS),
+    ),
     Family(
         name="mistral",
         defaults=sizes(32, 4096, 14336, 32, 8, 32000, sliding_window=4096, **stated_values(1e-6, 10_000.0, 131_072)),
@@ -58,7 +105,23 @@ GATED: tuple[Family, ...] = (
         running=Running("MistralForCausalLM", LLAMA_TENSORS),
     ),
     Family(
+        name="ministral",
+        defaults=sizes(32, 4096, 14336, 32, 8, 32000, sliding_window=4096, **stated_values(1e-6, 10_000.0, 131_072)),
+        windows=Windows("listed"),
+        running=Running("MinistralForCausalLM", LLAMA_TENSORS),
+    ),
+    Family(
+        name="cwm",
+        defaults=sizes(64, 6144, 21504, 48, 8, 128256, head_dim=128, sliding_window=8192, sliding_window_pattern=4)
+        | stated_values(1e-5, 1_000_000.0, 131_072),
+        ffn_bias="mlp_bias",
+        windows=Windows("all_behind_every_nth"),
+        running=Running("CwmForCausalLM", LLAMA_TENSORS),
+    ),
+    Family(
         name="qwen2",
+        # MiMo-7B: Qwen2 with a layer for further tokens. Positions of images have three coordinates, those of text one.
+        also={"mimo": {}} | {name: {"rope_theta": 1_000_000.0} for name in ("qwen2_vl_text", "qwen2_5_vl_text")},
         defaults=sizes(32, 4096, 22016, 32, 32, 151936, **WINDOWED, **stated_values(1e-6, 10_000.0, 32_768)),
         qkv_bias=True,
         windows=Windows("from_layer", enabled="use_sliding_window"),
@@ -101,10 +164,28 @@ GATED: tuple[Family, ...] = (
     ),
     Family(
         name="gemma",
-        defaults=sizes(28, 3072, 24576, 16, 16, 256000, tied=True, head_dim=256),
+        defaults=sizes(28, 3072, 24576, 16, 16, 256000, tied=True, head_dim=256)
+        | stated_values(1e-6, 10_000.0, 8192)
+        | {"hidden_act": "gelu_pytorch_tanh"},
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         must_equal={"use_bidirectional_attention": False},
+        running=Running("GemmaForCausalLM", LLAMA_TENSORS, computation=_GEMMA_1),
+    ),
+    Family(
+        name="vaultgemma",
+        defaults=sizes(26, 2304, 9216, 8, 4, 256000, tied=True, head_dim=256)
+        | {"sliding_window": 4096, "sliding_window_pattern": 2}
+        | stated_values(1e-6, 10_000.0, 8192, **_GEMMA_VALUES)
+        | {"final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0},
+        qkv_bias="attention_bias",
+        o_bias="attention_bias",
+        windows=Windows("all_but_every_nth"),
+        running=Running(
+            "VaultGemmaForCausalLM",
+            LLAMA_TENSORS | {"mlp_norm": SANDWICH_TENSORS["mlp_norm"]},
+            computation=_GEMMA | {"score_cap": Setting("attn_logit_softcapping"), "post_norms": False},
+        ),
     ),
     Family(
         name="gemma2",
@@ -198,19 +279,8 @@ GATED: tuple[Family, ...] = (
     dataclasses.replace(
         LLAMA_LIKE,
         name="granite",
-        defaults=sizes(32, 4096, 11008, 32, None, 32000, **stated_values(1e-6, 10_000.0, 2048))
-        | dict.fromkeys(("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"), 1.0),
-        running=Running(
-            "GraniteForCausalLM",
-            LLAMA_TENSORS,
-            computation=_LLAMA
-            | {
-                "embedding_scale": Setting("embedding_multiplier"),
-                "score_scale": Setting("attention_multiplier"),
-                "residual_scale": Setting("residual_multiplier"),
-                "logit_divisor": Setting("logits_scaling"),
-            },
-        ),
+        defaults=sizes(32, 4096, 11008, 32, None, 32000) | GRANITE_VALUES,
+        running=Running("GraniteForCausalLM", LLAMA_TENSORS, computation=GRANITE),
     ),
     Family(
         name="cohere",

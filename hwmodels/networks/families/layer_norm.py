@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hwmodels.networks.family import Family, Running, Setting, Windows, sizes
+from hwmodels.networks.family import Family, Rotary, Running, Setting, Windows, sizes
 from hwmodels.networks.settings import Settings
-from hwmodels.networks.tensor_names import OPT_TENSORS
+from hwmodels.networks.tensor_names import LLAMA_NORM_BIASES, LLAMA_TENSORS, OPT_TENSORS, STARCODER_TENSORS
 
 __all__ = ["LAYER_NORM"]
 
@@ -67,11 +67,18 @@ LAYER_NORM: tuple[Family, ...] = (
     ),
     Family(
         name="starcoder2",
-        defaults=sizes(30, 3072, 12288, 24, 2, 49152, tied=True, use_bias=True),
+        defaults=sizes(30, 3072, 12288, 24, 2, 49152, tied=True, use_bias=True, sliding_window=None)
+        | {"norm_epsilon": 1e-5, "rope_theta": 10_000.0, "max_position_embeddings": 4096}
+        | {"hidden_act": "gelu_pytorch_tanh"},
         qkv_bias="use_bias",
         o_bias="use_bias",
         ffn_bias="use_bias",
         windows=Windows("all"),
+        running=Running(
+            "Starcoder2ForCausalLM",
+            STARCODER_TENSORS,
+            computation={"norm": "layer", "norm_eps": Setting("norm_epsilon"), "activation": Setting("hidden_act")},
+        ),
         **_BIASED_NORMS,
     ),
     Family(
@@ -145,12 +152,20 @@ LAYER_NORM: tuple[Family, ...] = (
     ),
     Family(
         name="stablelm",
-        defaults=sizes(32, 2560, 6912, 32, 32, 50304),
+        defaults=sizes(32, 2560, 6912, 32, 32, 50304, hidden_act="silu", layer_norm_eps=1e-5)
+        | {"rope_theta": 10_000.0, "max_position_embeddings": 4096, "partial_rotary_factor": 0.25},
         norms_per_layer=lambda settings: 1 if settings.flag("use_parallel_residual") else 2,
         norm_biases=True,
         qkv_bias="use_qkv_bias",
         must_equal={"qk_layernorm": False},
         free_head_dim=False,
+        running=Running(
+            "StableLmForCausalLM",
+            LLAMA_TENSORS | LLAMA_NORM_BIASES,
+            computation={"norm": "layer", "norm_eps": Setting("layer_norm_eps"), "activation": Setting("hidden_act")},
+            rotary=Rotary(partial=True),
+            must_equal={"use_parallel_residual": False},
+        ),
     ),
     Family(
         name="nemotron",

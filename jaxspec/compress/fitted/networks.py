@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from hwmodels import Footprint
-from jaxspec.compress.fitted.smoothing import key_scale
+from jaxspec.compress.fitted.methods import key_scale
 from jaxspec.compress.footprint import stored_alike
 from jaxspec.compress.schemes.gaussian import GAUSSIAN_SHAPE
 from jaxspec.compress.schemes.interface import CompressedMatrix
@@ -23,9 +23,8 @@ from jaxspec.compress.weights import rows_of
 from jaxspec.formats import asymmetric
 from jaxspec.models.config import INPUT_OF, DecoderConfig, kinds_of
 from jaxspec.models.decoder import Params
-from jaxspec.models.integer_kv import KEY_SCALE
 from jaxspec.models.matrix import Stored, stack_of
-from jaxspec.models.rounded_inputs import input_scale_of, input_space_of
+from jaxspec.models.rounded_inputs import KEY_SCALE, input_scale_of, input_space_of
 from jaxspec.settings.compressions import COMPRESSIONS, CompressionFacts
 
 __all__ = ["CalibrationSample", "fitted_config", "fitted_footprint", "fitted_network"]
@@ -136,7 +135,7 @@ def _spaces(facts: CompressionFacts, stacks: Mapping[str, Any], inputs: Mapping[
             groups.setdefault(INPUT_OF[kind], []).append(stack)
             makes[INPUT_OF[kind]] = _function(place)
     return {
-        name: _spaces_of_layers(found, jnp.asarray(inputs[name]), make=makes[name]) for name, found in groups.items()
+        name: _spaces_of_layers(group, jnp.asarray(inputs[name]), make=makes[name]) for name, group in groups.items()
     }
 
 
@@ -170,4 +169,4 @@ def _of_experts(scales: Float[Array, "layer column"], stack: Any) -> Float[Array
 
 def _function(place: str) -> Callable[..., Any]:
     module, _, function = place.partition(":")
-    return vars(importlib.import_module(f"jaxspec.compress.fitted.{module}"))[function]
+    return vars(importlib.import_module(module))[function]

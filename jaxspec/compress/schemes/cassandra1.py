@@ -10,19 +10,13 @@ from typing import Any
 
 from jaxtyping import Array, Float, Int, UInt16
 
-from jaxspec.compress.footprint import (
-    BitsPerValue,
-    ExponentCounts,
-    PrunedExponents,
-    bits_per_value,
-    count_exponents,
-)
+from jaxspec.compress.footprint import BitsPerValue, ExponentCounts, PrunedExponents, bits_per_value, count_exponents
 from jaxspec.compress.schemes.nested import nested_scheme
 from jaxspec.formats.patterns import NumberFormat, target_format
-from jaxspec.formats.truncation import high_part
+from jaxspec.formats.truncation import high_part, midpoint
 from jaxspec.settings.schemes import SCHEME_FACTS
 
-__all__ = ["CASSANDRA1", "CASSANDRA1_CODED", "CASSANDRA1_HEAD", "UnaryExponents"]
+__all__ = ["CASSANDRA1", "CASSANDRA1_CODED", "CASSANDRA1_HEAD", "CASSANDRA1_MIDPOINT", "UnaryExponents"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,9 +25,12 @@ class UnaryExponents:
 
     Attributes:
         pruned: how the exponents of pruned values are stored: "raw" as in the paper (V-A), or "coded".
+        at_midpoint: whether the draft takes a truncated value for the middle of what it can stand for, not for its least
+            magnitude as in the paper.
     """
 
     pruned: PrunedExponents = "raw"
+    at_midpoint: bool = False
 
     def number_format(self, dtype: Any) -> NumberFormat:
         """Float16 where that is stored, bfloat16 for everything else."""
@@ -46,8 +43,9 @@ class UnaryExponents:
     def cut(
         self, bits: UInt16[Array, "*b column"], cut_bits: Int[Array, ""], number_format: NumberFormat
     ) -> UInt16[Array, "*b column"]:
-        """Low mantissa bits zeroed."""
-        return high_part(bits, cut_bits, number_format=number_format)
+        """Low mantissa bits zeroed, or the highest of them set."""
+        high = high_part(bits, cut_bits, number_format=number_format)
+        return midpoint(high, cut_bits.astype(bits.dtype), number_format) if self.at_midpoint else high
 
     def count(
         self,
@@ -76,5 +74,7 @@ class UnaryExponents:
 CASSANDRA1 = nested_scheme(SCHEME_FACTS["cassandra1"], UnaryExponents())
 #: Exponents of pruned values coded too.
 CASSANDRA1_CODED = nested_scheme(SCHEME_FACTS["cassandra1-coded"], UnaryExponents("coded"))
+#: Truncated values at the middle of their intervals, which costs no bits.
+CASSANDRA1_MIDPOINT = nested_scheme(SCHEME_FACTS["cassandra1-midpoint"], UnaryExponents(at_midpoint=True))
 #: The LM head too, with knobs of its own.
 CASSANDRA1_HEAD = nested_scheme(SCHEME_FACTS["cassandra1-head"], UnaryExponents(), head=CASSANDRA1)

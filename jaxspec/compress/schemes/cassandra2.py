@@ -22,8 +22,8 @@ from jaxspec.compress.schemes.scheme import Scheme
 from jaxspec.formats import mx_truncated
 from jaxspec.formats.mx_truncated import SharedExponentTensor
 from jaxspec.formats.patterns import BFLOAT16, NumberFormat, from_bits, to_bits
+from jaxspec.settings.knobs import SharedExponents
 from jaxspec.settings.schemes import SCHEME_FACTS
-from jaxspec.settings.shared_exponents import SharedExponents
 
 __all__ = ["CASSANDRA2", "CASSANDRA2_HEAD", "MXINT8", "BlockExponents"]
 
@@ -76,14 +76,14 @@ class BlockExponents:
     ) -> BitsPerValue:
         """See `mx_truncated.nested_bits`."""
         del number_format
-        found = mx_truncated.nested_bits(
+        bits = mx_truncated.nested_bits(
             counts / (shape[0] * shape[1]),
             cut_bits,
             bitmap=bitmap,
             columns=shape[1],
             mantissa_bits=self.form.mantissa_bits,
         )
-        return BitsPerValue(jnp.asarray(found.draft), jnp.asarray(found.target))
+        return BitsPerValue(jnp.asarray(bits.draft), jnp.asarray(bits.target))
 
     def _elements(self, bits: UInt16[Array, "*b column"]) -> SharedExponentTensor:
         return mx_truncated.encode(

@@ -81,8 +81,8 @@ class SlicedMatrix:
 def _footprint(knobs: Mapping[str, float], dtype: StoredDtype) -> Footprint:
     """Known without counting; rows are whole groups. The pool of experts changes what is read, not its width."""
     del dtype
-    found = bit_slices.expected_bits(1.0, knobs["slice_bits"])
-    return uniform(float(found.draft), float(found.draft) + float(found.rest), KV_BITS, KV_BITS)
+    bits = bit_slices.expected_bits(1.0, knobs["slice_bits"])
+    return uniform(float(bits.draft), float(bits.draft) + float(bits.rest), KV_BITS, KV_BITS)
 
 
 def _bits(slice_bits: Float[Array, ""], columns: int) -> BitsPerValue:

@@ -54,11 +54,7 @@ class MatrixCodec(Protocol):
         ...
 
     def soft(
-        self,
-        matrix: Float[Array, "row column"],
-        prepared: Any,
-        knobs: OwnKnobs,
-        temperature: Float[Array, ""] | float,
+        self, matrix: Float[Array, "row column"], prepared: Any, knobs: OwnKnobs, temperature: Float[Array, ""] | float
     ) -> CompressedMatrix:
         """The differentiable draft; tends to `hard` as the temperature (> 0) falls, away from half-way knobs."""
         ...

@@ -9,6 +9,7 @@ Source: Cassandra, IV-B; Sun et al. 2023, arXiv:2306.11695 (Wanda).
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -19,7 +20,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, UInt16
 
 from hwmodels import Footprint
-from jaxspec.compress.cut import blend_cuts
+from hwmodels.numerics.fast_compile import run_on_host
+from jaxspec.compress.blending import blend_cuts
 from jaxspec.compress.footprint import BitsPerValue, soft_bitmap, uniform
 from jaxspec.compress.rematerialised import made_in_blocks
 from jaxspec.compress.schemes.gaussian import gaussian_patterns
@@ -255,13 +257,8 @@ class NestedKV(_Nested):
         values = from_bits(self.coding.cut(bits, cut, number_format), number_format)
         return jnp.where(keep_largest(bits & 0x7FFF, keep), values.astype(rows.dtype), 0)
 
-    # One program, where operation by operation would compile seventy.
-    @partial(jax.jit, static_argnums=0)
     def of_model(
-        self,
-        rows: UInt16[Array, "row column"],
-        prune: Float[Array, " case"],
-        cut_bits: Float[Array, " case"],
+        self, rows: UInt16[Array, "row column"], prune: Float[Array, " case"], cut_bits: Float[Array, " case"]
     ) -> BitsPerValue:
         """Bits read of a model's values, pruned by magnitude; of weights too: the model is of a network all of one type."""
         number_format = self._format
@@ -282,6 +279,11 @@ class NestedKV(_Nested):
         return self.coding.number_format(jnp.dtype(self.stored_dtype))
 
 
+@functools.cache
+def _of_model(cache: NestedKV) -> Callable[..., BitsPerValue]:
+    return run_on_host(cache.of_model)
+
+
 def nested_scheme(facts: SchemeFacts, coding: ExponentCoding, *, head: Scheme | None = None) -> Scheme:
     """A scheme of such drafts.
 
@@ -296,13 +298,13 @@ def nested_scheme(facts: SchemeFacts, coding: ExponentCoding, *, head: Scheme | 
         prune = np.array([knobs["weight_prune"], knobs["kv_prune"]], np.float32)
         cut_bits = np.array([knobs["weight_cut_bits"], knobs["kv_cut_bits"]], np.float32)
         number_format = coding.number_format(jnp.dtype(dtype))
-        found = cache.of_dtype(dtype).of_model(gaussian_patterns(number_format), prune, cut_bits)
-        widths = found.draft[0], found.target[0], found.draft[1], found.target[1]
+        bits = _of_model(cache.of_dtype(dtype))(gaussian_patterns(number_format), prune, cut_bits)
+        widths = bits.draft[0], bits.target[0], bits.draft[1], bits.target[1]
         if head is None:
             return uniform(*widths)
         of_head = {"weight_prune": knobs["head_prune"], "weight_cut_bits": knobs["head_cut_bits"]}
-        found = head.of_dtype(dtype).expected_footprint({**knobs, **of_head})
-        return uniform(*widths, found.draft_weight_bits["q"], found.target_weight_bits["q"])
+        head_footprint = head.of_dtype(dtype).expected_footprint({**knobs, **of_head})
+        return uniform(*widths, head_footprint.draft_weight_bits["q"], head_footprint.target_weight_bits["q"])
 
     apart = () if head is None else (("lm_head", head),)
     return Scheme(facts, footprint, NestedMatrix(coding), cache, apart=apart)

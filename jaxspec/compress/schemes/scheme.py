@@ -47,10 +47,7 @@ class PlainKV:
         return self.hard(prepared, knobs, counted)
 
     def hard(
-        self,
-        prepared: Float[Array, "*b slot column"],
-        knobs: OwnKnobs,
-        counted: Float[Array, " batch"] | None = None,
+        self, prepared: Float[Array, "*b slot column"], knobs: OwnKnobs, counted: Float[Array, " batch"] | None = None
     ) -> CompressedKV:
         """The cache as it is."""
         del knobs, counted

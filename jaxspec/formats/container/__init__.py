@@ -2,10 +2,16 @@
 
 from jaxspec.formats.container.codec import Chunk, Codec, CodecError, Part, Selection
 from jaxspec.formats.container.layout import SUFFIX, VERSION, Section
-from jaxspec.formats.container.naming import check_container_output, default_container, default_folder
-from jaxspec.formats.container.opened import Container
-from jaxspec.formats.container.packing import Division, Packed, pack
-from jaxspec.formats.container.schemes import CODECS, codec_of, drafted_bytes, packed_form
+from jaxspec.formats.container.opened import CODECS, Container, codec_of, drafted_bytes, packed_form
+from jaxspec.formats.container.packing import (
+    DraftSplit,
+    Packed,
+    check_container_output,
+    default_container,
+    default_folder,
+    pack,
+    unpack,
+)
 from jaxspec.formats.container.source import (
     NETWORK_FILES,
     WEIGHTS_SUFFIX,
@@ -19,7 +25,6 @@ from jaxspec.formats.container.source import (
     weight_notes,
 )
 from jaxspec.formats.container.tensors import StoredTensor, TensorForm, Whole
-from jaxspec.formats.container.unpacking import unpack
 
 __all__ = [
     "CODECS",
@@ -32,7 +37,7 @@ __all__ = [
     "Codec",
     "CodecError",
     "Container",
-    "Division",
+    "DraftSplit",
     "Packed",
     "Part",
     "SafetensorsFile",

@@ -36,11 +36,21 @@ from jaxspec.formats.container.cassandra_sections import (
     without_exponent,
     write_unary,
 )
-from jaxspec.formats.container.codec import MASK_ROLE, Chunk, Decoded, Part, SameDtype, Selection, occurrences, take
-from jaxspec.formats.container.gain import ENTRY_BYTES
+from jaxspec.formats.container.codec import (
+    ENTRY_BYTES,
+    MASK_ROLE,
+    Chunk,
+    Decoded,
+    Part,
+    SameDtype,
+    Selection,
+    occurrences,
+    take,
+)
 from jaxspec.formats.container.tensors import TensorForm, Whole
 from jaxspec.formats.patterns import BFLOAT16, NumberFormat
-from jaxspec.settings.shared_exponents import SharedExponents
+from jaxspec.formats.truncation import midpoint
+from jaxspec.settings.knobs import SharedExponents
 
 __all__ = ["CassandraCodec"]
 
@@ -66,17 +76,26 @@ class CassandraCodec(SameDtype):
 
     prunes = True
 
-    def __init__(self, name: str, *, pruned_coded: bool = False, shared: SharedExponents | None = None):
+    def __init__(
+        self,
+        name: str,
+        *,
+        pruned_coded: bool = False,
+        at_midpoint: bool = False,
+        shared: SharedExponents | None = None,
+    ):
         """A codec.
 
         Args:
             name: as the directory has it.
             pruned_coded: whether exponents of pruned values are unary codewords in every matrix.
+            at_midpoint: whether the draft takes truncated values for the middle of what they can stand for.
             shared: form of values whose blocks share exponents; None: every kept value has its own.
         """
         self.name = name
         self.lossless = shared is None
         self._pruned_coded = pruned_coded
+        self._at_midpoint = at_midpoint
         self._shared = shared
         self.dtypes = tuple(dtype for dtype, known in FORMATS.items() if self.lossless or known == BFLOAT16)
 
@@ -162,7 +181,7 @@ class CassandraCodec(SameDtype):
         return {role: content for role, content in sections.items() if content.size}
 
     def draft(self, coding: dict[str, Any], form: TensorForm, count: int, sections: dict[str, bytes]) -> np.ndarray:
-        """Kept values with their high mantissa bits, zeros elsewhere.
+        """Kept values with their high mantissa bits, or at the middle of these; zeros elsewhere.
 
         Raises:
             CodecError: the sections do not fit.
@@ -209,7 +228,8 @@ class CassandraCodec(SameDtype):
 
     def _drafted(self, shape: ChunkShape, kept: _Kept, sections: dict[str, bytes]) -> np.ndarray:
         values = np.zeros(shape.count, np.uint16)
-        values[kept.places.kept] = kept.values
+        own = midpoint(kept.values, shape.cut, shape.number_format) if self._at_midpoint else kept.values
+        values[kept.places.kept] = own
         return values if self._shared is None else from_shared(values, sections, shape)
 
     def _whole(self, shape: ChunkShape, kept: _Kept, sections: dict[str, bytes]) -> np.ndarray:

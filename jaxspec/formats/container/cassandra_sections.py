@@ -17,7 +17,7 @@ from jaxspec.formats.container import host_bits
 from jaxspec.formats.container.codec import MASK_ROLE, CodecError, take
 from jaxspec.formats.container.tensors import TensorForm
 from jaxspec.formats.patterns import BFLOAT16, FLOAT16, NumberFormat, from_bits
-from jaxspec.settings.shared_exponents import SharedExponents
+from jaxspec.settings.knobs import SharedExponents
 
 __all__ = [
     "FORMATS",
@@ -176,10 +176,10 @@ def read_unary(sections: dict[str, bytes], role: str, count: int, ranked: np.nda
     ones = int(np.bitwise_count(data).sum())
     if ones != count or not data[-1]:
         raise CodecError(f"section {role!r} of {data.size} bytes has {ones} codewords, not {count}, or ends in zeros")
-    found = host_bits.read_unary(data, count)
-    if found.largest >= ranked.size:
+    codes = host_bits.read_unary(data, count)
+    if codes.largest >= ranked.size:
         raise CodecError(f"section {role!r} does not hold {count} codewords of its codebook")
-    return host_bits.look_up(ranked, found.ranks)
+    return host_bits.look_up(ranked, codes.ranks)
 
 
 class SharedBlocks(NamedTuple):
@@ -197,9 +197,9 @@ class SharedBlocks(NamedTuple):
 def to_shared(rows: np.ndarray, form: SharedExponents) -> SharedBlocks:
     """Blocks of bfloat16 patterns."""
     values = from_bits(jnp.asarray(rows), BFLOAT16)
-    found = _share(values, mantissa_bits=form.mantissa_bits, rounding=form.rounding)
-    elements = np.asarray(found.elements).reshape(len(rows), -1)[:, : rows.shape[1]]
-    return SharedBlocks(np.asarray(found.exponent).reshape(-1), elements.reshape(-1))
+    shared = _share(values, mantissa_bits=form.mantissa_bits, rounding=form.rounding)
+    elements = np.asarray(shared.elements).reshape(len(rows), -1)[:, : rows.shape[1]]
+    return SharedBlocks(np.asarray(shared.exponent).reshape(-1), elements.reshape(-1))
 
 
 def from_shared(elements: np.ndarray, sections: dict[str, bytes], shape: ChunkShape) -> np.ndarray:

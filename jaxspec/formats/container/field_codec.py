@@ -62,8 +62,8 @@ def field_counts(chunks: Iterable[np.ndarray], widths: tuple[int, ...]) -> list[
                 counted += np.bincount(chunk >> (bits - end) & ((1 << width) - 1), minlength=1 << width)
             continue
         parts = [chunk] if bits <= 16 else [(chunk >> 16).astype(np.uint16), (chunk & 0xFFFF).astype(np.uint16)]
-        found = [occurrences(part, 1 << min(bits, 16)) for part in parts]
-        halves = [a + b for a, b in zip(halves, found)] if halves else found
+        occurring = [occurrences(part, 1 << min(bits, 16)) for part in parts]
+        halves = [a + b for a, b in zip(halves, occurring)] if halves else occurring
     for width, end, counted in zip(widths, ends, counts if halves else ()):
         half, below = divmod(end - 1, 16)
         values = np.arange(1 << min(bits, 16)) >> (min(bits, 16) - 1 - below) & ((1 << width) - 1)
@@ -286,14 +286,14 @@ def _decode_bfloat16(code: HuffmanCode, count: int, sections: dict[str, bytes]) 
     steps = num_steps(count, lanes)
     if steps * lanes * 2 != count:
         beside = np.concatenate([beside, np.zeros(steps * lanes * 2 - count, np.uint8)])
-    found = decode_bfloat16(streams, entries(code, shift=7), jnp.asarray(beside.view("<u2").reshape(steps, lanes)))
-    return np.asarray(_checked(found)).reshape(-1).view("<u2")[:count]
+    decoded = decode_bfloat16(streams, entries(code, shift=7), jnp.asarray(beside.view("<u2").reshape(steps, lanes)))
+    return np.asarray(_checked(decoded)).reshape(-1).view("<u2")[:count]
 
 
-def _checked(found: Any) -> jax.Array:
-    if not bool(found.complete):
+def _checked(decoded: Any) -> jax.Array:
+    if not bool(decoded.complete):
         raise CodecError("a Huffman stream does not end where it should")
-    return found.pairs
+    return decoded.pairs
 
 
 def _streams(sections: dict[str, bytes], index: int, count: int) -> HuffmanStreams:

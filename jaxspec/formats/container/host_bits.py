@@ -104,10 +104,10 @@ def write_unary(symbols: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 def look_up(table: np.ndarray, indices: np.ndarray) -> np.ndarray:
     """Entries of a table; indices of 8 bits become addresses piece by piece, within a core's cache."""
-    found = np.empty(indices.size, table.dtype)
+    values = np.empty(indices.size, table.dtype)
     for first in range(0, indices.size, _SYMBOLS):
-        found[first : first + _SYMBOLS] = table.take(indices[first : first + _SYMBOLS])
-    return found
+        values[first : first + _SYMBOLS] = table.take(indices[first : first + _SYMBOLS])
+    return values
 
 
 def read_unary(data: np.ndarray, count: int) -> UnaryRanks:

@@ -122,9 +122,9 @@ class SliceCodec:
             InputError: a value that would make its group something else: no scale in float16 is finite.
         """
         rows = chunk.patterns.reshape(-1, form.columns)
-        found = [_encode(from_bits(jnp.asarray(rows[part]), FORMATS[form.dtype])) for part in _parts(*rows.shape)]
-        values = np.concatenate([np.asarray(groups.values)[:, : form.columns] for groups in found])
-        scales = np.concatenate([np.asarray(groups.scales) for groups in found])
+        encoded = [_encode(from_bits(jnp.asarray(rows[part]), FORMATS[form.dtype])) for part in _parts(*rows.shape)]
+        values = np.concatenate([np.asarray(groups.values)[:, : form.columns] for groups in encoded])
+        scales = np.concatenate([np.asarray(groups.scales) for groups in encoded])
         if not np.isfinite(scales).all():
             raise InputError(
                 f"tensor {form.name!r} holds NaN, an infinity or a value above {_MOST:.2g}, which would make all {GROUP_SIZE} "
@@ -210,14 +210,14 @@ def _scaled(
         raise CodecError(f"a chunk of {integers.size} values has no whole rows of {columns}")
     rows, groups = integers.size // columns, math.ceil(columns / GROUP_SIZE)
     scales = take(sections, "scale", "<f2", rows * groups).reshape(rows, groups)
-    values, found = (
+    values, decoded = (
         integers.astype(np.uint8).view(np.int8).reshape(rows, columns),
         np.empty((rows, columns), np.float32),
     )
     for part in _parts(rows, columns):
         filled = np.pad(values[part], [(0, 0), (0, groups * GROUP_SIZE - columns)])
-        found[part] = np.asarray(decode(Int8Groups(jnp.asarray(filled), jnp.asarray(scales[part]))))[:, :columns]
-    return found.reshape(-1).view(np.uint32)
+        decoded[part] = np.asarray(decode(Int8Groups(jnp.asarray(filled), jnp.asarray(scales[part]))))[:, :columns]
+    return decoded.reshape(-1).view(np.uint32)
 
 
 def _parts(rows: int, columns: int) -> list[slice]:

@@ -16,10 +16,15 @@ from safetensors import SafetensorError, safe_open
 
 from jaxspec.errors import InputError, one_line
 from jaxspec.files import CONTAINER_SUFFIX
-from jaxspec.formats.container.header import HeaderError, parse_header, text_of_header
-from jaxspec.formats.container.tensors import TensorForm
-from jaxspec.formats.hub_cache import check_file, check_version, leads_outside
-from jaxspec.formats.shard_index import INDEX_FILE, read_index, read_json_object
+from jaxspec.formats.container.tensors import HeaderError, TensorForm, parse_header, text_of_header
+from jaxspec.formats.shard_index import (
+    INDEX_FILE,
+    check_file,
+    check_version,
+    leads_outside,
+    read_index,
+    read_json_object,
+)
 
 __all__ = [
     "BESIDE_SUFFIXES",
@@ -161,15 +166,15 @@ def files_beside(folder: str | os.PathLike[str], wanted: tuple[str, ...] | None 
     Raises:
         InputError: one of them is a link to a file that is gone, or to one outside the folder and its download cache.
     """
-    found = {}
+    contents = {}
     for path in sorted(Path(folder).iterdir()):
         fits = path.name.isprintable() and (path.suffix in BESIDE_SUFFIXES if wanted is None else path.name in wanted)
         if fits:
             check_file(path)
             check_inside(path)
         if fits and path.is_file() and path.stat().st_size <= _MOST_BESIDE_BYTES:
-            found[path.name] = path.read_bytes()
-    return found
+            contents[path.name] = path.read_bytes()
+    return contents
 
 
 def check_inside(path: Path) -> None:
@@ -335,8 +340,8 @@ def missing_because(folder: Path, name: str) -> str:
     if name in weight_map:
         return f" ({INDEX_FILE} puts {name!r} in {weight_map[name]}, which lacks it)"
     holding = (file for file in names if any(form.name == name for form in SafetensorsFile(folder / file).tensors))
-    found = next(holding, None)
-    return "" if found is None else f" ({found} holds tensor {name!r}, which {INDEX_FILE} does not list)"
+    holder = next(holding, None)
+    return "" if holder is None else f" ({holder} holds tensor {name!r}, which {INDEX_FILE} does not list)"
 
 
 def predicts_further(name: str) -> bool:

@@ -11,9 +11,9 @@ from jaxtyping import Array, Float
 
 from jaxspec.models.attention import KVSource
 from jaxspec.models.blocks.interface import AttentionResult, CachedShape, StepInput
-from jaxspec.models.integer_kv import as_integers
 from jaxspec.models.norms import NORMS
 from jaxspec.models.rope import chosen_rope, rotate
+from jaxspec.models.rounded_inputs import as_integers
 from jaxspec.models.sizes import DecoderSizes
 from jaxspec.models.stored import biased_rows
 

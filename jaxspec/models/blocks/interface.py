@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxspec.models.allowed_experts import MoreExperts
-from jaxspec.models.attention import KVSource, attend, attend_sequentially
+from jaxspec.models.attention import attend, attend_sequentially
 from jaxspec.models.router_choices import RouterChoices
 from jaxspec.models.sizes import DecoderSizes
 from jaxspec.models.text_order import TextOrder
@@ -38,11 +38,18 @@ Attend = Callable[..., Array]
 
 
 class StepInput(NamedTuple):
-    """What the blocks of one layer read beside their input.
+    """Where the tokens of a step are and what they see; what the blocks of one layer read beside their input.
 
     Attributes:
-        sources: earlier keys and values of this layer, each with its mask.
-        dot_dtype, frugal, lengths, attend: as for `forward`.
+        positions: of the tokens. mask: True where a token (row) sees a token of this step (column).
+        sources: earlier keys and values, any number, each with the slots that each token sees: `CachedKV` of all layers for
+            `forward`, `KVSource` of its own layer for a block.
+        kv_codec: applied to the new keys and values before anyone reads them.
+        dot_dtype: of the operands of matrix products, that of activations unless given (see `dot_rows`).
+        frugal: for training on CPUs: attend sequentially and recompute each layer in the backward pass.
+        attend: in another way than `jaxspec.models.attention.attend`, as `attend_fp16`; static.
+        lengths: tokens of the text that each token is rotated for, where that matters (dynamic scaling, LongRoPE); None: as
+            many as there are up to the token, so that decoding does not depend on how many tokens a step takes.
         rope: the layer's rotation, by its place among `DecoderSizes.ropes`; None: the first.
         allowed_experts: those that this layer's router may choose, for each sequence or each token; None: all.
         more_experts: a larger set beside them, for a blend of both; None: there is none.
@@ -52,7 +59,7 @@ class StepInput(NamedTuple):
 
     positions: Int[Array, "batch token"]
     mask: Bool[Array, "batch token token"]
-    sources: Sequence[KVSource] = ()
+    sources: Sequence[Any] = ()
     kv_codec: KVCodec | None = None
     dot_dtype: Any = None
     frugal: bool = False

@@ -1,7 +1,8 @@
 """A network in a GGUF file: its tensors under the names and with the rows of a Hugging Face checkpoint, in 16 bits.
 
-Tensors in blocks of few bits are read as the bfloat16 values nearest to what their blocks stand for; 16-bit ones bit for bit,
-except that float16 is rounded to bfloat16 in a file that has matrices of other types too, since layers are stacked.
+Matrices in blocks of few bits are read as codes and scales, or as the bfloat16 values nearest to what their blocks stand for;
+16-bit ones bit for bit, except that float16 is rounded to bfloat16 in a file that has matrices of other types too, since layers
+are stacked.
 
 Source: the specification of GGUF in ggml; values of blocks are those of the library `gguf`.
 """
@@ -23,7 +24,9 @@ import numpy as np
 from hwmodels.networks import FAMILIES
 from jaxspec.errors import InputError, one_line
 from jaxspec.files import GGUF_SUFFIX
+from jaxspec.formats.codes import Codes
 from jaxspec.formats.container import TensorForm
+from jaxspec.formats.gguf_blocks import BLOCK_TYPES, block_codes
 from jaxspec.models.gguf.settings import FREQUENCIES, LONG, SHORT, Converted, config_of, row_of
 from jaxspec.models.gguf.tokenizers import tokenizer_files
 
@@ -121,6 +124,7 @@ class GgufFile:
         beside: name -> content of the files that lie beside the weights of a checkpoint.
         quantized: types of its tensors that have fewer than 16 bits.
         tensors: what it holds, in the order of the files.
+        in_codes: bytes of each matrix that `codes` gives.
     """
 
     name = "model.safetensors"
@@ -157,6 +161,11 @@ class GgufFile:
         self._dtypes = {"F32": "F32", "F16": "F16" if narrow else "BF16", "BF16": "BF16"}
         self._others = "F32" if exact else "BF16"
         self.tensors = [self._form(name, source) for name, source in self._sources.items()]
+        self.in_codes = {
+            form.name: self._data(source).nbytes
+            for form, source in zip(self.tensors, self._sources.values(), strict=True)
+            if source.tensor.tensor_type.name in BLOCK_TYPES and len(form.shape) == 2
+        }
 
     def _check_types(self, stored: Mapping[str, Any]) -> None:
         import gguf
@@ -198,8 +207,7 @@ class GgufFile:
 
         source, dtype = self._sources[form.name], _DTYPES[form.dtype]
         end = form.elements if count is None else first + count
-        data = source.tensor.data if source.expert is None else source.tensor.data[source.expert]
-        kind = source.tensor.tensor_type
+        data, kind = self._data(source), source.tensor.tensor_type
         # Values of a vector are rows of their own; none is in blocks.
         columns = form.columns if len(form.shape) > 1 else 1
         rows = slice(first // columns, -(-end // columns))
@@ -214,6 +222,16 @@ class GgufFile:
         patterns = np.ascontiguousarray(values.astype(dtype, copy=False)).reshape(-1).view(form.pattern_dtype)
         begin = first - rows.start * columns
         return patterns[begin : begin + end - first]
+
+    def codes(self, form: TensorForm) -> Codes:
+        """A matrix of `in_codes`."""
+        source = self._sources[form.name]
+        data = self._data(source).reshape(form.shape[0], -1)
+        return block_codes(data if source.rows is None else data[source.rows], source.tensor.tensor_type.name)
+
+    @staticmethod
+    def _data(source: _Source) -> np.ndarray:
+        return source.tensor.data if source.expert is None else source.tensor.data[source.expert]
 
     def release(self) -> None:
         """Values that were read are copies; the system drops pages of the file by itself."""

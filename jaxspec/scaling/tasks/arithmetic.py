@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["END", "STEP_END", "Problem", "answer_of", "problems", "right_steps", "solution"]
+__all__ = ["END", "STEP_END", "Problem", "answer_of", "problems", "solution"]
 
 #: Ends a step.
 STEP_END = b";"
@@ -76,27 +76,14 @@ def solution(problem: Problem) -> bytes:
 
 def _one_step(left: bytes) -> bytes | None:
     """What is left once the first two numbers are one; None where there is one number."""
-    found = re.match(rb"(\d+)([+-])(\d+)", left)
-    if found is None:
+    match = re.match(rb"(\d+)([+-])(\d+)", left)
+    if match is None:
         return None
-    first, sign, second = int(found[1]), found[2], int(found[3])
-    return str(first + second if sign == b"+" else first - second).encode() + left[found.end() :]
+    first, sign, second = int(match[1]), match[2], int(match[3])
+    return str(first + second if sign == b"+" else first - second).encode() + left[match.end() :]
 
 
 def answer_of(completion: bytes) -> int | None:
     """The value that a completion ends with; None where it is no row of steps with an end."""
-    found = _WHOLE.fullmatch(completion)
-    return None if found is None else int(completion[completion.rfind(STEP_END) + 1 : -1])
-
-
-def right_steps(problem: Problem, completion: bytes) -> tuple[int, int]:
-    """Steps from the beginning that are right, and steps that are whole: both are equal where nothing is wrong so far."""
-    left, right = problem.text[:-1], 0
-    steps = re.findall(rb"[^;.]*[;.]", completion)
-    for step in steps:
-        wanted = _one_step(left)
-        last = wanted is not None and _one_step(wanted) is None
-        if wanted is None or step != wanted + (END if last else STEP_END):
-            break
-        left, right = wanted, right + 1
-    return right, len(steps)
+    match = _WHOLE.fullmatch(completion)
+    return None if match is None else int(completion[completion.rfind(STEP_END) + 1 : -1])

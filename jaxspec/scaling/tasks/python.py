@@ -30,9 +30,9 @@ def function_prompts(text: bytes, count: int, *, context: int = 256, seed: int =
 
 def function_of(prompt: bytes, completion: bytes) -> bytes | None:
     """The whole function: its head and the completion up to where something else begins; None where it has no end."""
-    head = prompt[[found.start() for found in _HEAD.finditer(prompt)][-1] :]
-    found = _AFTER.search(b"\n" + completion)
+    head = prompt[[match.start() for match in _HEAD.finditer(prompt)][-1] :]
+    match = _AFTER.search(b"\n" + completion)
     # What begins at once is no body.
-    if found is None or found.start() == 0:
+    if match is None or match.start() == 0:
         return None
-    return head + completion[: found.start()]
+    return head + completion[: match.start()]

@@ -38,7 +38,7 @@ class Judge(NamedTuple):
         self, prompt: Int[np.ndarray, " token"], texts: Sequence[Int[np.ndarray, " token"]]
     ) -> Float[np.ndarray, " text"]:
         """Probability that it would write a text itself, up to the text's last mark; NaN where it has none."""
-        found = np.full(len(texts), np.nan)
+        chances = np.full(len(texts), np.nan)
         places = -(-max((len(prompt) + len(text) for text in texts), default=1) // _STEP) * _STEP
         for first in range(0, len(texts), _BATCH):
             part = texts[first : first + _BATCH]
@@ -51,8 +51,8 @@ class Judge(NamedTuple):
             chance = np.asarray(chance_of_written(self.params, jnp.asarray(rows), begin, config=self.config))
             for row in range(len(part)):
                 if last[row] >= 0:
-                    found[first + row] = chance[row, last[row]]
-        return found
+                    chances[first + row] = chance[row, last[row]]
+        return chances
 
 
 @partial(jax.jit, static_argnames="config")
@@ -64,7 +64,7 @@ def chance_of_written(
     Args:
         begin: place of the first token that counts, 1 or more: a network says nothing of a text's first token.
     """
-    told = jax.nn.log_softmax(forward_text(params, config, tokens[:, :-1]).logits)
-    chosen = jnp.take_along_axis(told, tokens[:, 1:, None], axis=-1)[..., 0]
+    log_probabilities = jax.nn.log_softmax(forward_text(params, config, tokens[:, :-1]).logits)
+    chosen = jnp.take_along_axis(log_probabilities, tokens[:, 1:, None], axis=-1)[..., 0]
     counted = jnp.where((jnp.arange(1, tokens.shape[1]) >= begin)[None], chosen, 0.0)
     return jnp.exp(jnp.pad(jnp.cumsum(counted, axis=1), ((0, 0), (1, 0))))

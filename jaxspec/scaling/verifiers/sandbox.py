@@ -184,21 +184,21 @@ def _answer(start: Sequence[str], asked: dict[str, Any], limits: Limits) -> Any:
 def _read(process: subprocess.Popen, seconds: float) -> bytearray:
     """All that a process writes, the first byte when it starts, within a number of seconds from then on."""
     assert process.stdout is not None
-    found, until = bytearray(), time.monotonic() + _START_S
+    data, until = bytearray(), time.monotonic() + _START_S
     ready = select.poll()
     ready.register(process.stdout, select.POLLIN)
-    while len(found) <= _MOST_BYTES:
+    while len(data) <= _MOST_BYTES:
         left = until - time.monotonic()
         if left <= 0 or not ready.poll(1000 * left):
-            raise _Ended(Verdict.TIMED_OUT, started=bool(found))
+            raise _Ended(Verdict.TIMED_OUT, started=bool(data))
         part = os.read(process.stdout.fileno(), 1 << 16)
-        if not part and not found:
+        if not part and not data:
             raise _Ended(Verdict.CRASHED, started=False)
         if not part:
-            return found
-        if not found:
+            return data
+        if not data:
             until = time.monotonic() + seconds
-        found += part
+        data += part
     raise _Ended(Verdict.CRASHED)
 
 
@@ -218,14 +218,14 @@ def _end(process: subprocess.Popen, *, isolated: bool) -> None:
 
 
 def _isolation(unsafe: bool) -> tuple[str, tuple[str, ...]]:
-    found = _working(os.environ.get("PATH", ""), os.geteuid())
-    if found is None and not unsafe:
+    isolation = _working(os.environ.get("PATH", ""), os.geteuid())
+    if isolation is None and not unsafe:
         raise InputError(
             "generated code runs only where it is isolated, and here neither bubblewrap nor unshare can make namespaces; "
             "install both (apt-get install bubblewrap util-linux) and allow user namespaces, or give --unsafe-run-code "
             "(unsafe=True)"
         )
-    return found or (UNSAFE, ())
+    return isolation or (UNSAFE, ())
 
 
 @functools.lru_cache

@@ -65,7 +65,7 @@ def _doctests(tree: ast.Module) -> list[list[tuple[str, str, str | None, int]]]:
             for key, value in zip(line.value.keys, line.value.values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(value, ast.Constant) and isinstance(value.value, str):
                     texts[f"sample.__test__.{key.value}"] = value
-    found = []
+    doctests = []
     for _, constant in sorted(texts.items(), key=lambda item: item[0]):
         text = str(constant.value)
         examples = doctest.DocTestParser().get_examples(text)
@@ -75,8 +75,8 @@ def _doctests(tree: ast.Module) -> list[list[tuple[str, str, str | None, int]]]:
             del lines[behind : behind + example.want.count("\n")]
         constant.value = "\n".join(lines)
         if examples:
-            found.append([_parts(example) for example in examples if not example.options.get(doctest.SKIP)])
-    return found
+            doctests.append([_parts(example) for example in examples if not example.options.get(doctest.SKIP)])
+    return doctests
 
 
 def _id(node: ast.AST) -> str:

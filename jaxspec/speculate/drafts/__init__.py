@@ -2,9 +2,9 @@
 
 from jaxspec.speculate.drafts.compressed_copy import compressed_copy
 from jaxspec.speculate.drafts.elastic_draft import ElasticDraft
+from jaxspec.speculate.drafts.factory import check_draft, make_draft
 from jaxspec.speculate.drafts.head_draft import HeadDraft, HeadDraftParams
 from jaxspec.speculate.drafts.interface import Committed, Draft, Level, Memory, ReadyDraft, Root
-from jaxspec.speculate.drafts.making import check_draft, make_draft
 from jaxspec.speculate.drafts.network_draft import NetworkDraft
 from jaxspec.speculate.drafts.ngram_draft import NGramDraft, NGramParams
 from jaxspec.speculate.drafts.quantized_draft import QuantizedDraft

@@ -35,13 +35,7 @@ from jaxspec.settings.knobs import KnobSpec
 from jaxspec.speculate.drafts.compressed_copy import compressed_copy
 from jaxspec.speculate.drafts.interface import ReadyDraft
 
-__all__ = [
-    "check_container_draft",
-    "container_footprint",
-    "container_knobs",
-    "knob_options",
-    "load_container_draft",
-]
+__all__ = ["check_container_draft", "container_footprint", "container_knobs", "knob_options", "load_container_draft"]
 
 #: Bits of a value of a network that is no container.
 _AS_CHECKPOINTS = 16.0
@@ -111,7 +105,7 @@ def _stored_footprint(name: str) -> Footprint:
     """
     with Container(name) as container:
         described = packed_in(container)
-        tensors = row, files = described.tensors(ContainerFiles(container, "draft"), container.path)
+        tensors = row, files = described.tensors(ContainerFiles(container, "draft"), container.path, codes=False)
         config = described.stored_config(tensors)
         knobs = _layer_knobs(container, config)
         scheme = knobs.scheme

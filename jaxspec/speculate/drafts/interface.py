@@ -19,7 +19,7 @@ from hwmodels.speculation.draft_cost import DraftCost
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.kv_cache import KVCache
 
-__all__ = ["Committed", "Draft", "Level", "Memory", "ReadyDraft", "Root"]
+__all__ = ["Committed", "Draft", "Level", "Memory", "ReadyDraft", "Root", "hidden_of"]
 
 #: What a draft remembers: any pytree of arrays.
 Memory = Any
@@ -33,7 +33,8 @@ class Committed(NamedTuple):
 
     Attributes:
         tokens: at place i, the token at position start + i + 1.
-        hidden: at place i, the target's last hidden state (before its final norm) at position start + i.
+        hidden: at place i, the target's last hidden state (before its final norm) at position start + i; of a draft with
+            `hidden_of`, the inputs of these layers, side by side.
         cache: the target's KV of the window, slot i for place i.
         start: position of place 0.
         before: the token at `start`: of a text, its first; later, the old root.
@@ -44,7 +45,7 @@ class Committed(NamedTuple):
     """
 
     tokens: Int[Array, "batch place"]
-    hidden: Float[Array, "batch place hidden"]
+    hidden: Float[Array, "batch place features"]
     cache: KVCache
     start: Int[Array, " batch"]
     before: Int[Array, " batch"]
@@ -147,3 +148,13 @@ class ReadyDraft(NamedTuple):
         """Consecutive sequences of a batch whose drafts depend on one another, as those that share a pool of experts; 1 of
         drafts without an estimate."""
         return getattr(self.draft, "sharing", 1)
+
+    @property
+    def follows_cycles(self) -> bool:
+        """Whether what is drafted at a root depends on the cycles before it, so that a text has to be replayed."""
+        return getattr(self.draft, "follows_cycles", False)
+
+
+def hidden_of(draft: Draft | None) -> tuple[int, ...] | None:
+    """Layers of the target whose inputs a draft reads, by its attribute of this name; None: what the last one puts out."""
+    return getattr(draft, "hidden_of", None)

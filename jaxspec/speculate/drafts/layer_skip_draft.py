@@ -16,7 +16,7 @@ from jaxspec.models.skipped_blocks import BLOCKS, without_blocks
 from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.speculate.drafts.interface import ReadyDraft
 from jaxspec.speculate.drafts.layer_skip_search import CalibrationText, search_blocks
-from jaxspec.speculate.drafts.plain_copy import PlainCopy
+from jaxspec.speculate.drafts.quantized_draft import PlainCopy
 
 __all__ = ["LayerSkipDraft", "layer_skip_draft", "search_layer_skip"]
 

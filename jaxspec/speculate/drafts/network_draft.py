@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,9 @@ from flax import struct
 from jaxtyping import Array, Float, Int
 
 from hwmodels.network.architecture import Architecture
+from hwmodels.numerics.scalars import as_float
 from hwmodels.speculation.draft_cost import DraftCost
+from jaxspec.models.blocks import StepInput
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward
 from jaxspec.models.embedded import check_model, load_model, model_place
@@ -22,11 +25,10 @@ from jaxspec.models.rope import text_lengths
 from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.models.vocabulary import Vocabulary, shared_vocabulary, vocabulary_beside
 from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
-from jaxspec.speculate.drafts.scaling import scaled_architecture
 from jaxspec.speculate.drafts.target_copy import forward_level
 from jaxspec.speculate.steps import slots_before
 
-__all__ = ["NetworkDraft", "NetworkMemory", "check_network_draft", "load_network_draft"]
+__all__ = ["NetworkDraft", "NetworkMemory", "check_network_draft", "load_network_draft", "scaled_architecture"]
 
 
 @struct.dataclass
@@ -97,12 +99,14 @@ class NetworkDraft:
         result = forward(
             params,
             self.config,
-            tokens=self._known(jnp.concatenate([committed.before[:, None], committed.tokens], axis=1)),
-            positions=positions,
-            lengths=text_lengths(positions, prompt),
-            mask=causal_mask(batch, places + 1),
-            sources=[CachedKV(memory.cache, slots_before(committed.start, places + 1, memory.cache.num_slots))],
-            logits_from=places + 1,  # none: a prompt's would be many, and one is needed
+            self._known(jnp.concatenate([committed.before[:, None], committed.tokens], axis=1)),
+            StepInput(
+                positions,
+                causal_mask(batch, places + 1),
+                sources=[CachedKV(memory.cache, slots_before(committed.start, places + 1, memory.cache.num_slots))],
+                lengths=text_lengths(positions, prompt),
+            ),
+            logits_from=places + 1,
         )
         root = jnp.take_along_axis(result.hidden, committed.valid[:, None, None], axis=1)[:, 0]
         return NetworkMemory(
@@ -171,3 +175,32 @@ def _of_target(model: str | None, target: DecoderConfig) -> Vocabulary:
     if model is None:
         return Vocabulary("the target", target.vocab_size)
     return vocabulary_beside(f"target {model!r}", target.vocab_size, model_place(model))
+
+
+#: Size of an architecture -> size of a decoder that it is scaled by.
+_SCALED_BY = (
+    {size: size for size in ("hidden_size", "num_heads", "num_kv_heads", "head_dim")}
+    | dict.fromkeys(("intermediate_size", "expert_intermediate_size", "shared_intermediate_size"), "intermediate_size")
+    | dict.fromkeys(("linear_key_heads", "linear_value_heads"), "num_heads")
+)
+
+#: Counts that a share of the layers scales.
+_LAYERS = ("num_layers", "num_moe_layers", "num_window_layers", "num_linear_layers")
+
+
+def scaled_architecture(
+    own: DecoderConfig, target: DecoderConfig, priced: Architecture, *, layer_share: Any, **changed: Any
+) -> Architecture:
+    """The priced architecture with its widths in the ratio of the draft's to the measured target's.
+
+    Args:
+        own, target: shapes of the draft and of the network that runs.
+        layer_share: of the priced network's layers, (0, 1] or a leaf.
+        changed: further sizes, by name.
+    """
+    widths = {
+        size: as_float(getattr(priced, size)) * (getattr(own, by) / getattr(target, by))
+        for size, by in _SCALED_BY.items()
+    }
+    layers = {count: as_float(getattr(priced, count)) * layer_share for count in _LAYERS}
+    return dataclasses.replace(priced, **widths | layers | changed)

@@ -25,10 +25,10 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
 
-__all__ = ["NGramDraft", "NGramMemory", "NGramParams", "ngram_draft"]
+__all__ = ["NO_VOTE", "NGramDraft", "NGramMemory", "NGramParams", "ngram_draft"]
 
 #: Votes of a token that nothing has voted for: less than any vote.
-_NO_VOTE = 1e-6
+NO_VOTE = 1e-6
 
 
 class NGramParams(NamedTuple):
@@ -72,7 +72,7 @@ class NGramDraft:
     def cost(self, target: DecoderConfig, priced: Architecture, called: str) -> DraftCost:
         """See `Draft.cost`."""
         del target, priced, called
-        return DraftCost(passes=0.0, statement="a lookup in the text, which costs nothing")
+        return DraftCost(passes=0.0, statement="a lookup in the text, which runs no network")
 
     def empty(self, params: NGramParams, batch: int, slots: int, numbers: int) -> NGramMemory:
         """See `Draft.empty`."""
@@ -129,7 +129,7 @@ class NGramDraft:
                 agreement = jnp.asarray(params.agreement, jnp.float32)
                 vote = jnp.where(slot < position, agreement ** length.astype(jnp.float32), 0.0)
                 votes = jnp.zeros(self.vocab_size, jnp.float32).at[jnp.roll(text, -1)].add(vote)
-                return jnp.log(votes + _NO_VOTE)
+                return jnp.log(votes + NO_VOTE)
 
             return jax.vmap(of_token)(numbers)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import jax
+from jaxtyping import Array, Float
 
 from hwmodels.network.architecture import Architecture
 from hwmodels.speculation.draft_cost import DraftCost
@@ -13,13 +14,40 @@ from jaxspec.compress.weights import target_network
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.hf_load import LoadedModel
+from jaxspec.models.kv_cache import KVCache
 from jaxspec.models.matrix import Matrix, stack_of
 from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.models.streamed import is_streamed
-from jaxspec.speculate.drafts.interface import ReadyDraft
-from jaxspec.speculate.drafts.plain_copy import PlainCopy
+from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
+from jaxspec.speculate.drafts.target_copy import TargetCopy
 
-__all__ = ["QuantizedDraft", "quantized_copy", "quantized_draft"]
+__all__ = ["PlainCopy", "QuantizedDraft", "quantized_copy", "quantized_draft"]
+
+
+@dataclasses.dataclass(frozen=True)
+class PlainCopy(TargetCopy):
+    """Base of such drafts: their parameters are those of `forward`, their memory is their KV cache."""
+
+    def empty(self, params: Params, batch: int, slots: int, numbers: int) -> KVCache:
+        """See `Draft.empty`."""
+        return self.empty_copy(params, batch, slots, numbers)
+
+    def commit(self, params: Params, memory: KVCache, committed: Committed) -> KVCache:
+        """See `Draft.commit`."""
+        del params
+        return self.committed_copy(memory, committed, lambda cache: cache)
+
+    def open(self, params: Params, memory: KVCache, root: Root) -> tuple[Float[Array, "batch vocab"], KVCache]:
+        """See `Draft.open`."""
+        result, cache = self.root_step(params, memory, root)
+        return result.logits[:, 0], cache
+
+    def extend(
+        self, params: Params, memory: KVCache, root: Root, level: Level
+    ) -> tuple[Float[Array, "batch token vocab"], KVCache]:
+        """See `Draft.extend`."""
+        result, cache = self.level_step(params, memory, root, level)
+        return result.logits, cache
 
 
 @jax.jit
@@ -35,14 +63,14 @@ class QuantizedDraft(PlainCopy):
     Source: ELMoE-3D (arXiv:2604.14626), 7, Quant-SD; Georganas et al. 2025 (ML-SpecQD).
     """
 
-    stored_apart = True
+    separate_weights = True
 
     name: str = dataclasses.field(default="q4", compare=False)
 
     def cost(self, target: DecoderConfig, priced: Architecture, called: str) -> DraftCost:
         """See `Draft.cost`."""
         del target, priced
-        return DraftCost(stored_apart=1.0, statement=f"a separate 4-bit copy of {called}")
+        return DraftCost(separate_weights=1.0, statement=f"a separate 4-bit copy of {called}")
 
 
 def quantized_copy(params: Params, config: DecoderConfig) -> Params:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
+from jaxspec.models.blocks import StepInput
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import ForwardResult, Params, forward
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
@@ -32,10 +33,10 @@ class TargetCopy:
     """Base of drafts of the target's shape. Token number n of a cycle has the root's slot + n in their cache.
 
     Attributes:
-        stored_apart: whether the draft's matrices are its own, beside the target's; else they are a part of those.
+        separate_weights: whether the draft's matrices are its own, beside the target's; else they are a part of those.
     """
 
-    stored_apart: ClassVar[bool] = False
+    separate_weights: ClassVar[bool] = False
 
     config: DecoderConfig
 
@@ -48,7 +49,7 @@ class TargetCopy:
         """See `Draft.num_parameters`: the matrices of the layers if they are stored apart; all else is the target's."""
         return (
             sum(math.prod(params["layers"][kind].shape) for kind in self.config.matrix_kinds)
-            if self.stored_apart
+            if self.separate_weights
             else 0
         )
 
@@ -71,15 +72,17 @@ class TargetCopy:
         seen: Bool[Array, "batch slot"] | None = None,
         **options: Any,
     ) -> CopyStep:
-        """A step of the root alone, which sees all that is committed, or of it the slots in `seen`. Options: of `forward`."""
+        """A step of the root alone, which sees all that is committed, or of it the slots in `seen`. Options: of `StepInput`."""
         result = forward(
             params,
             self.config,
-            tokens=root.token[:, None],
-            positions=root.position[:, None],
-            mask=jnp.ones((len(root.token), 1, 1), bool),
-            sources=[CachedKV(cache, _among(slots_before(root.position, 1, cache.num_slots), seen))],
-            **options,
+            root.token[:, None],
+            StepInput(
+                root.position[:, None],
+                jnp.ones((len(root.token), 1, 1), bool),
+                sources=[CachedKV(cache, _among(slots_before(root.position, 1, cache.num_slots), seen))],
+                **options,
+            ),
         )
         return CopyStep(result, write_cache(cache, result.cache, root.position, after=result.hidden))
 
@@ -103,18 +106,20 @@ def forward_level(
 
     Args:
         seen: slots that may be seen at all, those of the cycle among them; None: all.
-        options: of `forward`.
+        options: of `StepInput`.
     """
     batch, tokens = level.tokens.shape
     return forward(
         params,
         config,
-        tokens=level.tokens,
-        positions=root.position[:, None] + level.depth,
-        # Tokens of one level are not above each other.
-        mask=jnp.broadcast_to(jnp.eye(tokens, dtype=bool), (batch, tokens, tokens)),
-        sources=[CachedKV(cache, _among(tree_slots(root.position, level.ancestors, cache.num_slots), seen))],
-        **options,
+        level.tokens,
+        StepInput(
+            root.position[:, None] + level.depth,
+            # Tokens of one level are not above each other.
+            jnp.broadcast_to(jnp.eye(tokens, dtype=bool), (batch, tokens, tokens)),
+            sources=[CachedKV(cache, _among(tree_slots(root.position, level.ancestors, cache.num_slots), seen))],
+            **options,
+        ),
     )
 
 

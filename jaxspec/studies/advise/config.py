@@ -9,26 +9,16 @@ from jaxspec.errors import InputError
 from jaxspec.settings.acceptance import ACCEPTANCE_UNUSED, PRINTED, AcceptanceSettings
 from jaxspec.settings.base import Unused
 from jaxspec.settings.catalog_names import catalog_architectures
-from jaxspec.settings.common import CommonConfig
+from jaxspec.settings.common import CommonConfig, ExpertSettings, ParallelSettings
 from jaxspec.settings.draft_kinds import SELF
-from jaxspec.settings.experts import ExpertSettings
 from jaxspec.settings.fields import same_as, setting
-from jaxspec.settings.parallel import ParallelSettings
-from jaxspec.settings.schemes import PricedScheme
-from jaxspec.studies.config_files import NETWORK, kind_in_file, own_scheme
-from jaxspec.studies.predict.config import PredictConfig
+from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, PricedScheme
+from jaxspec.studies.config_files import NETWORK, own_scheme
+from jaxspec.studies.predict.config import BLOCK, HEADS, LOOKUP, PredictConfig, kind_of_draft_named
 from jaxspec.studies.study import Study, run_directory
 
 #: Engines that can be asked for: those with measured kernels or terms, and llama.cpp, which has neither.
 EngineName = Literal["vllm", "sglang", "trtllm", "llama.cpp"]
-
-
-#: Drafts that are a head on the target,
-HEADS = ("eagle", "eagle3", "mtp")
-
-
-#: and a lookup in the text.
-LOOKUP = "ngram"
 
 
 #: Ranks behind the first one.
@@ -72,7 +62,7 @@ class AdviseConfig(ParallelSettings, AcceptanceSettings):
     weight_format: str | None = same_as(CommonConfig, "weight_format")
     batch: tuple[int, ...] = setting(
         (1, 2, 4, 8, 16, 32, 64, 128),
-        "Sequences decoded together, separated by commas.",
+        "Sequences decoded together. Several, separated by commas, make a table.",
         low=1,
         high=4096,
     )
@@ -89,15 +79,16 @@ class AdviseConfig(ParallelSettings, AcceptanceSettings):
     scheme: PricedScheme = setting(
         None,
         "How the target is stored. released: as its release is.",
-        unset="bf16, or released where a config.json states a quantized form",
+        unset=f"the release's form, where one is known, or bf16, and of draft {SELF} {DEFAULT_SCHEME_NAME}",
         objects="scheme",
     )
     expert_bits: float | None = same_as(ExpertSettings, "expert_bits")
     draft: str = setting(
         "eagle3",
-        f"Draft: {LOOKUP} (a lookup in the text), {', '.join(HEADS)} (heads on the target), {SELF} (the target's "
-        "compressed copy, by --scheme), or the config.json of a head or network, its directory, or a catalog name.",
-        names=lambda: (LOOKUP, *HEADS, SELF, *catalog_architectures()),
+        f"Draft: {LOOKUP} (a lookup in the text), {', '.join(HEADS)} (heads on the target), {BLOCK} (a block drafter, all "
+        f"tokens in one pass), {SELF} (the target's compressed copy, by --scheme), or the config.json of a head or network, "
+        "its directory, or a catalog name.",
+        names=lambda: (LOOKUP, *HEADS, BLOCK, SELF, *catalog_architectures()),
         objects="architecture",
     )
     draft_bits: float | None = setting(
@@ -123,7 +114,7 @@ class AdviseConfig(ParallelSettings, AcceptanceSettings):
     tree_nodes: int = setting(24, "Drafted tokens of the largest tree.", low=2, high=128)
     run: str | None = setting(
         None,
-        "Finished run of evaluate or tune (its directory, or result.json): take the acceptance counted there.",
+        "Finished run of evaluate, tune or compare (its directory, or result.json): take the acceptance counted there.",
         unset="none",
     )
     max_draft_length: int = same_as(PredictConfig, "max_draft_length")
@@ -137,41 +128,32 @@ class AdviseConfig(ParallelSettings, AcceptanceSettings):
     unused = (
         Unused(("acceptance", "acceptance_cycles", "max_draft_length", *PRINTED), _given),
         *ACCEPTANCE_UNUSED,
-        Unused(
-            ("output_tokens",),
-            lambda config: None if config.prompt_tokens else "no prompts are processed during decoding",
-        ),
-        Unused(
-            ("tree_nodes",),
-            lambda config: "trees need branch_acceptance" if config.branch_acceptance is None else None,
-        ),
-        Unused(
-            ("branch_acceptance",),
-            lambda config: "a lookup proposes no second token" if config.draft == LOOKUP else None,
-        ),
-        Unused(
-            ("acceptance_cycles",), lambda config: "no acceptance was given" if config.acceptance_form is None else None
-        ),
+        Unused(("output_tokens",), lambda config: not config.prompt_tokens, "no prompts are processed during decoding"),
+        Unused(("tree_nodes",), lambda config: config.branch_acceptance is None, "trees need branch_acceptance"),
+        Unused(("branch_acceptance",), lambda config: config.draft == LOOKUP, "a lookup proposes no second token"),
+        Unused(("acceptance_cycles",), lambda config: config.acceptance_form is None, "no acceptance was given"),
         Unused(
             ("draft_bits", "draft_weights", "draft_tensor_parallel"),
-            lambda config: "a lookup has no weights" if config.draft == LOOKUP else None,
+            lambda config: config.draft == LOOKUP,
+            "a lookup has no weights",
         ),
-        Unused(("draft_weights",), lambda config: "the head is the target's own" if config.draft == "mtp" else None),
+        Unused(("draft_weights",), lambda config: config.draft == "mtp", "the head is the target's own"),
         Unused(
             ("draft_weights", "draft_tensor_parallel"),
-            lambda config: "a compressed copy lies within the target" if config.draft == SELF else None,
+            lambda config: config.draft == SELF,
+            "a compressed copy lies within the target",
         ),
     )
 
     def __post_init__(self):
-        self.settle("scheme", own_scheme(self.architecture, "bf16"))
+        self.settle("scheme", own_scheme(self.architecture, copied=self.draft == SELF))
         super().__post_init__()
         _no_network(self.architecture)
 
     @property
     def kind(self) -> str:
-        """What drafts, as engines call it: a head, `LOOKUP` or `NETWORK`; or `SELF`, which none of them knows."""
-        return self.draft if self.draft in (*HEADS, LOOKUP, SELF) else kind_in_file(self.draft)
+        """See `kind_of_draft_named`."""
+        return kind_of_draft_named(self.draft)
 
     @property
     def prices_own_network(self) -> bool:

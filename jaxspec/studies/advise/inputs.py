@@ -24,17 +24,18 @@ from hwmodels import (
     catalog,
     uniform_footprint,
 )
-from hwmodels.analysis.uncertainty.acceptance_errors import conditional_errors
+from hwmodels.analysis.uncertainty.cycle_errors import conditional_errors
 from hwmodels.catalog.calibrations import calibrated_engines
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
-from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head, multi_token_head
+from hwmodels.numerics.scalars import Leaf
+from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, block_head, eagle_head, medusa_head, multi_token_head
 from jaxspec.errors import InputError
 from jaxspec.files import read_json
-from jaxspec.report.assumptions import Divided
+from jaxspec.report.assumptions import ParallelConfig
 from jaxspec.results.quantity import Status
 from jaxspec.settings import CommonConfig, build_config
+from jaxspec.settings.common import PARALLEL
 from jaxspec.settings.draft_kinds import SELF
-from jaxspec.settings.parallel import PARALLEL
 from jaxspec.settings.schemes import RELEASED, scheme_facts
 from jaxspec.studies.advise.config import HEADS, LOOKUP, AdviseConfig
 from jaxspec.studies.config_files import head_in_file
@@ -42,7 +43,8 @@ from jaxspec.studies.engine_flags import ServedDraft
 from jaxspec.studies.engine_pricing import engine_terms
 from jaxspec.studies.expert_pricing import copy_by_scheme, with_expert_bits
 from jaxspec.studies.given_acceptance import given_rates, known_acceptance
-from jaxspec.studies.measured.pricing import resolve_architecture, resolve_draft, resolve_pricing
+from jaxspec.studies.measured.pricing import longest_text, resolve_architecture, resolve_draft, resolve_pricing
+from jaxspec.studies.predict.config import BLOCK, PredictConfig
 from jaxspec.studies.release import priced_form, scheme_footprint, stored_form
 from jaxspec.suggestions import hint
 
@@ -76,7 +78,7 @@ def draft_acceptance(config: AdviseConfig) -> DraftAcceptance:
         InputError: a run without it, or a kind of draft of which none is published.
     """
     if config.run is not None:
-        return _counted(config.run)
+        return _counted(config, config.run)
     if (given := given_rates(config, longest=config.max_draft_length)) is None:
         return _published(config)
     chances = np.asarray(given.of_positions(config.max_draft_length), np.float64)
@@ -91,7 +93,7 @@ def draft_acceptance(config: AdviseConfig) -> DraftAcceptance:
 
 def of_another_draft(config: AdviseConfig) -> tuple[str, ...]:
     """What is said where a run counted the acceptance of another draft than the one that is priced."""
-    if config.run is None or config.draft == SELF:
+    if config.run is None or config.draft == SELF or "contestants" in _result_of(config.run):
         return ()
     return (
         f"the acceptance of {config.run} is that of the target's compressed copy, which evaluate and tune measure, and the "
@@ -107,26 +109,48 @@ def _published(config: AdviseConfig) -> DraftAcceptance:
     )
 
 
-def _counted(path: str) -> DraftAcceptance:
-    """Of the first device's tuned or given draft."""
+#: Runs that hold an acceptance by position.
+_RUNS = "give a finished run of evaluate, tune or compare"
+
+
+def _result_of(path: str) -> Mapping[str, Any]:
+    """What a run says of its first device.
+
+    Raises:
+        InputError: it cannot be read.
+    """
     file = Path(path) / "result.json" if os.path.isdir(path) else Path(path)
     try:
         raw = read_json(file)
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"run {path!r} cannot be read ({error}); give a finished run of evaluate or tune") from error
+        raise InputError(f"run {path!r} cannot be read ({error}); {_RUNS}") from error
     except ValueError as error:
         raise InputError(f"{str(file)!r} is not valid JSON ({error}); give a result.json") from error
     first = raw[0] if isinstance(raw, list) and raw else raw
-    found = first.get("configurations") if isinstance(first, Mapping) else None
-    name = next((name for name in _CONFIGURATIONS if isinstance(found, Mapping) and name in found), None)
+    return first if isinstance(first, Mapping) else {}
+
+
+def _counted(config: AdviseConfig, path: str) -> DraftAcceptance:
+    """Of the tuned or given draft, or of the one that is priced among those that were compared."""
+    result = _result_of(path)
+    what = "configuration" if "contestants" not in result else "draft"
+    counts = result.get("contestants", result.get("configurations"))
+    counts = counts if isinstance(counts, Mapping) else {}
+    # A draft is called as in the comparison, a compressed copy by its scheme, a folder by any path to it.
+    draft = os.path.abspath(config.draft) if os.path.exists(config.draft) else None
+    named = {config.scheme if config.draft == SELF else config.draft} | (
+        {name for name in counts if os.path.abspath(name) == draft} if draft else set()
+    )
+    name = next((name for name in (_CONFIGURATIONS if what == "configuration" else named) if name in counts), None)
     try:
-        if name is None or not isinstance(found, Mapping):
-            raise TypeError("no configuration that tune or evaluate writes")
-        return _of_configuration(found[name], f"counted in {path}, configuration {name}")
+        if name is None:
+            has = "no configuration that tune or evaluate writes"
+            raise TypeError(
+                has if what == "configuration" else f"of the draft it is {', '.join(named)!r}, not compared"
+            )
+        return _of_configuration(counts[name], f"counted in {path}, {what} {name}")
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise InputError(
-            f"{str(file)!r} holds no acceptance by position ({error}); give a finished run of evaluate or tune"
-        ) from error
+        raise InputError(f"run {path!r} holds no acceptance by position ({error}); {_RUNS}") from error
 
 
 def _of_configuration(entry: Mapping[str, Any], source: str) -> DraftAcceptance:
@@ -167,7 +191,7 @@ def measured_kernels(config: AdviseConfig, device: str) -> tuple[Case, Kernels]:
     """What is priced on a device, alone or as one of a group, and whose kernels that takes.
 
     Raises:
-        InputError: an unknown device, a malformed file, a format that the device was not measured with, or a division that
+        InputError: an unknown device, a malformed file, a format that the device was not measured with, or a parallelism that
             the architecture does not allow.
     """
     kernels = _kernels(config, device)
@@ -212,15 +236,16 @@ def _kernels(config: AdviseConfig, device: str) -> Kernels:
         calibration = catalog.device_entry(device).calibration
     except (catalog.UnknownNameError, catalog.EntryError) as error:
         raise InputError(str(error)) from error
-    engine = config.engine
-    if engine is None or (calibration is not None and engine in calibrated_engines(calibration)):
+    engine, lent = config.engine, catalog.lent_kernels(device)
+    gpu = calibration if lent is None else lent.gpu
+    if engine is None or (gpu is not None and engine in calibrated_engines(gpu)):
         return Kernels(engine, config.weight_format)
     whose = "the data sheet's times count" if calibration is None else "those of the device's own engine count"
     return Kernels(None, config.weight_format, (f"kernels of {engine} were not measured on {device}: {whose}",))
 
 
-def named_draft(config: AdviseConfig, target: Architecture) -> DraftCost:
-    """The cost of a lookup, of a head on the target, of the target's compressed copy, or of a network.
+def named_draft(config: AdviseConfig | PredictConfig, target: Architecture) -> DraftCost:
+    """The cost of a lookup, of a head on the target, of a block drafter, of the target's compressed copy, or of a network.
 
     Args:
         target: architecture of the settings' target.
@@ -228,14 +253,17 @@ def named_draft(config: AdviseConfig, target: Architecture) -> DraftCost:
         InputError: none of these, or a network that cannot draft for this target or be shared so.
     """
     name = config.draft
+    if name == BLOCK:
+        return block_head(target)
     if name == LOOKUP:
-        return DraftCost(passes=0.0, statement="a lookup, which takes no time")
+        return DraftCost(passes=0.0, statement="a lookup, which runs no network")
     if name == SELF:
         return copy_by_scheme(config.scheme, target)
     if name in HEADS:
         makers = {
             "eagle": eagle_head,
             "eagle3": lambda shape: eagle_head(shape, EAGLE3_VOCABULARY),
+            "medusa": medusa_head,
             "mtp": multi_token_head,
         }
         return makers[name](target)
@@ -243,12 +271,12 @@ def named_draft(config: AdviseConfig, target: Architecture) -> DraftCost:
         try:
             resolve_architecture(name, None)
         except InputError as error:
-            known = hint(name, (LOOKUP, SELF, *HEADS), quote=False)
+            known = hint(name, (LOOKUP, SELF, BLOCK, *HEADS), quote=False)
             raise InputError(f"draft {name!r} is no head, lookup or network{known}; as a network: {error}") from error
-    return file_draft(config, name, config.architecture, target, max(config.context + 1, config.prompt_tokens))
+    return file_draft(config, name, config.architecture, target, longest_text(config))
 
 
-def file_draft(config: Divided, name: str, target: str, architecture: Architecture, tokens: float) -> DraftCost:
+def file_draft(config: ParallelConfig, name: str, target: str, architecture: Architecture, tokens: float) -> DraftCost:
     """The cost of a network by catalog name or config.json, or of the head that a config.json describes.
 
     Args:
@@ -266,6 +294,8 @@ def file_draft(config: Divided, name: str, target: str, architecture: Architectu
         )
     if head.drafts_as == "mtp":
         return multi_token_head(architecture)
+    if head.drafts_as == "medusa":
+        return medusa_head(architecture, float(head.sizes.get("medusa_num_layers") or 1))
     try:
         own = catalog.head_architecture(head, architecture, where=name)
     except (NotImplementedError, ValueError) as error:
@@ -295,16 +325,24 @@ def _widths(config: AdviseConfig) -> Footprint:
             return stored
         own = dict.fromkeys(ALL_LAYER_MATRICES, config.draft_bits)
         return dataclasses.replace(stored, draft_weight_bits=stored.draft_weight_bits | own)
+    return dataclasses.replace(
+        stored, draft_weight_bits=bits_beside(config, stored.target_weight_bits), draft_kv_bits=UNCOMPRESSED_BITS
+    )
+
+
+def bits_beside(config: AdviseConfig | PredictConfig, target_bits: Mapping[str, Leaf]) -> dict[str, Leaf]:
+    """Bits read of a draft that is no copy of its target, by kind: those given, or 16, or as its file states.
+
+    Args:
+        target_bits: of the target's weights, by kind.
+    """
     bits = draft_weight_bits(config.draft) if config.draft_bits is None else None
     if config.draft == "mtp" and config.draft_bits is None and priced_form(config) is not None:
         # One dense layer, stored as those of the network: what experts are there, its feed-forward network is here.
-        experts = {kind.removeprefix("expert_"): stored.target_weight_bits[kind] for kind in EXPERT_MATRICES}
-        narrow = {kind: min(width, stored.target_weight_bits[kind]) for kind, width in experts.items()}
-        bits = stored.target_weight_bits | narrow
-    plain = uniform_footprint(UNCOMPRESSED_BITS if config.draft_bits is None else config.draft_bits)
-    return dataclasses.replace(
-        stored, draft_weight_bits=bits or plain.draft_weight_bits, draft_kv_bits=UNCOMPRESSED_BITS
-    )
+        experts = {kind.removeprefix("expert_"): target_bits[kind] for kind in EXPERT_MATRICES}
+        bits = dict(target_bits) | {kind: min(width, target_bits[kind]) for kind, width in experts.items()}
+    width = UNCOMPRESSED_BITS if config.draft_bits is None else config.draft_bits
+    return bits or dict(uniform_footprint(width).draft_weight_bits)
 
 
 def draft_weight_bits(name: str) -> dict[str, float] | None:
@@ -330,9 +368,10 @@ def served_draft(config: AdviseConfig, *, other_rows: bool = False) -> ServedDra
     """The draft for an engine's flags. Args: other_rows: see `ServedDraft`."""
     if config.kind in (LOOKUP, SELF, "mtp"):
         return ServedDraft(config.kind)
-    if config.draft in HEADS:
-        # A network has no such head, or several.
-        unnamed = f"<{config.kind} head for {config.target_weights or config.architecture}>"
+    if config.draft in (*HEADS, BLOCK):
+        # A network has no such draft, or several.
+        what = "drafter" if config.draft == BLOCK else "head"
+        unnamed = f"<{config.kind} {what} for {config.target_weights or config.architecture}>"
         return ServedDraft(config.kind, config.draft_weights or unnamed)
     return ServedDraft(config.kind, config.draft_weights or _network(config.draft), other_rows)
 
@@ -341,20 +380,20 @@ def weights_notes(config: AdviseConfig) -> tuple[str, ...]:
     """Which weights the engines' commands name that the settings do not, and which of them a person has to name."""
     given = {"target": config.target_weights, "draft": config.draft_weights}
     served = {"target": served_target(config), "draft": served_draft(config).weights}
-    found = {part: weights for part, weights in served.items() if weights and not given[part]}
+    unread = {part: weights for part, weights in served.items() if weights and not given[part]}
     notes = []
     for missing, said in (
         (False, "the engines' commands load {}; {} gives others"),
         (True, "replace {} in the engines' commands, or give {}"),
     ):
-        parts = [part for part, weights in found.items() if weights.startswith("<") == missing]
+        parts = [part for part, weights in unread.items() if weights.startswith("<") == missing]
         if parts:
             flags = " or ".join(f"--{part}-weights" for part in parts)
-            notes.append(said.format(" and ".join(found[part] for part in parts), flags))
+            notes.append(said.format(" and ".join(unread[part] for part in parts), flags))
     form = stored_form(config.architecture)
-    if "target" in found and config.scheme not in _PLAIN:
+    if "target" in unread and config.scheme not in _PLAIN:
         notes.append(f"these commands do not store the target by {config.scheme}, as it is priced; name such weights")
-    elif "target" in found and form is not None and config.scheme != RELEASED.name:
+    elif "target" in unread and form is not None and config.scheme != RELEASED.name:
         notes.append(f"these commands load the release, in {form.name}, and {config.scheme} is priced")
     if form is not None and form.name != "MXFP4":
         notes.append(

@@ -19,8 +19,6 @@ from hwmodels import (
     Footprint,
     Plan,
     PricedStep,
-    ServingCycle,
-    chain_plan,
     plan_family,
     serving_cycle,
     tokens_per_cycle,
@@ -28,7 +26,8 @@ from hwmodels import (
 )
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, cycle_numbers, cycle_times
 from hwmodels.analysis.uncertainty.delta_method import LogNormal
-from hwmodels.numerics.quick_jit import quick_jit
+from hwmodels.numerics.fast_compile import run_on_host
+from hwmodels.speculation import ServingCycle
 from hwmodels.speculation.draft_cost import held_with_draft
 from jaxspec.studies.advise.inputs import DraftAcceptance
 from jaxspec.studies.engine_flags import Range, ServedTree
@@ -76,68 +75,64 @@ def price_advice(
     cost = dataclasses.replace(draft, statement="")
     quiet = dataclasses.replace(pricing, device=dataclasses.replace(pricing.device, chip=None))
     lengths = np.arange(1, acceptance.conditional.size + 1, dtype=np.float32)
-    tokens = np.asarray(tokens_per_cycle(jnp.asarray(acceptance.conditional, jnp.float32)))
-    found = _priced(quiet, footprint, cost, np.asarray(batches, np.float32), lengths, tokens)
-    cycles, held, times = jax.device_get(found)
+    tokens = run_on_host(tokens_per_cycle)(np.asarray(acceptance.conditional, np.float32))
+    pairs = [each.ravel() for each in np.meshgrid(np.asarray(batches, np.float32), lengths, indexing="ij")]
+    priced = _priced(quiet, footprint, cost, *pairs, np.tile(tokens, len(batches)))
+    by_batch = lambda leaf: leaf.reshape(len(batches), lengths.size, *leaf.shape[1:])
+    cycles, held, times = jax.tree.map(by_batch, priced)
     times = dataclasses.replace(times, scatter=np.full(times.engine_s.shape, scatter, np.float32))
     return Advised(
         _numbers(times, acceptance, np.asarray(batches, np.float32)),
         tokens,
         times,
         cycles,
-        np.asarray(held),
-        np.asarray(held) <= capacity_bytes(pricing.device),
+        held[:, 0],
+        held[:, 0] <= capacity_bytes(pricing.device),
     )
 
 
-@quick_jit
+@run_on_host
 def _priced(
     pricing: Case,
     footprint: Footprint,
     draft: DraftCost,
-    batches: Float[Array, " batch"],
-    lengths: Float[Array, " length"],
-    tokens: Float[Array, " length"],
+    batches: Float[Array, " pair"],
+    lengths: Float[Array, " pair"],
+    tokens: Float[Array, " pair"],
 ) -> tuple[ServingCycle, Array, CycleTimes]:
-    def at_batch(batch: Array) -> tuple[ServingCycle, Array, CycleTimes]:
-        parts = {
-            "footprint": footprint,
-            "draft_cost": draft,
-            "workload": dataclasses.replace(pricing.workload, batch=batch),
-        }
+    """Cycles, bytes held and times of pairs of a batch and a draft length: one map, as two in each other trace for longer."""
 
-        def at_length(length: Array, gained: Array) -> tuple[ServingCycle, CycleTimes]:
-            cycle = serving_cycle(
-                pricing.device,
-                pricing.architecture,
-                plan=chain_plan(length),
-                tokens_per_cycle=gained,
-                engine=pricing.engine,
-                **parts,
-            )
-            return cycle, _times(pricing.device, cycle, length, jnp.asarray(draft.passes))
+    def cycle(batch: Array, length: Array, gained: Array) -> tuple[ServingCycle, Array, CycleTimes]:
+        workload = dataclasses.replace(pricing.workload, batch=batch)
+        parts = {"footprint": footprint, "draft_cost": draft, "workload": workload}
+        case = dataclasses.replace(pricing, footprint=footprint, draft=draft, workload=workload)
+        serving = serving_cycle(case, draft.plan(length), tokens_per_cycle=gained)
+        held = held_with_draft(pricing.architecture, **parts, group=pricing.device.group)
+        return serving, held, _times(pricing.device, serving, draft_passes(draft, length))
 
-        cycles, times = jax.vmap(at_length)(lengths, tokens)
-        return cycles, held_with_draft(pricing.architecture, **parts, group=pricing.device.group), times
-
-    return jax.vmap(at_batch)(batches)
+    return jax.vmap(cycle)(batches, lengths, tokens)
 
 
-def _times(device: Device, one: ServingCycle, length: Array, passes: Array) -> CycleTimes:
-    """The steps of one cycle, of which one draft step carries prompts."""
+def draft_passes(draft: DraftCost, length: Array | float) -> Array | float:
+    """Of the draft in a cycle of so many drafted tokens, at least 1: a block drafter makes one for all, a lookup none."""
+    return draft.passes * (1.0 if draft.block else length)
+
+
+def _times(device: Device, one: ServingCycle, passes: Array | float) -> CycleTimes:
+    """The steps of one cycle, of which one draft step carries prompts. Args: passes: of the draft in the cycle."""
     first = jnp.minimum(passes, 1.0)
     alone, beside = (jax.tree.map(lambda leaf: leaf[0], step) for step in (one.draft, one.beside))
     return cycle_times(
         device,
         bf16=one.baselines.bf16,
         stored=one.baselines.stored,
-        cycle=[(length * passes - first, alone), (first, beside), (1.0, one.verify)],
+        cycle=[(passes - first, alone), (first, beside), (1.0, one.verify)],
         engine_s=one.engine_s,
         plain_engine_s=one.plain_engine_s,
     )
 
 
-@quick_jit
+@run_on_host
 @jax.vmap
 def _cycle_numbers(
     times: CycleTimes,
@@ -157,30 +152,32 @@ def _numbers(
     inside = np.tril(np.ones((positions, positions)))
     chances = np.tile(inside * acceptance.conditional, (len(batches), 1))
     error = np.tile(inside[:, :, None] * acceptance.error, (len(batches), 1, 1))
-    found = _cycle_numbers(stacked, chances.astype(np.float32), error.astype(np.float32), np.repeat(batches, positions))
+    numbers = _cycle_numbers(
+        stacked, chances.astype(np.float32), error.astype(np.float32), np.repeat(batches, positions)
+    )
     shape = (len(batches), positions)
-    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64).reshape(shape), jax.device_get(found))
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64).reshape(shape), numbers)
 
 
-def time_by_cause(advised: Advised, batch: int, length: int, passes: float) -> dict[str, float]:
+def time_by_cause(advised: Advised, batch: int, length: int, draft: DraftCost) -> dict[str, float]:
     """Seconds of a cycle, or of an autoregressive step for length 0, by part and by what its operators wait for.
 
     Args:
         batch: place among the batches.
         length: draft length.
-        passes: of a draft step.
     """
     one: ServingCycle = jax.tree.map(lambda leaf: leaf[batch, max(length - 1, 0)], advised.cycles)
     if length == 0:
-        found = _causes(one.baselines.stored, "decode", 1.0)
-        return _above_nothing(found | {"engine": float(one.plain_engine_s)})
+        causes = _causes(one.baselines.stored, "decode", 1.0)
+        return _above_nothing(causes | {"engine": float(one.plain_engine_s)})
+    passes = float(draft_passes(draft, float(length)))
     first = min(passes, 1.0)
     alone, beside = (jax.tree.map(lambda leaf: leaf[0], step) for step in (one.draft, one.beside))
-    found = _causes(one.verify, "verify", 1.0) | {"engine": float(one.engine_s)}
-    for runs, step in ((length * passes - first, alone), (first, beside)):
+    causes = _causes(one.verify, "verify", 1.0) | {"engine": float(one.engine_s)}
+    for runs, step in ((passes - first, alone), (first, beside)):
         for name, seconds in _causes(step, "draft", runs).items():
-            found[name] = found.get(name, 0.0) + seconds
-    return _above_nothing(found)
+            causes[name] = causes.get(name, 0.0) + seconds
+    return _above_nothing(causes)
 
 
 def _causes(step: PricedStep, part: str, runs: float) -> dict[str, float]:
@@ -193,18 +190,18 @@ def _causes(step: PricedStep, part: str, runs: float) -> dict[str, float]:
     busy = np.asarray(cost.operator_s, np.float64)
     launches = np.where(limits.max(axis=0) > 0, np.minimum(cost.launch_s, busy), 0.0)
     waits = limits.argmax(axis=0)
-    found = {f"{part}: {name}": runs * float(np.sum((busy - launches)[waits == i])) for i, name in enumerate(CAUSES)}
+    causes = {f"{part}: {name}": runs * float(np.sum((busy - launches)[waits == i])) for i, name in enumerate(CAUSES)}
     encoding = max(float(cost.encoding_s) - float(np.sum(busy)), 0.0)
     others = 0.0 if cost.collective_s is None else float(np.sum(np.asarray(cost.collective_s, np.float64)))
-    return found | {
+    return causes | {
         f"{part}: other devices": runs * others,
         f"{part}: launches": runs * float(np.sum(launches)),
         f"{part}: encoding of the cache": runs * encoding,
     }
 
 
-def _above_nothing(found: dict[str, float]) -> dict[str, float]:
-    return {name: seconds for name, seconds in sorted(found.items(), key=lambda item: -item[1]) if seconds > 0}
+def _above_nothing(causes: dict[str, float]) -> dict[str, float]:
+    return {name: seconds for name, seconds in sorted(causes.items(), key=lambda item: -item[1]) if seconds > 0}
 
 
 def ranges(batches: Sequence[int], lengths: Sequence[int]) -> list[Range]:
@@ -214,14 +211,14 @@ def ranges(batches: Sequence[int], lengths: Sequence[int]) -> list[Range]:
         batches: rising; batches below the first take its length.
         lengths: of each, 0 for no speculation.
     """
-    found: list[Range] = []
+    spans: list[Range] = []
     for index, (batch, length) in enumerate(zip(batches, lengths, strict=True)):
         last = batches[index + 1] - 1 if index + 1 < len(batches) else batch
-        if found and found[-1].draft_length == length:
-            found[-1] = Range(found[-1].first, last, length)
+        if spans and spans[-1].draft_length == length:
+            spans[-1] = Range(spans[-1].first, last, length)
         else:
-            found.append(Range(batch if found else 1, last, length))
-    return found
+            spans.append(Range(batch if spans else 1, last, length))
+    return spans
 
 
 def single_length(speedups: Float[np.ndarray, "batch length"]) -> int:
@@ -272,19 +269,19 @@ def grow_tree(chances: Float[np.ndarray, "depth rank"], nodes: int) -> GrownTree
         nodes: fewer grow where the table has no more.
     """
     depths, ranks = chances.shape
-    found = GrownTree([], [], [], [])
+    tree = GrownTree([], [], [], [])
     # Of equal chances the shallower node, then the earlier one.
     waiting = [(-float(chances[0, rank]), 0, rank, _ROOT) for rank in range(ranks)]
     heapq.heapify(waiting)
-    while waiting and len(found.parent) < nodes:
+    while waiting and len(tree.parent) < nodes:
         negative, depth, rank, parent = heapq.heappop(waiting)
-        node = len(found.parent)
-        for column, value in zip(found, (parent, rank, depth, -negative), strict=True):
+        node = len(tree.parent)
+        for column, value in zip(tree, (parent, rank, depth, -negative), strict=True):
             column.append(value)  # pyright: ignore[reportArgumentType]
         if depth + 1 < depths:
             for below in range(ranks):
                 heapq.heappush(waiting, (negative * float(chances[depth + 1, below]), depth + 1, below, node))
-    return found
+    return tree
 
 
 def chance_table(conditional: Float[np.ndarray, " position"], branches: tuple[float, ...]) -> np.ndarray:
@@ -340,9 +337,7 @@ def price_trees(
     cost = dataclasses.replace(draft, statement="")
     quiet = dataclasses.replace(pricing, device=dataclasses.replace(pricing.device, chip=None))
     arrays = (np.asarray(batches, np.float32), tokens.astype(np.float32), errors.astype(np.float32))
-    return AdvisedTrees(
-        grown, jax.device_get(_priced_trees(quiet, footprint, cost, plans, *arrays, np.float32(scatter))), tokens
-    )
+    return AdvisedTrees(grown, _priced_trees(quiet, footprint, cost, plans, *arrays, np.float32(scatter)), tokens)
 
 
 def served_tree(grown: GrownTree, nodes: int) -> ServedTree:
@@ -366,13 +361,13 @@ def single_tree(trees: AdvisedTrees, chains: Float[np.ndarray, "batch length"]) 
 
 def _chances(grown: GrownTree, table: np.ndarray) -> np.ndarray:
     """Of each node with another table."""
-    found: list[float] = []
+    chances: list[float] = []
     for parent, rank, depth in zip(grown.parent, grown.rank, grown.depth, strict=True):
-        found.append((1.0 if parent == _ROOT else found[parent]) * float(table[depth, rank]))
-    return np.array(found)
+        chances.append((1.0 if parent == _ROOT else chances[parent]) * float(table[depth, rank]))
+    return np.array(chances)
 
 
-@quick_jit
+@run_on_host
 def _priced_trees(
     pricing: Case,
     footprint: Footprint,
@@ -388,16 +383,8 @@ def _priced_trees(
 
     def one(batch: Array, plan: Plan, gained: Array, error: Array) -> LogNormal:
         workload = dataclasses.replace(pricing.workload, batch=batch)
-        cycle = serving_cycle(
-            pricing.device,
-            pricing.architecture,
-            footprint=footprint,
-            draft_cost=draft,
-            workload=workload,
-            plan=plan,
-            tokens_per_cycle=gained,
-            engine=pricing.engine,
-        )
+        case = dataclasses.replace(pricing, footprint=footprint, draft=draft, workload=workload)
+        cycle = serving_cycle(case, plan, tokens_per_cycle=gained)
         beside = jax.tree.map(lambda leaf: leaf[0], cycle.beside)
         first = jnp.minimum(passes, 1.0)
         runs = (jnp.asarray(plan.draft_repeats) * passes).at[0].add(-first)

@@ -6,9 +6,8 @@ import dataclasses
 from typing import Any, ClassVar
 
 from jaxspec.results import UNKNOWN, Quantity, Record
-from jaxspec.results.intervals import NO_ENDS, Ends, EngineUsed
-from jaxspec.results.priced_results import PricedResult
-from jaxspec.results.status_tables import rest_table
+from jaxspec.results.network_results import NO_ENDS, Ends, EngineUsed, PricedResult
+from jaxspec.results.records import rest_table
 
 __all__ = ["AdviseResult", "AdvisedBatch", "AdvisedDraft", "AdvisedTree", "AdvisedWorkload", "ScheduleRange"]
 

@@ -10,15 +10,16 @@ import numpy as np
 
 from hwmodels import Architecture, Case, DraftCost
 from hwmodels.analysis.uncertainty.delta_method import COVERAGE, LogNormal, probability_above
+from hwmodels.numerics.fast_compile import run_on_host
 from jaxspec.files import write_text
-from jaxspec.report.assumptions import division_of, priced_facts
+from jaxspec.report.assumptions import parallelism_of, priced_facts
 from jaxspec.report.page import device_slugs
 from jaxspec.results import Quantity, given, predicted
-from jaxspec.results.intervals import Ends
-from jaxspec.runs.carrying_out import for_each_device
+from jaxspec.results.network_results import Ends
 from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.execute import execute_per_device
 from jaxspec.runs.progress import Reporter
-from jaxspec.runs.provenance import versions
+from jaxspec.runs.run_index import versions
 from jaxspec.settings import expect
 from jaxspec.studies.advise.config import AdviseConfig
 from jaxspec.studies.advise.inputs import (
@@ -59,10 +60,12 @@ from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_
 from jaxspec.studies.expert_pricing import check_has_experts
 from jaxspec.studies.feasibility import kernel_notes, priced_pair
 from jaxspec.studies.headline_intervals import coverage_in_words, covered, interval_ends
-from jaxspec.studies.measured.pricing import resolve_architecture
+from jaxspec.studies.measured.pricing import longest_text, resolve_architecture
 from jaxspec.studies.release import draft_notes, release_in_words, release_notes, stored_form, with_release_kernels
 
 __all__ = ["advise"]
+
+_chance = run_on_host(probability_above)
 
 #: Main numbers of a result, for `jaxspec runs`.
 _HEADLINE = ("speculate", "single_draft_length")
@@ -70,7 +73,7 @@ _HEADLINE = ("speculate", "single_draft_length")
 
 @dataclasses.dataclass(frozen=True)
 class _Checked:
-    """What a configuration names for one device, found and checked."""
+    """Checked inputs of one device."""
 
     pricing: Case
     kernels: Kernels
@@ -85,7 +88,7 @@ def advise(
     force: bool = False,
     reporter: Reporter | None = None,
 ) -> tuple[list[AdviseResult], RunDirectory]:
-    """Advise on every device of the configuration, or return what a finished run found.
+    """Advise on every device of the configuration, or return the result of a finished run.
 
     Returns:
         One result per device, as in result.json, and the run directory with the page and the engines' settings.
@@ -93,11 +96,11 @@ def advise(
         InputError: bad input; nothing is lost.
     """
     expect(AdviseConfig, config)
-    return for_each_device(
+    return execute_per_device(
         "advise",
         config,
         lambda: _check(config),
-        lambda name, found, directory, _: _advice(config, found, name, directory),
+        lambda name, checked, directory, _: _advice(config, checked, name, directory),
         write_advice,
         kind=AdviseResult,
         out=out,
@@ -115,20 +118,20 @@ def _check(config: AdviseConfig) -> dict[str, _Checked]:
     return {name: _Checked(pricing, kernels, *common) for name, (pricing, kernels) in pricings.items()}
 
 
-def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDirectory) -> AdviseResult:
-    pricing, kernels, acceptance = found.pricing, found.kernels, found.acceptance
+def _advice(config: AdviseConfig, checked: _Checked, device: str, directory: RunDirectory) -> AdviseResult:
+    pricing, kernels, acceptance = checked.pricing, checked.kernels, checked.acceptance
     widths = read_widths(config)
-    scatter = engine_scatter(config.engine, kind_of_draft(found.draft), device=pricing.device)
+    scatter = engine_scatter(config.engine, kind_of_draft(checked.draft), device=pricing.device)
     advised = price_advice(
-        pricing, footprint=widths, draft=found.draft, acceptance=acceptance, batches=config.batch, scatter=scatter
+        pricing, footprint=widths, draft=checked.draft, acceptance=acceptance, batches=config.batch, scatter=scatter
     )
-    rows = [_row(config, found.draft, advised, place) for place in range(len(config.batch))]
+    rows = [_row(config, checked.draft, advised, place) for place in range(len(config.batch))]
     served: ServedTree | None = None
     if config.branch_acceptance is not None:
         trees = price_trees(
             pricing,
             footprint=widths,
-            draft=found.draft,
+            draft=checked.draft,
             acceptance=acceptance,
             branches=config.branch_acceptance,
             nodes=config.tree_nodes,
@@ -140,7 +143,7 @@ def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDi
     lengths = [row.draft_length.known for row in rows]
     schedule = ranges(config.batch, lengths)
     single = single_length(np.asarray(advised.numbers["speedup_vs_stored_ar"].value))
-    padded = config.prices_own_network and _other_rows(found.draft.architecture, pricing.architecture)
+    padded = config.prices_own_network and _other_rows(checked.draft.architecture, pricing.architecture)
     engines = _engines(config, schedule, single, served, padded)
     folder = dict(zip(config.device, device_slugs(config.device), strict=True))[device]
     for engine in engines:
@@ -161,7 +164,7 @@ def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDi
         draft=AdvisedDraft(
             name=config.draft,
             kind=config.kind,
-            priced_as=found.draft.statement,
+            priced_as=checked.draft.statement,
             conditional=Quantity(acceptance.conditional.tolist(), acceptance.status),
             acceptance_source=acceptance.source,
             branch_acceptance=given(None if config.branch_acceptance is None else list(config.branch_acceptance)),
@@ -178,7 +181,7 @@ def _advice(config: AdviseConfig, found: _Checked, device: str, directory: RunDi
         interval_statement=coverage_in_words(covers) if covers else None,
         engines={engine.title: engine.content for engine in engines},
         commands={engine.title: engine.shown for engine in engines},
-        **_notes(config, found, device, advised=advised, lengths=lengths, named=bool(engines)),
+        **_notes(config, checked, device, advised=advised, lengths=lengths, named=bool(engines)),
         versions=versions(),
     )
 
@@ -196,7 +199,7 @@ def _unpriced(first: int) -> tuple[str, ...]:
 
 def _notes(
     config: AdviseConfig,
-    found: _Checked,
+    checked: _Checked,
     device: str,
     *,
     advised: Advised | None = None,
@@ -209,9 +212,9 @@ def _notes(
         advised: prices, which say what memory is needed. named: whether commands name weights.
         lengths: of drafts, by batch; where all are 0, no server loads a draft.
     """
-    pricing, own_network = found.pricing, config.prices_own_network
+    pricing, own_network = checked.pricing, config.prices_own_network
     priced = [config.architecture, *([config.draft] if own_network else [])]
-    networks = {"architecture": pricing.architecture, "draft": found.draft.architecture}
+    networks = {"architecture": pricing.architecture, "draft": checked.draft.architecture}
     own = (
         *release_notes(config.architecture, config.scheme),
         *draft_notes(config.draft),
@@ -220,20 +223,20 @@ def _notes(
             if own_network
             else ()
         ),
-        *found.kernels.notes,
-        *found.acceptance.notes,
+        *checked.kernels.notes,
+        *checked.acceptance.notes,
         *of_another_draft(config),
         *_unpriced(config.batch[0]),
         *(idle_draft_notes(lengths) if any(lengths) else ()),
         *(weights_notes(config) if named else ()),
     )
     if config.branch_acceptance is not None:
-        own += scaled_branches(found.acceptance.conditional, config.branch_acceptance)
+        own += scaled_branches(checked.acceptance.conditional, config.branch_acceptance)
     fields = kernel_notes(
         pricing.device,
         [read_widths(config)],
         batches=config.batch,
-        texts=dict.fromkeys(priced, float(max(config.context + 1, config.prompt_tokens))),
+        texts=dict.fromkeys(priced, float(longest_text(config))),
         held=advised and {f"batch {batch}": float(size) for batch, size in zip(config.batch, advised.held)},
         **networks,
     )
@@ -253,13 +256,12 @@ def _row(config: AdviseConfig, draft: DraftCost, advised: Advised, place: int) -
     bf16_s = float((cycles.baselines.bf16.cost.total_s + cycles.plain_engine_s)[place, best])
     plain = {"cycle_s": stored_s, "tokens_per_s": config.batch[place] / stored_s}
     plain |= {"speedup_vs_stored_ar": 1.0, "speedup_vs_bf16_ar": bf16_s / stored_s}
-    found = {name: float(advised.numbers[name].value[place, best]) for name in plain} if pays else plain
-    numbers: dict[str, Any] = {name: predicted(value) for name, value in found.items()}
+    best_numbers = {name: float(advised.numbers[name].value[place, best]) for name in plain} if pays else plain
+    numbers: dict[str, Any] = {name: predicted(value) for name, value in best_numbers.items()}
     ends = {name: _ends(advised.numbers[name], (place, best)) for name in ("speedup_vs_stored_ar", "tokens_per_s")}
     chance = None
     if float(speedup.log_deviation[place, best]) > 0:
-        one = LogNormal(speedup.value[place, best], speedup.log_deviation[place, best])
-        chance = float(probability_above(one))
+        chance = float(_chance(LogNormal(speedup.value[place, best], speedup.log_deviation[place, best])))
     return AdvisedBatch(
         batch=config.batch[place],
         draft_length=predicted(length),
@@ -271,7 +273,7 @@ def _row(config: AdviseConfig, draft: DraftCost, advised: Advised, place: int) -
         best_draft_interval=ends["speedup_vs_stored_ar"],
         probability_pays=predicted(chance),
         speedups=predicted(speedup.value[place].tolist()),
-        time_by_cause=predicted(time_by_cause(advised, place, length, float(draft.passes))),
+        time_by_cause=predicted(time_by_cause(advised, place, length, draft)),
         fits=predicted(bool(advised.fits[place])),
         **numbers,
     )
@@ -307,8 +309,12 @@ def _engines(
     if not lengths:
         return []
     # An engine with one length for all batches takes the best one; where that is none, what small batches want.
-    target, served, division = served_target(config), served_draft(config, other_rows=other_rows), division_of(config)
+    target, served, parallelism = (
+        served_target(config),
+        served_draft(config, other_rows=other_rows),
+        parallelism_of(config),
+    )
     quantized = stored_form(config.architecture) is not None
     return engines_for(
-        target, served, single or lengths[0], schedule=schedule, division=division, tree=tree, quantized=quantized
+        target, served, single or lengths[0], schedule=schedule, parallelism=parallelism, tree=tree, quantized=quantized
     )

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from hwmodels.numerics.units import MILLI
 from jaxspec.report.columns import Column, fill, interval_in_words
-from jaxspec.report.figures.style import (
+from jaxspec.report.figure_style import (
     BLACK,
     BLUE,
     GREEN,
@@ -28,14 +28,8 @@ from jaxspec.report.figures.style import (
     styled,
 )
 from jaxspec.report.formatting import NOT_KNOWN, fixed, times
-from jaxspec.report.page import (
-    Drawings,
-    Page,
-    Section,
-    write_page,
-)
-from jaxspec.report.shown import Shown, note_lines, shown_run
-from jaxspec.report.terminal import Table
+from jaxspec.report.page import Drawings, Page, Section, write_page
+from jaxspec.report.terminal import Shown, Table, note_lines, shown_run
 from jaxspec.results import UNKNOWN
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.studies.advise.result import AdvisedBatch, AdviseResult, ScheduleRange
@@ -48,9 +42,9 @@ def _digits(count: int) -> Callable[[float], str]:
 
 def limits_in_words(row: AdvisedBatch, most: int = 2) -> str:
     """What the time goes to, the largest shares first."""
-    found = row.time_by_cause.value or {}
-    total, largest = sum(found.values()), sorted(found, key=lambda name: -found[name])
-    return ", ".join(f"{name} {100 * found[name] / total:.0f} %" for name in largest[:most])
+    causes = row.time_by_cause.value or {}
+    total, largest = sum(causes.values()), sorted(causes, key=lambda name: -causes[name])
+    return ", ".join(f"{name} {100 * causes[name] / total:.0f} %" for name in largest[:most])
 
 
 def _chance(row: AdvisedBatch) -> str:
@@ -74,28 +68,24 @@ def _rate(row: AdvisedBatch) -> str:
     return text + ("" if row.fits.value else " (does not fit)")
 
 
+#: One number of it.
+_number = Column[AdvisedBatch]
+
 #: All of them, in order.
 BATCH_COLUMNS = (
-    Column[AdvisedBatch]("draft length", "draft\nlength", "0: do not speculate", "draft_length", 0),
-    Column[AdvisedBatch]("tokens per cycle", "tokens\nper cycle", "expected", "tokens_per_cycle", 2),
-    Column[AdvisedBatch](
-        "speedup",
-        "speedup",
-        "over decoding what is stored without a draft",
-        "speedup_vs_stored_ar",
-        times,
-        interval="interval",
+    _number("draft\nlength", "0: do not speculate", "draft_length", 0),
+    _number("tokens\nper cycle", "expected", "tokens_per_cycle", 2),
+    _number(
+        "speedup", "over decoding what is stored without a draft", "speedup_vs_stored_ar", times, interval="interval"
     ),
-    Column[AdvisedBatch](
-        "best draft",
+    _number(
         "best\ndraft",
         "its speedup, whether it pays or not",
         "best_draft_speedup",
         times,
         words=lambda row: f"{times(row.best_draft_speedup.number)} at {row.best_draft_length.value}",
     ),
-    Column[AdvisedBatch](
-        "best tree",
+    _number(
         "best\ntree",
         "its speedup, whether it pays or not",
         lambda row: UNKNOWN if row.tree is None else row.tree.speedup_vs_stored_ar,
@@ -103,13 +93,9 @@ BATCH_COLUMNS = (
         words=_tree,
         optional=True,
     ),
-    Column[AdvisedBatch](
-        "it pays", "it pays", "probability, given the errors that are known", "probability_pays", words=_chance
-    ),
-    Column[AdvisedBatch]("tokens/s", "tokens/s", "of all sequences", "tokens_per_s", 0, words=_rate),
-    Column[AdvisedBatch](
-        "limited by", "limited by", "shares of a cycle's time", "cycle_s", words=limits_in_words, justify="left"
-    ),
+    _number("it pays", "probability, given the errors that are known", "probability_pays", words=_chance),
+    _number("tokens/s", "of all sequences", "tokens_per_s", 0, words=_rate),
+    _number("limited by", "shares of a cycle's time", "cycle_s", words=limits_in_words, justify="left"),
 )
 
 
@@ -269,13 +255,15 @@ def limits_figure(result: AdviseResult) -> Figure:
     figure = ShownFigure(figsize=(WIDTH_INCHES, 4.0), layout="constrained")
     axes = figure.subplots()
     rows, places = result.by_batch, list(range(len(result.by_batch)))
-    found = [row.time_by_cause.known for row in rows]
-    names = sorted({name for one in found for name in one}, key=lambda name: -max(one.get(name, 0.0) for one in found))
+    by_row = [row.time_by_cause.known for row in rows]
+    names = sorted(
+        {name for one in by_row for name in one}, key=lambda name: -max(one.get(name, 0.0) for one in by_row)
+    )
     bottoms = [0.0] * len(rows)
     for name in names:
         part, _, cause = name.rpartition(": ")
-        totals = [sum(one.values()) for one in found]
-        heights = [one.get(name, 0.0) / total for one, total in zip(found, totals, strict=True)]
+        totals = [sum(one.values()) for one in by_row]
+        heights = [one.get(name, 0.0) / total for one, total in zip(by_row, totals, strict=True)]
         if max(heights) < 0.005:
             continue
         hatch = "//" if part == "draft" else None

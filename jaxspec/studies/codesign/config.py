@@ -10,8 +10,7 @@ from jaxspec.errors import InputError
 from jaxspec.settings.acceptance import AcceptanceSource
 from jaxspec.settings.base import Settings
 from jaxspec.settings.catalog_names import catalog_devices, known_device
-from jaxspec.settings.common import CommonConfig
-from jaxspec.settings.experts import ExpertSettings
+from jaxspec.settings.common import CommonConfig, ExpertSettings
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, WidthScheme
 from jaxspec.studies.predict.config import PredictConfig

@@ -13,18 +13,17 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Float
 
-from hwmodels import Plan
+from hwmodels import Plan, price
 from hwmodels.analysis.design_costs import DIE_AREA, CostTerm, cost_names, design_costs
 from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.catalog.entries import near_matches
-from hwmodels.chip.technology import Technology
+from hwmodels.chip.hardware import Technology
 from hwmodels.device import Device
 from hwmodels.network.footprint import Footprint
 from hwmodels.numerics.exact_products import EXACT, exact_matmul
 from hwmodels.numerics.fields import Rule
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.units import GIGA, MILLI
-from hwmodels.speculation.case import price
 from hwmodels.speculation.plan import ROOT, chain_plan, node_depths, plan_family, tree_plan
 from hwmodels.step.capacity import held_bytes
 from jaxspec.compress.footprint_table import FootprintTable, expected_widths, footprint_table
@@ -83,11 +82,11 @@ class Variables:
 
     def stepped(self, places: np.ndarray) -> np.ndarray:
         """As `numbers`, those with a step at their nearest multiples."""
-        found = self.numbers(places)
+        stepped = self.numbers(places)
         for i, step in enumerate(self.steps):
             if step is not None:
-                found[..., i] = np.clip(np.round(found[..., i] / step) * step, self.low[i], self.high[i])
-        return found
+                stepped[..., i] = np.clip(np.round(stepped[..., i] / step) * step, self.low[i], self.high[i])
+        return stepped
 
     def neighbours(self, i: int, value: float) -> list[float]:
         """The multiples of a variable's step on both sides of a value, within its ends; one where it is one of them."""
@@ -207,8 +206,8 @@ def tree_family(
     table = jnp.asarray(np.concatenate([first[:, None], other], axis=1))
     capacity = sum((1 + len(shares)) ** depth for depth in range(1, deepest + 1))
     sizes = sorted({min(int(size), capacity) for size in sizes})
-    found = jax.device_get(optimal_trees(table, max_nodes=sizes[-1]))
-    trees = [(tree.parent, tree.rank) for tree in (optimal_tree(found, size) for size in sizes)]
+    optimal = jax.device_get(optimal_trees(table, max_nodes=sizes[-1]))
+    trees = [(tree.parent, tree.rank) for tree in (optimal_tree(optimal, size) for size in sizes)]
     return _family(trees, [tree_plan(parent) for parent, _ in trees], np.asarray(shares, float))
 
 
@@ -319,12 +318,6 @@ def price_tree(
     )
 
 
-def priced_rows(found: DesignNumbers) -> list[dict[str, float]]:
-    """A dictionary of numbers for each of a batch of designs."""
-    columns = {k: v for k, v in vars(jax.device_get(found)).items() if v is not None}
-    return [{k: float(v[i]) for k, v in columns.items()} for i in range(len(columns["tokens_per_s"]))]
-
-
 #: Hazard along a knob that is none: the last digit of acceptance that points have.
 _LEAST_HAZARD = 1e-4
 
@@ -383,7 +376,7 @@ def check_variables(
 
 def check_law(
     config: CodesignConfig,
-    found: FoundLaw,
+    fit: FoundLaw,
     knobs: Mapping[str, str],
     widths: Callable[[Mapping[str, float]], Mapping[str, float]],
 ) -> None:
@@ -393,30 +386,30 @@ def check_law(
         widths: bits that knobs of these values read, by name; those of pools of experts are not among them.
     """
     for name, knob in knobs.items():
-        if knob not in found.law.names:
-            known = ", ".join(f"draft.{known}" for known in found.law.names) or "no knob"
+        if knob not in fit.law.names:
+            known = ", ".join(f"draft.{known}" for known in fit.law.names) or "no knob"
             raise InputError(
-                f"variables.{name} is a free lunch: acceptance ({found.source}) depends on {known}, so that nothing would "
+                f"variables.{name} is a free lunch: acceptance ({fit.source}) depends on {known}, so that nothing would "
                 "speak against its cheapest value; give points that differ in it, or take it out"
             )
-        low, high = found.ranges[knob]
+        low, high = fit.ranges[knob]
         bounds = config.variables[name]
         if bounds.first < low - 1e-6 or bounds.last > high + 1e-6:
             raise InputError(
                 f"variables.{name} is from {bounds.first:g} to {bounds.last:g}, and acceptance is known from {low:g} to "
                 f"{high:g}; stay within, or give points beyond"
             )
-        place = found.law.names.index(knob)
-        if float(found.law.coefficients[place].sum()) < _LEAST_HAZARD:
+        place = fit.law.names.index(knob)
+        if float(fit.law.coefficients[place].sum()) < _LEAST_HAZARD:
             raise InputError(
-                f"variables.{name} is a free lunch: acceptance ({found.source}) is the same along it, so that nothing would "
+                f"variables.{name} is a free lunch: acceptance ({fit.source}) is the same along it, so that nothing would "
                 "speak against its cheapest value; give points that differ in it, or take it out"
             )
-        best, other = (low, high) if float(found.law.way[place]) > 0 else (high, low)
+        best, other = (low, high) if float(fit.law.way[place]) > 0 else (high, low)
         read, saved = (sum(widths({knob: end}).values()) for end in (best, other))
         if read < saved:
             raise InputError(
-                f"variables.{name} is a free lunch: acceptance ({found.source}) is highest at {best:g}, where the least bits "
+                f"variables.{name} is a free lunch: acceptance ({fit.source}) is highest at {best:g}, where the least bits "
                 "are read; check the points, or take it out"
             )
 
@@ -486,28 +479,28 @@ class Problem:
 
         Logarithms are of double precision, so that a limit is kept or not to the last digit that a number has.
         """
-        found = self.numbers(values)
-        objective = found.tokens_per_j if self.by_energy else found.tokens_per_s
-        limited = [getattr(found, name) / limit for name, limit in self.limits.items()]
+        numbers = self.numbers(values)
+        objective = numbers.tokens_per_j if self.by_energy else numbers.tokens_per_s
+        limited = [getattr(numbers, name) / limit for name, limit in self.limits.items()]
         return np.stack([-np.log(np.asarray(objective)), *(np.log(np.maximum(one, 1e-300)) for one in limited)], axis=1)
 
     def tabled(self, values: np.ndarray) -> np.ndarray:
         """As `values`, in single precision, with footprints from the table between whose entries knobs lie: quicker, off by a
         hundredth of a bit."""
         places = jnp.asarray(values, jnp.float32)
-        found = jax.device_get(_tabled_values(self.model, places, self.by_energy, tuple(self.limits)))
-        return found.astype(float) - self._offsets
+        table_values = jax.device_get(_tabled_values(self.model, places, self.by_energy, tuple(self.limits)))
+        return table_values.astype(float) - self._offsets
 
     def numbers(self, values: np.ndarray) -> DesignNumbers:
         """All numbers of designs, exactly; "design variable" in, leaves "design" in double precision.
 
         They are priced in batches of one size, so that one program serves.
         """
-        count, found = len(values), []
+        count, parts = len(values), []
         padded = np.concatenate([values, np.repeat(values[:1], -count % _PRICED_TOGETHER, axis=0)])
         for part in np.split(padded, len(padded) // _PRICED_TOGETHER):
-            found.append(jax.device_get(_exact_numbers(self.model, *self._exact(part), self.by_energy)))
-        return jax.tree.map(lambda *leaves: np.concatenate(leaves).astype(float)[:count], *found)
+            parts.append(jax.device_get(_exact_numbers(self.model, *self._exact(part), self.by_energy)))
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves).astype(float)[:count], *parts)
 
     def _exact(self, values: np.ndarray) -> tuple[Array, dict[str, Array]]:
         """Values, and widths that each scheme's expected footprint says, where knobs decide them."""
@@ -534,14 +527,14 @@ class Problem:
         Returns:
             "design 1 + limit" as of `values`, and "design 1 + limit variable".
         """
-        found = _smooth_values(
+        priced = _smooth_values(
             self.model,
             jnp.asarray(places, jnp.float32),
             jnp.float32(self.config.temperature),
             self.by_energy,
             tuple(self.limits),
         )
-        values, slopes = (np.asarray(one, float) for one in jax.device_get(found))
+        values, slopes = (np.asarray(one, float) for one in jax.device_get(priced))
         return values - self._offsets, slopes
 
     @property
@@ -549,11 +542,11 @@ class Problem:
         return np.array([0.0, *np.log(list(self.limits.values()))])
 
 
-def _values_of(found: DesignNumbers, by_energy: bool, limits: tuple[str, ...]) -> Float[Array, " number"]:
+def _values_of(numbers: DesignNumbers, by_energy: bool, limits: tuple[str, ...]) -> Float[Array, " number"]:
     """−log objective, then the log of each number that is limited: all of order 1, whatever their units."""
-    objective = found.tokens_per_j if by_energy else found.tokens_per_s
+    objective = numbers.tokens_per_j if by_energy else numbers.tokens_per_s
     assert objective is not None
-    return jnp.stack([-jnp.log(objective), *(jnp.log(jnp.maximum(getattr(found, name), 1e-30)) for name in limits)])
+    return jnp.stack([-jnp.log(objective), *(jnp.log(jnp.maximum(getattr(numbers, name), 1e-30)) for name in limits)])
 
 
 @partial(jax.jit, static_argnums=3)
@@ -583,9 +576,9 @@ def _smooth_values(
         def values(place: Array) -> Array:
             return _values_of(price_at(model, place, temperature=temperature, by_energy=by_energy), by_energy, limits)
 
-        found, pullback = jax.vjp(values, place)
-        (slopes,) = jax.vmap(pullback)(jnp.eye(found.shape[0], dtype=found.dtype))
-        return found, slopes
+        here, pullback = jax.vjp(values, place)
+        (slopes,) = jax.vmap(pullback)(jnp.eye(here.shape[0], dtype=here.dtype))
+        return here, slopes
 
     return jax.vmap(one)(places)
 
@@ -664,9 +657,9 @@ def _check_budgets(problem: Problem, given: dict[str, float]) -> None:
     ends = np.repeat(middle[None], 1 + 2 * len(middle), axis=0)
     for i in range(len(middle)):
         ends[1 + 2 * i, i], ends[2 + 2 * i, i] = variables.low[i], variables.high[i]
-    found = problem.numbers(ends)
+    numbers = problem.numbers(ends)
     for name, limit in given.items():
-        spent = getattr(found, name)
+        spent = getattr(numbers, name)
         if not spent[0] > 0:
             raise InputError(
                 f"budgets.{name} came, and nothing of this device takes from it; give costs with it in a table [costs.…]"
@@ -680,7 +673,7 @@ def _check_budgets(problem: Problem, given: dict[str, float]) -> None:
     for name, limit in given.items():
         if name == "power_w":
             continue
-        spent = getattr(found, name)
+        spent = getattr(numbers, name)
         corner = np.where(spent[1::2] <= spent[2::2], variables.low, variables.high)
         least = getattr(problem.numbers(corner[None]), name)[0]
         if least > limit:

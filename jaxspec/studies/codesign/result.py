@@ -6,8 +6,7 @@ import dataclasses
 from typing import Any
 
 from jaxspec.results import UNKNOWN, Quantity, Record, Result
-from jaxspec.results.intervals import EngineUsed
-from jaxspec.results.network_results import PricedNumber
+from jaxspec.results.network_results import EngineUsed, PricedNumber
 
 __all__ = ["BudgetUse", "CodesignResult", "DesignRow", "LawRow", "StartRow", "VariableRow"]
 
@@ -142,5 +141,5 @@ class CodesignResult(Result):
 
     @property
     def ends_with(self) -> str:
-        """What the search found: where no design keeps the limits, the one that exceeds them least."""
+        """Result of the search: where no design keeps the limits, the one that exceeds them least."""
         return "proposal" if self.after.feasible else "nearest design"

@@ -22,20 +22,13 @@ from jaxspec.files import read_json, to_json, write_text
 from jaxspec.report.assumptions import device_facts
 from jaxspec.results import Quantity, calibrated, given, predicted
 from jaxspec.results.network_results import PricedNumber
-from jaxspec.runs.carrying_out import carry_out
 from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.execute import execute_run
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
 from jaxspec.studies.codesign.config import DEVICE_FILE, CodesignConfig
 from jaxspec.studies.codesign.problem import DesignNumbers, Problem, make_problem
-from jaxspec.studies.codesign.result import (
-    BudgetUse,
-    CodesignResult,
-    DesignRow,
-    LawRow,
-    StartRow,
-    VariableRow,
-)
+from jaxspec.studies.codesign.result import BudgetUse, CodesignResult, DesignRow, LawRow, StartRow, VariableRow
 from jaxspec.studies.codesign.search import (
     ALLOWED_EXCESS,
     Climb,
@@ -88,10 +81,10 @@ def changed_device_text(
         for name, place in places.items():
             _put(document, name.split("."), place)
         text = "\n".join(_lines(document, "")) + "\n"
-        found = parse_device(text, where=device).device
+        parsed = parse_device(text, where=device).device
     except (ValueError, LookupError):  # a place that the file does not have, or a number that it may not say
         return None
-    return text if places.keys() <= set(leaf_names(found)) else None
+    return text if places.keys() <= set(leaf_names(parsed)) else None
 
 
 def _put(table: Any, path: list[str], entry: dict[str, Any]) -> None:
@@ -104,13 +97,13 @@ def _lines(table: Mapping[str, Any], prefix: str) -> list[str]:
     """A number with its source on one line, then the tables within."""
     tables = {key: value for key, value in table.items() if isinstance(value, dict) and "source" not in value}
     several = {key: value for key, value in table.items() if isinstance(value, list) and value and _all_tables(value)}
-    found = [_line(key, value) for key, value in table.items() if key not in {*tables, *several}]
+    lines = [_line(key, value) for key, value in table.items() if key not in {*tables, *several}]
     for key, inner in tables.items():
-        found += ["", f"[{prefix}{key}]", *_lines(inner, f"{prefix}{key}.")]
+        lines += ["", f"[{prefix}{key}]", *_lines(inner, f"{prefix}{key}.")]
     for key, rows in several.items():
         for row in rows:
-            found += ["", f"[[{prefix}{key}]]", *_lines(row, f"{prefix}{key}.")]
-    return found
+            lines += ["", f"[[{prefix}{key}]]", *_lines(row, f"{prefix}{key}.")]
+    return lines
 
 
 def _all_tables(rows: list[Any]) -> bool:
@@ -133,9 +126,9 @@ def design_notes(problem: Problem, values: np.ndarray) -> dict[str, Any]:
     read, batches = problem.footprints(values), [float(tree["workload"].batch)]
     context = float(tree["workload"].context_tokens) + 1.0
     shape, texts = tree["architecture"], {problem.config.architecture: context}
-    found = kernel_notes(tree["device"], read, batches=batches, architecture=shape, texts=texts)
+    kernel_facts = kernel_notes(tree["device"], read, batches=batches, architecture=shape, texts=texts)
     about = release_notes(problem.config.architecture)
-    return found | {"notes": [*about, *found["notes"], *inert_settings(problem, values)]}
+    return kernel_facts | {"notes": [*about, *kernel_facts["notes"], *inert_settings(problem, values)]}
 
 
 def inert_settings(problem: Problem, values: np.ndarray) -> list[str]:
@@ -145,7 +138,7 @@ def inert_settings(problem: Problem, values: np.ndarray) -> list[str]:
     """
     plain = _priced(problem, values)
     places = {name: place for place, name in enumerate(leaf_names(problem.tree(values[0])))}
-    found = []
+    notes = []
     for name, value in problem.config.set.items():
         if name.startswith("draft."):
             continue
@@ -153,11 +146,11 @@ def inert_settings(problem: Problem, values: np.ndarray) -> list[str]:
         priced = [_priced(_with_leaf(problem, places[name], number), values) for number in tried]
         if all(np.array_equal(plain, other, equal_nan=True) for other in priced):
             words = " and ".join(f"{number:g}" for number in tried)
-            found.append(
+            notes.append(
                 f"no number of the design before and of the one found depends on set.{name}: with {words} in its place they "
                 "are the same"
             )
-    return found
+    return notes
 
 
 def _with_leaf(problem: Problem, place: int, number: float) -> Problem:
@@ -169,8 +162,8 @@ def _with_leaf(problem: Problem, place: int, number: float) -> Problem:
 
 def _priced(problem: Problem, values: np.ndarray) -> np.ndarray:
     """All numbers of designs, "number design"; NaN for what is not known."""
-    found = jax.tree.leaves(problem.numbers(values))
-    return np.stack([np.asarray(column, float) for column in found])
+    columns = jax.tree.leaves(problem.numbers(values))
+    return np.stack([np.asarray(column, float) for column in columns])
 
 
 #: Main numbers of a result, for `jaxspec runs`.
@@ -190,11 +183,7 @@ _DEVICE = "device."
 
 
 def codesign(
-    config: CodesignConfig,
-    *,
-    out: str | Path | None = None,
-    force: bool = False,
-    reporter: Reporter | None = None,
+    config: CodesignConfig, *, out: str | Path | None = None, force: bool = False, reporter: Reporter | None = None
 ) -> CodesignResult:
     """Solve a problem into its run directory: result.json, report.html, figures, proposal.toml. A finished one is reprinted.
 
@@ -210,15 +199,15 @@ def codesign(
 
     expect(CodesignConfig, config)
     how: dict[str, Any] = dict(out=out, force=force, reporter=reporter, headline=HEADLINE)
-    found, _ = carry_out(
+    result, _ = execute_run(
         "codesign",
         config,
         prepare,
         check=problem,
-        page=lambda found, path: write_codesign_report(CodesignResult.from_plain(found), path),
+        page=lambda result, path: write_codesign_report(CodesignResult.from_plain(result), path),
         **how,
     )
-    return CodesignResult.from_plain(found)
+    return CodesignResult.from_plain(result)
 
 
 def checked_problem(config: CodesignConfig) -> Problem:
@@ -274,14 +263,14 @@ def _write_device(problem: Problem, result: CodesignResult, path: Path) -> None:
 
     Without the problem's technology where a file with it would leave something free, as memories without energies.
     """
-    found, given = (
+    best, given = (
         {name.removeprefix(_DEVICE): value for name, value in numbers.items() if name.startswith(_DEVICE)}
         for numbers in ({row.name: row.after.known for row in result.variables}, problem.config.set)
     )
     node = problem.config.technology
     nodes = [None] if node is None else [dataclasses.asdict(node), None]
     source, device = "derived: jaxspec codesign", problem.config.device
-    texts = (changed_device_text(device, found, given=given, technology=one, source=source) for one in nodes)
+    texts = (changed_device_text(device, best, given=given, technology=one, source=source) for one in nodes)
     text = next((text for text in texts if text is not None), None)
     if result.after.feasible and text is not None:
         write_text(path, text)
@@ -289,18 +278,18 @@ def _write_device(problem: Problem, result: CodesignResult, path: Path) -> None:
 
 def _climbs(problem: Problem, drawn: np.ndarray, kept: Path, reporter: Reporter) -> list[Climb]:
     """All climbs, those that a stopped run kept among them; starts that climb together are kept together."""
-    found = _kept(kept)
+    climbs = _kept(kept)
     places = start_places(problem, drawn)
     with reporter.bar("climbs", len(places)) as bar:
-        if found:
-            bar.jump(len(found), "kept from before")
-        while len(found) < len(places):
-            part = places[len(found) : len(found) + problem.batch]
-            found += climb(problem.smooth, part, iterations=problem.config.iterations, size=problem.batch)
+        if climbs:
+            bar.jump(len(climbs), "kept from before")
+        while len(climbs) < len(places):
+            part = places[len(climbs) : len(climbs) + problem.batch]
+            climbs += climb(problem.smooth, part, iterations=problem.config.iterations, size=problem.batch)
             kept.parent.mkdir(parents=True, exist_ok=True)
-            write_text(kept, to_json([{"place": one.place.tolist(), "path": one.path} for one in found]))
-            bar.jump(len(found), f"{_best(problem, found)}")
-    return found
+            write_text(kept, to_json([{"place": one.place.tolist(), "path": one.path} for one in climbs]))
+            bar.jump(len(climbs), f"{_best(problem, climbs)}")
+    return climbs
 
 
 def _kept(path: Path) -> list[Climb]:
@@ -331,7 +320,7 @@ def _result(
     good = [value for one in climbs for value, excess in one.path if excess <= 0]
     number = lambda value: None if not np.isfinite(value) else float(value)
     facts = device_facts(config.device, config)["device_data"]
-    told = design_notes(problem, np.stack([problem.before, hardened.values]))
+    design_facts = design_notes(problem, np.stack([problem.before, hardened.values]))
     return CodesignResult(
         architecture=config.architecture,
         device=config.device,
@@ -379,8 +368,8 @@ def _result(
         device_data={name: PricedNumber(**entry) for name, entry in facts.items()},
         directory=str(directory.path),
         inputs=directory.inputs,
-        kernel_widths=told["kernel_widths"],
-        notes=[*told["notes"], *_notes(config, problem.device)],
+        kernel_widths=design_facts["kernel_widths"],
+        notes=[*design_facts["notes"], *_notes(config, problem.device)],
     )
 
 
@@ -393,15 +382,15 @@ def _notes(config: CodesignConfig, device: Device) -> list[str]:
 def _row(problem: Problem, values: np.ndarray) -> DesignRow:
     """A design's numbers, exactly; acceptance is calibrated where its law was fitted."""
     numbers: DesignNumbers = problem.numbers(values[None])
-    found: dict[str, Quantity] = {
+    quantities: dict[str, Quantity] = {
         name: predicted(float(value[0])) for name, value in vars(numbers).items() if value is not None
     }
     # A die of nothing that says what it takes is not one of 0 mm2.
     unknown = [
-        name for name in ("area_mm2", "power_w", "price") if not found[name].known and name not in problem.limits
+        name for name in ("area_mm2", "power_w", "price") if not quantities[name].known and name not in problem.limits
     ]
-    found |= dict.fromkeys(unknown, predicted(None))
+    quantities |= dict.fromkeys(unknown, predicted(None))
     if problem.acceptance.status == "calibrated":
-        found["acceptance"] = calibrated(found["acceptance"].known)
-    excess = max(np.log(found[name].known / limit) for name, limit in problem.limits.items())
-    return DesignRow(feasible=bool(excess <= ALLOWED_EXCESS), **found)
+        quantities["acceptance"] = calibrated(quantities["acceptance"].known)
+    excess = max(np.log(quantities[name].known / limit) for name, limit in problem.limits.items())
+    return DesignRow(feasible=bool(excess <= ALLOWED_EXCESS), **quantities)

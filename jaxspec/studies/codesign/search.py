@@ -62,7 +62,7 @@ class Together:
             return self._answers.pop(who)
 
     def stop(self, error: BaseException) -> None:
-        """Whoever waits or asks from now on is told of an error."""
+        """Whoever waits or asks from now on gets an error."""
         with self._condition:
             self._broken = error
             self._condition.notify_all()
@@ -174,21 +174,17 @@ def _climb_one(
         return last["answer"]
 
     try:
-        found = minimize(
+        optimum = minimize(
             lambda x: at(x)[0][0],
             start[free] * _EDGE,
             jac=lambda x: at(x)[1][0].copy(),  # SciPy writes into what it gets
             bounds=[(0.0, _EDGE)] * int(free.sum()),
-            constraints={
-                "type": "ineq",
-                "fun": lambda x: -(at(x)[0][1:] + _MARGIN),
-                "jac": lambda x: -at(x)[1][1:],
-            },
+            constraints={"type": "ineq", "fun": lambda x: -(at(x)[0][1:] + _MARGIN), "jac": lambda x: -at(x)[1][1:]},
             method="SLSQP",
             options={"maxiter": iterations, "ftol": _TOLERANCE},
         )
         place = start.copy()
-        place[free] = np.clip(found.x / _EDGE, 0.0, 1.0)
+        place[free] = np.clip(optimum.x / _EDGE, 0.0, 1.0)
     except _EnoughError:
         place = places[-1]
     # The last question is not always the best one: a step out of what is allowed may end a climb.
@@ -316,15 +312,15 @@ def _corners(problem: Problem, numbers: np.ndarray) -> np.ndarray:
 
     Distances are sums over the variables, so the nearest roundings of some are made of the nearest ones of fewer.
     """
-    variables, found = problem.variables, numbers[None]
+    variables, corners = problem.variables, numbers[None]
     for i, value in enumerate(numbers):
         choices = variables.neighbours(i, float(value))
-        found = np.repeat(found, len(choices), axis=0)
-        found[:, i] = np.resize(choices, len(found))
-        if len(found) > _CORNERS:
-            away = np.abs(variables.places(found) - variables.places(numbers)).sum(axis=1)
-            found = found[np.argsort(away, kind="stable")[:_CORNERS]]
-    return found
+        corners = np.repeat(corners, len(choices), axis=0)
+        corners[:, i] = np.resize(choices, len(corners))
+        if len(corners) > _CORNERS:
+            away = np.abs(variables.places(corners) - variables.places(numbers)).sum(axis=1)
+            corners = corners[np.argsort(away, kind="stable")[:_CORNERS]]
+    return corners
 
 
 def _promising(values: np.ndarray) -> Sequence[int]:
@@ -337,9 +333,9 @@ def _cloud(problem: Problem, values: np.ndarray, width: float, rng: np.random.Ge
     variables, stepped = problem.variables, np.array([step is not None for step in problem.variables.steps])
     shape = (_CORNERS, len(values))
     moves = width * rng.standard_normal(shape) * (rng.random(shape) < 0.5)
-    found = variables.stepped(np.clip(variables.places(values) + moves, 0.0, 1.0))
+    cloud = variables.stepped(np.clip(variables.places(values) + moves, 0.0, 1.0))
     fixed = ~stepped & np.array([name.startswith("draft.") for name in variables.names])
-    return np.where(fixed, values, found)
+    return np.where(fixed, values, cloud)
 
 
 def _steps(problem: Problem, values: np.ndarray) -> np.ndarray:
@@ -347,14 +343,14 @@ def _steps(problem: Problem, values: np.ndarray) -> np.ndarray:
     variables = problem.variables
     moves = [(i, sign) for i, step in enumerate(variables.steps) if step is not None for sign in (-1.0, 1.0)]
     pairs = [(a, b) for a, b in itertools.combinations(moves, 2) if a[0] != b[0] and a[1] != b[1]]
-    found = []
+    steps = []
     for chosen in [*((move,) for move in moves), *pairs]:
         moved = values.copy()
         for i, sign in chosen:
             moved[i] += sign * (variables.steps[i] or 0.0)
         if np.all(moved >= variables.low - 1e-9) and np.all(moved <= variables.high + 1e-9):
-            found.append(moved)
-    return np.array(found).reshape(-1, len(values))
+            steps.append(moved)
+    return np.array(steps).reshape(-1, len(values))
 
 
 #: Two designs differ if one variable of theirs does by this part of its range.
@@ -434,8 +430,8 @@ def judge(problem: Problem, values: np.ndarray) -> Judged:
     """
     variables = problem.variables
     place = variables.places(values)
-    found, slopes = problem.smooth(np.repeat(place[None], problem.batch, axis=0))
-    now, slope = found[0], slopes[0]
+    logs, slopes = problem.smooth(np.repeat(place[None], problem.batch, axis=0))
+    now, slope = logs[0], slopes[0]
     per_log = _per_logarithm(variables, values)
     names = list(problem.limits)
     gained = -slope[0]
@@ -517,9 +513,9 @@ def _refuse_free_arrays(problem: Problem) -> None:
         sizes = [_array_size(problem.model.tree(row)["device"]) for row in ends]
         if sizes[0] == sizes[1]:
             continue
-        found = problem.numbers(ends)
+        ends_numbers = problem.numbers(ends)
         for cost in ("area_mm2", "power_w"):
-            if not np.diff(getattr(found, cost)) * np.diff(sizes) > 0:
+            if not np.diff(getattr(ends_numbers, cost)) * np.diff(sizes) > 0:
                 of = "peak_flops_per_s" if unit_of(problem.device).elements is None else ELEMENTS
                 raise InputError(
                     f"variables.{name} is a free lunch: a larger array costs no {cost}; add [costs.name] with "

@@ -9,26 +9,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter
 
-from jaxspec.report.figures.style import (
-    BLUE,
-    GREEN,
-    INK,
-    ORANGE,
-    VERMILLION,
-    new_figure,
-    styled,
-)
-from jaxspec.report.formatting import NOT_KNOWN
-from jaxspec.report.page import (
-    Drawings,
-    Page,
-    Section,
-    write_page,
-)
-from jaxspec.report.shown import Shown
-from jaxspec.report.terminal import Table
+from jaxspec.report.figure_style import BLUE, GREEN, INK, ORANGE, VERMILLION, new_figure, styled
+from jaxspec.report.formatting import NOT_KNOWN, quantity
+from jaxspec.report.page import Drawings, Page, Section, write_page
+from jaxspec.report.terminal import Shown, Table
 from jaxspec.report.titles import architecture_title, device_title
 from jaxspec.results import Quantity
+from jaxspec.results.quantity import significant
 from jaxspec.studies.codesign.config import DEVICE_FILE
 from jaxspec.studies.codesign.result import BudgetUse, CodesignResult, DesignRow, VariableRow
 from jaxspec.studies.engine_pricing import notes_of
@@ -126,12 +113,16 @@ _NUMBERS = {
 _NO_SLOPE = 1e-5
 
 
-def _text(found: Quantity[float], digits: int = 4) -> str:
-    return NOT_KNOWN if found.number is None else f"{found.number:.{digits}g}"
+def _text(number: Quantity[float], digits: int = 4) -> str:
+    return NOT_KNOWN if number.number is None else significant(number.number, digits)
 
 
-def _slope(found: Quantity[float]) -> str:
-    return "0" if found.number is not None and abs(found.number) < _NO_SLOPE else _text(found, 3)
+def _sized(name: str, number: Quantity[float]) -> str:
+    return NOT_KNOWN if number.number is None else quantity(name, number.number)
+
+
+def _slope(number: Quantity[float]) -> str:
+    return "0" if number.number is not None and abs(number.number) < _NO_SLOPE else _text(number, 3)
 
 
 def headline(result: CodesignResult) -> str:
@@ -201,11 +192,11 @@ def _variables(result: CodesignResult) -> Table:
         end = {"low": " (least)", "high": " (most)"}.get(row.at, "")
         table.add_row(
             row.name,
-            f"{row.low:.4g}",
-            f"{row.high:.4g}",
-            "" if row.step is None else f"{row.step:g}",
-            _text(row.before),
-            _text(row.after) + end,
+            quantity(row.name, row.low),
+            quantity(row.name, row.high),
+            "" if row.step is None else quantity(row.name, row.step),
+            _sized(row.name, row.before),
+            _sized(row.name, row.after) + end,
             *(_slope(slope) for slope in (row.elasticity, row.per_mm2, row.per_w)),
         )
     return table

@@ -11,15 +11,13 @@ from typing import Literal
 from jaxspec.errors import InputError
 from jaxspec.settings.base import Unused
 from jaxspec.settings.coercion import shown
-from jaxspec.settings.common import CommonConfig
+from jaxspec.settings.common import CommonConfig, StopwatchSettings
 from jaxspec.settings.compressions import LOSSY_NAMES, lossy_names
 from jaxspec.settings.draft import NetworkKnobSettings
 from jaxspec.settings.draft_kinds import SELF, check_draft_name, draft_names, has_files
 from jaxspec.settings.fields import setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
-from jaxspec.settings.parallel import draft_division_unused
 from jaxspec.settings.schemes import SCHEME_FACTS, all_knobs, names_that
-from jaxspec.settings.stopwatch import StopwatchSettings
 from jaxspec.studies.study import Study, run_directory
 from jaxspec.suggestions import hint
 
@@ -121,12 +119,12 @@ class CompareConfig(StopwatchSettings, NetworkKnobSettings, CommonConfig):
     unused = (
         *CommonConfig.unused,
         *StopwatchSettings.unused,
-        Unused(("problems",), lambda config: "the task is none" if config.task == NONE else None),
+        Unused(("problems",), lambda config: config.task == NONE, "the task is none"),
         Unused(("scheme",), lambda config: "compare stores its targets as schemes and lossy say"),
         lambda: tuple(
             Unused((name,), lambda config, name=name: _read_by_no_scheme(name, config)) for name in all_knobs()
         ),
-        draft_division_unused(_no_own_network),
+        Unused(("draft_tensor_parallel",), _no_own_network),
     )
 
     @property

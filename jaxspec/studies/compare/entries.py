@@ -24,6 +24,7 @@ from jaxspec.settings.compressions import COMPRESSIONS, LOSSY_NAMES, Compression
 from jaxspec.settings.draft_kinds import SELF, draft_names
 from jaxspec.settings.fields import fields_of
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS
+from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.drafts import check_draft
 from jaxspec.speculate.proof import continue_texts
 from jaxspec.speculate.ragged import generated_tokens, padded
@@ -62,18 +63,20 @@ class CheckedTask:
         """
         prompts, lengths = self._prompts
         most = self.settings.most_tokens
-        found = continue_texts(
+        continued = continue_texts(
             params,
             config,
-            prompts,
-            num_tokens=most,
-            decoding=GREEDY,
-            seed=self.settings.seed,
-            lengths=lengths,
-            stop=self.reader.stop(self.problems).tolist(),
+            Prompts(
+                prompts,
+                num_tokens=most,
+                decoding=GREEDY,
+                seed=self.settings.seed,
+                lengths=lengths,
+                stop=self.reader.stop(self.problems).tolist(),
+            ),
             advance=advance,
         )
-        rows = generated_tokens(found["tokens"], lengths, found["generated"], most)
+        rows = generated_tokens(continued["tokens"], lengths, continued["generated"], most)
         return [[self._answer(number, row[row >= 0])] for number, row in enumerate(rows)]
 
     def right(self, answers: list[list[bytes]]) -> Arrays:
@@ -143,7 +146,7 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class CheckedComparison:
-    """Everything that can be told without weights.
+    """Everything that is known without weights.
 
     Attributes:
         compressions: names of those that take part.
@@ -223,15 +226,19 @@ def _compressions(config: CompareConfig, network: DecoderConfig) -> tuple[tuple[
     unfit = {
         name: f"{name} {reason}; leave it out of lossy"
         for name in config.compressions
-        if name in COMPRESSIONS and (reason := _misfit(COMPRESSIONS[name], network))
+        if (reason := _misfit(COMPRESSIONS.get(name), network))
     }
     if unfit and config.lossy != LOSSY_NAMES:
         raise InputError(next(iter(unfit.values())))
     return tuple(name for name in config.compressions if name not in unfit), unfit
 
 
-def _misfit(facts: CompressionFacts, network: DecoderConfig) -> str | None:
-    """Why a network cannot be compressed so; None: it can."""
+def _misfit(facts: CompressionFacts | None, network: DecoderConfig) -> str | None:
+    """Why a network cannot be compressed so; None: it can. Args: facts: None: of a scheme."""
+    if network.in_codes:
+        return "compresses 16-bit weights, and this network's are stored in codes of fewer bits (quantization_config)"
+    if facts is None:
+        return None
     if network.latent is not None and facts.inputs is not None:
         # Its products are taken with its projections or with what these make of the cache, whichever is cheaper.
         return (

@@ -6,8 +6,7 @@ import dataclasses
 from typing import ClassVar
 
 from jaxspec.results import UNKNOWN, Quantity, Record, quantity_field
-from jaxspec.results.intervals import Ends, HeadlineIntervals
-from jaxspec.results.network_results import AcceptanceRates, Lossless, MeasuredResult, Ratio
+from jaxspec.results.network_results import AcceptanceRates, Ends, HeadlineIntervals, Lossless, MeasuredResult, Ratio
 
 __all__ = [
     "AUTOREGRESSIVE",

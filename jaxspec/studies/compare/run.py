@@ -17,43 +17,41 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-import hwmodels
-from hwmodels import Case, DraftCost, Footprint, catalog, chain_plan, price_cycle
+from hwmodels import Case, DraftCost, Footprint, catalog, chain_plan, price
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, chain_times
 from hwmodels.catalog.calibrations import calibrated_formats
 from hwmodels.network.architecture import attention_shape
-from hwmodels.network.footprint import UNCOMPRESSED_BITS
-from hwmodels.numerics.quick_jit import quick_jit
+from hwmodels.numerics.fast_compile import jit_fast_compile
 from hwmodels.speculation.draft_cost import held_with_draft
+from jaxspec.host.stopwatch import tree_way
 from jaxspec.models.config import DecoderConfig
 from jaxspec.results import Quantity, given, measured, predicted
-from jaxspec.results.network_results import AcceptanceRates, Lossless, Ratio
-from jaxspec.results.stopwatch_results import Stopwatch
-from jaxspec.runs.carrying_out import carry_out_records
+from jaxspec.results.network_results import AcceptanceRates, Lossless, Ratio, Stopwatch
 from jaxspec.runs.directory import ACCEPTANCE_TRACE, ACCEPTANCE_TRACES, RunDirectory
+from jaxspec.runs.execute import execute_record_run
 from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
 from jaxspec.settings.compressions import COMPRESSIONS, CompressionFacts
 from jaxspec.settings.rounded_inputs import UNROUNDED_BITS
 from jaxspec.settings.schemes import SCHEME_FACTS
-from jaxspec.speculate.drafts.making import kind_of
+from jaxspec.speculate.drafts.factory import kind_of
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.speculate.statistics import acceptance_rates, compare_cycles, speedup_ratio
-from jaxspec.speculate.timing import tree_way
 from jaxspec.studies.compare.config import CompareConfig
 from jaxspec.studies.compare.entries import CheckedComparison, check_comparison
 from jaxspec.studies.compare.result import AUTOREGRESSIVE, COMPRESSION, SELF_DRAFT, CompareResult, Contestant
 from jaxspec.studies.compare.stages import CompareStages, Drafted, announced, begin_drafts
 from jaxspec.studies.compare.view import write_compare_report
+from jaxspec.studies.draft_widths import run_form, target_widths
 from jaxspec.studies.engine_pricing import engine_scatter, kind_of_draft
 from jaxspec.studies.feasibility import capacity_bytes
 from jaxspec.studies.headline_intervals import headline_intervals
 from jaxspec.studies.measured.common_fields import common_fields, lossless
 from jaxspec.studies.measured.comparison import head_bits, priced_mean
 from jaxspec.studies.measured.pricing import resolve_pricing
+from jaxspec.studies.measured.run_context import begin_run, write_gains
 from jaxspec.studies.measured.stopwatch import stopwatch_part
-from jaxspec.studies.measured.work import begin_work, write_gains
 
 
 class ChainPrices(NamedTuple):
@@ -89,8 +87,8 @@ def price_chains(pricing: Case, footprint: Footprint, draft: DraftCost, longest:
     """
     # The statement is for readers: it must not compile anew.
     cost = dataclasses.replace(draft, statement="")
-    found = jax.device_get(_priced(pricing, footprint, cost, jnp.arange(1.0, longest + 1.0)))
-    draft_step_s, cycle_s, energy_j, plain_s, plain_j, ar_bf16_s, held, errors = found
+    priced = jax.device_get(_priced(pricing, footprint, cost, jnp.arange(1.0, longest + 1.0)))
+    draft_step_s, cycle_s, energy_j, plain_s, plain_j, ar_bf16_s, held, errors = priced
     energy = None if energy_j is None or plain_j is None else np.concatenate([[plain_j], energy_j]).astype(np.float64)
     return ChainPrices(
         float(draft_step_s),
@@ -133,13 +131,12 @@ def with_own_kernels(
     )
 
 
-@quick_jit
+@jit_fast_compile
 def _priced(
     pricing: Case, footprint: Footprint, draft: DraftCost, lengths: Float[jax.Array, " length"]
 ) -> tuple[Any, ...]:
     parts = {"footprint": footprint, "draft_cost": draft, "workload": pricing.workload}
-    shared: dict[str, Any] = {"routing": pricing.routing, "engine": pricing.engine}
-    priced = price_cycle(pricing.device, pricing.architecture, plan=chain_plan(lengths), **shared, **parts)
+    priced = price(dataclasses.replace(pricing, footprint=footprint, draft=draft), chain_plan(lengths))
     of_length = lambda length: chain_times(pricing.device, priced, length, passes=draft.passes)
     plain = priced.baselines.stored.cost
     return (
@@ -200,26 +197,26 @@ class Contest(NamedTuple):
 def contest_on(stages: CompareStages, device: str) -> Contest:
     """All contestants on one device."""
     pricing, config = stages.work.pricings[device], stages.config
-    plain = hwmodels.uniform_footprint(UNCOMPRESSED_BITS)
-    found: dict[str, Contestant] = {AUTOREGRESSIVE: _undrafted(stages, pricing, AUTOREGRESSIVE, plain)}
+    plain = target_widths(config.model, codes=stages.work.setup.config.in_codes)
+    contestants: dict[str, Contestant] = {AUTOREGRESSIVE: _undrafted(stages, pricing, AUTOREGRESSIVE, plain)}
     footprints, speeds = [plain], dict[str, Speed]()
     clocks = []
     head_elements = float(attention_shape(pricing.architecture).score_size)
     for number, drafted in enumerate(stages.drafts, 1):
         name = drafted.entry.name
         stages.work.reporter.line(f"draft {name}, {number} of {len(stages.drafts)}, for {device}:")
-        found[name], speeds[name] = _drafted(stages, drafted, device)
+        contestants[name], speeds[name] = _drafted(stages, drafted, device)
         footprints.append(drafted.stages.widths)
-        clocks.append(_timed(drafted, device, found[name].draft_length.known))
+        clocks.append(_timed(drafted, device, contestants[name].draft_length.known))
     for name in stages.compressions:
         footprint = stages.footprint_of_compression(name, head_elements)
         own, words = with_own_kernels(config, device, pricing, stages.work.setup.config, COMPRESSIONS.get(name))
-        found[name] = _undrafted(stages, own, name, footprint, words)
+        contestants[name] = _undrafted(stages, own, name, footprint, words)
         footprints.append(footprint)
-    found = _against_best(found, speeds, config.seed)
-    unchanged = {name: each.speedup_vs_bf16_ar.known for name, each in found.items() if not each.changes_output}
+    contestants = _against_best(contestants, speeds, config.seed)
+    unchanged = {name: each.speedup_vs_bf16_ar.known for name, each in contestants.items() if not each.changes_output}
     best = max(unchanged, key=lambda name: unchanged[name])
-    return Contest(found, footprints, best, [clock for clock in clocks if clock is not None])
+    return Contest(contestants, footprints, best, [clock for clock in clocks if clock is not None])
 
 
 def _timed(drafted: Drafted, device: str, length: int) -> Stopwatch | None:
@@ -241,8 +238,8 @@ def _drafted(stages: CompareStages, drafted: Drafted, device: str) -> tuple[Cont
     setup, pricing = drafted.setup, stages.work.pricings[device]
     cost = trees.cost_on(device)
     prices = price_chains(pricing, trees.widths, cost, entry.config.depth)
-    elected, here = drafted.on_calibration_text, drafted.on_held_out_text
-    length = _fastest(elected.aat.mean, prices)
+    chosen_on, here = drafted.on_calibration_text, drafted.on_held_out_text
+    length = _fastest(chosen_on.aat.mean, prices)
     counts = trees.decode_with(length, setup.decoding)
     expected = trees.expected_with(length)
     tokens, cycles = (counts[name].astype(np.float64) for name in ("generated", "cycles"))
@@ -271,7 +268,7 @@ def _drafted(stages: CompareStages, drafted: Drafted, device: str) -> tuple[Cont
         draft_length=predicted(length),
         draft_length_held_out=predicted(_fastest(here.aat.mean, prices)),
         acceptance=AcceptanceRates(**{name: measured(rate) for name, rate in rates.items()}),
-        tokens_per_cycle_calibration=measured(float(np.asarray(elected.aat.mean)[length - 1])),
+        tokens_per_cycle_calibration=measured(float(np.asarray(chosen_on.aat.mean)[length - 1])),
         tokens_per_cycle_predicted=predicted(compared.predicted),
         tokens_per_cycle_counted=measured(compared.counted, compared.standard_error),
         tokens_per_cycle_gap_in_standard_errors=measured(compared.gap_in_standard_errors),
@@ -292,7 +289,7 @@ def _drafted(stages: CompareStages, drafted: Drafted, device: str) -> tuple[Cont
 def _undrafted(
     stages: CompareStages, pricing: Case, name: str, footprint: Footprint, priced: str | None = None
 ) -> Contestant:
-    """Plain decoding: of the 16-bit network, or of a compressed one.
+    """Plain decoding: of the network as it is, or of a compressed one.
 
     Args:
         priced: what its times assume, in words, where that is not what all others assume.
@@ -300,7 +297,11 @@ def _undrafted(
     prices = price_chains(pricing, footprint, DraftCost(), 1)
     compressed = name != AUTOREGRESSIVE
     speedup = prices.ar_bf16_s / float(prices.cycle_s[0])
-    title = COMPRESSIONS[name].title if name in COMPRESSIONS else SCHEME_FACTS[name].title if compressed else "16 bits"
+    if compressed:
+        title = COMPRESSIONS[name].title if name in COMPRESSIONS else SCHEME_FACTS[name].title
+    else:
+        form = run_form(stages.config.model, codes=stages.work.setup.config.in_codes)
+        title = "16 bits" if form is None else form.name
     return Contestant(
         kind=COMPRESSION if compressed else AUTOREGRESSIVE,
         statement=title if priced is None else f"{title}; {priced}",
@@ -341,14 +342,14 @@ def _bits(
     pricing: Case, footprint: Footprint, cost: DraftCost | None, status: Callable[[float], Quantity[float]]
 ) -> dict[str, Any]:
     """Bits per weight that are read, none by a draft that does not run as a network; and per KV element."""
-    found = {
+    bits = {
         "bits_per_weight_verify": status(priced_mean(footprint.target_weight_bits, pricing)),
         "bits_per_kv_verify": status(float(np.mean(footprint.target_kv_bits))),
     }
     if cost is not None and float(np.max(np.asarray(cost.passes))) > 0:
-        found["bits_per_weight"] = status(priced_mean(footprint.draft_weight_bits, pricing))
-        found |= head_bits(footprint, status)
-    return found
+        bits["bits_per_weight"] = status(priced_mean(footprint.draft_weight_bits, pricing))
+        bits |= head_bits(footprint, status)
+    return bits
 
 
 def _fastest(gained: Any, prices: ChainPrices) -> int:
@@ -361,12 +362,12 @@ def _autoregressive(tokens: np.ndarray, step_s: float) -> Speed:
     return tokens, tokens, step_s
 
 
-def _against_best(found: dict[str, Contestant], speeds: dict[str, Speed], seed: int) -> dict[str, Contestant]:
+def _against_best(contestants: dict[str, Contestant], speeds: dict[str, Speed], seed: int) -> dict[str, Contestant]:
     """The same with every draft's speed over that of the fastest self-draft."""
-    own = [name for name in speeds if found[name].kind == SELF_DRAFT]
+    own = [name for name in speeds if contestants[name].kind == SELF_DRAFT]
     if not own:
-        return found
-    best = max(own, key=lambda name: found[name].speedup_vs_bf16_ar.known)
+        return contestants
+    best = max(own, key=lambda name: contestants[name].speedup_vs_bf16_ar.known)
 
     def compared(name: str, each: Contestant) -> Contestant:
         if name == best or name not in speeds:
@@ -375,7 +376,7 @@ def _against_best(found: dict[str, Contestant], speeds: dict[str, Speed], seed: 
         numbers = {part: predicted(number) for part, number in ratio._asdict().items()}
         return dataclasses.replace(each, vs_best_self_draft=Ratio(**numbers))
 
-    return {name: compared(name, each) for name, each in found.items()}
+    return {name: compared(name, each) for name, each in contestants.items()}
 
 
 #: Main numbers of a result, for `jaxspec runs`.
@@ -384,7 +385,7 @@ _HEADLINE = ("best", "pays", "lossless.mismatches")
 
 def compare_results(stages: CompareStages, left_out: dict[str, str]) -> list[CompareResult]:
     """All stages; one result per device."""
-    found = {device: contest_on(stages, device) for device in stages.work.pricings}
+    contests = {device: contest_on(stages, device) for device in stages.work.pricings}
     # Heads come last: they tell how long all stages took.
     results = [
         CompareResult(
@@ -403,7 +404,7 @@ def compare_results(stages: CompareStages, left_out: dict[str, str]) -> list[Com
             left_out=left_out,
             stopwatch=joined_clocks(contest.clocks),
         )
-        for device, contest in found.items()
+        for device, contest in contests.items()
     ]
     # Each contestant has a scheme of its own.
     return [dataclasses.replace(result, scheme=None) for result in results]
@@ -430,7 +431,6 @@ def _write_traces(stages: CompareStages, folder: Path) -> None:
             of_target.setdefault(trace_file(drafted.entry.config.scheme), []).append(drafted)
     for file, drafts in of_target.items():
         gains = {drafted.entry.name: drafted.stages.gains for drafted in drafts}
-        (folder / file).parent.mkdir(exist_ok=True)
         write_gains(drafts[0].stages.work, folder / file, gains, drafts[0].stages.trace_tokens)
 
 
@@ -440,13 +440,9 @@ def trace_file(scheme: str) -> str:
 
 
 def compare(
-    config: CompareConfig,
-    *,
-    out: str | None = None,
-    force: bool = False,
-    reporter: Reporter | None = None,
+    config: CompareConfig, *, out: str | None = None, force: bool = False, reporter: Reporter | None = None
 ) -> tuple[list[CompareResult], RunDirectory]:
-    """Compare everything for every device of the configuration, or return what a finished run found.
+    """Compare everything for every device of the configuration, or return the result of a finished run.
 
     Returns:
         One result per device, as in result.json, and the run directory, which also holds the report.
@@ -457,28 +453,29 @@ def compare(
     checked: Callable[[], CheckedComparison] = cache(lambda: check_comparison(config))
 
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[CompareResult]]:
-        found = checked()
-        for name, reason in found.left_out.items():
+        comparison = checked()
+        for name, reason in comparison.left_out.items():
             reporter.line(f"note: {name} is left out: {reason}")
-        if found.no_task:
-            reporter.line(f"note: no problems are answered: {found.no_task}")
-        work = begin_work(config, directory, reporter, found.inputs, drafts=found.drafts, processes=processes)
-        drafts = begin_drafts(work, found.entries)
-        stages = CompareStages(config, work, drafts, found.compressions, found.inputs.tokenizer, found.task)
+        if comparison.no_task:
+            reporter.line(f"note: no problems are answered: {comparison.no_task}")
+        work = begin_run(config, directory, reporter, comparison.inputs, drafts=comparison.drafts, processes=processes)
+        drafts = begin_drafts(work, comparison.entries)
+        stages = CompareStages(
+            config, work, drafts, comparison.compressions, comparison.inputs.tokenizer, comparison.task
+        )
 
         for text in announced(stages):
             reporter.line(text)
 
         def results() -> list[CompareResult]:
-            compared = compare_results(stages, found.left_out)
-            if directory.owned:
-                _write_traces(stages, directory.path)
+            compared = compare_results(stages, comparison.left_out)
+            _write_traces(stages, directory.path)
             return compared
 
         return results
 
     expect(CompareConfig, config)
     how: dict[str, Any] = dict(out=out, force=force, reporter=reporter, headline=_HEADLINE, processes=processes)
-    return carry_out_records(
+    return execute_record_run(
         "compare", config, prepare, check=checked, kind=CompareResult, write=write_compare_report, **how
     )

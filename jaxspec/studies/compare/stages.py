@@ -23,8 +23,8 @@ from jaxspec.compress.schemes import find_scheme
 from jaxspec.compress.weights import sum_of_squares
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
-from jaxspec.models.integer_kv import plane_partners
 from jaxspec.models.mesh import filled_rows, mesh_of, on_host, split_rows
+from jaxspec.models.rounded_inputs import plane_partners
 from jaxspec.models.stored import as_computed
 from jaxspec.models.tokenizer import Tokenizer
 from jaxspec.partial_files import part_of
@@ -38,7 +38,7 @@ from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies.compare.config import CompareConfig
 from jaxspec.studies.compare.entries import CheckedTask, Entry, task_accuracy
 from jaxspec.studies.compare.result import Quality
-from jaxspec.studies.measured.work import Setup, Work, stored_by
+from jaxspec.studies.measured.run_context import LoadedInputs, RunContext, stored_by
 from jaxspec.studies.tree.stages import TreeStages, tree_stages
 from jaxspec.trees.rank_traces import AATBySize, RankTraces, aat_by_size
 from jaxspec.trees.text_ratios import ratio_of_totals
@@ -68,7 +68,7 @@ def read_prompts_with(
         parts["nats"].append(np.asarray(nats)[: chunk.real])
         parts["likeliest"].append(np.asarray(likeliest)[: chunk.real])
         advance()
-    return {name: np.concatenate(found) for name, found in parts.items()}
+    return {name: np.concatenate(arrays) for name, arrays in parts.items()}
 
 
 @partial(jax.jit, static_argnames="config")
@@ -82,20 +82,20 @@ def _read(
 
 
 def quality_of(
-    found: Arrays, plain: Arrays, lengths: Int[np.ndarray, " prompt"], num_bytes: Int[np.ndarray, " prompt"]
+    changed: Arrays, plain: Arrays, lengths: Int[np.ndarray, " prompt"], num_bytes: Int[np.ndarray, " prompt"]
 ) -> Quality:
     """Bits per byte and agreement, with standard errors over prompts; unknown where prompts have a single token.
 
     Args:
-        found, plain: from `read_prompts_with`, of the network and of the 16-bit one.
+        arrays, plain: from `read_prompts_with`, of the network and of the 16-bit one.
         lengths: tokens of each prompt; what stands behind them is padding.
         num_bytes: of all tokens of each prompt but the first.
     """
-    there = np.arange(1, found["nats"].shape[1] + 1) < np.asarray(lengths)[:, None]
+    there = np.arange(1, changed["nats"].shape[1] + 1) < np.asarray(lengths)[:, None]
     if not there.any():
         return Quality()
-    bits = np.sum(found["nats"].astype(np.float64) * there, axis=1) / math.log(2)
-    same = np.sum((found["likeliest"] == plain["likeliest"]) & there, axis=1)
+    bits = np.sum(changed["nats"].astype(np.float64) * there, axis=1) / math.log(2)
+    same = np.sum((changed["likeliest"] == plain["likeliest"]) & there, axis=1)
     per_byte = ratio_of_totals(bits, num_bytes.astype(np.float64))
     agreement = ratio_of_totals(same.astype(np.float64), there.sum(axis=1).astype(np.float64))
     return Quality(
@@ -113,8 +113,8 @@ def channel_norms(
         # A chunk is filled up with further copies of texts, which do not count.
         tokens, counted = filled_rows(mesh_of(params), chunk.prompts[: chunk.real])
         given = split_rows(params, tokens, *(() if counted is None else (counted,)))
-        found = on_host(_squares(params, config, *given))
-        squares = {name: squares.get(name, 0.0) + np.asarray(value, np.float64) for name, value in found.items()}
+        squared = on_host(_squares(params, config, *given))
+        squares = {name: squares.get(name, 0.0) + np.asarray(value, np.float64) for name, value in squared.items()}
         advance()
     return {name: np.sqrt(value).astype(np.float32) for name, value in squares.items()}
 
@@ -128,9 +128,9 @@ def _squares(
 ) -> dict[str, Array]:
     squares = partial(sum_of_squares, counted=counted)
     options = {"kv_codec": stored_kv(config), "keep_activations": squares, "logits_from": tokens.shape[1]}
-    found = forward_text(params, config, tokens, **options).activations
-    assert found is not None
-    return found
+    activations = forward_text(params, config, tokens, **options).activations
+    assert activations is not None
+    return activations
 
 
 def calibration_sample(
@@ -153,14 +153,14 @@ def _sampled(
 ) -> tuple[dict[str, Array], Float[Array, "layer head element"]]:
     # Behind so many texts stand copies of the last one, which change no largest key.
     def rows(inputs: Array) -> Array:
-        found = inputs[:texts].reshape(-1, inputs.shape[-1])  # of experts as many for each token as it chooses
-        places = np.linspace(0, len(found) - 1, min(_SAMPLE, len(found))).astype(np.int32)
-        return found[places].astype(jnp.float32)
+        flat = inputs[:texts].reshape(-1, inputs.shape[-1])  # of experts as many for each token as it chooses
+        places = np.linspace(0, len(flat) - 1, min(_SAMPLE, len(flat))).astype(np.int32)
+        return flat[places].astype(jnp.float32)
 
     options = {"kv_codec": stored_kv(config), "keep_activations": rows, "logits_from": tokens.shape[1]}
-    found = forward_text(params, config, tokens, **options)
-    assert found.activations is not None
-    return found.activations, jnp.max(jnp.abs(found.cache.key), axis=(1, 4)).astype(jnp.float32)
+    forwarded = forward_text(params, config, tokens, **options)
+    assert forwarded.activations is not None
+    return forwarded.activations, jnp.max(jnp.abs(forwarded.cache.key), axis=(1, 4)).astype(jnp.float32)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -175,7 +175,7 @@ class Drafted:
     stages: TreeStages
 
     @property
-    def setup(self) -> Setup:
+    def setup(self) -> LoadedInputs:
         """Its target with the prompts that all share."""
         return self.stages.work.setup
 
@@ -185,7 +185,7 @@ class Drafted:
 
     @cached_property
     def on_calibration_text(self) -> AATBySize:
-        """Where lengths are elected."""
+        """The calibration text, where lengths are chosen."""
         return self.gained(self.stages.calibration_traces)
 
     @cached_property
@@ -194,32 +194,32 @@ class Drafted:
         return self.gained(self.stages.traces)
 
 
-def begin_drafts(work: Work, entries: tuple[Entry, ...]) -> list[Drafted]:
+def begin_drafts(work: RunContext, entries: tuple[Entry, ...]) -> list[Drafted]:
     """The drafts of a run, each with the target that its scheme makes; those that need no text are loaded.
 
     Raises:
         InputError: see `make_draft`.
     """
-    found = []
+    drafts = []
     for entry, folder in zip(entries, _folders([entry.name for entry in entries]), strict=True):
         config = entry.config
         setup = stored_by(work.setup, find_scheme(config.scheme, runs=True))
         own = dataclasses.replace(work, config=config, setup=setup, stages=work.stages.within(folder))
         # Drafts on one target share its text, and what it decodes alone.
         name = "16-bit" if SCHEME_FACTS[config.scheme].lossless else config.scheme
-        found.append(Drafted(entry, tree_stages(config, own, entry.knobs, work.stages.within(f"targets/{name}"))))
-    return found
+        drafts.append(Drafted(entry, tree_stages(config, own, entry.knobs, work.stages.within(f"targets/{name}"))))
+    return drafts
 
 
 def _folders(names: list[str]) -> list[str]:
     """Where the stages of each draft lie: no two in one folder, or the second would be given what the first one measured."""
-    found: list[str] = []
+    folders: list[str] = []
     for name in names:
         folder = part_of(name.replace("/", "_"))
-        while folder in (os.curdir, os.pardir, *found):
+        while folder in (os.curdir, os.pardir, *folders):
             folder += "_"
-        found.append(folder)
-    return found
+        folders.append(folder)
+    return folders
 
 
 class _Read(NamedTuple):
@@ -240,7 +240,7 @@ class CompareStages:
     """
 
     config: CompareConfig
-    work: Work
+    work: RunContext
     drafts: list[Drafted]
     compressions: tuple[str, ...]
     tokenizer: Tokenizer
@@ -260,11 +260,11 @@ class CompareStages:
         config = fitted_config(name, self.work.setup.config)
         return self._quality(self._read_with(name, config, lambda: self._fitted(name)))
 
-    def _quality(self, found: _Read) -> Quality:
-        quality = quality_of(found.scores, self._plain.scores, self.work.setup.prompt_lengths, self._num_bytes)
-        if found.right is None or self._plain.right is None:
+    def _quality(self, read: _Read) -> Quality:
+        quality = quality_of(read.scores, self._plain.scores, self.work.setup.prompt_lengths, self._num_bytes)
+        if read.right is None or self._plain.right is None:
             return quality
-        return dataclasses.replace(quality, task=task_accuracy(found.right, self._plain.right))
+        return dataclasses.replace(quality, task=task_accuracy(read.right, self._plain.right))
 
     @cached_property
     def _plain(self) -> _Read:
@@ -286,7 +286,7 @@ class CompareStages:
         def compute() -> Arrays:
             with self.work.bar(f"answering the problems with {name}", len(task.problems.prompts)) as bar:
                 answers = task.answers(params(), config, bar.advance)
-            return self.work.stages.processes.done_once(lambda: task.right(answers))
+            return self.work.stages.processes.run_on_rank0(lambda: task.right(answers))
 
         return self.work.stages.run(f"answered/{name}", compute)["right"]
 

@@ -12,207 +12,185 @@ from matplotlib.figure import Figure
 from hwmodels.numerics.units import GB
 from jaxspec.report.columns import BRACKETS, Column, Grid, fill, statements, terminal_columns
 from jaxspec.report.configurations import LARGEST_GAP
-from jaxspec.report.figures.style import BLUE, GREEN, INK, ORANGE, PURPLE, limits_from_zero, new_figure, styled
+from jaxspec.report.figure_style import BLUE, GREEN, INK, ORANGE, PURPLE, limits_from_zero, new_axes, styled
 from jaxspec.report.formatting import NOT_KNOWN, fixed, fixed_or_small, milliseconds, times
-from jaxspec.report.page import (
-    Drawings,
-    Page,
-    Section,
-    network_section,
-    network_settings,
-    write_page,
-)
-from jaxspec.report.shown import Shown, shown_run
+from jaxspec.report.page import Drawings, Page, Section, network_section, network_settings, write_page
 from jaxspec.report.stopwatch import STOPWATCH_CAPTION, stopwatch_figure, stopwatch_tables
-from jaxspec.report.terminal import Table
+from jaxspec.report.terminal import Shown, Table, shown_run
 from jaxspec.report.titles import architecture_title, device_title, provenance
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.settings.rounded_inputs import UNROUNDED_BITS
 from jaxspec.studies.compare.result import AUTOREGRESSIVE, COMPRESSION, DRAFT, SELF_DRAFT, CompareResult, Contestant
 
 
-def interval(found: Contestant) -> str:
+def interval(contestant: Contestant) -> str:
     """The interval of the speedup."""
-    if found.speedup_low.number is None:
+    if contestant.speedup_low.number is None:
         return NOT_KNOWN
-    return f"{fixed(found.speedup_low.number, 2)} to {fixed(found.speedup_high.number, 2)}"
+    return f"{fixed(contestant.speedup_low.number, 2)} to {fixed(contestant.speedup_high.number, 2)}"
 
 
-def output_in_words(found: Contestant) -> str:
+def output_in_words(contestant: Contestant) -> str:
     """Whose output is decoded, and whether speculation changed it."""
-    mismatches = found.lossless.mismatches.number
+    mismatches = contestant.lossless.mismatches.number
     if mismatches:
         return f"NOT lossless: {mismatches:.0f} tokens"
-    return "changed" if found.changes_output else "exact"
+    return "changed" if contestant.changes_output else "exact"
 
 
-def _change(found: Contestant) -> str:
-    task = found.quality.task
+def _change(contestant: Contestant) -> str:
+    task = contestant.quality.task
     if task is None or task.change.number is None:
         return NOT_KNOWN
     return f"{task.change.number:+.3f} ± {fixed(task.change.standard_error, 3)}"
 
 
+#: One number of it.
+_number = Column[Contestant]
+
 #: Rows of the page's table.
 PAGE_COLUMNS = (
-    Column[Contestant](
-        "speedup vs bf16 AR",
+    _number(
         "speedup\nvs bf16\nAR",
         "over autoregressive decoding of the uncompressed 16-bit network",
         "speedup_vs_bf16_ar",
         times,
-        interval="intervals.speedup_vs_bf16_ar",
+        interval=True,
         terminal=1,
     ),
-    Column[Contestant](
-        "95 %", "95 %", "interval of that speedup over prompts alone", "speedup_low", words=interval, terminal=2
-    ),
-    Column[Contestant](
-        "speedup vs stored AR",
+    _number("95 %", "interval of that speedup over prompts alone", "speedup_low", words=interval, terminal=2),
+    _number(
         "vs\nstored\nAR",
         "over autoregressive decoding of the same stored form",
         "speedup_vs_stored_ar",
         times,
-        interval="intervals.speedup_vs_stored_ar",
+        interval=True,
         terminal=3,
+        page_title="speedup vs stored AR",
     ),
-    Column[Contestant](
-        "vs the best self-draft",
+    _number(
         "vs best\nself",
         "speed over that of the fastest self-draft, on the same prompts",
         "vs_best_self_draft.ratio",
         times,
         optional=True,
+        page_title="vs the best self-draft",
     ),
-    Column[Contestant](
-        "output",
+    _number(
         "output",
         "exact: the 16-bit network's own; changed: another network's",
         "lossless.mismatches",
         words=output_in_words,
         terminal=4,
     ),
-    Column[Contestant](
-        "draft length",
-        "draft\nlength",
-        "with the highest predicted speed on calibration text",
-        "draft_length",
-        0,
-        terminal=5,
-    ),
-    Column[Contestant](
-        "draft length, held out",
+    _number("draft\nlength", "with the highest predicted speed on calibration text", "draft_length", 0, terminal=5),
+    _number(
         "best\nheld out",
         "the fastest length on the held-out prompts",
         "draft_length_held_out",
         0,
+        page_title="draft length, held out",
     ),
-    Column[Contestant](
-        "alpha_token",
+    _number(
         "alpha\ntoken",
         "probability that one draft token is accepted, given that all before it were",
         "acceptance.alpha_token",
         3,
+        page_title="alpha_token",
     ),
-    Column[Contestant](
-        "tokens per cycle, calibration text",
+    _number(
         "tokens\ncalibr.",
         "for this draft length, on the text that chose it",
         "tokens_per_cycle_calibration",
         2,
+        page_title="tokens per cycle, calibration text",
     ),
-    Column[Contestant](
-        "tokens per cycle, predicted",
+    _number(
         "tokens\npre-\ndicted",
         "from the draft's ranks of the held-out prompts' tokens",
         "tokens_per_cycle_predicted",
         2,
         terminal=6,
+        page_title="tokens per cycle, predicted",
     ),
-    Column[Contestant](
-        "tokens per cycle, counted",
+    _number(
         "tokens\ncounted",
         "in decoding the same prompts, ± one standard error",
         "tokens_per_cycle_counted",
         2,
         terminal=7,
+        page_title="tokens per cycle, counted",
     ),
-    Column[Contestant](
-        "bits per weight, draft", "bits\ndraft", "read per stored weight in one draft step", "bits_per_weight", 2
+    _number(
+        "bits\ndraft",
+        "read per stored weight in one draft step",
+        "bits_per_weight",
+        2,
+        page_title="bits per weight, draft",
     ),
-    Column[Contestant](
-        "bits per weight, target",
+    _number(
         "bits\ntarget",
         "read per stored weight in one verification",
         "bits_per_weight_verify",
         2,
+        page_title="bits per weight, target",
     ),
-    Column[Contestant](
-        "bits per KV element, target",
+    _number(
         "bits\nKV",
         "read per element of the KV cache by the network that is decoded, scales included",
         "bits_per_kv_verify",
         2,
+        page_title="bits per KV element, target",
     ),
-    Column[Contestant](
-        "bits per weight of the LM head, draft",
+    _number(
         "bits\nhead",
         "read per weight of the LM head in one draft step",
         "bits_per_head_weight",
         2,
         optional=True,
+        page_title="bits per weight of the LM head, draft",
     ),
-    Column[Contestant](
-        "bits per activation",
+    _number(
         "bits\nact.",
         "to which the decoded network rounds what enters the products of its layers' matrices",
         "activation_bits",
         0,
+        page_title="bits per activation",
     ),
-    Column[Contestant]("draft step, ms", "draft\nstep, ms", "time of one draft step", "draft_step_s", milliseconds),
-    Column[Contestant](
-        "cycle, ms",
-        "cycle,\nms",
-        "draft steps, verification and what the engine adds",
-        "cycle_s",
-        milliseconds,
-        interval="intervals.cycle_s",
-    ),
-    Column[Contestant](
-        "memory, GB",
+    _number("draft\nstep, ms", "time of one draft step", "draft_step_s", milliseconds),
+    _number("cycle,\nms", "draft steps, verification and what the engine adds", "cycle_s", milliseconds, interval=True),
+    _number(
         "memory,\nGB",
         "weights and KV of target and draft",
         "held_bytes",
         lambda x: fixed_or_small(x / GB, 2),
         terminal=8,
     ),
-    Column[Contestant](
-        "energy per token, J",
+    _number(
         "J per\ntoken",
         "of all steps",
         "energy_j_per_token",
         lambda value: f"{value:.3g}",
         optional=True,
         terminal=9,
+        page_title="energy per token, J",
     ),
-    Column[Contestant](
-        "bits per byte",
+    _number(
         "bits\nper byte",
         "of the held-out prompts under the decoded network, ± one standard error",
         "quality.bits_per_byte",
         3,
         terminal=10,
     ),
-    Column[Contestant](
-        "agreement",
+    _number(
         "agree-\nment",
         "share of places where its most probable next token is the 16-bit network's, ± one standard error",
         "quality.agreement",
         3,
         terminal=11,
+        page_title="agreement",
     ),
-    Column[Contestant](
-        "accuracy",
+    _number(
         "accu-\nracy",
         "share of problems that the decoded network answers correctly, greedily, with a 95 % interval over problems",
         "quality.task.accuracy",
@@ -220,14 +198,15 @@ PAGE_COLUMNS = (
         interval="quality.task",
         optional=True,
         terminal=12,
+        page_title="accuracy",
     ),
-    Column[Contestant](
-        "accuracy minus 16 bits",
+    _number(
         "minus\n16 bits",
         "difference from the 16-bit network on the same problems, ± one standard error",
         "quality.task.change",
         words=_change,
         optional=True,
+        page_title="accuracy minus 16 bits",
     ),
 )
 
@@ -332,7 +311,7 @@ KIND_COLOURS = {AUTOREGRESSIVE: PURPLE, SELF_DRAFT: BLUE, DRAFT: GREEN, COMPRESS
 
 #: What a person calls each kind.
 KIND_TITLES = {
-    AUTOREGRESSIVE: "16-bit decoding",
+    AUTOREGRESSIVE: "plain decoding",
     SELF_DRAFT: "self-drafts",
     DRAFT: "other drafts",
     COMPRESSION: "compression without a draft",
@@ -345,19 +324,18 @@ def speedups_figure(result: CompareResult) -> Figure | None:
     rows = {name: each for name, each in by_speed(result).items() if each.speedup_vs_bf16_ar.number is not None}
     if not rows:
         return None
-    figure = new_figure(
+    figure, axes = new_axes(
         "Speed of every way to decode",
         f"{provenance(result)}; tokens per cycle counted, times predicted; 95 % intervals over prompts",
         height_inches=1.1 + 0.27 * len(rows),
+        grid="x",
     )
-    axes = figure.add_subplot()
-    axes.grid(True, axis="x")
     ends = []
-    told: set[str] = set()
+    labelled: set[str] = set()
     for place, each in enumerate(rows.values()):
         kind, speed = str(each.kind), each.speedup_vs_bf16_ar.known
-        label = None if kind in told else KIND_TITLES.get(kind, kind)
-        told.add(kind)
+        label = None if kind in labelled else KIND_TITLES.get(kind, kind)
+        labelled.add(kind)
         strength = 0.45 if each.changes_output else 0.95
         axes.barh(place, speed, color=KIND_COLOURS.get(kind, INK), alpha=strength, label=label, height=0.74)
         low, high = each.speedup_low.number, each.speedup_high.number
@@ -393,21 +371,19 @@ def quality_figure(result: CompareResult) -> Figure | None:
     }
     if not rows:
         return None
-    figure = new_figure(
+    figure, axes = new_axes(
         "Quality against speed",
         f"{provenance(result)}; bits per byte measured on held-out prompts (less is better), ± one standard error of the mean",
         height_inches=4.8,
     )
-    axes = figure.add_subplot()
-    axes.grid(True)
     plain = rows.get(AUTOREGRESSIVE)
     if plain is not None:
         axes.axhline(plain[2], color=INK, linewidth=1.0, linestyle="--", zorder=1)
-    told: set[str] = set()
+    labelled: set[str] = set()
     for each, speed, bits in rows.values():
         kind = str(each.kind)
-        label = None if kind in told else KIND_TITLES.get(kind, kind)
-        told.add(kind)
+        label = None if kind in labelled else KIND_TITLES.get(kind, kind)
+        labelled.add(kind)
         axes.plot(
             [speed],
             [bits],
@@ -494,15 +470,15 @@ def figures(result: CompareResult, directory: Path | None = None) -> Drawings:
 
 def compare_section(result: CompareResult) -> Section:
     """What the page shows of one device: ways to decode across, numbers down."""
-    found = by_speed(result)
+    contestants = by_speed(result)
     best = result.contestants.get(result.best or "", Contestant())
     low, high = best.speedup_low.number, best.speedup_high.number
-    statements = {name: each.statement for name, each in found.items() if each.statement}
+    statements = {name: each.statement for name, each in contestants.items() if each.statement}
     return network_section(
         result,
         title=compare_headline(result).partition(":")[0],
         headlines=[compare_headline(result)],
-        tables=[Grid(found, PAGE_COLUMNS, corner="way to decode")],
+        tables=[Grid(contestants, PAGE_COLUMNS, corner="way to decode")],
         best=result.best,
         choice=result.best or NOT_KNOWN,
         figures=figures(result),

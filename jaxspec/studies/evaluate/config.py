@@ -5,13 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 from jaxspec.settings.base import Unused
-from jaxspec.settings.common import CommonConfig
+from jaxspec.settings.common import DRAFT_WITHIN_TARGET, CommonConfig, StopwatchSettings
 from jaxspec.settings.draft import NetworkKnobSettings, knobs_of_other_schemes
 from jaxspec.settings.fields import setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
-from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET
 from jaxspec.settings.schemes import all_knobs
-from jaxspec.settings.stopwatch import StopwatchSettings
 from jaxspec.studies.study import Study, run_directory
 
 
@@ -34,7 +32,8 @@ class EvaluateConfig(NetworkKnobSettings, StopwatchSettings, CommonConfig):
         lambda: (
             Unused(
                 (*all_knobs(), "draft_length"),
-                lambda config: "knobs takes all of them from a result.json" if config.knobs is not None else None,
+                lambda config: config.knobs is not None,
+                "knobs takes all of them from a result.json",
             ),
         ),
     )

@@ -11,8 +11,8 @@ import numpy as np
 from jaxspec.compress import Knobs, Scheme, find_scheme, uniform_knobs
 from jaxspec.compress.knob_files import knobs_of_result
 from jaxspec.models.config import DecoderConfig
-from jaxspec.runs.carrying_out import carry_out_records
 from jaxspec.runs.directory import ACCEPTANCE_TRACE, RunDirectory
+from jaxspec.runs.execute import execute_record_run
 from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect, knob_values
@@ -24,7 +24,7 @@ from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
 from jaxspec.studies.measured.common_fields import routed
 from jaxspec.studies.measured.comparison import ChainDecoding, compare_configurations
 from jaxspec.studies.measured.hard_drafts import HardDrafts, keep_norms
-from jaxspec.studies.measured.work import Work, begin_work, write_gains
+from jaxspec.studies.measured.run_context import RunContext, begin_run, write_gains
 
 #: Main numbers of a result, for `jaxspec runs`.
 _HEADLINE = (
@@ -36,11 +36,7 @@ _HEADLINE = (
 
 
 def evaluate(
-    config: EvaluateConfig,
-    *,
-    out: str | None = None,
-    force: bool = False,
-    reporter: Reporter | None = None,
+    config: EvaluateConfig, *, out: str | None = None, force: bool = False, reporter: Reporter | None = None
 ) -> tuple[list[EvaluateResult], RunDirectory]:
     """Measure one draft for every device of the configuration.
 
@@ -54,12 +50,12 @@ def evaluate(
 
     @cache
     def checked() -> tuple[CheckedInputs, Knobs]:
-        found = check_inputs(config)
-        return found, _given_knobs(config, find_scheme(config.scheme, runs=True), found.network)
+        inputs = check_inputs(config)
+        return inputs, _given_knobs(config, find_scheme(config.scheme, runs=True), inputs.network)
 
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[EvaluateResult]]:
         inputs, knobs = checked()
-        work = begin_work(config, directory, reporter, inputs, processes=processes)
+        work = begin_run(config, directory, reporter, inputs, processes=processes)
         drafts = {"given": knobs}
 
         def results() -> list[EvaluateResult]:
@@ -69,7 +65,7 @@ def evaluate(
             compared = [compare(device) for device in work.pricings]
             keep_norms(hard, directory)
             gained = decoding.predicted(knobs, "given").get("gained")
-            if directory.owned and work.setup.decoding == GREEDY and gained is not None:
+            if work.setup.decoding == GREEDY and gained is not None:
                 tokens = np.minimum(decoding.autoregressive(GREEDY)["generated"], config.output_tokens)
                 write_gains(work, directory.path / ACCEPTANCE_TRACE, {"given": gained}, tokens)
             return compared
@@ -78,10 +74,10 @@ def evaluate(
 
     expect(EvaluateConfig, config)
     how: dict[str, Any] = dict(out=out, force=force, reporter=reporter, headline=_HEADLINE, processes=processes)
-    return carry_out_records("evaluate", config, prepare, check=checked, kind=EvaluateResult, **how)
+    return execute_record_run("evaluate", config, prepare, check=checked, kind=EvaluateResult, **how)
 
 
-def evaluate_drafts(config: EvaluateConfig, work: Work) -> HardDrafts:
+def evaluate_drafts(config: EvaluateConfig, work: RunContext) -> HardDrafts:
     """The hard drafts of a run, with the text that they are calibrated on."""
     return HardDrafts(work, continuation_length(config.output_tokens))
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxspec.report.configurations import tables
-from jaxspec.report.figures.configurations import operator_time_figure, roofline_figure, tokens_figure
+from jaxspec.report.configurations import operator_time_figure, roofline_figure, tables, tokens_figure
 from jaxspec.report.page import Drawings
-from jaxspec.report.shown import Shown, shown_run
 from jaxspec.report.stopwatch import stopwatch_figure, stopwatch_tables
+from jaxspec.report.terminal import Shown, shown_run
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.studies.evaluate.result import EvaluateResult
 

@@ -30,9 +30,7 @@ class ExportConfig(Settings):
         known=known_model,
     )
     format: Literal["gguf", "compressed-tensors"] | None = setting(
-        None,
-        "Of a model: files of llama.cpp, or folders of vLLM, SGLang and transformers.",
-        unset="gguf",
+        None, "Of a model: files of llama.cpp, or folders of vLLM, SGLang and transformers.", unset="gguf"
     )
     target_type: Type | None = setting(
         None,

@@ -20,31 +20,42 @@ import numpy as np
 
 from hwmodels import Acceptance, Case, DraftCost, Footprint
 from hwmodels.network.architecture import ALL_LAYER_MATRICES, KINDS
+from hwmodels.networks import Family, running_row, text_config, wrapper_of
 from hwmodels.speculation.chains import priced_chains
 from jaxspec.errors import InputError
 from jaxspec.files import to_json
+from jaxspec.formats.container import Container, files_beside
+from jaxspec.formats.container.source import check_inside
+from jaxspec.formats.shard_index import json_object
+from jaxspec.host.machine import device_memory_bytes
 from jaxspec.models.compressed_export import COMPRESSED_TYPES, write_compressed
+from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import is_container, load_model, model_place
-from jaxspec.models.gguf import is_gguf
+from jaxspec.models.families import family_of
+from jaxspec.models.gguf import is_gguf, open_gguf
 from jaxspec.models.gguf_export import GGUF_TYPES, write_gguf
 from jaxspec.models.stored import SMALL, as_computed
 from jaxspec.report.formatting import bytes_in_words, fixed, times
 from jaxspec.results import given, measured, predicted
-from jaxspec.runs.machine import device_memory_bytes
+from jaxspec.results.network_results import AcceptanceRates
 from jaxspec.runs.progress import Reporter
-from jaxspec.runs.provenance import versions
+from jaxspec.runs.run_index import versions
 from jaxspec.settings import CommonConfig
+from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
+from jaxspec.speculate.chunks import Prompts, chunk_size
 from jaxspec.speculate.drafts import NetworkDraft, ReadyDraft
+from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.ragged import padded
 from jaxspec.speculate.sampling import GREEDY
+from jaxspec.speculate.statistics import acceptance_rates
 from jaxspec.studies.engine_flags import Engine, ServedDraft, engines_for
-from jaxspec.studies.export.alone import Prompts, decoded_alone
-from jaxspec.studies.export.checkpoint import target_files
 from jaxspec.studies.export.config import DRAFT_LENGTH, ExportConfig
 from jaxspec.studies.export.readme import MANIFEST, check_place, engine_section, remove_earlier
 from jaxspec.studies.export.result import DecodedDraft, ExportResult
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
 from jaxspec.studies.measured.memory import COMPUTED, ROOM_BYTES, DraftNeed, decoding_bytes, parameter_sizes
+from jaxspec.trees.text_ratios import ratio_of_totals
 
 #: Bits of a weight, about: how far a file is written.
 _BITS = {"f16": 16, "bf16": 16, "q8_0": 8.5, "q4_0": 4.5, "fp8": 8, "w4a16": 4.125}
@@ -202,11 +213,7 @@ def _check_memory(checked: CheckedInputs, tokens: int) -> None:
 
 
 def _measured(
-    config: ExportConfig,
-    result: ExportResult,
-    paths: Mapping[str, str],
-    bits: Mapping[str, _Bits],
-    reporter: Reporter,
+    config: ExportConfig, result: ExportResult, paths: Mapping[str, str], bits: Mapping[str, _Bits], reporter: Reporter
 ) -> ExportResult:
     """What the written files do, and the speed that follows."""
     if config.prompts == 0:
@@ -215,34 +222,27 @@ def _measured(
     checked, length = check_inputs(common), int(result.draft_length.known)
     target, draft = (load_model(path, dtype=jnp.float32) for path in paths.values())
     prompts, lengths = padded(checked.prompts)
-    asked = Prompts(prompts, lengths, common.output_tokens, GREEDY, common.seed, checked.stop)
+    asked = Prompts(prompts, common.output_tokens, GREEDY, common.seed, lengths, checked.stop)
     ready = ReadyDraft(NetworkDraft(draft.config), as_computed(draft.params))
-    found = decoded_alone(as_computed(target.params), target.config, ready, asked, length, reporter, longest=length)
-    speedup = _speedup(checked.pricings[common.device[0]], bits, found)
-    return dataclasses.replace(result, alone=found, speedup_vs_stored_ar=predicted(speedup))
+    decoded = decoded_alone(as_computed(target.params), target.config, ready, asked, length, reporter, longest=length)
+    speedup = _speedup(checked.pricings[common.device[0]], bits, decoded)
+    return dataclasses.replace(result, alone=decoded, speedup_vs_stored_ar=predicted(speedup))
 
 
-def _speedup(pricing: Case, written: Mapping[str, _Bits], found: DecodedDraft) -> float:
+def _speedup(pricing: Case, written: Mapping[str, _Bits], decoded: DecodedDraft) -> float:
     """Over the target without a draft, of the files on the priced device."""
     bits = lambda part: {name: written[part][name not in ALL_LAYER_MATRICES] for name in KINDS}
     footprint = Footprint(bits("draft"), bits("target"), 16.0, 16.0)
-    conditional = np.nan_to_num(np.asarray(found.acceptance.conditional.known, np.float32))
-    chains = priced_chains(
-        pricing.device,
-        pricing.architecture,
-        workload=pricing.workload,
-        footprint=footprint,
-        acceptance=Acceptance(conditional=conditional),
-        draft_cost=DraftCost(stored_apart=1.0, statement="a copy of the target in fewer bits"),
-        routing=pricing.routing,
-        engine=pricing.engine,
-    )
+    conditional = np.nan_to_num(np.asarray(decoded.acceptance.conditional.known, np.float32))
+    draft = DraftCost(separate_weights=1.0, statement="a copy of the target in fewer bits")
+    case = dataclasses.replace(pricing, footprint=footprint, draft=draft)
+    chains = priced_chains(case, Acceptance(conditional=conditional))
     return float(chains.result.speedup_vs_stored_ar[-1])
 
 
 def _readme(result: ExportResult, engines: list[Engine]) -> str:
     """The page of such an export."""
-    found, length = result.alone, result.draft_length.known
+    alone, length = result.alone, result.draft_length.known
     lines = [
         f"# {Path(str(result.checkpoint)).stem} as {result.format}",
         "",
@@ -252,14 +252,133 @@ def _readme(result: ExportResult, engines: list[Engine]) -> str:
         f"**Draft {length} tokens per cycle.**",
         "",
     ]
-    tokens = found.tokens_per_cycle
+    tokens = alone.tokens_per_cycle
     if tokens.number is not None:
         spread = "" if tokens.standard_error is None else f" ± {fixed(tokens.standard_error, 3)}"
         lines += [
-            f"Measured on {found.prompts.value} held-out prompts, the draft with a KV cache of its own, as engines run it: "
-            f"alpha_token {fixed(found.acceptance.alpha_token.known, 3)}, {fixed(tokens.number, 3)}{spread} tokens per cycle. "
+            f"Measured on {alone.prompts.value} held-out prompts, the draft with a KV cache of its own, as engines run it: "
+            f"alpha_token {fixed(alone.acceptance.alpha_token.known, 3)}, {fixed(tokens.number, 3)}{spread} tokens per cycle. "
             "Values are those of the files, computed with in float32; kernels for few bits round their inputs too.",
             "",
             f"Predicted on {result.device}: {times(result.speedup_vs_stored_ar.known)} the speed without a draft.",
         ]
     return "\n".join([*lines, *(line for engine in engines for line in engine_section(engine)), ""])
+
+
+def decoded_alone(
+    params: Params,
+    config: DecoderConfig,
+    draft: ReadyDraft,
+    prompts: Prompts,
+    length: int,
+    reporter: Reporter,
+    *,
+    longest: int = MAX_DRAFT_LENGTH,
+) -> DecodedDraft:
+    """Acceptance and tokens per cycle of chains.
+
+    Args:
+        params, config: of the target.
+        length: drafted tokens per cycle.
+        longest: see `decode_chains`.
+    """
+    count = len(prompts.tokens)
+    with reporter.bar("decoding with the draft as engines run it", count, step=chunk_size(count)) as bar:
+        counts = decode_chains(
+            params,
+            config,
+            draft,
+            prompts,
+            length,
+            longest=longest,
+            advance=bar.advance,
+        )
+    rates: dict[str, Any] = acceptance_rates(counts["accepted_at"], counts["ended_at"], counts["cycles"], length)
+    ratio = ratio_of_totals(counts["generated"].astype(np.float64), counts["cycles"].astype(np.float64))
+    return DecodedDraft(
+        prompts=given(count),
+        acceptance=AcceptanceRates(**{name: measured(rate) for name, rate in rates.items()}),
+        tokens_per_cycle=measured(float(ratio.mean), float(ratio.standard_error)),
+    )
+
+
+#: Files of a checkpoint that are its weights' or an earlier export's: their names, and endings of names.
+_LEFT_OUT, _LEFT_OUT_ENDINGS = {"config.json", MANIFEST}, (".index.json",)
+
+
+#: Beginnings of the names of licences.
+_LICENCES = ("LICENSE", "LICENCE", "NOTICE", "USE_POLICY")
+
+
+@dataclasses.dataclass(frozen=True)
+class TargetFiles:
+    """Small files of a target's checkpoint.
+
+    Attributes:
+        path: of the checkpoint: a folder, or a container.
+        config: the content of config.json.
+        copied: name -> content of the others, which a draft needs word for word.
+    """
+
+    path: Path
+    config: dict[str, Any]
+    copied: dict[str, bytes]
+
+    @property
+    def packed(self) -> bool:
+        """Whether engines need the target unpacked first."""
+        return not os.path.isdir(self.path)
+
+    def written_config(self, dtype: str, *, own_head: bool = False) -> dict[str, Any]:
+        """The config.json of a network in a number format; of a text decoder, that of the decoder alone.
+
+        Args:
+            own_head: the network's LM head is not its embedding, whatever the target's is.
+        """
+        config = text_config(self.config)
+        # Written are values, however the target's files pack them.
+        config = {key: value for key, value in config.items() if key != "quantization_config"}
+        family = family_of(config)
+        if wrapper_of(self.config) is not None or config["model_type"] in family.also:
+            config = _as_of_family(config, family)
+        key = "dtype" if "dtype" in config else "torch_dtype"
+        return config | {key: dtype} | ({"tie_word_embeddings": False} if own_head else {})
+
+    @property
+    def has_tokenizer(self) -> bool:
+        """Whether a tokenizer goes along."""
+        return any(name.startswith("tokenizer") or name == "vocab.json" for name in self.copied)
+
+
+def _as_of_family(config: dict[str, Any], family: Family) -> dict[str, Any]:
+    """The config.json of a network by its family's own name, which engines open without code beside the weights."""
+    # Under its own name the family has other defaults.
+    meant = {key: value for key, value in family.also.get(config["model_type"], {}).items() if value is not None}
+    settings = meant | {key: value for key, value in config.items() if key != "auto_map"}
+    for key in {"rope_scaling", "rope_parameters"} & settings.keys():
+        if isinstance(settings[key], dict):  # of positions of images, which the decoder alone has not
+            settings[key] = {name: value for name, value in settings[key].items() if not name.startswith("mrope_")}
+    return settings | {"architectures": [running_row(family).architecture], "model_type": family.name}
+
+
+def target_files(model: str) -> TargetFiles:
+    """The small files of a model that `load_model` opens.
+
+    Raises:
+        InputError: it cannot be opened.
+    """
+    path = model_place(model)
+    if is_container(path):
+        with Container(path) as container:
+            beside = {name: container.read_file(name) or b"" for name in container.beside}
+    elif is_gguf(path):
+        beside = open_gguf(path).beside
+    else:
+        beside = files_beside(path)
+        for file in sorted(path.iterdir()):
+            if file.name.upper().startswith(_LICENCES) and file.is_file():
+                check_inside(file)
+                beside[file.name] = file.read_bytes()
+    config = json_object(beside.get("config.json", b""), path / "config.json")
+    left = {name for name in beside if name not in _LEFT_OUT and not name.endswith(_LEFT_OUT_ENDINGS)}
+    return TargetFiles(path, config, {name: beside[name] for name in sorted(left)})

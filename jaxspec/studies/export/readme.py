@@ -7,10 +7,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+from jaxspec.cleanup import PENDING
 from jaxspec.errors import InputError
 from jaxspec.files import CONTAINER_SUFFIX, to_json
 from jaxspec.formats.shard_index import INDEX_FILE, read_json_object
-from jaxspec.interruption import UNDER_WAY
 from jaxspec.models.layer_files import LayeredTensors, index_json, plan_shards, write_shard
 from jaxspec.output_places import check_folder_place
 from jaxspec.partial_files import PartialFiles
@@ -89,7 +89,7 @@ def write_directory(
         for name in sorted(others, key=_is_config):
             files.add(out / name).write_bytes(others[name])
             sizes[name] = len(others[name])
-        with UNDER_WAY.lock:
+        with PENDING.lock:
             remove_earlier(out)
             files.commit()
     return sizes
@@ -155,7 +155,7 @@ def _made_of(result: ExportResult) -> str:
     if _facts(result).prunes_and_cuts:
         return (
             f"the target itself with {zeros} of the weights of its layers' matrices zero and low mantissa bits of the others "
-            "cut to zero"
+            f"cut to {_facts(result).cut_to}"
         )
     return (
         f"the upper bits of the target's 8-bit weights, times the same scales, in the matrices of its layers ({zeros} of these "
@@ -230,13 +230,13 @@ def _kv_in_run(result: ExportResult) -> str:
     return "the target's, compressed" if result.compressed_kv else "the target's"
 
 
-def _row(name: str, cache: str, found: DecodedDraft) -> str:
-    tokens, error = found.tokens_per_cycle.number, found.tokens_per_cycle.standard_error
+def _row(name: str, cache: str, draft: DecodedDraft) -> str:
+    tokens, error = draft.tokens_per_cycle.number, draft.tokens_per_cycle.standard_error
     if tokens is None:
         return f"| {name} | {cache} | not measured | not measured |"
     spread = "" if error is None else f" ± {fixed(error, 3)}"
-    prompts = f" ({found.prompts.value} prompts)" if found.prompts.value is not None else ""
-    alpha = found.acceptance.alpha_token.number
+    prompts = f" ({draft.prompts.value} prompts)" if draft.prompts.value is not None else ""
+    alpha = draft.acceptance.alpha_token.number
     return f"| {name}{prompts} | {cache} | {'' if alpha is None else fixed(alpha, 3)} | {fixed(tokens, 3)}{spread} |"
 
 

@@ -32,13 +32,11 @@ from jaxspec.models.layer_files import SHARD_BYTES, LayeredTensors
 from jaxspec.models.matrix import Matrix, stack_of
 from jaxspec.results import measured
 from jaxspec.results.network_results import Configuration, ConfigurationsResult
-from jaxspec.runs.inputs import changed_inputs
-from jaxspec.runs.memory import told_in_one_line
+from jaxspec.runs.execute import out_of_memory_as_input_error
+from jaxspec.runs.inputs import InputWatch, changed_inputs
 from jaxspec.runs.progress import Reporter
-from jaxspec.runs.provenance import versions
+from jaxspec.runs.run_index import RECORD, check_result_file, check_settings_file, read_object, versions
 from jaxspec.runs.stages import Stages
-from jaxspec.runs.steady_inputs import SteadyInputs
-from jaxspec.runs.unchanged import RECORD, check_result_file, check_settings_file, read_object
 from jaxspec.settings import CommonConfig, expect
 from jaxspec.settings.base import build_config
 from jaxspec.settings.coercion import as_path, shown
@@ -46,25 +44,31 @@ from jaxspec.settings.draft_kinds import SELF, check_draft_name
 from jaxspec.settings.fields import fields_of, key_of
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.settings.toml import read_layer
+from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.drafts import NetworkDraft, ReadyDraft
-from jaxspec.speculate.drafts.making import kind_of
+from jaxspec.speculate.drafts.factory import kind_of
 from jaxspec.studies.engine_flags import ServedDraft, engines_for
 from jaxspec.studies.evaluate.run import evaluate_drafts
-from jaxspec.studies.export.alone import Prompts, decoded_alone
-from jaxspec.studies.export.checkpoint import TargetFiles, target_files
 from jaxspec.studies.export.config import ExportConfig
-from jaxspec.studies.export.forms import check_no_model_settings, export_model, names_model
+from jaxspec.studies.export.forms import (
+    TargetFiles,
+    check_no_model_settings,
+    decoded_alone,
+    export_model,
+    names_model,
+    target_files,
+)
 from jaxspec.studies.export.readme import MANIFEST, TARGET, check_place, readme, write_directory
 from jaxspec.studies.export.result import DecodedDraft, ExportResult
 from jaxspec.studies.measured.checking import check_inputs
 from jaxspec.studies.measured.hard_drafts import HardDrafts
-from jaxspec.studies.measured.work import Setup, Work, set_up
-from jaxspec.studies.registry import find_study
+from jaxspec.studies.measured.run_context import LoadedInputs, RunContext, load_within_memory
+from jaxspec.studies.study import find_study
 from jaxspec.studies.tune.run import tune_drafts
 from jaxspec.suggestions import hint
 
 #: Command -> its configuration that is meant where none is named, and how its drafts are made.
-_COMMANDS: dict[str, tuple[str, Callable[[Any, Work], HardDrafts]]] = {
+_COMMANDS: dict[str, tuple[str, Callable[[Any, RunContext], HardDrafts]]] = {
     "tune": ("tuned", tune_drafts),
     "evaluate": ("given", evaluate_drafts),
 }
@@ -106,8 +110,8 @@ class FinishedRun:
     check_inputs: Callable[[], None]
 
     @property
-    def found(self) -> Configuration:
-        """What the run found of the configuration."""
+    def measured(self) -> Configuration:
+        """Numbers of the configuration in the run's result."""
         return self.result.configurations[self.configuration]
 
     def drafts(self, scratch: Path, reporter: Reporter) -> HardDrafts:
@@ -121,8 +125,8 @@ class FinishedRun:
         kept = (self.path / "checkpoints").absolute()
         stages = Stages(kept if (kept / "stages" / "calibration_text").exists() else scratch)
         checked = check_inputs(self.config)
-        setup = set_up(self.config, checked, reporter)
-        work = Work(self.config, setup, stages, reporter, checked.pricings, self.inputs)
+        setup = load_within_memory(self.config, checked, reporter)
+        work = RunContext(self.config, setup, stages, reporter, checked.pricings, self.inputs)
         return _COMMANDS[self.command][1](self.config, work)
 
     def knobs(self, drafts: HardDrafts) -> Knobs:
@@ -132,7 +136,7 @@ class FinishedRun:
             InputError: the result holds none that fit the network.
         """
         setup = drafts.work.setup
-        return knobs_from_json(self.found.knobs.known, setup.scheme, setup.config)
+        return knobs_from_json(self.measured.knobs.known, setup.scheme, setup.config)
 
 
 def open_run(path: str, *, configuration: str | None = None, device: str | None = None) -> FinishedRun:
@@ -180,9 +184,9 @@ def open_run(path: str, *, configuration: str | None = None, device: str | None 
             raise InputError(
                 f"{place / 'result.json'} holds no {name} of {wanted}; run the same `jaxspec {command}` with --force"
             )
-    steady = SteadyInputs(config)
-    inputs = _same_inputs(place, steady)
-    return FinishedRun(place, command, config, result, wanted, inputs, steady.check)
+    watch = InputWatch(config)
+    inputs = _same_inputs(place, watch)
+    return FinishedRun(place, command, config, result, wanted, inputs, watch.check)
 
 
 def _keys(command: str) -> set[str]:
@@ -214,10 +218,10 @@ def _of_device(results: list[ConfigurationsResult], device: str | None) -> Confi
     return by_device[wanted]
 
 
-def _same_inputs(place: Path, steady: SteadyInputs) -> dict[str, str]:
+def _same_inputs(place: Path, watch: InputWatch) -> dict[str, str]:
     """Digests of the files that the settings name, which are those of the run."""
-    digests = steady.digest()
-    steady.compare_with(digests)
+    digests = watch.digest()
+    watch.compare_with(digests)
     if (place / "inputs.json").is_file():
         recorded = read_json_object(place / "inputs.json")
         if changed := changed_inputs(recorded, digests):
@@ -252,15 +256,15 @@ class Layers(Protocol):
 
 def format_of_all(layers: Layers) -> np.dtype:
     """The narrowest number format that holds all matrices exactly; vectors do not count, which many releases have wider."""
-    found = [layers.dtype(kind) for kind in layers.config.matrix_kinds]
-    found += [layers.dtype(name) for name, value in layers.outside.items() if value.ndim > 1]
-    return reduce(jnp.promote_types, found)
+    dtypes = [layers.dtype(kind) for kind in layers.config.matrix_kinds]
+    dtypes += [layers.dtype(name) for name, value in layers.outside.items() if value.ndim > 1]
+    return reduce(jnp.promote_types, dtypes)
 
 
 class TargetLayers:
     """Parameters of a run's target, which a scheme may have rounded (see `Layers`)."""
 
-    def __init__(self, setup: Setup):
+    def __init__(self, setup: LoadedInputs):
         self.config, self._stored = setup.config, setup.stored["layers"]
         self.outside = {name: stack_of(leaf).values() for name, leaf in setup.stored.items() if name != "layers"}
         # Compiled, as where the run decodes.
@@ -286,7 +290,7 @@ class TargetLayers:
 
     def names(self, number: int) -> list[str]:
         """Of the parameters that a layer has."""
-        return [name for name, found in self.config.layer_parameters.items() if found.in_layer(number)]
+        return [name for name, parameter in self.config.layer_parameters.items() if parameter.in_layer(number)]
 
     def parameter(self, name: str, number: int) -> Array:
         """A parameter of one layer."""
@@ -313,9 +317,9 @@ class DraftLayers:
             self.config = dataclasses.replace(self.config, tie_embeddings=False)
         self.weights = self.zeros = 0
 
-        def hard(kind: str, matrix: Matrix, found: Any, own: OwnKnobs) -> Array:
+        def hard(kind: str, matrix: Matrix, statistics: Any, own: OwnKnobs) -> Array:
             values = matrix.values()
-            return knobs.scheme.of_kind(kind).matrix.hard(rows_of(values), found, own).values.reshape(values.shape)
+            return knobs.scheme.of_kind(kind).matrix.hard(rows_of(values), statistics, own).values.reshape(values.shape)
 
         self._hard = jax.jit(hard, static_argnums=0)
 
@@ -364,7 +368,7 @@ def export_draft(
     reporter = reporter or Reporter()
     expect(ExportConfig, config)
     reporter.doing("opening the run")
-    with reporter.alive(), told_in_one_line(config):
+    with reporter.alive(), out_of_memory_as_input_error(config):
         if names_model(config.run):
             return export_model(config, None if out is None else as_path("out", out), force=force, reporter=reporter)
         run = open_run(config.run, configuration=config.configuration, device=config.device)
@@ -395,14 +399,14 @@ def _decoded_alone(drafts: HardDrafts, knobs: Knobs, prompts: int | None) -> Dec
     network = dataclasses.replace(setup.config, shared_kv_exponents=None)
     draft = ReadyDraft(NetworkDraft(network), drafts.params(knobs))
     asked = Prompts(
-        wanted, setup.prompt_lengths[:prompts], work.config.output_tokens, setup.decoding, work.config.seed, setup.stop
+        wanted, work.config.output_tokens, setup.decoding, work.config.seed, setup.prompt_lengths[:prompts], setup.stop
     )
     return decoded_alone(setup.params, network, draft, asked, knobs.draft_length, work.reporter)
 
 
 def _about(run: FinishedRun, files: TargetFiles, knobs: Knobs, place: Path) -> ExportResult:
     """What is known before anything is written."""
-    found, result = run.found, run.result
+    configuration, result = run.measured, run.result
     compressed = any(
         bool(np.any(np.asarray(knobs.values[s.name]))) for s in knobs.scheme.knob_specs if s.per == "layer"
     )
@@ -417,14 +421,14 @@ def _about(run: FinishedRun, files: TargetFiles, knobs: Knobs, place: Path) -> E
         checkpoint=None if knobs.scheme.lossless else str(files.path),
         directory=str(place),
         scheme=result.scheme,
-        draft_length=found.draft_length,
-        bits_per_weight=found.bits_per_weight,
-        speedup_vs_bf16_ar=found.speedup_vs_bf16_ar,
+        draft_length=configuration.draft_length,
+        bits_per_weight=configuration.bits_per_weight,
+        speedup_vs_bf16_ar=configuration.speedup_vs_bf16_ar,
         compressed_kv=compressed,
         in_run=DecodedDraft(
             prompts=result.decoding.prompts,
-            acceptance=found.acceptance,
-            tokens_per_cycle=found.tokens_per_cycle_counted,
+            acceptance=configuration.acceptance,
+            tokens_per_cycle=configuration.tokens_per_cycle_counted,
         ),
         versions=versions(),
     )

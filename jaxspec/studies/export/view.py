@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from jaxspec.report.formatting import fixed, quantity, times
-from jaxspec.report.shown import Shown
-from jaxspec.report.terminal import Table
+from jaxspec.report.terminal import Shown, Table
 from jaxspec.studies.export.result import DecodedDraft, ExportResult
 
 
@@ -25,9 +24,9 @@ def shown(result: ExportResult) -> Shown:
     table = Table(title, f"{about}; draft {result.draft_length.value} tokens per cycle")
     for heading in ("decoding", "prompts", "alpha\ntoken", "tokens/cycle\ncounted"):
         table.add_column(heading, justify="left" if heading == "decoding" else "right")
-    for name, found in (("in the run", result.in_run), ("with a KV cache of its own, as engines do it", result.alone)):
-        if found.tokens_per_cycle.number is not None:
-            table.add_row(name, str(found.prompts.value), *_numbers(found))
+    for name, draft in (("in the run", result.in_run), ("with a KV cache of its own, as engines do it", result.alone)):
+        if draft.tokens_per_cycle.number is not None:
+            table.add_row(name, str(draft.prompts.value), *_numbers(draft))
     if result.format is not None:
         commands = [content.rstrip() for name, content in result.engines.items() if name == "llama.cpp"]
         files = f"flags for {', '.join(result.engines)}: {result.directory}/README.md"
@@ -45,8 +44,8 @@ def shown(result: ExportResult) -> Shown:
     )
 
 
-def _numbers(found: DecodedDraft) -> tuple[str, str]:
-    alpha, tokens = found.acceptance.alpha_token.number, found.tokens_per_cycle
+def _numbers(draft: DecodedDraft) -> tuple[str, str]:
+    alpha, tokens = draft.acceptance.alpha_token.number, draft.tokens_per_cycle
     error = "" if tokens.standard_error is None else f" ± {fixed(tokens.standard_error, 3)}"
     return "" if alpha is None else fixed(alpha, 3), f"{fixed(tokens.number, 3)}{error}"
 

@@ -20,15 +20,17 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.embedded import check_model, is_container, model_place
 from jaxspec.models.special_tokens import end_tokens
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
-from jaxspec.settings.common import NO_STOP, OWN_STOP, CommonConfig, mesh_sizes
+from jaxspec.settings.common import NO_STOP, OWN_STOP, CommonConfig, StopwatchSettings, check_stopwatch, mesh_sizes
 from jaxspec.settings.draft import knob_values
+from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.schemes import SCHEME_FACTS
-from jaxspec.settings.stopwatch import StopwatchSettings, check_stopwatch
 from jaxspec.speculate.drafts import check_draft
 from jaxspec.speculate.proof import continuation_length
+from jaxspec.studies.draft_widths import run_form
 from jaxspec.studies.expert_pricing import check_routing, placed
 from jaxspec.studies.feasibility import TextLength
 from jaxspec.studies.measured.pricing import resolve_pricing
+from jaxspec.studies.release import with_kernels
 from jaxspec.text import Encoder, TextSplit, check_text, load_text, num_within, read_prompts, without_beginning
 from jaxspec.text.user_text import STDLIB
 
@@ -45,7 +47,7 @@ def stop_tokens(config: CommonConfig, place: Path, tokenizer: Tokenizer, vocab_s
         return end_tokens(place, vocab_size=vocab_size) if config.own_prompts else ()
     if NO_STOP in config.stop:
         return ()
-    found: set[int] = set()
+    stops: set[int] = set()
     for name in config.stop:
         if name == OWN_STOP:
             own = end_tokens(place, vocab_size=vocab_size)
@@ -54,7 +56,7 @@ def stop_tokens(config: CommonConfig, place: Path, tokenizer: Tokenizer, vocab_s
                     f"stop {name!r} came, and neither generation_config.json nor config.json of {config.model!r} has "
                     "eos_token_id; name tokens or ids instead"
                 )
-            found |= set(own)
+            stops |= set(own)
             continue
         token = int(name) if name.isdecimal() and len(name) < 10 else tokenizer.token_id(name)
         if token is None or token >= vocab_size:
@@ -62,8 +64,8 @@ def stop_tokens(config: CommonConfig, place: Path, tokenizer: Tokenizer, vocab_s
                 f"stop {name!r} is no token of {config.model!r}; allowed are {OWN_STOP}, {NO_STOP}, texts of single tokens, "
                 f"and ids from 0 to {vocab_size - 1}"
             )
-        found.add(token)
-    return tuple(sorted(found))
+        stops.add(token)
+    return tuple(sorted(stops))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,18 +157,23 @@ def check_inputs(config: CommonConfig) -> CheckedInputs:
     """
     own = config.architecture == "own"
     # Names are resolved before any file is opened, so that a misspelt device costs nothing.
-    resolve = lambda network: {
-        name: placed(resolve_pricing(config, name, network), config, name) for name in config.device
+    resolve = lambda network, form=None: {
+        name: placed(resolve_pricing(with_kernels(config, name, form), name, network), config, name)
+        for name in config.device
     }
     priced = {} if own else resolve(None)
     check_processes(config)
     given_mesh(config)
     needed = window_tokens(config)
     check_text(config.text, needed)
-    network = check_model(config.model)
-    check_stored_dtype(find_scheme(config.scheme, runs=True), network)
+    network = check_model(config.model, codes=not takes_bits(config))
+    scheme = find_scheme(config.scheme, runs=True)
+    # Of another draft, a scheme that changes no target is not used.
+    if not scheme.facts.lossless or drafts_itself(config):
+        check_stored_dtype(scheme, network)
     _check_clock(config, network)
-    priced = priced or resolve(network)
+    form = run_form(config.model, codes=network.in_codes)
+    priced = priced if priced and form is None else resolve(network, form)
     check_routing(config, network, priced)
     of_drafts = tuple(note for name in _named_drafts(config) for note in check_draft(name, network, config.model))
     place = model_place(config.model)
@@ -235,6 +242,17 @@ def given_knobs(config: Any, network: DecoderConfig) -> Knobs:
         InputError: one that is out of range for the type that the network is stored in.
     """
     return uniform_knobs(find_scheme(config.scheme, runs=True), network, knob_values(config))
+
+
+def drafts_itself(config: Any) -> bool:
+    """Whether settings make one draft of the target's bits, by their scheme."""
+    return not hasattr(config, "named_drafts") and getattr(config, "draft", SELF) == SELF
+
+
+def takes_bits(config: Any) -> bool:
+    """Whether settings draft with the bits of 16-bit weights, or change these, by a scheme or a compression."""
+    several = any(getattr(config, name, ()) for name in ("self_drafts", "compressions", "tuned"))
+    return several or drafts_itself(config) or not SCHEME_FACTS[config.scheme].lossless
 
 
 def _named_drafts(config: Any) -> tuple[str, ...]:

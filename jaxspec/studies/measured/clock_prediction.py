@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int
 
 from hwmodels import (
     Architecture,
+    Case,
     CycleCost,
     Device,
     DraftCost,
@@ -25,15 +26,15 @@ from hwmodels import (
     Plan,
     Workload,
     catalog,
-    engine_time,
     plan_family,
-    price_cycle,
+    price,
     tree_plan,
     uniform_footprint,
 )
 from hwmodels.analysis.uncertainty.cycle_errors import cycle_numbers, cycle_times
 from hwmodels.analysis.uncertainty.kernel_errors import loop_scatter, times_have_errors, without_spreads
-from hwmodels.numerics.quick_jit import quick_jit
+from hwmodels.numerics.fast_compile import jit_fast_compile
+from hwmodels.speculation import engine_time
 from hwmodels.speculation.plan import tree_shape
 from hwmodels.step.priced_steps import PricedStep
 from jaxspec.models.decoder import Params
@@ -72,11 +73,11 @@ def way_errors(
     if not times_have_errors(device) and not scatter:
         return None
     of_steps = without_spreads(device, "cycles")  # what those say is in the scatter
-    found = jax.device_get(_errors(of_steps, cycle, runs, draft_engine_s, engine_s, np.float32(scatter)))
-    return [jax.tree.map(lambda leaf, at=at: float(leaf[at]), found) for at in range(len(runs))]
+    errors = jax.device_get(_errors(of_steps, cycle, runs, draft_engine_s, engine_s, np.float32(scatter)))
+    return [jax.tree.map(lambda leaf, at=at: float(leaf[at]), errors) for at in range(len(runs))]
 
 
-@quick_jit
+@jit_fast_compile
 def _errors(
     device: Device,
     cycle: CycleCost,
@@ -200,15 +201,16 @@ def predict_ways(
     spent = plan_family([tree_plan(parent) for parent in parents])  # what is taken in is not drafted
     workload = Workload(batch=float(batch), context_tokens=float(slots))
     cost = dataclasses.replace(draft, statement="")  # for readers: it must not compile anew
-    found = _priced(without_spreads(device), architecture, uniform_footprint(bits), cost, workload, plans)
-    parts = (found.baselines.stored.cost.total_s, found.draft_s, found.verify_s)
+    priced = _priced(without_spreads(device), architecture, uniform_footprint(bits), cost, workload, plans)
+    parts = (priced.baselines.stored.cost.total_s, priced.draft_s, priced.verify_s)
     step_s, draft_s, verify_s = (np.asarray(x, np.float64) for x in jax.device_get(parts))
-    per_cycle = dataclasses.replace(terms, draft_pass_s=0.0, mapped_pass_s=0.0, drafted_token_s=0.0)
+    of_tokens = {"drafted_token_s": 0.0, "drafted_token_layer_s": 0.0}
+    per_cycle = dataclasses.replace(terms, draft_pass_s=0.0, mapped_pass_s=0.0, **of_tokens)
     options = {"target": architecture, "draft_cost": draft, "batch": float(batch)}
     every, cycles = (np.asarray(engine_time(each, spent, **options)) for each in (terms, per_cycle))
     errors = way_errors(
         device,
-        found,
+        priced,
         np.asarray(plans.draft_repeats, np.float32) * np.float32(cost.passes),
         draft_engine_s=np.broadcast_to(every - cycles, draft_s.shape).astype(np.float32),
         engine_s=np.broadcast_to(cycles, draft_s.shape).astype(np.float32),
@@ -221,13 +223,8 @@ def predict_ways(
     ]
 
 
-@quick_jit
+@jit_fast_compile
 def _priced(
-    device: Device,
-    architecture: Architecture,
-    footprint: Footprint,
-    draft: DraftCost,
-    workload: Workload,
-    plans: Plan,
+    device: Device, architecture: Architecture, footprint: Footprint, draft: DraftCost, workload: Workload, plans: Plan
 ) -> CycleCost:
-    return price_cycle(device, architecture, footprint=footprint, draft_cost=draft, workload=workload, plan=plans)
+    return price(Case(device, architecture, workload=workload, footprint=footprint, draft=draft), plans)

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from hwmodels import Case, Routing
-from hwmodels.network.measured_routing import measured_routing
+from hwmodels.network.routing import measured_routing
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, held_with_draft
 from jaxspec.compress.kv import rounded_kv
 from jaxspec.models.config import DecoderConfig
@@ -22,14 +22,8 @@ from jaxspec.models.decoder import Params, forward_text
 from jaxspec.models.mesh import mesh_of, on_host, split_rows
 from jaxspec.report.assumptions import priced_facts
 from jaxspec.results import given, measured
-from jaxspec.results.network_results import (
-    DecodingSettings,
-    Lossless,
-    MeasuredRouting,
-    RunningModel,
-    WorkloadSettings,
-)
-from jaxspec.runs.provenance import versions
+from jaxspec.results.network_results import DecodingSettings, Lossless, MeasuredRouting, RunningModel, WorkloadSettings
+from jaxspec.runs.run_index import versions
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings.common import CommonConfig
 from jaxspec.speculate.chunks import prompt_chunks
@@ -38,7 +32,8 @@ from jaxspec.studies.engine_pricing import engine_used, with_notes
 from jaxspec.studies.expert_pricing import placement_name
 from jaxspec.studies.feasibility import kernel_notes, unaccepted_notes
 from jaxspec.studies.measured.hard_drafts import HardDrafts
-from jaxspec.studies.measured.work import Work
+from jaxspec.studies.measured.pricing import longest_text
+from jaxspec.studies.measured.run_context import RunContext
 from jaxspec.studies.release import release_notes
 
 
@@ -62,13 +57,13 @@ def routed(drafts: HardDrafts) -> HardDrafts:
                 parts.append(np.asarray(on_host(_choices(setup.params, setup.config, tokens)))[: chunk.real])
                 bar.advance()
         # Of what the target puts out, since that is what is decoded.
-        found = measured_routing(
+        routing = measured_routing(
             jnp.asarray(np.concatenate(parts)[:, work.config.prompt_tokens - 1 :]), num_experts=experts.num_experts
         )
-        return {"popularity": np.asarray(found.popularity), "correlation": np.asarray(found.correlation)}
+        return {"popularity": np.asarray(routing.popularity), "correlation": np.asarray(routing.correlation)}
 
-    found = work.stages.run("routing", compute)
-    routing = Routing(popularity=jnp.asarray(found["popularity"]), correlation=float(found["correlation"]))
+    stored = work.stages.run("routing", compute)
+    routing = Routing(popularity=jnp.asarray(stored["popularity"]), correlation=float(stored["correlation"]))
     pricings = {name: dataclasses.replace(pricing, routing=routing) for name, pricing in work.pricings.items()}
     return dataclasses.replace(drafts, work=dataclasses.replace(work, pricings=pricings))
 
@@ -93,7 +88,7 @@ def _choices(
 
 
 def common_fields(
-    work: Work, device: str, footprints: list[Any], accepted: Mapping[str, float | None]
+    work: RunContext, device: str, footprints: list[Any], accepted: Mapping[str, float | None]
 ) -> dict[str, Any]:
     """Fields of `MeasuredResult`, but whether it pays and is lossless.
 
@@ -108,7 +103,7 @@ def common_fields(
             footprints,
             batches=[config.batch],
             architecture=pricing.architecture,
-            texts={_priced_name(config): float(max(config.context + 1, config.prompt_tokens))},
+            texts={_priced_name(config): float(longest_text(config))},
             held=_held(pricing, footprints, config.context),
         ),
         pricing.device,
@@ -171,8 +166,8 @@ def _mean(lengths: np.ndarray) -> int | float:
     return int(lengths[0]) if np.ptp(lengths) == 0 else float(lengths.mean())
 
 
-def lossless(speculative: Arrays, autoregressive: Arrays, work: Work) -> Lossless:
+def lossless(speculative: Arrays, autoregressive: Arrays, work: RunContext) -> Lossless:
     """Equality of two greedy outputs."""
-    found = count_mismatches(speculative, autoregressive, work.setup.prompt_lengths, work.config.output_tokens)
-    numbers: dict[str, Any] = {name: measured(value) for name, value in found.items()}
+    counts = count_mismatches(speculative, autoregressive, work.setup.prompt_lengths, work.config.output_tokens)
+    numbers: dict[str, Any] = {name: measured(value) for name, value in counts.items()}
     return Lossless(**numbers)

@@ -17,12 +17,13 @@ from hwmodels import Case
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes as InheritedTimes
 from hwmodels.analysis.uncertainty.cycle_errors import cycle_times
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
-from hwmodels.numerics.quick_jit import quick_jit
+from hwmodels.numerics.fast_compile import jit_fast_compile
 from hwmodels.step.step_cost import seconds_by_part
 from jaxspec.compress.head import HEAD
 from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import Knobs
 from jaxspec.files import to_json
+from jaxspec.host.stopwatch import chain_way
 from jaxspec.models.config import DecoderConfig, kinds_of
 from jaxspec.results import Quantity, given, measured, predicted
 from jaxspec.results.network_results import (
@@ -39,16 +40,15 @@ from jaxspec.speculate.predicted_cycles import predict_cycles
 from jaxspec.speculate.proof import continue_texts, decode_chains
 from jaxspec.speculate.sampling import GREEDY, Decoding
 from jaxspec.speculate.statistics import acceptance_rates, compare_cycles, speedup_ratio
-from jaxspec.speculate.timing import chain_way
 from jaxspec.studies.engine_pricing import engine_scatter
 from jaxspec.studies.headline_intervals import headline_intervals
 from jaxspec.studies.measured.common_fields import common_fields, lossless
 from jaxspec.studies.measured.hard_drafts import HardDrafts
+from jaxspec.studies.measured.run_context import sampling_mode
 from jaxspec.studies.measured.stopwatch import stopwatch_part
-from jaxspec.studies.measured.work import way_of
 from jaxspec.tuning.hard import best_length
 from jaxspec.tuning.objective import DraftMeasurement, priced_draft
-from jaxspec.tuning.priced_kinds import priced_footprint
+from jaxspec.tuning.priced_footprint import priced_footprint
 
 #: Counts up with the fields that a stage stores, so that nothing reads what an earlier version left.
 _FORM = 4
@@ -78,21 +78,14 @@ class ChainDecoding:
 
         def compute() -> Arrays:
             with work.bar("decoding without a draft", len(setup.prompts)) as bar:
-                options: dict[str, Any] = {
-                    "num_tokens": drafts.continuation_tokens,
-                    "decoding": decoding,
-                    "seed": work.config.seed,
-                    "lengths": setup.prompt_lengths,
-                    "stop": setup.stop,
-                    "advance": bar.advance,
-                }
+                asked = work.asked(drafts.continuation_tokens, decoding)
                 if not decoding.greedy:  # no output is compared with it, token by token
-                    return continue_texts(setup.params, setup.config, setup.prompts, **options)
-                options["longest"] = self.longest
-                return decode_chains(setup.params, setup.config, drafts.none, setup.prompts, 0, **options)
+                    return continue_texts(setup.params, setup.config, asked, advance=bar.advance)
+                how = {"longest": self.longest, "advance": bar.advance}
+                return decode_chains(setup.params, setup.config, drafts.none, asked, 0, **how)
 
         width = "" if self.longest == MAX_DRAFT_LENGTH or not decoding.greedy else f"-{self.longest + 1}"
-        return work.stages.run(f"decoded/{way_of(decoding)}-autoregressive{width}", compute)
+        return work.stages.run(f"decoded/{sampling_mode(decoding)}-autoregressive{width}", compute)
 
     def speculative(self, knobs: Knobs, decoding: Decoding, what: str) -> Arrays:
         """Held-out prompts with a hard draft. Stages are named by the knobs: what two devices share is decoded once."""
@@ -105,19 +98,14 @@ class ChainDecoding:
                     setup.params,
                     setup.config,
                     drafts.ready(knobs),
-                    setup.prompts,
+                    work.asked(work.config.output_tokens, decoding),
                     knobs.draft_length,
-                    num_tokens=work.config.output_tokens,
                     longest=self.longest,
-                    room=drafts.continuation_tokens,  # shares the compilation of plain decoding
-                    decoding=decoding,
-                    seed=work.config.seed,
-                    lengths=setup.prompt_lengths,
-                    stop=setup.stop,
+                    room=drafts.continuation_tokens,
                     advance=bar.advance,
                 )
 
-        return work.stages.run(f"decoded/{way_of(decoding)}-{_digest(knobs, setup.config)}", compute)
+        return work.stages.run(f"decoded/{sampling_mode(decoding)}-{_digest(knobs, setup.config)}", compute)
 
     def predicted(self, knobs: Knobs, what: str) -> Arrays:
         """Cycles of the held-out prompts, expected without decoding them."""
@@ -133,20 +121,15 @@ class ChainDecoding:
                     setup.params,
                     drafts.params(knobs),
                     setup.config,
+                    work.asked(config.output_tokens, setup.decoding),
                     texts,
-                    prompt_tokens=places,
-                    num_tokens=config.output_tokens,
                     knobs=knobs,
                     draft_length=knobs.draft_length,
-                    decoding=setup.decoding,
-                    lengths=setup.prompt_lengths,
-                    stop=setup.stop,
                     sharing=config.batch,
-                    seed=config.seed,
                     advance=bar.advance,
                 )
 
-        return work.stages.run(f"predicted/{way_of(setup.decoding)}-{_digest(knobs, setup.config)}", compute)
+        return work.stages.run(f"predicted/{sampling_mode(setup.decoding)}-{_digest(knobs, setup.config)}", compute)
 
 
 def _digest(knobs: Knobs, network: DecoderConfig) -> str:
@@ -155,21 +138,14 @@ def _digest(knobs: Knobs, network: DecoderConfig) -> str:
     return hashlib.sha256(to_json(named).encode()).hexdigest()[:12]
 
 
-@quick_jit
+@jit_fast_compile
 def _priced(
     pricing: Case, measured: DraftMeasurement, draft_length: Array
 ) -> tuple[Array, dict[str, hwmodels.PricedStep], Array, InheritedTimes]:
     """Seconds of a cycle, the four steps that it and its baselines consist of, what the engine adds, and their errors."""
-    found = hwmodels.price_cycle(
-        pricing.device,
-        pricing.architecture,
-        footprint=priced_footprint(measured.footprint, pricing.architecture),
-        draft_cost=priced_draft(pricing, measured),
-        workload=pricing.workload,
-        routing=pricing.routing,
-        engine=pricing.engine,
-        plan=hwmodels.chain_plan(draft_length),
-    )
+    read, draft_cost = priced_footprint(measured.footprint, pricing.architecture), priced_draft(pricing, measured)
+    case = dataclasses.replace(pricing, footprint=read, draft=draft_cost)
+    found = hwmodels.price(case, hwmodels.chain_plan(draft_length))
     draft = jax.tree.map(lambda leaf: leaf[0], found.draft)  # the only kind of draft step that a chain has
     plain = {"ar_bf16": found.baselines.bf16, "ar_stored": found.baselines.stored}
     times = cycle_times(

@@ -21,9 +21,10 @@ from jaxspec.models.stored import as_computed
 from jaxspec.models.streamed import is_streamed
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.runs.stages import Arrays
+from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.drafts import ReadyDraft, compressed_copy
 from jaxspec.speculate.proof import continue_texts
-from jaxspec.studies.measured.work import Work
+from jaxspec.studies.measured.run_context import RunContext
 from jaxspec.tuning.calibration import Calibration, calibrate
 from jaxspec.tuning.hard import mean_measurement, measure_hard
 from jaxspec.tuning.objective import DraftMeasurement
@@ -48,17 +49,17 @@ class HardDrafts:
     Attributes:
         continuation_tokens: that the target generates after each calibration prompt.
         ranked_by: drafts on whose text values are ranked; None: these themselves, on their own.
-        room: windows of text that programs are made for; None: as many as there are. Those that are lacking do not count.
+        padded_windows: count of windows that programs are compiled for; None: as many as there are. Padding does not count.
         on_own_text: measure drafts on the calibration text as it was written, not on the target's own continuation of its
             prompts.
         known: rows of the text, where another draft's text has them; None: the target is still to write them.
     """
 
-    work: Work
+    work: RunContext
     continuation_tokens: int
     on_own_text: bool = False
     ranked_by: HardDrafts | None = None
-    room: int | None = None
+    padded_windows: int | None = None
     known: np.ndarray | None = None
 
     @cached_property
@@ -75,10 +76,12 @@ class HardDrafts:
                 decoded = continue_texts(
                     setup.params,
                     setup.config,
-                    setup.calibration_prompts[:, : config.prompt_tokens],
-                    num_tokens=self.continuation_tokens,
-                    decoding=setup.decoding,
-                    seed=config.seed,
+                    Prompts(
+                        setup.calibration_prompts[:, : config.prompt_tokens],
+                        num_tokens=self.continuation_tokens,
+                        decoding=setup.decoding,
+                        seed=config.seed,
+                    ),
                     advance=bar.advance,
                 )
             return {"tokens": decoded["tokens"][:, : config.prompt_tokens + self.continuation_tokens]}
@@ -110,30 +113,30 @@ class HardDrafts:
         setup, first = self.work.setup, self.work.config.prompt_tokens - 1
         options = {"scheme": setup.scheme, "first": first, "sharing": self.work.config.batch}
         self.work.reporter.doing("ranking weights on calibration text")
-        filled = np.arange(self.room or len(self.text)).clip(max=len(self.text) - 1)
-        found = calibrate(setup.stored, setup.config, jnp.asarray(self.text[filled]), **options)
+        filled = np.arange(self.padded_windows or len(self.text)).clip(max=len(self.text) - 1)
+        calibration = calibrate(setup.stored, setup.config, jnp.asarray(self.text[filled]), **options)
         return (
-            found
+            calibration
             if self.ranked_by is None
-            else dataclasses.replace(found, prepared=self.ranked_by.calibration.prepared)
+            else dataclasses.replace(calibration, prepared=self.ranked_by.calibration.prepared)
         )
 
-    def on_windows(self, windows: np.ndarray, folder: str, *, room: int | None = None) -> HardDrafts:
+    def on_windows(self, windows: np.ndarray, folder: str, *, padded_windows: int | None = None) -> HardDrafts:
         """The same drafts, with values ranked as here, measured on other text.
 
         Args:
             windows: "text token", as calibration prompts are.
             folder: of the stages.
-            room: see above; as many windows as here share the programs made here.
+            padded_windows: see above; as many windows as here share the programs made here.
         """
         setup = dataclasses.replace(self.work.setup, calibration_prompts=windows)
         work = dataclasses.replace(self.work, setup=setup, stages=self.work.stages.within(folder))
-        return dataclasses.replace(self, work=work, ranked_by=self, room=room)
+        return dataclasses.replace(self, work=work, ranked_by=self, padded_windows=padded_windows)
 
     def on_own_windows(self, numbers: np.ndarray, folder: str) -> HardDrafts:
         """The same on some of the windows here. Args: numbers: of windows; folder: of the stages."""
         windows = self.work.setup.calibration_prompts[numbers]
-        here = self.on_windows(windows, folder, room=len(self.text))
+        here = self.on_windows(windows, folder, padded_windows=len(self.text))
         return dataclasses.replace(here, known=self.text[numbers])
 
     def measure(self, knobs: Knobs, offset: int = 0, windows: int | None = None) -> DraftMeasurement:

@@ -11,19 +11,21 @@ import jax
 import jax.numpy as jnp
 
 from jaxspec.formats.container import Container, packed_form
+from jaxspec.host.machine import device_memory_bytes
+from jaxspec.models.checkpoint_files import CheckpointFiles
 from jaxspec.models.config import DecoderConfig
+from jaxspec.models.described import described_in
 from jaxspec.models.embedded import check_model, is_container, model_place
 from jaxspec.models.matrix import is_widened
 from jaxspec.models.mesh import activation_shares, rows_on_each, split_by_output, values_on_each
 from jaxspec.models.stored import SMALL
 from jaxspec.models.streamed import stays_in_host
 from jaxspec.report.formatting import bytes_in_words
-from jaxspec.runs.machine import device_memory_bytes
 from jaxspec.settings import CommonConfig
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.chunks import chunk_size
-from jaxspec.speculate.drafts.making import kind_of
+from jaxspec.speculate.drafts.factory import kind_of
 from jaxspec.speculate.proof import WIDTH
 from jaxspec.studies.measured.checking import Placed, given_mesh, window_tokens
 from jaxspec.tuning.calibration import windows_per_pass
@@ -34,6 +36,10 @@ STORED = 2
 
 #: Bytes of a computed value.
 COMPUTED = 4
+
+
+#: Heads of a Medusa release, each with an LM head of its own.
+_MEDUSA_HEADS = 5
 
 
 class DraftNeed(NamedTuple):
@@ -78,6 +84,8 @@ def draft_need(name: str, network: DecoderConfig, *, stream: bool, tensor: int =
         ends = head_size(network, tensor) * (1 if network.tie_embeddings else 2)
         layer = matrix_sizes(network) // network.num_layers  # its own, whole on each device
         return DraftNeed(COMPUTED * (ends + layer), 3 * COMPUTED * network.cached_shape.elements)
+    if "medusa" in (kind.model_type, *kind.names):
+        return DraftNeed(COMPUTED * _MEDUSA_HEADS * (network.vocab_size + network.hidden_size) * network.hidden_size)
     if kind.directory != "network":
         return DraftNeed()
     own = check_model(name)
@@ -90,8 +98,11 @@ def draft_need(name: str, network: DecoderConfig, *, stream: bool, tensor: int =
 
 def wider_bytes(model: str, network: DecoderConfig, tensor: int = 1) -> int:
     """Bytes beyond 16 bits a value of what a container gives back in float32, on each of so many devices that its matrices are
-    split over; 0 of every other model, and of a draft's name."""
+    split over; below 0 of a quantized release that one device holds in codes; 0 of every other model, and of a draft's name."""
     place = model_place(model)
+    if network.in_codes and tensor == 1 and not is_container(place):
+        files = described_in(place).tensors(CheckpointFiles(place), place).files
+        return sum(held.bytes - STORED * math.prod(files.tensors[name].shape) for name, held in files.in_codes.items())
     if not is_container(place):
         return 0
     with Container(place) as container:
@@ -246,7 +257,7 @@ def memory_need(
         mesh: devices along data, which share windows and prompts, and along tensor, which share matrices.
     """
     (data, tensor), windows, length = mesh, config.calibration_prompts, window_tokens(config)[0]
-    # Finals are elected on as many other windows.
+    # Candidates are scored on as many other windows.
     sets = 2 if gradient_windows else 1
     calibration = sets * calibration_bytes(network, windows, length, stream=stream, mesh=mesh)
     at_once = min(windows, data * windows_per_pass(network, length))
@@ -306,7 +317,9 @@ def network_bytes(network: DecoderConfig, *, stream: bool, tensor: int = 1, mode
     tied = network.tie_embeddings
     held = sum(math.prod(shape) for name, shape in outside.items() if not stays_in_host((name,), shape, tied=tied))
     # Of a layer: as it is stored, and its largest matrices as they are computed with.
-    return STORED * held + (STORED + COMPUTED) * -(-matrices // network.num_layers) + wider // network.num_layers
+    return (
+        STORED * held + (STORED + COMPUTED) * -(-matrices // network.num_layers) + max(wider, 0) // network.num_layers
+    )
 
 
 def plan_memory(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from hwmodels import Architecture, Case, Device, Workload, catalog
 from jaxspec.errors import InputError
-from jaxspec.report.assumptions import Divided, division_of
+from jaxspec.report.assumptions import ParallelConfig, parallelism_of
 from jaxspec.settings import CommonConfig
 from jaxspec.studies.engine_pricing import engine_terms
 from jaxspec.studies.feasibility import check_blocks, check_positions, priced_pair, weight_block
@@ -15,10 +15,10 @@ from jaxspec.studies.feasibility import check_blocks, check_positions, priced_pa
 if TYPE_CHECKING:
     from jaxspec.models.config import DecoderConfig
 
-__all__ = ["PricedConfig", "resolve_architecture", "resolve_device", "resolve_draft", "resolve_pricing"]
+__all__ = ["PricedConfig", "longest_text", "resolve_architecture", "resolve_device", "resolve_draft", "resolve_pricing"]
 
 
-class PricedConfig(Divided, Protocol):
+class PricedConfig(ParallelConfig, Protocol):
     """Settings that say what is priced."""
 
     @property
@@ -37,19 +37,28 @@ class PricedConfig(Divided, Protocol):
         ...
 
     @property
-    def batch(self) -> int:
-        """Sequences decoded together."""
+    def batch(self) -> int | tuple[int, ...]:
+        """Sequences decoded together; of several, the first is priced."""
         ...
 
     @property
-    def context(self) -> int:
-        """Cached tokens per sequence."""
+    def context(self) -> int | tuple[int, ...]:
+        """Cached tokens per sequence, likewise."""
         ...
 
     @property
     def prompt_tokens(self) -> int:
         """Tokens of a prompt."""
         ...
+
+
+def _several(given: int | tuple[int, ...]) -> tuple[int, ...]:
+    return given if isinstance(given, tuple) else (given,)
+
+
+def longest_text(config: PricedConfig) -> int:
+    """Tokens of the longest text that is priced: a step reads the cached tokens, and has a position behind them."""
+    return max(*_several(config.context), config.prompt_tokens - 1) + 1
 
 
 def resolve_architecture(name: str, own: DecoderConfig | None) -> Architecture:
@@ -89,23 +98,25 @@ def resolve_device(name: str, *, engine: str | None = None, weight_format: str |
         raise InputError(str(error)) from error
 
 
-def resolve_draft(config: Divided, name: str, target: str, architecture: Architecture, tokens: float) -> Architecture:
+def resolve_draft(
+    config: ParallelConfig, name: str, target: str, architecture: Architecture, tokens: float
+) -> Architecture:
     """A draft network of its own by name: see `resolve_architecture`.
 
     Args:
         target: what its target is called, of this architecture.
         tokens: of the longest text, which the draft reads too.
     Raises:
-        InputError: also where it has other tokens than its target or too few positions, or the division does not allow it.
+        InputError: also where it has other tokens than its target or too few positions, or the parallelism does not allow it.
     """
-    found = resolve_architecture(name, None)
-    priced_pair(name, found, target, architecture)
-    check_positions(name, found, tokens)
+    draft = resolve_architecture(name, None)
+    priced_pair(name, draft, target, architecture)
+    check_positions(name, draft, tokens)
     try:
-        catalog.check_draft_division(division_of(config), found, name)
+        catalog.check_draft_parallelism(parallelism_of(config), draft, name)
     except catalog.EntryError as error:
         raise InputError(str(error)) from error
-    return found
+    return draft
 
 
 def resolve_pricing(config: PricedConfig, device: str, own: DecoderConfig | None, *, together: bool = False) -> Case:
@@ -114,24 +125,25 @@ def resolve_pricing(config: PricedConfig, device: str, own: DecoderConfig | None
     Args:
         together: make a group of a single device too, so that its numbers can be varied.
     Raises:
-        InputError: an unknown name, a malformed file, an engine or format that the device was not measured with, a division
+        InputError: an unknown name, a malformed file, an engine or format that the device was not measured with, a parallelism
             that the architecture does not allow, or a text that is longer than it can take.
     """
-    architecture, division = resolve_architecture(config.architecture, own), division_of(config)
+    architecture, parallelism = resolve_architecture(config.architecture, own), parallelism_of(config)
     try:
         entry = catalog.device_entry(device, engine=config.engine, weight_format=config.weight_format)
         if not together:
-            catalog.check_division(division, architecture, config.architecture)
-        found = catalog.grouped(entry, division, device, always=together).device
+            catalog.check_parallelism(parallelism, architecture, config.architecture)
+        grouped = catalog.grouped(entry, parallelism, device, always=together).device
     except (catalog.UnknownNameError, catalog.EntryError) as error:
         raise InputError(str(error)) from error
-    check_blocks(f"architecture {config.architecture!r}", architecture, weight_block(config), division)
-    # A step reads the cached tokens, and has a position behind them.
-    check_positions(config.architecture, architecture, max(config.context + 1, config.prompt_tokens))
+    check_blocks(f"architecture {config.architecture!r}", architecture, weight_block(config), parallelism)
+    check_positions(config.architecture, architecture, longest_text(config))
     workload = Workload(
-        batch=float(config.batch),
-        context_tokens=float(config.context),
+        batch=float(_several(config.batch)[0]),
+        context_tokens=float(_several(config.context)[0]),
         prompt_tokens=float(config.prompt_tokens),
         output_tokens=float(getattr(config, "output_tokens", CommonConfig.output_tokens)),
     )
-    return Case(device=found, architecture=architecture, workload=workload, engine=engine_terms(config.engine, device))
+    return Case(
+        device=grouped, architecture=architecture, workload=workload, engine=engine_terms(config.engine, device)
+    )

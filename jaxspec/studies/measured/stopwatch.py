@@ -13,9 +13,20 @@ import numpy as np
 from hwmodels import COMPRESSED_COPY, DraftCost, catalog
 from hwmodels.analysis.uncertainty.delta_method import COVERAGE, LogNormal
 from jaxspec.errors import InputError
+from jaxspec.host.machine import load_per_core, machine_name, measured_title, whole_machine_name
+from jaxspec.host.stopwatch import (
+    AUTOREGRESSIVE,
+    BELIEVABLE,
+    TimedWay,
+    Way,
+    noise_of,
+    repeat_statistics,
+    time_ways,
+    timed_prompts,
+)
 from jaxspec.models.architecture import architecture_of
 from jaxspec.results import given, measured, predicted
-from jaxspec.results.stopwatch_results import (
+from jaxspec.results.network_results import (
     LOST_IN_NOISE,
     ClockedWay,
     ClockIntervals,
@@ -23,22 +34,11 @@ from jaxspec.results.stopwatch_results import (
     Repeated,
     Stopwatch,
 )
-from jaxspec.runs.machine import load_per_core, machine_name, measured_title, whole_machine_name
 from jaxspec.runs.stages import Arrays, array_text, text_array
-from jaxspec.settings.stopwatch import StopwatchSettings
-from jaxspec.speculate.timing import (
-    AUTOREGRESSIVE,
-    BELIEVABLE,
-    TimedWay,
-    Way,
-    noise_of,
-    spread_of,
-    time_ways,
-    timed_prompts,
-)
+from jaxspec.settings.common import StopwatchSettings
 from jaxspec.studies.headline_intervals import interval_ends
 from jaxspec.studies.measured.clock_prediction import PredictedWay, WayErrors, computed_bits, loop_terms, predict_ways
-from jaxspec.studies.measured.work import Work
+from jaxspec.studies.measured.run_context import RunContext
 
 __all__ = ["INTERVALS_HOLD", "clocked_way", "is_here", "stopwatch_part"]
 
@@ -62,7 +62,7 @@ class _Timed(NamedTuple):
 
 
 def stopwatch_part(
-    work: Work,
+    work: RunContext,
     device: str,
     stage: str,
     ways: Callable[[], Mapping[str, Way]],
@@ -86,25 +86,20 @@ def stopwatch_part(
         return None
     setup, config = work.setup, work.config
     count = timed_prompts(len(setup.prompts), config.batch)
-    here = work.stages.processes.told(whole_machine_name())
+    here = work.stages.processes.broadcast(whole_machine_name())
 
     def compute() -> Arrays:
         made = ways()
         batches = count // config.batch
         programs = (2 * len(made) + 1 + settings.rounds) * batches  # a little less where widths are equal
         with work.reporter.bar("timing decoding", programs) as bar:
-            found = time_ways(
+            times = time_ways(
                 setup.params,
                 setup.config,
-                setup.prompts,
+                work.asked(config.output_tokens, setup.decoding),
                 made,
-                num_tokens=config.output_tokens,
-                decoding=setup.decoding,
-                seed=config.seed,
                 batch=config.batch,
                 repeats=settings.rounds,
-                lengths=setup.prompt_lengths,
-                stop=setup.stop,
                 advance=bar.advance,
             )
         nodes = {name: int(way.tree.num_nodes) for name, way in made.items()}
@@ -112,7 +107,7 @@ def stopwatch_part(
         timed = {
             name: {"nodes": np.asarray(nodes.get(name, 0))}
             | {key: np.asarray(value) for key, value in vars(way).items()}
-            for name, way in found.items()
+            for name, way in times.items()
         }
         parents = {name: np.asarray(way.tree.parent) for name, way in made.items()}
         return {
@@ -123,18 +118,21 @@ def stopwatch_part(
         }
 
     stored = work.stages.run(f"{_STAGES}/{stage}", compute)
-    work.stages.processes.agreed(lambda: _check_machine(stored, here, work))
+    work.stages.processes.all_or_raise(lambda: _check_machine(stored, here, work))
     timed = {name: _read(entry) for name, entry in stored["ways"].items()}
-    foretold = _predicted(work, device, stored["parents"], cost, takes_in)
+    predictions = _predicted(work, device, stored["parents"], cost, takes_in)
     alone = timed[AUTOREGRESSIVE].way
     noise = max(
-        (noise_of(found.way.speedup(alone)) for name, found in timed.items() if name != AUTOREGRESSIVE), default=0.0
+        (noise_of(row.way.speedup(alone)) for name, row in timed.items() if name != AUTOREGRESSIVE), default=0.0
     )
-    found = {name: clocked_way(one.way, alone, nodes=one.nodes, told=foretold.get(name)) for name, one in timed.items()}
+    clocked = {
+        name: clocked_way(one.way, alone, nodes=one.nodes, prediction=predictions.get(name))
+        for name, one in timed.items()
+    }
     return Stopwatch(
         machine=machine_name(),
-        statement=_statement(device, bool(foretold), any(way.errors is not None for way in foretold.values())),
-        unknown=LOST_IN_NOISE if any(way.lost for way in found.values()) else None,
+        statement=_statement(device, bool(predictions), any(way.errors is not None for way in predictions.values())),
+        unknown=LOST_IN_NOISE if any(way.lost for way in clocked.values()) else None,
         repeats=given(settings.rounds),
         prompts=given(count),
         batch=given(config.batch),
@@ -142,12 +140,12 @@ def stopwatch_part(
         noise=measured(noise),
         believable=measured(noise <= BELIEVABLE),
         load=measured(float(stored["load"])),
-        autoregressive=found.pop(AUTOREGRESSIVE),
-        ways=found,
+        autoregressive=clocked.pop(AUTOREGRESSIVE),
+        ways=clocked,
     )
 
 
-def _check_machine(stored: Arrays, here: str, work: Work) -> None:
+def _check_machine(stored: Arrays, here: str, work: RunContext) -> None:
     """Refuse times of another machine, which would stand beside those of this one and be called its own."""
     timed_on = array_text(stored["machine"]) if "machine" in stored else ""  # earlier versions stored none
     if timed_on and timed_on != here:
@@ -166,48 +164,48 @@ def is_here(device: str) -> bool:
     return device.endswith(".toml") and catalog.device_entry(device).title == measured_title()
 
 
-def clocked_way(found: TimedWay, alone: TimedWay, *, nodes: int, told: PredictedWay | None) -> ClockedWay:
+def clocked_way(way: TimedWay, alone: TimedWay, *, nodes: int, prediction: PredictedWay | None) -> ClockedWay:
     """One way as a result has it.
 
     Args:
         alone: decoding without speculation.
         nodes: drafted in each cycle.
-        told: what was predicted of it; None: nothing.
+        prediction: what was predicted of it; None: nothing.
     """
     samples = {
-        "tokens_per_s": found.tokens_per_s,
-        "speedup": found.speedup(alone),
-        "cycle_s": found.cycle_s,
-        "draft_step_s": found.draft_step_s,
-        "verify_s": found.verify_s,
+        "tokens_per_s": way.tokens_per_s,
+        "speedup": way.speedup(alone),
+        "cycle_s": way.cycle_s,
+        "draft_step_s": way.draft_step_s,
+        "verify_s": way.verify_s,
     }
     repeated = {
-        name: Repeated(**{part: measured(number) for part, number in spread_of(values)._asdict().items()})
+        name: Repeated(**{part: measured(number) for part, number in repeat_statistics(values)._asdict().items()})
         for name, values in samples.items()
     }
     return ClockedWay(
         drafted_tokens=given(nodes),
-        tokens_per_cycle=measured(found.tokens_per_cycle),
-        tokens_per_turn=measured(found.tokens_per_turn),
-        compile_s=measured(found.compile_s),
-        equal_tokens=measured(found.agree),
-        predicted=None if told is None else _predicted_clock(found, alone, told),
+        tokens_per_cycle=measured(way.tokens_per_cycle),
+        tokens_per_turn=measured(way.tokens_per_turn),
+        compile_s=measured(way.compile_s),
+        equal_tokens=measured(way.agree),
+        predicted=None if prediction is None else _predicted_clock(way, alone, prediction),
         **repeated,
     )
 
 
-def _predicted_clock(found: TimedWay, alone: TimedWay, told: PredictedWay) -> PredictedClock:
+def _predicted_clock(way: TimedWay, alone: TimedWay, prediction: PredictedWay) -> PredictedClock:
     """Predicted times with counted tokens."""
-    gain = found.tokens_per_turn / alone.tokens_per_turn
+    gain = way.tokens_per_turn / alone.tokens_per_turn
     numbers = {
-        "tokens_per_s": found.tokens_per_turn / told.cycle_s,
-        "speedup": gain * told.step_s / told.cycle_s,
-        "cycle_s": told.cycle_s,
-        "draft_step_s": told.draft_s / max(found.steps, 1),
-        "verify_s": told.verify_s,
+        "tokens_per_s": way.tokens_per_turn / prediction.cycle_s,
+        "speedup": gain * prediction.step_s / prediction.cycle_s,
+        "cycle_s": prediction.cycle_s,
+        "draft_step_s": prediction.draft_s / max(way.steps, 1),
+        "verify_s": prediction.verify_s,
     }
     shown = {name: predicted(value) for name, value in numbers.items()}
-    return PredictedClock(**shown, intervals=_intervals(numbers, told.errors))
+    return PredictedClock(**shown, intervals=_intervals(numbers, prediction.errors))
 
 
 def _intervals(numbers: Mapping[str, float], errors: WayErrors | None) -> ClockIntervals | None:
@@ -230,13 +228,13 @@ def _intervals(numbers: Mapping[str, float], errors: WayErrors | None) -> ClockI
 
 
 def _predicted(
-    work: Work, device: str, parents: Mapping[str, np.ndarray], cost: DraftCost, takes_in: int | None
+    work: RunContext, device: str, parents: Mapping[str, np.ndarray], cost: DraftCost, takes_in: int | None
 ) -> dict[str, PredictedWay]:
     """Predictions by name, of decoding alone too; none where the device is not this machine."""
     if not is_here(device):
         return {}
     setup, config = work.setup, work.config
-    told = predict_ways(
+    predictions = predict_ways(
         work.pricings[device].device,
         architecture_of(setup.config),
         cost,
@@ -247,12 +245,12 @@ def _predicted(
         bits=computed_bits(setup.params),
         terms=loop_terms(device),
     )
-    errors = told[0].errors
+    errors = predictions[0].errors
     if errors is not None:
         step, zero = errors.step_s, jnp.zeros(())
         errors = dataclasses.replace(errors, cycle_s=step, verify_s=step, draft_s=zero, speedup=zero)
-    alone = PredictedWay(told[0].step_s, 0.0, told[0].step_s, errors)
-    return {AUTOREGRESSIVE: alone} | dict(zip(parents, told, strict=True))
+    alone = PredictedWay(predictions[0].step_s, 0.0, predictions[0].step_s, errors)
+    return {AUTOREGRESSIVE: alone} | dict(zip(parents, predictions, strict=True))
 
 
 def _read(entry: Arrays) -> _Timed:

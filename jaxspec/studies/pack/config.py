@@ -74,10 +74,7 @@ class PackConfig(PackedKnobSettings):
         Unused(("importance",), _no_ranks),
         knobs_of_other_schemes,
         lambda: (
-            Unused(
-                packed_knobs(),
-                lambda config: "knobs takes them from a tuning run" if config.knobs is not None else None,
-            ),
+            Unused(packed_knobs(), lambda config: config.knobs is not None, "knobs takes them from a tuning run"),
         ),
         Unused(_TEXT, _no_text, refused=False),
     )

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jaxspec.errors import printable
-from jaxspec.report.figures.style import INK, legend_below, limits_from_zero, new_figure, styled
+from jaxspec.report.figure_style import INK, legend_below, limits_from_zero, new_axes, styled
 from jaxspec.report.page import Drawings
 from jaxspec.studies.pack.result import PackResult
 from jaxspec.studies.pack.view import TensorKind, container_caption, container_title, grouped
@@ -53,9 +53,7 @@ def container_figure(result: PackResult) -> Figure | None:
     subtitle = f"{container_title(result)}. {container_caption(result)}.".replace("$", r"\$")
     if len(kinds) > len(shown):
         subtitle += f" The {len(shown)} largest of {len(kinds)} kinds of tensors."
-    figure = new_figure("Bits per stored weight", subtitle, height_inches=2.6 + 0.3 * len(shown))
-    axes = figure.add_subplot()
-    axes.grid(True, axis="x")
+    figure, axes = new_axes("Bits per stored weight", subtitle, height_inches=2.6 + 0.3 * len(shown), grid="x")
     place, ends = np.arange(len(shown)), []
     if result.scheme is not None:
         _stack(axes, shown, place)

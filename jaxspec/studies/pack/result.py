@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from jaxspec.results import Quantity, Record, Result, measured
-from jaxspec.results.status_tables import one_word
+from jaxspec.results.records import one_word
 
 __all__ = ["PackResult", "TensorResult", "UnpackResult", "UnpackedFile", "WholeTensor"]
 

@@ -30,7 +30,7 @@ from jaxspec.formats.container import (
     weight_notes,
 )
 from jaxspec.formats.container.field_codec import field_counts
-from jaxspec.formats.container.schemes import CODECS, drafted_bytes, packed_form
+from jaxspec.formats.container.opened import CODECS, drafted_bytes, packed_form
 from jaxspec.formats.container.tensors import CHUNK_ELEMENTS, NAMED_FIELDS
 from jaxspec.formats.entropy import counted_entropy_bits
 from jaxspec.models.checkpoint_files import checkpoint_at
@@ -40,18 +40,18 @@ from jaxspec.models.layerwise import StoredNetwork, open_network
 from jaxspec.output_places import check_file_place
 from jaxspec.results import measured
 from jaxspec.runs.directory import is_run_directory
+from jaxspec.runs.execute import out_of_memory_as_input_error
 from jaxspec.runs.inputs import changed_inputs, input_digests
-from jaxspec.runs.kept import find_run
-from jaxspec.runs.memory import told_in_one_line
 from jaxspec.runs.progress import Reporter
+from jaxspec.runs.run_index import find_run
 from jaxspec.settings import expect, notes
 from jaxspec.settings.coercion import as_path
 from jaxspec.settings.draft import packed_knobs
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.drafts.container_draft import knob_options
 from jaxspec.studies.pack.config import RANKING, PackConfig
-from jaxspec.studies.pack.division import (
-    MatrixDivision,
+from jaxspec.studies.pack.draft_split import (
+    MatrixSplit,
     head_name,
     left_out,
     matrix_names,
@@ -103,14 +103,14 @@ def inspect_file(path: str | Path, *, reporter: Reporter | None = None) -> PackR
     path = str(model_place(path))
     if path.endswith(SUFFIX) and not os.path.isdir(path):
         with Container(path) as container:
-            found = describe(container)
+            description = describe(container)
             tensors = []
             with reporter.bar(f"reading {Path(path).name}, tensors", len(container.tensors)) as bar:
-                for tensor in found.tensors:
+                for tensor in description.tensors:
                     entropy = entropies(container.tensors[tensor.name].form, container.chunks(tensor.name))
                     tensors.append(dataclasses.replace(tensor, entropy=entropy))
                     bar.advance(tensor.name)
-        return dataclasses.replace(found, tensors=tensors)
+        return dataclasses.replace(description, tensors=tensors)
     checkpoint = checkpoint_at(Path(path))
     tensors = []
     pairs = list(checkpoint.tensors())
@@ -238,12 +238,12 @@ def pack_checkpoint(
             f"note: weights are the bfloat16 values that {options[DEQUANTIZED]} stand for; how well these compress says "
             "nothing about a 16-bit network, and no ratio is printed"
         )
-    division = None
+    split = None
     if has_draft:
-        with reporter.alive(), told_in_one_line(config):
-            division, used = _division(config, source, [form for _, form in checkpoint.tensors()], reporter)
-            if told := of_other_weights(config, reporter):
-                reporter.line(f"note: {told}")
+        with reporter.alive(), out_of_memory_as_input_error(config):
+            split, used = _split(config, source, [form for _, form in checkpoint.tensors()], reporter)
+            if warning := of_other_weights(config, reporter):
+                reporter.line(f"note: {warning}")
         facts = SCHEME_FACTS[config.scheme]
         own = {spec.name for spec in facts.knob_specs}
         unused = {"model", "scheme", *(set(packed_knobs()) - own), *(() if facts.prunes else RANKING)}
@@ -252,17 +252,20 @@ def pack_checkpoint(
         options |= {key: _printable(Path(options[key]).name) for key in ("knobs", "text") if options.get(key)}
     started = time.perf_counter()
     total = sum(form.bytes for _, form in checkpoint.tensors())
-    with reporter.bytes_bar(f"packing {source.name} ({config.scheme})", total) as advance, told_in_one_line(config):
-        packed = pack(checkpoint, target, config.scheme, division=division, options=options, on_bytes=advance)
+    with (
+        reporter.bytes_bar(f"packing {source.name} ({config.scheme})", total) as advance,
+        out_of_memory_as_input_error(config),
+    ):
+        packed = pack(checkpoint, target, config.scheme, split=split, options=options, on_bytes=advance)
     with Container(target) as container:
-        found = describe(container)
-    if has_draft and all(tensor.codec == "raw" for tensor in found.tensors):
+        description = describe(container)
+    if has_draft and all(tensor.codec == "raw" for tensor in description.tensors):
         reporter.line(
             f"note: {config.scheme} divides two-dimensional tensors of {' or '.join(codec_of(config.scheme).dtypes)} and "
             "found none; the draft is as large as the target"
         )
     seconds = {"pack": measured(time.perf_counter() - started)}
-    return dataclasses.replace(found, timing_s=seconds, tensor_bytes=packed.tensor_bytes)
+    return dataclasses.replace(description, timing_s=seconds, tensor_bytes=packed.tensor_bytes)
 
 
 def unpack_container(
@@ -321,25 +324,25 @@ def _network(source: Path) -> StoredNetwork | str:
         return str(error)
 
 
-def _division(
+def _split(
     config: PackConfig, source: Path, forms: list[TensorForm], reporter: Reporter
-) -> tuple[MatrixDivision, dict[str, Any]]:
+) -> tuple[MatrixSplit, dict[str, Any]]:
     """What the draft keeps of tensors of these forms, and how that was decided."""
     scheme = SCHEMES[config.scheme]
     head, ranks = scheme.facts.head, scheme.facts.prunes
     alike = ranks and config.importance == "magnitude" and config.knobs is None and not head
-    found = "" if alike else _network(source)
-    model = None if isinstance(found, str) else found
+    network = "" if alike else _network(source)
+    model = None if isinstance(network, str) else network
     if model is None and head:
         raise InputError(
             f"scheme {config.scheme} divides the LM head, and which tensor that is only a network that can be run here tells: "
-            f"{found}; use --scheme {scheme.facts.codec}, or correct that first"
+            f"{network}; use --scheme {scheme.facts.codec}, or correct that first"
         )
     if model is None and (config.importance == "wanda" or config.knobs is not None):
         asked, instead = "--importance wanda", "use --importance magnitude"
         if config.knobs is not None:
             asked, instead = "--knobs", f"leave --knobs out and {instead}"
-        raise InputError(f"{asked} needs a network that can be run here: {found}; {instead}, or correct that first")
+        raise InputError(f"{asked} needs a network that can be run here: {network}; {instead}, or correct that first")
     importance = "magnitude" if model is None or config.importance == "magnitude" or not ranks else "wanda"
     norms, knobs, kept = {}, {}, {}
     if model is not None and config.knobs is not None:
@@ -352,8 +355,8 @@ def _division(
         knobs = {whose: (config.head_prune, config.head_cut_bits)} | knobs
     own = {spec.name for spec in scheme.knob_specs}
     prune, cut = left_out({name: getattr(config, name) for name in packed_knobs() if name in own})
-    division = MatrixDivision(float(prune), int(cut), knobs, {}, only, scheme, whose)
-    division.check(forms)
+    split = MatrixSplit(float(prune), int(cut), knobs, {}, only, scheme, whose)
+    split.check(forms)
     if model is not None and config.knobs is not None:
         norms = named_norms(model, config.knobs, head=head) if importance == "wanda" else {}
         if norms:
@@ -369,9 +372,9 @@ def _division(
             head=head,
         )
     elif model is None and config.importance == "auto" and ranks:
-        reporter.line(f"note: values are ranked by magnitude, as the network cannot be run here: {found}")
+        reporter.line(f"note: values are ranked by magnitude, as the network cannot be run here: {network}")
     elif model is None and not ranks:
-        reporter.line(f"note: matrices are known by their names, as the network cannot be run here: {found}")
-    if model is not None and (told := without_experts(config.model, scheme, model.config)):
-        reporter.line(f"note: {told}")
-    return dataclasses.replace(division, norms=norms), ({"importance": importance} if ranks else {}) | kept
+        reporter.line(f"note: matrices are known by their names, as the network cannot be run here: {network}")
+    if model is not None and (note := without_experts(config.model, scheme, model.config)):
+        reporter.line(f"note: {note}")
+    return dataclasses.replace(split, norms=norms), ({"importance": importance} if ranks else {}) | kept

@@ -11,8 +11,7 @@ from typing import Any
 from jaxspec.errors import InputError
 from jaxspec.report.columns import Column
 from jaxspec.report.formatting import fixed, quantity, times
-from jaxspec.report.shown import Shown
-from jaxspec.report.terminal import Table
+from jaxspec.report.terminal import Shown, Table
 from jaxspec.results import UNKNOWN, Quantity, measured
 from jaxspec.studies.pack.result import PackResult, TensorResult
 
@@ -54,11 +53,10 @@ def _two_digits(value: float) -> str:
     return fixed(value, 2)
 
 
-_FORM = Column[TensorKind]("form", "form", "", lambda kind: UNKNOWN, words=_form_in_words)
+_FORM = Column[TensorKind]("form", "", lambda kind: UNKNOWN, words=_form_in_words)
 
 
 _ENTROPY = Column[TensorKind](
-    "entropy",
     "entropy",
     "bits per value",
     _entropy,
@@ -67,16 +65,16 @@ _ENTROPY = Column[TensorKind](
 )
 
 
-_CODEC = Column[TensorKind]("codec", "codec", "", lambda kind: UNKNOWN, words=lambda kind: kind.mean.codec or "")
+_CODEC = Column[TensorKind]("codec", "", lambda kind: UNKNOWN, words=lambda kind: kind.mean.codec or "")
 
 
-_TARGET = Column[TensorKind]("target bits", "target\nbits", "per weight", "mean.target_bits_per_weight", _two_digits)
+_TARGET = Column[TensorKind]("target\nbits", "per weight", "mean.target_bits_per_weight", _two_digits)
 
 
-_DRAFT = Column[TensorKind]("draft bits", "draft\nbits", "per weight", "mean.draft_bits_per_weight", _two_digits)
+_DRAFT = Column[TensorKind]("draft\nbits", "per weight", "mean.draft_bits_per_weight", _two_digits)
 
 
-_RATIO = Column[TensorKind]("ratio", "ratio", "uncompressed over stored", "mean.ratio", times)
+_RATIO = Column[TensorKind]("ratio", "uncompressed over stored", "mean.ratio", times)
 
 
 def tensor_table(result: PackResult, *, every: bool = False) -> Table:
@@ -107,11 +105,11 @@ def whole_lines(result: PackResult) -> list[str]:
     """Why tensors of a coding scheme are stored as they are: one line per reason, with the worst tensor as an example."""
     lines = []
     for why, meaning in _WHY_WHOLE.items():
-        found = [(each.whole.coded_bytes, each) for each in result.tensors if each.whole and each.whole.why == why]
-        if not found:
+        raw = [(each.whole.coded_bytes, each) for each in result.tensors if each.whole and each.whole.why == why]
+        if not raw:
             continue
-        coded, largest = max(found, key=lambda pair: (pair[0] or 0, pair[1].bytes))
-        line = f"{len(found)} tensors raw: {meaning}" if len(found) > 1 else f"1 tensor raw: {meaning}"
+        coded, largest = max(raw, key=lambda pair: (pair[0] or 0, pair[1].bytes))
+        line = f"{len(raw)} tensors raw: {meaning}" if len(raw) > 1 else f"1 tensor raw: {meaning}"
         if coded is not None:
             sizes = f"{quantity('_bytes', coded)} or more instead of {quantity('_bytes', largest.bytes)}"
             line += f" ({largest.name}: {sizes})"
@@ -150,7 +148,7 @@ def _mean_tensor(members: list[TensorResult]) -> TensorResult:
         ratio=_mean([member.ratio for member in members]),
         target_bits_per_weight=_mean([member.target_bits_per_weight for member in members]),
         draft_bits_per_weight=_mean([member.draft_bits_per_weight for member in members]),
-        bits_by_section={role: fmean(found.get(role, 0.0) for found in sections) for role in roles},
+        bits_by_section={role: fmean(section.get(role, 0.0) for section in sections) for role in roles},
         entropy={field: fmean(each[field] for each in entropy) for field in entropy[0]} if entropy else None,
     )
 

@@ -3,21 +3,42 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from jaxspec.errors import InputError
 from jaxspec.settings.acceptance import ACCEPTANCE_UNUSED, MAX_PREDICTED_LENGTH, AcceptanceSettings
 from jaxspec.settings.base import Unused
 from jaxspec.settings.catalog_names import catalog_architectures
-from jaxspec.settings.common import CommonConfig
+from jaxspec.settings.common import POOLS_UNUSED, CommonConfig, ExpertSettings, ParallelSettings
 from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
-from jaxspec.settings.experts import POOLS_UNUSED, ExpertSettings
+from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.fields import same_as, setting
-from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET, ParallelSettings
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, PricedScheme, all_knobs, scheme_facts
-from jaxspec.studies.config_files import own_scheme
+from jaxspec.studies.config_files import NETWORK, kind_in_file, own_scheme
 from jaxspec.studies.study import Plot, Study
 
-_WIDTH_LIMITS = {"low": 0, "high": 64, "above": True, "unset": "the scheme's"}
+#: Drafts that are a head on the target,
+HEADS = ("eagle", "eagle3", "medusa", "mtp")
+
+#: a lookup in the text,
+LOOKUP = "ngram"
+
+#: and one that drafts all tokens of a cycle in one pass.
+BLOCK = "block"
+
+#: Of settings that make one result for each of their values.
+_SEVERAL = "Several, separated by commas, make a table."
+
+#: Pairs of batch and context of one prediction: a minute's worth.
+MAX_POINTS = 1000
+
+_WIDTH_LIMITS: dict[str, Any] = {"low": 0, "high": 64, "above": True}
+_OF_SCHEME: dict[str, Any] = _WIDTH_LIMITS | {"unset": "the scheme's"}
+
+
+def kind_of_draft_named(name: str) -> str:
+    """What drafts, as engines call it: a head, `LOOKUP`, `BLOCK` or `NETWORK`; or `SELF`, which none of them knows."""
+    return name if name in (*HEADS, LOOKUP, BLOCK, SELF) else kind_in_file(name)
 
 
 def _no_network(name: str) -> None:
@@ -48,13 +69,15 @@ class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSe
     device: tuple[str, ...] = same_as(CommonConfig, "device")
     engine: str | None = same_as(CommonConfig, "engine")
     weight_format: str | None = same_as(CommonConfig, "weight_format")
-    batch: int = same_as(CommonConfig, "batch")
-    context: int = same_as(CommonConfig, "context")
+    batch: tuple[int, ...] = same_as(
+        CommonConfig, "batch", f"Sequences decoded together. {_SEVERAL}", default=(CommonConfig.batch,)
+    )
+    context: tuple[int, ...] = same_as(
+        CommonConfig, "context", f"Cached tokens per sequence. {_SEVERAL}", default=(CommonConfig.context,)
+    )
     prompt_tokens: int = same_as(CommonConfig, "prompt_tokens", "Tokens of a prompt, for the prefill.")
     acceptance: tuple[float, ...] | None = same_as(
-        AcceptanceSettings,
-        "acceptance",
-        unset="measured or published for drafts of that kind, as the first line says",
+        AcceptanceSettings, "acceptance", unset="measured or published for drafts of that kind, as the first line says"
     )
     acceptance_cycles: int | None = setting(
         None,
@@ -66,17 +89,26 @@ class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSe
     scheme: PricedScheme = setting(
         None,
         "Storage scheme of weights and KV; bits are counted on Gaussian weights. released: as the release stores them.",
-        unset=f"{DEFAULT_SCHEME_NAME}, or released where a config.json states a quantized form",
+        unset=f"{DEFAULT_SCHEME_NAME}, and beside another draft than {SELF} the release's form, where one is known, or bf16",
         objects="scheme",
     )
+    draft: str = setting(
+        SELF,
+        f"Draft: {SELF} (the target's compressed copy, by --scheme), {LOOKUP} (a lookup in the text), {', '.join(HEADS)} "
+        f"(heads on the target), {BLOCK} (a block drafter, all tokens in one pass), or the config.json of a head or network, "
+        "its directory, or a catalog name.",
+        names=lambda: (SELF, LOOKUP, *HEADS, BLOCK, *catalog_architectures()),
+        objects="architecture",
+    )
     draft_bits: float | None = setting(
-        None, "Bits that a draft step reads per weight of the layers; overrides --scheme.", **_WIDTH_LIMITS
+        None,
+        "Bits that a draft step reads per weight of the layers; overrides --scheme.",
+        **_WIDTH_LIMITS,
+        unset="the scheme's, and of another draft 16 or as its config.json states",
     )
-    verify_bits: float | None = setting(
-        None, "Bits that a verification reads per weight of the layers.", **_WIDTH_LIMITS
-    )
-    draft_kv_bits: float | None = setting(None, "Bits that a draft step reads per KV element.", **_WIDTH_LIMITS)
-    verify_kv_bits: float | None = setting(None, "Bits that a verification reads per KV element.", **_WIDTH_LIMITS)
+    verify_bits: float | None = setting(None, "Bits that a verification reads per weight of the layers.", **_OF_SCHEME)
+    draft_kv_bits: float | None = setting(None, "Bits that a draft step reads per KV element.", **_OF_SCHEME)
+    verify_kv_bits: float | None = setting(None, "Bits that a verification reads per KV element.", **_OF_SCHEME)
     max_draft_length: int = setting(
         8, "Longest draft considered, if one acceptance holds for every position.", low=1, high=MAX_PREDICTED_LENGTH
     )
@@ -85,8 +117,17 @@ class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSe
         knobs_of_other_schemes,
         *ACCEPTANCE_UNUSED,
         *POOLS_UNUSED,
-        DRAFT_WITHIN_TARGET,
+        Unused(
+            ("draft_tensor_parallel",),
+            lambda config: config.kind != NETWORK,
+            "the draft is no network of its own, and is shared as the target",
+        ),
+        Unused(("draft_bits", "draft_kv_bits"), lambda config: config.draft == LOOKUP, "a lookup has no weights"),
         lambda: (
+            Unused(
+                ("pool_fits", *all_knobs()),
+                lambda config: config.draft != SELF and f"draft {config.draft} is no copy of the target",
+            ),
             Unused(tuple(name for name, spec in all_knobs().items() if spec.per != "head"), _all_widths_given),
             Unused(
                 ("scheme", *(name for name, spec in all_knobs().items() if spec.per == "head")),
@@ -96,9 +137,19 @@ class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSe
     )
 
     def __post_init__(self):
-        self.settle("scheme", own_scheme(self.architecture, DEFAULT_SCHEME_NAME))
+        self.settle("scheme", own_scheme(self.architecture, copied=self.draft == SELF))
         super().__post_init__()
         _no_network(self.architecture)
+        if (points := len(self.batch) * len(self.context)) > MAX_POINTS:
+            raise InputError(
+                f"batch and context make {points:,} pairs; allowed are {MAX_POINTS:,}: give fewer, or jaxspec sweep, which "
+                "prices millions"
+            )
+
+    @property
+    def kind(self) -> str:
+        """See `kind_of_draft_named`."""
+        return kind_of_draft_named(self.draft)
 
 
 _HELP = """Predict speedup, time, energy and memory; no network runs.
@@ -110,6 +161,8 @@ jaxspec predict --device cassandra-npu --acceptance 0.9
 jaxspec predict --architecture qwen3-30b-a3b --device elmoe3d-hb8 --scheme elastic --batch 4
 jaxspec predict --architecture qwen3-30b-a3b --device elmoe3d-hb8 --scheme elastic --placement by_mode --pool-fits
 jaxspec predict --architecture path/to/config.json --device my-chip.toml --scheme q4_0 --plot predict.png
+jaxspec predict --device h100-sxm --engine vllm --draft eagle3 --accepted-per-cycle 2.8 --draft-length 3
+jaxspec predict --batch 1,8,32 --context 1024,8192
 
 Draft length 0 is autoregressive decoding of the stored format; if it is the fastest, no draft pays.
 """
@@ -125,6 +178,7 @@ PREDICT = Study(
     present="jaxspec.studies.predict.view:shown",
     on_processor=True,
     figures="jaxspec.studies.predict.figures:figures",
+    points="jaxspec.studies.predict.view:points",
     plot=Plot(
         "Write a figure: speedups, operators, sensitivities.", "jaxspec.studies.predict.figures:prediction_figure"
     ),

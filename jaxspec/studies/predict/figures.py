@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator
 
 from hwmodels.numerics.units import MICRO, MILLI
 from hwmodels.step.step_cost import STEP_PARTS
-from jaxspec.report.figures.configurations import OPERATOR_COLOURS
-from jaxspec.report.figures.style import (
+from jaxspec.report.configurations import OPERATOR_COLOURS
+from jaxspec.report.figure_style import (
     BLUE,
     GREEN,
     INK,
@@ -26,11 +26,11 @@ from jaxspec.report.figures.style import (
 )
 from jaxspec.report.page import Drawings
 from jaxspec.studies.predict.result import BatchRow, LengthRow, PredictResult
+from jaxspec.studies.predict.view import METRICS, by_device
 
 __all__ = ["figures", "prediction_figure"]
 
 _STEPS = {"ar_bf16": "AR, bf16", "ar_stored": "AR, stored", "draft": "draft step", "verify": "verification"}
-_METRICS = {"speedup_vs_bf16_ar": "speedup", "tokens_per_s": "tokens/s", "energy_per_token_j": "energy per token"}
 _LEAVES = 8
 #: Characters of a line over a device's panels, and beside a bar.
 _HEAD_CHARACTERS, _LEAF_CHARACTERS = 95, 24
@@ -38,10 +38,16 @@ _HEAD_CHARACTERS, _LEAF_CHARACTERS = 95, 24
 
 @styled
 def prediction_figure(results: Sequence[PredictResult]) -> Figure:
-    """Speedup by draft length, time per operator, elasticities, speedup by batch: a row of two by two per device."""
-    figure = ShownFigure(figsize=(WIDTH_INCHES * 1.25, 7.4 * len(results)), layout="constrained")
-    parts = figure.subfigures(len(results), 1, squeeze=False)
-    for part, result in zip(parts[:, 0], results, strict=True):
+    """Speedup by draft length, time per operator, elasticities, speedup by batch: a row of two by two per device. Of several
+    pairs of batch and context, speedup and tokens per second by both."""
+    devices = by_device(results)
+    heights = [7.4 if len(same) == 1 else 4.2 for same in devices]
+    figure = ShownFigure(figsize=(WIDTH_INCHES * 1.25, sum(heights)), layout="constrained")
+    parts = figure.subfigures(len(devices), 1, squeeze=False, height_ratios=heights)
+    for part, (result, *others) in zip(parts[:, 0], devices, strict=True):
+        if others:
+            _by_point(part, [result, *others])
+            continue
         load = result.workload
         head = (
             f"{result.architecture} on {result.device}, {result.scheme.value}: batch {load.batch.value}, "
@@ -54,6 +60,28 @@ def prediction_figure(results: Sequence[PredictResult]) -> Figure:
         _by_leaf(elasticity, result)
         _by_batch(batches, result)
     return figure
+
+
+def _by_point(part: SubFigure, results: Sequence[PredictResult]) -> None:
+    """A line for each value of the axis that has fewer, along the other one."""
+    loads = [{"batch": one.workload.batch.known, "context": one.workload.context_tokens.known} for one in results]
+    values = {name: sorted({load[name] for load in loads}) for name in ("batch", "context")}
+    along, lines = sorted(values, key=lambda name: -len(values[name]))
+    part.suptitle(
+        f"{results[0].architecture} on {results[0].device} (acceptance: input; the rest: predicted)", fontsize=12
+    )
+    panels = {"speedup_vs_bf16_ar": "speedup over 16-bit AR", "tokens_per_s": "tokens/s, all sequences"}
+    for axes, (metric, label) in zip(part.subplots(1, 2), panels.items(), strict=True):
+        heights = [getattr(one, metric).known for one in results]
+        for value in values[lines]:
+            shown = [(load[along], y) for load, y in zip(loads, heights, strict=True) if load[lines] == value]
+            axes.plot(*zip(*shown, strict=True), marker="o", label=f"{lines} {value:,}")
+        axes.set_xscale("symlog", base=2)
+        axes.set_xticks(values[along], [f"{value:,}" for value in values[along]])
+        axes.set_ylim(limits_from_zero(heights))
+        axes.set(xlabel=along, ylabel=label)
+        axes.grid(True)
+        axes.legend(fontsize=8)
 
 
 def figures(result: PredictResult, directory: Path | None = None) -> Drawings:
@@ -112,14 +140,14 @@ def _by_operator(axes: Axes, result: PredictResult) -> None:
 
 
 def _by_leaf(axes: Axes, result: PredictResult) -> None:
-    found = {metric: result.sensitivity.known[metric] for metric in _METRICS if metric in result.sensitivity.known}
-    strength = {leaf: max(abs(v.get(leaf, 0.0)) for v in found.values()) for v in found.values() for leaf in v}
+    by_metric = {metric: result.sensitivity.known[metric] for metric in METRICS if metric in result.sensitivity.known}
+    strength = {leaf: max(abs(v.get(leaf, 0.0)) for v in by_metric.values()) for v in by_metric.values() for leaf in v}
     leaves = sorted(strength, key=lambda leaf: -strength[leaf])[:_LEAVES]
-    height = 0.8 / len(found)
-    for i, (metric, values) in enumerate(found.items()):
-        places = [row + (i - (len(found) - 1) / 2) * height for row in range(len(leaves))]
+    height = 0.8 / len(by_metric)
+    for i, (metric, values) in enumerate(by_metric.items()):
+        places = [row + (i - (len(by_metric) - 1) / 2) * height for row in range(len(leaves))]
         colour = (BLUE, GREEN, VERMILLION)[i]
-        axes.barh(places, [values.get(leaf, 0.0) for leaf in leaves], height, color=colour, label=_METRICS[metric])
+        axes.barh(places, [values.get(leaf, 0.0) for leaf in leaves], height, color=colour, label=METRICS[metric])
     axes.axvline(0.0, color=INK, linewidth=0.8)
     axes.set_yticks(range(len(leaves)), [_in_lines(leaf) for leaf in leaves], fontsize=8)
     axes.invert_yaxis()
@@ -135,12 +163,7 @@ def _by_batch(axes: Axes, result: PredictResult) -> None:
     for row in rows:
         text = str(row.draft_length.known) + ("" if row.fits.value else "*")
         axes.annotate(
-            text,
-            (row.batch.known, _highest(row)),
-            xytext=(0, 6),
-            textcoords="offset points",
-            ha="center",
-            fontsize=8,
+            text, (row.batch.known, _highest(row)), xytext=(0, 6), textcoords="offset points", ha="center", fontsize=8
         )
     axes.axhline(1.0, color=INK, linewidth=0.8, linestyle=":")
     axes.set_xscale("log", base=2)

@@ -6,9 +6,8 @@ import dataclasses
 from typing import Any, ClassVar
 
 from jaxspec.results import UNKNOWN, Quantity, Record
-from jaxspec.results.intervals import CycleEnds, EngineUsed, HeadlineIntervals
-from jaxspec.results.priced_results import PricedResult
-from jaxspec.results.status_tables import rest_table
+from jaxspec.results.network_results import CycleEnds, EngineUsed, HeadlineIntervals, PricedResult
+from jaxspec.results.records import rest_table
 
 __all__ = [
     "BatchRow",
@@ -145,6 +144,7 @@ class PredictResult(PricedResult):
     Attributes:
         release: the release's own form, and whether it is priced; None: 16 bits, or nothing is known of it.
         lossless: whether the target's outputs are unchanged; None where the user's own widths leave it open.
+        draft: what a draft step runs, in words.
         engine: whose terms are in the times; None: kernels alone.
         intervals: of the main numbers; None where nothing is known to err.
         operators: step -> operator -> seconds.
@@ -154,6 +154,7 @@ class PredictResult(PricedResult):
 
     arrange_statuses = staticmethod(_statuses)
 
+    draft: str | None = None
     engine: EngineUsed | None = None
     scheme: Quantity[str] = UNKNOWN
     release: str | None = None

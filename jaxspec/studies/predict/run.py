@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
+import os
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -19,13 +21,12 @@ from hwmodels import Architecture, Case, SpeculationResult
 from hwmodels.analysis.design_point import DesignPoint, Steps, design_page, page_steps
 from hwmodels.analysis.remarks import launch_remarks
 from hwmodels.analysis.sensitivity import changed_trees, changes_by_name, elasticities, leaf_names
-from hwmodels.analysis.uncertainty.acceptance_errors import conditional_errors
-from hwmodels.analysis.uncertainty.cycle_errors import chain_numbers
+from hwmodels.analysis.uncertainty.cycle_errors import chain_numbers, conditional_errors
 from hwmodels.analysis.uncertainty.delta_method import LogNormal
 from hwmodels.analysis.uncertainty.kernel_errors import step_interval
 from hwmodels.chip.energy import knows_energy
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
-from hwmodels.numerics.quick_jit import quick_jit, run_together
+from hwmodels.numerics.fast_compile import run_on_host
 from hwmodels.speculation.chains import PricedChains
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, held_with_draft
 from hwmodels.step.step_cost import seconds_by_part
@@ -35,19 +36,20 @@ from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.report.assumptions import priced_facts
 from jaxspec.results import Quantity, given, predicted
-from jaxspec.results.intervals import CycleEnds, HeadlineIntervals
+from jaxspec.results.network_results import CycleEnds, HeadlineIntervals
 from jaxspec.results.quantity import finite
-from jaxspec.runs.steady_inputs import SteadyInputs
+from jaxspec.runs.inputs import InputWatch
 from jaxspec.settings import build_config, expect, knob_values
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.schemes import scheme_facts
-from jaxspec.studies.engine_pricing import engine_scatter, engine_used, with_notes
+from jaxspec.studies.advise.inputs import bits_beside, named_draft
+from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, with_notes
 from jaxspec.studies.expert_pricing import placed, placement_name, with_experts
 from jaxspec.studies.feasibility import kernel_notes
 from jaxspec.studies.given_acceptance import GivenRates, rates_or_known
 from jaxspec.studies.headline_intervals import covered_by, cycle_ends, held_intervals
-from jaxspec.studies.measured.pricing import resolve_pricing
+from jaxspec.studies.measured.pricing import longest_text, resolve_pricing
 from jaxspec.studies.predict.config import PredictConfig
 from jaxspec.studies.predict.result import (
     BatchRow,
@@ -61,11 +63,13 @@ from jaxspec.studies.predict.result import (
     StepTotals,
 )
 from jaxspec.studies.release import (
+    draft_notes,
     layer_bits,
     no_narrower_draft,
     priced_form,
     release_in_words,
     release_notes,
+    stored_form,
     with_release_kernels,
 )
 
@@ -80,6 +84,15 @@ _NAMES = {
 }
 
 
+def with_draft(case: Case, config: PredictConfig) -> Case:
+    """The case with the draft that is named, at its own widths; as it is for the target's compressed copy."""
+    if config.draft == SELF:
+        return case
+    draft = named_draft(config, case.architecture)
+    own = bits_beside(config, case.footprint.target_weight_bits)
+    return dataclasses.replace(case, draft=draft, footprint=dataclasses.replace(case.footprint, draft_weight_bits=own))
+
+
 def given_widths(config: PredictConfig) -> dict[str, float]:
     """Widths that the user gives."""
     return {width: getattr(config, _NAMES[width]) for width in WIDTHS if getattr(config, _NAMES[width]) is not None}
@@ -92,13 +105,19 @@ def read_widths(config: PredictConfig, architecture: Architecture) -> dict[str, 
     """
     form = priced_form(config)
     if form is None:
-        found = expected_widths(find_scheme(config.scheme), knob_values(config))
+        widths = expected_widths(find_scheme(config.scheme), knob_values(config))
     else:
         layers, kv = layer_bits(form, architecture), UNCOMPRESSED_BITS if form.kv_bits is None else form.kv_bits
-        found = dict.fromkeys(WIDTHS, layers) | dict.fromkeys(("draft_kv_bits", "target_kv_bits"), kv)
+        widths = dict.fromkeys(WIDTHS, layers) | dict.fromkeys(("draft_kv_bits", "target_kv_bits"), kv)
         if form.weight_bits["lm_head"] != UNCOMPRESSED_BITS:
-            found |= dict.fromkeys(HEAD_WIDTHS, form.weight_bits["lm_head"])
-    return found | given_widths(config)
+            widths |= dict.fromkeys(HEAD_WIDTHS, form.weight_bits["lm_head"])
+    if config.draft != SELF:
+        own = stored_form(config.draft) if os.path.exists(config.draft) else None
+        bits = UNCOMPRESSED_BITS if own is None else layer_bits(own, architecture)
+        widths |= {"draft_weight_bits": bits, "draft_kv_bits": UNCOMPRESSED_BITS}
+        if "draft_head_bits" in widths:
+            widths["draft_head_bits"] = UNCOMPRESSED_BITS
+    return widths | given_widths(config)
 
 
 @flax.struct.dataclass
@@ -127,19 +146,14 @@ def known_errors(
         error = rates.error.astype(np.float32)
     elif rates.cycles is not None:
         error = np.asarray(conditional_errors(jnp.asarray(conditional), rates.cycles))
-    scatter = engine_scatter(config.engine, device=pricing.device)
+    scatter = engine_scatter(config.engine, kind_of_draft(pricing.draft), device=pricing.device)
     if not covered_by(pricing.device, acceptance=bool(np.any(error != 0)), scatter=scatter):
         return None
     return KnownErrors(error, np.asarray(scatter, np.float32))
 
 
 def chain_intervals(
-    pricing: Case,
-    chains: PricedChains,
-    acceptance: hwmodels.Acceptance,
-    errors: KnownErrors | None,
-    *,
-    batch: Any,
+    pricing: Case, chains: PricedChains, acceptance: hwmodels.Acceptance, errors: KnownErrors | None, *, batch: Any
 ) -> dict[str, LogNormal]:
     """Main numbers with their errors at every draft length, leaves "gamma"; empty where nothing is known to err."""
     if errors is None:
@@ -151,37 +165,38 @@ def chain_intervals(
         jnp.asarray(acceptance.conditional),
         error=jnp.asarray(errors.acceptance),
         batch=batch,
+        passes=pricing.draft.passes,
         scatter=errors.scatter,
     )
     return jax.vmap(numbers)(chains.result.draft_lengths)
 
 
 def headline(
-    errors: KnownErrors | None, pricing: Case, found: dict[str, LogNormal], length: int
+    errors: KnownErrors | None, pricing: Case, numbers: dict[str, LogNormal], length: int
 ) -> HeadlineIntervals | None:
     """Intervals of the main numbers.
 
     Args:
-        found: at every draft length.
+        numbers: at every draft length.
         length: the best one.
     """
     if errors is None:
         return None
     counted = bool(np.any(np.asarray(errors.acceptance)[:length] != 0))
     covers = covered_by(pricing.device, acceptance=counted, scatter=float(errors.scatter) if length else 0.0)
-    return held_intervals(found, covers, (length,))
+    return held_intervals(numbers, covers, (length,))
 
 
-def row_ends(found: dict[str, LogNormal], *at: int) -> CycleEnds | None:
+def row_ends(numbers: dict[str, LogNormal], *at: int) -> CycleEnds | None:
     """Intervals of a row of a table; None where nothing is known to err."""
-    ends: dict[str, Any] = cycle_ends(found, at)
+    ends: dict[str, Any] = cycle_ends(numbers, at)
     return CycleEnds(**ends) if ends else None
 
 
 def step_intervals(device: hwmodels.Device, steps: dict[str, Any]) -> Quantity[dict] | None:
     """Ends of the interval of each step's time; None for a device whose kernels nobody measured."""
-    found = {name: step_interval(device, step) for name, step in steps.items()}
-    known = {name: dataclasses.asdict(one) for name, one in found.items() if one is not None}
+    intervals = {name: step_interval(device, step) for name, step in steps.items()}
+    known = {name: dataclasses.asdict(one) for name, one in intervals.items() if one is not None}
     return predicted(known) if known else None
 
 
@@ -263,15 +278,16 @@ def expert_use(steps: Steps, pricing: Case) -> ExpertUse | None:
     named = {name: getattr(steps, name) for name in ("ar_stored", "draft", "verify")}
     is_expert = np.isin(hwmodels.OPERATORS, hwmodels.EXPERT_OPERATORS)
 
-    def near(step: hwmodels.PricedStep) -> float:
-        # Activations lie in the first memory whatever the placement.
+    def near(step: hwmodels.PricedStep) -> float | None:
+        # Activations lie in the first memory whatever the placement. A draft may have no experts.
         first = step.cost.traffic_bytes[is_expert, 0] - step.work.activation_bytes[is_expert]
-        return float(first.sum() / step.work.weight_bytes[is_expert].sum())
+        read = float(step.work.weight_bytes[is_expert].sum())
+        return float(first.sum()) / read if read else None
 
     reads = {name: step.work.experts for name, step in named.items()}
     return ExpertUse(
         draft_pool=predicted(float(reads["draft"].pool)),
-        touched=predicted({name: float(found.touched) for name, found in reads.items()}),
+        touched=predicted({name: float(read.touched) for name, read in reads.items()}),
         read_from_first_memory=predicted({name: near(step) for name, step in named.items()}),
     )
 
@@ -308,7 +324,7 @@ _SENSITIVITY_TEMPERATURE = 0.02
 
 
 def predict(config: PredictConfig | None = None, **settings: Any) -> list[PredictResult]:
-    """One result per device.
+    """One result per device; with several batches or contexts one for each pair of them, contexts in turn.
 
     Args:
         config: what to predict; or
@@ -324,7 +340,7 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
         raise InputError(f"a configuration came, and {', '.join(sorted(settings))} beside it; give one or the other")
     config = build_config(PredictConfig, settings, given=_given(settings)) if config is None else config
     expect(PredictConfig, config)
-    steady = SteadyInputs(config)
+    watch = InputWatch(config)
     # Every name is resolved before the first width is counted and the first device is priced.
     kernels = {name: with_release_kernels(config, name) for name in config.device}
     cases = {name: placed(resolve_pricing(kernels[name], name, None), config, name) for name in config.device}
@@ -332,20 +348,25 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
     widths = read_widths(config, next(iter(cases.values())).architecture)
     read = uniform(**widths)
     cases = {
-        name: with_experts(dataclasses.replace(case, footprint=read), config, config.architecture, share)
+        name: with_draft(
+            with_experts(dataclasses.replace(case, footprint=read), config, config.architecture, share), config
+        )
         for name, case in cases.items()
     }
-    rates = rates_or_known(config, SELF, longest=config.max_draft_length)
+    rates = rates_or_known(config, config.kind, longest=config.max_draft_length)
     conditional = rates.of_positions(config.max_draft_length)
-    digests = steady.digest()
-    steady.compare_with(digests)
+    digests = watch.digest()
+    watch.compare_with(digests)
     results = []
     for name, case in cases.items():
         errors = known_errors(config, case, conditional, rates)
-        priced = _price(case, np.asarray(conditional, np.float32), errors)
-        found = _result(kernels[name], name, widths, rates, priced, case, errors)
-        results.append(dataclasses.replace(found, inputs=digests))
-    steady.check()  # titles and sources of devices are read last
+        for context, batch in itertools.product(config.context, config.batch):
+            load = dataclasses.replace(case.workload, batch=float(batch), context_tokens=float(context))
+            point = dataclasses.replace(case, workload=load)
+            priced = _price(point, np.asarray(conditional, np.float32), errors)
+            result = _result(kernels[name], name, widths, rates, priced, point, errors)
+            results.append(dataclasses.replace(result, inputs=digests))
+    watch.check()  # titles and sources of devices are read last
     return results
 
 
@@ -366,11 +387,9 @@ class _Priced:
 
 
 def _price(case: Case, conditional: np.ndarray, errors: KnownErrors | None) -> _Priced:
-    """Two programs: compiled as one they take longer than one by one."""
     device, counted = case.device, _counted(case.device)
-    (chains, points, numbers, ar_bytes), slopes = jax.device_get(
-        run_together((_points, case, conditional, errors), (_slopes, case, conditional))
-    )
+    chains, points, numbers, ar_bytes = _points(case, conditional, errors)
+    slopes = _slopes(case, conditional)
     rows = 1 + len(_BATCHES)
     first, by_batch, changes = (
         partial(jax.tree.map, lambda leaf, rows=rows: leaf[rows]) for rows in (0, slice(1, rows), slice(rows, None))
@@ -405,7 +424,7 @@ def _metrics(device: hwmodels.Device, point: DesignPoint) -> dict[str, Any]:
     return {name: getattr(point, name) for name in names}
 
 
-@quick_jit
+@run_on_host
 def _points(
     case: Case, conditional: jax.Array, errors: KnownErrors | None
 ) -> tuple[PricedChains, DesignPoint, _Numbers, jax.Array]:
@@ -433,7 +452,7 @@ def _points(
     return chains, points, numbers, held_with_draft(case.architecture, **held)
 
 
-@quick_jit
+@run_on_host
 def _slopes(case: Case, conditional: jax.Array) -> dict[str, dict[str, jax.Array]]:
     """Elasticities by derivatives."""
 
@@ -457,6 +476,7 @@ def _result(
     point, steps = priced.point, priced.steps
     named = {field.name: getattr(steps, field.name) for field in dataclasses.fields(steps)}
     ar_bytes = float(priced.ar_bf16_held_bytes)
+    batch, context = int(pricing.workload.batch), int(pricing.workload.context_tokens)
     # Whether numbers of the user's own stand for a lossless code nobody knows.
     overridden = given_widths(config)
     open_question = any(width.startswith("target") for width in overridden)
@@ -470,12 +490,13 @@ def _result(
     }
     return PredictResult(
         **priced_facts(device, config.architecture, pricing.architecture, config, config),
+        draft=pricing.draft.statement,
         engine=engine_used(config.engine, device),
         scheme=given(config.scheme),
         release=release_in_words(config.architecture, config.scheme),
         lossless=None if open_question else _lossless(config.scheme),
         workload=PredictedWorkload(
-            batch=given(config.batch), context_tokens=given(config.context), prompt_tokens=given(config.prompt_tokens)
+            batch=given(batch), context_tokens=given(context), prompt_tokens=given(config.prompt_tokens)
         ),
         footprint=ReadWidths(**read),
         acceptance=GivenAcceptance(
@@ -504,8 +525,8 @@ def _result(
         experts=expert_use(priced.steps, pricing),
         sensitivity=predicted(
             {
-                metric: {leaf: float(value) for leaf, value in found.items() if abs(value) > 1e-6}
-                for metric, found in priced.elasticity.items()
+                metric: {leaf: float(value) for leaf, value in by_leaf.items() if abs(value) > 1e-6}
+                for metric, by_leaf in priced.elasticity.items()
             }
         ),
         **_notes(config, device, pricing, priced, rates),
@@ -518,27 +539,23 @@ def _lossless(scheme: str) -> bool:
     return facts is not None and facts.lossless
 
 
-def _notes(
-    config: PredictConfig,
-    device: str,
-    pricing: Case,
-    priced: _Priced,
-    rates: GivenRates,
-) -> dict[str, Any]:
+def _notes(config: PredictConfig, device: str, pricing: Case, priced: _Priced, rates: GivenRates) -> dict[str, Any]:
     """The fields of `kernel_notes`, with remarks on the config.json, on acceptance, and on launches of steps so short."""
-    found = kernel_notes(
+    load = pricing.workload
+    remarks = kernel_notes(
         pricing.device,
         [pricing.footprint],
-        batches=[pricing.workload.batch],
+        batches=[load.batch],
         architecture=pricing.architecture,
-        texts={config.architecture: float(max(config.context + 1, config.prompt_tokens))},
-        held={f"batch {config.batch} at {config.context:,} cached tokens": float(priced.point.held_bytes)},
+        texts={config.architecture: float(longest_text(config))},
+        held={f"batch {load.batch:.0f} at {load.context_tokens:,.0f} cached tokens": float(priced.point.held_bytes)},
     )
     about = release_notes(config.architecture, config.scheme)
-    about += no_narrower_draft(config.scheme) if config.draft_bits is None else []
+    about += no_narrower_draft(config.scheme) if config.draft == SELF and config.draft_bits is None else []
+    about += draft_notes(None if config.draft == SELF else config.draft)
     steps = launch_remarks(pricing.device, priced.steps.ar_stored)
     about = [*about, *rates.notes]
-    return with_notes(found, pricing.device, config.engine, about=about, steps=steps, named=device)
+    return with_notes(remarks, pricing.device, config.engine, about=about, steps=steps, named=device)
 
 
 def _bill(device: hwmodels.Device) -> dict[str, Quantity[float]]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from hwmodels.numerics.units import GB, GIGA, MILLI
+from hwmodels.speculation.draft_cost import COMPRESSED_COPY
 from hwmodels.step.step_cost import STEP_PARTS
 from jaxspec.report.columns import Column, fill, interval_in_words, shown_columns
 from jaxspec.report.formatting import fixed, fixed_or_small, milliseconds, times
-from jaxspec.report.shown import Shown, note_lines
-from jaxspec.report.terminal import Table
+from jaxspec.report.terminal import Shown, Table, note_lines
 from jaxspec.results import Quantity, predicted
-from jaxspec.results.intervals import Ends
+from jaxspec.results.network_results import Ends
 from jaxspec.settings.schemes import RELEASED
 from jaxspec.studies.given_acceptance import acceptance_line
 from jaxspec.studies.predict.result import BatchRow, LengthRow, PredictResult, StepTotals
@@ -28,32 +30,11 @@ _WHOLE = lambda value: fixed(value, 0)
 
 #: Columns by draft length.
 LENGTH_COLUMNS = (
-    Column[LengthRow]("draft length", "draft length", "0: autoregressive", "draft_length", _WHOLE),
-    Column[LengthRow]("tokens/cycle", "tokens/cycle", "expected", "tokens_per_cycle", _scaled(1.0, 3)),
-    Column[LengthRow](
-        "cycle, ms",
-        "cycle, ms",
-        "draft steps and verification",
-        "cycle_s",
-        _scaled(MILLI, 3),
-        interval="intervals.cycle_s",
-    ),
-    Column[LengthRow](
-        "vs 16-bit AR",
-        "vs 16-bit AR",
-        "speedup",
-        "speedup_vs_bf16_ar",
-        _SPEEDUP,
-        interval="intervals.speedup_vs_bf16_ar",
-    ),
-    Column[LengthRow](
-        "vs stored AR",
-        "vs stored AR",
-        "speedup",
-        "speedup_vs_stored_ar",
-        _SPEEDUP,
-        interval="intervals.speedup_vs_stored_ar",
-    ),
+    Column[LengthRow]("draft length", "0: autoregressive", "draft_length", _WHOLE),
+    Column[LengthRow]("tokens/cycle", "expected", "tokens_per_cycle", _scaled(1.0, 3)),
+    Column[LengthRow]("cycle, ms", "draft steps and verification", "cycle_s", _scaled(MILLI, 3), interval=True),
+    Column[LengthRow]("vs 16-bit AR", "speedup", "speedup_vs_bf16_ar", _SPEEDUP, interval=True),
+    Column[LengthRow]("vs stored AR", "speedup", "speedup_vs_stored_ar", _SPEEDUP, interval=True),
 )
 
 
@@ -74,8 +55,8 @@ def headline_in_words(result: PredictResult) -> str:
 
 def step_ends_in_words(result: PredictResult, step: str) -> str:
     """The interval of a step's milliseconds; empty where there is none."""
-    found = {} if result.step_intervals is None else (result.step_intervals.value or {}).get(step, {})
-    ends = Ends(low=predicted(found.get("low_s")), high=predicted(found.get("high_s")))
+    interval = {} if result.step_intervals is None else (result.step_intervals.value or {}).get(step, {})
+    ends = Ends(low=predicted(interval.get("low_s")), high=predicted(interval.get("high_s")))
     return interval_in_words(ends, _scaled(MILLI, 3))
 
 
@@ -86,27 +67,11 @@ def _rate(row: BatchRow) -> str:
 
 #: Columns by batch.
 BATCH_COLUMNS = (
-    Column[BatchRow]("batch", "batch", "sequences", "batch", _WHOLE),
-    Column[BatchRow]("draft length", "draft length", "best", "draft_length", _WHOLE),
-    Column[BatchRow](
-        "vs 16-bit AR",
-        "vs 16-bit AR",
-        "speedup",
-        "speedup_vs_bf16_ar",
-        _SPEEDUP,
-        interval="intervals.speedup_vs_bf16_ar",
-    ),
-    Column[BatchRow](
-        "vs stored AR",
-        "vs stored AR",
-        "speedup",
-        "speedup_vs_stored_ar",
-        _SPEEDUP,
-        interval="intervals.speedup_vs_stored_ar",
-    ),
-    Column[BatchRow](
-        "tokens/s, all", "tokens/s, all", "of all sequences", "tokens_per_s", _scaled(1.0, 1), words=_rate
-    ),
+    Column[BatchRow]("batch", "sequences", "batch", _WHOLE),
+    Column[BatchRow]("draft length", "best", "draft_length", _WHOLE),
+    Column[BatchRow]("vs 16-bit AR", "speedup", "speedup_vs_bf16_ar", _SPEEDUP, interval=True),
+    Column[BatchRow]("vs stored AR", "speedup", "speedup_vs_stored_ar", _SPEEDUP, interval=True),
+    Column[BatchRow]("tokens/s, all", "of all sequences", "tokens_per_s", _scaled(1.0, 1), words=_rate),
 )
 
 
@@ -116,22 +81,22 @@ def _energy(step: StepTotals) -> Quantity[float]:
 
 
 def _energy_in_words(step: StepTotals) -> str:
-    found = _energy(step).number
-    return "not known" if found is None else fixed_or_small(found / MILLI, 1)
+    energy_j = _energy(step).number
+    return "not known" if energy_j is None else fixed_or_small(energy_j / MILLI, 1)
 
 
 #: Columns of a step; the optional ones where the device has what they are of.
 STEP_COLUMNS = (
-    Column[StepTotals]("ms", "ms", "in all", "total_s", _scaled(MILLI, 3)),
-    Column[StepTotals]("compute", "compute", "ms", "compute_s", _scaled(MILLI, 3)),
-    Column[StepTotals]("memory", "memory", "ms", "memory_s", _scaled(MILLI, 3)),
-    Column[StepTotals]("on chip", "on chip", "ms", "on_chip_s", _scaled(MILLI, 3), optional=True),
-    Column[StepTotals]("decode", "decode", "ms", "decoding_s", _scaled(MILLI, 3)),
-    Column[StepTotals]("encode", "encode", "ms", "encoding_s", _scaled(MILLI, 3), optional=True),
-    Column[StepTotals]("GFLOP", "GFLOP", "", "flops", _scaled(GIGA, 2)),
-    Column[StepTotals]("weights, GB", "weights, GB", "read", "weight_bytes", _scaled(GB, 3)),
-    Column[StepTotals]("KV, GB", "KV, GB", "read and written", "kv_bytes", _scaled(GB, 3)),
-    Column[StepTotals]("mJ", "mJ", "energy", _energy, _scaled(MILLI, 1), words=_energy_in_words),
+    Column[StepTotals]("ms", "in all", "total_s", _scaled(MILLI, 3)),
+    Column[StepTotals]("compute", "ms", "compute_s", _scaled(MILLI, 3)),
+    Column[StepTotals]("memory", "ms", "memory_s", _scaled(MILLI, 3)),
+    Column[StepTotals]("on chip", "ms", "on_chip_s", _scaled(MILLI, 3), optional=True),
+    Column[StepTotals]("decode", "ms", "decoding_s", _scaled(MILLI, 3)),
+    Column[StepTotals]("encode", "ms", "encoding_s", _scaled(MILLI, 3), optional=True),
+    Column[StepTotals]("GFLOP", "", "flops", _scaled(GIGA, 2)),
+    Column[StepTotals]("weights, GB", "read", "weight_bytes", _scaled(GB, 3)),
+    Column[StepTotals]("KV, GB", "read and written", "kv_bytes", _scaled(GB, 3)),
+    Column[StepTotals]("mJ", "energy", _energy, _scaled(MILLI, 1), words=_energy_in_words),
 )
 
 
@@ -145,10 +110,94 @@ STEPS = {
 }
 
 
+def by_device(results: Sequence[PredictResult]) -> list[list[PredictResult]]:
+    """Results of each device, in their order: several where it is priced at several batches or contexts."""
+    devices = dict.fromkeys(result.device for result in results)
+    return [[result for result in results if result.device == device] for device in devices]
+
+
+def bound(result: PredictResult) -> str:
+    """What a cycle would take longest for alone: compute, memory, on chip (traffic there) or decode."""
+    draft, verify = result.steps["draft"], result.steps["verify"]
+    drafted = max(result.cycle_s.known - verify.total_s.known, 0.0) / (draft.total_s.number or math.inf)
+    runs = min(drafted, result.draft_length.known)  # an engine's own time is no step's
+    waits = {name: f"{name.replace(' ', '_').replace('decode', 'decoding')}_s" for name in _WAITS}
+    seconds = lambda step, field: getattr(step, field).number or 0.0
+    return max(_WAITS, key=lambda name: runs * seconds(draft, waits[name]) + seconds(verify, waits[name]))
+
+
+_WAITS = ("memory", "compute", "on chip", "decode")
+
+
+def _token_s(result: PredictResult) -> float:
+    """Seconds per token of each sequence; NaN: not known."""
+    rate = result.tokens_per_s.number
+    return result.workload.batch.known / rate if rate else math.nan
+
+
+def points(result: PredictResult) -> dict[str, list[Any]]:
+    """Columns of `StudyResults.to_frame`: main numbers of a pair of batch and context, in SI."""
+    load = result.workload
+    numbers = ("draft_length", "tokens_per_cycle", "speedup_vs_bf16_ar", "speedup_vs_stored_ar", "tokens_per_s")
+    found = {"device": result.device, "batch": load.batch.value, "context_tokens": load.context_tokens.value}
+    found |= {name: getattr(result, name).value for name in numbers}
+    found["token_s"] = _token_s(result)
+    energy = result.energy_per_token_j.number
+    found["energy_per_token_j"] = math.nan if energy is None else energy
+    found |= {"held_bytes": result.held_bytes.value, "fits": result.fits.value}
+    return {name: [value] for name, value in (found | {"bound": bound(result)}).items()}
+
+
+#: Columns by pair of batch and context.
+POINT_COLUMNS = (
+    Column[PredictResult]("context", "cached tokens", "workload.context_tokens", lambda n: f"{n:,.0f}"),
+    Column[PredictResult]("batch", "sequences", "workload.batch", _WHOLE),
+    Column[PredictResult]("draft length", "best", "draft_length", _WHOLE),
+    Column[PredictResult]("tokens/cycle", "expected", "tokens_per_cycle", _scaled(1.0, 2)),
+    *(
+        Column[PredictResult](f"vs {name} AR", "", field, times, interval=True)
+        for name, field in (("16-bit", "speedup_vs_bf16_ar"), ("stored", "speedup_vs_stored_ar"))
+    ),
+    Column[PredictResult]("tokens/s, all", "", "tokens_per_s", interval=True, write=_scaled(1.0, 1)),
+    Column[PredictResult]("ms/token", "of a sequence", lambda one: predicted(_token_s(one)), _scaled(MILLI, 2)),
+    Column[PredictResult]("mJ/token", "energy", "energy_per_token_j", _scaled(MILLI, 1), optional=True),
+    Column[PredictResult](
+        "memory, GB",
+        "held",
+        "held_bytes",
+        _scaled(GB, 1),
+        words=lambda one: (
+            f"{fixed_or_small(one.held_bytes.known / GB, 1)}{'' if one.fits.value else ' (does not fit)'}"
+        ),
+    ),
+    Column[PredictResult]("bound", "what a cycle waits for", "cycle_s", words=bound, justify="left"),
+)
+
+
+def _points(results: Sequence[PredictResult]) -> Table:
+    """A row for each pair of batch and context of one device."""
+    first = results[0]
+    room = first.capacity_bytes.known / GB
+    table = Table(
+        title=f"{_head(first)}, {_stored(first)}{_drafted(first)}: {len(results)} pairs of batch and context",
+        caption=f"draft length 0: no draft pays; bound: the longest wait of a cycle; the device has {room:.1f} GB; acceptance: "
+        f"{first.acceptance.conditional.status}; the rest: predicted",
+    )
+    dim = lambda row: None if row.fits.value else "dim"
+    return fill(table, POINT_COLUMNS, (("", row) for row in results), dim)
+
+
 def prediction_tables(results: Sequence[PredictResult]) -> list[Table]:
-    """For each device: speedup by draft length, steps, time per operator, what to change, when to speculate."""
+    """For each device: speedup by draft length, steps, time per operator, what to change, when to speculate.
+
+    Of several pairs of batch and context: one table with a row for each.
+    """
     tables = []
-    for result in results:
+    for same in by_device(results):
+        if len(same) > 1:
+            tables.append(_points(same))
+            continue
+        (result,) = same
         tables.append(_lengths(result))
         if result.acceptance.by_dataset:
             tables.append(_datasets(result))
@@ -167,6 +216,10 @@ def _head(result: PredictResult) -> str:
     return f"{result.architecture} on {result.device}"
 
 
+def _drafted(result: PredictResult) -> str:
+    return f", drafted by {result.draft}" if result.draft not in (None, COMPRESSED_COPY.statement) else ""
+
+
 def _lengths(result: PredictResult) -> Table:
     length = result.draft_length.known
     answer = f"best: {length} drafted token" + "s" * (length != 1) if result.pays.value else "no draft pays here"
@@ -179,7 +232,7 @@ def _lengths(result: PredictResult) -> Table:
         loss = f", {heads[0].known:.2f} and {heads[1].known:.2f} per weight of the LM head{loss}"
     sure = headline_in_words(result)
     table = Table(
-        title=f"{_head(result)}, {_stored(result)}: {answer}",
+        title=f"{_head(result)}, {_stored(result)}{_drafted(result)}: {answer}",
         caption=(f"{sure}\n" if sure else "")
         + f"draft {draft.known:.2f} ({draft.status}), verification {verify.known:.2f} "
         f"({verify.status}) bits per weight{loss}; acceptance: {result.acceptance.conditional.status}; the rest: predicted",
@@ -190,12 +243,12 @@ def _lengths(result: PredictResult) -> Table:
 
 def _datasets(result: PredictResult) -> Table:
     """Tokens per cycle along a trace, of each of its data sets."""
-    found = result.acceptance.by_dataset
+    by_dataset = result.acceptance.by_dataset
     table = Table(title=f"tokens per cycle by data set and draft length (input: {result.acceptance.source})")
     table.add_column("data set")
-    for length in range(1, 1 + max(map(len, found.values()))):
+    for length in range(1, 1 + max(map(len, by_dataset.values()))):
         table.add_column(str(length), justify="right")
-    for name, tokens in found.items():
+    for name, tokens in by_dataset.items():
         table.add_row(name, *(f"{each:.3f}" for each in tokens))
     return table
 
@@ -206,11 +259,11 @@ def _steps(result: PredictResult) -> Table:
     context = "any context" if longest is None else f"contexts up to {longest:,.0f} tokens"
     held = fixed_or_small(result.held_bytes.known / GB, 2)
     remarks = [f"needs {held} GB of {result.capacity_bytes.known / GB:.1f}: {fits}; {context}"]
-    if (found := result.decoders) is not None:
-        plural = "s" * (found.count.value != 1)
+    if (decoders := result.decoders) is not None:
+        plural = "s" * (decoders.count.value != 1)
         remarks.append(
-            f"{found.count.value:.0f} decoder{plural}, of which a draft step needs {found.needed_by_draft.value} not to wait "
-            f"and a verification {found.needed_by_verify.value}"
+            f"{decoders.count.value:.0f} decoder{plural}, of which a draft step needs {decoders.needed_by_draft.value} not to "
+            f"wait and a verification {decoders.needed_by_verify.value}"
         )
     if (use := result.experts) is not None:
         touched = use.touched.known
@@ -221,7 +274,8 @@ def _steps(result: PredictResult) -> Table:
         said = f"experts of a layer touched: {', '.join(words)} (draft: of {use.draft_pool.known:.4g})"
         if result.placement.value is not None:
             near = use.read_from_first_memory.known
-            said += f"; read from the first memory: {', '.join(f'{100 * near[name]:.0f} %' for name in near)}"
+            shares = ", ".join("no expert" if share is None else f"{100 * share:.0f} %" for share in near.values())
+            said += f"; read from the first memory: {shares}"
         remarks.append(said)
     if (area := result.area_m2.number) is not None:
         remarks.append(f"chip with decoders {area * 1e6:.1f} mm2")
@@ -258,6 +312,10 @@ def _operators(result: PredictResult) -> Table:
     return table
 
 
+#: Results whose slopes are shown, as people say them.
+METRICS = {"speedup_vs_bf16_ar": "speedup", "tokens_per_s": "tokens/s", "energy_per_token_j": "energy per token"}
+
+
 def _sensitivity(result: PredictResult) -> Table:
     table = Table(
         title=f"{_head(result)}: what to change in the hardware",
@@ -265,14 +323,14 @@ def _sensitivity(result: PredictResult) -> Table:
         "unit, whose tiles change in jumps, the mean slope between 10 % less and 10 % more",
     )
     table.add_column("number of the device")
-    found = result.sensitivity.known
-    for metric in found:
-        table.add_column(metric, justify="right")
-    leaves = dict.fromkeys(leaf for values in found.values() for leaf in values)  # in one order, also of equal ones
-    shown = sorted(leaves, key=lambda leaf: -max(abs(values.get(leaf, 0.0)) for values in found.values()))
+    by_metric = result.sensitivity.known
+    for metric in by_metric:
+        table.add_column(METRICS[metric], justify="right")
+    leaves = dict.fromkeys(leaf for values in by_metric.values() for leaf in values)  # in one order, also of equal ones
+    shown = sorted(leaves, key=lambda leaf: -max(abs(values.get(leaf, 0.0)) for values in by_metric.values()))
     for leaf in shown:
-        if max(abs(values.get(leaf, 0.0)) for values in found.values()) >= 5e-4:
-            table.add_row(leaf, *(f"{values.get(leaf, 0.0):+.3f}" for values in found.values()))
+        if max(abs(values.get(leaf, 0.0)) for values in by_metric.values()) >= 5e-4:
+            table.add_row(leaf, *(f"{values.get(leaf, 0.0):+.3f}" for values in by_metric.values()))
     return table
 
 

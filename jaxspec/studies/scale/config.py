@@ -10,11 +10,10 @@ from jaxspec.settings.acceptance import ACCEPTANCE_UNUSED, AcceptanceSettings
 from jaxspec.settings.base import Unused
 from jaxspec.settings.catalog_names import catalog_architectures, named_networks
 from jaxspec.settings.coercion import shown
-from jaxspec.settings.common import CommonConfig
+from jaxspec.settings.common import CommonConfig, ParallelSettings
 from jaxspec.settings.draft_kinds import SELF, check_draft_name, draft_help, draft_names, no_own_network
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
-from jaxspec.settings.parallel import ParallelSettings, draft_division_unused
 from jaxspec.settings.schemes import WidthScheme
 from jaxspec.studies.study import Plot, Study, run_directory
 from jaxspec.suggestions import hint
@@ -77,8 +76,7 @@ class ScaleConfig(ParallelSettings, AcceptanceSettings):
         names=named_networks,
     )
     task: Task = setting(
-        "python",
-        "Problems. python: write the body of a function of the text. arithmetic: work out a sum in steps.",
+        "python", "Problems. python: write the body of a function of the text. arithmetic: work out a sum in steps."
     )
     samples: tuple[int, ...] = setting(
         (1, 2, 4, 8, 16), "Budgets N: samples of each problem, separated by commas.", low=1, high=1024
@@ -147,10 +145,7 @@ class ScaleConfig(ParallelSettings, AcceptanceSettings):
     )
     draft: str = setting("ngram", draft_help, check=check_draft_name, names=draft_names, objects="draft")
     acceptance: tuple[float, ...] | None = same_as(
-        AcceptanceSettings,
-        "acceptance",
-        unset="measured with the draft, on the same problems",
-        check=_few_positions,
+        AcceptanceSettings, "acceptance", unset="measured with the draft, on the same problems", check=_few_positions
     )
     accuracy: float | None = setting(
         None, "Accuracy to reach; the cheapest plan for it is reported.", low=0, high=1, unset="none"
@@ -160,15 +155,14 @@ class ScaleConfig(ParallelSettings, AcceptanceSettings):
     seed: int = same_as(CommonConfig, "seed", "Seed of problems and samples.")
 
     unused = (
-        Unused(("mesh",), lambda config: "with stream, layers pass through one device" if config.stream else None),
+        Unused(("mesh",), lambda config: config.stream, "with stream, layers pass through one device"),
         Unused(("judge",), _no_judge),
         *ACCEPTANCE_UNUSED[:3],
-        draft_division_unused(lambda config: no_own_network(config.draft)),
+        Unused(("draft_tensor_parallel",), lambda config: no_own_network(config.draft)),
         Unused(
-            ("check", "prompt_bytes", "text"),
-            lambda config: None if config.task == "python" else f"the task is {config.task}",
+            ("check", "prompt_bytes", "text"), lambda config: config.task != "python" and f"the task is {config.task}"
         ),
-        Unused(("unsafe_run_code",), lambda config: None if config.runs_code else "no code of samples runs"),
+        Unused(("unsafe_run_code",), lambda config: not config.runs_code, "no code of samples runs"),
     )
 
     def __post_init__(self):

@@ -28,17 +28,19 @@ from jaxspec.scaling.tasks.arithmetic import END, STEP_END, Problem, answer_of, 
 from jaxspec.scaling.tasks.python import function_of, function_prompts
 from jaxspec.scaling.verifiers import compiles, doctests_hold, isolation, parses
 from jaxspec.scaling.verifiers.judge import Judge
+from jaxspec.settings.common import PARALLEL
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
-from jaxspec.settings.parallel import PARALLEL
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.drafts import ReadyDraft, check_draft, make_draft
-from jaxspec.speculate.drafts.making import is_searched
+from jaxspec.speculate.drafts.factory import is_searched
+from jaxspec.studies.draft_widths import run_form
 from jaxspec.studies.feasibility import TextLength
 from jaxspec.studies.given_acceptance import GivenRates, given_rates
 from jaxspec.studies.measured.checking import check_processes, given_mesh
 from jaxspec.studies.measured.pricing import resolve_architecture, resolve_device, resolve_pricing
-from jaxspec.studies.measured.work import load_target
+from jaxspec.studies.measured.run_context import load_target
+from jaxspec.studies.release import with_kernels
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.text import TextSplit, check_text, load_text
 from jaxspec.tuning.calibration import target_params
@@ -112,12 +114,12 @@ class PythonProblems:
     ) -> Bool[np.ndarray, "problem sample"]:
         """See `Problems`; generated code runs isolated from this machine, if at all."""
         functions = [[function_of(self.prompts[i], text) for text in row] for i, row in zip(number, completions)]
-        found = np.zeros((len(functions), max(map(len, functions), default=0)), bool)
+        right = np.zeros((len(functions), max(map(len, functions), default=0)), bool)
         places = [(i, j) for i, row in enumerate(functions) for j, whole in enumerate(row) if whole is not None]
         if places:
             texts = [str(functions[i][j] or b"", "utf-8", "replace") for i, j in places]
-            found[tuple(np.transpose(places))] = self.check(texts) > 0
-        return found
+            right[tuple(np.transpose(places))] = self.check(texts) > 0
+        return right
 
     def answers(self, problem: int, completions: Sequence[bytes]) -> Int[np.ndarray, " sample"]:
         """See `Problems`: none, functions are not counted."""
@@ -155,8 +157,8 @@ class ArithmeticProblems:
 
     def answers(self, problem: int, completions: Sequence[bytes]) -> Int[np.ndarray, " sample"]:
         """See `Problems`."""
-        found = [answer_of(completion[: self.answer_bytes(problem, completion)]) for completion in completions]
-        return np.array([NO_ANSWER if value is None else value for value in found])
+        answers = [answer_of(completion[: self.answer_bytes(problem, completion)]) for completion in completions]
+        return np.array([NO_ANSWER if value is None else value for value in answers])
 
     def right_answer(self, problem: int) -> int:
         """See `Problems`."""
@@ -186,14 +188,14 @@ def make_problems(config: ScaleConfig, text: TextSplit | None, tokenizer: Tokeni
     ends = (*text.held_out_starts[1:], len(text.held_out))
     documents = [tokenizer.decode(text.held_out[a:b]).encode() for a, b in zip(text.held_out_starts, ends)]
     # A head stands at the beginning of a line, also of a document's first one.
-    found = function_prompts(b"\0\n".join(documents), config.prompts, context=config.prompt_bytes, seed=config.seed)
-    if len(found) < 2:
+    functions = function_prompts(b"\0\n".join(documents), config.prompts, context=config.prompt_bytes, seed=config.seed)
+    if len(functions) < 2:
         raise InputError(
-            f"text {config.text!r} has {len(found)} functions at the beginning of a line in its second half; give Python with "
-            "two or more"
+            f"text {config.text!r} has {len(functions)} functions at the beginning of a line in its second half; give Python "
+            "with two or more"
         )
     # Nothing of the document before; prompts of one length are compiled once.
-    prompts = [prompt[prompt.rfind(b"\0") + 1 :].removeprefix(b"\n") for prompt in found]
+    prompts = [prompt[prompt.rfind(b"\0") + 1 :].removeprefix(b"\n") for prompt in functions]
     cut = [prompt[-max(config.prompt_bytes, _head_bytes(prompt)) :] for prompt in prompts]
     return PythonProblems(cut, _CHECKS.get(config.check, partial(doctests_hold, unsafe=config.unsafe_run_code)))
 
@@ -228,7 +230,7 @@ class Network:
     @cached_property
     def loaded(self) -> LoadedModel:
         """The checkpoint, read once: drafts are made of it too."""
-        return load_target(self.name, stream=self.stream, mesh=self.mesh).loaded
+        return load_target(self.name, stream=self.stream, mesh=self.mesh, codes=self.config.in_codes).loaded
 
     @cached_property
     def params(self) -> Params:
@@ -312,9 +314,14 @@ def check_network(name: str, config: ScaleConfig) -> Network:
     Raises:
         InputError: it cannot be read.
     """
-    shape, place = check_model(name), model_place(name)
+    shape, place = _shape(name, config), model_place(name)
     tokenizer = load_tokenizer(place, vocab_size=shape.vocab_size)
     return Network(name, shape, tokenizer, config.scheme, end_tokens(place, vocab_size=shape.vocab_size))
+
+
+def _shape(name: str, config: ScaleConfig) -> DecoderConfig:
+    facts = SCHEME_FACTS[config.scheme]
+    return check_model(name, codes=facts.lossless and not (facts.runs and facts.has_draft))
 
 
 def check_length(network: Network, config: ScaleConfig, problems: Problems) -> tuple[str, ...]:
@@ -413,7 +420,7 @@ def check_scale(config: ScaleConfig) -> Checked:
     text = tokenizer = None
     if config.task == "python":
         check_text(config.text, (1, 1))
-    shapes = {name: check_model(name) for name in config.model}
+    shapes = {name: _shape(name, config) for name in config.model}
     tokens: tuple[str, ...] = ()
     for name, shape in shapes.items():
         if SCHEME_FACTS[config.scheme].runs:
@@ -431,11 +438,13 @@ def check_scale(config: ScaleConfig) -> Checked:
         text = load_text(config.text, tokenizer, needed=(1, 1), chat=load_chat_template(model_place(first)))
     problems = make_problems(config, text, tokenizer)
     networks = {name: check_network(name, config) for name in config.model}
-    # What a draft is made for is told once.
+    # The network that a draft is made for is printed once.
     lengths = dict.fromkeys(note for network in networks.values() for note in check_length(network, config, problems))
+    forms = {name: run_form(name, codes=shape.in_codes) for name, shape in shapes.items()}
     pricings = {
         device: {
-            name: resolve_pricing(_priced(config, given), device, shapes[name]) for name, given in config.priced.items()
+            name: resolve_pricing(_priced(with_kernels(config, device, forms[name]), given), device, shapes[name])
+            for name, given in config.priced.items()
         }
         for device in config.device
     }
@@ -468,17 +477,17 @@ def _judge_architecture(config: ScaleConfig, own: Architecture) -> Architecture:
 
 
 def _notes(config: ScaleConfig, networks: dict[str, Network], problems: Problems, isolated_by: str | None) -> list[str]:
-    found = []
+    notes = []
     if len(problems.prompts) < config.prompts:
-        found.append(f"the text has {len(problems.prompts)} functions, of which all are problems")
+        notes.append(f"the text has {len(problems.prompts)} functions, of which all are problems")
     facts = SCHEME_FACTS[config.scheme]
     if any(network.changed for network in networks.values()):
-        found.append(f"the network that answers is the one that {config.scheme} makes of the checkpoint")
+        notes.append(f"the network that answers is the one that {config.scheme} makes of the checkpoint")
     elif not facts.lossless:
-        found.append(
+        notes.append(
             f"{config.scheme} changes the network and cannot run here: accuracy is that of the uncompressed one"
         )
     if isolated_by is not None:
-        found.append("few functions have doctests; one without is not right")
-        found.append(f"{isolated_by} isolates the code of samples")
-    return found
+        notes.append("few functions have doctests; one without is not right")
+        notes.append(f"{isolated_by} isolates the code of samples")
+    return notes

@@ -18,11 +18,10 @@ from hwmodels import (
     CycleCost,
     Device,
     DraftCost,
-    EngineTerms,
     Footprint,
     Workload,
     chain_plan,
-    price_cycle,
+    price,
     price_steps,
     tokens_per_cycle,
 )
@@ -30,7 +29,7 @@ from hwmodels.analysis.uncertainty.cycle_errors import answer_times, cycle_numbe
 from hwmodels.analysis.uncertainty.delta_method import LogNormal
 from hwmodels.analysis.uncertainty.kernel_errors import known_scatter, times_have_errors
 from hwmodels.network.operators import decode_step, prefill_step, verify_step
-from hwmodels.numerics.quick_jit import quick_jit
+from hwmodels.numerics.fast_compile import jit_fast_compile
 from hwmodels.numerics.scalars import as_float
 from hwmodels.parallel.group import held_share
 from hwmodels.step.capacity import held_bytes
@@ -98,7 +97,7 @@ def shared_tokens(prompt: Any, *, batch: Any, samples: Any) -> Any:
     return prompt * batch * (samples - 1.0) / jnp.maximum(sequences - 1.0, 1.0)
 
 
-@quick_jit
+@jit_fast_compile
 def price_plans(
     device: Device,
     architecture: Architecture,
@@ -174,18 +173,14 @@ class Speculated(NamedTuple):
     numbers: dict[str, LogNormal]
 
 
-@quick_jit
+@jit_fast_compile
 def price_speculation(
-    device: Device,
-    architecture: Architecture,
-    footprint: Footprint,
-    draft: DraftCost,
+    case: Case,
     prompt: Float[Array, ""],
     batch: Float[Array, " batch"],
     passes: Float[Array, " batch"],
     lengths: Float[Array, " length"],
     tokens: Float[Array, " length_and_none"],
-    engine: EngineTerms,
     scatter: Float[Array | np.ndarray, ""] | None,
 ) -> Speculated:
     """Seconds of a cycle with one sample of each problem.
@@ -194,27 +189,24 @@ def price_speculation(
         passes: of plain decoding until the longest answer of a batch ends.
         lengths: draft lengths, 1 or more.
         tokens: per cycle of no draft and of these.
-        engine: what the engine spends on a cycle beside its kernels.
         scatter: of the engine's cycles, see `known_scatter`.
     """
 
     def one(problems: Array, passes: Array) -> Speculated:
         load = Workload(batch=problems, context_tokens=prompt + passes / 2.0, prompt_tokens=prompt)
-        parts = {"footprint": footprint, "draft_cost": draft, "workload": load}
-        priced = price_cycle(device, architecture, plan=chain_plan(lengths), engine=engine, **parts)
-        (prefill,) = price_steps(device, architecture, [prefill_step(load, footprint=footprint)])
+        priced = price(dataclasses.replace(case, workload=load), chain_plan(lengths))
+        (prefill,) = price_steps(case.device, case.architecture, [prefill_step(load, footprint=case.footprint)])
         plain = jnp.broadcast_to(priced.baselines.stored.cost.total_s, (1,))
-        numbers = _speculated(device, priced, prefill, draft, lengths, passes / tokens, passes, scatter)
+        numbers = _speculated(case, priced, prefill, lengths, passes / tokens, passes, scatter)
         return Speculated(jnp.concatenate([plain, priced.total_s]), prefill.cost.total_s, numbers)
 
     return jax.vmap(one)(jnp.asarray(as_float(batch)), jnp.asarray(as_float(passes)))
 
 
 def _speculated(
-    device: Device,
+    case: Case,
     cycle: CycleCost,
     prefill: PricedStep,
-    draft: DraftCost,
     lengths: Float[Array, " length"],
     cycles: Float[Array, " length_and_none"],
     passes: Array,
@@ -228,19 +220,19 @@ def _speculated(
     nothing, zero = jnp.zeros(1), jnp.zeros((1, 0))
 
     def one(length: Array, often: Array, verify: PricedStep, engine_s: Array) -> dict[str, LogNormal]:
-        in_one = cycle.draft_runs(jnp.atleast_1d(length * draft.passes))
+        in_one = cycle.draft_runs(jnp.atleast_1d(length * case.draft.passes))
         drafting = [(often * runs[0], jax.tree.map(lambda leaf: leaf[0], step)) for runs, step in in_one]
         answer = [(1.0, prefill), *drafting, (often, verify)]
         # Cycles scatter, the prompt before them does not: of the whole answer it is, to first order, their share.
         cycles_s = sum((runs * step.cost.total_s for runs, step in drafting), often * (verify.cost.total_s + engine_s))
         of_answer = scatter * cycles_s / (cycles_s + prefill.cost.total_s)
-        times = answer_times(device, plain=plain, answer=answer, engine_s=often * engine_s, scatter=of_answer)
+        times = answer_times(case.device, plain=plain, answer=answer, engine_s=often * engine_s, scatter=of_answer)
         return cycle_numbers(times, nothing, zero)
 
-    found = jax.vmap(one)(lengths, cycles[1:], cycle.verify, cycle.engine_s)
-    none = cycle_numbers(answer_times(device, plain=plain, answer=plain), nothing, zero)
+    drafted = jax.vmap(one)(lengths, cycles[1:], cycle.verify, cycle.engine_s)
+    none = cycle_numbers(answer_times(case.device, plain=plain, answer=plain), nothing, zero)
     return {
-        name: jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), none[of], found[of])
+        name: jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), none[of], drafted[of])
         for name, of in (("speculation_s", "cycle_s"), ("speedup", "speedup_vs_stored_ar"))
     }
 
@@ -267,33 +259,33 @@ class Measured(NamedTuple):
 
 def measured_method(stages: ScaleStages, model: str, method: str, samples: int) -> Measured:
     """What a method reaches and takes with a budget; of a budget of one, all methods are one sample."""
-    found = stages.samples(model)
+    samples_drawn = stages.samples(model)
     if method == "beam" and samples > 1:
         beams = stages.beams(model, samples)
         parts = (beams[name].astype(np.float64) for name in ("right", "tokens", "passes", "rounds"))
         return Measured(*parts, lengths=beams["passes"][:, None], drawn=1)
-    rate = _rate(found, method if samples > 1 else "pass-at-n", samples, stages)
+    rate = _rate(samples_drawn, method if samples > 1 else "pass-at-n", samples, stages)
     once = np.ones(len(rate))
-    tokens, passes = samples * found["spent"].mean(axis=1), longest_of_n(found["spent"], samples)
-    return Measured(rate, tokens, passes, once, lengths=found["spent"], drawn=samples)
+    tokens, passes = samples * samples_drawn["spent"].mean(axis=1), longest_of_n(samples_drawn["spent"], samples)
+    return Measured(rate, tokens, passes, once, lengths=samples_drawn["spent"], drawn=samples)
 
 
-def _rate(found: Arrays, method: str, samples: int, stages: ScaleStages) -> np.ndarray:
+def _rate(drawn: Arrays, method: str, samples: int, stages: ScaleStages) -> np.ndarray:
     if method == "pass-at-n":
-        return pass_at_n(found["right"], samples)
+        return pass_at_n(drawn["right"], samples)
     if method == "best-of-n":
-        return best_of_n_rate(found["score"], found["right"], samples)
-    right = np.array([stages.problems.right_answer(i) for i in range(len(found["answer"]))])
-    return majority_rate(found["answer"], right, samples, seed=stages.config.seed)
+        return best_of_n_rate(drawn["score"], drawn["right"], samples)
+    right = np.array([stages.problems.right_answer(i) for i in range(len(drawn["answer"]))])
+    return majority_rate(drawn["answer"], right, samples, seed=stages.config.seed)
 
 
-def curve_point(one: Measured, found: Measured, samples: int) -> CurvePoint:
+def curve_point(one: Measured, reached: Measured, samples: int) -> CurvePoint:
     """A point of a curve.
 
     Args:
         one: what a single sample reaches on the same problems.
     """
-    rate, gain = found.rate, found.rate - one.rate
+    rate, gain = reached.rate, reached.rate - one.rate
     low, high = rate_interval(rate)
     # Samples of a problem are counted in both: the difference is taken problem by problem.
     gain_mean, gain_error = mean_and_error(gain)
@@ -306,8 +298,8 @@ def curve_point(one: Measured, found: Measured, samples: int) -> CurvePoint:
         gain=measured(gain_mean, gain_error),
         gain_low=measured(gain_mean - spread),
         gain_high=measured(gain_mean + spread),
-        tokens=measured(*mean_and_error(found.tokens)),
-        passes=measured(*mean_and_error(found.passes)),
+        tokens=measured(*mean_and_error(reached.tokens)),
+        passes=measured(*mean_and_error(reached.passes)),
     )
 
 
@@ -318,7 +310,7 @@ class Plan(NamedTuple):
     method: str
     samples: int
     attainable: bool
-    found: Measured
+    measured: Measured
     point: CurvePoint
 
     @property
@@ -342,9 +334,9 @@ def plan_rows(
         pricing: of the network's architecture. judge: see `price_plans`.
     """
     every = [(plan, batch) for batch in batches for plan in plans]
-    passes = [plan.found.batch_passes(batch) for plan, batch in every]
-    rounds = [float(plan.found.rounds.mean()) if judge is not None and plan.judged else 0.0 for plan, _ in every]
-    tokens = [float(plan.found.tokens.mean()) / plan.samples for plan, _ in every]
+    passes = [plan.measured.batch_passes(batch) for plan, batch in every]
+    rounds = [float(plan.measured.rounds.mean()) if judge is not None and plan.judged else 0.0 for plan, _ in every]
+    tokens = [float(plan.measured.tokens.mean()) / plan.samples for plan, _ in every]
     columns = {
         "batch": [batch for _, batch in every],
         "samples": [plan.samples for plan, _ in every],
@@ -354,11 +346,11 @@ def plan_rows(
     }
     loads = Loads(**{name: np.asarray(column, np.float32) for name, column in columns.items()})
     prompt = jnp.asarray(float(config.context))
-    found = jax.device_get(price_plans(pricing.device, pricing.architecture, judge, footprint, prompt, loads))
+    priced = jax.device_get(price_plans(pricing.device, pricing.architecture, judge, footprint, prompt, loads))
     rows = []
     for i, (plan, batch) in enumerate(every):
         step, prefill, judging, held = (
-            float(part[i]) for part in (found.step_s, found.prefill_s, found.judge_s, found.held_bytes)
+            float(part[i]) for part in (priced.step_s, priced.prefill_s, priced.judge_s, priced.held_bytes)
         )
         rows.append(
             PlanRow(
@@ -376,10 +368,10 @@ def plan_rows(
                 decode_s=predicted(passes[i] * step),
                 judge_s=predicted(judging),
                 total_s=predicted(prefill + passes[i] * step + judging),
-                energy_j=predicted(None if found.energy_j is None else float(found.energy_j[i])),
+                energy_j=predicted(None if priced.energy_j is None else float(priced.energy_j[i])),
                 held_bytes=predicted(held),
                 fits=predicted(held <= capacity_bytes(pricing.device)),
-                intervals=_ends(found.numbers, i),
+                intervals=_ends(priced.numbers, i),
             )
         )
     return rows
@@ -398,7 +390,7 @@ def with_fronts(rows: Sequence[PlanRow]) -> list[PlanRow]:
     marked = list(rows)
     for batch in dict.fromkeys(row.batch for row in rows):
         here = [i for i, row in enumerate(rows) if row.batch == batch]
-        # Of equal plans one is told: a budget of one is the same by every method.
+        # Of equal plans one is listed: a budget of one is the same by every method.
         allowed = [i for i in here if rows[i].attainable and rows[i].fits.value]
         lost = [-rows[i].accuracy.known for i in allowed]
         for name, cost in (("fastest_of_its_accuracy", "total_s"), ("cheapest_of_its_accuracy", "energy_j")):
@@ -467,30 +459,26 @@ def exchange_rows(
     tokens = np.concatenate([[1.0], gained[np.array(lengths) - 1]])
     plain = {batch: _first(rows, batch, 1) for batch in batches}
     passes = np.array([plain[batch].passes.known for batch in batches])
-    found = jax.device_get(
+    priced = jax.device_get(
         price_speculation(
-            pricing.device,
-            pricing.architecture,
-            footprint,
-            draft,
+            dataclasses.replace(pricing, footprint=footprint, draft=draft),
             jnp.asarray(float(config.context)),
             jnp.asarray(batches, float),
             jnp.asarray(passes, float),
             jnp.asarray(lengths, float),
             jnp.asarray(tokens, jnp.float32),
-            pricing.engine,
             known_scatter(pricing.device, engine_scatter(config.engine, kind_of_draft(draft), device=pricing.device)),
         )
     )
     result = []
     for i, batch in enumerate(batches):
-        seconds = float(found.prefill_s[i]) + passes[i] * np.asarray(found.cycle_s[i], np.float64) / tokens
+        seconds = float(priced.prefill_s[i]) + passes[i] * np.asarray(priced.cycle_s[i], np.float64) / tokens
         for budget in budgets:
             allowed = [j for j, length in enumerate([0, *lengths]) if length < budget]
             best = min(allowed, key=lambda j: seconds[j])
             one, sampled = plain[batch], _best(rows, batch, budget)
             row = _row(one, sampled, budget, [0, *lengths][best], float(tokens[best]), float(seconds[best]))
-            result.append(dataclasses.replace(row, intervals=_exchange_ends(found.numbers, (i, best))))
+            result.append(dataclasses.replace(row, intervals=_exchange_ends(priced.numbers, (i, best))))
     return result
 
 
@@ -536,8 +524,8 @@ def _row(one: PlanRow, sampled: PlanRow | None, budget: int, length: int, tokens
         return Exchange(**row, better=only)
     sampled_right = _over(sampled.total_s.known, sampled.accuracy.known)
     known = {"speculation": drafted_right, "sampling": sampled_right}
-    told = {name: value for name, value in known.items() if value is not None}
-    better: Quantity[str] = predicted(min(told, key=told.__getitem__) if told else None)
+    times = {name: value for name, value in known.items() if value is not None}
+    better: Quantity[str] = predicted(min(times, key=times.__getitem__) if times else None)
     return Exchange(
         **row,
         method=sampled.method,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from jaxspec.results import UNKNOWN, Quantity, Record, quantity_field
-from jaxspec.results.intervals import NO_ENDS, Ends
-from jaxspec.results.network_results import MeasuredResult
+from jaxspec.results.network_results import NO_ENDS, Ends, MeasuredResult
 
 __all__ = [
     "Chosen",

@@ -20,8 +20,8 @@ from jaxspec.models.embedded import check_model
 from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.results import Quantity, given, measured, predicted
 from jaxspec.results.network_results import DecodingSettings, PricedNumber, RunningModel, WorkloadSettings
-from jaxspec.runs.carrying_out import carry_out_records
 from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.execute import execute_record_run
 from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Stages
@@ -29,9 +29,9 @@ from jaxspec.scaling.sampling import PROMPT_STEP, WIDTH
 from jaxspec.settings import expect
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
-from jaxspec.speculate.drafts.making import own_knobs
+from jaxspec.speculate.drafts.factory import own_knobs
 from jaxspec.speculate.statistics import acceptance_rates
-from jaxspec.studies.draft_widths import widths_beside
+from jaxspec.studies.draft_widths import target_widths, widths_beside
 from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, with_notes
 from jaxspec.studies.expert_pricing import copy_by_scheme
 from jaxspec.studies.feasibility import kernel_notes, unaccepted_notes
@@ -207,29 +207,30 @@ def scale_results(config: ScaleConfig, checked: Checked, stages: ScaleStages) ->
     plans = {name: _plans(stages, name) for name in config.model}
     acceptance = {name: _acceptance(stages, name, checked.rates) for name in config.model}
     # Given numbers are no news to who gave them.
-    rates = [rate or 0.0 for found in acceptance.values() for rate in found.known]
+    rates = [rate or 0.0 for chances in acceptance.values() for rate in chances.known]
     accepted = {config.draft: max(rates) if checked.rates is None else None}
-    networks = [_curves(config, stages, name, found) for name, found in plans.items()]
+    networks = [_curves(config, stages, name, network_plans) for name, network_plans in plans.items()]
     stages.reporter.line("pricing ...")
-    footprint, batches = _footprint(config), list(dict.fromkeys((config.batch, *config.batches)))
-    found = []
+    footprints = {name: _footprint(config, network) for name, network in checked.networks.items()}
+    batches = list(dict.fromkeys((config.batch, *config.batches)))
+    results = []
     for device, pricings in checked.pricings.items():
         rows, exchanges, scatters = [], [], []
         for name, pricing in pricings.items():
             of_network = plan_rows(
-                config, pricing, plans[name], footprint=footprint, judge=checked.judge, batches=batches
+                config, pricing, plans[name], footprint=footprints[name], judge=checked.judge, batches=batches
             )
             draft = _draft_cost(stages, checked, name, device)
             conditional = acceptance[name].known
-            parts = {"footprint": footprint, "draft": draft, "conditional": conditional}
+            parts = {"footprint": footprints[name], "draft": draft, "conditional": conditional}
             exchanges += exchange_rows(config, pricing, of_network, **parts)
             scatters.append(engine_scatter(config.engine, kind_of_draft(draft), device=pricing.device))
             rows += of_network
         rows = with_fronts(rows)
         covers = covered_by(next(iter(pricings.values())).device, scatter=max(scatters) if exchanges else 0.0)
-        found.append(
+        results.append(
             ScaleResult(
-                **head_parts(config, checked, device, [footprint], accepted),
+                **head_parts(config, checked, device, list(footprints.values()), accepted),
                 pays=predicted(_pays(networks)),
                 task=task_part(config, len(checked.problems.prompts)),
                 networks=networks,
@@ -241,22 +242,22 @@ def scale_results(config: ScaleConfig, checked: Checked, stages: ScaleStages) ->
                 timing_s={stage: measured(seconds) for stage, seconds in stages.stages.timing_s.items()},
             )
         )
-    return found
+    return results
 
 
 def _plans(stages: ScaleStages, name: str) -> list[Plan]:
     """Every method with every budget; that of one sample is first, whether asked for or not."""
     config = stages.config
     one = measured_method(stages, name, "pass-at-n", 1)
-    found = []
+    plans = []
     for method in config.methods:
         # A program that looks at Python is there when a user chooses; the value of a sum is not.
         attainable = method != "pass-at-n" or config.task == "python"
         for samples in dict.fromkeys((1, *config.samples)):
             reached = measured_method(stages, name, method, samples)
             point = curve_point(one, reached, samples)
-            found.append(Plan(name, method, samples, attainable or samples == 1, reached, point))
-    return found
+            plans.append(Plan(name, method, samples, attainable or samples == 1, reached, point))
+    return plans
 
 
 def _curves(config: ScaleConfig, stages: ScaleStages, name: str, plans: Sequence[Plan]) -> NetworkCurves:
@@ -287,20 +288,20 @@ def _acceptance(stages: ScaleStages, name: str, known: GivenRates | None) -> Qua
     """By position of a draft."""
     if known is not None:
         return given(all_positions(known.rates, max(MAX_DRAFT_LENGTH, len(known.rates))))
-    found = stages.drafted(name)
+    counts = stages.drafted(name)
     counted: dict[str, Any] = acceptance_rates(
-        found["accepted_at"], found["ended_at"], found["cycles"], MAX_DRAFT_LENGTH
+        counts["accepted_at"], counts["ended_at"], counts["cycles"], MAX_DRAFT_LENGTH
     )
     return measured(all_positions(counted["conditional"], MAX_DRAFT_LENGTH))
 
 
-def _footprint(config: ScaleConfig) -> Footprint:
-    """Bits read of the network as it is stored, and of the draft: of a container or another network, its own."""
-    scheme = find_scheme(config.scheme)
-    stored = scheme.expected_footprint(knob_defaults(scheme))
+def _footprint(config: ScaleConfig, network: Network) -> Footprint:
+    """Bits read of a network as it is stored, and of the draft: of a container or another network, its own."""
+    scheme, codes = find_scheme(config.scheme), network.config.in_codes
+    stored = target_widths(network.name) if codes else scheme.expected_footprint(knob_defaults(scheme))
     if config.draft == SELF:
         return stored
-    own = widths_beside(config.draft, config.model[0])
+    own = widths_beside(config.draft, network.name, codes=codes)
     return dataclasses.replace(stored, draft_weight_bits=own.draft_weight_bits, draft_kv_bits=stored.target_kv_bits)
 
 
@@ -317,13 +318,9 @@ def _draft_cost(stages: ScaleStages, checked: Checked, name: str, device: str) -
 
 
 def scale(
-    config: ScaleConfig,
-    *,
-    out: str | None = None,
-    force: bool = False,
-    reporter: Reporter | None = None,
+    config: ScaleConfig, *, out: str | None = None, force: bool = False, reporter: Reporter | None = None
 ) -> tuple[list[ScaleResult], RunDirectory]:
-    """Measure and price test-time scaling for every device of the configuration, or return what a finished run found.
+    """Measure and price test-time scaling for every device of the configuration, or return the result of a finished run.
 
     Returns:
         One result per device, as in result.json, and the run directory, which also holds the report.
@@ -335,20 +332,22 @@ def scale(
     checked = cache(lambda: check_scale(config))
 
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[ScaleResult]]:
-        found = checked()
-        memory = plan_scale(config, found)
+        inputs = checked()
+        memory = plan_scale(config, inputs)
         reporter.line(memory.line)
-        for note in found.notes:
+        for note in inputs.notes:
             reporter.line(f"note: {note}")
         networks = {
             name: dataclasses.replace(network, stream=memory.stream, mesh=memory.mesh)
-            for name, network in found.networks.items()
+            for name, network in inputs.networks.items()
         }
         kept = Stages(directory.checkpoints, processes, directory.check_inputs)
-        stages = ScaleStages(config, found.problems, networks, kept, reporter)
+        stages = ScaleStages(config, inputs.problems, networks, kept, reporter)
 
-        results = lambda: scale_results(config, found, stages)
+        results = lambda: scale_results(config, inputs, stages)
         return lambda: [dataclasses.replace(each, inputs=directory.inputs) for each in results()]
 
     how: dict[str, Any] = dict(out=out, force=force, reporter=reporter, headline=_HEADLINE, processes=processes)
-    return carry_out_records("scale", config, prepare, check=checked, kind=ScaleResult, write=write_scale_report, **how)
+    return execute_record_run(
+        "scale", config, prepare, check=checked, kind=ScaleResult, write=write_scale_report, **how
+    )

@@ -16,7 +16,7 @@ from jaxspec.scaling.beam import BeamSearch, beam_search
 from jaxspec.scaling.sampling import Samples, sample_continuations
 from jaxspec.scaling.verifiers.judge import Judge
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
-from jaxspec.speculate.chunks import chunk_size
+from jaxspec.speculate.chunks import Prompts, chunk_size
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.ragged import padded
 from jaxspec.speculate.sampling import Decoding
@@ -87,20 +87,22 @@ class ScaleStages:
             draft = network.drafted_by(config.draft, sharing=config.batch)
             at_once = chunk_size(len(prompts))
             with self.reporter.bar(f"decoding with {config.draft}, {name}", len(prompts), step=at_once) as bar:
-                found = decode_chains(
+                decoded = decode_chains(
                     network.params,
                     network.config,
                     draft,
-                    prompts,
+                    Prompts(
+                        prompts,
+                        num_tokens=config.most_tokens,
+                        decoding=self.decoding,
+                        seed=config.seed,
+                        lengths=lengths,
+                        stop=network.stop(self.problems).tolist(),
+                    ),
                     MAX_DRAFT_LENGTH,
-                    num_tokens=config.most_tokens,
-                    decoding=self.decoding,
-                    seed=config.seed,
-                    lengths=lengths,
-                    stop=network.stop(self.problems).tolist(),
                     advance=bar.advance,
                 )
-            return {field: found[field] for field in ("accepted_at", "ended_at", "cycles", "generated")}
+            return {field: decoded[field] for field in ("accepted_at", "ended_at", "cycles", "generated")}
 
         return self.stages.run(f"drafted/{self._place(name)}", compute)
 
@@ -114,18 +116,18 @@ class ScaleStages:
             return self._found[stage]
         count = len(self.problems.prompts)
         groups = [list(range(first, min(first + _GROUP, count))) for first in range(0, count, _GROUP)]
-        found: list[Arrays] = []
+        parts: list[Arrays] = []
         with self.reporter.bar(what, count) as bar:
             for part in groups:
-                found.append(self.stages.run(f"{stage}/{part[0]}", lambda part=part: compute(part)))
+                parts.append(self.stages.run(f"{stage}/{part[0]}", lambda part=part: compute(part)))
                 bar.jump(part[-1] + 1, "")
-        self._found[stage] = jax.tree.map(lambda *rows: np.concatenate(rows), *found)
+        self._found[stage] = jax.tree.map(lambda *rows: np.concatenate(rows), *parts)
         return self._found[stage]
 
     def _sampled(self, name: str, part: list[int]) -> Arrays:
         network, most = self.networks[name], max(self.config.samples)
         shape = (len(part), most)
-        found: Arrays = {
+        arrays: Arrays = {
             "spent": np.zeros(shape, np.int32),
             "ended": np.zeros(shape, bool),
             "score": np.zeros(shape),
@@ -146,22 +148,23 @@ class ScaleStages:
             )
             spent, ended = self._ends(network, problem, samples)
             texts = [network.decoded(text[:size]) for text, size in zip(samples.texts(), spent, strict=True)]
-            found["spent"][row], found["ended"][row] = spent, ended
-            found["score"][row] = np.where(ended, self._scores(problem, samples, spent, texts), np.nan)
-            found["answer"][row] = self.problems.answers(problem, texts)
+            arrays["spent"][row], arrays["ended"][row] = spent, ended
+            arrays["score"][row] = np.where(ended, self._scores(problem, samples, spent, texts), np.nan)
+            arrays["answer"][row] = self.problems.answers(problem, texts)
             completions.append(texts)
-        return found | {"right": self._right(part, completions)}
+        return arrays | {"right": self._right(part, completions)}
 
     def _searched(self, name: str, samples: int, part: list[int]) -> Arrays:
         network, (beams, copies) = self.networks[name], beams_of(samples)
         most, numbers, answers = self.config.most_tokens, [], []
-        search = BeamSearch(beams, copies, steps=most, step_tokens=most, num_tokens=most)
+        ends = tuple(network.tokens_with(self.problems.step_end).tolist())
+        search = BeamSearch(beams, copies, steps=most, step_tokens=most, num_tokens=most, step_end=ends)
         for problem in part:
 
-            def score(found: Samples, problem: int = problem) -> Float[np.ndarray, " branch"]:
-                spent, _ = self._ends(network, problem, found)
-                texts = [network.decoded(text[:size]) for text, size in zip(found.texts(), spent, strict=True)]
-                return self._scores(problem, found, spent, texts)
+            def score(samples: Samples, problem: int = problem) -> Float[np.ndarray, " branch"]:
+                spent, _ = self._ends(network, problem, samples)
+                texts = [network.decoded(text[:size]) for text, size in zip(samples.texts(), spent, strict=True)]
+                return self._scores(problem, samples, spent, texts)
 
             result = beam_search(
                 network.params,
@@ -172,9 +175,8 @@ class ScaleStages:
                 seed=jax.random.key(self.config.seed),
                 prompt_id=problem,
                 decoding=self.decoding,
-                step_end=network.tokens_with(self.problems.step_end),
                 stop=network.stop(self.problems),
-                done=lambda found, problem=problem: self._ends(network, problem, found)[1],
+                done=lambda samples, problem=problem: self._ends(network, problem, samples)[1],
             )
             spent, ended = self._ends(network, problem, result.samples)
             # Beams come best first; one without an end is no answer.
@@ -186,7 +188,7 @@ class ScaleStages:
         return {"right": right, "passes": passes, "tokens": tokens, "rounds": rounds}
 
     def _right(self, part: list[int], answers: list[list[bytes]]) -> Bool[np.ndarray, "problem sample"]:
-        return self.stages.processes.done_once(lambda: self.problems.right(part, answers))
+        return self.stages.processes.run_on_rank0(lambda: self.problems.right(part, answers))
 
     def _ends(
         self, network: Network, problem: int, samples: Samples
@@ -201,9 +203,9 @@ class ScaleStages:
     ) -> Float[np.ndarray, " sample"]:
         if self.config.judging is None:
             return _likelihood(samples, spent)
-        return self.stages.processes.done_once(lambda: self._judged(problem, texts))
+        return self.stages.processes.run_on_rank0(lambda: self._judge_scores(problem, texts))
 
-    def _judged(self, problem: int, texts: list[bytes]) -> Float[np.ndarray, " sample"]:
+    def _judge_scores(self, problem: int, texts: list[bytes]) -> Float[np.ndarray, " sample"]:
         as_tokens = lambda text: np.frombuffer(text, np.uint8).astype(np.int32)
         return self.judge(as_tokens(self.problems.prompts[problem]), [as_tokens(text) for text in texts])
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from hwmodels.numerics.units import GB, MILLI
 from jaxspec.report.columns import BRACKETS, Column, Grid, fill
-from jaxspec.report.figures.style import (
+from jaxspec.report.figure_style import (
     BLUE,
     GREEN,
     INK,
@@ -22,21 +22,13 @@ from jaxspec.report.figures.style import (
     ShownFigure,
     legend_below,
     limits_from_zero,
+    new_axes,
     new_figure,
     styled,
 )
-from jaxspec.report.formatting import NOT_KNOWN, fixed, quantity, three_digits, times
-from jaxspec.report.page import (
-    Drawings,
-    Page,
-    Proof,
-    Section,
-    network_section,
-    network_settings,
-    write_page,
-)
-from jaxspec.report.shown import Shown, shown_run
-from jaxspec.report.terminal import Table
+from jaxspec.report.formatting import NOT_KNOWN, fixed, scale_of, three_digits, times
+from jaxspec.report.page import Drawings, Page, Proof, Section, network_section, network_settings, write_page
+from jaxspec.report.terminal import Shown, Table, shown_run
 from jaxspec.report.titles import architecture_title, device_title, in_order, model_title, provenance
 from jaxspec.results import Quantity
 from jaxspec.runs.directory import RunDirectory
@@ -45,8 +37,8 @@ from jaxspec.studies.scale.result import Exchange, PlanRow, ScaleResult
 
 def seconds(value: float) -> str:
     """A time in the unit that fits its size, with three digits."""
-    number, unit = quantity("_s", value).split(" ")
-    return f"{three_digits(float(number))} {unit}"
+    scale, unit = scale_of("_s", value or 1.0)
+    return f"{three_digits(value / scale)} {unit}"
 
 
 def _accuracy(row: PlanRow) -> str:
@@ -72,24 +64,15 @@ def _front(row: PlanRow) -> str:
 
 #: Of a plan.
 PLAN_COLUMNS = (
-    Column[PlanRow]("accuracy", "accu-\nracy", "share of right answers", "accuracy", 3, words=_accuracy),
-    Column[PlanRow]("interval", "95 %", "of the accuracy, over problems", "low", words=interval),
-    Column[PlanRow]("passes", "passes", "until the longest sample ends", "passes", 0),
-    Column[PlanRow]("step", "step", "of all samples together", "step_s", seconds, interval="intervals.step_s"),
+    Column[PlanRow]("accu-\nracy", "share of right answers", "accuracy", 3, words=_accuracy, page_title="accuracy"),
+    Column[PlanRow]("95 %", "of the accuracy, over problems", "low", words=interval, page_title="interval"),
+    Column[PlanRow]("passes", "until the longest sample ends", "passes", 0),
+    Column[PlanRow]("step", "of all samples together", "step_s", seconds, interval=True),
+    Column[PlanRow]("judge", "time of the network that judges", "judge_s", seconds, interval=True, optional=True),
+    Column[PlanRow]("time", "prompt, all passes and judge", "total_s", seconds, interval=True),
+    Column[PlanRow]("energy, J", "of all of it", "energy_j", lambda value: f"{value:.3g}", optional=True),
+    Column[PlanRow]("held, GB", "weights and KV", "held_bytes", lambda value: fixed(value / GB, 2)),
     Column[PlanRow](
-        "judge",
-        "judge",
-        "time of the network that judges",
-        "judge_s",
-        seconds,
-        interval="intervals.judge_s",
-        optional=True,
-    ),
-    Column[PlanRow]("time", "time", "prompt, all passes and judge", "total_s", seconds, interval="intervals.total_s"),
-    Column[PlanRow]("energy, J", "energy, J", "of all of it", "energy_j", lambda value: f"{value:.3g}", optional=True),
-    Column[PlanRow]("held, GB", "held, GB", "weights and KV", "held_bytes", lambda value: fixed(value / GB, 2)),
-    Column[PlanRow](
-        "not beaten",
         "not\nbeaten",
         "no other plan is as accurate in less time, or with less energy",
         "fastest_of_its_accuracy",
@@ -100,24 +83,16 @@ PLAN_COLUMNS = (
 
 #: Of an exchange.
 EXCHANGE_COLUMNS = (
-    Column[Exchange]("drafted tokens", "drafted", "best up to the rows, less one", "draft_length", 0),
+    Column[Exchange]("drafted", "best up to the rows, less one", "draft_length", 0, page_title="drafted tokens"),
     Column[Exchange](
-        "speculation",
-        "specu-\nlation",
-        "time of an answer",
-        "speculation_s",
-        seconds,
-        interval="intervals.speculation_s",
+        "specu-\nlation", "time of an answer", "speculation_s", seconds, interval=True, page_title="speculation"
     ),
+    Column[Exchange]("speedup", "over one sample without it", "speedup", times, interval=True),
+    Column[Exchange]("accuracy\nof one", "speculation keeps it", "accuracy_one", 3),
+    Column[Exchange]("sampling", "time of an answer", "sampling_s", seconds),
+    Column[Exchange]("slow-\ndown", "over one sample", "slowdown", times, page_title="slowdown"),
+    Column[Exchange]("accuracy", "of the samples", "accuracy", 3),
     Column[Exchange](
-        "speedup", "speedup", "over one sample without it", "speedup", times, interval="intervals.speedup"
-    ),
-    Column[Exchange]("accuracy of one", "accuracy\nof one", "speculation keeps it", "accuracy_one", 3),
-    Column[Exchange]("sampling", "sampling", "time of an answer", "sampling_s", seconds),
-    Column[Exchange]("slowdown", "slow-\ndown", "over one sample", "slowdown", times),
-    Column[Exchange]("accuracy", "accuracy", "of the samples", "accuracy", 3),
-    Column[Exchange](
-        "sooner right",
         "sooner\nright",
         "use of the rows with the shorter time per right answer",
         "speculation_right_s",
@@ -134,16 +109,16 @@ def scale_tables(results: Sequence[ScaleResult]) -> list[Table]:
 def here(result: ScaleResult) -> list[PlanRow]:
     """The plans at the batch asked for; of one sample, which all methods share, one."""
     rows = [row for row in result.plans if row.batch == result.workload.batch.number]
-    found: dict[tuple[str, str, int], PlanRow] = {}
+    first_rows: dict[tuple[str, str, int], PlanRow] = {}
     for row in rows:
-        found.setdefault((row.model, "" if row.samples == 1 else row.method, row.samples), row)
-    return list(found.values())
+        first_rows.setdefault((row.model, "" if row.samples == 1 else row.method, row.samples), row)
+    return list(first_rows.values())
 
 
 def accepted_by_network(result: ScaleResult) -> dict[str, Quantity[list]]:
     """Acceptance of drafted tokens by position, in the order of the networks."""
-    found = result.speculation.conditional
-    return {name: found[name] for name in in_order(found, [str(network.name) for network in result.networks])}
+    by_network = result.speculation.conditional
+    return {name: by_network[name] for name in in_order(by_network, [str(network.name) for network in result.networks])}
 
 
 def plan_name(row: PlanRow, result: ScaleResult) -> str:
@@ -287,15 +262,13 @@ def accuracy_figure(result: ScaleResult) -> Figure | None:
     if not result.networks:
         return None
     task = result.task
-    figure = new_figure(
+    figure, axes = new_axes(
         "Accuracy against samples",
         f"{model_title(result)} on {task.problems.value} problems of {task.name}"
         f"{f' ({task.check})' if task.check else ''}, temperature {result.decoding.temperature.value}, score {task.score}; "
         "measured, with 95 % intervals over problems",
         height_inches=4.2,
     )
-    axes = figure.add_subplot()
-    axes.grid(True)
     budgets = sorted({point.samples for network in result.networks for c in network.curves for point in c.points})
     count = max(len(network.curves) for network in result.networks)
     for network, line in zip(result.networks, LINES * len(result.networks)):
@@ -340,17 +313,17 @@ def costs_figure(result: ScaleResult) -> Figure | None:
         return None
     figure = new_figure("Accuracy against cost", _subtitle(result), height_inches=4.4)
     parts = _costs(rows)
-    found = figure.subplots(1, len(parts), squeeze=False, sharey=True)[0]
-    for axes, part in zip(found, parts):
+    panels = figure.subplots(1, len(parts), squeeze=False, sharey=True)[0]
+    for axes, part in zip(panels, parts):
         _draw(axes, result, rows, *part)
-    legend_below(figure, found[0], columns=3)
+    legend_below(figure, panels[0], columns=3)
     return figure
 
 
 @styled
-def plot(found: tuple[Sequence[ScaleResult], Any]) -> Figure:
+def plot(returned: tuple[Sequence[ScaleResult], Any]) -> Figure:
     """What `jaxspec scale --plot` draws: a row for each device."""
-    results = found[0]
+    results = returned[0]
     figure = ShownFigure(figsize=(WIDTH_INCHES, 4.6 * len(results)), layout="constrained")
     for part, result in zip(figure.subfigures(len(results), 1, squeeze=False)[:, 0], results):
         rows = here(result)
@@ -377,14 +350,14 @@ def _costs(rows: Sequence[PlanRow]) -> list[Cost]:
     """What a panel shows: its label, the cost, its unit, and whether a plan is on the front."""
     longest = max(row.total_s.known for row in rows)
     unit, name = (1.0, "s") if longest >= 1 else (MILLI, "ms")
-    found: list[Cost] = [
+    costs: list[Cost] = [
         (f"time of an answer ({name})", lambda row: row.total_s, unit, lambda row: row.fastest_of_its_accuracy)
     ]
     if all(row.energy_j.number is not None for row in rows):
-        found.append(
+        costs.append(
             ("energy of an answer (J)", lambda row: row.energy_j, 1.0, lambda row: row.cheapest_of_its_accuracy)
         )
-    return found
+    return costs
 
 
 def _draw(
@@ -450,8 +423,8 @@ def exchange_figure(result: ScaleResult) -> Figure | None:
         "time of one sample without speculation; numbers: rows",
         height_inches=3.6,
     )
-    found = figure.subplots(1, len(batches), squeeze=False, sharey=True)[0]
-    for axes, batch in zip(found, batches):
+    panels = figure.subplots(1, len(batches), squeeze=False, sharey=True)[0]
+    for axes, batch in zip(panels, batches):
         here = [row for row in rows if row.batch == batch]
         axes.grid(True)
         axes.plot(1.0, here[0].accuracy_one.known, "o", color=INK, markersize=7, zorder=4, label="one sample")
@@ -480,8 +453,8 @@ def exchange_figure(result: ScaleResult) -> Figure | None:
         axes.set_xlim(limits_from_zero([1.0, *(row.slowdown.known for row in here)], room=1.12))
         axes.set_ylim(0.0, 1.04)
         axes.set(title=f"batch {batch}", xlabel="time of an answer, over one sample's")
-    found[0].set_ylabel("problems answered right")
-    handles, labels = found[0].get_legend_handles_labels()
+    panels[0].set_ylabel("problems answered right")
+    handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3)
     return figure
 
@@ -540,8 +513,8 @@ def scale_section(result: ScaleResult) -> Section:
     one = None if best is None else next(row for row in rows if (row.model, row.samples) == (best.model, 1))
     ratio = None if best is None or one is None else best.total_s.known / one.total_s.known
     drafted = {
-        f"accepted by position, {name}": f"{', '.join(fixed(chance, 3) for chance in found.known)} ({found.status})"
-        for name, found in accepted_by_network(result).items()
+        f"accepted by position, {name}": f"{', '.join(fixed(chance, 3) for chance in chances.known)} ({chances.status})"
+        for name, chances in accepted_by_network(result).items()
     }
     tables: list[Grid[Any]] = [
         Grid([(plan_name(row, result), row) for row in rows], shown_plan_columns(rows), corner="plan")

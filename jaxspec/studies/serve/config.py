@@ -9,11 +9,10 @@ from jaxspec.errors import InputError
 from jaxspec.settings.acceptance import ACCEPTANCE_UNUSED, AcceptanceSettings
 from jaxspec.settings.base import Unused
 from jaxspec.settings.catalog_names import catalog_architectures, known_architecture
+from jaxspec.settings.common import DRAFT_WITHIN_TARGET, POOLS_UNUSED, ExpertSettings, ParallelSettings
 from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
-from jaxspec.settings.experts import POOLS_UNUSED, ExpertSettings
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.knobs import EXPERT_POOL
-from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET, ParallelSettings, draft_division_unused
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, PricedScheme
 from jaxspec.studies.config_files import own_scheme
 from jaxspec.studies.predict.config import PredictConfig
@@ -41,7 +40,11 @@ class ServeConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSett
     device: tuple[str, ...] = same_as(PredictConfig, "device")
     engine: str | None = same_as(PredictConfig, "engine")
     weight_format: str | None = same_as(PredictConfig, "weight_format")
-    scheme: PricedScheme = same_as(PredictConfig, "scheme")  # noqa: RUF009
+    scheme: PricedScheme = same_as(  # noqa: RUF009
+        PredictConfig,
+        "scheme",
+        unset=f"{DEFAULT_SCHEME_NAME}, and beside --drafter the release's form, where one is known, or bf16",
+    )
     draft_architecture: str | None = setting(
         None,
         "Separate draft in 16 bits, or as its config.json states: catalog name, or the config.json of a network or head.",
@@ -88,12 +91,13 @@ class ServeConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSett
         *POOLS_UNUSED,
         Unused(
             ("pool_fits", EXPERT_POOL.name),
-            lambda config: "the draft is a network of its own" if config.draft_architecture is not None else None,
+            lambda config: config.draft_architecture is not None,
+            "the draft is a network of its own",
         ),
-        draft_division_unused(
-            lambda config: DRAFT_WITHIN_TARGET.reason(config) if config.draft_architecture is None else None
+        DRAFT_WITHIN_TARGET._replace(
+            when=lambda config: config.draft_architecture is None and DRAFT_WITHIN_TARGET.reason(config)
         ),
-        Unused(_OF_ARRIVALS, lambda config: "the trace has the requests" if config.trace is not None else None),
+        Unused(_OF_ARRIVALS, lambda config: config.trace is not None, "the trace has the requests"),
     )
 
     @property
@@ -112,7 +116,7 @@ class ServeConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSett
         return self.prompt_tokens
 
     def __post_init__(self):
-        self.settle("scheme", own_scheme(self.architecture, DEFAULT_SCHEME_NAME))
+        self.settle("scheme", own_scheme(self.architecture, copied=self.draft_architecture is None))
         super().__post_init__()
         for name in (self.architecture, self.draft_architecture):
             if name == "own":

@@ -17,23 +17,23 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from hwmodels import Case, DraftCost, Footprint, Routing, uniform_footprint
+from hwmodels import Case, uniform_footprint
 from hwmodels.analysis.uncertainty.delta_method import COVERAGE
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.serving.engine import Engine, Serving
+from hwmodels.serving.kv_budget import capacity_tokens, sequence_tokens
 from hwmodels.serving.latencies import Latencies, crossing_rate, latencies
 from hwmodels.serving.requests import Requests, poisson_requests, with_rate
-from hwmodels.serving.room import capacity_tokens, sequence_tokens
 from hwmodels.serving.simulation import begin_serving, serve_further, served_so_far
 from hwmodels.serving.step_table import StepTable, priced_table, step_seconds
 from jaxspec.errors import InputError
 from jaxspec.report.assumptions import priced_facts
 from jaxspec.results import Quantity, given, predicted
-from jaxspec.results.intervals import Ends
-from jaxspec.runs.carrying_out import Tell, for_each_device
+from jaxspec.results.network_results import Ends
 from jaxspec.runs.directory import RunDirectory
+from jaxspec.runs.execute import Tell, execute_per_device
 from jaxspec.runs.progress import Reporter
-from jaxspec.runs.provenance import versions
+from jaxspec.runs.run_index import versions
 from jaxspec.settings import expect, knob_values
 from jaxspec.settings.acceptance import MAX_PREDICTED_LENGTH
 from jaxspec.settings.coercion import shown
@@ -111,12 +111,12 @@ def _request_columns(path: str, reader: Any) -> tuple[np.ndarray, list[np.ndarra
     if doubled := [name for name in _TRACE_COLUMNS if head.count(name) > 1]:
         raise InputError(f"trace {path!r} has column {doubled[0]} {head.count(doubled[0])} times; leave one of them")
     places = [head.index(name) for name in _TRACE_COLUMNS]
-    numbers, found = array("q"), [array("d") for _ in _TRACE_COLUMNS]
+    numbers, columns = array("q"), [array("d") for _ in _TRACE_COLUMNS]
     for line in filled:
         numbers.append(reader.line_num)
-        for column, value in zip(found, _request(path, reader.line_num, line, places, len(head)), strict=True):
+        for column, value in zip(columns, _request(path, reader.line_num, line, places, len(head)), strict=True):
             column.append(value)
-    return np.asarray(numbers), [np.asarray(column) for column in found]
+    return np.asarray(numbers), [np.asarray(column) for column in columns]
 
 
 def _request(path: str, number: int, line: list[str], places: list[int], columns: int) -> list[float]:
@@ -126,12 +126,12 @@ def _request(path: str, number: int, line: list[str], places: list[int], columns
     if any(field.strip() for field in line[columns:]):  # as of thousands that are set off by commas
         raise refusal(f"has {len(line)} fields for {columns} columns; give one for each")
     try:
-        found = [float(line[place]) for place in places]
+        numbers = [float(line[place]) for place in places]
     except (ValueError, IndexError) as error:
         raise refusal(f"is no request; give a number for each of {', '.join(_TRACE_COLUMNS)}") from error
-    if not math.isfinite(found[0]) or not all(value.is_integer() and 1 <= value <= 1e7 for value in found[1:]):
+    if not math.isfinite(numbers[0]) or not all(value.is_integer() and 1 <= value <= 1e7 for value in numbers[1:]):
         raise refusal("is no request; arrival_s is a number, tokens are whole numbers of 1 to 10,000,000")
-    return found
+    return numbers
 
 
 #: Of what a full engine does without a draft.
@@ -159,8 +159,8 @@ def best_lengths(table: StepTable, conditional: np.ndarray, requests: Requests) 
     at = jax.vmap(lambda length, batch: step_seconds(table, length, batch, context, 0.0))
     seconds = np.asarray(at(jnp.asarray(lengths.reshape(-1)), jnp.asarray(batches.reshape(-1)))).reshape(lengths.shape)
     tokens = 1.0 + np.concatenate([[0.0], np.cumsum(np.cumprod(conditional))])[:count]
-    found = np.argmax(tokens[:, None] / seconds, axis=0)
-    return np.concatenate([[found.max()], found])
+    best = np.argmax(tokens[:, None] / seconds, axis=0)
+    return np.concatenate([[best.max()], best])
 
 
 def count_of_rates(config: ServeConfig) -> int:
@@ -215,9 +215,9 @@ def serve_loads(
         rates: "rate", requests per second.
         sides: "side", by how many standard deviations all steps err.
         engine: its draft lengths are "decoding batch".
-        tell: is told how many requests are served, all rates together, and the rate at hand.
+        tell: gets how many requests are served, all rates together, and the rate at hand.
     """
-    count, found = requests.arrival_s.shape[-1], []
+    count, seen = requests.arrival_s.shape[-1], []
     parts = requests, table, jnp.asarray(sides), engine, key
     for place, rate in enumerate(map(float, rates)):
         at = jnp.asarray(rate, jnp.float32)
@@ -225,8 +225,8 @@ def serve_loads(
         while (done := int(jnp.min(state.done))) < count:
             tell(place * count + done, rate)
             state = _further(state, at, *parts)
-        found.append(jax.device_get(_seen(state, requests, at)))
-    return jax.tree.map(lambda *leaves: np.stack(leaves, axis=2), *found)
+        seen.append(jax.device_get(_seen(state, requests, at)))
+    return jax.tree.map(lambda *leaves: np.stack(leaves, axis=2), *seen)
 
 
 @jax.jit
@@ -270,13 +270,9 @@ _SIDES = (0.0, -NormalDist().inv_cdf(0.5 + COVERAGE / 2.0), NormalDist().inv_cdf
 
 
 def serve(
-    config: ServeConfig,
-    *,
-    out: str | None = None,
-    force: bool = False,
-    reporter: Reporter | None = None,
+    config: ServeConfig, *, out: str | None = None, force: bool = False, reporter: Reporter | None = None
 ) -> tuple[list[ServeResult], RunDirectory]:
-    """Serve on every device of the configuration, or return what a finished run found.
+    """Serve on every device of the configuration, or return the result of a finished run.
 
     Returns:
         One result per device, as in result.json, and the run directory, which also holds the report.
@@ -284,7 +280,7 @@ def serve(
         InputError: a name, a number or a file that cannot be used; a request that no engine on the device has room for.
     """
     expect(ServeConfig, config)
-    return for_each_device(
+    return execute_per_device(
         "serve",
         config,
         lambda: _parts_of_all(config),
@@ -321,13 +317,10 @@ def _draft_length(config: ServeConfig, rates: GivenRates) -> int:
 class _Parts:
     """What one device serves."""
 
-    pricing: Case
-    footprint: Footprint
-    draft: DraftCost
-    routing: Routing
+    case: Case
     requests: Requests  # at their own rate, or at one per second
     capacity_tokens: float
-    sequence_tokens: float  # see `hwmodels.serving.room`
+    sequence_tokens: float  # see `hwmodels.serving.kv_budget`
     rates: GivenRates
     draft_length: int  # of the fixed draft
 
@@ -344,7 +337,7 @@ class _Parts:
         footprint = case.footprint
         # A pool is what fits beside the caches of a full engine at the mean context.
         load = dataclasses.replace(pricing.workload, context_tokens=config.prompt_tokens + config.output_tokens / 2.0)
-        draft = dataclasses.replace(dataclasses.replace(case, workload=load).steps["draft_cost"], statement="")
+        draft = dataclasses.replace(dataclasses.replace(case, workload=load).pooled.draft, statement="")
         requests = draw()
         # The last token that a request generates is not read again.
         longest = longest_request(requests) - 1
@@ -366,7 +359,8 @@ class _Parts:
                 f"device {name!r} has room for the keys and values of {max(own_room, 0.0):,.0f} tokens beside {beside}{where}, "
                 f"and a request needs {needed:,.0f}; give shorter prompts and outputs, a smaller network, or another device"
             )
-        return cls(pricing, footprint, draft, case.routing, requests, room, states, *accepted)
+        case = dataclasses.replace(case, footprint=footprint, draft=draft, pool_fits=False)
+        return cls(case, requests, room, states, *accepted)
 
 
 def _requests(config: ServeConfig) -> Requests:
@@ -388,22 +382,17 @@ def _count(requests: Requests) -> int:
 
 
 def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str], tell: Tell) -> ServeResult:
-    pricing, requests = parts.pricing, parts.requests
-    scatter = engine_scatter(config.engine, kind_of_draft(parts.draft), device=pricing.device)
+    case, requests = parts.case, parts.requests
+    scatter = engine_scatter(config.engine, kind_of_draft(case.draft), device=case.device)
     length = parts.draft_length
     # Tokens are drawn with these chances; far out along a trace one may lie beyond them.
     conditional = np.clip(np.array(parts.rates.of_positions(length)[:length], np.float32), 0.0, 1.0)
     table = priced_table(
-        pricing.device,
-        pricing.architecture,
-        footprint=parts.footprint,
+        case,
         max_batch=config.max_batch,
         max_context=max(int(longest_request(requests)), 1),
         max_chunk=config.chunk_tokens,
         draft_length=length,
-        draft_cost=parts.draft,
-        routing=parts.routing,
-        engine=pricing.engine,
         scatter=scatter,
     )
     by_batch = best_lengths(table, conditional, requests)
@@ -429,33 +418,33 @@ def _served(config: ServeConfig, name: str, parts: _Parts, inputs: dict[str, str
         key,
         tell=lambda done, rate: tell(done, f"{name} at {rate:.3g} requests/s"),
     )
-    found: Latencies = jax.tree.map(lambda leaf: leaf[0], sides)
-    covers = covered_by(pricing.device, scatter=scatter)
-    crossings = [_crossing(decoding, rates, found, place) for place, decoding in enumerate(DECODING) if place]
+    middle: Latencies = jax.tree.map(lambda leaf: leaf[0], sides)
+    covers = covered_by(case.device, scatter=scatter)
+    crossings = [_crossing(decoding, rates, middle, place) for place, decoding in enumerate(DECODING) if place]
     own_network = [] if config.draft_architecture is None else [config.draft_architecture]
-    own, pair = parts.draft.architecture, ()
+    own, pair = case.draft.architecture, ()
     if own is not None and head_in_file(str(config.draft_architecture)) is None:
-        pair = priced_pair(str(config.draft_architecture), own, config.architecture, pricing.architecture)
+        pair = priced_pair(str(config.draft_architecture), own, config.architecture, case.architecture)
     about = release_notes(config.architecture, config.scheme)
     about += no_narrower_draft(config.scheme) if config.draft_architecture is None else []
     about += [*draft_notes(config.draft_architecture), *pair, *parts.rates.notes, *_unused_positions(parts)]
     about += idle_draft_notes(by_batch[1:].tolist())
     fields = kernel_notes(
-        pricing.device,
-        [parts.footprint],
-        batches=np.ravel(np.asarray(found.mean_batch)),
-        architecture=pricing.architecture,
+        case.device,
+        [case.footprint],
+        batches=np.ravel(np.asarray(middle.mean_batch)),
+        architecture=case.architecture,
         draft=own,
         when="on average",
         texts=dict.fromkeys([config.architecture, *own_network], float(longest_request(requests) - 1)),
     )
-    fields = with_notes(fields, pricing.device, config.engine, about=about, prompts=True, named=name)
+    fields = with_notes(fields, case.device, config.engine, about=about, prompts=True, named=name)
     prompt, output = (np.asarray(tokens) for tokens in (requests.prompt_tokens, requests.output_tokens))
     return ServeResult(
-        **priced_facts(name, config.architecture, pricing.architecture, with_release_kernels(config, name), config),
+        **priced_facts(name, config.architecture, case.architecture, with_release_kernels(config, name), config),
         inputs=inputs,
         engine=engine_used(config.engine, name),
-        placement=placement_name(config, pricing),
+        placement=placement_name(config, case),
         interval_statement=f"{coverage_in_words(covers)}; all steps err together" if errs else None,
         versions=versions(),
         scheme=given(config.scheme),
@@ -497,24 +486,26 @@ def _unused_positions(parts: _Parts) -> list[str]:
 
 def _row(decoding: str, rate: float, seen: Latencies) -> LoadRow:
     """A row. Args: seen: leaves "side ...", the estimates first."""
-    found = {
+    sides_by_name = {
         f"{what}_p{place}_s": getattr(seen, f"{what}_s")[:, index]
         for what in ("ttft", "tpot", "request")
         for index, place in enumerate((50, 90, 99))
     }
-    found |= {name: getattr(seen, name) for name in ("tokens_per_s", "requests_per_s", "mean_batch", "utilisation")}
+    sides_by_name |= {
+        name: getattr(seen, name) for name in ("tokens_per_s", "requests_per_s", "mean_batch", "utilisation")
+    }
     ends = {
         name: Ends(low=predicted(float(np.min(sides))), high=predicted(float(np.max(sides))))
-        for name, sides in found.items()
+        for name, sides in sides_by_name.items()
     }
-    numbers = {name: predicted(float(sides[0])) for name, sides in found.items()}
+    numbers = {name: predicted(float(sides[0])) for name, sides in sides_by_name.items()}
     # Decoding without a draft has no errors where only those of cycles are known.
-    intervals = LoadEnds(**ends) if any(np.ptp(sides) > 0 for sides in found.values()) else None
+    intervals = LoadEnds(**ends) if any(np.ptp(sides) > 0 for sides in sides_by_name.values()) else None
     return LoadRow(decoding=decoding, rate_per_s=given(rate), intervals=intervals, **numbers)
 
 
-def _crossing(decoding: str, rates: np.ndarray, found: Latencies, place: int) -> Crossing:
-    without, with_draft = (np.asarray(found.request_s)[at, :, 0] for at in (0, place))
+def _crossing(decoding: str, rates: np.ndarray, latencies: Latencies, place: int) -> Crossing:
+    without, with_draft = (np.asarray(latencies.request_s)[at, :, 0] for at in (0, place))
     return Crossing(
         decoding=decoding,
         pays_at=predicted([float(rate) for rate in rates[with_draft < without]]),

@@ -14,16 +14,10 @@ from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
 from hwmodels.numerics.units import MILLI
 from jaxspec.report.columns import Column, fill
-from jaxspec.report.figures.style import BLUE, INK, VERMILLION, WIDTH_INCHES, ShownFigure, styled
+from jaxspec.report.figure_style import BLUE, INK, VERMILLION, WIDTH_INCHES, ShownFigure, styled
 from jaxspec.report.formatting import three_digits
-from jaxspec.report.page import (
-    Drawings,
-    Page,
-    Section,
-    write_page,
-)
-from jaxspec.report.shown import Shown, note_lines, shown_run
-from jaxspec.report.terminal import Table
+from jaxspec.report.page import Drawings, Page, Section, write_page
+from jaxspec.report.terminal import Shown, Table, note_lines, shown_run
 from jaxspec.report.titles import architecture_title, device_title
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.studies.given_acceptance import acceptance_line
@@ -39,15 +33,15 @@ def _ms(value: float) -> str:
 
 def _latency(name: str, title: str, heading: str, meaning: str, write: Callable[[float], str]) -> Column[LoadRow]:
     """A column of a field with its interval."""
-    return Column[LoadRow](title, heading, meaning, name, write, interval=f"intervals.{name}")
+    return Column[LoadRow](heading, meaning, name, write, interval=f"intervals.{name}", page_title=title)
 
 
 _COLUMNS = (
-    Column[LoadRow]("decoding", "decoding", "", "decoding", words=lambda row: CALLED[row.decoding], justify="left"),
-    Column[LoadRow]("requests/s", "requests/s", "that arrive", "rate_per_s", lambda value: f"{value:.4g}"),
+    Column[LoadRow]("decoding", "", "decoding", words=lambda row: CALLED[row.decoding], justify="left"),
+    Column[LoadRow]("requests/s", "that arrive", "rate_per_s", lambda value: f"{value:.4g}"),
     _latency("tokens_per_s", "tokens/s", "tokens/s", "generated", three_digits),
-    Column[LoadRow]("batch", "batch", "requests in the engine", "mean_batch", 1),
-    Column[LoadRow]("busy", "busy", "share of the time", "utilisation", three_digits),
+    Column[LoadRow]("batch", "requests in the engine", "mean_batch", 1),
+    Column[LoadRow]("busy", "share of the time", "utilisation", three_digits),
     _latency("ttft_p50_s", "TTFT p50", "TTFT, ms\np50", "to the first token", _ms),
     _latency("ttft_p99_s", "TTFT p99", "\np99", "to the first token", _ms),
     _latency("tpot_p50_s", "TPOT p50", "TPOT, ms\np50", "per further token", _ms),
@@ -139,9 +133,9 @@ _PANELS = (
 )
 
 
-def plot(found: tuple[Sequence[ServeResult], Any]) -> Figure:
+def plot(returned: tuple[Sequence[ServeResult], Any]) -> Figure:
     """What `jaxspec serve --plot` draws, from what `serve` returned."""
-    return serving_figure(found[0])
+    return serving_figure(returned[0])
 
 
 @styled
@@ -226,7 +220,7 @@ def figures(result: ServeResult, directory: Path | None = None) -> Drawings:
 
 _CAPTIONS = {
     "throughput_latency": "Tokens per second against three latencies: the median, with a bar to the 99th percentile. A star is "
-    "where a draft stops to shorten the median request.",
+    "where a draft stops to shorten the median request."
 }
 
 

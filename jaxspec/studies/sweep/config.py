@@ -11,10 +11,8 @@ from jaxspec.errors import InputError
 from jaxspec.settings.acceptance import AcceptanceSource
 from jaxspec.settings.base import Settings, build_config
 from jaxspec.settings.coercion import shown
-from jaxspec.settings.common import CommonConfig
-from jaxspec.settings.experts import ExpertSettings
+from jaxspec.settings.common import DRAFT_WITHIN_TARGET, CommonConfig, ExpertSettings, ParallelSettings
 from jaxspec.settings.fields import same_as, setting
-from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET, ParallelSettings
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, WidthScheme
 from jaxspec.settings.toml import read_layer
 from jaxspec.studies.predict.config import PredictConfig
@@ -105,9 +103,7 @@ class ParetoAxes(Settings):
     z: str | None = setting(None, "Third result or axis, shown by colour.", unset="two are enough")
     better_z: Literal["low", "high"] = setting("low", "Which way is better.")
     group: tuple[str, ...] | None = setting(
-        None,
-        "Axes, architecture or device: a separate front for each of their values.",
-        unset="one front",
+        None, "Axes, architecture or device: a separate front for each of their values.", unset="one front"
     )
     facets: str | None = setting(
         None, "An axis, architecture or device: a separate panel for each of its values.", unset="one panel"
@@ -221,7 +217,7 @@ jaxspec sweep merge part-1 part-2 ...                 joins the parts
 srun jaxspec sweep sweep.toml --distributed           processes of jax.distributed share one sweep
 
 Writes sweep.parquet (axes and results, one row per design point; jaxspec.studies.read_sweep or any reader of Parquet reads
-it), figures/pareto.png and result.json. One compiled program evaluates up to 32,768 points at a time on each
+it), report.html with figures/pareto.png, and result.json. One compiled program evaluates up to 32,768 points at a time on each
 local device. If a sweep is killed, finished parts are kept, and the same command resumes it.
 """
 
@@ -239,5 +235,5 @@ SWEEP = Study(
     config_argument="SWEEP.toml",
     example=EXAMPLE,
     shared=True,
-    subcommands={"merge": "jaxspec.cli.sweeps:merge"},
+    subcommands={"merge": "jaxspec.cli.runs:merge"},
 )

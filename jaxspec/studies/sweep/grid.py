@@ -31,14 +31,7 @@ from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import Scheme, find_scheme
 from jaxspec.errors import InputError
 from jaxspec.settings.knobs import EXPERT_POOL
-from jaxspec.studies.design_tree import (
-    CONTEXT,
-    case_of,
-    check_value,
-    design_tree,
-    knob_name,
-    number_rules,
-)
+from jaxspec.studies.design_tree import CONTEXT, case_of, check_value, design_tree, knob_name, number_rules
 from jaxspec.studies.engine_pricing import engine_scatter
 from jaxspec.studies.feasibility import check_positions
 from jaxspec.studies.given_acceptance import FoundLaw, resolve_acceptance
@@ -213,22 +206,22 @@ def derived_numbers(config: SweepConfig, knobs: Mapping[str, float]) -> tuple[De
     if config.acceptance is not None:
         law = resolve_acceptance(config.acceptance, scheme)
         tables.append(_by_law(config, scheme, law, knobs, values))
-    found = DerivedNumbers(tuple(tables))
-    if both := sorted(found.names & {*config.axes, *config.set}):
+    numbers = DerivedNumbers(tuple(tables))
+    if both := sorted(numbers.names & {*config.axes, *config.set}):
         raise InputError(
             f"{', '.join(both)} follows from knobs of the draft or from [acceptance], and is an axis or set; leave one of "
             "them out"
         )
-    return found, law
+    return numbers, law
 
 
 def _by_law(
-    config: SweepConfig, scheme: Scheme, found: FoundLaw, knobs: Mapping[str, float], values: dict[str, list[float]]
+    config: SweepConfig, scheme: Scheme, fit: FoundLaw, knobs: Mapping[str, float], values: dict[str, list[float]]
 ) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
     """alpha_token for every combination of the axes that the law depends on."""
-    names = [name for name in found.law.names if name in values]
-    for name in found.law.names:
-        low, high = found.ranges[name]
+    names = [name for name in fit.law.names if name in values]
+    for name in fit.law.names:
+        low, high = fit.ranges[name]
         for value in values.get(name, [knobs[name]]):
             if not low - 1e-9 <= value <= high + 1e-9:
                 raise InputError(
@@ -237,7 +230,7 @@ def _by_law(
     grid = np.meshgrid(*(np.asarray(values[name], np.float32) for name in names), indexing="ij")
     own: dict[str, Any] = {name: np.float32(value) for name, value in knobs.items()}
     own |= dict(zip(names, grid, strict=True))
-    alpha = np.exp(-np.asarray(jax.device_get(found.law.hazard(own)), float))
+    alpha = np.exp(-np.asarray(jax.device_get(fit.law.hazard(own)), float))
     shape = tuple(len(values[name]) for name in names)
     return tuple(f"draft.{name}" for name in names), {"acceptance.alpha_token": np.broadcast_to(alpha, shape)}
 
@@ -295,10 +288,10 @@ def begin_points(
         axes.append(own)
     errors = known_scatter(base["device"], scatter) if intervals else None
     static: dict[str, Any] = {"treedef": treedef, "axes": tuple(axes), "max_draft_length": max_draft_length}
-    found = _evaluate(*jax.device_put((tuple(values), errors), device), shape=shape, **static)
+    evaluated = _evaluate(*jax.device_put((tuple(values), errors), device), shape=shape, **static)
 
     def columns() -> dict[str, np.ndarray]:
-        point, ends = jax.device_get(found)
+        point, ends = jax.device_get(evaluated)
         return _columns(point, ends, math.prod(shape), intervals)
 
     return columns
@@ -311,9 +304,9 @@ def _over_axes(values: np.ndarray, shape: tuple[int, ...]) -> tuple[np.ndarray, 
     return values.reshape([values.shape[axis] for axis in own]), own
 
 
-def _columns(found: DesignPoint, ends: dict[str, np.ndarray], count: int, intervals: bool) -> dict[str, np.ndarray]:
-    columns = {name: getattr(found, name) for name in COLUMNS if name != "fits"}
-    columns["fits"] = found.held_bytes <= found.capacity_bytes
+def _columns(points: DesignPoint, ends: dict[str, np.ndarray], count: int, intervals: bool) -> dict[str, np.ndarray]:
+    columns = {name: getattr(points, name) for name in COLUMNS if name != "fits"}
+    columns["fits"] = points.held_bytes <= points.capacity_bytes
     columns = {name: columns[name] for name in COLUMNS}
     if intervals:
         columns |= {name: ends.get(name) for name in INTERVAL_COLUMNS}
@@ -332,18 +325,17 @@ def _one(
     if "profile" in tree["acceptance"]:  # hazards by position
         chances = chances ** tree["acceptance"]["profile"]
     device, batch = case.device, case.workload.batch
-    common: dict[str, Any] = case.parts | {"acceptance": hwmodels.Acceptance(chances)}
-    chains = priced_chains(device, case.architecture, **common)
-    point = design_point(device, case.architecture, result=chains.result, **common)
+    chains = priced_chains(case, hwmodels.Acceptance(chances))
+    point = design_point(case, chains.result)
     if scatter is None:
         return point, {}
     numbers = chain_numbers(
         device, chains.cycle, point.draft_length, chances, batch=batch, passes=case.draft.passes, scatter=scatter
     )
     # Of a step nothing is known to err where cycles alone were measured, or an engine's on a device that was not.
-    told = lambda number: True if times_have_errors(device) else number.log_deviation > 0
+    has_error = lambda number: True if times_have_errors(device) else number.log_deviation > 0
     return point, {
-        f"{name}_{side}": jnp.where(told(number), end, jnp.nan)
+        f"{name}_{side}": jnp.where(has_error(number), end, jnp.nan)
         for name, number in numbers.items()
         for side, end in zip(("low", "high"), number.ends(), strict=True)
     }
@@ -398,8 +390,8 @@ class Grid:
     def has_intervals(self) -> bool:
         """Whether a device's times are known to err, or an engine's cycles on it."""
         scatters = self.scatters or (0.0,) * len(self.bases)
-        found = (known_scatter(base["device"], one) for base, one in zip(self.bases, scatters, strict=True))
-        return any(one is not None for one in found)
+        scatter = (known_scatter(base["device"], one) for base, one in zip(self.bases, scatters, strict=True))
+        return any(one is not None for one in scatter)
 
     @property
     def of_the_device(self) -> tuple[str, ...]:
@@ -461,8 +453,8 @@ class Grid:
 
         def columns() -> dict[str, np.ndarray]:
             axes = {name: np.broadcast_to(values, shape).reshape(-1) for name, values in varied.items()}
-            found = {name: values[:count] for name, values in (axes | wait()).items()}
-            return {name: np.full(count, value) for name, value in names.items()} | found
+            computed = {name: values[:count] for name, values in (axes | wait()).items()}
+            return {name: np.full(count, value) for name, value in names.items()} | computed
 
         return columns
 

@@ -133,8 +133,8 @@ class ParetoFront:
             twice = next(name for name in self.columns if self.columns.count(name) > 1)
             raise InputError(f"pareto has {twice!r} on two axes; a front needs columns that differ")
         divided = [*names, *axes]
-        for key, found in (("group", self.group), ("facets", [self.facets] if self.facets else [])):
-            for name in found:
+        for key, given in (("group", self.group), ("facets", [self.facets] if self.facets else [])):
+            for name in given:
                 if name not in divided:
                     raise InputError(f"pareto.{key} has {name!r}{hint(name, divided)}")
 
@@ -169,9 +169,9 @@ class ParetoFront:
             return [((), None)]
         codes, values = np.zeros(len(columns["fits"]), np.int64), []
         for name in self.groups:
-            found, code = np.unique(columns[name], return_inverse=True)
-            codes = codes * max(len(found), 1) + code
-            values.append(found)
+            distinct, code = np.unique(columns[name], return_inverse=True)
+            codes = codes * max(len(distinct), 1) + code
+            values.append(distinct)
         groups = []
         for code in np.unique(codes):
             rows = np.flatnonzero(codes == code)
@@ -202,14 +202,14 @@ class ParetoFront:
 
     def rows(self) -> list[dict[str, Any]]:
         """The fronts' points, group by group, by x; evenly thinned where they are very many."""
-        x, found = str(self.axes["x"]), []
+        x, rows = str(self.axes["x"]), []
         step = -(-self.count // _ROWS)
         for key in sorted(self._fronts, key=lambda key: tuple(map(_order, key))):
             front = self._fronts[key]
             order = np.argsort(front[x])
             taken = order[:: max(step, 1)]
-            found += [{name: _plain(values[i]) for name, values in front.items()} for i in taken]
-        return found
+            rows += [{name: _plain(values[i]) for name, values in front.items()} for i in taken]
+        return rows
 
 
 def _order(value: Any) -> tuple[int, Any]:

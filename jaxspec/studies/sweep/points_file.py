@@ -124,7 +124,7 @@ PART_CHUNKS = 32
 def part_ranges(folder: Path, chunks: range) -> dict[Path, range]:
     """File of each part -> its chunks, in order."""
     ranges = [chunks[i : i + PART_CHUNKS] for i in range(0, len(chunks), PART_CHUNKS)]
-    return {folder / f"{found.start:09d}-{found.stop:09d}.parquet": found for found in ranges}
+    return {folder / f"{span.start:09d}-{span.stop:09d}.parquet": span for span in ranges}
 
 
 def writer_of(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
@@ -156,9 +156,9 @@ def check_counts(sources: Mapping[Path, int]) -> None:
         InputError: one that cannot be read, or has another number of points.
     """
     for path, count in sources.items():
-        if (found := check_points(path)) != count:
+        if (counted := check_points(path)) != count:
             raise InputError(
-                f"{str(path)!r} has {found:,} points instead of {count:,}; start its sweep anew with --force"
+                f"{str(path)!r} has {counted:,} points instead of {count:,}; start its sweep anew with --force"
             )
 
 

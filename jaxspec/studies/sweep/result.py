@@ -6,8 +6,7 @@ import dataclasses
 from typing import Any
 
 from jaxspec.results import Record, Result
-from jaxspec.results.intervals import EngineUsed
-from jaxspec.results.network_results import PricedNumber
+from jaxspec.results.network_results import EngineUsed, PricedNumber
 
 __all__ = ["FrontAxes", "ParetoPoints", "SweepResult"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -18,17 +17,14 @@ from hwmodels.analysis.uncertainty.kernel_errors import times_have_errors
 from hwmodels.compute.roofline import unit_of
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
-from jaxspec.partial_files import living_parts
 from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.results.network_results import PricedNumber
-from jaxspec.runs.carrying_out import Prepare, carry_out
 from jaxspec.runs.directory import RunDirectory
-from jaxspec.runs.helping import HelpedRun
+from jaxspec.runs.execute import Prepare, execute_run
 from jaxspec.runs.inputs import changed_inputs
-from jaxspec.runs.kept import find_run
-from jaxspec.runs.processes import Processes, shared_processes
+from jaxspec.runs.processes import ONE_PROCESS, Processes, shared_processes
 from jaxspec.runs.progress import Reporter
-from jaxspec.runs.unchanged import check_settings_file
+from jaxspec.runs.run_index import check_settings_file, find_run
 from jaxspec.settings import expect
 from jaxspec.settings.coercion import as_path
 from jaxspec.settings.toml import to_toml
@@ -51,7 +47,7 @@ from jaxspec.studies.sweep.points_file import (
     write_part,
 )
 from jaxspec.studies.sweep.result import FrontAxes, ParetoPoints, SweepResult
-from jaxspec.studies.sweep.view import FRONT_FILE, draw_front
+from jaxspec.studies.sweep.view import write_sweep_report
 
 #: Odd, so that no product loses bits: 2^64 over the golden ratio, as in Fibonacci hashing (Knuth, vol. 3, sec. 6.4).
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
@@ -81,12 +77,12 @@ class InertAxes:
             values, which = _distinct(columns[name])
             others = place - own[name]
             where = _sums_by(which, others, len(values))
-            found = _sums_by(which, _mixed([others, results]), len(values))
-            first = self._first.setdefault(name, (where[0], found[0]))
-            if any(one[0] == first[0] and one != first for one in zip(where, found, strict=True)):
+            by_value = _sums_by(which, _mixed([others, results]), len(values))
+            first = self._first.setdefault(name, (where[0], by_value[0]))
+            if any(one[0] == first[0] and one != first for one in zip(where, by_value, strict=True)):
                 del self._sums[name]  # the same points but for this axis, and other results: soon known of most axes
                 continue
-            for value, one in zip(values.tolist(), found, strict=True):
+            for value, one in zip(values.tolist(), by_value, strict=True):
                 sums[value] = (sums.get(value, 0) + one) % 2**64
 
     @property
@@ -102,19 +98,19 @@ def _is_number(values: np.ndarray) -> bool:
 
 def _mixed(columns: Iterable[np.ndarray]) -> np.ndarray:
     """A number of 64 bits for each point, " point". Args: columns: numbers, or what this returned."""
-    found = np.uint64(0)
+    mixed = np.uint64(0)
     for values in columns:
         bits = values if values.dtype == np.uint64 else np.asarray(values, np.float64).view(np.uint64)
-        found = (found ^ bits) * _MULTIPLIER
-        found = found ^ (found >> np.uint64(29))
-    return np.asarray(found)
+        mixed = (mixed ^ bits) * _MULTIPLIER
+        mixed = mixed ^ (mixed >> np.uint64(29))
+    return np.asarray(mixed)
 
 
 def _sums_by(which: np.ndarray, points: np.ndarray, count: int) -> list[int]:
     """Sums of points with the same value, in 64 bits. Args: which: number of each point's value, below `count`."""
-    found = np.zeros(count, np.uint64)
-    np.add.at(found, which, points)
-    return found.tolist()
+    sums = np.zeros(count, np.uint64)
+    np.add.at(sums, which, points)
+    return sums.tolist()
 
 
 def _distinct(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -136,15 +132,15 @@ def inert_settings(config: SweepConfig, plan: SweepPlan) -> list[str]:
     Args:
         plan: of the same configuration.
     """
-    grid, found = plan.grid, []
+    grid, notes = plan.grid, []
     chunks = _spread(grid.shard(*shard_of(config.shard)))
     count = sum(grid.points_of(range(chunk, chunk + 1)) for chunk in chunks)
     points = "1 point is" if count == 1 else f"{count:,} points are"
     for name, value in config.set.items():
-        told = _without_effect(config, grid, chunks, name, value)
-        if told is not None:
-            found.append(f"no result depends on set.{name} here: {points} the same {told}")
-    return found
+        unchanged = _without_effect(config, grid, chunks, name, value)
+        if unchanged is not None:
+            notes.append(f"no result depends on set.{name} here: {points} the same {unchanged}")
+    return notes
 
 
 def _without_effect(config: SweepConfig, grid: Grid, chunks: Sequence[int], name: str, value: float) -> str | None:
@@ -207,57 +203,6 @@ def _same_results(grid: Grid, others: Sequence[Grid | None], chunks: Sequence[in
     return True
 
 
-#: Seconds between two looks at what others do.
-POLL_S = 0.5
-
-
-#: A part that has not grown for so many seconds is taken over; a first one waits for its program to compile.
-SILENT_S = 60.0
-
-
-def write_together(
-    parts: Sequence[Path], write: Callable[[Path], None], processes: Processes, *, over: Callable[[], bool]
-) -> None:
-    """Write every part that is not there, until all are.
-
-    Each process begins at another place and takes the next part that nobody writes. Two that take the same one in the same
-    moment write the same bytes under the same name, so that this costs time and nothing else. A process that dies leaves its
-    part to the others.
-
-    Args:
-        parts: files, in order.
-        write: makes a part, whole or not at all.
-        over: whether the parts are joined, after which they go.
-    """
-    start = processes.index * len(parts) // processes.count
-    order = [*parts[start:], *parts[:start]]
-    others, alone = _Others(), processes.count == 1
-    while (left := [path for path in order if not path.exists()]) and not over():
-        # A part whose writer is done by now has its name.
-        free = next((path for path in left if alone or not (others.write(path) or path.exists())), None)
-        if free is None:
-            time.sleep(POLL_S)
-        else:
-            write(free)
-
-
-class _Others:
-    """What can be seen of other processes."""
-
-    def __init__(self) -> None:
-        self._seen: dict[Path, tuple[object, float]] = {}
-
-    def write(self, path: Path) -> bool:
-        """Whether another process writes a part: it has begun, and what is there grows."""
-        state = sorted(living_parts(path).items())
-        if not state:
-            return False
-        now = time.monotonic()
-        if self._seen.get(path, (None, now))[0] != state:
-            self._seen[path] = state, now
-        return now - self._seen[path][1] < SILENT_S
-
-
 def device_remarks(grid: Grid, engine: str | None) -> list[str]:
     """What a reader should know of the devices' kernels at the widths that the axes take."""
     notes = []
@@ -270,7 +215,7 @@ def device_remarks(grid: Grid, engine: str | None) -> list[str]:
         network, experts = base["architecture"], "architecture.num_experts"
         network = dataclasses.replace(network, num_experts=varied.get(experts, network.num_experts))
         context = varied.get(CONTEXT, np.asarray(base["workload"].context_tokens))
-        found = kernel_notes(
+        kernel_facts = kernel_notes(
             together,
             [footprint_of(bits)],
             batches=batches,
@@ -279,7 +224,9 @@ def device_remarks(grid: Grid, engine: str | None) -> list[str]:
         )
         mixture = bool(np.any(np.asarray(network.num_experts) > 0))
         growth = unit_of(base["device"]).growth_remarks(memories=len(base["device"].tiers), experts=mixture)
-        notes += [f"{device}: {note}" for note in (*found["notes"], *growth, *interval_notes(base["device"], engine))]
+        notes += [
+            f"{device}: {note}" for note in (*kernel_facts["notes"], *growth, *interval_notes(base["device"], engine))
+        ]
     return list(dict.fromkeys(notes))
 
 
@@ -330,16 +277,12 @@ _HEADLINE = (
 
 
 def sweep(
-    config: SweepConfig,
-    *,
-    out: str | Path | None = None,
-    force: bool = False,
-    reporter: Reporter | None = None,
+    config: SweepConfig, *, out: str | Path | None = None, force: bool = False, reporter: Reporter | None = None
 ) -> SweepResult:
-    """Evaluate a sweep into its run directory: sweep.parquet, pareto.png, result.json. A finished one is reprinted.
+    """Evaluate a sweep into its run directory: sweep.parquet, result.json and a page with its figure; or show a finished one.
 
     Where `jax.distributed` runs, its processes share the points: all call this with the same settings and a directory that
-    all of them see. Process 0 owns the directory and joins the points; every process gets the result.
+    all of them see. Process 0 joins the points; every process gets the result.
 
     Returns:
         what result.json holds: numbers of points, the best ones, the Pareto front.
@@ -347,36 +290,19 @@ def sweep(
         InputError: an unknown name, or a directory that belongs to another sweep.
     """
 
-    planned = cache(lambda: plan_sweep(config))
+    planned, processes = cache(lambda: plan_sweep(config)), shared_processes()
 
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], dict[str, Any]]:
-        def work() -> dict[str, Any]:
-            processes.meet()
-            return _run(config, planned(), directory, reporter, processes).plain()
-
-        return work
+        return lambda: _run(config, planned(), directory, reporter, processes)
 
     expect(SweepConfig, config)
-    processes = shared_processes()
-    if processes.index:
-        plan = _then_met(planned, processes)
-        return _help(config, plan, processes, out=out, reporter=reporter or Reporter())
-    whole = lambda: carry_out_sweep(config, prepare, planned, out=out, force=force, reporter=reporter)
-    found, directory = _then_met(whole, processes)
-    check_points(directory.path)  # a finished one may be damaged since
-    drop_parts(_parts_folder(directory.path))
-    return found
-
-
-def _then_met(work: Callable[[], Found], processes: Processes) -> Found:
-    """Meet the others after work that may have ended before it met them: a finished run, bad input."""
-    try:
-        found = work()
-    except Exception:
-        processes.meet()
-        raise
-    processes.meet()
-    return found
+    result, directory = carry_out_sweep(
+        config, prepare, planned, out=out, force=force, reporter=reporter, processes=processes
+    )
+    if processes.owns:
+        check_points(directory.path)  # a finished one may be damaged since
+        drop_parts(_parts_folder(directory.path))
+    return result
 
 
 def carry_out_sweep(
@@ -387,8 +313,9 @@ def carry_out_sweep(
     out: str | Path | None,
     force: bool,
     reporter: Reporter | None,
+    processes: Processes = ONE_PROCESS,
 ) -> tuple[SweepResult, RunDirectory]:
-    """Begin, resume or reprint the run of a sweep; see `jaxspec.runs.carrying_out.carry_out`.
+    """Begin, resume or reprint the run of a sweep; see `jaxspec.runs.execute.execute_run`.
 
     Args:
         planned: checks names and numbers.
@@ -396,62 +323,38 @@ def carry_out_sweep(
     kept: dict[str, Any] = {
         "contents": (POINTS_FILE,),
         "headline": _HEADLINE,
-        "page": draw_front,
-        "page_file": FRONT_FILE,
+        "page": write_sweep_report,
     }
-    asked: dict[str, Any] = {"check": planned, "out": out, "force": force, "reporter": reporter}
-    found, directory = carry_out("sweep", config, prepare, **asked, **kept)
-    return SweepResult.from_plain(found), directory
+    asked: dict[str, Any] = {"check": planned, "out": out, "force": force, "reporter": reporter, "processes": processes}
+    result, directory = execute_run("sweep", config, prepare, **asked, **kept)
+    return SweepResult.from_plain(result), directory
 
 
 def _run(
     config: SweepConfig, plan: SweepPlan, directory: RunDirectory, reporter: Reporter, processes: Processes
-) -> SweepResult:
-    """Evaluate what is not there yet, part by part, then join the parts."""
+) -> dict[str, Any]:
+    """Evaluate what is not there yet, a process each n-th part of n; then process 0 joins the parts."""
     if processes.count > 1:
         reporter.line(f"{processes.count} processes share the points")
-    parts = _evaluate(config, plan, directory.path, reporter, processes)
-    counts = {path: plan.grid.points_of(part) for path, part in parts.items()}
-    check_counts(counts)
-    return join_points(config, plan, counts, directory, reporter)
+    schema, chunks = plan.grid.schema(config.scheme), plan.grid.shard(*shard_of(config.shard))
+    parts = part_ranges(_parts_folder(directory.path), chunks)
+    mine = list(parts)[processes.index :: processes.count]
+    with reporter.bar("design points, chunks", sum(len(parts[path]) for path in mine)) as bar:
+        if kept := sum(len(parts[path]) for path in mine if path.exists()):
+            bar.jump(kept, "kept from before")
+        for path in mine:
+            if not path.exists():
+                write_part(path, schema, plan.grid.columns(parts[path]), bar.advance)
 
+    def join() -> dict[str, Any]:
+        if not processes.owns:
+            return {}
+        counts = {path: plan.grid.points_of(part) for path, part in parts.items()}
+        check_counts(counts)
+        return join_points(config, plan, counts, directory, reporter).plain()
 
-def _evaluate(
-    config: SweepConfig, plan: SweepPlan, run: Path, reporter: Reporter, processes: Processes
-) -> dict[Path, range]:
-    """File of each part -> its chunks, once all are there."""
-    schema = plan.grid.schema(config.scheme)
-    chunks = plan.grid.shard(*shard_of(config.shard))
-    parts = part_ranges(_parts_folder(run), chunks)
-    with reporter.bar("design points, chunks", len(chunks)) as bar:
-
-        def tell(note: str) -> None:
-            done = sum(len(part) for path, part in parts.items() if path.exists())
-            if done > bar.done:
-                bar.jump(done, note)
-
-        def write(path: Path) -> None:
-            tell("others' among them")
-            write_part(path, schema, plan.grid.columns(parts[path]), bar.advance)
-
-        tell("kept from before")
-        write_together(list(parts), write, processes, over=lambda: (run / "result.json").exists())
-    return parts
-
-
-def _help(
-    config: SweepConfig, plan: SweepPlan, processes: Processes, *, out: str | Path | None, reporter: Reporter
-) -> SweepResult:
-    """Evaluate points for process 0, which has begun the run, and return its result."""
-    run = HelpedRun("sweep", config, processes, out=out)
-    try:
-        _evaluate(config, plan, run.path, reporter, processes)
-    except FileNotFoundError:  # two wrote a part, and all of them are joined and gone by now
-        if not run.finished:
-            raise
-    found = SweepResult.from_plain(run.result())
-    drop_parts(_parts_folder(run.path))  # a part that was written twice may have come late
-    return found
+    processes.broadcast(None)  # all parts are there
+    return processes.all_or_raise(join)
 
 
 def _parts_folder(run: Path) -> Path:
@@ -531,8 +434,8 @@ def _of_engine(config: SweepConfig) -> list[str]:
 
 def _status_of_engine(config: SweepConfig) -> dict[str, str]:
     """The status of what the engine adds, the weakest of the devices'; nothing where nobody knows it, so that none is added."""
-    found = {engine_status(engine_used(config.engine, device)) for device in config.device}
-    weakest = next((status for status in ("calibrated", "input") if status in found), None)
+    statuses = {engine_status(engine_used(config.engine, device)) for device in config.device}
+    weakest = next((status for status in ("calibrated", "input") if status in statuses), None)
     return {} if weakest is None else {"engine": weakest}
 
 
@@ -581,19 +484,19 @@ def merge_sweeps(
     Raises:
         InputError: a directory that is no finished shard, shards of different sweeps, one that is missing or there twice.
     """
-    found = _in_order([_shard(as_path("shard", path)) for path in shards])
-    config = found[0].whole
+    ordered = _in_order([_shard(as_path("shard", path)) for path in shards])
+    config = ordered[0].whole
     planned = cache(lambda: plan_sweep(config))
 
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], dict[str, Any]]:
-        for shard in found:
+        for shard in ordered:
             if changed := changed_inputs(shard.inputs, directory.inputs):
                 raise InputError(
                     f"{', '.join(changed)} has changed since shard {str(shard.path)!r} was begun; run the shards again"
                 )
         grid = planned().grid
-        counts = [grid.points_of(grid.shard(shard.number, shard.shards)) for shard in found]
-        sources = {shard.path / POINTS_FILE: count for shard, count in zip(found, counts, strict=True)}
+        counts = [grid.points_of(grid.shard(shard.number, shard.shards)) for shard in ordered]
+        sources = {shard.path / POINTS_FILE: count for shard, count in zip(ordered, counts, strict=True)}
         check_counts(sources)
         return lambda: join_points(config, planned(), sources, directory, reporter).plain()
 
@@ -613,12 +516,12 @@ def _shard(path: str) -> _Shard:
     return _Shard(run.path, number, shards, dataclasses.replace(config, shard=None), run.inputs)
 
 
-def _in_order(found: list[_Shard]) -> list[_Shard]:
+def _in_order(shards: list[_Shard]) -> list[_Shard]:
     """All shards of one sweep, from the first to the last."""
-    if not found:
+    if not shards:
         raise InputError("no shard came; give the run directories of all shards")
-    first, by_number = found[0], {}
-    for shard in found:
+    first, by_number = shards[0], {}
+    for shard in shards:
         if to_toml(shard.whole) != to_toml(first.whole) or shard.shards != first.shards:
             raise InputError(
                 f"{str(shard.path)!r} is a shard of another sweep than {str(first.path)!r}; merge those of one sweep"
@@ -631,5 +534,5 @@ def _in_order(found: list[_Shard]) -> list[_Shard]:
     if missing:
         some = ", ".join(f"{number}/{first.shards}" for number in missing[:5])
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-        raise InputError(f"{len(found)} of {first.shards} shards came; missing are {some}{more}")
+        raise InputError(f"{len(shards)} of {first.shards} shards came; missing are {some}{more}")
     return [by_number[number] for number in sorted(by_number)]

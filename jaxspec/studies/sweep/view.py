@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from jaxspec.errors import InputError
-from jaxspec.report.figures.style import (
+from jaxspec.report.figure_style import (
     BLUE,
     GREEN,
     INK,
@@ -26,9 +26,10 @@ from jaxspec.report.figures.style import (
     write_figure,
 )
 from jaxspec.report.formatting import quantity, scale_of
-from jaxspec.report.page import Drawings
-from jaxspec.report.shown import Shown, note_lines
-from jaxspec.report.terminal import Table
+from jaxspec.report.page import Drawings, Page, Section, write_page
+from jaxspec.report.terminal import Shown, Table, note_lines
+from jaxspec.results.network_results import PricedNumber
+from jaxspec.results.quantity import significant
 from jaxspec.studies.given_acceptance import law_line
 from jaxspec.studies.sweep.pareto import ParetoFront
 from jaxspec.studies.sweep.points_file import read_pieces, read_sweep
@@ -53,36 +54,45 @@ def sweep_table(result: SweepResult) -> Table:
         "(axes: input; results: predicted)"
         + (f"\nin brackets: {result.interval_statement}" if result.interval_statement else ""),
     )
-    for name in names:
-        table.add_column(name, justify="right")
+    scales = {name: _scale(name, [row[name] for row in rows]) for name in names}
+    for name, (_, unit) in scales.items():
+        table.add_column(f"{name}, {unit}" if unit else name, justify="right")
     step = max(1, -(-len(rows) // _ROWS))
     for row in rows[::step]:
-        table.add_row(*(_cell(row[name]) + _ends(row, name) for name in names))
+        table.add_row(*(_cell(row[name], scale) + _ends(row, name, scale) for name, (scale, _) in scales.items()))
     return table
 
 
-def _cell(value: object) -> str:
-    return f"{value:.5g}" if isinstance(value, (int, float)) else str(value)
+def _scale(name: str, values: Sequence[Any]) -> tuple[float, str]:
+    """Scale and unit of a column, in which its least number but 0 is 1 or more."""
+    sizes = [abs(value) for value in values if isinstance(value, (int, float)) and value]
+    return scale_of(name, min(sizes)) if sizes else (1.0, "")
 
 
-def _ends(row: dict[str, Any], name: str) -> str:
+def _cell(value: object, scale: float) -> str:
+    return significant(value / scale, 5) if isinstance(value, (int, float)) else str(value)
+
+
+def _ends(row: dict[str, Any], name: str, scale: float) -> str:
     """The interval of a result, as in " [1.9, 2.1]"; empty where a point has none."""
-    low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
-    known = isinstance(low, float) and isinstance(high, float) and math.isfinite(low) and math.isfinite(high)
-    return f" [{low:.4g}, {high:.4g}]" if known else ""
+    ends = [row.get(f"{name}_{end}") for end in ("low", "high")]
+    known = [end for end in ends if isinstance(end, float) and math.isfinite(end)]
+    return f" [{', '.join(significant(end / scale, 4) for end in known)}]" if len(known) == 2 else ""
+
+
+def _axes(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Columns of axes, which have dots in their names, or those of networks and devices; results have none."""
+    return [name for name in (rows[0] if rows else {}) if "." in name or name in ("architecture", "device")]
 
 
 def _varied(rows: list[dict[str, Any]]) -> list[str]:
-    """Columns of axes that differ along the front; axes have dots in their names, results have none."""
-    names = [name for name in (rows[0] if rows else {}) if "." in name or name in ("architecture", "device")]
-    return [name for name in names if len({row[name] for row in rows}) > 1]
+    """Columns of axes that differ along the front."""
+    return [name for name in _axes(rows) if len({row[name] for row in rows}) > 1]
 
 
 def shown(result: SweepResult) -> Shown:
     """The table of a sweep for the terminal, and where its files are."""
-    where = (
-        f"{result.points:,} points in {result.directory}/sweep.parquet; figure: {result.directory}/figures/pareto.png"
-    )
+    where = f"{result.points:,} points in {result.directory}/sweep.parquet; report: {result.directory}/report.html"
     first = [law_line(result.acceptance)]
     return Shown(result.plain(), [sweep_table(result)], [*note_lines([result]), where], first=first)
 
@@ -100,19 +110,19 @@ _ACROSS, _PANELS = 3, 24
 
 
 @styled
-def pareto_figure(found: ParetoFront) -> Figure | None:
+def pareto_figure(front: ParetoFront) -> Figure | None:
     """The fronts of the design points that fit, and a sample of the others; a third result is a colour."""
-    rows, cloud, names = found.rows(), found.cloud(), found.columns
-    panels = _values(rows, found.facets)
+    rows, cloud, names = front.rows(), front.cloud(), front.columns
+    panels = _values(rows, front.facets)
     if len(panels) > _PANELS:
-        raise InputError(f"pareto.facets {found.facets} has {len(panels)} values; allowed are 1 to {_PANELS} panels")
-    better = ", ".join(f"{found.axes[f'better_{key}']} {name}" for key, name in zip("xyz", names))
-    divided = f"; by {', '.join(found.groups)}" if found.groups else ""
+        raise InputError(f"pareto.facets {front.facets} has {len(panels)} values; allowed are 1 to {_PANELS} panels")
+    better = ", ".join(f"{front.axes[f'better_{key}']} {name}" for key, name in zip("xyz", names))
+    divided = f"; by {', '.join(front.groups)}" if front.groups else ""
     down = -(-len(panels) // _ACROSS)
     figure = new_figure(
         f"{names[1]} against {names[0]}",
-        f"{found.seen:,} design points (axes: input; results: predicted), of which {found.fitting:,} fit their memory and "
-        f"are shown; better: {better}; {found.count:,} points that no other beats{divided}",
+        f"{front.seen:,} design points (axes: input; results: predicted), of which {front.fitting:,} fit their memory and "
+        f"are shown; better: {better}; {front.count:,} points that no other beats{divided}",
         height_inches=5.0 if len(panels) == 1 else 3.4 * down,
     )
     scales = [scale_of(name, _largest(rows, cloud, name)) for name in names]
@@ -122,14 +132,14 @@ def pareto_figure(found: ParetoFront) -> Figure | None:
         spare.set_visible(False)
     coloured = None
     for place, value in enumerate(panels):
-        here = [row for row in rows if value is None or row[str(found.facets)] == value]
-        near = np.ones(len(cloud[names[0]]), bool) if value is None else cloud[str(found.facets)] == value
+        here = [row for row in rows if value is None or row[str(front.facets)] == value]
+        near = np.ones(len(cloud[names[0]]), bool) if value is None else cloud[str(front.facets)] == value
         x, y = (cloud[name][near].astype(float) / scale for name, (scale, _) in zip(names[:2], scales))
         label = "design points (a sample)"
         axes[place].plot(x, y, ".", color=BLUE, markersize=2.5, alpha=0.35, label=label)
-        coloured = _fronts(axes[place], found, here, scales) or coloured
+        coloured = _fronts(axes[place], front, here, scales) or coloured
         if value is not None:
-            axes[place].set_title(f"{_short(str(found.facets))} {_word(str(found.facets), value)}", fontsize=9)
+            axes[place].set_title(f"{_short(str(front.facets))} {_word(str(front.facets), value)}", fontsize=9)
         axes[place].grid(True, which="both", color=INK)
     _arrange(axes[: len(panels)], rows, cloud, names, scales)
     if coloured is not None:
@@ -141,18 +151,18 @@ def pareto_figure(found: ParetoFront) -> Figure | None:
     return figure
 
 
-def _fronts(axes: Axes, found: ParetoFront, rows: list[dict[str, Any]], scales: Sequence[tuple[float, str]]) -> Any:
+def _fronts(axes: Axes, front: ParetoFront, rows: list[dict[str, Any]], scales: Sequence[tuple[float, str]]) -> Any:
     """A line for each group; of three results, points by colour."""
-    names, drawn = found.columns, None
+    names, drawn = front.columns, None
     groups: dict[tuple, list[dict[str, Any]]] = {}
     for row in rows:
-        groups.setdefault(tuple(row[name] for name in found.group), []).append(row)
+        groups.setdefault(tuple(row[name] for name in front.group), []).append(row)
     for i, (key, members) in enumerate(groups.items()):
         columns = [
             np.array([row[name] for row in members], float) / scale
             for name, (scale, _) in zip(names, scales, strict=True)
         ]
-        words = ", ".join(f"{_short(n)} {_word(n, v)}" for n, v in zip(found.group, key, strict=True)) or "front"
+        words = ", ".join(f"{_short(n)} {_word(n, v)}" for n, v in zip(front.group, key, strict=True)) or "front"
         if len(names) == 3:
             shown = axes.scatter(columns[0], columns[1], c=columns[2], s=14, cmap="viridis", label=words)
             drawn = drawn or shown
@@ -193,8 +203,8 @@ def _largest(rows: list[dict[str, Any]], cloud: dict[str, np.ndarray], name: str
 
 
 def _values(rows: list[dict[str, Any]], name: str | None) -> list[Any]:
-    found = [None] if name is None else list(dict.fromkeys(row[name] for row in rows))
-    return found or [None]
+    choices = [None] if name is None else list(dict.fromkeys(row[name] for row in rows))
+    return choices or [None]
 
 
 def _label(name: str, unit: str) -> str:
@@ -226,14 +236,66 @@ def points(result: SweepResult) -> dict[str, np.ndarray]:
     return read_sweep(result.directory)
 
 
-def draw_front(found: dict[str, Any], folder: Path) -> None:
-    """Write the figure of a run, once its result is there: one that cannot be written takes no result with it.
+class _Swept(NamedTuple):
+    """All networks and devices of a sweep as the record that a section of a page is about."""
+
+    architecture: str
+    device: str
+    device_data: dict[str, PricedNumber]
+    assumptions: list[str]
+
+
+_PAGE = Page(
+    heading="Which design points are the best?",
+    command="jaxspec sweep config.toml",
+    assumptions=("Every point is priced alone, at the best draft length unless that is an axis; axes are inputs.",),
+)
+
+_CAPTION = (
+    "Predicted results of all points that fit their memory, of which a sample is drawn; the lines join those that no other "
+    "point beats in both results."
+)
+
+
+def _best_table(result: SweepResult) -> Table:
+    """For each result the point that has the most of it."""
+    axes = _axes(list(result.best.values()))
+    table = Table(title="The most of each result, predicted, and where: axes, input")
+    for name in ("result", "value", *axes):
+        table.add_column(name, justify="left" if name == "result" else "right")
+    for name, point in result.best.items():
+        words = [
+            quantity(column, value) if isinstance(value := point[column], float) else str(value)
+            for column in (name, *axes)
+        ]
+        table.add_row(name, *words)
+    return table
+
+
+def write_sweep_report(result: dict[str, Any], folder: Path) -> None:
+    """Write the figure and `report.html` of a run, once its result is there: a page that fails takes no result with it.
 
     Args:
-        found: the result, as result.json has it.
+        result: as result.json has it.
     Raises:
-        OSError: it cannot be written.
+        OSError: they cannot be written.
     """
-    figure = figures(SweepResult.from_plain(found), folder)["pareto"]()
+    swept = SweepResult.from_plain(result)
+    figure = figures(swept, folder)["pareto"]()
     assert figure is not None
     write_figure(figure, folder / FRONT_FILE)
+    front = swept.pareto.axes
+    data = {f"{name}: {field}": number for name, of in swept.device_data.items() for field, number in of.items()}
+    record = _Swept(", ".join(swept.architecture_data), ", ".join(swept.device_data), data, swept.notes)
+    counts = f"{swept.points:,} design points, of which {swept.points_that_fit:,} fit their memory"
+    section = Section(
+        result=record,
+        title=f"{front.better_x} {front.x}, {front.better_y} {front.y}",
+        headlines=[f"{counts}; {swept.pareto.count:,} are beaten by no other in both {front.x} and {front.y}."],
+        pays=swept.points_that_fit > 0,
+        provenance=law_line(swept.acceptance) or "",
+        tables=[_best_table(swept), sweep_table(swept)],
+        figures={"pareto": lambda: figure},
+        captions={"pareto": _CAPTION},
+    )
+    write_page(_PAGE, [section], folder)

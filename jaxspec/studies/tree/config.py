@@ -8,13 +8,11 @@ from typing import Literal
 
 from jaxspec.settings.acceptance import UNTRACED, AcceptanceSettings
 from jaxspec.settings.base import Unused
-from jaxspec.settings.common import CommonConfig
+from jaxspec.settings.common import CommonConfig, StopwatchSettings
 from jaxspec.settings.draft import NetworkKnobSettings, knobs_of_other_schemes
 from jaxspec.settings.draft_kinds import SELF, check_draft_name, draft_help, draft_names, no_own_network
 from jaxspec.settings.fields import same_as, setting
-from jaxspec.settings.parallel import draft_division_unused
 from jaxspec.settings.schemes import SCHEME_FACTS, all_knobs
-from jaxspec.settings.stopwatch import StopwatchSettings
 from jaxspec.studies.study import Study, run_directory
 
 #: How trees of drafted tokens grow.
@@ -56,21 +54,18 @@ class TreeConfig(NetworkKnobSettings, StopwatchSettings, CommonConfig):
 
     unused = (
         UNTRACED,
-        Unused(
-            ("search", "stopwatch"),
-            lambda config: "the trace says what chains gain" if config.acceptance_trace else None,
-        ),
+        Unused(("search", "stopwatch"), lambda config: config.acceptance_trace, "the trace says what chains gain"),
         *CommonConfig.unused,
         *StopwatchSettings.unused,
         knobs_of_other_schemes,
         lambda: (
             Unused(
                 tuple(all_knobs()),
-                lambda config: None if config.draft == SELF else f"draft {config.draft!r} is not a compressed copy",
+                lambda config: config.draft != SELF and f"draft {config.draft!r} is not a compressed copy",
             ),
         ),
         Unused(("scheme",), _no_part_of_the_scheme),
-        draft_division_unused(lambda config: no_own_network(config.draft)),
+        Unused(("draft_tensor_parallel",), lambda config: no_own_network(config.draft)),
     )
 
     @property

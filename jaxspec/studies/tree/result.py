@@ -6,9 +6,8 @@ import dataclasses
 from typing import ClassVar
 
 from jaxspec.results import UNKNOWN, Quantity, Record, quantity_field
-from jaxspec.results.intervals import HeadlineIntervals
-from jaxspec.results.network_results import MeasuredResult
-from jaxspec.results.status_tables import flat_table
+from jaxspec.results.network_results import HeadlineIntervals, MeasuredResult
+from jaxspec.results.records import flat_table
 
 __all__ = [
     "BestTree",
@@ -194,7 +193,7 @@ class TreeProof(Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TreeResult(MeasuredResult):
-    """What the search of draft trees found.
+    """Result of the search of draft trees.
 
     Attributes:
         law: None where the curve has too few different points.

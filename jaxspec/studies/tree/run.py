@@ -30,35 +30,35 @@ from hwmodels import (
     Plan,
     chain_cycles,
     plan_family,
-    price_cycle,
+    price,
     tree_plan,
 )
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, cycle_times
-from hwmodels.numerics.quick_jit import quick_jit
+from hwmodels.numerics.fast_compile import jit_fast_compile
 from hwmodels.speculation.draft_cost import held_with_draft
 from hwmodels.speculation.effective_performance import Decision, decide, effective_performance
 from hwmodels.speculation.verification_length import best_schedule, generation_time
 from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.compress.knobs import Knobs
+from jaxspec.host.stopwatch import tree_way
 from jaxspec.results import Quantity, Status, calibrated, given, measured, predicted
-from jaxspec.runs.carrying_out import carry_out_records
 from jaxspec.runs.directory import ACCEPTANCE_TRACE, RunDirectory
+from jaxspec.runs.execute import execute_record_run
 from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings import expect
 from jaxspec.speculate.drafts import ReadyDraft
-from jaxspec.speculate.drafts.making import kind_of
+from jaxspec.speculate.drafts.factory import kind_of
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.speculate.statistics import compare_cycles
-from jaxspec.speculate.timing import tree_way
 from jaxspec.studies.engine_pricing import engine_scatter, kind_of_draft
 from jaxspec.studies.feasibility import capacity_bytes
 from jaxspec.studies.given_acceptance import given_trace
 from jaxspec.studies.headline_intervals import headline_intervals
 from jaxspec.studies.measured.common_fields import common_fields, lossless, routed
+from jaxspec.studies.measured.run_context import write_gains
 from jaxspec.studies.measured.stopwatch import stopwatch_part
-from jaxspec.studies.measured.work import write_gains
 from jaxspec.studies.tree.config import TreeConfig
 from jaxspec.studies.tree.result import (
     BestTree,
@@ -78,11 +78,10 @@ from jaxspec.studies.tree.result import (
 )
 from jaxspec.studies.tree.stages import TreeStages, begin_tree, check_tree
 from jaxspec.studies.tree.view import write_tree_report
-from jaxspec.trees.aat_fit import curve_interval, fit_aat_law
-from jaxspec.trees.aat_law import r_squared
+from jaxspec.trees.aat_law import curve_interval, fit_aat_law, r_squared
 from jaxspec.trees.rank_traces import AATBySize, RankTraces, aat_by_size
-from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.text_ratios import ratio_of_totals
+from jaxspec.trees.topology import NestedTrees
 from jaxspec.trees.trace_statistics import node_reach
 
 
@@ -109,12 +108,7 @@ class GrowthTimes(NamedTuple):
 
 
 def price_growths(
-    pricing: Case,
-    growths: Sequence[RankedTree],
-    *,
-    footprint: Footprint,
-    contexts: tuple[int, ...],
-    draft: DraftCost,
+    pricing: Case, growths: Sequence[NestedTrees], *, footprint: Footprint, contexts: tuple[int, ...], draft: DraftCost
 ) -> list[GrowthTimes]:
     """Price the first 1, 2, ... nodes of growing trees at every context.
 
@@ -132,7 +126,7 @@ def price_growths(
     ends = np.cumsum([growth.parent.size for growth in growths])
     of_sizes = priced.verify_s, priced.draft_s, priced.engine_s, errors
 
-    def own(end: int, growth: RankedTree) -> GrowthTimes:
+    def own(end: int, growth: NestedTrees) -> GrowthTimes:
         verify_s, draft_s, engine_s, err = jax.tree.map(lambda leaf: leaf[:, end - growth.parent.size : end], of_sizes)
         return GrowthTimes(
             verify_s=double(verify_s),
@@ -158,7 +152,7 @@ def cycle_times_of(times: GrowthTimes, *, context: int, size: int, scatter: floa
     return dataclasses.replace(one, scatter=scatter)
 
 
-@quick_jit
+@jit_fast_compile
 def _priced(
     pricing: Case, footprint: Footprint, draft: DraftCost, contexts: Float[Array, " context"], sizes: Plan
 ) -> tuple[CycleCost, Array, CycleTimes]:
@@ -172,7 +166,8 @@ def _priced(
             "draft_cost": draft,
             "workload": dataclasses.replace(pricing.workload, context_tokens=context),
         }
-        priced = price_cycle(device, target, plan=sizes, routing=pricing.routing, engine=pricing.engine, **parts)
+        case = dataclasses.replace(pricing, footprint=footprint, draft=draft, workload=parts["workload"])
+        priced = price(case, sizes)
         plain: dict[str, Any] = {"bf16": priced.baselines.bf16, "stored": priced.baselines.stored}
         of_size = lambda often, verify, engine_s: cycle_times(
             device, **plain, cycle=[*priced.draft_runs(often), (1.0, verify)], engine_s=engine_s
@@ -215,7 +210,7 @@ def draft_part(
     )
 
 
-def growth_part(growth: RankedTree, traces: RankTraces | AcceptanceTrace) -> Growth:
+def growth_part(growth: NestedTrees, traces: RankTraces | AcceptanceTrace) -> Growth:
     """The tree node by node: the first n are the tree of n nodes.
 
     `acceptance` is the share of all roots of held-out text, or of a given trace of chains, at which a node is accepted.
@@ -294,10 +289,10 @@ def context_rows(
     """
     lengths, tokens = np.asarray(curve.verification_length), np.asarray(curve.aat.mean, np.float32)
     seconds = (times.verify_s, times.draft_s + times.engine_s, np.minimum(times.ar_bf16_s, times.ar_stored_s))
-    performance, found = jax.device_get(_decide(lengths, tokens, *(np.asarray(x, np.float32) for x in seconds)))
+    performance, decisions = jax.device_get(_decide(lengths, tokens, *(np.asarray(x, np.float32) for x in seconds)))
     rows = []
     for i, context in enumerate(contexts):
-        speed, best = float(found.tokens_per_s[i]), int(found.best_index[i])
+        speed, best = float(decisions.tokens_per_s[i]), int(decisions.best_index[i])
         inherited = cycle_times_of(times, context=i, size=best, scatter=scatter)
         beside_first, error = [float(tokens[best]) - 1.0], [float(np.asarray(curve.aat.standard_error)[best])]
         own, bf16_s, stored_s = float(performance[i, best]), times.ar_bf16_s[i], times.ar_stored_s[i]
@@ -306,14 +301,14 @@ def context_rows(
                 context_tokens=context,
                 fits=predicted(bool(times.fits[i])),
                 decision=ContextChoice(
-                    speculate=predicted(bool(found.speculate[i])),
-                    verification_length=predicted(int(found.length[i])),
-                    tokens_per_cycle=Quantity(float(tokens[best]) if found.speculate[i] else 1.0, status),
+                    speculate=predicted(bool(decisions.speculate[i])),
+                    verification_length=predicted(int(decisions.length[i])),
+                    tokens_per_cycle=Quantity(float(tokens[best]) if decisions.speculate[i] else 1.0, status),
                     tokens_per_s=predicted(speed),
                     speedup_vs_bf16_ar=predicted(speed * bf16_s),
                     speedup_vs_stored_ar=predicted(speed * stored_s),
                     best_tree=BestTree(
-                        verification_length=predicted(int(found.best_length[i])),
+                        verification_length=predicted(int(decisions.best_length[i])),
                         tokens_per_s=predicted(own),
                         speedup_vs_bf16_ar=predicted(own * bf16_s),
                         speedup_vs_stored_ar=predicted(own * stored_s),
@@ -363,14 +358,14 @@ def schedule_part(contexts: tuple[int, ...], curve: AATBySize, times: GrowthTime
     if len(contexts) < 2:
         return Schedule(entries=steps)
     total = contexts[-1] - contexts[0]
-    found = jax.device_get(jax.jit(generation_time)(grid, token_s, first_context=contexts[0], tokens=total))
+    best_over_time = jax.device_get(jax.jit(generation_time)(grid, token_s, first_context=contexts[0], tokens=total))
     generation = Generation(
         first_context_tokens=contexts[0],
         tokens=total,
-        tokens_per_s=predicted(float(found.tokens_per_s)),
-        best_fixed_verification_length=predicted(int(found.best_fixed) + 1),
-        speedup_vs_best_fixed=predicted(float(found.speedup_vs_best_fixed)),
-        speedup_vs_ar=predicted(float(found.speedup_vs_ar)),
+        tokens_per_s=predicted(float(best_over_time.tokens_per_s)),
+        best_fixed_verification_length=predicted(int(best_over_time.best_fixed) + 1),
+        speedup_vs_best_fixed=predicted(float(best_over_time.speedup_vs_best_fixed)),
+        speedup_vs_ar=predicted(float(best_over_time.speedup_vs_ar)),
     )
     return Schedule(entries=steps, generation=generation)
 
@@ -384,10 +379,10 @@ def proof_part(nodes: int, *, expected: Arrays, counted: Arrays, chosen: str) ->
         counted: from `decode_prompts`.
         chosen: why this tree.
     """
-    tokens, cycles, told_tokens, told_cycles = (
-        np.asarray(found[name], np.float64) for found in (counted, expected) for name in ("generated", "cycles")
+    tokens, cycles, expected_tokens, expected_cycles = (
+        np.asarray(counts[name], np.float64) for counts in (counted, expected) for name in ("generated", "cycles")
     )
-    compared = compare_cycles(tokens, cycles, told_tokens, told_cycles)
+    compared = compare_cycles(tokens, cycles, expected_tokens, expected_cycles)
     share: Float[np.ndarray, " node"] = counted["accepted_nodes"].sum(axis=0)[:nodes] / cycles.sum()
     return TreeProof(
         tree=chosen,
@@ -395,19 +390,14 @@ def proof_part(nodes: int, *, expected: Arrays, counted: Arrays, chosen: str) ->
         tokens_per_cycle_predicted=predicted(compared.predicted),
         tokens_per_cycle_counted=measured(compared.counted, compared.standard_error),
         tokens_per_cycle_gap_in_standard_errors=measured(compared.gap_in_standard_errors),
-        same_cycles=measured(bool((tokens == told_tokens).all() and (cycles == told_cycles).all())),
+        same_cycles=measured(bool((tokens == expected_tokens).all() and (cycles == expected_cycles).all())),
         cycles=measured(int(cycles.sum())),
         accepted=measured(share.tolist()),
     )
 
 
 #: Main numbers of a result, for `jaxspec runs`.
-_HEADLINE = (
-    "pays",
-    "proof.verification_length",
-    "proof.tokens_per_cycle_counted",
-    "lossless.mismatches",
-)
+_HEADLINE = ("pays", "proof.verification_length", "proof.tokens_per_cycle_counted", "lossless.mismatches")
 
 
 def tree_results(stages: TreeStages) -> list[TreeResult]:
@@ -425,18 +415,14 @@ def tree_results(stages: TreeStages) -> list[TreeResult]:
         curve, of_chains = gained(stages.growth), gained(stages.chains)
     growth = growth_part(stages.growth, traces)
     accepted = {stages.config.draft: float(sum(growth.acceptance.known))}
-    measured: dict[str, Any] = {
-        "growth": growth,
-        "curve": curve_part(curve, status),
-        "law": law_part(curve),
-    }
-    found = {device: _of_device(stages, device, curve, of_chains) for device in stages.work.pricings}
+    measured: dict[str, Any] = {"growth": growth, "curve": curve_part(curve, status), "law": law_part(curve)}
+    by_device = {device: _of_device(stages, device, curve, of_chains) for device in stages.work.pricings}
     # Heads come last: they tell how long all stages took.
     if source is not None:
         measured["statement"] = f"acceptance {source}, cost predicted for {stages.config.architecture}"
     return [
         TreeResult(**(common_fields(stages.work, device, [stages.widths], accepted) | measured | parts))
-        for device, parts in found.items()
+        for device, parts in by_device.items()
     ]
 
 
@@ -496,13 +482,9 @@ def _decoded(stages: TreeStages, device: str, nodes: int, why: str) -> dict[str,
 
 
 def search_tree(
-    config: TreeConfig,
-    *,
-    out: str | None = None,
-    force: bool = False,
-    reporter: Reporter | None = None,
+    config: TreeConfig, *, out: str | None = None, force: bool = False, reporter: Reporter | None = None
 ) -> tuple[list[TreeResult], RunDirectory]:
-    """Find the draft tree for every device and context of the configuration, or return what a finished run found.
+    """Find the draft tree for every device and context of the configuration, or return the result of a finished run.
 
     Returns:
         One result per device, as in result.json, and the run directory, which also holds the report.
@@ -518,7 +500,7 @@ def search_tree(
 
         def work() -> list[TreeResult]:
             results = tree_results(stages)
-            if directory.owned and stages.has_trace:
+            if stages.has_trace:
                 gains = {config.draft: stages.gains}
                 write_gains(stages.work, directory.path / ACCEPTANCE_TRACE, gains, stages.trace_tokens)
             return results
@@ -527,4 +509,4 @@ def search_tree(
 
     expect(TreeConfig, config)
     how: dict[str, Any] = dict(out=out, force=force, reporter=reporter, headline=_HEADLINE, processes=processes)
-    return carry_out_records("tree", config, prepare, check=checked, kind=TreeResult, write=write_tree_report, **how)
+    return execute_record_run("tree", config, prepare, check=checked, kind=TreeResult, write=write_tree_report, **how)

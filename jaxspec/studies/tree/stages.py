@@ -23,8 +23,8 @@ from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays, Stages
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.speculate.drafts import ReadyDraft, compressed_copy, make_draft
+from jaxspec.speculate.drafts.factory import is_searched, own_knobs, search_draft
 from jaxspec.speculate.drafts.layer_skip_search import CalibrationText
-from jaxspec.speculate.drafts.making import is_searched, own_knobs, search_draft
 from jaxspec.speculate.engine import autoregressive_tree
 from jaxspec.speculate.expansion import TreeLimits, tree_limits
 from jaxspec.speculate.measured_ranks import record_ranks
@@ -36,10 +36,9 @@ from jaxspec.studies.feasibility import check_positions, contexts_within
 from jaxspec.studies.given_acceptance import given_trace
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs, given_knobs
 from jaxspec.studies.measured.hard_drafts import HardDrafts
-from jaxspec.studies.measured.work import Work, begin_work, way_of
+from jaxspec.studies.measured.run_context import RunContext, begin_run, sampling_mode
 from jaxspec.studies.tree.config import Search, TreeConfig
 from jaxspec.trees.rank_traces import ENDED, RankTraces, chain_gains, cycles_along_text, prior_scores_from_traces
-from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.searches import (
     depth_first_growth,
     greedy_growth,
@@ -47,15 +46,15 @@ from jaxspec.trees.searches import (
     prior_score_growth,
     width_first_growth,
 )
-from jaxspec.trees.topology import Tree
+from jaxspec.trees.topology import NestedTrees, Tree
 from jaxspec.trees.trace_statistics import acceptance_table
-from jaxspec.tuning.priced_kinds import priced_footprint
+from jaxspec.tuning.priced_footprint import priced_footprint
 
 #: Nodes that a search by prior score chooses from, for each that it takes: ranks cost nothing once they are recorded.
 _CHOICE = 8
 
 
-def candidate_shape(search: Search, *, nodes: int, depth: int, vocabulary: int) -> RankedTree | None:
+def candidate_shape(search: Search, *, nodes: int, depth: int, vocabulary: int) -> NestedTrees | None:
     """The shape that a search takes its nodes from; None for the one that makes up its own.
 
     Raises:
@@ -71,14 +70,14 @@ def candidate_shape(search: Search, *, nodes: int, depth: int, vocabulary: int) 
 
 def grow(
     search: Search,
-    shape: RankedTree | None,
+    shape: NestedTrees | None,
     traces: RankTraces,
     *,
     nodes: int,
     depth: int,
     vocabulary: int,
     num_tokens: int | None = None,
-) -> RankedTree:
+) -> NestedTrees:
     """The first `nodes` nodes in the order of the search.
 
     Args:
@@ -116,7 +115,7 @@ class TreeStages:
     """
 
     config: TreeConfig
-    work: Work
+    work: RunContext
     copies: HardDrafts
     made: ReadyDraft | None
     loaded: LoadedModel | None = None
@@ -203,11 +202,11 @@ class TreeStages:
                 )
             return {"rank": traces.rank, "num_starts": traces.num_starts}
 
-        found = self.work.stages.run(f"ranks/{which}", compute)
-        return RankTraces(rank=jnp.asarray(found["rank"]), num_starts=jnp.asarray(found["num_starts"]))
+        stored = self.work.stages.run(f"ranks/{which}", compute)
+        return RankTraces(rank=jnp.asarray(stored["rank"]), num_starts=jnp.asarray(stored["num_starts"]))
 
     @cached_property
-    def growth(self) -> RankedTree:
+    def growth(self) -> NestedTrees:
         """The nodes in the order in which the tree grows, by calibration text alone; of a given trace its chains."""
         if self.config.acceptance_trace is not None:
             return self.chains
@@ -215,10 +214,10 @@ class TreeStages:
         return grow(self.config.search, shape, self.calibration_traces, **self.sizes)
 
     @property
-    def chains(self) -> RankedTree:
+    def chains(self) -> NestedTrees:
         """The draft's likeliest tokens in a row, as deep as trees may be: what a tree has to beat."""
         length = min(self.config.depth, self.config.nodes)
-        return RankedTree(parent=np.arange(length, dtype=np.int32) - 1, rank=np.zeros(length, np.int32))
+        return NestedTrees(parent=np.arange(length, dtype=np.int32) - 1, rank=np.zeros(length, np.int32))
 
     @cached_property
     def calibration_traces(self) -> RankTraces:
@@ -240,12 +239,17 @@ class TreeStages:
         return self._ranks("held-out", texts, self.work.setup.prompts.shape[1], **lengths)
 
     @property
+    def follows_cycles(self) -> bool:
+        """Whether what is drafted depends on earlier cycles: of copies with pools of experts, and of drafts that say so."""
+        copied = self.copied_by is not None and has_pool(self.copied_by, self.work.setup.config)
+        return copied or (self.made is not None and self.made.follows_cycles)
+
+    @property
     def has_trace(self) -> bool:
         """Whether ranks tell what chains gain: greedily, and where no draft depends on earlier cycles; a given one is kept."""
         if self.config.acceptance_trace is not None:
             return False
-        greedy = self.work.setup.decoding == GREEDY
-        return greedy and (self.copied_by is None or not has_pool(self.copied_by, self.work.setup.config))
+        return self.work.setup.decoding == GREEDY and not self.follows_cycles
 
     @property
     def gains(self) -> np.ndarray:
@@ -263,9 +267,9 @@ class TreeStages:
     def _continued(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Held-out prompts with what the target puts out after them, and the tokens of both."""
         setup, room = self.work.setup, self.copies.continuation_tokens
-        found = self.decode_autoregressively(setup.decoding)
-        lengths = {"lengths": setup.prompt_lengths, "generated": np.minimum(found["generated"], room)}
-        return found["tokens"][:, : setup.prompts.shape[1] + room], lengths
+        decoded = self.decode_autoregressively(setup.decoding)
+        lengths = {"lengths": setup.prompt_lengths, "generated": np.minimum(decoded["generated"], room)}
+        return decoded["tokens"][:, : setup.prompts.shape[1] + room], lengths
 
     def _tree(self, nodes: int) -> Tree:
         return self.growth.first(nodes).tree(size=self.growth.parent.size)
@@ -274,9 +278,9 @@ class TreeStages:
         """Cycles of the held-out prompts with the tree of the first nodes, from its ranks, or followed along the texts where
         what a draft proposes depends on earlier cycles."""
         setup, config = self.work.setup, self.config
-        if self.copied_by is None or not has_pool(self.copied_by, setup.config):
-            found = jax.jit(cycles_along_text)(self._tree(nodes), self.traces, num_tokens=config.output_tokens)
-            return {"generated": np.asarray(found.generated), "cycles": np.asarray(found.cycles)}
+        if not self.follows_cycles:
+            cycles = jax.jit(cycles_along_text)(self._tree(nodes), self.traces, num_tokens=config.output_tokens)
+            return {"generated": np.asarray(cycles.generated), "cycles": np.asarray(cycles.cycles)}
         texts, lengths = self._continued
 
         def compute() -> Arrays:
@@ -285,18 +289,15 @@ class TreeStages:
                     setup.params,
                     self.draft,
                     setup.config,
+                    self.work.asked(config.output_tokens, setup.decoding),
                     texts,
                     self._tree(nodes),
                     limits=self.limits,
-                    prompt_tokens=setup.prompts.shape[1],
-                    num_tokens=config.output_tokens,
-                    decoding=setup.decoding,
-                    seed=config.seed,
-                    **lengths,
+                    generated=lengths["generated"],
                     advance=bar.advance,
                 )
 
-        return self.work.stages.run(f"expected/{way_of(setup.decoding)}-tree-{nodes}", compute)
+        return self.work.stages.run(f"expected/{sampling_mode(setup.decoding)}-tree-{nodes}", compute)
 
     def _decode_tree(self, tree: Tree, decoding: Decoding, *, tokens: int, name: str, what: str) -> Arrays:
         setup, limits = self.work.setup, self.limits
@@ -308,19 +309,14 @@ class TreeStages:
                     setup.params,
                     setup.config,
                     draft,
-                    setup.prompts,
+                    self.work.asked(tokens, decoding),
                     tree,
-                    num_tokens=tokens,
-                    decoding=decoding,
-                    seed=self.config.seed,
                     limits=limits,
                     room=self.copies.continuation_tokens,
-                    lengths=setup.prompt_lengths,
-                    stop=setup.stop,
                     advance=bar.advance,
                 )
 
-        stage, drafts = f"decoded/{way_of(decoding)}-{name}", name != "autoregressive"
+        stage, drafts = f"decoded/{sampling_mode(decoding)}-{name}", name != "autoregressive"
         if stage not in self._decoded:
             store = self.work.stages if drafts or self.target is None else self.target
             self._decoded[stage] = store.run(stage, compute)
@@ -363,19 +359,19 @@ class TreeStages:
         def compute() -> Arrays:
             return dict(vars(self.copies.measure(knobs).footprint))
 
-        found = jax.tree.map(jnp.asarray, self.work.stages.run("footprint", compute))
+        bits = jax.tree.map(jnp.asarray, self.work.stages.run("footprint", compute))
         priced = next(iter(self.work.pricings.values())).architecture  # of all devices alike
-        return priced_footprint(hwmodels.Footprint(**found), priced)
+        return priced_footprint(hwmodels.Footprint(**bits), priced)
 
     def _beside_another_draft(self) -> hwmodels.Footprint:
         """Bits read of a draft that is no compressed copy, and of its target."""
-        found = widths_beside(self.config.draft, self.config.model)
+        widths = widths_beside(self.config.draft, self.config.model, codes=self.work.setup.config.in_codes)
         if not self.config.changes_target:
-            return found
+            return widths
         scheme = self.work.setup.scheme
         stored = scheme.expected_footprint(knob_defaults(scheme))
         return dataclasses.replace(
-            found, target_weight_bits=stored.target_weight_bits, target_kv_bits=stored.target_kv_bits
+            widths, target_weight_bits=stored.target_weight_bits, target_kv_bits=stored.target_kv_bits
         )
 
 
@@ -401,7 +397,7 @@ def check_tree(config: TreeConfig) -> CheckedInputs:
 
 
 def _left_out(config: TreeConfig, checked: CheckedInputs) -> tuple[str, ...]:
-    """Contexts that nobody asked for and the priced network has no positions for are left out, and told.
+    """Contexts that nobody asked for and the priced network has no positions for are left out, with a note.
 
     Raises:
         InputError: somebody asked for one.
@@ -435,11 +431,13 @@ def begin_tree(
     Raises:
         InputError: bad input.
     """
-    work = begin_work(config, directory, reporter, checked or check_tree(config), processes=processes)
+    work = begin_run(config, directory, reporter, checked or check_tree(config), processes=processes)
     return tree_stages(config, work)
 
 
-def tree_stages(config: TreeConfig, work: Work, given: Knobs | None = None, target: Stages | None = None) -> TreeStages:
+def tree_stages(
+    config: TreeConfig, work: RunContext, given: Knobs | None = None, target: Stages | None = None
+) -> TreeStages:
     """The stages of a run that has begun, with its draft, unless this takes calibration text.
 
     Args:

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 
 from jaxspec.report.columns import BRACKETS, Column, Grid, fill, statements
 from jaxspec.report.configurations import LARGEST_GAP
-from jaxspec.report.figures.style import (
+from jaxspec.report.figure_style import (
     BLUE,
     GREEN,
     INK,
@@ -23,25 +23,18 @@ from jaxspec.report.figures.style import (
     PURPLE,
     VERMILLION,
     legend_below,
+    new_axes,
     new_figure,
     styled,
     text_colour_on,
 )
 from jaxspec.report.formatting import NOT_KNOWN, fixed, times
-from jaxspec.report.page import (
-    Drawings,
-    Page,
-    Section,
-    network_section,
-    network_settings,
-    write_page,
-)
-from jaxspec.report.shown import Shown, shown_run
+from jaxspec.report.page import Drawings, Page, Section, network_section, network_settings, write_page
 from jaxspec.report.stopwatch import STOPWATCH_CAPTION, stopwatch_figure, stopwatch_tables
-from jaxspec.report.terminal import Table
+from jaxspec.report.terminal import Shown, Table, shown_run
 from jaxspec.report.titles import architecture_title, device_title, model_title, provenance
 from jaxspec.results import Quantity, predicted
-from jaxspec.results.intervals import NO_ENDS, Ends, HeadlineIntervals
+from jaxspec.results.network_results import NO_ENDS, Ends, HeadlineIntervals
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.studies.tree.result import ContextChoice, ContextRow, TreeResult
 
@@ -68,50 +61,49 @@ def _rate(row: ContextRow) -> Ends:
     return Ends(low=predicted(1.0 / plain.high.known), high=predicted(1.0 / plain.low.known))
 
 
+#: One number of it.
+_number = Column[ContextRow]
+
 #: Speed, with which a page says that a context does not fit.
-TOKENS_PER_S = Column[ContextRow](
-    "tokens/s", "tokens/s\none sequence", "of one sequence", "decision.tokens_per_s", 1, interval=_rate
+TOKENS_PER_S = _number(
+    "tokens/s\none sequence", "of one sequence", "decision.tokens_per_s", 1, interval=_rate, page_title="tokens/s"
 )
 
 
 #: All of them, in order.
 CONTEXT_COLUMNS = (
-    Column[ContextRow](
-        "verified tokens",
+    _number(
         "verify\ntokens",
         "per cycle, the root included; AR: do not speculate",
         "decision.verification_length",
         0,
         words=lambda row: length_in_words(row.decision),
+        page_title="verified tokens",
     ),
-    Column[ContextRow]("tokens per cycle", "tokens\nper cycle", "on held-out prompts", "decision.tokens_per_cycle", 2),
+    _number("tokens\nper cycle", "on held-out prompts", "decision.tokens_per_cycle", 2),
     TOKENS_PER_S,
-    Column[ContextRow](
-        "speedup vs bf16 AR",
+    _number(
         "speedup vs\nbf16 AR",
         "over autoregressive decoding of the uncompressed 16-bit model",
         "decision.speedup_vs_bf16_ar",
         times,
         interval=lambda row: _held(row).speedup_vs_bf16_ar,
     ),
-    Column[ContextRow](
-        "speedup vs stored AR",
+    _number(
         "speedup vs\nstored AR",
         "over autoregressive decoding of the stored format",
         "decision.speedup_vs_stored_ar",
         times,
         interval=lambda row: _held(row).speedup_vs_stored_ar,
     ),
-    Column[ContextRow](
-        "best tree vs stored AR",
+    _number(
         "best tree\nvs stored AR",
         "whether or not it pays",
         "decision.best_tree.speedup_vs_stored_ar",
         times,
         interval="decision.best_tree.intervals.speedup_vs_stored_ar",
     ),
-    Column[ContextRow](
-        "best chain vs stored AR",
+    _number(
         "best chain\nvs stored AR",
         "the draft's likeliest tokens in a row, whether or not it pays",
         "decision.best_chain.speedup_vs_stored_ar",
@@ -278,30 +270,30 @@ def contexts_figure(result: TreeResult) -> Figure | None:
     decisions = [row.decision for row in rows]
     for axes in (speed, length):
         axes.grid(True)
-    vs_bf16 = [found.speedup_vs_bf16_ar.known for found in decisions]
-    vs_stored = [found.speedup_vs_stored_ar.known for found in decisions]
+    vs_bf16 = [decision.speedup_vs_bf16_ar.known for decision in decisions]
+    vs_stored = [decision.speedup_vs_stored_ar.known for decision in decisions]
     speed.plot(contexts, vs_bf16, color=BLUE, marker="o", label="decision over 16-bit AR")
     speed.plot(contexts, vs_stored, color=GREEN, marker="s", label="decision over stored AR")
     speed.plot(
         contexts,
-        [found.best_tree.speedup_vs_stored_ar.known for found in decisions],
+        [decision.best_tree.speedup_vs_stored_ar.known for decision in decisions],
         color=VERMILLION,
         marker="x",
         linestyle=":",
         label="best tree over stored AR, whether it pays or not",
     )
-    chains = [found.best_chain.speedup_vs_stored_ar.number for found in decisions]
+    chains = [decision.best_chain.speedup_vs_stored_ar.number for decision in decisions]
     if None not in chains:
         label = "best chain over stored AR, whether it pays or not"
         speed.plot(contexts, chains, color=PURPLE, marker="+", linestyle="--", label=label)
     speed.axhline(1.0, color=INK, linewidth=0.9)
     speed.set_ylabel("speedup (predicted)")
     speed.set_ylim(bottom=0.0)
-    verified = [found.verification_length.known for found in decisions]
+    verified = [decision.verification_length.known for decision in decisions]
     length.step(contexts, verified, where="mid", color=BLUE, alpha=0.5)
-    for context, found, tokens in zip(contexts, decisions, verified):
+    for context, decision, tokens in zip(contexts, decisions, verified):
         length.plot(context, tokens, marker="o", color=BLUE)
-        said = str(tokens) if found.speculate.value else "AR"
+        said = str(tokens) if decision.speculate.value else "AR"
         length.annotate(said, (context, tokens), (0, 7), textcoords="offset points", ha="center")
     length.set_ylabel("verified tokens")
     length.set_xlabel("context (cached tokens)")
@@ -333,14 +325,12 @@ def curve_figure(result: TreeResult) -> Figure | None:
     rows = [row for row in result.curve if row.tokens_per_cycle.number is not None]
     if not rows:
         return None
-    figure = new_figure(
+    figure, axes = new_axes(
         "Tokens per cycle of growing trees",
         f"draft {result.draft.name} for {model_title(result)}, search {result.search.name}, "
         f"depth {result.search.depth.value}",
         height_inches=4.4,
     )
-    axes = figure.add_subplot()
-    axes.grid(True)
     lengths = [row.verification_length for row in rows]
     errors = [row.tokens_per_cycle.standard_error or 0.0 for row in rows]
     axes.errorbar(
@@ -499,9 +489,7 @@ def performance_figure(result: TreeResult) -> Figure | None:
     rows, curve = result.contexts, result.curve
     if not rows or not curve:
         return None
-    figure = new_figure("Effective performance by verification length", provenance(result), height_inches=5.0)
-    axes = figure.add_subplot()
-    axes.grid(True)
+    figure, axes = new_axes("Effective performance by verification length", provenance(result), height_inches=5.0)
     lengths = [row.verification_length for row in curve]
     # The palest end of the map is hard to see on paper.
     colours = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.85, len(rows)))

@@ -6,11 +6,9 @@ import dataclasses
 from typing import Literal
 
 from jaxspec.settings.base import Unused
-from jaxspec.settings.common import CommonConfig
+from jaxspec.settings.common import DRAFT_WITHIN_TARGET, CommonConfig, StopwatchSettings
 from jaxspec.settings.fields import setting
-from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET
 from jaxspec.settings.schemes import SCHEME_FACTS
-from jaxspec.settings.stopwatch import StopwatchSettings
 from jaxspec.studies.study import Study, run_directory
 
 #: Objectives of tuning.
@@ -89,18 +87,15 @@ class TuneConfig(StopwatchSettings, CommonConfig):
         ),
         Unused(
             ("surrogate_temperature",),
-            lambda config: "it smooths greedy decoding, and temperature is above 0" if config.temperature > 0 else None,
+            lambda config: config.temperature > 0,
+            "it smooths greedy decoding, and temperature is above 0",
             refused=False,
         ),
-        Unused(
-            ("max_kl",),
-            lambda config: "objective kl makes KL as small as it can" if config.objective == "kl" else None,
-        ),
+        Unused(("max_kl",), lambda config: config.objective == "kl", "objective kl makes KL as small as it can"),
         Unused(
             ("max_bits_per_byte",),
-            lambda config: (
-                "objective bits_per_byte makes them as few as it can" if config.objective == "bits_per_byte" else None
-            ),
+            lambda config: config.objective == "bits_per_byte",
+            "objective bits_per_byte makes them as few as it can",
         ),
     )
 

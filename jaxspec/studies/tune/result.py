@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from jaxspec.results import UNKNOWN, Quantity, Record, spread_field
+from jaxspec.results import UNKNOWN, Quantity, Record, inline_dict_field
 from jaxspec.results.network_results import ConfigurationsResult
 
 __all__ = ["GridPoint", "OnCalibration", "TuneResult"]
@@ -25,12 +25,12 @@ class GridPoint(Record):
     draft_length: Quantity[int] = UNKNOWN
     speedup_vs_bf16_ar: Quantity[float] = UNKNOWN
     relative_j: Quantity[float] = UNKNOWN
-    knobs: dict[str, Quantity[float]] = spread_field()
+    knobs: dict[str, Quantity[float]] = inline_dict_field()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OnCalibration(Record):
-    """One configuration on the calibration text that elects finals, beside held-out prompts.
+    """One configuration on validation windows of the calibration text, beside held-out prompts.
 
     It lies between the windows that knobs are tuned on: no gradient step saw it.
 
@@ -50,7 +50,7 @@ class OnCalibration(Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TuneResult(ConfigurationsResult):
-    """What tuning found: the configurations "default", "j_grid" (where asked for), "grid", "uniform" and "tuned", and the grid.
+    """Result of tuning: the configurations "default", "j_grid" (where asked for), "grid", "uniform" and "tuned", and the grid.
 
     Attributes:
         objective: that was tuned for.

@@ -16,8 +16,8 @@ from jaxspec.compress.footprint import limited_draft_bits, mean_draft_bits
 from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
 from jaxspec.report.page import device_slugs
 from jaxspec.results import given, measured, predicted
-from jaxspec.runs.carrying_out import carry_out_records
 from jaxspec.runs.directory import RunDirectory, read_metrics
+from jaxspec.runs.execute import execute_record_run
 from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays
@@ -27,7 +27,7 @@ from jaxspec.studies.measured.checking import check_inputs, window_tokens
 from jaxspec.studies.measured.common_fields import routed
 from jaxspec.studies.measured.comparison import ChainDecoding, compare_configurations
 from jaxspec.studies.measured.hard_drafts import HardDrafts, keep_norms
-from jaxspec.studies.measured.work import Setup, Work, begin_work
+from jaxspec.studies.measured.run_context import LoadedInputs, RunContext, begin_run
 from jaxspec.studies.tune.config import TuneConfig
 from jaxspec.studies.tune.result import GridPoint, TuneResult
 from jaxspec.studies.tune.view import with_calibration, write_report
@@ -37,13 +37,13 @@ from jaxspec.tuning.hard import best_length, grid_knobs, grid_points, token_acce
 from jaxspec.tuning.objective import DraftMeasurement
 
 
-def told_grid(grid: Sequence[DraftMeasurement], setup: Setup, pricing: Case) -> list[GridPoint]:
-    """Every point on one device. Args: grid: measurements in the order of `grid_points`."""
-    found, scheme = [], setup.scheme
+def grid_rows(grid: Sequence[DraftMeasurement], setup: LoadedInputs, pricing: Case) -> list[GridPoint]:
+    """Every grid point's row of the result, on one device. Args: grid: measurements in the order of `grid_points`."""
+    rows, scheme = [], setup.scheme
     for point, knobs, measurement in zip(grid_points(scheme), grid_knobs(scheme, setup.config), grid, strict=True):
         length, speedup = best_length(pricing, measurement)
         has_j = scheme.facts.prunes_and_cuts
-        found.append(
+        rows.append(
             GridPoint(
                 alpha_token=measured(token_acceptance(measurement.survival, length)),
                 bits_per_weight=measured(float(mean_draft_bits(measurement.footprint))),
@@ -53,52 +53,52 @@ def told_grid(grid: Sequence[DraftMeasurement], setup: Setup, pricing: Case) -> 
                 knobs={name: given(value) for name, value in point.items()},
             )
         )
-    return found
+    return rows
 
 
 #: Rounding knobs to whole bits may overstep a limit a little; this share of it is let pass.
 _ROUNDING_ALLOWANCE = 0.02
 
 
-#: Numbers of a judged candidate.
+#: Numbers of a scored candidate.
 _KEPT = ("speedup", "excess", "value")
 
 
-#: Offsets that finals are elected at, of 8: of more, each says less that is new.
+#: Offsets of cycles, of 8, at which candidates are scored on validation text; each further one adds less information.
 _OFFSETS = 2
 
 
-def finals_of(config: TuneConfig, drafts: HardDrafts) -> HardDrafts:
-    """The same drafts on windows of calibration text that no pass sees: those between its own, or every third of them.
+def validation_drafts(config: TuneConfig, drafts: HardDrafts) -> HardDrafts:
+    """The same drafts on validation text, which no pass sees: windows of calibration text between its own, or every third.
 
-    There are fewer windows between than windows; programs are those of as many (see `HardDrafts.room`). Conversations, say, are
-    too short for windows between.
+    There are fewer windows between than windows; programs are those of as many (see `HardDrafts.padded_windows`).
+    Conversations, say, are too short for windows between.
     """
     own, between = drafts.work.setup.calibration_prompts, windows_between(config, drafts)
     if between is None:
-        left_out = np.setdiff1d(np.arange(len(own)), windows_of_passes(config, drafts))
+        left_out = np.setdiff1d(np.arange(len(own)), tuning_windows(config, drafts))
         return drafts.on_own_windows(left_out, "finals") if len(left_out) else drafts
-    return drafts.on_windows(between, "finals", room=len(own))
+    return drafts.on_windows(between, "finals", padded_windows=len(own))
 
 
 def windows_between(config: TuneConfig, drafts: HardDrafts) -> np.ndarray | None:
     """Windows of calibration text between those of a run; None: it has less than half as many."""
     text, tokens = drafts.work.setup.text, window_tokens(config)[0]
-    between = text.calibration_between(config.calibration_prompts, tokens, config.seed)
+    between = text.calibration_between(config.calibration_prompts, tokens, config.seed, ahead=config.prompt_tokens)
     return None if len(between) < config.calibration_prompts / 2 else between
 
 
-def windows_of_passes(config: TuneConfig, drafts: HardDrafts) -> np.ndarray:
-    """Numbers of the windows that passes may take: all, or two of three where the others elect."""
+def tuning_windows(config: TuneConfig, drafts: HardDrafts) -> np.ndarray:
+    """Numbers of the windows that passes may take: all, or two of three where every third validates."""
     windows = np.arange(len(drafts.work.setup.calibration_prompts))
     return windows if windows_between(config, drafts) is not None else windows[windows % 3 != 2]
 
 
-class Judged(NamedTuple):
+class ScoredCandidate(NamedTuple):
     """A hard candidate.
 
     Attributes:
-        knobs: hardened, with the draft length that pays best on the text that judges.
+        knobs: hardened, with the draft length that pays best on validation text.
         speedup: over 16-bit decoding, predicted there.
         excess: by how much it oversteps limits, as shares of them.
         value: of the run's objective; more is better.
@@ -115,15 +115,15 @@ class Judged(NamedTuple):
         return -self.excess, self.value
 
 
-class Judge:
-    """Judges candidates by a run's own objective and limits.
+class CandidateScorer:
+    """Scores candidates by a run's own objective and limits.
 
     Limits are about the calibration text that knobs are tuned on, as a result shows them.
     """
 
-    def __init__(self, config: TuneConfig, drafts: HardDrafts, finals: HardDrafts):
-        """Args: finals: the same drafts on the text that elects."""
-        self._config, self._drafts, self._finals = config, drafts, finals
+    def __init__(self, config: TuneConfig, drafts: HardDrafts, validation: HardDrafts):
+        """Args: validation: the same drafts on validation text."""
+        self._config, self._drafts, self._validation = config, drafts, validation
 
     @cached_property
     def draft_budget(self) -> float | None:
@@ -134,17 +134,21 @@ class Judge:
         default = self._drafts.measured(uniform_knobs(setup.scheme, setup.config))
         return float(mean_draft_bits(default.footprint))
 
-    def judged(self, pricing: Case, knobs: Knobs, measure: Callable[[Knobs], DraftMeasurement] | None = None) -> Judged:
+    def score(
+        self, pricing: Case, knobs: Knobs, measure: Callable[[Knobs], DraftMeasurement] | None = None
+    ) -> ScoredCandidate:
         """A candidate, hardened.
 
         Args:
-            measure: None: on the text that elects, with cycles that begin at several offsets.
+            measure: None: on validation text, with cycles that begin at several offsets.
         """
         config, knobs = self._config, harden(knobs)
-        measured = self._finals.measured_at(knobs, _OFFSETS) if measure is None else measure(knobs)
+        measured = self._validation.measured_at(knobs, _OFFSETS) if measure is None else measure(knobs)
         length, speedup = best_length(pricing, measured)
         value = {"speedup": speedup, "kl": -float(measured.kl), "bits_per_byte": -self._bits_per_byte(measured)}
-        return Judged(harden(knobs, draft_length=length), speedup, self._excess(knobs), value[config.objective])
+        return ScoredCandidate(
+            harden(knobs, draft_length=length), speedup, self._excess(knobs), value[config.objective]
+        )
 
     def _bits_per_byte(self, measured: DraftMeasurement) -> float:
         return float(measured.cross_entropy) / np.log(2) / self._drafts.work.setup.bytes_per_token
@@ -163,26 +167,29 @@ class Judge:
         return sum(max(got / limit - 1 - _ROUNDING_ALLOWANCE, 0.0) for got, limit in limits if limit is not None)
 
     def prepare(self) -> None:
-        """Make the text that elects ready, which is a stage with a bar of its own."""
-        _ = self._finals.calibration
+        """Calibrate on validation text, which is a stage with a bar of its own."""
+        _ = self._validation.calibration
 
 
-def judged_arrays(found: Sequence[Judged]) -> dict[str, np.ndarray]:
-    """What a run keeps of judged candidates; their knobs follow from the stages before."""
-    rows = {name: np.array([getattr(one, name) for one in found]) for name in _KEPT}
-    return rows | {"draft_length": np.array([one.knobs.draft_length for one in found])}
+def scores_to_arrays(candidates: Sequence[ScoredCandidate]) -> dict[str, np.ndarray]:
+    """Scores as a run stores them; the candidates' knobs follow from the stages before."""
+    rows = {name: np.array([getattr(one, name) for one in candidates]) for name in _KEPT}
+    return rows | {"draft_length": np.array([one.knobs.draft_length for one in candidates])}
 
 
-def judged_of(candidates: Sequence[Knobs], kept: Mapping[str, np.ndarray]) -> list[Judged]:
-    """Inverse of `judged_arrays`."""
+def scores_from_arrays(candidates: Sequence[Knobs], kept: Mapping[str, np.ndarray]) -> list[ScoredCandidate]:
+    """Inverse of `scores_to_arrays`."""
     lengths, numbers = kept["draft_length"].tolist(), zip(*(kept[name].tolist() for name in _KEPT), strict=True)
     hardened = [harden(knobs, draft_length=length) for knobs, length in zip(candidates, lengths, strict=True)]
-    return [Judged(knobs, **dict(zip(_KEPT, row, strict=True))) for knobs, row in zip(hardened, numbers, strict=True)]
+    return [
+        ScoredCandidate(knobs, **dict(zip(_KEPT, row, strict=True)))
+        for knobs, row in zip(hardened, numbers, strict=True)
+    ]
 
 
-def best_of(candidates: Sequence[Judged]) -> Judged:
+def best_of(candidates: Sequence[ScoredCandidate]) -> ScoredCandidate:
     """The best candidate; the first on a tie."""
-    return max(candidates, key=lambda found: found.rank)
+    return max(candidates, key=lambda candidate: candidate.rank)
 
 
 _STAGE = "search-by-j"
@@ -205,9 +212,9 @@ def search_by_j(drafts: HardDrafts, pricing: Case) -> Knobs:
         with work.bar("searching a grid in two stages by J", num_candidates()) as bar:
 
             def score(knobs: Knobs) -> float:
-                found = float(compiled_j(setup.config)(pricing, few.measure(knobs), knobs))
-                bar.advance(f"J {found:.3f} of a whole draft's")
-                return found
+                relative_j = float(compiled_j(setup.config)(pricing, few.measure(knobs), knobs))
+                bar.advance(f"J {relative_j:.3f} of a whole draft's")
+                return relative_j
 
             return dict(two_stages(setup.scheme, setup.config, pricing, score).values)
 
@@ -229,7 +236,7 @@ _HEADLINE = (
 #: Every point of the grid is measured on one of so many windows.
 _GRID_SHARE = 4
 
-#: Points of the grid that come so near the best one, at most so many, are judged once more, on all text that elects.
+#: Points of the grid that come so near the best one, at most so many, are scored once more, on all validation text.
 _GRID_NEAR, _GRID_FINALS = 0.03, 4
 
 
@@ -240,7 +247,7 @@ class Tuning:
         metrics: lines of metrics.jsonl, one for each step of each ascent.
     """
 
-    def __init__(self, config: TuneConfig, work: Work):
+    def __init__(self, config: TuneConfig, work: RunContext):
         self.config, self.work = config, work
         self.setup, self.stages, self.reporter = work.setup, work.stages, work.reporter
         self.drafts = tune_drafts(config, work)
@@ -254,28 +261,28 @@ class Tuning:
         grid = self._measure_grid()
         chosen = {device: self._choose(grid, device, pricing) for device, pricing in self.work.pricings.items()}
         decoding = ChainDecoding(self.drafts)
-        return [self._result(decoding, device, judged, grid) for device, judged in chosen.items()]
+        return [self._result(decoding, device, scored, grid) for device, scored in chosen.items()]
 
     def _result(
-        self, decoding: ChainDecoding, device: str, judged: dict[str, Judged], grid: list[DraftMeasurement]
+        self, decoding: ChainDecoding, device: str, scored: dict[str, ScoredCandidate], grid: list[DraftMeasurement]
     ) -> TuneResult:
-        found = compare_configurations(
+        result = compare_configurations(
             TuneResult,
             decoding,
             device,
-            {name: each.knobs for name, each in judged.items()},
+            {name: each.knobs for name, each in scored.items()},
             hero="tuned",
             choices=_CHOICES,
             objective=self.config.objective,
-            grid=told_grid(grid, self.setup, self.work.pricings[device]),
+            grid=grid_rows(grid, self.setup, self.work.pricings[device]),
         )
-        elected = {name: each.speedup for name, each in judged.items() if name != "default"}
-        return with_calibration(found, elected)
+        speedups = {name: each.speedup for name, each in scored.items() if name != "default"}
+        return with_calibration(result, speedups)
 
     @cached_property
-    def judge(self) -> Judge:
-        """Elects finals, on windows between those that are tuned on."""
-        return Judge(self.config, self.drafts, finals_of(self.config, self.drafts))
+    def scorer(self) -> CandidateScorer:
+        """Scores candidates on windows between those that are tuned on."""
+        return CandidateScorer(self.config, self.drafts, validation_drafts(self.config, self.drafts))
 
     def _measure_grid(self) -> list[DraftMeasurement]:
         """Every grid point's draft on calibration text; what it costs is a matter of the device, later."""
@@ -298,28 +305,28 @@ class Tuning:
         leaves = [stored[name] for name in sorted(stored)]
         return [jax.tree.unflatten(structure, [leaf[i] for leaf in leaves]) for i in range(len(points))]
 
-    def _choose(self, grid: list[DraftMeasurement], device: str, pricing: Case) -> dict[str, Judged]:
+    def _choose(self, grid: list[DraftMeasurement], device: str, pricing: Case) -> dict[str, ScoredCandidate]:
         """The configurations of a device, hardened, each with its own best draft length."""
-        setup, config, judge = self.setup, self.config, self.judge
-        default = judge.judged(pricing, uniform_knobs(setup.scheme, setup.config), self.drafts.measured)
+        setup, config, scorer = self.setup, self.config, self.scorer
+        default = scorer.score(pricing, uniform_knobs(setup.scheme, setup.config), self.drafts.measured)
         points = grid_knobs(setup.scheme, setup.config)
         speedups = np.array([best_length(pricing, row)[1] for row in grid])
         best = np.argsort(-speedups, kind="stable")[:_GRID_FINALS]
         near = best[speedups[best] >= (1 - _GRID_NEAR) * speedups.max()]
-        finalists = self._judged("the best grid points", device, pricing, [points[i] for i in near])
-        best_point = max(finalists, key=lambda found: found.speedup)
+        finalists = self._score_candidates("the best grid points", device, pricing, [points[i] for i in near])
+        best_point = max(finalists, key=lambda candidate: candidate.speedup)
 
         goal = Goal(
             windows_per_step=config.windows_per_step,
             objective=config.objective,
             max_kl=config.max_kl,
             max_bits_per_byte=config.max_bits_per_byte,
-            draft_bits=judge.draft_budget,
+            draft_bits=scorer.draft_budget,
             bytes_per_token=setup.bytes_per_token,
             decode_temperature=config.surrogate_temperature if setup.decoding.greedy else config.temperature,
         )
         ascent = Ascent(steps=config.uniform_steps, learning_rate=config.learning_rate, seed=config.seed, tied=True)
-        soft = self._ascend(pricing, best_point.knobs, goal, ascent, device)[-1]
+        soft = self._ascend("uniform", pricing, best_point.knobs, goal, ascent, device)[-1]
         # A soft pair lies between two whole numbers of bits: evaluate both roundings and the best grid point; keep the best.
         whole = [spec.name for spec in setup.scheme.knob_specs if spec.whole and spec.per in ("matrix", "head")]
         candidates = [
@@ -330,42 +337,53 @@ class Tuning:
             # A bitmap takes a bit per weight, so that a draft that prunes nothing is no neighbour of any that does.
             nothing = jnp.zeros_like(soft.values["weight_prune"])
             candidates += [candidate.replace_values(weight_prune=nothing) for candidate in candidates]
-        uniform = best_of(self._judged("pairs for all matrices", device, pricing, [*candidates, best_point.knobs]))
+        uniform = best_of(
+            self._score_candidates("pairs for all matrices", device, pricing, [*candidates, best_point.knobs])
+        )
 
         ascent = dataclasses.replace(ascent, steps=config.steps, tied=False)
-        path = self._ascend(pricing, best_point.knobs, goal, ascent, device)
-        places = _snapshots(config.steps)
-        found = self._judged("tuned drafts", device, pricing, [*(path[place] for place in places), uniform.knobs])
+        starts = {"tuned": best_point.knobs}
+        if _prunes(best_point.knobs) and not _prunes(uniform.knobs):
+            # Between drafts that prune and those that do not lies the bitmap's price: no small move crosses it.
+            starts["tuned-from-uniform"] = uniform.knobs
+        drafts = {
+            (stage, place): path[place]
+            for stage, start in starts.items()
+            for path in [self._ascend(stage, pricing, start, goal, ascent, device)]
+            for place in _snapshots(config.steps)
+        }
+        scored = self._score_candidates("tuned drafts", device, pricing, [*drafts.values(), uniform.knobs])
         # Text that no step saw stops the ascent where it stops to pay.
-        tuned = best_of(found)
-        self._add_curve(device, pricing, dict(zip(places, found, strict=False)))
-        found = {"default": default, "grid": best_point, "uniform": uniform, "tuned": tuned}
+        tuned = best_of(scored)
+        self._add_curve(device, pricing, dict(zip(drafts, scored, strict=False)))
+        chosen = {"default": default, "grid": best_point, "uniform": uniform, "tuned": tuned}
         if config.j_grid:
             by_j = search_by_j(self.drafts, pricing)
-            (found["j_grid"],) = self._judged("the draft that J chooses", device, pricing, [by_j])
-        return found
+            (chosen["j_grid"],) = self._score_candidates("the draft that J chooses", device, pricing, [by_j])
+        return chosen
 
-    def _judged(self, what: str, device: str, pricing: Case, candidates: Sequence[Knobs]) -> list[Judged]:
-        """Candidates on the text that elects."""
+    def _score_candidates(
+        self, what: str, device: str, pricing: Case, candidates: Sequence[Knobs]
+    ) -> list[ScoredCandidate]:
+        """Candidates on validation text."""
         # Which ones they are may differ in another version, whose prices do.
         which = ChainDecoding(self.drafts).name_of({str(place): knobs for place, knobs in enumerate(candidates)})
         name = f"judged/{self.slugs[device]}-{which}"
 
         def compute() -> Arrays:
-            found = []
+            scored = []
             with self.reporter.bar(f"judging {what} for {device}", len(candidates)) as bar:
                 for knobs in candidates:
-                    found.append(self.judge.judged(pricing, knobs))
-                    bar.advance(f"speedup {found[-1].speedup:.3f}x")
-            return judged_arrays(found)
+                    scored.append(self.scorer.score(pricing, knobs))
+                    bar.advance(f"speedup {scored[-1].speedup:.3f}x")
+            return scores_to_arrays(scored)
 
         if not self.stages.has(name):
-            self.judge.prepare()  # a stage of its own
-        return judged_of(candidates, self.stages.run(name, compute))
+            self.scorer.prepare()  # a stage of its own
+        return scores_from_arrays(candidates, self.stages.run(name, compute))
 
-    def _ascend(self, pricing: Case, start: Knobs, goal: Goal, ascent: Ascent, device: str) -> list[Knobs]:
+    def _ascend(self, stage: str, pricing: Case, start: Knobs, goal: Goal, ascent: Ascent, device: str) -> list[Knobs]:
         """Soft knobs after each step."""
-        stage = "uniform" if ascent.tied else "tuned"
         description = "tuning one pair for all matrices" if ascent.tied else "tuning every matrix"
         name = f"balance/{self.slugs[device]}-{stage}"
 
@@ -379,10 +397,10 @@ class Tuning:
                     bar.jump(step, f"speedup {speedup:.3f}x")
                     self.stages.tick(name)
 
-                among = windows_of_passes(self.config, self.drafts)
+                among = tuning_windows(self.config, self.drafts)
                 how: dict[str, Any] = {"among": among, "progress": progress, "on_step": on_step}
-                found = ascend(self.drafts.calibration, pricing, start, goal, ascent, **how)
-            return {"history": found.history, "path": found.path}
+                climb = ascend(self.drafts.calibration, pricing, start, goal, ascent, **how)
+            return {"history": climb.history, "path": climb.path}
 
         stored = self.stages.run(name, compute)
         for step, row in enumerate(stored["history"]):
@@ -393,22 +411,32 @@ class Tuning:
             for step in range(ascent.steps)
         ]
 
-    def _add_curve(self, device: str, pricing: Case, judged: dict[int, Judged]) -> None:
-        """What the hard drafts along an ascent reach on the text that it sees, and on that which elects."""
-        lines = {line["step"]: line for line in self.metrics if (line["device"], line["stage"]) == (device, "tuned")}
-        name = f"seen/{self.slugs[device]}-{ChainDecoding(self.drafts).name_of({str(i): j.knobs for i, j in judged.items()})}"
+    def _add_curve(self, device: str, pricing: Case, scored: dict[tuple[str, int], ScoredCandidate]) -> None:
+        """Speedups of the hard drafts along each ascent, on the text tuned on and on validation text.
+
+        Args:
+            scored: drafts by ascent and step.
+        """
+        lines = {(line["stage"], line["step"]): line for line in self.metrics if line["device"] == device}
+        which = ChainDecoding(self.drafts).name_of({str(i): each.knobs for i, each in enumerate(scored.values())})
+        name = f"seen/{self.slugs[device]}-{which}"
 
         def compute() -> Arrays:
             rows = []
-            with self.reporter.bar(f"measuring drafts on the text tuned on, for {device}", len(judged)) as bar:
-                for each in judged.values():
+            with self.reporter.bar(f"measuring drafts on the text tuned on, for {device}", len(scored)) as bar:
+                for each in scored.values():
                     rows.append(best_length(pricing, self.drafts.measured(each.knobs))[1])
                     bar.advance(f"speedup {rows[-1]:.3f}x")
             return {"speedup": np.array(rows)}
 
         seen = self.stages.run(name, compute)["speedup"]
-        for (place, each), speedup in zip(judged.items(), seen, strict=True):
-            lines[place + 1] |= {"hard_speedup_seen": float(speedup), "hard_speedup_unseen": each.speedup}
+        for ((stage, place), each), speedup in zip(scored.items(), seen, strict=True):
+            lines[stage, place + 1] |= {"hard_speedup_seen": float(speedup), "hard_speedup_unseen": each.speedup}
+
+
+def _prunes(knobs: Knobs) -> bool:
+    """Whether any matrix omits weights."""
+    return knobs.scheme.facts.prunes and bool(np.any(knobs.values["weight_prune"]))
 
 
 def _snapshots(steps: int) -> list[int]:
@@ -422,7 +450,7 @@ _CHOICES = {"default": ("draft_length",)} | dict.fromkeys(
 )
 
 
-def tune_drafts(config: TuneConfig, work: Work) -> HardDrafts:
+def tune_drafts(config: TuneConfig, work: RunContext) -> HardDrafts:
     """The hard drafts of a run, with the text that they are calibrated on."""
     # Bits per byte are about the text as it was written.
     as_written = config.objective == "bits_per_byte" or config.max_bits_per_byte is not None
@@ -436,7 +464,7 @@ def tune(
     force: bool = False,
     reporter: Reporter | None = None,
 ) -> tuple[list[TuneResult], RunDirectory]:
-    """Tune a draft for every device of the configuration, or return what a finished run found.
+    """Tune a draft for every device of the configuration, or return the result of a finished run.
 
     Returns:
         One result per device, as in result.json, and the run directory, which also holds the report.
@@ -448,7 +476,7 @@ def tune(
     checked = cache(lambda: check_inputs(config))
 
     def prepare(directory: RunDirectory, reporter: Reporter) -> Callable[[], list[TuneResult]]:
-        loaded = begin_work(
+        loaded = begin_run(
             config, directory, reporter, checked(), gradient_windows=config.windows_per_step, processes=processes
         )
         run = Tuning(config, loaded)
@@ -463,12 +491,12 @@ def tune(
 
     expect(TuneConfig, config)
     how: dict[str, Any] = dict(out=out, force=force, reporter=reporter, headline=_HEADLINE, processes=processes)
-    return carry_out_records(
+    return execute_record_run(
         "tune",
         config,
         prepare,
         check=checked,
         kind=TuneResult,
-        write=lambda found, path: write_report(found, read_metrics(path), path),
+        write=lambda results, path: write_report(results, read_metrics(path), path),
         **how,
     )

@@ -22,12 +22,23 @@ from jaxspec.report.configurations import (
     PAGE_COLUMNS,
     gap_in_standard_errors,
     headline,
+    operator_time_figure,
     ratio,
+    roofline_figure,
     tables,
+    tokens_figure,
     verdict,
 )
-from jaxspec.report.figures.configurations import operator_time_figure, roofline_figure, tokens_figure
-from jaxspec.report.figures.style import INK, colour_of, legend_below, marker_of, new_figure, styled, text_colour_on
+from jaxspec.report.figure_style import (
+    INK,
+    colour_of,
+    legend_below,
+    marker_of,
+    new_axes,
+    new_figure,
+    styled,
+    text_colour_on,
+)
 from jaxspec.report.formatting import NOT_KNOWN, fixed, knobs_in_words, times
 from jaxspec.report.page import (
     Drawings,
@@ -39,8 +50,8 @@ from jaxspec.report.page import (
     render_page,
     write_page,
 )
-from jaxspec.report.shown import Shown, note_lines, shown_run
 from jaxspec.report.stopwatch import STOPWATCH_CAPTION, stopwatch_figure, stopwatch_tables
+from jaxspec.report.terminal import Shown, note_lines, shown_run
 from jaxspec.report.titles import CONFIGURATIONS, configurations, in_order, provenance
 from jaxspec.results import predicted
 from jaxspec.results.network_results import Configuration
@@ -98,7 +109,7 @@ def with_calibration(result: TuneResult, speedups: Mapping[str, float]) -> TuneR
     """
     held_out = {name: result.configurations[name].speedup_vs_bf16_ar.known for name in speedups}
     ratio = {name: speedups[_TUNED] / speedup for name, speedup in speedups.items()}
-    found = {
+    on_calibration = {
         name: OnCalibration(
             speedup_vs_bf16_ar=predicted(speedup),
             gap=predicted(speedup / held_out[name] - 1.0),
@@ -107,7 +118,7 @@ def with_calibration(result: TuneResult, speedups: Mapping[str, float]) -> TuneR
         )
         for name, speedup in speedups.items()
     }
-    return dataclasses.replace(result, on_calibration=found)
+    return dataclasses.replace(result, on_calibration=on_calibration)
 
 
 def optimism_in_words(result: TuneResult) -> str:
@@ -125,9 +136,9 @@ def optimism_in_words(result: TuneResult) -> str:
 def promises(result: TuneResult) -> list[tuple[str, str, str]]:
     """Each other configuration, the tuned one's speed over it on calibration text, and a remark."""
     return [
-        (name, times(found.tuned_vs_this.number), f"{_more(found.optimism.number)} than on held-out prompts")
+        (name, times(here.tuned_vs_this.number), f"{_more(here.optimism.number)} than on held-out prompts")
         for name in in_order(result.on_calibration, CONFIGURATIONS)
-        if name != _TUNED and (found := result.on_calibration[name]).optimism.number is not None
+        if name != _TUNED and (here := result.on_calibration[name]).optimism.number is not None
     ]
 
 
@@ -171,9 +182,7 @@ def acceptance_figure(result: TuneResult) -> Figure | None:
     if not chosen and not grid:
         return None
 
-    figure = new_figure("Acceptance against footprint of the draft", provenance(result), height_inches=5.0)
-    axes = figure.add_subplot()
-    axes.grid(True)
+    figure, axes = new_axes("Acceptance against footprint of the draft", provenance(result), height_inches=5.0)
     if grid:
         front = pareto_front(grid)
         axes.step(*zip(*front), where="post", color=INK, linewidth=1.2, zorder=1, label="Pareto front of the grid")
@@ -218,8 +227,8 @@ def acceptance_figure(result: TuneResult) -> Figure | None:
             zorder=4 if name == "tuned" else 3,
             label=f"{'best grid point' if name == 'grid' else name}: {bits:.2f} bits, {alpha:.3f}",
         )
-    found = configurations(result)
-    statuses = sorted({found[name].acceptance.alpha_token.status or NO_STATUS for name in chosen})
+    shown = configurations(result)
+    statuses = sorted({shown[name].acceptance.alpha_token.status or NO_STATUS for name in chosen})
     axes.set_xlabel("weights read per draft step (bits per stored weight)")
     axes.set_ylabel(f"acceptance alpha_token (probability, {' or '.join(statuses) or 'measured'})")
     axes.margins(0.06)
@@ -250,9 +259,7 @@ def convergence_figure(result: TuneResult, metrics: Sequence[Mapping[str, Any]])
     stages = in_order({str(line["stage"]) for line in lines if line.get("stage") is not None}, CONFIGURATIONS)
     if not stages:
         return None
-    figure = new_figure("Tuning, pass by pass", provenance(result), height_inches=4.9)
-    axes = figure.add_subplot()
-    axes.grid(True)
+    figure, axes = new_axes("Tuning, pass by pass", provenance(result), height_inches=4.9)
     for stage in stages:
         for words, (field, marker, dashes) in _CURVES.items():
             points = [(line["step"], line.get(field)) for line in lines if line.get("stage") == stage]
@@ -334,9 +341,9 @@ def _draw_panel(
     low, high = factor * spec.low, factor * max(spec.high, most)
     colours, scale = colormaps["cividis"], Normalize(low, high)
     for _, x, values in columns:
-        found = [finite(value) for value in values]
-        edges = np.linspace(0, layers, len(found) + 1) - 0.5
-        column = np.array([[np.nan if value is None else factor * value] for value in found])
+        numbers = [finite(value) for value in values]
+        edges = np.linspace(0, layers, len(numbers) + 1) - 0.5
+        column = np.array([[np.nan if value is None else factor * value] for value in numbers])
         axes.pcolormesh(
             [x - 0.5, x + 0.5],
             edges,
@@ -369,7 +376,7 @@ def _draw_panel(
 
 def section(result: TuneResult, metrics: Sequence[Mapping[str, Any]] = ()) -> Section:
     """What the page shows of one device. Args: metrics: see `write_report`."""
-    answer, found = verdict(result), configurations(result)
+    answer, shown = verdict(result), configurations(result)
     tuned = result.configurations.get("tuned", Configuration())
     compared = [ratio(result, name) for name in ("grid", "default")]
     by_j = disagreement_in_words(result)
@@ -377,7 +384,7 @@ def section(result: TuneResult, metrics: Sequence[Mapping[str, Any]] = ()) -> Se
         result,
         headlines=[headline(result)],
         pays=answer.pays,
-        tables=[Grid(found, PAGE_COLUMNS, more=_more_rows(found))],
+        tables=[Grid(shown, PAGE_COLUMNS, more=_more_rows(shown))],
         best=answer.best,
         choice=answer.choice,
         ratios=_ratios(result),
@@ -386,7 +393,7 @@ def section(result: TuneResult, metrics: Sequence[Mapping[str, Any]] = ()) -> Se
         settings=[
             *network_settings(result, objective=result.objective),
             *([("objective J", by_j)] if by_j else []),
-            *(("intervals", words) for words in statements(each.intervals for each in found.values())),
+            *(("intervals", words) for words in statements(each.intervals for each in shown.values())),
         ],
         summary=[
             (times(tuned.speedup_vs_bf16_ar.number), ""),
@@ -396,12 +403,12 @@ def section(result: TuneResult, metrics: Sequence[Mapping[str, Any]] = ()) -> Se
     )
 
 
-def _more_rows(found: Mapping[str, Configuration]) -> list[tuple[str, str, list[Cell]]]:
+def _more_rows(shown: Mapping[str, Configuration]) -> list[tuple[str, str, list[Cell]]]:
     """The gap between the two counts, and what drafts leave out."""
     about = f"in standard errors of the count; beyond {LARGEST_GAP:.0f} it is a defect"
-    rows = [("gap between the two", about, [_gap(configuration) for configuration in found.values()])]
+    rows = [("gap between the two", about, [_gap(configuration) for configuration in shown.values()])]
     for title, what in (("weights", "weight"), ("keys and values", "kv"), ("LM head", "head")):
-        words = [knobs_in_words(configuration.knobs.value, what) for configuration in found.values()]
+        words = [knobs_in_words(configuration.knobs.value, what) for configuration in shown.values()]
         if any(each != NOT_KNOWN for each in words):  # a scheme may leave out nothing of a kind
             rows.append((title, "what the draft leaves out", list(map(Cell, words))))
     return rows
@@ -416,16 +423,16 @@ def _gap(configuration: Configuration) -> Cell:
 
 
 def _ratios(result: TuneResult) -> list[tuple[str, str, str]]:
-    found = [(name, ratio(result, name)) for name in configurations(result) if name != "tuned"]
+    ratios = [(name, ratio(result, name)) for name in configurations(result) if name != "tuned"]
     rows = [
         (f"tuned vs {name}", str(value), "" if value.clear else "no clear difference: the interval contains 1")
-        for name, value in found
+        for name, value in ratios
         if value is not None
     ]
     return rows + [(f"tuned vs {name}, on calibration text", value, remark) for name, value, remark in promises(result)]
 
 
-#: Configuration -> what it is, in the order in which they are told.
+#: Configuration -> what it is, in printed order.
 _ROWS = {
     "default": "the scheme's default knobs",
     "j_grid": "the grid point that objective J chooses",

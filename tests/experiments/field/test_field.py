@@ -22,6 +22,7 @@ from experiments.field.rows import PUBLISHED, read_rows
 from experiments.field.stored import BESIDES, NotPricedError, stored
 from experiments.field.summary import errors_of, summarise
 from hwmodels import catalog, parameters
+from hwmodels.network.architecture import weights_per_token
 from hwmodels.speculation.engine_terms import EngineTerms
 from jaxspec.errors import InputError
 
@@ -218,6 +219,9 @@ def test_heads_are_as_large_as_the_released_ones():
     assert float(parameters(small.architecture)["lm_head"]) == pytest.approx(counts["lm_head"] / 4)
 
 
+TERMS = tuple(field.name for field in dataclasses.fields(EngineTerms))
+
+
 def made(rows, terms, seed=0):
     """Parts whose kernels explain measured times but for these terms, exactly."""
     rng = np.random.default_rng(seed)
@@ -225,8 +229,11 @@ def made(rows, terms, seed=0):
     for row in rows:
         length, prompts = row.draft_length, row.batch * rng.uniform(0.2, 1.0)
         layers, maps = (1.0, float("EAGLE-3" in row.draft_kind)) if "EAGLE" in row.draft_kind else (28.0, 0.0)
-        cycle = np.array([1.0, length, length * row.batch, prompts, layers, maps * length])
-        ar = np.array([0.0, 0.0, 0.0, row.ar_batch * 0.3, 0.0, 0.0])
+        tokens = length * row.batch
+        known = {"cycle_s": 1.0, "draft_pass_s": length, "drafted_token_s": tokens, "prompt_weight_s": prompts}
+        known |= {"draft_layer_s": layers, "mapped_pass_s": maps * length, "drafted_token_layer_s": tokens * layers}
+        cycle = np.array([(known | {"launched_cycle_s": 1.0}).get(name, 0.0) for name in TERMS])
+        ar = np.array([row.ar_batch * 0.3 if name == "prompt_weight_s" else 0.0 for name in TERMS])
         parts.append(Parts(row.ar_s - ar @ spent, row.cycle_s - cycle @ spent, ar, cycle, 1.0, "h100-sxm", "made"))
     return parts
 
@@ -241,11 +248,12 @@ def of_vllm():
 
 def test_terms_are_recovered():
     rows = [row for row in of_vllm() if row.ar_s and row.cycle_s]
-    terms = EngineTerms(4e-4, 0.0, 3e-5, 4e-5, 2e-5, 0.0)
+    planted = {"launched_cycle_s": 4e-4, "prompt_weight_s": 4e-15, "draft_layer_s": 2e-5, "drafted_token_layer_s": 2e-6}
+    terms = dataclasses.replace(catalog.engine("vllm"), **planted)
     cells = list(zip(rows, made(rows, terms), strict=True))
     found = fit_numbers(cells, "vllm")
     np.testing.assert_allclose(
-        dataclasses.astuple(found.terms["vllm"]), dataclasses.astuple(terms), rtol=1e-3, atol=1e-9
+        dataclasses.astuple(found.terms["vllm"]), dataclasses.astuple(terms), rtol=1e-3, atol=1e-17
     )
     for row, parts in cells:
         assert predict(row, parts, found.terms["vllm"]).cycle_s == pytest.approx(row.cycle_s, rel=1e-3)
@@ -255,7 +263,7 @@ def test_instructions_of_rows_are_recovered_from_other_groups():
     rows = [row for row in PUBLISHED_ROWS if row.engine == "llama.cpp" and row.speedup and row.tokens_per_cycle]
     parts = [
         Parts(
-            row.ar_s, row.cycle_s - 2.5 * row.draft_length * 1e-3, np.zeros(6), np.zeros(6), 1.0, "rtx-5090", "a head",
+            row.ar_s, row.cycle_s - 2.5 * row.draft_length * 1e-3, np.zeros(11), np.zeros(11), 1.0, "rtx-5090", "a head",
             rows=pricing.RowTimes(0.0, row.draft_length * 1e-3),
         )
         for row in rows
@@ -342,7 +350,11 @@ def test_a_step_without_speculation_gives_the_bandwidth(tmp_path):
     slower = [dataclasses.replace(rows[0], id="slower", ar_s=1.1 * rows[0].ar_s, ar_batch=2.0 * rows[0].ar_batch)]
     found = answers(rows + slower, pricing.price_rows(rows + slower))
     assert [one["ar_status"] for one in found] == ["input", "predicted"]
-    np.testing.assert_allclose(parts.cycle_counts, [1.0, 0.0, 4.0, 1.72 * 144.5 / 200, 0.0, 0.0], rtol=1e-5)
+    prompts = 1.72 * 144.5 / 200 * float(weights_per_token(catalog.architecture("qwen3-32b")))
+    counted = dict(zip(TERMS, np.asarray(parts.cycle_counts), strict=True))
+    of_lookup = {"cycle_s": 1.0, "drafted_token_s": 4.0, "prompt_weight_s": prompts}
+    of_lookup |= {"lookup_cycle_s": 1.0, "lookup_sequence_s": 1.0}
+    assert counted == pytest.approx(dict.fromkeys(TERMS, 0.0) | of_lookup, rel=1e-5)
     # A lookup drafts for nothing: five rows of a verification cost a little more than one of a step.
     assert parts.ar_s < parts.cycle_s < 1.1 * parts.ar_s
 

@@ -2,11 +2,12 @@
 
 import csv
 
+import numpy as np
 import pytest
 
 from experiments.field.answers import answers
 from experiments.field.predict import price_rows
-from experiments.field.rows import PUBLISHED, read_rows
+from experiments.field.rows import PUBLISHED, read_rows, seen_batch
 from jaxspec.errors import InputError
 
 
@@ -44,6 +45,25 @@ def test_no_part_of_a_number_is_taken_for_all_of_it(written, notes, words):
 def test_a_speedup_of_nothing_is_refused(written):
     (row,) = read_rows(written(speedup="0", notes=""))
     assert row.unread == "row 2: speedup is '0'; it must be a number >= 0.001"
+
+
+@pytest.mark.parametrize("full", [0.0, 0.2, 0.75, 1.0])
+def test_a_batch_is_that_of_a_token_of_an_emptying_run(full):
+    """Against a run in small steps of time: 48 sequences for a share of it, then fewer and fewer."""
+    place = (np.arange(20000) + 0.5) / 20000
+    held = 48.0 * np.minimum((1.0 - place) / max(1.0 - full, 1e-9), 1.0)
+    seen = float(np.mean(held**2) / np.mean(held))
+    assert seen_batch(float(np.mean(held)), 48.0) == pytest.approx(seen, rel=1e-3)
+
+
+def test_a_batch_without_a_mean_is_what_was_asked_for(written):
+    def batches(notes):
+        (row,) = read_rows(written(batch="64", notes=notes))
+        return row.batch, row.ar_batch
+
+    assert batches("") == (64.0, 64.0)
+    # s = 0.25: (0.25 * 64^2 + 0.75 * 64^2 / 3) / 40; a mean below half of 64 is of a batch that was never full.
+    assert batches("in_flight_sd=40; in_flight_ar=24") == (pytest.approx(51.2), pytest.approx(32.0))
 
 
 def test_a_column_twice_is_refused(written):

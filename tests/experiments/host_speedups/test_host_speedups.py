@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.host_speedups.__main__ import draw, main, summarise
-from experiments.host_speedups.configurations import BATCHES, TREES, groups
-from experiments.host_speedups.run import Host, measure
+from experiments.host_speedups.run import BATCHES, TREES, Host, groups, measure
 from hwmodels import NO_ENGINE, catalog
 from jaxspec.runs.progress import Reporter
 

@@ -8,8 +8,7 @@ import re
 
 import pytest
 
-from experiments.reproduce.errors import spread_by_status
-from experiments.reproduce.paper import STATUSES
+from experiments.reproduce.paper import CAUSES, STATUSES, spread_by_status
 from experiments.reproduce.run import find_paper, paper_names, run_paper
 
 ROW = {
@@ -174,3 +173,12 @@ def test_a_verdict_is_earned(paper, outcome):
         assert summary["reproduced"] == (bool(tested) and all(found["reproduced"] for found in tested))
         assert summary["verdict"].startswith("reproduced" if summary["reproduced"] else "NOT reproduced")
         assert not (summary["reproduced"] and judged == 0)
+
+
+@pytest.mark.paper("fpga_tree_sd", "huffllm", "mobile_npu")
+def test_a_table_that_is_not_reproduced_gives_its_cause(paper, outcome):
+    for table in paper.tables:
+        summary = outcome.summary[table.name]
+        kind, _, arithmetic = summary["cause"].partition(": ")
+        assert summary["reproduced"] == (not table.cause), f"{table.name}: {summary['verdict']}"
+        assert summary["reproduced"] or (kind in CAUSES and arithmetic), f"{table.name}: {table.cause!r}"

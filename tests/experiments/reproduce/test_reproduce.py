@@ -17,7 +17,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from experiments.reproduce.errors import constant, each
+from experiments.reproduce.paper import constant, each
 from experiments.reproduce.paper import Choice, Detail, Modelled, Paper, PrintedTable, as_printed
 
 

@@ -6,9 +6,15 @@ import numpy as np
 import pytest
 from kernel_samples import write_tables
 
-from experiments.silicon import expert_sources
-from experiments.silicon.expert_sources import EXPERTS, ExpertSource, fit_sources, judge_experts
-from experiments.silicon.refit_experts import seconds_of, wider_record
+from experiments.silicon import refit_experts
+from experiments.silicon.refit_experts import (
+    EXPERTS,
+    ExpertSource,
+    fit_sources,
+    judge_experts,
+    seconds_of,
+    wider_record,
+)
 from hwmodels.analysis.calibration.expert_tables import expert_table, rows_of_main_kernel
 from hwmodels.analysis.calibration.kernel_tables import DataSheet, KernelTableError, TableName
 from hwmodels.catalog.calibrated import calibrated_experts
@@ -131,7 +137,7 @@ def test_what_a_file_lends_is_what_has_just_been_fitted(monkeypatch, tmp_path, c
             raise KernelTableError("toy holds too few rows")
         return fitted
 
-    monkeypatch.setattr(expert_sources, "refit_experts", refit)
+    monkeypatch.setattr(refit_experts, "refit_experts", refit)
     sources = {
         "bfloat16": ExpertSource("engine", "1.0"),
         "int4_wo": ExpertSource("engine", "1.0"),

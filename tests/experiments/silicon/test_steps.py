@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from experiments.silicon import steps
-from experiments.silicon.peer_steps import peer_errors, read_peer
-from experiments.silicon.steps_page import BARS, PRICED, page, step_errors
+from experiments.silicon.steps_page import BARS, PRICED, page, peer_errors, read_peer, step_errors
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from hwmodels import CostTerm, Technology, catalog, chip_bill, cost_names, design_costs, leaf_names
+from hwmodels import Technology, catalog, chip_bill, design_costs, leaf_names
+from hwmodels.analysis import CostTerm, cost_names
 
 NPU = catalog.device("cassandra-npu-roofline")
 FPGA = catalog.device("alveo-u280")

@@ -6,12 +6,12 @@ from hwmodels import catalog
 from hwmodels.analysis.remarks import group_remarks
 
 
-def group(**division):
-    return catalog.grouped(catalog.device_entry("h100-sxm"), catalog.Division(**division), "h100-sxm").device
+def group(**parallelism):
+    return catalog.grouped(catalog.device_entry("h100-sxm"), catalog.Parallelism(**parallelism), "h100-sxm").device
 
 
 @pytest.mark.parametrize(
-    ("division", "batch", "said"),
+    ("parallelism", "batch", "said"),
     [
         ({"data": 8}, 8, None),
         ({"data": 8}, 3, "3 sequences for 8 replicas: 5 of 8 have nothing to do at any moment"),
@@ -21,7 +21,7 @@ def group(**division):
         ({}, 1, None),
     ],
 )
-def test_idle_devices(division, batch, said):
-    lines = [line for line in group_remarks(group(**division), [batch]) if "pipeline" not in line]
+def test_idle_devices(parallelism, batch, said):
+    lines = [line for line in group_remarks(group(**parallelism), [batch]) if "pipeline" not in line]
     assert len(lines) == (said is not None)
     assert all(line.startswith(said) for line in lines)

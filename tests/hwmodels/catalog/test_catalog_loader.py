@@ -98,11 +98,7 @@ def test_every_architecture(name):
             "unknown device 'rtx-409'; did you mean 'rtx-4090' or 'rtx-5090' or 'rtx-4080'? allowed: "
             + ", ".join(DEVICES),
         ),
-        (
-            catalog.architecture,
-            "",
-            f"unknown architecture ''; allowed: {', '.join(ARCHITECTURES)}",
-        ),
+        (catalog.architecture, "", f"unknown architecture ''; allowed: {', '.join(ARCHITECTURES)}"),
     ],
 )
 def test_unknown_names_say_what_is_allowed(lookup, name, message):

@@ -95,8 +95,8 @@ HEADS = [
     (SMALL | {"architectures": ["DeepseekV3ForCausalLMNextN"]}, "a head of multi-token prediction", "mtp", None),
     (SMALL | {"num_hidden_layers": 1, "num_nextn_predict_layers": 1}, "a head of multi-token prediction", "mtp", None),
     ({"model_type": "qwen3_next_mtp"}, "a head of multi-token prediction", "mtp", None),
-    ({"model_type": "medusa", "medusa_num_heads": 4}, "a Medusa head", None, None),
-    ({"medusa_num_heads": 4, "medusa_num_layers": 1}, "a Medusa head", None, None),
+    ({"model_type": "medusa", "medusa_num_heads": 4}, "a Medusa head", "medusa", None),
+    ({"medusa_num_heads": 4, "medusa_num_layers": 1}, "a Medusa head", "medusa", None),
     (
         {"architectures": ["MLPSpeculatorPreTrainedModel"], "model_type": "mlp_speculator"},
         "an MLP speculator",

@@ -11,6 +11,7 @@ from hwmodels.compute.systolic.array import SystolicArray
 from hwmodels.compute.vector_array import VectorArray
 from hwmodels.compute.weight_layouts import TileGroups
 from hwmodels.decoders.decoder import DECODER_KINDS, Decoder
+from hwmodels.network.operators import StepShape
 
 
 def number(value):
@@ -34,13 +35,7 @@ SYSTOLIC = table(
     "matrix_unit", kind='"systolic_array"', dataflow='"os"', rows=12, columns=10, frequency_hz=1e9, mac_energy_j=0
 ) + ("".join(table(f"matrix_unit.{name}_buffer", **BUFFER) for name in ("input", "weight", "output")))
 VECTOR = table(
-    "matrix_unit",
-    kind='"vector_array"',
-    pe_rows=3,
-    pe_columns=5,
-    vector_macs=2,
-    vector_width=7,
-    frequency_hz=2e9,
+    "matrix_unit", kind='"vector_array"', pe_rows=3, pe_columns=5, vector_macs=2, vector_width=7, frequency_hz=2e9
 )
 DECODER = table(
     "decoder",
@@ -81,14 +76,7 @@ def test_a_vector_array():
 
 
 NPU = (
-    table(
-        "matrix_unit",
-        kind='"matrix_vector_npu"',
-        tile_rows=4,
-        tile_depth=4,
-        tile_columns=4,
-        dma_bytes_per_s=1e10,
-    )
+    table("matrix_unit", kind='"matrix_vector_npu"', tile_rows=4, tile_depth=4, tile_columns=4, dma_bytes_per_s=1e10)
     + table("matrix_unit.vector", units=2, packets_per_s=1e9, register_scores=8, score_packets=3, row_packets=5)
     + table("matrix_unit.vector.layout", kind='"tile_groups"', group_weights=8, group_packets=6)
     + table("matrix_unit.vector.exponential", kind='"polynomial"', steps=7, step_packets=4)
@@ -132,10 +120,7 @@ def test_parts_of_several_kinds_and_parts_that_may_be_absent(host):
         (BASE + MEMORY + NPU + HOST.replace("cores", "core"), "did you mean 'matrix_unit.host.cores'"),
         (BASE, "memory.bandwidth_bytes_per_s is missing; add .* and likewise memory.efficiency, memory.capacity_bytes"),
         (BASE + MEMORY + "size = 3\nrate = 4\n", "unknown key 'memory.size', 'memory.rate'"),
-        (
-            BASE + MEMORY + '[technology]\nnode_m = { value = 7, source = "7 nm" }\n',
-            "node_m is 7; it must be .* 7 nm is 7e-9",
-        ),
+        (BASE + MEMORY + '[technology]\nnode_m = { value = 7, source = "7 nm" }\n', "node_m is 7; it must be .* 7 nm"),
         (BASE + "memory = 3\n", "memory is 3; it must be a table"),
         (
             BASE + MEMORY + table("matrix_unit", kind='"systolic"'),
@@ -198,11 +183,7 @@ def test_no_decoder_is_infinitely_fast(kind):
         assert entry.sources["decoder.symbols_per_cycle"].startswith("derived: ")
         work = step_operators(
             catalog.architecture("embedded"),
-            tokens=3.0,
-            batch=2.0,
-            context_tokens=50.0,
-            weight_bits=uniform_weight_bits(5.0),
-            kv_bits=16.0,
+            StepShape(tokens=3.0, batch=2.0, context_tokens=50.0, weight_bits=uniform_weight_bits(5.0), kv_bits=16.0),
         )
         total = float(step_cost(entry.device, work).decoding_s.sum())
         assert total == pytest.approx(float(work.coded_elements.sum()) / 10 / 1e9, rel=1e-5)
@@ -226,7 +207,7 @@ def test_both_numbers_of_a_decoders_rate_are_asked_for_at_once():
 def test_a_decoder_without_a_rate_is_refused_in_python(toy_device, small):
     device = toy_device.replace(decoder=Decoder(frequency_hz=1e9, kind="unary"))
     work = step_operators(
-        small, tokens=1.0, batch=1.0, context_tokens=5.0, weight_bits=uniform_weight_bits(5.0), kv_bits=16.0
+        small, StepShape(tokens=1.0, batch=1.0, context_tokens=5.0, weight_bits=uniform_weight_bits(5.0), kv_bits=16.0)
     )
     with pytest.raises(ValueError, match=r"'unary' has no limit of symbols per cycle.*set symbols_per_cycle"):
         step_cost(device, work)

@@ -113,10 +113,7 @@ def test_windows(more, layers, tokens):
 
 
 def test_what_decides_no_size_decides_nothing():
-    rotary = {
-        "rope_theta": 5e5,
-        "rope_scaling": {"rope_type": "llama3", "factor": 8.0},
-    }
+    rotary = {"rope_theta": 5e5, "rope_scaling": {"rope_type": "llama3", "factor": 8.0}}
     assert catalog.read_config(SMALL | rotary) == catalog.read_config(SMALL)
     assert catalog.read_config(SMALL).notes == ()
 
@@ -128,7 +125,7 @@ def test_heads_are_derived_where_they_are_not_stated():
         assert (read.num_kv_heads, read.head_dim) == (6, 4)
 
 
-def test_defaults_are_told():
+def test_defaults_are_named():
     raw = {"model_type": "gemma2", "num_hidden_layers": 3, "hidden_size": 24, "vocab_size": 97}
     (note,) = catalog.read_config(raw).notes
     assert note == (
@@ -137,7 +134,7 @@ def test_defaults_are_told():
     )
 
 
-def test_layers_that_predict_further_tokens_are_left_out_and_told():
+def test_multi_token_layers_are_left_out_with_a_note():
     raw = SMALL | EXPERTS | {"model_type": "glm4_moe", "head_dim": 7}
     with_them = catalog.read_config(raw | {"num_nextn_predict_layers": 2})
     assert with_them.architecture == catalog.read_config(raw).architecture

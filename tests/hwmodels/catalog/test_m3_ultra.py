@@ -11,6 +11,7 @@ import pytest
 
 from hwmodels import Footprint, Workload, catalog, decode_operators, step_cost
 from hwmodels.network.footprint import uniform_weight_bits
+from hwmodels.network.operators import step_operators
 from hwmodels.network.operators.steps import prefill_step
 
 DEVICE = catalog.device("m3-ultra")
@@ -39,7 +40,7 @@ def decoded(name, context):
 
 def prompted(name, tokens):
     step = prefill_step(Workload(batch=1.0, context_tokens=1.0, prompt_tokens=tokens), footprint=STORED)
-    return tokens / float(step_cost(SIXTY, step.operators(catalog.architecture(name))).total_s)
+    return tokens / float(step_cost(SIXTY, step_operators(catalog.architecture(name), step)).total_s)
 
 
 def test_the_peak_is_cores_by_lanes_by_clock():

@@ -12,6 +12,7 @@ import pytest
 
 from hwmodels import catalog, step_cost, step_operators
 from hwmodels.network.footprint import uniform_weight_bits
+from hwmodels.network.operators import StepShape
 
 DEVICE = catalog.device("m3-ultra")
 SIXTY = dataclasses.replace(DEVICE, peak_flops_per_s=DEVICE.peak_flops_per_s * 60 / 80)
@@ -31,11 +32,13 @@ def ratio(device, sequences, tokens):
     """A forward's time over the measured one."""
     work = step_operators(
         NETWORK,
-        tokens=float(tokens),
-        batch=float(sequences),
-        context_tokens=64.0,
-        weight_bits=uniform_weight_bits(4.0 + 32 / 64),
-        kv_bits=16.0,
+        StepShape(
+            tokens=float(tokens),
+            batch=float(sequences),
+            context_tokens=64.0,
+            weight_bits=uniform_weight_bits(4.0 + 32 / 64),
+            kv_bits=16.0,
+        ),
     )
     return 1e3 * float(step_cost(device, work).total_s) / FORWARDS[sequences][tokens - 1]
 

@@ -7,6 +7,7 @@ import pytest
 from hwmodels import OPERATORS, catalog, step_cost, step_operators, uniform_weight_bits
 from hwmodels.analysis.design_point import chip_area
 from hwmodels.decoders.decoder import decoders_needed
+from hwmodels.network.operators import StepShape
 
 MM2, UM2 = 1e-6, 1e-12
 LLAMA = catalog.architecture("llama-3.1-8b")
@@ -17,7 +18,10 @@ step = jax.jit(
     lambda device, tokens, bits: step_cost(
         device,
         step_operators(
-            LLAMA, tokens=tokens, batch=1.0, context_tokens=900.0, weight_bits=uniform_weight_bits(bits), kv_bits=16.0
+            LLAMA,
+            StepShape(
+                tokens=tokens, batch=1.0, context_tokens=900.0, weight_bits=uniform_weight_bits(bits), kv_bits=16.0
+            ),
         ),
     )
 )

@@ -18,7 +18,7 @@ GPT_OSS_120B = {"model_type": "gpt_oss", "num_hidden_layers": 36, "hidden_size":
 GPT_OSS_FORM = {
     "quant_method": "mxfp4",
     "modules_to_not_convert": [
-        *("model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"),
+        *("model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head")
     ],
 }
 

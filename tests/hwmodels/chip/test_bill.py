@@ -9,8 +9,8 @@ from hwmodels import Technology, Workload, catalog, chip_bill, decode_operators,
 from hwmodels.analysis.design_costs import design_costs
 from hwmodels.analysis.design_point import chip_area
 from hwmodels.catalog.units import UNITS
+from hwmodels.chip.cost import memory_price
 from hwmodels.chip.energy import energy_per_flop
-from hwmodels.chip.price import memory_price
 from hwmodels.compute.fpga_array import FpgaArray
 from hwmodels.compute.host_and_near import HostAndNear
 from hwmodels.compute.near_memory import NearMemoryUnit
@@ -31,10 +31,7 @@ SIZES = {
     "fpga_array": (FpgaArray(12.0, 7.0, 1e9, macs_per_pe=3.0), ("rows", "columns", "macs_per_pe")),
     "near_memory": (NEAR, ("pes", "reuse", "block_depth", "block_columns", "links.aggregation_bytes_per_s")),
     "host_and_near": (HostAndNear(NEAR, NEAR, 0.5), ("host.pes", "near.block_columns")),
-    "vector_array": (
-        VectorArray(3.0, 5.0, 2.0, 7.0, 1e9),
-        ("pe_rows", "pe_columns", "vector_macs", "vector_width"),
-    ),
+    "vector_array": (VectorArray(3.0, 5.0, 2.0, 7.0, 1e9), ("pe_rows", "pe_columns", "vector_macs", "vector_width")),
     "calibrated_gpu": (catalog.device("a100-sxm-80gb").matrix_unit, ("multiprocessors",)),
     "vector_tile_kernels": (catalog.device("m3-ultra").matrix_unit, ()),
     "matrix_vector_npu": (

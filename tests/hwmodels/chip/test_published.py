@@ -6,19 +6,23 @@ import numpy as np
 import pytest
 
 from hwmodels.chip.blocks import (
+    bitcell_area,
+    decoder_area_at,
+    decoder_symbol_energy_at,
+    energy_at,
     integer_mac_area,
     integer_mac_energy,
     interface_area,
+    logic_area_factor,
     mac_area,
     mac_energy,
+    power_law,
     sram_area,
     sram_energy_per_byte,
 )
-from hwmodels.chip.decoding import decoder_area_at, decoder_symbol_energy_at
-from hwmodels.chip.nodes import bitcell_area, energy_at, logic_area_factor, power_law
-from hwmodels.chip.price import die_price, die_yield, dies_per_wafer
+from hwmodels.chip.cost import die_price, die_yield, dies_per_wafer
+from hwmodels.chip.hardware import Technology
 from hwmodels.chip.published import ENERGY_COEFFICIENTS
-from hwmodels.chip.technology import Technology
 
 NM, UM2, PJ = 1e-9, 1e-12, 1e-12
 

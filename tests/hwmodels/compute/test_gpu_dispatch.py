@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels.compute.gpu import GpuGemm
-from hwmodels.compute.gpu_dispatch import DISPATCHED_ROWS, dispatched_tile
+from hwmodels.compute.gpu import DISPATCHED_ROWS, GpuGemm, dispatched_tile
 from hwmodels.compute.gpu_formats import GemmCoefficients, stack_widths
 from hwmodels.compute.tile_counts import exact_ceiling
 from hwmodels.numerics.folds import smooth_ceil_div

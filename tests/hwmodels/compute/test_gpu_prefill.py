@@ -16,12 +16,7 @@ DECODING = GpuAttention(
     cache_sharpness=6.0,
 )
 UNIT = GpuPrefill(
-    extra_s=3e-6,
-    compute_efficiency=0.7,
-    exponential_flops=90.0,
-    tile_tokens=65.0,
-    chain_s=2e-8,
-    memory_efficiency=0.6,
+    extra_s=3e-6, compute_efficiency=0.7, exponential_flops=90.0, tile_tokens=65.0, chain_s=2e-8, memory_efficiency=0.6
 )
 RATES = {"peak_flops_per_s": 3e14, "bandwidth_bytes_per_s": 2e12}
 WORK = {"rows": 3.0 * 700 * 30, "depth": 240.0, "tokens": 700.0, "visible_tokens": 350.5, "moved_bytes": 4e7}

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import hwmodels
-from hwmodels import OPERATORS, Workload, catalog, uniform_footprint
+from hwmodels import OPERATORS, Case, Workload, catalog, uniform_footprint
 from hwmodels.compute.unit import SingleKernel
-from hwmodels.network.operators import verify_step
+from hwmodels.network.operators import step_operators, verify_step
 
 pytestmark = pytest.mark.device_matrix
 
@@ -22,7 +22,7 @@ step_cost, baselines = jax.jit(hwmodels.step_cost, static_argnames="temperature"
 @jax.jit
 def work(batch=1.0, tokens=1.0):
     load = Workload(batch=batch, context_tokens=1000.0)
-    return verify_step(load, footprint=WIDTHS, verify_tokens=tokens).operators(NETWORK)
+    return step_operators(NETWORK, verify_step(load, footprint=WIDTHS, verify_tokens=tokens))
 
 
 @pytest.mark.parametrize("name", ["pim", "logic-pim"])
@@ -58,8 +58,8 @@ def test_what_lies_elsewhere_is_the_hosts():
 
 def test_energy_of_crossing_to_the_host():
     device, alone = catalog.device("elmoe3d-xpu-pim"), catalog.device("elmoe3d-xpu")
-    plain = baselines(alone, NETWORK, footprint=WIDTHS, workload=Workload()).stored.cost.energy
-    energy = baselines(device, NETWORK, footprint=WIDTHS, workload=Workload()).stored.cost.energy
+    plain = baselines(Case(alone, NETWORK, workload=Workload(), footprint=WIDTHS)).stored.cost.energy
+    energy = baselines(Case(device, NETWORK, workload=Workload(), footprint=WIDTHS)).stored.cost.energy
     assert energy.total_j == pytest.approx(
         energy.arithmetic_j + energy.memory_j.sum() + energy.link_j + energy.decoder_j + energy.static_j
     )
@@ -70,7 +70,7 @@ def test_energy_of_crossing_to_the_host():
     everything = device.replace(
         matrix_unit=device.matrix_unit.replace(near=device.matrix_unit.near.replace(frequency_hz=1e3))
     )
-    sent = baselines(everything, NETWORK, footprint=WIDTHS, workload=Workload()).stored.cost.energy
+    sent = baselines(Case(everything, NETWORK, workload=Workload(), footprint=WIDTHS)).stored.cost.energy
     assert float(sent.memory_j[0] + sent.link_j) == pytest.approx(float(plain.memory_j[0]), rel=1e-5)
     assert SingleKernel.unpacking == device.matrix_unit.unpacking
 

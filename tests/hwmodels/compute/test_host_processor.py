@@ -6,6 +6,7 @@ import pytest
 
 from hwmodels import OPERATORS, catalog, step_cost, step_operators, uniform_weight_bits
 from hwmodels.compute.matrix_vector_npu import HostProcessor, reached_share
+from hwmodels.network.operators import StepShape
 
 pytestmark = pytest.mark.device_matrix
 
@@ -18,11 +19,7 @@ HOST = HostProcessor(cores=3.0, peak_flops_per_s=7e10, bandwidth_bytes_per_s=1e1
 def cost(device, tokens):
     work = step_operators(
         catalog.architecture("llama-3.2-1b"),
-        tokens=tokens,
-        batch=1.0,
-        context_tokens=99.0,
-        weight_bits=uniform_weight_bits(6.5),
-        kv_bits=16.0,
+        StepShape(tokens=tokens, batch=1.0, context_tokens=99.0, weight_bits=uniform_weight_bits(6.5), kv_bits=16.0),
     )
     return work, step_cost(device, work)
 

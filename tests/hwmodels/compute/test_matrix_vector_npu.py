@@ -12,6 +12,7 @@ from hwmodels.compute.exponentials import GatheredTable
 from hwmodels.compute.matrix_vector_npu import SCHEDULES, MatrixVectorNpu
 from hwmodels.compute.vector_units import VectorUnits, softmax_time
 from hwmodels.compute.weight_layouts import CoalescedGroups
+from hwmodels.network.operators import StepShape
 
 pytestmark = pytest.mark.device_matrix
 
@@ -126,11 +127,7 @@ def test_activations_that_do_not_fit_make_weights_come_again():
 def priced(device, tokens=9.0):
     work = step_operators(
         catalog.architecture("qwen2.5-1.5b"),
-        tokens=tokens,
-        batch=2.0,
-        context_tokens=4000.0,
-        weight_bits=uniform_weight_bits(4.5),
-        kv_bits=16.0,
+        StepShape(tokens=tokens, batch=2.0, context_tokens=4000.0, weight_bits=uniform_weight_bits(4.5), kv_bits=16.0),
     )
     return work, step_cost(device, work)
 

@@ -12,14 +12,7 @@ def seconds_of(unit, m, k, n, weight_bits=16.0):
     return float(unit_checks.product_time(unit, m, k, n, weight_bits, 0.0))
 
 
-BONDED = NearMemoryUnit(
-    pes=5.0,
-    reuse=7.0,
-    block_depth=4.0,
-    block_columns=3.0,
-    frequency_hz=1.3e9,
-    slice_bits=4.0,
-)
+BONDED = NearMemoryUnit(pes=5.0, reuse=7.0, block_depth=4.0, block_columns=3.0, frequency_hz=1.3e9, slice_bits=4.0)
 #: Each activation on its own, 8-bit weights whole.
 IN_BANK = BONDED.replace(reuse=1.0, slice_bits=8.0, pes=3.0)
 

@@ -9,12 +9,13 @@ from toy_unit import ToyUnit
 
 from hwmodels import (
     OPERATORS,
+    Case,
     DraftCost,
     Workload,
     catalog,
     chain_plan,
     decode_operators,
-    price_cycle,
+    price,
     uniform_footprint,
 )
 from hwmodels.analysis.sensitivity import leaf_names
@@ -77,13 +78,9 @@ def test_a_file_names_it_and_its_steps_are_priced(file):
     assert float(times.energy_j[OPERATORS.index("down")]) == pytest.approx(16 * 2048 * 8192 * 1e-12, rel=1e-5)
     assert float(cost.total_s) > float(cost.compute_s.sum())
 
-    cycle = price_cycle(
-        device,
-        network,
-        footprint=uniform_footprint(16.0),
-        draft_cost=DraftCost(passes=0.0),
-        workload=workload,
-        plan=chain_plan(2),
+    cycle = price(
+        Case(device, network, workload=workload, footprint=uniform_footprint(16.0), draft=DraftCost(passes=0.0)),
+        chain_plan(2),
     )
     assert float(cycle.baselines.stored.cost.total_s) == pytest.approx(float(cost.total_s), rel=1e-5)
     # Three tokens are three times the products, which decide.
@@ -141,14 +138,8 @@ def test_times_hold_with_the_smoothing_that_they_were_fitted_with():
     ("change", "check"),
     [
         (lambda t, w: t.replace(compute_s=-t.compute_s), contract.stays_in_range),
-        (
-            lambda t, w: t.replace(memory_share=tuple(share * 2 for share in t.memory_share)),
-            contract.stays_in_range,
-        ),
-        (
-            lambda t, w: t.replace(energy_j=None if t.energy_j is None else -t.energy_j),
-            contract.knows_energy_of_chips,
-        ),
+        (lambda t, w: t.replace(memory_share=tuple(share * 2 for share in t.memory_share)), contract.stays_in_range),
+        (lambda t, w: t.replace(energy_j=None if t.energy_j is None else -t.energy_j), contract.knows_energy_of_chips),
         (lambda t, w: t.replace(compute_s=1 / (1 + w.flops)), contract.takes_no_less_for_more),
     ],
 )

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from hwmodels.compute.vector_array import SPREADS, assignment_cycles
-from hwmodels.compute.vector_buffers import BufferedArray, weight_load_time
+from hwmodels.compute.vector_mapping import BufferedArray, weight_load_time
 
 pytestmark = pytest.mark.device_matrix
 

@@ -2,17 +2,15 @@ import itertools
 import math
 import random
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from hwmodels.compute.vector_array import SPREADS
-from hwmodels.compute.vector_buffers import BufferedArray
 from hwmodels.compute.vector_mapping import (
     HELD,
     ORDERS,
     AccessEnergies,
+    BufferedArray,
     Grid,
     Mapping,
     MappingCost,
@@ -191,32 +189,3 @@ def test_nothing_fits():
         search(ARRAY.replace(accumulator_buffer_bytes=3.9), 2, 3, 4, **OPTIONS)
     with pytest.raises(ValueError, match="k is"):
         search(ARRAY, 2, 3.5, 4, **OPTIONS)
-
-
-@pytest.mark.device_matrix
-def test_gradient_and_limits(check_gradient, x64):
-    mapping = Mapping("n", "k", (3, 5, 4), "nmk", (False, True))
-
-    def total(tree):
-        array, energies, m, k, n, bandwidth, bits, temperature = tree
-        cost = mapping_cost(
-            array,
-            mapping,
-            m,
-            k,
-            n,
-            bandwidth_bytes_per_s=bandwidth,
-            energies=energies,
-            weight_bits=bits,
-            temperature=temperature * jnp.array([0.2, 0.7]),
-        )
-        return jnp.sum((cost.total_s / 1e-9 + cost.total_j / 1e-10) * jnp.array([1.0, 1.7]))
-
-    floats = jax.tree.map(float, (ARRAY.replace(pe_rows=2.3), ENERGIES))
-    check_gradient(total, (*floats, 7.3, 11.6, 9.2, BANDWIDTH, 11.3, 1.0))
-    exact = mapping_cost(ARRAY, mapping, 7, 11, 9, **OPTIONS)
-    for temperature, error in ((0.05, 0.3), (1e-4, 1e-3)):
-        smooth = mapping_cost(ARRAY, mapping, 7, 11, 9, **OPTIONS, temperature=temperature)
-        np.testing.assert_allclose(smooth, exact, rtol=error)
-    batch = jax.vmap(lambda m: mapping_cost(ARRAY, mapping, m, 11, 9, **OPTIONS).total_s)(np.array([2.0, 7.0]))
-    np.testing.assert_allclose(batch[1], exact.total_s, rtol=1e-12)

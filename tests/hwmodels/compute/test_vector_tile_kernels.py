@@ -10,6 +10,7 @@ import unit_checks
 from hwmodels import OPERATORS, catalog, step_operators, uniform_weight_bits
 from hwmodels.compute.roofline import ROOFLINE
 from hwmodels.compute.vector_tile_kernels import VectorTileKernels
+from hwmodels.network.operators import StepShape
 from hwmodels.numerics.scalars import Leaf
 
 PEAK = 3e12
@@ -106,11 +107,7 @@ def test_experts_and_attention_are_the_rooflines():
     device = catalog.device("m3-ultra")
     work = step_operators(
         catalog.architecture("glm-4.5-air"),
-        tokens=4.0,
-        batch=3.0,
-        context_tokens=500.0,
-        weight_bits=uniform_weight_bits(4.5),
-        kv_bits=16.0,
+        StepShape(tokens=4.0, batch=3.0, context_tokens=500.0, weight_bits=uniform_weight_bits(4.5), kv_bits=16.0),
     )
     own, roof = (np.asarray(unit.operator_times(work, device).compute_s) for unit in (device.matrix_unit, ROOFLINE))
     same = [name for name, one, other in zip(OPERATORS, own, roof, strict=True) if one == other != 0]

@@ -1,12 +1,6 @@
 import numpy as np
 
-from hwmodels.decoders.huffman_cam import (
-    ReferenceCam,
-    area_overhead,
-    cam_bits,
-    cam_entries,
-    decoder_area,
-)
+from hwmodels.decoders.huffman_cam import ReferenceCam, area_overhead, cam_bits, cam_entries, decoder_area
 
 REFERENCE = ReferenceCam(area_m2=1199.3e-12, symbol_bits=5.0, max_code_bits=12.0)
 

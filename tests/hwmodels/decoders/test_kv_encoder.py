@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 
 from hwmodels.decoders import Encoder
-from hwmodels.decoders.encoder import (
-    encode_energy,
-    encode_time,
-    encoders_needed,
-    step_time_with_encoding,
-)
+from hwmodels.decoders.encoder import encode_energy, encode_time, encoders_needed, step_time_with_encoding
 
 UNITS = Encoder(
     frequency_hz=3e8,

@@ -8,6 +8,7 @@ import pytest
 from hwmodels import Routing, step_operators, uniform_weight_bits
 from hwmodels.memory import zipf_popularity
 from hwmodels.memory.expert_hits import HIT_RULES, CharacteristicTime, EvenHits, PowerLawHits
+from hwmodels.network.operators import StepShape
 from hwmodels.network.routing import pooled_choices
 
 pytestmark = pytest.mark.device_matrix
@@ -23,7 +24,7 @@ def reads(small):
     def build(**changes):
         routing = Routing(zipf_popularity(0.9, num_items=20))
         step = {"tokens": 1.0, "batch": 2.0, "context_tokens": 5.0, "kv_bits": 16.0, "routing": routing} | changes
-        found = step_operators(mixture, weight_bits=uniform_weight_bits(8.5), **step).experts
+        found = step_operators(mixture, StepShape(weight_bits=uniform_weight_bits(8.5), **step)).experts
         assert found is not None
         return found
 

@@ -17,6 +17,7 @@ from hwmodels import (
 )
 from hwmodels.device import Superblocks
 from hwmodels.memory import CACHE_BLOCK_BYTES, superblock_traffic
+from hwmodels.network.operators import StepShape
 from hwmodels.step.step_cost import STREAMS, padded_work
 
 BLOCKS = Superblocks(blocks_per_superblock=11.0, block_bytes=96.0)
@@ -53,8 +54,8 @@ def test_by_hand(toy_device, small, workload, footprint):
 
 def test_no_tensor_grows_beyond_its_16_bits(toy_device, small):
     step = {"tokens": 1.0, "batch": 1.0, "context_tokens": 90.0, "kv_bits": 15.99}
-    work = step_operators(small, **step, weight_bits=uniform_weight_bits(15.9999, LAYER_MATRICES))
-    wide = step_operators(small, **step | {"kv_bits": 16.0}, weight_bits=uniform_weight_bits(16.0))
+    work = step_operators(small, StepShape(**step, weight_bits=uniform_weight_bits(15.9999, LAYER_MATRICES)))
+    wide = step_operators(small, StepShape(**step | {"kv_bits": 16.0}, weight_bits=uniform_weight_bits(16.0)))
     packed = padded_work(toy_device.replace(superblocks=BLOCKS), work)
     for name in ("weight_bytes", "kv_bytes"):
         np.testing.assert_allclose(getattr(packed, name), getattr(wide, name), rtol=1e-5)
@@ -62,7 +63,10 @@ def test_no_tensor_grows_beyond_its_16_bits(toy_device, small):
 
 def test_it_is_that_of_streams_in_superblocks(toy_device, small):
     work = step_operators(
-        small, tokens=1.0, batch=1.0, context_tokens=90.0, weight_bits=uniform_weight_bits(5.0, ["o"]), kv_bits=16.0
+        small,
+        StepShape(
+            tokens=1.0, batch=1.0, context_tokens=90.0, weight_bits=uniform_weight_bits(5.0, ["o"]), kv_bits=16.0
+        ),
     )
     found = added(toy_device.replace(superblocks=BLOCKS), work)["weight_bytes"]
     assert sum(found.values()) == found["o"]
@@ -78,18 +82,18 @@ def test_only_what_is_coded_and_read_is_padded(toy_device, small, workload):
     assert all(not any(kind.values()) for kind in added(device, plain).values())
     step: dict[str, Any] = {"tokens": 1.0, "batch": 1.0, "context_tokens": 90.0, "kv_bits": 16.0}
     coded = {"weight_bits": uniform_weight_bits(5.0, LAYER_MATRICES)}
-    whole = added(device, step_operators(small, **step, **coded))["weight_bytes"]
-    half = added(device, step_operators(small, feed_forward_share=0.5, **step, **coded))["weight_bytes"]
+    whole = added(device, step_operators(small, StepShape(**step, **coded)))["weight_bytes"]
+    half = added(device, step_operators(small, StepShape(feed_forward_share=0.5, **step, **coded)))["weight_bytes"]
     assert half["down"] == pytest.approx(whole["down"] / 2, rel=1e-3)
     assert half["o"] == whole["o"] > 0
     # Nothing is cached before the prompt.
-    first = step_operators(small, **step | {"context_tokens": 0.0, "kv_bits": 6.0}, **coded)
+    first = step_operators(small, StepShape(**step | {"context_tokens": 0.0, "kv_bits": 6.0}, **coded))
     assert not any(added(device, first)["kv_bytes"].values())
     # Two experts of a token are two tensors of a kind, in each of two layers.
     mixture = small.replace(
         num_moe_layers=2.0, num_experts=5.0, experts_per_token=2.0, expert_intermediate_size=6.0, gated_ffn=1.0
     )
-    routed = step_operators(mixture, **step, weight_bits=uniform_weight_bits(5.0, ["expert_down"]))
+    routed = step_operators(mixture, StepShape(**step, weight_bits=uniform_weight_bits(5.0, ["expert_down"])))
     assert added(device, routed)["weight_bytes"]["expert_down"] == pytest.approx(PADDING * 4, rel=1e-3)
 
 

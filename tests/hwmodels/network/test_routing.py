@@ -9,8 +9,7 @@ import pytest
 
 from hwmodels import Routing, touched_experts
 from hwmodels.memory import zipf_popularity
-from hwmodels.network.measured_routing import measured_routing
-from hwmodels.network.routing import pooled_choices
+from hwmodels.network.routing import measured_routing, pooled_choices
 
 pytestmark = pytest.mark.device_matrix
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels.numerics.gradients import cotangent_once
+from hwmodels.numerics.gradients import share_cotangent
 
 pytestmark = pytest.mark.device_matrix
 
@@ -17,8 +17,8 @@ def curved(x):
 
 
 def test_values_and_slopes_of_any_order_are_the_same():
-    held = lambda x: curved(cotangent_once(x))
-    np.testing.assert_array_equal(cotangent_once(AT), AT)
+    held = lambda x: curved(share_cotangent(x))
+    np.testing.assert_array_equal(share_cotangent(AT), AT)
     for transform in (jax.grad, jax.hessian, lambda f: jax.vmap(jax.grad(f)), lambda f: jax.jit(jax.grad(f))):
         np.testing.assert_allclose(transform(held)(AT), transform(curved)(AT), rtol=1e-6)
     found, expected = (jax.jvp(f, (AT,), (AT[::-1],)) for f in (held, curved))
@@ -26,7 +26,7 @@ def test_values_and_slopes_of_any_order_are_the_same():
 
 
 def test_infinite_values_have_slopes():
-    np.testing.assert_array_equal(jax.grad(lambda x: jnp.sum(cotangent_once(x)))(jnp.array([jnp.inf, 1.0, 0.0])), 1.0)
+    np.testing.assert_array_equal(jax.grad(lambda x: jnp.sum(share_cotangent(x)))(jnp.array([jnp.inf, 1.0, 0.0])), 1.0)
 
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="other compilers form their loops otherwise")
@@ -40,4 +40,4 @@ def test_a_cotangent_that_many_leaves_need_is_computed_once():
         leaves = dict.fromkeys("abcd", jnp.ones(64))
         return jax.jit(jax.grad(slopes)).lower(leaves).compile().cost_analysis()["flops"]
 
-    assert cost(cotangent_once) < 0.8 * cost(lambda x: x)
+    assert cost(share_cotangent) < 0.8 * cost(lambda x: x)

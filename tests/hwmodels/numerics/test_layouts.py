@@ -1,23 +1,17 @@
 """Arrays laid out for batches: the same values and slopes, and loops over the batch in what is compiled."""
 
-import re
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels.numerics.layouts import batch_innermost
+from hwmodels.numerics.gradients import batch_innermost
 
 AT = jnp.array([[0.3, -2.0, 5.5], [1.5, 0.0, -0.7]])
 
 
 def curved(x):
     return jnp.sum(jnp.sin(x) * x**3)
-
-
-def by_columns(leaf, around=batch_innermost):
-    return jnp.exp(around(jnp.stack([leaf * k for k in (1.0, 2.0, 3.0, 5.0, 7.0)], axis=-1)))
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 3), (2, 1, 3)])
@@ -56,17 +50,3 @@ def test_values_with_and_without_slopes_meet_under_vmap():
     np.testing.assert_allclose(one(2.0), (45.0, 15.0))
     nested = jax.jit(jax.value_and_grad(lambda leaf: jnp.sum(jax.vmap(lambda x: mapped(x, leaf))(jnp.ones((2, 3))))))
     np.testing.assert_allclose(nested(2.0), (90.0, 30.0))
-
-
-def layouts(around, batches, *shape):
-    """Layouts of arithmetic with five columns, some of which are put in place of others, in a compiled program."""
-
-    def total(leaf):
-        columns = by_columns(leaf, around)
-        put = columns.at[..., jnp.array([1, 3])].set(columns[..., jnp.array([0, 2])])
-        return jnp.sum(around(jnp.sqrt(put) * columns), axis=-1)
-
-    for _ in range(batches):
-        total = jax.vmap(total)
-    text = jax.jit(total).lower(jnp.ones(shape)).compile().as_text()
-    return set(re.findall(r"f32\[[\d,]*\b5\]\{([\d,]+)\} sqrt", text))

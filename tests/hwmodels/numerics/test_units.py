@@ -1,3 +1,5 @@
+import pytest
+
 from hwmodels.numerics import units
 
 
@@ -15,3 +17,20 @@ def test_prefixes_cancel():
     assert abs(units.MILLI * units.KB - 1) < 1e-15
     assert abs(units.MICRO * units.MEGA - 1) < 1e-15
     assert abs(units.NANO * units.GIGA - 1) < 1e-15
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (165.2e12, "165.2e12"),
+        (14336.0, "14336"),
+        (128256.0, "128256"),
+        (999_999.6, "1000000"),
+        (2.2e-6, "2.2e-6"),
+        (0.0, "0"),
+        (0.0839, "0.0839"),
+        (float("inf"), "inf"),
+    ],
+)
+def test_powers_of_engineers_are_multiples_of_three(value, text):
+    assert units.engineering(value, 5) == text

@@ -38,7 +38,7 @@ NAMES = ("tensor_parallel", "expert_parallel", "data_parallel", "pipeline")
 @pytest.fixture(scope="module")
 def device():
     entry = catalog.device_entry("rtx-4090")
-    return catalog.grouped(entry, catalog.Division(), "rtx-4090", always=True).device
+    return catalog.grouped(entry, catalog.Parallelism(), "rtx-4090", always=True).device
 
 
 @jax.jit
@@ -174,7 +174,7 @@ def test_gradients_against_differences(device):
 
 
 @pytest.mark.parametrize(
-    ("division", "words"),
+    ("parallelism", "words"),
     [
         ({"tensor": 5}, "tensor_parallel is 5, but llama-3.1-70b has 64 heads; give a divisor of it, such as"),
         ({"tensor": 2, "expert": 2}, "expert_parallel is 2, but llama-3.1-70b has no routed experts"),
@@ -183,14 +183,16 @@ def test_gradients_against_differences(device):
         ({"link": "nvlink4"}, "link would have no effect"),
     ],
 )
-def test_what_does_not_divide_is_refused(division, words):
+def test_what_does_not_divide_is_refused(parallelism, words):
     with pytest.raises(EntryError, match=words):
-        catalog.check_division(catalog.Division(**division), catalog.architecture("llama-3.1-70b"), "llama-3.1-70b")
+        catalog.check_parallelism(
+            catalog.Parallelism(**parallelism), catalog.architecture("llama-3.1-70b"), "llama-3.1-70b"
+        )
 
 
 def test_mixtures_devices_and_links_that_do_not_fit_are_refused():
-    check = lambda **division: catalog.check_division(
-        catalog.Division(**division), catalog.architecture("qwen3-30b-a3b"), "qwen3-30b-a3b"
+    check = lambda **parallelism: catalog.check_parallelism(
+        catalog.Parallelism(**parallelism), catalog.architecture("qwen3-30b-a3b"), "qwen3-30b-a3b"
     )
     check(tensor=4, expert=8, data=2)
     with pytest.raises(EntryError, match="expert_parallel is 3, but qwen3-30b-a3b has 128 experts"):
@@ -199,4 +201,4 @@ def test_mixtures_devices_and_links_that_do_not_fit_are_refused():
         check(tensor=4, expert=8)
     for name, words in (("elmoe3d-hb8", "2 memories"), ("hexagon-v75", "give link: ")):
         with pytest.raises(EntryError, match=words):
-            catalog.grouped(catalog.device_entry(name), catalog.Division(tensor=2), name)
+            catalog.grouped(catalog.device_entry(name), catalog.Parallelism(tensor=2), name)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels import DraftCost, Workload, catalog, chain_plan, price_cycle, uniform_footprint
+from hwmodels import Case, DraftCost, Workload, catalog, chain_plan, price, uniform_footprint
 from hwmodels.network.operators import prefill_step
 from hwmodels.serving.step_table import StepTable, priced_table, step_seconds
 from hwmodels.speculation.steady_state import serving_cycle
@@ -23,14 +23,7 @@ WIDTHS = uniform_footprint(9.0)
 @pytest.fixture(scope="module")
 def table():
     return priced_table(
-        DEVICE,
-        TARGET,
-        footprint=WIDTHS,
-        max_batch=9,
-        max_context=2000,
-        max_chunk=400,
-        draft_length=2,
-        draft_cost=SMALL,
+        Case(DEVICE, TARGET, Workload(), WIDTHS, SMALL), max_batch=9, max_context=2000, max_chunk=400, draft_length=2
     )
 
 
@@ -43,8 +36,7 @@ def test_steps_at_priced_places(table):
 
     @jax.jit
     def both(load):
-        parts = {"footprint": WIDTHS, "workload": load, "draft_cost": SMALL, "plan": chain_plan(2.0)}
-        cycle = price_cycle(DEVICE, TARGET, **parts)
+        cycle = price(Case(DEVICE, TARGET, load, WIDTHS, SMALL), chain_plan(2.0))
         return cycle.baselines.stored.cost.total_s, cycle.total_s
 
     for batch in (1, 3, 9):
@@ -56,8 +48,8 @@ def test_steps_at_priced_places(table):
 def test_chunks_beside_decoding_are_those_of_the_steady_state(table):
     # As many prompt tokens per step as sequences end in it: 4 * 2.5 * 400 / 20 = 200 of them.
     load = Workload(batch=4.0, context_tokens=2000.0, prompt_tokens=400.0, output_tokens=20.0)
-    parts = {"footprint": WIDTHS, "draft_cost": SMALL, "plan": chain_plan(2.0), "tokens_per_cycle": 2.5}
-    steady = jax.jit(lambda load: serving_cycle(DEVICE, TARGET, workload=load, **parts))(load)
+    case = lambda load: Case(DEVICE, TARGET, load, WIDTHS, SMALL)
+    steady = jax.jit(lambda load: serving_cycle(case(load), chain_plan(2.0), tokens_per_cycle=2.5))(load)
     assert seconds(table, 2, 4, 2000.0, 200.0) == pytest.approx(float(steady.total_s), rel=1e-5)
 
 

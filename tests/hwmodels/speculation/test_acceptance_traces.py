@@ -6,7 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from hwmodels import Acceptance, TraceError, chain_cycles, read_trace, tokens_per_cycle, tokens_to_rates, write_trace
+from hwmodels import Acceptance, TraceError, chain_cycles, read_trace, tokens_per_cycle, write_trace
+from hwmodels.speculation import tokens_to_rates
 from hwmodels.speculation.draft_policies import (
     AdditiveLength,
     FastestDraft,

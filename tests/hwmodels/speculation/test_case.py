@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels import Case, EngineTerms, Routing, catalog, chain_plan, fitting_pool, price, price_cycle
+from hwmodels import NO_ENGINE, Case, EngineTerms, Routing, catalog, chain_plan, price
+from hwmodels.speculation import fitting_pool
 
 
 @pytest.fixture
@@ -15,13 +16,11 @@ def case(toy_device, small, workload, footprint):
     return Case(toy_device, small, workload, footprint, engine=EngineTerms(cycle_s=3e-5))
 
 
-def test_the_price_is_that_of_the_parts(case):
+def test_an_engine_adds_its_terms(case):
     plan = chain_plan(jnp.array([1.0, 3.0]))
-    found = price(case, plan)
-    parts = {"workload": case.workload, "footprint": case.footprint, "draft_cost": case.draft, "engine": case.engine}
-    expected = price_cycle(case.device, case.architecture, plan=plan, **parts)
-    np.testing.assert_allclose(found.total_s, expected.total_s, rtol=1e-6)
-    assert float(found.engine_s[0]) == pytest.approx(3e-5, rel=1e-5)
+    served, alone = price(case, plan), price(dataclasses.replace(case, engine=NO_ENGINE), plan)
+    np.testing.assert_allclose(served.total_s, np.asarray(alone.total_s) + 3e-5, rtol=1e-6)
+    assert float(served.engine_s[0]) == pytest.approx(3e-5, rel=1e-5)
 
 
 def test_a_case_is_mapped_and_differentiated(case):
@@ -56,6 +55,6 @@ def test_a_pool_that_fits_follows_the_device(workload, footprint):
         pool_fits=True,
     )
     parts = {"workload": workload, "footprint": footprint, "routing": routed.routing}
-    pool = routed.parts["draft_cost"].pool_experts
+    pool = routed.pooled.draft.pool_experts
     assert float(pool) == pytest.approx(float(fitting_pool(routed.device, routed.architecture, **parts)))
     assert 0 < float(pool) < float(routed.architecture.num_experts)

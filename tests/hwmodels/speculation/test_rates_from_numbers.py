@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels import Acceptance, expected_tokens_iid, iid_acceptance, shares_to_rates, tokens_per_cycle
+from hwmodels import Acceptance, expected_tokens_iid, tokens_per_cycle
+from hwmodels.speculation import iid_acceptance, shares_to_rates
 
 
 def test_rates_are_ratios_of_neighbouring_shares():

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from hwmodels import (
+    Case,
     DraftCost,
     MemoryTier,
     Workload,
     catalog,
     chain_plan,
-    price_cycle,
+    price,
     serving_cycle,
     tree_plan,
     uniform_footprint,
@@ -47,13 +48,9 @@ def machine(cache_bytes, *, near=0.5, far=0.05):
 def priced(device, draft_layers=2.0, length=LENGTH):
     target = catalog.architecture("embedded")
     draft = DraftCost(architecture=dataclasses.replace(target, num_layers=draft_layers))
-    return price_cycle(
-        device,
-        target,
-        footprint=uniform_footprint(32.0),
-        draft_cost=draft,
-        workload=Workload(context_tokens=0.0),
-        plan=chain_plan(length),
+    return price(
+        Case(device, target, workload=Workload(context_tokens=0.0), footprint=uniform_footprint(32.0), draft=draft),
+        chain_plan(length),
     )
 
 
@@ -78,33 +75,32 @@ def test_gradient_by_the_cache(check_gradient):
     check_gradient(lambda size: jax.numpy.log(priced(machine(size)).total_s), 1.86e7)
 
 
-def parts(context=60.0):
+def case_on(device, context=60.0):
     """Two networks that 15 MB do not hold together."""
     target = catalog.architecture("embedded")
     draft = DraftCost(architecture=dataclasses.replace(target, num_layers=2.0))
-    return target, {"footprint": uniform_footprint(32.0), "draft_cost": draft}, Workload(context_tokens=context)
+    return Case(device, target, Workload(context_tokens=context), uniform_footprint(32.0), draft)
 
 
 def test_every_way_to_price_a_cycle_knows_the_cache():
-    target, common, load = parts()
-    load = dataclasses.replace(load, prompt_tokens=0.0)
     device, lengths = machine(1.5e7), np.arange(1.0, LENGTH + 1.0)
-    cycle = price_cycle(device, target, workload=load, plan=chain_plan(lengths), **common)
+    case = case_on(device)
+    case = dataclasses.replace(case, workload=dataclasses.replace(case.workload, prompt_tokens=0.0))
+    cycle = price(case, chain_plan(lengths))
     # The first of three passes takes ten times as long as the others.
     assert cycle.draft_s[-1] > 3.5 * cycle.draft.cost.total_s[0]
-    table = priced_table(device, target, max_batch=1, max_context=60, max_chunk=8, draft_length=int(LENGTH), **common)
+    table = priced_table(case, max_batch=1, max_context=60, max_chunk=8, draft_length=int(LENGTH))
     np.testing.assert_allclose(table.seconds[1:, 1, -1, 0], cycle.total_s, rtol=1e-5)
     for length, expected in zip(lengths, cycle.total_s, strict=True):
-        served = serving_cycle(device, target, workload=load, plan=chain_plan(length), tokens_per_cycle=2.0, **common)
+        served = serving_cycle(case, chain_plan(length), tokens_per_cycle=2.0)
         assert float(served.total_s) == pytest.approx(float(expected), rel=1e-5)
         numbers = chain_numbers(device, cycle, length, np.full(int(LENGTH), 0.7))
         assert float(numbers["cycle_s"].value) == pytest.approx(float(expected), rel=1e-5)
 
 
 def test_a_tree_runs_one_pass_after_the_verification():
-    target, common, load = parts()
     plan = tree_plan(np.array([-1, -1, 0, 0, 2]))
-    cycle = price_cycle(machine(1.5e7), target, workload=load, plan=plan, **common)
+    cycle = price(case_on(machine(1.5e7)), plan)
     runs = np.asarray(plan.draft_repeats)
     told = cycle.draft_runs(runs)
     assert len(told) == 2

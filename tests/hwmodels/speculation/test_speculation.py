@@ -12,20 +12,22 @@ from hypothesis import strategies as st
 
 from hwmodels import (
     Acceptance,
+    Case,
     DraftCost,
     Workload,
     best,
     catalog,
     chain_plan,
-    expected_log_speedup,
     expected_tokens_iid,
-    price_cycle,
-    speculation_speedup,
+    price,
+    priced_chains,
     step_cost,
     step_operators,
     tokens_per_cycle,
     uniform_footprint,
 )
+from hwmodels.network.operators import StepShape
+from hwmodels.speculation import expected_log_speedup
 
 CONDITIONAL = np.array([0.9, 0.75, 0.8, 0.6])
 
@@ -41,25 +43,17 @@ def enumerated_tokens(conditional):
 
 
 def result_of(device, architecture, workload, footprint, conditional, temperature=0.0):
-    return speculation_speedup(
-        device,
-        architecture,
-        workload=workload,
-        footprint=footprint,
-        acceptance=Acceptance(conditional),
+    return priced_chains(
+        Case(device, architecture, workload=workload, footprint=footprint),
+        Acceptance(conditional),
         temperature=temperature,
-    )
+    ).result
 
 
 @jax.jit
 def chain_cost(device, architecture, workload, footprint, draft_length):
-    return price_cycle(
-        device,
-        architecture,
-        workload=workload,
-        footprint=footprint,
-        draft_cost=DraftCost(),
-        plan=chain_plan(draft_length),
+    return price(
+        Case(device, architecture, workload=workload, footprint=footprint, draft=DraftCost()), chain_plan(draft_length)
     )
 
 
@@ -121,8 +115,8 @@ def test_negative_draft_length_is_refused():
 def test_cycle_is_draft_steps_and_one_verification(small, toy_device, workload, footprint):
     cycle = chain_cost(toy_device, small, workload, footprint, 4)
     here = {"batch": 3.0, "context_tokens": 117.0}
-    draft = step_operators(small, tokens=1, weight_bits=footprint.draft_weight_bits, kv_bits=6.3, **here)
-    verify = step_operators(small, tokens=5, weight_bits=footprint.target_weight_bits, kv_bits=12.7, **here)
+    draft = step_operators(small, StepShape(tokens=1, weight_bits=footprint.draft_weight_bits, kv_bits=6.3, **here))
+    verify = step_operators(small, StepShape(tokens=5, weight_bits=footprint.target_weight_bits, kv_bits=12.7, **here))
     draft, verify = step_cost(toy_device, draft), step_cost(toy_device, verify)
     np.testing.assert_allclose(cycle.draft.cost.total_s, draft.total_s[None], rtol=1e-6)
     np.testing.assert_allclose(cycle.verify_s, verify.total_s, rtol=1e-6)

@@ -9,20 +9,20 @@ import pytest
 
 from hwmodels import (
     Acceptance,
+    Case,
     Chip,
     DraftCost,
     baselines,
     chain_plan,
     plan_family,
-    price_cycle,
-    speculation_speedup,
+    price,
+    priced_chains,
     step_cost,
     tokens_per_cycle,
     tree_plan,
 )
-from hwmodels.network.operators import draft_step, verify_step
-from hwmodels.speculation.plan import ROOT, tree_shape
-from hwmodels.speculation.trees import expected_tree_tokens
+from hwmodels.network.operators import draft_step, step_operators, verify_step
+from hwmodels.speculation.plan import ROOT, expected_tree_tokens, tree_shape
 
 pytestmark = pytest.mark.device_matrix
 
@@ -70,12 +70,12 @@ def test_expected_tokens_by_enumeration():
 COPY = DraftCost()
 
 #: Compiled once: eagerly, each of some hundred small operations is compiled for itself.
-all_lengths, decoding_alone = jax.jit(speculation_speedup), jax.jit(baselines)
+all_lengths, decoding_alone = jax.jit(priced_chains), jax.jit(baselines)
 
 
 @jax.jit
 def cost_of(device, architecture, workload, footprint, plan, draft_cost=COPY):
-    return price_cycle(device, architecture, workload=workload, footprint=footprint, plan=plan, draft_cost=draft_cost)
+    return price(Case(device, architecture, workload=workload, footprint=footprint, draft=draft_cost), plan)
 
 
 def test_a_chain_is_a_tree(small, toy_device, workload, footprint):
@@ -91,9 +91,9 @@ def test_a_ragged_tree_step_by_step(small, toy_device, workload, footprint):
     draft_s = 0.0
     for tokens in (1, 2, 1, 1):
         step = draft_step(workload, footprint=footprint, tokens=tokens, visible_new_tokens=1.0)
-        draft_s += float(step_cost(toy_device, step.operators(small)).total_s)
+        draft_s += float(step_cost(toy_device, step_operators(small, step)).total_s)
     step = verify_step(workload, footprint=footprint, verify_tokens=8, visible_new_tokens=23 / 8)
-    verify_s = float(step_cost(toy_device, step.operators(small)).total_s)
+    verify_s = float(step_cost(toy_device, step_operators(small, step)).total_s)
     assert float(found.verify_s) == pytest.approx(verify_s, rel=1e-5)
     assert float(found.total_s) == pytest.approx(draft_s + verify_s, rel=1e-5)
 
@@ -116,9 +116,8 @@ def test_a_family_costs_what_its_plans_cost_one_by_one(small, toy_device, worklo
 
 
 def test_a_cycles_baselines_cost_what_they_cost_alone(small, toy_device, workload, footprint):
-    common = {"workload": workload, "footprint": footprint}
     cycle = cost_of(toy_device, small, workload, footprint, tree_plan(RAGGED))
-    plain = decoding_alone(toy_device, small, **common)
+    plain = decoding_alone(Case(toy_device, small, workload, footprint))
     for ours, theirs in zip(jax.tree.leaves(cycle.baselines), jax.tree.leaves(plain), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
@@ -168,9 +167,9 @@ def test_a_draft_of_its_own_is_priced_on_its_own_shapes(small, toy_device, workl
 
 def test_plans_of_both_kinds_agree_on_chains(small, toy_device, workload, footprint):
     conditional = jnp.array([0.9, 0.8, 0.5, 0.7, 0.2])
-    common = {"workload": workload, "footprint": footprint}
-    every = all_lengths(toy_device, small, acceptance=Acceptance(conditional=conditional), **common)
-    plain = decoding_alone(toy_device, small, **common)
+    case = Case(toy_device, small, workload, footprint)
+    every = all_lengths(case, Acceptance(conditional=conditional)).result
+    plain = decoding_alone(Case(toy_device, small, workload, footprint))
     for plan in (chain_plan(5), tree_plan(CHAIN)):
         cycle_s = float(cost_of(toy_device, small, workload, footprint, plan).total_s)
         assert cycle_s == pytest.approx(float(every.cycle_s[5]), rel=1e-5)
@@ -185,14 +184,7 @@ def test_gradient_of_tree_speedup_by_acceptance_and_bandwidth(small, toy_device,
     @jax.jit
     def speedup(chances, bandwidth):
         device = toy_device.replace(memory=toy_device.memory.replace(bandwidth_bytes_per_s=bandwidth))
-        cycle = price_cycle(
-            device,
-            small,
-            workload=workload,
-            footprint=footprint,
-            plan=tree_plan(RAGGED),
-            draft_cost=DraftCost(),
-        )
+        cycle = price(Case(device, small, workload=workload, footprint=footprint, draft=DraftCost()), tree_plan(RAGGED))
         stored_s = cycle.baselines.stored.cost.total_s
         return stored_s * expected_tree_tokens(RAGGED, chances) / cycle.total_s
 

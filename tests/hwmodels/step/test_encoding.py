@@ -7,13 +7,12 @@ import pytest
 
 from hwmodels import (
     COMPRESSED_COPY,
+    Case,
     Chip,
     DraftCost,
     chain_plan,
     decode_operators,
-    encoder_energy,
-    encoder_time,
-    price_cycle,
+    price,
     seconds_by_part,
     step_cost,
     step_operators,
@@ -21,6 +20,8 @@ from hwmodels import (
     uniform_weight_bits,
 )
 from hwmodels.decoders import Encoder
+from hwmodels.network.operators import StepShape
+from hwmodels.step import encoder_energy, encoder_time
 from hwmodels.step.step_cost import STEP_PARTS
 
 ENCODER = Encoder(
@@ -107,9 +108,7 @@ def test_a_network_of_its_own_encodes_its_own_cache(encoding, small, workload, f
 
     def cycle(target_bits, draft_bits, draft_cost):
         read = footprint.replace(target_kv_bits=target_bits, draft_kv_bits=draft_bits)
-        found = price_cycle(
-            encoding, small, footprint=read, draft_cost=draft_cost, workload=workload, plan=chain_plan(4.0)
-        )
+        found = price(Case(encoding, small, workload=workload, footprint=read, draft=draft_cost), chain_plan(4.0))
         steps = (found.draft, found.verify, found.baselines.stored)
         return [float(np.ravel(step.work.encoded_kv)[0]) / BATCH for step in steps]
 
@@ -125,11 +124,11 @@ def test_a_draft_that_skips_attention_writes_less(small, workload, footprint):
         "context_tokens": 50.0,
         "weight_bits": uniform_weight_bits(5.0),
     }
-    whole = step_operators(small, kv_bits=6.0, **step)
+    whole = step_operators(small, StepShape(kv_bits=6.0, **step))
     assert float(whole.encoded_kv) == 2 * 3 * TOKEN
-    assert float(step_operators(small, kv_bits=6.0, attention_share=0.25, **step).encoded_kv) == 1.5 * TOKEN
-    assert float(step_operators(small, kv_bits=16.0, **step).encoded_kv) == 0
-    assert float(step_operators(small, kv_bits=16.0, encoded_kv_share=0.5, **step).encoded_kv) == 3 * TOKEN
+    assert float(step_operators(small, StepShape(kv_bits=6.0, attention_share=0.25, **step)).encoded_kv) == 1.5 * TOKEN
+    assert float(step_operators(small, StepShape(kv_bits=16.0, **step)).encoded_kv) == 0
+    assert float(step_operators(small, StepShape(kv_bits=16.0, encoded_kv_share=0.5, **step)).encoded_kv) == 3 * TOKEN
 
 
 @pytest.mark.device_matrix

@@ -6,21 +6,18 @@ import numpy as np
 import pytest
 
 from hwmodels import ExtraRows, catalog, step_cost, step_operators, uniform_weight_bits
-from hwmodels.network.operators.work import MATRIX_OPERATORS, OPERATORS
+from hwmodels.network.operators import StepShape
 
 NETWORKS = ("llama-3.2-1b", "qwen3-30b-a3b")
 DEVICE = catalog.device("rtx-3090")
-IS_MATRIX = np.array([name in MATRIX_OPERATORS for name in OPERATORS])
 
 
 def work(network="llama-3.2-1b", tokens=3.0, batch=1.0, bits=4.5):
     return step_operators(
         catalog.architecture(network),
-        tokens=tokens,
-        batch=batch,
-        context_tokens=500.0,
-        weight_bits=uniform_weight_bits(bits),
-        kv_bits=16.0,
+        StepShape(
+            tokens=tokens, batch=batch, context_tokens=500.0, weight_bits=uniform_weight_bits(bits), kv_bits=16.0
+        ),
     )
 
 

@@ -10,7 +10,6 @@ from hwmodels import (
     OnChipPath,
     catalog,
     decode_operators,
-    on_chip_cost,
     step_cost,
     step_operators,
     uniform_footprint,
@@ -18,6 +17,8 @@ from hwmodels import (
 )
 from hwmodels.decoders import Decoder, no_decoder
 from hwmodels.decoders.decoder import PLACES
+from hwmodels.network.operators import StepShape
+from hwmodels.step import on_chip_cost
 
 PATH = OnChipPath(buffer_bytes_per_s=7e11, link_bytes_per_s=5e11)
 DECODER = Decoder(frequency_hz=1e9, symbols_per_cycle=1e6, kind="mx")
@@ -90,7 +91,7 @@ def test_a_step_takes_the_longest(toy_device, work):
 def test_the_place_decides_where_links_are_slower_than_what_is_decoded():
     # A draft of 5.11 bits at 1008 GB/s is 3.2 TB/s decoded, which 2 TB/s of links do not carry; 5.1 TB/s do.
     gpu, shape = catalog.device("rtx-4090"), catalog.architecture("llama-3.1-8b")
-    work = step_operators(shape, weight_bits=uniform_weight_bits(5.11), **STEP)
+    work = step_operators(shape, StepShape(weight_bits=uniform_weight_bits(5.11), **STEP))
     seconds = {
         (place, rate): float(step_cost(placed(gpu, place, OnChipPath(5.1e12, rate)), work).total_s)
         for place in PLACES
@@ -116,7 +117,7 @@ def test_gradients(place, toy_device, small, workload, footprint, check_gradient
 @pytest.mark.device_matrix
 def test_measured_kernels_wait_for_the_links_too():
     gpu, shape = catalog.device("a100-sxm-80gb"), catalog.architecture("llama-3.1-8b")
-    work = step_operators(shape, weight_bits=uniform_weight_bits(5.11), **STEP)
+    work = step_operators(shape, StepShape(weight_bits=uniform_weight_bits(5.11), **STEP))
     slow = step_cost(placed(gpu, "l2", OnChipPath(3e11)), work)
     passed = float(np.sum(widened(work, 1.0))) / 3e11
     assert float(slow.on_chip_s.sum()) == pytest.approx(passed, rel=1e-5)

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwmodels import OPERATORS, OperatorWork, smooth_maximum, step_cost
+from hwmodels import OPERATORS, OperatorWork, step_cost
+from hwmodels.numerics import smooth_maximum
 
 TIMES = st.lists(st.floats(1e-9, 1e3), min_size=3, max_size=3)
 TEMPERATURES = st.just(0.0) | st.floats(1e-5, 1.0)

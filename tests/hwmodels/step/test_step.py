@@ -22,6 +22,7 @@ from hwmodels import (
 )
 from hwmodels.compute.fpga_array import FpgaArray
 from hwmodels.compute.roofline import unit_of
+from hwmodels.network.operators import StepShape
 
 BF16 = uniform_footprint(16)
 STEP: dict[str, Any] = {
@@ -36,7 +37,7 @@ RATES = ("peak_flops_per_s", "compute_efficiency", "bandwidth_bytes_per_s", "eff
 
 
 def step_time(device, architecture, *, temperature=0.0, **step):
-    return step_cost(device, step_operators(architecture, **step), temperature=temperature)
+    return step_cost(device, step_operators(architecture, StepShape(**step)), temperature=temperature)
 
 
 def scale(device, factors):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jaxspec.studies.registry import STUDIES
+from jaxspec.studies.study import STUDIES
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ import jaxspec as js
 from jaxspec.cli import main
 from jaxspec.errors import InputError
 from jaxspec.settings.fields import key_of
-from jaxspec.studies.registry import STUDIES, find_study
+from jaxspec.studies.study import STUDIES, find_study
 
 LIGHT = """
 import sys
@@ -106,7 +106,7 @@ def test_bad_settings_get_the_line_of_the_shell(settings, flags, capsys):
         (lambda: js.scheme("cassandra1").footprint(5), "give a mapping"),
     ],
 )
-def test_what_cannot_be_used_is_told_in_one_line(call, message):
+def test_unusable_arguments_give_one_line(call, message):
     with pytest.raises(InputError, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)

@@ -6,7 +6,7 @@ import types
 import pytest
 
 import jaxspec as js
-from jaxspec.api.progress import notebook_reporter
+from jaxspec.api.calls import notebook_reporter
 
 
 @pytest.mark.parametrize("make", [notebook_reporter, js.runs.Reporter])

@@ -19,7 +19,7 @@ from jaxspec.settings.fields import fields_of
 from jaxspec.settings.knobs import KnobSpec
 from jaxspec.settings.schemes import SCHEME_FACTS, SchemeFacts
 from jaxspec.studies import AdviseConfig, CodesignConfig, EvaluateConfig, PackConfig, PredictConfig, SweepConfig
-from jaxspec.studies.registry import STUDIES, find_study
+from jaxspec.studies.study import STUDIES, find_study
 
 
 def faster(name="rtx-4090", factor=2.0):
@@ -222,3 +222,65 @@ def test_a_file_of_settings_may_have_a_device_whole(tmp_path):
         InputError, match=r"p\.toml: .*unknown key 'compute_eficiency'; did you mean 'compute_efficiency'"
     ):
         build_config(PredictConfig, read_layer(file))
+
+
+def test_numbers_of_a_device_and_a_network_are_keywords():
+    assert js.device("rtx-4090", memory_bandwidth_bytes_per_s=2016e9) == faster()
+    assert js.architecture("llama-3.2-1b", num_layers=20) == js.architecture("llama-3.2-1b").replace(num_layers=20.0)
+    for wrong, words in (
+        ({"memory_bandwith_bytes_per_s": 1}, "memory_bandwidth_bytes_per_s"),
+        ({"launch_s": -1}, "launch_s"),
+    ):
+        with pytest.raises(InputError, match=words):
+            js.device("rtx-4090", **wrong)
+
+
+@pytest.mark.parametrize(
+    ("names", "take"), [("devices", js.device), ("architectures", js.architecture), ("schemes", js.scheme)]
+)
+def test_names_of_each_kind_are_listed(names, take, registered):
+    found = getattr(js, names)()
+    assert found == tuple(sorted(found))
+    assert take(found[0]) is not None
+    assert {"self", "ngram"} <= set(js.drafts())
+    registered("device", faster(), "listed-device")
+    assert "listed-device" in js.devices()
+
+
+@pytest.mark.parametrize("around", [jax.grad, jax.jit], ids=["grad", "jit"])
+def test_a_traced_number_in_a_command_names_price(around):
+    def rate(bandwidth):
+        device = faster()
+        device = device.replace(memory=device.memory.replace(bandwidth_bytes_per_s=bandwidth))
+        return js.predict(device=device).cycle_s.value
+
+    with pytest.raises(InputError, match=r"device is traced .* js\.price"):
+        around(rate)(1e12)
+    with pytest.raises(InputError, match=r"acceptance is traced .* js\.price"):
+        around(lambda rate: js.predict(acceptance=rate).cycle_s.value)(0.8)
+    with pytest.raises(InputError, match=r"config is traced .* js\.price"):
+        around(js.predict)(0.8)
+
+
+def test_price_takes_traced_numbers_of_devices_and_networks_by_name():
+    def cycle_s(bandwidth, layers):
+        network = js.architecture("Llama 3.2 1B", num_layers=layers)
+        device = js.device("RTX 4090", memory_bandwidth_bytes_per_s=bandwidth)
+        return js.price(js.Case(device, network, js.Workload(1.0, 512.0)), js.chain_plan(4.0)).total_s
+
+    (slope, per_layer), total = jax.grad(cycle_s, (0, 1))(1e12, 16.0), float(cycle_s(1e12, 16.0))
+    assert slope * 1e12 == pytest.approx(-total, rel=0.05)  # decoding waits for memory
+    assert per_layer == pytest.approx(float(cycle_s(1e12, 17.0)) - total, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "near"),
+    [
+        (lambda: js.predit, "no attribute 'predit'; did you mean 'predict'"),
+        (lambda: js.load("embeded"), "'embeded' does not exist.* did you mean 'embedded'"),
+        (lambda: js.architecture("lama-3.1-8b"), "did you mean 'llama-3.1-8b'"),
+    ],
+)
+def test_a_misspelt_name_is_answered_by_the_nearest(wrong, near):
+    with pytest.raises((AttributeError, InputError), match=near):
+        wrong()

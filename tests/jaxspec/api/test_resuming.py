@@ -10,8 +10,7 @@ import jaxspec as js
 from jaxspec.cli import main
 from jaxspec.errors import InputError
 from jaxspec.runs import compare_runs, find_run, list_runs, runs_table
-from jaxspec.runs.kept import headline_numbers
-from jaxspec.runs.provenance import attempt
+from jaxspec.runs.run_index import attempt, headline_numbers
 
 
 def shell(capsys, *arguments):
@@ -134,11 +133,7 @@ def test_a_damaged_record_is_one_line(capsys, name, change):
     file = Path("runs/first", name)
     text = "[" * 200_000 if change is None else json.dumps(json.loads(file.read_text()) | change)
     file.write_text(text)
-    for arguments in (
-        ["show", "runs/first"],
-        ["compare", "runs/first", "runs/second"],
-        ["resume", "runs/first"],
-    ):
+    for arguments in (["show", "runs/first"], ["compare", "runs/first", "runs/second"], ["resume", "runs/first"]):
         code, _, err = shell(capsys, *arguments)
         assert code == 2
         assert f"{name}' is damaged" in err
@@ -149,7 +144,7 @@ def test_a_damaged_record_is_one_line(capsys, name, change):
     assert find_run("runs/first").finished
 
 
-def test_a_run_in_progress_is_told():
+def test_a_run_in_progress_is_reported():
     js.toy(out="runs/first")
     os.unlink("runs/first/result.json")
     import fcntl

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from jaxspec.report import Shown, Table
 from jaxspec.report.page import Drawings
 from jaxspec.results import UNKNOWN, Quantity, Record, Result, given, predicted
-from jaxspec.runs import Reporter, RunDirectory, carry_out
+from jaxspec.runs import Reporter, RunDirectory, execute_run
 from jaxspec.settings.base import Settings, Unused
 from jaxspec.settings.fields import setting
 from jaxspec.studies.study import Study, run_directory
@@ -24,7 +24,7 @@ class ToyConfig(Settings):
     weights: dict[str, float] = setting(dict, "Weights by name.", sizes=(1e-6, 1e6))
     seed: int = setting(0, "Seed.", low=0, high=99)
 
-    unused = (Unused(("depth",), lambda config: "a toy of width 1 is flat" if config.width == 1 else None),)
+    unused = (Unused(("depth",), lambda config: config.width == 1, "a toy of width 1 is flat"),)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,14 +52,14 @@ def build(
 
         return work
 
-    found, directory = carry_out(
+    entries, directory = execute_run(
         "toy", config, prepare, out=out, force=force, reporter=reporter, headline=("area", "absent.number")
     )
-    return [ToyResult.from_plain(entry) for entry in found], directory
+    return [ToyResult.from_plain(entry) for entry in entries], directory
 
 
-def shown(found: tuple[list[ToyResult], RunDirectory]) -> Shown:
-    results, directory = found
+def shown(returned: tuple[list[ToyResult], RunDirectory]) -> Shown:
+    results, directory = returned
     tables = []
     for result in results:
         table = Table(f"Toy <b>on</b> {result.device}", "an area")
@@ -88,8 +88,8 @@ def area(config: ToyConfig) -> ToyResult:
     return ToyResult(device=config.device[0], area=predicted(float(config.width)))
 
 
-def area_shown(found: ToyResult) -> Shown:
-    return Shown(found.plain(), [])
+def area_shown(result: ToyResult) -> Shown:
+    return Shown(result.plain(), [])
 
 
 #: Without a run directory, as `jaxspec predict`.

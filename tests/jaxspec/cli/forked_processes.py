@@ -13,7 +13,7 @@ from typing import NamedTuple
 _WARM = r"""
 import json, os, signal, sys, traceback
 import jaxspec.cli.containers
-from jaxspec.studies.registry import STUDIES, find_study
+from jaxspec.studies.study import STUDIES, find_study
 from jaxspec.registries import load_object
 
 for study in map(find_study, STUDIES):

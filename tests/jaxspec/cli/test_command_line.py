@@ -26,7 +26,7 @@ def model(tmp_path_factory):
     return directory
 
 
-COMMANDS = ("tune", "evaluate", "predict", "sweep", "scale", "serve", "pack", "unpack", "inspect", "devices", "models")
+COMMANDS = ("tune", "tree", "predict", "sweep", "serve", "pack", "unpack", "inspect", "devices", "models")
 
 
 @pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)])
@@ -35,37 +35,6 @@ def test_help_teaches(capsys, command):
     assert code == 0
     assert "Usage: jaxspec" in out
     assert len(out) > 200
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("tune", "--device", "rtx-409"), "did you mean 'rtx-4090'"),
-        (("tune", "--architecture", "lama-3.1-8b"), "did you mean 'llama-3.1-8b'"),
-        (("tune", "--model", "nowhere"), "nowhere"),
-        (("tune", "--text", "nowhere.txt"), "cannot be read"),
-        (("tune", "--config", "nowhere.toml"), "cannot be read"),
-        (("tune", "--batch", "0"), "batch is 0"),
-        (("tune", "--batch", "many"), "many"),
-        (("tune", "--temprature", "1"), "did you mean --temperature"),
-        (("tune", "--objective", "beauty"), "allowed are speedup, kl, bits_per_byte"),
-        (("evaluate", "--weight-prune", "0.96"), "weight_prune is 0.96; allowed is 0 to 0.95"),
-        (("evaluate", "--weight-cut-bits", "8"), "allowed is 0 to 7"),
-        (("evaluate", "--knobs", "nowhere.json"), "cannot be read"),
-        (("predict", "--acceptance", "1.2"), "allowed are numbers from 0 to 1"),
-        (("predict", "--acceptance", "x"), "numbers from 0 to 1"),
-        (("predict", "--draft-bits", "0"), "more than 0"),
-        (("predict", "--architecture", "own"), "needs a network"),
-        (("predict", "--device", "mine.toml"), "mine.toml"),
-        (("predict", "--scheme", "zip"), "allowed are cassandra1"),
-        (("predict", "--scheme", "cassandra1", "--weight-prune", "1"), "allowed is 0 to 0.95"),
-        (("sweep",), "--example prints one"),
-        (("sweep", "absent.toml"), "cannot be read"),
-        (("fly",), "fly"),
-    ],
-)
-def test_bad_input_is_one_line_and_code_2(capsys, arguments, words):
-    assert words in refused(capsys, *arguments)
 
 
 @pytest.mark.parametrize("command", ["tune", "evaluate", "tree"])
@@ -114,10 +83,10 @@ def test_places_for_results_are_refused_before_the_work(capsys, monkeypatch, tmp
     def worked(*_, **__):
         raise AssertionError("the work began")
 
-    for work in ("pack.run.inspect_file", "predict.run.predict", "pack.run.pack", "measured.work.make_setup"):
+    for work in ("pack.run.inspect_file", "predict.run.predict", "pack.run.pack", "measured.run_context.load_inputs"):
         module, _, name = work.rpartition(".")
         monkeypatch.setattr(importlib.import_module(f"jaxspec.studies.{module}"), name, worked)
-    monkeypatch.setattr("jaxspec.studies.pack.run._division", worked)
+    monkeypatch.setattr("jaxspec.studies.pack.run._split", worked)
     monkeypatch.setattr(importlib.import_module("jaxspec.studies.sweep.run"), "_run", worked)
     refused(capsys, *arguments)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "sweep.toml"]
@@ -145,10 +114,7 @@ def test_a_directory_of_another_configuration_is_refused(capsys, tmp_path):
     ("code", "words"),
     [
         (errno.ENOSPC, "cannot write 'result.json' (No space left on device); free the disk or give another --out"),
-        (
-            errno.EFBIG,
-            "cannot write 'result.json' (File too large); raise the limit of a file's size (ulimit -f), then",
-        ),
+        (errno.EFBIG, "cannot write 'result.json' (File too large); raise the limit of a file's size (ulimit -f)"),
     ],
 )
 def test_a_disk_that_takes_no_more_is_one_line(capsys, monkeypatch, code, words):
@@ -222,7 +188,7 @@ def test_catalogs_name_a_source_for_each_number(capsys, command, name):
 
 
 @pytest.mark.parametrize(
-    ("command", "name", "number"), [("devices", "h100-sxm", "3.35e12"), ("models", "qwen3-4b", "2560")]
+    ("command", "name", "number"), [("devices", "h100-sxm", "3.35e12 (3.35 TB/s)"), ("models", "qwen3-4b", "2560")]
 )
 def test_a_catalog_entry_is_shown_by_its_name(capsys, command, name, number):
     code, out, _ = run(capsys, command, name.upper(), "--json", "one.json")

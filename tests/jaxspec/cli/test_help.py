@@ -14,7 +14,7 @@ from jaxspec.cli.options import resolve
 from jaxspec.settings.coercion import coerce
 from jaxspec.settings.fields import choices_of, has_flag, hints, setting_of
 from jaxspec.studies import PredictConfig, TuneConfig
-from jaxspec.studies.registry import STUDIES, find_study
+from jaxspec.studies.study import STUDIES, find_study
 
 CONFIGS = {name: find_study(name).config for name in STUDIES}
 

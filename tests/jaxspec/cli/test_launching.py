@@ -12,7 +12,7 @@ from jaxspec.cli import main
 from jaxspec.cli.study_command import Launch, launch_of
 from jaxspec.registries import load_object
 from jaxspec.runs.processes import Processes
-from jaxspec.studies.registry import STUDIES, find_study
+from jaxspec.studies.study import STUDIES, find_study
 
 
 def flags(**given):
@@ -84,7 +84,7 @@ def test_processes_that_share_a_mesh_share_the_whole_run(monkeypatch, name):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(module, "shared_processes", lambda: both)
-    carries = [called for called in ("carry_out", "carry_out_records") if hasattr(module, called)]
+    carries = [called for called in ("execute_run", "execute_record_run") if hasattr(module, called)]
     for called in carries:
         monkeypatch.setattr(module, called, carried)
     with pytest.raises(KeyboardInterrupt):

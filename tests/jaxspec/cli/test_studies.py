@@ -9,7 +9,7 @@ import pytest
 from command_calls import refused, run
 
 from jaxspec.registries import load_object
-from jaxspec.studies.registry import STUDIES, find_study
+from jaxspec.studies.study import STUDIES, find_study
 
 TOY = {
     "__init__.py": "",
@@ -44,14 +44,14 @@ TOY = Study(
 """,
     "run.py": """
 from jaxspec.report import Shown, Table
-from jaxspec.runs import carry_out
+from jaxspec.runs import execute_run
 
 
 def build(config, *, out=None, force=False, reporter=None):
     def prepare(directory, reporter):
         return lambda: {"area": config.width**2, "colour": config.colour}
 
-    return carry_out("toy", config, prepare, out=out, force=force, reporter=reporter)
+    return execute_run("toy", config, prepare, out=out, force=force, reporter=reporter)
 
 
 def shown(found):

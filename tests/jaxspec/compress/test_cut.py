@@ -4,9 +4,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from jaxspec.compress.blending import Blend
-from jaxspec.compress.cut import blend_cuts as blend
-from jaxspec.compress.cut import soft_truncate
+from jaxspec.compress.blending import Blend, soft_truncate
+from jaxspec.compress.blending import blend_cuts as blend
 from jaxspec.formats.truncation import truncate
 
 VALUES = np.random.default_rng(0).standard_normal((5, 17)).astype(ml_dtypes.bfloat16)
@@ -80,7 +79,5 @@ def test_gradient(check_gradient, temperature):
     # Between whole numbers; then at both ends, and at whole numbers, where the right-hand gradient is given.
     check_gradient(scalar, jnp.array([0.31, 1.5, 2.77, 3.08, 4.5, 5.93, 6.2, 6.66]))
     check_gradient(
-        scalar,
-        jnp.array([0.0, 7.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]),
-        side=jnp.array([1, -1, 1, 1, 1, 1, 1, 1]),
+        scalar, jnp.array([0.0, 7.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), side=jnp.array([1, -1, 1, 1, 1, 1, 1, 1])
     )

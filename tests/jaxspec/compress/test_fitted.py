@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from jaxspec.compress.fitted import fitted_footprint, fitted_network
-from jaxspec.compress.fitted.codebooks import weighted_values
+from jaxspec.compress.fitted.methods import wanda_half, weighted_values
 from jaxspec.compress.fitted.networks import _function
-from jaxspec.compress.fitted.pruning import wanda_half
-from jaxspec.models.rotated_rows import rotate_rows
+from jaxspec.models.rounded_inputs import rotate_rows
 from jaxspec.settings.compressions import COMPRESSIONS
 
 pytestmark = pytest.mark.scheme_matrix

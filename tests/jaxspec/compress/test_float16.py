@@ -15,8 +15,8 @@ from jaxspec.errors import InputError
 from jaxspec.formats.patterns import BFLOAT16, FLOAT16
 from jaxspec.models import DecoderConfig
 from jaxspec.models.kv_cache import KVCache
-from jaxspec.settings.shared_exponents import SharedExponents
-from jaxspec.testing.whole_drafts import hard_kv
+from jaxspec.settings.knobs import SharedExponents
+from jaxspec.testing.schemes import hard_kv
 from jaxspec.tuning.hard import grid_points
 
 LAYERS, BATCH, HEADS, DIM, SLOTS = 2, 3, 2, 5, 7

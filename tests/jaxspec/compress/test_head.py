@@ -19,6 +19,7 @@ from jaxspec.compress.schemes.cassandra1 import CASSANDRA1, CASSANDRA1_HEAD
 from jaxspec.compress.selection import num_pruned
 from jaxspec.compress.weights import hard_draft
 from jaxspec.errors import InputError
+from jaxspec.models.blocks import StepInput
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import causal_mask, forward
 from jaxspec.models.ends import head_input, head_of
@@ -26,7 +27,7 @@ from jaxspec.models.matrix import stack_of
 from jaxspec.speculate.sampling import SAMPLING
 from jaxspec.tuning.calibration import calibrate
 from jaxspec.tuning.objective import mean_log_speedup, measure, price
-from jaxspec.tuning.priced_kinds import priced_footprint
+from jaxspec.tuning.priced_footprint import priced_footprint
 
 pytestmark = pytest.mark.scheme_matrix
 
@@ -90,9 +91,7 @@ def test_the_hard_head_is_a_part_of_the_targets(name, request):
 def test_norms_are_those_of_what_the_head_multiplies(untied):
     tokens = untied.text.tokens[:, :-1]
     positions = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
-    ran = forward(
-        untied.params, UNTIED, tokens=tokens, positions=positions, mask=causal_mask(*tokens.shape), dtype=jnp.float32
-    )
+    ran = forward(untied.params, UNTIED, tokens, StepInput(positions, causal_mask(*tokens.shape)), dtype=jnp.float32)
     inputs = head_input(ran.hidden, untied.params, UNTIED)
     wanted = np.sqrt(np.sum(np.square(np.asarray(inputs, np.float64)), axis=(0, 1)))
     # Calibration's keys and values are rounded to bfloat16.
@@ -104,17 +103,12 @@ def test_a_draft_computes_logits_with_its_own_head(name, request):
     found = request.getfixturevalue(name)
     config = found.config
     draft = hard_draft(found.params, found.prepared, knobs_with(config=config), config)
-    step = {
-        "tokens": found.text.tokens[:1, :5],
-        "positions": jnp.arange(5)[None],
-        "mask": causal_mask(1, 5),
-        "dtype": jnp.float32,
-    }
-    ran = forward(draft, config, **step)
+    step = found.text.tokens[:1, :5], StepInput(jnp.arange(5)[None], causal_mask(1, 5))
+    ran = forward(draft, config, *step)
     head = np.asarray(stack_of(draft[HEAD]).values(), np.float64)
     wanted = np.asarray(head_input(ran.hidden, draft, config), np.float64) @ head.T
     np.testing.assert_allclose(ran.logits, wanted, atol=1e-4)
-    with_targets = forward({name: leaf for name, leaf in draft.items() if name != HEAD} | _head(found), config, **step)
+    with_targets = forward({name: leaf for name, leaf in draft.items() if name != HEAD} | _head(found), config, *step)
     assert np.max(np.abs(with_targets.logits - ran.logits)) > 0.01
 
 

@@ -4,9 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxspec.compress.host_selection import keep_largest_of_rows, wanda_ranking
 from jaxspec.compress.schemes import SCHEMES
-from jaxspec.compress.selection import hard_mask, keep_largest, log_of, wanda_score
+from jaxspec.compress.selection import hard_mask, keep_largest, keep_largest_of_rows, log_of, wanda_score
+from jaxspec.studies.pack.draft_split import wanda_ranking
 
 pytestmark = pytest.mark.scheme_matrix
 

@@ -8,7 +8,7 @@ from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.kv import compress_cache, prepare_kv, round_kv
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1, CASSANDRA1_CODED
 from jaxspec.models.kv_cache import KVCache
-from jaxspec.testing.whole_drafts import hard_kv, soft_kv
+from jaxspec.testing.schemes import hard_kv, soft_kv
 
 LAYERS, BATCH, HEADS, DIM, SLOTS = 2, 3, 2, 5, 7
 COLUMNS = HEADS * DIM

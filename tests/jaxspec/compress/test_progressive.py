@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from jaxspec.compress.fitted import CalibrationSample, fitted_config, fitted_network
-from jaxspec.compress.fitted import progressive as module
-from jaxspec.compress.fitted.progressive import Smoothing, progressive, qoq_residual_w4, qoq_smoothing, qoq_w4
+from jaxspec.compress.fitted import methods as module
+from jaxspec.compress.fitted.methods import Smoothing, progressive, qoq_residual_w4, qoq_smoothing, qoq_w4
 from jaxspec.formats import group_quantization
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward_text

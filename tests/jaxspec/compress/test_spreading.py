@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from jaxspec.compress.fitted import CalibrationSample, fitted_config, fitted_network
-from jaxspec.compress.fitted.spreading import duquant_space, duquant_w4, greedy_rotation, zigzag_order
+from jaxspec.compress.fitted.methods import duquant_space, duquant_w4, greedy_rotation, zigzag_order
 from jaxspec.formats import asymmetric
 from jaxspec.models import rounded_inputs
 from jaxspec.models.config import INPUT_OF, DecoderConfig
 from jaxspec.models.decoder import forward_text
-from jaxspec.models.rounded_inputs import input_scale_of, input_space_of
-from jaxspec.models.spread_rows import spread_rows
+from jaxspec.models.rounded_inputs import input_scale_of, input_space_of, spread_rows
 from jaxspec.models.stored import biased_rows
 from jaxspec.models.streamed import Streamed
 from jaxspec.settings.rounded_inputs import RoundedInputs

@@ -7,7 +7,7 @@ from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1, CASSANDRA1_CODED
 from jaxspec.compress.weights import sum_of_squares
 from jaxspec.models.config import DecoderConfig
-from jaxspec.testing.whole_drafts import by_kind, hard_weights, prepare_at_once, soft_weights
+from jaxspec.testing.schemes import by_kind, hard_weights, prepare_at_once, soft_weights
 
 # No two matrix shapes are equal but q's and o's, and no row has a power of two of columns.
 CONFIG = DecoderConfig(

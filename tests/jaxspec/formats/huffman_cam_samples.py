@@ -12,15 +12,15 @@ HAND_CODE = huffman.code_of_lengths(np.array([{9: 1, 4: 2, 1: 3, 30: 3}.get(s, 0
 
 
 # Compiling is what these tests spend their time on.
-quick_jit = partial(
+jit_fast_compile = partial(
     jax.jit, compiler_options={"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 )
 
 
-encode_bank = quick_jit(huffman_cam.encode_bank, static_argnames="capacity_words")
+encode_bank = jit_fast_compile(huffman_cam.encode_bank, static_argnames="capacity_words")
 
 
-decode = quick_jit(huffman_cam.decode, static_argnames=("num_symbols", "register_bits"))
+decode = jit_fast_compile(huffman_cam.decode, static_argnames=("num_symbols", "register_bits"))
 
 
 def random_code(rng, *, max_length, size=32, skew=4):

@@ -56,7 +56,7 @@ def intact(encode_streams):
 
 
 @pytest.mark.parametrize("change", [(1, 0), (0, 1), (-1, 1), (7, -3), (2**31, 0)])
-def test_a_wrong_word_count_is_told(decode_streams, intact, change):
+def test_a_wrong_word_count_is_reported(decode_streams, intact, change):
     _, code, streams = intact
     counts = (np.asarray(streams.word_counts).astype(np.int64) + change).astype(np.uint32)
     found = decode_streams(
@@ -66,7 +66,7 @@ def test_a_wrong_word_count_is_told(decode_streams, intact, change):
     assert not bool(found.complete)
 
 
-def test_damaged_streams_give_wrong_symbols_or_are_told(decode_streams, intact):
+def test_damaged_streams_give_wrong_symbols_or_are_reported(decode_streams, intact):
     symbols, code, streams = intact
     table, rng = huffman_streams.entries(code), np.random.default_rng(6)
     used, told = int(streams.word_counts.sum()), 0
@@ -92,14 +92,14 @@ def test_damaged_streams_give_wrong_symbols_or_are_told(decode_streams, intact):
         np.concatenate([np.full(255, 12), [1]]).astype(np.uint8),
     ],
 )
-def test_another_table_is_told(decode_streams, intact, lengths):
+def test_another_table_is_reported(decode_streams, intact, lengths):
     symbols, _, streams = intact
     found = decode_streams(streams, huffman_streams.entries(code_of_lengths(lengths)), num_symbols=300)
     assert not bool(found.complete)
     assert found.pairs.tolist() != symbols.tolist()
 
 
-def test_another_number_of_symbols_is_told(decode_streams, intact):
+def test_another_number_of_symbols_is_reported(decode_streams, intact):
     _, code, streams = intact
     table = huffman_streams.entries(code)
     for num_symbols in (101, 999):

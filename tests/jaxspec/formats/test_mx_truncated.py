@@ -38,7 +38,7 @@ def test_encoding_by_hand():
 
 @pytest.mark.scheme_matrix
 @pytest.mark.parametrize("rounding", ["toward_zero", "nearest_even"])
-@pytest.mark.parametrize(("block_size", "mantissa_bits"), [(32, 8), (5, 4), (7, 11), (3, 1)])
+@pytest.mark.parametrize(("block_size", "mantissa_bits"), [(5, 4), (7, 11)])
 def test_values_are_those_of_exact_arithmetic(block_size, mantissa_bits, rounding):
     x = wild(block_size + mantissa_bits)
     settings = dict(block_size=block_size, mantissa_bits=mantissa_bits, rounding=rounding)

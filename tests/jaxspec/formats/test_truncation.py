@@ -8,7 +8,7 @@ from gfloat.types import Domain
 
 from jaxspec.formats import truncation
 from jaxspec.formats.patterns import BFLOAT16, FLOAT16, FLOAT32, INT8, to_bits
-from jaxspec.formats.truncation import high_part, low_part, truncate
+from jaxspec.formats.truncation import high_part, low_part, midpoint, truncate
 
 FORMATS = [BFLOAT16, FLOAT16, FLOAT32]
 CUTS = [
@@ -51,6 +51,30 @@ def test_truncation_is_integer_division(number_format, cut_bits):
     truncated = truncate(jnp.asarray(bits.view(number_format.value_dtype)), cut_bits)
     assert truncated.dtype == number_format.value_dtype
     np.testing.assert_array_equal(to_bits(truncated), expected)
+
+
+@pytest.mark.parametrize(("number_format", "cut_bits"), CUTS, ids=by_name)
+def test_the_midpoint_is_the_mean_of_the_ends(number_format, cut_bits):
+    bits = patterns(number_format)
+    high = np.asarray(high_part(jnp.asarray(bits), cut_bits))
+    found = midpoint(high, cut_bits, number_format)
+    assert found.dtype == bits.dtype
+    exponents = bits >> number_format.mantissa_bits & (2**number_format.exponent_bits - 1)
+    normal = (exponents > 0) & (exponents < 2**number_format.exponent_bits - 1)
+    np.testing.assert_array_equal(found[~normal], high[~normal])
+    value = lambda patterns: patterns[normal].view(number_format.value_dtype).astype(np.float64)
+    if cut_bits:  # the end is the next truncated value, whose mantissa may carry into the exponent
+        ends = (high[normal].astype(np.int64) + 2**cut_bits).astype(bits.dtype)
+        finite = (
+            ends >> number_format.mantissa_bits & (2**number_format.exponent_bits - 1)
+            < 2**number_format.exponent_bits - 1
+        )
+        end = ends.view(number_format.value_dtype).astype(np.float64)
+        np.testing.assert_array_equal(value(found)[finite], (value(high) + end)[finite] / 2)
+    else:
+        np.testing.assert_array_equal(found, bits)
+    traced = jax.jit(lambda high, cut: midpoint(high, cut, number_format))(high, jnp.asarray(cut_bits, high.dtype))
+    np.testing.assert_array_equal(traced, found)
 
 
 @pytest.mark.parametrize(("number_format", "cut_bits"), CUTS, ids=by_name)

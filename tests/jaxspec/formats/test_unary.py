@@ -15,7 +15,6 @@ from jaxspec.formats.unary import (
     NUM_SYMBOLS,
     build_codebook,
     code_length_counts,
-    code_length_variance,
     encode,
     encoded_bits,
     mean_code_length,
@@ -212,24 +211,21 @@ def test_bits_are_exact_up_to_the_longest_stream_and_never_wrap_around():
     assert int(bits(jnp.concatenate([symbols, symbols]), codebook)) == 2**31 - 1
 
 
-def test_mean_and_variance_by_hand():
-    # Lengths 1 (five times), 2 (three times), 3 (once): mean 14/9, mean square (5 + 12 + 9)/9, variance 26/9 − (14/9)² = 38/81.
+def test_mean_length_by_hand():
+    # Lengths 1 (five times), 2 (three times), 3 (once).
     counts = counts_of(3, 1, 5)
     np.testing.assert_allclose(mean_length(counts), 14 / 9, rtol=1e-6)
-    np.testing.assert_allclose(code_length_variance(counts), 38 / 81, rtol=1e-6)
     assert np.asarray(code_length_counts(counts))[:4].tolist() == [5, 3, 1, 0]
 
 
-def test_mean_and_variance_at_the_ends():
-    assert mean_length(jnp.zeros(NUM_SYMBOLS)) == code_length_variance(jnp.zeros(NUM_SYMBOLS)) == 0
+def test_mean_length_at_the_ends():
+    assert mean_length(jnp.zeros(NUM_SYMBOLS)) == 0
     assert mean_length(counts_of(7)) == 1
-    assert code_length_variance(counts_of(7)) == 0
-    # All equally frequent: uniform on 1 to 256, of mean 257/2 and variance (256² − 1)/12.
+    # All equally frequent: uniform on 1 to 256.
     np.testing.assert_allclose(mean_length(jnp.full((2, NUM_SYMBOLS), 3.0)), 257 / 2, rtol=1e-6)
-    np.testing.assert_allclose(code_length_variance(jnp.full((2, NUM_SYMBOLS), 3.0)), (256**2 - 1) / 12, rtol=1e-6)
 
 
-@pytest.mark.parametrize("statistic", [mean_length, code_length_variance, mean_code_length])
+@pytest.mark.parametrize("statistic", [mean_length, mean_code_length])
 def test_gradient_by_counts_at_a_kink_and_away_from_it(statistic, check_gradient):
     # Symbols 9 and 40 tie. The gradient is that of 9 before 40: 9 may grow and 40 may shrink without changing it.
     where = jnp.array([200, 9, 40, 131, 3])

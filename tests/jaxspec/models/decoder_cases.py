@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxspec.models.blocks import StepInput
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import abstract_params
+from jaxspec.models.decoder import abstract_params, forward
 
 CONFIG = DecoderConfig(
     vocab_size=13,
@@ -38,3 +39,9 @@ def random_params(config=CONFIG, seed=0):
 PARAMS = random_params()
 TOKENS = np.random.default_rng(1).integers(13, size=(2, 9)).astype(np.int32)
 POSITIONS = np.broadcast_to(np.arange(9, dtype=np.int32), (2, 9))
+
+
+def forward_of(params, config, tokens, **options):
+    """`forward` with the fields of its step by name, for `jit`."""
+    step = StepInput(**{name: options.pop(name) for name in StepInput._fields if name in options})
+    return forward(params, config, tokens, step, **options)

@@ -32,11 +32,12 @@ def odd_config(family, seed):
         "bos_token_id": 1,
         "eos_token_id": 2,
     }
-    if family not in ("phi3", "smollm3", "granite", "olmo2", "olmo3", "olmoe", "opt"):
+    granites = ("granite", "granitemoe", "granitemoeshared")
+    if family not in ("phi3", "smollm3", "olmo2", "olmo3", "olmoe", "opt", "qwen2_moe", *granites):
         raw["head_dim"] = head_dim
     else:
         head_dim = raw["hidden_size"] // heads
-    if family not in ("mistral", "mixtral", "qwen2", "phi3", "minimax_m2", "ernie4_5", "exaone4"):
+    if family not in ("mistral", "mixtral", "qwen2", "qwen2_moe", "phi3", "minimax_m2", "ernie4_5", "exaone4"):
         raw["attention_bias"] = pick(True, False)
     if family in ("llama", "granite", "smollm3", "seed_oss"):
         raw["mlp_bias"] = pick(True, False)
@@ -45,12 +46,15 @@ def odd_config(family, seed):
         "gemma2": gemma,
         "gemma3_text": gemma,
         "granite": granite,
+        "granitemoe": granitemoe,
+        "granitemoeshared": lambda raw, pick: granitemoe(raw, pick) | {"shared_intermediate_size": pick(7, 12)},
         "smollm3": smollm3,
         "mistral": all_windows,
         "phi3": all_windows,
         "qwen2": late_windows,
         "qwen3": late_windows,
         "mixtral": mixtral,
+        "qwen2_moe": qwen2_moe,
         "qwen3_moe": qwen3_moe,
         "glm4_moe": glm4_moe,
         "deepseek_v2": deepseek_v2,
@@ -170,6 +174,22 @@ def granite(raw, pick):
         "attention_multiplier": pick(0.1, 0.4),
         "residual_multiplier": pick(0.22, 1.0),
         "logits_scaling": pick(1.0, 8.0, 0.3),
+    }
+
+
+def granitemoe(raw, pick):
+    experts = pick(2, 3, 5, 8)
+    return granite(raw, pick) | {"num_local_experts": experts, "num_experts_per_tok": pick(1, 2, experts)}
+
+
+def qwen2_moe(raw, pick):
+    experts = pick(3, 6, 9)
+    return {
+        "num_experts": experts,
+        "num_experts_per_tok": pick(1, 3, experts),
+        "moe_intermediate_size": pick(3, 8),
+        "shared_expert_intermediate_size": pick(5, 9),
+        **pick({}, {"norm_topk_prob": True}, {"decoder_sparse_step": 2}, {"mlp_only_layers": [0]}),
     }
 
 

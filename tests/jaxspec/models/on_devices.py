@@ -21,6 +21,7 @@ from jaxspec.models.mesh import by_row, make_mesh, on_mesh
 from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.speculate import chain_limits, decode_autoregressively
 from jaxspec.speculate.acceptance import agreement
+from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.drafts import self_draft
 from jaxspec.speculate.engine import decode
 from jaxspec.speculate.proof import decode_chains
@@ -50,7 +51,7 @@ def run(params, config):
         return decode(target, params, prompts, *given, **static)
 
     with patch("jaxspec.speculate.proof.decode", decode_of):
-        decoded = decode_chains(as_computed(params), config, draft, prompts, 3, **options)
+        decoded = decode_chains(as_computed(params), config, draft, Prompts(prompts, **options), 3)
     return {
         "rows": rows,
         "norms": {name: x.tolist() for name, x in channel_norms(params, config, texts[:3], lambda: None).items()},

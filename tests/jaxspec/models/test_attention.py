@@ -49,7 +49,7 @@ def by_hand(query, sources):
     return output.reshape(BATCH, TOKENS, HEADS * HEAD_DIM)
 
 
-@pytest.mark.parametrize("slots", [(5,), (7, 5), (1, 3, 4)])
+@pytest.mark.parametrize("slots", [(5,), (1, 3, 4)])
 @pytest.mark.parametrize("function", [attend, attend_sequentially])
 def test_equals_attention_by_hand(function, slots):
     query, sources = make(slots)

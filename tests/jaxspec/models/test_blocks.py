@@ -142,8 +142,7 @@ def test_decoding_cuts_no_layers_out_of_their_stacks(monkeypatch):
 
     def step(params, cached):
         source = CachedKV(cached, jnp.ones((2, 1, 6), bool))
-        given = {"tokens": TOKENS[:, :1], "positions": np.full((2, 1), 6), "mask": causal_mask(2, 1)}
-        return decoder.forward(params, MIXED, **given, sources=[source])
+        return decoder.forward(params, MIXED, TOKENS[:, :1], StepInput(np.full((2, 1), 6), causal_mask(2, 1), [source]))
 
     found = jax.jit(step, compiler_options=QUICKLY)(params, cached)
     assert sliced_stacks(jax.make_jaxpr(step)(params, cached).jaxpr) == []

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from decoder_cases import CLOSE, CONFIG, PARAMS, POSITIONS, QUICKLY, TOKENS, random_params
+from decoder_cases import CLOSE, CONFIG, PARAMS, POSITIONS, QUICKLY, TOKENS, forward_of, random_params
 
 from jaxspec.models import decoder
 from jaxspec.models.decoder import abstract_params, causal_mask, init_params
@@ -14,7 +14,7 @@ from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, take_slots, 
 from jaxspec.models.norms import rms_norm
 
 STATIC = ("config", "kv_codec", "dtype", "dot_dtype", "keep_activations", "frugal")
-forward = jax.jit(decoder.forward, static_argnames=STATIC, compiler_options=QUICKLY)
+forward = jax.jit(forward_of, static_argnames=STATIC, compiler_options=QUICKLY)
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +59,7 @@ def test_a_deep_network_is_no_longer_program_than_a_shallow_one():
         def total(params, cache):
             seen = [CachedKV(cache, jnp.ones((2, 9, 15), bool))]
             options = dict(tokens=TOKENS, positions=POSITIONS, mask=causal_mask(2, 9), sources=seen)
-            return decoder.forward(params, config, **options).logits.sum()
+            return forward_of(params, config, **options).logits.sum()
 
         gradient = jax.jit(jax.value_and_grad(total))
         return len(gradient.lower(abstract_params(config), cache).as_text().splitlines())
@@ -237,7 +237,7 @@ def test_two_networks_under_vmap():
 def test_new_values_are_not_traced_again():
     chex.clear_trace_counter()
     empty = empty_cache(CONFIG, 1, 3)
-    counted = jax.jit(chex.assert_max_traces(decoder.forward, n=1), static_argnames=STATIC, compiler_options=QUICKLY)
+    counted = jax.jit(chex.assert_max_traces(forward_of, n=1), static_argnames=STATIC, compiler_options=QUICKLY)
     for seed in range(3):
         rng = np.random.default_rng(seed)
         counted(

@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxspec.host import programs
 from jaxspec.models import decoding_programs
 from jaxspec.models.decoding_programs import jit_decoding
 from jaxspec.scaling import branches
 from jaxspec.speculate import loop
-from jaxspec.studies.calibrate import programs
 
 
 @pytest.fixture(params=[True, False])

@@ -7,17 +7,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from decoder_cases import forward_of
 from test_experts import CONFIG, TOKENS, jit, random_params
 
 from hwmodels.networks import ExpertSizes
-from jaxspec.models.decoder import forward, forward_text
+from jaxspec.models.decoder import forward_text
 from jaxspec.models.dispatch import through_experts
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.hf_load import load_directory
 from jaxspec.models.layerwise import input_squares, open_network
 from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.models.streamed import Streamed
-from jaxspec.studies.pack import division
+from jaxspec.studies.pack import draft_split
 
 pytestmark = pytest.mark.network
 
@@ -147,7 +148,7 @@ def test_a_tokens_logits_do_not_depend_on_what_other_sequences_choose():
         "positions": np.broadcast_to(np.arange(3), (4, 3)),
         "mask": np.broadcast_to(np.tril(np.ones((3, 3), bool)), (4, 3, 3)),
     }
-    run = jax.jit(forward, static_argnames="config")
+    run = jax.jit(forward_of, static_argnames="config")
     tokens = rng.integers(13, size=(4, 3)).astype(np.int32)
     found = run(params, CONFIG, tokens=tokens, **step)
     for _ in range(3):
@@ -160,16 +161,16 @@ def test_a_tokens_logits_do_not_depend_on_what_other_sequences_choose():
 
 def test_each_experts_matrix_is_packed_by_the_inputs_of_its_layer(folder, monkeypatch):
     network = open_network(folder)
-    names = division.matrix_names(network)
+    names = draft_split.matrix_names(network)
     assert names["model.layers.2.mlp.experts.5.up_proj.weight"] == (2, ("expert_up",))
     assert names["model.layers.0.mlp.up_proj.weight"] == (0, ("up",))
     assert len(names) == 3 * 4 + 3 + 2 * 3 * (6 + 1)
     # The dense layer has no experts' inputs, so those of layer 2 are the second.
-    squares = {group: np.arange(1.0, 4.0)[:, None] ** 2 for group in division.INPUT_OF.values()}
-    monkeypatch.setattr(division, "input_squares", lambda *_, **__: squares)
+    squares = {group: np.arange(1.0, 4.0)[:, None] ** 2 for group in draft_split.INPUT_OF.values()}
+    monkeypatch.setattr(draft_split, "input_squares", lambda *_, **__: squares)
     text = SimpleNamespace(calibration_windows=lambda *_: None)
-    monkeypatch.setattr(division, "load_text", lambda *_, **__: text)
+    monkeypatch.setattr(draft_split, "load_text", lambda *_, **__: text)
     monkeypatch.setattr(type(network), "tokenizer", None)
-    norms = division.measured_norms(network, "", num_windows=1, window_tokens=1, seed=0)
+    norms = draft_split.measured_norms(network, "", num_windows=1, window_tokens=1, seed=0)
     assert float(norms["model.layers.2.mlp.experts.5.down_proj.weight"][0]) == 2.0
     assert float(norms["model.layers.2.self_attn.q_proj.weight"][0]) == 3.0

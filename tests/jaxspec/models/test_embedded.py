@@ -1,12 +1,14 @@
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
 from jaxspec.errors import InputError
 from jaxspec.models import embedded
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.decoder import abstract_params
+from jaxspec.models.decoder import abstract_params, forward_text
 from jaxspec.models.hf_export import save_directory
 
 BYTES = DecoderConfig(
@@ -58,3 +60,17 @@ def test_the_shipped_networks_load(name):
     assert model.config.vocab_size == 256
     assert model.params["embed"].dtype == jnp.bfloat16
     assert sum(leaf.size for leaf in jax.tree.leaves(model.params)) == model.config.num_parameters()
+
+
+def test_a_loaded_network_is_a_module_of_the_same_parameters(tmp_path):
+    save(tmp_path, 0)
+    tokens = jnp.array([[3, 1, 4, 1, 5, 9]])
+    model = embedded.load_model(tmp_path, dtype=jnp.float32)
+    module = model.module()
+    chex.assert_trees_all_equal(nnx.to_pure_dict(nnx.split(module)[1]), model.params)
+    np.testing.assert_array_equal(module(tokens), forward_text(model.params, model.config, tokens).logits)
+    _, slopes = nnx.value_and_grad(lambda module: jnp.square(module(tokens)).sum())(module)
+    loss = lambda params: jnp.square(forward_text(params, model.config, tokens).logits).sum()
+    chex.assert_trees_all_close(nnx.to_pure_dict(slopes), jax.grad(loss)(model.params), rtol=1e-5, atol=1e-4)
+    with pytest.raises(InputError, match="a network that is streamed or in codes is no module"):
+        embedded.load_model(tmp_path, stream=True).module()

@@ -15,7 +15,7 @@ from hwmodels import catalog
 from hwmodels.network.architecture import parameters
 from hwmodels.networks import FAMILIES, Family, Running, Setting, runnable_families
 from jaxspec.models import decoder
-from jaxspec.models.architecture import architecture_of
+from jaxspec.models.architecture import architecture_of, spec_of
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import abstract_params
 from jaxspec.models.families import decoder_config
@@ -100,7 +100,9 @@ def config_of(family, **changes):
     if row.linear:
         raw["full_attention_interval"] = config.num_layers  # the last layer attends
     if row.grouped_queries:
-        raw |= {"num_key_value_heads": config.num_kv_heads, "head_dim": config.head_dim}
+        raw |= {"num_key_value_heads": config.num_kv_heads}
+        # Two numbers of a head are too few to rotate a part of them.
+        raw |= {"head_dim": config.head_dim} if row.free_head_dim else {"partial_rotary_factor": 1.0}
     return decoder_config({row.spellings.get(key, (key,))[-1]: value for key, value in raw.items()})
 
 
@@ -139,7 +141,7 @@ def test_rows_that_run_have_only_what_the_blocks_compute(family):
     assert (row.linear, row.attention_gate) == (config.linear is not None, config.attention_gate)
     assert (row.experts is None) == (row.running.router is None)
     assert row.qk_norm in ("none", "head", "all", "optional_head")
-    assert row.norms_per_layer == len(config_of(family).block_norms)
+    assert spec_of(config).norms_per_layer == len(config.block_norms)
     assert set(row.running.computation) <= fields
     settings = {how.key for how in row.running.computation.values() if isinstance(how, Setting)}
     rotary = set() if row.running.rotary is None else {"rope_theta"}

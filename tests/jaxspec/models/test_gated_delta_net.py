@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from decoder_cases import CLOSE, QUICKLY
+from decoder_cases import CLOSE, QUICKLY, forward_of
 from linear_cases import HYBRID, HYBRID_PARAMS, delta_net_by_hand
 
 from hwmodels.networks import LinearSizes
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.network
 TOKENS = np.random.default_rng(1).integers(13, size=(2, 9)).astype(np.int32)
 #: Two roots, branches at several depths, a path that is longer than the convolution.
 PARENTS = [-1, 0, 0, 1, 1, 2, 3, 6, 7, 7, -1, 10]
-run = jax.jit(decoder.forward, static_argnames=("config", "frugal"), compiler_options=QUICKLY)
+run = jax.jit(forward_of, static_argnames=("config", "frugal"), compiler_options=QUICKLY)
 
 
 @pytest.fixture(autouse=True)
@@ -209,8 +209,6 @@ def test_what_does_not_fit_is_refused():
         decoder.forward(
             HYBRID_PARAMS,
             HYBRID,
-            tokens=TOKENS[:, :1],
-            positions=positions(9, 1),
-            mask=causal_mask(2, 1),
-            sources=[CachedKV(bare, np.ones((2, 1, 9), bool))],
+            TOKENS[:, :1],
+            StepInput(positions(9, 1), causal_mask(2, 1), sources=[CachedKV(bare, np.ones((2, 1, 9), bool))]),
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import gguf
 import jax
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
@@ -16,8 +17,11 @@ from hf_directories import same_bits
 from safetensors.numpy import save_file
 
 from jaxspec.errors import InputError
-from jaxspec.models import load_directory, load_model
+from jaxspec.formats.gguf_blocks import BLOCK_TYPES
+from jaxspec.models import DecoderConfig, init_params, load_directory, load_model, save_directory
 from jaxspec.models.checkpoint_files import CheckpointFiles
+from jaxspec.models.coded import Coded, CodedForms
+from jaxspec.models.decoder import forward_text
 from jaxspec.models.embedded import check_model, model_place
 from jaxspec.models.rope_scaling import LongRopeScaling
 from jaxspec.runs.inputs import input_files
@@ -127,6 +131,72 @@ def test_blocks_are_the_nearest_bfloat16_values(tmp_path, kind):
     assert read.dtype == ml_dtypes.bfloat16
     np.testing.assert_array_equal(read, expected.astype(ml_dtypes.bfloat16))
     np.testing.assert_array_equal(exact.read("model.embed_tokens.weight"), expected)
+    assert files.in_codes.keys() == ({"model.embed_tokens.weight"} if kind.name in BLOCK_TYPES else set())
+    if kind.name in BLOCK_TYPES:
+        codes = files.codes("model.embed_tokens.weight")
+        np.testing.assert_array_equal(codes.values(), expected)
+        held = jax.tree.map(jnp.asarray, Coded(codes, np.dtype(np.float32)))
+        # XLA has no subnormal numbers.
+        normal = np.where(np.abs(expected) < np.finfo(np.float32).tiny, 0, expected)
+        np.testing.assert_array_equal(jax.jit(lambda held: held.values())(held), normal)
+        assert held.bits_per_value <= 8 * data.nbytes / expected.size + 0.02
+        rows = jax.jit(lambda held, index: held.take(index).values())(held, jnp.array([2, 0, 2]))
+        np.testing.assert_array_equal(rows, normal[[2, 0, 2]])
+
+
+#: Types of a file in which layers have different ones: everything else has Q5_0.
+MIXED = {"blk.1.ffn_down.weight": "Q4_1", "blk.2.ffn_down.weight": "Q8_0", "token_embd.weight": "Q8_0"}
+
+
+@pytest.fixture
+def mixed(tmp_path):
+    """File of a network in blocks."""
+    config = DecoderConfig(
+        vocab_size=64, hidden_size=64, intermediate_size=96, num_layers=3, num_heads=2, num_kv_heads=1, head_dim=32
+    )
+    save_directory(init_params(config, jax.random.key(2)), config, tmp_path / "plain", max_positions=64)
+    settings, tensors = checkpoint(tmp_path / "plain")
+    settings |= {"rope_parameters": {"rope_type": "default", "rope_theta": settings["rope_theta"]}}
+    plain = write_gguf(tmp_path / "plain.gguf", settings, tensors)
+    writer = gguf.GGUFWriter(tmp_path / "mixed.gguf", "llama")
+    reader = gguf.GGUFReader(plain)
+    for field in reader.fields.values():
+        if not field.name.startswith("GGUF.") and field.name != "general.architecture":
+            writer.add_key_value(field.name, field.contents(), *field.types[:2])
+    for tensor in reader.tensors:
+        wide = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+        kind = QUANTIZATION[MIXED.get(tensor.name, "Q5_0")] if wide.ndim > 1 else QUANTIZATION.F32
+        writer.add_tensor(tensor.name, gguf.quants.quantize(wide, kind), raw_dtype=kind)
+    for step in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file, writer.close):
+        step()
+    return tmp_path / "mixed.gguf"
+
+
+def test_a_network_is_held_in_its_blocks(mixed):
+    held, plain = load_directory(mixed), load_directory(mixed, dtype="float32")
+    assert held.config.in_codes
+    assert not check_model(mixed, codes=False).in_codes
+    layers = held.params["layers"]
+    assert isinstance(layers["q"], Coded)
+    assert isinstance(layers["down"], CodedForms)
+    for kind in held.config.matrix_kinds:
+        np.testing.assert_array_equal(jax.jit(lambda stack: stack.values())(layers[kind]), plain.params["layers"][kind])
+    assert layers["up"].bits_per_value == pytest.approx(5.5, rel=0.01)
+    assert layers["down"].bits_per_value == pytest.approx(8.5, rel=0.01)  # of the widest form
+    tokens = jnp.arange(26).reshape(2, 13)
+    run = jax.jit(forward_text, static_argnums=1)
+    logits = [run(each.params, each.config, tokens).logits for each in (held, plain)]
+    np.testing.assert_allclose(*logits, rtol=0, atol=2e-5 * np.abs(logits[1]).max())
+    imported = load_directory(mixed, codes=False)
+    assert imported.params["embed"].dtype == jnp.bfloat16
+
+
+def test_logits_are_made_of_some_rows_of_codes_at_a_time(mixed, monkeypatch):
+    held = load_directory(mixed)
+    x = jax.random.normal(jax.random.key(0), (2, 3, 64))
+    whole = held.params["embed"].dot(x)
+    monkeypatch.setattr("jaxspec.models.coded._PIECE", 64 * 15)  # 64 rows: four pieces and a part
+    np.testing.assert_allclose(held.params["embed"].dot(x), whole, rtol=1e-6, atol=1e-6)
 
 
 def raises_one_line(match, function, *arguments):

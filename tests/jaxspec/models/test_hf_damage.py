@@ -116,7 +116,7 @@ DAMAGES = {
     "config without sizes": (lambda d: edit_config(d, hidden_size="absent"), r"hidden_size is missing"),
     "unknown family": (
         lambda d: edit_config(d, model_type="mamba"),
-        r"'mamba' is not modelled; known: .*llama, minimax_m2",
+        r"'mamba' is not modelled; known: .*llama, .*minimax_m2",
     ),
     "no family": (lambda d: edit_config(d, model_type="absent"), r"None is not modelled"),
     "unknown variant": (lambda d: edit_config(d, hidden_act="laplace"), r"hidden_act = 'laplace' is not modelled"),

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from decoder_cases import forward_of
 
 from hwmodels.networks import LearnedPositions, runnable_families
 from jaxspec.models import decoder, dots, kv_cache
@@ -24,7 +25,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "hf"
 # These tests spend their time on compiling: hence once per configuration and shape, one width for long texts and for
 # prefill, and no optimisation of tiny networks.
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-forward = jax.jit(decoder.forward, static_argnames="config", compiler_options=QUICKLY)
+forward = jax.jit(forward_of, static_argnames="config", compiler_options=QUICKLY)
 forward_text = jax.jit(decoder.forward_text, static_argnames="config", compiler_options=QUICKLY)
 write_cache = jax.jit(kv_cache.write_cache)
 WIDTH = 33
@@ -85,13 +86,6 @@ def wide_error(config, params, expected):
 FEW = pytest.mark.network("llama_grouped", "gemma2_capped", "mixtral_window", "deepseek_v2_whole", "qwen3_5_hybrid")
 
 
-@FEW
-@pytest.mark.parametrize("case", CASES)
-def test_whole_texts_without_a_cache(case):
-    model, expected = loaded(case)
-    assert wide_error(model.config, model.params, expected) < TOLERANCE
-
-
 @pytest.mark.parametrize(("case", "length"), [("llama_scaled_tied", 7), ("qwen3_untied", 1)])
 def test_short_texts_without_a_cache(case, length):
     model, expected = loaded(case)
@@ -101,10 +95,11 @@ def test_short_texts_without_a_cache(case, length):
 
 @FEW
 @pytest.mark.parametrize("case", CASES)
-def test_prefill_and_decoding_with_a_cache(case):
+def test_whole_texts_and_decoding_with_a_cache(case):
+    model, expected = loaded(case)
+    assert wide_error(model.config, model.params, expected) < TOLERANCE
     # Two sequences of different prompt length in one batch, each at its own offset in the cache, which must not matter.
     # Prompts are padded; the padding is written to the cache, hidden by the mask, and overwritten.
-    model, expected = loaded(case)
     tokens, length = expected["cached_tokens"], expected["prompt_lengths"]
     first_slot = np.array([3, 1])
     prefill = run_wide(model.config, model.params, tokens, length)

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from decoder_cases import forward_of
 from odd_configs import odd_config
 from window_cases import WINDOWS
 
@@ -113,7 +114,7 @@ def assert_same_decoding(directory, arrays):
     """Unequal prompts in one batch, padded, then the cache: four steps of one token, and one of three."""
     model, tokens, length = load_directory(directory), arrays["cached_tokens"], arrays["prompt_lengths"]
     longest, slots = int(length.max()), 30
-    forward = jax.jit(decoder.forward, static_argnames="config", compiler_options=QUICKLY)
+    forward = jax.jit(forward_of, static_argnames="config", compiler_options=QUICKLY)
     columns = np.arange(longest)
     spread = lambda value, width: np.broadcast_to(value[:, None], (2, width))
     result = forward(

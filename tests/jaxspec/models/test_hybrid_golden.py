@@ -87,7 +87,7 @@ def test_greedy_generation(case):
         result = forward(
             model.params,
             model.config,
-            tokens=tokens[:, -1:],
+            tokens[:, -1:],
             positions=np.full((1, 1), tokens.shape[1] - 1),
             mask=decoder.causal_mask(1, 1),
             sources=[kv_cache.CachedKV(cache, seen[None, None])],

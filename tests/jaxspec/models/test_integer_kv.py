@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from jaxspec.compress.fitted import CalibrationSample, fitted_config, fitted_network
-from jaxspec.compress.fitted.smoothing import key_scale
+from jaxspec.compress.fitted.methods import key_scale
 from jaxspec.compress.kv import stored_kv
 from jaxspec.formats import asymmetric
+from jaxspec.models.blocks import StepInput
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward, forward_text
-from jaxspec.models.integer_kv import KEY_SCALE, as_integers
 from jaxspec.models.kv_cache import CachedKV
 from jaxspec.models.rope import rotate
-from jaxspec.models.rotated_rows import rotate_rows
+from jaxspec.models.rounded_inputs import KEY_SCALE, as_integers, rotate_rows
 from jaxspec.models.stored import as_computed
-from jaxspec.settings.integer_kv import IntegerKV
+from jaxspec.settings.rounded_inputs import IntegerKV
 
 pytestmark = pytest.mark.network
 
@@ -54,11 +54,13 @@ def test_prefill_and_decoding_read_the_same_rounded_rows(random_network, jit):
         return forward(
             params,
             INTEGERS,
-            tokens=TOKENS[:, 6:],
-            positions=jnp.full((2, 1), 6),
-            mask=jnp.ones((2, 1, 1), bool),
-            sources=[CachedKV(first.cache, jnp.ones((2, 1, 6), bool))],
-            kv_codec=codec,
+            TOKENS[:, 6:],
+            StepInput(
+                jnp.full((2, 1), 6),
+                jnp.ones((2, 1, 1), bool),
+                sources=[CachedKV(first.cache, jnp.ones((2, 1, 6), bool))],
+                kv_codec=codec,
+            ),
         ).logits
 
     np.testing.assert_allclose(in_two(params)[:, 0], whole[:, -1], atol=2e-5 * float(jnp.max(jnp.abs(whole))))

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from decoder_cases import CLOSE, QUICKLY, random_params
+from decoder_cases import CLOSE, QUICKLY, forward_of, random_params
 
 from hwmodels.networks import LatentSizes
 from jaxspec.compress.kv import as_cache, prepare_kv, round_kv, token_rows
@@ -40,7 +40,7 @@ CONFIG = DecoderConfig(
 NO_QUERY_RANK = dataclasses.replace(CONFIG, latent=dataclasses.replace(CONFIG.latent, query_rank=None))
 PARAMS = random_params(CONFIG)
 TOKENS = np.random.default_rng(1).integers(13, size=(2, 9)).astype(np.int32)
-run = jax.jit(decoder.forward, static_argnames=("config", "kv_codec", "frugal"), compiler_options=QUICKLY)
+run = jax.jit(forward_of, static_argnames=("config", "kv_codec", "frugal"), compiler_options=QUICKLY)
 
 
 def positions(first, count):

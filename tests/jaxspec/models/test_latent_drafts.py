@@ -18,7 +18,7 @@ from jaxspec.speculate.drafts import SelfDraft, SelfDraftParams
 from jaxspec.speculate.engine import autoregressive_tree, decode
 from jaxspec.speculate.expansion import tree_limits
 from jaxspec.speculate.sampling import Decoding
-from jaxspec.testing.whole_drafts import prepare_at_once
+from jaxspec.testing.schemes import prepare_at_once
 from jaxspec.trees import chain_tree, tree_from_parents
 
 pytestmark = pytest.mark.network

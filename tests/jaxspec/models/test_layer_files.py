@@ -9,7 +9,6 @@ import pytest
 from safetensors.numpy import load_file
 
 from hwmodels.networks import running_row
-from jaxspec.formats.container import TensorForm
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.hf_export import family_for
 from jaxspec.models.layer_files import LayeredTensors, plan_shards, write_shard
@@ -18,10 +17,6 @@ CONFIG = DecoderConfig(
     vocab_size=11, hidden_size=6, intermediate_size=10, num_layers=3, num_heads=3, num_kv_heads=1, head_dim=4
 )
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-
-
-def forms(*sizes):
-    return [TensorForm(f"t{i}", "BF16", (size,), 2 * size) for i, size in enumerate(sizes)]
 
 
 def layered(random_network, dtype=BFLOAT16, **changes):

@@ -12,7 +12,7 @@ from linear_cases import HYBRID
 
 from hwmodels.networks import ExpertSizes
 from jaxspec.models import decoder
-from jaxspec.models.blocks import DenseFeedForward, Experts, GatedDeltaNet, GroupedAttention
+from jaxspec.models.blocks import DenseFeedForward, Experts, GatedDeltaNet, GroupedAttention, StepInput
 from jaxspec.models.decoder import causal_mask
 from jaxspec.models.kv_cache import CachedKV, write_cache
 from jaxspec.models.layer_loops import LayerView
@@ -91,10 +91,11 @@ def test_steps_of_decoding_are_the_same(dtype):
     def two_steps(params, config):
         text = decoder.forward_text(params, config, TOKENS[:, :6])
         cache = text.cache
-        options = {"positions": np.broadcast_to([6, 7, 7], (2, 3)), "tokens": TOKENS[:, 6:]}
         mask = np.broadcast_to(np.array([[1, 0, 0], [1, 1, 0], [1, 0, 1]], bool), (2, 3, 3))
         sources = [CachedKV(cache, jnp.ones((2, 3, 6), bool))]
-        step = decoder.forward(params, config, mask=mask, sources=sources, **options)
+        step = decoder.forward(
+            params, config, TOKENS[:, 6:], StepInput(np.broadcast_to([6, 7, 7], (2, 3)), mask, sources)
+        )
         return (
             step.logits,
             step.cache,
@@ -115,8 +116,8 @@ def test_gradients_are_the_same_and_each_layer_has_its_own():
 
         def gradient(config, frugal):
             def loss(params):
-                given = {"tokens": TOKENS, "positions": places, "mask": causal_mask(2, 9)}
-                logits = decoder.forward(params, config, **given, frugal=frugal, dtype=jnp.float64).logits
+                step = StepInput(places, causal_mask(2, 9), frugal=frugal)
+                logits = decoder.forward(params, config, TOKENS, step, dtype=jnp.float64).logits
                 return jnp.mean(jax.nn.logsumexp(logits, -1) - logits[:, :, 3])
 
             return jax.jit(jax.grad(loss), compiler_options=QUICKLY)(params)

@@ -19,11 +19,11 @@ from jaxspec.models.blocks import DenseFeedForward, Experts, GatedDeltaNet
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.kv_cache import take_sequences
 from jaxspec.speculate.drafts import NetworkDraft, SelfDraft, SelfDraftParams
-from jaxspec.speculate.drafts.making import check_draft
+from jaxspec.speculate.drafts.factory import check_draft
 from jaxspec.speculate.engine import autoregressive_tree, decode
 from jaxspec.speculate.expansion import tree_limits
 from jaxspec.speculate.sampling import Decoding
-from jaxspec.testing.whole_drafts import prepare_at_once
+from jaxspec.testing.schemes import prepare_at_once
 from jaxspec.trees import chain_tree, tree_from_parents
 
 TREE = tree_from_parents([-1, -1, 0, 0, 2, 1])

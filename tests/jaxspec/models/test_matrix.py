@@ -5,7 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxspec.formats.codes import Codes
 from jaxspec.models.apart import Apart
+from jaxspec.models.coded import Coded
 from jaxspec.models.matrix import Dense, Made, OfLayer, Stored, matrix_of
 from jaxspec.models.streamed import Streamed
 
@@ -24,6 +26,8 @@ FORMS = {
     "stored float32": (lambda: Stored.of(STACK.astype(jnp.float32)), 32),
     "apart": (lambda: Apart.of(STACK), 16),
     "streamed": (lambda: Streamed.of(np.asarray(STACK)), 64 / 20),  # a reference of 64 bits for each matrix
+    # Codes of 1, and a scale for each: 8 and 16 bits.
+    "coded": (lambda: Coded(Codes(np.ones((3, 5, 4), np.int8), np.asarray(STACK), columns=4), STACK.dtype), 24),
     "made": (lambda: Made.of(Stored.of(STACK), _tripled, jnp.ones(3)), 16 + 32 / 20),
     "made of streamed": (lambda: Made.of(Streamed.of(np.asarray(STACK)), _tripled, jnp.ones(3)), (64 + 32) / 20),
 }

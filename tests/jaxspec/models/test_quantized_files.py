@@ -4,17 +4,22 @@ import json
 import shutil
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
 from hwmodels.networks.packing import Packing, packing_of
 from jaxspec.errors import InputError
-from jaxspec.formats.packed_integers import codes_of_words, grouped_values, scaled_rows
+from jaxspec.formats.codes import Codes, unsigned_codes
+from jaxspec.formats.packed_integers import awq_codes, gptq_codes, nf4_codes, packed_codes, scaled_rows
 from jaxspec.models import load_directory, load_model
+from jaxspec.models.blocks import StepInput
 from jaxspec.models.checkpoint_files import CheckpointFiles
-from jaxspec.models.decoder import causal_mask, forward
+from jaxspec.models.coded import Coded
+from jaxspec.models.decoder import causal_mask, forward, forward_text
 from jaxspec.models.described import described_in
 from jaxspec.models.embedded import check_model
 
@@ -39,9 +44,7 @@ def test_a_quantized_network_says_what_transformers_says(name):
     tokens = jnp.asarray(expected["tokens"], jnp.int32)
     batch, length = tokens.shape
     positions = jnp.broadcast_to(jnp.arange(length), (batch, length))
-    logits = forward(
-        found.params, found.config, tokens=tokens, positions=positions, mask=causal_mask(batch, length)
-    ).logits
+    logits = forward(found.params, found.config, tokens, StepInput(positions, causal_mask(batch, length))).logits
     scale = np.abs(expected["logits"]).max()
     np.testing.assert_allclose(logits, expected["logits"], rtol=0, atol=2e-5 * scale)
 
@@ -50,16 +53,17 @@ def test_codes_may_span_words():
     codes = np.random.default_rng(0).integers(0, 8, (3, 43))
     stream = sum(codes[:, i].astype(object) << (3 * i) for i in range(43))
     words = np.array([[(int(row) >> (32 * i)) & 0xFFFFFFFF for i in range(5)] for row in stream], np.uint32)
-    np.testing.assert_array_equal(codes_of_words(words.view(np.int32), 3, 43), codes)
+    np.testing.assert_array_equal(unsigned_codes(words.view(np.uint8), 3, 43), codes)
 
 
 def test_groups_may_be_in_any_order():
-    codes, scales = np.array([[1, 2, 3]]), np.array([[10.0, 0.5]], np.float16)
-    np.testing.assert_array_equal(grouped_values(codes, scales, 1, np.array([1, 0, 1])), [[0.0, 10.0, 1.0]])
+    codes, scales = np.array([[1, 2, 3]], np.uint8), np.array([[10.0, 0.5]], np.float16)
+    found = Codes(codes, scales, np.ones((1, 1), np.uint8), np.array([1, 0, 1]), columns=3)
+    np.testing.assert_array_equal(found.values(), [[0.0, 10.0, 1.0]])
 
 
 def test_last_blocks_may_be_cut():
-    found = scaled_rows(np.ones((3, 5), np.int8), np.arange(1.0, 7).reshape(2, 3), block=(2, 2))
+    found = scaled_rows(np.ones((3, 5), np.int8), np.arange(1.0, 7).reshape(2, 3), block=(2, 2)).values()
     np.testing.assert_array_equal(found, [[1, 1, 2, 2, 3], [1, 1, 2, 2, 3], [4, 4, 5, 5, 6]])
 
 
@@ -134,7 +138,122 @@ def test_scales_of_inputs_and_keys_are_read_over(changed):
     assert load_directory(changed("int8_rows", tensors=add)).packed == {"INT8"}
 
 
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [("nf4", "NF4"), ("nf4_double", "NF4"), ("mxfp4_quark", "MXFP4"), ("nvfp4_modelopt", "NVFP4"), ("nvfp4", "NVFP4")],
+)
+def test_forms_of_four_bits_have_their_names(name, form):
+    held = load_directory(QUANTIZED / name)
+    assert held.packed == {form}
+    assert held.params["layers"]["up"].bits_per_value <= 4.6
+
+
 def test_forms_of_whole_matrices_have_no_block():
     assert packing_of({"quant_method": "fp8"}) == Packing("fp8")
     assert packing_of({"quant_method": "modelopt", "quant_algo": "FP8"}) == Packing("modelopt")
     assert packing_of({"quant_method": "fp8", "weight_block_size": [128, 64]}).block == (128, 64)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_release_is_held_in_codes_with_the_librarys_values(name):
+    held, plain = (load_directory(QUANTIZED / name, dtype=dtype) for dtype in (None, "float32"))
+    assert held.config.in_codes
+    assert not plain.config.in_codes
+    expected = np.load(QUANTIZED / name / "expected.npz")
+    values = jax.jit(lambda stack: stack.take(1).values())
+    for kind in held.config.matrix_kinds:
+        stack = held.params["layers"][kind]
+        assert isinstance(stack, Coded)
+        assert stack.bits_per_value < 8.5
+        where = "mlp" if kind in ("gate", "up", "down") else "self_attn"
+        library = expected[f"model.layers.1.{where}.{kind}_proj.weight"]
+        np.testing.assert_array_equal(values(stack).astype(jnp.float32), library)
+    tokens = jnp.asarray(expected["tokens"], jnp.int32)
+    logits = [
+        jax.jit(forward_text, static_argnums=1)(each.params, each.config, tokens).logits for each in (held, plain)
+    ]
+    np.testing.assert_allclose(*logits, rtol=0, atol=2e-5 * np.abs(expected["logits"]).max())
+
+
+def words_of(codes, bits, order=None):
+    """Codes along the first axis in words of 32 bits, by the definition: code i begins at bit `bits` i of the stream."""
+    rows = []
+    for column in codes.T:
+        if order is not None:
+            column = column.reshape(-1, 8)[:, order].reshape(-1)
+        stream = sum(int(code) << (bits * place) for place, code in enumerate(column))
+        rows.append([stream >> (32 * word) & 0xFFFFFFFF for word in range(-(-bits * len(column) // 32))])
+    return np.array(rows, np.uint32).T.view(np.int32)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("form", ["gptq", "gptq_v2", "gptq ordered", "awq", "packed"])
+def test_values_follow_from_the_definition_of_a_packing(form, symmetric):
+    rng = np.random.default_rng(len(form) + symmetric)
+    rows, columns, size = 16, 24, 8
+    codes = rng.integers(0, 16, (rows, columns))
+    zeros = np.full((rows, columns // size), 8) if symmetric else rng.integers(1, 16, (rows, columns // size))
+    scales = rng.uniform(0.001, 2.0, zeros.shape).astype(np.float16)
+    groups = rng.permutation(np.arange(columns) // size) if form == "gptq ordered" else np.arange(columns) // size
+    if form == "awq":
+        order = [0, 2, 4, 6, 1, 3, 5, 7]  # channel of each nibble, the lowest one first
+        found = awq_codes(words_of(codes, 4, order).T, words_of(zeros, 4, order).T, scales.T)
+    elif form == "packed":
+        own = None if symmetric else words_of(zeros, 4)
+        found = packed_codes(words_of(codes.T, 4).T, scales, columns, bits=4, zeros=own)
+    else:
+        offset = int(form != "gptq_v2")  # stored one too small, modulo 16
+        own = words_of((zeros - offset) % 16, 4).T
+        found = gptq_codes(words_of(codes.T, 4), own, scales.T, 4, groups=groups.astype(np.int32), offset=offset)
+    expected = np.empty((rows, columns), np.float16)
+    for row, column in np.ndindex(codes.shape):
+        group = groups[column]
+        step = np.float64(scales[row, group])
+        expected[row, column] = np.float16((int(codes[row, column]) - int(zeros[row, group])) * step)
+    np.testing.assert_array_equal(found.values().astype(np.float16), expected)
+    held = Coded(found, np.float16)
+    assert held.codes.codes.size == rows * columns // 2
+    np.testing.assert_array_equal(jax.jit(lambda held: held.values())(held), expected)
+    x = rng.standard_normal((3, columns)).astype(np.float32)
+    np.testing.assert_allclose(held.dot(x), x @ expected.astype(np.float32).T, rtol=2e-5, atol=2e-5)
+
+
+def test_blocks_of_scales_go_on_from_row_to_row():
+    """Double quantization of bitsandbytes: 256 scales share one, and a row has 6."""
+    rng = np.random.default_rng(0)
+    rows, columns, size = 130, 384, 64
+    codes = rng.integers(0, 16, (rows, columns), dtype=np.uint8)
+    parts = {
+        "weight": (codes[:, ::2] << 4 | codes[:, 1::2]).reshape(-1, 1),
+        "absmax": rng.integers(0, 256, rows * columns // size, dtype=np.uint8),
+        "quant_map": rng.standard_normal(16, np.float32),
+        "nested_absmax": rng.uniform(0.5, 2, 4).astype(np.float32),
+        "nested_quant_map": rng.standard_normal(256, np.float32),
+    }
+    state = {"shape": [rows, columns], "blocksize": size, "nested_blocksize": 256, "nested_offset": 0.3}
+    found = nf4_codes(parts.get, state)
+    inner = np.repeat(parts["nested_absmax"], 256)[: parts["absmax"].size]
+    scales = parts["nested_quant_map"][parts["absmax"]] * inner + np.float32(0.3)
+    expected = parts["quant_map"][codes] * np.repeat(scales.reshape(rows, -1), size, axis=1)
+    np.testing.assert_array_equal(found.values(), expected)
+    held = jax.tree.map(jnp.asarray, Coded(found, np.float32))
+    np.testing.assert_array_equal(jax.jit(lambda held: held.values())(held), expected)
+    np.testing.assert_array_equal(held.take(jnp.array([77, 3])).values(), expected[[77, 3]])
+    with pytest.raises(ValueError, match="blocks of 64 elements in rows of 100"):
+        nf4_codes(parts.get, state | {"shape": [30, 100]})
+
+
+def test_every_e4m3_pattern_is_widened_exactly():
+    elements = np.arange(256, dtype=np.uint8).reshape(2, 128).view(ml_dtypes.float8_e4m3fn)
+    found = scaled_rows(elements, np.ones((1, 1), np.float32))
+    held = jax.jit(lambda held: held.values())(Coded(found, np.float32))
+    np.testing.assert_array_equal(held, elements.astype(np.float32))
+    assert not found.surely_within(np.dtype(np.float32))  # two patterns are NaN
+
+
+def test_codes_that_stand_for_no_number_are_refused(changed):
+    def damage(tensors):
+        tensors["model.layers.1.mlp.up_proj.weight_scale"][...] = np.inf
+
+    with pytest.raises(InputError, match=r"up_proj.weight' .* holds NaN or infinities"):
+        load_model(changed("int8_rows", tensors=damage))

@@ -12,8 +12,7 @@ from jaxspec.compress.fitted import fitted_network
 from jaxspec.models.config import INPUT_OF
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.embedded import load_model
-from jaxspec.models.rotated_rows import rotate_rows
-from jaxspec.models.rounded_inputs import input_scale_of, rounded_input
+from jaxspec.models.rounded_inputs import input_scale_of, rotate_rows, rounded_input
 from jaxspec.models.stored import biased_rows
 from jaxspec.settings.rounded_inputs import RoundedInputs
 

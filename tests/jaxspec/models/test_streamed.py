@@ -10,6 +10,7 @@ from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models import DecoderConfig, init_params, load_directory, save_directory
 from jaxspec.models.stored import as_computed
 from jaxspec.models.streamed import Streamed, fetched, is_streamed
+from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.drafts import self_draft
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import Decoding
@@ -93,7 +94,7 @@ def test_hard_drafts_and_tokens_are_the_same(targets, calibrations):
         matrices.append(jax.jit(lambda stack: stack.values().astype(jnp.float32))(last))
         ready = self_draft(CONFIG, as_computed(draft), knobs)
         options = {"num_tokens": 9, "decoding": GREEDY, "seed": 0}
-        decoded.append(decode_chains(as_computed(target), CONFIG, ready, prompts, 3, **options))
+        decoded.append(decode_chains(as_computed(target), CONFIG, ready, Prompts(prompts, **options), 3))
     np.testing.assert_array_equal(*matrices)
     np.testing.assert_array_equal(decoded[0]["tokens"], decoded[1]["tokens"])
     np.testing.assert_array_equal(decoded[0]["cycles"], decoded[1]["cycles"])

@@ -23,7 +23,7 @@ def chain_of(nodes):
     return ((token[None] <= token[:, None]) & known[:, None]) | (token[None] == 0) & known[:, None], token * known
 
 
-@pytest.mark.parametrize("dim", [6, 16, 64])
+@pytest.mark.parametrize("dim", [6, 64])
 @pytest.mark.parametrize("latent", [False, True])
 def test_a_token_attends_alike_wherever_its_cycle_began(dim, latent):
     draw = np.random.default_rng(3).standard_normal

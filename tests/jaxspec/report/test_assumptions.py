@@ -1,16 +1,10 @@
 """What a report says of its device: true for rooflines, calibrated kernels, arrays, decoders, with and without energy."""
 
-from pathlib import Path
-
 import pytest
 
 from hwmodels import catalog
 from hwmodels.chip.energy import knows_energy
 from jaxspec.report.assumptions import device_facts
-
-
-def device_text(name):
-    return (Path(catalog.__file__).with_name("devices") / f"{name}.toml").read_text(encoding="utf-8")
 
 
 def said(name):

@@ -2,19 +2,17 @@
 
 import pytest
 
+from jaxspec.host.result import FittedPart
+from jaxspec.host.view import PART_COLUMNS
 from jaxspec.report.columns import Cell, Column, Grid, fill, terminal_columns
 from jaxspec.report.configurations import PAGE_COLUMNS as CONFIGURATION_COLUMNS
 from jaxspec.report.page import device_slugs
 from jaxspec.report.stopwatch import _COLUMNS as STOPWATCH_COLUMNS
 from jaxspec.report.terminal import Table
 from jaxspec.results import measured
-from jaxspec.results.intervals import CycleEnds, Ends
-from jaxspec.results.network_results import AcceptanceRates, Configuration
-from jaxspec.results.stopwatch_results import ClockedWay
+from jaxspec.results.network_results import AcceptanceRates, ClockedWay, Configuration, CycleEnds, Ends
 from jaxspec.studies.advise.result import AdvisedBatch
 from jaxspec.studies.advise.view import BATCH_COLUMNS as ADVICE_COLUMNS
-from jaxspec.studies.calibrate.result import FittedPart
-from jaxspec.studies.calibrate.view import PART_COLUMNS
 from jaxspec.studies.compare.result import Contestant
 from jaxspec.studies.compare.view import PAGE_COLUMNS as CONTESTANT_COLUMNS
 from jaxspec.studies.predict.result import BatchRow, LengthRow, StepTotals
@@ -41,10 +39,8 @@ FULL = (
     (ContextRow(), CONTEXT_COLUMNS),
 )
 
-ALPHA = Column[Configuration]("alpha", "al-\npha", "accepted", "acceptance.alpha_token", 3, terminal=2)
-SPEED = Column[Configuration](
-    "speed", "speed", "", "speedup_vs_bf16_ar", 2, interval="intervals.speedup_vs_bf16_ar", terminal=1
-)
+ALPHA = Column[Configuration]("al-\npha", "accepted", "acceptance.alpha_token", 3, terminal=2, page_title="alpha")
+SPEED = Column[Configuration]("speed", "", "speedup_vs_bf16_ar", 2, interval=True, terminal=1)
 ONE = Configuration(acceptance=AcceptanceRates(alpha_token=measured(0.75, 0.01)), speedup_vs_bf16_ar=measured(1.5))
 
 

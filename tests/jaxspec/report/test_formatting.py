@@ -1,12 +1,6 @@
 import pytest
 
-from jaxspec.report.formatting import (
-    fixed,
-    knobs_in_words,
-    quantity,
-    three_digits,
-    times,
-)
+from jaxspec.report.formatting import fixed, knobs_in_words, quantity, three_digits, times
 from jaxspec.studies.scale.view import seconds
 
 
@@ -44,6 +38,10 @@ def test_digits():
         ("operator_latency_s", 4.2e-6, "4.2 µs"),
         ("operator_latency_s", 0.0, "0 s"),
         ("compute_efficiency", 0.85, "0.85"),
+        ("peak_flops_per_s", 2e16, "20,000 TFLOP/s"),
+        ("hidden_size", 14336.0, "14,336"),
+        ("mac_energy_j", 0.72e-12, "0.72 pJ"),
+        ("tokens_per_s", 0.02, "0.02"),
     ],
 )
 def test_quantities_are_scaled_by_the_dimension_in_the_name(name, value, text):

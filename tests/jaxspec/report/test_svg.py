@@ -3,7 +3,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from made_results import read
 
-from jaxspec.report.figures.style import figure_svg
+from jaxspec.report.figure_style import figure_svg
 from jaxspec.studies.tune import view
 
 pytestmark = pytest.mark.study

@@ -110,7 +110,7 @@ def test_tables_of_tune_and_evaluate_at_every_width(make_entry):
 
 @pytest.mark.study(3)
 @pytest.mark.parametrize("command", ["devices", "models"])
-@pytest.mark.parametrize("width", [60, 80, 100, 120, None])
+@pytest.mark.parametrize("width", [60, None])
 def test_catalogs_at_every_width(command, width, monkeypatch, capsys):
     from jaxspec.cli import catalogs
 

@@ -14,13 +14,13 @@ from jaxspec.results import (
     Result,
     calibrated,
     given,
+    inline_dict_field,
     measured,
     predicted,
     quantity_field,
-    spread_field,
 )
 from jaxspec.results.network_results import Configuration
-from jaxspec.results.status_tables import flat_table, rest_table, status_in
+from jaxspec.results.records import flat_table, rest_table, status_in
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class Part(Record):
 class Row(Record):
     place: int = 0
     speed: Quantity[float] = quantity_field(error="speed_error")
-    knobs: dict[str, Quantity[float]] = spread_field()
+    knobs: dict[str, Quantity[float]] = inline_dict_field()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

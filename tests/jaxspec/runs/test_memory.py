@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from jaxspec.errors import InputError
-from jaxspec.runs.memory import told_in_one_line
+from jaxspec.runs.execute import out_of_memory_as_input_error
 from jaxspec.studies import TuneConfig
 
 
@@ -13,7 +13,7 @@ def test_memory_that_runs_out_is_one_line(allocate):
         pytest.raises(
             InputError, match=r"^memory ran out \(.*\); use --stream, .*--calibration-prompts.* or a device"
         ) as error,
-        told_in_one_line(TuneConfig()),
+        out_of_memory_as_input_error(TuneConfig()),
     ):
         allocate()
     assert "\n" not in str(error.value)

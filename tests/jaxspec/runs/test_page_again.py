@@ -2,7 +2,7 @@
 
 import pytest
 
-from jaxspec.runs.carrying_out import carry_out
+from jaxspec.runs.execute import execute_run
 from jaxspec.settings.base import Settings
 
 
@@ -16,7 +16,7 @@ def repeated(tmp_path):
             worked.append(1)
             return {"numbers": [len(worked), float("nan")]}
 
-        return carry_out("trial", Settings(), lambda *_: work, out=tmp_path / "run", **options)
+        return execute_run("trial", Settings(), lambda *_: work, out=tmp_path / "run", **options)
 
     return run
 

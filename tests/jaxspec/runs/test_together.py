@@ -38,21 +38,21 @@ def found(tmp_path_factory):
     return json.loads(first[0].splitlines()[-1])  # JAX's collectives on CPUs print lines of their own
 
 
-def test_all_hear_process_0(found):
-    assert found["told"] == [0, 1, 2]
+def test_a_broadcast_is_process_0s(found):
+    assert found["broadcast"] == [0, 1, 2]
 
 
-def test_all_hear_every_process(found):
-    assert found["every"] == ["x" * 1000, "x" * 2000]
+def test_each_value_is_gathered(found):
+    assert found["gathered"] == ["x" * 1000, "x" * 2000]
 
 
-def test_bad_input_anywhere_is_said_once(found):
+def test_bad_input_anywhere_is_reported_once(found):
     assert found["good"] == [0, 1]
-    other = ["SaidElsewhereError", ""]
-    assert found["first"] == [["SaidTogetherError", "bad in 0"], other]
-    assert found["second"] == [["SaidTogetherError", "process 1 of 2: bad in 1"], other]
+    other = ["ReportedByRank0Error", ""]
+    assert found["first"] == [["CollectiveInputError", "bad in 0"], other]
+    assert found["second"] == [["CollectiveInputError", "process 1 of 2: bad in 1"], other]
     (kind, line), elsewhere = found["alike"]
-    assert (kind, elsewhere) == ("SaidTogetherError", other)
+    assert (kind, elsewhere) == ("CollectiveInputError", other)
     assert line.startswith("process 1 of 2 differs from process 0 in seed; start all with the same command")
 
 

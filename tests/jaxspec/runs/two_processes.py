@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxspec.errors import InputError, SaidElsewhereError, SaidTogetherError
+from jaxspec.errors import CollectiveInputError, InputError, ReportedByRank0Error
 from jaxspec.models import load_directory
 from jaxspec.models.mesh import make_mesh, on_host, on_mesh, split_rows
 from jaxspec.runs.processes import start_processes
@@ -17,8 +17,8 @@ from jaxspec.tuning import target_params
 def said_of(work, processes):
     """How bad input of a process ends on this one."""
     try:
-        return processes.agreed(work)
-    except (SaidElsewhereError, SaidTogetherError) as error:
+        return processes.all_or_raise(work)
+    except (ReportedByRank0Error, CollectiveInputError) as error:
         return type(error).__name__, str(error)
 
 
@@ -35,12 +35,12 @@ def main(where, index, directory):
         return work
 
     found = {
-        "told": processes.told({"from": index, "array": np.arange(3) + index}["array"]).tolist(),
-        "every": processes.every("x" * (index + 1) * 1000),
-        "good": processes.every(said_of(raising(), processes)),
-        "first": processes.every(said_of(raising(0, 1), processes)),
-        "second": processes.every(said_of(raising(1), processes)),
-        "alike": processes.every(said_of(lambda: processes.check_alike({"seed": index, "x": 1}), processes)),
+        "broadcast": processes.broadcast({"from": index, "array": np.arange(3) + index}["array"]).tolist(),
+        "gathered": processes.all_gather("x" * (index + 1) * 1000),
+        "good": processes.all_gather(said_of(raising(), processes)),
+        "first": processes.all_gather(said_of(raising(0, 1), processes)),
+        "second": processes.all_gather(said_of(raising(1), processes)),
+        "alike": processes.all_gather(said_of(lambda: processes.check_alike({"seed": index, "x": 1}), processes)),
     }
     loaded = load_directory(directory, stream="all")
     params = on_mesh(target_params(loaded.params), loaded.config, make_mesh(1, 2))
@@ -55,7 +55,7 @@ def main(where, index, directory):
         "same": bool(np.array_equal(on_host(query), whole)),
         "rows": [rows.addressable_shards[0].data.shape, np.asarray(on_host(jax.jit(lambda x: 2 * x)(rows))).tolist()],
     }
-    processes.meet()
+    processes.finish()
     if processes.owns:
         print(json.dumps(found))
 

@@ -16,7 +16,7 @@ CONFIG = DecoderConfig(
     vocab_size=7, hidden_size=16, intermediate_size=24, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=6
 )
 PROMPT = np.array([3, 1, 4], np.int32)
-STEP_END = np.array([0])
+STEP_END = (0,)
 
 
 @pytest.fixture(scope="module")
@@ -25,8 +25,8 @@ def params(random_network):
 
 
 def searched(params, score, *, steps=4, **options):
-    search = BeamSearch(beams=2, expansions=4, steps=steps, step_tokens=3, num_tokens=9)
-    settings = {"seed": jax.random.key(1), "step_end": STEP_END} | options
+    search = BeamSearch(beams=2, expansions=4, steps=steps, step_tokens=3, num_tokens=9, step_end=STEP_END)
+    settings = {"seed": jax.random.key(1)} | options
     return beam_search(params, CONFIG, PROMPT, score, search, **settings)
 
 

@@ -21,6 +21,7 @@ from jaxspec.studies import PredictConfig
         ("RTX 4090", "rtx-4090"),
         ("NVIDIA GeForce RTX 4090", "rtx-4090"),
         ("4090", "rtx-4090"),
+        ("RTX4090", "rtx-4090"),
         ("rtx_4090 calibrated", "rtx-4090-calibrated"),
         ("a100", "a100-sxm-80gb"),
         ("A100-SXM4-80GB", "a100-sxm-80gb"),
@@ -96,15 +97,16 @@ def test_the_hubs_cache_is_searched(cache):
 def test_settings_hold_the_names_that_are_meant():
     config = PredictConfig(architecture="meta-llama/Llama-3.1-70B", device="RTX 4090, a100", context="128k")
     assert (config.architecture, config.device) == ("llama-3.1-70b", ("rtx-4090", "a100-sxm-80gb"))
-    assert config.context == 131_072
+    assert config.context == (131_072,)
 
 
 @pytest.mark.parametrize(("written", "number"), [("1.5K", 1536), ("2 k", 2048), ("1m", 1 << 20)])
 def test_short_numbers_are_understood(written, number):
-    assert PredictConfig(context=written).context == number
+    assert CommonConfig(context=written).context == number
+    assert PredictConfig(context=[written, 1]).context == (1, number)
 
 
 @pytest.mark.parametrize("written", ["128q", "k", "0.3k", "12"])
 def test_other_texts_are_no_numbers(written):
     with pytest.raises(InputError, match="context is"):
-        PredictConfig(context=written)
+        CommonConfig(context=written)

@@ -11,14 +11,10 @@ import pytest
 
 from jaxspec.errors import InputError
 from jaxspec.models.embedded import SMALL_NAME
-from jaxspec.settings import (
-    build_config,
-    config_hash,
-    to_toml,
-)
+from jaxspec.settings import build_config, config_hash, to_toml
+from jaxspec.settings.common import DRAFT_WITHIN_TARGET
 from jaxspec.settings.fields import hints, setting_of, takes_several
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
-from jaxspec.settings.parallel import DRAFT_WITHIN_TARGET
 from jaxspec.settings.schemes import KNOBS, SCHEME_FACTS
 from jaxspec.studies import (
     EvaluateConfig,

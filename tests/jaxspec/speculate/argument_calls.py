@@ -10,10 +10,11 @@ from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.kv_cache import empty_cache
 from jaxspec.speculate.acceptance import TargetText, all_starts, block_pass
+from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.drafts import NGramDraft, NGramParams, self_draft
+from jaxspec.speculate.dynamic_tree import DynamicTree
 from jaxspec.speculate.engine import decode, decode_autoregressively
 from jaxspec.speculate.expansion import chain_limits
-from jaxspec.speculate.growing_tree import GrowingTree
 from jaxspec.speculate.measured_ranks import measure_ranks
 from jaxspec.speculate.predicted_cycles import predict_cycles
 from jaxspec.speculate.proof import decode_chains
@@ -60,12 +61,14 @@ def tree_call(target, *, tree=None, prompts=PROMPTS, ids=(0, 1), seed=SEED, **se
     return decode(target, VOTES, prompts, np.asarray(ids), tree, seed, settings_of(settings), **static)
 
 
-growing_call = functools.partial(tree_call, tree=GrowingTree(2, depth=2, branches=2, frontier=1))
+dynamic_call = functools.partial(tree_call, tree=DynamicTree(2, depth=2, branches=2, frontier=1))
 
 
 def proof_call(target, *, prompts=PROMPTS, length=2, **settings):
     draft = self_draft(CONFIG, target, KNOBS)
-    return decode_chains(target, CONFIG, draft, prompts, length, num_tokens=3, decoding=settings_of(settings), seed=1)
+    return decode_chains(
+        target, CONFIG, draft, Prompts(prompts, num_tokens=3, decoding=settings_of(settings), seed=1), length
+    )
 
 
 def ranks_call(target, *, prompts=PROMPTS, **static):
@@ -78,8 +81,8 @@ def calibration_call(target, *, prompts=PROMPTS, first=1, config=CONFIG):
 
 
 def prediction_call(target, *, prompts=PROMPTS, length=2, num_tokens=2, **settings):
-    static = dict(prompt_tokens=2, num_tokens=num_tokens, knobs=KNOBS, decoding=settings_of(settings))
-    return predict_cycles(target, target, CONFIG, prompts, draft_length=length, **static)
+    asked = Prompts(PROMPTS[:, :2], num_tokens=num_tokens, decoding=settings_of(settings), seed=0)
+    return predict_cycles(target, target, CONFIG, asked, prompts, knobs=KNOBS, draft_length=length)
 
 
 def block_call(target, *, prompts=PROMPTS, hidden=None, offset=0, block=2, **settings):
@@ -104,7 +107,7 @@ def changed(row, place, token, dtype=np.int32):
 READERS = {
     "decode": tree_call,
     "decode, a chain": chain_call,
-    "decode, growing": growing_call,
+    "decode, dynamic": dynamic_call,
     "decode_autoregressively": autoregressive_call,
     "decode_chains": proof_call,
     "predict_cycles": prediction_call,

@@ -9,6 +9,7 @@ import pytest
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.kv import compress_cache, round_kv
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
+from jaxspec.models.blocks import StepInput
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward, forward_text
 from jaxspec.models.kv_cache import CachedKV, empty_cache, write_cache
@@ -74,12 +75,14 @@ def unrolled(jit, draft, texts):
         result = forward(
             draft,
             CONFIG,
-            tokens=tokens,
-            positions=jnp.full((BATCH, 1), slot),
-            mask=jnp.ones((BATCH, 1, 1), bool),
-            sources=[
-                CachedKV(cache, jnp.broadcast_to(jnp.arange(cache.num_slots) < slot, (BATCH, 1, cache.num_slots)))
-            ],
+            tokens,
+            StepInput(
+                jnp.full((BATCH, 1), slot),
+                jnp.ones((BATCH, 1, 1), bool),
+                sources=[
+                    CachedKV(cache, jnp.broadcast_to(jnp.arange(cache.num_slots) < slot, (BATCH, 1, cache.num_slots)))
+                ],
+            ),
         )
         return result.logits[:, 0], write_cache(cache, result.cache, jnp.full(BATCH, slot))
 
@@ -109,7 +112,7 @@ def distribution(logits, temperature, greedy):
 
 def measured_slowly(text, target_logits, draft_logits, depth, temperature, greedy):
     """All of a block pass at every start, by loops in 64 bits."""
-    names = ("survival", "survival_on_text", "kl", "cross_entropy")
+    names = ("survival", "survival_on_text", "overlap", "kl", "cross_entropy")
     result = {name: np.full((BATCH, MEASURED, depth), np.nan) for name in names}
     for b, start in itertools.product(range(BATCH), range(MEASURED - depth + 1)):
         passed = 1.0
@@ -117,7 +120,8 @@ def measured_slowly(text, target_logits, draft_logits, depth, temperature, greed
             p = distribution(target_logits[b, start + d], temperature, greedy)
             q = distribution(draft_logits[b, start, d], temperature, greedy)
             token = int(text.tokens[b, FIRST + start + d + 1])
-            result["survival"][b, start, d] = passed * np.minimum(p, q).sum()
+            result["overlap"][b, start, d] = np.minimum(p, q).sum()
+            result["survival"][b, start, d] = passed * result["overlap"][b, start, d]
             passed *= min(1.0, q[token] / p[token]) if p[token] > 0 else 0.0
             result["survival_on_text"][b, start, d] = passed
             log_p, log_q = log_softmax(target_logits[b, start + d]), log_softmax(draft_logits[b, start, d])

@@ -18,7 +18,7 @@ from argument_calls import (
     calibration_call,
     chain_call,
     changed,
-    growing_call,
+    dynamic_call,
     prediction_call,
     ranks_call,
     starts_call,
@@ -29,8 +29,8 @@ from jaxspec import checks
 from jaxspec.models.config import DecoderConfig
 from jaxspec.speculate import engine
 from jaxspec.speculate.drafts import HeadDraft, NetworkDraft, NGramDraft, SelfDraft
+from jaxspec.speculate.dynamic_tree import DynamicTree
 from jaxspec.speculate.expected_cycles import expected_cycles
-from jaxspec.speculate.growing_tree import GrowingTree
 from jaxspec.speculate.sampling import Decoding, token_distribution
 from jaxspec.trees import chain_paths, chain_tree, tree_from_paths
 
@@ -65,21 +65,25 @@ BAD_TEMPERATURES = {
 }
 
 
+def one_by_one(names, kinds):
+    """All kinds of one function, and the first kind of each: all check their arguments by the same functions."""
+    first, *_ = names
+    return list(dict.fromkeys([*((first, kind) for kind in kinds), *((name, next(iter(kinds))) for name in names)]))
+
+
 def refused(call, message, *arguments, **options):
     with pytest.raises(ValueError, match=message) as caught:
         call(*arguments, **options)
     assert len(str(caught.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("kind", BAD_TOKENS)
-@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize(("name", "kind"), one_by_one(READERS, BAD_TOKENS))
 def test_tokens_must_be_those_of_the_vocabulary(target, name, kind):
     tokens, message = BAD_TOKENS[kind]
     refused(READERS[name], message, target, prompts=tokens)
 
 
-@pytest.mark.parametrize("kind", BAD_TEMPERATURES)
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize(("name", "kind"), one_by_one(SAMPLERS, BAD_TEMPERATURES))
 def test_sampling_needs_a_temperature(target, name, kind):
     temperature, message = BAD_TEMPERATURES[kind]
     refused(SAMPLERS[name], message, target, temperature=temperature)
@@ -96,8 +100,7 @@ BAD_FILTERS = {
 }
 
 
-@pytest.mark.parametrize("kind", BAD_FILTERS)
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize(("name", "kind"), one_by_one(SAMPLERS, BAD_FILTERS))
 def test_filters_leave_something(target, name, kind):
     settings, message = BAD_FILTERS[kind]
     refused(SAMPLERS[name], message, target, **settings)
@@ -157,7 +160,7 @@ def test_parameters_belong_to_the_configuration(target, name):
 def test_a_draft_has_the_targets_vocabulary(target):
     other = DecoderConfig(13, 6, 8, 1, 1, 1, 6)
     for draft in (NGramDraft(13), NetworkDraft(other), SelfDraft(other), HeadDraft(other)):
-        for call in (tree_call, growing_call, ranks_call):
+        for call in (tree_call, dynamic_call, ranks_call):
             refused(call, "the draft has a vocabulary of 13, the target one of 11", target, draft=draft)
 
 
@@ -191,7 +194,7 @@ def test_draft_settings_are_whole_numbers():
     for vocab_size, longest in ((0, 6), (3.0, 6), (3, 17), (3, 0)):
         refused(NGramDraft, "must be a whole number", vocab_size, longest)
     for settings in ({"nodes": 0}, {"nodes": 2.0}, {"nodes": 1, "branches": "3"}, {"nodes": 1, "frontier": True}):
-        refused(GrowingTree, "must be a whole number", **settings)
+        refused(DynamicTree, "must be a whole number", **settings)
 
 
 # --- Right arguments pass, traced ones too --------------------------------------------------------------------------------

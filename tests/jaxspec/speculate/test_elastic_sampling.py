@@ -17,6 +17,7 @@ from jaxspec.speculate import loop
 from jaxspec.speculate.drafts import ElasticDraft
 from jaxspec.speculate.drafts.interface import Committed, Level, Root
 from jaxspec.speculate.expansion import chain_limits
+from jaxspec.speculate.loop import Asked, LoopForm
 from jaxspec.trees import chain_tree
 
 pytestmark = pytest.mark.network
@@ -93,14 +94,12 @@ def test_enumerated_outputs_have_the_targets_distribution(jit, pair, heard):
 @pytest.fixture(scope="module")
 def sample(jit, pair):
     def run():
-        static = dict(draft=ElasticDraft(SMALL), config=SMALL, room=NEW, limits=chain_limits(DEPTH + 1), growing=None)
-        return jit(functools.partial(loop.decoding_loop.__wrapped__, law="sampled", **static))(
+        static = dict(draft=ElasticDraft(SMALL), config=SMALL, room=NEW, limits=chain_limits(DEPTH + 1), dynamic=None)
+        return jit(functools.partial(loop.decoding_loop.__wrapped__, form=LoopForm(law="sampled", **static)))(
             *pair,
-            *prompts_and_ids(SAMPLES),
+            Asked(*prompts_and_ids(SAMPLES), jax.random.key(11), jnp.asarray(NEW)),
             chain_tree(DEPTH, DEPTH + 1),
-            jax.random.key(11),
             sampling(TEMPERATURE).for_program(),
-            jnp.asarray(NEW),
         )
 
     return run

@@ -9,7 +9,7 @@ from jaxspec.speculate.engine import autoregressive_tree
 from jaxspec.speculate.expansion import chain_limits
 from jaxspec.speculate.tree_rules import verify_greedily, verify_tree
 from jaxspec.trees import k_ary_paths, pad_tree, tree_from_paths
-from jaxspec.trees.masks import verification_mask
+from jaxspec.trees.topology import verification_mask
 
 pytestmark = pytest.mark.network
 

@@ -103,7 +103,7 @@ def filtered_by_hand(p, top_k, top_p):
 
 @pytest.mark.network(3)
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize(("top_k", "top_p"), [(2, 1.0), (0, 0.6), (3, 0.75), (1, 0.01), (VOCAB + 3, 0.999)])
+@pytest.mark.parametrize(("top_k", "top_p"), [(2, 1.0), (3, 0.75), (1, 0.01)])
 @pytest.mark.parametrize("case", ["random", "zeros in both", "a greedy draft"])
 def test_output_has_the_filtered_targets_distribution(case, top_k, top_p):
     by_hand = lambda table: np.apply_along_axis(filtered_by_hand, -1, table, top_k, top_p)

@@ -20,6 +20,7 @@ from jaxspec.speculate import (
     record_ranks,
     tree_limits,
 )
+from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.drafts import self_draft
 from jaxspec.speculate.drafts.interface import ReadyDraft
 from jaxspec.speculate.drafts.network_draft import NetworkDraft
@@ -44,7 +45,7 @@ TOKENS = 14
 ROOM = continuation_length(TOKENS)
 PROMPTS, LENGTHS = padded([np.random.default_rng(size).integers(13, size=size).astype(np.int32) for size in (9, 3, 12)])
 KNOBS = uniform_knobs(CASSANDRA1, CONFIG, kv_prune=0.2, kv_cut_bits=3.0)
-SHARED = {"lengths": LENGTHS, "num_tokens": TOKENS, "room": ROOM, "decoding": GREEDY, "seed": 0}
+ASKED = Prompts(PROMPTS, num_tokens=TOKENS, decoding=GREEDY, seed=0, lengths=LENGTHS)
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +58,8 @@ def networks(random_network):
 @pytest.fixture(scope="module")
 def text(networks):
     target, near = networks
-    shared = SHARED | {"num_tokens": ROOM}
-    return decode_chains(target, CONFIG, self_draft(CONFIG, near, KNOBS), PROMPTS, 0, **shared)
+    longer = ASKED._replace(num_tokens=ROOM)
+    return decode_chains(target, CONFIG, self_draft(CONFIG, near, KNOBS), longer, 0, room=ROOM)
 
 
 def test_prompt_and_later_tokens_rotate_by_their_lengths():
@@ -71,18 +72,9 @@ def test_predicted_cycles_are_the_counted_ones(networks, text):
     target, near = networks
     draft = self_draft(CONFIG, near, KNOBS)
     for length in (1, 5):
-        options = {"knobs": KNOBS, "draft_length": length, "decoding": GREEDY, "prompt_tokens": PROMPTS.shape[1]}
-        predicted = predict_cycles(
-            target,
-            draft.params.network,
-            CONFIG,
-            text["tokens"][:, : PROMPTS.shape[1] + ROOM],
-            lengths=LENGTHS,
-            stop=(),
-            num_tokens=TOKENS,
-            **options,
-        )
-        counted = decode_chains(target, CONFIG, draft, PROMPTS, length, **SHARED)
+        texts, how = text["tokens"][:, : PROMPTS.shape[1] + ROOM], {"knobs": KNOBS, "draft_length": length}
+        predicted = predict_cycles(target, draft.params.network, CONFIG, ASKED, texts, **how)
+        counted = decode_chains(target, CONFIG, draft, ASKED, length, room=ROOM)
         assert count_mismatches(counted, text, LENGTHS, TOKENS)["mismatches"] == 0
         np.testing.assert_array_equal(predicted["cycles"], counted["cycles"])
         np.testing.assert_array_equal(predicted["survival"], counted["accepted_at"][:, :length])
@@ -105,7 +97,7 @@ def test_ranks_tell_every_cycle_of_a_tree(networks, text, kind):
         generated=generated,
     )
     told = cycles_along_text(tree, traces, num_tokens=TOKENS)
-    counted = decode_prompts(target, CONFIG, draft, PROMPTS, tree, limits=tree_limits(tree), **SHARED)
+    counted = decode_prompts(target, CONFIG, draft, ASKED, tree, limits=tree_limits(tree), room=ROOM)
     np.testing.assert_array_equal(told.cycles, counted["cycles"])
     np.testing.assert_array_equal(told.accepted, counted["accepted_nodes"])
     assert np.sum(counted["accepted_nodes"]) > 3

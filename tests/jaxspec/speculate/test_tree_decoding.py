@@ -13,10 +13,11 @@ from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models.config import DecoderConfig
 from jaxspec.speculate import loop
 from jaxspec.speculate.drafts import NGramDraft, NGramParams, SelfDraft, SelfDraftParams
+from jaxspec.speculate.dynamic_tree import DynamicTree
 from jaxspec.speculate.engine import autoregressive_tree, decode
 from jaxspec.speculate.expansion import TreeLimits, chain_limits, tree_limits
-from jaxspec.speculate.growing_tree import GrowingTree
 from jaxspec.speculate.keys import Purpose, draw_keys
+from jaxspec.speculate.loop import Asked, LoopForm
 from jaxspec.speculate.measured_ranks import measure_ranks
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees import (
@@ -75,15 +76,17 @@ def run(jit, target, drafts):
         name, tree, *, limits=LIMITS, num_tokens=TOKENS, room=ROOM, prompts=PROMPTS, ids=IDS, greedy=True, law="top"
     ):
         draft, params = drafts[name]
-        growing = tree if isinstance(tree, GrowingTree) else None
-        if growing is not None:
-            tree, limits = None, growing.limits
-        static = dict(draft=draft, config=CONFIG, room=room, limits=limits, law=law, growing=growing)
+        dynamic = tree if isinstance(tree, DynamicTree) else None
+        if dynamic is not None:
+            tree, limits = None, dynamic.limits
+        static = dict(draft=draft, config=CONFIG, room=room, limits=limits, law=law, dynamic=dynamic)
         if tuple(static.items()) not in compiled:
-            compiled[tuple(static.items())] = jit(functools.partial(loop.decoding_loop.__wrapped__, **static))
+            compiled[tuple(static.items())] = jit(
+                functools.partial(loop.decoding_loop.__wrapped__, form=LoopForm(**static))
+            )
         decode_quickly = compiled[tuple(static.items())]
         decoding = GREEDILY if greedy else SAMPLED
-        return decode_quickly(target, params, prompts, ids, tree, SEED, decoding, jnp.asarray(num_tokens))
+        return decode_quickly(target, params, Asked(prompts, ids, SEED, jnp.asarray(num_tokens)), tree, decoding)
 
     return of
 
@@ -186,12 +189,12 @@ def test_ranks_along_the_text_tell_every_cycle(jit, run, target, drafts, name):
     assert np.sum(counted.accepted_nodes) > 3
 
 
-GROWING = GrowingTree(nodes=10, depth=4, branches=3, frontier=2)
+GROWING = DynamicTree(nodes=10, depth=4, branches=3, frontier=2)
 
 
 @pytest.mark.network
 @pytest.mark.parametrize("name", ["itself", "near", "lookup"])
-def test_growing_trees_decode_the_same_text(run, autoregressive, name):
+def test_dynamic_trees_decode_the_same_text(run, autoregressive, name):
     result = run(name, GROWING)
     same_text(result, autoregressive)
     np.testing.assert_array_equal(result.generated, result.cycles + np.sum(result.accepted_at, axis=1))
@@ -201,21 +204,21 @@ def test_growing_trees_decode_the_same_text(run, autoregressive, name):
 
 @pytest.mark.network
 @pytest.mark.parametrize(
-    "growing",
+    "dynamic",
     [
-        GrowingTree(nodes=3, depth=1, branches=4, frontier=8),  # no level below the root
-        GrowingTree(nodes=9, depth=3, branches=2, frontier=5),  # more nodes to expand than there are at first
-        GrowingTree(nodes=1, depth=2, branches=1, frontier=1),
+        DynamicTree(nodes=3, depth=1, branches=4, frontier=8),  # no level below the root
+        DynamicTree(nodes=9, depth=3, branches=2, frontier=5),  # more nodes to expand than there are at first
+        DynamicTree(nodes=1, depth=2, branches=1, frontier=1),
     ],
 )
-def test_growing_trees_of_odd_shapes(run, autoregressive, growing):
-    result = run("lookup", growing)
+def test_dynamic_trees_of_odd_shapes(run, autoregressive, dynamic):
+    result = run("lookup", dynamic)
     same_text(result, autoregressive)
-    assert not np.any(np.asarray(result.accepted_at)[:, growing.depth :])
+    assert not np.any(np.asarray(result.accepted_at)[:, dynamic.depth :])
 
 
 @pytest.mark.network
-def test_growing_trees_take_the_precision_of_the_draft(target, drafts, x64):
+def test_dynamic_trees_take_the_precision_of_the_draft(target, drafts, x64):
     draft, params = drafts["near"]
     decode_growing = functools.partial(decode, draft=draft, config=CONFIG, num_tokens=3)
     with jax.numpy_dtype_promotion("standard"):  # numbers of 64 bits meet those of 32
@@ -225,11 +228,11 @@ def test_growing_trees_take_the_precision_of_the_draft(target, drafts, x64):
     assert shapes.margin.dtype == jnp.float32
 
 
-def test_growing_trees_beyond_their_candidates():
+def test_dynamic_trees_beyond_their_candidates():
     with pytest.raises(ValueError, match="give 9 candidates at most"):
-        GrowingTree(nodes=10, depth=2, branches=3, frontier=2)
+        DynamicTree(nodes=10, depth=2, branches=3, frontier=2)
     with pytest.raises(ValueError, match="depth is 0"):
-        GrowingTree(nodes=1, depth=0)
+        DynamicTree(nodes=1, depth=0)
 
 
 @pytest.mark.network
@@ -254,9 +257,9 @@ def test_each_kind_of_draw_has_its_own_purpose(monkeypatch, target, drafts):
     monkeypatch.setattr("jaxspec.speculate.expansion.draw_keys", spy)
     draft, params = drafts["near"]
     tree = tree_from_paths([(0,), (1,), (0, 0), (1, 0)])  # two tokens are expanded together
-    arguments = (target, params, PROMPTS, IDS, tree, SEED, SAMPLED)
-    static = dict(draft=draft, config=CONFIG, room=3, law="sampled", limits=tree_limits(tree), growing=None)
-    jax.eval_shape(functools.partial(loop.decoding_loop.__wrapped__, **static), *arguments, jnp.asarray(3))
+    arguments = (target, params, Asked(PROMPTS, IDS, SEED, jnp.asarray(3)), tree, SAMPLED)
+    static = dict(draft=draft, config=CONFIG, room=3, law="sampled", limits=tree_limits(tree), dynamic=None)
+    jax.eval_shape(functools.partial(loop.decoding_loop.__wrapped__, form=LoopForm(**static)), *arguments)
     assert set(drawn) == {Purpose.DRAFT, Purpose.ACCEPT, Purpose.NEXT, Purpose.BRANCH}
 
 
@@ -271,9 +274,9 @@ def test_errors_say_what_came(target, drafts):
         call(room=3)
     with pytest.raises(ValueError, match="sampled candidates with greedy decoding"):
         call(law="sampled")
-    with pytest.raises(ValueError, match="sampled candidates with a growing tree"):
+    with pytest.raises(ValueError, match="sampled candidates with a dynamic tree"):
         call(GROWING, law="sampled", decoding=SAMPLED)
-    with pytest.raises(ValueError, match="came with a growing tree, which has its own"):
+    with pytest.raises(ValueError, match="came with a dynamic tree, which has its own"):
         call(GROWING, limits=LIMITS)
     with pytest.raises(ValueError, match="'best'; they are chosen as 'top' or 'sampled'"):
         call(law="best")

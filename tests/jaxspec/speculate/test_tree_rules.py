@@ -206,8 +206,7 @@ def test_nodes_by_rank():
     tree = pad_tree(tree_from_parents([-1, 0, -1, 0], rank=[2, 0, 0, 1]), size=6)
     none = PADDING
     np.testing.assert_array_equal(
-        nodes_by_rank(tree, 3),
-        [[2, none, 0], [1, 3, none], [none] * 3, [none] * 3, [none] * 3, [none] * 3, [none] * 3],
+        nodes_by_rank(tree, 3), [[2, none, 0], [1, 3, none], [none] * 3, [none] * 3, [none] * 3, [none] * 3, [none] * 3]
     )
 
 

@@ -13,17 +13,12 @@ from jaxspec.models.decoder import forward_text
 from jaxspec.speculate import loop
 from jaxspec.speculate.candidates import propose
 from jaxspec.speculate.drafts import SelfDraft, SelfDraftParams
+from jaxspec.speculate.dynamic_tree import DynamicTree
 from jaxspec.speculate.expansion import TreeLimits, in_levels, tree_limits
-from jaxspec.speculate.growing_tree import GrowingTree
+from jaxspec.speculate.loop import Asked, LoopForm
 from jaxspec.speculate.measured_ranks import rank_of
 from jaxspec.speculate.sampling import Decoding
-from jaxspec.trees import (
-    PADDING,
-    pad_tree,
-    tree_from_parents,
-    tree_from_paths,
-    tree_paths,
-)
+from jaxspec.trees import PADDING, pad_tree, tree_from_parents, tree_from_paths, tree_paths
 
 pytestmark = pytest.mark.network
 
@@ -69,23 +64,21 @@ def text_probability(jit, networks):
     return np.prod(p, axis=1)
 
 
-@pytest.mark.parametrize("shape", ["top", "sampled", "growing"])
+@pytest.mark.parametrize("shape", ["top", "sampled", "dynamic"])
 def test_sampled_texts_have_the_targets_distribution(jit, networks, text_probability, shape):
     tree = tree_from_paths([(0,), (1,), (0, 0), (0, 2), (1, 1)])
-    if shape == "growing":
-        tree = GrowingTree(nodes=4, depth=2, branches=2, frontier=2)
-    growing = tree if isinstance(tree, GrowingTree) else None
-    limits = growing.limits if growing else tree_limits(tree)
-    static = dict(draft=SelfDraft(SMALL), config=SMALL, room=NEW, limits=limits, growing=growing)
+    if shape == "dynamic":
+        tree = DynamicTree(nodes=4, depth=2, branches=2, frontier=2)
+    dynamic = tree if isinstance(tree, DynamicTree) else None
+    limits = dynamic.limits if dynamic else tree_limits(tree)
+    static = dict(draft=SelfDraft(SMALL), config=SMALL, room=NEW, limits=limits, dynamic=dynamic)
     law = "sampled" if shape == "sampled" else "top"
-    result = jit(functools.partial(loop.decoding_loop.__wrapped__, law=law, **static))(
+    result = jit(functools.partial(loop.decoding_loop.__wrapped__, form=LoopForm(law=law, **static)))(
         networks[0],
         SelfDraftParams(networks[1], draft_knobs()),
-        *prompts_and_ids(SAMPLES),
-        None if growing else tree,
-        jax.random.key(11),
+        Asked(*prompts_and_ids(SAMPLES), jax.random.key(11), jnp.asarray(NEW)),
+        None if dynamic else tree,
         SAMPLED.replace(temperature=np.float32(TEMPERATURE)),
-        jnp.asarray(NEW),
     )
     assert chi_square(result.tokens, text_probability, cells=30) > 1e-4
     assert 1.1 < np.mean(result.cycles) < 2.9  # neither always nor never accepted

@@ -19,7 +19,7 @@ from jaxspec.speculate import (
     record_ranks,
     tree_limits,
 )
-from jaxspec.speculate.chunks import CHUNK
+from jaxspec.speculate.chunks import CHUNK, Prompts
 from jaxspec.speculate.drafts import self_draft
 from jaxspec.speculate.proof import continue_texts
 from jaxspec.speculate.ragged import ends_of, generated_tokens, padded
@@ -57,7 +57,7 @@ def chains(target, draft):
 
     def run(length, stop=(), tokens=TOKENS):
         shared = OPTIONS | {"lengths": LENGTHS, "stop": [*stop, *[-1] * (2 - len(stop))]}
-        return decode_chains(target, CONFIG, draft, PROMPTS, length, num_tokens=tokens, room=ROOM, **shared)
+        return decode_chains(target, CONFIG, draft, Prompts(PROMPTS, num_tokens=tokens, **shared), length, room=ROOM)
 
     return run
 
@@ -81,12 +81,12 @@ def test_each_prompt_is_decoded_as_it_is_alone(target, draft, chains, plain):
     assert count_mismatches(together, plain, LENGTHS, TOKENS)["tokens"] == TOKENS * len(TEXTS)
     for row in (0, 2):
         text = TEXTS[row][None]
-        alone = decode_chains(target, CONFIG, draft, text, LENGTH, num_tokens=TOKENS, room=ROOM, **OPTIONS)
+        alone = decode_chains(target, CONFIG, draft, Prompts(text, num_tokens=TOKENS, **OPTIONS), LENGTH, room=ROOM)
         for name in ("generated", "cycles", "accepted_at"):
             np.testing.assert_array_equal(together[name][row], alone[name][0])
         written = len(TEXTS[row]) + TOKENS
         np.testing.assert_array_equal(together["tokens"][row, :written], alone["tokens"][0, :written])
-    narrow = continue_texts(target, CONFIG, TEXTS[2][None], num_tokens=TOKENS, **OPTIONS)
+    narrow = continue_texts(target, CONFIG, Prompts(TEXTS[2][None], num_tokens=TOKENS, **OPTIONS))
     np.testing.assert_array_equal(narrow["tokens"][0, : 11 + TOKENS], plain["tokens"][2, : 11 + TOKENS])
 
 
@@ -124,17 +124,16 @@ def test_stop_tokens_end_texts_and_nothing_behind_them_counts(chains, plain, sto
 def test_predicted_cycles_are_the_counted_ones(target, draft, chains, stop, stopping):
     stop = stop if stopping else ()
     texts = chains(0, stop, tokens=ROOM)["tokens"][:, : PLACES + ROOM]
-    shared = OPTIONS["decoding"], {"lengths": LENGTHS, "stop": stop, "prompt_tokens": PLACES, "num_tokens": TOKENS}
+    asked = Prompts(PROMPTS, num_tokens=TOKENS, **OPTIONS, lengths=LENGTHS, stop=stop)
     for length in (1, 5, 8):
         predicted = predict_cycles(
             target,
             draft.params.network,
             CONFIG,
+            asked,
             texts,
             knobs=KNOBS,
             draft_length=length,
-            decoding=shared[0],
-            **shared[1],
         )
         counted = chains(length, stop)
         np.testing.assert_array_equal(predicted["cycles"], counted["cycles"])
@@ -154,7 +153,7 @@ def test_ranks_tell_every_cycle_of_a_tree(target, draft, chains, stop, stopping)
     told = cycles_along_text(tree, traces, num_tokens=TOKENS)
     shared = OPTIONS | {"lengths": LENGTHS, "stop": [*stop, *[-1] * (2 - len(stop))]}
     counted = decode_prompts(
-        target, CONFIG, draft, PROMPTS, tree, num_tokens=TOKENS, limits=tree_limits(tree), room=ROOM, **shared
+        target, CONFIG, draft, Prompts(PROMPTS, num_tokens=TOKENS, **shared), tree, limits=tree_limits(tree), room=ROOM
     )
     assert np.all(told.complete)
     np.testing.assert_array_equal(told.cycles, counted["cycles"])
@@ -176,7 +175,7 @@ def test_draws_do_not_depend_on_the_chunk(target, draft):
     # One prompt many times: texts differ by their draws alone, and no two prompts of two chunks share those.
     count, sampled = CHUNK + 6, {"decoding": Decoding(greedy=False, temperature=2.0), "seed": 0}
     prompts = np.repeat(TEXTS[0][None], count, axis=0)
-    found = decode_chains(target, CONFIG, draft, prompts, LENGTH, num_tokens=TOKENS, room=ROOM, **sampled)
+    found = decode_chains(target, CONFIG, draft, Prompts(prompts, num_tokens=TOKENS, **sampled), LENGTH, room=ROOM)
     new = generated_tokens(found["tokens"], np.full(count, 6), found["generated"], TOKENS)
     assert len({tuple(text) for text in new}) == count
 
@@ -209,5 +208,9 @@ def test_differences_at_near_ties_count_on_a_cpu_alone(monkeypatch):
 def test_lengths_that_do_not_fit(target, draft, lengths, words):
     with pytest.raises(ValueError, match=words):
         decode_chains(
-            target, CONFIG, draft, PROMPTS, 1, num_tokens=3, lengths=np.asarray(lengths), decoding=GREEDY, seed=0
+            target,
+            CONFIG,
+            draft,
+            Prompts(PROMPTS, num_tokens=3, decoding=GREEDY, seed=0, lengths=np.asarray(lengths)),
+            1,
         )

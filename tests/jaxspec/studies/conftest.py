@@ -22,14 +22,6 @@ SMALL = {
 }
 
 
-@pytest.fixture(scope="module")
-def compile_quickly():
-    """For modules whose networks are tiny, so that compiling is what their tests spend their time on."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _optax_promotes():
     # optax's Adam raises a float to an integer power, which strict promotion refuses.

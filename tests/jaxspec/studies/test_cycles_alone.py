@@ -6,7 +6,8 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from hwmodels import Case, DraftCost, Workload, catalog, uniform_footprint
+from hwmodels import Case, DraftCost, Workload, catalog, price_steps, uniform_footprint
+from hwmodels.network.operators import prefill_step
 from jaxspec.results import measured, predicted
 from jaxspec.settings import build_config
 from jaxspec.studies import ScaleConfig, ServeConfig, serve
@@ -119,9 +120,13 @@ def test_answers_have_intervals_where_they_draft(machine):
     parts = {"rows": [one], "footprint": uniform_footprint(16.0), "draft": DraftCost(passes=0.0, statement="")}
     (drafted,) = exchange_rows(config, pricing, **parts, conditional=[1.0])
     assert drafted.draft_length.known == 1
-    ends = drafted.intervals.speculation_s
-    assert ends.low.known == pytest.approx(drafted.speculation_s.known / REACH, rel=1e-3)
-    assert ends.high.known == pytest.approx(drafted.speculation_s.known * REACH, rel=1e-3)
+    # Cycles scatter, the prompt before them does not.
+    load = Workload(batch=1.0, prompt_tokens=300.0)
+    (prefill,) = price_steps(device, pricing.architecture, [prefill_step(load, footprint=parts["footprint"])])
+    total, ends = drafted.speculation_s.known, drafted.intervals.speculation_s
+    share = 1 - float(prefill.cost.total_s) / total
+    assert ends.low.known == pytest.approx(total / REACH**share, rel=1e-3)
+    assert ends.high.known == pytest.approx(total * REACH**share, rel=1e-3)
     (plain,) = exchange_rows(config, pricing, **parts, conditional=[0.0])
     assert plain.draft_length.known == 0
     assert plain.intervals is None

@@ -10,7 +10,7 @@ import pytest
 from elastic_networks import uneven_network
 from finished_runs import write_run
 
-from hwmodels import Routing, baselines
+from hwmodels import Case, Routing, baselines
 from hwmodels.memory.placement import PLACEMENTS
 from hwmodels.networks import ExpertSizes
 from jaxspec.compress.footprint import uniform
@@ -54,10 +54,7 @@ def settings(model, text, small, **more):
 
 
 #: The second is priced by its routers' own choices, on a device with two memories.
-RUNS = {
-    1: {"batch": 1},
-    3: {"batch": 3, "device": "elmoe3d-hb8", "placement": "by_mode", "routing": "measured"},
-}
+RUNS = {1: {"batch": 1}, 3: {"batch": 3, "device": "elmoe3d-hb8", "placement": "by_mode", "routing": "measured"}}
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +98,7 @@ def test_the_routers_choices_are_priced_where_they_are_asked_for(run_of):
     given = found["configurations"]["given"]
     bits = uniform(given["bits_per_weight"], given["bits_per_weight_verify"], 16.0, 16.0)
     parts = {"footprint": bits, "workload": pricing.workload}
-    priced = jax.jit(lambda routing: baselines(device, pricing.architecture, routing=routing, **parts))
+    priced = jax.jit(lambda routing: baselines(Case(device, pricing.architecture, routing=routing, **parts)))
     even = jnp.full(7, 1 / 7)
     times = [
         float(priced(Routing(popularity=each, correlation=c)).stored.cost.total_s)

@@ -16,7 +16,7 @@ from jaxspec.compress.footprint import uniform
 from jaxspec.errors import InputError
 from jaxspec.report.assumptions import device_facts
 from jaxspec.settings import CommonConfig
-from jaxspec.settings.experts import DecoderPlace, PlacementName, PlacementSettings
+from jaxspec.settings.common import DecoderPlace, PlacementName, PlacementSettings
 from jaxspec.settings.fields import choices_of
 from jaxspec.studies import predict, sweep
 from jaxspec.studies.expert_pricing import placed, with_expert_bits
@@ -63,7 +63,7 @@ def expected():
         pool = fitting_pool(device, network, **parts)
         acceptance = hwmodels.Acceptance(np.full(3, 0.8, np.float32))
         draft = hwmodels.DraftCost(pool_experts=pool)
-        return pool, hwmodels.speculation_speedup(device, network, acceptance=acceptance, draft_cost=draft, **parts)
+        return pool, hwmodels.priced_chains(hwmodels.Case(device, network, draft=draft, **parts), acceptance).result
 
     device = catalog.device("elmoe3d-hb4").replace(placement=PLACEMENTS["by_mode"]())
     pool, result = priced(device, catalog.architecture("gpt-oss-20b"), PARTS)
@@ -127,33 +127,18 @@ def test_points_of_a_sweep_are_those_of_the_cost_model(tmp_path, expected, monke
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (
-            {"scheme": "elastic", "pool_fits": True},
-            "pool_fits came, but architecture 'llama-3.2-1b' has no routed experts",
-        ),
+        ({"scheme": "elastic", "pool_fits": True}, "pool_fits came, but architecture 'llama-3.2-1b' has no routed"),
         ({"expert_skew": 0.5, "expert_bits": 4.0}, "expert_bits, expert_skew came"),
-        (
-            {"architecture": "gpt-oss-20b", "scheme": "elastic", "expert_pool": 1.1},
-            "expert_pool is 1.1; allowed is 0 to 1",
-        ),
-        (
-            {"architecture": "gpt-oss-20b", "expert_pool": 0.3},
-            "expert_pool would have no effect: scheme cassandra1 has no",
-        ),
-        (
-            {"architecture": "gpt-oss-20b", "pool_fits": True},
-            "pool_fits would have no effect: the draft of scheme cassandra1",
-        ),
+        ({"architecture": "gpt-oss-20b", "scheme": "elastic", "expert_pool": 1.1}, "expert_pool is 1.1; allowed is 0"),
+        ({"architecture": "gpt-oss-20b", "expert_pool": 0.3}, "expert_pool would have no effect: scheme cassandra1"),
+        ({"architecture": "gpt-oss-20b", "pool_fits": True}, "pool_fits would have no effect: the draft of scheme"),
         (
             {"architecture": "gpt-oss-20b", "scheme": "elastic", "pool_fits": True, "expert_pool": 0.3},
             "expert_pool would have no effect: pool_fits says",
         ),
         ({"architecture": "gpt-oss-20b", "expert_correlation": 1.5}, "expert_correlation is 1.5; allowed is 0 to 1"),
         ({"placement": "by_mode"}, "placement is 'by_mode', but device 'rtx-4090' has one memory"),
-        (
-            {"decoder_place": "l2"},
-            "decoder_place is 'l2', but device 'rtx-4090' has no decoders; leave decoder_place out",
-        ),
+        ({"decoder_place": "l2"}, "decoder_place is 'l2', but device 'rtx-4090' has no decoders; leave decoder_place"),
         ({"decoder_place": "l3"}, "decoder_place is 'l3'.*allowed are dma, l2, array_edge"),
         ({"placement": "hot_first"}, r"placement is 'hot_first'.*allowed are in_order"),
     ],

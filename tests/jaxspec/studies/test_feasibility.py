@@ -9,19 +9,13 @@ import jaxspec as js
 from hwmodels import catalog
 from jaxspec.errors import InputError
 from jaxspec.studies import PredictConfig
-from jaxspec.studies.feasibility import (
-    capacity_bytes,
-    check_blocks,
-    memory_notes,
-    priced_pair,
-    weight_block,
-)
+from jaxspec.studies.feasibility import capacity_bytes, check_blocks, memory_notes, priced_pair, weight_block
 
 BLOCK = (128, 128)
 
 
-def blocks(name, block=BLOCK, **division):
-    check_blocks(name, catalog.architecture(name), block, catalog.Division(**division))
+def blocks(name, block=BLOCK, **parallelism):
+    check_blocks(name, catalog.architecture(name), block, catalog.Parallelism(**parallelism))
 
 
 def test_only_blocks_are_cut():
@@ -36,7 +30,7 @@ def test_only_blocks_are_cut():
 
 
 @pytest.mark.parametrize(
-    ("name", "block", "division", "says"),
+    ("name", "block", "parallelism", "says"),
     [
         ("qwen3-30b-a3b", BLOCK, {"tensor": 4}, "768 columns of an expert / 4: the output_size of gate's and up's weight = 1"),
         ("qwen3-235b-a22b", BLOCK, {"tensor": 8}, "= 192 is not divisible by weight quantization block_n = 128"),
@@ -46,9 +40,9 @@ def test_only_blocks_are_cut():
         ("llama-3.2-1b", BLOCK, {"tensor": 8}, "512 columns of keys / 8: output_partition_size = 64 is not divisible"),
     ],
 )  # fmt: skip
-def test_devices_that_cut_blocks_are_refused(name, block, division, says):
+def test_devices_that_cut_blocks_are_refused(name, block, parallelism, says):
     with pytest.raises(InputError, match=says) as caught:
-        blocks(name, block, **division)
+        blocks(name, block, **parallelism)
     assert str(caught.value).startswith(f"{name} is stored in blocks of {block[0]} x {block[1]}")
 
 

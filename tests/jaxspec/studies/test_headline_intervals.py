@@ -5,8 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from hwmodels import EAGLE3_VOCABULARY, NO_ENGINE, DraftCost, catalog, eagle_head
+from hwmodels import NO_ENGINE, DraftCost, catalog, eagle_head
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes
+from hwmodels.speculation import EAGLE3_VOCABULARY
 from jaxspec.errors import InputError
 from jaxspec.settings import CommonConfig
 from jaxspec.studies.engine_pricing import engine_notes, engine_scatter, engine_terms, engine_used, kind_of_draft
@@ -39,10 +40,13 @@ def test_terms_come_with_the_engine_that_has_them():
     assert "not known (no source: " in engine_notes("trtllm")[0]
     assert engine_used("trtllm").sources["cycle_s"].startswith("no source: ")
     # What was set to 0 was not fitted.
-    assert [engine_used("vllm").terms[name].status for name in ("cycle_s", "draft_pass_s")] == ["calibrated", "input"]
+    statuses = [engine_used("vllm").terms[name].status for name in ("launched_cycle_s", "draft_pass_s")]
+    assert statuses == ["calibrated", "input"]
     assert {term.status for term in engine_used("jax").terms.values()} == {"input"}
-    cycle_ms, layer_ms = (1e3 * engine_used("vllm").terms[name].value for name in ("cycle_s", "draft_layer_s"))
-    assert f"{cycle_ms:.3g} ms, {layer_ms:.3g} ms for each layer of the draft" in engine_notes("vllm")[0]
+    cycle_ms, layer_ms = (1e3 * engine_used("vllm").terms[name].value for name in ("launched_cycle_s", "draft_layer_s"))
+    (said,) = engine_notes("vllm")
+    assert f"{cycle_ms:.3g} ms (of a lookup " in said
+    assert f"{layer_ms:.3g} ms for each layer of the draft" in said
     with pytest.raises(InputError, match="did you mean 'vllm'"):
         resolve_pricing(CommonConfig(engine="vlm"), "h100-sxm", None)
 
@@ -54,6 +58,13 @@ def test_scatter_is_that_of_the_kind_of_draft():
     kinds = [kind_of_draft(cost) for cost in (small, dataclasses.replace(small, shares_ends=1.0), DraftCost(), eagle3)]
     assert kinds == ["small network", "other drafts", "other drafts", "other drafts"]
     scatter = catalog.engine_scatter("vllm")
-    assert len(set(scatter.values())) == 2
-    assert [engine_scatter("vllm", kind, device=DEVICE) for kind in kinds[:2]] == [scatter[kind] for kind in kinds[:2]]
+    assert len(set(scatter.values())) == 3
+    measured = catalog.device("h100-sxm")
+    assert [engine_scatter("vllm", kind, device=measured) for kind in kinds[:2]] == [
+        scatter[kind] for kind in kinds[:2]
+    ]
+    # Wider where kernels were not measured, whatever the draft.
+    unmeasured = {engine_scatter("vllm", kind, device=DEVICE) for kind in kinds}
+    assert unmeasured == {scatter["unmeasured kernels"]}
+    assert min(unmeasured) == max(scatter.values())
     assert engine_scatter("trtllm", device=DEVICE) == engine_scatter(None, device=DEVICE) == 0.0

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from hwmodels import LAYER_MATRICES, catalog, uniform_footprint, uniform_weight_bits
-from jaxspec.report.shown import note_lines
+from jaxspec.report.terminal import note_lines
 from jaxspec.studies.feasibility import kernel_notes
 
 

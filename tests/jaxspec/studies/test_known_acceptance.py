@@ -1,5 +1,8 @@
 """Acceptance where nobody gives any: measured, or published, of that kind of draft, and every output says so first."""
 
+import tomllib
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -7,7 +10,7 @@ from jaxspec.errors import InputError
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.studies.advise.config import AdviseConfig
 from jaxspec.studies.advise.inputs import draft_acceptance
-from jaxspec.studies.given_acceptance import known_acceptance
+from jaxspec.studies.given_acceptance import TABLE, known_acceptance
 from jaxspec.studies.serve.config import ServeConfig
 from jaxspec.studies.serve.run import _parts_of_all
 
@@ -30,7 +33,7 @@ def test_a_scheme_nobody_measured_says_which_is_nearest(scheme):
     assert (f"{scheme} was not measured, cassandra1 is the nearest" in found.source) == (scheme != "cassandra1")
 
 
-@pytest.mark.parametrize("kind", ["eagle", "eagle3", "mtp", "network"])
+@pytest.mark.parametrize("kind", ["eagle", "eagle3", "mtp", "network", "ngram"])
 def test_published_kinds_are_input_and_advice_takes_the_same(kind):
     known = known_acceptance(kind, "bf16")
     assert known.status == "input"
@@ -38,8 +41,8 @@ def test_published_kinds_are_input_and_advice_takes_the_same(kind):
     advised = draft_acceptance(AdviseConfig(draft=draft, max_draft_length=3))
     np.testing.assert_allclose(advised.conditional, known.alpha_token)
     assert advised.source == known.source
-    with pytest.raises(InputError, match="no acceptance of draft 'ngram' is published"):
-        known_acceptance("ngram")
+    with pytest.raises(InputError, match="no acceptance of draft 'block' is published"):
+        known_acceptance("block")
 
 
 def test_advice_on_the_compressed_copy_takes_the_measured_one():
@@ -53,3 +56,10 @@ def test_a_server_takes_the_acceptance_of_its_kind_of_draft():
     assert (own.rates, own.status) == ([MEASURED.alpha_token], "measured")
     other = _parts_of_all(ServeConfig(device="rtx-4090", draft_architecture="llama-3.2-1b"))["rtx-4090"].rates
     assert (other.rates, other.status) == ([known_acceptance("network").alpha_token], "input")
+
+
+def test_the_guide_has_the_numbers_that_commands_take():
+    guide = (Path(__file__).parents[3] / "docs" / "pages" / "guide.md").read_text(encoding="utf-8")
+    for row in tomllib.loads(TABLE.read_text(encoding="utf-8")).values():
+        counted = row["counted"] if row["status"] == "input" else ""
+        assert f" | {row['alpha_token']} | {row['deviation']} | {row['status']} | {counted}" in guide

@@ -18,7 +18,7 @@ from hwmodels import (
     catalog,
     chain_plan,
     expected_tokens_iid,
-    price_cycle,
+    price,
 )
 from hwmodels.analysis.uncertainty.cycle_errors import chain_numbers
 from hwmodels.analysis.uncertainty.delta_method import COVERAGE
@@ -39,7 +39,7 @@ from jaxspec.studies.scale.planning import price_speculation
 from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.grid import evaluate_points
 from jaxspec.studies.tree.run import cycle_times_of, price_growths
-from jaxspec.trees.ranked_tree import RankedTree
+from jaxspec.trees.topology import NestedTrees
 from jaxspec.tuning.objective import DraftMeasurement
 
 pytestmark = pytest.mark.study
@@ -59,16 +59,11 @@ def pricing():
 @pytest.fixture(scope="module")
 def directly(pricing):
     """Seconds of the cycle and of a step without a draft, the speedup, and the ends of its interval."""
-    parts = {"footprint": uniform(*WIDTHS), "draft_cost": DraftCost(), "workload": pricing.workload}
 
     @jax.jit
     def priced(pricing):
-        cycle = price_cycle(
-            pricing.device,
-            pricing.architecture,
-            plan=chain_plan(jnp.arange(1.0, LENGTH + 1.0)),
-            engine=pricing.engine,
-            **parts,
+        cycle = price(
+            dataclasses.replace(pricing, footprint=uniform(*WIDTHS)), chain_plan(jnp.arange(1.0, LENGTH + 1.0))
         )
         chances = jnp.full(LENGTH, ALPHA)
         return cycle.total_s[-1], chain_numbers(
@@ -95,7 +90,7 @@ def of_evaluate(pricing):
 
 
 def of_tree(pricing):
-    chain = RankedTree(np.arange(LENGTH) - 1, np.zeros(LENGTH, int))
+    chain = NestedTrees(np.arange(LENGTH) - 1, np.zeros(LENGTH, int))
     (times,) = price_growths(pricing, [chain], footprint=uniform(*WIDTHS), contexts=(int(CONTEXT),), draft=DraftCost())
     cycle_s = times.verify_s[0, -1] + times.draft_s[0, -1] + times.engine_s[0, -1]
     return cycle_s, times.ar_stored_s[0], cycle_times_of(times, context=0, size=LENGTH - 1, scatter=np.float32(SCATTER))
@@ -161,16 +156,12 @@ def test_answers_and_steps_of_an_engine(pricing, directly):
     tokens = jnp.concatenate([jnp.ones(1), expected_tokens_iid(ALPHA, LENGTH)[None]])
     lengths = jnp.array([float(LENGTH)])
     found = price_speculation(
-        pricing.device,
-        pricing.architecture,
-        uniform(*WIDTHS),
-        DraftCost(statement=""),
+        dataclasses.replace(pricing, footprint=uniform(*WIDTHS), draft=DraftCost(statement="")),
         jnp.asarray(CONTEXT - passes / 2.0),
         jnp.array([BATCH]),
         jnp.array([passes]),
         lengths,
         tokens,
-        TERMS,
         jnp.asarray(SCATTER),
     )
     assert float(found.cycle_s[0, 1]) == pytest.approx(directly[0], rel=1e-5)
@@ -179,10 +170,9 @@ def test_answers_and_steps_of_an_engine(pricing, directly):
     plain_s = float(found.prefill_s[0]) + passes * directly[1]
     assert float(found.numbers["speedup"].value[0, 1]) == pytest.approx(plain_s / answer_s, rel=1e-4)
     assert float(found.numbers["speedup"].log_deviation[0, 0]) < 1e-5  # plain decoding over itself
-    parts = {"footprint": uniform(*WIDTHS), "engine": TERMS, "draft_length": LENGTH, "scatter": SCATTER}
-    table = priced_table(
-        pricing.device, pricing.architecture, max_batch=5, max_context=int(CONTEXT), max_chunk=64, **parts
-    )
+    most = {"max_batch": 5, "max_context": int(CONTEXT), "max_chunk": 64}
+    case = dataclasses.replace(pricing, footprint=uniform(*WIDTHS))
+    table = priced_table(case, **most, draft_length=LENGTH, scatter=SCATTER)
     assert float(table.seconds[LENGTH, 5, -1, 0]) == pytest.approx(directly[0], rel=1e-5)
     assert float(table.seconds[0, 5, -1, 0]) == pytest.approx(directly[1], rel=1e-5)
     assert float(table.deviation[LENGTH, 5, -1, 0]) > SCATTER > float(table.deviation[0, 5, -1, 0]) > 0.01

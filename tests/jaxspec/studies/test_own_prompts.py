@@ -10,7 +10,7 @@ from safetensors.numpy import load_file, save_file
 from hwmodels import chain_cycles, read_trace
 from jaxspec.errors import InputError
 from jaxspec.report.configurations import category_table
-from jaxspec.runs import steady_inputs
+from jaxspec.runs import inputs
 from jaxspec.settings import build_config
 from jaxspec.speculate import acceptance_rates
 from jaxspec.studies import EvaluateConfig, TreeConfig, TuneConfig, evaluate, search_tree, tune
@@ -177,7 +177,7 @@ def config_of(study, settings, **more):
 def test_a_broken_model_is_refused_before_anything_is_digested_or_made(
     settings, model, tmp_path, monkeypatch, name, words
 ):
-    monkeypatch.setattr(steady_inputs, "input_digests", lambda *_: pytest.fail("inputs were digested"))
+    monkeypatch.setattr(inputs, "input_digests", lambda *_: pytest.fail("inputs were digested"))
     folder, out = broken(model, tmp_path / "broken", name), tmp_path / "run"
     for study in (evaluate, tune, search_tree):
         with pytest.raises(InputError, match=words) as caught:
@@ -207,7 +207,7 @@ def test_a_broken_model_is_refused_before_anything_is_digested_or_made(
     ],
 )
 def test_bad_settings_are_refused_before_anything_is_digested_or_made(settings, tmp_path, monkeypatch, given, words):
-    monkeypatch.setattr(steady_inputs, "input_digests", lambda *_: pytest.fail("inputs were digested"))
+    monkeypatch.setattr(inputs, "input_digests", lambda *_: pytest.fail("inputs were digested"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.jsonl").write_text('{"text": "good"}\n{"text": \n')
     with pytest.raises(InputError, match=words):

@@ -8,7 +8,7 @@ from jaxspec.compress.schemes import find_scheme
 from jaxspec.models import load_directory
 from jaxspec.settings import build_config
 from jaxspec.studies import EvaluateConfig, TuneConfig, evaluate, tune
-from jaxspec.studies.measured.work import make_setup
+from jaxspec.studies.measured.run_context import load_inputs
 
 pytestmark = pytest.mark.study
 
@@ -23,7 +23,7 @@ def settings(kind, model, text, small, **more):
 
 
 def test_the_target_is_the_quantized_network(tiny_model, some_text, small):
-    setup = make_setup(settings(EvaluateConfig, tiny_model, some_text, small, scheme="q4_0-down8"))
+    setup = load_inputs(settings(EvaluateConfig, tiny_model, some_text, small, scheme="q4_0-down8"))
     float_layers = load_directory(tiny_model).params["layers"]
     scheme = find_scheme("q4_0-down8")
     for kind in ("up", "down"):

@@ -7,7 +7,7 @@ import pytest
 
 from hwmodels import DraftCost, Workload, catalog, parameters, uniform_footprint
 from hwmodels.speculation.draft_cost import held_with_draft
-from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head, multi_token_head
+from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head, medusa_head, multi_token_head
 from jaxspec.errors import InputError
 from jaxspec.settings import build_config
 from jaxspec.studies.advise.config import AdviseConfig
@@ -96,10 +96,13 @@ def held_gb(architecture, config, devices=1):
 
 def test_releases_of_the_catalog_fit_as_they_are_stored():
     for name, devices, room in (("gpt-oss-120b", 1, 80.0), ("deepseek-v3", 8, 141.0)):
-        stored = build_config(AdviseConfig, {"architecture": name, "scheme": "released"})
+        stored = build_config(AdviseConfig, {"architecture": name})
+        assert stored.scheme == "released"
         architecture = catalog.architecture(name)
         assert held_gb(architecture, stored, devices) < 0.9 * room
-        assert held_gb(architecture, build_config(AdviseConfig, {"architecture": name}), devices) > room
+        whole = build_config(AdviseConfig, {"architecture": name, "scheme": "bf16"})
+        assert held_gb(architecture, whole, devices) > room
+        assert build_config(AdviseConfig, {"architecture": name, "draft": "self"}).scheme == "cassandra1"
         (said,) = release_notes(name, "bf16")
         assert said.startswith(f"{name} is not priced as released, in ")
 
@@ -124,13 +127,14 @@ def test_serving_has_room_beside_a_release_as_it_is_stored(release, write):
         return serving._parts_of_all(build_config(ServeConfig, common | settings))["h100-sxm"]
 
     stored, plain = parts(architecture=release), parts(architecture=release, scheme="bf16")
-    assert stored.footprint.target_weight_bits["q"] == stored.footprint.draft_weight_bits["q"] == 8 + 32 / 128**2
-    assert stored.pricing.device.matrix_unit.weight_format == "fp8_block"
-    assert plain.pricing.device.matrix_unit.weight_format is None
+    bits = stored.case.footprint
+    assert bits.target_weight_bits["q"] == bits.draft_weight_bits["q"] == 8 + 32 / 128**2
+    assert stored.case.device.matrix_unit.weight_format == "fp8_block"
+    assert plain.case.device.matrix_unit.weight_format is None
     assert stored.capacity_tokens > plain.capacity_tokens
     drafted = parts(architecture=release, **head)
-    assert float(drafted.draft.maps_logits) == 1.0
-    assert drafted.footprint.draft_weight_bits["q"] == 16.0
+    assert float(drafted.case.draft.maps_logits) == 1.0
+    assert drafted.case.footprint.draft_weight_bits["q"] == 16.0
 
 
 def test_widths_of_an_advised_draft_follow_its_own_release(release):
@@ -170,6 +174,8 @@ def test_a_head_has_sizes_of_its_own(write):
     speculator = {"speculators_model_type": "eagle3", "transformer_layer_config": nested, "draft_vocab_size": 32000}
     found = named_draft(AdviseConfig(draft=write(speculator, "speculator.json")), target)
     assert found.architecture == eagle_head(target, EAGLE3_VOCABULARY).architecture
+    medusa = write({"medusa_num_heads": 5, "medusa_num_layers": 2}, "medusa.json")
+    assert named_draft(AdviseConfig(draft=medusa), target) == medusa_head(target, 2.0)
     few = {"architectures": ["DeepseekV3ForCausalLMNextN"], "model_type": "deepseek_v3"}
     assert named_draft(AdviseConfig(draft=write(few, "few.json")), target) == multi_token_head(target)
 
@@ -177,13 +183,14 @@ def test_a_head_has_sizes_of_its_own(write):
 @pytest.mark.parametrize(
     ("raw", "title"),
     [
-        ({"model_type": "medusa", "medusa_num_heads": 4}, "a Medusa head"),
         ({"architectures": ["DFlashDraftModel"], "block_size": 16}, "a DFlash head"),
         ({"model_type": "mlp_speculator", "n_predict": 3}, "an MLP speculator"),
     ],
 )
 def test_a_head_that_is_not_priced_is_refused_by_name(write, raw, title):
-    with pytest.raises(InputError, match=f"is {title} .* which is not priced; give a kind that is: eagle, eagle3, mtp"):
+    with pytest.raises(
+        InputError, match=f"is {title} .* which is not priced; give a kind that is: eagle, eagle3, medusa, mtp"
+    ):
         named_draft(AdviseConfig(draft=write(raw)), catalog.architecture(LLAMA))
 
 

@@ -1,6 +1,7 @@
 """JSON lines and prompt files: what is a document, where halves and windows are cut, and what is refused with its line."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +44,7 @@ def test_documents_stay_apart_and_halves_are_whole_documents(tmp_path):
         assert len({row[0] for row in cut}) >= 3  # of all documents that hold a window
 
 
-def test_short_documents_are_joined_and_the_user_is_told(tmp_path):
+def test_short_documents_are_joined_with_a_note(tmp_path):
     path = write(tmp_path / "t.jsonl", *({"text": "ab"} for _ in range(40)))
     split = load_text(path, ByteTokenizer(), needed=(10, 2))
     assert texts([split.calibration])[0] == "\n".join(["ab"] * 20)
@@ -65,6 +66,26 @@ def test_conversations_go_through_the_template(tmp_path):
     assert texts(prompts) == ["<user>one<assistant>two", "<user>one<assistant>", "other"]
     with pytest.raises(InputError, match=r"t\.jsonl', line 1: it has messages, and the model has no chat template"):
         load_text(path, ByteTokenizer())
+
+
+@pytest.mark.parametrize("needed", [20, 200], ids=["apart", "joined"])
+def test_windows_of_conversations_begin_answers(tmp_path, needed):
+    asked = lambda i: {"role": "user", "content": f"question {i:02}"}
+    said = [{"messages": [asked(i), {"role": "assistant", "content": f"answer {i:02}: so it is"}]} for i in range(80)]
+    split = load_text(write(tmp_path / "t.jsonl", *said), ByteTokenizer(), needed=(needed, 2), chat=CHAT)
+    cut = split.calibration_windows(9, 60, 3, ahead=27)
+    between = split.calibration_between(9, 60, 3, ahead=27)
+    found = [
+        re.fullmatch(r".*question (\d\d)<assistant>answer (\d\d): so.*", row, re.DOTALL)
+        for row in texts([*cut, *between])
+    ]
+    assert all(match and match[1] == match[2] and match.start(2) == 34 for match in found)
+    numbers = [int(match[1]) for match in found]
+    assert len(set(numbers)) == len(numbers) > 14
+    # A window is longer than a conversation, so that neighbours would share some of it.
+    assert all(abs(a - b) > 1 for a in numbers[:9] for b in numbers[9:])
+    anywhere = split.calibration_windows(41, 20, 3)  # of forty answers
+    np.testing.assert_array_equal(split.calibration_windows(41, 20, 3, ahead=12), anywhere)
 
 
 def test_prompts_of_a_text_file_are_its_lines(tmp_path):

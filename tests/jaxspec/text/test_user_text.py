@@ -8,7 +8,7 @@ import pytest
 from jaxspec.errors import InputError
 from jaxspec.models.tokenizer import ByteTokenizer
 from jaxspec.studies import TuneConfig
-from jaxspec.studies.measured.work import make_setup
+from jaxspec.studies.measured.run_context import load_inputs
 from jaxspec.text import check_text, load_text
 from jaxspec.text.user_text import read_halves
 
@@ -25,17 +25,14 @@ GOOD = "line\n" * 4000
         (b"\x1f\x8b\x08" + b"\xff" * 9000, "is not UTF-8: byte 1 is 0x8b"),
         (GOOD.encode("utf-16"), "is UTF-16; allowed is UTF-8"),
         (GOOD.encode("utf-32"), "is UTF-32; allowed is UTF-8"),
-        (
-            b"six by",
-            "has 6 bytes, too few: its first half, which calibrates, has 3 tokens at most and one window needs",
-        ),
+        (b"six by", "has 6 bytes, too few: its first half, which calibrates, has 3 tokens at most and one window"),
     ],
 )
 def test_what_is_no_text_or_too_short(tmp_path, content, words):
     path = tmp_path / "some.txt"
     path.write_bytes(content)
     config = TuneConfig(text=str(path))
-    calls = [lambda: check_text(str(path), (96, 64)), lambda: make_setup(config)]
+    calls = [lambda: check_text(str(path), (96, 64)), lambda: load_inputs(config)]
     for call in [*calls, lambda: load_text(str(path), ByteTokenizer(), needed=(96, 64))]:
         with pytest.raises(InputError, match=words) as caught:
             call()

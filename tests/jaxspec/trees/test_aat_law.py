@@ -5,8 +5,7 @@ import pytest
 from scipy.optimize import curve_fit
 
 from jaxspec.errors import InputError
-from jaxspec.trees.aat_fit import curve_interval, fit_aat_law
-from jaxspec.trees.aat_law import AATLaw, average_accepted_tokens, r_squared
+from jaxspec.trees.aat_law import AATLaw, average_accepted_tokens, curve_interval, fit_aat_law, r_squared
 
 
 def curve(x, a=0.7, b=0.9, c=-1.3):

@@ -4,10 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwmodels.speculation.plan import tree_shape
-from hwmodels.speculation.trees import expected_tree_tokens
+from hwmodels.speculation.plan import expected_tree_tokens, tree_shape
 from jaxspec.trees.optimal_tree import optimal_trees
-from jaxspec.trees.ranked_tree import RankedTree
 from jaxspec.trees.searches import (
     depth_first_growth,
     expected_tokens_by_size,
@@ -17,13 +15,14 @@ from jaxspec.trees.searches import (
     prior_scores,
     width_first_growth,
 )
+from jaxspec.trees.topology import NestedTrees
 
 #       root
 #     0      1
 #    2 3     4
 #    |
 #    5
-RAGGED = RankedTree(np.array([-1, -1, 0, 0, 1, 2]), np.array([0, 2, 1, 0, 0, 3]))
+RAGGED = NestedTrees(np.array([-1, -1, 0, 0, 1, 2]), np.array([0, 2, 1, 0, 0, 3]))
 
 
 def paths(tree):
@@ -43,7 +42,7 @@ def random_tree(rng, size, width=4, depth=5):
         if len(node) <= depth and node not in nodes:
             nodes.append(node)
     place = {node: i - 1 for i, node in enumerate(nodes)}
-    return RankedTree(np.array([place[n[:-1]] for n in nodes[1:]]), np.array([n[-1] for n in nodes[1:]]))
+    return NestedTrees(np.array([place[n[:-1]] for n in nodes[1:]]), np.array([n[-1] for n in nodes[1:]]))
 
 
 def test_maximal_tree_by_hand():
@@ -112,7 +111,7 @@ def test_width_and_depth_by_hand():
     # Down: 0, 2, 5. Down again: 1, 3. Level 3 has none left. Then 4.
     assert paths(depth_first_growth(RAGGED)) == [(0,), (0, 1), (0, 1, 3), (2,), (0, 0), (2, 0)]
     # The first node of level 2 waits for its parent; the level's other one comes first.
-    late = RankedTree(np.array([-1, -1, 1, 0]), np.array([0, 1, 0, 0]))
+    late = NestedTrees(np.array([-1, -1, 1, 0]), np.array([0, 1, 0, 0]))
     assert paths(depth_first_growth(late)) == [(0,), (0, 0), (1,), (1, 0)]
     even = maximal_tree(12, depth=4)
     depth = tree_shape(depth_first_growth(even).parent).depth
@@ -213,9 +212,9 @@ def test_counted_scores_come_near_the_exact_ones():
         (lambda: maximal_tree(3, depth=0), "levels"),
         (lambda: maximal_tree(3, depth=1, max_branching=0), "at least 1"),
         (lambda: maximal_tree(9, depth=2, max_branching=2), "no place"),
-        (lambda: width_first_growth(RankedTree(np.array([0, -1]), np.array([0, 0]))), "number parents first"),
-        (lambda: width_first_growth(RankedTree(np.array([-1, -1]), np.array([1, 1]))), "same rank"),
-        (lambda: depth_first_growth(RankedTree(np.array([-1, -1]), np.array([1]))), "shape"),
+        (lambda: width_first_growth(NestedTrees(np.array([0, -1]), np.array([0, 0]))), "number parents first"),
+        (lambda: width_first_growth(NestedTrees(np.array([-1, -1]), np.array([1, 1]))), "same rank"),
+        (lambda: depth_first_growth(NestedTrees(np.array([-1, -1]), np.array([1]))), "shape"),
         (lambda: prior_score_growth(RAGGED, np.zeros(5)), "6 nodes"),
         (lambda: prior_score_growth(RAGGED, np.full(6, np.nan)), "finite"),
         (lambda: prior_scores(RAGGED, np.array([6])), "to 5"),

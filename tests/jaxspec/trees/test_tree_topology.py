@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hwmodels.speculation import plan
-from hwmodels.speculation import trees as tree_speculation
 from jaxspec.trees import (
     PADDING,
     PUBLIC_TREES,
@@ -71,7 +70,7 @@ def test_children_come_by_rank_where_numbers_do_not():
 
 
 def test_the_root_is_that_of_the_hardware_models():
-    assert ROOT == tree_speculation.ROOT
+    assert ROOT == plan.ROOT
 
 
 @pytest.mark.network

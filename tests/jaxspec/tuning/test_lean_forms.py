@@ -29,8 +29,8 @@ LIMITS = {
     "jaxspec.tuning.objective._KEPT_BYTES": 0,
     "jaxspec.compress.rematerialised._BLOCK": 60,
     "jaxspec.speculate.acceptance._LOGITS": 23 * 5,
-    "jaxspec.models.stored._PIECE": 18 * 4,
-    "jaxspec.models.stored._FEW_ROWS_PIECE": 18 * 4,
+    "jaxspec.models.matrix._PIECE": 18 * 4,
+    "jaxspec.models.matrix._FEW_ROWS_PIECE": 18 * 4,
     "jaxspec.tuning.calibration._PASS_BYTES": 4 * 36 * 24 * 2,
 }
 
@@ -115,7 +115,7 @@ def test_a_product_in_pieces_and_its_gradient(monkeypatch, dtype):
     x, w = jnp.asarray(rng.standard_normal((2, 5, 18)), jnp.float32), jnp.asarray(rng.standard_normal((23, 18)), dtype)
     weight = jnp.asarray(rng.standard_normal((2, 5, 23)), jnp.float32)
     wide = lambda x: x @ w.astype(jnp.float32).T
-    monkeypatch.setattr("jaxspec.models.stored._FEW_ROWS_PIECE", 18 * 4)
+    monkeypatch.setattr("jaxspec.models.matrix._FEW_ROWS_PIECE", 18 * 4)
     np.testing.assert_allclose(stack_of(w).dot(x), wide(x), rtol=1e-5, atol=1e-5)
     ours, plain = (
         jax.grad(lambda x, dot=dot: jnp.sum(weight * dot(x)))(x) for dot in (lambda x: stack_of(w).dot(x), wide)

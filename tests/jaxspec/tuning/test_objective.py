@@ -11,15 +11,8 @@ from jaxspec.compress.schemes.cassandra1 import CASSANDRA1, CASSANDRA1_CODED
 from jaxspec.models.config import DecoderConfig
 from jaxspec.speculate.sampling import SAMPLING
 from jaxspec.tuning.calibration import calibrate
-from jaxspec.tuning.objective import (
-    Case,
-    DraftMeasurement,
-    conditional_acceptance,
-    mean_log_speedup,
-    measure,
-    price,
-)
-from jaxspec.tuning.priced_kinds import priced_footprint
+from jaxspec.tuning.objective import Case, DraftMeasurement, conditional_acceptance, mean_log_speedup, measure, price
+from jaxspec.tuning.priced_footprint import priced_footprint
 
 CONFIG = DecoderConfig(
     vocab_size=11, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6
@@ -103,12 +96,7 @@ def check(gradient_check, pricing, calibration):
 
     def loss(knobs, temperature):
         measured = measure(
-            wide(calibration),
-            knobs,
-            windows=WINDOWS,
-            offset=1,
-            soft_temperature=temperature,
-            decoding=COOLER,
+            wide(calibration), knobs, windows=WINDOWS, offset=1, soft_temperature=temperature, decoding=COOLER
         )
         assert {x.dtype for x in jax.tree.leaves(measured)} == {jnp.dtype(jnp.float64)}
         return -mean_log_speedup(price(pricing, measured, ROOFLINE_TEMPERATURE), knobs.draft_length_logits)

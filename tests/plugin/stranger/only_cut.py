@@ -4,7 +4,7 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from jaxspec.compress.cut import blend_cuts, soft_truncate
+from jaxspec.compress.blending import blend_cuts, soft_truncate
 from jaxspec.compress.footprint import BitsPerValue, uniform
 from jaxspec.compress.schemes import CompressedMatrix, Scheme
 from jaxspec.formats.patterns import BFLOAT16, from_bits, to_bits

@@ -8,21 +8,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from experiments.papers.elmoe3d import (
-    calibration,
-    details,
-    networks,
-    results,
-)
-from experiments.papers.elmoe3d.fitted import (
-    BOUNDS,
-    MODEL,
-    PER_MODEL,
-    Fitted,
-    Variant,
-    from_names,
-    names_of,
-)
+from experiments.papers.elmoe3d import details, printed, results
+from experiments.papers.elmoe3d.fitted import BOUNDS, MODEL, PER_MODEL, Fitted, Variant, from_names, names_of
 from experiments.papers.elmoe3d.model import devices, speedups
 from experiments.papers.elmoe3d.paper import PAPER
 from experiments.papers.elmoe3d.printed import METHODS, MODELS, table_three
@@ -47,7 +34,7 @@ def test_three_numbers_per_target_and_five_shared_at_most():
 def test_the_committed_numbers_are_found_anew(solved):
     # From a general start, on the 8 GB half alone.
     assert solved.fit.half_gb == 8
-    committed = np.hstack(list(calibration.COMMITTED.values()))
+    committed = np.hstack(list(results.COMMITTED.values()))
     # What all targets share lies in a flat valley, in which single precision decides.
     np.testing.assert_allclose(list(solved.fit.numbers.values()), committed, rtol=0.1)
     found = speedups(from_names(_numbers()), 8)
@@ -80,9 +67,9 @@ def test_the_other_half_is_not_read_by_the_fit(monkeypatch):
         assert capacity_gb == 8
         return table_three(capacity_gb)
 
-    monkeypatch.setattr(calibration, "table_three", refuse)
-    monkeypatch.setattr(calibration, "least_squares", lambda residuals, start, **_: _Solution(start, residuals(start)))
-    assert calibration.fit.__wrapped__().half_gb == 8
+    monkeypatch.setattr(results, "table_three", refuse)
+    monkeypatch.setattr(results, "least_squares", lambda residuals, start, **_: _Solution(start, residuals(start)))
+    assert results.fit.__wrapped__().half_gb == 8
 
 
 @dataclasses.dataclass
@@ -106,7 +93,7 @@ def test_choices_that_lose(solved):
 def test_without_a_cache_the_bonded_memory_holds_what_is_static():
     """Quant-SD's step of one request by hand: static weights and KV at one rate, eight experts of each layer at the other."""
     found = speedups(from_names(_numbers()), 8)
-    a = networks.target("Qwen3-30B-A3B")
+    a = printed.target("Qwen3-30B-A3B")
     experts = 48 * 8 * 3 * 2048 * 768 * 8.5 / 8
     dense = (48 * (2048 * (4096 + 2 * 512) + 4096 * 2048 + 2048 * 128) + 151936 * 2048) * 8.5 / 8
     kv = 48 * 2 * 4 * 128 * 1024 * 2
@@ -143,7 +130,7 @@ def test_limits():
 
 
 def _numbers():
-    values = dict(zip(names_of(), np.hstack(list(calibration.COMMITTED.values())), strict=True))
+    values = dict(zip(names_of(), np.hstack(list(results.COMMITTED.values())), strict=True))
     assert isinstance(from_names(values), Fitted)
     return values
 
@@ -170,13 +157,7 @@ def test_every_cell_that_is_covered(result):
         ("speedup_sd_phi_sd", "8"): "calibrated",
     }
     assert [row["conditions"] for row in result.of("table3_sd_schemes") if row["doubt"]] == [
-        {
-            "model": "GPT-OSS-20B",
-            "method": "EAGLE3",
-            "benchmark": "MT-Bench",
-            "hb_capacity_gb": "4",
-            "batch_size": "16",
-        }
+        {"model": "GPT-OSS-20B", "method": "EAGLE3", "benchmark": "MT-Bench", "hb_capacity_gb": "4", "batch_size": "16"}
     ]
 
 

@@ -5,18 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.papers.fpga_tree_sd import calibration, model, printed
-from experiments.papers.fpga_tree_sd.model import (
-    LENGTHS,
-    Choices,
-    Fitted,
-    Times,
-    accepted_tokens,
-    board_times,
-    cycle,
-)
+from experiments.papers.fpga_tree_sd import calibration, model
+from experiments.papers.fpga_tree_sd.model import LENGTHS, Choices, Fitted, Times, accepted_tokens, board_times, cycle
 from hwmodels import Workload, catalog, step_cost, uniform_footprint
-from hwmodels.network.operators import verify_step
+from hwmodels.network.operators import step_operators, verify_step
 from jaxspec.trees.aat_law import AATLaw, average_accepted_tokens
 
 #: Two operators at contexts 512 and 2048: the first bound by memory, the second by arithmetic, at lengths 3 and 9.
@@ -89,7 +81,7 @@ def test_a_faster_clock_is_a_faster_array():
     def price(device):
         workload, footprint = Workload(context_tokens=777.0), uniform_footprint(16.0)
         step = verify_step(workload, footprint=footprint, verify_tokens=6.0, visible_new_tokens=2.0)
-        return step_cost(device, step.operators(architecture))
+        return step_cost(device, step_operators(architecture, step))
 
     direct = price(device)
     times = board_times("U280", (777.0,))
@@ -99,7 +91,7 @@ def test_a_faster_clock_is_a_faster_array():
 
 def test_the_fit_finds_what_it_was_made_with(monkeypatch):
     planted = Fitted(1.3, 0.62, -0.03, 0.2, 244e6)
-    truth, times = printed.table_one(), calibration.table_one_times()
+    truth, times = model.table_one(), calibration.table_one_times()
     performance = cycle(times, planted).performance
     best = LENGTHS[performance.argmax(axis=1)]
     lengths = np.column_stack([truth.lengths[:, :2], best])
@@ -116,14 +108,14 @@ def test_nothing_but_table_one_is_fitted_to(monkeypatch):
         assert table == "table1_llama31_8b"
         return original(table)
 
-    original = printed.cells
-    monkeypatch.setattr(printed, "cells", only_table_one)
+    original = model.cells
+    monkeypatch.setattr(model, "cells", only_table_one)
     again = calibration.fit.__wrapped__()
     np.testing.assert_allclose(again.fitted, calibration.fit().fitted, rtol=1e-12)
 
 
 def test_boards_are_those_of_table_four():
-    specs = {(cell["board"], cell.metric): cell.value for cell in printed.cells("table4_board_specs")}
+    specs = {(cell["board"], cell.metric): cell.value for cell in model.cells("table4_board_specs")}
     for board, name in model.BOARDS.items():
         device = catalog.device(name)
         array = [device.matrix_unit.rows, device.matrix_unit.columns]

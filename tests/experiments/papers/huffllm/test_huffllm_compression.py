@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from experiments.papers.huffllm import compression, measure, solved
+from experiments.papers.huffllm import compression, solved
 from experiments.papers.huffllm.compression import ScaleModel, draw_normals, family_of, stored_patterns, weights
 from experiments.papers.huffllm.paper import PAPER
 from experiments.reproduce.run import run_paper
@@ -74,19 +74,19 @@ def test_families():
 def test_bits_by_hand():
     # Exponents 0, 0, 0, 1: a bit each. Both mantissa halves are constant: a bit each, as every codeword has one.
     patterns = np.array([[[0x0000, 0x8000, 0x0000, 0x0400]]], np.uint16)
-    counts = measure.pattern_counts(patterns)
-    np.testing.assert_array_equal(measure.coded_bits(counts, "float16"), [[1, 1, 1, 1]])
-    np.testing.assert_allclose(measure.field_entropies(counts, (1, 5, 5, 5)), [0.811278, 0.811278, 0, 0], atol=1e-6)
+    counts = compression.pattern_counts(patterns)
+    np.testing.assert_array_equal(compression.coded_bits(counts, "float16"), [[1, 1, 1, 1]])
+    np.testing.assert_allclose(compression.field_entropies(counts, (1, 5, 5, 5)), [0.811278, 0.811278, 0, 0], atol=1e-6)
     # As bfloat16, 0x0400 has exponent 8: nibbles 0 and 8; the mantissa takes 7 bits.
-    np.testing.assert_array_equal(measure.coded_bits(counts, "bfloat16"), [[1, 1, 1, 7]])
-    assert measure.huffman_bits(counts, "bfloat16") == 10
+    np.testing.assert_array_equal(compression.coded_bits(counts, "bfloat16"), [[1, 1, 1, 7]])
+    assert compression.huffman_bits(counts, "bfloat16") == 10
 
 
 def test_ratios_are_averaged_over_matrices():
     # Exponents 0, 1 take 1 bit, 0, 0, 1, 2 take 1.5: 16 over 4 and 4.5 bits.
     patterns = np.array([[[0, 0, 1, 1]], [[0, 0, 1, 2]]], np.uint16) << np.uint16(10)
-    counts = measure.pattern_counts(patterns)
-    np.testing.assert_allclose(measure.huffman_bits(counts, "float16"), 16 / np.mean([16 / 4, 16 / 4.5]))
+    counts = compression.pattern_counts(patterns)
+    np.testing.assert_allclose(compression.huffman_bits(counts, "float16"), 16 / np.mean([16 / 4, 16 / 4.5]))
 
 
 @pytest.mark.paper(2)
@@ -95,25 +95,25 @@ def test_ratios_are_averaged_over_matrices():
 )
 def test_the_sample_agrees_with_the_integral(origin, stored):
     scales = ScaleModel(0.0071, 0.31)
-    counts = measure.pattern_counts(
+    counts = compression.pattern_counts(
         stored_patterns(weights(scales, draw_normals(5, **SMALL)), origin=origin, stored=stored)
     )
     shares = exact_shares(scales, origin, stored)
     np.testing.assert_allclose(shares.sum(), 1)
     exact = np.round(shares[None] * 1e15).astype(np.int64)
     for widths in ((1, 5, 5, 5), (8, 8), (4, 4, 4, 4)):
-        sampled, integrated = measure.field_entropies(counts, widths), measure.field_entropies(exact, widths)
+        sampled, integrated = compression.field_entropies(counts, widths), compression.field_entropies(exact, widths)
         np.testing.assert_allclose(sampled, integrated, atol=0.012)
-    assert abs(measure.huffman_bits(counts, stored) - measure.huffman_bits(exact, stored)) < 0.015
+    assert abs(compression.huffman_bits(counts, stored) - compression.huffman_bits(exact, stored)) < 0.015
     if stored == "bfloat16":
-        assert abs(measure.mean_unary_length(counts) - measure.mean_unary_length(exact)) < 0.02
+        assert abs(compression.mean_unary_length(counts) - compression.mean_unary_length(exact)) < 0.02
 
 
 @pytest.mark.paper
 def test_the_fit_finds_the_numbers_that_it_was_made_with(monkeypatch):
     planted, normals = ScaleModel(0.0043, 0.41), draw_normals(11, matrices=1, rows=300, columns=400)
-    counts = measure.pattern_counts(stored_patterns(weights(planted, normals), origin="bfloat16", stored="float16"))
-    _, exponent, _, lower = measure.field_entropies(counts, (1, 5, 5, 5))
+    counts = compression.pattern_counts(stored_patterns(weights(planted, normals), origin="bfloat16", stored="float16"))
+    _, exponent, _, lower = compression.field_entropies(counts, (1, 5, 5, 5))
     monkeypatch.setattr(compression, "fitted_cells", lambda: {"exponent": exponent, "lower mantissa": lower})
     found = compression.calibrate(normals)
     np.testing.assert_allclose([found.base_scale, found.row_spread], [0.0043, 0.41], rtol=0.03)

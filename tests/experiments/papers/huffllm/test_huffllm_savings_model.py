@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.papers.huffllm import chips, savings_model
+from experiments.papers.huffllm import savings_model
 from experiments.papers.huffllm.savings_model import Case, Fitted, energy_saving, latency_saving, prefill_energy
 
 SOME = Fitted(exposed_load_share=0.37, buffer_j_per_bit=3e-14, entry_j_per_weight=7e-12, decoder_j_per_cycle=9e-13)
@@ -12,7 +12,7 @@ SOME = Fitted(exposed_load_share=0.37, buffer_j_per_bit=3e-14, entry_j_per_weigh
 @pytest.fixture
 def toy(monkeypatch):
     """Two matrices of 256 x 384 and one of 130 x 128."""
-    monkeypatch.setitem(chips.MODELS, "toy", chips.Matrices((256, 130), (384, 128), (2, 1)))
+    monkeypatch.setitem(savings_model.MODELS, "toy", savings_model.Matrices((256, 130), (384, 128), (2, 1)))
     yield "toy"
     savings_model.work.cache_clear()
 
@@ -68,7 +68,7 @@ def test_vector_array_by_hand(toy):
 
 
 @pytest.mark.paper(2)
-@pytest.mark.parametrize("architecture", chips.ARCHITECTURES)
+@pytest.mark.parametrize("architecture", savings_model.ARCHITECTURES)
 def test_limits(architecture):
     case = Case("OPT-2.7B", 25, 64.0, architecture)
     savings_by_bits = [latency_saving(case, bits, SOME) for bits in (16.0, 14.0, 11.0, 8.5)]
@@ -88,8 +88,8 @@ def test_limits(architecture):
 
 
 def test_chips_are_as_printed():
-    assert chips.BENCHMARK_TOKENS == {"MMLU": 92, "ArcEasy": 42, "Winogrande": 25}
-    array, vectors = chips.systolic("ws"), chips.simba()
+    assert savings_model.BENCHMARK_TOKENS == {"MMLU": 92, "ArcEasy": 42, "Winogrande": 25}
+    array, vectors = savings_model.systolic("ws"), savings_model.simba()
     assert (array.rows, array.columns, array.frequency_hz) == (128, 128, 1e9)
     assert (vectors.pe_rows, vectors.pe_columns, vectors.frequency_hz) == (16, 16, 2e9)
     assert (vectors.vector_macs, vectors.vector_width, vectors.weight_lanes) == (8, 8, 128)

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from experiments.papers.mobile_npu import memory, tables
-from experiments.papers.mobile_npu.calibration import fit, fitted_numbers, slowdown, softmax_speedups
+from experiments.papers.mobile_npu.decoding import fit, fitted_numbers, slowdown, softmax_speedups
 from experiments.papers.mobile_npu.paper import PAPER
-from experiments.papers.mobile_npu.printed import CONTEXT
-from experiments.papers.mobile_npu.versions import network_of
+from experiments.papers.mobile_npu.versions import CONTEXT, network_of
 from experiments.reproduce.run import run_paper
 from hwmodels import catalog, parameters
 

@@ -56,7 +56,7 @@ def test_a_few_wild_rows_do_little():
     assert found.estimates == pytest.approx({"latency": 2.7, "rate": 5.3}, rel=0.02)
 
 
-def test_bounds_hold_and_are_told():
+def test_bounds_hold_and_are_named():
     work, times = measured(np.random.default_rng(3))
     found = fit(predict, [PARAMETERS[0], Parameter("rate", 1.0, 0.1, 4.0)], {"work": work}, times)
     assert found.estimates["rate"] == pytest.approx(4.0, rel=1e-2)

@@ -11,10 +11,15 @@ from narrow_devices import kernels_of_16_bits
 
 from hwmodels import catalog, uniform_footprint
 from hwmodels.analysis.kernel_widths import kernel_remarks
-from hwmodels.analysis.uncertainty.acceptance_errors import conditional_errors
-from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, cycle_numbers, cycle_times, draw_cycle
+from hwmodels.analysis.uncertainty.cycle_errors import (
+    CycleTimes,
+    conditional_errors,
+    cycle_numbers,
+    cycle_times,
+    draw_cycle,
+)
 from hwmodels.analysis.uncertainty.kernel_errors import part_deviations, part_times, step_interval
-from hwmodels.compute.unit import Spread
+from hwmodels.compute.unit import ErrorInterval
 from hwmodels.network.operators import decode_step, verify_step
 from hwmodels.network.operators.work import OPERATORS
 from hwmodels.network.workload import Workload
@@ -134,7 +139,7 @@ def test_deviations_are_those_of_the_calibrated_kernels(priced):
 @pytest.mark.parametrize("part", ["steps", "products"])
 def test_a_price_never_lies_outside_its_interval(priced, part, low, high):
     device, (plain, stored, verify) = priced
-    biased = Spread(part, 16.0, low, high, 0.9)
+    biased = ErrorInterval(part, 16.0, low, high, 0.9)
     unit = dataclasses.replace(device.matrix_unit, spreads=(biased,))
     measured = dataclasses.replace(device, matrix_unit=unit)
     total, ends = float(plain.cost.total_s), step_interval(measured, plain)
@@ -179,7 +184,7 @@ def test_parts_are_the_whole_step_and_whole_steps_err_as_measured(priced):
     device, (plain, *_) = priced
     seconds = part_times(plain)
     assert seconds.sum() == pytest.approx(float(plain.cost.total_s), rel=1e-6)
-    whole = Spread("steps", 16.0, 0.9, 1.2, 0.9)
+    whole = ErrorInterval("steps", 16.0, 0.9, 1.2, 0.9)
     unit = dataclasses.replace(device.matrix_unit, spreads=(*device.matrix_unit.spreads, whole))
     measured = dataclasses.replace(device, matrix_unit=unit)
     ends = step_interval(measured, plain)

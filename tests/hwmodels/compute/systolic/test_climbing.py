@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hwmodels import MemoryTier, catalog, step_cost, step_operators, uniform_weight_bits
+from hwmodels.network.operators import StepShape
 
 #: All widths are multiples of 128.
 SHAPE = catalog.architecture("llama-3.2-1b")
@@ -27,11 +28,9 @@ def cycle_s(numbers, temperature):
             device,
             step_operators(
                 SHAPE,
-                tokens=tokens,
-                batch=1.0,
-                context_tokens=500.0,
-                weight_bits=uniform_weight_bits(bits),
-                kv_bits=16.0,
+                StepShape(
+                    tokens=tokens, batch=1.0, context_tokens=500.0, weight_bits=uniform_weight_bits(bits), kv_bits=16.0
+                ),
             ),
             temperature=temperature,
         ).total_s

@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 from systolic_samples import KINDS, SIDES, SIZES, SOME_KINDS, array_of, drawn_shapes
 from systolic_witness import simulate
 
-from hwmodels.compute.systolic.array import (
-    CONVENTIONS,
-    cycles,
-    elapsed_cycles,
-    mapping,
-    smooth_cycles,
-    utilisation,
-)
+from hwmodels.compute.systolic.array import CONVENTIONS, cycles, elapsed_cycles, mapping, smooth_cycles, utilisation
 from hwmodels.numerics.folds import ceil_div
 
 DATA = Path(__file__).parent / "data"

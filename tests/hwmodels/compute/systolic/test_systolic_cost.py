@@ -26,19 +26,9 @@ def scale(array, names, factor):
 def test_by_hand():
     # A 5 x 7 by 7 x 4 product on 3 x 2 elements: 66 cycles at 0.7 GHz; 70 inputs of 2 bytes at 31 GB/s, 28 weights of
     # 11 bits at 53 GB/s, 100 sums of 4 bytes at 29 GB/s.
-    times = {
-        "compute_s": 66 / 7e8,
-        "input_s": 140 / 3.1e10,
-        "weight_s": 38.5 / 5.3e10,
-        "output_s": 400 / 2.9e10,
-    }
+    times = {"compute_s": 66 / 7e8, "input_s": 140 / 3.1e10, "weight_s": 38.5 / 5.3e10, "output_s": 400 / 2.9e10}
     # 140 multiplications of 0.9 pJ; 70 accesses of 2 bytes, 1.1 pJ each; 38.5 / 4 of 2.3 pJ; 50 of 8 bytes, 3.7 pJ each.
-    energies = {
-        "mac_j": 140 * 0.9e-12,
-        "input_j": 70 * 1.1e-12,
-        "weight_j": 9.625 * 2.3e-12,
-        "output_j": 50 * 3.7e-12,
-    }
+    energies = {"mac_j": 140 * 0.9e-12, "input_j": 70 * 1.1e-12, "weight_j": 9.625 * 2.3e-12, "output_j": 50 * 3.7e-12}
     totals = {"serial": sum(times.values()), "overlapped": 66 / 7e8}
     for combination, total_s in totals.items():
         cost = jitted_cost(array_of(3, 2), 5, 7, 4, weight_bits=11, combination=combination)

@@ -10,19 +10,20 @@ import pytest
 from hwmodels import (
     EXPERT_OPERATORS,
     OPERATORS,
+    Case,
     DraftCost,
     Footprint,
     Workload,
     catalog,
     chain_plan,
-    price_cycle,
+    price,
     uniform_weight_bits,
 )
 from hwmodels.memory.expert_hits import EvenHits, PowerLawHits
 from hwmodels.memory.placement import AllExternal, BitSlices, ByMode, DraftCopies, ExpertCache, InOrder
-from hwmodels.network.operators import decode_step
+from hwmodels.network.operators import decode_step, step_operators
 from hwmodels.speculation.cycle import plan_steps
-from hwmodels.speculation.draft_cost import COMPRESSED_COPY, held_beside, held_with_draft
+from hwmodels.speculation.draft_cost import COMPRESSED_COPY, held_with_draft, separate_draft_bytes
 from hwmodels.step.traffic import traffic_by_memory
 
 pytestmark = pytest.mark.device_matrix
@@ -51,7 +52,7 @@ def mixture(small):
 
 def near_share(placement, mixture, step, experts_of_room, beside=0.0):
     """Share of the expert bytes that a step moves from the first memory, with room for some experts in each layer."""
-    work = jax.tree.map(lambda leaf: jnp.ravel(jnp.asarray(leaf, float))[0], step).operators(mixture)
+    work = step_operators(mixture, jax.tree.map(lambda leaf: jnp.ravel(jnp.asarray(leaf, float))[0], step))
     rest = float(work.stored.kv + work.stored.dense - work.stored.by_the_row) + beside
     memory = DEVICE.memory.replace(capacity_bytes=rest + 3 * EXPERT_BYTES * experts_of_room)
     near, far = traffic_by_memory(DEVICE.replace(memory=memory, placement=placement), work)
@@ -63,7 +64,7 @@ def near_share(placement, mixture, step, experts_of_room, beside=0.0):
 
 
 def cycle_steps(draft_cost=COMPRESSED_COPY):
-    return plan_steps(WORKLOAD, WIDTHS, chain_plan(2.0), draft_cost=draft_cost)
+    return plan_steps(Case(None, None, WORKLOAD, WIDTHS, draft_cost), chain_plan(2.0))
 
 
 def test_whole_experts_by_hand(mixture):
@@ -97,7 +98,7 @@ def test_leading_bits_by_hand(mixture):
 
 
 def test_copies_of_a_draft_by_hand(mixture):
-    apart = DraftCost(stored_apart=1.0)
+    apart = DraftCost(separate_weights=1.0)
     draft, verify = cycle_steps(apart)
     copies = 2.4 * 8.5 / 4.5
     assert near_share(DraftCopies(EVEN), mixture, draft, 2.4) == pytest.approx(copies / 6, rel=1e-4)
@@ -119,7 +120,7 @@ def test_copies_of_a_draft_by_hand(mixture):
 def test_a_draft_of_its_own_takes_room(mixture, small):
     own = DraftCost(architecture=small.replace(num_layers=1.0))
     _, verify = cycle_steps(own)
-    held = held_beside(workload=WORKLOAD, footprint=WIDTHS, draft_cost=own, with_table=False)
+    held = separate_draft_bytes(workload=WORKLOAD, footprint=WIDTHS, draft_cost=own, with_table=False)
     # 4.5 bits of a layer (q, k, v, o, feed-forward, norms), the head and the last norm, but no table; 10 tokens' KV of 16 bits.
     weights = 10 * 28 + 2 * 10 * 14 + 28 * 10 + 3 * 210 + 20 + 310 + 10
     assert float(held) == pytest.approx(weights * 4.5 / 8 + 10 * 28 * 2)
@@ -131,7 +132,7 @@ def test_a_draft_of_its_own_takes_room(mixture, small):
     def cycle(placement, capacity):
         device = DEVICE.replace(memory=DEVICE.memory.replace(capacity_bytes=capacity), placement=placement)
         plan = chain_plan(2.0)
-        return price_cycle(device, mixture, footprint=WIDTHS, draft_cost=own, workload=WORKLOAD, plan=plan)
+        return price(Case(device, mixture, workload=WORKLOAD, footprint=WIDTHS, draft=own), plan)
 
     # The target comes first: what it leaves is too small for the draft, which is read outside; with room it is not.
     tight, wide = (cycle(ExpertCache(EVEN), capacity) for capacity in (3e3, 1e6))

@@ -8,7 +8,7 @@ import pytest
 from hwmodels import Footprint, Routing, Workload, catalog, step_cost, uniform_weight_bits
 from hwmodels.memory import zipf_popularity
 from hwmodels.memory.placement import PLACEMENTS, TierShares, placement_of
-from hwmodels.network.operators import decode_step, draft_step, verify_step
+from hwmodels.network.operators import decode_step, draft_step, step_operators, verify_step
 
 NETWORK = catalog.architecture("qwen3-30b-a3b")
 #: Without a unit of its own: what is tested is where bytes go.
@@ -48,7 +48,7 @@ def test_what_every_placement_keeps(name, widths, x64):
         first = DEVICE.memory.replace(capacity_bytes=capacity, bandwidth_bytes_per_s=bandwidth)
         device = DEVICE.replace(memory=first, placement=policy, schedule="serial")
         assert placement_of(device) is policy
-        works = [step.operators(NETWORK, skewed()) for step in steps(widths)]
+        works = [step_operators(NETWORK, step, skewed()) for step in steps(widths)]
         shares = [policy.shares((first, *DEVICE.spill), work) for work in works]
         held = [policy.draft_experts((first, *DEVICE.spill), work) for work in works]
         # Serial: overlapped, what is moved to the faster memory may leave the slower one idle.
@@ -85,7 +85,7 @@ def test_gradients_of_placements(widths, check_gradient):
         load = WORKLOAD.replace(batch=batch)
         draft = draft_step(load, footprint=widths, tokens=tokens, pool_experts=pool)
         verify = verify_step(load, footprint=widths, verify_tokens=tokens)
-        works = [step.operators(NETWORK, Routing(correlation=correlation)) for step in (draft, verify)]
+        works = [step_operators(NETWORK, step, Routing(correlation=correlation)) for step in (draft, verify)]
         near = [kind().shares(tiers, work).experts[0] for kind in PLACEMENTS.values() for work in works]
         held = [kind().draft_experts(tiers, works[0]) for kind in PLACEMENTS.values()]
         return jnp.stack(near) @ jnp.arange(1.0, len(near) + 1.0) + sum(held)

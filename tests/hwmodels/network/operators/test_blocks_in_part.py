@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels import OPERATORS, Workload, catalog, chain_plan, price_cycle, uniform_footprint, uniform_weight_bits
-from hwmodels.network.operators import step_operators
+from hwmodels import OPERATORS, Case, Workload, catalog, chain_plan, price, uniform_weight_bits
+from hwmodels.network.operators import StepShape, step_operators
 from hwmodels.speculation.draft_cost import DraftCost
 
 pytestmark = pytest.mark.device_matrix
@@ -27,23 +27,23 @@ def of_layers(work):
 def test_half_of_all_blocks_is_a_network_of_half_the_layers(name):
     whole = catalog.architecture(name)
     half = dataclasses.replace(whole, num_layers=whole.num_layers / 2, num_moe_layers=whole.num_moe_layers / 2)
-    part = step_operators(whole, context_tokens=40.0, attention_share=0.5, feed_forward_share=0.5, **SHAPE)
-    wanted = step_operators(half, context_tokens=40.0, **SHAPE)
+    part = step_operators(whole, StepShape(context_tokens=40.0, attention_share=0.5, feed_forward_share=0.5, **SHAPE))
+    wanted = step_operators(half, StepShape(context_tokens=40.0, **SHAPE))
     jax.tree.map(
         lambda ours, theirs: np.testing.assert_allclose(ours, theirs, rtol=1e-6), of_layers(part), of_layers(wanted)
     )
     np.testing.assert_allclose(part.kv_elements, wanted.kv_elements)
     # Held, and shaped, as the whole one.
-    everything = step_operators(whole, context_tokens=40.0, **SHAPE)
+    everything = step_operators(whole, StepShape(context_tokens=40.0, **SHAPE))
     np.testing.assert_array_equal(part.stored.total, everything.stored.total)
     np.testing.assert_array_equal(part.shapes.n, everything.shapes.n)
 
 
 def test_a_share_of_the_tokens_is_a_shorter_context_of_which_all_is_held(small):
-    part = step_operators(small, context_tokens=44.0, shared_tokens=8.0, visible_share=0.25, **SHAPE)
-    shorter = step_operators(small, context_tokens=11.0, shared_tokens=2.0, **SHAPE)
+    part = step_operators(small, StepShape(context_tokens=44.0, shared_tokens=8.0, visible_share=0.25, **SHAPE))
+    shorter = step_operators(small, StepShape(context_tokens=11.0, shared_tokens=2.0, **SHAPE))
     jax.tree.map(np.testing.assert_array_equal, of_layers(part), of_layers(shorter))
-    whole = step_operators(small, context_tokens=44.0, shared_tokens=8.0, **SHAPE)
+    whole = step_operators(small, StepShape(context_tokens=44.0, shared_tokens=8.0, **SHAPE))
     np.testing.assert_array_equal(part.stored.kv, whole.stored.kv)
     assert float(part.kv_bytes.sum()) < float(whole.kv_bytes.sum())
 
@@ -55,8 +55,7 @@ def test_a_draft_of_some_blocks_is_faster_and_has_gradients():
     def draft_s(shares):
         cost = DraftCost(attention_share=shares[0], feed_forward_share=shares[1], visible_share=shares[2])
         load = Workload(context_tokens=30_000.0)
-        options = {"footprint": uniform_footprint(16.0), "workload": load, "plan": chain_plan(3.0)}
-        return price_cycle(device, network, draft_cost=cost, **options).draft_s
+        return price(Case(device, network, load, draft=cost), chain_plan(3.0)).draft_s
 
     start = jnp.asarray([0.7, 0.6, 0.4])
     slopes, step = np.asarray(jax.grad(draft_s)(start)), 2e-2

@@ -7,8 +7,9 @@ import pytest
 
 import hwmodels
 from hwmodels import OPERATORS, Architecture, catalog, step_operators, uniform_weight_bits
-from hwmodels.catalog.groups import Division, check_division
+from hwmodels.catalog.groups import Parallelism, check_parallelism
 from hwmodels.network.architecture import linear_shape, state_bytes
+from hwmodels.network.operators import StepShape
 from hwmodels.parallel.group import DeviceGroup, held_share, share_of_architecture
 
 HYBRID = Architecture(
@@ -35,7 +36,9 @@ LAYER_BYTES = 4 * 4 * 5 * 7 + 2 * 2 * (2 * 2 * 5 + 4 * 7)
 
 def work(architecture=HYBRID, *, tokens=1.0, batch=3.0, context_tokens=40.0, **more):
     widths = {"weight_bits": uniform_weight_bits(16.0), "kv_bits": 16.0}
-    return step_operators(architecture, tokens=tokens, batch=batch, context_tokens=context_tokens, **widths, **more)
+    return step_operators(
+        architecture, StepShape(tokens=tokens, batch=batch, context_tokens=context_tokens, **widths, **more)
+    )
 
 
 def test_a_state_has_one_size_whatever_the_context():
@@ -93,7 +96,7 @@ def test_devices_share_heads_and_stages_share_layers():
     halves, _ = held_share(dataclasses.replace(group, tensor_parallel=1.0, pipeline=2.0), HYBRID, hwmodels.Workload())
     assert float(halves.num_linear_layers) == 3
     with pytest.raises(catalog.EntryError, match=r"key heads of linear attention"):
-        check_division(Division(tensor=3), dataclasses.replace(HYBRID, linear_key_heads=4.0), name="x")
+        check_parallelism(Parallelism(tensor=3), dataclasses.replace(HYBRID, linear_key_heads=4.0), name="x")
 
 
 def test_a_hybrid_reads_less_of_long_contexts_and_pays_for_verification():

@@ -9,17 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels import (
-    OPERATORS,
-    UNIFORM,
-    Routing,
-    cached_tokens,
-    parameters,
-    step_operators,
-    touched_experts,
-    uniform_weight_bits,
-)
-from hwmodels.network.operators.attention import visible_in_window
+from hwmodels import OPERATORS, UNIFORM, Routing, parameters, step_operators, touched_experts, uniform_weight_bits
+from hwmodels.network import cached_tokens
+from hwmodels.network.operators import StepShape
+from hwmodels.network.operators.step import visible_in_window
 
 BITS = uniform_weight_bits(16.0)
 
@@ -30,7 +23,7 @@ def by_name(array):
 
 def step(architecture, **changes):
     arguments = {"tokens": 2, "batch": 5, "context_tokens": 11, "weight_bits": BITS, "kv_bits": 16} | changes
-    return step_operators(architecture, **arguments)
+    return step_operators(architecture, StepShape(**arguments))
 
 
 @pytest.fixture
@@ -197,7 +190,9 @@ def test_gradient_beyond_dense(which, request, check_gradient):
         )
 
     def total(architecture):
-        work = step_operators(architecture, tokens=3.0, batch=2.5, context_tokens=20.0, weight_bits=BITS, kv_bits=11.0)
+        work = step_operators(
+            architecture, StepShape(tokens=3.0, batch=2.5, context_tokens=20.0, weight_bits=BITS, kv_bits=11.0)
+        )
         return sum(jnp.sum(jnp.log1p(leaf)) for leaf in jax.tree.leaves(work))
 
     check_gradient(total, architecture)

@@ -16,7 +16,7 @@ from hwmodels import (
     uniform_footprint,
     uniform_weight_bits,
 )
-from hwmodels.network.operators import decode_step, draft_step, prefill_step, verify_step
+from hwmodels.network.operators import StepShape, decode_step, draft_step, prefill_step, verify_step
 
 BF16 = uniform_footprint(16)
 
@@ -29,11 +29,9 @@ def test_a_step_by_hand(small):
     # 5 sequences, 2 new tokens each = 10 rows, 11 cached tokens each; 3 layers, hidden 10, ffn 21, 4 / 2 heads of 7.
     work = step_operators(
         dataclasses.replace(small, qk_norm=1.0),
-        tokens=2,
-        batch=5,
-        context_tokens=11,
-        weight_bits=uniform_weight_bits(6.0, ("q", "embed")),
-        kv_bits=4.0,
+        StepShape(
+            tokens=2, batch=5, context_tokens=11, weight_bits=uniform_weight_bits(6.0, ("q", "embed")), kv_bits=4.0
+        ),
     )
     flops = by_name(work.flops)
     assert flops["embed"] == 0
@@ -90,8 +88,10 @@ def test_chunked_prefill_costs_the_flops_of_its_decode_steps(small):
     # An independent witness for causal attention: the new tokens one by one, each seeing one more.
     context, tokens = 5, 7
     arguments = {"batch": 3, "weight_bits": BF16.target_weight_bits, "kv_bits": 16}
-    together = step_operators(small, tokens=tokens, context_tokens=context, **arguments)
-    one_by_one = [step_operators(small, tokens=1, context_tokens=context + i, **arguments) for i in range(tokens)]
+    together = step_operators(small, StepShape(tokens=tokens, context_tokens=context, **arguments))
+    one_by_one = [
+        step_operators(small, StepShape(tokens=1, context_tokens=context + i, **arguments)) for i in range(tokens)
+    ]
     np.testing.assert_allclose(together.flops, sum(work.flops for work in one_by_one), rtol=1e-6)
     # Activations, too, go with the rows; weights are what a longer pass saves.
     np.testing.assert_allclose(together.activation_bytes, sum(w.activation_bytes for w in one_by_one), rtol=1e-6)
@@ -109,11 +109,7 @@ def test_attention_flops_by_counting(small):
             count += 4  # a multiply and an add, for the score and again for the value
     work = step_operators(
         small,
-        tokens=tokens,
-        batch=batch,
-        context_tokens=context,
-        weight_bits=BF16.target_weight_bits,
-        kv_bits=16,
+        StepShape(tokens=tokens, batch=batch, context_tokens=context, weight_bits=BF16.target_weight_bits, kv_bits=16),
     )
     assert by_name(work.flops)["attention"] == count
 
@@ -123,36 +119,38 @@ def test_steps_differ_in_tokens_widths_logits_and_mode_only(small, workload, foo
     target = {"weight_bits": footprint.target_weight_bits, "kv_bits": footprint.target_kv_bits}
     here = {"batch": 3.0, "context_tokens": 117.0}
     for step, expected in [
-        (decode_step(workload, footprint=footprint), step_operators(small, tokens=1, **here, **target)),
+        (decode_step(workload, footprint=footprint), step_operators(small, StepShape(tokens=1, **here, **target))),
         (
             verify_step(workload, footprint=footprint, verify_tokens=5),
-            step_operators(small, tokens=5, speculating=1, **here, **target),
+            step_operators(small, StepShape(tokens=5, speculating=1, **here, **target)),
         ),
         (
             draft_step(workload, footprint=footprint),
             step_operators(
                 small,
-                tokens=1,
-                **here,
-                weight_bits=footprint.draft_weight_bits,
-                kv_bits=6.3,
-                stored_weight_bits=footprint.target_weight_bits,
-                stored_kv_bits=12.7,
-                encoded_kv_share=0.0,
-                speculating=1,
-                drafting=1,
+                StepShape(
+                    tokens=1,
+                    **here,
+                    weight_bits=footprint.draft_weight_bits,
+                    kv_bits=6.3,
+                    stored_weight_bits=footprint.target_weight_bits,
+                    stored_kv_bits=12.7,
+                    encoded_kv_share=0.0,
+                    speculating=1,
+                    drafting=1,
+                ),
             ),
         ),
         (
             prefill_step(workload, footprint=footprint),
-            step_operators(small, tokens=53, batch=3, context_tokens=0, logit_tokens=1, **target),
+            step_operators(small, StepShape(tokens=53, batch=3, context_tokens=0, logit_tokens=1, **target)),
         ),
     ]:
-        chex.assert_trees_all_close(step.operators(small), expected)
+        chex.assert_trees_all_close(step_operators(small, step), expected)
 
 
 def test_prefill_computes_logits_of_the_last_token_only(small, workload, footprint):
-    flops = by_name(prefill_step(workload, footprint=footprint).operators(small).flops)
+    flops = by_name(step_operators(small, prefill_step(workload, footprint=footprint)).flops)
     assert flops["lm_head"] == 2 * 310 * 3  # three sequences
     assert flops["gate_up"] == 2 * 2 * 630 * 3 * 53
 
@@ -163,7 +161,7 @@ def test_prefill_computes_logits_of_the_last_token_only(small, workload, footpri
 )
 def test_wrong_kinds_are_refused(small, bits, message):
     with pytest.raises(ValueError, match=message):
-        step_operators(small, tokens=1, batch=1, context_tokens=0, weight_bits=bits, kv_bits=16)
+        step_operators(small, StepShape(tokens=1, batch=1, context_tokens=0, weight_bits=bits, kv_bits=16))
 
 
 @pytest.mark.device_matrix
@@ -172,7 +170,7 @@ def test_vmap_over_tokens_and_batched_leaves_agree(small, workload, footprint):
 
     @jax.jit
     def verify(verify_tokens):
-        return verify_step(workload, footprint=footprint, verify_tokens=verify_tokens).operators(small)
+        return step_operators(small, verify_step(workload, footprint=footprint, verify_tokens=verify_tokens))
 
     mapped, broadcast = jax.vmap(verify)(lengths), verify(lengths)
     assert mapped.flops.shape == (3, len(OPERATORS))
@@ -195,7 +193,7 @@ def test_gradient(small, workload, footprint, check_gradient):
             verify_step(workload, footprint=footprint, verify_tokens=workload.batch),
             prefill_step(workload, footprint=footprint),
         )
-        work = [step.operators(architecture) for step in steps]
+        work = [step_operators(architecture, step) for step in steps]
         return sum(jnp.sum(jnp.log1p(leaf)) for leaf in jax.tree.leaves(work))
 
     check_gradient(total, (dataclasses.replace(small, qk_norm=0.3), workload, footprint))

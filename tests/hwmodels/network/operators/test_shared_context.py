@@ -10,7 +10,7 @@ import pytest
 
 import hwmodels
 from hwmodels import catalog
-from hwmodels.network.operators import decode_step
+from hwmodels.network.operators import decode_step, step_operators
 from hwmodels.step.capacity import held_bytes
 
 pytestmark = pytest.mark.device_matrix
@@ -20,7 +20,7 @@ BITS = {"weight_bits": FOOTPRINT.target_weight_bits, "kv_bits": 16.0}
 
 
 def work_of(shape, **load):
-    return decode_step(hwmodels.Workload(**load), footprint=FOOTPRINT).operators(shape)
+    return step_operators(shape, decode_step(hwmodels.Workload(**load), footprint=FOOTPRINT))
 
 
 @pytest.fixture(scope="module", params=["llama-3.1-8b", "gpt-oss-20b", "deepseek-v2-lite"])
@@ -58,7 +58,9 @@ def test_one_sequence_shares_with_nobody(shape):
 def test_sharing_never_costs_time(device):
     device, shape = catalog.device(device), catalog.architecture("llama-3.2-1b")
     load = hwmodels.Workload(batch=16.0, context_tokens=2000.0)
-    priced = jax.jit(lambda device, load: hwmodels.baselines(device, shape, footprint=FOOTPRINT, workload=load).bf16)
+    priced = jax.jit(
+        lambda device, load: hwmodels.baselines(hwmodels.Case(device, shape, workload=load, footprint=FOOTPRINT)).bf16
+    )
     seconds = [
         float(priced(device, dataclasses.replace(load, shared_tokens=tokens)).cost.total_s)
         for tokens in (0.0, 700.0, 1400.0, 2000.0)

@@ -20,20 +20,17 @@ from jaxspec.models.hf_export import save_directory
 from jaxspec.models.hf_load import load_container
 from jaxspec.models.layerwise import open_network
 from jaxspec.models.stored import as_computed, as_stored
+from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.drafts import compressed_copy
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import GREEDY
-from jaxspec.studies.pack.division import MatrixDivision, matrix_names, named_knobs
-from jaxspec.testing.whole_drafts import prepare_at_once
+from jaxspec.studies.pack.draft_split import MatrixSplit, matrix_names, named_knobs
+from jaxspec.testing.schemes import prepare_at_once
 
 pytestmark = pytest.mark.scheme_matrix
 
 BLOCKS = [SCHEMES["cassandra2"], SCHEMES["mxint8"]]
-both = pytest.mark.parametrize(
-    "scheme",
-    BLOCKS,
-    ids=lambda scheme: scheme.name,
-)
+both = pytest.mark.parametrize("scheme", BLOCKS, ids=lambda scheme: scheme.name)
 
 #: Rows of more and of less than a block, none of them whole blocks.
 CONFIG = DecoderConfig(
@@ -93,9 +90,9 @@ def test_a_container_holds_this_target_and_this_draft(scheme, network, channel_n
     draft = hard_draft(target, prepared, knobs)
     model = open_network(tmp_path / "model")
     norms = {name: np.asarray(prepared[kinds[0]][layer]) for name, (layer, kinds) in matrix_names(model).items()}
-    division = MatrixDivision(0.0, 0, named_knobs(model, knobs), norms, frozenset(matrix_names(model)), scheme)
+    split = MatrixSplit(0.0, 0, named_knobs(model, knobs), norms, frozenset(matrix_names(model)), scheme)
     path = tmp_path / "model.jspk"
-    pack(open_checkpoint(tmp_path / "model"), path, scheme.name, division=division)
+    pack(open_checkpoint(tmp_path / "model"), path, scheme.name, split=split)
     found, drafted = load_container(path), load_container(path, part="draft")
     wanted = jax.jit(lambda layers: {kind: layers[kind].values() for kind in CONFIG.matrix_kinds})(target["layers"])
     for kind in CONFIG.matrix_kinds:
@@ -128,8 +125,8 @@ def test_decoding_is_that_of_the_same_target_and_its_kv_is_nested_too(jit, schem
     ready = compressed_copy(config, compressed, knobs)
     prompts = np.random.default_rng(5).integers(13, size=(3, 6)).astype(np.int32)
     options = {"num_tokens": 12, "decoding": GREEDY, "seed": 0}
-    alone = decode_chains(target, config, ready, prompts, 0, **options)
-    both_ways = decode_chains(target, config, ready, prompts, 3, **options)
+    alone = decode_chains(target, config, ready, Prompts(prompts, **options), 0)
+    both_ways = decode_chains(target, config, ready, Prompts(prompts, **options), 3)
     np.testing.assert_array_equal(both_ways["tokens"][:, :18], alone["tokens"][:, :18])
     assert both_ways["cycles"].sum() < alone["cycles"].sum()
     # What the target writes is in blocks; in bfloat16 alone it is another network.

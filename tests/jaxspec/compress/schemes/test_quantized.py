@@ -16,7 +16,7 @@ from jaxspec.formats import group_quantization, mx
 from jaxspec.models import DecoderConfig
 from jaxspec.models.blocks import Experts
 from jaxspec.models.config import INPUT_OF
-from jaxspec.testing.whole_drafts import prepare_at_once
+from jaxspec.testing.schemes import prepare_at_once
 
 QUANTIZED = [name for name, scheme in SCHEMES.items() if ".quantized:" in scheme.facts.place]
 

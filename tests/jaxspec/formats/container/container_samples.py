@@ -1,4 +1,4 @@
-"""Checkpoints made by hand, a division that needs no network, and containers of both."""
+"""Checkpoints made by hand, a split that needs no network, and containers of both."""
 
 import contextlib
 import hashlib
@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from jaxspec.formats.container import Container, Selection, open_checkpoint, pack, packing, slice_codec, unpack
-from jaxspec.formats.container.gain import CodedSize
+from jaxspec.formats.container.codec import CodedSize
 from jaxspec.formats.container.layout import PRELUDE_BYTES, compressed, directory_bytes, uncompressed, write_prelude
 
 LOSSLESS = ("huffman", "huffllm", "cassandra1", "cassandra1-coded", "raw")
@@ -61,7 +61,7 @@ def largest_of_rows(patterns, shape, kept_per_row):
 
 
 class ByMagnitude:
-    """A division without a network: of every matrix a share of the columns, and some bits less."""
+    """A split without a network: of every matrix a share of the columns, and some bits less."""
 
     def __init__(self, kept=0.6, cut_bits=4, whole=("embed",)):
         self.kept, self.cut_bits, self.whole = kept, cut_bits, whole
@@ -75,9 +75,9 @@ class ByMagnitude:
         return largest_of_rows(rows, rows.shape, kept_per_row)
 
 
-def pack_to(path, source, scheme_name, division=None, **options):
+def pack_to(path, source, scheme_name, split=None, **options):
     """Pack a file or folder with a scheme."""
-    return pack(open_checkpoint(source), path, scheme_name, division=division or ByMagnitude(), **options)
+    return pack(open_checkpoint(source), path, scheme_name, split=split or ByMagnitude(), **options)
 
 
 @contextlib.contextmanager

@@ -13,8 +13,8 @@ from container_samples import directory_of, pack_to, signed_again, tensor, weigh
 import jaxspec
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container, unpack
-from jaxspec.formats.container.header import HeaderError, parse_header
 from jaxspec.formats.container.layout import compressed, directory_bytes, write_prelude
+from jaxspec.formats.container.tensors import HeaderError, parse_header
 from jaxspec.studies.pack.run import inspect_file
 
 VERSION_1 = Path(__file__).with_name("version_1")

@@ -5,9 +5,7 @@ import os
 import numpy as np
 import pytest
 from container_samples import (
-    agreeing,
     directory_of,
-    signed_again,
     under_text,
 )
 from damage_samples import or_one_line, read_all, refused
@@ -102,17 +100,3 @@ def test_another_version_is_named(packed, version, tmp_path):
 )
 def test_a_directory_that_is_none(packed, text, tmp_path):
     refused(tmp_path / "a.jspk", under_text(packed["raw"][0], text), "damaged")
-
-
-def nested(depth):
-    found: list = []
-    for _ in range(depth):
-        found = [found]
-    return found
-
-
-def change_both(content, edit):
-    """As `change`, with headers that agree with the directory afterwards."""
-    directory, _ = directory_of(content)
-    edit(directory["tensors"], directory)
-    return signed_again(*agreeing(content, directory))

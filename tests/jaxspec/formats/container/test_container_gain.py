@@ -8,7 +8,7 @@ import pytest
 from container_samples import ByMagnitude, directory_of, pack_to, tensor, weights, write_checkpoint
 
 from jaxspec.formats.container import CODECS, Container, unpack
-from jaxspec.formats.container.gain import CodedSize
+from jaxspec.formats.container.codec import CodedSize
 from jaxspec.studies.pack.run import describe, inspect_file
 from jaxspec.studies.pack.view import tensor_table, whole_lines
 

@@ -56,7 +56,7 @@ def test_every_pattern_of_16_bits(everything_coded, scheme_name, tmp_path):
     source = write_checkpoint(tmp_path / "model.safetensors", tensors)
     path = assert_survives(source, tmp_path, scheme_name)
     codecs = {entry["name"]: entry["codec"] for entry in directory_of(path.read_bytes())[0]["tensors"]}
-    # Patterns that are all equally frequent cannot become fewer bits; a division, asked for, does not care.
+    # Patterns that are all equally frequent cannot become fewer bits; a split, asked for, does not care.
     assert codecs["vector"] == codecs["half vector"] == "raw"
     assert codecs["matrix"] == codecs["half"] == (scheme_name if scheme_name.startswith("cassandra") else "raw")
 
@@ -81,13 +81,13 @@ def test_every_pattern_among_ordinary_weights(scheme_name, tmp_path):
 @pytest.mark.parametrize("scheme_name", ["cassandra1", "cassandra1-coded"])
 def test_all_kept_none_kept_all_cut_none_cut(scheme_name, kept, cut_bits, tmp_path):
     source = write_checkpoint(tmp_path / "model.safetensors", [tensor("a", "BF16", weights((20, 61), seed=3))])
-    assert_survives(source, tmp_path, scheme_name, division=ByMagnitude(kept, cut_bits))
+    assert_survives(source, tmp_path, scheme_name, split=ByMagnitude(kept, cut_bits))
 
 
 def test_half_precision_may_lose_all_ten_bits(tmp_path):
     patterns = weights((20, 61), seed=3, dtype=np.float16)
     source = write_checkpoint(tmp_path / "model.safetensors", [tensor("a", "F16", patterns)])
-    path = assert_survives(source, tmp_path, "cassandra1", division=ByMagnitude(1.0, 10))
+    path = assert_survives(source, tmp_path, "cassandra1", split=ByMagnitude(1.0, 10))
     with Container(path) as container:
         assert sorted(container.tensors["a"].chunks[0]) == ["exponent", "low", "sign"]
         np.testing.assert_array_equal(container.read("a", "draft"), patterns.reshape(-1) & 0xFC00)

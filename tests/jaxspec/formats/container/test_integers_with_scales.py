@@ -23,7 +23,7 @@ from damage_samples import read_all, refused
 
 from jaxspec.compress.schemes import SCHEMES
 from jaxspec.formats.container import Container, packed_form, slice_codec, unpack
-from jaxspec.formats.container.header import header_of_text, parse_header, with_dtypes
+from jaxspec.formats.container.tensors import header_of_text, parse_header, with_dtypes
 
 SCHEME = SCHEMES["any-precision"]
 VALUES = {"BF16": ml_dtypes.bfloat16, "F16": np.float16}

@@ -293,8 +293,7 @@ WAYS = [
 
 
 @pytest.mark.parametrize(
-    ("user", "tools"),
-    [pytest.param(*way, marks=[] if "bwrap" in way[1] else [pytest.mark.signals]) for way in WAYS],
+    ("user", "tools"), [pytest.param(*way, marks=[] if "bwrap" in way[1] else [pytest.mark.signals]) for way in WAYS]
 )
 def test_no_attack_succeeds_or_outlives_its_call(user, tools, open_folder):
     secret = open_folder / "secret"

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxspec.models.blocks import StepInput
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import causal_mask, forward
 from jaxspec.models.draft_head import head_forward, head_logits
@@ -66,7 +67,7 @@ def head_on_branch(params, text, hidden, root, branch):
 @partial(jax.jit, compiler_options=QUICKLY)
 def network_over_all(params, tokens):
     positions = jnp.arange(LENGTH)[None]
-    return forward(params, SMALL, tokens=tokens[None], positions=positions, mask=causal_mask(1, LENGTH)).logits[0]
+    return forward(params, SMALL, tokens[None], StepInput(positions, causal_mask(1, LENGTH))).logits[0]
 
 
 def network_on_branch(params, text, hidden, root, branch):

@@ -13,6 +13,7 @@ import numpy as np
 from jaxspec.models import load_directory
 from jaxspec.models.mesh import make_mesh, on_mesh
 from jaxspec.models.stored import as_computed
+from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.drafts import make_draft
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import GREEDY
@@ -29,7 +30,7 @@ def run(target, drafts):
     for key, name in drafts.items():
         made = make_draft(name, target, FOUND.get(name))
         options = {"num_tokens": 9, "decoding": GREEDY, "seed": 0}
-        decoded = decode_chains(as_computed(target.params), target.config, made, prompts, 3, **options)
+        decoded = decode_chains(as_computed(target.params), target.config, made, Prompts(prompts, **options), 3)
         devices = {len(leaf.sharding.device_set) for leaf in jax.tree.leaves(made.params) if leaf.ndim > 1}
         result[key] = {"devices": sorted(devices)} | {x: decoded[x].tolist() for x in ("tokens", "cycles")}
     return result

@@ -29,8 +29,10 @@ from jaxspec.speculate.drafts import (
     make_draft,
     self_draft,
 )
+from jaxspec.speculate.drafts.factory import is_searched
 from jaxspec.speculate.drafts.layer_skip_draft import layer_skip_draft
-from jaxspec.speculate.drafts.making import is_searched
+from jaxspec.speculate.drafts.lookahead_draft import LookaheadDraft
+from jaxspec.speculate.drafts.medusa_draft import MedusaDraft, MedusaParams
 from jaxspec.speculate.drafts.quantized_draft import quantized_copy
 from jaxspec.speculate.drafts.sparse_kv_draft import sparse_kv_draft
 from jaxspec.speculate.engine import decode, decode_autoregressively
@@ -70,6 +72,13 @@ class TableDraft:
         return params[level.tokens], memory
 
 
+def medusa_params(target, rng):
+    """Two heads of one block, the first of which is much like the target's own."""
+    width, head = TARGET.hidden_size, target["lm_head"]
+    heads = {"block": 0.01 * rng.standard_normal((2, 1, width, width)), "lm_head": jnp.stack([head, head[::-1]])}
+    return MedusaParams(jax.tree.map(jnp.float32, heads), {"final_norm": target["final_norm"]})
+
+
 @pytest.fixture(scope="module")
 def target():
     return contract.network()
@@ -92,11 +101,13 @@ def drafts(target, random_network):
         "q4": ReadyDraft(QuantizedDraft(TARGET), quantized_copy(target, TARGET)),
         "layer-skip": layer_skip_draft("layer-skip", loaded, {"run": np.array([[1, 0], [0, 1]])}),
         "sparse-kv-25": sparse_kv_draft("sparse-kv-25", loaded),
+        "lookahead": ReadyDraft(LookaheadDraft(TARGET, 3, 3), target),
+        "medusa": ReadyDraft(MedusaDraft(TARGET, 2, 1), medusa_params(target, rng)),
         "table": ReadyDraft(TableDraft(11), jnp.asarray(rng.standard_normal((11, 11)), jnp.float32)),
     }
 
 
-NAMES = ("self", "ngram", "head", "network", "q4", "layer-skip", "sparse-kv-25", "table")
+NAMES = ("self", "ngram", "head", "network", "q4", "layer-skip", "sparse-kv-25", "lookahead", "medusa", "table")
 
 
 @pytest.mark.network("self", "ngram", "network")
@@ -151,9 +162,8 @@ class RouterDraft(TableDraft):
 def recording(inner):
     """A network that tells of each token which number it would be routed to."""
 
-    def run(params, config, tokens=None, *rest, **options):
-        tokens = options.pop("tokens", tokens)
-        result = inner(params, config, tokens=tokens, **options)
+    def run(params, config, tokens, *rest, **options):
+        result = inner(params, config, tokens, *rest, **options)
         return result._replace(extras={"router": (tokens * 3 + 1) % 11})
 
     return run
@@ -197,11 +207,15 @@ def test_the_registry_makes_every_kind():
                 make_draft(name, loaded)
             run = np.array([[1, 1, 0, 1], [1, 0, 1, 1]])
             assert make_draft(name, loaded, {"run": run}).draft.name == name
+        elif name in ("mtp", "medusa"):
+            with pytest.raises(InputError, match=r"has no layer for further tokens|has no tensors of Medusa heads"):
+                make_draft(name, loaded)
         else:
             assert make_draft(name, loaded).draft.name == name
     assert [name for name in draft_names() if has_files(name)] == ["embedded-head", "embedded-small"]
     assert has_files("/some/directory")
-    assert len({kind.place for kind in DRAFT_KINDS.values()}) == len(DRAFT_KINDS)
+    # Medusa heads are the target's own or a folder's, by one function.
+    assert len({kind.place for kind in DRAFT_KINDS.values()}) == len(DRAFT_KINDS) - 1
 
 
 def test_the_copy_in_4_bits_by_hand(drafts):

@@ -4,17 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from draft_cycles import (
-    BATCH,
-    HEAD,
-    LENGTH,
-    SMALL,
-    TARGET,
-    TRACED,
-    largest_error,
-    noise,
-    play,
-)
+from draft_cycles import BATCH, HEAD, LENGTH, SMALL, TARGET, TRACED, largest_error, noise, play
 
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.draft_head import abstract_head_params, target_ends

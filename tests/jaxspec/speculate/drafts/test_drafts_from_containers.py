@@ -15,6 +15,7 @@ from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
 from jaxspec.models.hf_load import load_container
 from jaxspec.models.stored import as_computed, as_stored
+from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.drafts import check_draft, make_draft
 from jaxspec.speculate.drafts.container_draft import container_footprint
 from jaxspec.speculate.proof import decode_chains
@@ -64,8 +65,8 @@ def test_the_packed_draft_is_the_tuned_one(packed, half):
         np.testing.assert_array_equal(ready.params.knobs.values[name], knobs.values[name])
     prompts = np.random.default_rng(5).integers(256, size=(3, 6)).astype(np.int32)
     params, options = as_computed(as_stored(target.params)), {"num_tokens": 10, "decoding": GREEDY, "seed": 0}
-    alone = decode_chains(params, target.config, ready, prompts, 0, **options)
-    drafted = decode_chains(params, target.config, ready, prompts, 3, **options)
+    alone = decode_chains(params, target.config, ready, Prompts(prompts, **options), 0)
+    drafted = decode_chains(params, target.config, ready, Prompts(prompts, **options), 3)
     np.testing.assert_array_equal(drafted["tokens"][:, :16], alone["tokens"][:, :16])
     assert drafted["cycles"].sum() < alone["cycles"].sum()
 

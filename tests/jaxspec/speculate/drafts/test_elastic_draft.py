@@ -13,6 +13,7 @@ from jaxspec.compress.schemes.elastic import ELASTIC
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward_text
 from jaxspec.speculate.acceptance import TargetText, all_starts
+from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.drafts import ElasticDraft, ReadyDraft, SelfDraft, compressed_copy
 from jaxspec.speculate.drafts.interface import Committed, Level, Root
 from jaxspec.speculate.engine import autoregressive_tree
@@ -44,14 +45,16 @@ def alone(pair):
     """The target's own texts, long enough to predict cycles along them."""
     target, draft = pair
     ready = ReadyDraft(ElasticDraft(CONFIG), draft)
-    return decode_chains(target, CONFIG, ready, PROMPTS, 0, **OPTIONS | {"num_tokens": continuation_length(TOKENS)})
+    return decode_chains(
+        target, CONFIG, ready, Prompts(PROMPTS, **OPTIONS | {"num_tokens": continuation_length(TOKENS)}), 0
+    )
 
 
 def expected(pair, alone, draft_length=5, **options):
     target, (draft, knobs) = pair
     texts = alone["tokens"][:, : PROMPTS.shape[1] + continuation_length(TOKENS)]
-    common = {"prompt_tokens": PROMPTS.shape[1], "num_tokens": TOKENS, "draft_length": draft_length, "decoding": GREEDY}
-    return predict_cycles(target, draft, CONFIG, texts, knobs=knobs, **common, **options)
+    prompts = Prompts(PROMPTS, **OPTIONS)
+    return predict_cycles(target, draft, CONFIG, prompts, texts, knobs=knobs, draft_length=draft_length, **options)
 
 
 def renewed(pair, alone, draft_length=5):
@@ -71,7 +74,7 @@ def renewed(pair, alone, draft_length=5):
 @pytest.mark.parametrize("sharing", [1, 8])
 def test_chains_put_out_the_targets_text(pair, alone, sharing):
     ready = ReadyDraft(ElasticDraft(CONFIG, sharing), pair[1])
-    found = decode_chains(pair[0], CONFIG, ready, PROMPTS, 5, room=continuation_length(TOKENS), **OPTIONS)
+    found = decode_chains(pair[0], CONFIG, ready, Prompts(PROMPTS, **OPTIONS), 5, room=continuation_length(TOKENS))
     end = PROMPTS.shape[1] + TOKENS
     np.testing.assert_array_equal(found["tokens"][:, :end], alone["tokens"][:, :end])
     assert 1.2 < found["generated"].sum() / found["cycles"].sum() < 5.5  # neither never nor always accepted
@@ -90,20 +93,22 @@ def test_trees_put_out_the_targets_text(pair, sharing):
     ready, prompts = ReadyDraft(ElasticDraft(CONFIG, sharing), pair[1]), PROMPTS[:sharing]
     limits, end = tree_limits(BUSH), PROMPTS.shape[1] + TOKENS
     none, room = autoregressive_tree(limits), continuation_length(TOKENS)
-    plain = decode_prompts(pair[0], CONFIG, ready, prompts, none, limits=limits, **OPTIONS | {"num_tokens": room})
-    found = decode_prompts(pair[0], CONFIG, ready, prompts, BUSH, limits=limits, room=room, **OPTIONS)
+    plain = decode_prompts(
+        pair[0], CONFIG, ready, Prompts(prompts, **OPTIONS | {"num_tokens": room}), none, limits=limits
+    )
+    found = decode_prompts(pair[0], CONFIG, ready, Prompts(prompts, **OPTIONS), BUSH, limits=limits, room=room)
     np.testing.assert_array_equal(found["tokens"][:, :end], plain["tokens"][:, :end])
     assert np.all(found["cycles"] < TOKENS)
     texts, rows = plain["tokens"][:, : PROMPTS.shape[1] + room], np.full(sharing, room)
-    lengths = {"prompt_tokens": PROMPTS.shape[1], "lengths": np.full(sharing, PROMPTS.shape[1]), "generated": rows}
-    told = predict_trees(pair[0], ready, CONFIG, texts, BUSH, limits=limits, **lengths, **OPTIONS)
+    asked = Prompts(prompts, **OPTIONS)
+    told = predict_trees(pair[0], ready, CONFIG, asked, texts, BUSH, limits=limits, generated=rows)
     np.testing.assert_array_equal(told["cycles"], found["cycles"])
     np.testing.assert_array_equal(told["survival"], found["accepted_at"])
 
 
 def test_pools_of_the_targets_choices_foretell_every_cycle(jit, pair, alone):
     ready = ReadyDraft(ElasticDraft(CONFIG, from_target=True), pair[1])
-    found = decode_chains(pair[0], CONFIG, ready, PROMPTS, 5, room=continuation_length(TOKENS), **OPTIONS)
+    found = decode_chains(pair[0], CONFIG, ready, Prompts(PROMPTS, **OPTIONS), 5, room=continuation_length(TOKENS))
     told = jit(renewed)(pair, alone)
     np.testing.assert_allclose(told.cycles, found["cycles"], atol=1e-4)
     np.testing.assert_allclose(told.generated, found["generated"], atol=1e-4)

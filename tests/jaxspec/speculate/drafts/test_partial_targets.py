@@ -11,6 +11,7 @@ import pytest
 
 from hwmodels import catalog
 from hwmodels.networks import FAMILIES
+from jaxspec.models.blocks import StepInput
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import causal_mask, forward, forward_text, init_params
 from jaxspec.models.hf_load import LoadedModel
@@ -103,9 +104,7 @@ def test_a_sparse_draft_sees_the_first_tokens_and_the_latest(jit, params):
         alone = forward(
             params,
             TARGET,
-            tokens=root.token[row : row + 1, None],
-            positions=np.array([[end]]),
-            mask=causal_mask(1, 1),
-            sources=[CachedKV(cache, jnp.asarray(mask))],
+            root.token[row : row + 1, None],
+            StepInput(np.array([[end]]), causal_mask(1, 1), sources=[CachedKV(cache, jnp.asarray(mask))]),
         )
         np.testing.assert_allclose(logits[row], alone.logits[0, 0], rtol=2e-4, atol=2e-5)

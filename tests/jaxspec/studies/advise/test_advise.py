@@ -11,6 +11,7 @@ import pytest
 import jaxspec as js
 from hwmodels import (
     EXPERT_MATRICES,
+    Case,
     Workload,
     catalog,
     chain_plan,
@@ -55,8 +56,8 @@ def directly(batch, length, tokens):
         "engine": catalog.engine("vllm"),
     }
     draft = named_draft(AdviseConfig(draft="llama-3.2-1b"), target)
-    cycle = serving_cycle(device, target, draft_cost=draft, plan=chain_plan(length), tokens_per_cycle=tokens, **parts)
-    return cycle.total_s, serving_step(device, target, **parts)
+    cycle = serving_cycle(Case(device, target, draft=draft, **parts), chain_plan(length), tokens_per_cycle=tokens)
+    return cycle.total_s, serving_step(Case(device, target, **parts))
 
 
 @pytest.mark.study
@@ -148,18 +149,15 @@ def test_published_acceptance_counts_where_none_is_given():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"draft": "ngram"}, "no acceptance of draft 'ngram' is published"),
         ({"draft": "eagle4"}, "did you mean eagle"),
+        ({"draft": "block"}, "no acceptance of draft 'block' is published"),
         ({"device": "rtx-409"}, "did you mean 'rtx-4090'"),
         ({"engine": "vlm"}, "did you mean 'vllm'"),
         ({"batch": (0, 4)}, "batch is 0; allowed is 1 to 4096"),
         ({"run": "nowhere"}, "run 'nowhere' cannot be read"),
         ({"run": "nowhere", "acceptance": 0.5}, "a finished run says what was accepted"),
         ({"acceptance_cycles": 100}, "no acceptance was given"),
-        (
-            {"acceptance": (0.5, 0.4), "max_draft_length": 4},
-            "max_draft_length would have no effect: acceptance names every",
-        ),
+        ({"acceptance": (0.5, 0.4), "max_draft_length": 4}, "max_draft_length would have no effect: acceptance names"),
         ({"run": "nowhere", "max_draft_length": 4}, "max_draft_length would have no effect: a finished run says"),
         ({"output_tokens": 300}, "output_tokens would have no effect: no prompts are processed"),
         ({"architecture": "own"}, "needs a network"),
@@ -218,7 +216,7 @@ def test_experts_of_their_own_width_are_priced_as_predict_does(tmp_path):
     mixture = {"architecture": "gpt-oss-20b", "device": "h200-sxm", "engine": "vllm", "context": 700}
     found = {}
     for bits in (None, 4.25):
-        given = mixture | {"batch": (3,), "draft": "ngram", "acceptance": 0.0, "expert_bits": bits}
+        given = mixture | {"batch": (3,), "draft": "ngram", "scheme": "bf16", "acceptance": 0.0, "expert_bits": bits}
         # A lookup that is never right decodes as nothing does.
         (row,) = js.advise(**given, out=tmp_path / str(bits)).by_batch
         assert row.draft_length.value == 0

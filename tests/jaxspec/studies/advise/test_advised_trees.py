@@ -20,15 +20,15 @@ FOUR |= {"draft": "qwen2.5-0.5b", "acceptance": 0.5}
 
 
 def test_several_devices_reach_the_engines():
-    division = catalog.Division(tensor=4, draft_tensor=1, pipeline=2)
-    found = {each.title: each for each in engines_for("t", ServedDraft("network", "d"), 3, division=division)}
+    parallelism = catalog.Parallelism(tensor=4, draft_tensor=1, pipeline=2)
+    found = {each.title: each for each in engines_for("t", ServedDraft("network", "d"), 3, parallelism=parallelism)}
     assert "--tensor-parallel-size 4 --pipeline-parallel-size 2" in found["vLLM"].shown
     assert json.loads(found["vLLM"].content)["draft_tensor_parallel_size"] == 1
     assert "--tp-size 4 --pp-size 2" in found["SGLang"].content
     assert "--split-mode row" in found["llama.cpp"].content
     # Replicas of vLLM would disagree on a length by batch: they all take one.
     schedule = [Range(1, 15, 5), Range(16, 31, 0)]
-    asked = {"schedule": schedule, "division": catalog.Division(data=2)}
+    asked = {"schedule": schedule, "parallelism": catalog.Parallelism(data=2)}
     vllm = next(each for each in engines_for("t", ServedDraft("eagle3", "d"), 4, **asked) if each.title == "vLLM")
     assert json.loads(vllm.content)["num_speculative_tokens"] == 4
     assert "per_batch_size" not in vllm.content
@@ -99,14 +99,8 @@ def test_copies_and_trees_are_advised(tmp_path):
         ({"branch_acceptance": (0.6, 0.6)}, "sum to at most 1"),
         ({"draft": "ngram", "acceptance": 0.5, "branch_acceptance": 0.1}, "a lookup proposes no second token"),
         ({"device": "h100-sxm", "tensor_parallel": 3}, "llama-3.1-8b has 32 heads"),
-        (
-            FOUR,
-            "tensor_parallel is 4, but qwen2.5-0.5b has 14 heads; give one of .* as draft_tensor_parallel",
-        ),
-        (
-            FOUR | {"draft_tensor_parallel": 4},
-            "draft_tensor_parallel is 4, but qwen2.5-0.5b has 14 heads",
-        ),
+        (FOUR, "tensor_parallel is 4, but qwen2.5-0.5b has 14 heads; give one of .* as draft_tensor_parallel"),
+        (FOUR | {"draft_tensor_parallel": 4}, "draft_tensor_parallel is 4, but qwen2.5-0.5b has 14 heads"),
     ],
 )
 def test_what_cannot_be_advised_is_one_line(settings, message, tmp_path):
@@ -117,9 +111,9 @@ def test_what_cannot_be_advised_is_one_line(settings, message, tmp_path):
 
 
 @pytest.mark.study
-@pytest.mark.parametrize("division", [{"tensor": 4}, {"data": 2, "pipeline": 3}])
-def test_the_parts_of_a_step_of_several_devices_are_the_whole_step(division):
-    together = catalog.Division(**division, link="pcie5")
+@pytest.mark.parametrize("parallelism", [{"tensor": 4}, {"data": 2, "pipeline": 3}])
+def test_the_parts_of_a_step_of_several_devices_are_the_whole_step(parallelism):
+    together = catalog.Parallelism(**parallelism, link="pcie5")
     device = catalog.grouped(catalog.device_entry("rtx-4090"), together, "rtx-4090").device
     step = decode_step(Workload(batch=3.0, context_tokens=700.0), footprint=uniform_footprint(16.0))
     (priced,) = jax.device_get(price_steps(device, catalog.architecture("llama-3.2-1b"), [step]))

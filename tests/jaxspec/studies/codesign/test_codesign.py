@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels import Acceptance, Workload, catalog, speculation_speedup
+from hwmodels import Acceptance, Case, Workload, catalog, priced_chains
 from jaxspec.compress.footprint import uniform
 from jaxspec.compress.footprint_table import WIDTHS, expected_widths
 from jaxspec.compress.schemes import find_scheme
@@ -89,13 +89,10 @@ def test_the_proposal_is_what_the_models_say(solved):
     assert float(device.decoder.count) == chosen["device.decoder.count"]
     read = expected_widths(find_scheme("bit-slices"), {"slice_bits": chosen["draft.slice_bits"]})
     config = config_of()
-    priced = jax.jit(speculation_speedup)(
-        device,
-        catalog.architecture(config.architecture),
-        workload=Workload(batch=64, context_tokens=build_config(CommonConfig, {}).context),
-        footprint=uniform(*(read[name] for name in WIDTHS)),
-        acceptance=Acceptance(jnp.full(2, result.after.acceptance.known)),
-    )
+    workload = Workload(batch=64, context_tokens=build_config(CommonConfig, {}).context)
+    network, footprint = catalog.architecture(config.architecture), uniform(*(read[name] for name in WIDTHS))
+    acceptance = Acceptance(jnp.full(2, result.after.acceptance.known))
+    priced = jax.jit(priced_chains)(Case(device, network, workload, footprint), acceptance).result
     rates = 64 * np.asarray(priced.tokens_per_cycle) / np.asarray(priced.cycle_s)
     assert rates.max() == pytest.approx(result.after.tokens_per_s.known, rel=1e-5)
     assert rates.argmax() == result.after.draft_tokens.known

@@ -23,7 +23,7 @@ from jaxspec.studies.compare.entries import check_comparison
         ({"schemes": "any-precision", "weight_prune": 0.3}, "no scheme that is compared has such a knob"),
     ],
 )
-def test_bad_lists_are_told_in_one_line(given, said):
+def test_bad_lists_give_one_line(given, said):
     with pytest.raises(InputError) as caught:
         build_config(CompareConfig, given)
     assert said in str(caught.value)

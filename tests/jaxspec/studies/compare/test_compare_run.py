@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from hwmodels import DraftCost, chain_plan, price_cycle, uniform_footprint
+from hwmodels import Case, DraftCost, chain_plan, price
 from jaxspec.models import DecoderConfig, init_params, save_directory
-from jaxspec.results.stopwatch_results import LOST_IN_NOISE
+from jaxspec.results.network_results import LOST_IN_NOISE
 from jaxspec.runs import Reporter
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.settings import build_config
+from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.expansion import chain_limits
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies import CompareConfig, compare
@@ -20,7 +21,7 @@ from jaxspec.studies.compare.entries import check_comparison
 from jaxspec.studies.compare.result import CompareResult
 from jaxspec.studies.compare.stages import CompareStages, begin_drafts
 from jaxspec.studies.measured.pricing import resolve_pricing
-from jaxspec.studies.measured.work import begin_work
+from jaxspec.studies.measured.run_context import begin_run
 
 ONE_LAYER = DecoderConfig(
     vocab_size=256, hidden_size=16, intermediate_size=24, num_layers=1, num_heads=4, num_kv_heads=2, head_dim=6
@@ -100,7 +101,7 @@ def stages(settings, tmp_path):
     config = build_config(CompareConfig, settings, {"drafts": "ngram,sparse-kv-50", "schemes": "cassandra1,mxint8"})
     found = check_comparison(config)
     with RunDirectory("compare", config, inputs={}, out=tmp_path / "run") as directory:
-        work = begin_work(config, directory, Reporter(), found.inputs, drafts=found.drafts)
+        work = begin_run(config, directory, Reporter(), found.inputs, drafts=found.drafts)
         drafts = begin_drafts(work, found.entries)
         yield CompareStages(config, work, drafts, found.compressions, found.inputs.tokenizer, found.task)
 
@@ -108,8 +109,8 @@ def stages(settings, tmp_path):
 def test_drafts_on_one_target_decode_it_alone_once(stages, monkeypatch):
     decoded = []
 
-    def decode(*given, num_tokens, **options):
-        decoded.append(num_tokens)
+    def decode(*given, **options):
+        decoded.extend(one.num_tokens for one in given if isinstance(one, Prompts))
         return {"tokens": np.zeros((3, 40), np.int32)}
 
     monkeypatch.setattr("jaxspec.studies.tree.stages.decode_prompts", decode)
@@ -130,14 +131,9 @@ def test_drafts_on_one_target_decode_it_alone_once(stages, monkeypatch):
 def test_speeds_follow_from_counts_and_prices(finished, config):
     for entry in finished[0]:
         pricing = resolve_pricing(config, entry["device"], None)
-        priced = jax.jit(price_cycle)(
-            pricing.device,
-            pricing.architecture,
-            footprint=uniform_footprint(16.0),
-            draft_cost=DraftCost(passes=0.0, statement=""),
-            workload=pricing.workload,
-            plan=chain_plan(np.arange(1.0, 4.0)),
-        )
+        draft = DraftCost(passes=0.0, statement="")
+        case = Case(pricing.device, pricing.architecture, pricing.workload, draft=draft)
+        priced = jax.jit(price)(case, chain_plan(np.arange(1.0, 4.0)))
         draft, cycle_s = entry["contestants"]["ngram"], np.asarray(priced.total_s)
         ar_s = float(priced.baselines.bf16.cost.total_s)
         length = draft["draft_length"]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from jaxspec.models import load_directory, load_model
+from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.drafts import NetworkDraft, ReadyDraft
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import GREEDY
@@ -58,7 +59,7 @@ def test_the_recorded_tokens_and_acceptance(maker, tmp_path):
     prompts, count = (maker.SETTINGS[name] for name in ("prompts", "output_tokens"))
     texts = maker.held_out(prompts=prompts, prompt_tokens=maker.SETTINGS["prompt_tokens"])
     options = {"num_tokens": count, "decoding": GREEDY, "seed": 0}
-    found = decode_chains(float32(target.params), target.config, draft, texts, maker.DRAFT_LENGTH, **options)
+    found = decode_chains(float32(target.params), target.config, draft, Prompts(texts, **options), maker.DRAFT_LENGTH)
     decoded = found["tokens"][:, texts.shape[1] : texts.shape[1] + count]
     np.testing.assert_array_equal(decoded, [prompt["tokens"] for prompt in golden["prompts"]])
     measured = found["generated"].sum() / found["cycles"].sum()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jaxspec.errors import InputError
-from jaxspec.formats.packed_integers import fp8_rows, int4_groups, packed_values, scaled_rows
+from jaxspec.formats.packed_integers import fp8_rows, int4_groups, packed_codes, scaled_rows
 from jaxspec.models import load_directory, load_model
 from jaxspec.studies import ExportConfig, export_draft
 from jaxspec.studies.export.view import shown
@@ -83,10 +83,10 @@ def test_directories_hold_the_packed_matrices(tiny_model, some_text, tmp_path):
     for kind in ("q", "down"):
         matrix = np.asarray(source[kind][0], np.float32)
         columns = matrix.shape[1]
-        expected = packed_values(*int4_groups(matrix, size), columns).astype(ml_dtypes.bfloat16)
-        np.testing.assert_array_equal(np.asarray(draft.params["layers"][kind][0]), expected)
-        expected = scaled_rows(*fp8_rows(matrix)).astype(ml_dtypes.bfloat16)
-        np.testing.assert_array_equal(np.asarray(target.params["layers"][kind][0]), expected)
+        expected = packed_codes(*int4_groups(matrix, size), columns, bits=4).values().astype(ml_dtypes.bfloat16)
+        np.testing.assert_array_equal(np.asarray(draft.params["layers"][kind].values()[0]), expected)
+        expected = scaled_rows(*fp8_rows(matrix)).values().astype(ml_dtypes.bfloat16)
+        np.testing.assert_array_equal(np.asarray(target.params["layers"][kind].values()[0]), expected)
 
 
 def test_what_does_not_fit_memory_is_refused_first(tiny_model, some_text, tmp_path, monkeypatch):
@@ -103,7 +103,7 @@ def test_int4_is_within_half_a_step():
     values[2, :32] = 0
     words, scales = int4_groups(values, 32)
     assert words.shape == (5, 8)
-    error = np.abs(packed_values(words, scales, 64) - values).reshape(5, 2, 32)
+    error = np.abs(packed_codes(words, scales, 64).values() - values).reshape(5, 2, 32)
     # Only the largest magnitude, of 7.5 steps, may be cut at 7.
     assert (error <= 0.52 * scales.astype(np.float32)[..., None]).all()
 

@@ -19,7 +19,7 @@ from jaxspec.models.stored import as_computed
 from jaxspec.runs import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies import ExportConfig, TuneConfig, export_draft
-from jaxspec.studies.export import run as export_module
+from jaxspec.studies.export import forms as export_module
 from jaxspec.studies.export.run import open_run
 
 pytestmark = pytest.mark.study
@@ -27,10 +27,7 @@ pytestmark = pytest.mark.study
 CUT = {"weight_prune": 0.4, "weight_cut_bits": 3.0}
 
 #: Scheme, its knobs, and the number format that holds its values exactly.
-CASES = [
-    ("cassandra2", CUT, "bfloat16"),
-    ("any-precision", {"slice_bits": 4.0}, "float32"),
-]
+CASES = [("cassandra2", CUT, "bfloat16"), ("any-precision", {"slice_bits": 4.0}, "float32")]
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +121,12 @@ def test_blocks_of_exponents_need_no_wide_numbers_and_caches_are_as_engines_keep
     assert "kept its KV cache in blocks of shared exponents" in page
     assert "float32" not in page
     assert "low mantissa bits of the others cut to zero" in page
+
+
+def test_the_page_states_what_cut_bits_are_taken_for(make, tmp_path):
+    run, _ = make("cassandra1-midpoint", CUT)
+    export(run, tmp_path / "out", prompts=1)
+    assert "others cut to the middle of what they can stand for" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_a_streamed_run_exports_the_same_files(make, tmp_path):

@@ -9,8 +9,8 @@ import pytest
 
 from hwmodels import NO_ENGINE, DraftCost, catalog
 from hwmodels.analysis.uncertainty.kernel_errors import loop_scatter
-from hwmodels.compute.unit import Spread
-from jaxspec.speculate.timing import TimedWay
+from hwmodels.compute.unit import ErrorInterval
+from jaxspec.host.stopwatch import TimedWay
 from jaxspec.studies.measured.clock_prediction import predict_ways
 from jaxspec.studies.measured.stopwatch import clocked_way
 
@@ -35,7 +35,7 @@ def told(device, draft=None, terms=NO_ENGINE):
     return predict_ways(device, NETWORK, cost, PARENTS, terms=terms, **options)
 
 
-WHOLE = machine(Spread("steps", 16.0, LOW, HIGH, 0.90))
+WHOLE = machine(ErrorInterval("steps", 16.0, LOW, HIGH, 0.90))
 
 
 def test_a_step_errs_as_steps_that_were_held_out():
@@ -52,7 +52,7 @@ def test_a_step_errs_as_steps_that_were_held_out():
 def test_a_cycle_errs_as_cycles_that_were_held_out():
     """Beyond what its steps err by; of a step without speculation nothing changes."""
     plain = told(WHOLE)[0].errors
-    twice = machine(WHOLE.matrix_unit.spreads[0], Spread("cycles", 32.0, LOW**2, HIGH**2, 0.90))
+    twice = machine(WHOLE.matrix_unit.spreads[0], ErrorInterval("cycles", 32.0, LOW**2, HIGH**2, 0.90))
     assert loop_scatter(twice) == pytest.approx(math.sqrt(3.0) * STEP, rel=1e-4)
     found = told(twice)[0].errors
     assert found.step_s == plain.step_s
@@ -60,7 +60,7 @@ def test_a_cycle_errs_as_cycles_that_were_held_out():
         both = math.hypot(getattr(plain, name), math.sqrt(3.0) * STEP)
         assert getattr(found, name) == pytest.approx(both, rel=1e-3), name
     # Cycles that err less than steps add nothing, and neither does a file without them.
-    assert loop_scatter(machine(WHOLE.matrix_unit.spreads[0], Spread("cycles", 32.0, 0.99, 1.01, 0.90))) == 0.0
+    assert loop_scatter(machine(WHOLE.matrix_unit.spreads[0], ErrorInterval("cycles", 32.0, 0.99, 1.01, 0.90))) == 0.0
     assert loop_scatter(WHOLE) == loop_scatter(machine()) == 0.0
 
 
@@ -71,7 +71,7 @@ def clocked(way):
     made = lambda tokens, steps: TimedWay(
         steps=steps, tokens=tokens, turns=10, tokens_per_cycle=1.5, agree=1.0, **clocks
     )
-    return clocked_way(made(30, 2), made(20, 0), nodes=2, told=way)
+    return clocked_way(made(30, 2), made(20, 0), nodes=2, prediction=way)
 
 
 def test_every_predicted_number_has_its_ends():

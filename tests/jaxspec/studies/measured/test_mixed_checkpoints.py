@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from jaxspec.studies import EvaluateConfig
-from jaxspec.studies.measured.work import make_setup
+from jaxspec.studies.measured.run_context import load_inputs
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_only_wide_values_are_rounded_and_the_note_says_so(tiny_model, some_text
     config = EvaluateConfig(
         model=str(tmp_path / "model"), text=str(some_text), prompts=2, prompt_tokens=8, output_tokens=4
     )
-    setup = make_setup(config)
+    setup = load_inputs(config)
     assert note in setup.notes
     assert setup.stored["layers"]["q"].dtype == ("float16" if narrow is np.float16 else "bfloat16")
     assert setup.loaded.rounded

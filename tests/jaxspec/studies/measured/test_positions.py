@@ -20,7 +20,7 @@ from jaxspec.studies import CompareConfig, ScaleConfig, ServeConfig, TreeConfig,
 from jaxspec.studies.measured.checking import check_inputs, text_length
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.pricing import resolve_pricing
-from jaxspec.studies.measured.work import Work
+from jaxspec.studies.measured.run_context import RunContext
 from jaxspec.studies.scale.inputs import check_scale
 from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.grid import plan_sweep
@@ -89,7 +89,9 @@ def test_trees_are_chosen_where_the_priced_network_has_positions(some_text, tmp_
     assert checked.notes[-1] == (
         "architecture 'opt-2.7b' has a table of 2,050 positions: no tree is chosen at 4,096, 8,192, 16,384 cached tokens"
     )
-    stages = TreeStages(config, cast(Work, SimpleNamespace(pricings=checked.pricings)), cast(HardDrafts, None), None)
+    stages = TreeStages(
+        config, cast(RunContext, SimpleNamespace(pricings=checked.pricings)), cast(HardDrafts, None), None
+    )
     assert stages.contexts == (128, 512, 2048, 2049)
     # What the user asked for is refused.
     with pytest.raises(InputError, match=OPT.format("2,051")):

@@ -27,9 +27,9 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.settings import build_config
 from jaxspec.speculate.drafts import ElasticDraft, compressed_copy, make_draft
 from jaxspec.speculate.drafts.container_draft import container_footprint
-from jaxspec.speculate.drafts.making import own_knobs
+from jaxspec.speculate.drafts.factory import own_knobs
 from jaxspec.studies import ScaleConfig, TreeConfig, scale
-from jaxspec.studies.measured.work import load_target
+from jaxspec.studies.measured.run_context import load_target
 from jaxspec.studies.pack.config import PackConfig
 from jaxspec.studies.pack.run import pack_checkpoint
 from jaxspec.studies.scale import run as run_module
@@ -120,7 +120,7 @@ def settings(packed, text, **more):
 
 def test_trees_follow_the_pools_and_are_priced_with_them(packed, some_text, tmp_path, monkeypatch):
     # Whether what is followed is what is decoded, tests of drafts ask; here, whether the draft of a file is followed.
-    followed, texts = [], (np.zeros((1, 9), np.int32), {})
+    followed, texts = [], (np.zeros((1, 9), np.int32), {"generated": np.array([1])})
     monkeypatch.setattr(TreeStages, "growth", TreeStages.chains)
     monkeypatch.setattr(TreeStages, "_continued", texts)
     monkeypatch.setattr(stages_module, "predict_trees", lambda _, draft, *a, **m: followed.append(draft) or {})

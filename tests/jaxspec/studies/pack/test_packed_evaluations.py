@@ -20,7 +20,7 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.settings import build_config
 from jaxspec.studies import EvaluateConfig, PackConfig, evaluate, pack_checkpoint
 from jaxspec.studies.evaluate.run import evaluate_drafts
-from jaxspec.studies.measured.work import begin_work
+from jaxspec.studies.measured.run_context import begin_run
 
 #: Apart from what makes a run a matter of seconds.
 GIVEN = {"weight_prune": 0.3, "weight_cut_bits": 2, "kv_prune": 0.25, "kv_cut_bits": 3, "draft_length": 2}
@@ -38,11 +38,11 @@ def test_the_packed_draft_is_the_evaluated_one(random_network, some_text, small,
     _, directory = evaluate(config, out=str(tmp_path / "run"))
     assert (directory.path / NORMS_FILE).is_file()
     packing = PackConfig(model=model, knobs=str(directory.path / "result.json"))
-    assert "is not what run" not in told_in_packing(packing, tmp_path / "model.jspk")
+    assert "is not what run" not in notes_of_packing(packing, tmp_path / "model.jspk")
     packed = load_model(tmp_path / "model.jspk", part="draft")
     inputs = json.loads((directory.path / "inputs.json").read_text())
     with RunDirectory("evaluate", config, inputs=inputs, out=directory.path) as again:
-        drafts = evaluate_drafts(config, begin_work(config, again, Reporter()))
+        drafts = evaluate_drafts(config, begin_run(config, again, Reporter()))
         measured = drafts.params(knobs_of_result(packing.knobs, drafts.work.setup.scheme, packed.config))
     for kind in packed.config.matrix_kinds:
         found, expected = (stack_of(each["layers"][kind]).values() for each in (packed.params, measured))
@@ -51,11 +51,11 @@ def test_the_packed_draft_is_the_evaluated_one(random_network, some_text, small,
     weights = bytearray((tmp_path / "model" / "model.safetensors").read_bytes())
     weights[-1] ^= 1
     (tmp_path / "model" / "model.safetensors").write_bytes(weights)
-    told = told_in_packing(packing, tmp_path / "other.jspk")
-    assert f"note: model.safetensors is not what run '{directory.path}' was made with" in told
+    notes = notes_of_packing(packing, tmp_path / "other.jspk")
+    assert f"note: model.safetensors is not what run '{directory.path}' was made with" in notes
 
 
-def told_in_packing(packing, out):
+def notes_of_packing(packing, out):
     """Lines of `jaxspec pack`."""
     said = io.StringIO()
     pack_checkpoint(packing, out, reporter=Reporter(Console(file=said, width=1000)))

@@ -15,12 +15,13 @@ from jaxspec.models.ends import head_input
 from jaxspec.models.hf_load import load_container, load_directory
 from jaxspec.models.layerwise import open_network
 from jaxspec.models.stored import as_computed, as_stored
+from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.drafts import make_draft
 from jaxspec.speculate.drafts.container_draft import container_footprint
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies.pack.config import PackConfig
-from jaxspec.studies.pack.division import measured_norms
+from jaxspec.studies.pack.draft_split import measured_norms
 from jaxspec.studies.pack.run import pack_checkpoint, unpack_container
 from jaxspec.text import load_text, windows
 
@@ -30,13 +31,7 @@ HEADS = {False: "lm_head.weight", True: "model.embed_tokens.weight"}
 
 
 @pytest.fixture(
-    scope="module",
-    params=[
-        ("cassandra1-head", False),
-        ("cassandra1-head", True),
-        ("cassandra2-head", True),
-    ],
-    ids=str,
+    scope="module", params=[("cassandra1-head", False), ("cassandra1-head", True), ("cassandra2-head", True)], ids=str
 )
 def packed(request, random_network, tmp_path_factory):
     """Folder with a container and what it was packed from; the hard draft of the run; whether the head is tied."""
@@ -77,7 +72,7 @@ def test_it_decodes_what_the_target_decodes_in_fewer_cycles(packed):
     ready = make_draft(str(folder / "model.jspk"), target)
     prompts = np.random.default_rng(5).integers(256, size=(3, 6)).astype(np.int32)
     params, options = as_computed(as_stored(target.params)), {"num_tokens": 10, "decoding": GREEDY, "seed": 0}
-    alone, drafted = (decode_chains(params, target.config, ready, prompts, k, **options) for k in (0, 3))
+    alone, drafted = (decode_chains(params, target.config, ready, Prompts(prompts, **options), k) for k in (0, 3))
     np.testing.assert_array_equal(drafted["tokens"][:, :16], alone["tokens"][:, :16])
     assert drafted["cycles"].sum() < alone["cycles"].sum()
 

@@ -18,12 +18,13 @@ from jaxspec.models import DecoderConfig, load_directory
 from jaxspec.models.embedded import check_model
 from jaxspec.models.hf_load import load_container
 from jaxspec.models.stored import as_computed, as_stored
+from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.drafts import make_draft
 from jaxspec.speculate.drafts.container_draft import container_footprint
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies import EvaluateConfig
-from jaxspec.studies.measured.work import load_target, make_setup
+from jaxspec.studies.measured.run_context import load_inputs, load_target
 from jaxspec.studies.pack.config import PackConfig
 from jaxspec.studies.pack.run import pack_checkpoint
 
@@ -80,7 +81,7 @@ def test_target_and_draft_are_those_of_the_run(packed, wanted):
 def setups(packed, some_text):
     """Of a run on the checkpoint and of one on the container."""
     settings = {"scheme": "any-precision", "text": str(some_text), "prompts": 2, "prompt_tokens": 8, "output_tokens": 4}
-    return [make_setup(EvaluateConfig(model=str(packed[0] / name), **settings)) for name in ("model", "model.jspk")]
+    return [load_inputs(EvaluateConfig(model=str(packed[0] / name), **settings)) for name in ("model", "model.jspk")]
 
 
 def test_evaluating_the_container_is_evaluating_the_checkpoint(packed, setups):
@@ -108,7 +109,7 @@ def test_the_draft_needs_its_own_sections_alone_and_decodes_losslessly(packed):
     ready = make_draft(str(folder / "half.jspk"), target)
     prompts = np.random.default_rng(5).integers(256, size=(3, 6)).astype(np.int32)
     params, options = as_computed(target.params), {"num_tokens": 10, "decoding": GREEDY, "seed": 0}
-    alone, drafted = (decode_chains(params, target.config, ready, prompts, k, **options) for k in (0, 3))
+    alone, drafted = (decode_chains(params, target.config, ready, Prompts(prompts, **options), k) for k in (0, 3))
     np.testing.assert_array_equal(drafted["tokens"][:, :16], alone["tokens"][:, :16])
     assert drafted["cycles"].sum() < alone["cycles"].sum()
 

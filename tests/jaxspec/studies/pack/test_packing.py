@@ -23,11 +23,11 @@ from jaxspec.models.decoder import forward_text
 from jaxspec.models.hf_load import load_directory
 from jaxspec.models.layerwise import open_network
 from jaxspec.models.stored import as_computed
-from jaxspec.studies.pack import division as division_module
-from jaxspec.studies.pack.division import matrix_names, measured_norms, named_knobs
+from jaxspec.studies.pack import draft_split
+from jaxspec.studies.pack.draft_split import matrix_names, measured_norms, named_knobs
 from jaxspec.studies.pack.result import PackResult, UnpackResult
 from jaxspec.studies.pack.run import PackConfig, inspect_file, pack_checkpoint, unpack_container
-from jaxspec.testing.whole_drafts import hard_weights, prepare_at_once
+from jaxspec.testing.schemes import hard_weights, prepare_at_once
 from jaxspec.text import load_text, windows
 from jaxspec.tuning.calibration import target_params
 
@@ -102,9 +102,7 @@ def test_the_packed_draft_is_the_draft_of_the_knobs(folder, ranked, own_knobs):
     draft = jaxspec.load(path, part="draft").params
     for kind in CONFIG.matrix_kinds:
         np.testing.assert_array_equal(
-            np.asarray(draft["layers"][kind]).view(np.uint16),
-            expected["layers"][kind].array,
-            err_msg=kind,
+            np.asarray(draft["layers"][kind]).view(np.uint16), expected["layers"][kind].array, err_msg=kind
         )
     np.testing.assert_array_equal(np.asarray(draft["embed"]).view(np.uint16), params["embed"].array)
 
@@ -217,7 +215,7 @@ def test_wanda_needs_a_network_and_memory(folder, tmp_path, monkeypatch):
     for settings in ({"importance": "wanda"}, {"knobs": write_result(differing_knobs())}):
         with pytest.raises(InputError, match="importance magnitude"):
             packed(tmp_path / "w.safetensors", **settings)
-    monkeypatch.setattr(division_module, "device_memory_bytes", lambda: 10_000)
+    monkeypatch.setattr(draft_split, "device_memory_bytes", lambda: 10_000)
     with pytest.raises(InputError, match=r"takes about .*, there are 0\.0 MB: pack with --importance magnitude"):
         packed(folder)
     packed(folder, importance="magnitude")

@@ -1,14 +1,19 @@
 """`jaxspec predict` as a function: every part of an entry against the hardware models, and its tables and figure."""
 
 import itertools
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 
 import hwmodels
+import jaxspec as js
 from hwmodels import catalog
+from jaxspec.errors import InputError
 from jaxspec.studies import predict
+from jaxspec.studies.predict import run
 from jaxspec.studies.predict.result import PredictResult
 from jaxspec.studies.predict.view import prediction_tables
 
@@ -142,3 +147,80 @@ def test_encoders_of_the_cache_are_priced_or_told_to_be_free(tmp_path):
 
 def headings(tables):
     return {column.heading for table in tables for column in table.columns}
+
+
+DRAFTED = {"architecture": "llama-3.2-1b", "device": "rtx-4090", "acceptance": "0.7,0.6", "context": 300}
+
+
+@pytest.mark.parametrize("draft", ["block", pytest.param("eagle3", marks=pytest.mark.study)])
+def test_any_drafter_is_priced_as_its_plan_says(draft):
+    (found,) = predict(draft=draft, **DRAFTED)
+    shape = catalog.architecture("llama-3.2-1b")
+    cost = {"block": hwmodels.block_head, "eagle3": lambda one: hwmodels.eagle_head(one, 32_000.0)}[draft](shape)
+    plan = hwmodels.block_plan(2.0) if draft == "block" else hwmodels.chain_plan(2.0)
+    case = hwmodels.Case(
+        catalog.device("rtx-4090"), shape, hwmodels.Workload(batch=1.0, context_tokens=300.0), draft=cost
+    )
+    cycle = hwmodels.price(case, plan)
+    row = found.by_draft_length[2]
+    assert row.cycle_s.value == pytest.approx(float(cycle.total_s), rel=1e-5)
+    assert found.scheme.value == "bf16"
+    assert found.draft == cost.statement
+    # A block runs once, whatever its length; a chain runs once for each token.
+    runs = 1 if draft == "block" else found.draft_length.value
+    steps = found.steps
+    expected = runs * steps["draft"].total_s.value + steps["verify"].total_s.value
+    assert found.cycle_s.value == pytest.approx(expected, rel=1e-5)
+    own = hwmodels.held_with_draft(shape, workload=case.workload, footprint=case.footprint, draft_cost=cost)
+    assert found.held_bytes.value == pytest.approx(float(own), rel=1e-5)
+    assert f"drafted by {cost.statement}" in tables_of([found.plain()])[0].title
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"draft": "eagle3", "weight_prune": 0.3, "scheme": "cassandra1"}, "draft eagle3 is no copy of the target"),
+        ({"draft": "ngram", "draft_bits": 8.0, "acceptance": 0.6}, "a lookup has no weights"),
+        ({"draft": "mtp", "draft_tensor_parallel": 2, "tensor_parallel": 2}, "no network of its own"),
+        ({"draft": "egle3"}, "eagle3"),
+        ({"draft": "block"}, "no acceptance of draft 'block' is published"),
+    ],
+)
+def test_settings_that_a_drafter_does_not_have(settings, said):
+    with pytest.raises(InputError, match=said):
+        predict(architecture="llama-3.2-1b", device="rtx-4090", **settings)
+
+
+def test_lists_of_batch_and_context_are_single_predictions_by_one_trace(monkeypatch):
+    common = {"architecture": "llama-3.2-1b", "device": "rtx-4090", "acceptance": 0.8}
+    (alone,) = js.predict(**common, batch=8, context=2048).results
+    traces, page = [], run.design_page
+    monkeypatch.setattr(run, "design_page", lambda *given, **named: traces.append(given) or page(*given, **named))
+    found = js.predict(**common, batch=np.array([32, 1, 8]), context=["2k", 512])
+    assert traces == []  # those of the first prediction serve
+    rows = found.to_frame()
+    assert rows[["batch", "context_tokens"]].values.tolist() == [[b, c] for c in (512, 2048) for b in (1, 8, 32)]
+    assert len(rows.columns) == 13
+    assert found.results[4] == alone
+    one = rows.iloc[4]
+    assert one.token_s == pytest.approx(alone.cycle_s.value / alone.tokens_per_cycle.value, rel=1e-6)
+    assert (one.speedup_vs_bf16_ar, one.bound) == (alone.speedup_vs_bf16_ar.value, "memory")
+    (table,) = found.tables
+    assert len(table.rows) == 6
+    assert [axes.get_xlabel() for axes in found.plot().findobj(Axes)] == ["batch", "batch"]
+    assert found["RTX 4090"].results == found.results
+    with pytest.raises(AttributeError, match="no attribute 'token_per_s'; did you mean 'tokens_per_s'"):
+        _ = found[0].token_per_s
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"batch": []}, "batch is []; give one or more whole numbers, separated by commas"),
+        ({"batch": "1,0"}, "batch is 0; allowed is 1 to 4096"),
+        ({"batch": range(1, 102), "context": range(10)}, "batch and context make 1,010 pairs; allowed are 1,000"),
+    ],
+)
+def test_lists_that_no_prediction_takes(given, words):
+    with pytest.raises(InputError, match=re.escape(words)):
+        js.predict(**given)

@@ -14,7 +14,7 @@ from hwmodels import (
     baselines,
     catalog,
     chain_plan,
-    price_cycle,
+    price,
     price_steps,
     uniform_footprint,
 )
@@ -81,12 +81,12 @@ def test_one_problem_is_what_a_shared_prompt_costs(rows, pricing, jit):
     for row, each in zip(rows, PLANS * 2, strict=True):
         assert (row.method, row.samples) == (each.method, each.samples)
     row = rows[1]
-    passes = PLANS[1].found.batch_passes(1)
+    passes = PLANS[1].measured.batch_passes(1)
     load = Workload(batch=4.0, context_tokens=PROMPT + passes / 2, shared_tokens=PROMPT, prompt_tokens=PROMPT)
     alone = dataclasses.replace(load, batch=1.0)
 
     def priced(device, shape):
-        step = baselines(device, shape, footprint=FOOTPRINT, workload=load).stored.cost.total_s
+        step = baselines(Case(device, shape, workload=load, footprint=FOOTPRINT)).stored.cost.total_s
         return step, price_steps(device, shape, [prefill_step(alone, footprint=FOOTPRINT)])[0].cost.total_s
 
     step, prefill = map(float, jit(priced)(pricing.device, pricing.architecture))
@@ -185,10 +185,10 @@ def test_the_same_rows_for_drafted_tokens(config, pricing, rows, jit):
     assert [(row.batch, row.rows) for row in found] == [(1, 4), (3, 4)]
     row, plain, passes = found[0], rows[0], rows[0].passes.known
     load = Workload(batch=1.0, context_tokens=PROMPT + passes / 2, prompt_tokens=PROMPT)
-    parts = {"footprint": FOOTPRINT, "draft_cost": draft, "workload": load}
+    parts = {"footprint": FOOTPRINT, "draft": draft, "workload": load}
     gained = {1: 1.8, 2: 2.2, 3: 2.4}
     plans = chain_plan(jnp.asarray(list(gained), jnp.float32))
-    cycles = jit(lambda device, shape: price_cycle(device, shape, plan=plans, **parts).total_s)
+    cycles = jit(lambda device, shape: price(Case(device, shape, **parts), plans).total_s)
     cycle_s = np.asarray(cycles(pricing.device, pricing.architecture), float)
     seconds = {n: plain.prefill_s.known + passes * s / gained[n] for n, s in zip(gained, cycle_s, strict=True)}
     best = min(seconds, key=lambda length: seconds[length])
@@ -210,16 +210,12 @@ def test_cycles_scatter_and_prompts_do_not(pricing):
     scatter, prompt, passes = 0.08, 4000.0, jnp.array([20.0, 200.0])
     footprint, lengths, tokens = uniform_footprint(8.0), jnp.array([2.0]), jnp.array([1.0, 2.0])
     found = price_speculation(
-        catalog.device("rtx-4090"),
-        pricing.architecture,
-        footprint,
-        DraftCost(statement=""),
+        Case(catalog.device("rtx-4090"), pricing.architecture, Workload(), footprint, engine=EngineTerms(cycle_s=1e-3)),
         jnp.asarray(prompt),
         jnp.ones(2),
         passes,
         lengths,
         tokens,
-        EngineTerms(cycle_s=1e-3),
         jnp.asarray(scatter),
     )
     cycles_s = np.asarray(passes / 2.0 * found.cycle_s[:, 1])

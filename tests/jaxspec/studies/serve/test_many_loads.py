@@ -32,7 +32,7 @@ def parts():
     return requests, table, Engine(50.0, 1e6, lengths, jnp.array([0.8, 0.6]), 3)
 
 
-def test_each_rate_is_as_it_is_alone_and_progress_is_told(parts, monkeypatch):
+def test_each_rate_is_as_alone_and_progress_is_shown(parts, monkeypatch):
     requests, table, engine = parts
     monkeypatch.setattr(serving, "_STEPS", 256)
     told = []

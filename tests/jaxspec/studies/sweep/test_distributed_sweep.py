@@ -11,12 +11,12 @@ from own_address import launch_flags
 
 pytestmark = pytest.mark.signals
 
-#: 4,000,000 points in four parts, the last one smaller.
+#: 2,200,000 points in three parts, the last one smaller.
 SWEEP = """
 device = ["rtx-4090", "cassandra-npu"]
 [axes]
 "device.memory.bandwidth_bytes_per_s" = { from = 2e11, to = 4e12, points = 100, scale = "log" }
-"workload.batch" = { from = 1, to = 16, points = 40 }
+"workload.batch" = { from = 1, to = 16, points = 22 }
 "footprint.draft_weight_bits" = { from = 3, to = 8, points = 50 }
 "acceptance.alpha_token" = { from = 0.5, to = 0.9, points = 10 }
 """
@@ -65,15 +65,14 @@ def until(folder, out, count):
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("devices", [1, 2])
-def test_two_processes_give_the_bytes_of_one(folder, devices):
-    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={devices}"
-    out = f"two-{devices}"
-    first, second = map(ended, launched(folder, out, XLA_FLAGS=flags, JAX_PLATFORMS="cpu"))
+def test_two_processes_give_the_bytes_of_one(folder):
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=2"
+    first, second = map(ended, launched(folder, "two", XLA_FLAGS=flags, JAX_PLATFORMS="cpu"))
     assert "2 processes share the points" in first[1]
-    assert "4,000,000 points" in first[0]
-    assert second == ("", "")
-    check_whole(folder, out)
+    assert "2,200,000 points" in first[0]
+    # Collectives on processors print a line of their own.
+    assert ("points" in second[0], second[1]) == (False, "")
+    check_whole(folder, "two")
 
 
 def test_a_launcher_is_noticed(folder):
@@ -89,24 +88,14 @@ def test_a_launcher_is_noticed(folder):
     assert not (folder / "nobody").exists()
 
 
-def test_one_that_is_killed_leaves_its_points_to_the_others(folder):
-    first, second = launched(folder, "second-killed")
-    until(folder, "second-killed", 1)
-    second.kill()
-    second.communicate()
-    ended(first)
-    check_whole(folder, "second-killed")
-
-
-def test_when_process_0_is_killed_the_others_say_so_and_nothing_is_lost(folder):
-    first, second = launched(folder, "first-killed")
-    until(folder, "first-killed", 1)
-    first.kill()
-    first.communicate()
-    out, error = ended(second, 2)
-    assert out == ""
-    assert error.count("\n") == 1
-    assert "process 0 of 2 ended without a result; run directory 'first-killed' keeps what is done" in error
-    _, error = ended(start(folder, "first-killed"))
+@pytest.mark.parametrize("index", [0, 1])
+def test_the_same_command_resumes_what_a_killed_process_left(folder, index):
+    both = launched(folder, f"killed-{index}")
+    until(folder, f"killed-{index}", 1)
+    both[index].kill()
+    for process in both:
+        process.communicate(timeout=300)
+        assert process.returncode
+    _, error = ended(start(folder, f"killed-{index}"))
     assert "kept from before" in error
-    check_whole(folder, "first-killed")
+    check_whole(folder, f"killed-{index}")

@@ -10,14 +10,8 @@ from jaxspec.studies.sweep.grid import plan_sweep
 @pytest.mark.parametrize(
     ("axes", "message"),
     [
-        (
-            {"architecture.num_kv_heads": [1, 64]},
-            "num_kv_heads is 64 and num_heads is 32; num_kv_heads must be at most",
-        ),
-        (
-            {"architecture.num_heads": [32, 28]},
-            "num_heads is 28 and num_kv_heads is 8; key-value heads must divide heads",
-        ),
+        ({"architecture.num_kv_heads": [1, 64]}, "num_kv_heads is 64 and num_heads is 32; num_kv_heads must be at"),
+        ({"architecture.num_heads": [32, 28]}, "num_heads is 28 and num_kv_heads is 8; key-value heads must divide"),
         (
             {"architecture.num_heads": [8, 16], "architecture.num_kv_heads": [2, 16]},
             "num_kv_heads is 16 and num_heads is 8; num_kv_heads must be at most",

@@ -1,4 +1,4 @@
-"""Numbers of [set] that change nothing in a sweep are told, as axes are."""
+"""Numbers of [set] that change nothing in a sweep are named in notes, as axes are."""
 
 import pytest
 
@@ -12,13 +12,13 @@ BATCHES = {"workload.batch": [1.0, 4.0]}
 NEVER = {"acceptance.alpha_token": 0.0}
 
 
-def told(numbers, axes=BATCHES, **settings):
+def notes_of(numbers, axes=BATCHES, **settings):
     config = SweepConfig(axes=axes, device=("rtx-4090",), architecture=("llama-3.2-1b",), set=numbers, **settings)
     return inert_settings(config, plan_sweep(config))
 
 
 @pytest.mark.parametrize(
-    ("numbers", "inert", "told_with"),
+    ("numbers", "inert", "unchanged"),
     [
         ({"engine.draft_pass_s": 1e-3}, "engine.draft_pass_s", "without it"),
         ({"engine.draft_pass_s": 0.0}, "engine.draft_pass_s", "with 1 in its place"),  # as it is anyway
@@ -27,7 +27,7 @@ def told(numbers, axes=BATCHES, **settings):
         ({"device.memory.capacity_bytes": 1e9}, None, ""),  # a column of its own
     ],
 )
-def test_numbers_without_effect_are_told(numbers, inert, told_with):
-    found = told(NEVER | numbers)
-    expected = [] if inert is None else [f"no result depends on set.{inert} here: 2 points are the same {told_with}"]
+def test_numbers_without_effect_are_named(numbers, inert, unchanged):
+    found = notes_of(NEVER | numbers)
+    expected = [] if inert is None else [f"no result depends on set.{inert} here: 2 points are the same {unchanged}"]
     assert [note for note in found if "alpha_token" not in note] == expected

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -17,7 +16,6 @@ import pytest
 
 from jaxspec.cli import main
 from jaxspec.errors import InputError
-from jaxspec.runs import helping
 from jaxspec.runs.processes import Processes
 from jaxspec.settings.toml import to_toml
 from jaxspec.studies.sweep.config import SweepConfig, read_sweep_config
@@ -147,33 +145,34 @@ def test_interrupts_lose_no_point_and_double_none(folder, tmp_path, monkeypatch,
 
 def test_processes_that_share_a_sweep(folder, tmp_path, monkeypatch):
     """Threads in place of processes; real ones are in `test_distributed_sweep.py`."""
-    count, mine = 3, threading.local()
-    met, writing = threading.Barrier(count, timeout=60), threading.Barrier(count, timeout=60)
-    write_part = run_module.write_part
+    barrier, mine = threading.Barrier(3, timeout=60), threading.local()
+    shared = {}
 
-    def write_at_once(*arguments):
-        if not hasattr(mine, "wrote"):  # the first parts of all processes at the same time
-            mine.wrote = True
-            writing.wait()
-        return write_part(*arguments)
+    class Threads(Processes):
+        def all_gather(self, value):
+            barrier.wait()
+            shared[self.index] = value
+            barrier.wait()
+            return [shared[index] for index in range(self.count)]
+
+        def broadcast(self, value):
+            return self.all_gather(value)[0]
+
+        def _check_devices(self):
+            pass
 
     def one(index):
-        mine.processes = Processes(index, count, cache(met.wait))
+        mine.processes = Threads(index, 3)
         return sweep(CONFIG, out=tmp_path)
 
     monkeypatch.setattr(run_module, "shared_processes", lambda: mine.processes)
-    monkeypatch.setattr(run_module, "write_part", write_at_once)
-    monkeypatch.setattr(helping, "POLL_S", 0.01)
-    with ThreadPoolExecutor(count - 1) as pool:
-        others = [pool.submit(one, index) for index in range(1, count)]
-        result = one(0)
-    assert all(other.result() == result for other in others)
-    assert points(tmp_path) == points(folder / "whole")
-    assert not (tmp_path / "checkpoints").exists()
-    with ThreadPoolExecutor(1) as pool:  # a finished one is reprinted by all
-        count, met = 2, threading.Barrier(2, timeout=60)
-        other = pool.submit(one, 1)
-        assert one(0) == result == other.result()
+    for _ in range(2):  # a finished one is reprinted by all
+        with ThreadPoolExecutor(2) as pool:
+            others = [pool.submit(one, index) for index in (1, 2)]
+            result = one(0)
+        assert all(other.result() == result for other in others)
+        assert points(tmp_path) == points(folder / "whole")
+        assert not (tmp_path / "checkpoints").exists()
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import hwmodels
 from hwmodels import catalog
 from hwmodels.analysis.design_point import design_point
 from hwmodels.analysis.sensitivity import leaf_names
+from hwmodels.speculation.chains import priced_chains
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import DEFAULT_SCHEME
 from jaxspec.errors import InputError
@@ -63,18 +64,18 @@ def test_every_point_is_the_design_point(tmp_path, small_chunks):
         assert columns["workload.batch"][row] == batch
         device = catalog.device(name)
         device = device.replace(memory=device.memory.replace(bandwidth_bytes_per_s=bandwidth))
-        expected = jax.jit(design_point)(
-            device,
-            catalog.architecture(shape),
-            workload=hwmodels.Workload(batch=batch, context_tokens=300.0),
-            footprint=widths,
-            acceptance=hwmodels.Acceptance(jnp.full(3, alpha)),
-        )
+        load = hwmodels.Workload(batch=batch, context_tokens=300.0)
+        case = hwmodels.Case(device, catalog.architecture(shape), load, widths)
+        chains = priced_chains(case, hwmodels.Acceptance(jnp.full(3, alpha)))
+        expected = jax.jit(design_point)(case, chains.result)
         for key in ("tokens_per_s", "speedup_vs_stored_ar", "held_bytes", "draft_length"):
             assert columns[key][row] == pytest.approx(float(getattr(expected, key)), rel=1e-5)
         energy = columns["energy_per_token_j"][row]
         assert np.isnan(energy) if name == "rtx-4090" else energy > 0
     assert (tmp_path / "run" / "figures" / "pareto.png").stat().st_size > 5000
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert f"{result.pareto.count:,} are beaten by no other" in page
+    assert page.count("<svg") == 1
     assert not list((tmp_path / "run").glob("*.part"))
 
 
@@ -140,52 +141,6 @@ def test_the_example_is_valid(tmp_path):
     config = read_sweep_config(tmp_path / "sweep.toml")
     assert len(axis_values(config, "device.memory.bandwidth_bytes_per_s")) == 24
     np.testing.assert_allclose(axis_values(config, "footprint.draft_weight_bits"), np.linspace(3, 8, 11))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("device = 'rtx-4090'", "axes are missing"),
-        ("devices = ['x']\n[axes]\n'workload.batch' = [1]", "unknown setting 'devices'; did you mean 'device'"),
-        ("[axes]\n'workload.batch' = []", "is empty"),
-        ("[axes]\n'workload.batch' = [1, 'two']", "finite number"),
-        ("[axes]\n'workload.batch' = [nan]", "finite number"),
-        ("[axes]\n'workload.batch' = { from = 1, to = 2 }", "give a list of numbers or"),
-        ("[axes]\n'workload.batch' = { from = 0, to = 2, points = 3, scale = 'log' }", "needs numbers above 0"),
-        ("[axes]\n'workload.batch' = { from = 1, to = 2, points = 3, scale = 'cubic' }", "allowed are linear, log"),
-        (
-            "[axes]\n'a' = { from = 1, to = 2, points = 60_000_000 }",
-            "axes.a.points is 60000000; allowed is 1 to 50,000,000",
-        ),
-        (
-            "[axes]\n'a' = { from = 1, to = 2, points = 9_000 }\n'b' = { from = 1, to = 2, points = 9_000 }",
-            "81,000,000 points",
-        ),
-        ("max_draft_length = 0\n[axes]\n'workload.batch' = [1]", "max_draft_length is 0; allowed is 1 to 64"),
-        ("scheme = 'zip'\n[axes]\n'workload.batch' = [1]", "scheme is 'zip'; allowed are cassandra1"),
-        ("[axes]\n'workload.batch' = [1]\n[pareto]\nx = 'a'", "give x and y"),
-        ("[axes]\n'workload.batch' = [1]\n[set]\n'workload.context_tokens' = true", "finite number"),
-    ],
-)
-def test_files_that_are_no_sweep(tmp_path, text, message):
-    (tmp_path / "sweep.toml").write_text(text)
-    with pytest.raises(InputError, match=message):
-        read_sweep_config(tmp_path / "sweep.toml")
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"axes": {"device.memory.bandwith": [1.0]}}, "did you mean 'device.memory.bandwidth_bytes_per_s'"),
-        ({"set": {"workload.batch": 2.0}}, "both an axis and set"),
-        ({"pareto": {"x": "speed", "y": "tokens_per_s"}}, "pareto.x is 'speed'; allowed are device.memory"),
-        ({"device": ("rtx",)}, "unknown device 'rtx'"),
-    ],
-)
-def test_names_that_no_design_point_has(tmp_path, changes, message):
-    with pytest.raises(InputError, match=message):
-        sweep(SweepConfig(**({"axes": AXES} | changes)), out=tmp_path)
-    assert not list(tmp_path.glob("*.parquet"))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hwmodels import catalog
-from hwmodels.compute.unit import Spread
+from hwmodels.compute.unit import ErrorInterval
 from jaxspec.studies.engine_pricing import engine_scatter
 from jaxspec.studies.sweep.config import SweepConfig
 from jaxspec.studies.sweep.grid import plan_sweep
@@ -27,7 +27,9 @@ def test_intervals_hold_each_devices_own_scatter_of_cycles():
     grid = plan_sweep(config).grid
     assert grid.scatters == (catalog.engine_scatter("vllm")["other drafts"],) * 2
     assert _intervals_in_words(grid).endswith("the scatter of the engine's cycles")
-    host = dataclasses.replace(grid.bases[0]["device"].matrix_unit, spreads=(Spread("cycles", 32.0, 0.8, 1.25, 0.9),))
+    host = dataclasses.replace(
+        grid.bases[0]["device"].matrix_unit, spreads=(ErrorInterval("cycles", 32.0, 0.8, 1.25, 0.9),)
+    )
     own = engine_scatter("jax", device=grid.bases[0]["device"].replace(matrix_unit=host))
     wide, narrow = (
         dataclasses.replace(grid, bases=grid.bases[:1], pairs=grid.pairs[:1], scatters=one) for one in ((own,), ())

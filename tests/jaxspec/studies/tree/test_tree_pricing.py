@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels import DraftCost, baselines, price_cycle, tree_plan, uniform_footprint
+from hwmodels import Case, DraftCost, baselines, price, tree_plan, uniform_footprint
 from jaxspec.compress import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.models import DecoderConfig
@@ -19,7 +19,7 @@ from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.tree.config import TreeConfig
 from jaxspec.studies.tree.run import cycle_times_of, price_growths
 from jaxspec.studies.tree.stages import TreeStages
-from jaxspec.trees.ranked_tree import RankedTree
+from jaxspec.trees.topology import NestedTrees
 
 pytestmark = pytest.mark.study
 
@@ -28,7 +28,7 @@ TARGET = DecoderConfig(
 )
 PRICING = resolve_pricing(CommonConfig(batch=3), "rtx-4090", None)
 #: Draft steps of 1, 2 and 3 tokens, some of them more than once.
-GROWTH = RankedTree(np.array([-1, -1, 0, 1, 2, 0, 5, 3]), np.array([0, 2, 0, 1, 0, 3, 0, 0]))
+GROWTH = NestedTrees(np.array([-1, -1, 0, 1, 2, 0, 5, 3]), np.array([0, 2, 0, 1, 0, 3, 0, 0]))
 
 
 @pytest.mark.parametrize("name", ["copy", "network", "lookup"])
@@ -45,18 +45,12 @@ def test_times_are_those_of_one_tree_after_the_other(name):
     (times,) = price_growths(pricing, [growth], footprint=bits, contexts=contexts, draft=draft)
     for i, context in enumerate(contexts):
         workload = pricing.workload.replace(context_tokens=float(context))
+        case = Case(pricing.device, pricing.architecture, workload, bits, draft)
         for size in (8,) if name == "network" else (6,):
-            found = jax.jit(price_cycle)(
-                pricing.device,
-                pricing.architecture,
-                workload=workload,
-                footprint=bits,
-                plan=tree_plan(growth.parent[:size]),
-                draft_cost=draft,
-            )
+            found = jax.jit(price)(case, tree_plan(growth.parent[:size]))
             assert times.verify_s[i, size - 1] == pytest.approx(float(found.verify_s), rel=1e-5)
             assert times.draft_s[i, size - 1] == pytest.approx(float(found.draft_s), rel=1e-5)
-        plain = jax.jit(baselines)(pricing.device, pricing.architecture, workload=workload, footprint=bits)
+        plain = jax.jit(baselines)(case)
         assert times.ar_bf16_s[i] == pytest.approx(float(plain.bf16.cost.total_s), rel=1e-5)
         assert times.ar_stored_s[i] == pytest.approx(float(plain.stored.cost.total_s), rel=1e-5)
     assert times.fits.all()
@@ -128,7 +122,7 @@ def test_cycles_of_a_tree_have_all_their_steps():
 
 def test_trees_that_are_priced_together_cost_what_each_costs():
     growths, options = (
-        (GROWTH, RankedTree(np.arange(3) - 1, np.zeros(3, int))),
+        (GROWTH, NestedTrees(np.arange(3) - 1, np.zeros(3, int))),
         {"contexts": (33, 5000), "draft": DraftCost()},
     )
     together = price_growths(PRICING, growths, footprint=uniform_footprint(11.0), **options)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from made_results import read
 
-from jaxspec.report.figures.configurations import roofline_figure, tokens_figure
+from jaxspec.report.configurations import roofline_figure, tokens_figure
 
 
 def legend(figure):

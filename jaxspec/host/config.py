@@ -1,0 +1,170 @@
+"""Settings of `jaxspec calibrate`."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Literal
+
+from jaxspec.errors import InputError
+from jaxspec.output_places import check_file_place
+from jaxspec.settings.base import Settings, Unused
+from jaxspec.settings.coercion import shown
+from jaxspec.settings.fields import setting
+from jaxspec.studies.study import Out, Study
+
+#: Formats in which matrices may be held, with their bits.
+FORMATS = {"float32": 32.0, "bfloat16": 16.0, "float16": 16.0}
+
+
+#: Which of the repeats counts.
+Statistic = Literal["median", "least"]
+
+
+def _check_formats(names: tuple[str, ...]) -> None:
+    for name in names:
+        if name not in FORMATS:
+            raise InputError(f"formats has {shown(name)}; allowed are {', '.join(FORMATS)}")
+    if len({FORMATS[name] for name in names}) < len(names):
+        raise InputError(f"formats are {', '.join(names)}; two of them have as many bits: leave one out")
+
+
+def _check_file(path: str | None) -> None:
+    if path is not None and not os.path.isfile(path):
+        raise InputError(
+            f"measurements {shown(path)} is no file; give a CSV file (jaxspec calibrate --example prints one)"
+        )
+
+
+def _from_file(config: CalibrateConfig) -> str | None:
+    return None if config.measurements is None else "the times come from a file"
+
+
+@dataclasses.dataclass(frozen=True)
+class CalibrateConfig(Settings):
+    """`jaxspec calibrate`.
+
+    Raises:
+        InputError: a value out of its range; settings that do not fit together.
+    """
+
+    measurements: str | None = setting(
+        None,
+        "CSV file of your own measured times, instead of measuring this machine (--example prints one).",
+        unset="this machine is measured",
+        check=_check_file,
+        flag="--from",
+    )
+    architecture: tuple[str, ...] = setting(
+        ("embedded", "qwen2.5-0.5b", "llama-3.2-1b"),
+        "Networks whose shapes are measured: catalog names, or Hugging Face config.json files.",
+        quick=("embedded",),
+    )
+    formats: tuple[str, ...] = setting(
+        ("float32", "bfloat16"),
+        "Formats in which matrices are held: float32, bfloat16, float16.",
+        check=_check_formats,
+        quick=("float32",),
+    )
+    rows: int = setting(512, "Largest number of rows of a product.", low=32, high=4096, quick=128)
+    repeats: int = setting(
+        7, "Repeats of each timing, alternating with neighbouring programs.", low=3, high=1000, quick=5
+    )
+    statistic: Statistic = setting(
+        "median", "Which of the repeats counts; on a busy machine the least is nearer to the time of a quiet one."
+    )
+
+    unused = (Unused(("architecture", "formats", "rows", "repeats", "statistic"), _from_file),)
+
+    @property
+    def widest(self) -> str:
+        """The format of the most bits: of it, products of all rows are timed, and whole networks."""
+        return max(self.formats, key=lambda name: FORMATS[name])
+
+
+#: Times of no machine in particular: those of a form, with 2 % of noise.
+EXAMPLE = """\
+part,weight_bits,batch,tokens,inner,outer,context_tokens,heads,kv_heads,head_dim,architecture,layers,draft_layers,vocab_size,read_bytes,seconds
+product,16,1,1,2048,2048,,,,,,,,,,9.63e-06
+product,16,1,2,2048,2048,,,,,,,,,,8.79e-06
+product,16,1,8,2048,2048,,,,,,,,,,9.36e-06
+product,16,1,32,2048,2048,,,,,,,,,,9.3e-06
+product,16,1,128,2048,2048,,,,,,,,,,9.87e-06
+product,16,1,512,2048,2048,,,,,,,,,,1.54e-05
+product,16,1,1,2048,8192,,,,,,,,,,2.4e-05
+product,16,1,2,2048,8192,,,,,,,,,,2.49e-05
+product,16,1,8,2048,8192,,,,,,,,,,2.46e-05
+product,16,1,32,2048,8192,,,,,,,,,,2.71e-05
+product,16,1,128,2048,8192,,,,,,,,,,2.7e-05
+product,16,1,512,2048,8192,,,,,,,,,,4.83e-05
+product,16,1,1,8192,2048,,,,,,,,,,2.48e-05
+product,16,1,2,8192,2048,,,,,,,,,,2.47e-05
+product,16,1,8,8192,2048,,,,,,,,,,2.46e-05
+product,16,1,32,8192,2048,,,,,,,,,,2.52e-05
+product,16,1,128,8192,2048,,,,,,,,,,2.72e-05
+product,16,1,512,8192,2048,,,,,,,,,,4.84e-05
+attention,,1,1,,,1024,32,8,64,,,,,,1.16e-05
+attention,,1,9,,,1024,32,8,64,,,,,,1.14e-05
+attention,,16,1,,,1024,32,8,64,,,,,,9.25e-05
+attention,,16,9,,,1024,32,8,64,,,,,,9.54e-05
+attention,,1,1,,,4096,32,8,64,,,,,,2.74e-05
+attention,,1,9,,,4096,32,8,64,,,,,,2.69e-05
+attention,,16,1,,,4096,32,8,64,,,,,,0.000343
+attention,,16,9,,,4096,32,8,64,,,,,,0.000348
+step,16,1,1,,,1024,,,,llama-3.2-1b,16,,,,0.00234
+step,16,1,5,,,1024,,,,llama-3.2-1b,16,,,,0.00225
+step,16,1,9,,,1024,,,,llama-3.2-1b,16,,,,0.00227
+step,16,16,1,,,1024,,,,llama-3.2-1b,16,,,,0.00367
+step,16,16,5,,,1024,,,,llama-3.2-1b,16,,,,0.00372
+step,16,1,1,,,1024,,,,llama-3.2-1b,4,,,,0.000888
+step,16,1,5,,,1024,,,,llama-3.2-1b,4,,,,0.000919
+step,16,1,9,,,1024,,,,llama-3.2-1b,4,,,,0.000923
+step,16,16,1,,,1024,,,,llama-3.2-1b,4,,,,0.00126
+step,16,16,5,,,1024,,,,llama-3.2-1b,4,,,,0.00142
+stream,,,,,,,,,,,,,,268435456,0.000169
+stream,,,,,,,,,,,,,,1073741824,0.000731
+lookup,,1,1,2048,,,,,,,,,128256,,1.96e-06
+lookup,,1,16,2048,,,,,,,,,128256,,1.95e-06
+lookup,,1,256,2048,,,,,,,,,128256,,2.27e-06
+sampling,,1,1,,,,,,,,,,32000,,1.18e-05
+sampling,,1,16,,,,,,,,,,32000,,3.59e-05
+sampling,,1,64,,,,,,,,,,32000,,0.000113
+sampling,,1,1,,,,,,,,,,128256,,1.36e-05
+sampling,,1,16,,,,,,,,,,128256,,6.7e-05
+"""
+
+
+_HELP = """Measure this machine and write a file for --device.
+
+Your own measured times can replace the measurement (--from).
+
+\b
+jaxspec calibrate -o my-machine.toml                        measures this machine through JAX, in some minutes
+jaxspec calibrate --quick                                   only the shapes of the embedded network
+jaxspec calibrate --architecture qwen3-0.6b,qwen3-4b        the shapes of your networks
+jaxspec calibrate --example > times.csv                     an example of a file of your own times
+jaxspec calibrate --from times.csv -o my-board.toml
+jaxspec predict --device my-machine.toml                    and tune, evaluate, tree, sweep, scale
+
+Measured are matrix products by rows, attention by context and rows, whole steps, streams, look-ups, sampling and loops,
+each within a compiled loop, as decoding runs it. A few numbers are fitted to the times. The file also contains the measured
+costs of rows, the errors on shapes that the fit did not see, and 90 % intervals. If the machine was too busy for reliable
+times, the command says so. All measurements are kept in the run directory; the same command resumes an interrupted run.
+"""
+
+
+#: The study that measures a machine.
+CALIBRATE = Study(
+    name="calibrate",
+    config=CalibrateConfig,
+    help=_HELP,
+    run="jaxspec.host.run:calibrate",
+    present="jaxspec.host.view:shown",
+    figures="jaxspec.host.view:figures",
+    announce=lambda config: (
+        "this machine, through JAX" if config.measurements is None else f"times of {config.measurements}"
+    ),
+    out=Out("Device file.", "my-machine.toml", "Measure anew.", names=("-o",), check=check_file_place),
+    example=EXAMPLE,
+    example_of="measured times",
+)

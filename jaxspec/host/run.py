@@ -28,7 +28,7 @@ from jaxspec.report.assumptions import device_facts
 from jaxspec.results import Quantity, calibrated, given, measured
 from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.directory import RunDirectory
-from jaxspec.runs.execute import execute_run
+from jaxspec.runs.execute import Outputs, execute_run
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.run_index import attempt, versions
 from jaxspec.runs.stages import Stages
@@ -339,6 +339,7 @@ def calibrate(
 
         return work
 
+    page = lambda result_plain, path: write_calibrate_report(CalibrateResult.from_plain(result_plain), path)
     result_plain, directory = execute_run(
         "calibrate",
         config,
@@ -346,9 +347,7 @@ def calibrate(
         check=checked,
         force=force,
         reporter=reporter,
-        contents=_CONTENTS,
-        page=lambda result_plain, path: write_calibrate_report(CalibrateResult.from_plain(result_plain), path),
-        headline=_HEADLINE,
+        outputs=Outputs(_CONTENTS, page, _HEADLINE),
     )
     if config.measurements is None:
         begun_here(directory.checkpoints)  # a finished run of another machine lies where several share a folder

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 
@@ -89,6 +89,20 @@ _PAGE = "report.html"
 _PRINTED_BYTES = 1e9
 
 
+class Outputs(NamedTuple):
+    """What a run leaves beside its result and checkpoints.
+
+    Attributes:
+        contents: see `RunDirectory`. A run whose further files are gone is not finished.
+        page: writes report.html, and writes it again where it is gone from a finished run; None: there is none.
+        headline: paths of the main numbers, for `jaxspec runs`: "configurations.tuned.speedup_vs_bf16_ar".
+    """
+
+    contents: Collection[str] = ()
+    page: WritePage | None = None
+    headline: Collection[str] = ()
+
+
 def execute_run(
     command: str,
     config: Settings,
@@ -98,9 +112,7 @@ def execute_run(
     out: str | Path | None = None,
     force: bool = False,
     reporter: Reporter | None = None,
-    contents: Collection[str] = (),
-    page: WritePage | None = None,
-    headline: Collection[str] = (),
+    outputs: Outputs | None = None,
     processes: Processes = ONE_PROCESS,
     keeps: bool = True,
 ) -> tuple[Any, RunDirectory]:
@@ -111,9 +123,6 @@ def execute_run(
 
     Args:
         check: of names, shapes and short files, without reading gigabytes; raises InputError.
-        contents: see `RunDirectory`. A run whose further files are gone is not finished.
-        page: writes report.html, and writes it again where it is gone from a finished run; None: there is none.
-        headline: paths of the main numbers, for `jaxspec runs`: "configurations.tuned.speedup_vs_bf16_ar".
         processes: that do the same work together, each on its part of the arrays: all call this with the same arguments,
             process 0 alone reads and writes the directory, and all return its result.
         keeps: see `RunDirectory`.
@@ -122,6 +131,7 @@ def execute_run(
     Raises:
         InputError: bad input, or memory ran out; nothing is lost.
     """
+    contents, page, headline = outputs or Outputs()
     reporter = reporter or Reporter(None if processes.owns else new_console(stderr=True, quiet=True))
     with processes.together():
         for note in notes(config):
@@ -208,6 +218,7 @@ def execute_record_run(
     *,
     kind: type[Found],
     write: Callable[[list[Found], Path], object] | None = None,
+    headline: Collection[str] = (),
     **how: Any,
 ) -> tuple[list[Found], RunDirectory]:
     """As `execute_run`, of a study whose work makes a list of records.
@@ -215,7 +226,7 @@ def execute_record_run(
     Args:
         kind: of a record.
         write: the page of them all, into the run directory; None: there is none.
-        how: see `execute_run`.
+        headline: see `Outputs`; how: see `execute_run`.
     """
     read = lambda entries: [kind.from_plain(entry) for entry in entries]
     page = None if write is None else lambda entries, path: write(read(entries), path)
@@ -224,7 +235,7 @@ def execute_record_run(
         work = prepare(directory, reporter)
         return lambda: [record.plain() for record in work()]
 
-    result, directory = execute_run(command, config, prepared, page=page, **how)
+    result, directory = execute_run(command, config, prepared, outputs=Outputs(page=page, headline=headline), **how)
     return read(result), directory
 
 
@@ -257,7 +268,7 @@ def execute_per_device(
         write: writes the page of all results into the run directory.
         kind: of a result.
         work_units: what the bar counts, and how many of them a device is.
-        how: out, force, reporter and headline, see `execute_run`.
+        how: out, force, reporter and headline, see `execute_record_run`.
     Raises:
         InputError: bad input; nothing is lost.
     """

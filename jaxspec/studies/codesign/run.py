@@ -23,7 +23,7 @@ from jaxspec.report.assumptions import device_facts
 from jaxspec.results import Quantity, calibrated, given, predicted
 from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.directory import RunDirectory
-from jaxspec.runs.execute import execute_run
+from jaxspec.runs.execute import Outputs, execute_run
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
 from jaxspec.studies.codesign.config import DEVICE_FILE, CodesignConfig
@@ -198,15 +198,10 @@ def codesign(
         return lambda: _run(problem(), directory, reporter).plain()
 
     expect(CodesignConfig, config)
-    how: dict[str, Any] = dict(out=out, force=force, reporter=reporter, headline=HEADLINE)
-    result, _ = execute_run(
-        "codesign",
-        config,
-        prepare,
-        check=problem,
-        page=lambda result, path: write_codesign_report(CodesignResult.from_plain(result), path),
-        **how,
-    )
+    page = lambda result, path: write_codesign_report(CodesignResult.from_plain(result), path)
+    how: dict[str, Any] = dict(out=out, force=force, reporter=reporter)
+    outputs = Outputs(page=page, headline=HEADLINE)
+    result, _ = execute_run("codesign", config, prepare, check=problem, outputs=outputs, **how)
     return CodesignResult.from_plain(result)
 
 

@@ -20,7 +20,7 @@ from jaxspec.errors import InputError
 from jaxspec.report.assumptions import architecture_data, device_facts
 from jaxspec.results.network_results import PricedNumber
 from jaxspec.runs.directory import RunDirectory
-from jaxspec.runs.execute import Prepare, execute_run
+from jaxspec.runs.execute import Outputs, Prepare, execute_run
 from jaxspec.runs.inputs import changed_inputs
 from jaxspec.runs.processes import ONE_PROCESS, Processes, shared_processes
 from jaxspec.runs.progress import Reporter
@@ -320,13 +320,9 @@ def carry_out_sweep(
     Args:
         planned: checks names and numbers.
     """
-    kept: dict[str, Any] = {
-        "contents": (POINTS_FILE,),
-        "headline": _HEADLINE,
-        "page": write_sweep_report,
-    }
     asked: dict[str, Any] = {"check": planned, "out": out, "force": force, "reporter": reporter, "processes": processes}
-    result, directory = execute_run("sweep", config, prepare, **asked, **kept)
+    outputs = Outputs((POINTS_FILE,), write_sweep_report, _HEADLINE)
+    result, directory = execute_run("sweep", config, prepare, outputs=outputs, **asked)
     return SweepResult.from_plain(result), directory
 
 

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from jaxspec.report import Shown, Table
 from jaxspec.report.page import Drawings
 from jaxspec.results import UNKNOWN, Quantity, Record, Result, given, predicted
-from jaxspec.runs import Reporter, RunDirectory, execute_run
+from jaxspec.runs import Reporter, RunDirectory
+from jaxspec.runs.execute import Outputs, execute_run
 from jaxspec.settings.base import Settings, Unused
 from jaxspec.settings.fields import setting
 from jaxspec.studies.study import Study, run_directory
@@ -52,9 +53,8 @@ def build(
 
         return work
 
-    entries, directory = execute_run(
-        "toy", config, prepare, out=out, force=force, reporter=reporter, headline=("area", "absent.number")
-    )
+    outputs = Outputs(headline=("area", "absent.number"))
+    entries, directory = execute_run("toy", config, prepare, out=out, force=force, reporter=reporter, outputs=outputs)
     return [ToyResult.from_plain(entry) for entry in entries], directory
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jaxspec.runs.execute import execute_run
+from jaxspec.runs.execute import Outputs, execute_run
 from jaxspec.settings.base import Settings
 
 
@@ -16,7 +16,8 @@ def repeated(tmp_path):
             worked.append(1)
             return {"numbers": [len(worked), float("nan")]}
 
-        return execute_run("trial", Settings(), lambda *_: work, out=tmp_path / "run", **options)
+        outputs = Outputs(page=options.pop("page", None))
+        return execute_run("trial", Settings(), lambda *_: work, out=tmp_path / "run", outputs=outputs, **options)
 
     return run
 

@@ -15,6 +15,7 @@ from jaxspec.models.embedded import load_model
 from jaxspec.speculate.drafts.interface import Draft
 from jaxspec.speculate.engine import decode_autoregressively
 from jaxspec.speculate.expansion import chain_limits
+from jaxspec.speculate.loop import Request
 from jaxspec.speculate.measured_ranks import measure_ranks
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.text.windows import load_text, windows
@@ -49,13 +50,10 @@ def measure_agreement(
     decoded = decode_autoregressively(
         target,
         None,
-        jnp.asarray(prompts),
-        jnp.arange(batch),
-        jax.random.key(SEED),
+        Request(jnp.asarray(prompts), jnp.arange(batch), jax.random.key(SEED), NEW_TOKENS),
         GREEDY,
         draft=None,
         config=config,
-        num_tokens=NEW_TOKENS,
         limits=chain_limits(1),
     )
     texts = decoded.tokens[:, : length + NEW_TOKENS]

@@ -38,6 +38,7 @@ from jaxspec.scaling import sample_continuations
 from jaxspec.speculate import GREEDY, chain_limits, decode, decode_autoregressively, decode_chains
 from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.drafts import ReadyDraft, make_draft, self_draft
+from jaxspec.speculate.loop import Request
 from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies import TuneConfig
 from jaxspec.studies.measured.hard_drafts import HardDrafts
@@ -211,17 +212,17 @@ def decoding_speed() -> list[dict[str, Any]]:
         result = run()
         return float(np.sum(result.generated)) / median_s(run)
 
-    shared = {"config": config, "num_tokens": TOKENS}
+    request = Request(prompt, ids, jax.random.key(0), TOKENS)
 
     def chain_speed(draft: ReadyDraft, length: int) -> float:
         def run():
-            tree, options = chain_tree(length, length + 1), {"draft": draft.draft, **shared}
-            return decode(target, draft.params, prompt, ids, tree, jax.random.key(0), GREEDY, **options)
+            tree = chain_tree(length, length + 1)
+            return decode(target, draft.params, request, tree, GREEDY, draft=draft.draft, config=config)
 
         return tokens_per_s(run)
 
-    alone = functools.partial(decode_autoregressively, target, None, prompt, ids, jax.random.key(0), GREEDY)
-    peer = tokens_per_s(lambda: alone(draft=None, limits=chain_limits(1), **shared))
+    alone = functools.partial(decode_autoregressively, target, None, request, GREEDY)
+    peer = tokens_per_s(lambda: alone(draft=None, limits=chain_limits(1), config=config))
     rows = []
     for name, length in CHAINS:
         speed = chain_speed(compressed() if name == "self" else make_draft(name, loaded), length)

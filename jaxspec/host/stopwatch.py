@@ -36,6 +36,7 @@ from jaxspec.speculate.drafts.interface import ReadyDraft
 from jaxspec.speculate.drafts.no_draft import NoDraft
 from jaxspec.speculate.engine import Decoded, autoregressive_tree, decode
 from jaxspec.speculate.expansion import TreeLimits, chain_limits, tree_limits
+from jaxspec.speculate.loop import Request
 from jaxspec.speculate.ragged import generated_tokens
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees.public_trees import chain_tree
@@ -331,9 +332,9 @@ def time_ways(
         key, ends = jax.random.key(prompts.seed), jnp.asarray(prompts.stop, jnp.int32)
 
         def run() -> Decoded:
-            given = (target, params, these, ids, way.tree, key, prompts.decoding)
-            options = {"draft": draft, "config": config, "num_tokens": tokens, "room": num_tokens}
-            return decode(*given, law=way.law, limits=way.limits, lengths=of_these, stop=ends, **options)
+            given = (target, params, Request(these, ids, key, tokens, of_these, ends), way.tree, prompts.decoding)
+            options = {"draft": draft, "config": config, "room": num_tokens}
+            return decode(*given, law=way.law, limits=way.limits, **options)
 
         return run
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from jaxspec.speculate.expansion import TreeLimits, chain_limits, tree_limits
     from jaxspec.speculate.expected_cycles import CycleStatistics, expected_cycles
     from jaxspec.speculate.keys import Purpose, draw_keys
+    from jaxspec.speculate.loop import Request
     from jaxspec.speculate.measured_ranks import measure_ranks, record_ranks
     from jaxspec.speculate.predicted_cycles import predict_cycles
     from jaxspec.speculate.proof import (
@@ -37,6 +38,7 @@ __all__ = [
     "Interval",
     "Prompts",
     "Purpose",
+    "Request",
     "TargetText",
     "TreeLimits",
     "TreeVerdict",

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array, Int, Key
 
 from jaxspec.checks import (
     check_draft_vocabulary,
@@ -29,7 +28,7 @@ from jaxspec.speculate.candidates import CandidateLaw
 from jaxspec.speculate.drafts.interface import Draft
 from jaxspec.speculate.dynamic_tree import DynamicTree
 from jaxspec.speculate.expansion import TreeLimits, tree_limits
-from jaxspec.speculate.loop import Asked, Decoded, LoopForm, decoding_loop
+from jaxspec.speculate.loop import Decoded, LoopForm, Request, decoding_loop
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees.public_trees import chain_tree
 from jaxspec.trees.topology import Tree, check_tree, one_tree
@@ -45,54 +44,45 @@ def autoregressive_tree(limits: TreeLimits) -> Tree:
 def decode(
     target_params: Params,
     draft_params: Any,
-    prompts: Int[Array, "batch prompt"],
-    prompt_ids: Int[Array, " batch"],
+    request: Request,
     tree: Tree | DynamicTree,
-    seed: Key[Array, ""],
     decoding: Decoding,
     *,
     draft: Draft | None,
     config: DecoderConfig,
-    num_tokens: int,
     law: CandidateLaw = "top",
     limits: TreeLimits | None = None,
     room: int | None = None,
-    lengths: Int[Array, " batch"] | None = None,
-    stop: Int[Array, " stop"] | None = None,
 ) -> Decoded:
-    """Decode every prompt to at least `num_tokens` new tokens, or to a stop token before that.
+    """Decode every prompt to at least as many new tokens as are asked for, or to a stop token before that.
 
     Values are checked on the host, unless they are traced (see `jaxspec.checks`): traced tokens outside the vocabulary and a
     traced temperature that is not above 0 give meaningless text.
 
     Args:
         draft_params: of `draft`.
-        prompts: token ids, one or more each. Prompts of unequal length begin at place 0; what follows their ends is not read.
-        prompt_ids: names the prompts for random draws, so that results do not depend on batching.
+        request: its `num_tokens` is an int.
         tree: one tree for all prompts (`chain_tree` makes a chain), or how trees grow. Given `limits`, a tree may be traced.
         decoding: how tokens are chosen; `greedy` is static, the numbers may be traced.
         draft: static; it has the target's vocabulary. None where the limits have no nodes: there is nothing to ask.
-        num_tokens: static, at least 1.
         law: how candidates are chosen; greedy decoding and dynamic trees take the draft's likeliest ("top").
         limits: static sizes, those of the tree unless given; trees of one size within the same limits share one compilation. A
             dynamic tree has its own.
-        room: static number of new tokens that the caches have slots for, `num_tokens` unless given. Calls that share it
-            share one compilation, whatever their `num_tokens`.
-        lengths: of the prompts, 1 to their places; None: they have one length. Each prompt is decoded as it is alone.
-        stop: tokens that end a text, any number of them; the first one generated is a text's last token.
+        room: static number of new tokens that the caches have slots for, those of the request unless given. Calls that share
+            it share one compilation, however many tokens they ask for.
     Raises:
         ValueError: an argument out of its range, of another shape or type, more tokens than room, a malformed tree, one beyond
             the limits, or sampled candidates where only the likeliest are possible.
     Source: Leviathan et al. 2023, arXiv:2211.17192, Algorithm 1 (chains); SpecInfer, Miao et al. 2024, Algorithm 2 (trees).
     """
-    room = num_tokens if room is None else room
-    check_sizes(num_tokens=num_tokens, room=room)
-    batch, places = check_tokens("prompts", prompts, vocab_size=config.vocab_size)
-    check_prompt_ids(prompt_ids, batch)
-    check_lengths(lengths, batch, places)
-    check_stop(stop)
+    room = request.num_tokens if room is None else room
+    check_sizes(num_tokens=request.num_tokens, room=room)
+    batch, places = check_tokens("prompts", request.prompts, vocab_size=config.vocab_size)
+    check_prompt_ids(request.ids, batch)
+    check_lengths(request.lengths, batch, places)
+    check_stop(request.stop)
     check_sampling(decoding)
-    check_key(seed)
+    check_key(request.seed)
     check_network(target_params, vocab_size=config.vocab_size, hidden_size=config.hidden_size)
     if law not in ("top", "sampled"):
         raise ValueError(f"candidates are {law!r}; they are chosen as 'top' or 'sampled'")
@@ -116,7 +106,7 @@ def decode(
     return decoding_loop(
         target_params,
         draft_params,
-        Asked(prompts, prompt_ids, seed, jnp.asarray(num_tokens), lengths, stop),
+        request._replace(num_tokens=jnp.asarray(request.num_tokens)),
         fixed,
         decoding.for_program(),
         form=LoopForm(draft, config, room, law, limits, dynamic),
@@ -126,9 +116,7 @@ def decode(
 def decode_autoregressively(
     target_params: Params,
     draft_params: Any,
-    prompts: Int[Array, "batch prompt"],
-    prompt_ids: Int[Array, " batch"],
-    seed: Key[Array, ""],
+    request: Request,
     decoding: Decoding,
     *,
     limits: TreeLimits,
@@ -144,7 +132,7 @@ def decode_autoregressively(
         ValueError: see `decode`.
     """
     tree = autoregressive_tree(limits)
-    return decode(target_params, draft_params, prompts, prompt_ids, tree, seed, decoding, limits=limits, **options)
+    return decode(target_params, draft_params, request, tree, decoding, limits=limits, **options)
 
 
 def _checked_limits(tree: Tree, limits: TreeLimits | None) -> TreeLimits:

@@ -32,7 +32,7 @@ from jaxspec.speculate.steps import slots_before, top_gap
 from jaxspec.speculate.tree_rules import TreeVerdict, verify_greedily, verify_tree
 from jaxspec.trees.topology import PADDING, Tree, verification_mask, verification_positions
 
-__all__ = ["Asked", "Decoded", "LoopForm", "decoding_loop", "verified_view"]
+__all__ = ["Decoded", "LoopForm", "Request", "decoding_loop", "verified_view"]
 
 
 def verified_view(
@@ -105,19 +105,22 @@ class _State(NamedTuple):
     margin: Array
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """What is decoded.
 
     Attributes:
-        ids: name the prompts for random draws.
-        num_tokens: to decode of each at least, unless a stop token comes before.
-        lengths: of the prompts; None: they have no padding. stop: tokens that end a text; None: there are none.
+        prompts: token ids, one or more each. Prompts of unequal length begin at place 0; what follows their ends is not read.
+        ids: name the prompts for random draws, so that results do not depend on batching.
+        seed: of all draws.
+        num_tokens: to decode of each at least, 1 or more, unless a stop token comes before.
+        lengths: of the prompts, 1 to their places; None: they have one length. Each prompt is decoded as it is alone.
+        stop: tokens that end a text, any number of them; the first one generated is a text's last token. None: there are none.
     """
 
     prompts: Int[Array, "batch prompt"]
     ids: Int[Array, " batch"]
     seed: Array
-    num_tokens: Int[Array, ""]
+    num_tokens: Int[Array, ""] | int
     lengths: Int[Array, " batch"] | None = None
     stop: Int[Array, " stop"] | None = None
 
@@ -140,7 +143,7 @@ class LoopForm(NamedTuple):
 
 @partial(jit_decoding, static_argnames="form")
 def decoding_loop(
-    target_params: Params, draft_params: Any, asked: Asked, tree: Tree | None, decoding: Decoding, *, form: LoopForm
+    target_params: Params, draft_params: Any, request: Request, tree: Tree | None, decoding: Decoding, *, form: LoopForm
 ) -> Decoded:
     """`decode` with checked arguments.
 
@@ -150,14 +153,14 @@ def decoding_loop(
     Args:
         tree: None for a dynamic tree.
     """
-    batch, places = asked.prompts.shape
-    lengths = jnp.full(batch, places, jnp.int32) if asked.lengths is None else asked.lengths.astype(jnp.int32)
-    stop = jnp.zeros(0, jnp.int32) if asked.stop is None else asked.stop
+    batch, places = request.prompts.shape
+    lengths = jnp.full(batch, places, jnp.int32) if request.lengths is None else request.lengths.astype(jnp.int32)
+    stop = jnp.zeros(0, jnp.int32) if request.stop is None else request.stop
     levels = given = None
     if tree is not None:
         levels = None if form.limits.nodes == 0 else in_levels(tree, form.limits)
         given = _seen_in(tree if form.draft is None or levels is None else levels.tree)
-    loop = _Loop(target_params, draft_params, asked, lengths, stop, tree, levels, given, decoding, form)
+    loop = _Loop(target_params, draft_params, request, lengths, stop, tree, levels, given, decoding, form)
     state = jax.lax.while_loop(lambda state: jnp.any(loop.unfinished(state)), loop.cycle, loop.started())
     return Decoded(
         tokens=state.tokens,
@@ -185,7 +188,7 @@ class _Loop:
 
     target_params: Params
     draft_params: Any
-    asked: Asked
+    request: Request
     lengths: Int[Array, " batch"]
     stop: Int[Array, " stop"]
     tree: Tree | None
@@ -212,26 +215,26 @@ class _Loop:
 
     def started(self) -> _State:
         """The state behind the prompts."""
-        form, (batch, places), lengths = self.form, self.asked.prompts.shape, self.lengths
+        form, (batch, places), lengths = self.form, self.request.prompts.shape, self.lengths
         # The last cycle may start at room − 1 and write a whole window.
         slots = places + form.room + 2 * self.window
-        at = jnp.broadcast_to(jnp.arange(places), self.asked.prompts.shape)
+        at = jnp.broadcast_to(jnp.arange(places), self.request.prompts.shape)
         step = StepInput(at, causal_mask(batch, places), lengths=text_lengths(at, lengths))
-        prefill = self.target(self.asked.prompts, step)
+        prefill = self.target(self.request.prompts, step)
         numbers = form.limits.numbers if form.dynamic is None else form.dynamic.numbers
         memory = None if form.draft is None else form.draft.empty(self.draft_params, batch, slots, numbers)
         # The barrier keeps XLA from computing, at compile time, what an empty memory makes of the prompt.
         memory, at_start = jax.lax.optimization_barrier((memory, jnp.zeros(batch, jnp.int32)))
         committed = Committed(
-            tokens=self.asked.prompts[:, 1:],
+            tokens=self.request.prompts[:, 1:],
             hidden=prefill.for_draft[:, :-1],
             cache=first_slots(prefill.cache, places - 1),
             start=at_start,
-            before=self.asked.prompts[:, 0],
+            before=self.request.prompts[:, 0],
             valid=lengths - 1,
             extras=jax.tree.map(lambda x: x[:, :-1], prefill.extras),
         )
-        unpadded = jnp.where(jnp.arange(places)[None] < lengths[:, None], self.asked.prompts, 0)
+        unpadded = jnp.where(jnp.arange(places)[None] < lengths[:, None], self.request.prompts, 0)
         cache = empty_cache(form.config, batch, slots, params=self.target_params)
         return _State(
             tokens=jnp.zeros((batch, slots), jnp.int32).at[:, :places].set(unpadded),
@@ -248,16 +251,19 @@ class _Loop:
 
     def unfinished(self, state: _State) -> Bool[Array, " batch"]:
         """Sequences that go on."""
-        return (state.length - self.lengths < self.asked.num_tokens) & ~state.stopped
+        return (state.length - self.lengths < self.request.num_tokens) & ~state.stopped
 
     def drafted(self, memory: Memory, root: Root) -> tuple[DraftedTree, Memory]:
         """The tokens of a cycle, and the memory with them."""
-        form, batch = self.form, len(self.asked.prompts)
+        form, batch = self.form, len(self.request.prompts)
         if form.draft is None:
             assert self.tree is not None
             nothing = jnp.zeros((batch, 0), jnp.int32), jnp.zeros((batch, 1, 1), jnp.int32)
             return DraftedTree(self.tree, *nothing, None), memory
-        asking, drawn = (form.draft, self.draft_params, memory, root), (self.asked.seed, self.asked.ids, self.decoding)
+        asking, drawn = (
+            (form.draft, self.draft_params, memory, root),
+            (self.request.seed, self.request.ids, self.decoding),
+        )
         if self.levels is None:
             assert form.dynamic is not None
             return draft_dynamic_tree(*asking, form.dynamic, *drawn)
@@ -270,10 +276,10 @@ class _Loop:
             return jax.vmap(partial(verify_greedily, depths=limits.depth), in_axes=(trees, 0, 0, trees))(
                 drafted.tree, jnp.argmax(logits, axis=-1), drafted.candidates, mask
             )
-        draw = lambda purpose, position: draw_keys(self.asked.seed, purpose, self.asked.ids, position)
+        draw = lambda purpose, position: draw_keys(self.request.seed, purpose, self.request.ids, position)
         per_rank = jax.vmap(lambda key: jax.random.uniform(key, (limits.ranks,)))
         at_depth = [per_rank(draw(Purpose.ACCEPT, root.position + i)) for i in range(1, self.window)]
-        none = jnp.zeros((len(self.asked.prompts), 0, limits.ranks))
+        none = jnp.zeros((len(self.request.prompts), 0, limits.ranks))
         return jax.vmap(verify_tree, in_axes=(trees, 0, 0, 0, 0, 0))(
             drafted.tree,
             token_distribution(logits, self.decoding),

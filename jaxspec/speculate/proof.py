@@ -22,6 +22,7 @@ from jaxspec.speculate.drafts.interface import ReadyDraft
 from jaxspec.speculate.dynamic_tree import DynamicTree
 from jaxspec.speculate.engine import autoregressive_tree, decode
 from jaxspec.speculate.expansion import TreeLimits, chain_limits
+from jaxspec.speculate.loop import Request
 from jaxspec.speculate.ragged import generated_tokens
 from jaxspec.trees.public_trees import chain_tree
 from jaxspec.trees.topology import Tree
@@ -83,15 +84,17 @@ def decode_prompts(
     check_sampling(prompts.decoding)
     temperature = jnp.asarray(prompts.decoding.temperature, jnp.float32)
     decoding = dataclasses.replace(prompts.decoding, temperature=temperature)
-    options = {"config": config, "num_tokens": prompts.num_tokens, "law": law, "limits": limits, "room": room}
-    options |= {"stop": jnp.asarray(prompts.stop, jnp.int32), "draft": None if draft is None else draft.draft}
+    options = {"config": config, "law": law, "limits": limits, "room": room}
+    options |= {"draft": None if draft is None else draft.draft}
+    stop = jnp.asarray(prompts.stop, jnp.int32)
     params = None if draft is None else draft.params
     parts = []
     for chunk in prompt_chunks(prompts.tokens, mesh_of(target), sharing=1 if draft is None else draft.sharing):
         key = jax.random.key(prompts.seed)
         rows = (chunk.prompts, chunk.ids, chunk.of(prompts.known_lengths))
         prompts_here, ids, of_these = split_rows(target, *rows)
-        result = decode(target, params, prompts_here, ids, tree, key, decoding, lengths=of_these, **options)
+        request = Request(prompts_here, ids, key, prompts.num_tokens, of_these, stop)
+        result = decode(target, params, request, tree, decoding, **options)
         parts.append((jax.block_until_ready(result), chunk.real))
         advance()
     return _of_numbers(gather(parts))

@@ -21,6 +21,7 @@ from jaxspec.models.hf_load import LoadedModel
 from jaxspec.speculate.drafts import ReadyDraft
 from jaxspec.speculate.engine import decode
 from jaxspec.speculate.expansion import TreeLimits
+from jaxspec.speculate.loop import Request
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.testing.schemes import random_network
 from jaxspec.trees import chain_tree, pad_tree, tree_from_paths
@@ -60,17 +61,12 @@ def gives_one_text(ready: ReadyDraft) -> None:
         return decode(
             target,
             params,
-            prompts,
-            jnp.asarray(IDS),
+            Request(prompts, jnp.asarray(IDS), jax.random.key(SEED), TOKENS, lengths, stop),
             tree,
-            jax.random.key(SEED),
             GREEDY,
             draft=draft,
             config=TARGET,
-            num_tokens=TOKENS,
             limits=LIMITS,
-            lengths=lengths,
-            stop=stop,
         )
 
     jitted = jax.jit(traced)

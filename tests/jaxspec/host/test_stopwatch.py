@@ -12,6 +12,7 @@ from jaxspec.models import DecoderConfig
 from jaxspec.speculate import GREEDY, chain_limits, decode
 from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.drafts import NGramDraft, NGramParams, ReadyDraft
+from jaxspec.speculate.loop import Request
 from jaxspec.trees import tree_from_paths
 
 pytestmark = pytest.mark.network
@@ -79,18 +80,13 @@ def test_counts_are_those_of_decoding(network, timed):
             decode(
                 network,
                 DRAFT.params,
-                PROMPTS[rows],
-                np.array(rows),
+                Request(PROMPTS[rows], np.array(rows), jax.random.key(0), count, LENGTHS[rows], np.zeros(0, np.int32)),
                 WAYS["chain"].tree,
-                jax.random.key(0),
                 GREEDY,
                 draft=DRAFT.draft,
                 config=CONFIG,
-                num_tokens=count,
                 room=12,
                 limits=chain_limits(3),
-                lengths=LENGTHS[rows],
-                stop=np.zeros(0, np.int32),
             )
             for count in (1, 12)
         ]

@@ -24,6 +24,7 @@ from jaxspec.speculate.acceptance import agreement
 from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.drafts import self_draft
 from jaxspec.speculate.engine import decode
+from jaxspec.speculate.loop import Request
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.speculate.steps import top_gap
@@ -46,9 +47,10 @@ def run(params, config):
     options = {"num_tokens": 9, "decoding": GREEDY, "seed": 0}
     rows = []
 
-    def decode_of(target, params, prompts, *given, **static):
+    def decode_of(target, params, request, *given, **static):
+        prompts = request.prompts
         rows.append((prompts.sharding.shard_shape(prompts.shape)[0], len(prompts)))
-        return decode(target, params, prompts, *given, **static)
+        return decode(target, params, request, *given, **static)
 
     with patch("jaxspec.speculate.proof.decode", decode_of):
         decoded = decode_chains(as_computed(params), config, draft, Prompts(prompts, **options), 3)
@@ -124,8 +126,9 @@ def gap_on_shards():
 def decoded_mixture(params):
     """Tokens of a mixture of experts."""
     prompts = np.random.default_rng(2).integers(MIXTURE.vocab_size, size=(4, 5)).astype(np.int32)
-    options = {"draft": None, "limits": chain_limits(1), "config": MIXTURE, "num_tokens": 9}
-    found = decode_autoregressively(params, None, prompts, np.arange(4), jax.random.key(0), GREEDY, **options)
+    options = {"draft": None, "limits": chain_limits(1), "config": MIXTURE}
+    request = Request(prompts, np.arange(4), jax.random.key(0), 9)
+    found = decode_autoregressively(params, None, request, GREEDY, **options)
     return np.asarray(found.tokens).tolist()
 
 

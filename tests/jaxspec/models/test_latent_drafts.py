@@ -17,6 +17,7 @@ from jaxspec.models.hf_load import load_directory
 from jaxspec.speculate.drafts import SelfDraft, SelfDraftParams
 from jaxspec.speculate.engine import autoregressive_tree, decode
 from jaxspec.speculate.expansion import tree_limits
+from jaxspec.speculate.loop import Request
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.testing.schemes import prepare_at_once
 from jaxspec.trees import chain_tree, tree_from_parents
@@ -81,9 +82,10 @@ NETWORKS = {
 def test_chains_and_trees_decode_the_text_that_decoding_alone_does(name):
     config, target, draft = NETWORKS[name]()
     prompts = np.random.default_rng(5).integers(config.vocab_size, size=(3, 4)).astype(np.int32)
-    static = {"draft": SelfDraft(config), "config": config, "num_tokens": 12, "limits": LIMITS}
+    static = {"draft": SelfDraft(config), "config": config, "limits": LIMITS}
+    request = Request(prompts, np.arange(3), jax.random.key(0), 12)
     greedily = Decoding(greedy=True, temperature=jnp.float32(1.0))
-    of = lambda shape: decode(target, draft, prompts, np.arange(3), shape, jax.random.key(0), greedily, **static)
+    of = lambda shape: decode(target, draft, request, shape, greedily, **static)
     alone = of(autoregressive_tree(LIMITS))
     for shape in (TREE, chain_tree(3, LIMITS.nodes + 1)):
         drafted = of(shape)

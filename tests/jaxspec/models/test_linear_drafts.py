@@ -22,6 +22,7 @@ from jaxspec.speculate.drafts import NetworkDraft, SelfDraft, SelfDraftParams
 from jaxspec.speculate.drafts.factory import check_draft
 from jaxspec.speculate.engine import autoregressive_tree, decode
 from jaxspec.speculate.expansion import tree_limits
+from jaxspec.speculate.loop import Request
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.testing.schemes import prepare_at_once
 from jaxspec.trees import chain_tree, tree_from_parents
@@ -76,8 +77,9 @@ def test_chains_and_trees_decode_the_text_that_decoding_alone_does(config, draft
     target = sharp(config)
     static, params = draft(config, target)
     prompts, lengths = np.random.default_rng(5).integers(13, size=(3, 7)).astype(np.int32), np.array([7, 4, 6])
-    options = {"draft": static, "config": config, "num_tokens": 24, "limits": LIMITS, "lengths": lengths}
-    of = lambda shape: decode(target, params, prompts, np.arange(3), shape, jax.random.key(0), GREEDILY, **options)
+    options = {"draft": static, "config": config, "limits": LIMITS}
+    request = Request(prompts, np.arange(3), jax.random.key(0), 24, lengths)
+    of = lambda shape: decode(target, params, request, shape, GREEDILY, **options)
     alone = of(autoregressive_tree(LIMITS))
     for shape in (TREE, chain_tree(3, LIMITS.nodes + 1)):
         drafted = of(shape)
@@ -96,11 +98,16 @@ def test_each_prompt_is_decoded_as_it_is_alone():
     target = sharp(HYBRID)
     static, params = network_of(HYBRID, target)
     prompts, lengths = np.random.default_rng(8).integers(13, size=(2, 6)).astype(np.int32), np.array([6, 3])
-    options = {"draft": static, "config": HYBRID, "num_tokens": 10}
-    run = lambda prompts, ids, **more: decode(
-        target, params, prompts, ids, chain_tree(2, 3), jax.random.key(0), GREEDILY, **options, **more
+    run = lambda prompts, ids, lengths=None: decode(
+        target,
+        params,
+        Request(prompts, ids, jax.random.key(0), 10, lengths),
+        chain_tree(2, 3),
+        GREEDILY,
+        draft=static,
+        config=HYBRID,
     )
-    both = run(prompts, np.arange(2), lengths=lengths)
+    both = run(prompts, np.arange(2), lengths)
     for row, length in enumerate(lengths):
         one = run(prompts[row : row + 1, :length], np.arange(row, row + 1))
         np.testing.assert_array_equal(both.tokens[row, : length + 10], one.tokens[0, : length + 10])

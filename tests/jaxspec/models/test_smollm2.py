@@ -17,6 +17,7 @@ from jaxspec.models.embedded import model_place
 from jaxspec.models.special_tokens import end_tokens
 from jaxspec.speculate import chain_limits, loop
 from jaxspec.speculate.engine import autoregressive_tree, decode
+from jaxspec.speculate.loop import Request
 from jaxspec.speculate.ragged import generated_tokens, padded
 from jaxspec.speculate.sampling import GREEDY
 
@@ -43,18 +44,15 @@ def greedy(network, prompts, count):
     """Tokens that follow the prompts, with keys and values as they are computed."""
     texts, lengths = padded([np.array(prompt, np.int32) for prompt in prompts])
     limits = chain_limits(1)
-    options = {"draft": None, "config": network.config, "num_tokens": count, "limits": limits}
+    options = {"draft": None, "config": network.config, "limits": limits}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "stored_kv", lambda config: None)
         found = decode(
             network.params,
             None,
-            jnp.asarray(texts),
-            jnp.arange(len(texts)),
+            Request(jnp.asarray(texts), jnp.arange(len(texts)), jax.random.key(0), count, jnp.asarray(lengths)),
             autoregressive_tree(limits),
-            jax.random.key(0),
             GREEDY,
-            lengths=jnp.asarray(lengths),
             **options,
         )
     return generated_tokens(np.asarray(found.tokens), lengths, np.asarray(found.generated), count)

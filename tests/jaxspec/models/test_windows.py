@@ -17,6 +17,7 @@ from jaxspec.models.rope_scaling import DynamicScaling, Rope
 from jaxspec.speculate.drafts import SelfDraft, SelfDraftParams
 from jaxspec.speculate.engine import autoregressive_tree, decode
 from jaxspec.speculate.expansion import tree_limits
+from jaxspec.speculate.loop import Request
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees import tree_from_parents
 
@@ -84,11 +85,10 @@ def test_a_tree_decodes_the_text_that_decoding_alone_does():
     prompts = np.random.default_rng(5).integers(13, size=(3, 4)).astype(np.int32)
     near = jax.tree.map(lambda x: x + 0.1 * jnp.sign(x) * jnp.abs(x).mean(), PARAMS)
     knobs = uniform_knobs(CASSANDRA1, MIXED, kv_prune=0.2, kv_cut_bits=3.0)
-    static = {"draft": SelfDraft(MIXED), "config": MIXED, "num_tokens": 12, "limits": limits}
+    static = {"draft": SelfDraft(MIXED), "config": MIXED, "limits": limits}
+    request = Request(prompts, np.arange(3), jax.random.key(0), 12)
     greedily = Decoding(greedy=True, temperature=jnp.float32(1.0))
-    of = lambda shape: decode(
-        PARAMS, SelfDraftParams(near, knobs), prompts, np.arange(3), shape, jax.random.key(0), greedily, **static
-    )
+    of = lambda shape: decode(PARAMS, SelfDraftParams(near, knobs), request, shape, greedily, **static)
     drafted, alone = of(tree), of(autoregressive_tree(limits))
     np.testing.assert_array_equal(drafted.tokens[:, :16], alone.tokens[:, :16])
     np.testing.assert_array_equal(drafted.margin[:, :16], alone.margin[:, :16])

@@ -13,6 +13,7 @@ from jaxspec.models.decoder import forward_text
 from jaxspec.scaling import sample_continuations
 from jaxspec.speculate.engine import decode_autoregressively
 from jaxspec.speculate.expansion import tree_limits
+from jaxspec.speculate.loop import Request
 from jaxspec.speculate.sampling import GREEDY, SAMPLING, Decoding, token_distribution
 from jaxspec.trees.public_trees import chain_tree
 
@@ -50,13 +51,10 @@ def test_greedy_samples_are_what_decoding_gives(params, sample):
     decoded = decode_autoregressively(
         params,
         None,
-        jnp.asarray(PROMPT)[None],
-        jnp.zeros(1, jnp.int32),
-        jax.random.key(0),
+        Request(jnp.asarray(PROMPT)[None], jnp.zeros(1, jnp.int32), jax.random.key(0), 5),
         GREEDY,
         draft=None,
         config=CONFIG,
-        num_tokens=5,
         limits=tree_limits(chain_tree(0, 1)),
     )
     wanted = np.asarray(decoded.tokens)[0, len(PROMPT) : len(PROMPT) + 5]

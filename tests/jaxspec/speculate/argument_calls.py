@@ -15,6 +15,7 @@ from jaxspec.speculate.drafts import NGramDraft, NGramParams, self_draft
 from jaxspec.speculate.dynamic_tree import DynamicTree
 from jaxspec.speculate.engine import decode, decode_autoregressively
 from jaxspec.speculate.expansion import chain_limits
+from jaxspec.speculate.loop import Request
 from jaxspec.speculate.measured_ranks import measure_ranks
 from jaxspec.speculate.predicted_cycles import predict_cycles
 from jaxspec.speculate.proof import decode_chains
@@ -32,33 +33,44 @@ KNOBS = uniform_knobs(CASSANDRA1, CONFIG)
 DRAFT, VOTES = NGramDraft(CONFIG.vocab_size), NGramParams()
 
 
-#: Settings of decoding, out of what a call is given.
-SETTINGS = ("greedy", "temperature", "top_k", "top_p")
+#: Settings of decoding and of a request, out of what a call is given.
+SETTINGS = ("greedy", "temperature", "top_k", "top_p", "num_tokens", "lengths", "stop")
 
 
 def settings_of(given):
-    return Decoding(**(dict(greedy=False, temperature=0.7) | {name: given[name] for name in SETTINGS if name in given}))
+    return Decoding(
+        **(dict(greedy=False, temperature=0.7) | {name: given[name] for name in SETTINGS[:4] if name in given})
+    )
+
+
+def request_of(given, prompts, ids, seed):
+    return Request(
+        prompts, np.asarray(ids), seed, **({"num_tokens": 3} | {k: given[k] for k in SETTINGS[4:] if k in given})
+    )
 
 
 def chain_call(target, *, prompts=PROMPTS, ids=(0, 1), length=2, seed=SEED, width=WIDTH, **settings):
     tree, (draft, params) = chain_tree(length, width), self_draft(CONFIG, target, KNOBS)
-    static = dict(draft=draft, config=CONFIG, num_tokens=3, limits=chain_limits(width))
+    static = dict(draft=draft, config=CONFIG, limits=chain_limits(width))
+    request = request_of(settings, prompts, ids, seed)
     static |= {name: value for name, value in settings.items() if name not in SETTINGS}
-    return decode(target, params, prompts, np.asarray(ids), tree, seed, settings_of(settings), **static)
+    return decode(target, params, request, tree, settings_of(settings), **static)
 
 
 def autoregressive_call(target, *, prompts=PROMPTS, ids=(0, 1), seed=SEED, **settings):
     draft, params = self_draft(CONFIG, target, KNOBS)
-    static = dict(draft=draft, config=CONFIG, num_tokens=3, limits=chain_limits(WIDTH))
+    static = dict(draft=draft, config=CONFIG, limits=chain_limits(WIDTH))
+    request = request_of(settings, prompts, ids, seed)
     static |= {name: value for name, value in settings.items() if name not in SETTINGS}
-    return decode_autoregressively(target, params, prompts, np.asarray(ids), seed, settings_of(settings), **static)
+    return decode_autoregressively(target, params, request, settings_of(settings), **static)
 
 
 def tree_call(target, *, tree=None, prompts=PROMPTS, ids=(0, 1), seed=SEED, **settings):
-    static = dict(draft=DRAFT, config=CONFIG, num_tokens=3)
+    static = dict(draft=DRAFT, config=CONFIG)
+    request = request_of(settings, prompts, ids, seed)
     static |= {name: value for name, value in settings.items() if name not in SETTINGS}
     tree = tree_from_paths(chain_paths(2)) if tree is None else tree
-    return decode(target, VOTES, prompts, np.asarray(ids), tree, seed, settings_of(settings), **static)
+    return decode(target, VOTES, request, tree, settings_of(settings), **static)
 
 
 dynamic_call = functools.partial(tree_call, tree=DynamicTree(2, depth=2, branches=2, frontier=1))

@@ -1,5 +1,3 @@
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,6 +18,7 @@ from jaxspec.speculate.engine import decode, decode_autoregressively
 from jaxspec.speculate.expansion import chain_limits
 from jaxspec.speculate.expected_cycles import expected_cycles
 from jaxspec.speculate.keys import Purpose, draw_keys
+from jaxspec.speculate.loop import Request
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees import chain_tree
 
@@ -43,7 +42,7 @@ SEED = jax.random.key(5)
 EXACT_KV = {"kv_prune": 0.0, "kv_cut_bits": 0.0}
 
 
-STATIC = {"draft": SelfDraft(CONFIG), "config": CONFIG, "num_tokens": TOKENS, "limits": chain_limits(WIDTH)}
+STATIC = {"draft": SelfDraft(CONFIG), "config": CONFIG, "limits": chain_limits(WIDTH)}
 
 
 GREEDILY = Decoding(greedy=True, temperature=jnp.float32(1.0))
@@ -75,11 +74,9 @@ def drafts(jit, target, random_network):
 
 @pytest.fixture(scope="module")
 def decode_greedily(target, drafts):
-    def run(name, draft_length, prompts=PROMPTS, ids=IDS, **static):
-        params = SelfDraftParams(*drafts[name])
-        return decode(
-            target, params, prompts, ids, chain_tree(draft_length, WIDTH), SEED, GREEDILY, **(STATIC | static)
-        )
+    def run(name, draft_length, prompts=PROMPTS, ids=IDS, num_tokens=TOKENS, **static):
+        params, request = SelfDraftParams(*drafts[name]), Request(prompts, ids, SEED, num_tokens)
+        return decode(target, params, request, chain_tree(draft_length, WIDTH), GREEDILY, **STATIC, **static)
 
     return run
 
@@ -87,7 +84,7 @@ def decode_greedily(target, drafts):
 @pytest.fixture(scope="module")
 def autoregressive(target):
     params = SelfDraftParams(target, uniform_knobs(CASSANDRA1, CONFIG))
-    return decode_autoregressively(target, params, PROMPTS, IDS, SEED, GREEDILY, **STATIC)
+    return decode_autoregressively(target, params, Request(PROMPTS, IDS, SEED, TOKENS), GREEDILY, **STATIC)
 
 
 @pytest.fixture(scope="module")
@@ -184,12 +181,16 @@ def sample(jit, target, drafts):
     # As a hard draft comes: matrices in bfloat16, which these values are already.
     narrow = {name: x.values().astype(jnp.bfloat16) if len(x.shape) == 3 else x for name, x in params["layers"].items()}
     params = params | {"layers": narrow}
-    run_jitted = jit(functools.partial(decode, law="sampled", **STATIC))
+    run_jitted = jit(
+        lambda target, params, prompts, ids, seed, tree, decoding: decode(
+            target, params, Request(prompts, ids, seed, TOKENS), tree, decoding, law="sampled", **STATIC
+        )
+    )
 
     def run(rows=(0, 1, 2), *, ids=IDS, seed=SEED, draft_length=3):
         rows, given = np.array(rows), SelfDraftParams(params, knobs)
         tree = chain_tree(draft_length, WIDTH)
-        return run_jitted(target, given, PROMPTS[rows], ids[rows], tree, seed, sampling(1.3).for_program())
+        return run_jitted(target, given, PROMPTS[rows], ids[rows], seed, tree, sampling(1.3).for_program())
 
     return run
 
@@ -217,17 +218,28 @@ def test_each_kind_of_draw_has_its_own_purpose(monkeypatch, target):
     spy = lambda *arguments: drawn.append(arguments[1]) or draw_keys(*arguments)
     monkeypatch.setattr(loop, "draw_keys", spy)
     monkeypatch.setattr("jaxspec.speculate.expansion.draw_keys", spy)
-    untraced = STATIC | {"room": TOKENS + 1}
-    run = functools.partial(decode, law="sampled", **untraced)
+    run = lambda target, params, prompts, tree: decode(
+        target,
+        params,
+        Request(prompts, IDS, SEED, TOKENS),
+        tree,
+        sampling(1.0),
+        law="sampled",
+        room=TOKENS + 1,
+        **STATIC,
+    )
     params = SelfDraftParams(target, uniform_knobs(CASSANDRA1, CONFIG))
-    jax.eval_shape(run, target, params, PROMPTS, IDS, chain_tree(1, WIDTH), SEED, sampling(1.0))
+    jax.eval_shape(run, target, params, PROMPTS, chain_tree(1, WIDTH))
     assert set(drawn) == {Purpose.DRAFT, Purpose.ACCEPT, Purpose.NEXT}
 
 
 def test_greedy_results_do_not_depend_on_batching(jit, target, drafts, decode_greedily):
     params, knobs = drafts["pruned"]
-    run = jit(functools.partial(decode, **STATIC))
-    given = SelfDraftParams(params, knobs)
-    alone = run(target, given, PROMPTS[1:2], IDS[1:2], chain_tree(3, WIDTH), SEED, GREEDILY)
+    run = jit(
+        lambda target, params, prompts, ids: decode(
+            target, params, Request(prompts, ids, SEED, TOKENS), chain_tree(3, WIDTH), GREEDILY, **STATIC
+        )
+    )
+    alone = run(target, SelfDraftParams(params, knobs), PROMPTS[1:2], IDS[1:2])
     for together, apart in zip(decode_greedily("pruned", 3)[:-1], alone[:-1]):
         np.testing.assert_array_equal(together[1:2], apart)

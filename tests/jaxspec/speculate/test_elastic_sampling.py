@@ -17,7 +17,7 @@ from jaxspec.speculate import loop
 from jaxspec.speculate.drafts import ElasticDraft
 from jaxspec.speculate.drafts.interface import Committed, Level, Root
 from jaxspec.speculate.expansion import chain_limits
-from jaxspec.speculate.loop import Asked, LoopForm
+from jaxspec.speculate.loop import LoopForm, Request
 from jaxspec.trees import chain_tree
 
 pytestmark = pytest.mark.network
@@ -97,7 +97,7 @@ def sample(jit, pair):
         static = dict(draft=ElasticDraft(SMALL), config=SMALL, room=NEW, limits=chain_limits(DEPTH + 1), dynamic=None)
         return jit(functools.partial(loop.decoding_loop.__wrapped__, form=LoopForm(law="sampled", **static)))(
             *pair,
-            Asked(*prompts_and_ids(SAMPLES), jax.random.key(11), jnp.asarray(NEW)),
+            Request(*prompts_and_ids(SAMPLES), jax.random.key(11), jnp.asarray(NEW)),
             chain_tree(DEPTH, DEPTH + 1),
             sampling(TEMPERATURE).for_program(),
         )

@@ -17,7 +17,7 @@ from jaxspec.speculate.dynamic_tree import DynamicTree
 from jaxspec.speculate.engine import autoregressive_tree, decode
 from jaxspec.speculate.expansion import TreeLimits, chain_limits, tree_limits
 from jaxspec.speculate.keys import Purpose, draw_keys
-from jaxspec.speculate.loop import Asked, LoopForm
+from jaxspec.speculate.loop import LoopForm, Request
 from jaxspec.speculate.measured_ranks import measure_ranks
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees import (
@@ -86,7 +86,7 @@ def run(jit, target, drafts):
             )
         decode_quickly = compiled[tuple(static.items())]
         decoding = GREEDILY if greedy else SAMPLED
-        return decode_quickly(target, params, Asked(prompts, ids, SEED, jnp.asarray(num_tokens)), tree, decoding)
+        return decode_quickly(target, params, Request(prompts, ids, SEED, jnp.asarray(num_tokens)), tree, decoding)
 
     return of
 
@@ -160,8 +160,8 @@ def test_better_drafts_and_larger_trees_need_fewer_cycles(run):
 def test_a_chain_is_the_same_within_wider_limits(target, drafts, run):
     # With limits of its own, of one candidate and without any branch, nothing is gathered.
     draft, params = drafts["near"]
-    static = dict(draft=draft, config=CONFIG, num_tokens=TOKENS, limits=chain_limits(5))
-    chain = decode(target, params, PROMPTS, IDS, chain_tree(4, 5), SEED, GREEDILY, **static)
+    static = dict(draft=draft, config=CONFIG, limits=chain_limits(5))
+    chain = decode(target, params, Request(PROMPTS, IDS, SEED, TOKENS), chain_tree(4, 5), GREEDILY, **static)
     tree = run("near", padded(tree_from_paths(chain_paths(4))))
     np.testing.assert_array_equal(tree.cycles, chain.cycles)
     np.testing.assert_array_equal(tree.accepted_at[:, :4], chain.accepted_at)
@@ -257,7 +257,7 @@ def test_each_kind_of_draw_has_its_own_purpose(monkeypatch, target, drafts):
     monkeypatch.setattr("jaxspec.speculate.expansion.draw_keys", spy)
     draft, params = drafts["near"]
     tree = tree_from_paths([(0,), (1,), (0, 0), (1, 0)])  # two tokens are expanded together
-    arguments = (target, params, Asked(PROMPTS, IDS, SEED, jnp.asarray(3)), tree, SAMPLED)
+    arguments = (target, params, Request(PROMPTS, IDS, SEED, jnp.asarray(3)), tree, SAMPLED)
     static = dict(draft=draft, config=CONFIG, room=3, law="sampled", limits=tree_limits(tree), dynamic=None)
     jax.eval_shape(functools.partial(loop.decoding_loop.__wrapped__, form=LoopForm(**static)), *arguments)
     assert set(drawn) == {Purpose.DRAFT, Purpose.ACCEPT, Purpose.NEXT, Purpose.BRANCH}
@@ -268,7 +268,7 @@ def test_errors_say_what_came(target, drafts):
     draft, params = drafts["lookup"]
     tree = tree_from_paths(chain_paths(2))
     call = lambda tree=tree, prompts=PROMPTS, decoding=GREEDILY, **options: decode(
-        target, params, prompts, IDS, tree, SEED, decoding, **(dict(draft=draft, config=CONFIG, num_tokens=4) | options)
+        target, params, Request(prompts, IDS, SEED, 4), tree, decoding, **(dict(draft=draft, config=CONFIG) | options)
     )
     with pytest.raises(ValueError, match="4 tokens do not fit in room for 3"):
         call(room=3)

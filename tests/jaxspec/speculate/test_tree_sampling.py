@@ -15,7 +15,7 @@ from jaxspec.speculate.candidates import propose
 from jaxspec.speculate.drafts import SelfDraft, SelfDraftParams
 from jaxspec.speculate.dynamic_tree import DynamicTree
 from jaxspec.speculate.expansion import TreeLimits, in_levels, tree_limits
-from jaxspec.speculate.loop import Asked, LoopForm
+from jaxspec.speculate.loop import LoopForm, Request
 from jaxspec.speculate.measured_ranks import rank_of
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees import PADDING, pad_tree, tree_from_parents, tree_from_paths, tree_paths
@@ -76,7 +76,7 @@ def test_sampled_texts_have_the_targets_distribution(jit, networks, text_probabi
     result = jit(functools.partial(loop.decoding_loop.__wrapped__, form=LoopForm(law=law, **static)))(
         networks[0],
         SelfDraftParams(networks[1], draft_knobs()),
-        Asked(*prompts_and_ids(SAMPLES), jax.random.key(11), jnp.asarray(NEW)),
+        Request(*prompts_and_ids(SAMPLES), jax.random.key(11), jnp.asarray(NEW)),
         None if dynamic else tree,
         SAMPLED.replace(temperature=np.float32(TEMPERATURE)),
     )

@@ -37,6 +37,7 @@ from jaxspec.speculate.drafts.quantized_draft import quantized_copy
 from jaxspec.speculate.drafts.sparse_kv_draft import sparse_kv_draft
 from jaxspec.speculate.engine import decode, decode_autoregressively
 from jaxspec.speculate.expansion import chain_limits
+from jaxspec.speculate.loop import Request
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.testing import drafts as contract
 from jaxspec.testing.drafts import IDS, PROMPTS, TARGET, TOKENS
@@ -125,13 +126,11 @@ def test_a_draft_has_name_size_and_cost(drafts, name):
 
 
 def test_without_a_draft_nothing_is_needed_of_one(target, drafts):
-    static = dict(config=TARGET, num_tokens=TOKENS)
-    alone = decode_autoregressively(
-        target, None, PROMPTS, IDS, SEED, GREEDY, draft=None, limits=chain_limits(1), **static
-    )
+    request = Request(PROMPTS, IDS, SEED, TOKENS)
+    alone = decode_autoregressively(target, None, request, GREEDY, draft=None, limits=chain_limits(1), config=TARGET)
     np.testing.assert_array_equal(alone.cycles, TOKENS)
     draft, params = drafts["table"]
-    drafted = decode(target, params, PROMPTS, IDS, chain_tree(2, 3), SEED, GREEDY, draft=draft, **static)
+    drafted = decode(target, params, request, chain_tree(2, 3), GREEDY, draft=draft, config=TARGET)
     end = PROMPTS.shape[1] + TOKENS
     # Of other widths rows may differ in their last bits.
     margin = np.minimum(alone.margin.min(axis=1), drafted.margin.min(axis=1))

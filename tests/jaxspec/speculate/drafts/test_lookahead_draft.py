@@ -18,6 +18,7 @@ from jaxspec.speculate.drafts.interface import Committed, Level, Root
 from jaxspec.speculate.drafts.lookahead_draft import LookaheadDraft, check_lookahead, lookahead_draft
 from jaxspec.speculate.engine import decode, decode_autoregressively
 from jaxspec.speculate.expansion import tree_limits
+from jaxspec.speculate.loop import Request
 from jaxspec.speculate.predicted_cycles import predict_trees
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.testing import drafts as contract
@@ -162,9 +163,9 @@ def test_embedded_text_and_cycles_are_as_predicted(name):
     tree = jax.tree.map(jnp.asarray, TREES[name])
     limits = tree_limits(TREES[name])
     static = {"draft": ready.draft, "config": loaded.config, "room": room, "limits": limits}
-    run = ready.params, ready.params, prompts, jnp.arange(2)
-    plain = decode_autoregressively(*run, jax.random.key(0), GREEDY, num_tokens=room, **static)
-    found = decode(*run, tree, jax.random.key(0), GREEDY, num_tokens=tokens, **static)
+    asked = lambda count: (ready.params, ready.params, Request(prompts, jnp.arange(2), jax.random.key(0), count))
+    plain = decode_autoregressively(*asked(room), GREEDY, **static)
+    found = decode(*asked(tokens), tree, GREEDY, **static)
     np.testing.assert_array_equal(found.tokens[:, : 48 + tokens], plain.tokens[:, : 48 + tokens])
     expected = predict_trees(
         ready.params,

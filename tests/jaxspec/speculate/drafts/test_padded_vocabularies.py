@@ -12,6 +12,7 @@ from jaxspec.models.decoder import Params
 from jaxspec.speculate.drafts.network_draft import NetworkDraft
 from jaxspec.speculate.engine import decode, decode_autoregressively
 from jaxspec.speculate.expansion import tree_limits
+from jaxspec.speculate.loop import Request
 from jaxspec.speculate.sampling import GREEDY, Decoding
 from jaxspec.trees import chain_tree
 
@@ -34,20 +35,15 @@ def drafted(random_network, rows, target_rows=TARGET.vocab_size):
 def test_decoding_with_other_rows_is_lossless(rows, target_params, random_network):
     draft, params = drafted(random_network, rows)
     assert draft.vocab_size == TARGET.vocab_size
-    ids, seed, tree = np.arange(3, dtype=np.int32), jax.random.key(1), chain_tree(3, 4)
-    shared = {"config": TARGET, "num_tokens": TOKENS}
-    found = decode(target_params, params, PROMPTS, ids, tree, seed, GREEDY, draft=draft, **shared)
-    limits = tree_limits(tree)
-    plain = decode_autoregressively(
-        target_params, params, PROMPTS, ids, seed, GREEDY, limits=limits, draft=draft, **shared
-    )
+    tree, shared = chain_tree(3, 4), {"draft": draft, "config": TARGET}
+    run = target_params, params, Request(PROMPTS, np.arange(3, dtype=np.int32), jax.random.key(1), TOKENS)
+    found = decode(*run, tree, GREEDY, **shared)
+    plain = decode_autoregressively(*run, GREEDY, limits=tree_limits(tree), **shared)
     end = PROMPTS.shape[1] + TOKENS
     np.testing.assert_array_equal(np.asarray(found.tokens)[:, :end], np.asarray(plain.tokens)[:, :end])
     if rows < TARGET.vocab_size:
         assert np.asarray(plain.tokens).max() >= rows  # the draft reads tokens that it has no row for
-    sampled = decode(
-        target_params, params, PROMPTS, ids, tree, seed, Decoding(False, 0.7), draft=draft, law="sampled", **shared
-    )
+    sampled = decode(*run, tree, Decoding(False, 0.7), law="sampled", **shared)
     assert np.asarray(sampled.tokens)[:, :end].max() < TARGET.vocab_size
 
 

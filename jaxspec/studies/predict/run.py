@@ -402,7 +402,7 @@ def _price(case: Case, conditional: np.ndarray, errors: KnownErrors | None) -> _
     length = points.draft_length
     steps = page_steps(first(chains), int(length[0]))
     if not float(case.draft.passes):  # a lookup runs no network
-        steps = steps.replace(draft=jax.tree.map(np.zeros_like, steps.draft))
+        steps = dataclasses.replace(steps, draft=jax.tree.map(np.zeros_like, steps.draft))
     at_best = jax.tree.map(lambda leaf: leaf[np.arange(rows), length[:rows]], numbers)
     return _Priced(
         result=first(chains.result),

@@ -81,6 +81,7 @@ FLAGS = [
     Row("tune --batch 0", "batch is 0; allowed is 1 to 4096"),
     Row("tune --batch 1,8", "'1,8' is a list; give one number, lists go to `jaxspec predict` or `jaxspec sweep`"),
     Row("tree --context 1k,8k", "lists go to --contexts"),
+    Row("advise --run nosuch", "run 'nosuch' cannot be read (No such file or directory); give"),
     Row("predict --json -", "give the name of a file, or /dev/stdout"),
     Row("tune --batch 1.5", "'1.5' is not a valid integer"),
     Row("tune --batch ''", "--batch"),

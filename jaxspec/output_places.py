@@ -22,6 +22,8 @@ def check_file_place(path: str | Path, what: str, *, replace: bool = True) -> No
         replace: whether a file that is there may be replaced.
     """
     given, path = os.fspath(path), Path(path)
+    if given == "-":
+        raise InputError(f"{what} is '-'; give the name of a file, or /dev/stdout to print it")
     if not path.name or given.endswith(os.sep) or os.path.isdir(path):
         there = "is there already and is a folder" if os.path.isdir(path) else "is a folder"
         raise InputError(f"{what} {given!r} {there}; give the name of a file")

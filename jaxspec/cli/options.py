@@ -21,7 +21,7 @@ from jaxspec.files import to_json, write_text
 from jaxspec.output_places import check_figure_place, check_file_place
 from jaxspec.settings import layered_config, read_layer
 from jaxspec.settings.base import ConfigType, Settings, quick_help
-from jaxspec.settings.coercion import as_path, short_number
+from jaxspec.settings.coercion import as_path, short_number, shown
 from jaxspec.settings.fields import (
     choices_of,
     explained,
@@ -66,6 +66,12 @@ class _Whole(click.types.IntParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = short_number(value)
+        if number is None and param is not None and "," in str(value):
+            flags = [flag for other in (ctx.command.params if ctx else ()) for flag in other.opts]
+            plurals = [flag for flag in flags if flag in (f"{param.opts[0]}s", f"{param.opts[0]}es")]
+            predict = ["`jaxspec predict`"] * (param.name in ("batch", "context"))
+            lists = " or ".join(plurals or [*predict, "`jaxspec sweep`"])
+            self.fail(f"{shown(value)} is a list; give one number, lists go to {lists}", param, ctx)
         return super().convert(value, param, ctx) if number is None else number
 
 

@@ -262,7 +262,7 @@ def _number(value: Any, kind: type, *, text: bool = False) -> Any:
         except ValueError:
             return None
     number = plain_number(value)
-    if number is None or (kind is int and not isinstance(number, int)):
+    if number is None or (kind is int and isinstance(number, float) and not number.is_integer()):  # 64 / 2 is 32.0
         return None
     try:
         return kind(number)
@@ -272,7 +272,7 @@ def _number(value: Any, kind: type, *, text: bool = False) -> Any:
 
 def _kind_of_number(kind: type, given: Setting) -> str:
     """What a value must be, where it is no number at all."""
-    return _any_size(given) if given.sizes is not None else f"of type {kind.__name__}"
+    return _any_size(given) if given.sizes is not None else "one whole number" if kind is int else "one number"
 
 
 def _any_size(given: Setting) -> str:

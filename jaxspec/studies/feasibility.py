@@ -167,8 +167,9 @@ def memory_notes(device: Device, held: Mapping[str, float]) -> tuple[str, ...]:
         return ()
     what, size = max(over.items(), key=lambda item: item[1])
     few = "" if len(over) == 1 else f" (and {len(over) - 1} more)"
+    taken, there = (f"{n / GB:,.0f}" if n >= 1000 * GB else f"{n / GB:.3g}" for n in (size, room))
     return (
-        f"does not fit: weights and KV take {size / GB:.3g} GB on a device, {what}{few}, and it has {room / GB:.3g} GB; its "
+        f"does not fit: weights and KV take {taken} GB on a device, {what}{few}, and it has {there} GB; its "
         "times are those of a larger memory: take more devices, fewer bits, a smaller batch or a shorter context",
     )
 

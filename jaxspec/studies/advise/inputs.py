@@ -123,7 +123,7 @@ def _result_of(path: str) -> Mapping[str, Any]:
     try:
         raw = read_json(file)
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"run {path!r} cannot be read ({error}); {_RUNS}") from error
+        raise InputError(f"run {path!r} cannot be read ({getattr(error, 'strerror', error)}); {_RUNS}") from error
     except ValueError as error:
         raise InputError(f"{str(file)!r} is not valid JSON ({error}); give a result.json") from error
     first = raw[0] if isinstance(raw, list) and raw else raw

@@ -400,12 +400,15 @@ def _price(case: Case, conditional: np.ndarray, errors: KnownErrors | None) -> _
         changed = changes_by_name(logs, counted)
         elasticity = {name: slopes[name] | changed[name] for name in slopes}
     length = points.draft_length
+    steps = page_steps(first(chains), int(length[0]))
+    if not float(case.draft.passes):  # a lookup runs no network
+        steps = dataclasses.replace(steps, draft=jax.tree.map(np.zeros_like, steps.draft))
     at_best = jax.tree.map(lambda leaf: leaf[np.arange(rows), length[:rows]], numbers)
     return _Priced(
         result=first(chains.result),
         point=first(points),
         ar_bf16_held_bytes=ar_bytes,
-        steps=page_steps(first(chains), int(length[0])),
+        steps=steps,
         numbers=first(numbers),
         elasticity=elasticity,
         by_batch=by_batch(points),

@@ -228,13 +228,15 @@ def _lengths(result: PredictResult) -> Table:
         loss += "; the 16-bit network does not fit the device: read that column as what a larger memory would give"
     read = result.footprint
     draft, verify, heads = read.draft_bits, read.verify_bits, (read.draft_head_bits, read.verify_head_bits)
+    drafts = (
+        f"draft {draft.known:.2f} ({draft.status}), " if result.steps["draft"].weight_bytes.known else ""
+    )  # no lookup
     if heads[0] is not None and heads[1] is not None:
         loss = f", {heads[0].known:.2f} and {heads[1].known:.2f} per weight of the LM head{loss}"
     sure = headline_in_words(result)
     table = Table(
         title=f"{_head(result)}, {_stored(result)}{_drafted(result)}: {answer}",
-        caption=(f"{sure}\n" if sure else "")
-        + f"draft {draft.known:.2f} ({draft.status}), verification {verify.known:.2f} "
+        caption=(f"{sure}\n" if sure else "") + f"{drafts}verification {verify.known:.2f} "
         f"({verify.status}) bits per weight{loss}; acceptance: {result.acceptance.conditional.status}; the rest: predicted",
     )
     bold = lambda row: "bold" if row.draft_length.value == result.draft_length.value else None
@@ -266,12 +268,10 @@ def _steps(result: PredictResult) -> Table:
             f"wait and a verification {decoders.needed_by_verify.value}"
         )
     if (use := result.experts) is not None:
-        touched = use.touched.known
-        words = [
-            f"{label} {touched[name]:.1f}"
-            for name, label in (("ar_stored", "AR"), ("draft", "draft"), ("verify", "verification"))
-        ]
-        said = f"experts of a layer touched: {', '.join(words)} (draft: of {use.draft_pool.known:.4g})"
+        touched, pool = use.touched.known, use.draft_pool.known  # no pool: a draft without experts
+        drafts = [f"draft {touched['draft']:.1f} of {pool:.4g}"] if pool else []
+        words = [f"AR {touched['ar_stored']:.1f}", *drafts, f"verification {touched['verify']:.1f}"]
+        said = f"experts of a layer touched: {', '.join(words)}"
         if result.placement.value is not None:
             near = use.read_from_first_memory.known
             shares = ", ".join("no expert" if share is None else f"{100 * share:.0f} %" for share in near.values())

@@ -102,7 +102,7 @@ def test_bad_settings_get_the_line_of_the_shell(settings, flags, capsys):
         (lambda: js.scheme("zip"), "scheme is 'zip'"),
         (lambda: js.scheme("cassandra1").footprint(prune=1), "has no knob 'prune'"),
         (lambda: js.scheme("cassandra1").footprint({"weight_prune": 2}), "weight_prune is 2; allowed is 0 to 0.95"),
-        (lambda: js.scheme("cassandra1").footprint({"weight_prune": "much"}), "must be of type float"),
+        (lambda: js.scheme("cassandra1").footprint({"weight_prune": "much"}), "must be one number"),
         (lambda: js.scheme("cassandra1").footprint(5), "give a mapping"),
     ],
 )

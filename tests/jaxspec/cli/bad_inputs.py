@@ -79,6 +79,10 @@ WORDS = [
 #: Numbers and names given as flags.
 FLAGS = [
     Row("tune --batch 0", "batch is 0; allowed is 1 to 4096"),
+    Row("tune --batch 1,8", "'1,8' is a list; give one number, lists go to `jaxspec predict` or `jaxspec sweep`"),
+    Row("tree --context 1k,8k", "lists go to --contexts"),
+    Row("advise --run nosuch", "run 'nosuch' cannot be read (No such file or directory); give"),
+    Row("predict --json -", "give the name of a file, or /dev/stdout"),
     Row("tune --batch 1.5", "'1.5' is not a valid integer"),
     Row("tune --batch ''", "--batch"),
     Row("tune --batch 99999999999999999999999999", "allowed is 1 to 4096"),
@@ -140,8 +144,8 @@ SETTINGS = [
     Row("tune --config c.toml", "not valid TOML", {"c.toml": b"\xff\xfe\x00b"}),
     Row("tune --config c.toml", "not valid TOML", {"c.toml": "a = " + "[" * 5000}),
     Row("tune --config c.toml", "unknown setting 'devise'; did you mean 'device'?", {"c.toml": "devise = 'l40s'"}),
-    Row("tune --config c.toml", "must be of type int", {"c.toml": "batch = 'two'"}),
-    Row("tune --config c.toml", "must be of type int", {"c.toml": "batch = true"}),
+    Row("tune --config c.toml", "must be one whole number", {"c.toml": "batch = 'two'"}),
+    Row("tune --config c.toml", "must be one whole number", {"c.toml": "batch = true"}),
     Row("tune --config c.toml", "batch is", {"c.toml": "batch = " + "9" * 400}),
     Row("tune --config c.toml", "temperature is nan", {"c.toml": "temperature = nan"}),
     Row("tune --config c.toml", "one or more names", {"c.toml": "device = [1, 2]"}),

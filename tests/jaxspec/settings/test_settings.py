@@ -149,9 +149,7 @@ def test_predict_takes_numbers_and_lists(settings, monkeypatch):
 
 
 def test_numbers_come_from_numpy_jax_and_whole_ones_as_floats():
-    config = TuneConfig(
-        batch=np.int64(3), context=jnp.asarray(7), temperature=1, max_kl=np.float32(0.5), seed=np.uint8(4)
-    )
+    config = TuneConfig(batch=6 / 2, context=jnp.asarray(7), temperature=1, max_kl=np.float32(0.5), seed=np.int64(4))
     assert (config.batch, config.context, config.temperature, config.max_kl, config.seed) == (3, 7, 1.0, 0.5, 4)
     assert [type(v) for v in (config.batch, config.context, config.temperature, config.max_kl)] == [
         int,

@@ -68,6 +68,8 @@ def test_one_rule_says_what_does_not_fit():
     assert note.startswith(
         "does not fit: weights and KV take 200 GB on a device, batch 64 (and 1 more), and it has 80 GB"
     )
+    (note,) = memory_notes(device, {"batch 4096": 2300e9})
+    assert "take 2,300 GB" in note  # not 2.3e+03
     hybrid = catalog.device("elmoe3d-hb8")
     assert capacity_bytes(hybrid) > float(hybrid.memory.capacity_bytes)
     (note,) = [

@@ -191,6 +191,15 @@ def test_settings_that_a_drafter_does_not_have(settings, said):
         predict(architecture="llama-3.2-1b", device="rtx-4090", **settings)
 
 
+def test_a_lookup_has_no_draft_step():
+    (found,) = predict(architecture="gpt-oss-20b", device="h100-sxm", draft="ngram", acceptance=0.5)
+    assert found.steps["draft"].total_s.value == found.steps["draft"].weight_bytes.value == 0
+    assert found.steps["verify"].total_s.value > 0
+    lengths, steps, *_ = prediction_tables([found])
+    assert "\nverification 4.63" in f"\n{lengths.caption}"
+    assert re.search(r"touched: AR [0-9.]+, verification [0-9.]+$", str(steps.caption))
+
+
 def test_lists_of_batch_and_context_are_single_predictions_by_one_trace(monkeypatch):
     common = {"architecture": "llama-3.2-1b", "device": "rtx-4090", "acceptance": 0.8}
     (alone,) = js.predict(**common, batch=8, context=2048).results

@@ -21,6 +21,7 @@ from jaxspec.formats import mx_truncated
 
 __all__ = [
     "BENCHMARKS",
+    "BOTH_CODED",
     "BY_TOKEN",
     "DEVICES",
     "ENDS_CODED",
@@ -91,8 +92,9 @@ class Choices:
 #: Fixed before scoring.
 FROZEN = Choices()
 
-#: The named alternative, the reading of Fig. 14's ends, and another reading of Table IV.
+#: The named alternative, the reading of Fig. 14's ends, another reading of Table IV, and both alternatives at once.
 PRUNED_CODED, ENDS_CODED, BY_TOKEN = Choices(pruned="coded"), Choices(ends="coded"), Choices(by_token=True)
+BOTH_CODED = Choices(pruned="coded", ends="coded")
 
 
 class Speedups(NamedTuple):

@@ -24,6 +24,7 @@ from experiments.papers.cassandra.speedups import (
     METHODS,
     MODELS,
     PRUNED_CODED,
+    decoder_places,
     int8_terms,
     orders,
     speedups,
@@ -318,6 +319,19 @@ def _fig6() -> list[dict[str, Any]]:
 
 
 DETAILS = (
+    Detail(
+        "places",
+        "Decoders at the L2 or in the memory controllers: Llama on cassandra-gpu, by benchmark from worst to best",
+        lambda outcome: decoder_places(),
+        {
+            "drafts of": "{method}",
+            "decoders": "{place}",
+            "draft step, s": "{draft_s:.5f}",
+            "verification, s": "{verify_s:.5f}",
+            "over 16 bits": "{low:.2f}x to {high:.2f}x",
+        },
+        lambda value: [row | {"low": min(row["speedups"]), "high": max(row["speedups"])} for row in value],
+    ),
     Detail(
         "fig12_choices",
         "Fig. 12: choices, fixed before any speedup was computed",

@@ -235,7 +235,7 @@ def _capacity_cause(solved: Any, rows: Sequence[ComparedCell]) -> str:
 def _int8_cause(solved: Any, rows: Sequence[ComparedCell]) -> str:
     printed, terms = rows[0]["paper_value"], speedups.int8_terms()
     first = terms[0]
-    missing_s = first["quantizing"] * first["quantizing_s"] / printed - first["quantizing_s"]
+    missing_s = float(first["quantizing_s"]) * (float(first["quantizing"]) / printed - 1)
     all_three = ", ".join(f"{term['quantizing']:.2f}x" for term in terms)
     return (
         f"missed: bytes give {first['bytes']:.2f}x; kernels of vLLM that dequantize {first['dequantizing']:.2f}x, that "

@@ -28,7 +28,7 @@ from experiments.papers.fpga_tree_sd.model import (
 )
 from experiments.reproduce.paper import ComparedCell, Modelled, PrintedCell, as_printed, constant, each
 from hwmodels import catalog
-from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head
+from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, one_layer
 from hwmodels.speculation.verification_length import unified_length
 
 __all__ = [
@@ -255,7 +255,7 @@ def _eagle3(model: str, solved: Fit) -> float:
     """EAGLE-3's average on V80: Eq. (3) through one token and its own tree, levels in proportion to ln(x) likewise."""
     name, tokens = _EAGLE3[model]
     target = catalog.architecture(name)
-    head = eagle_head(target, EAGLE3_VOCABULARY).architecture
+    head = one_layer(target, EAGLE3_VOCABULARY)
     times = board_times("V80", CONTEXTS, architecture_name=name)
     times = times._replace(layer_share=read_parameters(head) / read_parameters(target), head_share=0.0)
     grown = np.log(LENGTHS) / np.log(_EAGLE3_LENGTH)

@@ -132,13 +132,13 @@ def schemes_cause(solved: Solved, rows: Sequence[ComparedCell]) -> str:
         return row["conditions"]["method"] == "SLM-SD" and 1 <= cached <= 2
 
     far, others = [row for row in alone if few(row)], [row for row in alone if not few(row)]
-    most = lambda some: max(row["relative_error"] for row in some)
     constant_most = max(abs(value / row["paper_value"] - 1) for row, value in predictions(constant("method"), alone))
+    errors, rest = (sorted(row["relative_error"] for row in some) for some in (far, others))
     return (
-        f"missed: {len(far)} of {len(alone)} autoregressive cells, SLM-SD with room for one or two experts of each layer, are "
-        f"{min(row['relative_error'] for row in far):.0%} to {most(far):.0%} too fast; the other {len(others)} are "
-        f"{most(others):.0%} off at most, the constant {constant_most:.0%}. The paper has no room there, as with the embedding "
-        "inside the bonded memory, which the half with 8 GB speaks against (detail variants)"
+        f"missed: of {len(alone)} autoregressive cells the {len(far)} of SLM-SD with room for one or two experts of each layer "
+        f"are {', '.join(f'{error:.0%}' for error in errors)} off; the other {len(rest)} are {rest[-1]:.0%} off at most, the "
+        f"constant {constant_most:.0%}. The paper has no room there, as with the embedding inside the bonded memory, which "
+        "the half with 8 GB speaks against (detail variants)"
     )
 
 

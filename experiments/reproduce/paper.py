@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 __all__ = [
     "CAUSES",
     "STATUSES",
+    "Cause",
     "Choice",
     "ComparedCell",
     "Detail",
@@ -126,6 +127,9 @@ CAUSES = ("nothing is computed", "not printed", "missed")
 #: A printed cell and the model's value, as in the JSON.
 ComparedCell = Mapping[str, Any]
 
+#: Why a table is not reproduced, with its arithmetic done: from what `Paper.solve` returned and the table's rows.
+Cause = Callable[[Any, Sequence[ComparedCell]], str]
+
 #: A guess at a row's printed value, or None; and how it is made from all rows that are compared.
 Predictor = Callable[[ComparedCell], float | None]
 MakePredictor = Callable[[Sequence[ComparedCell]], Predictor]
@@ -218,7 +222,8 @@ class PrintedTable:
             fitted with and that enter this one.
         choices: what the paper leaves open or prints otherwise, and what was chosen.
         doubts: where the printed numbers contradict themselves, or what the comparison cannot show.
-        cause: why it is not reproduced, as one of `CAUSES`, a colon, and the arithmetic that shows it; empty where it is.
+        cause: why it is not reproduced, as one of `CAUSES`, a colon, and the arithmetic that shows it, which a function
+            computes; empty where it is.
         source: stem of the CSV, where it is not `name`.
         where: which of its cells belong to the table.
     """
@@ -233,7 +238,7 @@ class PrintedTable:
     inherits: Mapping[str, Callable[[Any], Mapping[str, float]]] = dataclasses.field(default_factory=dict)
     choices: tuple[Choice, ...] = ()
     doubts: tuple[str, ...] = ()
-    cause: str = ""
+    cause: str | Cause = ""
     source: str = ""
     where: Callable[[PrintedCell], bool] = lambda cell: True
 

@@ -116,7 +116,6 @@ def summarise(
         "doubts": list(table.doubts),
         "reproduced": reproduced,
         "verdict": _words(metrics, reproduced, len(doubtful)),
-        "cause": "" if reproduced else table.cause,
     }
 
 
@@ -275,8 +274,11 @@ def table_rows(
 
 def _summary(paper: Paper, table: PrintedTable, rows: Sequence[ComparedCell], solved: Any) -> dict[str, Any]:
     floats = lambda numbers: {name: float(value) for name, value in numbers.items()}
-    return summarise(table, rows, cells=len(paper.cells(table)), fitted=floats(table.fitted(solved))) | {
-        "inherits": {where: floats(numbers(solved)) for where, numbers in table.inherits.items()}
+    summary = summarise(table, rows, cells=len(paper.cells(table)), fitted=floats(table.fitted(solved)))
+    cause = "" if summary["reproduced"] else table.cause
+    return summary | {
+        "inherits": {where: floats(numbers(solved)) for where, numbers in table.inherits.items()},
+        "cause": cause if isinstance(cause, str) else cause(solved, rows),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ from jaxspec.formats import mx_truncated
 
 __all__ = [
     "BENCHMARKS",
+    "BOTH_CODED",
     "BY_TOKEN",
     "DEVICES",
     "ENDS_CODED",
@@ -31,6 +32,7 @@ __all__ = [
     "Choices",
     "Speedups",
     "decode_share",
+    "decoder_places",
     "int8_baseline",
     "int8_terms",
     "orders",
@@ -91,8 +93,9 @@ class Choices:
 #: Fixed before scoring.
 FROZEN = Choices()
 
-#: The named alternative, the reading of Fig. 14's ends, and another reading of Table IV.
+#: The named alternative, the reading of Fig. 14's ends, another reading of Table IV, and both alternatives at once.
 PRUNED_CODED, ENDS_CODED, BY_TOKEN = Choices(pruned="coded"), Choices(ends="coded"), Choices(by_token=True)
+BOTH_CODED = Choices(pruned="coded", ends="coded")
 
 
 class Speedups(NamedTuple):
@@ -196,6 +199,30 @@ def speedups(choices: Choices = FROZEN) -> Speedups:
         ]
         best[place], length[place] = max(candidates), LENGTHS[int(np.argmax(candidates))]
     return Speedups(best, length)
+
+
+def decoder_places() -> list[dict[str, Any]]:
+    """V-B: decoders behind the GPU's L2, or in its memory controllers; Llama with Table IV's acceptance, by benchmark."""
+    gpu, model, lengths = catalog.device("cassandra-gpu"), "DS-Llama-8B", np.asarray(LENGTHS)
+    rows = []
+    for (method, drafted), place in itertools.product(METHODS.items(), ("l2", "dma")):
+        device = dataclasses.replace(gpu, decoder=dataclasses.replace(gpu.decoder, place=place))
+        priced = _seconds(device, catalog.architecture(MODELS[model]), workload(model), footprint(method, FROZEN))
+        plain, draft, verify = (np.asarray(seconds, float) for seconds in priced)
+        rates = [token_rate(acceptance(method, model, benchmark), drafted) for benchmark in BENCHMARKS]
+        tokens = np.array([[sum(rate**depth for depth in range(length + 1)) for length in LENGTHS] for rate in rates])
+        speedup = tokens * plain / (lengths * draft + verify)
+        rows.append(
+            {
+                "method": method,
+                "place": place,
+                "draft_s": float(draft[0]),
+                "verify_s": float(verify[-1]),
+                "speedups": speedup.max(axis=1).tolist(),
+                "status": "predicted",
+            }
+        )
+    return rows
 
 
 class Int8(NamedTuple):

@@ -7,16 +7,31 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from experiments.papers.elmoe3d.energy import COMPONENTS, baseline_energy, best_mode_energy
 from experiments.papers.elmoe3d.figures import baseline_speedups
 from experiments.papers.elmoe3d.fitted import EMBEDDING_INSIDE, MODEL, ONE_RULE, SLICES_ALWAYS, Variant
-from experiments.papers.elmoe3d.model import Speedups
-from experiments.papers.elmoe3d.printed import BATCHES, CAPACITIES, METHODS, MODELS, claim, table_three, target
+from experiments.papers.elmoe3d.model import Speedups, devices
+from experiments.papers.elmoe3d.printed import (
+    BATCHES,
+    CAPACITIES,
+    METHODS,
+    MODELS,
+    claim,
+    draft_bits,
+    table_three,
+    target,
+    target_bits,
+)
 from experiments.papers.elmoe3d.results import FITTED_HALF, Solved, choices, errors_of, printed_choices, solve, spread
+from experiments.papers.elmoe3d.steps import VERIFIED_NODES
 from experiments.reproduce.paper import Detail, Outcome, Statement, missed_statements, statements_detail
 from hwmodels import touched_experts
+from hwmodels.network.architecture import EXPERT_MATRICES
+from hwmodels.parallel import sum_exchange
+from jaxspec.formats.bit_slices import read_draft
 
 __all__ = ["AVERAGE_OFF", "BARS", "DETAILS", "MEASURED", "VARIANTS", "missed_bars", "statements"]
 
@@ -193,10 +208,84 @@ def _pools(measured: Mapping[str, list[dict[str, float]]]) -> list[Statement]:
     ]
 
 
+def _slices() -> list[Statement]:
+    """Fig. 8, of all 256 bytes."""
+    weights = np.arange(-128, 128)
+    cut, rounded, augmented = (
+        weights - np.asarray(read_draft(jnp.asarray(weights, jnp.int8), reading), int)
+        for reading in ("truncation", "rounding", "augmentation")
+    )
+    spread = lambda errors: f"{errors.min()} to {errors.max()}"
+    low, high = int(claim("ELM024")), int(claim("ELM025"))
+    half, residual = int(-claim("ELM026")), int(claim("ELM028"))
+    beyond = int(np.sum(rounded >= half))
+    bits = 1 + int(np.ceil(np.log2(max(-rounded.min(), rounded.max() + 1))))
+    return [
+        Statement(
+            "Fig. 8",
+            f"cutting 4 bits errs by {low} to {high}, augmentation by {-half} to {half - 1}",
+            f"{spread(cut)}, {spread(augmented)}",
+            (cut.min(), cut.max(), augmented.min(), augmented.max()) == (low, high, -half, half - 1),
+            "measured",
+        ),
+        Statement(
+            "Fig. 8",
+            f"rounding errs by {-half} to {half - 1}",
+            f"{spread(rounded)}: {beyond} of {weights.size} bytes are beyond, since 4 bits hold no larger slice",
+            beyond == 0,
+            "measured",
+        ),
+        Statement("4.3", f"its residual takes {residual} bits", f"{bits} bits", bits == residual, "measured"),
+    ]
+
+
+def _exchanges() -> list[Statement]:
+    """Fig. 10: partial sums of an expert's two products against its slices, by activations that are routed to it."""
+    bonded, _ = devices(FITTED_HALF)
+    unit, outside = bonded.matrix_unit, bonded.spill[-1]
+    outside_s = 1.0 / (outside.bandwidth_bytes_per_s * outside.efficiency)
+    most, volumes, meant = {}, {}, {}
+    for model in MODELS:
+        if draft_bits(model)[EXPERT_MATRICES[0]] == target_bits(model)[EXPERT_MATRICES[0]]:
+            continue  # experts that have no slices
+        a = target(model)
+        hidden, width = float(a.hidden_size), float(a.expert_intermediate_size)
+        both = [
+            sum_exchange(unit.links, 1.0, k, n, elements=unit.pes) for k, n in ((hidden, 2 * width), (width, hidden))
+        ]
+        slice_bytes = 3 * hidden * width * unit.slice_bits / 8
+        most[model] = float(slice_bytes * outside_s / sum(one.time_s for one in both))
+        volumes[model] = float(slice_bytes / sum(one.volume_bytes for one in both))
+        meant[model] = BATCHES[-1] * VERIFIED_NODES * float(a.experts_per_token / a.num_experts)
+    words = lambda values: ", ".join(f"{model} {value:.0f}" for model, value in values.items())
+    return [
+        Statement(
+            "Fig. 10a",
+            "exchanging partial sums moves less than exchanging slices of weights (here: for one activation)",
+            f"an expert's slice is as many bytes as the exchange of {words(volumes)} activations",
+            all(value > 1 for value in volumes.values()),
+        ),
+        Statement(
+            "Fig. 10b",
+            f"it takes no longer than fetching the LSB slice (here: {BATCHES[-1]} requests of {VERIFIED_NODES:.0f} tokens, "
+            "routed evenly)",
+            f"up to {words(most)} activations of an expert, which has {words(meant)}",
+            all(most[model] >= meant[model] for model in most),
+        ),
+    ]
+
+
 def statements(solved: Solved) -> list[Statement]:
     """All of them."""
     measured = json.loads(MEASURED.read_text(encoding="utf-8"))
-    return [*_schemes(solved), *_rivals(solved), *_locality(solved), *_pools(measured)]
+    return [
+        *_schemes(solved),
+        *_slices(),
+        *_exchanges(),
+        *_rivals(solved),
+        *_locality(solved),
+        *_pools(measured),
+    ]
 
 
 _OTHER_HALF = next(gb for gb in CAPACITIES if gb != FITTED_HALF)

@@ -108,11 +108,7 @@ TABLES = (
             "with one or two cached experts per layer a power law hits far too often: SLM-SD with 4 GB",
             "no autoregressive cell tells how alike requests of GPT-OSS-20B are: its Quant-SD has a cache",
         ),
-        cause=(
-            "missed: 4 of 63 autoregressive cells, SLM-SD with room for one or two experts of each layer, are 45 to 105 % "
-            "too fast; the other 59 are 17 % off at most, the constant 77 %. The paper has no room there, as with the "
-            "embedding inside the bonded memory (largest error 35 %), which the 8 GB half speaks against (5.6 for 3.5 %)"
-        ),
+        cause=tables.schemes_cause,
     ),
     PrintedTable(
         name="claims",
@@ -139,10 +135,7 @@ TABLES = (
             "rivals' energy is then half of the xPU's, where 1.4 for 4.4 asks for a third",
             "6.6x and 2.2x cover data sets whose acceptance is not printed: see the statements",
         ),
-        cause=(
-            "not printed: energy of a bit inside a memory that computes. One share of the xPU's energy for all rivals "
-            "would be 1.4 / 4.4 = 0.32 by the means and 4.9 / 7.2 = 0.68 by the largest; a half is assumed"
-        ),
+        cause=tables.claims_cause,
     ),
 )
 

@@ -50,6 +50,7 @@ __all__ = [
     "depth",
     "draft_share",
     "fitted_device",
+    "read_parameters",
     "table_one",
 ]
 
@@ -146,12 +147,16 @@ def _verification_times(
     return priced.cost.memory_s, priced.cost.compute_s
 
 
+def read_parameters(architecture: Architecture) -> float:
+    """Parameters that a step reads."""
+    return sum(float(count) for kind, count in parameters(architecture).items() if kind not in ("embed", "norm"))
+
+
 def draft_share(architecture_name: str) -> tuple[float, float]:
     """Parameters of one layer, and of the head, over all that a step of the target reads."""
     architecture = catalog.architecture(architecture_name)
-    stored = {kind: float(count) for kind, count in parameters(architecture).items() if kind not in ("embed", "norm")}
-    read = sum(stored.values())
-    return (read - stored["lm_head"]) / float(architecture.num_layers) / read, stored["lm_head"] / read
+    read, head = read_parameters(architecture), float(parameters(architecture)["lm_head"])
+    return (read - head) / float(architecture.num_layers) / read, head / read
 
 
 def board_times(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,9 +10,20 @@ import numpy as np
 
 from experiments.papers.huffllm import compression, hardware, savings, savings_errors
 from experiments.papers.huffllm.compression import CODED_SPLIT, DATA
-from experiments.papers.huffllm.savings_model import FITTED_BOUNDS, MODELS
+from experiments.papers.huffllm.savings_model import BENCHMARK_TOKENS, FITTED_BOUNDS, MODELS
 from experiments.papers.huffllm.solved import Solved
-from experiments.reproduce.paper import Detail, Outcome, printed_value
+from experiments.reproduce.paper import Detail, Outcome, printed_cells, printed_value
+from hwmodels import (
+    ALL_LAYER_MATRICES,
+    Device,
+    Workload,
+    catalog,
+    price_steps,
+    uniform_footprint,
+    uniform_weight_bits,
+)
+from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.operators import prefill_step
 from jaxspec.formats import fields
 from jaxspec.formats.huffman import MAX_CODE_LENGTH
 
@@ -140,7 +152,64 @@ def _hardware(outcome: Outcome) -> dict[str, Any]:
     return hardware.curves(outcome.solved.own_bits, outcome.solved.fitted)
 
 
+#: The paper's arrays in the catalog, and what the question of array and split is priced for.
+_ARRAYS = ("huffllm-ws", "huffllm-os", "huffllm-simba", "huffllm-simba-256")
+_NETWORK, _QUERY = "llama-3.2-3b", "MMLU"
+
+
+def _arrays_and_splits(outcome: Outcome) -> list[dict[str, Any]]:
+    """A prefill of the average query on each array, by split: bits as the fields' entropies; head and embedding in 16 bits."""
+    llama = outcome.solved.sample.counts["Llama", "float16"]
+    network, load = catalog.architecture(_NETWORK), Workload(prompt_tokens=float(BENCHMARK_TOKENS[_QUERY]))
+    splits = dict.fromkeys(cell["split"] for cell in printed_cells(DATA / "huffllm_entropy_splits.csv"))
+    widths = {split: fields.parse_widths(split) for split in splits}
+    bits = {split: float(compression.field_entropies(llama, of).sum()) for split, of in widths.items()}
+    rows = []
+    for name in _ARRAYS:
+        device = catalog.device(name)
+
+        def step(stored: float, device: Device = device) -> tuple[float, float]:
+            layers = uniform_weight_bits(stored, ALL_LAYER_MATRICES)
+            read = dataclasses.replace(uniform_footprint(UNCOMPRESSED_BITS), target_weight_bits=layers)
+            cost = price_steps(device, network, [prefill_step(load, footprint=read)])[0].cost
+            assert cost.energy is not None
+            return float(cost.total_s), float(cost.energy.total_j)
+
+        plain_s, plain_j = step(UNCOMPRESSED_BITS)
+        for split, stored in bits.items():
+            seconds, joules = step(stored)
+            rows.append(
+                {
+                    "device": name,
+                    "split": split,
+                    "bits": stored,
+                    "codewords": 1 << max(widths[split]),
+                    "plain_s": plain_s,
+                    "seconds": seconds,
+                    "time_saved": 1 - seconds / plain_s,
+                    "energy_saved": 1 - joules / plain_j,
+                    "status": "predicted",
+                }
+            )
+    return rows
+
+
 DETAILS = (
+    Detail(
+        "arrays",
+        f"Which array, which split: {_NETWORK}, {BENCHMARK_TOKENS[_QUERY]} tokens; a decoder holds all codewords of its field",
+        _arrays_and_splits,
+        {
+            "device": "{device}",
+            "split": "{split}",
+            "bits": "{bits:.2f}",
+            "codewords": "{codewords:,}",
+            "16 bits, s": "{plain_s:.4f}",
+            "compressed, s": "{seconds:.4f}",
+            "time saved": "{time_saved:.0%}",
+            "energy saved": "{energy_saved:.0%}",
+        },
+    ),
     Detail(
         "explanation",
         "Llama in FP16: from the entropies' sum (paper: 10.61) to Huffman bits (paper: 10.96)",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.papers.huffllm import compression, figures, hardware, savings
+from experiments.papers.huffllm import causes, compression, figures, hardware, savings
 from experiments.papers.huffllm.details import DETAILS
 from experiments.papers.huffllm.savings_model import Fitted
 from experiments.papers.huffllm.solved import Solved, missed_bars, put_back, solve
@@ -123,31 +123,6 @@ _NO_TIME = (
 )
 
 
-#: Why no table of savings is reproduced.
-_CAUSES = {
-    "latency_savings_ws": (
-        "not printed: how times are combined. At 128 GB/s and 92 tokens a fold takes 474 cycles by Eq. (3), its "
-        "weights 256 ns in 16 bits and 175 in 10.96: overlapped nothing is saved, one after the other 11 % (printed "
-        "27 %). The table's 16 PEs multiply 2.05e12 times per second, the DRAM's weights ask for 5.9e12: nothing is "
-        "saved (printed 26 to 30 %)"
-    ),
-    "energy_savings_ws": (
-        "not printed: unit energies. A.1 has neither time nor bandwidth in energies, so that each chip would save "
-        "alike at 64 and 128 GB/s; printed are 23.76 and 25.55 % (array), 16.12 and 19.79 % (Simba)"
-    ),
-    "output_stationary_savings": (
-        "not printed: unit energies, and A.1 has no bandwidth in them (printed 24.37 and 26.69 %). Latencies at 128 "
-        "GB/s, 28.31 %, are below those at 64, 31.00 %, though the array waits for DRAM at both: 4096 rows of a fold "
-        "take 4478 ns, their weights 8192"
-    ),
-    "opt_savings": (
-        "not printed: what the two tables above lack, and one number of bits. On the array energies of OPT and Llama, "
-        "9.56 and 24.25 %, are as 14.0 to 10.96 bits, latencies, 15.16 and 29.86 %, as 13.4; 13 of 36 latencies are "
-        "above 1 - bits / 16"
-    ),
-}
-
-
 def _savings_table(name: str, title: str, doubts: tuple[str, ...] = ()) -> PrintedTable:
     energy = {} if name == _LATENCY else {_CELLS[_ENERGY]: _numbers(_ENERGY)}
     fits = {_CELLS[_LATENCY]: _numbers(_LATENCY)} | energy
@@ -167,7 +142,7 @@ def _savings_table(name: str, title: str, doubts: tuple[str, ...] = ()) -> Print
         inherits={where: numbers for where, numbers in fits.items() if not own or where != _CELLS[name]} | _WEIGHTS,
         choices=_choices_of_savings(name),
         doubts=doubts,
-        cause=_CAUSES[name],
+        cause=causes.SAVINGS[name],
     )
 
 
@@ -246,10 +221,7 @@ TABLES = (
         label=("component",),
         simplest={"the introduction's less than 6 %": each(lambda row: _claim("HUF004"))},
         doubts=("6.13 % follows from no count of decoders",),
-        cause=(
-            "not printed: how many decoders there are. 6.13 % of 128 x 128 elements of 484 um^2 are 405 decoders of "
-            "1199.3 um^2, 3.17 for each column; one makes 1.94 %, three 5.81 %"
-        ),
+        cause=causes.area,
     ),
     PrintedTable(
         name="claims",
@@ -275,7 +247,7 @@ TABLES = (
                 as_printed=lambda solved: hardware.claims_table(solved.own_bits, solved.fitted, points=0.0),
             ),
         ),
-        cause="not printed: energies, as in tab:main_result_energy; 256 GB/s is the array's 128 columns of 2 bytes at 1 GHz",
+        cause=causes.claims,
     ),
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,7 @@ __all__ = [
     "claims",
     "fig14",
     "fig15",
+    "fig15_cause",
     "head_share",
     "largest_cheap_batch",
     "memory_power",
@@ -235,6 +236,25 @@ def _other_end(row: ComparedCell) -> float | None:
 
 
 FIG15 = {"one constant per version": constant("over"), "the printed other end, by stored bits": each(_other_end)}
+
+
+def fig15_cause(solved: Solved, rows: Sequence[ComparedCell]) -> str:
+    """Ratios of the ends, printed and ours, beside that of the stored bits."""
+    upper = [row for row in rows if row["conditions"]["end"] == "highest"]
+    value = {(row["conditions"]["over"], row["conditions"]["end"]): row for row in rows}
+    off = lambda errors: " and ".join(f"{error:.1%}" for error in errors)
+    simple = [abs(float(_other_end(row) or np.nan) / row["paper_value"] - 1) for row in upper]
+    ends = {
+        key: " and ".join(f"{row[key] / value[row['conditions']['over'], 'lowest'][key]:.2f}" for row in upper)
+        for key in ("paper_value", "model_value")
+    }
+    narrow, wide = (printed("quantization_and_lut", "bits_per_weight", scheme=scheme) for scheme in ("Q4_0", "Q8_0"))
+    return (
+        f"missed: upper ends are {off(row['relative_error'] for row in upper)} off, the printed lower ends times {wide:g} / "
+        f"{narrow:g} stored bits {off(simple)}. Which matrices the ends are is not printed; printed ends are as "
+        f"{ends['paper_value']}, ours as {ends['model_value']}, stored bits as {wide / narrow:.2f}"
+    )
+
 
 _HIGHEST = printed("fig14", over="32-bit floating-point exp", end="highest")
 

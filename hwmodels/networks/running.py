@@ -57,7 +57,9 @@ def runnable_families() -> dict[str, Family]:
 def runnable_names() -> list[str]:
     """Every `model_type` whose networks, or text decoders, run here, in the order of the alphabet."""
     families = runnable_families().values()
-    return sorted({*WRAPPERS, *(name for family in families for name in (family.name, *family.also))})
+    names = {family.name for family in families}
+    wrappers = [wrapper.name for wrapper in WRAPPERS.values() if wrapper.text in names]
+    return sorted({*wrappers, *(name for family in families for name in (family.name, *family.also))})
 
 
 def running_row(family: Family) -> Running:

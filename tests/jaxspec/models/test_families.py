@@ -112,8 +112,8 @@ def test_both_spellings_of_the_rotary_settings(changes, theta, original):
             r"'qwen9_next' is not modelled \(linear_conv_kernel_dim is 4: linear attention\); known: ",
         ),
         (
-            {"model_type": "deepseek_v32", "text_config": {"index_topk": 64}},
-            r"'deepseek_v32' is not modelled \(index_topk is 64: attention to selected tokens\); known: ",
+            {"model_type": "deepseek_v4", "text_config": {"index_topk": 64}},
+            r"'deepseek_v4' is not modelled \(index_topk is 64: attention to selected tokens\); known: ",
         ),
         ({"quantization_config": {"bits": 4}}, "quantization_config"),
         (

@@ -4,7 +4,7 @@ Needs torch and transformers, and nothing of ours: `python tests/golden/make_par
 `tests/hwmodels/data/parameter_counts.json`; with `--check` it counts anew and compares. Networks are built on torch's
 meta device, without weights. What is counted is what a checkpoint stores: every tensor of the state dictionary, tied ones
 once. Counts are by group: "embed", "attention" (its matrices), "ffn" (matrices of dense layers), "router", "experts",
-"shared", "lm_head", and "norm" for every vector; "window_layers" are those with a sliding window or chunks, where the configuration
+"shared", "lm_head", and "norm" for every vector; "window_layers" are those with a window or chunks, where the configuration
 says so layer by layer, "linear_layers" those with linear attention. "layers_and_hidden_size" are what a family has where a
 file states neither.
 Cases are in `parameter_count_releases.py` and `parameter_count_cases.py`.
@@ -66,7 +66,9 @@ def count(raw: dict[str, Any]) -> dict[str, int]:
         seen.add(id(tensor))
         group = group_of(name, tuple(tensor.shape))
         counts[group] = counts.get(group, 0) + tensor.numel()
-    windows = [kind in ("sliding_attention", "chunked_attention") for kind in getattr(config, "layer_types", None) or []]
+    windows = [
+        kind in ("sliding_attention", "chunked_attention") for kind in getattr(config, "layer_types", None) or []
+    ]
     linear = [kind == "linear_attention" for kind in getattr(config, "layer_types", None) or []]
     return {
         "total": sum(counts.values()),

@@ -57,8 +57,8 @@ def runnable_families() -> dict[str, Family]:
 def runnable_names() -> list[str]:
     """Every `model_type` whose networks, or text decoders, run here, in the order of the alphabet."""
     families = runnable_families().values()
-    names = {family.name for family in families}
-    wrappers = [wrapper.name for wrapper in WRAPPERS.values() if wrapper.text in names]
+    names, also = {family.name for family in families}, {name for family in families for name in family.also}
+    wrappers = [wrapper.name for wrapper in WRAPPERS.values() if wrapper.text in names | also]
     return sorted({*wrappers, *(name for family in families for name in (family.name, *family.also))})
 
 

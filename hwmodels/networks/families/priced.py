@@ -275,7 +275,6 @@ PRICED: tuple[Family, ...] = (
         | {"moe_intermediate_size": 2048, "first_k_dense_replace": 3},
         experts=Experts("listed", shared="n_shared_experts", correction_bias=True),
     ),
-    dataclasses.replace(_ROWS["qwen3_moe"], name="qwen3_vl_moe_text", running=None, names=_names(EXPERT_TENSORS)),
     Family(
         name="minimax_m3",
         defaults=sizes(60, 6144, 3072, 64, 4, 200064, head_dim=128, num_experts=128, num_experts_per_tok=4),

@@ -207,6 +207,7 @@ def _linear_layers(settings: Settings, family: Family, layers: int) -> tuple[boo
 def _windows(settings: Settings, family: Family, layers: int) -> tuple[int | None, ...]:
     """Tokens that each layer sees, itself included; None: all."""
     kinds = settings.names("layer_types")
+    kinds = kinds and [_FULL if kind == "attention" else kind for kind in kinds]  # Granite 4's word
     if kinds is None:
         sliding = _sliding(settings, family, layers)
     else:

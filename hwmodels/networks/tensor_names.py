@@ -131,6 +131,7 @@ FUSED_GRANITE_EXPERTS = {
 
 #: Of Granite 4 without experts, the same names of the only feed-forward network.
 SHARED_ALONE = {kind: GRANITE_EXPERT_TENSORS[f"shared_{kind}"] for kind in ("gate", "up", "down")}
+#: Gates of it are before what they gate.
 FUSED_ALONE = {_SHARED_MLP + "input_linear.weight": ("gate", "up")}
 
 _LINEAR = _LAYER + "linear_attn."

@@ -60,6 +60,7 @@ ALLOWED_NAMES = {
     },
     "speculate.drafts": {
         "hwmodels.network.architecture.Architecture",
+        "hwmodels.network.architecture.LAYER_COUNTS",
         "hwmodels.numerics.scalars.as_float",
         "hwmodels.speculation.draft_cost.DraftCost",
         "hwmodels.speculation.head_shapes.medusa_head",

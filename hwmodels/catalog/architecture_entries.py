@@ -7,8 +7,8 @@ from typing import Any
 
 from hwmodels.catalog.entries import Entry, EntryError, file_text, read_entry, shown, titled_document
 from hwmodels.catalog.forms import GIVEN, written_number
-from hwmodels.network.architecture import Architecture
-from hwmodels.numerics.fields import COUNT, FLAG, NOT_NEGATIVE, WHOLE, Rule
+from hwmodels.network.architecture import Architecture, dense_layers
+from hwmodels.numerics.fields import COUNT, FLAG, NOT_NEGATIVE, POSITIVE, WHOLE, Rule
 
 __all__ = [
     "ARCHITECTURE_RULES",
@@ -40,11 +40,13 @@ _OPTIONAL: dict[str, Rule] = {
     "vectors_per_layer": NOT_NEGATIVE,
     "vectors_outside_layers": WHOLE,
     "learned_positions": WHOLE,
+    "num_ffn_layers": WHOLE,
     "num_moe_layers": WHOLE,
     "num_experts": WHOLE,
     "experts_per_token": WHOLE,
     "expert_intermediate_size": WHOLE,
     "shared_intermediate_size": WHOLE,
+    "expert_hidden_size": WHOLE,
     "kv_lora_rank": WHOLE,
     "q_lora_rank": WHOLE,
     "rope_head_dim": WHOLE,
@@ -52,12 +54,20 @@ _OPTIONAL: dict[str, Rule] = {
     "num_window_layers": WHOLE,
     "window_tokens": WHOLE,
     "sink_tokens": WHOLE,
+    "window_query_ratio": POSITIVE,
+    "window_kv_ratio": POSITIVE,
+    "selected_tokens": WHOLE,
+    "num_selecting_layers": WHOLE,
+    "num_index_layers": WHOLE,
+    "index_heads": WHOLE,
+    "index_head_dim": WHOLE,
     "num_linear_layers": WHOLE,
     "linear_key_heads": WHOLE,
     "linear_value_heads": WHOLE,
     "linear_key_dim": WHOLE,
     "linear_value_dim": WHOLE,
     "linear_conv_tokens": WHOLE,
+    "linear_rates": WHOLE,
     "attention_gate": FLAG,
 }
 
@@ -76,7 +86,9 @@ TOKENIZER = "tokenizer"
 #: (switch, dependents): where the switch is not 0 the dependents must not be either, and the other way round.
 _TOGETHER = (
     ("num_moe_layers", ("num_experts", "experts_per_token", "expert_intermediate_size")),
-    ("kv_lora_rank", ("rope_head_dim", "v_head_dim")),
+    ("kv_lora_rank", ("rope_head_dim",)),
+    ("num_selecting_layers", ("selected_tokens",)),
+    ("num_index_layers", ("index_heads", "index_head_dim")),
     ("num_window_layers", ("window_tokens",)),
     ("num_linear_layers", _LINEAR),
 )
@@ -85,10 +97,15 @@ _NEEDS = (
     ("shared_intermediate_size", "num_moe_layers"),
     ("q_lora_rank", "kv_lora_rank"),
     ("sink_tokens", "num_window_layers"),
+    ("kv_lora_rank", "v_head_dim"),
+    ("num_selecting_layers", "num_index_layers"),
+    ("expert_hidden_size", "num_moe_layers"),
 )
 _AT_MOST = (
     ("num_moe_layers", "num_layers"),
     ("num_window_layers", "num_layers"),
+    ("num_selecting_layers", "num_layers"),
+    ("num_index_layers", "num_layers"),
     ("linear_key_heads", "linear_value_heads"),
     ("experts_per_token", "num_experts"),
     ("num_kv_heads", "num_heads"),
@@ -179,6 +196,8 @@ def checked_architecture(values: Mapping[str, float], *, where: str) -> Architec
             "num_linear_layers",
             f"together they must be at most num_layers, {sizes['num_layers']:g}",
         )
-    if sizes["num_moe_layers"] < sizes["num_layers"] and not sizes["intermediate_size"] > 0:
+    if dense_layers(architecture) < 0:
+        raise fault("num_moe_layers", "num_ffn_layers", "num_moe_layers must be at most num_ffn_layers")
+    if dense_layers(architecture) > 0 and not sizes["intermediate_size"] > 0:
         raise fault("num_moe_layers", "intermediate_size", "layers without experts need intermediate_size above 0")
     return architecture

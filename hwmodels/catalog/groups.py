@@ -9,7 +9,7 @@ from hwmodels.catalog.calibrations import DEFAULT_ENGINES
 from hwmodels.catalog.device_entries import DeviceEntry
 from hwmodels.catalog.entries import EntryError
 from hwmodels.catalog.links import LinkEntry, link, link_entry, link_names
-from hwmodels.network.architecture import Architecture
+from hwmodels.network.architecture import Architecture, dense_layers
 from hwmodels.parallel.group import DeviceGroup
 
 __all__ = ["Parallelism", "check_draft_parallelism", "check_parallelism", "group_link", "grouped"]
@@ -100,7 +100,7 @@ def _check_matrices(key: str, tensor: int, a: Architecture, name: str) -> None:
     for kind, of_linear in (("key", a.linear_key_heads), ("value", a.linear_value_heads)):
         if int(of_linear) % tensor:
             raise _not_dividing(key, tensor, name, f"{kind} heads of linear attention", int(of_linear))
-    dense = float(a.num_layers) > float(a.num_moe_layers)
+    dense = float(dense_layers(a)) > 0
     if dense and int(a.intermediate_size) % tensor:
         raise _not_dividing(key, tensor, name, "inner columns", int(a.intermediate_size))
 

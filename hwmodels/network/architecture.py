@@ -41,6 +41,12 @@ EXPERT_MATRICES = ("expert_gate", "expert_up", "expert_down")
 #: The matrices of any layer, experts included.
 ALL_LAYER_MATRICES = (*LAYER_MATRICES, *EXPERT_MATRICES, "shared")
 
+#: Numbers of layers, of which a part of a network has its share.
+LAYER_COUNTS = (
+    *("num_layers", "num_ffn_layers", "num_moe_layers", "num_window_layers", "num_linear_layers"),
+    *("num_selecting_layers", "num_index_layers"),
+)
+
 #: Of an element of linear attention's matrices, and of one that its convolution keeps.
 _STATE_BYTES, _HELD_BYTES = 4.0, 2.0
 
@@ -53,7 +59,7 @@ class Architecture:
     latent attention, windows and linear attention are absent at their defaults.
     """
 
-    num_layers: Leaf
+    num_layers: Leaf  # that attend, to a cache or linearly
     hidden_size: Leaf
     intermediate_size: Leaf  # of the layers that are not mixtures of experts
     num_heads: Leaf
@@ -69,28 +75,39 @@ class Architecture:
         0.0  # stored elements of vectors beside the last norm's scale: biases of it, of the head
     )
     learned_positions: Leaf = 0.0  # rows of a position table, stored with the embedding
+    num_ffn_layers: Leaf = 0.0  # layers that have a feed-forward network; 0: all that attend
     # Mixture of experts.
     num_moe_layers: Leaf = 0.0  # layers whose feed-forward network is a mixture of experts
     num_experts: Leaf = 0.0  # routed ones, per layer
     experts_per_token: Leaf = 0.0  # routed ones
     expert_intermediate_size: Leaf = 0.0
     shared_intermediate_size: Leaf = 0.0  # all shared experts of a layer together
+    expert_hidden_size: Leaf = 0.0  # of what routed experts read and write, which two matrices join; 0: hidden_size
     # Multi-head latent attention (DeepSeek-V2): the cache holds one latent vector and one rotated key per token.
     kv_lora_rank: Leaf = 0.0  # 0: grouped-query attention
     q_lora_rank: Leaf = 0.0  # 0: queries come from the hidden state directly
     rope_head_dim: Leaf = 0.0  # rotated part of a query, and of the key that all heads share
-    v_head_dim: Leaf = 0.0  # latent attention only; otherwise values are as wide as keys
+    v_head_dim: Leaf = 0.0  # 0, never so in latent attention: values are as wide as keys
     # Sliding windows.
     num_window_layers: Leaf = 0.0  # layers that see the last window_tokens and the first sink_tokens only
     window_tokens: Leaf = 0.0
     sink_tokens: Leaf = 0.0
-    # Linear attention (gated delta nets): a matrix per head in place of the keys and values of all tokens.
+    window_query_ratio: Leaf = 1.0  # elements of all heads' queries in these layers, by those of the other layers
+    window_kv_ratio: Leaf = 1.0  # elements that these layers cache of a token, likewise
+    # Attention to selected tokens: narrow keys of all tokens are scored, and the best tokens are attended to.
+    selected_tokens: Leaf = 0.0  # that a token attends to at most
+    num_selecting_layers: Leaf = 0.0  # that attend to so many
+    num_index_layers: Leaf = 0.0  # that score tokens; the others take the choice of one before
+    index_heads: Leaf = 0.0
+    index_head_dim: Leaf = 0.0  # elements of the one key of a token, which is cached
+    # Linear attention (gated delta nets, Mamba-2): a matrix per head in place of the keys and values of all tokens.
     num_linear_layers: Leaf = 0.0  # layers that have it; the others attend to what is cached
     linear_key_heads: Leaf = 0.0  # of queries and of keys
     linear_value_heads: Leaf = 0.0  # each with a matrix of its own
     linear_key_dim: Leaf = 0.0  # of a head
     linear_value_dim: Leaf = 0.0  # of a head
     linear_conv_tokens: Leaf = 0.0  # that the convolution over queries, keys and values joins, the new one included
+    linear_rates: Leaf = 2.0  # numbers per head and token of how a matrix forgets and learns; Mamba-2 has one for both
     attention_gate: Leaf = (
         0.0  # 1: in the other layers a gate that comes with the queries multiplies attention's outputs
     )
@@ -154,9 +171,39 @@ def window_share(architecture: Architecture) -> Leaf:
     return as_float(architecture.num_window_layers) / either(layers > 0, layers, 1.0)
 
 
+def dense_layers(architecture: Architecture) -> Leaf:
+    """Layers with a feed-forward network that is no mixture of experts, "*b"."""
+    return ffn_layers(architecture) - as_float(architecture.num_moe_layers)
+
+
+def ffn_layers(architecture: Architecture) -> Leaf:
+    """Layers with a feed-forward network, "*b"."""
+    stated = as_float(architecture.num_ffn_layers)
+    return either(stated > 0, stated, as_float(architecture.num_layers))
+
+
+def expert_width(architecture: Architecture) -> Leaf:
+    """Elements that a routed expert reads and writes, "*b"."""
+    stated = as_float(architecture.expert_hidden_size)
+    return either(stated > 0, stated, as_float(architecture.hidden_size))
+
+
+def _window_mean(architecture: Architecture, ratio: Leaf) -> Leaf:
+    """A size on average over layers that attend to a cache, by that of those without a window, "*b"."""
+    return 1.0 + window_share(architecture) * (as_float(ratio) - 1.0)
+
+
+def cached_window_share(architecture: Architecture) -> Leaf:
+    """The share of a token's cached elements that layers with a window hold, "*b"."""
+    ratio = as_float(architecture.window_kv_ratio)
+    return window_share(architecture) * ratio / _window_mean(architecture, ratio)
+
+
 def attention_shape(architecture: Architecture) -> AttentionShape:
-    """Sizes of attention's products. Latent attention is computed on the latents themselves ("absorbed"), which is what
-    decoding does: one key-value head that all query heads share.
+    """Sizes of attention's products; of queries, outputs and cache on average over layers.
+
+    Latent attention is computed on the latents themselves ("absorbed"), which is what decoding does: one key-value head that
+    all query heads share.
 
     Source: DeepSeek-V2, arXiv:2405.04434, sec. 2.1 and appendix C.
     """
@@ -164,13 +211,15 @@ def attention_shape(architecture: Architecture) -> AttentionShape:
     latent = a.kv_lora_rank > 0
 
     rotated = a.kv_lora_rank + a.rope_head_dim
+    value_dim = either(a.v_head_dim > 0, a.v_head_dim, a.head_dim)
+    queries, cached = _window_mean(a, a.window_query_ratio), _window_mean(a, a.window_kv_ratio)
     return AttentionShape(
-        query_size=a.num_heads * (a.head_dim + either(latent, a.rope_head_dim, 0.0)),
-        output_size=a.num_heads * either(latent, a.v_head_dim, a.head_dim),
+        query_size=a.num_heads * (a.head_dim + either(latent, a.rope_head_dim, 0.0)) * queries,
+        output_size=a.num_heads * value_dim * queries,
         score_size=either(latent, rotated, a.head_dim),
-        value_size=either(latent, a.kv_lora_rank, a.head_dim),
+        value_size=either(latent, a.kv_lora_rank, value_dim),
         kv_heads=either(latent, 1.0, a.num_kv_heads),
-        cached_elements=either(latent, rotated, 2.0 * a.num_kv_heads * a.head_dim),
+        cached_elements=either(latent, rotated, a.num_kv_heads * (a.head_dim + value_dim)) * cached,
     )
 
 
@@ -182,50 +231,67 @@ def parameters(architecture: Architecture) -> dict[str, Leaf]:
     Returns:
         kind -> "*b"; kinds that a network lacks are 0, and so is a tied head, which is stored as "embed". Latent attention:
         "q" is both query projections, "k" the joint projection to latents and the keys' part of the projection from them,
-        "v" the values' part. Linear attention: "q" holds the gates' projections too. "norm" holds every vector, and what
+        "v" the values' part. Linear attention: "q" holds the gates' projections too. Indices of selected tokens: "q" and "k".
+        "shared" holds the matrices into and out of the width of routed experts. "norm" holds every vector, and what
         the convolutions multiply by.
     """
     a = jax.tree.map(as_float, architecture)
     shape, linear = attention_shape(a), linear_shape(a)
     cached_layers, linear_layers = attention_layers(a), a.num_linear_layers
     latent, low_rank_query = a.kv_lora_rank > 0, a.q_lora_rank > 0
-    kv_size = a.num_kv_heads * a.head_dim
+    keys = a.num_kv_heads * a.head_dim * _window_mean(a, a.window_kv_ratio)
+    values = shape.cached_elements - keys
     embedding = a.vocab_size * a.hidden_size
     query = either(low_rank_query, a.q_lora_rank * (a.hidden_size + shape.query_size), a.hidden_size * shape.query_size)
     query += a.attention_gate * a.hidden_size * shape.output_size
     # Each head's gate of its values, how much of its matrix it forgets and how much it learns.
-    linear_query = a.hidden_size * (linear.keys + linear.values + 2.0 * a.linear_value_heads)
+    linear_query = a.hidden_size * (linear.keys + linear.values + a.linear_rates * a.linear_value_heads)
+    index_query = a.hidden_size * a.index_heads
+    index_query += either(low_rank_query, a.q_lora_rank, a.hidden_size) * a.index_heads * a.index_head_dim
     latent_keys = a.hidden_size * shape.cached_elements + a.kv_lora_rank * a.num_heads * a.head_dim
     latent_values = a.kv_lora_rank * shape.output_size
-    dense_layers = a.num_layers - a.num_moe_layers
-    expert = a.num_moe_layers * a.num_experts * a.hidden_size * a.expert_intermediate_size
+    dense = dense_layers(a)
+    expert = a.num_moe_layers * a.num_experts * expert_width(a) * a.expert_intermediate_size
     shared = a.num_moe_layers * a.hidden_size * a.shared_intermediate_size
     # The heads of a layer share the scales of their query and key norms; latents and low-rank queries have their own.
     scales = 2.0 * a.qk_norm * a.head_dim + either(latent, a.kv_lora_rank + a.q_lora_rank, 0.0)
     # Heads share the scale of their outputs' norm; each has two numbers of how it forgets.
     linear_vectors = linear.convolved * a.linear_conv_tokens + a.linear_value_dim + 2.0 * a.linear_value_heads
-    vectors = a.num_layers * (a.norms_per_layer * a.hidden_size + a.vectors_per_layer)
+    vectors = norms(a) * a.hidden_size + a.num_layers * a.vectors_per_layer
     vectors += cached_layers * scales + linear_layers * linear_vectors
     stored = {
         "embed": embedding + a.learned_positions * a.hidden_size,
-        "q": cached_layers * query + linear_layers * linear_query,
-        "k": cached_layers * either(latent, latent_keys, a.hidden_size * kv_size)
-        + linear_layers * a.hidden_size * linear.keys,
-        "v": cached_layers * either(latent, latent_values, a.hidden_size * kv_size)
+        "q": cached_layers * query + linear_layers * linear_query + a.num_index_layers * index_query,
+        "k": cached_layers * either(latent, latent_keys, a.hidden_size * keys)
+        + linear_layers * a.hidden_size * linear.keys
+        + a.num_index_layers * a.hidden_size * a.index_head_dim,
+        "v": cached_layers * either(latent, latent_values, a.hidden_size * values)
         + linear_layers * a.hidden_size * linear.values,
         "o": (cached_layers * shape.output_size + linear_layers * linear.values) * a.hidden_size,
-        "gate": a.gated_ffn * dense_layers * a.hidden_size * a.intermediate_size,
-        "up": dense_layers * a.hidden_size * a.intermediate_size,
-        "down": dense_layers * a.intermediate_size * a.hidden_size,
+        "gate": a.gated_ffn * dense * a.hidden_size * a.intermediate_size,
+        "up": dense * a.hidden_size * a.intermediate_size,
+        "down": dense * a.intermediate_size * a.hidden_size,
         "router": a.num_moe_layers * a.hidden_size * a.num_experts,
         "expert_gate": a.gated_ffn * expert,
         "expert_up": expert,
         "expert_down": expert,
-        "shared": (2.0 + a.gated_ffn) * shared,
+        "shared": (2.0 + a.gated_ffn) * shared + 2.0 * narrowing(a),
         "lm_head": (1.0 - a.tied_embeddings) * embedding,
         "norm": vectors + a.hidden_size + a.vectors_outside_layers,
     }
     return {kind: stored[kind] for kind in KINDS}
+
+
+def norms(architecture: Architecture) -> Leaf:
+    """Norms of the residual stream in all layers, half of them of feed-forward networks, "*b"."""
+    a = architecture
+    return as_float(a.norms_per_layer) * (as_float(a.num_layers) + ffn_layers(a)) / 2.0
+
+
+def narrowing(architecture: Architecture) -> Leaf:
+    """Weights of all layers that lead into the width of routed experts, and as many out of it, "*b"."""
+    a = architecture
+    return as_float(a.num_moe_layers) * as_float(a.hidden_size) * as_float(a.expert_hidden_size)
 
 
 def weights_per_token(architecture: Architecture) -> Leaf:
@@ -243,7 +309,7 @@ def weights_per_token(architecture: Architecture) -> Leaf:
 
 
 def kv_elements_per_token(architecture: Architecture) -> Leaf:
-    """Elements that one token adds to the KV cache, all layers: keys and values, or latents and rotated keys.
+    """Elements that one token adds to the cache, all layers: keys and values, or latents and rotated keys; index keys.
 
     Layers with linear attention add none: see `state_bytes`.
 
@@ -252,7 +318,8 @@ def kv_elements_per_token(architecture: Architecture) -> Leaf:
     Returns:
         "*b".
     """
-    return attention_layers(architecture) * attention_shape(architecture).cached_elements
+    attended = attention_layers(architecture) * attention_shape(architecture).cached_elements
+    return attended + as_float(architecture.num_index_layers) * as_float(architecture.index_head_dim)
 
 
 def state_bytes(architecture: Architecture) -> Leaf:
@@ -269,7 +336,7 @@ def state_bytes(architecture: Architecture) -> Leaf:
 
 
 def cached_tokens(architecture: Architecture, context_tokens: Number) -> Leaf:
-    """Tokens that a sequence keeps in the cache, on average over layers that cache: windows drop what they no longer see.
+    """Tokens that a sequence keeps in the cache, on average over cached elements: windows drop what they no longer see.
 
     Args:
         context_tokens: "*b", >= 0.
@@ -277,7 +344,7 @@ def cached_tokens(architecture: Architecture, context_tokens: Number) -> Leaf:
         "*b", <= context_tokens. Gradient: kink where a window is just full.
     """
     a, context = jax.tree.map(as_float, architecture), as_float(context_tokens)
-    share, kept = window_share(a), a.window_tokens + a.sink_tokens
+    share, kept = cached_window_share(a), a.window_tokens + a.sink_tokens
     kept = either(context < kept, context, kept)
     return (1.0 - share) * context + share * kept
 
@@ -285,7 +352,7 @@ def cached_tokens(architecture: Architecture, context_tokens: Number) -> Leaf:
 def cached_rows(
     architecture: Architecture, context_tokens: Number, *, batch: Number, shared_tokens: Number = 0.0
 ) -> Leaf:
-    """Tokens in the caches of all sequences together, on average over layers; what they share counts once.
+    """Tokens in the caches of all sequences together, on average over elements; what they share counts once.
 
     Args:
         context_tokens: "*b", >= 0; of each sequence. batch: "*b", >= 1.
@@ -294,3 +361,16 @@ def cached_rows(
     context, shared = as_float(context_tokens), as_float(shared_tokens)
     own = cached_tokens(architecture, context - shared)
     return as_float(batch) * own + (cached_tokens(architecture, context) - own)
+
+
+def read_share(architecture: Architecture, rows: Leaf, queries: Leaf) -> Leaf:
+    """The share of `rows` cached tokens' elements that `queries` new tokens read, "*b": each selects its own, at most all.
+
+    Departs: tokens that several new ones select count for each; engines gather them for each.
+    """
+    a = jax.tree.map(as_float, architecture)
+    of_rows = queries * a.selected_tokens / either(rows > 0, rows, 1.0)
+    skipped = either((a.selected_tokens > 0) & (of_rows < 1.0), 1.0 - of_rows, 0.0)
+    elements = kv_elements_per_token(a)
+    selected = a.num_selecting_layers * attention_shape(a).cached_elements
+    return 1.0 - skipped * selected / either(elements > 0, elements, 1.0)

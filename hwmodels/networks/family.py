@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal
 
 from hwmodels.networks.settings import Settings
+from hwmodels.networks.spec import NetworkSpec
 
 __all__ = [
     "LLAMA_LIKE",
@@ -165,7 +166,8 @@ class Experts:
     Attributes:
         layers: "all"; "after_dense", after `first_k_dense_replace` dense ones, unless `mlp_layer_types` says which; "listed",
             the same where the list is the family's own way to say it;
-            "every_nth", n being `decoder_sparse_step`, without those in `mlp_only_layers`.
+            "every_nth", n being `decoder_sparse_step`, without those in `mlp_only_layers`; "frequency", those that are 1 in the
+            list `moe_layer_freq`.
         size: the key of an expert's intermediate size.
         shared: the key of the shared experts' intermediate size, all together; or of their number.
         correction_bias: one stored number per expert, which corrects the router's scores.
@@ -174,9 +176,9 @@ class Experts:
         clamp: the key of the limit of a clamped gate; None: the network's own activation gates.
     """
 
-    layers: Literal["all", "after_dense", "listed", "every_nth"]
+    layers: Literal["all", "after_dense", "listed", "every_nth", "frequency"]
     size: str = "moe_intermediate_size"
-    shared: Literal["n_shared_experts", "shared_expert_intermediate_size", "shared_intermediate_size"] | None = None
+    shared: str | None = None
     correction_bias: bool = False
     biases: bool = False
     shared_gate: bool = False
@@ -211,6 +213,9 @@ class Family:
         embedding_norm: a norm right after the embedding.
         must_equal: keys that select what is not modelled, with the only value that is.
         running: what else is needed to run such networks; None: they are priced only.
+        beyond: of networks that are priced only: the spec with what no other column says.
+        announced: beginnings of keys that announce what is not modelled in other families, and which `beyond` reads.
+        names: of networks that are priced only: what their tensors are called, for forms that name modules.
     """
 
     name: str
@@ -237,6 +242,9 @@ class Family:
     must_equal: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     running: Running | None = None
     also: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    beyond: Callable[[Settings, NetworkSpec], NetworkSpec] | None = None
+    announced: tuple[str, ...] = ()
+    names: Running | None = None
 
 
 def sizes(

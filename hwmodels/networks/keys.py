@@ -24,39 +24,44 @@ ORDINARY: dict[str, str] = {
         eos_token pad_token unk_token image_token mask_token suppress_tokens begin_suppress_tokens prefix bad_words_ids""",
     "of training": """
         *dropout* *_pdrop *_drop *aux_loss* *jitter_noise* initializer_* init_* *_init *_initializer_range *_init_std
-        gradient_checkpointing seq_aux z_loss* router_z_loss* *_loss_coef *_loss_weight *_loss_factor *_loss_alpha
-        tf_legacy_loss problem_type finetuning_* task_specific_params summary_* classifier_* layerdrop label_smoothing""",
+        rescale_prenorm_residual gradient_checkpointing seq_aux z_loss* router_z_loss* *_loss_coef *_loss_weight
+        *_loss_factor *_loss_alpha tf_legacy_loss problem_type finetuning_* task_specific_params summary_* classifier_*
+        layerdrop label_smoothing""",
     "of the library that wrote it": """
-        architectures auto_map custom_pipelines model_type *_version use_cache _name_or_path _attn_implementation* _commit_hash
-        _from_model_config _experts_impl* name_or_path output_attentions output_hidden_states output_router_logits return_dict*
-        torchscript use_bfloat16 is_decoder pruned_heads chunk_size_feed_forward unsloth_* attn_implementation use_flash_attn*
-        use_flash_attention* use_kernel* fused_* use_fused* ep_size pretraining_tp slow_but_exact use_dynamic_ntk use_logn_attn
-        cache_implementation generation_config""",
+        architectures auto_map custom_pipelines model_type *_version use_cache _name_or_path _attn_implementation*
+        _commit_hash _from_model_config _experts_impl* name_or_path output_attentions output_hidden_states
+        output_router_logits return_dict* torchscript use_bfloat16 is_decoder pruned_heads chunk_size_feed_forward
+        unsloth_* attn_implementation use_flash_attn* use_flash_attention* use_kernel* use_mamba_kernels fused_*
+        use_fused* ep_size pretraining_tp num_logits_to_keep *_expert_overlap slow_but_exact use_dynamic_ntk
+        use_logn_attn cache_implementation generation_config""",
     "of generation": """
         do_sample temperature top_k top_p typical_p min_p max_length min_length max_new_tokens num_beams num_beam_groups
         num_return_sequences *_penalty *_ngram_size early_stopping output_scores remove_invalid_values use_return_dict""",
     "a type, which engines serve in 16 bits": "dtype torch_dtype params_dtype",
     "of positions, which cost the same wherever they are": """
-        rope_* rotary_* partial_rotary_factor original_max_position_embeddings initial_context_length max_position_embeddings
-        max_sequence_length max_seq_length max_seq_len seq_length model_max_length n_ctx n_positions no_rope_* mrope_* use_rope
-        use_mrope position_embedding_type rotary alibi* yarn_* local_rope_* global_rope_theta local_attention_theta""",
+        rope_* *_rope_theta indexer_rope_* rotary_* partial_rotary_factor original_max_position_embeddings
+        initial_context_length max_position_embeddings max_sequence_length max_seq_length max_seq_len seq_length
+        model_max_length n_ctx n_positions no_rope_* mrope_* use_rope use_mrope position_embedding_type rotary alibi*
+        yarn_* local_rope_* local_attention_theta""",
 }
 
 #: The same of keys that change values alone, in families whose sizes are known.
 IRRELEVANT: dict[str, str] = ORDINARY | {
     "changes values, no sizes": """
-        *norm_eps* *norm_epsilon* hidden_act hidden_activation activation activation_function *_multiplier *_scaling logit_scale
-        logits_scale *softcap* query_pre_attn_scalar scale_* swiglu_* *_clip* clip_* attention_scale attention_value_scale mup_*
-        *_fp32 use_parallel_residual parallel_residual apply_residual_connection_post_layernorm use_rms_norm norm_type
-        scoring_func topk_method norm_topk_prob routed_scaling_factor router_bias* router_scal* router_dtype n_group topk_group
-        output_gate_type dim_model_base mamba_ssm_dtype use_qk_norm qk_norm_type use_routing_bias qk_head_dim torch_compile""",
+        *norm_eps* *norm_epsilon* hidden_act hidden_activation activation activation_function *_multiplier *_scaling
+        logit_scale logits_scale *softcap* query_pre_attn_scalar scale_* swiglu_* *_clip* clip_* attention_scale
+        attention_value_scale mup_* use_gemma_norm mamba_hidden_act mlp_hidden_act time_step_* use_moe_router_bias *_fp32
+        use_parallel_residual parallel_residual apply_residual_connection_post_layernorm use_rms_norm norm_type
+        scoring_func topk_method norm_topk_prob *scaling_factor router_bias* router_scal* *router_dtype n_group topk_group
+        output_gate_type dim_model_base mamba_ssm_dtype use_qk_norm qk_norm_type use_routing_bias qk_head_dim
+        torch_compile""",
     "which layers see a window, in families whose layers are alike": "max_window_layers",
     "of parts that see or hear, which are not counted": """
-        *vision* image_* video_* audio_* mm_* multimodal_* projector_* projection_* spatial_* *_placeholder ignore_index img_*
-        boi_* eoi_* patch_* media_*""",
+        *vision* image_* video_* audio_* mm_* multimodal_* projector_* projection_* spatial_* *_placeholder ignore_index
+        img_* process_image_* boi_* eoi_* patch_* media_*""",
     "priced apart, or named in a note": """
-        quantization_config compression_config tie_word_embeddings num_nextn_predict_layers num_mtp_* mtp_* use_mtp text_config
-        vision_config audio_config""",
+        quantization_config compression_config tie_word_embeddings num_nextn_predict_layers num_mtp_* mtp_* use_mtp
+        *_for_mtp_* text_config vision_config audio_config""",
 }
 
 #: Parts of a key's name -> the feature that a key with such a name announces, in any family, unless null, false or 0.

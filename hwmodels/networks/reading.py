@@ -173,13 +173,14 @@ def read_config(raw: Mapping[str, Any], *, where: str = "config.json", quantizat
         )
     family = family_called(name)
     linear = family is not None and family.linear
-    _refuse_unmodelled(raw, where, _LINEAR_KEYS if linear else (), experts=family is None or family.experts is not None)
+    modelled = (*(_LINEAR_KEYS if linear else ()), *(() if family is None else family.announced))
+    _refuse_unmodelled(raw, where, modelled, experts=family is None or family.experts is not None)
     if family is None:
         family = _llama_like(raw, name, where, notes)
     settings = Settings(raw, family.defaults, family.spellings, where)
     if nested is None:
         for key in _ALWAYS_STATED:
-            if not settings.stated(key):
+            if not settings.stated(key) and not callable(family.defaults.get(key)):
                 raise settings.error(key, "is missing; a config.json states it")
         for key in _TOWERS:
             if raw.get(key):
@@ -194,6 +195,7 @@ def read_config(raw: Mapping[str, Any], *, where: str = "config.json", quantizat
         if settings.get(key):
             notes.append(f"{key} is {shown(settings.get(key))}: layers that predict further tokens are not counted")
     spec = network_spec(settings, family)
+    notes.extend(spec.notes)
     architecture = checked_architecture(spec.architecture_values(), where=where)
     stored = _stored(whole, raw, quantization, (family, spec, architecture), notes)
     read = {*settings.read, *keys_of(family), *_SIZES, *_EXTRA_PREDICTION_KEYS, *_LLAMA_MAY_HAVE}
@@ -336,4 +338,5 @@ def check_fixed(settings: Settings, family: Family, name: str, fixed: Mapping[st
 
 
 def _silent(settings: Settings, family: Family, key: str) -> bool:
-    return family.defaults.get(key) is not None and not settings.stated(key)
+    default = family.defaults.get(key)
+    return default is not None and not callable(default) and not settings.stated(key)

@@ -57,7 +57,9 @@ def runnable_families() -> dict[str, Family]:
 def runnable_names() -> list[str]:
     """Every `model_type` whose networks, or text decoders, run here, in the order of the alphabet."""
     families = runnable_families().values()
-    return sorted({*WRAPPERS, *(name for family in families for name in (family.name, *family.also))})
+    names, also = {family.name for family in families}, {name for family in families for name in family.also}
+    wrappers = [wrapper.name for wrapper in WRAPPERS.values() if wrapper.text in names | also]
+    return sorted({*wrappers, *(name for family in families for name in (family.name, *family.also))})
 
 
 def running_row(family: Family) -> Running:
@@ -163,10 +165,11 @@ def _check_windows(family: Family, settings: Settings) -> None:
         listed = kinds if isinstance(kinds, list) else [kinds]
         off = rule is None or settings.get("sliding_window") is None
         off = off or (rule is not None and rule.enabled is not None and settings.get(rule.enabled) is not True)
-        known = ("full_attention", "linear_attention") if family.linear else ("full_attention",)
+        known = ("full_attention", "linear_attention") if family.linear else ("full_attention", "attention")
         if off and any(kind not in known for kind in listed):
+            allowed = " or ".join(map(repr, known[: 1 + family.linear]))
             raise NotImplementedError(
-                f"{family.name} with layer_types {shown(kinds)} is not modelled; allowed is {' or '.join(map(repr, known))}"
+                f"{family.name} with layer_types {shown(kinds)} is not modelled; allowed is {allowed}"
                 + ("" if rule is None else ", or windows that are switched on")
             )
         whole = rule is not None and not off and rule.pattern == "all"

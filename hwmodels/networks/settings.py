@@ -107,6 +107,15 @@ class Settings:
             raise self.error(key, f"has {len(value)} entries for {layers} layers; it must have one per layer")
         return value
 
+    def marks(self, key: str) -> list[bool]:
+        """A list of 0 and 1, one per layer; raises EntryError."""
+        value, layers = self.get(key), self.size("num_hidden_layers", most=LARGEST_LAYERS)
+        if not isinstance(value, list) or len(value) != layers or any(entry not in (0, 1) for entry in value):
+            raise self.error(
+                key, f"is {shown(value)}; it must be a list of 0 and 1, one for each of the {layers} layers"
+            )
+        return list(map(bool, value))
+
     def layer_numbers(self, key: str) -> set[int]:
         """The distinct layers that a list names, empty where it is null; numbers beyond the last layer are dropped, as
         there is nothing that they could mean. Raises EntryError.

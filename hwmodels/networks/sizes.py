@@ -12,6 +12,7 @@ from hwmodels.networks.spec import ExpertSizes, LatentSizes, LearnedPositions, L
 __all__ = ["LINEAR_KEYS", "network_spec"]
 
 _FULL, _SLIDING, _LINEAR = "full_attention", "sliding_attention", "linear_attention"
+_SELECTED = "deepseek_sparse_attention"
 
 #: Field of `LinearSizes` -> key of config.json.
 LINEAR_KEYS = {
@@ -53,7 +54,7 @@ def network_spec(settings: Settings, family: Family) -> NetworkSpec:
     linear_layers = _linear_layers(settings, family, layers)
     linear = {name: settings.size(key) for name, key in LINEAR_KEYS.items()} if any(linear_layers) else None
     rule = family.norms_per_layer
-    return NetworkSpec(
+    spec = NetworkSpec(
         vocab_size=vocab,
         hidden_size=hidden,
         intermediate_size=intermediate,
@@ -79,6 +80,7 @@ def network_spec(settings: Settings, family: Family) -> NetworkSpec:
         head_bias=on(family.head_bias),
         embedding_norm=family.embedding_norm,
     )
+    return spec if family.beyond is None else family.beyond(settings, spec)
 
 
 def _on(settings: Settings, switch: Switch) -> bool:
@@ -174,6 +176,8 @@ def _expert_layers(settings: Settings, rule: str, layers: int) -> list[bool]:
         step = settings.size("decoder_sparse_step")
         dense = settings.layer_numbers("mlp_only_layers")
         return [(number + 1) % step == 0 and number not in dense for number in range(layers)]
+    if rule == "frequency":
+        return settings.marks("moe_layer_freq")
     kinds = settings.names("mlp_layer_types")
     if kinds is None:
         dense_layers = settings.optional_size("first_k_dense_replace", least=0) or 0
@@ -203,10 +207,12 @@ def _linear_layers(settings: Settings, family: Family, layers: int) -> tuple[boo
 def _windows(settings: Settings, family: Family, layers: int) -> tuple[int | None, ...]:
     """Tokens that each layer sees, itself included; None: all."""
     kinds = settings.names("layer_types")
+    kinds = kinds and [_FULL if kind == "attention" else kind for kind in kinds]  # Granite 4's word
     if kinds is None:
         sliding = _sliding(settings, family, layers)
     else:
         allowed = (_FULL, _LINEAR) if family.linear else (_FULL, _SLIDING)
+        allowed += (_SELECTED,) if "index_topk" in family.announced else ()
         others = sorted(set(kinds) - set(allowed))
         if others:
             raise NotImplementedError(

@@ -242,6 +242,10 @@ class NetworkSpec(SharedSizes):
         norms_per_layer: of the residual stream. norm_biases: norms have biases beside their scales.
         gated_ffn: three matrices rather than two in dense layers.
         linear_layers, expert_layers: of each layer whether it has linear attention, and is a mixture of experts.
+        attends, feeds: whether each layer has attention, linear or not, and a feed-forward network; None: all do.
+        indexes: whether each layer scores tokens, to select those that are attended to; None: no layer does.
+        beyond: further fields of `Architecture`, by name.
+        notes: what is priced otherwise than it is.
         head_bias, embedding_norm: which no network that runs here has.
         computation: further fields of a network that runs, by name; None: the file was read for its sizes alone.
     """
@@ -256,6 +260,11 @@ class NetworkSpec(SharedSizes):
     rope: RopeSpec = RopeSpec()
     local_rope: RopeSpec | None = None
     computation: Mapping[str, Any] | None = None
+    attends: tuple[bool, ...] | None = None
+    feeds: tuple[bool, ...] | None = None
+    indexes: tuple[bool, ...] | None = None
+    beyond: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def architecture_values(self) -> dict[str, float]:
         """Field of `Architecture` -> value; whether they fit together is not checked here.
@@ -263,7 +272,8 @@ class NetworkSpec(SharedSizes):
         Raises:
             NotImplementedError: windows of several lengths, which one architecture cannot hold.
         """
-        hidden, layers, matrices = self.hidden_size, self.num_layers, 1 + self.gated_ffn
+        hidden, matrices = self.hidden_size, 1 + self.gated_ffn
+        layers, feeding = (self.num_layers if which is None else sum(which) for which in (self.attends, self.feeds))
         moe, linear = sum(self.expert_layers), sum(self.linear_layers)
         lengths = sorted({window for window in self.windows if window is not None})
         if len(lengths) > 1:
@@ -271,11 +281,12 @@ class NetworkSpec(SharedSizes):
             raise NotImplementedError(
                 f"windows of {shown} tokens cannot be priced as one architecture; allowed is one length"
             )
-        norm_bias, intermediate = hidden * self.norm_biases, self.intermediate_size if moe < layers else 0
+        norm_bias, intermediate = hidden * self.norm_biases, self.intermediate_size if moe < feeding else 0
         vectors = layers * self.norms_per_layer * norm_bias + (layers - linear) * self._attention_vectors()
-        vectors += (layers - moe) * (matrices * intermediate + hidden) * self.ffn_bias
+        vectors += (feeding - moe) * (matrices * intermediate + hidden) * self.ffn_bias
         values = {
             "num_layers": layers,
+            "num_ffn_layers": 0 if feeding == layers else feeding,
             "hidden_size": hidden,
             "intermediate_size": intermediate,
             "num_heads": self.num_heads,
@@ -308,7 +319,12 @@ class NetworkSpec(SharedSizes):
         if self.linear is not None:
             sizes = {f"linear_{name}": value for name, value in vars(self.linear).items()}
             values |= {"num_linear_layers": linear, **sizes}
-        return {name: float(value) for name, value in (values | {"vectors_per_layer": vectors / layers}).items()}
+        if self.indexes is not None:
+            values |= {"num_selecting_layers": layers, "num_index_layers": sum(self.indexes)}
+        beyond = dict(self.beyond)
+        vectors += beyond.pop("vectors", 0)  # of all layers
+        values |= {"vectors_per_layer": vectors / layers}
+        return {name: float(value) for name, value in (values | beyond).items()}
 
     def _attention_vectors(self) -> int:
         """Per layer that attends to a cache, beside the scales of norms head by head."""

@@ -386,10 +386,12 @@ _KINDS_OF = {
     **{name: (name,) for name in ("q", "k", "v", "o", "gate", "up", "down", "expert_gate", "expert_up", "expert_down")},
     **{"q_down": ("q",), "q_up": ("q",), "kv_down": ("k",), "k_up": ("k",), "v_up": ("v",)},
     **{"in_qkv": ("q", "k", "v"), "in_z": ("q",), "out": ("o",)},
+    **{"index_q": ("q",), "index_k": ("k",)},
     **dict.fromkeys(("shared_gate", "shared_up", "shared_down"), ("shared",)),
 }
 _ATTENTION = ("q", "k", "v", "o", "q_down", "q_up", "kv_down", "k_up", "v_up")
 _LINEAR = ("in_qkv", "in_z", "out")
+_INDEX = ("index_q", "index_k")
 _DENSE = ("gate", "up", "down")
 
 
@@ -404,13 +406,15 @@ def _parameter_sizes(a: Architecture) -> dict[tuple[str, str], float]:
         ("k_up", "k"): a.kv_lora_rank * a.num_heads * a.head_dim,
         ("in_qkv", "q"): a.hidden_size * linear.keys,
         ("in_z", "q"): a.hidden_size * linear.values,
+        ("index_q", "q"): (a.q_lora_rank or a.hidden_size) * a.index_heads * a.index_head_dim,
+        ("index_k", "k"): a.hidden_size * a.index_head_dim,
     }
     return {key: float(size) for key, size in sizes.items()}
 
 
 def _modules(family: Family, spec: NetworkSpec) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Of each layer (parameter, kind of weight, names that its module may have)."""
-    row = family.running
+    row = family.running or family.names
     tensors = dict(LATENT_TENSORS if row is None else row.tensors)
     holders: dict[str, list[str]] = {}
     for tensor, held in {} if row is None else {**row.fused, **row.stacked}.items():
@@ -420,11 +424,14 @@ def _modules(family: Family, spec: NetworkSpec) -> Iterator[tuple[str, str, tupl
     if (latent := spec.latent) is not None:
         attention = {"o", "kv_down", "k_up", "v_up"} | ({"q"} if latent.query_rank is None else {"q_down", "q_up"})
     for layer, (is_linear, mixture) in enumerate(zip(spec.linear_layers, spec.expert_layers, strict=True)):
+        has = lambda which, absent, layer=layer: absent if which is None else which[layer]
         for name, kinds in _KINDS_OF.items():
-            if name in _ATTENTION + _LINEAR:
-                present = name in (_LINEAR if is_linear else attention)
+            if name in _INDEX:
+                present = has(spec.indexes, False)
+            elif name in _ATTENTION + _LINEAR:
+                present = has(spec.attends, True) and name in (_LINEAR if is_linear else attention)
             else:
-                present = (name not in _DENSE) == mixture
+                present = has(spec.feeds, True) and (name not in _DENSE) == mixture
             if not present or name not in tensors:
                 continue
             named = [tensors[name], *holders.get(name, ())]

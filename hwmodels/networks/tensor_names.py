@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "CONVOLUTIONS",
     "EXPERT_TENSORS",
+    "FUSED_ALONE",
     "FUSED_EXPERTS",
     "FUSED_GATE",
     "FUSED_GRANITE_EXPERTS",
@@ -24,6 +25,7 @@ __all__ = [
     "QWEN_MOE_TENSORS",
     "QWEN_NEXT_TENSORS",
     "SANDWICH_TENSORS",
+    "SHARED_ALONE",
     "STACKED_EXPERTS",
     "STARCODER_TENSORS",
 ]
@@ -126,6 +128,11 @@ FUSED_GRANITE_EXPERTS = {
     _MIXTRAL + "input_linear.weight": ("expert_gate", "expert_up"),
     _SHARED_MLP + "input_linear.weight": ("shared_gate", "shared_up"),
 }
+
+#: Of Granite 4 without experts, the same names of the only feed-forward network.
+SHARED_ALONE = {kind: GRANITE_EXPERT_TENSORS[f"shared_{kind}"] for kind in ("gate", "up", "down")}
+#: Gates of it are before what they gate.
+FUSED_ALONE = {_SHARED_MLP + "input_linear.weight": ("gate", "up")}
 
 _LINEAR = _LAYER + "linear_attn."
 #: Of Qwen3.5: gated attention, and gated delta nets in the other layers.

@@ -103,6 +103,8 @@ _ROWS = (
     *(Wrapper(name, text=f"{name}_text", namings=_QWEN2, flat=True) for name in ("qwen2_vl", "qwen2_5_vl")),
     Wrapper("kimi_k25", text="deepseek_v3", namings=_KIMI),
     Wrapper("qwen3_vl", text="qwen3_vl_text", namings=_QWEN),
+    Wrapper("qwen3_vl_moe", text="qwen3_vl_moe_text", namings=_QWEN),
+    Wrapper("minimax_m3_vl", text="minimax_m3", namings=_NAMINGS),
     Wrapper("qwen3_5", text="qwen3_5_text", namings=_QWEN),
     Wrapper("qwen3_5_moe", text="qwen3_5_moe_text", namings=_QWEN),
 )

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.device import Device
-from hwmodels.network.architecture import Architecture
+from hwmodels.network.architecture import LAYER_COUNTS, Architecture
 from hwmodels.network.operators.expert_sharing import ExpertSharing
 from hwmodels.network.operators.steps import StepShape
 from hwmodels.network.workload import Workload
@@ -161,10 +161,7 @@ def held_share(
     # As many bytes as 1 / E of the experts, each split as `share_of_architecture` has it.
     own = dataclasses.replace(
         own,
-        num_layers=own.num_layers * stage,
-        num_moe_layers=own.num_moe_layers * stage,
-        num_window_layers=own.num_window_layers * stage,
-        num_linear_layers=own.num_linear_layers * stage,
+        **{count: getattr(own, count) * stage for count in LAYER_COUNTS},
         expert_intermediate_size=jnp.asarray(as_float(architecture.expert_intermediate_size))
         / (expert * jnp.maximum(tensor / expert, 1.0)),
     )

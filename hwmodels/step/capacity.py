@@ -13,10 +13,11 @@ from hwmodels.network.architecture import (
     KINDS,
     Architecture,
     cached_rows,
+    cached_window_share,
+    dense_layers,
     kv_elements_per_token,
     parameters,
     state_bytes,
-    window_share,
 )
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
@@ -78,7 +79,7 @@ def activation_buffer_bytes(
     """
     a = jax.tree.map(as_float, architecture)
     experts = a.experts_per_token * a.expert_intermediate_size + a.shared_intermediate_size
-    dense = (a.num_layers - a.num_moe_layers) > 0
+    dense = dense_layers(a) > 0
     inner = jnp.maximum(jnp.where(dense, a.intermediate_size, 0.0), experts)
     elements = (1.0 + a.gated_ffn) * inner + 2.0 * a.hidden_size
     return as_float(tokens) * as_float(element_bytes) * elements
@@ -106,7 +107,7 @@ def longest_context(
     token_bytes = as_float(batch) * kv_elements_per_token(a) * as_float(kv_bits) / BITS_PER_BYTE
     tokens = jnp.maximum(room, 0.0) / token_bytes  # of a cache without windows
     window = jnp.asarray(a.window_tokens + a.sink_tokens)
-    share = jnp.asarray(window_share(a))
+    share = jnp.asarray(cached_window_share(a))
     endless = share >= 1.0
     beyond = (tokens - share * window) / jnp.where(endless, 1.0, 1.0 - share)
     beyond = jnp.where(endless, jnp.inf, beyond)

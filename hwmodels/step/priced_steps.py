@@ -16,7 +16,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from hwmodels.device import Device
-from hwmodels.network.architecture import KINDS, Architecture
+from hwmodels.network.architecture import KINDS, Architecture, ffn_layers
 from hwmodels.network.footprint import UNCOMPRESSED_BITS
 from hwmodels.network.operators import OperatorWork, StepShape, busiest_load, step_operators
 from hwmodels.network.operators.step import WEIGHT_BITS, widths_of_kinds
@@ -148,6 +148,7 @@ def _collectives(
     """
     tensor, expert = (jnp.asarray(as_float(n)) for n in (group.tensor_parallel, group.expert_parallel))
     layers, moe = (jnp.asarray(as_float(n)) for n in (architecture.num_layers, architecture.num_moe_layers))
+    feed_forward = jnp.asarray(ffn_layers(architecture))
     rows = as_float(step.batch) * as_float(step.tokens)
     row_bytes = as_float(architecture.hidden_size) * _ELEMENT_BYTES
     logits = as_float(step.batch) * as_float(step.logit_tokens) * as_float(architecture.vocab_size) * _ELEMENT_BYTES
@@ -155,7 +156,7 @@ def _collectives(
     # A step that skips blocks skips what joins them.
     run = jnp.asarray(as_float(step.feed_forward_share))
     away = run * jnp.where(expert > tensor, moe, 0.0)
-    joined = layers * as_float(step.attention_share) + layers * run - away
+    joined = layers * as_float(step.attention_share) + feed_forward * run - away
     chosen = as_float(architecture.experts_per_token)
     assert step.expert_sharing is not None
     # The exchange ends when the busiest device has all of its rows.

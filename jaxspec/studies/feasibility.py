@@ -15,6 +15,7 @@ import numpy as np
 from hwmodels import Architecture, Device, Footprint, catalog
 from hwmodels.analysis.kernel_widths import kernel_remarks, kernel_widths
 from hwmodels.analysis.remarks import encoder_remarks, group_remarks, linear_remarks
+from hwmodels.network.architecture import dense_layers
 from hwmodels.numerics.scalars import Number
 from hwmodels.numerics.units import GB
 from jaxspec.errors import InputError
@@ -93,7 +94,7 @@ def check_blocks(name: str, a: Architecture, block: tuple[int, int] | None, para
         return
     rows, columns = block
     latent, heads, dim = bool(float(a.kv_lora_rank)), int(a.num_heads), int(a.head_dim)
-    dense = float(a.num_layers) > float(a.num_moe_layers)
+    dense = float(dense_layers(a)) > 0
     experts = int(a.expert_intermediate_size)
     inner = [int(a.intermediate_size) * dense, int(a.shared_intermediate_size)]
     keys = 0 if latent else int(a.num_kv_heads) * dim

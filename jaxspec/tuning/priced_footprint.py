@@ -76,7 +76,7 @@ def _with_linear(attention: Mapping[str, Any], own: Mapping[str, Any], architect
     layers, linear_layers = attention_layers(a), a.num_linear_layers
     keys = a.num_kv_heads * a.head_dim
     queries = shape.query_size + a.attention_gate * shape.output_size
-    rates = 2.0 * a.linear_value_heads
+    rates = a.linear_rates * a.linear_value_heads
 
     def mean(kind: str, rows: Leaf, of_linear: Iterable[tuple[Leaf, Any]]) -> Any:
         parts = [(layers * rows, attention[kind]), *((linear_layers * each, bits) for each, bits in of_linear)]

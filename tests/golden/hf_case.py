@@ -12,7 +12,7 @@ class Case:
 
     Attributes:
         packed: experts in MXFP4, or all matrices of the layers in FP8 with a scale for each block; "stacked": all experts of a
-            layer in two tensors, in the type they have.
+            layer in two tensors, in the type they have; "transposed": such tensors with inputs before outputs.
         released: what config.json says beside or instead of what transformers writes, as releases with code of their own do.
         greedy: tokens that expected.npz has of greedy generation after the shorter prompt.
     """
@@ -25,7 +25,7 @@ class Case:
     vector_mean: float = 1.0
     dtype: str = "float32"
     max_shard_size: str = "1GB"
-    packed: Literal["mxfp4", "fp8", "stacked"] | None = None
+    packed: Literal["mxfp4", "fp8", "stacked", "transposed"] | None = None
     released: dict[str, Any] | None = None
     greedy: int = 0
 

@@ -211,6 +211,24 @@ EXPERT_CASES = (
         seed=53,
         dtype="bfloat16",
     ),
+    # What others call the shared expert alone, in a family of state-space layers that has none here; as releases state it.
+    Case(
+        "granitemoehybrid_dense",
+        "granitemoehybrid",
+        sizes(
+            (46, 32, 14, 2, 4, 2),
+            num_local_experts=0,
+            num_experts_per_tok=0,
+            shared_intermediate_size=14,
+            position_embedding_type="rope",
+            mamba_n_heads=4,
+            layer_types=["full_attention"] * 2,
+            **GRANITE,
+        ),
+        seed=94,
+        dtype="bfloat16",
+        released={"layer_types": ["attention"] * 2},
+    ),
     # Sigmoids, norms of heads, a window in the last layer of three.
     Case(
         "dots1_windows",

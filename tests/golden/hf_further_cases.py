@@ -11,13 +11,13 @@ _PLAIN = rope("default", 3000.0)
 #: Dense families.
 _DENSE = (
     Case(
-        "gemma_shifted", "gemma", sizes(44, 24, 26, 2, 4, 2, head_dim=10, rope_parameters=_PLAIN), 60, embed_scale=0.2
+        "gemma_shifted", "gemma", sizes((44, 24, 26, 2, 4, 2), head_dim=10, rope_parameters=_PLAIN), 60, embed_scale=0.2
     ),
     Case(
         "vaultgemma_capped",
         "vaultgemma",
         sizes(
-            *(46, 24, 26, 3, 4, 2),
+            (46, 24, 26, 3, 4, 2),
             head_dim=10,
             query_pre_attn_scalar=12,
             sliding_window=6,
@@ -30,30 +30,33 @@ _DENSE = (
         embed_scale=0.2,
     ),
     Case(
-        "internlm3_biased", "internlm3", sizes(45, 24, 26, 2, 4, 2, head_dim=10, attention_bias=True, mlp_bias=True), 62
+        "internlm3_biased",
+        "internlm3",
+        sizes((45, 24, 26, 2, 4, 2), head_dim=10, attention_bias=True, mlp_bias=True),
+        62,
     ),
-    Case("iquestcoder_plain", "iquestcoder", sizes(42, 24, 26, 2, 4, 2, head_dim=10, rope_parameters=_PLAIN), 63),
+    Case("iquestcoder_plain", "iquestcoder", sizes((42, 24, 26, 2, 4, 2), head_dim=10, rope_parameters=_PLAIN), 63),
     Case(
         "cwm_windows",
         "cwm",
-        sizes(*(43, 24, 26, 5, 4, 2), head_dim=10, sliding_window=6, rope_parameters=_PLAIN),
+        sizes((43, 24, 26, 5, 4, 2), head_dim=10, sliding_window=6, rope_parameters=_PLAIN),
         64,
     ),
     Case(
         "ministral_windows",
         "ministral",
         sizes(
-            *(47, 24, 26, 3, 4, 2),
+            (47, 24, 26, 3, 4, 2),
             head_dim=10,
             sliding_window=5,
             layer_types=["sliding_attention", "full_attention", "full_attention"],
         ),
         65,
     ),
-    Case("helium_interleaved", "helium", sizes(48, 24, 26, 2, 4, 2, head_dim=6, attention_bias=False), 66),
-    Case("arcee_squared", "arcee", sizes(41, 24, 30, 2, 4, 2, mlp_bias=True), 67),
-    Case("stablelm_partial", "stablelm", sizes(40, 64, 26, 2, 4, 2, use_qkv_bias=True), 68),
-    Case("starcoder2_biased", "starcoder2", sizes(46, 24, 30, 2, 4, 2, rope_parameters=_PLAIN), 69),
+    Case("helium_interleaved", "helium", sizes((48, 24, 26, 2, 4, 2), head_dim=6, attention_bias=False), 66),
+    Case("arcee_squared", "arcee", sizes((41, 24, 30, 2, 4, 2), mlp_bias=True), 67),
+    Case("stablelm_partial", "stablelm", sizes((40, 64, 26, 2, 4, 2), use_qkv_bias=True), 68),
+    Case("starcoder2_biased", "starcoder2", sizes((46, 24, 30, 2, 4, 2), rope_parameters=_PLAIN), 69),
 )
 
 _VISION = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -64,7 +67,7 @@ _SIGLIP: dict[str, Any] = {"model_type": "siglip_vision_model", **_VISION, **_SQ
 
 def _around(name: str, text: str, seed: int, *, vision: dict[str, Any], **others: Any) -> Case:
     """A network around a small text decoder."""
-    inner = sizes(41 + seed % 5, 24, 26, 2, 4, 2, model_type=text, rope_parameters=rope("default", 4000.0))
+    inner = sizes((41 + seed % 5, 24, 26, 2, 4, 2), model_type=text, rope_parameters=rope("default", 4000.0))
     return Case(
         f"{name}_multimodal",
         name,
@@ -90,7 +93,7 @@ _WRAPPED = (
             f"{name}_multimodal",
             name,
             {
-                "text_config": sizes(40 + number, 24, 26, 2, 4, 2, rope_parameters=_MROPE),
+                "text_config": sizes((40 + number, 24, 26, 2, 4, 2), rope_parameters=_MROPE),
                 "vision_config": tower | _QWEN_TOWER,
                 "tie_word_embeddings": False,
             },

@@ -81,4 +81,28 @@ WRAPPER_CASES = (
         seed=49,
         dtype="bfloat16",
     ),
+    # The same with experts, all of a layer in one tensor, inputs before outputs; the second layer is dense.
+    Case(
+        "qwen3_vl_moe_multimodal",
+        "qwen3_vl_moe",
+        {
+            "text_config": sizes(
+                (43, 24, 26, 3, 4, 2),
+                model_type="qwen3_vl_moe_text",
+                head_dim=12,
+                num_experts=5,
+                num_experts_per_tok=2,
+                moe_intermediate_size=14,
+                mlp_only_layers=[1],
+                rope_parameters=rope("default", 6000.0, mrope_section=[2, 2, 2], mrope_interleaved=True),
+            ),
+            "vision_config": {
+                **{"hidden_size": 8, "intermediate_size": 8, "depth": 1, "num_heads": 2, "out_hidden_size": 24},
+                **{"patch_size": 4, "deepstack_visual_indexes": [0], "num_position_embeddings": 4},
+            },
+        },
+        seed=61,
+        dtype="bfloat16",
+        packed="transposed",
+    ),
 )

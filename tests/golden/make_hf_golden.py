@@ -180,6 +180,14 @@ def pack_fp8(directory: Path, seed: int) -> None:
     tell(directory, {"quantization_config": told})
 
 
+def transpose_experts(directory: Path, seed: int) -> None:
+    """Exchange the last two axes of the experts' tensors, as releases have them and transformers reads them too."""
+    del seed
+    tensors = load_file(directory / "model.safetensors")
+    turned = {name: tensor.mT.contiguous() for name, tensor in tensors.items() if ".experts." in name}
+    save_file(tensors | turned, directory / "model.safetensors", metadata={"format": "pt"})
+
+
 def stack_experts(directory: Path, seed: int) -> None:
     """Replace the matrices of a layer's experts by two tensors of them all, in the layout of the Qwen3.5 releases."""
     path = directory / "model.safetensors"
@@ -211,7 +219,9 @@ def write_case(case: Case, directory: Path) -> dict[str, np.ndarray]:
     model.save_pretrained(directory, max_shard_size=case.max_shard_size)
     (directory / "generation_config.json").unlink(missing_ok=True)  # sampling settings, none of the network
     if case.packed is not None:
-        {"mxfp4": pack_mxfp4, "fp8": pack_fp8, "stacked": stack_experts}[case.packed](directory, case.seed)
+        {"mxfp4": pack_mxfp4, "fp8": pack_fp8, "stacked": stack_experts, "transposed": transpose_experts}[case.packed](
+            directory, case.seed
+        )
     arrays = expected(directory, case.seed, new=case.greedy)
     if case.released is not None:
         tell(directory, case.released)

@@ -4,7 +4,7 @@ Needs torch and transformers, and nothing of ours: `python tests/golden/make_par
 `tests/hwmodels/data/parameter_counts.json`; with `--check` it counts anew and compares. Networks are built on torch's
 meta device, without weights. What is counted is what a checkpoint stores: every tensor of the state dictionary, tied ones
 once. Counts are by group: "embed", "attention" (its matrices), "ffn" (matrices of dense layers), "router", "experts",
-"shared", "lm_head", and "norm" for every vector; "window_layers" are those with a sliding window, where the configuration
+"shared", "lm_head", and "norm" for every vector; "window_layers" are those with a window or chunks, where the configuration
 says so layer by layer, "linear_layers" those with linear attention. "layers_and_hidden_size" are what a family has where a
 file states neither.
 Cases are in `parameter_count_releases.py` and `parameter_count_cases.py`.
@@ -30,12 +30,12 @@ OUT = Path(__file__).parents[1] / "hwmodels" / "data" / "parameter_counts.json"
 
 GROUPS = (
     ("lm_head", r"^(lm_head|embed_out)\."),
-    ("embed", r"(embed_tokens|embed_positions|embed_in|word_embeddings|wte|wpe)\."),
-    ("shared", r"(shared_experts?|shared_mlp)\."),
-    ("router", r"(router|mlp\.gate|block_sparse_moe\.gate|moe\.gate)\."),
+    ("embed", r"(embed_tokens|embed_positions|embed_in|word_embeddings|embeddings|wte|wpe)\."),
+    ("shared", r"(shared_experts?|shared_mlp|latent_proj)\."),
+    ("router", r"(router|mlp\.gate|block_sparse_moe\.gate|moe\.gate|mixer\.gate)\."),
     ("experts", r"\.experts\.|block_sparse_moe\.(input|output)_linear"),
-    ("attention", r"(self_attn|attention|self_attention|attn)\."),
-    ("ffn", r"(mlp|fc1|fc2|feed_forward)\b"),
+    ("attention", r"(self_attn|attention|self_attention|attn)\.|mixer\.(q|k|v|o|in|out)_proj"),
+    ("ffn", r"(mlp|fc1|fc2|feed_forward)\b|mixer\.(up|down)_proj"),
 )
 
 
@@ -66,7 +66,9 @@ def count(raw: dict[str, Any]) -> dict[str, int]:
         seen.add(id(tensor))
         group = group_of(name, tuple(tensor.shape))
         counts[group] = counts.get(group, 0) + tensor.numel()
-    windows = [kind == "sliding_attention" for kind in getattr(config, "layer_types", None) or []]
+    windows = [
+        kind in ("sliding_attention", "chunked_attention") for kind in getattr(config, "layer_types", None) or []
+    ]
     linear = [kind == "linear_attention" for kind in getattr(config, "layer_types", None) or []]
     return {
         "total": sum(counts.values()),

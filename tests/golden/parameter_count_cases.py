@@ -44,6 +44,31 @@ def small(model_type: str, **others: Any) -> dict[str, Any]:
     return sizes(model_type, **SMALL) | heads | {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2} | others
 
 
+def _priced(experts: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Small cases of families that are priced only; a file of these states more than sizes."""
+    index = {"index_topk": 8, "index_n_heads": 2, "index_head_dim": 8}
+    cases = {f"{name} small": small(name, **experts, **_LATENT, **index) for name in ("deepseek_v32", "glm_moe_dsa")}
+    shared = ["full", "shared", "full", "full", "shared"]
+    cases["glm_moe_dsa shared"] = cases["glm_moe_dsa small"] | {"indexer_types": shared}
+    kinds = [*["sliding_attention"] * 2, "full_attention", "sliding_attention", "full_attention"]
+    wide = {
+        "head_dim": 4,
+        "global_head_dim": 8,
+        "layer_types": kinds,
+        "sliding_window": 7,
+        "hidden_size_per_layer_input": 0,
+    }
+    cases["gemma4_text small"] = small("gemma4_text", **wide, **TIED)
+    seven = {"num_experts_per_tok": 2, "moe_intermediate_size": 17}
+    chunks = {"head_dim": 4, "intermediate_size_mlp": 31, "interleave_moe_layer_step": 2, "attention_chunk_size": 9}
+    cases["llama4_text small"] = small("llama4_text", num_local_experts=7, num_experts_per_tok=1, **chunks, **UNTIED)
+    seven |= {"n_routed_experts": 7, "n_shared_experts": 1, "moe_shared_expert_intermediate_size": 19, "head_dim": 4}
+    states = {"mamba_num_heads": 4, "mamba_head_dim": 6, "n_groups": 2, "ssm_state_size": 5, "conv_kernel": 3}
+    blocks = {"hybrid_override_pattern": "M-*EM"}
+    cases["nemotron_h small"] = small("nemotron_h", **states, **seven, **blocks, **UNTIED)
+    return cases | {"nemotron_h latent": cases["nemotron_h small"] | {"moe_latent_size": 11}}
+
+
 def variants() -> dict[str, dict[str, Any]]:
     """The small cases and those of defaults."""
     cases: dict[str, dict[str, Any]] = {}
@@ -121,6 +146,7 @@ def variants() -> dict[str, dict[str, Any]]:
     cases["glm4_moe normed"] = cases["glm4_moe small"] | {"use_qk_norm": True, "head_dim": 10}
     kinds = ["dense", "sparse", "dense", "dense", "sparse"]
     cases["glm4_moe_lite pattern"] = cases["glm4_moe_lite small"] | {"mlp_layer_types": kinds}
+    cases |= _priced(experts | {"n_group": 1, "topk_group": 1, "first_k_dense_replace": 1})
     cases["cohere normed"] = small("cohere", use_qk_norm=True)
     cases["stablelm parallel"] = small("stablelm", use_parallel_residual=True, use_qkv_bias=True)
     cases["starcoder2 unbiased"] = small("starcoder2", use_bias=False)

@@ -25,9 +25,14 @@ from hwmodels.network.architecture import (
     attention_layers,
     attention_shape,
     cached_rows,
+    dense_layers,
+    expert_width,
     kv_elements_per_token,
     linear_shape,
+    narrowing,
+    norms,
     parameters,
+    read_share,
     state_bytes,
     window_share,
 )
@@ -63,12 +68,12 @@ __all__ = [
 
 def launches_of(a: Architecture) -> dict[str, Leaf]:
     """Operator -> how often it starts in a step, "*b"; leaves of the architecture "*b"."""
-    dense = a.num_layers - a.num_moe_layers
+    dense = dense_layers(a)
     shared = either(a.shared_intermediate_size > 0, a.num_moe_layers, 0.0)
     return (
         dict.fromkeys(("qkv", "o"), a.num_layers)
         | {"attention": attention_layers(a), "linear_attention": a.num_linear_layers}
-        | {"embed": 1.0, "norm": a.norms_per_layer * a.num_layers + 1.0, "lm_head": 1.0}
+        | {"embed": 1.0, "norm": norms(a) + 1.0, "lm_head": 1.0}
         | {"latent": either(a.kv_lora_rank > 0, attention_layers(a), 0.0)}
         | dict.fromkeys(("gate_up", "down"), dense)
         | dict.fromkeys(("router", "expert_gate_up", "expert_down"), a.num_moe_layers)
@@ -103,7 +108,7 @@ def product_shapes(
         "gate_up": a.hidden_size,
         "down": a.intermediate_size,
         "router": a.hidden_size,
-        "expert_gate_up": a.hidden_size,
+        "expert_gate_up": expert_width(a),
         "expert_down": a.expert_intermediate_size,
         "shared_gate_up": a.hidden_size,
         "shared_down": a.shared_intermediate_size,
@@ -162,7 +167,7 @@ def weights_read(architecture: Architecture, rows: Leaf, touched: Leaf) -> dict[
     linear_values = a.num_linear_layers * a.hidden_size * linear_shape(a).values
     second_values = either(a.kv_lora_rank > 0, stored["v"] - linear_values, 0.0)
     touched_share = touched / either(a.num_experts > 0, a.num_experts, 1.0)
-    shared_down = stored["shared"] / (2.0 + a.gated_ffn)
+    shared_down = (stored["shared"] - 2.0 * narrowing(a)) / (2.0 + a.gated_ffn) + narrowing(a)
     return {
         "embed": {"embed": rows * a.hidden_size * either(a.learned_positions > 0, 2.0, 1.0)},
         "qkv": {
@@ -224,8 +229,8 @@ def activation_bytes(
     hidden, gate = a.hidden_size, a.attention_gate * shape.output_size
     first_query = either(a.q_lora_rank > 0, a.q_lora_rank, shape.query_size)
     layers, cached, linear_layers = (rows * n for n in (a.num_layers, attention_layers(a), a.num_linear_layers))
-    projected = linear.convolved + linear.values + 2.0 * a.linear_value_heads
-    dense, moe = rows * (a.num_layers - a.num_moe_layers), rows * a.num_moe_layers
+    projected = linear.convolved + linear.values + a.linear_rates * a.linear_value_heads
+    dense, moe, width = rows * dense_layers(a), rows * a.num_moe_layers, expert_width(a)
     shared, choices = either(a.shared_intermediate_size > 0, moe, 0.0), moe * choices_per_row
     elements = {
         "embed": rows * hidden,
@@ -237,11 +242,11 @@ def activation_bytes(
         "gate_up": dense * (hidden + a.intermediate_size),
         "down": dense * (a.intermediate_size + 2.0 * hidden),
         "router": moe * (hidden + a.num_experts),
-        "expert_gate_up": choices * (hidden + a.expert_intermediate_size),
-        "expert_down": choices * (a.expert_intermediate_size + 2.0 * hidden) + 2.0 * moe * hidden,
+        "expert_gate_up": choices * (width + a.expert_intermediate_size),
+        "expert_down": choices * (a.expert_intermediate_size + 2.0 * width) + 2.0 * moe * hidden,
         "shared_gate_up": shared * (hidden + a.shared_intermediate_size),
         "shared_down": shared * (a.shared_intermediate_size + 2.0 * hidden),
-        "norm": 2.0 * hidden * (a.norms_per_layer * layers + logit_rows),
+        "norm": 2.0 * hidden * (norms(a) * rows + logit_rows),
         "lm_head": logit_rows * (hidden + a.vocab_size),
     }
     return {name: count * ACTIVATION_BYTES for name, count in elements.items()}
@@ -252,7 +257,7 @@ def norm_flops(architecture: Architecture, *, rows: Leaf, logit_rows: Leaf) -> L
     a = architecture
     heads = a.qk_norm * (a.num_heads + a.num_kv_heads) * a.head_dim
     low_rank = either(a.kv_lora_rank > 0, a.kv_lora_rank + a.q_lora_rank, 0.0)
-    per_row = a.num_layers * a.norms_per_layer * a.hidden_size + attention_layers(a) * (heads + low_rank)
+    per_row = norms(a) * a.hidden_size + attention_layers(a) * (heads + low_rank)
     per_row += a.num_linear_layers * linear_shape(a).values
     return NORM_FLOPS_PER_ELEMENT * (rows * per_row + logit_rows * a.hidden_size)
 
@@ -428,7 +433,8 @@ def step_operators(architecture: Architecture, step: StepShape, routing: Routing
     verifying = step.speculating * (1.0 - step.drafting)
     linear = linear_attention_work(a, tokens=step.tokens, batch=batch, verifying=verifying)
     seen, seen_shared = (step.visible_share * count for count in (step.context_tokens, step.shared_tokens))
-    kv_read = kv_elements_per_token(a) * cached_rows(a, seen, batch=batch, shared_tokens=seen_shared)
+    kv_rows = cached_rows(a, seen, batch=batch, shared_tokens=seen_shared)
+    kv_read = kv_elements_per_token(a) * kv_rows * read_share(a, kv_rows, rows)
     # Keys and values of each layer and sequence, where any are cached.
     kv_coded = step.kv_bits < UNCOMPRESSED_BITS
     kv_tensors = either(kv_coded & (kv_read > 0), 2.0 * attention_layers(a) * batch, 0.0)
@@ -609,7 +615,11 @@ def attention_work(architecture: Architecture, step: StepShape) -> AttentionWork
     kept = a.window_tokens + a.sink_tokens
     visible = context_tokens + step.visible_new_tokens
     windowed = visible_in_window(context_tokens, tokens, step.visible_new_tokens, kept)
+    multiplied = (1.0 - in_window) * visible + in_window * windowed * a.window_query_ratio
+    scored = visible
     visible = (1.0 - in_window) * visible + in_window * windowed
+    seldom = a.num_selecting_layers / one_for_none(attention_layers(a)) * jnp.maximum(visible - a.selected_tokens, 0.0)
+    visible, multiplied = visible - seldom, multiplied - seldom
     absorbed = shape.score_size + shape.value_size
     # Latents expanded to keys and values: narrower rows, but the context's latents are expanded anew in each step.
     narrow = a.head_dim + a.rope_head_dim + a.v_head_dim
@@ -617,13 +627,15 @@ def attention_work(architecture: Architecture, step: StepShape) -> AttentionWork
     expanded = narrow + expansion
     depth = either(a.kv_lora_rank > 0, either(expanded < absorbed, expanded, absorbed), absorbed)
     rows = cached_rows(a, context_tokens, batch=batch, shared_tokens=shared_tokens)
+    rows = rows * read_share(a, rows, batch * tokens)
+    indexed = a.num_index_layers * a.index_heads * a.index_head_dim * scored
     moved = rows * step.kv_bits / BITS_PER_BYTE + batch * tokens * KV_WRITE_BYTES
     # Queries of all sequences meet the keys that these share in one product. Windows do not change the share here.
     share = either(visible > 0, shared_tokens / either(visible > 0, visible, 1.0), 0.0)
     share = either(share < 1.0, share, 1.0)
     products = shape.kv_heads * (batch * (1.0 - share) + share)
     return AttentionWork(
-        flops=2.0 * attention_layers(a) * a.num_heads * depth * visible * tokens * batch,
+        flops=2.0 * (attention_layers(a) * a.num_heads * depth * multiplied + indexed) * tokens * batch,
         kv_bytes=kv_elements_per_token(a) * moved,
         visible_tokens=visible,
         depth=depth,

@@ -14,6 +14,7 @@ from hwmodels.networks.families.experts import EXPERTS, LATENT_DENSE
 from hwmodels.networks.families.gated import GATED
 from hwmodels.networks.families.layer_norm import LAYER_NORM
 from hwmodels.networks.families.linear import LINEAR
+from hwmodels.networks.families.priced import PRICED
 from hwmodels.networks.family import Family
 from hwmodels.registry import Registry
 
@@ -28,7 +29,9 @@ def _accept(name: str, family: Any) -> Family:
 
 #: `model_type` of config.json -> family.
 FAMILIES: Registry[Family] = Registry(
-    "family", {family.name: family for family in (*GATED, *LATENT_DENSE, *EXPERTS, *LAYER_NORM, *LINEAR)}, _accept
+    "family",
+    {family.name: family for family in (*GATED, *LATENT_DENSE, *EXPERTS, *LAYER_NORM, *LINEAR, *PRICED)},
+    _accept,
 )
 
 

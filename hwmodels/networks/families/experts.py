@@ -27,6 +27,7 @@ from hwmodels.networks.tensor_names import (
     LATENT_TENSORS,
     MIXTRAL_TENSORS,
     QWEN_MOE_TENSORS,
+    STACKED_EXPERTS,
 )
 
 __all__ = ["EXPERTS", "LATENT", "LATENT_DENSE"]
@@ -113,7 +114,19 @@ EXPERTS: tuple[Family, ...] = (
         o_bias="attention_bias",
         experts=Experts("every_nth"),
         windows=Windows("all", enabled="use_sliding_window"),
-        running=Running("Qwen3MoeForCausalLM", EXPERT_TENSORS, router=RouterRule(renormalised="norm_topk_prob")),
+        running=Running(
+            "Qwen3MoeForCausalLM",
+            EXPERT_TENSORS,
+            router=RouterRule(renormalised="norm_topk_prob"),
+            # Of Qwen3-VL, all experts of a layer in one tensor: (expert, input, output).
+            stacked=STACKED_EXPERTS,
+            transposed=frozenset(STACKED_EXPERTS),
+        ),
+        # The base as in Qwen3-VL without experts; releases state the last one, which transformers does always.
+        also={
+            "qwen3_vl_moe_text": {"rope_theta": None, "max_position_embeddings": 128_000, "norm_topk_prob": True}
+            | {"num_experts": 60, "num_experts_per_tok": 4, "moe_intermediate_size": 1408}
+        },
     ),
     Family(
         name="deepseek_v2",

@@ -16,12 +16,16 @@ from hwmodels.networks.family import (
     sizes,
     stated_values,
 )
+from hwmodels.networks.settings import Settings
 from hwmodels.networks.tensor_names import (
+    FUSED_ALONE,
     FUSED_GATE,
     FUSED_QKV,
     GLM4_POST_NORMS,
+    GRANITE_EXPERT_TENSORS,
     LLAMA_TENSORS,
     SANDWICH_TENSORS,
+    SHARED_ALONE,
 )
 
 __all__ = ["GATED", "GRANITE", "GRANITE_VALUES"]
@@ -45,6 +49,13 @@ _GEMMA_1 = {name: _GEMMA[name] for name in ("norm", "norm_eps", "embedding_scale
     "activation": Setting("hidden_act")
 }
 _GEMMA_VALUES = {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256}
+
+
+def _stated_layers(settings: Settings) -> None:
+    raise NotImplementedError(
+        f"{settings.prefix}layer_types is missing: all layers are state-space ones then; allowed is a list that says "
+        "'attention' of each"
+    )
 
 
 #: Of Granite's networks, which scale embedding, scores, residuals and logits.
@@ -281,6 +292,21 @@ GATED: tuple[Family, ...] = (
         name="granite",
         defaults=sizes(32, 4096, 11008, 32, None, 32000) | GRANITE_VALUES,
         running=Running("GraniteForCausalLM", LLAMA_TENSORS, computation=GRANITE),
+    ),
+    # Granite 4 without state-space layers and without experts: what others call the shared expert is all there is.
+    Family(
+        name="granitemoehybrid",
+        defaults=sizes(32, 4096, 1024, 32, None, 32000, layer_types=_stated_layers, num_local_experts=8)
+        | GRANITE_VALUES,
+        spellings={"intermediate_size": ("shared_intermediate_size",)},
+        qkv_bias="attention_bias",
+        o_bias="attention_bias",
+        windows=Windows("listed"),
+        must_equal={"num_local_experts": 0, "position_embedding_type": "rope"},
+        announced=("mamba_",),
+        running=Running(
+            "GraniteMoeHybridForCausalLM", GRANITE_EXPERT_TENSORS | SHARED_ALONE, FUSED_ALONE, computation=GRANITE
+        ),
     ),
     Family(
         name="cohere",

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Float, Int
 
-from hwmodels.network.architecture import Architecture
+from hwmodels.network.architecture import LAYER_COUNTS, Architecture
 from hwmodels.numerics.scalars import as_float
 from hwmodels.speculation.draft_cost import DraftCost
 from jaxspec.models.blocks import StepInput
@@ -184,9 +184,6 @@ _SCALED_BY = (
     | dict.fromkeys(("linear_key_heads", "linear_value_heads"), "num_heads")
 )
 
-#: Counts that a share of the layers scales.
-_LAYERS = ("num_layers", "num_moe_layers", "num_window_layers", "num_linear_layers")
-
 
 def scaled_architecture(
     own: DecoderConfig, target: DecoderConfig, priced: Architecture, *, layer_share: Any, **changed: Any
@@ -202,5 +199,5 @@ def scaled_architecture(
         size: as_float(getattr(priced, size)) * (getattr(own, by) / getattr(target, by))
         for size, by in _SCALED_BY.items()
     }
-    layers = {count: as_float(getattr(priced, count)) * layer_share for count in _LAYERS}
+    layers = {count: as_float(getattr(priced, count)) * layer_share for count in LAYER_COUNTS}
     return dataclasses.replace(priced, **widths | layers | changed)

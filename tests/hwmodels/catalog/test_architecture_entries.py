@@ -187,7 +187,7 @@ def test_sizes_that_fit_together(more):
         ({"num_experts": 9.0, "experts_per_token": 2.0}, "num_moe_layers is 0 and num_experts is 9; both must be 0"),
         ({"shared_intermediate_size": 8.0}, "shared_intermediate_size above 0 needs num_moe_layers above 0"),
         (MOE | {"intermediate_size": 0.0}, "layers without experts need intermediate_size above 0"),
-        ({"kv_lora_rank": 8.0, "rope_head_dim": 2.0}, "kv_lora_rank is 8 and v_head_dim is 0; both must be 0"),
+        ({"kv_lora_rank": 8.0, "rope_head_dim": 2.0}, "kv_lora_rank above 0 needs v_head_dim above 0"),
         ({"q_lora_rank": 8.0}, "q_lora_rank above 0 needs kv_lora_rank above 0"),
         (WINDOWS | {"num_window_layers": 6.0}, "num_window_layers is 6 and num_layers is 5"),
         ({"num_window_layers": 3.0}, "num_window_layers is 3 and window_tokens is 0; both must be 0"),

@@ -20,7 +20,7 @@ HYBRID = CASES["qwen3_5_text small"]["config"]
         (SMALL | {"is_encoder_decoder": True}, "is_encoder_decoder is True: an encoder beside the decoder"),
         (SMALL | {"add_cross_attention": True}, "add_cross_attention is True: cross attention"),
         (SMALL | {"mamba_d_state": 16}, "mamba_d_state is 16: state-space layers"),
-        (SMALL | {"model_type": "deepseek_v32", "index_topk": 64}, "index_topk is 64: attention to selected tokens"),
+        (SMALL | {"model_type": "deepseek_v4", "index_topk": 64}, "index_topk is 64: attention to selected tokens"),
         (SMALL | {"layer_types": ["linear_attention"] * 5}, r"layer_types has \['linear_attention'\], which are not"),
         (
             HYBRID | {"layer_types": ["linear_attention"] * 4 + ["sliding_attention"]},

@@ -32,7 +32,7 @@ def odd_config(family, seed):
         "bos_token_id": 1,
         "eos_token_id": 2,
     }
-    granites = ("granite", "granitemoe", "granitemoeshared")
+    granites = ("granite", "granitemoe", "granitemoeshared", "granitemoehybrid")
     if family not in ("phi3", "smollm3", "olmo2", "olmo3", "olmoe", "opt", "qwen2_moe", *granites):
         raw["head_dim"] = head_dim
     else:
@@ -48,6 +48,7 @@ def odd_config(family, seed):
         "granite": granite,
         "granitemoe": granitemoe,
         "granitemoeshared": lambda raw, pick: granitemoe(raw, pick) | {"shared_intermediate_size": pick(7, 12)},
+        "granitemoehybrid": granitemoehybrid,
         "smollm3": smollm3,
         "mistral": all_windows,
         "phi3": all_windows,
@@ -175,6 +176,15 @@ def granite(raw, pick):
         "residual_multiplier": pick(0.22, 1.0),
         "logits_scaling": pick(1.0, 8.0, 0.3),
     }
+
+
+def granitemoehybrid(raw, pick):
+    found = {"layer_types": ["full_attention"] * raw["num_hidden_layers"], "position_embedding_type": "rope"}
+    return (
+        granite(raw, pick)
+        | found
+        | {"mamba_n_heads": 1, "num_local_experts": 0, "shared_intermediate_size": raw["intermediate_size"]}
+    )
 
 
 def granitemoe(raw, pick):

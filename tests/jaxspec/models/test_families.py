@@ -50,6 +50,9 @@ def test_qwen3_defaults_of_absent_keys():
     assert (config.rope_theta, config.norm_eps) == (10_000.0, 1e-6)
 
 
+GRANITE_4 = {"num_local_experts": 0, "position_embedding_type": "rope"}
+
+
 @pytest.mark.parametrize("family", ["llama", "qwen3"])
 def test_null_heads_mean_one_kv_head_per_query_head_and_null_head_dim_an_even_share(family):
     config = read(family, num_key_value_heads=None, head_dim=None)
@@ -112,8 +115,8 @@ def test_both_spellings_of_the_rotary_settings(changes, theta, original):
             r"'qwen9_next' is not modelled \(linear_conv_kernel_dim is 4: linear attention\); known: ",
         ),
         (
-            {"model_type": "deepseek_v32", "text_config": {"index_topk": 64}},
-            r"'deepseek_v32' is not modelled \(index_topk is 64: attention to selected tokens\); known: ",
+            {"model_type": "deepseek_v4", "text_config": {"index_topk": 64}},
+            r"'deepseek_v4' is not modelled \(index_topk is 64: attention to selected tokens\); known: ",
         ),
         ({"quantization_config": {"bits": 4}}, "quantization_config"),
         (
@@ -124,6 +127,15 @@ def test_both_spellings_of_the_rotary_settings(changes, theta, original):
         (
             {"quantization_config": {"quant_method": "fp8", "fmt": "e5m2"}},
             "quant_method 'fp8' in quantization_config is not modelled: .* fmt 'e5m2'",
+        ),
+        ({"model_type": "granitemoehybrid", **GRANITE_4}, "layer_types is missing: all layers are state-space"),
+        (
+            {"model_type": "granitemoehybrid", **GRANITE_4, "layer_types": ["attention", "mamba"]},
+            r"layer_types \['atten",
+        ),
+        (
+            {"model_type": "granitemoehybrid", **GRANITE_4, "num_local_experts": 8},
+            "num_local_experts = 8 is not modelled",
         ),
         ({"model_type": "minimax_m2", "scoring_func": "softmax"}, "scoring_func = 'softmax' is not modelled"),
         ({"model_type": "olmo3", "rope_theta": 1e4}, "olmo3 with rope_theta = 10000.0 is not modelled; allowed is 5"),

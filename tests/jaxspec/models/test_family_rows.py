@@ -97,6 +97,12 @@ def config_of(family, **changes):
     }
     if row.experts is not None:
         raw["num_experts_per_tok"] = 2
+    if family == "granitemoehybrid":
+        raw |= {
+            "layer_types": ["attention"] * config.num_layers,
+            "num_local_experts": 0,
+            "position_embedding_type": "rope",
+        }
     if row.linear:
         raw["full_attention_interval"] = config.num_layers  # the last layer attends
     if row.grouped_queries:

@@ -1,0 +1,368 @@
+"""Families that are priced only, with what `Architecture` has for them alone: each row's `beyond` reads it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hwmodels.networks.families.experts import EXPERTS
+from hwmodels.networks.family import Experts, Family, Running, sizes
+from hwmodels.networks.settings import Settings, shown
+from hwmodels.networks.spec import LinearSizes, NetworkSpec
+from hwmodels.networks.tensor_names import EXPERT_TENSORS, FUSED_LATENT, LATENT_TENSORS, LLAMA_TENSORS, MIXTRAL_TENSORS
+
+__all__ = ["PRICED"]
+
+_ROWS = {family.name: family for family in EXPERTS}
+_ATTENTION = "model.layers.{layer}.self_attn."
+_EXPERT_SPELLINGS = {"num_experts": ("n_routed_experts", "num_local_experts")}
+
+
+def _names(tensors: Mapping[str, str], fused: Mapping[str, tuple[str, ...]] | None = None) -> Running:
+    """What tensors are called; nothing runs by it."""
+    return Running("", tensors, fused or {})
+
+
+def _selecting(
+    spec: NetworkSpec, indexes: tuple[bool, ...], *, heads: int, dim: int, tokens: int, norms: int, layers: int
+) -> NetworkSpec:
+    """Args: norms: stored elements of the index's norms in a layer. layers: that attend to selected tokens."""
+    sizes = {"index_heads": heads, "index_head_dim": dim, "selected_tokens": tokens, "num_selecting_layers": layers}
+    beyond = {**spec.beyond, **sizes, "vectors": norms * sum(indexes)}
+    return dataclasses.replace(spec, indexes=indexes, beyond=beyond)
+
+
+def _deepseek_index(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
+    """DeepSeek Sparse Attention. GLM-5.2 scores in some layers only, which the next ones follow.
+
+    Source: DeepSeek-V3.2, arXiv:2512.02556, Section 2.1.
+    """
+    kinds, layers = settings.names("indexer_types"), spec.num_layers
+    every = settings.optional_size("index_topk_freq") or 1
+    behind = settings.optional_size("index_skip_topk_offset", least=0) or 0
+    if kinds is None:
+        if settings.get("index_topk_pattern") is not None:
+            raise settings.error("index_topk_pattern", "is not read; it must be null, beside indexer_types")
+        indexes = tuple(max(layer + 1 - behind, 0) % every == 0 for layer in range(layers))
+    elif set(kinds) <= {"full", "shared"}:
+        indexes = tuple(kind == "full" for kind in kinds)
+    else:
+        raise settings.error("indexer_types", f"is {shown(kinds)}; each entry must be 'full' or 'shared'")
+    heads, dim, tokens = (settings.size(f"index_{key}") for key in ("n_heads", "head_dim", "topk"))
+    return _selecting(spec, indexes, heads=heads, dim=dim, tokens=tokens, norms=2 * dim, layers=layers)
+
+
+def _minimax_m3(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
+    """Blocks of tokens are selected; the first layers are dense, with a width of their own."""
+    inside = settings.get("sparse_attention_config")
+    if not isinstance(inside, Mapping):
+        raise settings.error("sparse_attention_config", f"is {shown(inside)}; it must be an object")
+    inner = Settings(
+        {**inside, "num_hidden_layers": spec.num_layers}, {}, {}, f"{settings.prefix}sparse_attention_config"
+    )
+    heads, dim = (inner.size(f"sparse_{key}") for key in ("num_index_heads", "index_dim"))
+    tokens = inner.size("sparse_topk_blocks") * inner.size("sparse_block_size")
+    indexes = tuple(inner.marks("sparse_attention_freq"))
+    settings.read.add("first_k_dense_replace")  # moe_layer_freq says it layer by layer
+    spec = dataclasses.replace(spec, intermediate_size=settings.size("dense_intermediate_size"))
+    return _selecting(spec, indexes, heads=heads, dim=dim, tokens=tokens, norms=2 * dim, layers=sum(indexes))
+
+
+def _mimo_v2(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
+    """Layers with a window have key-value heads of another number, and sinks; values are narrower than keys."""
+    listed = settings.get("hybrid_layer_pattern") is None  # in layer_types then
+    sliding = [window is not None for window in spec.windows] if listed else settings.marks("hybrid_layer_pattern")
+    window = settings.size("sliding_window")
+    size = lambda prefix, key: settings.size(f"{prefix}{key}")
+    value = lambda prefix: settings.optional_size(f"{prefix}v_head_dim") or size(prefix, "head_dim")
+    if value("swa_") * size("", "head_dim") != value("") * size("swa_", "head_dim"):
+        raise settings.error("swa_v_head_dim", "by swa_head_dim is another ratio than v_head_dim by head_dim")
+    narrow = size("swa_", "head_dim") / size("", "head_dim")
+    sinks = any(settings.flag(f"add_{kind}_attention_sink_bias") for kind in ("swa", "full"))
+    return dataclasses.replace(
+        spec,
+        windows=tuple(window if slides else None for slides in sliding),
+        beyond={
+            "v_head_dim": value(""),
+            "window_query_ratio": narrow * size("swa_", "num_attention_heads") / spec.num_heads,
+            "window_kv_ratio": narrow * size("swa_", "num_key_value_heads") / spec.num_kv_heads,
+            "vectors": sinks * sum(sliding) * size("swa_", "num_attention_heads"),
+        },
+    )
+
+
+def _gemma4(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
+    """Layers without a window have heads of another width; the dense network stands beside the experts."""
+    sliding, hidden = sum(window is not None for window in spec.windows), spec.hidden_size
+    wide = settings.optional_size("global_head_dim") or spec.head_dim
+    own = settings.optional_size("num_global_key_value_heads")
+    shared, notes = settings.flag("attention_k_eq_v"), []
+    kv_heads = own if shared and own else spec.num_kv_heads
+    settings.read.update(("use_bidirectional_attention", "vocab_size_per_layer_input"))  # of images; of what is off
+    if shared:
+        notes.append(
+            "attention_k_eq_v: layers without a window are priced with a projection of values, which they lack"
+        )
+    # A factor of each layer; of experts scales of the router's input and of each expert. Narrow heads have shorter norms.
+    vectors = spec.num_layers + sum(spec.expert_layers) * (hidden + (spec.experts.num_experts if spec.experts else 0))
+    if sliding == spec.num_layers:
+        return dataclasses.replace(spec, beyond={"vectors": vectors})
+    vectors -= 2 * (wide - spec.head_dim) * sliding
+    beyond = {
+        "window_query_ratio": spec.head_dim / wide,
+        "window_kv_ratio": spec.num_kv_heads * spec.head_dim / (kv_heads * wide),
+    }
+    beyond = {**(beyond if sliding else {}), "vectors": vectors}
+    return dataclasses.replace(spec, head_dim=wide, num_kv_heads=kv_heads, beyond=beyond, notes=tuple(notes))
+
+
+def _llama4(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
+    """Chunks in the layers that rotate; a dense network of another width between the experts'."""
+    chunk, layers = settings.optional_size("attention_chunk_size"), spec.num_layers
+    rotated = settings.get("no_rope_layers") or [int((layer + 1) % 4 != 0) for layer in range(layers)]
+    settings.raw = {**settings.raw, "no_rope_layers": rotated}
+    kinds = settings.names("layer_types")
+    chunked = settings.marks("no_rope_layers") if kinds is None else [kind == "chunked_attention" for kind in kinds]
+    spec = dataclasses.replace(
+        spec,
+        intermediate_size=settings.size("intermediate_size_mlp"),
+        windows=tuple(chunk if cut else None for cut in chunked),
+    )
+    note = f"attention_chunk_size: chunks of {chunk} tokens are priced as windows of as many, which are never shorter"
+    return spec if chunk is None else dataclasses.replace(spec, notes=(note,))
+
+
+#: Nemotron-H's letters of its layers, and what newer files call them.
+_BLOCKS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
+
+
+def _blocks(settings: Settings) -> list[str]:
+    pattern = settings.get("hybrid_override_pattern")
+    stated = settings.get("layers_block_type") if pattern is None else pattern
+    kinds = [_BLOCKS.get(sign, sign) for sign in stated] if isinstance(stated, str | list) else []
+    if not kinds or any(kind not in _BLOCKS.values() for kind in kinds):
+        raise settings.error(
+            "layers_block_type", f"is {shown(stated)}; each must be one of {', '.join(_BLOCKS.values())}"
+        )
+    return kinds
+
+
+def _nemotron_h(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
+    """Layers of one block each: Mamba-2, attention, a feed-forward network or a mixture of experts.
+
+    Source: Dao and Gu 2024, arXiv:2405.21060, Section 7, with the projections of Nemotron-H's release.
+    """
+    kinds = _blocks(settings)
+    if len(kinds) != spec.num_layers:
+        raise settings.error("num_hidden_layers", f"is {spec.num_layers}; there are {len(kinds)} blocks")
+    heads, width = settings.size("mamba_num_heads"), settings.size("mamba_head_dim")
+    linear = settings.fitted(
+        LinearSizes,
+        key_heads=settings.size("n_groups"),
+        value_heads=heads,
+        key_dim=settings.size("ssm_state_size"),
+        value_dim=width,
+        conv_tokens=settings.size("conv_kernel"),
+    )
+    # The inner width is the heads'; matrices are kept in 32 bits unless a file says otherwise.
+    settings.read.update(("expand", "chunk_size"))
+    kept, known = settings.get("mamba_ssm_cache_dtype"), (None, "float32")
+    notes = () if kept in known else (f"mamba_ssm_cache_dtype is {shown(kept)}: states are priced in 32 bits",)
+    are = lambda *which: tuple(kind in which for kind in kinds)
+    # Beside what gated delta nets have: biases of the convolution, a scale of each value, a third number of each head.
+    vectors = linear.convolved * settings.flag("use_conv_bias") + linear.values - width + heads
+    return dataclasses.replace(
+        spec,
+        linear=linear if any(are("mamba")) else None,
+        linear_layers=are("mamba"),
+        expert_layers=are("moe"),
+        attends=are("mamba", "attention"),
+        feeds=are("mlp", "moe"),
+        beyond={
+            **({"linear_rates": 1.0} if any(are("mamba")) else {}),
+            "expert_hidden_size": settings.optional_size("moe_latent_size") or 0,
+            "vectors": vectors * kinds.count("mamba"),
+        },
+        notes=notes,
+    )
+
+
+_MIXER = "backbone.layers.{layer}.mixer."
+_NEMOTRON_TENSORS = {
+    **{kind: f"{_MIXER}{kind}_proj.weight" for kind in ("q", "k", "v", "o", "up", "down")},
+    **dict.fromkeys(("in_qkv", "in_z"), _MIXER + "in_proj.weight"),
+    "out": _MIXER + "out_proj.weight",
+    **{f"expert_{kind}": f"{_MIXER}experts.{{expert}}.{kind}_proj.weight" for kind in ("up", "down")},
+    **{f"shared_{kind}": f"{_MIXER}shared_experts.{kind}_proj.weight" for kind in ("up", "down")},
+}
+
+
+def _searched(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
+    """Layers without attention, and feed-forward networks of several widths.
+
+    Source: Puzzle, arXiv:2411.19146; widths as in the configuration of DeciLM in the release.
+    """
+    blocks = settings.get("block_configs")
+    if not isinstance(blocks, list) or len(blocks) != spec.num_layers:
+        raise settings.error("block_configs", f"is {shown(blocks)}; it must be a list of {spec.num_layers} objects")
+    groups, widths = [], []
+    for block in blocks:
+        attention, feed_forward = ({"no_op": False} | dict(block[part]) for part in ("attention", "ffn"))
+        odd = [
+            key
+            for part in (attention, feed_forward)
+            for key, value in part.items()
+            if value and key not in ("no_op", "n_heads_in_group", "ffn_mult")
+        ]
+        if odd:
+            raise NotImplementedError(f"{settings.prefix}block_configs with {', '.join(odd)} is not modelled")
+        groups.append(None if attention["no_op"] else attention["n_heads_in_group"])
+        width = 0 if feed_forward["no_op"] else int(2 * feed_forward["ffn_mult"] * spec.hidden_size / 3)
+        widths.append(-(-width // 256) * 256)
+    if len(sharing := {group for group in groups if group}) != 1:
+        raise NotImplementedError(f"{settings.prefix}block_configs with several n_heads_in_group is not modelled")
+    feeds = tuple(width > 0 for width in widths)
+    mean = sum(widths) / sum(feeds)
+    return dataclasses.replace(
+        spec,
+        num_kv_heads=spec.num_heads // sharing.pop(),
+        attends=tuple(group is not None for group in groups),
+        feeds=feeds,
+        beyond={"intermediate_size": mean},
+        notes=(
+            f"block_configs: feed-forward networks of {len(set(widths))} widths are priced at their mean, {mean:g}",
+        ),
+    )
+
+
+_INDEX_NAMES = {"index_q": _ATTENTION + "indexer.wq_b.weight", "index_k": _ATTENTION + "indexer.wk.weight"}
+
+
+def _with_index(base: str, name: str, **changed: Any) -> Family:
+    return dataclasses.replace(
+        _ROWS[base],
+        name=name,
+        running=None,
+        also={},
+        beyond=_deepseek_index,
+        announced=("index_topk",),
+        names=_names(LATENT_TENSORS | _INDEX_NAMES, FUSED_LATENT),
+        **changed,
+    )
+
+
+_M3_SHARED = {
+    f"shared_{kind}": f"model.layers.{{layer}}.block_sparse_moe.shared_experts.{kind}_proj.weight"
+    for kind in ("gate", "up", "down")
+}
+_M3_INDEX = {f"index_{kind}": f"{_ATTENTION}index_{kind}_proj.weight" for kind in ("q", "k")}
+_GEMMA_EXPERTS = {
+    f"expert_{kind}": f"model.layers.{{layer}}.experts.{{expert}}.{kind}_proj.weight" for kind in ("gate", "up", "down")
+}
+_GEMMA_SHARED = {f"shared_{kind}": EXPERT_TENSORS[kind] for kind in ("gate", "up", "down")}
+_norms_of_gemma4: Callable[[Settings], int] = lambda settings: 7 if settings.get("enable_moe_block") else 4
+
+#: One row per family.
+PRICED: tuple[Family, ...] = (
+    _with_index("deepseek_v3", "deepseek_v32"),
+    _with_index(
+        "deepseek_v3",
+        "glm_moe_dsa",
+        defaults=sizes(78, 6144, 12288, 64, None, 154880)
+        | {"kv_lora_rank": 512, "q_lora_rank": 2048, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "v_head_dim": 256}
+        | {"num_experts": 256, "num_experts_per_tok": 8, "n_shared_experts": 1}
+        | {"moe_intermediate_size": 2048, "first_k_dense_replace": 3},
+        experts=Experts("listed", shared="n_shared_experts", correction_bias=True),
+    ),
+    Family(
+        name="minimax_m3",
+        defaults=sizes(60, 6144, 3072, 64, 4, 200064, head_dim=128, num_experts=128, num_experts_per_tok=4),
+        spellings={**_EXPERT_SPELLINGS, "intermediate_size": ("moe_intermediate_size",)},
+        qk_norm="head",
+        experts=Experts("frequency", size="intermediate_size", shared="shared_intermediate_size", correction_bias=True),
+        must_equal={
+            "n_shared_experts": 1,
+            "use_qk_norm": True,
+            "qk_norm_type": "per_head",
+            "attention_output_gate": False,
+        },
+        beyond=_minimax_m3,
+        announced=("sparse_attention_config",),
+        names=_names(MIXTRAL_TENSORS | _M3_SHARED | _M3_INDEX),
+    ),
+    Family(
+        name="mimo_v2_flash",
+        defaults=sizes(48, 4096, 16384, 64, 4, 152576, head_dim=192, num_experts=256, num_experts_per_tok=8)
+        | {"moe_intermediate_size": 2048, "add_full_attention_sink_bias": False, "sliding_window": 128},
+        spellings={**_EXPERT_SPELLINGS, "sliding_window": ("sliding_window_size", "attention_chunk_size")},
+        qkv_bias="attention_bias",
+        experts=Experts("frequency", shared="n_shared_experts", correction_bias=True),
+        must_equal={"add_full_attention_sink_bias": False},
+        beyond=_mimo_v2,
+        announced=("attention_chunk_size",),
+        names=_names(EXPERT_TENSORS),
+    ),
+    Family(
+        name="gemma4_text",
+        defaults=sizes(30, 2304, 9216, 8, 4, 262144, tied=True, head_dim=256, num_experts=None, sliding_window=512)
+        | {"sliding_window_pattern": 6, "first_k_dense_replace": 0, "num_experts_per_tok": None},
+        spellings={"num_experts_per_tok": ("top_k_experts",), "moe_intermediate_size": ("expert_intermediate_size",)},
+        norms_per_layer=_norms_of_gemma4,
+        qk_norm="head",
+        qkv_bias="attention_bias",
+        o_bias="attention_bias",
+        # The dense network is there beside the routed experts.
+        experts=Experts("after_dense", shared="intermediate_size"),
+        must_equal={"use_double_wide_mlp": False},
+        beyond=_gemma4,
+        names=_names(EXPERT_TENSORS | _GEMMA_EXPERTS | _GEMMA_SHARED),
+    ),
+    Family(
+        name="llama4_text",
+        defaults=sizes(48, 5120, 8192, 40, 8, 202048, head_dim=128, num_experts=16, num_experts_per_tok=1)
+        | {"intermediate_size_mlp": 16384, "decoder_sparse_step": 1, "attention_chunk_size": 8192},
+        spellings={**_EXPERT_SPELLINGS, "decoder_sparse_step": ("interleave_moe_layer_step",)},
+        qkv_bias="attention_bias",
+        o_bias="attention_bias",
+        experts=Experts("every_nth", size="intermediate_size", shared="intermediate_size"),
+        beyond=_llama4,
+        announced=("attention_chunk_size",),
+    ),
+    Family(
+        name="step3p7",
+        defaults=sizes(45, 4096, 11264, 64, 8, 128896, head_dim=128, num_experts=288, num_experts_per_tok=8)
+        | {"moe_intermediate_size": 1280, "share_expert_dim": 1280, "first_k_dense_replace": 3, "sliding_window": 512},
+        spellings={**_EXPERT_SPELLINGS, "n_shared_experts": ()},
+        qk_norm="head",
+        experts=Experts("after_dense", shared="share_expert_dim", correction_bias=True),
+        must_equal={"n_shared_experts": 1},
+        names=_names(EXPERT_TENSORS),
+    ),
+    Family(
+        name="nemotron_h",
+        defaults=sizes(52, 4096, 21504, 32, 8, 131072, num_experts=None, num_experts_per_tok=None)
+        | {"num_hidden_layers": lambda settings: len(_blocks(settings)), "use_conv_bias": True}
+        | {"moe_shared_expert_intermediate_size": 0, "first_k_dense_replace": 0},
+        spellings={**_EXPERT_SPELLINGS, "head_dim": ("attention_head_dim",)},
+        gated_ffn=False,
+        qkv_bias="attention_bias",
+        o_bias="attention_bias",
+        ffn_bias="mlp_bias",
+        experts=Experts("after_dense", shared="moe_shared_expert_intermediate_size", correction_bias=True),
+        must_equal={"n_shared_experts": 1, "use_bias": False, "mamba_proj_bias": False},
+        beyond=_nemotron_h,
+        announced=("conv_kernel", "mamba", "ssm_state_size", "use_mamba"),
+        names=_names(_NEMOTRON_TENSORS),
+    ),
+    Family(
+        name="nemotron-nas",
+        defaults=sizes(80, 8192, None, 64, None, 128256),
+        qkv_bias="attention_bias",
+        o_bias="attention_bias",
+        ffn_bias="mlp_bias",
+        beyond=_searched,
+        announced=("block_configs",),
+        names=_names(LLAMA_TENSORS),
+    ),
+)

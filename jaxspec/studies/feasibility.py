@@ -169,8 +169,8 @@ def memory_notes(device: Device, held: Mapping[str, float]) -> tuple[str, ...]:
     few = "" if len(over) == 1 else f" (and {len(over) - 1} more)"
     return (
         f"does not fit: weights and KV take {size / GB:.3g} GB on a device, {what}{few}, and it has {room / GB:.3g} GB; its "
-        "times are those of a larger memory: take more devices, fewer bits, a smaller batch, a shorter context, or a device file "
-        "whose [[spill]] holds the rest",
+        "times are those of a larger memory: take more devices, fewer bits, a smaller batch, a shorter context, or a device "
+        "file whose [[spill]] holds the rest",
     )
 
 

@@ -41,6 +41,7 @@ from hwmodels.catalog.units import calibrated_sources
 from hwmodels.device import Device, ExtraRows
 from hwmodels.network.architecture import Architecture
 from hwmodels.numerics.fields import NOT_NEGATIVE
+from hwmodels.numerics.scalars import Leaf
 from hwmodels.registry import Registry
 from hwmodels.speculation.engine_terms import EngineTerms
 
@@ -192,7 +193,7 @@ class RowInstructions(NamedTuple):
     low: float
     high: float
     source: str
-    until: float
+    until: Leaf
 
 
 def engine_rows(name: str) -> RowInstructions | None:

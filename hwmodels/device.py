@@ -69,8 +69,9 @@ class Superblocks:
 class ExtraRows:
     """Instructions of the rows of a product beyond its first, in kernels that multiply vectors. Every field is a leaf, "*b".
 
-    A product of m rows by k x n weights takes 2 * instructions * k * n * min(m - 1, until - 1) / vector_flops_per_s longer: an
-    instruction takes as long as a multiply-add of a lane.
+    A product of m rows by k x n weights of fewer than 16 bits takes
+    2 * instructions * k * n * min(m - 1, until - 1) / vector_flops_per_s longer: an instruction takes as long as a multiply-add
+    of a lane. Libraries multiply rows by weights of 16 bits on matrix units.
     """
 
     instructions: Leaf = number(NOT_NEGATIVE)  # per weight and further row, >= 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from rich.console import Console
 from experiments.command_line import run_and_write
 from experiments.field.answers import LEFT_OUT, Fitted, all_fitted, answers, unseen_numbers
 from experiments.field.engines import engine_of
-from experiments.field.fit import FAMILIES, FITTED_TERMS, likes, scatter_of
+from experiments.field.fit import FAMILIES, FITTED_TERMS, PROFILED, likes, scatter_of
 from experiments.field.predict import Parts, price_rows
 from experiments.field.rows import PUBLISHED, FieldRow, read_rows
 from experiments.field.summary import summarise
@@ -168,7 +169,10 @@ def _entry(engine: str, found: Fitted, like: Sequence[dict[str, float]]) -> str:
     for kind, value in scatter_of([one["errors"] for one in groups], like).items():
         plural = "s" if kind == "small network" else ""
         values[f"scatter_of_{kind.replace(' ', '_')}{plural}"] = {"value": value, "source": said}
-    if (middle := found.numbers.instructions) > 0.0:
+    if engine in PROFILED:
+        own = tomllib.loads((_ENGINES / f"{engine}.toml").read_text(encoding="utf-8"))
+        values |= {name: entry for name, entry in own.items() if name.startswith("row_")}
+    elif (middle := found.numbers.instructions) > 0.0:
         others = [one["instructions"] for one in groups if one["instructions"] > 0.0]
         spread = max(_LEAST_SPREAD, max(others) / min(others)) if len(others) > 1 else _WIDE
         for name, value in {"": middle, "_low": middle / spread, "_high": middle * spread}.items():

@@ -21,6 +21,7 @@ from hwmodels.speculation.engine_terms import EngineTerms
 __all__ = [
     "FAMILIES",
     "FITTED_TERMS",
+    "PROFILED",
     "Cell",
     "Numbers",
     "fit_numbers",
@@ -58,10 +59,8 @@ FITTED_TERMS: dict[str, tuple[str, ...]] = {
 #: Families whose engines have instructions of rows: groups of one kind say as much of the others' kernels as of their own.
 _ONE_FORM = ("llama.cpp", "mlx", "mlx-cuda")
 
-#: Instructions of a family without groups to see them from, over those of the usual engine. In MLX for NVIDIA each row is a
-#: block of its own, which unpacks all weights again (grid of `qmv_kernel` in mlx/backend/cuda/quantized/qmm/qmv.cu);
-#: unpacking a weight takes as many instructions as a row of it (counted in MLX for Apple: 3 and 3.34).
-_OVER_USUAL = {"mlx-cuda": 2.0}
+#: Families whose instructions come from profiles of their kernels, which their engine's file names, and from no speedup.
+PROFILED = ("mlx-cuda",)
 
 #: Kinds of rows that have a scatter of their own.
 _KINDS = ("small network", "other drafts", "several devices", "unmeasured kernels")
@@ -148,6 +147,7 @@ def _of_one_device(cells: Sequence[Cell], family: str) -> Numbers:
     """What cells of one device tell; of several devices where there are no others."""
     sizes = Counter(group_of(row) for row, _ in cells)
     given = {name: _given_terms(name) for name in FAMILIES[family]}
+    profiled = catalog.engine_rows(family) if family in PROFILED else None
     counts, missing = [], []
     for row, parts in cells:
         name, rows = str(engine_of(row.engine).name), parts.rows
@@ -160,7 +160,7 @@ def _of_one_device(cells: Sequence[Cell], family: str) -> Numbers:
             if measured is None:
                 continue
             for_each = 0.0 if rows is None else float(rows[place] or 0.0)
-            known = 0.0 if rows is None or rows.bound is None else rows.bound
+            known = (0.0 if rows is None else rows.bound) or (0.0 if profiled is None else profiled.value)
             weight = 1.0 / (measured * np.sqrt(sizes[group_of(row)]))
             counts.append(weight * np.array([*(spent * fitted), 0.0 if known else for_each]))
             missing.append(weight * (measured - kernels - float(spent @ beside) - known * for_each))
@@ -176,7 +176,7 @@ def _of_one_device(cells: Sequence[Cell], family: str) -> Numbers:
         )
         for name in FAMILIES[family]
     }
-    return Numbers(instructions, terms)
+    return Numbers(instructions if profiled is None else profiled.value, terms)
 
 
 def _given_terms(name: str) -> dict[str, float]:
@@ -196,8 +196,9 @@ def left_out(cells: Sequence[Cell], family: str, usual: float) -> dict[str, dict
         own = [cell for cell in cells if group_of(cell[0]) == group]
         rest = [cell for cell in cells if group_of(cell[0]) != group]
         numbers = fit_numbers(rest, family)
-        if not any(parts.rows is not None and parts.rows.bound is None for _, parts in rest):
-            numbers = numbers._replace(instructions=usual * _OVER_USUAL.get(family, 1.0))
+        seen = any(parts.rows is not None and parts.rows.bound is None for _, parts in rest)
+        if not seen and family not in PROFILED:
+            numbers = numbers._replace(instructions=usual)
         errors: dict[str, list[float]] = {}
         for row, parts in own:
             if row.speedup and not row.excluded:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.field.engines import engine_of
 from experiments.field.gpus import Gpu, at_bandwidth, likely_cards, memory_is_known, named_device, solved_bandwidth
 from experiments.field.networks import draft_of, is_block, named_architecture
 from experiments.field.ran import what_ran
@@ -61,8 +62,10 @@ def step_s(device: Device, architecture: Architecture, footprint: Footprint, wor
 
 
 def workload_of(row: FieldRow, batch: float) -> Workload:
-    """Half of the answer stands behind the prompt on average; prompts enter where both lengths are known."""
+    """Half of the answer stands behind the prompt on average; prompts enter where both lengths are known, but beside a sequence
+    alone, whose kernels would process them before it."""
     known = row.prompt_tokens is not None and row.output_tokens is not None
+    known = known and (batch > 1.0 or engine_of(row.engine).rows is None)
     context = ASSUMED_CONTEXT
     if row.prompt_tokens is not None or row.output_tokens is not None:
         context = (row.prompt_tokens or 0.0) + (row.output_tokens or 0.0) / 2.0

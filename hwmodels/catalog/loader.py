@@ -41,6 +41,7 @@ from hwmodels.catalog.units import calibrated_sources
 from hwmodels.device import Device, ExtraRows
 from hwmodels.network.architecture import Architecture
 from hwmodels.numerics.fields import NOT_NEGATIVE
+from hwmodels.numerics.scalars import Leaf
 from hwmodels.registry import Registry
 from hwmodels.speculation.engine_terms import EngineTerms
 
@@ -59,6 +60,9 @@ _SCATTER = {
 #: Instructions per weight that each row of a product beyond the first takes in an engine's kernels, and the ends of 90 %.
 _ROWS = ("row_instructions", "row_instructions_low", "row_instructions_high")
 
+#: Rows from which on an engine's kernels use tiles, where its file says; else as `ExtraRows` has it.
+_UNTIL = "row_until"
+
 #: What this package is called among engines.
 OWN_ENGINE = "jax"
 
@@ -72,7 +76,7 @@ _ELSEWHERE = Entry("", {}, {})
 _REPOSITORY = re.compile(r"\bconfig\.json of ([\w.-]+/[\w.-]+\w)")
 
 #: Field -> rule of a serving engine's file.
-_ENGINE_RULES = dict.fromkeys((*_ENGINE_TERMS, *_SCATTER.values(), *_ROWS), NOT_NEGATIVE)
+_ENGINE_RULES = dict.fromkeys((*_ENGINE_TERMS, *_SCATTER.values(), *_ROWS, _UNTIL), NOT_NEGATIVE)
 
 
 def device_names() -> tuple[str, ...]:
@@ -182,12 +186,14 @@ def engine_scatter(name: str) -> dict[str, float]:
 
 
 class RowInstructions(NamedTuple):
-    """Instructions per weight and row beyond the first of an engine's kernels, the ends of 90 %, and where they come from."""
+    """Instructions per weight and row beyond the first of an engine's kernels, the ends of 90 %, where they come from, and the
+    rows from which on a further one adds nothing."""
 
     value: float
     low: float
     high: float
     source: str
+    until: Leaf
 
 
 def engine_rows(name: str) -> RowInstructions | None:
@@ -196,7 +202,7 @@ def engine_rows(name: str) -> RowInstructions | None:
     if _ROWS[0] not in entry.values:
         return None
     value, low, high = (entry.values[field] for field in _ROWS)
-    return RowInstructions(value, low, high, entry.sources[_ROWS[0]])
+    return RowInstructions(value, low, high, entry.sources[_ROWS[0]], entry.values.get(_UNTIL, ExtraRows(0.0).until))
 
 
 def engine_sources(name: str) -> dict[str, str]:
@@ -384,7 +390,7 @@ def _with_rows(entry: DeviceEntry, rows: RowInstructions) -> DeviceEntry:
         device = dataclasses.replace(device, matrix_unit=None, memory=memory, operator_latency_s=0.0)
         sources["memory.efficiency"] = _STEPS_REACH[1]
     if device.matrix_unit is None:  # other units have rows of their own
-        device = dataclasses.replace(device, extra_rows=ExtraRows(instructions=rows.value))
+        device = dataclasses.replace(device, extra_rows=ExtraRows(rows.value, rows.until))
         sources |= {"extra_rows.instructions": rows.source}
     return dataclasses.replace(entry, device=device, sources=sources, calibration=None)
 
@@ -459,7 +465,9 @@ def _engine_entry(name: str) -> Entry:
 
 
 def _parse_engine(text: str, where: str) -> Entry:
-    return parse_entry(text, _ENGINE_RULES, where=where, optional=frozenset((*_SCATTER.values(), *_ROWS, *_MAY_LACK)))
+    return parse_entry(
+        text, _ENGINE_RULES, where=where, optional=frozenset((*_SCATTER.values(), *_ROWS, _UNTIL, *_MAY_LACK))
+    )
 
 
 def _accept_engine(name: str, given: Any) -> Entry:

@@ -408,7 +408,11 @@ def _extra_rows_time(device: Device, work: OperatorWork) -> Float[Array, "... op
     rate = device.peak_flops_per_s if device.vector_flops_per_s is None else device.vector_flops_per_s
     further = jnp.clip(shapes.m - 1.0, 0.0, jnp.maximum(extra.until - 1.0, 0.0))
     weights = shapes.k * shapes.n * shapes.products * work.launches
-    return select(_IS_MATRIX, (2.0 * extra.instructions / with_last_axis(rate)) * weights * further, 0.0)
+    return select(
+        _IS_MATRIX & (shapes.weight_bits < UNCOMPRESSED_BITS),
+        (2.0 * extra.instructions / with_last_axis(rate)) * weights * further,
+        0.0,
+    )
 
 
 #: Kernels of one form are traced and transformed once for all formats: programs that price steps are made in two thirds of the

@@ -171,7 +171,8 @@ def memory_notes(device: Device, held: Mapping[str, float]) -> tuple[str, ...]:
     taken, there = (f"{n / GB:,.0f}" if n >= 1000 * GB else f"{n / GB:.3g}" for n in (size, room))
     return (
         f"does not fit: weights and KV take {taken} GB on a device, {what}{few}, and it has {there} GB; its "
-        "times are those of a larger memory: take more devices, fewer bits, a smaller batch or a shorter context",
+        "times are those of a larger memory: take more devices, fewer bits, a smaller batch, a shorter context, or a device "
+        "file whose [[spill]] holds the rest",
     )
 
 

@@ -21,7 +21,7 @@ from experiments.field.predict import Parts, predict
 from experiments.field.rows import PUBLISHED, read_rows
 from experiments.field.stored import BESIDES, NotPricedError, stored
 from experiments.field.summary import errors_of, summarise
-from hwmodels import catalog, parameters
+from hwmodels import block_head, catalog, parameters
 from hwmodels.network.architecture import weights_per_token
 from hwmodels.speculation.engine_terms import EngineTerms
 from jaxspec.errors import InputError
@@ -217,6 +217,12 @@ def test_heads_are_as_large_as_the_released_ones():
     )
     assert (draft.maps_logits, eagle3.maps_logits, small.maps_logits) == (0.0, 1.0, 0.0)
     assert float(parameters(small.architecture)["lm_head"]) == pytest.approx(counts["lm_head"] / 4)
+    # DFlash's for Qwen3.5: of 4B 540 million parameters, of 27B 3.46 GB in 16 bits; embedding and head are the target's.
+    for name, size in (("qwen3.5-4b", 540e6), ("qwen3.5-27b", 3.46e9 / 2.0)):
+        own = parameters(block_head(catalog.architecture(name)).architecture)
+        assert sum(float(own[kind]) for kind in own if kind not in ("embed", "lm_head")) == pytest.approx(
+            size, rel=0.08
+        )
 
 
 TERMS = tuple(field.name for field in dataclasses.fields(EngineTerms))

@@ -270,6 +270,13 @@ def test_rows_of_a_verification_take_instructions_under_llama_cpp():
     assert few > many
 
 
+def test_a_sequence_alone_has_no_prompt_of_another_beside_it():
+    with_prompt, without = price_rows(
+        [dataclasses.replace(LLAMA, prompt_tokens=prompt, output_tokens=200.0) for prompt in (64.0, None)]
+    )
+    assert with_prompt.rows == without.rows
+
+
 def test_a_step_far_below_the_data_sheet_is_bound_by_instructions():
     slow = dataclasses.replace(LLAMA, ar_s=2.5 * LLAMA.ar_s, group="slow")
     (parts,) = price_rows([slow])

@@ -41,6 +41,15 @@ def test_one_row_takes_none_and_tiles_take_no_more():
     assert more[0] == pytest.approx(more[1], rel=1e-3)
 
 
+def test_weights_of_16_bits_take_no_instructions():
+    assert float(total_s(bits=16.0)) == float(step_cost(DEVICE, work(bits=16.0)).total_s)
+
+
+def test_an_engine_says_from_which_row_on_its_kernels_use_tiles():
+    mlx, llama = (catalog.device("gb10", engine=name).extra_rows for name in ("mlx-cuda", "llama.cpp"))
+    assert (float(mlx.until), float(llama.until)) == (8.0, 16.0)
+
+
 @pytest.mark.parametrize("network", NETWORKS)
 def test_more_rows_bits_or_slower_rates_never_save_time(network):
     for name, values in (

@@ -3,15 +3,13 @@
 import json
 
 import jax
-import numpy as np
 import pytest
 
 from jaxspec.cli import main
 from jaxspec.errors import InputError
-from jaxspec.models import DecoderConfig, embedded, init_params, load_model, save_directory
+from jaxspec.models import DecoderConfig, embedded, init_params, save_directory
 from jaxspec.runs import Reporter
 from jaxspec.settings import build_config
-from jaxspec.speculate.drafts import make_draft
 from jaxspec.studies import ScaleConfig, scale
 from jaxspec.studies.measured import memory
 from jaxspec.studies.scale import stages as stages_module
@@ -103,14 +101,6 @@ def test_a_network_is_read_once_for_samples_and_drafts_and_streams_alike(setting
     matrices = 16 * (24 + 2 * 12 + 24) + 3 * 16 * 24
     assert f"({2 * ONE_LAYER.num_parameters() * (1 + 2 * 2) + 4 * matrices} bytes of it the network);" in lines[0]
     assert "as --stream asks" in lines[1]
-
-
-@pytest.mark.study
-def test_a_draft_is_made_of_the_network_that_answers(config, settings):
-    network = check_scale(config).networks[settings["model"]]
-    ours, fresh = network.drafted_by("q4"), make_draft("q4", load_model(settings["model"]))
-    assert jax.tree.all(jax.tree.map(np.array_equal, ours.params, fresh.params))
-    assert network.drafted_by("q4") is ours
 
 
 @pytest.mark.study

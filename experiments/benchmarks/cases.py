@@ -1,11 +1,10 @@
-"""The benchmarks of the main job: design points per second, acceptance of a draft, a cold start."""
+"""Benchmarks of decoding, sweeps, samples and experts; those of design points, trees and coding are beside them."""
 
 from __future__ import annotations
 
 import functools
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -18,33 +17,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import hwmodels
 from experiments.benchmarks.hardware import decode_steps, gpu_gradients, matrix_units
 from experiments.benchmarks.harness import median_s, medians_s, row
 from experiments.benchmarks.model_peers import model_peers
 from experiments.benchmarks.trees import trace_walks, tree_search, tree_simulation
 from experiments.random_checkpoint import SHAPES, write_checkpoint
-from hwmodels import catalog
 from hwmodels.networks import ExpertSizes
-from jaxspec.compress import DEFAULT_SCHEME, MAX_DRAFT_LENGTH, hard_draft, uniform_knobs
 from jaxspec.models.blocks import Experts, StepInput
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.dots import dot_few_rows, dot_rows
-from jaxspec.models.embedded import HEAD_NAME, SMALL_NAME, embedded_directory, load_model
+from jaxspec.models.embedded import embedded_directory, load_model
 from jaxspec.models.matrix import stack_of
 from jaxspec.models.stored import as_computed
-from jaxspec.runs import Reporter, RunDirectory
 from jaxspec.scaling import sample_continuations
-from jaxspec.speculate import GREEDY, chain_limits, decode, decode_autoregressively, decode_chains
-from jaxspec.speculate.chunks import Prompts
-from jaxspec.speculate.drafts import ReadyDraft, make_draft, self_draft
-from jaxspec.speculate.proof import continuation_length
-from jaxspec.studies import TuneConfig
-from jaxspec.studies.measured.hard_drafts import HardDrafts
-from jaxspec.studies.measured.run_context import begin_run
+from jaxspec.speculate import GREEDY, chain_limits, decode_autoregressively
 from jaxspec.text import load_text, windows
-from jaxspec.trees import chain_tree
-from jaxspec.tuning import calibrate, target_params
+from jaxspec.tuning import target_params
 
 __all__ = ["expert_dispatch", "few_rows", "sweeps"]
 
@@ -187,49 +175,6 @@ def _timed(device: str) -> tuple[float, int]:
         return time.perf_counter() - began, used.ru_maxrss * 1024
 
 
-TOKENS, PROMPT_TOKENS = 64, 128
-
-#: Draft and its draft length: the ones that pay, and those of which one would like to know by how much they do not.
-CHAINS = (("ngram", 1), ("ngram", 4), (HEAD_NAME, 4), (SMALL_NAME, 1), ("self", 4))
-
-
-def decoding_speed() -> list[dict[str, Any]]:
-    """Tokens per second of chains, against autoregressive decoding at width 1."""
-    loaded = load_model("embedded")
-    config, stored = loaded.config, target_params(loaded.params)
-    target = as_computed(stored)
-    text = load_text("stdlib", loaded.tokenizer)
-    prompt, ids = jnp.asarray(windows(text.held_out, 1, PROMPT_TOKENS, 0)), jnp.zeros(1, jnp.int32)
-
-    def compressed():
-        knobs = uniform_knobs(DEFAULT_SCHEME, config)
-        sample = jnp.asarray(windows(text.calibration, 8, 2 * PROMPT_TOKENS, 0))
-        prepared = calibrate(stored, config, sample, scheme=DEFAULT_SCHEME, first=PROMPT_TOKENS).prepared
-        return self_draft(config, as_computed(hard_draft(stored, prepared, knobs)), knobs)
-
-    def tokens_per_s(run: Any) -> float:
-        result = run()
-        return float(np.sum(result.generated)) / median_s(run)
-
-    shared = {"config": config, "num_tokens": TOKENS}
-
-    def chain_speed(draft: ReadyDraft, length: int) -> float:
-        def run():
-            tree, options = chain_tree(length, length + 1), {"draft": draft.draft, **shared}
-            return decode(target, draft.params, prompt, ids, tree, jax.random.key(0), GREEDY, **options)
-
-        return tokens_per_s(run)
-
-    alone = functools.partial(decode_autoregressively, target, None, prompt, ids, jax.random.key(0), GREEDY)
-    peer = tokens_per_s(lambda: alone(draft=None, limits=chain_limits(1), **shared))
-    rows = []
-    for name, length in CHAINS:
-        speed = chain_speed(compressed() if name == "self" else make_draft(name, loaded), length)
-        workload = f"draft {name}, draft length {length}, embedded network, 1 prompt x {TOKENS} tokens, greedy"
-        rows.append(row("decoding_speed", workload, speed, peer, "the target alone", "tokens/s", speed / peer))
-    return rows
-
-
 _ROWS = (1, 2, 5, 9, 17, 32, 64, 144)
 
 #: Passes over the network in one program.
@@ -365,108 +310,6 @@ def _programs(stored: dict[str, Any], x: Any) -> tuple[Callable[[], Any], Callab
     return lambda: layer(kept, x).output, lambda: products(active)
 
 
-def design_points() -> dict[str, Any]:
-    """Speedup of a chain at every draft length, jit(vmap) over footprints, against the same formula in a NumPy loop."""
-    points = 20_000
-    rng = np.random.default_rng(0)
-    bits = rng.uniform(3, 12, points)
-    alpha = rng.uniform(0.3, 0.99, points)
-    device, shape = catalog.device("rtx-4090"), catalog.architecture("llama-3.1-8b")
-    workload = hwmodels.Workload()
-
-    def one(bits, alpha):
-        widths = hwmodels.uniform_weight_bits(bits, hwmodels.LAYER_MATRICES)
-        footprint = hwmodels.Footprint(widths, hwmodels.uniform_weight_bits(13.9, hwmodels.LAYER_MATRICES), 6.85, 10.85)
-        acceptance = hwmodels.Acceptance(jnp.full(8, alpha))
-        result = hwmodels.priced_chains(
-            hwmodels.Case(device, shape, workload=workload, footprint=footprint), acceptance
-        ).result
-        return jnp.max(result.speedup_vs_bf16_ar)
-
-    many = jax.jit(jax.vmap(one))
-    ours = median_s(lambda: many(bits, alpha)) / points
-
-    def plain(bits: float, alpha: float) -> float:
-        """The same model with NumPy arrays over operators, one point at a time."""
-
-        def step(tokens: float, weight: float, kv: float) -> float:
-            q, k, hidden, wide, layers, vocab = 4096, 1024, 4096, 14336, 32, 128256
-            sizes = np.array([q, k, k, q, wide, wide, wide]) * hidden * layers
-            acts = np.array([hidden + q, 0, 0, q + 2 * hidden, hidden, wide, wide + 2 * hidden]) * 2.0 * layers * tokens
-            seen = 1024 + (tokens + 1) / 2
-            flops = np.append(2.0 * sizes * tokens, [4.0 * layers * q * seen * tokens, 2.0 * vocab * hidden * tokens])
-            moved = np.append(
-                sizes * weight / 8 + acts,
-                [
-                    2 * layers * k * (1024 * kv / 8 + 2 * tokens) + 4 * layers * q * tokens,
-                    vocab * hidden * 2 + 2 * tokens * (hidden + vocab),
-                ],
-            )
-            return float(np.maximum(flops / 165.2e12, moved / 1008e9).sum())
-
-        base, draft = step(1, 16, 16), step(1, bits, 6.85)
-        tokens, best = 1.0, base / step(1, 13.9, 10.85)
-        for length in range(1, 9):
-            tokens += alpha**length
-            best = max(best, base * tokens / (length * draft + step(length + 1, 13.9, 10.85)))
-        return best
-
-    few = 200
-    agreement = max(
-        abs(plain(b, a) / float(s) - 1) for b, a, s in zip(bits[:few], alpha[:few], many(bits[:few], alpha[:few]))
-    )
-    assert agreement < 2e-3, f"the two models differ by {agreement:.1%}"
-    peer = median_s(lambda: [plain(b, a) for b, a in zip(bits[:few], alpha[:few])], repeats=3) / few
-    workload_name = f"{points} footprints x 9 draft lengths, Llama-3.1-8B on RTX 4090"
-    return row(
-        "design_points", workload_name, 1 / ours, 1 / peer, "NumPy, one point at a time", "points/s", peer / ours
-    )
-
-
-def acceptance() -> dict[str, Any]:
-    """Acceptance of one draft at every position of held-out text: block passes against decoding it."""
-    config = TuneConfig(prompts=48, calibration_prompts=48)
-    with tempfile.TemporaryDirectory() as folder:
-        directory = RunDirectory("benchmark", config, inputs={}, out=folder)
-        run = begin_run(config, directory, Reporter())
-        drafts = HardDrafts(run, continuation_length(config.output_tokens))
-        knobs = uniform_knobs(run.setup.scheme, run.setup.config)
-        drafts.measure(knobs)
-        ours = median_s(lambda: drafts.measure(knobs))
-        draft = drafts.ready(knobs)
-
-        def decoded():
-            return decode_chains(
-                run.setup.params,
-                run.setup.config,
-                draft,
-                Prompts(run.setup.prompts, num_tokens=64, decoding=GREEDY, seed=0),
-                MAX_DRAFT_LENGTH,
-            )
-
-        peer = median_s(decoded, repeats=3)
-        directory.close()
-    workload = "48 prompts x 64 tokens, draft lengths 1 to 8, embedded network"
-    return row("acceptance", workload, ours, peer, "speculative decoding of the same prompts", "s", peer / ours)
-
-
-def cold_start() -> dict[str, Any]:
-    """`jaxspec tune` from a new process to the finished report, beside `--quick`; peak memory in the workload's name."""
-
-    def run(*flags: str) -> float:
-        with tempfile.TemporaryDirectory() as folder:
-            started = time.perf_counter()
-            command = [sys.executable, "-m", "jaxspec", "tune", "--out", folder, *flags]
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            return time.perf_counter() - started
-
-    quick = run("--quick")
-    whole = run()
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-    workload = f"embedded network, RTX 4090, peak memory {peak / 1e9:.2f} GB"
-    return row("cold_start", workload, whole, quick, "the same with --quick", "s", quick / whole)
-
-
 def lossless() -> list[dict[str, Any]]:
     """Decoding and packing of 64 M bfloat16 weights on one core, beside constriction, zipnn, pcodec, NumPy and gzip."""
     command = [sys.executable, "-m", "experiments.benchmarks.lossless"]
@@ -484,16 +327,12 @@ def lossless() -> list[dict[str, Any]]:
 
 
 CASES = {
-    "design_points": design_points,
     "decode_steps": decode_steps,
     "matrix_units": matrix_units,
     "gpu_gradients": gpu_gradients,
     "model_peers": model_peers,
-    "acceptance": acceptance,
-    "decoding_speed": decoding_speed,
     "transformers_decoding": transformers_decoding,
     "sampling": sampling,
-    "cold_start": cold_start,
     "sweeps": sweeps,
     "lossless": lossless,
     "tree_simulation": tree_simulation,

@@ -112,10 +112,6 @@ def test_the_printed_listing_loses_the_carry():
     assert listing_as_printed(bits, 3) == [1, 0, 0]
 
 
-def test_the_printed_listing_stops_one_symbol_late():
-    assert listing_as_printed("11111111", 3) == [0, 0, 0, 0]
-
-
 @pytest.mark.parametrize("chunk_bits", [1, 13, 64])
 def test_every_chunk_width_finds_the_same_symbols(chunk_bits):
     # All ranks, long and short in turn, in a stream whose length (4 bytes to spare) no width above 1 divides.

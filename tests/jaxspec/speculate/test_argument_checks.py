@@ -14,14 +14,10 @@ from argument_calls import (
     SAMPLERS,
     SEED,
     WIDTH,
-    block_call,
-    calibration_call,
     chain_call,
     changed,
     dynamic_call,
-    prediction_call,
     ranks_call,
-    starts_call,
     tree_call,
 )
 
@@ -29,7 +25,6 @@ from jaxspec import checks
 from jaxspec.models.config import DecoderConfig
 from jaxspec.speculate import engine
 from jaxspec.speculate.drafts import HeadDraft, NetworkDraft, NGramDraft, SelfDraft
-from jaxspec.speculate.expected_cycles import expected_cycles
 
 # Wrong arrays are what these tests are about.
 pytestmark = pytest.mark.wrong_arrays
@@ -144,28 +139,6 @@ def test_a_draft_has_the_targets_vocabulary(target):
     for draft in (NGramDraft(13), NetworkDraft(other), SelfDraft(other), HeadDraft(other)):
         for call in (tree_call, dynamic_call, ranks_call):
             refused(call, "the draft has a vocabulary of 13, the target one of 11", target, draft=draft)
-
-
-def test_measuring_checks_its_own_sizes(target):
-    for depth in (0, -1, 1.5):
-        refused(ranks_call, "depth is", target, depth=depth)
-    for prompt_tokens in (1, PROMPT, 2.0):
-        refused(ranks_call, "prompt_tokens is .* from 2 to 4", target, prompt_tokens=prompt_tokens)
-    for first in (-1, PROMPT - 1, 1.0):
-        refused(calibration_call, "first is .* from 0 to 3", target, first=first)
-    for block in (0, -1, 2.0):
-        refused(block_call, "block is", target, block=block)
-        refused(starts_call, "block is", target, block=block)
-    for offset in (2, -1, 0.5):
-        refused(block_call, "offset .* from 0 to 1", target, offset=offset)
-    for shape in ((2, 3, 7), (2, 5, 6), (2, 0, 6), (3, 3, 6), (2, 6)):
-        for call in (block_call, starts_call):
-            refused(call, "text.hidden has shape", target, hidden=np.zeros(shape, np.float32))
-    for length in (0, -1, 9, 1.0):
-        refused(prediction_call, "draft_length is", target, length=length)
-        refused(expected_cycles, "draft_length is .* from 1 to 3", np.ones((2, 4, 3)), length, 2)
-    refused(expected_cycles, "num_tokens is 0", np.ones((2, 4, 3)), 1, 0)
-    refused(prediction_call, "give a batch of one or more texts of one length, 7 or more", target, num_tokens=5)
 
 
 # --- Right arguments pass, traced ones too --------------------------------------------------------------------------------

@@ -151,14 +151,11 @@ def test_python_with_two_networks_and_a_measured_draft(settings, tmp_path, capsy
     ("given", "message"),
     [
         ({"task": "python", "method": "majority"}, "functions have no answers to count"),
-        ({"method": "vote"}, "method 'vote' is unknown"),
         ({"task": "python", "score": "judge"}, "no judge of Python is shipped"),
         ({"model": "a,b"}, "2 models and one architecture came"),
-        ({"model": "a,b", "architecture": "a,b,c"}, "3 architectures came for 2 models"),
         ({"draft": "self"}, "with --acceptance"),
         ({"judge": "x"}, "score likelihood asks no judge"),
         ({"task": "arithmetic", "check": "compiles"}, "the task is arithmetic"),
-        ({"samples": "0,4"}, "samples is 0"),
         ({"acceptance": "0.5," * 8 + "0.1"}, "acceptance has 9 positions"),
     ],
 )

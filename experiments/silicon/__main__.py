@@ -22,7 +22,7 @@ from experiments.silicon import expert_steps, format_steps, group_steps, mixture
 from experiments.silicon.collectives import fit_collectives
 from experiments.silicon.refit import CATALOG, GEMM_FITS, Refit, catalog_entry, refit, refit_attention
 from experiments.silicon.refit_experts import EXPERT_FITS, EXPERTS, ExpertRefit, ExpertSource, fit_sources
-from experiments.silicon.steps import CELLS, compose, read_cells, write_cells
+from experiments.silicon.steps import CELLS, SOURCE, compose, read_cells, write_cells
 from experiments.silicon.steps_page import (
     PAGE,
     PEER_CELLS,
@@ -44,9 +44,6 @@ from hwmodels.compute.gpu import GpuGemm, gemm_time
 from hwmodels.compute.gpu_attention import GpuAttention, decode_attention_time
 from jaxspec.files import to_json, write_text
 from jaxspec.runs.progress import Reporter
-
-#: The RTX 4090's data sheet: dense bfloat16 with 32-bit accumulation, GDDR6X, multiprocessors.
-RTX_4090 = {"peak_flops_per_s": 165.2e12, "bandwidth_bytes_per_s": 1008e9, "multiprocessors": 128.0}
 
 
 def decode_step(
@@ -260,9 +257,9 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 def steps(arguments: argparse.Namespace) -> int:
     """Price every committed cell and write the page of whole steps."""
     if arguments.compose:
-        write_text(CELLS, write_cells(compose(arguments.gpu or tuple(CATALOG))))
+        write_text(CELLS, f"# {SOURCE}\n{write_cells(compose(arguments.gpu or tuple(CATALOG)))}")
         for part in (group_steps, expert_steps, mixture_steps, format_steps):
-            write_text(part.CELLS, part.write_cells(part.compose()))
+            write_text(part.CELLS, write_cells(part.compose()))
     cells = read_cells()
     if arguments.peers:
         write_text(PEER_CELLS, write_peer(ask(cells)))

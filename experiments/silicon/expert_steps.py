@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from experiments.silicon.group_steps import cells_of, package, runs_of, step_of, write_cells
 from experiments.silicon.mixture_steps import DISTRIBUTION, times_of, tokens_of
 from experiments.silicon.refit import CATALOG
-from experiments.silicon.steps import DEVICES
+from experiments.silicon.steps import DEVICES, by_key, cells_of, marked, package, runs_of, step_of, summary
 from hwmodels import Footprint, catalog, uniform_weight_bits
 from hwmodels.analysis.calibration.expert_tables import CACHE_BYTES
 from hwmodels.analysis.calibration.kernel_tables import KERNEL_FORMATS
@@ -35,7 +34,6 @@ __all__ = [
     "expert_section",
     "priced",
     "read_cells",
-    "write_cells",
 ]
 
 CELLS = Path(__file__).with_name("expert_steps.csv")
@@ -143,12 +141,10 @@ def beyond_cache(cell: ExpertCell) -> bool:
 def priced(cells: Sequence[ExpertCell]) -> dict[str, npt.NDArray[np.float64]]:
     """Seconds of each cell by the model, "cell": its parts, and "total_s"."""
     times = {name: np.zeros(len(cells)) for name in (*PARTS, "total_s")}
-    key = lambda cell: (cell.network, cell.gpu, cell.engine)
-    for network, gpu, engine in dict.fromkeys(map(key, cells)):
-        rows = [i for i, cell in enumerate(cells) if key(cell) == (network, gpu, engine)]
+    for (network, gpu, engine), rows in by_key(cells, lambda cell: (cell.network, cell.gpu, cell.engine)).items():
         architecture, device = catalog.architecture(network), catalog.device(DEVICES[gpu], engine=engine)
         footprint = footprint_of(network)
-        steps = [step_of(cells[i].phase, cells[i].batch, cells[i].tokens, footprint) for i in rows]
+        steps = [step_of(cells[i], footprint) for i in rows]
         by_name = dict(zip(OPERATORS, times_of(device, architecture, steps, [cells[i] for i in rows]).operator_s.T))
         # A prefill's composition ends before the head.
         by_name["lm_head"] = by_name["lm_head"] * np.array([cells[i].phase == "decode" for i in rows])
@@ -182,36 +178,17 @@ def expert_section(cells: Sequence[ExpertCell]) -> str:
         "| largest | experts | attention |",
         "| --- | --- | --- | --- |" + " ---: |" * 10,
     ]
-    key = lambda cell: (cell.phase, cell.network, cell.gpu, cell.engine)
-    for kind in sorted(set(map(key, cells))):
-        rows = np.array([key(cell) == kind for cell in cells])
-        parts = [_errors(cells, ours, part, rows) for part in ("total_s", "experts_s", "attention_s")]
-        error, streamed = parts[0], parts[0][beyond[rows]]
-        worst = [cell for cell, own in zip(cells, rows) if own][int(np.abs(error).argmax())]
+    for kind, rows in by_key(cells, lambda cell: (cell.phase, cell.network, cell.gpu, cell.engine)).items():
+        chosen = [cells[row] for row in rows]
+        error, experts, attention = (
+            ours[part][rows] / np.array([getattr(cell, part) for cell in chosen]) - 1
+            for part in ("total_s", "experts_s", "attention_s")
+        )
+        streamed = error[beyond[rows]]
         phase, network, gpu, engine = kind
         lines.append(
-            f"| {network} | {gpu} | {engine} | {phase} | {len(error)} | {_marked(error)} | {worst.batch}, {worst.tokens} "
-            f"| {100 * error.mean():+.1f} % | {len(streamed)} | {_marked(streamed)} "
-            f"| {100 * np.abs(parts[1]).mean():.1f} % | {100 * np.abs(parts[2]).mean():.1f} % |"
+            f"| {network} | {gpu} | {engine} | {phase} | {summary(chosen, error, BAR, LARGEST)} "
+            f"| {len(streamed)} | {marked(np.abs(streamed), BAR, LARGEST)} "
+            f"| {100 * np.abs(experts).mean():.1f} % | {100 * np.abs(attention).mean():.1f} % |"
         )
     return "\n".join([*lines, ""])
-
-
-def _errors(
-    cells: Sequence[ExpertCell],
-    ours: dict[str, npt.NDArray[np.float64]],
-    part: str,
-    rows: npt.NDArray[np.bool_],
-) -> npt.NDArray[np.float64]:
-    composed = np.array([getattr(cell, part) for cell in cells])
-    return (ours[part] / composed - 1)[rows]
-
-
-def _marked(error: npt.NDArray[np.float64]) -> str:
-    """Mean and largest error as two cells, bold above their targets."""
-    size = np.abs(error)
-    shown = [f"{100 * value:.1f} %" for value in (size.mean(), size.max())]
-    return " | ".join(
-        f"**{one}**" if value > bar else one
-        for one, value, bar in zip(shown, (size.mean(), size.max()), (BAR, LARGEST))
-    )

@@ -15,10 +15,8 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from experiments.silicon import group_steps
-from experiments.silicon.group_steps import cells_of, package, runs_of, write_cells
 from experiments.silicon.refit import CATALOG
-from experiments.silicon.steps import DEVICES
+from experiments.silicon.steps import DEVICES, by_key, cells_of, package, runs_of, step_of, summary
 from hwmodels import LAYER_MATRICES, Architecture, Device, Footprint, catalog, uniform_weight_bits
 from hwmodels.analysis.calibration.kernel_tables import KERNEL_FORMATS
 from hwmodels.catalog.calibrated import calibrated_gpu
@@ -26,7 +24,7 @@ from hwmodels.catalog.calibrations import calibrated_engines, calibration_record
 from hwmodels.network.operators.steps import StepShape, stack_steps
 from hwmodels.step.priced_steps import price_steps
 
-__all__ = ["CELLS", "FormatCell", "compose", "format_section", "priced", "read_cells", "write_cells"]
+__all__ = ["CELLS", "FormatCell", "compose", "format_section", "priced", "read_cells"]
 
 CELLS = Path(__file__).with_name("format_steps.csv")
 
@@ -83,21 +81,14 @@ def read_cells(path: Path = CELLS) -> list[FormatCell]:
     return cells_of(FormatCell, path)
 
 
-def step_of(cell: FormatCell) -> StepShape:
-    """The step of a cell."""
-    widths = uniform_weight_bits(KERNEL_FORMATS[cell.weights].weight_bits, LAYER_MATRICES)
-    return group_steps.step_of(cell.phase, cell.batch, cell.tokens, Footprint(widths, widths, 16.0, 16.0))
-
-
 def priced(cells: Sequence[FormatCell]) -> npt.NDArray[np.float64]:
     """Seconds of each cell by the model with the format asked for, "cell"."""
     times = np.zeros(len(cells))
-    key = lambda cell: (cell.gpu, cell.engine, cell.weights)
     architecture = catalog.architecture(NETWORK)
-    for gpu, engine, weights in dict.fromkeys(map(key, cells)):
-        rows = [i for i, cell in enumerate(cells) if key(cell) == (gpu, engine, weights)]
+    for (gpu, engine, weights), rows in by_key(cells, lambda cell: (cell.gpu, cell.engine, cell.weights)).items():
         device = _as_measured(catalog.device(DEVICES[gpu], engine=engine, weight_format=weights), gpu, engine, weights)
-        steps = stack_steps([step_of(cells[i]) for i in rows])
+        widths = uniform_weight_bits(KERNEL_FORMATS[weights].weight_bits, LAYER_MATRICES)
+        steps = stack_steps([step_of(cells[i], Footprint(widths, widths, 16.0, 16.0)) for i in rows])
         times[rows] = jax.device_get(_times(device, architecture, steps))
     return times
 
@@ -131,15 +122,8 @@ def format_section(cells: Sequence[FormatCell]) -> str:
         "| GPU | engine | weights | phase | cells | mean | largest | at batch, tokens | bias |",
         "| --- | --- | --- | --- |" + " ---: |" * 5,
     ]
-    for kind in sorted({(c.phase, c.gpu, c.engine, c.weights) for c in cells}):
-        rows = [i for i, c in enumerate(cells) if (c.phase, c.gpu, c.engine, c.weights) == kind]
-        error = np.array([ours[i] / cells[i].total_s - 1 for i in rows])
-        mean, largest, worst = np.abs(error).mean(), np.abs(error).max(), cells[rows[int(np.abs(error).argmax())]]
-        shown = [
-            f"**{100 * v:.1f} %**" if v > bar else f"{100 * v:.1f} %" for v, bar in ((mean, BAR), (largest, LARGEST))
-        ]
-        lines.append(
-            f"| {kind[1]} | {kind[2]} | {kind[3]} | {kind[0]} | {len(rows)} | {shown[0]} | {shown[1]} "
-            f"| {worst.batch}, {worst.tokens} | {100 * error.mean():+.1f} % |"
-        )
+    for kind, rows in by_key(cells, lambda c: (c.phase, c.gpu, c.engine, c.weights)).items():
+        chosen = [cells[row] for row in rows]
+        error = ours[rows] / np.array([cell.total_s for cell in chosen]) - 1
+        lines.append(f"| {kind[1]} | {kind[2]} | {kind[3]} | {kind[0]} | {summary(chosen, error, BAR, LARGEST)} |")
     return "\n".join([*lines, ""])

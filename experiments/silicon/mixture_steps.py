@@ -18,14 +18,14 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from experiments.silicon.group_steps import cells_of, package, runs_of, step_of, write_cells
 from experiments.silicon.refit import CATALOG
+from experiments.silicon.steps import by_key, cells_of, package, runs_of, step_of, summary
 from hwmodels import Architecture, Device, Routing, catalog
 from hwmodels.analysis.calibration.table_routing import popularity_in_table
 from hwmodels.network.operators.steps import StepShape, stack_steps
 from hwmodels.step.priced_steps import price_steps
 
-__all__ = ["CELLS", "MixtureCell", "compose", "mixture_section", "priced", "read_cells", "write_cells"]
+__all__ = ["CELLS", "MixtureCell", "compose", "mixture_section", "priced", "read_cells"]
 
 CELLS = Path(__file__).with_name("mixture_steps.csv")
 
@@ -143,11 +143,10 @@ def priced(cells: Sequence[MixtureCell]) -> npt.NDArray[np.float64]:
     """Seconds of each cell by the model, "cell"."""
     times = np.zeros(len(cells))
     key = lambda cell: (cell.network, cell.gpu, cell.engine, cell.experts)
-    for network, gpu, engine, ways in dict.fromkeys(map(key, cells)):
-        rows = [i for i, cell in enumerate(cells) if key(cell) == (network, gpu, engine, ways)]
+    for (network, gpu, engine, ways), rows in by_key(cells, key).items():
         architecture, parallelism = catalog.architecture(network), catalog.Parallelism(tensor=TOGETHER, expert=ways)
         device = catalog.grouped(catalog.device_entry(gpu, engine=engine), parallelism, gpu).device
-        steps = [step_of(cells[i].phase, cells[i].batch, cells[i].tokens) for i in rows]
+        steps = [step_of(cells[i]) for i in rows]
         times[rows] = times_of(device, architecture, steps, [cells[i] for i in rows]).total_s
     return times
 
@@ -193,15 +192,9 @@ def mixture_section(cells: Sequence[MixtureCell]) -> str:
         "| network | GPU | engine | experts held | phase | cells | mean | largest | at batch, tokens | bias |",
         "| --- | --- | --- | --- | --- |" + " ---: |" * 5,
     ]
-    keys = sorted({(c.phase, c.network, c.gpu, c.engine, c.experts) for c in cells})
-    for key in keys:
-        rows = [i for i, c in enumerate(cells) if (c.phase, c.network, c.gpu, c.engine, c.experts) == key]
-        error = np.array([ours[i] / cells[i].total_s - 1 for i in rows])
-        worst, mean = cells[rows[int(np.abs(error).argmax())]], float(np.abs(error).mean())
-        mark = "" if mean <= BAR else "**"
-        held = "whole" if key[4] > 1 else "shared"
-        lines.append(
-            f"| {key[1]} | {key[2]} | {key[3]} | {held} | {key[0]} | {len(rows)} | {mark}{100 * mean:.1f} %{mark} "
-            f"| {100 * np.abs(error).max():.1f} % | {worst.batch}, {worst.tokens} | {100 * error.mean():+.1f} % |"
-        )
+    for kind, rows in by_key(cells, lambda c: (c.phase, c.network, c.gpu, c.engine, c.experts)).items():
+        chosen = [cells[row] for row in rows]
+        error = ours[rows] / np.array([cell.total_s for cell in chosen]) - 1
+        held = "whole" if kind[4] > 1 else "shared"
+        lines.append(f"| {kind[1]} | {kind[2]} | {kind[3]} | {held} | {kind[0]} | {summary(chosen, error, BAR)} |")
     return "\n".join([*lines, ""])

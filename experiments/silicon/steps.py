@@ -8,24 +8,42 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 import logging
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import jax
 import numpy as np
 import numpy.typing as npt
 
 from experiments.silicon.refit import CATALOG
-from hwmodels import Device, catalog, uniform_footprint
+from hwmodels import Device, Footprint, catalog, uniform_footprint
 from hwmodels.analysis.calibration.kernel_tables import KernelTableError
 from hwmodels.network.operators import OPERATORS, step_operators
 from hwmodels.network.operators.steps import StepShape, decode_step, prefill_step, stack_steps
 from hwmodels.network.workload import Workload
 from hwmodels.step.step_cost import step_cost
 
-__all__ = ["CELLS", "Cell", "compose", "priced", "read_cells", "step_of", "write_cells"]
+__all__ = [
+    "CELLS",
+    "Cell",
+    "by_key",
+    "cells_of",
+    "compose",
+    "marked",
+    "package",
+    "priced",
+    "read_cells",
+    "runs_of",
+    "step_of",
+    "summary",
+    "write_cells",
+]
+
+C = TypeVar("C")
 
 CELLS = Path(__file__).with_name("steps.csv")
 SOURCE = "aiconfigurator-core 0.12.0 (Apache-2.0), one GPU, seconds"
@@ -74,12 +92,7 @@ def compose(gpus: Iterable[str] = tuple(CATALOG)) -> list[Cell]:
     Raises:
         KernelTableError: the package is not installed.
     """
-    try:
-        from aiconfigurator_core import AicEngine  # pyright: ignore[reportMissingImports]
-        from aiconfigurator_core.sdk.engine import compile_engine  # pyright: ignore[reportMissingImports]
-    except ModuleNotFoundError as error:
-        raise KernelTableError(f"cells cannot be composed: {error}; pip install aiconfigurator-core pyarrow") from error
-    logging.getLogger("aiconfigurator_core").setLevel(logging.ERROR)
+    built_of = package()
     cells = []
     for gpu in gpus:
         for engine, version in CATALOG[gpu].versions.items():
@@ -89,10 +102,9 @@ def compose(gpus: Iterable[str] = tuple(CATALOG)) -> list[Cell]:
                         continue
                     modes = dict.fromkeys(("gemm_quant_mode", "moe_quant_mode", "fmha_quant_mode"), "bfloat16")
                     try:
-                        spec = compile_engine(
+                        built = built_of(
                             path, CATALOG[gpu].system, engine, version, kvcache_quant_mode=kv_format, **modes
                         )
-                        built = AicEngine.from_spec(spec)
                     except (RuntimeError, ValueError, NotImplementedError):
                         continue
                     cells += _cells(built, (gpu, engine, network), kv_bits)
@@ -101,45 +113,105 @@ def compose(gpus: Iterable[str] = tuple(CATALOG)) -> list[Cell]:
 
 def _cells(built: Any, of_what: tuple[str, str, str], kv_bits: int) -> list[Cell]:
     cells = []
-    for batch in BATCHES:
-        for tokens in CONTEXTS:
-            cells += _cell(
-                lambda b=batch, t=tokens: built.decode_step_per_op(b, t, 2), of_what, "decode", kv_bits, batch, tokens
-            )
-    if kv_bits == 16:
-        for batch in PROMPT_BATCHES:
-            for tokens in PROMPTS:
-                run = lambda b=batch, t=tokens: built.run_static_per_op(b, 1, t, 1, 0, 1.0, 1.0, "static_ctx")[0]
-                cells += _cell(run, of_what, "prefill", kv_bits, batch, tokens)
+    for phase, batch, tokens, run in runs_of(
+        built, BATCHES, CONTEXTS, PROMPT_BATCHES if kv_bits == 16 else (), PROMPTS
+    ):
+        try:
+            operators = run()
+        except Exception:  # the package raises its own kinds where its tables end
+            continue
+        parts = dict.fromkeys(("products_s", "attention_s", "rest_s"), 0.0)
+        for name, seconds in operators.items():
+            part = "attention_s" if name.endswith("attention") else "products_s" if name.endswith("gemm") else "rest_s"
+            parts[part] += seconds
+        cells.append(Cell(*of_what, phase, kv_bits, batch, tokens, **parts))
     return cells
 
 
-def _cell(run: Any, of_what: tuple[str, str, str], phase: str, kv_bits: int, batch: int, tokens: int) -> list[Cell]:
+def package() -> Callable[..., Any]:
+    """From a network and its formats to the package's engine, which composes steps.
+
+    Raises:
+        KernelTableError: the package is not installed.
+    """
     try:
-        operators: Sequence[Any] = run()
-    except Exception:  # the package raises its own kinds where its tables end
-        return []
-    parts = dict.fromkeys(("products_s", "attention_s", "rest_s"), 0.0)
+        from aiconfigurator_core import AicEngine  # pyright: ignore[reportMissingImports]
+        from aiconfigurator_core.sdk.engine import compile_engine  # pyright: ignore[reportMissingImports]
+    except ModuleNotFoundError as error:
+        raise KernelTableError(f"cells cannot be composed: {error}; pip install aiconfigurator-core pyarrow") from error
+    logging.getLogger("aiconfigurator_core").setLevel(logging.ERROR)
+    return lambda *place, **settings: AicEngine.from_spec(compile_engine(*place, **settings))
+
+
+def runs_of(
+    built: Any, batches: Sequence[int], contexts: Sequence[int], prompt_batches: Sequence[int], prompts: Sequence[int]
+) -> list[tuple[str, int, int, Callable[[], dict[str, float]]]]:
+    """Phase, batch and tokens of all decode steps and prefills, with what composes one: operator -> seconds."""
+
+    def decode(batch: int, tokens: int) -> dict[str, float]:
+        return _seconds(built.decode_step_per_op(batch, tokens, 2))
+
+    def prefill(batch: int, tokens: int) -> dict[str, float]:
+        return _seconds(built.run_static_per_op(batch, 1, tokens, 1, 0, 1.0, 1.0, "static_ctx")[0])
+
+    sizes = [("decode", decode, batches, contexts), ("prefill", prefill, prompt_batches, prompts)]
+    return [(phase, b, t, functools.partial(of, b, t)) for phase, of, some, long in sizes for b in some for t in long]
+
+
+def _seconds(operators: Sequence[Any]) -> dict[str, float]:
+    """Operators of the same name together, as those of layers with a window and without one."""
+    seconds: dict[str, float] = {}
     for name, milliseconds, *_ in operators:
-        part = "attention_s" if name.endswith("attention") else "products_s" if name.endswith("gemm") else "rest_s"
-        parts[part] += 1e-3 * milliseconds
-    return [Cell(*of_what, phase, kv_bits, batch, tokens, **parts)]
+        seconds[name] = seconds.get(name, 0.0) + 1e-3 * milliseconds
+    return seconds
 
 
-def write_cells(cells: Sequence[Cell], path: Path = CELLS) -> str:
-    """The file's text: one cell per line, four digits."""
-    names = [field.name for field in dataclasses.fields(Cell)]
+def write_cells(cells: Sequence[Any]) -> str:
+    """The file's text: one cell, a dataclass of words and numbers, per line; five digits."""
+    names = [field.name for field in dataclasses.fields(cells[0])]
     shown = lambda value: f"{value:.5g}" if isinstance(value, float) else str(value)
-    rows = [",".join(shown(getattr(cell, name)) for name in names) for cell in cells]
-    return "\n".join([f"# {SOURCE}", ",".join(names), *rows, ""])
+    return "\n".join([",".join(names), *(",".join(shown(getattr(cell, name)) for name in names) for cell in cells), ""])
+
+
+def cells_of(kind: type[C], path: Path) -> list[C]:
+    """The cells of a file that `write_cells` wrote, each of a kind."""
+    kinds = {"str": str, "int": int, "float": float}
+    types = {field.name: kinds[str(field.type)] for field in dataclasses.fields(cast(Any, kind))}
+    lines = (line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
+    return [kind(**{name: types[name](value) for name, value in row.items()}) for row in csv.DictReader(lines)]
 
 
 def read_cells(path: Path = CELLS) -> list[Cell]:
     """The committed cells."""
-    lines = (line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
-    kinds = {"str": str, "int": int, "float": float}
-    types = {field.name: kinds[str(field.type)] for field in dataclasses.fields(Cell)}
-    return [Cell(**{name: types[name](value) for name, value in row.items()}) for row in csv.DictReader(lines)]
+    return cells_of(Cell, path)
+
+
+def step_of(cell: Any, footprint: Footprint | None = None) -> StepShape:
+    """The step of a cell; 16 bits unless a footprint is given."""
+    prefill = cell.phase == "prefill"
+    workload = Workload(batch=cell.batch, context_tokens=0.0 if prefill else cell.tokens, prompt_tokens=cell.tokens)
+    return (prefill_step if prefill else decode_step)(workload, footprint=footprint or uniform_footprint(16.0))
+
+
+def summary(cells: Sequence[Any], error: npt.NDArray[np.float64], bar: float, largest: float = math.inf) -> str:
+    """Cells of a table's row: how many steps, mean and largest error, bold beyond their bars, where that is, and the bias."""
+    size = np.abs(error)
+    worst = cells[int(size.argmax())]
+    return f"{len(error)} | {marked(size, bar, largest)} | {worst.batch}, {worst.tokens} | {100 * error.mean():+.1f} %"
+
+
+def marked(size: npt.NDArray[np.float64], bar: float, largest: float = math.inf) -> str:
+    """Mean and largest of some sizes as two cells, bold beyond their bars."""
+    shown = ((value, f"{100 * value:.1f} %", most) for value, most in ((size.mean(), bar), (size.max(), largest)))
+    return " | ".join(f"**{text}**" if value > most else text for value, text, most in shown)
+
+
+def by_key(cells: Sequence[C], key: Callable[[C], tuple[Any, ...]]) -> dict[tuple[Any, ...], list[int]]:
+    """Places of the cells of each key, in the order of the keys."""
+    places: dict[tuple[Any, ...], list[int]] = {}
+    for place, cell in enumerate(cells):
+        places.setdefault(key(cell), []).append(place)
+    return dict(sorted(places.items()))
 
 
 def priced(cells: Sequence[Cell], *, measured: bool = True) -> dict[str, npt.NDArray[np.float64]]:
@@ -151,10 +223,7 @@ def priced(cells: Sequence[Cell], *, measured: bool = True) -> dict[str, npt.NDA
     """
     names = ("products_s", "attention_s", "rest_s")
     times = {name: np.zeros(len(cells)) for name in names}
-    groups: dict[tuple[str, str, str], list[int]] = {}
-    for index, cell in enumerate(cells):
-        groups.setdefault((cell.gpu, cell.engine, cell.network), []).append(index)
-    for (gpu, engine, network), indices in groups.items():
+    for (gpu, engine, network), indices in by_key(cells, lambda cell: (cell.gpu, cell.engine, cell.network)).items():
         device = catalog.device(DEVICES[gpu], engine=engine)
         if not measured:
             memory = dataclasses.replace(device.memory, efficiency=1.0)
@@ -175,7 +244,7 @@ def priced(cells: Sequence[Cell], *, measured: bool = True) -> dict[str, npt.NDA
             device = dataclasses.replace(device, matrix_unit=unit)
         architecture, pieces = catalog.architecture(network), []
         for start in range(0, len(indices), _GROUP):
-            steps = stack_steps([step_of(cells[index]) for index in np.resize(indices[start : start + _GROUP], _GROUP)])
+            steps = stack_steps([_step(cells[index]) for index in np.resize(indices[start : start + _GROUP], _GROUP)])
             pieces.append(np.asarray(_operator_times(device, architecture, steps), np.float64))
         seconds = np.concatenate(pieces)[: len(indices)]
         by_name = dict(zip(OPERATORS, seconds.T))
@@ -185,13 +254,8 @@ def priced(cells: Sequence[Cell], *, measured: bool = True) -> dict[str, npt.NDA
     return times | {"total_s": sum((times[name] for name in names), np.zeros(len(cells)))}
 
 
-def step_of(cell: Cell) -> StepShape:
-    """The step of a cell."""
-    prefill = cell.phase == "prefill"
-    workload = Workload(batch=cell.batch, context_tokens=0.0 if prefill else cell.tokens, prompt_tokens=cell.tokens)
-    footprint = uniform_footprint(16.0)
-    step = (prefill_step if prefill else decode_step)(workload, footprint=footprint)
-    return dataclasses.replace(step, kv_bits=float(cell.kv_bits), stored_kv_bits=float(cell.kv_bits))
+def _step(cell: Cell) -> StepShape:
+    return dataclasses.replace(step_of(cell), kv_bits=float(cell.kv_bits), stored_kv_bits=float(cell.kv_bits))
 
 
 @jax.jit

@@ -6,12 +6,12 @@ import csv
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast
+from typing import Literal, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from experiments.silicon.steps import DEVICES, SOURCE, Cell, priced
+from experiments.silicon.steps import DEVICES, SOURCE, Cell, by_key, priced
 from hwmodels import Architecture, Device, catalog
 
 __all__ = [
@@ -205,10 +205,8 @@ def step_errors(
     measured = lambda name: np.array([getattr(cell, name) for cell in cells])
     error = {name: ours[name] / measured(name) - 1 for name in ("total_s", "products_s", "attention_s", "rest_s")}
     plain = bare["total_s"] / measured("total_s") - 1
-    groups: dict[tuple[Any, ...], list[int]] = {}
-    for index, cell in enumerate(cells):
-        groups.setdefault((cell.gpu, cell.engine, cell.phase, cell.kv_bits), []).append(index)
     errors = []
+    groups = by_key(cells, lambda cell: (cell.gpu, cell.engine, cell.phase, cell.kv_bits))
     for key, rows in sorted(groups.items(), key=lambda item: (item[0][2], item[0][0], item[0][1], -item[0][3])):
         total = error["total_s"][rows]
         size = lambda name, rows=rows: float(np.abs(error[name][rows]).mean())

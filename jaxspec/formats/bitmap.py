@@ -19,8 +19,6 @@ from jaxtyping import Array, Bool, Float, Int32, Shaped, UInt8
 
 __all__ = [
     "SparseValues",
-    "block_counts",
-    "block_offsets",
     "cheapest_index_bits",
     "desparsify",
     "expected_bits",
@@ -62,22 +60,6 @@ def unpack(packed: UInt8[Array, "*b bytes"], *, length: int) -> Bool[Array, "*b 
     if packed.size == 0:
         return jnp.zeros((*packed.shape[:-1], length), bool)
     return jnp.unpackbits(packed, axis=-1, count=length).astype(bool)
-
-
-def block_counts(mask: Bool[Array, "*b n"], *, block_size: int) -> Int32[Array, "*b block"]:
-    """Kept values in each block of `block_size` neighbours; the last block may be shorter."""
-    _check_block(block_size)
-    length = mask.shape[-1]
-    _check_length(length)
-    num_blocks = -(-length // block_size)
-    padded = jnp.pad(mask, [(0, 0)] * (mask.ndim - 1) + [(0, num_blocks * block_size - length)])
-    return jnp.sum(padded.reshape(*mask.shape[:-1], num_blocks, block_size), axis=-1, dtype=jnp.int32)
-
-
-def block_offsets(mask: Bool[Array, "*b n"], *, block_size: int) -> Int32[Array, "*b block"]:
-    """Kept values before each block: where a decoder that starts at this block begins to read."""
-    counts = block_counts(mask, block_size=block_size)
-    return jnp.cumsum(counts, axis=-1) - counts
 
 
 def sparsify(values: Shaped[Array, "*b n"], mask: Bool[Array, "*b n"], *, capacity: int) -> SparseValues:

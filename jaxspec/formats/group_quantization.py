@@ -1,4 +1,4 @@
-"""Integer codes with one float16 scale per group: llama.cpp's Q4_0 and Q8_0 to the byte, symmetric INT4/INT8, code tables.
+"""Integer codes with one float16 scale per group: llama.cpp's Q4_0 (to the byte) and Q8_0, symmetric INT4/INT8, code tables.
 
 Source: "Scaling LLM Test-Time Compute with Mobile NPU on Smartphones", 5.1.2 and 7.1; the arithmetic and the bytes are
 those of llama.cpp, ggml-quants.c (`quantize_row_q4_0_ref`, `quantize_row_q8_0_ref`) and ggml-common.h (`block_q4_0`).
@@ -29,10 +29,7 @@ __all__ = [
     "expected_bits",
     "num_bits",
     "pack_q4_0",
-    "pack_q8_0",
     "to_float16",
-    "unpack_q4_0",
-    "unpack_q8_0",
 ]
 
 #: "q8_0" is "int8" in groups of 32; "q4_0" uses the range −8 to 7 where "int4" uses −7 to 7.
@@ -198,50 +195,10 @@ def pack_q4_0(quantized: GroupQuantized) -> UInt8[Array, "*b groups 18"]:
     return jnp.concatenate([_scale_bytes(quantized.scales), low | (high << 4)], axis=-1)
 
 
-def unpack_q4_0(blocks: UInt8[Array, "*b groups 18"]) -> GroupQuantized:
-    """Inverse of `pack_q4_0`."""
-    _check_block_bytes(blocks, 18)
-    nibbles = blocks[..., 2:]
-    codes = jnp.concatenate([nibbles & 0xF, nibbles >> 4], axis=-1)
-    return GroupQuantized(_flat_groups(codes), _scales_of(blocks), INT4, code_tables.CODE_BITS, BLOCK)
-
-
-def pack_q8_0(quantized: GroupQuantized) -> UInt8[Array, "*b groups 34"]:
-    """Blocks of 34 bytes: the scale, low byte first; then 32 codes in two's complement.
-
-    Raises:
-        ValueError: not Q8_0.
-    """
-    if quantized.table is not None or quantized.code_bits != 8 or quantized.group_size != BLOCK:
-        raise ValueError(f"{_describe(quantized)}; Q8_0 blocks hold 32 codes of 8 bits: encode with 'q8_0'")
-    codes = jax.lax.bitcast_convert_type(quantized.codes, jnp.uint8)
-    return jnp.concatenate([_scale_bytes(quantized.scales), codes.reshape(*quantized.scales.shape, BLOCK)], axis=-1)
-
-
-def unpack_q8_0(blocks: UInt8[Array, "*b groups 34"]) -> GroupQuantized:
-    """Inverse of `pack_q8_0`."""
-    _check_block_bytes(blocks, 34)
-    codes = jax.lax.bitcast_convert_type(blocks[..., 2:], jnp.int8)
-    return GroupQuantized(_flat_groups(codes), _scales_of(blocks), None, 8, BLOCK)
-
-
 def _describe(quantized: GroupQuantized) -> str:
     name = quantized.table.name if quantized.table else "integers"
     return f"groups of {quantized.group_size} codes of {quantized.code_bits} bits ({name})"
 
 
-def _check_block_bytes(blocks: UInt8[Array, "*b groups n"], expected: int):
-    if blocks.ndim < 2 or blocks.shape[-1] != expected:
-        raise ValueError(f"blocks of shape {blocks.shape}; the last two axes are groups and {expected} bytes")
-
-
-def _flat_groups(codes: Array) -> Array:
-    return codes.reshape(*codes.shape[:-2], codes.shape[-2] * BLOCK)
-
-
 def _scale_bytes(scales: Float16[Array, "*b"]) -> UInt8[Array, "*b 2"]:
     return jax.lax.bitcast_convert_type(scales, jnp.uint8)  # low byte first
-
-
-def _scales_of(blocks: UInt8[Array, "*b n"]) -> Float16[Array, "*b"]:
-    return jax.lax.bitcast_convert_type(blocks[..., :2], jnp.float16)

@@ -25,7 +25,6 @@ __all__ = [
     "num_bits",
     "num_blocks",
     "pack",
-    "padding_overhead",
     "read_order",
     "unpack",
 ]
@@ -306,12 +305,6 @@ def num_bits(stream_bits: Sequence[int], layout: Layout) -> int:
     """Bits of the superblocks that the streams take, exactly: the last superblock is padded too. Headers are not counted."""
     superblocks = -(-num_blocks(stream_bits, layout) // layout.blocks_per_superblock)
     return 8 * superblocks * layout.blocks_per_superblock * layout.block_bytes
-
-
-def padding_overhead(stream_bits: Sequence[int], layout: Layout) -> float:
-    """Padding bytes per payload byte, exactly; at least 0, and 0 without payload."""
-    payload = sum(int(bits) for bits in stream_bits)
-    return num_bits(stream_bits, layout) / payload - 1 if payload else 0.0
 
 
 def expected_bits(

@@ -1,7 +1,7 @@
 """Weights in the order of the HMX matrix unit: tiles with interleaved rows, quantized there in 2 × 16 blocks and super-groups.
 
 Source: "Scaling LLM Test-Time Compute with Mobile NPU on Smartphones": layout 3.1.2 and Fig. 4, tile groups 5.1.1,
-super-groups 5.1.2 and Fig. 7, lookups 5.2.2.
+super-groups 5.1.2 and Fig. 7.
 
 A tile is 32 × 32. Inside it, two rows are interleaved: offset(r, c) = 64⌊r/2⌋ + 2c + (r mod 2). Tiles follow one another down
 the columns of tiles. So 32 consecutive elements are 2 rows by 16 columns, and they form a quantization group. Eight groups
@@ -13,43 +13,30 @@ from __future__ import annotations
 import math
 
 import jax.numpy as jnp
-import numpy as np
 from flax import struct
-from jaxtyping import Array, Float, Float16, Num, UInt8
+from jaxtyping import Array, Float, Num, UInt8
 
-from jaxspec.formats import code_tables, group_quantization
+from jaxspec.formats import group_quantization
 from jaxspec.formats.code_tables import CodeTable
 from jaxspec.formats.group_quantization import GroupQuantized, Scheme
 
 __all__ = [
     "TileQuantized",
-    "broadcast_scales",
     "decode",
-    "decode_super_groups",
     "encode",
     "expected_bits",
     "from_tiles",
     "num_bits",
     "pack_super_groups",
     "padded_shape",
-    "padding_overhead",
     "to_tiles",
-    "unpack_super_groups",
-    "vlut16",
 ]
 
 TILE = 32  # rows and columns
 
 REGISTER_BYTES = 128
 
-GROUPS_PER_SUPER_GROUP = 8
-
 SUPER_GROUP = 2 * REGISTER_BYTES  # elements, two to a byte
-
-GROUPS_PER_LOOKUP = 4
-
-#: Which of four scales each byte looks up: two groups fill the 64 lanes of one result register, and even bytes fill the first.
-_SCALE_INDICES = np.stack([np.repeat([0, 1], TILE), np.repeat([2, 3], TILE)], axis=-1).reshape(-1).astype(np.uint8)
 
 
 @struct.dataclass
@@ -69,12 +56,6 @@ def padded_shape(shape: tuple[int, int]) -> tuple[int, int]:
     """Rows and columns, each rounded up to whole tiles."""
     rows, columns = shape
     return math.ceil(rows / TILE) * TILE, math.ceil(columns / TILE) * TILE
-
-
-def padding_overhead(shape: tuple[int, int]) -> float:
-    """Padding per element of the matrix: 0 for whole tiles and for an empty matrix, 0.024 for 1000 × 1024."""
-    size = math.prod(shape)
-    return (math.prod(padded_shape(shape)) - size) / size if size else 0.0
 
 
 def to_tiles(matrix: Num[Array, "*b rows columns"]) -> Num[Array, "*b flat"]:
@@ -150,7 +131,7 @@ def pack_super_groups(codes: UInt8[Array, "*b n"]) -> UInt8[Array, "*b super 128
     """4-bit codes, 256 to a register; scales stay apart, in order.
 
     Byte 2e + p holds element 64p + e in its low and element 128 + 64p + e in its high four bits (e < 64, p < 2): the order in
-    which two lookups, one on each half of the bytes, give the elements back in order, see `vlut16`.
+    which two lookups, one on each half of the bytes, give the elements back in order.
 
     Args:
         codes: 0 to 15; n a multiple of 256, which whole tiles always give.
@@ -166,70 +147,3 @@ def pack_super_groups(codes: UInt8[Array, "*b n"]) -> UInt8[Array, "*b super 128
     half = jnp.swapaxes(lanes, -1, -2)  # super, nibble, e, p
     packed = half[..., 0, :, :] | (half[..., 1, :, :] << 4)
     return packed.reshape(*packed.shape[:-2], REGISTER_BYTES)
-
-
-def unpack_super_groups(packed: UInt8[Array, "*b super 128"]) -> UInt8[Array, "*b n"]:
-    """Inverse of `pack_super_groups`."""
-    _check_registers(packed)
-    half = jnp.stack([packed & 0xF, packed >> 4], axis=-2)
-    lanes = jnp.swapaxes(half.reshape(*half.shape[:-1], REGISTER_BYTES // 2, 2), -1, -2)
-    return lanes.reshape(*packed.shape[:-2], packed.shape[-2] * SUPER_GROUP)
-
-
-def vlut16(indices: UInt8[Array, "*b bytes"], table: Float16[Array, "*#b 16"]) -> Float16[Array, "*b 2 half"]:
-    """The lookup instruction: each byte's low four bits choose one of sixteen 2-byte entries.
-
-    The bytes' results are twice as wide and fill two registers: even bytes the first, odd bytes the second.
-
-    Args:
-        indices: an even number of bytes; their high four bits are ignored (the instruction's `nomatch` form).
-        table: one for all, or one for each leading index.
-    """
-    entries = jnp.broadcast_to(table, (*indices.shape[:-1], table.shape[-1]))
-    looked_up = jnp.take_along_axis(entries, (indices & 0xF).astype(jnp.int32), axis=-1)
-    return jnp.swapaxes(looked_up.reshape(*looked_up.shape[:-1], looked_up.shape[-1] // 2, 2), -1, -2)
-
-
-def broadcast_scales(scales: Float16[Array, "*b 4"]) -> Float16[Array, "*b 2 64"]:
-    """Each of four groups' scales at its 32 lanes, by one lookup: the scales are the table, the indices are constant.
-
-    Raises:
-        ValueError: not four scales.
-    """
-    if scales.shape[-1] != GROUPS_PER_LOOKUP:
-        raise ValueError(f"{scales.shape[-1]} scales; one lookup broadcasts {GROUPS_PER_LOOKUP}")
-    lead = [(0, 0)] * (scales.ndim - 1)
-    table = jnp.pad(scales, [*lead, (0, code_tables.NUM_LEVELS - GROUPS_PER_LOOKUP)])
-    indices = jnp.broadcast_to(jnp.asarray(_SCALE_INDICES), (*scales.shape[:-1], REGISTER_BYTES))
-    return vlut16(indices, table)
-
-
-def decode_super_groups(
-    packed: UInt8[Array, "*b super 128"], scales: Float16[Array, "*b groups"], *, table: CodeTable = code_tables.INT4
-) -> Float16[Array, "*b n"]:
-    """Dequantize registers by lookup: two for the codes, two for the scales, and a float16 product.
-
-    Args:
-        scales: eight for each super-group, in order, each of a group of 32.
-        table: static; its levels in float16.
-    Returns:
-        "*b n", n = 256 for each super-group, in the order of the codes; rounded to the nearest float16.
-    Raises:
-        ValueError: not 128 bytes, or not eight scales, to a super-group.
-    Departs: units before V79 multiply in Qualcomm's qfloat, whose last bit may differ.
-    """
-    _check_registers(packed)
-    lead, supers = packed.shape[:-2], packed.shape[-2]
-    if scales.shape != (*lead, supers * GROUPS_PER_SUPER_GROUP):
-        raise ValueError(f"scales of shape {scales.shape} for registers of shape {packed.shape}; give eight to each")
-    contents = code_tables.levels(table, dtype=jnp.float16)
-    levels = jnp.stack([vlut16(packed, contents), vlut16(packed >> 4, contents)], axis=-3)
-    factors = broadcast_scales(scales.reshape(*lead, supers, 2, GROUPS_PER_LOOKUP))
-    return (levels * factors).reshape(*lead, supers * SUPER_GROUP)
-
-
-def _check_registers(packed: UInt8[Array, "*b super n"]):
-    if packed.ndim < 2 or packed.shape[-1] != REGISTER_BYTES:
-        raise ValueError(
-            f"registers of shape {packed.shape}; the last two axes are super-groups and {REGISTER_BYTES} bytes"
-        )

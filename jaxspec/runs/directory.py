@@ -18,7 +18,7 @@ from jaxspec.errors import InputError, one_line
 from jaxspec.files import parse_json, read_json, to_json, write_text
 from jaxspec.output_places import check_folder_place
 from jaxspec.partial_files import remove_leftovers
-from jaxspec.runs.inputs import changed_inputs, unrecorded_inputs
+from jaxspec.runs.inputs import changed_inputs
 from jaxspec.runs.run_index import (
     RECORD,
     check_settings_file,
@@ -117,7 +117,6 @@ class RunDirectory:
 
     Attributes:
         inputs: digests of the files that the configuration names.
-        unrecorded: files that the configuration names and an earlier version began the run without a digest of.
         owned: whether this process writes them.
         check_inputs: raises InputError where one of those files is another one by now.
         keeps: whether the run keeps parts of its work, so that a later process goes on with them.
@@ -150,7 +149,6 @@ class RunDirectory:
             contents: further files that the run writes; `force` removes these and those of every run, nothing else.
             owned: False where another process has the directory: here nothing of it is read, checked or written.
         """
-        self.unrecorded: list[str] = []
         self.keeps = True
         self.path = run_path(command, config, out)
         self._command, self._config, self._force = command, config, force
@@ -285,14 +283,11 @@ class RunDirectory:
     def _check_inputs(self) -> None:
         """Whether the inputs are those that the run was begun with."""
         inputs_file = self.path / "inputs.json"
-        if inputs_file.exists() and not self._force:
-            recorded = read_object(inputs_file)
-            if changed := changed_inputs(recorded, self.inputs):
-                problem = f"{', '.join(changed)} has changed since run directory {str(self.path)!r} was begun"
-                raise InputError(f"{problem}; give another --out, or --force to start it anew")
-            self.unrecorded = unrecorded_inputs(recorded, self.inputs)
-        elif (self.path / "config.toml").exists() and not self._force:
-            self.unrecorded = sorted(self.inputs)
+        if self._force or not inputs_file.exists():
+            return
+        if changed := changed_inputs(read_object(inputs_file), self.inputs):
+            problem = f"{', '.join(changed)} has changed since run directory {str(self.path)!r} was begun"
+            raise InputError(f"{problem}; give another --out, or --force to start it anew")
 
     @property
     def checkpoints(self) -> Path:

@@ -159,11 +159,6 @@ def execute_run(
             processes.all_or_raise(lambda: directory.compare(digests))
             watch.compare_with(digests)
             directory.check_inputs = watch.check
-            if directory.unrecorded:
-                reporter.line(
-                    f"note: {directory.path} has no digest of {', '.join(directory.unrecorded)}, so that a change since then "
-                    "cannot be noticed; --force starts it anew"
-                )
             there = lambda: all((directory.path / name).exists() for name in contents)
             finished = processes.broadcast(processes.all_or_raise(lambda: directory.finished() if there() else None))
             if finished is not None:

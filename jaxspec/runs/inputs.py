@@ -22,7 +22,6 @@ __all__ = [
     "input_files",
     "input_notes",
     "input_sizes",
-    "unrecorded_inputs",
 ]
 
 
@@ -155,11 +154,6 @@ def changed_inputs(recorded: Mapping[str, str], current: Mapping[str, str]) -> l
     """Files that a run recorded and that now differ or are gone, and those that came into a model's folder since."""
     changed = {name for name in recorded if recorded[name] != current.get(name)}
     return sorted(changed | {f"{name} (new)" for name in _later(recorded, current)})
-
-
-def unrecorded_inputs(recorded: Mapping[str, str], current: Mapping[str, str]) -> list[str]:
-    """Files of which a run has no digest, as those of earlier versions; whether they changed cannot be known."""
-    return sorted(set(current) - set(recorded) - _later(recorded, current))
 
 
 def _later(recorded: Mapping[str, str], current: Mapping[str, str]) -> set[str]:

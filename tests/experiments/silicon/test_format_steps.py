@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.silicon import format_steps
+from experiments.silicon import format_steps, steps
 from hwmodels.catalog.calibrations import calibration_record
 
 pytestmark = pytest.mark.device_matrix
@@ -16,7 +16,7 @@ def test_cells_are_of_formats_that_the_catalog_has(tmp_path):
         assert kind[2] in calibration_record(*kind[:2])["formats"]
         assert sum((cell.gpu, cell.engine, cell.weights) == kind for cell in cells) == 32
     path = tmp_path / "cells.csv"
-    path.write_text(format_steps.write_cells(cells[:9]), encoding="utf-8")
+    path.write_text(steps.write_cells(cells[:9]), encoding="utf-8")
     assert format_steps.read_cells(path) == cells[:9]
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.silicon import mixture_steps
+from experiments.silicon import mixture_steps, steps
 from hwmodels import catalog, touched_experts
 from hwmodels.analysis.calibration.table_routing import touched_in_table
 
@@ -23,7 +23,7 @@ def test_cells_are_written_as_they_are_read(cells, tmp_path):
         for ways in mixture_steps.EXPERT_WAYS
     }
     path = tmp_path / "cells.csv"
-    path.write_text(mixture_steps.write_cells(cells[:9]), encoding="utf-8")
+    path.write_text(steps.write_cells(cells[:9]), encoding="utf-8")
     assert mixture_steps.read_cells(path) == cells[:9]
 
 

@@ -10,15 +10,12 @@ import pytest
 
 from hwmodels import Case, Workload, catalog
 from jaxspec.compress import rematerialised
-from jaxspec.compress.footprint import limited_draft_bits, mean_draft_bits
 from jaxspec.compress.head import HEAD, draft_head
-from jaxspec.compress.knob_files import knobs_from_json, knobs_to_json
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.schemes import SCHEMES
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1, CASSANDRA1_HEAD
 from jaxspec.compress.selection import num_pruned
 from jaxspec.compress.weights import hard_draft
-from jaxspec.errors import InputError
 from jaxspec.models.blocks import StepInput
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import causal_mask, forward
@@ -197,12 +194,6 @@ def test_gradient_by_the_knobs_of_the_head(gradient_check, pricing, request, nam
         assert abs(value) > 1e-6, f"{knob} is not felt"
 
 
-def test_a_limit_of_bits_holds_for_the_head_too(measured_untied):
-    measured = measured_untied(prune=0.0, cut=0.0)
-    matrices, head = limited_draft_bits(measured.footprint)
-    assert head == measured.footprint.draft_weight_bits[HEAD] > matrices == mean_draft_bits(measured.footprint)
-
-
 @pytest.mark.parametrize("rows", [61, 64, 66])
 def test_rows_that_no_near_number_divides_are_made_in_few_blocks(monkeypatch, jit, rows):
     monkeypatch.setattr(rematerialised, "_BLOCK", 40)
@@ -217,18 +208,3 @@ def test_rows_that_no_near_number_divides_are_made_in_few_blocks(monkeypatch, ji
     )
     loops = str(jax.make_jaxpr(in_blocks)(matrix))
     assert int(re.search(r"length=(\d+)", loops)[1]) <= 16
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"head_prune": [0.1, 0.2]}, r"knob head_prune is \[0.1, 0.2\]; needed is one number"),
-        ({"head_prune": {"q": 0.1}}, "knob head_prune is .*; needed is one number"),
-        ({"head_prune": 0.96}, "knob head_prune is 0.96; allowed is 0 to 0.95"),
-        ({"head_cut_bits": 1.5}, "knob head_cut_bits is 1.5 in some place; allowed are whole numbers"),
-    ],
-)
-def test_other_knobs_of_the_head_are_refused(given, words):
-    written = knobs_to_json(knobs_with(), UNTIED.matrix_kinds)
-    with pytest.raises(InputError, match=words):
-        knobs_from_json(written | given, CASSANDRA1_HEAD, UNTIED)

@@ -49,37 +49,6 @@ def test_bitmap_of_any_shape(jit, shape, density, seed):
     assert 8 * packed.size == bitmap.num_bits(shape)
 
 
-def test_blocks_by_hand():
-    # Blocks of 4: 1011, 0001, 1.
-    mask = jnp.array([1, 0, 1, 1, 0, 0, 0, 1, 1], bool)
-    assert np.asarray(bitmap.block_counts(mask, block_size=4)).tolist() == [3, 1, 1]
-    assert np.asarray(bitmap.block_offsets(mask, block_size=4)).tolist() == [0, 3, 4]
-
-
-@settings(max_examples=12)
-@given(**any_mask, block_size=st.sampled_from([1, 3, 8, 100]))
-def test_blocks_of_any_shape(jit, shape, density, seed, block_size):
-    mask = random_mask(shape, density, seed)
-    functions = (bitmap.block_counts, bitmap.block_offsets)
-    found = jit(lambda mask: [function(mask, block_size=block_size) for function in functions])(mask)
-    counts, offsets = map(np.asarray, found)
-    starts = range(0, shape[-1], block_size)
-    assert counts.shape == offsets.shape == (*shape[:-1], len(starts))
-    for lead, row in rows_of(mask):
-        assert counts[lead].tolist() == [int(row[start : start + block_size].sum()) for start in starts]
-        assert offsets[lead].tolist() == [int(row[:start].sum()) for start in starts]
-
-
-def test_a_block_can_be_entered_at_its_offset():
-    # What offsets are for: the third block alone, from its bits and its place among the kept values.
-    rng = np.random.default_rng(8)
-    values, mask = rng.integers(1, 99, 50), rng.random(50) < 0.6
-    kept = bitmap.sparsify(jnp.asarray(values), jnp.asarray(mask), capacity=50).values
-    start = int(bitmap.block_offsets(jnp.asarray(mask), block_size=16)[2])
-    block = bitmap.desparsify(kept[start:], jnp.asarray(mask[32:48]))
-    np.testing.assert_array_equal(block, np.where(mask, values, 0)[32:48])
-
-
 def test_sparse_values_by_hand():
     values, mask = jnp.array([[5, 6, 7, 8], [1, 2, 3, 4]]), jnp.array([[0, 1, 1, 0], [1, 0, 1, 1]], bool)
     sparse = bitmap.sparsify(values, mask, capacity=3)
@@ -149,7 +118,6 @@ def test_gradients_reach_what_is_kept_and_nothing_else(check_gradient):
 @pytest.mark.parametrize(
     "function",
     [
-        lambda mask: bitmap.block_offsets(mask, block_size=64),
         lambda mask: bitmap.sparsify(mask, mask, capacity=5),
         lambda mask: bitmap.desparsify(mask[:5], mask),
     ],
@@ -164,7 +132,6 @@ def test_rows_whose_ones_int32_does_not_count_are_refused(function):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: bitmap.block_counts(jnp.ones(3, bool), block_size=0), "block_size is 0"),
         (lambda: bitmap.sparsify(jnp.ones(3), jnp.ones((1, 3), bool), capacity=2), "one shape"),
         (lambda: bitmap.sparsify(jnp.ones(3), jnp.ones(3, bool), capacity=-1), "capacity is -1"),
         (lambda: bitmap.desparsify(jnp.ones(3), jnp.ones((1, 3), bool)), "leading axes"),

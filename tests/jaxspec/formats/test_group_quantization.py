@@ -64,14 +64,6 @@ def test_bytes_of_q4_0_by_hand():
     assert np.asarray(blocks).tolist() == [[[0x00, 0xB8, *(i + 16 * (15 - i) for i in range(16))]]]
 
 
-@pytest.mark.scheme_matrix
-def test_bytes_of_q8_0_by_hand():
-    # Scale 1.5 = 0x3E00; codes -16..15 in two's complement: 240..255, 0..15.
-    codes = jnp.arange(-16, 16, dtype=jnp.int8)
-    blocks = gq.pack_q8_0(gq.GroupQuantized(codes, jnp.asarray([1.5], jnp.float16), None, 8, 32))
-    assert np.asarray(blocks).tolist() == [[0x00, 0x3E, *range(240, 256), *range(16)]]
-
-
 @pytest.mark.parametrize("make", [weights, near_ties])
 def test_q4_0_is_the_plain_implementation(make):
     x = make()

@@ -27,21 +27,6 @@ def brute_force(counts, max_length):
     return min(sum(n * length for n, length in zip(used, lengths)) for lengths in feasible)
 
 
-def coin_collector(counts, max_length):
-    """Fewest bits by the coins of Larmore and Hirschberg: each symbol has one coin of each value 2^-1 ... 2^-max_length.
-
-    Coins of the smallest value are paired, cheapest first, and the pairs put among the coins of twice the value, until pairs
-    are worth 1; n - 1 of these are bought. Every package carries its symbols along.
-    """
-    coins = [(int(count), (symbol,)) for symbol, count in enumerate(counts) if count]
-    packages = []
-    for _ in range(max_length):
-        coins_and_packages = sorted(coins + packages)
-        pairs = zip(coins_and_packages[0::2], coins_and_packages[1::2])
-        packages = [(first[0] + second[0], first[1] + second[1]) for first, second in pairs]
-    return sum(cost for cost, _ in packages[: len(coins) - 1])
-
-
 def kraft(lengths):
     return sum(Fraction(1, 1 << int(length)) for length in lengths if length)
 
@@ -73,18 +58,6 @@ def test_no_code_of_up_to_five_symbols_is_shorter(max_length):
         for largest in (2, 9, 300):
             counts = rng.integers(1, largest, size=size, endpoint=True)
             assert bits_of(counts, max_length=max_length) == brute_force(counts, max_length), counts
-
-
-@pytest.mark.parametrize("max_length", [4, 5, 7, 11, 14])
-def test_limited_lengths_are_those_of_the_coin_collector(max_length):
-    rng = np.random.default_rng(max_length)
-    counts = [FIBONACCI, rng.permutation(FIBONACCI), rng.integers(0, 40, size=16), rng.geometric(0.03, size=13) ** 3]
-    for these in counts:
-        lengths = huffman.code_lengths(these, max_length=max_length)
-        assert lengths.max() <= max_length
-        assert huffman.num_bits(these, lengths) == coin_collector(these, max_length)
-    # The limit costs something, or this would test nothing.
-    assert (bits_of(FIBONACCI, max_length=max_length) > bits_of(FIBONACCI, max_length=32)) == (max_length < 14)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -152,18 +125,6 @@ def test_huge_counts_are_exact(size):
     np.testing.assert_array_equal(lengths[[1, 4, 5, 8, 11]], [2, 3, 2, 2, 3])
     assert huffman.num_bits(counts, lengths) == 12 * 10**12 + 2 * (3 + 1 + 2)
     assert np.count_nonzero(lengths) == 5
-
-
-def test_fibonacci_lengths_reach_the_longest_window():
-    counts = [1, 1]
-    while len(counts) < 33:
-        counts.append(counts[-1] + counts[-2])
-    lengths = huffman.code_lengths(np.array(counts), max_length=32)
-    np.testing.assert_array_equal(lengths, [32, *range(32, 0, -1)])
-    code = huffman.code_of_lengths(lengths, max_length=32)
-    # One after the other 0, 10, 110, ...: 31 ones and a zero, 32 ones.
-    assert int(code.codewords[0]) == (1 << 32) - 2
-    assert int(code.codewords[1]) == (1 << 32) - 1
 
 
 def test_canonical_codewords_by_hand():

@@ -133,18 +133,6 @@ def test_any_symbols_come_back(seed, num_symbols, register_bits):
 
 @pytest.mark.scheme_matrix(1)
 @pytest.mark.parametrize("register_bits", [32, 64])
-def test_one_symbol_over_and_over(register_bits):
-    code = huffman.code_of_lengths(np.array([0, 0, 1]), max_length=3)
-    symbols = jnp.full(1003, 2, jnp.uint8)
-    stream = encode_bank(symbols, code, capacity_words=32)
-    assert int(stream.num_bits) == 1003
-    run = decode(huffman_cam.build_cam(code), stream.words, num_symbols=1003, register_bits=register_bits)
-    np.testing.assert_array_equal(run.symbols, 2)
-    assert int(run.reads) == (1004 if register_bits == 32 else 1 + -(-1003 // 32))
-
-
-@pytest.mark.scheme_matrix(1)
-@pytest.mark.parametrize("register_bits", [32, 64])
 def test_a_decoder_that_finds_no_codeword_stops(register_bits):
     # The only codeword is 0; bit 37 is set on purpose.
     code = huffman.code_of_lengths(np.array([0, 0, 0, 0, 0, 1]), max_length=4)

@@ -19,14 +19,6 @@ def test_nothing_encodes_to_nothing(encode_streams, small_code):
         assert huffman_streams.num_bits(streams) == 16 * (lanes or 1)
 
 
-@pytest.mark.parametrize("capacity_words", [3, None])
-def test_nothing_decodes_to_nothing(encode_streams, decode_streams, small_code, capacity_words):
-    streams = encode_streams(jnp.zeros(0, jnp.uint8), small_code, lanes=1, capacity_words=capacity_words)
-    found = decode_streams(streams, huffman_streams.entries(small_code), num_symbols=0)
-    assert found.pairs.shape == (0,)
-    assert bool(found.complete)
-
-
 @pytest.mark.scheme_matrix
 def test_what_does_not_fit_is_lost(encode_streams, decode_streams):
     code = code_of_symbols(COUNTS["all symbols"])
@@ -97,13 +89,6 @@ def test_another_table_is_reported(decode_streams, intact, lengths):
     found = decode_streams(streams, huffman_streams.entries(code_of_lengths(lengths)), num_symbols=300)
     assert not bool(found.complete)
     assert found.pairs.tolist() != symbols.tolist()
-
-
-def test_another_number_of_symbols_is_reported(decode_streams, intact):
-    _, code, streams = intact
-    table = huffman_streams.entries(code)
-    for num_symbols in (101, 999):
-        assert not bool(decode_streams(streams, table, num_symbols=num_symbols).complete)
 
 
 def test_symbols_without_codeword_take_no_bits(encode_streams, small_code):

@@ -151,8 +151,6 @@ def test_superblocks_by_hand():
     assert [np.asarray(stream).tolist() for stream in back] == [[1, 2, 3], [11, 12, 13, 14, 15]]
     assert superblock.num_blocks([24, 40], layout) == 5
     assert superblock.num_bits([24, 40], layout) == 96
-    # 12 bytes for 8.
-    assert superblock.padding_overhead([24, 40], layout) == 0.5
 
 
 LAYOUT = Layout(blocks=(1, 3, 2), block_bytes=3, limit_bytes=4)

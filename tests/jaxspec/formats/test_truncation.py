@@ -3,8 +3,6 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
-from gfloat import FormatInfo, RoundMode, round_ndarray
-from gfloat.types import Domain
 
 from jaxspec.formats import truncation
 from jaxspec.formats.patterns import BFLOAT16, FLOAT16, FLOAT32, INT8, to_bits
@@ -75,28 +73,6 @@ def test_the_midpoint_is_the_mean_of_the_ends(number_format, cut_bits):
         np.testing.assert_array_equal(found, bits)
     traced = jax.jit(lambda high, cut: midpoint(high, cut, number_format))(high, jnp.asarray(cut_bits, high.dtype))
     np.testing.assert_array_equal(traced, found)
-
-
-@pytest.mark.parametrize(("number_format", "cut_bits"), CUTS, ids=by_name)
-def test_truncation_is_what_gfloat_rounds_toward_zero_in_a_narrower_format(number_format, cut_bits):
-    left = number_format.mantissa_bits - cut_bits
-    narrow = FormatInfo(
-        "narrow",
-        k=number_format.total_bits - cut_bits,
-        precision=left + 1,
-        bias=number_format.bias,
-        is_signed=True,
-        domain=Domain.Extended,
-        has_nz=True,
-        num_high_nans=2**left - 1,
-        has_subnormals=True,
-        is_twos_complement=False,
-    )
-    values = finite_values(number_format)
-    expected = round_ndarray(narrow, values.astype(np.float64), RoundMode.TowardZero)
-    result = np.asarray(truncate(jnp.asarray(values), cut_bits)).astype(np.float64)
-    np.testing.assert_array_equal(result, expected)
-    np.testing.assert_array_equal(np.signbit(result), np.signbit(expected))
 
 
 @pytest.mark.parametrize("number_format", FORMATS, ids=by_name)

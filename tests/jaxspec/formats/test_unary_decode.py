@@ -112,25 +112,6 @@ def test_the_printed_listing_loses_the_carry():
     assert listing_as_printed(bits, 3) == [1, 0, 0]
 
 
-def test_the_printed_listing_stops_one_symbol_late():
-    assert listing_as_printed("11111111", 3) == [0, 0, 0, 0]
-
-
-@settings(max_examples=30)
-@given(seed=st.integers(0, 2**32 - 1), empty=st.floats(0, 0.9))
-def test_the_printed_listing_is_right_where_no_carry_gets_lost(seed, empty):
-    # 23 bytes that each end in a one or have none at all.
-    rng = np.random.default_rng(seed)
-    chunks = ["0" * 8 if rng.random() < empty else f"{rng.integers(128):07b}1" for _ in range(22)] + ["00000001"]
-    bits = "".join(chunks)
-    ranks = ranks_in(bits)
-    assert listing_as_printed(bits, len(ranks)) == ranks
-    # 184 codewords at most; the decoder finds the same ranks and says that there are fewer.
-    decoded = quick_decode(stream_of(bits), REVERSED, num_symbols=184)
-    assert (255 - np.asarray(decoded.symbols[: len(ranks)])).tolist() == ranks
-    assert bool(decoded.complete) == (len(ranks) == 184)
-
-
 @pytest.mark.parametrize("chunk_bits", [1, 13, 64])
 def test_every_chunk_width_finds_the_same_symbols(chunk_bits):
     # All ranks, long and short in turn, in a stream whose length (4 bytes to spare) no width above 1 divides.

@@ -1,18 +1,15 @@
 """The command: from a file or from a machine (whose clock is known here) to a device that other commands take."""
 
 import json
-import math
 from pathlib import Path
 
 import pytest
 from known_machine import known_rows, noisy
 
 import jaxspec as js
-from hwmodels import catalog
 from jaxspec.cli import main
 from jaxspec.files import to_json
 from jaxspec.host import measuring
-from jaxspec.host.config import CalibrateConfig
 from jaxspec.host.machine import machine_name
 from jaxspec.host.programs import Timed, Timing
 from jaxspec.host.table import rows_text
@@ -154,35 +151,3 @@ def test_a_stopped_run_goes_on_where_it_was_and_another_machine_is_refused(timed
         machine.write_text(damaged)
         assert "machine.json' is damaged" in refused(capsys, "calibrate", "--quick")
     assert timed_groups == first
-
-
-def test_groups_cover_what_decoding_needs():
-    network = {"embedded": catalog.architecture("embedded"), "llama-3.2-1b": catalog.architecture("llama-3.2-1b")}
-    groups = measuring.groups_of(CalibrateConfig(), network, few=False)
-    names = [group.name for group in groups]
-    assert len(names) == len(set(names))
-    rows = [row for group in groups for row in group.rows]
-    assert {row.part for row in rows} == {
-        "product", "attention", "step", "cycle", "stream", "lookup", "sampling", "turn", "launch",
-    }  # fmt: skip
-    products = [row for row in rows if row.part == "product"]
-    assert {(row.inner, row.outer) for row in products} >= {(256, 704), (704, 256), (2048, 8192), (8192, 2048)}
-    assert {1, 2, 9, 17, 128, 512} <= {row.rows for row in products if row.weight_bits == 32}
-    assert {row.weight_bits for row in products} == {16.0, 32.0}
-    assert min(row.read for row in products) < 5e6 < 1.5e8 < max(row.read for row in products)
-    assert all(math.isnan(row.seconds) for row in rows)
-    cycles = [group for group in groups if group.name.startswith("cycle")]
-    assert {row.draft_layers for group in cycles for row in group.rows if row.part == "cycle"} == {0, 1, 3}
-    for group in cycles:
-        # Steps of decoding and of verifying were met by the same noise as the cycles that hold them.
-        assert [row.tokens for row in group.rows if row.part == "step"] == [1, 2, 5]
-        assert [row.tokens for row in group.rows if row.part == "cycle"] == [1, 4]
-    # All steps of the network whose cycles are timed are decoding's own, of several networks, so that one can be held out.
-    steps = {
-        name: [group for group in groups if {row.architecture for row in group.rows} == {name}] for name in network
-    }
-    assert all(group.name.startswith("cycle") for group in steps["embedded"])
-    assert all(group.name.startswith("step") for group in steps["llama-3.2-1b"])
-    assert len({(row.layers, row.vocab_size) for group in cycles for row in group.rows}) == 3
-    few = measuring.groups_of(CalibrateConfig(rows=128), {"embedded": network["embedded"]}, few=True)
-    assert sum(len(group.rows) for group in few) < len(rows) / 3

@@ -33,11 +33,6 @@ def test_calls_are_warmed_then_timed_in_changing_order():
     assert forms == {("a", "a", "b", "c"), ("b", "a", "a", "c")}
 
 
-def test_a_clock_needs_repeats():
-    with pytest.raises(ValueError, match="repeats"):
-        interleave([{"a": [lambda: jnp.zeros(())]}], 0)
-
-
 def test_spread_is_the_median_and_nine_tenths():
     np.testing.assert_allclose(repeat_statistics(np.arange(101.0)), (50.0, 5.0, 95.0))
     assert repeat_statistics(np.array([2.0, np.nan, 4.0])).median == 3.0

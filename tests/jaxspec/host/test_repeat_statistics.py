@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from jaxspec.host.stopwatch import noise_of, repeat_statistics
+from jaxspec.host.stopwatch import repeat_statistics
 
 
 def test_a_ratio_over_such_a_time_is_not_zero_but_unknown():
@@ -16,9 +16,3 @@ def test_a_ratio_over_such_a_time_is_not_zero_but_unknown():
     assert np.isnan(repeat_statistics(np.array([-math.inf, -math.inf, -math.inf, 1.0]))[:2]).all()
     assert math.isnan(repeat_statistics(np.array([-math.inf, 1.0])).median)
     assert np.isnan(repeat_statistics(np.array([-math.inf, math.inf, -math.inf]))).all()
-
-
-def test_noise_is_that_of_the_median():
-    assert noise_of(np.array([9.0, 10.0, 11.0])) == pytest.approx(1.2533 * 1.0 / math.sqrt(3) / 10)
-    assert noise_of(np.array([9.0, 10.0, 11.0, 12.0, 1000.0])) == pytest.approx(1.2533 * 1.4826 / math.sqrt(5) / 11)
-    assert noise_of(np.array([9.0, 10.0])) == math.inf

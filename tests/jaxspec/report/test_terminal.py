@@ -80,15 +80,6 @@ def test_a_pipe_has_no_width_unless_told(monkeypatch, capsys):
     assert out.count("1.00019") == 1
 
 
-def test_a_number_wider_than_the_terminal_is_whole(monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "10")
-    table = Table()
-    table.add_column("n")
-    table.add_row("1" * 30)
-    show(table)
-    assert "1" * 30 in capsys.readouterr().out
-
-
 def test_brackets_and_colons_are_no_markup(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     table = Table("[bold]a[/bold] :smile:", "[b]")

@@ -19,14 +19,6 @@ def test_tuned_pays(make_entry):
     assert found.stored_speedup == pytest.approx(1.17)
 
 
-def test_headline_gives_speedup_and_both_ratios(make_entry):
-    assert headline(make_entry()) == (
-        "Llama 3.1 8B on NVIDIA GeForce RTX 4090: the tuned draft is predicted to decode 2.33x as fast as 16-bit "
-        "autoregressive decoding and 1.96x as fast as decoding of its own stored format; that is 1.14x (1.11 to 1.16) "
-        "the speed of the best grid point and 1.21x (1.18 to 1.24) the speed of the default."
-    )
-
-
 def test_no_draft_pays_although_all_beat_16_bit_decoding(make_entry):
     entry = make_entry(pays=False)
     assert all(c["speedup_vs_bf16_ar"] > 1 for c in entry["configurations"].values())

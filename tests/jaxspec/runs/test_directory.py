@@ -29,12 +29,6 @@ def test_the_same_configuration_reopens_and_another_does_not(tmp_path):
         open_run(tmp_path / "r")
 
 
-def test_changed_inputs_are_noticed(tmp_path):
-    closed(open_run(tmp_path / "r"))
-    with pytest.raises(InputError, match="has changed since"):
-        open_run(tmp_path / "r", inputs={"a": "2"})
-
-
 def test_a_directory_in_use_is_refused(tmp_path):
     first = open_run(tmp_path / "r")
     with pytest.raises(InputError, match="in use by another process"):

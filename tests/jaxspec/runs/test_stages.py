@@ -55,15 +55,3 @@ def test_a_full_disk_is_the_systems_own_error(tmp_path, part, caplog):
     assert caught.value.filename == str(tmp_path / ("stages/large" if part == "stage" else "progress/ascent/5"))
     assert not caplog.records  # no stack trace of a thread
     np.testing.assert_array_equal(Stages(tmp_path).run("large", lambda: large)["x"], large["x"])
-
-
-@pytest.mark.parametrize("place", ["stages", "stages/decoded", "progress"])
-def test_a_file_in_the_place_of_a_folder_is_named_before_work_begins(tmp_path, place):
-    stages = Stages(tmp_path)
-    (tmp_path / place).parent.mkdir(exist_ok=True)
-    (tmp_path / place).write_text("mine")
-    begin = {"progress": lambda: stages.progress("ascent").__enter__()}
-    store = lambda: stages.run("decoded/a", lambda: pytest.fail("computed"))
-    with pytest.raises(InputError, match=f"{place}' is a file, where the run keeps its stages"):
-        begin.get(place, store)()
-    assert (tmp_path / place).read_text() == "mine"

@@ -14,14 +14,10 @@ from argument_calls import (
     SAMPLERS,
     SEED,
     WIDTH,
-    block_call,
-    calibration_call,
     chain_call,
     changed,
     dynamic_call,
-    prediction_call,
     ranks_call,
-    starts_call,
     tree_call,
 )
 
@@ -29,10 +25,6 @@ from jaxspec import checks
 from jaxspec.models.config import DecoderConfig
 from jaxspec.speculate import engine
 from jaxspec.speculate.drafts import HeadDraft, NetworkDraft, NGramDraft, SelfDraft
-from jaxspec.speculate.dynamic_tree import DynamicTree
-from jaxspec.speculate.expected_cycles import expected_cycles
-from jaxspec.speculate.sampling import Decoding, token_distribution
-from jaxspec.trees import chain_paths, chain_tree, tree_from_paths
 
 # Wrong arrays are what these tests are about.
 pytestmark = pytest.mark.wrong_arrays
@@ -106,16 +98,6 @@ def test_filters_leave_something(target, name, kind):
     refused(SAMPLERS[name], message, target, **settings)
 
 
-def test_rules_check_their_numbers_too():
-    logits = np.zeros((3, 11), np.float32)
-    for temperature, message in BAD_TEMPERATURES.values():
-        refused(token_distribution, message, logits, Decoding(False, temperature))
-    for settings, message in BAD_FILTERS.values():
-        refused(token_distribution, message, logits, Decoding(False, 1.0, **settings))
-    for length in (-1, 3, np.int32(7)):
-        refused(chain_tree, "draft_length is .* from 0 to 2", length, 3)
-
-
 @pytest.mark.parametrize(
     "length", [WIDTH, -1, WIDTH + 96, np.int32(WIDTH), jnp.asarray(WIDTH), 1.0, True, np.ones(2, int)]
 )
@@ -132,11 +114,6 @@ def test_sizes_are_whole_numbers_of_one_or_more(target, name):
         if value is not None:
             refused(call, "room is .*; it must be a whole number of at least 1", target, room=value)
     refused(call, "3 tokens do not fit in room for 2", target, room=2)
-
-
-def test_a_window_has_a_root(target):
-    for width in (0, -1, 2.5):
-        refused(chain_call, "width is", target, width=width)
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -162,39 +139,6 @@ def test_a_draft_has_the_targets_vocabulary(target):
     for draft in (NGramDraft(13), NetworkDraft(other), SelfDraft(other), HeadDraft(other)):
         for call in (tree_call, dynamic_call, ranks_call):
             refused(call, "the draft has a vocabulary of 13, the target one of 11", target, draft=draft)
-
-
-def test_one_tree_serves_all_prompts(target):
-    refused(tree_call, "give one tree", target, tree=jax.tree.map(lambda x: x[None], tree_from_paths(chain_paths(2))))
-
-
-def test_measuring_checks_its_own_sizes(target):
-    for depth in (0, -1, 1.5):
-        refused(ranks_call, "depth is", target, depth=depth)
-    for prompt_tokens in (1, PROMPT, 2.0):
-        refused(ranks_call, "prompt_tokens is .* from 2 to 4", target, prompt_tokens=prompt_tokens)
-    for first in (-1, PROMPT - 1, 1.0):
-        refused(calibration_call, "first is .* from 0 to 3", target, first=first)
-    for block in (0, -1, 2.0):
-        refused(block_call, "block is", target, block=block)
-        refused(starts_call, "block is", target, block=block)
-    for offset in (2, -1, 0.5):
-        refused(block_call, "offset .* from 0 to 1", target, offset=offset)
-    for shape in ((2, 3, 7), (2, 5, 6), (2, 0, 6), (3, 3, 6), (2, 6)):
-        for call in (block_call, starts_call):
-            refused(call, "text.hidden has shape", target, hidden=np.zeros(shape, np.float32))
-    for length in (0, -1, 9, 1.0):
-        refused(prediction_call, "draft_length is", target, length=length)
-        refused(expected_cycles, "draft_length is .* from 1 to 3", np.ones((2, 4, 3)), length, 2)
-    refused(expected_cycles, "num_tokens is 0", np.ones((2, 4, 3)), 1, 0)
-    refused(prediction_call, "give a batch of one or more texts of one length, 7 or more", target, num_tokens=5)
-
-
-def test_draft_settings_are_whole_numbers():
-    for vocab_size, longest in ((0, 6), (3.0, 6), (3, 17), (3, 0)):
-        refused(NGramDraft, "must be a whole number", vocab_size, longest)
-    for settings in ({"nodes": 0}, {"nodes": 2.0}, {"nodes": 1, "branches": "3"}, {"nodes": 1, "frontier": True}):
-        refused(DynamicTree, "must be a whole number", **settings)
 
 
 # --- Right arguments pass, traced ones too --------------------------------------------------------------------------------
@@ -238,8 +182,3 @@ def test_the_edges_of_the_ranges_are_allowed():
     for dtype in (np.uint8, np.int16, np.int64, np.uint32):
         assert checks.check_tokens("prompts", PROMPTS.astype(dtype), vocab_size=11) == (BATCH, PROMPT)
     checks.check_count("width", np.int64(1))
-
-
-def test_the_coldest_temperature_is_finite():
-    logits = np.array([1e4, -1e4, 3.0], np.float32)
-    np.testing.assert_array_equal(token_distribution(logits, Decoding(False, checks.LEAST_TEMPERATURE)), [1, 0, 0])

@@ -1,7 +1,10 @@
 """Finished runs written by hand, for tests of what reads them: settings, digests of inputs, and results with some numbers."""
 
+import json
+
 from jaxspec.compress.knob_files import knobs_to_json
 from jaxspec.files import to_json, write_text
+from jaxspec.runs import Reporter
 from jaxspec.runs.inputs import input_digests
 from jaxspec.settings.toml import to_toml
 
@@ -45,3 +48,40 @@ def write_run(folder, config, configurations, kinds=DENSE_KINDS):
     write_text(folder / "inputs.json", to_json(input_digests(config)))
     write_text(folder / "result.json", to_json(entries))
     return folder
+
+
+class StopError(Exception):
+    """A run that was stopped."""
+
+
+class Fuse(Reporter):
+    """Fails after so many bars."""
+
+    def __init__(self, bars):
+        super().__init__()
+        self.left = bars
+
+    def bar(self, description, total, **more):
+        if self.left == 0:
+            raise StopError
+        self.left -= 1
+        return super().bar(description, total, **more)
+
+
+def attempts(run, bars):
+    """How often a run is begun until it ends, if it stops after so many bars each time."""
+    for attempt in range(1, 40):
+        try:
+            run(reporter=Fuse(bars))
+        except StopError:
+            continue
+        return attempt
+    raise AssertionError("it never ends")
+
+
+def untimed(path):
+    """The result of a run as text, without the times that it took."""
+    entries = json.loads((path / "result.json").read_text())
+    for entry in entries:
+        entry.pop("timing_s")
+    return json.dumps(entries, sort_keys=True)

@@ -2,16 +2,14 @@
 
 import collections
 import json
-import shutil
 import xml.etree.ElementTree as ElementTree
+from functools import partial
 
 import numpy as np
 import pytest
+from finished_runs import attempts, untimed
 
 from jaxspec.compress import DEFAULT_SCHEME
-from jaxspec.errors import InputError
-from jaxspec.results import given
-from jaxspec.runs import Reporter
 from jaxspec.settings import build_config
 from jaxspec.studies import EvaluateConfig, TuneConfig, evaluate, tune
 from jaxspec.studies.tune import run as tuning_module
@@ -65,13 +63,6 @@ def finished(config, tmp_path_factory):
     results, directory = tune(config, out=str(out))
     assert TuneResult.load(directory.path / "result.json") == results
     return [result.plain() for result in results], directory.path
-
-
-def untimed(path):
-    entries = json.loads((path / "result.json").read_text())
-    for entry in entries:
-        entry.pop("timing_s")
-    return json.dumps(entries, sort_keys=True)
 
 
 def test_one_entry_per_device_with_every_promised_field(finished, config):
@@ -191,37 +182,10 @@ def test_a_finished_run_is_reprinted_without_work(finished, config, monkeypatch)
 
 
 @pytest.mark.study
-def test_a_run_stopped_at_any_stage_ends_with_the_same_result(finished, config, tmp_path, monkeypatch):
-    class StopError(Exception):
-        pass
-
-    _, whole = finished
-
-    class Fuse(Reporter):
-        """Fails after some stages of progress, of whatever kind."""
-
-        def __init__(self, stages):
-            super().__init__()
-            self.left = stages
-
-        def bar(self, description, total, **more):
-            if self.left == 0:
-                raise StopError
-            self.left -= 1
-            return super().bar(description, total, **more)
-
-    out = tmp_path / "stopped"
-
-    def ends() -> bool:
-        try:
-            tune(config, out=str(out), reporter=Fuse(1))
-        except StopError:
-            return False
-        return True
-
+def test_a_run_stopped_at_any_stage_ends_with_the_same_result(finished, config, tmp_path):
     # Every attempt ends one stage and stops in the next one: nothing that was done is done again.
-    assert next(attempt for attempt in range(1, 40) if ends()) > 10
-    assert untimed(out) == untimed(whole)
+    assert attempts(partial(tune, config, out=str(tmp_path / "stopped")), 1) > 10
+    assert untimed(tmp_path / "stopped") == untimed(finished[1])
 
 
 @pytest.mark.study
@@ -246,20 +210,6 @@ def test_an_ascent_killed_between_checkpoints_goes_on_from_the_last_one(finished
     tune(config, out=str(out))
     assert steps[resumed] == 3  # the checkpoint of step 2, not step 1
     assert untimed(out) == untimed(whole)
-
-
-def test_changed_weights_are_noticed(tiny_model, some_text, small, tmp_path):
-    model = tmp_path / "model"
-    shutil.copytree(tiny_model, model)
-    settings = {"model": str(model), "text": str(some_text), "weight_prune": 0.25, "draft_length": 2}
-    config = build_config(EvaluateConfig, _shared(small), settings)
-    results, directory = evaluate(config, out=str(tmp_path / "run"))
-    assert results[0].configurations["given"].draft_length == given(2)
-    data = bytearray((model / "model.safetensors").read_bytes())
-    data[-1] ^= 1
-    (model / "model.safetensors").write_bytes(bytes(data))
-    with pytest.raises(InputError, match="has changed since"):
-        evaluate(config, out=str(directory.path))
 
 
 def _shared(small):

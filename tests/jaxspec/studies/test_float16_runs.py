@@ -19,15 +19,11 @@ from jaxspec.models.layerwise import open_network
 from jaxspec.settings import build_config
 from jaxspec.speculate.drafts.container_draft import container_footprint, load_container_draft
 from jaxspec.studies import (
-    CompareConfig,
     EvaluateConfig,
     ExportConfig,
-    TreeConfig,
     TuneConfig,
-    compare,
     evaluate,
     export_draft,
-    search_tree,
     tune,
 )
 from jaxspec.studies.pack.run import PackConfig, pack_checkpoint, unpack_container
@@ -218,26 +214,6 @@ def test_the_cache_is_float16_and_nearer_to_float32_than_bfloat16_is(half):
     # Three mantissa bits more: eight times as near.
     assert far(own) * 4 < far(bfloat16)
     assert far(own) > 0
-
-
-@pytest.mark.parametrize(
-    ("study", "kind", "more"),
-    [
-        (evaluate, EvaluateConfig, {}),
-        (search_tree, TreeConfig, {}),
-        (compare, CompareConfig, {"schemes": "cassandra1", "drafts": "none"}),
-    ],
-    ids=["evaluate", "tree", "compare"],
-)
-def test_more_than_the_networks_mantissa_cannot_be_cut(study, kind, more, shared, tiny_model, tmp_path):
-    given = settings_of(kind, shared) | more
-    out = tmp_path / "out"
-    of_bfloat16 = build_config(kind, given, {"model": str(tiny_model), "weight_cut_bits": 8})
-    with pytest.raises(InputError, match="weight_cut_bits is 8; allowed is 0 to 7, the mantissa bits of bfloat16"):
-        study(of_bfloat16, out=str(out))
-    with pytest.raises(InputError, match=r"weight_cut_bits is 11; allowed is 0 to 10"):
-        build_config(kind, given, {"weight_cut_bits": 11})
-    assert not out.exists()
 
 
 def test_knobs_of_a_file_and_of_packing_are_checked_by_the_type(given, tiny_model, half, tmp_path, monkeypatch):

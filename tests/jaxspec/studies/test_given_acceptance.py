@@ -182,11 +182,6 @@ def test_a_trace_without_what_is_asked_for_is_refused(trace, given, said):
         given_rates(PredictConfig(acceptance_trace=trace, **given))
 
 
-def test_a_drafter_without_a_trace_is_refused():
-    with pytest.raises(InputError, match="drafter would have no effect: no acceptance_trace came"):
-        PredictConfig(drafter="head")
-
-
 def test_predict_counts_along_a_trace(trace):
     options = {"architecture": "llama-3.2-1b", "device": "rtx-4090", "scheme": "bf16", "max_draft_length": 4}
     found = js.predict(acceptance_trace=trace, drafter="head", **options)[0]

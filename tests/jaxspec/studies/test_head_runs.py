@@ -11,9 +11,6 @@ import pytest
 from finished_runs import write_run
 from safetensors.numpy import load_file
 
-import hwmodels
-from hwmodels import catalog
-from hwmodels.analysis.design_point import design_point
 from jaxspec.compress.knobs import checked_values, uniform_knobs
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.models import init_params, load_directory, save_directory
@@ -25,13 +22,10 @@ from jaxspec.settings.schemes import KNOBS
 from jaxspec.studies import (
     EvaluateConfig,
     ExportConfig,
-    SweepConfig,
     TuneConfig,
     evaluate,
     export_draft,
     predict,
-    read_sweep,
-    sweep,
     tune,
 )
 from jaxspec.studies.export.run import open_run
@@ -131,42 +125,3 @@ def test_predictions_read_the_head_at_the_schemes_width(tmp_path):
     seconds = [one.operators.known["draft"]["lm_head"] for one in (whole, cut)]
     assert seconds[1] == pytest.approx(seconds[0] * float(widths.draft_weight_bits["lm_head"]) / 16, rel=0.02)
     assert cut.speedup_vs_bf16_ar.known > 1.3 * whole.speedup_vs_bf16_ar.known
-
-
-@pytest.mark.parametrize("tie", [False, True])
-def test_decoding_without_a_draft_has_the_form_of_drafts(tiny_model, tied_model, some_text, small, tmp_path, tie):
-    model = tied_model if tie else tiny_model
-    knobs = uniform_knobs(find_scheme(SCHEME), load_directory(model).config, draft_length=3)
-    run = write_run(tmp_path / "run", settings(TuneConfig, model, some_text, small), {"tuned": knobs})
-    drafts = open_run(str(run)).drafts(tmp_path / "scratch", Reporter())
-    none, some = (
-        jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), of)
-        for of in (drafts.none.params, drafts.ready(knobs).params)
-    )
-    assert jax.tree.structure(none) == jax.tree.structure(some)
-    assert jax.tree.leaves(none) == jax.tree.leaves(some)
-
-
-def test_a_sweep_over_knobs_of_the_head_is_the_design_points(tmp_path):
-    config = SweepConfig(
-        axes={"draft.head_prune": [0.0, 0.5], "draft.head_cut_bits": [0, 4], "draft.kv_prune": [0.0, 0.2]},
-        architecture=("llama-3.2-1b",),
-        device=("jetson-agx-orin",),
-        set={"acceptance.alpha_token": 0.8},
-        scheme=SCHEME,
-        max_draft_length=3,
-    )
-    sweep(config, out=tmp_path / "run")
-    columns, scheme = read_sweep(tmp_path / "run"), find_scheme(SCHEME)
-    names = [name for name in columns if name.startswith("draft.")]
-    assert len(columns["tokens_per_s"]) == 8
-    for row in (0, 3, 6):
-        knobs = {name.removeprefix("draft."): float(columns[name][row]) for name in names}
-        expected = jax.jit(design_point)(
-            catalog.device("jetson-agx-orin"),
-            catalog.architecture("llama-3.2-1b"),
-            workload=hwmodels.Workload(),
-            footprint=scheme.expected_footprint(checked_values(scheme, knobs)),
-            acceptance=hwmodels.Acceptance(jnp.full(3, 0.8)),
-        )
-        assert columns["tokens_per_s"][row] == pytest.approx(float(expected.tokens_per_s), rel=1e-5)

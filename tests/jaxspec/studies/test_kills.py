@@ -1,23 +1,16 @@
 """SIGKILL at random moments, the same command again, the same result to the byte."""
 
-import json
 import random
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from finished_runs import untimed
 
 pytestmark = pytest.mark.signals
 
 KILLS = 6
-
-
-def untimed(path: Path) -> str:
-    entries = json.loads((path / "result.json").read_text())
-    for entry in entries:
-        del entry["timing_s"]
-    return json.dumps(entries, sort_keys=True)
 
 
 def test_kills_change_nothing(tiny_model, some_text, small, tmp_path):

@@ -5,7 +5,6 @@ import shutil
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
 
 from hwmodels import chain_cycles, read_trace
 from jaxspec.errors import InputError
@@ -133,60 +132,8 @@ def test_the_models_own_end_token_ends_prompts_of_a_file(settings, model, tmp_pa
     assert check_inputs(build_config(EvaluateConfig, settings, {"prompts": 3})).stop == ()
 
 
-def broken(model, folder, name):
-    """A copy of a model with one thing wrong."""
-    shutil.copytree(model, folder)
-    config, weights = folder / "config.json", folder / "model.safetensors"
-    tensors = load_file(weights)
-    if name == "family":
-        config.write_text(config.read_text().replace('"llama"', '"mamba"'))
-    elif name == "json":
-        config.write_text("{")
-    elif name == "size":
-        config.write_text(config.read_text().replace('"hidden_size": 16', '"hidden_size": 20'))
-    elif name == "missing":
-        save_file({key: value for key, value in tensors.items() if "layers.1.mlp.up" not in key}, weights)
-    elif name == "extra":
-        save_file(tensors | {"model.layers.0.extra.weight": np.zeros(3, np.float32)}, weights)
-    elif name == "tokenizer":
-        (folder / "tokenizer.json").write_text("{")
-    elif name == "template":
-        (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": "{% for %}"}))
-    elif name == "ends":
-        (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": 256}))
-    return folder
-
-
 def config_of(study, settings, **more):
     return build_config({evaluate: EvaluateConfig, tune: TuneConfig, search_tree: TreeConfig}[study], settings, more)
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("family", "mamba"),
-        ("json", "no readable JSON"),
-        ("size", "has shape"),
-        ("missing", "has no tensor"),
-        ("extra", r"has tensor 'model\.layers\.0\.extra\.weight'"),
-        ("tokenizer", r"no readable tokenizer\.json"),
-        ("template", "chat template is not valid"),
-        ("ends", "eos_token_id 256"),
-    ],
-)
-def test_a_broken_model_is_refused_before_anything_is_digested_or_made(
-    settings, model, tmp_path, monkeypatch, name, words
-):
-    monkeypatch.setattr(inputs, "input_digests", lambda *_: pytest.fail("inputs were digested"))
-    folder, out = broken(model, tmp_path / "broken", name), tmp_path / "run"
-    for study in (evaluate, tune, search_tree):
-        with pytest.raises(InputError, match=words) as caught:
-            study(config_of(study, settings, model=str(folder)), out=str(out))
-        assert str(caught.value).isprintable()
-    if name not in ("tokenizer", "template", "ends"):  # a draft network needs neither
-        with pytest.raises(InputError, match=words):
-            search_tree(config_of(search_tree, settings, draft=str(folder)), out=str(out))
-    assert not out.exists()
 
 
 @pytest.mark.parametrize(
@@ -194,14 +141,9 @@ def test_a_broken_model_is_refused_before_anything_is_digested_or_made(
     [
         ({"prompts": "absent.jsonl"}, r"prompts 'absent\.jsonl' is neither a whole number nor a file"),
         ({"prompts": "bad.jsonl"}, "line 2 is no JSON"),
-        ({"prompts": 0}, "prompts is 0; allowed is 1 to 100,000"),
-        ({"prompts": "0"}, "prompts is 0; allowed is 1 to 100,000"),
-        ({"prompts": 2.5}, "prompts is 2.5"),
         ({"stop": "eos"}, "stop 'eos' came, and neither"),
-        ({"stop": "256"}, "stop '256' is no token"),
         ({"stop": "<|end|>"}, r"stop '<\|end\|>' is no token"),
         ({"stop": "none,3"}, "'none' stands alone"),
-        ({"stop": ""}, "stop is ''"),
         ({"text": "bad.jsonl"}, r"text 'bad\.jsonl', line 2 is no JSON"),
         ({"device": "rtx-409"}, "did you mean"),
     ],

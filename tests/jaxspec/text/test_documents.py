@@ -97,23 +97,15 @@ def test_prompts_of_a_text_file_are_its_lines(tmp_path):
 GOOD = {"text": "good"}
 BAD_LINES = [
     ("{", r"line 2 is no JSON \("),
-    ("plain words", r"line 2 is no JSON \("),
     ('"a text"', "line 2 is a JSON str"),
-    ("[1]", "line 2 is a JSON list"),
     ("{}", "line 2 has nothing in it"),
     ({"txt": "a", "id": 3}, "line 2 has 'txt', 'id'; give"),
-    ({"text": 3}, "line 2: text is of type int"),
-    ({"text": ["a"]}, "line 2: text is of type list"),
     ({"text": ""}, "line 2: text is empty"),
     ({"text": "a\0b"}, "line 2: text has a zero character"),
     ('{"text": "a\\ud800"}', "line 2: text has half a surrogate pair at character 1"),
-    ({"messages": []}, "line 2: messages is an empty list"),
     ({"messages": "hello"}, "line 2: messages is of type str"),
     ({"messages": [{"role": "user"}]}, "line 2: messages, message 1 has no role or no content"),
     ({"prompt": [{"role": "user", "content": "a"}, "b"]}, "line 2: prompt, message 2 has no role or no content"),
-    ({"prompt": None}, "line 2: prompt is of type NoneType"),
-    ('{"messages": [{"role": "\\udc00", "content": "a"}]}', "line 2: messages, message 1 has half a surrogate pair"),
-    ('{"messages": [{"role": "user", "content": [{"text": "\\ud800"}]}]}', "message 1 has half a surrogate pair"),
     ("[" * 100_000, "line 2 is no JSON"),
 ]
 

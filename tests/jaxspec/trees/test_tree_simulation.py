@@ -21,7 +21,6 @@ from jaxspec.trees import (
     tokens_variance,
     tree_from_parents,
     tree_from_paths,
-    tree_paths,
     unstack_trees,
 )
 
@@ -220,19 +219,6 @@ def test_gradient_against_differences_at_the_ends_too(x64, jit, function):
     batch = jit(jax.vmap(jax.grad(lambda a: function(tree, a))))(jnp.stack([point, point * 0.3]))
     np.testing.assert_allclose(batch[0], differences, rtol=1e-6, atol=1e-8)
     assert batch[0][5] == 0
-
-
-def test_a_tree_law_over_tables_and_trees(random_trees):
-    trees, _, _ = random_trees
-    few = jax.tree.map(lambda leaf: leaf[:3], trees)
-    tables = jnp.asarray([random_table(np.random.default_rng(s), 64, 9) for s in (1, 2)], jnp.float32)
-    over_trees = jax.vmap(lambda tree, table: expected_tokens(tree, node_acceptance(tree, table)), in_axes=(0, None))
-    gained = jax.vmap(over_trees, in_axes=(None, 0))(few, tables)
-    expected = [
-        [1 + depth_law(tree_paths(t), table) @ np.arange(int(t.num_nodes) + 1) for t in unstack_trees(few)]
-        for table in np.asarray(tables)
-    ]
-    np.testing.assert_allclose(gained, expected, rtol=1e-5)
 
 
 @pytest.mark.wrong_arrays

@@ -4,7 +4,7 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from jaxspec.compress.blending import blend_cuts, soft_truncate
+from jaxspec.compress.blending import blend_cuts
 from jaxspec.compress.footprint import BitsPerValue, uniform
 from jaxspec.compress.schemes import CompressedMatrix, Scheme
 from jaxspec.formats.patterns import BFLOAT16, from_bits, to_bits
@@ -32,7 +32,9 @@ class CutMatrix:
     def soft(self, matrix, prepared, knobs, temperature):
         """Fractional cuts blend their neighbours."""
         mix = blend_cuts(knobs["unread_bits"], temperature)
-        return CompressedMatrix(soft_truncate(_patterns(matrix), mix), _read(mix.mean))
+        less, more = (from_bits(high_part(_patterns(matrix), cut), BFLOAT16) for cut in (mix.low, mix.low + 1))
+        blended = less.astype(jnp.float32) + mix.weight * (more.astype(jnp.float32) - less.astype(jnp.float32))
+        return CompressedMatrix(blended, _read(mix.mean))
 
     def target(self, matrix):
         """The stored matrix itself."""

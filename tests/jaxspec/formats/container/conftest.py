@@ -1,6 +1,5 @@
 """What tests of containers share beside `container_samples`."""
 
-import jax
 import numpy as np
 import pytest
 from container_samples import coding_everything, pack_to, tensor, weights, write_checkpoint
@@ -9,11 +8,8 @@ from jaxspec.formats.container import CODECS, Container, field_codec, tensors
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _compiled_quickly():
-    # Compiling is what these tests spend their time on, and the tensors are small.
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+def _compiled_quickly(compile_quickly):
+    """Compiling is what these tests spend their time on, and the tensors are small."""
 
 
 @pytest.fixture

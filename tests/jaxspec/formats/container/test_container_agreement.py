@@ -2,7 +2,6 @@
 
 import json
 import lzma
-import shutil
 import zlib
 from pathlib import Path
 
@@ -14,7 +13,6 @@ import jaxspec
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container, unpack
 from jaxspec.formats.container.layout import compressed, directory_bytes, write_prelude
-from jaxspec.formats.container.tensors import HeaderError, parse_header
 from jaxspec.studies.pack.run import inspect_file
 
 VERSION_1 = Path(__file__).with_name("version_1")
@@ -73,10 +71,6 @@ def swap_entries(tensors, _):
     tensors[0], tensors[1] = tensors[1], tensors[0]
 
 
-def swap_far_entries(tensors, _):
-    tensors[0], tensors[3] = tensors[3], tensors[0]
-
-
 def add(name):
     """One more entry, of no bytes, so that no section is used twice."""
 
@@ -109,27 +103,17 @@ def overlap(by):
     ("edit", "match"),
     [
         (swap_entries, "in another order than the headers"),
-        (swap_far_entries, "in another order than the headers"),
         (swap("name"), "in another order than the headers"),
         (lambda tensors, _: tensors.pop(1), "'b' is in a header and not in the directory"),
-        (lambda tensors, _: tensors.clear(), "'a' is in a header and not in the directory"),
         (add("e"), "'e' is in the directory and in no header"),
-        (lambda tensors, _: tensors[0].update(name="A"), "'a' is in a header and not in the directory"),
         (lambda tensors, _: tensors[2].update(shape=[1, 7]), "'c' has another dtype, shape"),
-        (lambda tensors, _: tensors[2].update(dtype="I8"), "'c' has another dtype, shape"),
-        (lambda tensors, _: tensors[3].update(dtype="I32", chunk_elements=1200), "'d' has another dtype, shape"),
-        (lambda tensors, _: tensors[2].update(file=1), "'c' has another dtype, shape, size or file"),
         (lambda _, whole: whole["files"].reverse(), "has another dtype, shape, size or file"),
-        (lambda _, whole: whole["files"].pop(), "damaged"),
         (
             lambda tensors, whole: whole["files"][1].update(header=tensors[0]["chunks"][0]["sign"]),
             "its sections overlap",
         ),
         (overlap(0), "its sections overlap"),
-        (overlap(3), "its sections overlap"),
         (lambda tensors, _: tensors[1].update(chunks=tensors[0]["chunks"]), "its sections overlap"),
-        (lambda _, whole: whole["beside"].update(x=whole["beside"]["config.json"]), "its sections overlap"),
-        (lambda tensors, _: tensors[1]["chunks"][0]["sign"].__setitem__(0, 1 << 40), "outside the file"),
     ],
 )
 def test_a_directory_that_does_not_agree_is_refused(content, edit, match, tmp_path):
@@ -145,34 +129,16 @@ def test_a_directory_that_does_not_agree_is_refused(content, edit, match, tmp_pa
         (lambda e: e.pop("c") and None, "'c' is in the directory and in no header"),
         (lambda e: e.update(z={"dtype": "F32", "shape": [0], "data_offsets": [4887, 4887]}), "'z' is in a header"),
         (lambda e: e["a"].update(shape=[61, 20]), "'a' has another dtype"),
-        (lambda e: e["a"].update(dtype="F16"), "'a' has another dtype"),
-        (lambda e: e["a"].update(shape=[20, 60]), "out of range"),
         (lambda e: e["c"].update(data_offsets=[4881, 4888]), "begin at 4881, not at 4880"),
-        (lambda e: e["b"].update(data_offsets=[0, 2440]), "begin at 0, not at 2440"),
-        (lambda e: e["c"].update(data_offsets=[4887, 4880]), "out of range"),
-        (lambda e: e["c"].update(data_offsets=[4880]), "cannot be read"),
-        (lambda e: e["c"].update(shape=[7.0]), "out of range"),
         (lambda e: e["c"].update(shape=None), "cannot be read"),
-        (lambda e: e.update(c=7), "cannot be read"),
-        (lambda e: e.update({"\ud800": e.pop("c")}), "out of range"),
         (lambda e: json.dumps(e).replace('"b"', '"a"').encode(), "lists a name twice"),
         (lambda e: b"[]", "not a JSON object"),
-        (lambda e: b"{", "not valid JSON"),
-        (lambda e: b"[" * 100_000, "not valid JSON"),
-        (lambda e: b"\xff", "not valid JSON"),
     ],
 )
 def test_a_header_that_does_not_agree_is_refused(content, edit, match, tmp_path):
     directory, _ = directory_of(content)
     changed = with_header(content, directory, 0, edit)
     refused(tmp_path / "a.jspk", signed_again(changed, directory), match)
-
-
-def test_headers_say_how_long_they_are():
-    for header in (b"", b"\x02\0\0\0\0\0\0", b"\x03\0\0\0\0\0\0\0{}"):
-        with pytest.raises(HeaderError, match="another number than it says"):
-            parse_header(header)
-    assert parse_header(b"\x02\0\0\0\0\0\0\0{}") == []
 
 
 @pytest.mark.scheme_matrix
@@ -196,22 +162,6 @@ def test_a_directory_that_is_not_compressed_or_goes_on_is_refused(content, tmp_p
         refused(tmp_path / "a.jspk", whole, "cannot be uncompressed|not one compressed text")
 
 
-def test_names_that_compress_without_end_survive(tmp_path):
-    """Behind a directory that would be longer than readers uncompress there are zeros, which must be there."""
-    tensors = [tensor(f"{'x' * 50_000}.{i}", "U8", np.arange(1, dtype=np.uint8)) for i in range(40)]
-    source = write_checkpoint(tmp_path / "m.safetensors", tensors)
-    pack_to(tmp_path / "a.jspk", source, "raw")
-    with Container(tmp_path / "a.jspk") as container:
-        unpack(container, tmp_path / "out.safetensors")
-    assert (tmp_path / "out.safetensors").read_bytes() == source.read_bytes()
-    found = (tmp_path / "a.jspk").read_bytes()
-    assert found.endswith(bytes(1000))
-    offset = int.from_bytes(found[16:24], "little")
-    for stored in (found[offset:-1], found[offset:] + b"\0", found[offset:-1] + b"\1", found[offset:].rstrip(b"\0")):
-        whole = write_prelude(stored, offset) + found[64:offset] + stored
-        refused(tmp_path / "b.jspk", whole, "not one compressed text|cannot be uncompressed")
-
-
 @pytest.mark.parametrize("scheme_name", ["cassandra1", "huffman"])
 def test_files_of_version_1_are_read(scheme_name, tmp_path):
     """Written by the release that knew version 1 alone."""
@@ -233,15 +183,3 @@ def test_files_of_version_1_are_read(scheme_name, tmp_path):
     assert (tmp_path / "out" / "model.safetensors").read_bytes() == source.read_bytes()
     ratio = inspect_file(str(old)).ratio.known
     assert ratio == pytest.approx(inspect_file(str(tmp_path / "new.jspk")).ratio.known)
-
-
-def test_the_lies_are_refused_in_version_1_too(tmp_path):
-    content = (VERSION_1 / "cassandra1.jspk").read_bytes()
-    offset = int.from_bytes(content[16:24], "little")
-    directory = json.loads(content[offset:])
-    directory["tensors"].reverse()
-    text = directory_bytes(directory)
-    changed = write_prelude(text, offset, version=1) + content[64:offset] + text
-    refused(tmp_path / "a.jspk", changed, "in another order than the headers")
-    shutil.copy(VERSION_1 / "cassandra1.jspk", tmp_path / "b.jspk")
-    assert inspect_file(str(tmp_path / "b.jspk")).scheme == "cassandra1"

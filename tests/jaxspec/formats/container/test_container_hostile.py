@@ -1,10 +1,8 @@
 """Containers whose directory lies, and whose digests agree: odd values, nesting, names, codings, sections."""
 
 import copy
-import gc
 import io
 import json
-import os
 import zlib
 
 import numpy as np
@@ -20,8 +18,7 @@ from rich.console import Console
 
 from jaxspec.errors import InputError
 from jaxspec.files import to_json
-from jaxspec.formats.container import CODECS, Container, unpack
-from jaxspec.formats.container.layout import directory_bytes
+from jaxspec.formats.container import CODECS
 from jaxspec.runs.progress import Reporter
 from jaxspec.studies.pack.result import PackResult
 from jaxspec.studies.pack.run import inspect_file
@@ -104,17 +101,6 @@ def test_odd_values_everywhere_in_the_directory(packed, scheme_name, tmp_path):
     assert refusals > 100
 
 
-@pytest.mark.parametrize("depth", [10, 900, 940, 960, 970, 975, 980, 985, 990, 995, 5000])
-def test_deep_nesting_is_one_line_too(packed, depth, tmp_path):
-    """At some depth JSON can just be read, and what is read can just not be shown."""
-    content, _ = packed["cassandra1"]
-    directory, _ = directory_of(content)
-    for place in (("scheme",), ("files", 0, "header"), ("tensors", 0, "coding", "cut_bits"), ("beside", "config.json")):
-        marked = directory_bytes(with_value(directory, place, "MARK"))
-        text = marked.replace(b'"MARK"', b"[" * depth + b"]" * depth)
-        refused(tmp_path / "a.jspk", under_text(content, text))
-
-
 HOSTILE_NAMES = ["../x", "/etc/passwd", "a/b", "..", ".", "", "a\0b", "a\\b", "a\nb", "\ud800", "x" * 256, "é" * 128, 7]
 
 
@@ -130,24 +116,6 @@ def test_names_cannot_leave_the_folder(packed, name, tmp_path):
         path.write_bytes(signed_text(content, changed))
         assert "it names a file" in or_one_line(path, tmp_path / "deep" / "out")
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["a.jspk", "deep"]
-
-
-def test_long_names_unpack(packed, tmp_path):
-    content, _ = packed["raw"]
-    name = "é" * 121 + ".safetensors"
-    changed = with_value(directory_of(content)[0], ("files", 0, "name"), name)
-    (tmp_path / "a.jspk").write_bytes(signed_again(content, changed))
-    with Container(tmp_path / "a.jspk") as container:
-        assert unpack(container, tmp_path / "out")[0].name == name
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["config.json", name]
-
-
-def test_two_files_of_one_name_are_not_unpacked(packed, tmp_path):
-    content, _ = packed["raw"]
-    changed = with_value(directory_of(content)[0], ("files", 0, "name"), "config.json")
-    (tmp_path / "a.jspk").write_bytes(signed_again(content, changed))
-    assert "two of its files have one name" in or_one_line(tmp_path / "a.jspk", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 def change(content, edit):
@@ -183,44 +151,21 @@ def _many_chunks(tensors, _):
     ("edit", "match"),
     [
         (_swap_sections, "should hold 153, has 93|bitmap"),
-        (_claim(1 << 20), "more elements than its sections have bits"),
         (_claim(1 << 60), "more elements than its sections have bits"),
         (_many_chunks, "out of range"),
         (lambda tensors, _: tensors[0]["chunks"][0].pop("sign"), "'sign' should hold .* has none"),
-        (lambda tensors, _: tensors[0]["chunks"][0].pop("pruned"), "'pruned' should hold .* has none"),
-        (lambda tensors, _: tensors[0]["chunks"].append({}), "out of range"),
         (lambda tensors, _: tensors[0].update(chunk_elements=1), "out of range"),
         (lambda tensors, _: tensors[0].update(shape=[61, 20]), "another number|has no whole rows|damaged"),
-        (lambda tensors, _: tensors[0].update(shape=[1220]), r"shape \(1220,\) cannot be coded so"),
-        (lambda tensors, _: tensors[0].update(dtype="F32"), "out of range"),
         (lambda tensors, _: tensors[0].update(dtype="F16"), "damaged"),
         (lambda tensors, _: tensors[0].update(dtype="x\n\x1b", chunk_elements=2440), "a tensor of x .*cannot be coded"),
-        (lambda tensors, _: tensors[0].update(dtype="x" * 5000, chunk_elements=2440), "a tensor of xxx"),
-        (lambda tensors, _: tensors[0].update(codec="huffman"), "coding of the fields cannot be read"),
         (lambda tensors, _: tensors[0].update(codec="zip"), "listed twice, or by 'zip'"),
         (lambda tensors, _: tensors[0].update(sha256="0" * 64), "another SHA-256"),
-        (lambda tensors, _: tensors[0].update(draft_sha256="0" * 64), "another SHA-256"),
-        (lambda tensors, _: tensors[0].update(sha256="0" * 63 + "\n"), "out of range"),
         (lambda tensors, _: tensors[0]["coding"].update(kept_per_row=36), "bitmap keeps another number"),
-        (lambda tensors, _: tensors[0]["coding"].update(kept_per_row=62), "62 kept values per row"),
         (lambda tensors, _: tensors[0]["coding"].update(cut_bits=3), "'high' should hold"),
-        (lambda tensors, _: tensors[0]["coding"].update(cut_bits=8), "8 cut bits cannot be"),
-        (lambda tensors, _: tensors[0]["coding"].update(cut_bits="4\n"), "cannot be"),
         (lambda tensors, _: tensors[0]["coding"].update(codebook="787878"), "lists an exponent twice"),
-        (lambda tensors, _: tensors[0]["coding"].update(codebook="zz"), "its codebook cannot be read"),
-        (lambda tensors, _: tensors[0]["coding"].update(codebook=""), "does not hold 740 codewords"),
-        (lambda tensors, _: tensors.append(tensors[0]), "listed twice"),
-        (
-            lambda tensors, _: tensors.extend(tensors[0] | {"name": f"copy {i}"} for i in range(3)),
-            "its sections overlap",
-        ),
         (lambda _, whole: whole.update(scheme="zip"), "scheme 'zip' is unknown"),
-        (lambda _, whole: whole.update(tensors={}), "no list of tensors"),
         (lambda _, whole: whole["files"][0].update(header=[1 << 40, 8, 0]), "outside the file"),
-        (lambda _, whole: whole["files"][0].update(header=[0, 8, 0]), "outside the file"),
-        (lambda tensors, _: tensors[2].update(inline="AAAA"), "out of range"),
         (lambda tensors, _: tensors[2].update(inline=tensors[2]["inline"] + "\n"), "cannot be read"),
-        (lambda tensors, _: tensors[2].update(chunks=[{}]), "out of range"),
         (lambda tensors, _: tensors[2].pop("inline"), "cannot be read"),
     ],
 )
@@ -233,24 +178,12 @@ def test_a_directory_that_lies(packed, edit, match, tmp_path):
     [
         (lambda coding: coding.update(widths=[1, 7, 8]), "128|256|code lengths|should hold"),
         (lambda coding: coding.update(widths=[1, 8, 8]), "do not make up"),
-        (lambda coding: coding.update(widths=[1, 8, 7, 0]), "no partition"),
-        (lambda coding: coding.update(widths=None), "cannot be read"),
         (lambda coding: coding.update(code_lengths={}), "should hold 2440, has 1220 bytes"),
-        (lambda coding: coding.update(code_lengths={"3": "01"}), "cannot be read"),
         (lambda coding: coding["code_lengths"].update({"1": "01" * 256}), "overlap"),
-        (lambda coding: coding["code_lengths"].update({"1": "00" * 256}), "code lengths for field 1"),
-        (lambda coding: coding["code_lengths"].update({"1": "0d" * 256}), "at most 12"),
         (lambda coding: coding["code_lengths"].update({"1": "0c" * 256}), "does not end where|another SHA-256"),
         (lambda coding: coding.update(constants={"1": 120}), "field 1 cannot be 120 throughout"),
-        (lambda coding: coding.update(constants={"2": 128}), "field 2 cannot be 128 throughout"),
-        (lambda coding: coding.update(constants={"2": True}), "field 2 cannot be True throughout"),
-        (lambda coding: coding.update(constants={"3": 0}), "a field that is not there"),
-        (lambda coding: coding.update(constants={"0": 0, "2": 0}), "another SHA-256"),
         (lambda coding: coding.update(constants={"0": 0}), "'plane0' should hold"),
         (lambda coding: coding.update(constants={"0": 0, "1": 1, "2": 2}, code_lengths={}), "no plane"),
-        (lambda coding: coding.update(constants=[0]), "cannot be read"),
-        (lambda coding: coding["code_lengths"].update({"0": "0101"}), "should hold|has none|too few"),
-        (lambda coding: coding["code_lengths"].update({"-2": coding["code_lengths"]["1"]}), "damaged"),
     ],
 )
 def test_a_coding_that_lies(packed, edit, match, tmp_path):
@@ -288,14 +221,3 @@ def test_sections_that_lie_give_no_wrong_values(packed, scheme_name, tmp_path):
                 changed = replace_section(content, entry["name"], role, new)
                 if changed[64:] != content[64:]:
                     refused(path, changed, "damaged")
-
-
-def test_a_refused_file_is_closed(packed, tmp_path):
-    content, _ = packed["raw"]
-    path = tmp_path / "a.jspk"
-    gc.collect()
-    before = len(os.listdir("/proc/self/fd"))
-    changed = [content[:50], content[:-1], change(content, lambda _, whole: whole.pop("files"))]
-    for damaged in [*changed, change(content, lambda tensors, _: tensors.append(tensors[0]))]:
-        refused(path, damaged)
-    assert len(os.listdir("/proc/self/fd")) == before

@@ -176,24 +176,6 @@ def test_drafts_are_asked_of_containers_with_one(tiny, tmp_path):
     refused("embedded", "only a container has a draft", part="draft")
 
 
-def test_damage_is_one_line(everything_coded, tiny, tmp_path):
-    path = tmp_path / "a.jspk"
-    pack_to(path, tiny, "cassandra2", OfMatrices())
-    content = path.read_bytes()
-    with Container(path) as container:
-        places = {part: next(container.sections(part)).offset for part in ("draft", "target")}
-    for part, place in places.items():
-        path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
-        refused(path, "is a damaged container", part=part)
-    # Of what only the target reads, a draft knows nothing.
-    jaxspec.load(path, part="draft")
-    path.write_bytes(content[:8] + b"\7" + content[9:])
-    refused(path, "layout version 7")
-    path.write_bytes(content[:-1])
-    refused(path, "is a damaged container")
-    refused(tmp_path / "absent.jspk", "cannot be opened")
-
-
 def test_a_lossy_target_is_what_its_container_says(everything_coded, tiny, tmp_path):
     pack_to(tmp_path / "a.jspk", tiny, "cassandra2", OfMatrices(0.5, 3))
     target, draft = jaxspec.load(tmp_path / "a.jspk"), jaxspec.load(tmp_path / "a.jspk", part="draft")

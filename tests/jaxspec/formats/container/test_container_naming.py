@@ -73,25 +73,6 @@ def test_a_container_replaces_no_part_of_its_checkpoint(model, tmp_path, out, wh
     assert sorted(path.name for path in tmp_path.iterdir()) == ["Llama-3.1-8B", "hard.jspk", "link.jspk", "through"]
 
 
-@pytest.mark.parametrize("force", [False, True])
-@pytest.mark.parametrize(
-    ("out", "words"),
-    [
-        ("x" * 300, "too long"),
-        ("x" * 300 + "/", "names a folder"),
-        ("/dev/null", "is not a file"),
-        ("in", "is a folder"),
-    ],
-)
-def test_places_that_no_container_can_have(model, out, words, force):
-    """To replace what is there is no way out, and is not offered as one."""
-    Path("in").mkdir()
-    with pytest.raises(InputError, match=words) as caught:
-        packed(model, out, force=force)
-    assert "force" not in str(caught.value)
-    assert sorted(path.name for path in Path().iterdir()) == ["Llama-3.1-8B", "in"]
-
-
 def test_what_is_unpacked_replaces_no_container(model, tmp_path):
     packed(model, "out.jspk")
     for place in ("in/model.safetensors", "in/config.json"):

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from hwmodels import Case, DraftCost, Workload, catalog, chain_plan, price, uniform_footprint
-from jaxspec.errors import InputError
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.embedded import load_model
 from jaxspec.models.kv_cache import take_slots
 from jaxspec.speculate.chunks import Prompts
-from jaxspec.speculate.drafts import check_draft, make_draft
+from jaxspec.speculate.drafts import make_draft
 from jaxspec.speculate.drafts.interface import Committed, Level, Root
-from jaxspec.speculate.drafts.lookahead_draft import LookaheadDraft, check_lookahead, lookahead_draft
+from jaxspec.speculate.drafts.lookahead_draft import LookaheadDraft
 from jaxspec.speculate.engine import decode, decode_autoregressively
 from jaxspec.speculate.expansion import tree_limits
 from jaxspec.speculate.loop import Request
@@ -126,23 +125,6 @@ def test_the_window_is_priced_in_the_verification():
     # No tokens, no cost; and nothing drafted, nothing guessed.
     np.testing.assert_array_equal(cycle(DraftCost(passes=0.0, lookahead_visible=7.0), 3.0).verify_s, lookup.verify_s)
     np.testing.assert_array_equal(cycle(cost, 0.0).verify_s, cycle(DraftCost(passes=0.0), 0.0).verify_s)
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("lookahead-7", "allowed are names such as lookahead-7-4"),
-        ("lookahead-x-4", "allowed are names such as lookahead-7-4"),
-        ("lookahead-0-4", "0 columns of 4-grams; allowed are 1 to 256 of 2 to 16"),
-        ("lookahead-7-1", "7 columns of 1-grams"),
-    ],
-)
-def test_a_bad_size_is_refused(name, message):
-    with pytest.raises(InputError, match=message):
-        check_lookahead(name, TARGET, None)
-    made = lookahead_draft("lookahead-7-4", contract.loaded_target()).draft
-    assert (made.window, made.ngram, made.name) == (7, 4, "lookahead-7-4")
-    check_draft("lookahead", TARGET)
 
 
 TREES = {

@@ -1,6 +1,5 @@
 """An exported draft is the run's hard draft bit for bit, in a directory that opens; bad input says what to do."""
 
-import dataclasses
 import json
 import re
 import shutil
@@ -144,13 +143,6 @@ def test_engines_get_the_tuned_number_of_tokens(exported):
     assert "no tokenizer files" not in page
 
 
-def test_a_streamed_run_exports_the_same_weights(exported, config, knobs, tmp_path):
-    streamed = write_run(tmp_path / "streamed", dataclasses.replace(config, stream=True), knobs)
-    export_draft(ExportConfig(run=str(streamed), device=DEVICES[1], prompts=0), tmp_path / "draft")
-    name = "model.safetensors"
-    assert (tmp_path / "draft" / name).read_bytes() == (exported[1] / name).read_bytes()
-
-
 def test_device_and_configuration_choose(quick, knobs, tmp_path):
     first = quick(tmp_path / "first")
     assert (first.device, first.configuration, first.draft_length.value) == (DEVICES[0], "tuned", 3)
@@ -179,21 +171,6 @@ def test_shards_are_one_network(quick, monkeypatch, tmp_path):
     assert not list((tmp_path / "sharded").glob("model-*"))
     assert not (tmp_path / "sharded/model.safetensors.index.json").exists()
     load_directory(tmp_path / "sharded")
-
-
-def test_a_failure_leaves_what_was_there(quick, monkeypatch, tmp_path):
-    quick(tmp_path / "there")
-    before = {path: path.read_bytes() for path in (tmp_path / "there").rglob("*") if path.is_file()}
-
-    def fail(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(export_module, "readme", fail)
-    for name in ("there", "new/deep"):
-        with pytest.raises(KeyboardInterrupt):
-            quick(tmp_path / name, force=True, configuration="grid")
-    assert {path: path.read_bytes() for path in (tmp_path / "there").rglob("*") if path.is_file()} == before
-    assert not (tmp_path / "new").exists()
 
 
 def refusal(function):

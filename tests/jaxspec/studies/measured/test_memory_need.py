@@ -1,20 +1,15 @@
 """How much memory a run needs, by hand, and when its layers stream."""
 
-import dataclasses
-
 import pytest
 
 from jaxspec.models import DecoderConfig
 from jaxspec.models.embedded import check_model
-from jaxspec.speculate.proof import WIDTH
 from jaxspec.studies import CompareConfig, EvaluateConfig, TreeConfig
 from jaxspec.studies.compare.entries import check_comparison
 from jaxspec.studies.measured.memory import (
-    ROOM_BYTES,
     draft_need,
     drafts_of,
     memory_need,
-    pass_bytes,
     plan_memory,
 )
 
@@ -72,62 +67,6 @@ def test_layers_stream_where_they_do_not_fit_or_are_told_to(there):
     assert "may not fit" in plan(stream=False).line
 
 
-def test_each_device_of_a_mesh_by_hand():
-    need = lambda mesh, windows=0, prompts=PROMPTS: memory_need(
-        EvaluateConfig(), LLAMA_8B, prompts, gradient_windows=windows, stream=False, mesh=mesh
-    )
-    whole, split = need((1, 1)), need((4, 2))
-    # 65 norms of 4096 values are whole; the other parameters, and the draft's matrices, are halved.
-    norms = 2 * 65 * 4096
-    assert split.network == (whole.network - norms) // 2 + norms
-    # 24 windows, of whose KV each device has its heads, and of whose hidden states its channels.
-    assert split.calibration == 24 * 201 * (32 * 2 * 2 * 1024 + 4 * 4096) // 2
-    # 5 devices do not divide 96 windows or two prompts: four more windows fill places, so that each has 20, and three prompts,
-    # so that each has one. No room for programs is shared.
-    assert need((5, 1)).calibration == whole.calibration * 20 // 96
-    one, all_of_them = (need((data, 1), prompts=[4000] * 2).work - ROOM_BYTES for data in (5, 1))
-    assert one == all_of_them // 2
-    assert pass_bytes(LLAMA_8B, 96, 201, gradient=False, mesh=(5, 1)) == pass_bytes(LLAMA_8B, 20, 201, gradient=False)
-    assert (
-        need((2, 1), prompts=[4000] * 2).work - ROOM_BYTES == (need((1, 1), prompts=[4000] * 2).work - ROOM_BYTES) // 2
-    )
-    # With tensor=2 each device has its heads of KV and of scores; logits of both prompts are whole. Matrices that are split by
-    # rows, and are read in pieces of rows, are copied twice to be split by channels, the head once.
-    logits = 2 * 3 * 4 * WIDTH * 128256
-    of_heads = lambda mesh: need(mesh, prompts=[4000] * 2).work - ROOM_BYTES - logits
-    rows = 4096 + 2 * 1024 + 2 * 14336
-    anew = 2 * 2 * 32 * 4096 * rows // 2 + 2 * 128256 * 4096 // 2
-    assert of_heads((1, 2)) - anew + ROOM_BYTES == of_heads((1, 1)) // 2
-    # 16 devices have no whole KV heads: attention is whole, of the target and the draft.
-    attention = 2 * 2 * 32 * 4096 * (2 * 4096 + 2 * 1024)
-    assert need((1, 16)).network == (whole.network - norms - attention) // 16 + norms + attention
-    for mesh in ((8, 1), (1, 8)):
-        assert need(mesh, windows=16).work < need((1, 1), windows=16).work
-
-
-def test_passes_on_each_device_by_hand():
-    need = lambda mesh, windows=64, network=LLAMA_8B, **options: pass_bytes(
-        network, windows, 200, mesh=mesh, **{"gradient": False} | options
-    )
-    # 12800 tokens in float32: three hidden states, two feed-forward states, queries and what is read, scores of 32 heads;
-    # with two matrices of the draft.
-    hidden, inner, heads, matrices = 3 * 4096, 2 * 14336, 2 * 4096 + 32 * 200, 2 * 14336 * 4096
-    assert need((1, 1)) == 4 * (12800 * (hidden + inner + heads) + matrices)
-    # There and back, and what enters each of 32 layers.
-    assert need((1, 1), gradient=True) == 4 * (12800 * (2 * (hidden + inner + heads) + 32 * 4096) + 2 * matrices)
-    assert need((4, 1)) == 4 * (3200 * (hidden + inner + heads) + matrices)
-    # With tensor=4 all are split; the head is gathered for target and draft, as many of its channels as of hidden states.
-    head = 2 * 2 * 128256 * 4096
-    assert need((1, 4)) == (need((1, 1)) + head) // 4
-    # 16 devices do not divide 8 KV heads.
-    assert need((1, 16)) == 4 * (12800 * ((hidden + inner) // 16 + heads) + matrices // 16) + head // 16
-    # Where the embedding is the head, hidden states are whole, and the whole head is gathered.
-    tied = dataclasses.replace(LLAMA_8B, tie_embeddings=True)
-    assert need((1, 4), network=tied) == 4 * (12800 * (hidden + (inner + heads) // 4) + matrices // 4) + head
-    # Logits take some room however small a pass is, and no more than this where it is large.
-    assert need((1, 1), windows=1) == need((8, 1), windows=8) == ROOM_BYTES
-
-
 @pytest.fixture
 def draft(tmp_path, monkeypatch):
     """A network of 256 tokens, whose 116 million parameters are mostly in 8 layers."""
@@ -156,20 +95,6 @@ def test_a_draft_network_is_counted_whether_layers_stream_or_not(draft):
         assert need(stream, draft).network - need(stream, "ngram").network == 2 * parameters
         # 24 prompts of 600 tokens, and what follows them: more than the KV of so many tokens alone.
         assert need(stream, draft).work > need(stream, "ngram").work + 24 * 600 * 8 * 512 * 4
-
-
-def test_other_drafts_by_hand():
-    drafted = lambda name, stream=False: draft_need(name, LLAMA_8B, stream=stream).network
-    matrices = 32 * (4096 * (2 * 4096 + 2 * 1024) + 3 * 4096 * 14336)
-    assert drafted("self") == 2 * matrices
-    # What is read back of 4 bits is held in 32, or made where it is used.
-    assert drafted("q4") == 4 * matrices
-    assert drafted("q4", stream=True) == drafted("self", stream=True) == 0
-    assert drafted("ngram") == drafted("sparse-kv-25") == drafted("layer-skip") == 0
-    small = check_model("embedded-small").num_parameters()
-    assert drafted("embedded-small") == 6 * small  # as stored, and widened
-    # Both ends of the target in float32, and one layer.
-    assert drafted("embedded-head") == pytest.approx(4 * (2 * 128256 * 4096 + matrices / 32))
 
 
 def test_a_comparison_holds_all_its_drafts():

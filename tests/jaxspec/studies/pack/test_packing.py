@@ -219,15 +219,3 @@ def test_wanda_needs_a_network_and_memory(folder, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"takes about .*, there are 0\.0 MB: pack with --importance magnitude"):
         packed(folder)
     packed(folder, importance="magnitude")
-
-
-def test_a_container_is_not_replaced_unless_asked(folder, tmp_path):
-    config = PackConfig(model=str(folder), scheme="huffman")
-    pack_checkpoint(config, tmp_path / "a.jspk")
-    before = (tmp_path / "a.jspk").read_bytes()
-    with pytest.raises(InputError, match="--force"):
-        pack_checkpoint(config, tmp_path / "a.jspk")
-    pack_checkpoint(config, tmp_path / "a.jspk", force=True)
-    assert (tmp_path / "a.jspk").read_bytes() == before
-    pack_checkpoint(config)
-    assert (tmp_path / "model.jspk").read_bytes() == before

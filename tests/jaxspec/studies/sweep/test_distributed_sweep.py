@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 from own_address import launch_flags
@@ -59,12 +58,6 @@ def check_whole(folder, out):
     assert not list((folder / out).rglob("*.part"))
 
 
-def until(folder, out, count):
-    """Wait until so many parts are there."""
-    while len(list((folder / out / "checkpoints" / "points").glob("[0-9]*.parquet"))) < count:
-        time.sleep(0.05)
-
-
 def test_two_processes_give_the_bytes_of_one(folder):
     flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=2"
     first, second = map(ended, launched(folder, "two", XLA_FLAGS=flags, JAX_PLATFORMS="cpu"))
@@ -86,16 +79,3 @@ def test_a_launcher_is_noticed(folder):
     _, error = ended(start(folder, "nobody", "--distributed"), 2)
     assert "--distributed found no launcher" in error
     assert not (folder / "nobody").exists()
-
-
-@pytest.mark.parametrize("index", [0, 1])
-def test_the_same_command_resumes_what_a_killed_process_left(folder, index):
-    both = launched(folder, f"killed-{index}")
-    until(folder, f"killed-{index}", 1)
-    both[index].kill()
-    for process in both:
-        process.communicate(timeout=300)
-        assert process.returncode
-    _, error = ended(start(folder, f"killed-{index}"))
-    assert "kept from before" in error
-    check_whole(folder, f"killed-{index}")

@@ -1,10 +1,12 @@
 """`jaxspec tree` on a tiny untrained network: its numbers against others' ways to them, the proof, resumption."""
 
 import json
+from functools import partial
 
 import jax
 import numpy as np
 import pytest
+from finished_runs import attempts, untimed
 from tree_study_samples import decode_by_hand
 
 from hwmodels import chain_cycles, read_trace
@@ -80,13 +82,6 @@ def run(finished, config):
     with RunDirectory("tree", config, inputs=inputs, out=finished[1]) as directory:
         again = begin_tree(config, directory, Reporter())
     return again
-
-
-def untimed(path):
-    entries = json.loads((path / "result.json").read_text())
-    for entry in entries:
-        entry.pop("timing_s")
-    return json.dumps(entries, sort_keys=True)
 
 
 def test_entries_are_per_device_and_reread(finished, config):
@@ -241,28 +236,7 @@ def test_that_no_tree_pays_is_an_answer(settings, tmp_path):
 
 @pytest.mark.study
 def test_a_run_stopped_at_any_stage_ends_with_the_same_result(finished, config, tmp_path):
-    class StopError(Exception):
-        pass
-
-    class Fuse(Reporter):
-        """Fails after two bars."""
-
-        left = 2
-
-        def bar(self, description, total, **more):
-            if self.left == 0:
-                raise StopError
-            self.left -= 1
-            return super().bar(description, total, **more)
-
-    stops = 0
-    while True:
-        try:
-            search_tree(config, out=str(tmp_path / "stopped"), reporter=Fuse())
-            break
-        except StopError:
-            stops += 1
-    assert stops >= 2
+    assert attempts(partial(search_tree, config, out=str(tmp_path / "stopped")), 2) > 2
     assert untimed(tmp_path / "stopped") == untimed(finished[1])
 
 

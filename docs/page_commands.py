@@ -121,7 +121,7 @@ _WORK: dict[str, Callable] = {
     "jaxspec.runs.run_index:list_runs": _leave_out,
     "jaxspec.runs.run_index:find_run": _leave_out,
     "jaxspec.runs.run_index:compare_runs": _leave_out,
-    "jaxspec.api.open_run:resume": _leave_out,
+    "jaxspec.api.calls:resume": _leave_out,
 }
 
 

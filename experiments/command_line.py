@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxspec.errors import InputError, one_line
-from jaxspec.files import to_json, write_text
+from jaxspec.partial_files import to_json, write_text
 
 __all__ = ["add_outputs", "run_and_write"]
 

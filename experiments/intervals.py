@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
-from jaxspec.speculate.statistics import Interval
+from jaxspec.speculate.acceptance import Interval
 
 __all__ = ["bootstrap"]
 

@@ -12,8 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.train_embedded.corpus import HELD_OUT, LIBRARY_SHARE
-from experiments.train_embedded.train import RECIPES, LoadSummary, Recipe
+from experiments.train_embedded.train import HELD_OUT, LIBRARY_SHARE, RECIPES, LoadSummary, Recipe
 from jaxspec.models.config import DecoderConfig
 
 __all__ = ["load_lines", "training_facts", "write_card"]

@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 
 from hwmodels.networks import running_row
-from jaxspec.files import write_text
 from jaxspec.formats.container import TensorForm
 from jaxspec.formats.shard_index import INDEX_FILE
 from jaxspec.models.checkpoint_files import STORED_DTYPES
-from jaxspec.models.families import decoder_config, family_of
+from jaxspec.models.config import decoder_config, family_of
 from jaxspec.models.layer_files import LayeredTensors, index_json, plan_shards, write_shard
-from jaxspec.partial_files import whole_file
+from jaxspec.partial_files import whole_file, write_text
 
 __all__ = ["SHAPES", "write_checkpoint"]
 

@@ -4,11 +4,9 @@ from hwmodels import xla_flags as xla_flags  # first: it sets what XLA reads at 
 
 # isort: split
 from hwmodels import catalog
-from hwmodels.analysis.design_costs import design_costs
-from hwmodels.analysis.design_point import DesignPoint, chip_area, design_point
-from hwmodels.analysis.sensitivity import elasticities, leaf_names
-from hwmodels.chip.cost import chip_bill
-from hwmodels.chip.hardware import Technology
+from hwmodels.analysis.design_point import DesignPoint, chip_area, design_costs, design_point, elasticities, leaf_names
+from hwmodels.chip.bill import chip_bill
+from hwmodels.chip.blocks import Technology
 from hwmodels.compute.unit import ComputeUnit
 from hwmodels.device import Chip, Device, ExtraRows, MemoryTier, OnChipPath, stack_devices
 from hwmodels.network.architecture import (
@@ -17,10 +15,13 @@ from hwmodels.network.architecture import (
     KINDS,
     LAYER_MATRICES,
     Architecture,
+    Footprint,
+    Workload,
     kv_elements_per_token,
     parameters,
+    uniform_footprint,
+    uniform_weight_bits,
 )
-from hwmodels.network.footprint import Footprint, uniform_footprint, uniform_weight_bits
 from hwmodels.network.operators import (
     EXPERT_OPERATORS,
     OPERATORS,
@@ -32,18 +33,34 @@ from hwmodels.network.operators import (
     touched_experts,
 )
 from hwmodels.network.routing import UNIFORM, Routing, measured_routing, zipf_routing
-from hwmodels.network.workload import Workload
-from hwmodels.speculation.acceptance import Acceptance
-from hwmodels.speculation.acceptance_traces import AcceptanceTrace, TraceError, chain_cycles, read_trace, write_trace
-from hwmodels.speculation.case import Case
-from hwmodels.speculation.chains import SpeculationResult, best, expected_tokens_iid, priced_chains, tokens_per_cycle
-from hwmodels.speculation.cycle import Baselines, CycleCost, baselines, price
-from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost, held_with_draft
-from hwmodels.speculation.engine_logs import EngineLogError, read_engine_log
-from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms
-from hwmodels.speculation.head_shapes import block_head, eagle_head, medusa_head
+from hwmodels.speculation.acceptance import (
+    Acceptance,
+    AcceptanceTrace,
+    TraceError,
+    chain_cycles,
+    read_trace,
+    write_trace,
+)
+from hwmodels.speculation.chains import (
+    SpeculationResult,
+    best,
+    expected_tokens_iid,
+    priced_chains,
+    serving_cycle,
+    serving_step,
+    tokens_per_cycle,
+)
+from hwmodels.speculation.cycle import Baselines, Case, CycleCost, baselines, price
+from hwmodels.speculation.draft_cost import (
+    COMPRESSED_COPY,
+    DraftCost,
+    block_head,
+    eagle_head,
+    held_with_draft,
+    medusa_head,
+)
+from hwmodels.speculation.engine_logs import NO_ENGINE, EngineLogError, EngineTerms, read_engine_log
 from hwmodels.speculation.plan import Plan, block_plan, chain_plan, expected_tree_tokens, plan_family, tree_plan
-from hwmodels.speculation.steady_state import serving_cycle, serving_step
 from hwmodels.step.capacity import held_bytes, longest_context
 from hwmodels.step.priced_steps import PricedStep, price_steps
 from hwmodels.step.step_cost import StepCost, seconds_by_part, step_cost

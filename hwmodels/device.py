@@ -11,10 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hwmodels.chip.hardware import Technology
+from hwmodels.chip.blocks import Technology
 from hwmodels.decoders.encoder import Encoder
-from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, SHARE, choice, flag, number, part
-from hwmodels.numerics.reprs import short_line, tree_html
+from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, SHARE, choice, flag, number, part, short_line, tree_html
 from hwmodels.numerics.scalars import Leaf, as_float
 
 #: How several memories share time: all at once, so that the slowest decides, or one after the other.

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
         schemes,
         unpack,
     )
-    from jaxspec.opening import load
     from jaxspec.registries import register
+    from jaxspec.runs.inputs import load
 
 # What XLA reads at its first program is set by `hwmodels`. Rooms that do not import it need it too, and importing all of it
 # here would take a second.
@@ -92,7 +92,7 @@ def __getattr__(name: str) -> Any:
     from jaxspec.studies.study import STUDIES
 
     if name not in STUDIES:
-        from jaxspec.suggestions import question
+        from jaxspec.errors import question
 
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{question(name, __dir__())}")
     from jaxspec.api.calls import study_call

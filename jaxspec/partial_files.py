@@ -12,18 +12,102 @@ import errno
 import fcntl
 import hashlib
 import itertools
+import json
+import math
 import os
 import re
 import secrets
 import stat
+import threading
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
-from jaxspec.cleanup import PENDING
+import numpy as np
 
-__all__ = ["PartialFiles", "part_of", "remove_leftovers", "sync_folder", "whole_file"]
+__all__ = [
+    "CONTAINER_SUFFIX",
+    "GGUF_SUFFIX",
+    "PENDING",
+    "PartialFiles",
+    "PendingWork",
+    "as_stored",
+    "parse_json",
+    "part_of",
+    "plain",
+    "read_json",
+    "remove_leftovers",
+    "sync_folder",
+    "to_json",
+    "whole_file",
+    "write_bytes",
+    "write_text",
+]
+
+# Unfinished work of a process, so that an interrupt can undo it and print a true line. Standard library only.
+
+#: Seconds that an interrupt waits for files to get their names.
+_PATIENCE_S = 0.5
+
+
+class PendingWork:
+    """Unfinished work of this process.
+
+    Attributes:
+        lock: held while files get their names, so that an interrupt falls before or after that.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._undo: dict[int, Callable[[], None]] = {}
+        self._written: deque[Path] = deque(maxlen=4)
+        self._run: Callable[[], str] | None = None
+
+    def begin(self, owner: object, undo: Callable[[], None]) -> None:
+        """Note work that `undo` takes back."""
+        self._undo[id(owner)] = undo
+
+    def end(self, owner: object) -> None:
+        """Forget work that is done or taken back."""
+        self._undo.pop(id(owner), None)
+
+    def written(self, path: Path) -> None:
+        """Note a file that is whole."""
+        self._written.append(path)
+
+    def run(self, tell: Callable[[], str] | None) -> None:
+        """Note what can be said of the run directory in use; None: there is none."""
+        self._run = tell
+
+    def abandon(self) -> str:
+        """Take back all unfinished work, for a process that ends now: other threads that would write wait for ever.
+
+        Returns:
+            one line about what is left.
+        """
+        held = self.lock.acquire(timeout=_PATIENCE_S)
+        line = self.line()
+        for undo in list(self._undo.values()) if held else ():  # otherwise the next run does it
+            with contextlib.suppress(Exception):
+                undo()
+        return line
+
+    def line(self) -> str:
+        """What an interrupt leaves at this moment."""
+        left = "interrupted; nothing is half-written"
+        if self._run is not None:
+            return f"{left}; {self._run()}"
+        if self._written:
+            return f"{left}; written before that: {', '.join(map(str, self._written))}"
+        return f"{left}; the same command can be run again"
+
+
+#: Of this process.
+PENDING = PendingWork()
+
 
 #: On a file system without locks, a part is left alone for this long after its last change.
 _OLD_S = 24 * 3600.0
@@ -216,3 +300,68 @@ def _is_special(path: Path) -> bool:
     if path.parts[:2] == ("/", "proc") or (path.parts[:2] == ("/", "dev") and path.parts[2:3] in _STANDARD):
         return True
     return os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
+
+
+# Files that appear whole or not at all.
+
+#: Of the names of containers.
+CONTAINER_SUFFIX = ".jspk"
+
+#: Of the names of files that llama.cpp reads.
+GGUF_SUFFIX = ".gguf"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write beside the target, then rename over it."""
+    with whole_file(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write beside the target, then rename over it."""
+    with whole_file(path) as part:
+        part.write_bytes(content)
+
+
+def read_json(path: str | Path) -> Any:
+    """What a file of JSON holds.
+
+    Raises:
+        OSError: it cannot be read. ValueError: it is not UTF-8, not JSON, or nested deeper than Python goes.
+    """
+    return parse_json(Path(path).read_text(encoding="utf-8"))
+
+
+def parse_json(text: str) -> Any:
+    """What a text of JSON holds. Raises ValueError: see `read_json`."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def plain(value: Any) -> Any:
+    """The value in JSON's own types: arrays as lists, NaN and infinities as null."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        return float(value) if math.isfinite(value) else None
+    if hasattr(value, "__array__"):
+        return plain(np.asarray(value).tolist())
+    return value
+
+
+def as_stored(value: Any) -> Any:
+    """The value as a file of JSON gives it back: `plain`, with the keys of every table sorted."""
+    return parse_json(to_json(value))
+
+
+def to_json(value: Any) -> str:
+    """Sorted keys, two spaces, a final newline."""
+    return json.dumps(plain(value), sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -36,7 +36,7 @@ from longest_units import LONGEST_S
 jaxtyping.jaxtyped = array_hints.jaxtyped
 jaxtyping.install_import_hook(["jaxspec", "hwmodels"], None)
 
-# Neither types nor ranks are promoted in silence: the sources say both (`astype`, `[None]`, `hwmodels.numerics.axes`).
+# Neither types nor ranks are promoted in silence: the sources say both (`astype`, `[None]`, `hwmodels.numerics.scalars`).
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 

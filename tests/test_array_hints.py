@@ -7,7 +7,7 @@ from array_hints import jaxtyped
 from jaxtyping import Array, Float
 
 from hwmodels.numerics.scalars import as_float
-from jaxspec.trees.text_ratios import error_of_mean
+from jaxspec.trees.rank_traces import error_of_mean
 
 checked = jaxtyped(typechecker=None)
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels.numerics.exact_products import EXACT, exact_matmul
+from hwmodels.numerics.compensated_sums import EXACT, exact_matmul
 
 ROOT = Path(__file__).parents[1]
 
@@ -18,7 +18,7 @@ PRODUCTS = {"dot", "dot_general", "einsum", "inner", "matmul", "tensordot", "vdo
 #: Files that import JAX and multiply arrays of NumPy.
 IN_NUMPY = {
     "hwmodels/analysis/calibration/least_squares.py",
-    "hwmodels/speculation/acceptance_traces.py",
+    "hwmodels/speculation/acceptance.py",
     "jaxspec/formats/container/cassandra_sections.py",
     "jaxspec/host/fits.py",
     "jaxspec/studies/measured/comparison.py",

@@ -24,8 +24,8 @@ MOST_AT_THE_TOP = 80
 
 #: Arithmetic, which has nothing of hardware in it: every room may use it.
 ARITHMETIC = {
-    "hwmodels.numerics.exact_products.EXACT",
-    "hwmodels.numerics.exact_products.exact_matmul",
+    "hwmodels.numerics.compensated_sums.EXACT",
+    "hwmodels.numerics.compensated_sums.exact_matmul",
     "hwmodels.numerics.fast_compile.run_on_host",
 }
 
@@ -63,7 +63,7 @@ ALLOWED_NAMES = {
         "hwmodels.network.architecture.LAYER_COUNTS",
         "hwmodels.numerics.scalars.as_float",
         "hwmodels.speculation.draft_cost.DraftCost",
-        "hwmodels.speculation.head_shapes.medusa_head",
+        "hwmodels.speculation.draft_cost.medusa_head",
     },
 }
 
@@ -245,7 +245,7 @@ def bare():
     "jaxspec/__init__.py": "from . import experiments_are_not_meant\n",
     "jaxspec/tuning/objective.py": "import hwmodels.work\n",
     "jaxspec/compress/__init__.py": '#: Said.\nLEAST = 1\nNEXT = 2\n__all__ = ["LEAST", "NEXT"]\n',
-    "jaxspec/compress/blending.py": "from hwmodels.work import told\n",
+    "jaxspec/compress/weights.py": "from hwmodels.work import told\n",
     "jaxspec/speculate/drafts/lookup.py": "from hwmodels.speculation.draft_cost import DraftCost\n",
     "jaxspec/speculate/loop.py": "from hwmodels.speculation.draft_cost import DraftCost\n",
     "jaxspec/compress/deep/kv.py": "from ...tuning import objective\nimport experiments.runs as r\n",
@@ -266,7 +266,7 @@ def faulty(tmp_path):
 def test_the_checks_find_each_fault_and_nothing_else(faulty):
     assert forbidden_imports(faulty) == [
         "hwmodels/work.py imports jaxspec",
-        "jaxspec/compress/blending.py imports hwmodels",
+        "jaxspec/compress/weights.py imports hwmodels",
         "jaxspec/compress/deep/kv.py imports experiments",
         "jaxspec/speculate/loop.py imports hwmodels",
     ]

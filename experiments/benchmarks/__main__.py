@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from experiments.benchmarks.cases import CASES
-from jaxspec.files import to_json, write_text
+from jaxspec.partial_files import to_json, write_text
 from jaxspec.report.terminal import Table, new_console
 
 

@@ -35,8 +35,7 @@ from jaxspec.trees import (
     simulate_walks,
     tokens_variance,
 )
-from jaxspec.trees.optimal_tree import optimal_trees
-from jaxspec.trees.searches import expected_tokens_by_size, greedy_growth
+from jaxspec.trees.searches import expected_tokens_by_size, greedy_growth, optimal_trees
 
 #: Trials of one call of the simulations, and of the loops, which need fewer to be timed.
 TRIALS, LOOPED_TRIALS = 1 << 22, 10_000

@@ -17,7 +17,7 @@ import tomli_w
 from experiments.field.rows import FieldRow, read_rows
 from experiments.papers.performance_or_illusion.model import DATASETS, requests
 from hwmodels.speculation.acceptance import iid_acceptance
-from jaxspec.files import write_text
+from jaxspec.partial_files import write_text
 from jaxspec.studies.given_acceptance import TABLE
 
 __all__ = [

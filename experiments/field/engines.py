@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 
 from hwmodels import catalog
-from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms
+from hwmodels.speculation.engine_logs import NO_ENGINE, EngineTerms
 
 __all__ = ["Engine", "engine_of"]
 

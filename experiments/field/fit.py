@@ -16,7 +16,7 @@ from experiments.field.networks import A_NETWORK
 from experiments.field.predict import Parts, predict
 from experiments.field.rows import FieldRow
 from hwmodels import catalog
-from hwmodels.speculation.engine_terms import EngineTerms
+from hwmodels.speculation.engine_logs import EngineTerms
 
 __all__ = [
     "FAMILIES",

@@ -12,7 +12,7 @@ from experiments.field.stored import NotPricedError
 from hwmodels import Architecture, DraftCost, catalog
 from hwmodels.catalog import EntryError, UnknownNameError
 from hwmodels.catalog.entries import shown
-from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, block_head, eagle_head, multi_token_head
+from hwmodels.speculation.draft_cost import EAGLE3_VOCABULARY, block_head, eagle_head, multi_token_head
 
 __all__ = ["A_NETWORK", "draft_of", "is_block", "named_architecture"]
 

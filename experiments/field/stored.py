@@ -6,8 +6,7 @@ import dataclasses
 import re
 
 from hwmodels import Architecture, parameters
-from hwmodels.network.architecture import ALL_LAYER_MATRICES, EXPERT_MATRICES, KINDS
-from hwmodels.network.footprint import uniform_weight_bits
+from hwmodels.network.architecture import ALL_LAYER_MATRICES, EXPERT_MATRICES, KINDS, uniform_weight_bits
 from hwmodels.numerics.scalars import Leaf
 
 __all__ = ["BESIDES", "SIXTEEN_BITS", "NotPricedError", "Stored", "kv_bits", "stored", "weight_bits"]

@@ -146,7 +146,7 @@ def summarise(rows: Sequence[FieldRow], answers: Sequence[dict[str, Any]]) -> di
     """Summary of the rows that were predicted and measured.
 
     Args:
-        rows, answers: as `experiments.field.answers` makes them, in one order.
+        rows, answers: as `experiments.field.__main__` makes them, in one order.
     """
     scored = [
         Scored(row, answer, answer["predicted_speedup"], row.speedup)

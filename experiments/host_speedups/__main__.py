@@ -19,18 +19,18 @@ from scipy.stats import rankdata
 
 from experiments.field.summary import errors_of
 from experiments.host_speedups.run import BATCHES, LENGTHS, Host, groups, measure
-from hwmodels.analysis.uncertainty.delta_method import COVERAGE
+from hwmodels.analysis.uncertainty.cycle_errors import COVERAGE
 from jaxspec.errors import InputError
-from jaxspec.files import to_json, write_text
-from jaxspec.host.machine import machine_name
+from jaxspec.host.measuring import machine_name
 from jaxspec.host.stopwatch import BELIEVABLE
+from jaxspec.partial_files import to_json, write_text
 from jaxspec.report.formatting import NOT_KNOWN, fixed
 from jaxspec.report.terminal import Table, new_console, say
 from jaxspec.results.network_results import LOST_IN_NOISE
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings.common import REPEATS
-from jaxspec.studies.measured.clock_prediction import loop_terms
 from jaxspec.studies.measured.pricing import resolve_device
+from jaxspec.studies.measured.stopwatch import loop_terms
 
 __all__ = ["PREDICTORS", "draw", "summarise"]
 

@@ -16,10 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from hwmodels import Device, EngineTerms
-from hwmodels.analysis.uncertainty.delta_method import COVERAGE, LogNormal
+from hwmodels.analysis.uncertainty.cycle_errors import COVERAGE, LogNormal
 from jaxspec.errors import InputError
-from jaxspec.files import plain, read_json, to_json, write_text
-from jaxspec.host.machine import load_per_core, machine_name
+from jaxspec.host.measuring import load_per_core, machine_name
 from jaxspec.host.stopwatch import (
     AUTOREGRESSIVE,
     CountedWay,
@@ -36,6 +35,7 @@ from jaxspec.models.architecture import architecture_of
 from jaxspec.models.embedded import HEAD_NAME, SMALL_NAME, load_model
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.stored import as_computed
+from jaxspec.partial_files import plain, read_json, to_json, write_text
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.run_index import versions
 from jaxspec.settings.draft_kinds import DraftKind
@@ -43,7 +43,7 @@ from jaxspec.speculate import GREEDY
 from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.drafts import ReadyDraft, make_draft
 from jaxspec.speculate.drafts.factory import kind_of
-from jaxspec.studies.measured.clock_prediction import WayErrors, computed_bits, predict_ways
+from jaxspec.studies.measured.stopwatch import WayErrors, computed_bits, predict_ways
 from jaxspec.text import load_text, windows
 from jaxspec.trees import PUBLIC_TREES, chain_like_paths, k_ary_paths, star_paths, tree_from_paths
 from jaxspec.tuning import target_params

@@ -16,18 +16,17 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxspec.files import to_json, write_text
 from jaxspec.models.chat_template import load_chat_template
 from jaxspec.models.embedded import model_place
 from jaxspec.models.special_tokens import end_tokens
 from jaxspec.models.stored import as_computed
+from jaxspec.partial_files import to_json, write_text
 from jaxspec.report.terminal import Table, new_console
 from jaxspec.runs import Reporter
 from jaxspec.runs.run_index import versions
 from jaxspec.speculate import GREEDY
-from jaxspec.speculate.chunks import Prompts, num_chunks
+from jaxspec.speculate.chunks import Prompts, generated_tokens, num_chunks, padded
 from jaxspec.speculate.proof import continue_texts
-from jaxspec.speculate.ragged import generated_tokens, padded
 from jaxspec.studies import CompareConfig, EvaluateConfig, TreeConfig, TuneConfig, compare, evaluate, search_tree, tune
 from jaxspec.studies.measured.run_context import load_target
 from jaxspec.text import Encoder, read_prompts

@@ -20,7 +20,7 @@ from rich.console import Console
 from experiments.reproduce.paper import ComparedCell, Detail, Paper, PrintedTable
 from experiments.reproduce.run import find_paper, paper_names, reproduce
 from jaxspec.errors import InputError
-from jaxspec.files import to_json, write_text
+from jaxspec.partial_files import to_json, write_text
 from jaxspec.report.terminal import Table, new_console, say, show
 from jaxspec.runs.progress import Reporter
 

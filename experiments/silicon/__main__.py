@@ -34,7 +34,7 @@ from experiments.silicon.steps_page import (
     step_errors,
     write_peer,
 )
-from hwmodels.analysis.calibration.expert_tables import expert_formats
+from hwmodels.analysis.calibration.experts import expert_formats
 from hwmodels.analysis.calibration.kernel_tables import KernelTableError, TableName, gemm_formats, list_tables
 from hwmodels.analysis.calibration.report import figure
 from hwmodels.catalog import architecture
@@ -42,7 +42,7 @@ from hwmodels.catalog.calibrated import calibrated_attention, calibrated_gpu
 from hwmodels.catalog.calibrations import calibrated_engines, calibration_record
 from hwmodels.compute.gpu import GpuGemm, gemm_time
 from hwmodels.compute.gpu_attention import GpuAttention, decode_attention_time
-from jaxspec.files import to_json, write_text
+from jaxspec.partial_files import to_json, write_text
 from jaxspec.runs.progress import Reporter
 
 

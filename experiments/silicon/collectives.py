@@ -18,7 +18,7 @@ from hwmodels.analysis.calibration.kernel_tables import KernelTableError, TableN
 from hwmodels.analysis.calibration.least_squares import Fit, Parameter, fit, predicted_rows
 from hwmodels.analysis.calibration.report import relative_error
 from hwmodels.parallel.collectives import COLLECTIVES, Algorithm, Collective, CollectiveKernel, kernels_time
-from jaxspec.files import to_json, write_text
+from jaxspec.partial_files import to_json, write_text
 from jaxspec.runs.progress import Reporter
 
 __all__ = [

@@ -18,9 +18,8 @@ from experiments.silicon.mixture_steps import DISTRIBUTION, times_of, tokens_of
 from experiments.silicon.refit import CATALOG
 from experiments.silicon.steps import DEVICES, by_key, cells_of, marked, package, runs_of, step_of, summary
 from hwmodels import Footprint, catalog, uniform_weight_bits
-from hwmodels.analysis.calibration.expert_tables import CACHE_BYTES
-from hwmodels.analysis.calibration.kernel_tables import KERNEL_FORMATS
-from hwmodels.analysis.calibration.table_routing import touched_in_table
+from hwmodels.analysis.calibration.experts import CACHE_BYTES
+from hwmodels.analysis.calibration.kernel_tables import KERNEL_FORMATS, touched_in_table
 from hwmodels.network.architecture import EXPERT_MATRICES
 from hwmodels.network.operators import OPERATORS
 from hwmodels.network.operators.work import EXPERT_OPERATORS

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from experiments.silicon.refit import CATALOG
 from experiments.silicon.steps import by_key, cells_of, package, runs_of, step_of, summary
 from hwmodels import Architecture, Device, Routing, catalog
-from hwmodels.analysis.calibration.table_routing import popularity_in_table
+from hwmodels.analysis.calibration.kernel_tables import popularity_in_table
 from hwmodels.network.operators.steps import StepShape, stack_steps
 from hwmodels.step.priced_steps import price_steps
 

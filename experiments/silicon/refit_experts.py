@@ -14,21 +14,30 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Array, Float
 
-from hwmodels.analysis.calibration.expert_tables import CACHE_BYTES, ExpertTable, expert_table, rows_of_main_kernel
 from hwmodels.analysis.calibration.experts import (
+    CACHE_BYTES,
     LEAST_INNER_SIZE,
     ExpertFit,
+    ExpertTable,
     expert_roofline,
+    expert_table,
     expert_unit,
     fell_back,
     fit_experts,
     modelled_rows,
+    rows_of_main_kernel,
 )
 from hwmodels.analysis.calibration.intervals import interval_record
-from hwmodels.analysis.calibration.kernel_tables import DataSheet, KernelTableError, TableName, data_sheet
+from hwmodels.analysis.calibration.kernel_tables import (
+    EVEN,
+    DataSheet,
+    KernelTableError,
+    TableName,
+    data_sheet,
+    popularity_in_table,
+)
 from hwmodels.analysis.calibration.report import CalibrationReport, ErrorSummary, error_by_range, relative_error
 from hwmodels.analysis.calibration.splits import half_of_groups, some_of
-from hwmodels.analysis.calibration.table_routing import EVEN, popularity_in_table
 from hwmodels.catalog.calibrations import SCALED, calibration_record
 from hwmodels.compute.gpu_experts import ExpertCoefficients, GpuExperts, expert_layer_time
 from hwmodels.network.operators.expert_sharing import busiest_experts, busiest_load

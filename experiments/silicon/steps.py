@@ -22,9 +22,9 @@ import numpy.typing as npt
 from experiments.silicon.refit import CATALOG
 from hwmodels import Device, Footprint, catalog, uniform_footprint
 from hwmodels.analysis.calibration.kernel_tables import KernelTableError
+from hwmodels.network.architecture import Workload
 from hwmodels.network.operators import OPERATORS, step_operators
 from hwmodels.network.operators.steps import StepShape, decode_step, prefill_step, stack_steps
-from hwmodels.network.workload import Workload
 from hwmodels.step.step_cost import step_cost
 
 __all__ = [

@@ -17,9 +17,19 @@ import jax.numpy as jnp
 
 from experiments.draft_agreement import agreement_lines, embedded_agreement
 from experiments.model_cards import load_lines, training_facts, write_card
-from experiments.train_embedded.corpus import held_out_bytes, sample_windows, standard_library, training_bytes
-from experiments.train_embedded.loop import run_steps
-from experiments.train_embedded.train import RECIPES, SHAPES, bits_per_byte, load_summary, make_step, router_load
+from experiments.train_embedded.train import (
+    RECIPES,
+    SHAPES,
+    bits_per_byte,
+    held_out_bytes,
+    load_summary,
+    make_step,
+    router_load,
+    run_steps,
+    sample_windows,
+    standard_library,
+    training_bytes,
+)
 from jaxspec.models.decoder import init_params
 from jaxspec.models.hf_export import save_directory
 from jaxspec.speculate.drafts.network_draft import NetworkDraft

@@ -4,19 +4,174 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sysconfig
+import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import orbax.checkpoint as ocp
 from jaxtyping import Array, Float, Int
 from optax.contrib import MuonDimensionNumbers, muon
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from hwmodels.networks import ExpertSizes
 from jaxspec.models.blocks import Experts
 from jaxspec.models.config import MATRIX_KINDS, DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
+
+# The training text: Python's own standard library, less a fixed list of modules that nothing is ever trained on.
+
+#: Modules that the embedded network never sees, nor their tests: the held-out text. Changing this list voids the weights.
+HELD_OUT = (
+    "bisect",
+    "calendar",
+    "cmd",
+    "configparser",
+    "csv",
+    "fractions",
+    "getopt",
+    "graphlib",
+    "gzip",
+    "heapq",
+    "netrc",
+    "queue",
+    "sched",
+    "shelve",
+    "shlex",
+    "textwrap",
+    "uuid",
+)
+
+#: Generated tables (character maps) and foreign packages: no text to learn from.
+_SKIPPED_FOLDERS = {"site-packages", "dist-packages", "encodings", "__pycache__", "ensurepip"}
+_TEST_FOLDERS = {"test", "tests", "idle_test"}
+
+#: Stands between two files, so that the network can tell where one begins.
+SEPARATOR = b"\x00"
+
+#: Share of the training windows that come from library code; the rest comes from its tests, where they are installed.
+LIBRARY_SHARE = 0.7
+
+
+def standard_library() -> Path:
+    """Folder of the running interpreter's standard library."""
+    return Path(sysconfig.get_paths()["stdlib"])
+
+
+def is_held_out(path: Path) -> bool:
+    """Whether any part of the path names a held-out module or its tests, in whatever package it lies."""
+    names = {part.removesuffix(".py").removeprefix("test_") for part in path.parts}
+    return not names.isdisjoint(HELD_OUT)
+
+
+def _join(paths: list[Path], root: Path) -> np.ndarray:
+    return np.frombuffer(SEPARATOR + SEPARATOR.join((root / p).read_bytes() for p in paths), np.uint8)
+
+
+def training_bytes(root: Path | None = None) -> dict[str, np.ndarray]:
+    """All training text by origin, each file preceded by the separator.
+
+    Returns:
+        {"library": uint8 array, "tests": uint8 array}; "tests" is missing where the interpreter ships none.
+    """
+    root = root or standard_library()
+    files = sorted(p.relative_to(root) for p in root.rglob("*.py"))
+    files = [p for p in files if not is_held_out(p) and _SKIPPED_FOLDERS.isdisjoint(p.parts)]
+    tests = [p for p in files if not _TEST_FOLDERS.isdisjoint(p.parts)]
+    library = [p for p in files if _TEST_FOLDERS.isdisjoint(p.parts)]
+    if not library:
+        raise FileNotFoundError(f"no Python source below {root}; point --stdlib at a folder of .py files")
+    corpus = {"library": _join(library, root)}
+    if tests:
+        corpus["tests"] = _join(tests, root)
+    return corpus
+
+
+def held_out_bytes(root: Path | None = None) -> np.ndarray:
+    """The held-out modules, each preceded by the separator."""
+    root = root or standard_library()
+    return _join([Path(f"{name}.py") for name in HELD_OUT], root)
+
+
+def sample_windows(corpus: dict[str, np.ndarray], seed: int, step: int, batch: int, length: int) -> np.ndarray:
+    """Windows of one step, a function of (seed, step) alone, so that a resumed run sees what an unbroken one would.
+
+    Returns:
+        int32 "batch length".
+    """
+    seeds = jax.random.key_data(jax.random.fold_in(jax.random.key(seed), step))
+    rng = np.random.default_rng(np.asarray(seeds))
+    parts = ["library" if "tests" not in corpus or rng.random() < LIBRARY_SHARE else "tests" for _ in range(batch)]
+    starts = [int(rng.integers(corpus[part].size - length)) for part in parts]
+    rows = [corpus[part][start : start + length] for part, start in zip(parts, starts, strict=True)]
+    return np.stack(rows).astype(np.int32)
+
+
+# A training loop that stops and starts: progress, checkpoints, and a step's text that depends on the step alone.
+
+#: Share of the newest step in the running mean that is shown.
+_NEWEST = 0.02
+
+
+def run_steps(
+    directory: Path,
+    params: Any,
+    opt_state: Any,
+    step_function: Callable[..., Any],
+    batch_at: Callable[[int], Any],
+    *,
+    steps: int,
+    checkpoint_every: int,
+    scale: float,
+    unit: str,
+) -> dict[str, Any]:
+    """Train from the newest checkpoint on, or from the beginning.
+
+    Args:
+        directory: of the checkpoints.
+        step_function: (params, opt_state, batch) -> (params, opt_state, loss).
+        batch_at: what a step learns from; a function of the step alone.
+        steps: 0 restores and trains nothing.
+        scale, unit: how the loss is shown.
+    Returns:
+        {"params", "opt_state", "step"} after the last step.
+    """
+    state = {"params": params, "opt_state": opt_state, "step": jnp.asarray(0)}
+    options = ocp.CheckpointManagerOptions(max_to_keep=2)
+    with ocp.CheckpointManager(directory.absolute(), options=options) as manager:
+        if manager.latest_step() is not None:
+            abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, state)
+            state = manager.restore(manager.latest_step(), args=ocp.args.StandardRestore(abstract))
+        first, started = int(state["step"]), time.monotonic()
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, disable=first >= steps) as progress:
+            task = progress.add_task("training", total=steps, completed=first)
+            running = None
+            for step in range(first, steps):
+                params, opt_state, loss = step_function(state["params"], state["opt_state"], batch_at(step))
+                state = {"params": params, "opt_state": opt_state, "step": jnp.asarray(step + 1)}
+                shown = scale * float(loss)
+                running = shown if running is None else (1 - _NEWEST) * running + _NEWEST * shown
+                progress.update(task, completed=step + 1, description=f"training, {running:.3f} {unit}")
+                if (step + 1) % checkpoint_every == 0 or step + 1 == steps:
+                    manager.save(step + 1, args=ocp.args.StandardSave(state))
+                    progress.console.print(
+                        f"step {step + 1}: train {running:.3f} {unit}, {time.monotonic() - started:.0f} s"
+                    )
+        manager.wait_until_finished()
+    return state
+
 
 # Balance of a router's experts: how the choices are spread, and the correction that keeps every expert in use.
 

@@ -2,29 +2,140 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
 import flax.struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
-from hwmodels.chip.bill import chip_area_parts
+from hwmodels.chip.bill import (
+    chip_area_parts,
+    chip_bill,
+    decoder_power,
+    die_price,
+    encoder_power,
+    memory_price,
+    path_power,
+)
 from hwmodels.chip.energy import knows_energy
 from hwmodels.compute.roofline import unit_of
 from hwmodels.device import Device
 from hwmodels.network.operators import prefill_step
 from hwmodels.numerics.fast_compile import priced_at_once
-from hwmodels.numerics.scalars import Number, as_float
+from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.numerics.units import BITS_PER_BYTE
 from hwmodels.parallel.group import held_share
 from hwmodels.speculation.acceptance import Acceptance
-from hwmodels.speculation.case import Case
 from hwmodels.speculation.chains import PricedChains, SpeculationResult, best, priced_chains
-from hwmodels.speculation.cycle import CycleCost, baseline_steps, plan_steps, price
+from hwmodels.speculation.cycle import Case, CycleCost, baseline_steps, plan_steps, price
 from hwmodels.speculation.draft_cost import held_with_draft
 from hwmodels.speculation.plan import chain_plan
 from hwmodels.step.capacity import held_bytes, longest_context
 from hwmodels.step.priced_steps import PricedStep, price_steps
 
-__all__ = ["DesignPoint", "Steps", "chip_area", "design_page", "design_point", "page_steps", "priced_steps"]
+__all__ = [
+    "DIE_AREA",
+    "ELEMENTS",
+    "CostTerm",
+    "DesignCosts",
+    "DesignPoint",
+    "Steps",
+    "changed_trees",
+    "changes_by_name",
+    "chip_area",
+    "cost_names",
+    "design_costs",
+    "design_page",
+    "design_point",
+    "elasticities",
+    "finite_elasticities",
+    "leaf_names",
+    "page_steps",
+    "priced_steps",
+]
+
+# Which number of the hardware matters: elasticities of a result by every leaf it depends on.
+
+Tree = TypeVar("Tree")
+
+#: By how much a number of a step function is changed, up and down.
+CHANGE = 0.1
+
+
+def leaf_names(tree: Any) -> list[str]:
+    """Names of a tree's leaves in order, as in "memory.bandwidth_bytes_per_s" or "spill.0.capacity_bytes"."""
+    return [_name(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+
+
+def elasticities(metrics: Callable[[Tree], Any], tree: Tree) -> Any:
+    """d log(metric) / d log(leaf) for every leaf: by how many percent a metric grows if a number grows by one percent.
+
+    Args:
+        metrics: tree -> positive numbers in any form, one number or a dictionary of them; pure, differentiable.
+        tree: leaves are single numbers, a Device for instance.
+    Returns:
+        in the form of `metrics`: name of the leaf -> elasticity; 0 where the metric does not depend on the leaf, and where
+        the leaf is 0 or infinite.
+    Gradient: itself of the metrics; where one has a kink, a value between the slopes of both sides.
+    """
+    leaves, treedef = jax.tree.flatten(tree)
+    values = [jnp.asarray(as_float(leaf)) for leaf in leaves]
+    names = leaf_names(tree)
+
+    def log_metrics(values: list[Array]) -> Any:
+        return jax.tree.map(jnp.log, metrics(treedef.unflatten(values)))
+
+    jacobian = jax.jacrev(log_metrics)(values)
+
+    def by_name(gradient: list[Array]) -> dict[str, Float[Array, ""]]:
+        # An infinite leaf ("no limit") has elasticity 0, not infinity times zero.
+        products = [jnp.where(jnp.isfinite(v), v * g, 0.0) for v, g in zip(values, gradient, strict=True)]
+        return dict(zip(names, products, strict=True))
+
+    return jax.tree.map(by_name, jacobian, is_leaf=lambda node: isinstance(node, list))
+
+
+def finite_elasticities(
+    metrics: Callable[[Tree], Any], tree: Tree, *, names: Sequence[str], change: float = CHANGE
+) -> Any:
+    """Elasticities of numbers that a derivative says nothing of, such as the sides of an array: tiles are counted in steps.
+
+    log(metric at leaf * (1 + change) / metric at leaf / (1 + change)) / (2 log(1 + change)).
+
+    Args:
+        metrics: as `elasticities` takes it; need not be differentiable.
+        tree: leaves are single numbers.
+        names: static; of the leaves that are changed, as `leaf_names` has them.
+        change: static, > 0.
+    Returns:
+        in the form of `metrics`: name of the leaf -> elasticity.
+    """
+    logs = jax.vmap(lambda changed: jax.tree.map(jnp.log, metrics(changed)))(changed_trees(tree, names, change))
+    return changes_by_name(logs, names, change)
+
+
+def changed_trees(tree: Tree, names: Sequence[str], change: float = CHANGE) -> Tree:
+    """The trees that `finite_elasticities` asks for, leaves "two": each named leaf grown, then shrunk, one at a time."""
+    leaves, treedef = jax.tree.flatten(tree)
+    known = leaf_names(tree)
+    factors = np.ones((len(leaves), 2 * len(names)), np.float32)
+    for place, name in enumerate(names):
+        factors[known.index(name), 2 * place : 2 * place + 2] = 1.0 + change, 1.0 / (1.0 + change)
+    return treedef.unflatten([as_float(leaf) * row for leaf, row in zip(leaves, factors, strict=True)])
+
+
+def changes_by_name(logs: Any, names: Sequence[str], change: float = CHANGE) -> Any:
+    """Elasticities from logarithms of metrics on `changed_trees`, "two": in their form, name of the leaf -> elasticity."""
+    step = 2.0 * math.log1p(change)
+    return jax.tree.map(lambda each: dict(zip(names, (each[::2] - each[1::2]) / step, strict=True)), logs)
+
+
+def _name(path: tuple[Any, ...]) -> str:
+    return ".".join(str(getattr(key, "name", getattr(key, "idx", getattr(key, "key", key)))) for key in path)
 
 
 @flax.struct.dataclass
@@ -187,3 +298,111 @@ def chip_area(device: Device) -> Float[Array, "*b"] | None:
     if elements is None or device.chip.element_area_m2 is None:
         return None
     return fixed + as_float(elements) * as_float(device.chip.element_area_m2)
+
+
+# What a device costs as a function of its numbers: area of the die, power at full load, off-package bandwidth, a price.
+
+#: Name of the number of equal elements of the matrix unit.
+ELEMENTS = "elements"
+
+#: Name of the area of the die, its terms included; itself in terms of power and price only.
+DIE_AREA = "die_area_m2"
+
+
+@flax.struct.dataclass
+class CostTerm:
+    """What a product of powers of numbers costs; the coefficients are leaves, "*b"."""
+
+    of: tuple[tuple[str, float], ...] = flax.struct.field(pytree_node=False)  # name of `cost_names` and its exponent
+    area_m2: Leaf = 0.0
+    power_w: Leaf = 0.0
+    price: Leaf = 0.0
+
+
+@flax.struct.dataclass
+class DesignCosts:
+    """Costs of a device; each "*b"."""
+
+    area_m2: Float[Array, "*b"]  # of the die, as far as device and terms say
+    power_w: Float[Array, "*b"]  # with everything busy at once
+    bandwidth_bytes_per_s: Float[Array, "*b"]  # of memories outside: neither bonded to compute units nor on the chip
+    price: Float[Array, "*b"]
+
+
+def cost_names(device: Device) -> list[str]:
+    """Numbers that terms may name: the device's leaves, the elements of its matrix unit where it has any, the die's area."""
+    elements = [] if unit_of(device).elements is None else [ELEMENTS]
+    return [*leaf_names(device), *elements, DIE_AREA]
+
+
+def design_costs(device: Device, terms: Sequence[CostTerm] = ()) -> DesignCosts:
+    """Costs of a device.
+
+    Args:
+        device: leaves "*b".
+        terms: beside what the device itself says; static number.
+    Returns:
+        costs; with a technology, a die that terms make larger leaks and is priced as a whole. A term by the die's area adds
+        none to it.
+    Raises:
+        ValueError: a term names something else than `cost_names`.
+    Gradient: smooth.
+    """
+    numbers = dict(zip(leaf_names(device), map(as_float, jax.tree.leaves(device)), strict=True))
+    elements = unit_of(device).elements
+    if elements is not None:
+        numbers[ELEMENTS] = as_float(elements)
+    own_area = area = _own_area(device)
+    for term in terms:
+        if all(name != DIE_AREA for name, _ in term.of):
+            area = area + as_float(term.area_m2) * _product(term, numbers)
+    numbers[DIE_AREA] = area
+    power, price = _own_power(device), jnp.zeros(())
+    if device.technology is not None:
+        power = power + (area - own_area) * as_float(device.technology.static_w_per_m2)
+        price = die_price(area, device.technology) + memory_price(device, device.technology)
+    for term in terms:
+        product = _product(term, numbers)
+        power = power + as_float(term.power_w) * product
+        price = price + as_float(term.price) * product
+    tiers = [tier for tier in device.tiers if not (tier.coupled or tier.on_chip)]
+    bandwidth = sum((as_float(tier.bandwidth_bytes_per_s) for tier in tiers), jnp.zeros(()))
+    return DesignCosts(*map(jnp.asarray, (area, power, bandwidth, price)))
+
+
+def _product(term: CostTerm, numbers: dict[str, Leaf]) -> Leaf:
+    product: Leaf = 1.0
+    for name, exponent in term.of:
+        if name not in numbers:
+            raise ValueError(f"a cost names {name!r}; known are {', '.join(numbers)}")
+        product = product * numbers[name] ** exponent
+    return product
+
+
+def _own_area(device: Device) -> Leaf:
+    """Of the die as far as the device says: terms add what its elements take where it does not."""
+    whole = chip_area(device)
+    if whole is not None:
+        return whole
+    fixed = 0.0 if device.chip is None or device.chip.area_m2 is None else as_float(device.chip.area_m2)
+    coders = [one.total_area_m2 for one in (device.decoder, device.encoder) if one is not None]
+    return jnp.asarray(sum(coders, start=fixed))
+
+
+def _own_power(device: Device) -> Leaf:
+    """By technology; else static power, decoders, encoders, memories, links and a roofline's arithmetic at full rate."""
+    if device.technology is not None:
+        return chip_bill(device).power_w
+    power: Leaf = path_power(device)
+    for tier in device.tiers:
+        if tier.energy_j_per_bit is not None:
+            power = power + as_float(tier.bandwidth_bytes_per_s) * BITS_PER_BYTE * as_float(tier.energy_j_per_bit)
+    if device.decoder is not None:
+        power = power + decoder_power(device.decoder)
+    if device.encoder is not None:
+        power = power + encoder_power(device.encoder)
+    if device.chip is not None:
+        power = power + as_float(device.chip.static_power_w)
+        if device.matrix_unit is None:
+            power = power + as_float(device.peak_flops_per_s) * as_float(device.chip.energy_j_per_flop)
+    return jnp.asarray(power)

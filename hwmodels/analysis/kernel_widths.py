@@ -12,8 +12,7 @@ import numpy as np
 from hwmodels.compute.roofline import unit_of
 from hwmodels.compute.unit import MeasuredKernels
 from hwmodels.device import Device
-from hwmodels.network.architecture import EXPERT_MATRICES
-from hwmodels.network.footprint import Footprint
+from hwmodels.network.architecture import EXPERT_MATRICES, Footprint
 
 __all__ = ["KernelWidths", "kernel_remarks", "kernel_widths"]
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from hwmodels.compute.roofline import unit_of
 from hwmodels.device import Device
-from hwmodels.network.architecture import Architecture
-from hwmodels.network.footprint import UNCOMPRESSED_BITS, Footprint
+from hwmodels.network.architecture import UNCOMPRESSED_BITS, Architecture, Footprint
 from hwmodels.numerics.scalars import Number
 from hwmodels.numerics.units import MICRO
 from hwmodels.parallel.group import DeviceGroup

@@ -23,10 +23,8 @@ from hwmodels.catalog.calibrations import (
 from hwmodels.catalog.entries import UnknownNameError, near_matches
 from hwmodels.compute.calibrated_gpu import CalibratedGpu
 from hwmodels.compute.gpu import GpuGemm
-from hwmodels.compute.gpu_attention import GpuAttention
-from hwmodels.compute.gpu_experts import ExpertCoefficients, GpuExperts
-from hwmodels.compute.gpu_formats import GemmCoefficients
-from hwmodels.compute.gpu_prefill import GpuPrefill
+from hwmodels.compute.gpu_attention import GpuAttention, GpuPrefill
+from hwmodels.compute.gpu_experts import ExpertCoefficients, GemmCoefficients, GpuExperts
 from hwmodels.compute.unit import ErrorInterval, FitRemark
 
 __all__ = ["calibrated_attention", "calibrated_experts", "calibrated_gpu", "calibrated_prefill", "calibrated_unit"]

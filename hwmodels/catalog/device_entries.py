@@ -21,20 +21,19 @@ from typing import Any
 
 import jax
 
-from hwmodels.analysis.sensitivity import leaf_names
+from hwmodels.analysis.design_point import leaf_names
 from hwmodels.catalog.entries import EntryError, file_text, near_matches, shown, titled_document
 from hwmodels.catalog.forms import GIVEN, TableReader, form_of, named_rules, written
 from hwmodels.catalog.links import link_names
 from hwmodels.catalog.units import read_unit, written_unit
-from hwmodels.chip.blocks import decoder_area_at, decoder_symbol_energy_at
+from hwmodels.chip.blocks import Technology, decoder_area_at, decoder_symbol_energy_at
 from hwmodels.chip.energy import knows_energy
-from hwmodels.chip.hardware import Technology
 from hwmodels.compute.roofline import unit_of
 from hwmodels.decoders.decoder import DECODER_KINDS, Decoder
 from hwmodels.device import Chip, Device, MemoryTier
 from hwmodels.memory.placement import PLACEMENTS
 from hwmodels.numerics.fields import NOT_NEGATIVE, Rule
-from hwmodels.speculation.engine_terms import EngineTerms
+from hwmodels.speculation.engine_logs import EngineTerms
 
 __all__ = ["DeviceEntry", "accept_device", "device_document", "number_rules", "parse_device", "read_device"]
 

@@ -22,8 +22,7 @@ from hwmodels.catalog.entries import (
 from hwmodels.catalog.forms import TableReader, form_of
 from hwmodels.compute.unit import ErrorInterval
 from hwmodels.numerics.fields import COUNT
-from hwmodels.parallel.collectives import CollectiveKernel
-from hwmodels.parallel.network_link import Link
+from hwmodels.parallel.collectives import CollectiveKernel, Link
 
 __all__ = ["LinkEntry", "link", "link_entry", "link_names"]
 

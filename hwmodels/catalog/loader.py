@@ -43,7 +43,7 @@ from hwmodels.network.architecture import Architecture
 from hwmodels.numerics.fields import NOT_NEGATIVE
 from hwmodels.numerics.scalars import Leaf
 from hwmodels.registry import Registry
-from hwmodels.speculation.engine_terms import EngineTerms
+from hwmodels.speculation.engine_logs import EngineTerms
 
 _ENGINE_TERMS = tuple(field.name for field in dataclasses.fields(EngineTerms))
 #: Terms that an engine's file may leave out; they are 0 then.

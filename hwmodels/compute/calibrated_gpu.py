@@ -7,7 +7,7 @@ nobody measured multiplies by them one after the other. Engines of such GPUs add
 form the gated product in a kernel of its own.
 
 Of the formats that were measured each operator is timed with each one's kernels, and the times are mixed as
-`hwmodels.compute.gpu_formats.format_shares` says: so that fewer bits never take longer. `hwmodels.analysis.kernel_widths` says
+`hwmodels.compute.gpu_experts.format_shares` says: so that fewer bits never take longer. `hwmodels.analysis.kernel_widths` says
 which widths of a footprint have no kernel of their own.
 """
 
@@ -21,21 +21,26 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from hwmodels.chip.hardware import HardwareBlock, Technology
+from hwmodels.chip.blocks import HardwareBlock, Technology
 from hwmodels.compute.gpu import GpuGemm, at_width
-from hwmodels.compute.gpu_attention import GpuAttention, attention_parts, unsplit_time
-from hwmodels.compute.gpu_experts import ExpertCoefficients, GpuExperts
-from hwmodels.compute.gpu_formats import GemmCoefficients, padded_shares, stack_widths, stored_at, width_in_format
-from hwmodels.compute.gpu_prefill import GpuPrefill, prefill_parts
-from hwmodels.compute.products import products_of
+from hwmodels.compute.gpu_attention import GpuAttention, GpuPrefill, attention_parts, prefill_parts, unsplit_time
+from hwmodels.compute.gpu_experts import (
+    ExpertCoefficients,
+    GemmCoefficients,
+    GpuExperts,
+    padded_shares,
+    stack_widths,
+    stored_at,
+    width_in_format,
+)
 from hwmodels.compute.roofline import ROOFLINE
+from hwmodels.compute.tile_counts import products_of
 from hwmodels.compute.unit import OWN_UNPACKING, ROUNDED_ROWS, ErrorInterval, FitRemark, MeasuredKernels, UnitTimes
 from hwmodels.device import Device
 from hwmodels.network.operators.work import EXPERT_OPERATORS, MATRIX_OPERATORS, OPERATORS, OperatorWork
-from hwmodels.numerics.axes import as_arrays, same_rank, select
 from hwmodels.numerics.fields import POSITIVE, number
 from hwmodels.numerics.gradients import share_cotangent
-from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
+from hwmodels.numerics.scalars import Leaf, Number, as_arrays, as_float, same_rank, select, with_last_axis
 from hwmodels.numerics.smoothing import smooth_largest
 from hwmodels.numerics.units import KIB
 

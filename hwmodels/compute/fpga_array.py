@@ -22,17 +22,16 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.chip.hardware import HardwareBlock, Technology
-from hwmodels.compute.products import at_one_depth, with_products
+from hwmodels.chip.blocks import HardwareBlock, Technology
+from hwmodels.compute.tile_counts import at_one_depth, with_products
 from hwmodels.compute.unit import SingleKernel, UnitTimes, WholePasses
-from hwmodels.compute.weight_slices import share_narrower
+from hwmodels.compute.weight_layouts import share_narrower
 from hwmodels.device import Device
-from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from hwmodels.network.operators.work import OperatorWork
-from hwmodels.numerics.axes import same_rank
 from hwmodels.numerics.fields import POSITIVE, SHARE, number
 from hwmodels.numerics.folds import smooth_folds
-from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
+from hwmodels.numerics.scalars import Leaf, Number, as_float, same_rank, with_last_axis
 
 __all__ = ["FpgaArray", "seconds_per_token"]
 

@@ -59,7 +59,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.compute.gpu_formats import GemmCoefficients, format_shares, width_in_format
+from hwmodels.compute.gpu_experts import GemmCoefficients, format_shares, width_in_format
 from hwmodels.compute.tile_counts import Ceiling, exact_ceiling, of_tilings, soft_minimum, tile_counts
 from hwmodels.numerics.folds import smooth_ceil_div
 from hwmodels.numerics.gradients import share_cotangent

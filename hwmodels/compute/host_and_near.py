@@ -18,16 +18,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from hwmodels.chip.hardware import HardwareBlock, Technology
+from hwmodels.chip.blocks import HardwareBlock, Technology
 from hwmodels.compute.near_memory import NearMemoryUnit
-from hwmodels.compute.products import products_of
+from hwmodels.compute.tile_counts import products_of
 from hwmodels.compute.unit import ComputeUnit, Rated, SingleKernel, UnitTimes, WholePasses
 from hwmodels.device import Device
 from hwmodels.memory.placement import first_memory_share
 from hwmodels.network.operators.work import EXPERT_OPERATORS, OPERATORS, OperatorWork
-from hwmodels.numerics.axes import with_rank
 from hwmodels.numerics.fields import NOT_NEGATIVE, SHARE, choice, number, part, tag
-from hwmodels.numerics.scalars import Leaf, Number, with_last_axis
+from hwmodels.numerics.scalars import Leaf, Number, with_last_axis, with_rank
 from hwmodels.numerics.units import BITS_PER_BYTE
 
 __all__ = ["HostAndNear"]

@@ -30,20 +30,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from hwmodels.chip.blocks import HardwareBlock, Technology
 from hwmodels.chip.energy import energy_per_flop
-from hwmodels.chip.hardware import HardwareBlock, Technology
-from hwmodels.compute.gpu_formats import stored_at
-from hwmodels.compute.products import products_of, with_products
+from hwmodels.compute.gpu_experts import stored_at
+from hwmodels.compute.tile_counts import products_of, with_products
 from hwmodels.compute.unit import ComputeUnit, Rated, SingleKernel, UnitTimes, WholePasses
-from hwmodels.compute.vector_units import VectorUnits, dequantization_time, softmax_time
-from hwmodels.compute.weight_slices import share_narrower
+from hwmodels.compute.vector_array import VectorUnits, dequantization_time, softmax_time
+from hwmodels.compute.weight_layouts import share_narrower
 from hwmodels.device import Device
-from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from hwmodels.network.operators.work import MATRIX_OPERATORS, OPERATORS, OperatorWork
-from hwmodels.numerics.axes import same_rank, select
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, choice, number, part
 from hwmodels.numerics.folds import smooth_ceil_div
-from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
+from hwmodels.numerics.scalars import Leaf, Number, as_float, same_rank, select, with_last_axis
 from hwmodels.numerics.smoothing import smooth_maximum
 from hwmodels.numerics.units import BITS_PER_BYTE
 

@@ -10,7 +10,7 @@ product of m x k activations by k x n weights takes
 
 `join` is the smooth maximum with the unit's own overlap: 1 adds the two up, as kernels of processors do, which copy weights
 into the order of their loops before they multiply. `factor` is the measured step of so many rows
-(`hwmodels.compute.row_costs`), 1 where none was measured. A network whose weights stay in the cache from step to step streams
+(`hwmodels.compute.roofline`), 1 where none was measured. A network whose weights stay in the cache from step to step streams
 at the near rate. Until a step reads the same bytes again, all its weights, keys and values have been read, and in a
 draft-verify cycle those of the other network as well: the verification and the first draft pass find less in the cache than
 steps that follow their like.
@@ -40,17 +40,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from hwmodels.chip.hardware import HardwareBlock, Technology
-from hwmodels.compute.gpu_formats import format_shares, stored_at, width_in_format
-from hwmodels.compute.products import products_of
-from hwmodels.compute.roofline import ROOFLINE
-from hwmodels.compute.row_costs import RowCosts, row_factor
+from hwmodels.chip.blocks import HardwareBlock, Technology
+from hwmodels.compute.gpu_experts import format_shares, stored_at, width_in_format
+from hwmodels.compute.roofline import ROOFLINE, RowCosts, row_factor
+from hwmodels.compute.tile_counts import products_of
 from hwmodels.compute.unit import OWN_UNPACKING, ErrorInterval, MeasuredKernels, UnitTimes, WholePasses
 from hwmodels.device import Device
 from hwmodels.network.operators.work import MATRIX_OPERATORS, OPERATORS, OperatorWork
-from hwmodels.numerics.axes import select
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, SHARE, number, part, tag
-from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
+from hwmodels.numerics.scalars import Leaf, Number, as_float, select, with_last_axis
 
 __all__ = [
     "Between",

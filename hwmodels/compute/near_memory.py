@@ -23,18 +23,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from hwmodels.chip.hardware import HardwareBlock, Technology
-from hwmodels.compute.products import at_one_depth, products_of, with_products
+from hwmodels.chip.blocks import HardwareBlock, Technology
+from hwmodels.compute.tile_counts import at_one_depth, products_of, with_products
 from hwmodels.compute.unit import SingleKernel, UnitTimes, WholePasses
-from hwmodels.compute.weight_slices import METADATA_BITS, weight_slices
+from hwmodels.compute.weight_layouts import METADATA_BITS, weight_slices
 from hwmodels.device import Device
 from hwmodels.memory.placement import first_memory_share
-from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from hwmodels.network.operators.work import EXPERT_OPERATORS, OPERATORS, OperatorWork
-from hwmodels.numerics.axes import same_rank, select
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, choice, number, part
 from hwmodels.numerics.folds import smooth_ceil_div
-from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
+from hwmodels.numerics.scalars import Leaf, Number, as_float, same_rank, select, with_last_axis
 from hwmodels.numerics.units import BITS_PER_BYTE
 from hwmodels.parallel import ElementLinks, Phase, divide, sum_exchange
 

@@ -1,7 +1,7 @@
 """What every compute unit is to a device: times of whole operators, and what a reader should know of it.
 
 A unit is one module and one line of `hwmodels.catalog.units`. Most units know how long one product of matrices takes:
-`hwmodels.compute.products.with_products` makes times of operators of it.
+`hwmodels.compute.tile_counts.with_products` makes times of operators of it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.chip.hardware import HardwareBlock, Technology, peak_hardware
+from hwmodels.chip.blocks import HardwareBlock, Technology, peak_hardware
 from hwmodels.device import Device
 from hwmodels.network.operators.work import OperatorWork
 from hwmodels.numerics.scalars import Leaf, Number

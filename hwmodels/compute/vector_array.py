@@ -13,25 +13,180 @@ Departs: on a device, operands stream from memory once, whatever the buffers hol
 
 from __future__ import annotations
 
-from typing import ClassVar
+import math
+from typing import Any, ClassVar, Protocol
 
 import flax.struct
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from hwmodels.chip.hardware import HardwareBlock, Technology
-from hwmodels.compute.products import products_of, with_products
+from hwmodels.chip.blocks import HardwareBlock, Technology
+from hwmodels.compute.tile_counts import products_of, with_products
 from hwmodels.compute.unit import SingleKernel, UnitTimes, WholePasses
+from hwmodels.compute.weight_layouts import LAYOUTS
 from hwmodels.device import Device
-from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from hwmodels.network.operators.work import OperatorWork
-from hwmodels.numerics.axes import same_rank, with_rank
-from hwmodels.numerics.fields import POSITIVE, number
-from hwmodels.numerics.folds import smooth_folds
-from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
+from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, number, tag, variant
+from hwmodels.numerics.folds import smooth_ceil_div, smooth_folds
+from hwmodels.numerics.scalars import Leaf, Number, as_float, same_rank, with_last_axis, with_rank
 
-__all__ = ["DIMENSIONS", "SPREADS", "VectorArray", "assignment_cycles"]
+__all__ = [
+    "DIMENSIONS",
+    "EXPONENTIALS",
+    "SPREADS",
+    "Exponential",
+    "GatheredTable",
+    "Polynomial",
+    "VectorArray",
+    "VectorUnits",
+    "assignment_cycles",
+    "dequantization_time",
+    "polynomial_steps",
+    "softmax_time",
+    "taylor_degree",
+]
+
+# How a vector unit takes the exponentials of a register of 16-bit scores: from a table on chip, or by a polynomial.
+
+#: Steps beside Horner's: k of x, f = x - k, and adding k to the exponent field.
+_OTHER_STEPS = 3
+
+
+class Exponential(Protocol):
+    """A tree of leaves, "*b", that says what a register of exponentials takes."""
+
+    @property
+    def register_packets(self) -> Leaf:
+        """Instruction packets of a register of 16-bit scores, "*b"."""
+        ...
+
+    @property
+    def on_chip_bytes(self) -> Leaf:
+        """On-chip memory that is taken all the time, "*b"."""
+        ...
+
+
+@flax.struct.dataclass
+class GatheredTable:
+    """A table on chip."""
+
+    gather_packets: Leaf = number(POSITIVE)  # that a unit waits for a gather, > 0
+    table_bytes: Leaf = number(NOT_NEGATIVE)  # >= 0
+    kind: str = tag("gathered_table")
+
+    @property
+    def register_packets(self) -> Leaf:
+        """A gather."""
+        return as_float(self.gather_packets)
+
+    @property
+    def on_chip_bytes(self) -> Leaf:
+        """The table."""
+        return as_float(self.table_bytes)
+
+
+@flax.struct.dataclass
+class Polynomial:
+    """A chain of steps."""
+
+    steps: Leaf = number(POSITIVE)  # one after the other, see `polynomial_steps`, > 0
+    step_packets: Leaf = number(POSITIVE)  # from a step to the next one that needs it, > 0
+    kind: str = tag("polynomial")
+
+    @property
+    def register_packets(self) -> Leaf:
+        """All steps."""
+        return as_float(self.steps) * as_float(self.step_packets)
+
+    @property
+    def on_chip_bytes(self) -> Leaf:
+        """Nothing."""
+        return 0.0
+
+
+#: kind of a device's file -> its class.
+EXPONENTIALS = {"gathered_table": GatheredTable, "polynomial": Polynomial}
+
+
+def taylor_degree(significand_bits: int) -> int:
+    """Least degree of the Taylor polynomial of 2^f, f in [0, 1), whose first omitted term is below 2^-significand_bits.
+
+    Args:
+        significand_bits: static int >= 1, the hidden one included: 11 in float16, 24 in float32.
+    Raises:
+        ValueError: significand_bits < 1.
+    Source: mobile NPU, 5.2.1 (the fractional part, a Taylor polynomial); the degree is ours.
+    """
+    if significand_bits < 1:
+        raise ValueError(f"significand_bits is {significand_bits}; it must be >= 1")
+    degree, term = 0, math.log(2.0)
+    while term >= 2.0**-significand_bits:
+        degree += 1
+        term *= math.log(2.0) / (degree + 1)
+    return degree
+
+
+def polynomial_steps(significand_bits: int) -> int:
+    """Steps of an exponential, one after the other: Horner's, and three for splitting x and putting it together again."""
+    return taylor_degree(significand_bits) + _OTHER_STEPS
+
+
+# Vector units beside a matrix unit: converting quantized weights, and the softmax of attention.
+
+
+@flax.struct.dataclass
+class VectorUnits:
+    """Vector units that share the work evenly. Every field is a leaf, "*b", or a tree of leaves."""
+
+    units: Leaf = number(POSITIVE)  # that work at the same time, > 0
+    packets_per_s: Leaf = number(POSITIVE)  # instruction packets that one of them issues in a second, > 0
+    register_scores: Leaf = number(POSITIVE)  # 16-bit scores of a register, >= 1
+    score_packets: Leaf = number(NOT_NEGATIVE)  # of a softmax per register, beside its exponentials, >= 0
+    row_packets: Leaf = number(NOT_NEGATIVE)  # of a softmax per row, rows one after the other, >= 0
+    layout: Any = variant(LAYOUTS)  # a hwmodels.compute.weight_layouts.WeightLayout
+    exponential: Any = variant(EXPONENTIALS)  # a hwmodels.compute.vector_array.Exponential
+    power_w: Leaf = number(
+        NOT_NEGATIVE, default=None
+    )  # of all units at work, >= 0; None: in the chip's energy per FLOP
+
+
+def dequantization_time(
+    vector: VectorUnits, weights: Number, *, weight_bits: Number, temperature: Number = 0.0
+) -> Float[Array, "*b"]:
+    """Seconds to convert quantized weights to what the matrix unit takes.
+
+    Args:
+        vector: leaves "*b".
+        weights: "*b", >= 0.
+        weight_bits: "*b", > 0; bits stored per weight, scales included.
+        temperature: "*b", in [0, 1], of the bits of a code; 0 is exact.
+    Gradient: right for every input; at temperature 0 the bits of a code are constant.
+    Source: mobile NPU, 5.1, 5.2.2.
+    """
+    packets = vector.layout.packets(weights, weight_bits=weight_bits, temperature=temperature)
+    return packets / (as_float(vector.units) * as_float(vector.packets_per_s))
+
+
+def softmax_time(
+    vector: VectorUnits, rows: Number, columns: Number, *, temperature: Number = 0.0
+) -> Float[Array, "*b"]:
+    """Seconds of the softmax of one head: a row for each query, a column for each key that it sees.
+
+    Args:
+        vector: leaves "*b".
+        rows, columns: "*b", > 0, real.
+        temperature: "*b", in [0, 1], of the number of registers and of rounds of rows; 0 is exact.
+    Gradient: right for every input; at temperature 0 the two numbers are constants.
+    Source: mobile NPU, 5.2.1: exponentials of all queries times all keys, a register of 64 of them at a time.
+    """
+    rounds = smooth_ceil_div(rows, vector.units, temperature)
+    registers = smooth_ceil_div(columns, vector.register_scores, temperature)
+    each = as_float(vector.score_packets) + vector.exponential.register_packets
+    packets = as_float(rows) * as_float(vector.row_packets) + rounds * registers * each
+    return packets / as_float(vector.packets_per_s)
+
 
 #: Dimensions of a product: rows of the inputs (tokens), the summed one, columns of the weights.
 DIMENSIONS = ("m", "k", "n")

@@ -28,7 +28,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from hwmodels.compute.vector_array import DIMENSIONS, SPREADS, VectorArray
-from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, number
 from hwmodels.numerics.folds import as_whole
 from hwmodels.numerics.scalars import Leaf, Number, as_float

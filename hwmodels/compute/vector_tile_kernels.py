@@ -28,17 +28,16 @@ import flax.struct
 import numpy as np
 from jaxtyping import Array, Float
 
-from hwmodels.compute.products import products_of
 from hwmodels.compute.roofline import ROOFLINE
+from hwmodels.compute.tile_counts import products_of
 from hwmodels.compute.unit import SingleKernel, UnitTimes
-from hwmodels.compute.weight_slices import share_narrower
+from hwmodels.compute.weight_layouts import share_narrower
 from hwmodels.device import Device
-from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from hwmodels.network.operators.work import EXPERT_OPERATORS, MATRIX_OPERATORS, OPERATORS, OperatorWork
-from hwmodels.numerics.axes import same_rank, select
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, SHARE, number
 from hwmodels.numerics.folds import smooth_ceil_div
-from hwmodels.numerics.scalars import Leaf, Number, as_float, with_last_axis
+from hwmodels.numerics.scalars import Leaf, Number, as_float, same_rank, select, with_last_axis
 from hwmodels.numerics.smoothing import smooth_largest
 
 __all__ = ["VectorTileKernels"]

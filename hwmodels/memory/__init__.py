@@ -1,8 +1,14 @@
 """Memories: tiers and what lies in them, caches, and the streaming of packed blocks."""
 
 from hwmodels.memory.lru import inclusion_probability, residency, zipf_popularity
-from hwmodels.memory.superblocks import CACHE_BLOCK_BYTES, SuperblockTraffic, superblock_traffic
-from hwmodels.memory.tiers import Placement, half_efficiency_bytes, place_in_order
+from hwmodels.memory.tiers import (
+    CACHE_BLOCK_BYTES,
+    Placement,
+    SuperblockTraffic,
+    half_efficiency_bytes,
+    place_in_order,
+    superblock_traffic,
+)
 
 __all__ = [
     "CACHE_BLOCK_BYTES",

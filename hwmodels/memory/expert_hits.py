@@ -15,11 +15,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.memory.lru import residency
-from hwmodels.network.operators.experts import ExpertReads
+from hwmodels.network.operators.expert_sharing import ExpertReads
 from hwmodels.network.routing import independent_sequences, pooled_choices, touched_share
-from hwmodels.numerics.axes import same_rank
 from hwmodels.numerics.fields import NOT_NEGATIVE, SHARE, number, tag
-from hwmodels.numerics.scalars import Leaf, Number, as_float, either
+from hwmodels.numerics.scalars import Leaf, Number, as_float, either, same_rank
 
 __all__ = ["HIT_RULES", "CharacteristicTime", "EvenHits", "HitRule", "PowerLawHits", "cached_share"]
 

@@ -21,8 +21,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.numerics.axes import as_arrays
-from hwmodels.numerics.scalars import Number, as_float
+from hwmodels.numerics.scalars import Number, as_arrays, as_float
 
 __all__ = ["inclusion_probability", "residency", "zipf_popularity"]
 

@@ -7,12 +7,15 @@ from hwmodels.network.architecture import (
     LAYER_MATRICES,
     Architecture,
     AttentionShape,
+    Footprint,
+    Workload,
     attention_shape,
     cached_tokens,
     kv_elements_per_token,
     parameters,
+    uniform_footprint,
+    uniform_weight_bits,
 )
-from hwmodels.network.footprint import Footprint, uniform_footprint, uniform_weight_bits
 from hwmodels.network.routing import (
     EVERY_EXPERT,
     UNIFORM,
@@ -25,7 +28,6 @@ from hwmodels.network.routing import (
     touched_share,
     zipf_routing,
 )
-from hwmodels.network.workload import Workload
 
 __all__ = [
     "ALL_LAYER_MATRICES",

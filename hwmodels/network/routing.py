@@ -21,8 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from hwmodels.memory.lru import inclusion_probability, residency, zipf_popularity
-from hwmodels.numerics.axes import as_arrays, rank_of, with_rank
-from hwmodels.numerics.scalars import Leaf, Number, as_float, either
+from hwmodels.numerics.scalars import Leaf, Number, as_arrays, as_float, either, rank_of, with_rank
 
 __all__ = [
     "EVERY_EXPERT",

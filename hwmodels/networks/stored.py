@@ -12,8 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from hwmodels.network.architecture import KINDS, Architecture, attention_shape, linear_shape
-from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.architecture import KINDS, UNCOMPRESSED_BITS, Architecture, attention_shape, linear_shape
 from hwmodels.networks.family import Family
 from hwmodels.networks.settings import shown
 from hwmodels.networks.spec import NetworkSpec

@@ -15,8 +15,7 @@ import numpy.typing as npt
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from hwmodels.numerics.axes import as_arrays
-from hwmodels.numerics.scalars import Number
+from hwmodels.numerics.scalars import Number, as_arrays
 
 __all__ = ["Whole", "as_whole", "ceil_div", "settled", "smooth_ceil_div", "smooth_folds"]
 

@@ -11,9 +11,8 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
-from hwmodels.numerics.axes import with_rank
 from hwmodels.numerics.gradients import share_cotangent
-from hwmodels.numerics.scalars import Number, as_float
+from hwmodels.numerics.scalars import Number, as_float, with_rank
 
 #: Highest power of a p-norm that is taken by multiplying.
 _MOST_PRODUCTS = 64

@@ -4,11 +4,12 @@ from hwmodels.parallel.collectives import (
     ALGORITHMS,
     COLLECTIVES,
     CollectiveKernel,
+    Link,
+    collective_time,
     collective_work,
     kernels_time,
 )
-from hwmodels.parallel.exchange import Division, ElementLinks, Exchange, Phase, divide, sum_exchange
-from hwmodels.parallel.network_link import Link, collective_time
+from hwmodels.parallel.group import Division, ElementLinks, Exchange, Phase, divide, sum_exchange
 
 __all__ = [
     "ALGORITHMS",

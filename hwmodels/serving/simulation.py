@@ -21,18 +21,228 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
+import flax.struct
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from hwmodels.device import Device
+from hwmodels.network.architecture import Architecture, Footprint, Workload
 from hwmodels.numerics.compensated_sums import CompensatedSum, compensated_sum
-from hwmodels.numerics.scalars import as_float
-from hwmodels.serving.engine import Engine, Served, Serving, Slots
-from hwmodels.serving.requests import Requests
-from hwmodels.serving.step_table import StepTable, step_seconds
+from hwmodels.numerics.scalars import Leaf, Number, as_float
+from hwmodels.serving.step_table import Engine, Served, Serving, Slots, StepTable, step_seconds
+from hwmodels.speculation.draft_cost import COMPRESSED_COPY, DraftCost, held_with_draft
 
-__all__ = ["begin_serving", "change_if_needed", "serve", "serve_further", "served_so_far"]
+__all__ = [
+    "PERCENTILES",
+    "Latencies",
+    "Requests",
+    "begin_serving",
+    "capacity_tokens",
+    "change_if_needed",
+    "crossing_rate",
+    "drawn_lengths",
+    "latencies",
+    "poisson_requests",
+    "sequence_tokens",
+    "serve",
+    "serve_further",
+    "served_so_far",
+    "with_rate",
+]
+
+# Requests: when they come, how long their prompts are, and how much is generated for each.
+
+
+@flax.struct.dataclass
+class Requests:
+    """Requests in the order in which they come."""
+
+    arrival_s: Float[Array, "*b request"]  # increasing, the first >= 0
+    prompt_tokens: Float[Array, "*b request"]  # whole, >= 1
+    output_tokens: Float[Array, "*b request"]  # whole, >= 1
+
+
+def drawn_lengths(key: PRNGKeyArray, count: int, mean: Number, variation: Number) -> Float[Array, " request"]:
+    """Whole numbers of tokens, lognormal about a mean.
+
+    Args:
+        count: static.
+        mean: one number, >= 1.
+        variation: one number, >= 0; standard deviation over mean. 0: all alike.
+    Returns:
+        "request", >= 1.
+    """
+    variance = jnp.log1p(jnp.asarray(as_float(variation)) ** 2)
+    normal = jax.random.normal(key, (count,))
+    drawn = as_float(mean) * jnp.exp(jnp.sqrt(variance) * normal - variance / 2.0)
+    return jnp.maximum(jnp.round(drawn), 1.0)
+
+
+def poisson_requests(
+    key: PRNGKeyArray,
+    count: int,
+    *,
+    rate_per_s: Number,
+    prompt_tokens: Number,
+    output_tokens: Number,
+    prompt_variation: Number = 0.0,
+    output_variation: Number = 0.0,
+) -> Requests:
+    """Requests of a Poisson process.
+
+    Args:
+        count: static; requests.
+        rate_per_s: one number, > 0; the same draws at another rate are the same requests, closer together.
+        prompt_tokens, output_tokens, prompt_variation, output_variation: see `drawn_lengths`.
+    """
+    gaps, prompts, outputs = jax.random.split(key, 3)
+    return Requests(
+        arrival_s=jnp.cumsum(jax.random.exponential(gaps, (count,))) / as_float(rate_per_s),
+        prompt_tokens=drawn_lengths(prompts, count, prompt_tokens, prompt_variation),
+        output_tokens=drawn_lengths(outputs, count, output_tokens, output_variation),
+    )
+
+
+def with_rate(requests: Requests, rate_per_s: Number) -> Requests:
+    """The same requests, closer together or farther apart, so that as many come in a second on average."""
+    arrival = requests.arrival_s
+    span_s = jnp.maximum(arrival[..., -1:] - arrival[..., :1], jnp.finfo(arrival.dtype).tiny)
+    mean_rate = (arrival.shape[-1] - 1) / span_s
+    scaled = (arrival - arrival[..., :1]) * mean_rate / as_float(rate_per_s)
+    return dataclasses.replace(requests, arrival_s=scaled)
+
+
+# Room for requests beside the weights, counted in tokens: keys and values of each, and the states that each sequence keeps.
+
+
+def capacity_tokens(
+    device: Device, architecture: Architecture, *, footprint: Footprint, draft_cost: DraftCost = COMPRESSED_COPY
+) -> Float[Array, ""]:
+    """Tokens whose keys and values fit beside the weights, those of a draft of its own included; 0 if these do not fit.
+
+    Of several devices: those of all replicas together, each of which holds its own. States of linear attention take room of
+    this too: see `sequence_tokens`.
+
+    Args:
+        device, architecture, footprint, draft_cost: leaves are single numbers.
+    Departs: layers with windows are taken to keep every token.
+    """
+    parts = {"footprint": footprint, "draft_cost": draft_cost}
+    held = _held(device, architecture, 0.0, **parts) - _state_bytes(device, architecture, **parts)
+    room = sum(as_float(tier.capacity_bytes) for tier in device.tiers) - held
+    replicas = 1.0 if device.group is None else as_float(device.group.data_parallel)
+    return replicas * jnp.maximum(jnp.asarray(room), 0.0) / _token_bytes(device, architecture, **parts)
+
+
+def sequence_tokens(
+    device: Device, architecture: Architecture, *, footprint: Footprint, draft_cost: DraftCost = COMPRESSED_COPY
+) -> Float[Array, ""]:
+    """Tokens whose keys and values take as much as the states of one sequence, whatever its length; 0 without any states.
+
+    Args:
+        device, architecture, footprint, draft_cost: leaves are single numbers.
+    """
+    parts = {"footprint": footprint, "draft_cost": draft_cost}
+    return jnp.asarray(_state_bytes(device, architecture, **parts) / _token_bytes(device, architecture, **parts))
+
+
+def _held(
+    device: Device, architecture: Architecture, context: float, *, footprint: Footprint, draft_cost: DraftCost
+) -> Leaf:
+    """Bytes with one sequence of so many cached tokens."""
+    load = Workload(batch=1.0, context_tokens=context)
+    parts = {"workload": load, "footprint": footprint, "draft_cost": draft_cost}
+    return held_with_draft(architecture, **parts, group=device.group)
+
+
+def _state_bytes(device: Device, architecture: Architecture, *, footprint: Footprint, draft_cost: DraftCost) -> Leaf:
+    return _held(device, architecture, 0.0, footprint=_without_weights(footprint), draft_cost=draft_cost)
+
+
+def _token_bytes(device: Device, architecture: Architecture, *, footprint: Footprint, draft_cost: DraftCost) -> Leaf:
+    """Of keys and values: a state is the same for every token, and single precision does not tell one token beside it."""
+    own = draft_cost.architecture
+    draft_cost = draft_cost if own is None else dataclasses.replace(draft_cost, architecture=_stateless(own))
+    weightless = _without_weights(footprint)
+    return _held(device, _stateless(architecture), 1.0, footprint=weightless, draft_cost=draft_cost)
+
+
+def _stateless(architecture: Architecture) -> Architecture:
+    """The same layers without what linear attention keeps of a sequence."""
+    return dataclasses.replace(architecture, linear_value_heads=0.0, linear_conv_tokens=0.0)
+
+
+def _without_weights(footprint: Footprint) -> Footprint:
+    nothing = dict.fromkeys(footprint.target_weight_bits, 0.0)
+    return dataclasses.replace(footprint, target_weight_bits=nothing, draft_weight_bits=nothing)
+
+
+# What users of an engine see: time to the first token, time per further token, time of a whole request, and throughput.
+
+#: Of every latency.
+PERCENTILES = (50.0, 90.0, 99.0)
+
+
+@flax.struct.dataclass
+class Latencies:
+    """Latencies by percentile and what the engine did, "*b"."""
+
+    ttft_s: Float[Array, "*b percentile"]  # from arrival to the first token
+    tpot_s: Float[Array, "*b percentile"]  # per further token, a mean of each request
+    request_s: Float[Array, "*b percentile"]  # from arrival to the last token
+    tokens_per_s: Float[Array, "*b"]  # generated for all requests, from the first arrival to the end
+    requests_per_s: Float[Array, "*b"]  # that end, likewise
+    mean_batch: Float[Array, "*b"]  # requests in the engine while it works
+    utilisation: Float[Array, "*b"]  # share of the time that the engine is in steps
+
+
+def latencies(requests: Requests, served: Served, *, warm_up: float = 0.1) -> Latencies:
+    """Summary of one run; `vmap` for several.
+
+    Args:
+        requests, served: of one run.
+        warm_up: static, in [0, 1); share of the requests, the first ones, whose latencies do not count, as they
+            find an empty engine.
+    """
+    first = int(warm_up * requests.arrival_s.shape[-1])
+    arrival, output = requests.arrival_s, requests.output_tokens
+    further = jnp.maximum(output - 1.0, 1.0)
+    tpot = jnp.where(output > 1, (served.request_s - served.ttft_s) / further, jnp.nan)
+    span_s = served.end_s - arrival[0]
+
+    def of(values: Leaf) -> Float[Array, " percentile"]:
+        return jnp.nanpercentile(values[first:], jnp.asarray(PERCENTILES))
+
+    return Latencies(
+        ttft_s=of(served.ttft_s),
+        tpot_s=of(tpot),
+        request_s=of(served.request_s),
+        tokens_per_s=jnp.sum(output) / span_s,
+        requests_per_s=arrival.shape[-1] / span_s,
+        mean_batch=served.held_slots_s / served.busy_s,
+        utilisation=served.busy_s / span_s,
+    )
+
+
+def crossing_rate(rates_per_s: np.ndarray, without: np.ndarray, with_draft: np.ndarray) -> float | None:
+    """The arrival rate from which a latency with a draft is no longer below the one without.
+
+    Args:
+        rates_per_s: "rate", increasing, > 0.
+        without, with_draft: "rate", > 0.
+    Returns:
+        Where the logarithm of their ratio, straight between rates in their logarithm, rises to 0; None where the draft is
+        slower from the lowest rate on, faster at all rates, or faster again at a rate beyond.
+    """
+    ratio, log_rate = np.log(with_draft / without), np.log(rates_per_s)
+    place = int(np.argmax(ratio >= 0))  # the first one; 0 where there is none
+    if place == 0 or np.any(ratio[place:] < 0):
+        return None
+    share = -ratio[place - 1] / (ratio[place] - ratio[place - 1])
+    return float(np.exp(log_rate[place - 1] + share * (log_rate[place] - log_rate[place - 1])))
 
 
 Kept = TypeVar("Kept")

@@ -1,32 +1,45 @@
 """Draft-verify cycles: plans, their time, tokens and speedup, and when not to speculate."""
 
-from hwmodels.speculation.acceptance import Acceptance, iid_acceptance, shares_to_rates
-from hwmodels.speculation.acceptance_traces import (
+from hwmodels.speculation.acceptance import (
+    Acceptance,
     AcceptanceTrace,
     TraceError,
     chain_cycles,
+    iid_acceptance,
     read_trace,
+    shares_to_rates,
     tokens_to_rates,
     write_trace,
 )
-from hwmodels.speculation.case import Case
 from hwmodels.speculation.chains import (
     BestDraft,
     PricedChains,
+    ServingCycle,
     SpeculationResult,
     best,
+    entering_tokens,
     expected_log_speedup,
     expected_tokens_iid,
     priced_chains,
+    serving_cycle,
+    serving_step,
     tokens_per_cycle,
 )
-from hwmodels.speculation.cycle import Baselines, CycleCost, baseline_steps, baselines, plan_steps, price
+from hwmodels.speculation.cycle import Baselines, Case, CycleCost, baseline_steps, baselines, plan_steps, price
 from hwmodels.speculation.draft_cost import (
     COMPRESSED_COPY,
+    EAGLE3_VOCABULARY,
     DraftCost,
+    block_head,
     copied_widths,
+    eagle_head,
+    fitting_pool,
     held_with_draft,
+    medusa_head,
+    multi_token_head,
+    one_layer,
     separate_draft_bytes,
+    with_pool,
 )
 from hwmodels.speculation.draft_policies import (
     AdditiveLength,
@@ -39,23 +52,13 @@ from hwmodels.speculation.draft_policies import (
     fastest_way,
     walk_policies,
 )
-from hwmodels.speculation.effective_performance import (
-    Decision,
-    acceptance_rate,
-    decide,
-    discounted_performance,
-    primary_performance,
-    ridge_length,
-)
-from hwmodels.speculation.engine_logs import EngineLogError, LoggedAcceptance, read_engine_log
-from hwmodels.speculation.engine_terms import NO_ENGINE, EngineTerms, engine_time
-from hwmodels.speculation.head_shapes import (
-    EAGLE3_VOCABULARY,
-    block_head,
-    eagle_head,
-    medusa_head,
-    multi_token_head,
-    one_layer,
+from hwmodels.speculation.engine_logs import (
+    NO_ENGINE,
+    EngineLogError,
+    EngineTerms,
+    LoggedAcceptance,
+    engine_time,
+    read_engine_log,
 )
 from hwmodels.speculation.plan import (
     ROOT,
@@ -69,17 +72,21 @@ from hwmodels.speculation.plan import (
     tree_plan,
     tree_shape,
 )
-from hwmodels.speculation.pool import fitting_pool, with_pool
-from hwmodels.speculation.steady_state import ServingCycle, entering_tokens, serving_cycle, serving_step
 from hwmodels.speculation.verification_length import (
+    Decision,
     Generation,
     ReferenceLength,
     Schedule,
     UnifiedLength,
+    acceptance_rate,
     best_schedule,
+    decide,
+    discounted_performance,
     generation_time,
     geometric_mean_tokens,
     naive_length,
+    primary_performance,
+    ridge_length,
     schedule_time,
     unified_length,
 )

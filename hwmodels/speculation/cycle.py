@@ -15,16 +15,28 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.network.architecture import EXPERT_MATRICES
-from hwmodels.network.footprint import UNCOMPRESSED_BITS, Footprint, uniform_footprint
+from hwmodels.device import Device
+from hwmodels.network.architecture import (
+    EXPERT_MATRICES,
+    UNCOMPRESSED_BITS,
+    Architecture,
+    Footprint,
+    Workload,
+    uniform_footprint,
+)
 from hwmodels.network.operators import StepShape, decode_step, draft_step, verify_step
-from hwmodels.numerics.axes import same_rank, with_rank
+from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.numerics.fast_compile import priced_at_once
-from hwmodels.numerics.scalars import Leaf, Number, as_float, either
+from hwmodels.numerics.scalars import Leaf, Number, as_float, either, same_rank, with_rank
 from hwmodels.parallel.group import for_draft, sharing_devices
-from hwmodels.speculation.case import Case
-from hwmodels.speculation.draft_cost import DraftCost, copied_widths, separate_draft_bytes
-from hwmodels.speculation.engine_terms import engine_time
+from hwmodels.speculation.draft_cost import (
+    COMPRESSED_COPY,
+    DraftCost,
+    copied_widths,
+    fitting_pool,
+    separate_draft_bytes,
+)
+from hwmodels.speculation.engine_logs import NO_ENGINE, EngineTerms, engine_time
 from hwmodels.speculation.plan import Plan
 from hwmodels.step.capacity import held_bytes
 from hwmodels.step.energy import idle_energy
@@ -32,12 +44,46 @@ from hwmodels.step.priced_steps import PricedStep, price_steps
 
 __all__ = [
     "Baselines",
+    "Case",
     "CycleCost",
     "baseline_steps",
     "baselines",
     "plan_steps",
     "price",
 ]
+
+# Everything that is priced, as one pytree.
+
+
+@flax.struct.dataclass
+class Case:
+    """A device, a network and what runs on it; leaves are single numbers: `vmap` and `grad` take the whole case.
+
+    Attributes:
+        footprint: bits read of weights and KV; those of an uncompressed network unless given.
+        draft: what a draft step runs; a compressed copy of the target unless given.
+        routing: of the target's tokens among the architecture's experts.
+        engine: what the engine spends on a cycle beside its kernels.
+        pool_fits: static; the draft chooses among as many experts as the first memory has room for, whatever `draft` says.
+    """
+
+    device: Device
+    architecture: Architecture
+    workload: Workload
+    footprint: Footprint = dataclasses.field(default_factory=lambda: uniform_footprint(UNCOMPRESSED_BITS))
+    draft: DraftCost = COMPRESSED_COPY
+    routing: Routing = UNIFORM
+    engine: EngineTerms = NO_ENGINE
+    pool_fits: bool = flax.struct.field(pytree_node=False, default=False)
+
+    @property
+    def pooled(self) -> Case:
+        """The case with a number of experts that the draft chooses among, where the first memory decides it."""
+        if not self.pool_fits:
+            return self
+        read = {"workload": self.workload, "footprint": self.footprint, "routing": self.routing}
+        pool = fitting_pool(self.device, self.architecture, **read)
+        return dataclasses.replace(self, draft=dataclasses.replace(self.draft, pool_experts=pool), pool_fits=False)
 
 
 @flax.struct.dataclass

@@ -20,7 +20,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from hwmodels.numerics.scalars import Leaf
-from hwmodels.speculation.acceptance_traces import AcceptanceTrace, in_chunks
+from hwmodels.speculation.acceptance import AcceptanceTrace, in_chunks
 
 __all__ = [
     "AdditiveLength",

@@ -21,11 +21,12 @@ from hwmodels.step.step_cost import (
     decoder_energy,
     encoder_energy,
     encoder_time,
+    memory_time,
     on_chip_cost,
     seconds_by_part,
     time_with_encoder,
+    traffic_by_memory,
 )
-from hwmodels.step.traffic import memory_time, traffic_by_memory
 
 __all__ = [
     "STEP_PARTS",

@@ -8,7 +8,7 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.chip.cost import static_power
+from hwmodels.chip.bill import static_power
 from hwmodels.chip.energy import knows_energy
 from hwmodels.device import Device
 from hwmodels.numerics.scalars import as_float

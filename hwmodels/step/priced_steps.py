@@ -16,17 +16,15 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from hwmodels.device import Device
-from hwmodels.network.architecture import KINDS, Architecture, ffn_layers
-from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.architecture import KINDS, UNCOMPRESSED_BITS, Architecture, ffn_layers
 from hwmodels.network.operators import OperatorWork, StepShape, busiest_load, step_operators
 from hwmodels.network.operators.step import WEIGHT_BITS, widths_of_kinds
 from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.numerics.fast_compile import in_small_program, priced_at_once
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
-from hwmodels.parallel.collectives import COLLECTIVES, Collective, collective_work
+from hwmodels.parallel.collectives import COLLECTIVES, Collective, collective_time, collective_work
 from hwmodels.parallel.group import DeviceGroup, fullest_stage, share_of_architecture, share_of_step
-from hwmodels.parallel.network_link import collective_time
 from hwmodels.step.energy import idle_energy
 from hwmodels.step.step_cost import StepCost, step_cost
 

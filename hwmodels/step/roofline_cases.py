@@ -1,7 +1,7 @@
 """Speedup of tree speculation where a roofline says how long a verification takes: bound by arithmetic, by memory, by either.
 
 All times are in units of one autoregressive step T_v(1), so that only three things matter: tokens per cycle AAT(x), drafting
-alpha(x), and where the ridge x_R lies. Arrays are "*b length", as in `hwmodels.speculation.effective_performance`.
+alpha(x), and where the ridge x_R lies. Arrays are "*b length", as in `hwmodels.speculation.verification_length`.
 
 Source: Boosting the Performance of Tree-Based Speculative Decoding of LLMs on FPGAs, III-B, Eq. (9) to (15).
 """
@@ -14,8 +14,7 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.numerics.axes import same_rank
-from hwmodels.numerics.scalars import Number, as_float
+from hwmodels.numerics.scalars import Number, as_float, same_rank
 
 __all__ = [
     "Drafting",

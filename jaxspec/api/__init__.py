@@ -4,8 +4,7 @@
 """
 
 from hwmodels import Case, Plan, Workload, chain_plan, price
-from jaxspec.api.calls import study_call
-from jaxspec.api.open_run import open_result, resume
+from jaxspec.api.calls import open_result, resume, study_call
 from jaxspec.api.parts import (
     SchemeCard,
     architecture,

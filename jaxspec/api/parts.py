@@ -11,13 +11,13 @@ import jax
 from jax.core import Tracer
 
 from hwmodels import Architecture, Device, Footprint
-from hwmodels.analysis.sensitivity import leaf_names
+from hwmodels.analysis.design_point import leaf_names
 from hwmodels.numerics.fields import check_numbers
 from jaxspec.api.calls import notebook_reporter
 from jaxspec.api.results import StudyResults
 from jaxspec.compress.knobs import checked_values
 from jaxspec.compress.schemes import Scheme, find_scheme
-from jaxspec.errors import InputError
+from jaxspec.errors import InputError, hint
 from jaxspec.registries import registry_of
 from jaxspec.report.terminal import Table
 from jaxspec.runs.progress import Reporter
@@ -28,7 +28,6 @@ from jaxspec.studies.measured.pricing import resolve_architecture, resolve_devic
 from jaxspec.studies.pack.config import PACK, PackConfig
 from jaxspec.studies.pack.result import UnpackResult
 from jaxspec.studies.pack.run import inspect_file, unpack_container
-from jaxspec.suggestions import hint
 
 __all__ = [
     "SchemeCard",

@@ -11,22 +11,19 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxspec.errors import InputError, one_line
-from jaxspec.files import plain, to_json, write_text
+from jaxspec.errors import InputError, hint, one_line, question
 from jaxspec.html import lines_html
 from jaxspec.output_places import check_file_place, check_folder_place
-from jaxspec.partial_files import sync_folder
+from jaxspec.partial_files import plain, sync_folder, to_json, write_text
 from jaxspec.registries import load_object
 from jaxspec.report.terminal import Shown, Table
 from jaxspec.runs.directory import is_run_directory
 from jaxspec.runs.inputs import input_digests
 from jaxspec.runs.run_index import RECORD, new_record, write_result_file
-from jaxspec.settings.base import Settings
+from jaxspec.settings.base import Settings, to_toml
 from jaxspec.settings.catalog_names import known_device
 from jaxspec.settings.coercion import as_path, shown
-from jaxspec.settings.toml import to_toml
 from jaxspec.studies.study import Study
-from jaxspec.suggestions import hint, question
 
 if TYPE_CHECKING:
     import pandas  # pyright: ignore[reportMissingImports] - optional

@@ -7,10 +7,9 @@ from typing import Any
 
 import click
 
-from jaxspec.cli.options import give_out, json_option, names_of_catalog, write_json
-from jaxspec.cli.usage import Command
+from jaxspec.cli.options import Command, give_out, json_option, names_of_catalog, write_json
 from jaxspec.errors import InputError
-from jaxspec.results.quantity import significant
+from jaxspec.results.records import significant
 from jaxspec.settings.catalog_names import catalog_architectures, catalog_devices, known_architecture, known_device
 
 
@@ -18,7 +17,7 @@ def _entries(names, get, title, sources) -> list[dict]:
     """One entry per name; values are the numbers that have a source, by dotted name."""
     import jax
 
-    from hwmodels.analysis.sensitivity import leaf_names
+    from hwmodels.analysis.design_point import leaf_names
     from jaxspec.report.assumptions import number_status
 
     entries = []

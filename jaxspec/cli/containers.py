@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from jaxspec.cli.options import force_option, give_out, json_option, out_option, plot_option, write_json
-from jaxspec.cli.usage import Command
+from jaxspec.cli.options import Command, force_option, give_out, json_option, out_option, plot_option, write_json
 from jaxspec.errors import InputError
 from jaxspec.output_places import check_apart
 

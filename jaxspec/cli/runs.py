@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import click
 
-from jaxspec.cli.options import force_option, give_out, json_option, out_option, write_json
-from jaxspec.cli.usage import Command, Group, unknown_command
+from jaxspec.cli.options import (
+    Command,
+    Group,
+    force_option,
+    give_out,
+    json_option,
+    out_option,
+    unknown_command,
+    write_json,
+)
 from jaxspec.output_places import check_folder_place
 
 __all__ = ["merge", "runs"]
@@ -56,7 +64,7 @@ def show_command(run: str, json_file: str | None) -> None:
 
     RUN is a run directory; of a finished one the result is shown as well.
     """
-    from jaxspec.api.open_run import open_result
+    from jaxspec.api.calls import open_result
     from jaxspec.report.terminal import show
     from jaxspec.runs.run_index import find_run
 
@@ -88,7 +96,7 @@ def resume_command(run: str, json_file: str | None) -> None:
 
     RUN is a run directory; a finished one is printed again.
     """
-    from jaxspec.api.open_run import resume
+    from jaxspec.api.calls import resume
     from jaxspec.cli.study_command import print_shown
     from jaxspec.runs.progress import Reporter
 

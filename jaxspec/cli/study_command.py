@@ -17,6 +17,7 @@ import click
 from jaxspec.cli.options import (
     FIRST,
     RUN_KEEPS_IT,
+    Command,
     config_option,
     force_option,
     give_out,
@@ -29,7 +30,6 @@ from jaxspec.cli.options import (
     words_or_files,
     write_json,
 )
-from jaxspec.cli.usage import Command
 from jaxspec.errors import InputError
 from jaxspec.output_places import check_apart
 from jaxspec.registries import load_object

@@ -2,12 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from jaxspec.lazy_names import lazy_names
+from jaxspec.registries import lazy_names
 
 if TYPE_CHECKING:
     from jaxspec.compress.footprint import bits_per_value, count_exponents
-    from jaxspec.compress.knob_files import knobs_from_json, knobs_to_json
-    from jaxspec.compress.knobs import Knobs, harden, uniform_knobs
+    from jaxspec.compress.knobs import Knobs, harden, knobs_from_json, knobs_to_json, uniform_knobs
     from jaxspec.compress.kv import compress_cache, prepare_kv
     from jaxspec.compress.schemes import DEFAULT_SCHEME, SCHEMES, Scheme, find_scheme
     from jaxspec.compress.weights import draft_view, hard_draft, prepare, sum_of_squares

@@ -20,8 +20,7 @@ from flax import struct
 from jaxtyping import Array, Float, Int
 
 from jaxspec.compress.knobs import Knobs
-from jaxspec.compress.schemes.interface import CompressedKV
-from jaxspec.compress.schemes.scheme import Scheme
+from jaxspec.compress.schemes.scheme import CompressedKV, Scheme
 from jaxspec.formats import mx_truncated
 from jaxspec.formats.group_quantization import to_float16
 from jaxspec.models.blocks.interface import CachedShape, KVCodec

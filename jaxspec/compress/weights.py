@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,18 +13,118 @@ from jaxtyping import Array, Float, Int
 
 from hwmodels import Footprint
 from jaxspec.compress.footprint import BitsPerValue, measured_footprint
-from jaxspec.compress.head import HEAD, hard_head, prepare_head
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.kv import PreparedKV
-from jaxspec.compress.schemes.interface import CompressedMatrix, OwnKnobs
-from jaxspec.compress.schemes.scheme import Scheme
+from jaxspec.compress.schemes.scheme import CompressedMatrix, OwnKnobs, Scheme
+from jaxspec.formats.patterns import BFLOAT16, NumberFormat
 from jaxspec.models.config import INPUT_OF, DecoderConfig, kinds_of
 from jaxspec.models.decoder import Params
 from jaxspec.models.layer_loops import LayerView
 from jaxspec.models.matrix import Made, Matrix, Stored, stack_of
+from jaxspec.models.special_tokens import head_of
 from jaxspec.models.streamed import is_streamed
 
-__all__ = ["draft_view", "hard_draft", "knobs_of_matrix", "prepare", "rows_of", "sum_of_squares", "target_network"]
+__all__ = [
+    "HEAD",
+    "HEAD_KNOBS",
+    "Blend",
+    "blend",
+    "blend_cuts",
+    "draft_head",
+    "draft_view",
+    "hard_draft",
+    "hard_head",
+    "knobs_of_matrix",
+    "prepare",
+    "prepare_head",
+    "rows_of",
+    "sum_of_squares",
+    "target_network",
+]
+
+# The LM head of a draft, where a scheme compresses it like the matrices of the layers.
+
+#: Name of the head among parameters, footprints and what a scheme prepared.
+HEAD = "lm_head"
+
+#: Knobs of the head, by the names that knobs of a matrix have.
+HEAD_KNOBS = {"weight_prune": "head_prune", "weight_cut_bits": "head_cut_bits"}
+
+
+def prepare_head(scheme: Scheme, params: Params, norm: Float[Array, " column"]) -> Any:
+    """What a scheme computes once of the head.
+
+    Args:
+        norm: of each channel of what the head multiplies, over calibration tokens.
+    """
+    return scheme.of_kind(HEAD).matrix.prepare(stack_of(head_of(params)).values(), norm)
+
+
+def _own(knobs: Knobs) -> OwnKnobs:
+    return {name: knobs.values[of_head] for name, of_head in HEAD_KNOBS.items()}
+
+
+def draft_head(
+    params: Params, prepared: Any, knobs: Knobs, temperature: Float[Array, ""] | float | None
+) -> CompressedMatrix:
+    """The head of a draft.
+
+    Args:
+        params: the target's.
+        prepared: by `prepare_head`.
+        temperature: as for `draft_view`; None: the hard head.
+    """
+    codec = knobs.scheme.of_kind(HEAD).matrix
+    given = stack_of(head_of(params)).values(), prepared, _own(knobs)
+    return codec.hard(*given) if temperature is None else codec.soft(*given, temperature)
+
+
+def hard_head(params: Params, prepared: Any, knobs: Knobs) -> Stored:
+    """The bit-exact head of a draft, to decode with."""
+    return _hard_head({HEAD: head_of(params)}, prepared, knobs)
+
+
+@jax.jit
+def _hard_head(params: Params, prepared: Any, knobs: Knobs) -> Stored:
+    return Stored.of(draft_head(params, prepared, knobs, None).values)
+
+
+# A fractional number as a blend of its two whole neighbours: bits of a format, experts of a pool.
+
+
+class Blend(NamedTuple):
+    """The whole number below, and the weight of the one above."""
+
+    low: Int[Array, "*b"]
+    weight: Float[Array, "*b"]
+
+    @property
+    def mean(self) -> Float[Array, "*b"]:
+        """Mean of the two; tends to the rounded number as the temperature falls."""
+        return self.low.astype(self.weight.dtype) + self.weight
+
+
+def blend(value: Float[Array, "*b"], temperature: Float[Array, ""] | float, *, least: int, most: int) -> Blend:
+    """Neighbours of a fractional number in [least, most] and the upper one's weight; static bounds, least < most.
+
+    The weight is sigmoid((fraction − 1/2) / temperature), rescaled to run from exactly 0 to exactly 1: without the rescaling
+    the blend would jump at whole numbers. Kinks at whole numbers; the gradient there is the right-hand one, at `most` the left.
+    """
+    low = jnp.clip(jnp.floor(value), least, most - 1)
+    bottom, top = jax.nn.sigmoid(-0.5 / temperature), jax.nn.sigmoid(0.5 / temperature)
+    raw = jax.nn.sigmoid((value - low - 0.5) / temperature)
+    return Blend(low.astype(jnp.int32), (raw - bottom) / (top - bottom))
+
+
+# Mantissa truncation with a fractional number of cut bits.
+
+
+def blend_cuts(
+    cut_bits: Float[Array, "*b"], temperature: Float[Array, ""] | float, number_format: NumberFormat = BFLOAT16
+) -> Blend:
+    """`blend` of numbers of cut mantissa bits, 0 to as many as the format has."""
+    return blend(cut_bits, temperature, least=0, most=number_format.mantissa_bits)
+
 
 #: What a scheme prepared of each matrix: kind -> leaves that lead with a layer axis, the head's without one.
 Prepared = dict[str, Any]

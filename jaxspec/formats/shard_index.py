@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxspec.errors import InputError, one_line
-from jaxspec.files import parse_json
+from jaxspec.partial_files import parse_json
 
 __all__ = [
     "INDEX_FILE",

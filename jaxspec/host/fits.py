@@ -30,16 +30,16 @@ from hwmodels.analysis.calibration.intervals import interval_record
 from hwmodels.analysis.calibration.least_squares import Parameter, fit, predicted_rows
 from hwmodels.analysis.calibration.report import ErrorSummary, relative_error
 from hwmodels.compute.measured_host import Between, HostAttention, HostProducts, MeasuredHost, put_out
-from hwmodels.compute.products import products_of
-from hwmodels.compute.row_costs import RowCosts
+from hwmodels.compute.roofline import RowCosts
+from hwmodels.compute.tile_counts import products_of
 from hwmodels.network.operators import StepShape
 from hwmodels.network.operators.work import MATRIX_OPERATORS, OPERATORS
 from hwmodels.numerics.smoothing import smooth_maximum
-from hwmodels.speculation.engine_terms import NO_ENGINE
+from hwmodels.speculation.engine_logs import NO_ENGINE
 from jaxspec.errors import InputError
 from jaxspec.host.table import Row
 from jaxspec.settings.draft_kinds import DRAFT_KINDS
-from jaxspec.studies.measured.clock_prediction import predict_ways
+from jaxspec.studies.measured.stopwatch import predict_ways
 
 #: Numbers of rows, in double precision.
 Numbers = npt.NDArray[np.float64]
@@ -394,7 +394,7 @@ def row_costs_of(rows: Numbers, weights: Numbers, log_ratio: Numbers) -> RowCost
 
 
 def factors(costs: RowCosts, rows: Numbers, weights: Numbers) -> Numbers:
-    """`hwmodels.compute.row_costs.row_factor` in double precision, on the host."""
+    """`hwmodels.compute.roofline.row_factor` in double precision, on the host."""
     place, size = np.log(rows), np.log(weights)
     each = [np.interp(place, np.log(costs.rows), np.log(row)) for row in costs.factors]
     if len(each) == 1:

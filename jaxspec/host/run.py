@@ -14,16 +14,15 @@ import numpy as np
 
 from hwmodels import Architecture
 from jaxspec.errors import InputError
-from jaxspec.files import write_text
 from jaxspec.host.config import CalibrateConfig
 from jaxspec.host.fits import Machine, PartFit, check_layers, check_products, fit_machine
-from jaxspec.host.machine import device_memory_bytes, measured_title
-from jaxspec.host.measuring import Measured, begun_here, measure_machine
+from jaxspec.host.measuring import Measured, begun_here, device_memory_bytes, measure_machine, measured_title
 from jaxspec.host.programs import companion_of
 from jaxspec.host.result import CalibrateResult, FittedPart, MeasuredTime, RowStep, SeenNoise
 from jaxspec.host.table import Row, read_rows, rows_text
 from jaxspec.host.view import write_calibrate_report
 from jaxspec.output_places import check_file_place
+from jaxspec.partial_files import write_text
 from jaxspec.report.assumptions import device_facts
 from jaxspec.results import Quantity, calibrated, given, measured
 from jaxspec.results.network_results import PricedNumber

@@ -30,14 +30,12 @@ from jaxspec.checks import check_count
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.mesh import split_rows
-from jaxspec.speculate.candidates import CandidateLaw
-from jaxspec.speculate.chunks import Prompts
+from jaxspec.speculate.chunks import Prompts, generated_tokens
 from jaxspec.speculate.drafts.interface import ReadyDraft
 from jaxspec.speculate.drafts.no_draft import NoDraft
 from jaxspec.speculate.engine import Decoded, autoregressive_tree, decode
-from jaxspec.speculate.expansion import TreeLimits, chain_limits, tree_limits
+from jaxspec.speculate.expansion import CandidateLaw, TreeLimits, chain_limits, tree_limits
 from jaxspec.speculate.loop import Request
-from jaxspec.speculate.ragged import generated_tokens
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees.public_trees import chain_tree
 from jaxspec.trees.topology import Tree

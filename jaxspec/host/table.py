@@ -14,9 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from jaxspec.errors import InputError
+from jaxspec.errors import InputError, hint
 from jaxspec.settings.coercion import shown
-from jaxspec.suggestions import hint
 
 __all__ = ["COLUMNS", "MOST_DRAFTED", "PARTS", "Row", "read_rows", "rows_text"]
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from jaxspec.lazy_names import lazy_names
+from jaxspec.registries import lazy_names
 
 if TYPE_CHECKING:
     from jaxspec.models.blocks import StepInput
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jaxspec.models.hf_export import save_directory
     from jaxspec.models.hf_load import LoadedModel, load_container, load_directory
     from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
-    from jaxspec.models.rope_scaling import RopeScaling
+    from jaxspec.models.rope import RopeScaling
 
 __all__ = [
     "MATRIX_KINDS",

@@ -8,10 +8,9 @@ from typing import Any
 from hwmodels import Architecture
 from hwmodels.networks import NetworkSpec, RopeSpec
 from jaxspec.models.blocks import GatedDeltaNet
-from jaxspec.models.config import DecoderConfig
-from jaxspec.models.families import SHARED
+from jaxspec.models.config import SHARED, DecoderConfig
 from jaxspec.models.norms import NORMS
-from jaxspec.models.rope_scaling import Rope
+from jaxspec.models.rope import Rope
 
 __all__ = ["architecture_of", "spec_of"]
 

@@ -15,12 +15,70 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
-from hwmodels.numerics.exact_products import EXACT
+from hwmodels.numerics.compensated_sums import EXACT
 from jaxspec.models.decoding_programs import computed_once
 from jaxspec.models.dots import dot_rows
-from jaxspec.models.text_order import TextOrder
+
+__all__ = [
+    "KVSource",
+    "TextOrder",
+    "attend",
+    "attend_sequentially",
+    "grouped_queries",
+    "joined_heads",
+    "scaled_scores",
+    "text_order",
+]
+
+# Attention whose sums run in the order of the text, wherever keys and values lie.
+
+
+class TextOrder(NamedTuple):
+    """Where the near tokens of each query lie, among the columns of their sources side by side.
+
+    Attributes:
+        column: of the token at each place, the query itself at the last.
+        known: whether there is one.
+    """
+
+    column: Int[Array, "batch token place"]
+    known: Bool[Array, "batch token place"]
+
+    def scores(self, scores: Float[Array, "batch kv_head group token column"]) -> Array:
+        """Scores by place, the least number where there is no token."""
+        found = jnp.take_along_axis(scores, self.column[:, None, None], axis=-1)
+        return jnp.where(self.known[:, None, None], found, jnp.finfo(scores.dtype).min)
+
+    def weighted(
+        self,
+        weights: Float[Array, "batch kv_head group token place"],
+        values: Float[Array, "batch kv_head column value_dim"],
+    ) -> Float[Array, "batch kv_head group token value_dim"]:
+        """Sums of the values at all places.
+
+        A product over columns, with zeros between them, would be no such sum: its kernel chooses an order by where they lie.
+        """
+        by_place = jax.vmap(lambda values, column: values[:, column])(values, self.column)
+        return jnp.sum(weights[..., None] * by_place[:, :, None], axis=-2)
+
+
+def text_order(
+    positions: Int[Array, "batch token"],
+    of_columns: Int[Array, "batch column"],
+    seen: Bool[Array, "batch token column"],
+    places: int,
+) -> TextOrder:
+    """The order of the `places` tokens that end with each query.
+
+    Args:
+        positions: of the queries. of_columns: positions of what they may see.
+        seen: columns that a query sees: one of a position at most.
+    """
+    before = positions[:, :, None, None] - of_columns[:, None, None, :]
+    at = seen[:, :, None, :] & (before == places - 1 - jnp.arange(places)[None, None, :, None])
+    return TextOrder(jnp.argmax(at, axis=-1), jnp.any(at, axis=-1))
 
 
 class KVSource(NamedTuple):

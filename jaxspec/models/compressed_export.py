@@ -14,13 +14,13 @@ import ml_dtypes
 import numpy as np
 
 from jaxspec.errors import InputError
-from jaxspec.files import to_json
 from jaxspec.formats.container import TensorForm
 from jaxspec.formats.packed_integers import fp8_rows, int4_groups
 from jaxspec.formats.shard_index import INDEX_FILE
 from jaxspec.models.gguf_export import open_network
 from jaxspec.models.layer_files import SHARD_BYTES, index_json, plan_shards, write_shard
 from jaxspec.models.stored_parameters import layer_parameters, network_parameters
+from jaxspec.partial_files import to_json
 
 __all__ = ["COMPRESSED_TYPES", "group_of", "write_compressed"]
 

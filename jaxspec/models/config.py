@@ -6,18 +6,37 @@ import dataclasses
 import functools
 import math
 from collections.abc import Collection, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from jaxspec.models.blocks import Attention, DenseFeedForward, FeedForward, GatedDeltaNet, GroupedAttention
+from hwmodels.networks import Family, NetworkSpec, RopeSpec, SharedSizes, read_running
+from jaxspec.models.blocks import (
+    Attention,
+    DenseFeedForward,
+    Experts,
+    FeedForward,
+    GatedDeltaNet,
+    GroupedAttention,
+    LatentAttention,
+)
 from jaxspec.models.blocks.interface import CachedShape
 from jaxspec.models.layer_runs import LayerLoop, LayerRun, loops_of, runs_of
 from jaxspec.models.mixed_cache import MixedLayers, common_shape
 from jaxspec.models.norms import NORMS
+from jaxspec.models.rope import SCALINGS, Rope
 from jaxspec.models.rounded_inputs import KEY_SCALE, input_scale_of, input_space_of, spread_shapes
 from jaxspec.models.sizes import DecoderSizes, shortest
 from jaxspec.settings.knobs import MANTISSA_BITS, SharedExponents, StoredDtype
 
-__all__ = ["INPUT_OF", "MATRIX_KINDS", "DecoderConfig", "LayerParameter", "kinds_of"]
+__all__ = [
+    "INPUT_OF",
+    "MATRIX_KINDS",
+    "DecoderConfig",
+    "LayerParameter",
+    "config_of",
+    "decoder_config",
+    "family_of",
+    "kinds_of",
+]
 
 #: The matrices of a layer that a draft may compress, in the order in which a layer uses them; a network's own are
 #: `DecoderConfig.matrix_kinds`.
@@ -233,3 +252,45 @@ class DecoderConfig(DecoderSizes):
         """Parameters of the whole network; a tied head counts once."""
         layers = sum(math.prod(parameter.shape) * parameter.num_layers for parameter in self.layer_parameters.values())
         return layers + sum(math.prod(shape) for shape, _ in self.outside_parameters.values())
+
+
+# Networks that run, by the rows of the one table of Hugging Face families.
+
+#: Fields that a network's description and its configuration here have in common.
+SHARED = tuple(field.name for field in dataclasses.fields(SharedSizes))
+
+
+def decoder_config(raw: dict[str, Any]) -> DecoderConfig:
+    """Our static configuration from a parsed config.json.
+
+    Raises:
+        NotImplementedError, ValueError: see `read_running`; sizes that do not fit together.
+    """
+    return config_of(read_running(raw).spec)
+
+
+def family_of(raw: dict[str, Any]) -> Family:
+    """The family of a parsed config.json, or of the text decoder that it describes; see `read_running`."""
+    return read_running(raw).family
+
+
+def config_of(spec: NetworkSpec) -> DecoderConfig:
+    """The configuration of a network that was read with its computation. Raises ValueError."""
+    dense, attends = (
+        DenseFeedForward(gated=spec.gated_ffn),
+        GroupedAttention() if spec.latent is None else LatentAttention(),
+    )
+    main = _rope(spec.rope)
+    return DecoderConfig(
+        **{name: getattr(spec, name) for name in SHARED},
+        rope_theta=main.theta,
+        rope_scaling=main.scaling,
+        local_rope=spec.local_rope and _rope(spec.local_rope),
+        attention=tuple(GatedDeltaNet() if linear else attends for linear in spec.linear_layers),
+        feed_forward=tuple(Experts() if mixed else dense for mixed in spec.expert_layers),
+        **(spec.computation or {}),
+    )
+
+
+def _rope(spec: RopeSpec) -> Rope:
+    return Rope(spec.theta, None if spec.kind == "default" else SCALINGS[spec.kind](**spec.values))

@@ -17,10 +17,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxspec.models.blocks import StepInput
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.ends import embed, unembed
 from jaxspec.models.kv_cache import KVCache
 from jaxspec.models.layer_loops import LayerView, through_layers
-from jaxspec.models.router_choices import RouterChoices
+from jaxspec.models.router import RouterChoices
+from jaxspec.models.special_tokens import embed, unembed
 
 #: Nested dictionary of arrays: `embed`, `final_norm`, optionally `lm_head`, and `layers`, whose leaves lead with an axis over
 #: the layers that have them (see `DecoderConfig.layer_parameters`).

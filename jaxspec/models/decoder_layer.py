@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from jaxspec.models.blocks import Attention, FeedForward, StepInput
 from jaxspec.models.norms import NORMS
-from jaxspec.models.router_choices import RouterChoices
+from jaxspec.models.router import RouterChoices
 from jaxspec.models.sizes import DecoderSizes
 
 __all__ = ["LayerResult", "decoder_layer"]

@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, BFloat16, Float
 
-from hwmodels.numerics.exact_products import EXACT
+from hwmodels.numerics.compensated_sums import EXACT
 
 __all__ = [
     "dot_few_rows",

@@ -23,10 +23,10 @@ from jaxspec.models.blocks import StepInput
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Layers, Params
 from jaxspec.models.decoder_layer import decoder_layer
-from jaxspec.models.ends import head_of, unembed
 from jaxspec.models.kv_cache import CachedKV, KVCache
 from jaxspec.models.matrix import Matrix, matrix_of, stack_of
 from jaxspec.models.norms import NORMS
+from jaxspec.models.special_tokens import head_of, unembed
 
 __all__ = [
     "PLAIN_HEAD",

@@ -11,13 +11,12 @@ from jaxspec.errors import InputError
 from jaxspec.formats.container import SUFFIX, Container, Part
 from jaxspec.models.checkpoint_files import CheckpointFiles, ContainerFiles
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.described import Described, NamedTensors, described_in, packed_in
+from jaxspec.models.described import Described, NamedTensors, checked_names, described_in, packed_in, unread_names
 from jaxspec.models.gguf import gguf_in
 from jaxspec.models.head_files import LoadedHead, check_head, load_head
 from jaxspec.models.hf_load import LoadedModel, Stream, load_container, load_directory
 from jaxspec.models.mesh import mesh_of
 from jaxspec.models.stored_parameters import network_parameters
-from jaxspec.models.tensor_names import checked_names, unread_names
 from jaxspec.settings.catalog_names import PRETRAINED
 
 __all__ = ["check_container", "check_directory"]

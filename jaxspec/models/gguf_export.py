@@ -27,10 +27,9 @@ from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
 from jaxspec.models.beside_weights import json_beside, read_beside
 from jaxspec.models.checkpoint_files import CheckpointFiles, ContainerFiles, TensorTable
-from jaxspec.models.config import DecoderConfig
+from jaxspec.models.config import DecoderConfig, decoder_config
 from jaxspec.models.described import Described, NamedTensors, described_in, packed_in
 from jaxspec.models.embedded import is_container
-from jaxspec.models.families import decoder_config
 from jaxspec.models.gguf import is_gguf, open_gguf
 from jaxspec.models.gguf.files import rows_in_file, split_files
 from jaxspec.models.gguf.settings import Converted, config_of, converted_as, metadata_of

@@ -16,19 +16,18 @@ from safetensors.numpy import save
 
 from hwmodels.networks import running_row
 from jaxspec.errors import InputError
-from jaxspec.files import write_bytes, write_text
 from jaxspec.formats.shard_index import read_json_object
 from jaxspec.models.checkpoint_files import CheckpointFiles
-from jaxspec.models.config import DecoderConfig
+from jaxspec.models.config import DecoderConfig, decoder_config
 from jaxspec.models.decoder import Params
 from jaxspec.models.draft_head import PLAIN_HEAD, HeadRule, TargetEnds, check_head_config, target_ends
-from jaxspec.models.families import decoder_config
 from jaxspec.models.hf_export import config_json, family_for
 from jaxspec.models.hf_load import LoadedModel, parameter_dtype, read_tensors
 from jaxspec.models.matrix import made, matrix_of
 from jaxspec.models.released_heads import ReleasedHead, eagle_head_in, is_eagle_head, own_head_in
 from jaxspec.models.stored_parameters import Path as ParameterPath
 from jaxspec.models.stored_parameters import StoredParameter, layer_parameters, stored_tensors
+from jaxspec.partial_files import write_bytes, write_text
 
 __all__ = ["HEAD_MODEL_TYPE", "OWN_HEAD", "LoadedHead", "check_head", "load_head", "save_head", "weights_sha256"]
 

@@ -11,12 +11,11 @@ from typing import Any
 from safetensors.numpy import save
 
 from hwmodels.networks import Family, runnable_families, running_row, written_config
-from jaxspec.files import write_bytes, write_text
 from jaxspec.models.architecture import spec_of
-from jaxspec.models.config import DecoderConfig
+from jaxspec.models.config import DecoderConfig, decoder_config
 from jaxspec.models.decoder import Params
-from jaxspec.models.families import decoder_config
 from jaxspec.models.stored_parameters import network_parameters, stored_tensors
+from jaxspec.partial_files import write_bytes, write_text
 
 __all__ = ["config_json", "family_for", "save_directory"]
 

@@ -19,13 +19,12 @@ from jaxspec.models.checkpoint_files import STORED_DTYPES, CheckpointFiles, Cont
 from jaxspec.models.coded import aligned, coded
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Network, Params
-from jaxspec.models.described import NamedTensors, described_in, packed_in
+from jaxspec.models.described import NamedTensors, checked_names, described_in, packed_in, unread_names
 from jaxspec.models.matrix import Matrix, is_matrix
 from jaxspec.models.packed_tensors import packed_in_bits
 from jaxspec.models.stored_parameters import Path as ParameterPath
 from jaxspec.models.stored_parameters import StoredParameter, network_parameters
 from jaxspec.models.streamed import Streamed, stays_in_host
-from jaxspec.models.tensor_names import checked_names, unread_names
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
 from jaxspec.settings.schemes import SCHEME_FACTS
 

@@ -12,22 +12,147 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxspec.models.apart import entries_between, is_apart, over_layers
+from jaxspec.models.attention import KVSource
 from jaxspec.models.blocks import StepInput
 from jaxspec.models.blocks.interface import CachedShape
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder_layer import decoder_layer
 from jaxspec.models.kv_cache import KVCache
-from jaxspec.models.layer_numbers import layer_numbers, of_layer
 from jaxspec.models.layer_runs import LayerLoop, LayerRun
-from jaxspec.models.matrix import Matrix, OfLayer, stack_of
+from jaxspec.models.matrix import Made, Matrix, OfLayer, stack_of
 from jaxspec.models.mixed_cache import own_part, whole_slot
-from jaxspec.models.router_choices import RouterChoices
+from jaxspec.models.norms import NORMS
+from jaxspec.models.router import RouterChoices
+from jaxspec.models.sizes import DecoderSizes
 from jaxspec.models.streamed import fetched
 
-__all__ = ["FromLayers", "LayerView", "through_layers"]
+__all__ = [
+    "BLOCKS",
+    "FromLayers",
+    "LayerNumbers",
+    "LayerView",
+    "block_parameters",
+    "layer_numbers",
+    "of_layer",
+    "through_layers",
+    "without_blocks",
+]
+
+# A network some of whose blocks add nothing to the residual stream, as if they were not there.
+
+#: The two blocks of a layer, in their order, and the norm behind each.
+BLOCKS = ("attention", "feed_forward")
+_POST_NORMS = ("attention_post_norm", "mlp_post_norm")
+
+
+def without_blocks(params: dict[str, Any], config: DecoderConfig, run: Float[Array, "2 layer"]) -> dict[str, Any]:
+    """Parameters of the network in which a block writes `run` times what it would to the residual stream.
+
+    What writes there is scaled: matrices, their biases, and norms behind them. 0 is as good as skipping the block, but takes
+    its time here; keys and values of a skipped attention block are computed and seen by nobody.
+
+    Args:
+        run: 0 or 1 for attention (row 0) and feed-forward network (row 1) of each layer; may be traced.
+    """
+    scaled: dict[str, Any] = {}
+    for block in range(len(BLOCKS)):
+        for name in _writing(config, block):
+            scale = run[block, jnp.asarray(list(config.layer_parameters[name].layers()))]
+            scaled[name] = Made.of(stack_of(params["layers"][name]), _scaled, scale)
+    return params | {"layers": params["layers"] | scaled}
+
+
+def block_parameters(config: DecoderConfig, block: int) -> list[str]:
+    """Matrices of all layers' blocks of one kind, in the order of `BLOCKS`."""
+    return list(
+        dict.fromkeys(
+            name for layer in range(config.num_layers) for name in config.blocks(layer)[block].matrices(config)
+        )
+    )
+
+
+def _writing(config: DecoderConfig, block: int) -> list[str]:
+    """Parameters of a block whose values go to the residual stream, or are the last that change what goes there."""
+    kinds = {config.blocks(layer)[block] for layer in range(config.num_layers)}
+    matrices = [name for kind in kinds for name in kind.residual_matrices]
+    behind = [*(f"{name}_bias" for name in matrices), *NORMS[config.norm].vectors(_POST_NORMS[block])]
+    return [name for name in dict.fromkeys([*matrices, *behind]) if name in config.layer_parameters]
+
+
+def _scaled(values: Array, scale: Float[Array, ""]) -> Array:
+    return values * scale.astype(values.dtype)
+
+
+# Numbers in which layers of one kind differ, as data: all of them run one program, whatever their windows and rotations.
+
+#: Longer than any text.
+_NO_WINDOW = 2**30
+
+
+class LayerNumbers(NamedTuple):
+    """Numbers of the layers, " layer", or of one of them.
+
+    Attributes:
+        window: tokens that the layer sees; None where no layer has a window.
+        rope: place of its rotation among `DecoderSizes.ropes`; None where there is one for all.
+        kept: place of what it puts out among the hidden states that are kept; beyond them where it is not; None where none is.
+    """
+
+    window: np.ndarray | Int[Array, "*layer"] | None
+    rope: np.ndarray | Int[Array, "*layer"] | None
+    kept: np.ndarray | Int[Array, "*layer"] | None = None
+
+
+def layer_numbers(sizes: DecoderSizes, start: int, stop: int, hidden_of: tuple[int, ...] | None = None) -> LayerNumbers:
+    """The numbers of the layers from `start` to `stop`, the latter not included.
+
+    Args:
+        hidden_of: layers whose inputs are kept, which the layers before them put out.
+    """
+    layers = range(start, stop)
+    window = [sizes.windows[layer % len(sizes.windows)] or _NO_WINDOW for layer in layers]
+    rope = [sizes.ropes.index(sizes.rope(layer)) for layer in layers]
+    return LayerNumbers(
+        window=np.array(window, np.int32) if sizes.windowed else None,
+        rope=np.array(rope, np.int32) if len(sizes.ropes) > 1 else None,
+        kept=None
+        if hidden_of is None
+        else np.array([(*hidden_of, layer + 1).index(layer + 1) for layer in layers], np.int32),
+    )
+
+
+def of_layer(
+    step: StepInput,
+    numbers: LayerNumbers,
+    caches: Sequence[KVCache],
+    masks: Sequence[Bool[Array, "batch token slot"]],
+) -> StepInput:
+    """What one layer reads: its caches, behind masks that its window narrows.
+
+    A window is a rule about positions, not about slots: a tree's nodes lie in other slots than their positions say, and so do
+    texts of a batch that begin at different slots.
+
+    Args:
+        numbers: of this layer. caches: of this layer, without the layer axis. masks: one for each cache.
+    """
+    window = numbers.window
+    if window is not None:
+        near = lambda position: step.positions[:, :, None] - position[:, None, :] < window
+        masks = [mask & near(_positions(cache)) for cache, mask in zip(caches, masks, strict=True)]
+        step = step._replace(mask=step.mask & near(step.positions))
+    sources = [KVSource(cache.key, cache.value, mask) for cache, mask in zip(caches, masks, strict=True)]
+    source_positions = tuple(cache.position for cache in caches)
+    return step._replace(sources=sources, source_positions=source_positions, rope=numbers.rope)
+
+
+def _positions(cache: KVCache) -> Int[Array, "#batch slot"]:
+    if cache.position is None:
+        raise ValueError("the cache has no positions, which windows need; make it with `empty_cache` of this network")
+    return jnp.asarray(cache.position)
 
 
 class LayerView(NamedTuple):

@@ -22,12 +22,11 @@ from jaxspec.models.checkpoint_files import CheckpointFiles, TensorTable
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import causal_mask
 from jaxspec.models.decoder_layer import decoder_layer
-from jaxspec.models.described import described_in
-from jaxspec.models.ends import embed, head_input
-from jaxspec.models.layer_numbers import layer_numbers, of_layer
+from jaxspec.models.described import checked_names, described_in, unread_names
+from jaxspec.models.layer_loops import layer_numbers, of_layer
 from jaxspec.models.norms import NORMS
+from jaxspec.models.special_tokens import embed, head_input
 from jaxspec.models.stored_parameters import StoredParameter, network_parameters
-from jaxspec.models.tensor_names import checked_names, unread_names
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
 
 __all__ = ["StoredNetwork", "input_squares", "open_network"]

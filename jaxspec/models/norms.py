@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Protocol
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-__all__ = ["NORMS", "LayerNorm", "Norm", "RmsNorm", "rms_norm"]
+__all__ = ["ACTIVATIONS", "NORMS", "LayerNorm", "Norm", "RmsNorm", "rms_norm"]
+
+# Activations of feed-forward networks, by the names that `hwmodels.networks.ACTIVATION_NAMES` makes of those of files.
+
+#: Name -> function of each element.
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "silu": jax.nn.silu,
+    "gelu": partial(jax.nn.gelu, approximate=False),
+    "gelu_pytorch_tanh": partial(jax.nn.gelu, approximate=True),
+    "relu": jax.nn.relu,
+    "relu2": lambda x: jax.nn.relu(x) ** 2,
+}
 
 
 def _wide(x: Array) -> Array:

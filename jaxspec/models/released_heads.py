@@ -24,16 +24,14 @@ from jaxspec.formats.container.source import weight_files
 from jaxspec.formats.shard_index import read_json_object
 from jaxspec.models.blocks import Experts, GatedDeltaNet
 from jaxspec.models.checkpoint_files import CheckpointFiles, TensorTable
-from jaxspec.models.config import DecoderConfig
+from jaxspec.models.config import DecoderConfig, decoder_config
 from jaxspec.models.decoder import Params
-from jaxspec.models.described import described_in
+from jaxspec.models.described import checked_names, described_in
 from jaxspec.models.draft_head import HeadRule, check_head_config
-from jaxspec.models.families import decoder_config
 from jaxspec.models.hf_load import read_tensors
 from jaxspec.models.matrix import matrix_of
 from jaxspec.models.stored_parameters import Path as ParameterPath
 from jaxspec.models.stored_parameters import StoredParameter, layer_parameters
-from jaxspec.models.tensor_names import checked_names
 
 __all__ = ["ReleasedHead", "described_head", "eagle_head_in", "is_eagle_head", "own_head_in"]
 

@@ -16,10 +16,10 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Float, Int
 
-from hwmodels.numerics.exact_products import exact_matmul
+from hwmodels.numerics.compensated_sums import exact_matmul
 from jaxspec.formats import asymmetric, group_quantization
 from jaxspec.models.sizes import DecoderSizes
-from jaxspec.settings.rounded_inputs import IntegerKV, RoundedInputs
+from jaxspec.settings.compressions import IntegerKV, RoundedInputs
 
 __all__ = [
     "KEY_SCALE",

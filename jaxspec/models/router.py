@@ -9,10 +9,41 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from hwmodels.networks import ExpertSizes
-from jaxspec.models.allowed_experts import MoreExperts
-from jaxspec.models.router_choices import NO_EXPERT, RouterChoices
 
-__all__ = ["Routed", "route"]
+__all__ = ["NO_EXPERT", "MoreExperts", "Routed", "RouterChoices", "route"]
+
+# A second set of experts that a router may choose from, for pools of a fractional size.
+
+
+class MoreExperts(NamedTuple):
+    """A larger pool beside the one that is allowed: what is computed is a blend of both.
+
+    Attributes:
+        allowed: as `allowed_experts`.
+        weight: of what is computed with the larger pool, 0 to 1; the rest is the smaller one's.
+    """
+
+    allowed: Bool[Array, "*layer batch token expert"]
+    weight: Float[Array, "*layer"]
+
+
+# Which experts the tokens of a step chose.
+
+#: Stands for a choice that could not be made, because fewer experts are allowed than a token chooses.
+NO_EXPERT = -1
+
+
+class RouterChoices(NamedTuple):
+    """Experts by number, best first.
+
+    Attributes:
+        original: what the router chooses among all experts.
+        used: what is computed with: the same, unless only some experts are allowed. `NO_EXPERT` where none is left.
+    """
+
+    original: Int[Array, "batch token *layer chosen"]
+    used: Int[Array, "batch token *layer chosen"]
+
 
 #: Keeps a division by a sum of no scores finite.
 _SMALLEST_SUM = 1e-20

@@ -8,9 +8,9 @@ import math
 from typing import Any, Literal
 
 from hwmodels.networks import SharedSizes
-from jaxspec.models.activations import ACTIVATIONS
-from jaxspec.models.rope_scaling import Rope, RopeScaling
-from jaxspec.settings.rounded_inputs import IntegerKV, RoundedInputs
+from jaxspec.models.norms import ACTIVATIONS
+from jaxspec.models.rope import Rope, RopeScaling
+from jaxspec.settings.compressions import IntegerKV, RoundedInputs
 
 __all__ = ["DecoderSizes", "NormKind", "shortest"]
 
@@ -34,7 +34,7 @@ class DecoderSizes(SharedSizes):
         rope_theta, rope_scaling: rotation of queries and keys.
         norm: kind of all norms. norm_eps: what they add to the variance.
         pre_norms, post_norms: whether a block's input, and its output before it is added to the stream, are normed.
-        activation: of the feed-forward networks (see `jaxspec.models.activations`).
+        activation: of the feed-forward networks (see `jaxspec.models.norms`).
         local_rope: rotation in layers with a window, where it is another one.
         score_scale: by which scores of attention are multiplied; None: 1 / sqrt(elements of a query head).
         score_cap, logit_cap: soft caps, cap * tanh(x / cap), of scores and logits; None: no cap.

@@ -12,7 +12,7 @@ from jaxspec.models.apart import columns_first
 from jaxspec.models.matrix import is_matrix, matrix_of, stack_of
 from jaxspec.models.rounded_inputs import rounded_input
 from jaxspec.models.streamed import is_streamed
-from jaxspec.settings.rounded_inputs import RoundedInputs
+from jaxspec.settings.compressions import RoundedInputs
 
 __all__ = ["SMALL", "as_computed", "as_stored", "biased_rows", "stored_dtypes"]
 

@@ -8,19 +8,18 @@ from statistics import fmean
 from typing import Any, Protocol
 
 from hwmodels import Architecture, catalog
-from hwmodels.analysis.sensitivity import leaf_names
+from hwmodels.analysis.design_point import leaf_names
 from hwmodels.catalog.calibrations import calibration_record, used_attention, used_formats
 from hwmodels.catalog.device_entries import DeviceEntry
 from hwmodels.catalog.groups import group_link
-from hwmodels.chip.cost import static_power
+from hwmodels.chip.bill import static_power
 from hwmodels.chip.energy import knows_energy
 from hwmodels.compute.roofline import unit_of
 from hwmodels.device import MemoryTier
 from hwmodels.numerics.units import NANO
-from jaxspec.report.formatting import quantity
-from jaxspec.report.titles import PricedRecord, device_name
+from jaxspec.report.formatting import PricedRecord, device_name, quantity
 from jaxspec.results.network_results import PricedNumber
-from jaxspec.results.quantity import finite
+from jaxspec.results.records import finite
 
 __all__ = [
     "ParallelConfig",

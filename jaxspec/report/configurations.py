@@ -33,12 +33,20 @@ from jaxspec.report.figure_style import (
     styled,
     text_colour_on,
 )
-from jaxspec.report.formatting import NOT_KNOWN, quantity, times
+from jaxspec.report.formatting import (
+    NOT_KNOWN,
+    architecture_title,
+    configurations,
+    device_title,
+    in_order,
+    provenance,
+    quantity,
+    times,
+)
 from jaxspec.report.terminal import Table
-from jaxspec.report.titles import architecture_title, configurations, device_title, in_order, provenance
 from jaxspec.results import Quantity
 from jaxspec.results.network_results import CategoryCycles, Configuration, ConfigurationsResult
-from jaxspec.results.quantity import finite
+from jaxspec.results.records import finite
 
 __all__ = [
     "LARGEST_GAP",

@@ -21,8 +21,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from jaxspec.errors import InputError
-from jaxspec.files import write_bytes
 from jaxspec.output_places import figure_format
+from jaxspec.partial_files import write_bytes
 
 __all__ = [
     "ShownFigure",

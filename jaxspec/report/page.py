@@ -12,12 +12,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import jinja2
 from markupsafe import Markup, escape
 
-from jaxspec.files import write_text
+from jaxspec.partial_files import write_text
 from jaxspec.report.assumptions import assumptions, device_rows
 from jaxspec.report.columns import Grid
-from jaxspec.report.formatting import fixed
+from jaxspec.report.formatting import (
+    PricedRecord,
+    architecture_title,
+    device_name,
+    device_title,
+    fixed,
+    model_title,
+    provenance,
+)
 from jaxspec.report.terminal import Table
-from jaxspec.report.titles import PricedRecord, architecture_title, device_name, device_title, model_title, provenance
 from jaxspec.results import STATUSES
 from jaxspec.results.network_results import DecodingSettings, Lossless, MeasuredResult, WorkloadSettings
 

@@ -9,9 +9,8 @@ from matplotlib.figure import Figure
 from hwmodels.numerics.units import MILLI
 from jaxspec.report.columns import Column, Grid, fill
 from jaxspec.report.figure_style import INK, PAPER, colour_of, legend_below, limits_from_zero, new_axes, styled
-from jaxspec.report.formatting import NOT_KNOWN, fixed
+from jaxspec.report.formatting import CONFIGURATIONS, NOT_KNOWN, fixed, in_order
 from jaxspec.report.terminal import Table
-from jaxspec.report.titles import CONFIGURATIONS, in_order
 from jaxspec.results.network_results import (
     LOST_IN_NOISE,
     ClockedWay,

@@ -1,7 +1,19 @@
 """Results as typed records whose numbers carry status and standard error; one serializer makes and reads `result.json`."""
 
-from jaxspec.results.quantity import STATUSES, UNKNOWN, Quantity, Status, calibrated, given, measured, predicted
-from jaxspec.results.records import Record, Result, inline_dict_field, quantity_field
+from jaxspec.results.records import (
+    STATUSES,
+    UNKNOWN,
+    Quantity,
+    Record,
+    Result,
+    Status,
+    calibrated,
+    given,
+    inline_dict_field,
+    measured,
+    predicted,
+    quantity_field,
+)
 
 __all__ = [
     "STATUSES",

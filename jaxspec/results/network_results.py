@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar
 
-from jaxspec.results.quantity import UNKNOWN, Quantity
-from jaxspec.results.records import Record, Result, quantity_field
+from jaxspec.results.records import UNKNOWN, Quantity, Record, Result, quantity_field
 
 __all__ = [
     "LOST_IN_NOISE",

@@ -12,12 +12,10 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from jaxspec.cleanup import PENDING
-from jaxspec.compress.norm_files import NORMS_FILE
+from jaxspec.compress.knobs import NORMS_FILE
 from jaxspec.errors import InputError, one_line
-from jaxspec.files import parse_json, read_json, to_json, write_text
 from jaxspec.output_places import check_folder_place
-from jaxspec.partial_files import remove_leftovers
+from jaxspec.partial_files import PENDING, parse_json, read_json, remove_leftovers, to_json, write_text
 from jaxspec.runs.inputs import changed_inputs
 from jaxspec.runs.run_index import (
     RECORD,
@@ -28,8 +26,7 @@ from jaxspec.runs.run_index import (
     read_object,
     write_result_file,
 )
-from jaxspec.settings.base import Settings
-from jaxspec.settings.toml import config_hash, read_toml, to_toml
+from jaxspec.settings.base import Settings, config_hash, read_toml, to_toml
 
 __all__ = ["Lock", "lock_directory"]
 

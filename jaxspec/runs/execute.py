@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 
 from jaxspec.errors import InputError, one_line
-from jaxspec.files import as_stored
-from jaxspec.host.machine import peak_device_bytes
+from jaxspec.host.measuring import peak_device_bytes
+from jaxspec.partial_files import as_stored
 from jaxspec.report.formatting import bytes_in_words
 from jaxspec.report.terminal import new_console
 from jaxspec.results.network_results import PricedResult
@@ -24,8 +24,7 @@ from jaxspec.runs.inputs import InputWatch, input_notes, input_sizes
 from jaxspec.runs.processes import ONE_PROCESS, Processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.run_index import versions
-from jaxspec.settings.base import Settings, notes
-from jaxspec.settings.toml import to_toml
+from jaxspec.settings.base import Settings, notes, to_toml
 
 __all__ = ["Prepare", "Tell", "execute_per_device", "execute_record_run", "execute_run", "out_of_memory_as_input_error"]
 

@@ -18,12 +18,11 @@ from typing import Any
 import jax
 
 from jaxspec.errors import InputError, one_line
-from jaxspec.files import plain, read_json, to_json, write_text
+from jaxspec.partial_files import plain, read_json, to_json, write_text
 from jaxspec.report.terminal import Table
-from jaxspec.results.quantity import finite, significant
-from jaxspec.settings.base import Settings
+from jaxspec.results.records import finite, significant
+from jaxspec.settings.base import Settings, read_toml, settings_digest, to_toml
 from jaxspec.settings.coercion import as_path, shown
-from jaxspec.settings.toml import read_toml, settings_digest, to_toml
 
 __all__ = [
     "RECORD",

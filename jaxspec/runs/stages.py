@@ -19,8 +19,8 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from jaxspec.errors import InputError, one_line
-from jaxspec.files import read_json, to_json, write_text
 from jaxspec.models.mesh import on_host
+from jaxspec.partial_files import read_json, to_json, write_text
 from jaxspec.runs.processes import ONE_PROCESS, Processes
 from jaxspec.settings.coercion import shown
 

@@ -1,7 +1,16 @@
 """Test-time scaling: several continuations of one prompt, and ways to make one answer of them."""
 
-from jaxspec.scaling.beam import Beams, BeamSearch, beam_search
-from jaxspec.scaling.branches import Branches, grow, kept_branches, started
+from jaxspec.scaling.branches import (
+    Beams,
+    BeamSearch,
+    Branches,
+    Samples,
+    beam_search,
+    grow,
+    kept_branches,
+    sample_continuations,
+    started,
+)
 from jaxspec.scaling.estimators import (
     best_of_n,
     best_of_n_rate,
@@ -11,7 +20,6 @@ from jaxspec.scaling.estimators import (
     majority_rate,
     pass_at_n,
 )
-from jaxspec.scaling.sampling import Samples, sample_continuations
 
 __all__ = [
     "BeamSearch",

@@ -8,16 +8,19 @@ from jaxspec.settings.base import (
     Layer,
     Settings,
     build_config,
+    config_hash,
     expect,
     layered_config,
     notes,
     quick_settings,
+    read_layer,
+    read_toml,
     refuse_unused,
+    to_toml,
 )
 from jaxspec.settings.common import CommonConfig
-from jaxspec.settings.draft import knob_values
+from jaxspec.settings.draft_kinds import knob_values
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
-from jaxspec.settings.toml import config_hash, read_layer, read_toml, to_toml
 
 __all__ = [
     "MAX_DRAFT_LENGTH",

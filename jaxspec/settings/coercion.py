@@ -14,10 +14,9 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from jaxspec.errors import InputError
+from jaxspec.errors import InputError, hint
 from jaxspec.registries import name_of
 from jaxspec.settings.fields import Setting, choices_of, key_of, range_text
-from jaxspec.suggestions import hint
 
 __all__ = ["as_path", "as_text", "coerce", "named", "plain_number", "refuse_traced", "short_number", "shown"]
 

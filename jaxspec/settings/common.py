@@ -18,7 +18,7 @@ from jaxspec.settings.catalog_names import (
     named_networks,
 )
 from jaxspec.settings.coercion import shown
-from jaxspec.settings.draft import knob_values
+from jaxspec.settings.draft_kinds import knob_values
 from jaxspec.settings.fields import Among, setting
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, NetworkScheme

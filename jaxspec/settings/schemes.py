@@ -231,7 +231,7 @@ def _accept(name: str, given: Any) -> SchemeFacts:
                 f"scheme {name!r} has another knob {spec.name!r} than other schemes; give it a name of its own"
             )
     # Its settings, which are made of this module.
-    importlib.import_module("jaxspec.settings.draft").add_knobs(facts)
+    importlib.import_module("jaxspec.settings.draft_kinds").add_knobs(facts)
     if given is not facts:
         SCHEME_OBJECTS[name] = given
     return facts

@@ -2,19 +2,26 @@
 
 from typing import TYPE_CHECKING
 
-from jaxspec.lazy_names import lazy_names
+from jaxspec.registries import lazy_names
 
 if TYPE_CHECKING:
-    from jaxspec.speculate.acceptance import BlockPass, TargetText, all_starts, block_pass
+    from jaxspec.speculate.acceptance import (
+        BlockPass,
+        Interval,
+        TargetText,
+        acceptance_rates,
+        all_starts,
+        block_pass,
+        compare_cycles,
+        speedup_ratio,
+    )
     from jaxspec.speculate.chunks import Prompts
     from jaxspec.speculate.dynamic_tree import DynamicTree
     from jaxspec.speculate.engine import Decoded, autoregressive_tree, decode, decode_autoregressively
     from jaxspec.speculate.expansion import TreeLimits, chain_limits, tree_limits
-    from jaxspec.speculate.expected_cycles import CycleStatistics, expected_cycles
-    from jaxspec.speculate.keys import Purpose, draw_keys
     from jaxspec.speculate.loop import Request
     from jaxspec.speculate.measured_ranks import measure_ranks, record_ranks
-    from jaxspec.speculate.predicted_cycles import predict_cycles
+    from jaxspec.speculate.predicted_cycles import CycleStatistics, expected_cycles, predict_cycles
     from jaxspec.speculate.proof import (
         continuation_length,
         continue_texts,
@@ -22,10 +29,8 @@ if TYPE_CHECKING:
         decode_chains,
         decode_prompts,
     )
-    from jaxspec.speculate.rules import acceptance_probability, residual_distribution
-    from jaxspec.speculate.sampling import GREEDY, SAMPLING, Decoding, token_distribution
-    from jaxspec.speculate.statistics import Interval, acceptance_rates, compare_cycles, speedup_ratio
-    from jaxspec.speculate.tree_rules import TreeVerdict, verify_tree
+    from jaxspec.speculate.sampling import GREEDY, SAMPLING, Decoding, Purpose, draw_keys, token_distribution
+    from jaxspec.speculate.tree_rules import TreeVerdict, acceptance_probability, residual_distribution, verify_tree
 
 __all__ = [
     "GREEDY",

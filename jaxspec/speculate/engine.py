@@ -24,10 +24,9 @@ from jaxspec.checks import (
 )
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
-from jaxspec.speculate.candidates import CandidateLaw
 from jaxspec.speculate.drafts.interface import Draft
 from jaxspec.speculate.dynamic_tree import DynamicTree
-from jaxspec.speculate.expansion import TreeLimits, tree_limits
+from jaxspec.speculate.expansion import CandidateLaw, TreeLimits, tree_limits
 from jaxspec.speculate.loop import Decoded, LoopForm, Request, decoding_loop
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.trees.public_trees import chain_tree

@@ -9,20 +9,83 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxspec.speculate.candidates import CandidateLaw, Candidates, propose
 from jaxspec.speculate.drafts.interface import Draft, Level, Memory, Root
-from jaxspec.speculate.keys import Purpose, draw_keys
-from jaxspec.speculate.sampling import Decoding
+from jaxspec.speculate.sampling import Decoding, Purpose, draw_keys, token_distribution
+from jaxspec.speculate.steps import largest
+from jaxspec.speculate.tree_rules import sample_candidates
 from jaxspec.trees.topology import Tree, is_node, tree_mask
 
-__all__ = ["DraftedTree", "Drafter", "Levels", "TreeLimits", "chain_limits", "draft_tree", "in_levels", "tree_limits"]
+__all__ = [
+    "CandidateLaw",
+    "Candidates",
+    "DraftedTree",
+    "Drafter",
+    "Levels",
+    "TreeLimits",
+    "chain_limits",
+    "draft_tree",
+    "in_levels",
+    "propose",
+    "tree_limits",
+]
+
+# A draft's candidates after each token it was asked about: its likeliest, or sampled without replacement.
+
+#: How candidates are chosen: see `jaxspec.speculate.tree_rules`.
+CandidateLaw: TypeAlias = Literal["top", "sampled"]
+
+
+class Candidates(NamedTuple):
+    """Tokens that a draft proposes after some tokens, and how likely it holds them.
+
+    Attributes:
+        tokens: all different, rank 0 first.
+        distribution: what they were sampled from; None where they are the likeliest.
+        log_probability: the draft's, of each.
+    """
+
+    tokens: Int[Array, "batch token candidate"]
+    distribution: Float[Array, "batch token vocab"] | None
+    log_probability: Float[Array, "batch token candidate"]
+
+
+def propose(
+    logits: Float[Array, "batch token vocab"],
+    keys: Key[Array, "batch token"] | None,
+    decoding: Decoding,
+    *,
+    count: int,
+    law: CandidateLaw,
+) -> Candidates:
+    """The first `count` candidates after each token.
+
+    Args:
+        keys: one per token, read only where candidates are sampled.
+        decoding: of the distribution that is sampled from; the likeliest tokens are those of the logits themselves, with
+            their probabilities at temperature 1.
+    Raises:
+        ValueError: more candidates than the vocabulary has tokens.
+    """
+    if not 1 <= count <= logits.shape[-1]:
+        raise ValueError(f"{count} candidates came; a vocabulary of {logits.shape[-1]} allows 1 to that many")
+    if law == "top":
+        # By the logits: their logarithms of probability may tie where they differ.
+        tokens = largest(logits, count)[1]
+        log_q = jnp.take_along_axis(jax.nn.log_softmax(logits, axis=-1), tokens, axis=-1)
+        return Candidates(tokens.astype(jnp.int32), None, log_q)
+    distribution = token_distribution(logits, decoding)
+    one = lambda q, key: sample_candidates(q, key, count)
+    assert keys is not None
+    tokens = jax.vmap(jax.vmap(one))(distribution, keys).astype(jnp.int32)
+    chance = jnp.take_along_axis(distribution, tokens, axis=-1)
+    return Candidates(tokens, distribution, jnp.log(chance))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,19 +15,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxspec.compress.kv import stored_kv
+from jaxspec.models.attention import text_order
 from jaxspec.models.blocks import StepInput
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import ForwardResult, Params, causal_mask, forward
 from jaxspec.models.decoding_programs import jit_decoding
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, first_slots, take_slots, write_cache
 from jaxspec.models.rope import text_lengths
-from jaxspec.models.text_order import text_order
-from jaxspec.speculate.candidates import CandidateLaw
 from jaxspec.speculate.drafts.interface import Committed, Draft, Memory, Root, hidden_of
 from jaxspec.speculate.dynamic_tree import DynamicTree, draft_dynamic_tree
-from jaxspec.speculate.expansion import DraftedTree, Levels, TreeLimits, draft_tree, in_levels
-from jaxspec.speculate.keys import Purpose, draw_keys
-from jaxspec.speculate.sampling import Decoding, token_distribution
+from jaxspec.speculate.expansion import CandidateLaw, DraftedTree, Levels, TreeLimits, draft_tree, in_levels
+from jaxspec.speculate.sampling import Decoding, Purpose, draw_keys, token_distribution
 from jaxspec.speculate.steps import slots_before, top_gap
 from jaxspec.speculate.tree_rules import TreeVerdict, verify_greedily, verify_tree
 from jaxspec.trees.topology import PADDING, Tree, verification_mask, verification_positions

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Key
 
+from hwmodels.numerics.compensated_sums import EXACT
 from jaxspec.checks import check_count, check_lengths, check_sampling, check_tokens
 from jaxspec.compress.expert_pool import has_pool
 from jaxspec.compress.knobs import Knobs
@@ -21,19 +22,285 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward
 from jaxspec.models.mesh import mesh_of, split_rows
 from jaxspec.models.rope import text_lengths
+from jaxspec.models.special_tokens import unembed
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.acceptance import TargetText, all_starts
-from jaxspec.speculate.chunks import Prompts, gather, prompt_chunks
-from jaxspec.speculate.drafts.compressed_copy import compressed_copy
-from jaxspec.speculate.drafts.interface import ReadyDraft
-from jaxspec.speculate.expansion import TreeLimits
-from jaxspec.speculate.expected_cycles import CycleStatistics, expected_cycles
-from jaxspec.speculate.ragged import ends_of, flush_right, generated_tokens
-from jaxspec.speculate.replay import ReplayedTexts, replay_chains, replay_trees
-from jaxspec.speculate.sampling import Decoding
-from jaxspec.trees.topology import Tree
+from jaxspec.speculate.chunks import Prompts, ends_of, flush_right, gather, generated_tokens, prompt_chunks
+from jaxspec.speculate.drafts.elastic_draft import compressed_copy
+from jaxspec.speculate.drafts.interface import Draft, Memory, ReadyDraft, Root, hidden_of
+from jaxspec.speculate.expansion import TreeLimits, draft_tree, in_levels
+from jaxspec.speculate.measured_ranks import TargetTrace, chain_level, trace_target
+from jaxspec.speculate.sampling import Decoding, Purpose, draw_keys, token_distribution
+from jaxspec.speculate.tree_rules import residual_distribution, verify_greedily
+from jaxspec.trees.topology import Tree, verification_mask, verification_positions
 
-__all__ = ["predict_cycles", "predict_trees"]
+__all__ = [
+    "CycleStatistics",
+    "ReplayedTexts",
+    "expected_cycles",
+    "predict_cycles",
+    "predict_trees",
+    "replay_chains",
+    "replay_trees",
+]
+
+# Cycles that decoding a known text takes in expectation: the renewal of cycles along it.
+
+
+class CycleStatistics(NamedTuple):
+    """Expected cycles and accepted tokens of decoding a known text with drafts of a fixed length.
+
+    Attributes:
+        cycles: expected cycles given that decoding puts out this text; over texts drawn from the target their mean is the
+            expected number of cycles.
+        survival: per text, sum over its cycles of P(tokens 1..d accepted), tokens behind the text's end left out; divided by
+            `cycles` it is a mean.
+        generated: expected tokens; the last cycle may run over what was asked for, but not over the text's end.
+    """
+
+    cycles: Float[Array, " batch"]
+    survival: Float[Array, "batch depth"]
+    generated: Float[Array, " batch"]
+
+
+def expected_cycles(
+    survival: Float[Array, "batch start depth"],
+    draft_length: int,
+    num_tokens: int,
+    *,
+    ends: Int[Array, " batch"] | None = None,
+) -> CycleStatistics:
+    """Renewal of cycles along a text: where cycles start decides which roots count, and how often.
+
+    A cycle that starts at position t and accepts n tokens makes the next start at t + n + 1. Cycles start after refused
+    tokens, so roots are not spread evenly over the text: the plain mean over positions would be biased.
+
+    Args:
+        survival: from `all_starts`, whose first start is the prompt's last token.
+        draft_length: static, 1 to the depth of `survival`.
+        num_tokens: static; decoding ends with the cycle that reaches this many tokens.
+        ends: tokens of each text, the one that stops it included, where it stops before its last start; None: none stops.
+    Raises:
+        ValueError: fewer starts than tokens, or a number out of its range.
+    """
+    check_count("num_tokens", num_tokens)
+    check_count("draft_length", draft_length, most=survival.shape[-1])
+    if survival.shape[1] < num_tokens:
+        raise ValueError(f"{survival.shape[1]} starts cannot tell about {num_tokens} tokens; measure a longer text")
+    return _renewal(survival, ends, draft_length, num_tokens)
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def _renewal(
+    survival: Float[Array, "batch start depth"], ends: Int[Array, " batch"] | None, draft_length: int, num_tokens: int
+) -> CycleStatistics:
+    depth = survival[..., :draft_length]
+    at_least = jnp.concatenate([jnp.ones_like(depth[..., :1]), depth, jnp.zeros_like(depth[..., :1])], axis=-1)
+    exactly = at_least[..., :-1] - at_least[..., 1:]  # P(n accepted), n = 0..draft_length
+
+    batch = survival.shape[0]
+    start = jnp.arange(num_tokens)
+    ends = jnp.full(batch, num_tokens + draft_length + 1) if ends is None else ends.astype(start.dtype)
+
+    def advance(visits, t):
+        visit = jnp.where(t < ends, visits[:, 0], 0.0)
+        spread = visit[:, None] * jax.lax.dynamic_index_in_dim(exactly, t, axis=1, keepdims=False)
+        shifted = jnp.concatenate([visits[:, 1:], jnp.zeros_like(visits[:, :1])], axis=1)
+        return shifted + spread, visit
+
+    first = jnp.zeros((batch, draft_length + 1), survival.dtype).at[:, 0].set(1.0)
+    _, visits = jax.lax.scan(advance, first, start)
+    visits = visits.T  # "batch start"
+    used = depth[:, : visits.shape[1]]
+    # At [.., start, depth], how many tokens there are up to a drafted one.
+    upto = (start[:, None] + 1 + jnp.arange(draft_length)[None])[None]
+    inside = upto <= ends[:, None, None]
+    # A drafted token that stops the text takes the place of the one that a cycle adds to those accepted.
+    stopping = upto == ends[:, None, None]
+    total = lambda chosen: jnp.einsum("bs,bsd->bd", visits, jnp.where(chosen, used, 0.0), precision=EXACT)
+    cycles, accepted = jnp.sum(visits, axis=1), total(inside)
+    generated = cycles + jnp.sum(accepted, axis=1) - jnp.sum(total(stopping), axis=1)
+    return CycleStatistics(cycles=cycles, survival=accepted, generated=generated)
+
+
+# Cycles of a draft along a known text, one after the other, with the memory that decoding would have.
+
+
+class ReplayedTexts(NamedTuple):
+    """Texts that the target put out, those that are decoded together.
+
+    Attributes:
+        tokens: prompts and what follows them, each from place 0 on; more than is generated by as much as a cycle commits.
+        ids: name the texts for random draws.
+        lengths: of the prompts.
+        ends: generated tokens up to where each text stops; more than there are where it does not.
+        num_tokens: cycles end with the one that reaches this many.
+    """
+
+    tokens: Int[Array, "batch token"]
+    ids: Int[Array, " batch"]
+    lengths: Int[Array, " batch"]
+    ends: Int[Array, " batch"]
+    num_tokens: Int[Array, ""] | int
+
+
+class _State(NamedTuple):
+    memory: Memory
+    generated: Array  # tokens behind the prompt, the root included
+    cycles: Array
+    survival: Array
+
+
+#: What one cycle drafts after a root: how many of these tokens the text accepts, and the memory with all that was drafted.
+_Asked = Callable[[TargetTrace, Memory, Root], tuple[Int[Array, " batch"], Memory]]
+
+
+@partial(jax.jit, static_argnames=("draft", "config", "prompt_tokens", "most_drafted"))
+def replay_chains(
+    target_params: Params,
+    draft_params: Any,
+    texts: ReplayedTexts,
+    draft_length: Int[Array, ""] | int,
+    seed: Key[Array, ""],
+    decoding: Decoding,
+    *,
+    draft: Draft,
+    config: DecoderConfig,
+    prompt_tokens: int,
+    most_drafted: int,
+) -> CycleStatistics:
+    """Replay texts with chains: the draft proposes tokens, the text accepts some of them, and the next cycle starts behind.
+
+    A drafted token is accepted with the probability that it had given that decoding put out this very text. A refused one is
+    drawn from what the draft proposes too often, and those behind it from the draft, as in decoding: memory gets what it would.
+
+    Args:
+        draft_length: 1 to `most_drafted`, which is static: lengths share one compilation.
+        prompt_tokens: static; places of the longest prompt.
+    Returns:
+        Counts of one replay of each text. Their mean over draws, and over sampled texts, is the expectation.
+    Source: Leviathan et al. 2023, arXiv:2211.17192, Algorithm 1, conditioned on the tokens that it puts out.
+    """
+    batch, numbers = texts.tokens.shape[0], most_drafted + 2
+
+    def judge(
+        trace: TargetTrace, logits: Array, followed: Bool[Array, " batch"], position: Int[Array, " batch"]
+    ) -> tuple[Int[Array, " batch"], Bool[Array, " batch"]]:
+        """The drafted token of a position, and whether it and all before it are accepted."""
+        hidden = jnp.take_along_axis(trace.target.hidden, position[:, None, None] - 1, axis=1)[:, 0]
+        p, q = (
+            token_distribution(unembed(hidden, target_params, config), decoding),
+            token_distribution(logits, decoding),
+        )
+        token = trace.token_at(position)
+        p_text, q_text = (jnp.take_along_axis(x, token[:, None], axis=1)[:, 0] for x in (p, q))
+        chance = jnp.where(p_text > 0, q_text / jnp.where(p_text > 0, p_text, 1.0), 0.0)
+        keys = draw_keys(seed, Purpose.FOLLOW, texts.ids, position)
+        accept_key, token_key = jax.vmap(jax.random.split, out_axes=1)(keys)
+        accepted = followed & (jax.vmap(jax.random.uniform)(accept_key) < chance)
+        # Given what came out, draft and target change places in the rules of a drafted token.
+        others = jnp.where(followed[:, None], residual_distribution(q, p), q)
+        other = jax.vmap(jax.random.categorical)(token_key, jnp.log(others))
+        return jnp.where(accepted, token, other.astype(token.dtype)), accepted
+
+    def chain(trace: TargetTrace, memory: Memory, root: Root) -> tuple[Int[Array, " batch"], Memory]:
+        logits, memory = draft.open(draft_params, memory, root)
+
+        def ask(depth: Array, carry: tuple) -> tuple:
+            memory, logits, followed, count = carry
+            token, followed = judge(trace, logits, followed, root.position + depth)
+            logits, memory = draft.extend(draft_params, memory, root, chain_level(token, depth, numbers))
+            return memory, logits[:, 0], followed, count + followed.astype(count.dtype)
+
+        carry = memory, logits, jnp.ones(batch, bool), jnp.zeros(batch, jnp.int32)
+        memory, logits, followed, count = jax.lax.fori_loop(1, draft_length, ask, carry)
+        _, followed = judge(trace, logits, followed, root.position + draft_length)
+        return count + followed.astype(count.dtype), memory
+
+    asked = (draft, draft_params, config, texts)
+    return _follow(chain, target_params, *asked, prompt_tokens=prompt_tokens, depth=most_drafted, numbers=numbers)
+
+
+@partial(jax.jit, static_argnames=("draft", "config", "prompt_tokens", "limits"))
+def replay_trees(
+    target_params: Params,
+    draft_params: Any,
+    texts: ReplayedTexts,
+    tree: Tree,
+    seed: Key[Array, ""],
+    decoding: Decoding,
+    *,
+    draft: Draft,
+    config: DecoderConfig,
+    prompt_tokens: int,
+    limits: TreeLimits,
+) -> CycleStatistics:
+    """Replay texts with trees of the draft's likeliest tokens, of which the text's own are accepted.
+
+    Args: as for `replay_chains`; tree, limits: as for `decode`.
+    """
+    levels = in_levels(tree, limits)
+    # The text is a target with one certain token at each depth; nodes off the text are never reached.
+    deep, sees = verification_positions(levels.tree), verification_mask(levels.tree)
+
+    def branches(trace: TargetTrace, memory: Memory, root: Root) -> tuple[Int[Array, " batch"], Memory]:
+        asked = (draft, draft_params, memory, root)
+        drafted, memory = draft_tree(*asked, levels, seed, texts.ids, decoding, limits=limits, law="top")
+        after = jnp.take_along_axis(trace.tokens, root.position[:, None] + 1 + deep[None], axis=1)
+        one = partial(verify_greedily, levels.tree, sees=sees, depths=limits.depth)
+        return jax.vmap(lambda *of: one(*of).accepted)(after, drafted.candidates), memory
+
+    asked = (draft, draft_params, config, texts)
+    depth, numbers = limits.depth, limits.numbers
+    return _follow(branches, target_params, *asked, prompt_tokens=prompt_tokens, depth=depth, numbers=numbers)
+
+
+def _follow(
+    ask: _Asked,
+    target_params: Params,
+    draft: Draft,
+    draft_params: Any,
+    config: DecoderConfig,
+    texts: ReplayedTexts,
+    *,
+    prompt_tokens: int,
+    depth: int,
+    numbers: int,
+) -> CycleStatistics:
+    """The loop over cycles; depth: most tokens that one accepts."""
+    batch, window = texts.tokens.shape[0], depth + 1
+    # A sequence that has finished goes on from its last root until all have, as in decoding; it may reach over its text's end.
+    trace = trace_target(
+        target_params, config, texts.tokens, texts.lengths, padding=1, beyond=2 * window, hidden_of=hidden_of(draft)
+    )
+
+    def unfinished(state: _State) -> Bool[Array, " batch"]:
+        return (state.generated < texts.num_tokens) & (state.generated < texts.ends)
+
+    def cycle(state: _State) -> _State:
+        root = trace.root(texts.lengths - 1 + state.generated)
+        accepted, memory = ask(trace, state.memory, root)
+        active = unfinished(state)
+        # A drafted token that stops the text takes the place of the one that a cycle adds to those accepted.
+        room = texts.ends - state.generated
+        hits = (jnp.arange(depth)[None] < jnp.minimum(accepted, room)[:, None]) & active[:, None]
+        return _State(
+            memory=draft.commit(draft_params, memory, trace.committed(root.position, window, accepted + 1)),
+            generated=jnp.where(active, state.generated + jnp.minimum(accepted + 1, room), state.generated),
+            cycles=state.cycles + active.astype(jnp.int32),
+            survival=state.survival + hits.astype(jnp.int32),
+        )
+
+    # The barrier keeps XLA from computing, at compile time, what an empty memory makes of the prompt.
+    memory, at_start = jax.lax.optimization_barrier(
+        (draft.empty(draft_params, batch, trace.tokens.shape[1], numbers), jnp.zeros(batch, jnp.int32))
+    )
+    memory = draft.commit(draft_params, memory, trace.committed(at_start, prompt_tokens - 1, texts.lengths - 1))
+    none = jnp.zeros(batch, jnp.int32)
+    state = _State(memory, none, none, jnp.zeros((batch, depth), jnp.int32))
+    state = jax.lax.while_loop(lambda state: jnp.any(unfinished(state)), cycle, state)
+    real: Callable[[Array], Float[Array, "*b"]] = lambda counts: counts.astype(jnp.float32)
+    return CycleStatistics(real(state.cycles), real(state.survival), real(state.generated))
 
 
 class _AlongTexts(NamedTuple):

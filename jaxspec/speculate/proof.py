@@ -16,14 +16,12 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.mesh import mesh_of, split_rows
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
-from jaxspec.speculate.candidates import CandidateLaw
-from jaxspec.speculate.chunks import Prompts, gather, prompt_chunks
+from jaxspec.speculate.chunks import Prompts, gather, generated_tokens, prompt_chunks
 from jaxspec.speculate.drafts.interface import ReadyDraft
 from jaxspec.speculate.dynamic_tree import DynamicTree
 from jaxspec.speculate.engine import autoregressive_tree, decode
-from jaxspec.speculate.expansion import TreeLimits, chain_limits
+from jaxspec.speculate.expansion import CandidateLaw, TreeLimits, chain_limits
 from jaxspec.speculate.loop import Request
-from jaxspec.speculate.ragged import generated_tokens
 from jaxspec.trees.public_trees import chain_tree
 from jaxspec.trees.topology import Tree
 

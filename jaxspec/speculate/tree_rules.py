@@ -24,20 +24,40 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxspec.speculate.rules import acceptance_probability, residual_distribution
 from jaxspec.speculate.steps import largest
 from jaxspec.trees.topology import PADDING, Tree, is_node
 
 __all__ = [
     "SiblingChances",
     "TreeVerdict",
+    "acceptance_probability",
     "candidate_law",
     "nodes_by_rank",
+    "residual_distribution",
     "sample_candidates",
     "sibling_chances",
     "verify_greedily",
     "verify_tree",
 ]
+
+# The rules of one drafted token: when it is accepted, and what is drawn where it is refused.
+
+
+def acceptance_probability(
+    target: Float[Array, "*b vocab"], draft: Float[Array, "*b vocab"]
+) -> Float[Array, "*b vocab"]:
+    """Probability that each token, once drafted, is accepted: min(1, p / q); 1 where it is never drafted."""
+    drafted = draft > 0
+    return jnp.where(drafted, jnp.minimum(target / jnp.where(drafted, draft, 1.0), 1.0), 1.0)
+
+
+def residual_distribution(
+    target: Float[Array, "*b vocab"], draft: Float[Array, "*b vocab"]
+) -> Float[Array, "*b vocab"]:
+    """Distribution to draw from after a refusal: max(p − q, 0), normalised; p itself where nothing is left (then p = q)."""
+    excess = jnp.maximum(target - draft, 0.0)
+    total = jnp.sum(excess, axis=-1, keepdims=True)
+    return jnp.where(total > 0, excess / jnp.where(total > 0, total, 1.0), target)
 
 
 class TreeVerdict(NamedTuple):

@@ -9,26 +9,25 @@ from typing import Any
 import jax
 
 from hwmodels import Architecture, Case, Device, DraftCost, EngineTerms, Footprint, Workload
-from hwmodels.analysis.sensitivity import leaf_names
+from hwmodels.analysis.design_point import leaf_names
 from hwmodels.catalog import device_entries
 from hwmodels.catalog.architecture_entries import ARCHITECTURE_RULES
-from hwmodels.chip.hardware import Technology
+from hwmodels.chip.blocks import Technology
 from hwmodels.numerics.fields import COUNT, FLAG, NOT_NEGATIVE, POSITIVE, WHOLE, Rule
-from hwmodels.speculation.pool import with_pool
+from hwmodels.speculation.draft_cost import with_pool
 from jaxspec.compress.footprint import uniform
 from jaxspec.compress.footprint_table import HEAD_WIDTHS, WIDTHS, expected_widths
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import Scheme, find_scheme
-from jaxspec.errors import InputError
+from jaxspec.errors import InputError, hint
 from jaxspec.settings import CommonConfig, build_config
 from jaxspec.settings.common import ALONE, PARALLEL, ParallelSettings
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.knobs import EXPERT_POOL
-from jaxspec.studies.expert_pricing import placed, with_expert_bits, with_experts
+from jaxspec.studies.engine_pricing import placed, with_expert_bits, with_experts
 from jaxspec.studies.feasibility import check_positions
 from jaxspec.studies.given_acceptance import known_acceptance
 from jaxspec.studies.measured.pricing import resolve_pricing
-from jaxspec.suggestions import hint
 
 __all__ = ["CONTEXT", "case_of", "check_value", "design_tree", "footprint_of", "knob_name", "number_rules"]
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hwmodels.catalog import Parallelism
-from jaxspec.files import GGUF_SUFFIX
+from jaxspec.partial_files import GGUF_SUFFIX
 
 __all__ = ["Engine", "Range", "ServedDraft", "ServedTree", "engines_for", "idle_draft_notes"]
 

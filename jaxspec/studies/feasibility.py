@@ -20,8 +20,8 @@ from hwmodels.numerics.scalars import Number
 from hwmodels.numerics.units import GB
 from jaxspec.errors import InputError
 from jaxspec.models.beside_weights import json_beside, read_beside
-from jaxspec.models.rope_scaling import LongRopeScaling
-from jaxspec.models.vocabulary import Vocabulary, shared_vocabulary
+from jaxspec.models.rope import LongRopeScaling
+from jaxspec.models.tokenizer import Vocabulary, shared_vocabulary
 from jaxspec.settings.draft_kinds import has_files
 from jaxspec.settings.schemes import RELEASED
 from jaxspec.studies.release import priced_form

@@ -23,8 +23,7 @@ from jaxspec.results import Quantity, Status
 from jaxspec.results.network_results import Configuration, ConfigurationsResult
 from jaxspec.runs.run_index import find_run
 from jaxspec.settings.acceptance import ALPHA, MAX_PREDICTED_LENGTH, AcceptanceSettings, AcceptanceSource
-from jaxspec.settings.draft import knob_values
-from jaxspec.settings.draft_kinds import SELF
+from jaxspec.settings.draft_kinds import SELF, knob_values
 from jaxspec.settings.schemes import all_knobs
 from jaxspec.studies.tune.result import TuneResult
 from jaxspec.tuning.acceptance_law import AcceptanceByKnobs, LawFit, constant_law, fit_law, positions_law

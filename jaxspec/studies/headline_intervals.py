@@ -9,8 +9,7 @@ import jax
 import numpy as np
 
 from hwmodels import Device, catalog
-from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, cycle_numbers
-from hwmodels.analysis.uncertainty.delta_method import COVERAGE, LogNormal
+from hwmodels.analysis.uncertainty.cycle_errors import COVERAGE, CycleTimes, LogNormal, cycle_numbers
 from hwmodels.analysis.uncertainty.kernel_errors import loop_scatter, times_have_errors
 from hwmodels.numerics.fast_compile import run_on_host
 from jaxspec.results import predicted

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from hwmodels import ALL_LAYER_MATRICES, EXPERT_MATRICES, KINDS, Architecture, Footprint, catalog, parameters
 from hwmodels.catalog.calibrations import calibrated_engines, calibrated_formats
-from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.settings.schemes import RELEASED

@@ -12,8 +12,7 @@ import numpy as np
 from jaxtyping import Int, UInt64
 
 from jaxspec.errors import InputError
-from jaxspec.text.documents import Document, Encoder, check_plain, is_json_lines, parse_documents
-from jaxspec.text.user_text import read_text_file
+from jaxspec.text.documents import Document, Encoder, check_plain, is_json_lines, parse_documents, read_text_file
 
 __all__ = ["MAX_PROMPTS", "PromptSet", "num_within", "read_prompts"]
 

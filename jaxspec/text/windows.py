@@ -12,8 +12,7 @@ from jaxtyping import Int
 from jaxspec.errors import InputError
 from jaxspec.models.chat_template import ChatTemplate
 from jaxspec.models.tokenizer import Tokenizer, beginning
-from jaxspec.text.documents import Document, Encoder
-from jaxspec.text.user_text import STDLIB, check_lengths, read_halves
+from jaxspec.text.documents import STDLIB, Document, Encoder, check_lengths, read_halves
 
 SNAPSHOT = Path(__file__).parent
 

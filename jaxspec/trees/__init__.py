@@ -14,13 +14,18 @@ from jaxspec.trees.rank_traces import (
     ENDED,
     UNKNOWN,
     AATBySize,
+    AcceptanceTable,
     AcceptedPath,
     RankTraces,
+    RatioOfTotals,
     TextCycles,
     aat_by_size,
+    acceptance_table,
     accepted_nodes,
     cycles_along_text,
+    node_reach,
     prior_scores_from_traces,
+    ratio_of_totals,
 )
 from jaxspec.trees.simulation import (
     MAX_TRIALS,
@@ -34,7 +39,6 @@ from jaxspec.trees.simulation import (
     simulate_walks,
     tokens_variance,
 )
-from jaxspec.trees.text_ratios import RatioOfTotals, ratio_of_totals
 from jaxspec.trees.topology import (
     PADDING,
     ROOT,
@@ -57,7 +61,6 @@ from jaxspec.trees.topology import (
     verification_mask,
     verification_positions,
 )
-from jaxspec.trees.trace_statistics import AcceptanceTable, acceptance_table, node_reach
 
 __all__ = [
     "ENDED",

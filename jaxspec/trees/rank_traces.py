@@ -13,38 +13,94 @@ Source: Boosting the Performance of Tree-Based Speculative Decoding of LLMs on F
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Int, Int32
+from jaxtyping import Array, Bool, Float, Int, Int32, Num
 
 from jaxspec.errors import InputError
 from jaxspec.trees.searches import prior_scores
-from jaxspec.trees.text_ratios import RatioOfTotals, ratio_of_totals
 from jaxspec.trees.topology import ROOT, NestedTrees, Tree, is_node, one_tree
 
 __all__ = [
     "ENDED",
     "UNKNOWN",
     "AATBySize",
+    "AcceptanceTable",
     "AcceptedPath",
     "RankTraces",
+    "RatioOfTotals",
     "TextCycles",
     "aat_by_size",
+    "acceptance_table",
     "accepted_nodes",
     "chain_gains",
     "checked_traces",
     "count_nodes",
     "cycles_along_text",
+    "error_of_mean",
     "known_roots",
+    "node_reach",
     "path_nodes",
     "prior_scores_from_traces",
+    "ratio_of_totals",
     "recorded_roots",
 ]
+
+# Ratios of totals over texts, as tokens per cycle, and how sure they are when the texts are a sample.
+
+
+class RatioOfTotals(NamedTuple):
+    """A ratio of two totals over texts.
+
+    Attributes:
+        mean: total over total; NaN where the denominators are all 0.
+        standard_error: of the mean, texts taken as independent; NaN for one text.
+        per_text: one number per text, in the unit of the ratio; their mean is `mean`, and the standard deviation of that mean
+            is `standard_error`. Not the text's own ratio, unless all denominators are equal.
+    """
+
+    mean: Float[Array, "*b"]
+    standard_error: Float[Array, "*b"]
+    per_text: Float[Array, "*b text"]
+
+
+def ratio_of_totals(
+    numerator: Num[Array | np.ndarray, "*b text"], denominator: Num[Array | np.ndarray, "*b text"]
+) -> RatioOfTotals:
+    """Total over total, with a standard error over texts. NumPy arrays are computed on the host, in double precision.
+
+    Args:
+        numerator, denominator: "*b text", counts >= 0 of each text; totals of whole numbers must fit their type.
+    Raises:
+        ValueError: shapes that differ, or no text.
+    """
+    if numerator.shape != denominator.shape or numerator.ndim == 0 or numerator.shape[-1] == 0:
+        raise ValueError(
+            f"numerator has shape {numerator.shape} and denominator {denominator.shape}; give one of each per text"
+        )
+    xp: Any = numerator.__array_namespace__()
+    as_float = lambda counts: counts.astype(xp.result_type(float))
+    texts = numerator.shape[-1]
+    below = as_float(xp.sum(denominator, axis=-1))
+    mean = as_float(xp.sum(numerator, axis=-1)) / xp.where(below > 0, below, xp.nan)
+    deviation = as_float(numerator) - mean[..., None] * as_float(denominator)
+    per_text = mean[..., None] + deviation * (texts / xp.where(below > 0, below, xp.nan))[..., None]
+    return RatioOfTotals(mean, error_of_mean(per_text), per_text)
+
+
+def error_of_mean(per_text: Float[Array | np.ndarray, "*b text"]) -> Float[Any, "*b"]:
+    """Standard error of the mean of one number per text, texts taken as independent; NaN for one text."""
+    xp: Any = per_text.__array_namespace__()
+    texts = per_text.shape[-1]
+    if texts == 1:
+        return xp.full(per_text.shape[:-1], xp.nan, dtype=per_text.dtype)
+    return xp.std(per_text, axis=-1, ddof=1) / texts**0.5
+
 
 #: Rank of a token that was not recorded; it matches no node.
 UNKNOWN = -1
@@ -303,3 +359,74 @@ def count_nodes(nodes: Int32[Array, "text start depth"], counted: Bool[Array, "t
     where = jnp.where(counted[:, :, None], nodes, tree.size)
     text = jnp.arange(nodes.shape[0], dtype=jnp.int32)[:, None, None]
     return jnp.zeros((nodes.shape[0], tree.size), jnp.int32).at[text, where].add(1, mode="drop")
+
+
+# Statistics of rank traces over roots, all recorded roots counting alike: chances of nodes and ranks, and their bootstrap.
+
+#: Trials drawn together: few enough to stay in the cache.
+_BLOCK = 1 << 16
+
+
+class AcceptanceTable(NamedTuple):
+    """P(child of a rank accepted | parent accepted) by depth, depth 0 for children of the root.
+
+    Attributes:
+        table: rows sum to at most 1; 0 where no root was asked.
+        standard_error: of each entry, texts taken as independent; NaN for one text, and where no root was asked.
+        asked: roots that the row was counted from.
+    """
+
+    table: Float[Array, "depth rank"]
+    standard_error: Float[Array, "depth rank"]
+    asked: Int32[Array, " depth"]
+
+
+def node_reach(tree: Tree, traces: RankTraces) -> Float[Array, " node"]:
+    """Share of roots at which each node is accepted, all roots counting alike.
+
+    Roots whose ranks are not known down to the tree's depth are left out, whatever their path: the others are then no choice by
+    their outcome. 1 plus the sum of the shares is the tokens per cycle from a root drawn from all.
+
+    Returns:
+        "node"; 0 for padding, NaN where no root is left.
+    Raises:
+        ValueError: more than one tree, or malformed traces.
+    """
+    traces = checked_traces(traces)
+    counted = known_roots(tree, traces)
+    times = count_nodes(
+        path_nodes(tree, traces.rank).reshape(1, -1, traces.rank.shape[2]), counted.reshape(1, -1), tree
+    )
+    roots = jnp.sum(counted, dtype=jnp.int32).astype(jnp.result_type(float))
+    return times[0].astype(roots.dtype) / jnp.where(roots > 0, roots, jnp.nan)
+
+
+def acceptance_table(traces: RankTraces, *, depth: int, ranks: int) -> AcceptanceTable:
+    """Measured chances by depth and rank: of the text's tokens at a distance, how many had each rank.
+
+    Args:
+        depth, ranks: static, the table's shape, at most the depth recorded. A root is asked at a depth if its ranks at all
+            smaller ones are below `ranks` and the rank there is known.
+    Raises:
+        ValueError: malformed traces, or a shape out of range.
+    """
+    traces = checked_traces(traces)
+    texts, _, recorded = traces.rank.shape
+    if not 1 <= depth <= recorded or ranks < 1:
+        raise ValueError(f"depth is {depth} and ranks {ranks}; allowed are depths 1 to {recorded} and ranks from 1")
+    rank = jnp.asarray(traces.rank, jnp.int32)[:, :, :depth]
+    given = (rank != UNKNOWN) & (rank != ENDED)
+    listed = given & (rank < ranks)
+    before = jnp.cumprod(listed.astype(jnp.int32), axis=2).astype(bool)
+    before = jnp.concatenate([jnp.ones_like(before[:, :, :1]), before[:, :, :-1]], axis=2)
+    asked = before & given & recorded_roots(traces)[:, :, None]
+    # What is not to be counted falls out of the table.
+    column = jnp.where(asked & listed, rank, ranks)
+    text = jnp.arange(texts, dtype=jnp.int32)[:, None, None]
+    level = jnp.arange(depth, dtype=jnp.int32)[None, None, :]
+    times = jnp.zeros((texts, depth, ranks), jnp.int32).at[text, level, column].add(1, mode="drop")
+    roots = jnp.sum(asked, axis=1, dtype=jnp.int32)
+    by_text = lambda counts: jnp.moveaxis(counts, 0, -1)
+    ratio = ratio_of_totals(by_text(times), by_text(jnp.broadcast_to(roots[:, :, None], times.shape)))
+    total = jnp.sum(roots, axis=0, dtype=jnp.int32)
+    return AcceptanceTable(jnp.where(total[:, None] > 0, ratio.mean, 0.0), ratio.standard_error, total)

@@ -2,20 +2,20 @@
 
 from typing import TYPE_CHECKING
 
-from jaxspec.lazy_names import lazy_names
+from jaxspec.registries import lazy_names
 
 if TYPE_CHECKING:
     from jaxspec.tuning.calibration import Calibration, calibrate, target_params
+    from jaxspec.tuning.compression_objective import best_length, grid_knobs, grid_points, measure_hard
     from jaxspec.tuning.gradient import Ascent, Goal, ascend, marginal_returns
-    from jaxspec.tuning.hard import best_length, grid_knobs, grid_points, measure_hard
     from jaxspec.tuning.objective import (
         DraftMeasurement,
         conditional_acceptance,
         mean_log_speedup,
         measure,
         price,
+        priced_footprint,
     )
-    from jaxspec.tuning.priced_footprint import priced_footprint
 
 __all__ = [
     "Ascent",

@@ -13,17 +13,16 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
 
 from jaxspec.checks import check_count, check_network, check_tokens
-from jaxspec.compress.head import HEAD
 from jaxspec.compress.kv import PreparedKV, join_kv, prepare_kv, stored_kv
 from jaxspec.compress.schemes import Scheme
-from jaxspec.compress.weights import prepare, sum_of_squares
+from jaxspec.compress.weights import HEAD, prepare, sum_of_squares
 from jaxspec.formats.patterns import target_format
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, forward_text
-from jaxspec.models.ends import head_input
 from jaxspec.models.matrix import is_matrix, matrix_of
 from jaxspec.models.mesh import filled_rows, mesh_of, split_inside, split_rows
 from jaxspec.models.rope import text_lengths
+from jaxspec.models.special_tokens import head_input
 from jaxspec.models.stored import as_stored
 from jaxspec.models.streamed import is_in_host, is_streamed
 from jaxspec.speculate.acceptance import TargetText

@@ -23,8 +23,8 @@ from jaxspec.speculate.acceptance import TargetText
 from jaxspec.speculate.sampling import SAMPLING
 from jaxspec.studies.measured.memory import calibration_bytes, network_bytes, pass_bytes
 from jaxspec.tuning.calibration import Calibration, calibration_pass, windows_per_pass
+from jaxspec.tuning.compression_objective import measured_windows
 from jaxspec.tuning.gradient import Goal, marginal_returns
-from jaxspec.tuning.hard import measured_windows
 
 #: Position of the first root.
 _FIRST = 31

@@ -16,7 +16,7 @@ import json, sys
 import jax
 from memory_of_programs import analyse
 from experiments.random_checkpoint import SHAPES
-from jaxspec.models.families import decoder_config
+from jaxspec.models.config import decoder_config
 
 assert jax.device_count() == 8
 print(json.dumps(analyse(decoder_config(SHAPES["llama-3.1-8b"]), 96, 200, 16, (1, 8), sys.argv[1])))

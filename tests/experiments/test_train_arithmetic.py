@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from experiments.train_arithmetic.train import ROW, ROWS, batch_at
+from experiments.train_arithmetic import ROW, ROWS, batch_at
 
 
 def test_solutions_are_learned_and_a_step_is_a_function_of_its_number():

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.train_draft_head.train import HeadRecipe, head_loss, unroll
+from experiments.train_draft_head import HeadRecipe, head_loss, unroll
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import abstract_params
 from jaxspec.models.draft_head import abstract_head_params, head_logits, target_ends

@@ -13,7 +13,7 @@ from hwmodels import (
     uniform_footprint,
     uniform_weight_bits,
 )
-from hwmodels.analysis.sensitivity import elasticities, leaf_names
+from hwmodels.analysis.design_point import elasticities, leaf_names
 from hwmodels.catalog.calibrated import calibrated_gpu
 from hwmodels.compute.gpu import gemm_time
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from narrow_devices import one_of_each_form, one_of_each_unit
 
 from hwmodels import OPERATORS, catalog, step_cost
-from hwmodels.step.traffic import traffic_by_memory
-from jaxspec.testing import devices
-from jaxspec.testing.devices import NETWORKS, work
+from hwmodels.step.step_cost import traffic_by_memory
+from jaxspec.testing import units
+from jaxspec.testing.units import NETWORKS, work
 
 DEVICES = one_of_each_form()
 
@@ -24,19 +24,19 @@ DEVICES = one_of_each_form()
     st.sampled_from([4.5, 8.5, 13.9, 16.0]),
 )
 def test_no_step_beats_the_bounds(name, network, tokens, batch, bits):
-    devices.stays_within_bounds(catalog.device(name), network, tokens=float(tokens), batch=float(batch), bits=bits)
+    units.stays_within_bounds(catalog.device(name), network, tokens=float(tokens), batch=float(batch), bits=bits)
 
 
 @pytest.mark.device_matrix(2)
 @pytest.mark.parametrize("name", one_of_each_unit())
 def test_twice_the_clock_and_bandwidth_is_half_the_time(name):
-    devices.halves_at_twice_the_rates(catalog.device(name))
+    units.halves_at_twice_the_rates(catalog.device(name))
 
 
 @pytest.mark.device_matrix(2)
 @pytest.mark.parametrize("name", one_of_each_unit())
 def test_more_bandwidth_never_lengthens_a_step(name):
-    devices.gains_by_bandwidth(catalog.device(name))
+    units.gains_by_bandwidth(catalog.device(name))
 
 
 @pytest.mark.device_matrix

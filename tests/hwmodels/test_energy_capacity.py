@@ -18,8 +18,7 @@ from hwmodels import (
     uniform_footprint,
     uniform_weight_bits,
 )
-from hwmodels.analysis.design_point import chip_area
-from hwmodels.analysis.sensitivity import elasticities, finite_elasticities
+from hwmodels.analysis.design_point import chip_area, elasticities, finite_elasticities
 from hwmodels.compute.systolic.array import OnChipBuffer
 from hwmodels.compute.systolic.unit import SystolicUnit, gemm_cost
 from hwmodels.decoders import Decoder

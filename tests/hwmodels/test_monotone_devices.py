@@ -9,7 +9,7 @@ import pytest
 from narrow_devices import one_of_each_form, one_of_each_unit
 
 from hwmodels import catalog, step_cost, uniform_weight_bits
-from hwmodels.analysis.sensitivity import leaf_names
+from hwmodels.analysis.design_point import leaf_names
 from hwmodels.catalog.calibrations import calibrated_engines, calibrated_formats
 from hwmodels.compute.calibrated_gpu import CalibratedGpu
 from hwmodels.compute.roofline import unit_of

@@ -22,8 +22,7 @@ from hwmodels import (
     priced_chains,
     uniform_weight_bits,
 )
-from hwmodels.analysis.design_point import chip_area, design_point, priced_steps
-from hwmodels.analysis.sensitivity import leaf_names
+from hwmodels.analysis.design_point import chip_area, design_point, leaf_names, priced_steps
 from hwmodels.compute.roofline import unit_of
 from hwmodels.compute.systolic.array import OnChipBuffer
 from hwmodels.compute.systolic.unit import SystolicUnit

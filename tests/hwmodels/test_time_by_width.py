@@ -21,7 +21,7 @@ from hwmodels.catalog.calibrations import (
 )
 from hwmodels.compute.calibrated_gpu import CalibratedGpu
 from hwmodels.compute.gpu import gemm_time
-from hwmodels.compute.gpu_formats import format_shares
+from hwmodels.compute.gpu_experts import format_shares
 from hwmodels.network.operators import StepShape, step_operators
 
 CALIBRATED = tuple(name for name in one_of_each_form() if isinstance(catalog.device(name).matrix_unit, CalibratedGpu))

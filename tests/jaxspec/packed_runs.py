@@ -6,8 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxspec.compress.knob_files import knobs_to_json
-from jaxspec.compress.norm_files import write_norms
+from jaxspec.compress.knobs import knobs_to_json, write_norms
 from jaxspec.compress.weights import hard_draft, target_network
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.hf_export import save_directory

@@ -75,8 +75,8 @@ def test_a_prediction_loads_neither_networks_nor_figures():
 
 
 def test_a_public_name_is_not_the_module_of_that_name():
-    import jaxspec.speculate.expected_cycles
+    import jaxspec.speculate.predicted_cycles
 
-    assert callable(jaxspec.speculate.expected_cycles)
+    assert callable(jaxspec.speculate.predicted_cycles)
     with pytest.raises(AttributeError, match="has no attribute 'expected_cyles'"):
         _ = jaxspec.speculate.expected_cyles

@@ -9,8 +9,7 @@ import sys
 import pytest
 
 from jaxspec import partial_files
-from jaxspec.files import write_text
-from jaxspec.partial_files import PartialFiles
+from jaxspec.partial_files import PartialFiles, write_text
 
 
 def names(folder):

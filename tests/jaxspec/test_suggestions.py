@@ -1,6 +1,6 @@
 import pytest
 
-from jaxspec.suggestions import nearest
+from jaxspec.errors import nearest
 
 COMMANDS = ("tune", "evaluate", "tree", "predict", "sweep", "pack", "unpack", "inspect", "devices", "models")
 

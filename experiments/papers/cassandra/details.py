@@ -44,26 +44,25 @@ from hwmodels import (
     price,
 )
 from hwmodels.decoders import decode_cost, decoder, encoder, huffman_cam
-from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from hwmodels.numerics.units import BITS_PER_BYTE, GB
 from jaxspec.compress.footprint import mean_draft_bits, uniform
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.kv import stored_kv, token_rows
 from jaxspec.compress.schemes import find_scheme
-from jaxspec.files import to_json, write_text
 from jaxspec.formats.entropy import counted_entropy_bits
 from jaxspec.formats.patterns import BFLOAT16, to_bits
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.embedded import load_model
 from jaxspec.models.matrix import stack_of
 from jaxspec.models.stored import as_computed
+from jaxspec.partial_files import to_json, write_text
 from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.proof import continue_texts
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.text import load_text, windows
 from jaxspec.tuning.calibration import calibrate, target_params
-from jaxspec.tuning.compression_objective import left_bits, objective_j
-from jaxspec.tuning.hard import measure_hard
+from jaxspec.tuning.compression_objective import left_bits, measure_hard, objective_j
 
 __all__ = [
     "DETAILS",

@@ -46,10 +46,9 @@ from jaxspec.report.figure_style import (
 )
 from jaxspec.speculate.acceptance import TargetText, block_pass
 from jaxspec.speculate.chunks import Prompts
-from jaxspec.speculate.hotness import RETENTION, hotness_before, hotness_rank, shared_hotness
+from jaxspec.speculate.hotness import RETENTION, TextPools, hotness_before, hotness_rank, shared_hotness
 from jaxspec.speculate.proof import continue_texts
 from jaxspec.speculate.sampling import SAMPLING, Decoding
-from jaxspec.speculate.text_pools import TextPools
 from jaxspec.text import load_text
 from jaxspec.tuning.calibration import target_params
 

@@ -30,8 +30,7 @@ from experiments.papers.fpga_tree_sd.model import (
 )
 from hwmodels import catalog
 from hwmodels.numerics.fast_compile import jit_fast_compile
-from hwmodels.speculation.effective_performance import Decision, decide, effective_performance
-from hwmodels.speculation.verification_length import naive_length
+from hwmodels.speculation.verification_length import Decision, decide, effective_performance, naive_length
 
 __all__ = [
     "FITTED_BOUNDS",

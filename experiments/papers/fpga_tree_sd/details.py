@@ -41,9 +41,8 @@ from experiments.papers.fpga_tree_sd.model import (
 from experiments.papers.fpga_tree_sd.tables import PLATFORMS
 from experiments.reproduce.paper import ComparedCell, Detail, Outcome, beats, relative_error, spread_of
 from hwmodels import Case, Workload, catalog, chain_plan, price
-from hwmodels.speculation.effective_performance import ridge_length
-from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head
-from hwmodels.speculation.verification_length import best_schedule, generation_time
+from hwmodels.speculation.draft_cost import EAGLE3_VOCABULARY, eagle_head
+from hwmodels.speculation.verification_length import best_schedule, generation_time, ridge_length
 from hwmodels.step.roofline_cases import (
     compute_bound_speedup,
     draft_ratio,

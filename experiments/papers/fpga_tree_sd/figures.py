@@ -19,7 +19,7 @@ from experiments.papers.fpga_tree_sd.model import (
     cycle,
     table_one,
 )
-from hwmodels.speculation.effective_performance import acceptance_rate, discounted_performance, primary_performance
+from hwmodels.speculation.verification_length import acceptance_rate, discounted_performance, primary_performance
 from jaxspec.report.figure_style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION, new_figure, styled
 
 __all__ = ["model_figure", "speedup_figure"]

@@ -116,7 +116,7 @@ class Cycle(NamedTuple):
 
     @property
     def performance(self) -> np.ndarray:
-        """Eq. (7), tokens/s in double precision; `hwmodels.speculation.effective_performance` for all that is reported."""
+        """Eq. (7), tokens/s in double precision; `hwmodels.speculation.verification_length` for all that is reported."""
         return self.accepted / (self.verify_s + self.draft_s)
 
 

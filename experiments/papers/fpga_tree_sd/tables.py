@@ -28,7 +28,7 @@ from experiments.papers.fpga_tree_sd.model import (
 )
 from experiments.reproduce.paper import ComparedCell, Modelled, PrintedCell, as_printed, constant, each
 from hwmodels import catalog
-from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, one_layer
+from hwmodels.speculation.draft_cost import EAGLE3_VOCABULARY, one_layer
 from hwmodels.speculation.verification_length import unified_length
 
 __all__ = [

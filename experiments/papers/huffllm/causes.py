@@ -10,7 +10,7 @@ from experiments.papers.huffllm.compression import DATA
 from experiments.papers.huffllm.savings_model import BENCHMARK_TOKENS, MODELS, simba, systolic
 from experiments.reproduce.paper import ComparedCell, printed_value
 from hwmodels.compute.systolic.array import cycles
-from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from hwmodels.numerics.units import BITS_PER_BYTE, GIGA, NANO
 
 __all__ = ["SAVINGS", "area", "claims"]

@@ -27,7 +27,7 @@ from experiments.papers.huffllm.savings_model import (
 )
 from experiments.reproduce.paper import Modelled, PrintedCell, as_printed, printed_value
 from hwmodels.decoders.huffman_cam import ReferenceCam, area_overhead, decoder_area
-from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from hwmodels.numerics.units import BITS_PER_BYTE, GIGA, MICRO
 
 __all__ = [

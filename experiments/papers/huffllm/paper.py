@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.papers.huffllm import causes, compression, figures, hardware, savings
-from experiments.papers.huffllm.details import DETAILS
+from experiments.papers.huffllm.details import DETAILS, Solved, missed_bars, put_back, solve
 from experiments.papers.huffllm.savings_model import Fitted
-from experiments.papers.huffllm.solved import Solved, missed_bars, put_back, solve
 from experiments.reproduce.paper import (
     Choice,
     ComparedCell,

@@ -32,7 +32,7 @@ from hwmodels.compute.systolic import array as systolic_array
 from hwmodels.compute.systolic import buffers as systolic_buffers
 from hwmodels.compute.systolic.array import OnChipBuffer, SystolicArray
 from hwmodels.compute.vector_mapping import BufferedArray, weight_load_time
-from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from hwmodels.numerics.folds import ceil_div
 from hwmodels.numerics.units import BITS_PER_BYTE, GIGA, KIB
 

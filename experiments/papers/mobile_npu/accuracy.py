@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from experiments.intervals import bootstrap
 from experiments.papers.mobile_npu.versions import printed
-from experiments.train_arithmetic.train import HELD_OUT, text_rows
+from experiments.train_arithmetic import HELD_OUT, text_rows
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.compress.weights import rows_of, target_network
@@ -34,7 +34,7 @@ from jaxspec.models.matrix import stack_of
 from jaxspec.models.stored import as_computed
 from jaxspec.runs.progress import Reporter
 from jaxspec.scaling.tasks.arithmetic import problems, solution
-from jaxspec.speculate.statistics import Interval
+from jaxspec.speculate.acceptance import Interval
 from jaxspec.text import load_text
 from jaxspec.tuning import target_params
 

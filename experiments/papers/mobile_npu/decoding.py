@@ -31,7 +31,7 @@ from experiments.papers.mobile_npu.versions import (
 )
 from hwmodels import OPERATORS, Architecture, Case, Device, Footprint, StepCost, Workload, baselines, price_steps
 from hwmodels.compute.matrix_vector_npu import MatrixVectorNpu
-from hwmodels.compute.vector_units import VectorUnits, softmax_time
+from hwmodels.compute.vector_array import VectorUnits, softmax_time
 from hwmodels.network.operators import prefill_step
 from hwmodels.numerics.fast_compile import jit_fast_compile
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from experiments.reproduce.paper import PrintedCell, printed_cells, printed_value
 from hwmodels import Architecture, Device, catalog, uniform_weight_bits
-from hwmodels.compute.exponentials import Polynomial, polynomial_steps
 from hwmodels.compute.matrix_vector_npu import MatrixVectorNpu
+from hwmodels.compute.vector_array import Polynomial, polynomial_steps
 from hwmodels.compute.weight_layouts import CoalescedGroups, ScatteredGroups, TileGroups, Unconverted
 
 __all__ = [

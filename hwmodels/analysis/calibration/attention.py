@@ -19,8 +19,7 @@ from hwmodels.analysis.calibration.attention_tables import AttentionTable, Prefi
 from hwmodels.analysis.calibration.kernel_tables import DataSheet
 from hwmodels.analysis.calibration.least_squares import Fit, Parameter, fit, predicted_rows
 from hwmodels.analysis.calibration.splits import some_of
-from hwmodels.compute.gpu_attention import GpuAttention, decode_attention_time
-from hwmodels.compute.gpu_prefill import GpuPrefill, prefill_attention_time
+from hwmodels.compute.gpu_attention import GpuAttention, GpuPrefill, decode_attention_time, prefill_attention_time
 
 __all__ = [
     "ATTENTION_PARAMETERS",

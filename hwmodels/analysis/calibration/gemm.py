@@ -18,7 +18,7 @@ import numpy.typing as npt
 from hwmodels.analysis.calibration.kernel_tables import KERNEL_FORMATS, DataSheet, GemmTable
 from hwmodels.analysis.calibration.least_squares import Fit, Parameter, fit, predicted_rows
 from hwmodels.compute.gpu import GpuGemm, gemm_time
-from hwmodels.compute.gpu_formats import GemmCoefficients, stack_widths
+from hwmodels.compute.gpu_experts import GemmCoefficients, stack_widths
 
 __all__ = [
     "DISPATCHED_PARAMETERS",

@@ -19,8 +19,8 @@ from hwmodels.compute.roofline import unit_of
 from hwmodels.compute.unit import ErrorInterval
 from hwmodels.device import Device
 from hwmodels.network.operators.work import EXPERT_OPERATORS, MATRIX_OPERATORS, OPERATORS
-from hwmodels.numerics.axes import select, with_rank
 from hwmodels.numerics.fast_compile import run_on_host
+from hwmodels.numerics.scalars import select, with_rank
 from hwmodels.parallel.collectives import COLLECTIVES
 from hwmodels.step.priced_steps import PricedStep
 

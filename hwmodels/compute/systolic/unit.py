@@ -12,14 +12,14 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.chip.hardware import HardwareBlock, Technology
-from hwmodels.compute.products import products_of, with_products
+from hwmodels.chip.blocks import HardwareBlock, Technology
 from hwmodels.compute.systolic.array import OnChipBuffer, SystolicArray, elapsed_cycles
 from hwmodels.compute.systolic.buffers import PARTIAL_SUM_BITS, buffer_traffic, smooth_buffer_elements
+from hwmodels.compute.tile_counts import products_of, with_products
 from hwmodels.compute.unit import ROUNDED_ROWS, SingleKernel, UnitTimes
 from hwmodels.decoders.decoder import bits_at
 from hwmodels.device import Device
-from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from hwmodels.network.operators.work import OperatorWork
 from hwmodels.numerics.scalars import Number, as_float, with_last_axis
 from hwmodels.numerics.smoothing import smooth_maximum

@@ -1,9 +1,17 @@
 """Policies that place a network in the memories of a device, a file each, and the one registry of them."""
 
 from hwmodels.memory.placement.expert_cache import BitSlices, DraftCopies, ExpertCache
-from hwmodels.memory.placement.in_order import AllExternal, ExpertsFirst, InOrder
 from hwmodels.memory.placement.interface import PlacementPolicy, TierShares
-from hwmodels.memory.placement.registry import PLACEMENTS, SINGLE_PLACEMENTS, ByMode, first_memory_share, placement_of
+from hwmodels.memory.placement.registry import (
+    PLACEMENTS,
+    SINGLE_PLACEMENTS,
+    AllExternal,
+    ByMode,
+    ExpertsFirst,
+    InOrder,
+    first_memory_share,
+    placement_of,
+)
 
 __all__ = [
     "PLACEMENTS",

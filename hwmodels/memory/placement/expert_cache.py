@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 from hwmodels.device import MemoryTier
 from hwmodels.memory.expert_hits import HIT_RULES, CharacteristicTime, HitRule
 from hwmodels.memory.placement.interface import TierShares, expert_reads, shares_of, spread, stored_bytes, with_first
-from hwmodels.network.operators.experts import ExpertReads
+from hwmodels.network.operators.expert_sharing import ExpertReads
 from hwmodels.network.operators.work import OperatorWork
 from hwmodels.network.routing import UNIFORM
 from hwmodels.numerics.fields import POSITIVE, flag, number, tag, variant

@@ -11,10 +11,9 @@ from jaxtyping import Array, Float
 
 from hwmodels.device import MemoryTier
 from hwmodels.memory.tiers import place_in_order
-from hwmodels.network.operators.experts import ExpertReads
+from hwmodels.network.operators.expert_sharing import ExpertReads
 from hwmodels.network.operators.work import OperatorWork, StoredBytes
-from hwmodels.numerics.axes import same_rank, with_rank
-from hwmodels.numerics.scalars import Number, as_float
+from hwmodels.numerics.scalars import Number, as_float, same_rank, with_rank
 
 __all__ = ["PlacementPolicy", "TierShares", "expert_reads", "shares_of", "spread", "stored_bytes", "with_first"]
 

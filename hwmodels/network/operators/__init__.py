@@ -4,8 +4,7 @@ Prefill, decoding, drafting, verification of chains and of trees are one functio
 read widths. Modelling choices, all about what is moved off chip, stand in the modules: `weights`, `attention`, `activations`.
 """
 
-from hwmodels.network.operators.expert_sharing import ExpertSharing, busiest_experts, busiest_load
-from hwmodels.network.operators.experts import touched_experts
+from hwmodels.network.operators.expert_sharing import ExpertSharing, busiest_experts, busiest_load, touched_experts
 from hwmodels.network.operators.step import StepShape, step_operators
 from hwmodels.network.operators.steps import (
     decode_operators,

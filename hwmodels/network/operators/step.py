@@ -21,6 +21,7 @@ from jaxtyping import Array, Float
 from hwmodels.network.architecture import (
     EXPERT_MATRICES,
     KINDS,
+    UNCOMPRESSED_BITS,
     Architecture,
     attention_layers,
     attention_shape,
@@ -36,9 +37,13 @@ from hwmodels.network.architecture import (
     state_bytes,
     window_share,
 )
-from hwmodels.network.footprint import UNCOMPRESSED_BITS
-from hwmodels.network.operators.expert_sharing import ExpertSharing, busiest_experts, busiest_load
-from hwmodels.network.operators.experts import ExpertReads, touched_experts
+from hwmodels.network.operators.expert_sharing import (
+    ExpertReads,
+    ExpertSharing,
+    busiest_experts,
+    busiest_load,
+    touched_experts,
+)
 from hwmodels.network.operators.work import (
     EXPERT_OPERATORS,
     MATRIX_OPERATORS,
@@ -50,9 +55,8 @@ from hwmodels.network.operators.work import (
     over_operators,
 )
 from hwmodels.network.routing import EVERY_EXPERT, UNIFORM, Routing
-from hwmodels.numerics.axes import same_rank
 from hwmodels.numerics.folds import settled
-from hwmodels.numerics.scalars import Leaf, Number, as_float, either
+from hwmodels.numerics.scalars import Leaf, Number, as_float, either, same_rank
 from hwmodels.numerics.units import BITS_PER_BYTE
 
 __all__ = [

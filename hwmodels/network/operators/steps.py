@@ -8,12 +8,10 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from hwmodels.network.architecture import Architecture
-from hwmodels.network.footprint import UNCOMPRESSED_BITS, Footprint
+from hwmodels.network.architecture import UNCOMPRESSED_BITS, Architecture, Footprint, Workload
 from hwmodels.network.operators.step import StepShape, step_operators
 from hwmodels.network.operators.work import OperatorWork
 from hwmodels.network.routing import EVERY_EXPERT, UNIFORM, Routing
-from hwmodels.network.workload import Workload
 from hwmodels.numerics.scalars import Leaf, Number, as_float, either
 
 

@@ -9,10 +9,9 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.network.operators.experts import ExpertReads
-from hwmodels.numerics.axes import rank_of, with_rank
+from hwmodels.network.operators.expert_sharing import ExpertReads
 from hwmodels.numerics.gradients import batch_innermost, share_cotangent
-from hwmodels.numerics.scalars import Leaf, Tree
+from hwmodels.numerics.scalars import Leaf, Tree, rank_of, with_rank
 
 #: The "operator" axis, in order of execution within a layer; an operator is what engines launch at once.
 OPERATORS = (

@@ -10,11 +10,11 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, Float, Int
 
-from hwmodels.numerics.exact_products import exact_matmul
+from hwmodels.numerics.compensated_sums import exact_matmul
 from jaxspec.compress.footprint import BitsPerValue
 from jaxspec.compress.schemes import number_forms
-from jaxspec.compress.schemes.interface import CompressedMatrix
 from jaxspec.compress.schemes.number_forms import NumberForm
+from jaxspec.compress.schemes.scheme import CompressedMatrix
 from jaxspec.compress.selection import hard_mask, log_of, wanda_score
 from jaxspec.formats import asymmetric
 from jaxspec.formats.group_quantization import SCALE_BITS, to_float16

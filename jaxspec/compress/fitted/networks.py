@@ -16,9 +16,8 @@ from jaxtyping import Array, Float
 from hwmodels import Footprint
 from jaxspec.compress.fitted.methods import key_scale
 from jaxspec.compress.footprint import stored_alike
-from jaxspec.compress.schemes.gaussian import GAUSSIAN_SHAPE
-from jaxspec.compress.schemes.interface import CompressedMatrix
-from jaxspec.compress.schemes.scheme import KV_BITS
+from jaxspec.compress.schemes.huffman import GAUSSIAN_SHAPE
+from jaxspec.compress.schemes.scheme import KV_BITS, CompressedMatrix
 from jaxspec.compress.weights import rows_of
 from jaxspec.formats import asymmetric
 from jaxspec.models.config import INPUT_OF, DecoderConfig, kinds_of

@@ -17,10 +17,9 @@ from jaxtyping import Array, Float
 from hwmodels import Footprint
 from jaxspec.compress.footprint import BitsPerValue, stored_alike
 from jaxspec.compress.schemes import number_forms
-from jaxspec.compress.schemes.gaussian import GAUSSIAN_SHAPE
-from jaxspec.compress.schemes.interface import CompressedMatrix, OwnKnobs
+from jaxspec.compress.schemes.huffman import GAUSSIAN_SHAPE
 from jaxspec.compress.schemes.number_forms import NumberForm
-from jaxspec.compress.schemes.scheme import KV_BITS, Scheme
+from jaxspec.compress.schemes.scheme import KV_BITS, CompressedMatrix, OwnKnobs, Scheme
 from jaxspec.formats import mx
 from jaxspec.settings.knobs import StoredDtype
 from jaxspec.settings.schemes import SCHEME_FACTS

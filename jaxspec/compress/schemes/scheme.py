@@ -3,20 +3,129 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Self
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol, Self
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels import Footprint
-from jaxspec.compress.footprint import BitsPerValue
-from jaxspec.compress.schemes.interface import CompressedKV, KVCodec, MatrixCodec, OwnKnobs
+from jaxspec.compress.footprint import BitsPerValue, uniform
+from jaxspec.errors import InputError, hint
 from jaxspec.formats.container import Codec, codec_of
+from jaxspec.registries import load_object
 from jaxspec.settings.knobs import KnobSpec, StoredDtype
-from jaxspec.settings.schemes import SchemeFacts
+from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS, SCHEME_OBJECTS, SchemeFacts
 
-__all__ = ["KV_BITS", "PlainKV", "Scheme"]
+__all__ = [
+    "BF16",
+    "DEFAULT_SCHEME",
+    "KV_BITS",
+    "RAW",
+    "SCHEMES",
+    "CompressedKV",
+    "CompressedMatrix",
+    "KVCodec",
+    "MatrixCodec",
+    "OwnKnobs",
+    "PlainKV",
+    "Scheme",
+    "find_scheme",
+]
+
+# The codecs that a storage scheme is made of: how a draft is cut out of a target, and what reading either takes.
+
+#: Knobs of one matrix, or of one layer's KV cache, by name.
+OwnKnobs = dict[str, Float[Array, ""]]
+
+
+class CompressedMatrix(NamedTuple):
+    """One matrix of a draft.
+
+    Attributes:
+        values: what the draft computes with.
+        bits: read per stored weight, by a draft step and by a verification.
+    """
+
+    values: Float[Array, "row column"]
+    bits: BitsPerValue
+
+
+class CompressedKV(NamedTuple):
+    """KV of one layer as a draft reads it.
+
+    Attributes:
+        rows: "*b column", one row for the keys or the values of a token.
+        bits: read per stored element, by a draft step and by a verification.
+    """
+
+    rows: Float[Array, "*b column"]
+    bits: BitsPerValue
+
+
+class MatrixCodec(Protocol):
+    """How one matrix is stored: its target, and a draft as a part of it. Members are frozen, hashable and hold no arrays.
+
+    Everything works on one matrix at a time and under `jit`, `vmap` and `grad`.
+    """
+
+    def prepare(self, matrix: Float[Array, "row column"], channel_norm: Float[Array, " column"]) -> Any:
+        """Whatever of a matrix is worth computing once for all knobs, and is much smaller than the matrix.
+
+        Args:
+            channel_norm: L2 norm of each input channel over calibration tokens.
+        """
+        ...
+
+    def soft(
+        self, matrix: Float[Array, "row column"], prepared: Any, knobs: OwnKnobs, temperature: Float[Array, ""] | float
+    ) -> CompressedMatrix:
+        """The differentiable draft; tends to `hard` as the temperature (> 0) falls, away from half-way knobs."""
+        ...
+
+    def hard(self, matrix: Float[Array, "row column"], prepared: Any, knobs: OwnKnobs) -> CompressedMatrix:
+        """The bit-exact draft."""
+        ...
+
+    def target(self, matrix: Float[Array, "*b row column"]) -> Float[Array, "*b row column"]:
+        """What the target computes with, of one matrix or of several; of a lossless scheme the stored values themselves."""
+        ...
+
+
+class KVCodec(Protocol):
+    """How keys and values are stored; otherwise as `MatrixCodec`, of one layer's KV at a time."""
+
+    def of_dtype(self, dtype: StoredDtype) -> Self:
+        """The same of caches in a 16-bit type; that of bfloat16 unless asked for."""
+        ...
+
+    def prepare(self, rows: Float[Array, "*b slot column"]) -> Any:
+        """Whatever of one layer's known KV, values of the type that networks are stored in, is worth computing once for all
+        knobs."""
+        ...
+
+    def soft(
+        self,
+        prepared: Any,
+        knobs: OwnKnobs,
+        temperature: Float[Array, ""] | float,
+        counted: Float[Array, " batch"] | None = None,
+    ) -> CompressedKV:
+        """The differentiable compressed KV.
+
+        Args:
+            counted: whether the bits are about a sequence, 0 or 1; None: about all. Rows of all are compressed.
+        """
+        ...
+
+    def hard(self, prepared: Any, knobs: OwnKnobs, counted: Float[Array, " batch"] | None = None) -> CompressedKV:
+        """The bit-exact compressed KV. Arguments as for `soft`."""
+        ...
+
+    def encode(self, rows: Float[Array, "*b column"], knobs: OwnKnobs) -> Float[Array, "*b column"]:
+        """`hard` of rows seen for the first time, inside a decoding loop, without its footprint."""
+        ...
+
 
 #: Bits read per element of a KV cache as it is, by draft and target alike.
 KV_BITS = 16.0
@@ -150,3 +259,49 @@ class Scheme:
             knobs: one number for each of `knob_specs`.
         """
         return self.footprint(knobs, self.stored_dtype)
+
+
+# Nothing compressed: the draft is the target.
+
+#: 16 bits for everything.
+BF16 = Scheme(SCHEME_FACTS["bf16"], lambda knobs, dtype: uniform(16.0, 16.0))
+
+#: The same in a file, whatever the tensors' types.
+RAW = Scheme(SCHEME_FACTS["raw"], lambda knobs, dtype: uniform(16.0, 16.0))
+
+
+# The objects of all schemes, each loaded from where the registry says it is when it is first asked for.
+
+
+class _Schemes(Mapping[str, Scheme]):
+    def __getitem__(self, name: str) -> Scheme:
+        facts = SCHEME_FACTS[name]
+        return SCHEME_OBJECTS[name] if name in SCHEME_OBJECTS else load_object(facts.place)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(SCHEME_FACTS)
+
+    def __len__(self) -> int:
+        return len(SCHEME_FACTS)
+
+
+#: Every scheme by the name that users give.
+SCHEMES: Mapping[str, Scheme] = _Schemes()
+
+#: What a user gets who names none.
+DEFAULT_SCHEME = SCHEMES[DEFAULT_SCHEME_NAME]
+
+
+def find_scheme(name: str, *, runs: bool = False, packs: bool = False) -> Scheme:
+    """A scheme by name.
+
+    Args:
+        runs: it must run networks. packs: a container must be able to hold it.
+    Raises:
+        InputError: an unknown name, or a scheme that cannot do what is asked.
+    """
+    able = [s.name for s in SCHEME_FACTS.values() if (s.runs or not runs) and (s.packs or not packs)]
+    if name not in able:
+        why = "" if name not in SCHEMES else ", which can be priced but not " + ("run" if runs else "packed") + " yet"
+        raise InputError(f"scheme is {name!r}{why}{hint(name, able)}")
+    return SCHEMES[name]

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxspec.errors import InputError, one_line
-from jaxspec.files import CONTAINER_SUFFIX, parse_json
+from jaxspec.partial_files import CONTAINER_SUFFIX, parse_json
 
 __all__ = [
     "OLDEST_WRITTEN",

@@ -15,7 +15,6 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 import numpy as np
 
 from jaxspec.errors import InputError
-from jaxspec.files import GGUF_SUFFIX
 from jaxspec.formats.container.codec import LEAST_BYTES, Balance, Chunk, Codec, CodedSize, Decoded, Raw, Selection
 from jaxspec.formats.container.layout import (
     OLDEST_WRITTEN,
@@ -38,7 +37,7 @@ from jaxspec.formats.container.tensors import (
     inline_tensor,
     with_dtypes,
 )
-from jaxspec.partial_files import PartialFiles
+from jaxspec.partial_files import GGUF_SUFFIX, PartialFiles
 from jaxspec.settings.schemes import SCHEME_FACTS
 
 __all__ = [

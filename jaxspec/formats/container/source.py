@@ -15,7 +15,6 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from jaxspec.errors import InputError, one_line
-from jaxspec.files import CONTAINER_SUFFIX
 from jaxspec.formats.container.tensors import HeaderError, TensorForm, parse_header, text_of_header
 from jaxspec.formats.shard_index import (
     INDEX_FILE,
@@ -25,6 +24,7 @@ from jaxspec.formats.shard_index import (
     read_index,
     read_json_object,
 )
+from jaxspec.partial_files import CONTAINER_SUFFIX
 
 __all__ = [
     "BESIDE_SUFFIXES",

@@ -8,8 +8,8 @@ from functools import partial
 
 from jaxtyping import Array, Float
 
-from jaxspec.models.activations import ACTIVATIONS
 from jaxspec.models.blocks.interface import FeedForwardResult, StepInput
+from jaxspec.models.norms import ACTIVATIONS
 from jaxspec.models.sizes import DecoderSizes
 from jaxspec.models.stored import biased_rows
 

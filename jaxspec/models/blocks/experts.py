@@ -12,11 +12,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.networks import ExpertSizes
-from jaxspec.models.activations import ACTIVATIONS
 from jaxspec.models.blocks.interface import FeedForwardResult, StepInput
 from jaxspec.models.dispatch import through_experts
 from jaxspec.models.dots import dot_rows
 from jaxspec.models.matrix import matrix_of
+from jaxspec.models.norms import ACTIVATIONS
 from jaxspec.models.rounded_inputs import rounded_input
 from jaxspec.models.router import route
 from jaxspec.models.sizes import DecoderSizes

@@ -3,25 +3,238 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from hwmodels.networks import LinearSizes
-from jaxspec.models.activations import ACTIVATIONS
-from jaxspec.models.attention import KVSource
+from hwmodels.numerics.compensated_sums import EXACT
+from jaxspec.models.attention import KVSource, TextOrder
 from jaxspec.models.blocks.interface import AttentionResult, CachedShape, StepInput
-from jaxspec.models.delta_rule import Decays, Remembered, at_slots, delta_rule
 from jaxspec.models.matrix import made
-from jaxspec.models.norms import rms_norm
+from jaxspec.models.norms import ACTIVATIONS, rms_norm
 from jaxspec.models.sizes import DecoderSizes
 from jaxspec.models.stored import biased_rows
 
-__all__ = ["GatedDeltaNet"]
+__all__ = [
+    "Decays",
+    "GatedDeltaNet",
+    "Remembered",
+    "at_slots",
+    "delta_rule",
+]
+
+# The gated delta rule as attention without a softmax: one slot for each token, in place of a state that each token changes.
+
+#: Logarithms of decay are added in whole multiples of this, exactly up to a sum of 2^18, and in what remains of them.
+_UNIT = 2.0**-6
+
+
+class Decays(NamedTuple):
+    """Sums of logarithms of decay over each token and all that it follows: `whole` + `rest`.
+
+    One float32 holds a sum of some thousands to no better than 1e-4, and differences of neighbours would err by as much.
+
+    Attributes:
+        whole: integers. rest: in [0, 1).
+    """
+
+    whole: Float[Array, "batch head token"]
+    rest: Float[Array, "batch head token"]
+
+
+class Remembered(NamedTuple):
+    """What is kept of tokens, of every sequence or of one that all share.
+
+    Attributes:
+        key: normalised. update: what each value head added. projected: queries, keys and values before the convolution.
+    """
+
+    key: Float[Array, "#batch key_head key_dim slot"]
+    decays: Decays
+    update: Float[Array, "#batch value_head value_dim slot"]
+    projected: Float[Array, "#batch channel slot"]
+
+
+def at_slots(
+    array: Float[Array, "#batch row slot"], index: Int[Array, "batch place"]
+) -> Float[Array, "batch row place"]:
+    """Some slots of each sequence, or of the one that all share."""
+    if array.shape[0] == 1 < index.shape[0]:
+        return jax.vmap(lambda slots: array[0][:, slots])(index)
+    return jax.vmap(lambda rows, slots: rows[:, slots])(array, index)
+
+
+def delta_rule(
+    query: Float[Array, "batch key_head token key_dim"],
+    value: Float[Array, "batch value_head token value_dim"],
+    log_decay: Float[Array, "batch value_head token"],
+    beta: Float[Array, "batch value_head token"],
+    key: Float[Array, "batch key_head token key_dim"],
+    *,
+    mask: Bool[Array, "batch token token"],
+    sources: Sequence[tuple[Remembered, Bool[Array, "batch token slot"], Int[Array, "#batch slot"]]],
+    order: TextOrder | None = None,
+) -> tuple[Float[Array, "batch value_head token value_dim"], Decays, Float[Array, "batch value_head token value_dim"]]:
+    """What each token reads, its sum of decays, and its update.
+
+    Args:
+        query: scaled. log_decay: at most 0.
+        mask: among the tokens of the step, which stand behind all that they see.
+        sources: what is remembered, which slots each token sees, and their positions.
+        order: as for `attend`: then a token has the same numbers, to the last bit, however many of those before it are in the
+            step.
+    """
+    rows = jnp.concatenate([key, query], axis=2)
+    if order is not None:
+        return _in_order(rows, value, log_decay, beta, sources, order)
+    decays = _added(_latest(sources, value), log_decay, mask)
+    found = [
+        _read(rows, remembered.key, remembered.update, _decay(decays, remembered.decays, seen))
+        for remembered, seen, _ in sources
+    ]
+    zero = jnp.zeros((*value.shape[:2], 2 * value.shape[2], value.shape[3]), value.dtype)
+    known, read = jnp.split(functools.reduce(jnp.add, found, zero), 2, axis=2)
+    right = beta[..., None] * (value - known)
+    by_key, by_query = jnp.split(_weights(rows, key.swapaxes(2, 3), _decay(decays, decays, mask)), 2, axis=2)
+    if value.shape[2] == 1:
+        update = right
+    else:
+        update = jax.lax.linalg.triangular_solve(
+            jnp.tril(beta[..., None] * by_key, -1), right, left_side=True, lower=True, unit_diagonal=True
+        )
+    return read + jnp.einsum("bhts,bhsd->bhtd", by_query, update, precision=EXACT), decays, update
+
+
+def _in_order(
+    rows: Float[Array, "batch key_head two_token key_dim"],
+    value: Float[Array, "batch value_head token value_dim"],
+    log_decay: Float[Array, "batch value_head token"],
+    beta: Float[Array, "batch value_head token"],
+    sources: Sequence[tuple[Remembered, Bool[Array, "batch token slot"], Int[Array, "#batch slot"]]],
+    order: TextOrder,
+) -> tuple[Array, Decays, Array]:
+    """`delta_rule` with sums over all sources but the first in the order of the text."""
+    (far, far_seen, _), *others = sources
+    near = [remembered for remembered, _, _ in others]
+    tokens, places = order.column.shape[1:]
+    beside = lambda own, parts: jnp.concatenate([*parts, own], axis=-1)
+    by_place = lambda columns: at_slots(columns, order.column.reshape(len(order.column), -1)).reshape(
+        *columns.shape[:2], tokens, places
+    )
+    parent, has_parent = order.column[..., -2], order.known[:, None, :, -2]
+
+    def follow(_: int, decays: Decays) -> Decays:
+        """Each token adds its own to its parent's, which is right once the parent's is."""
+        before = [
+            jnp.where(has_parent, at_slots(beside(own, [getattr(part.decays, name) for part in near]), parent), 0)
+            for name, own in decays._asdict().items()
+        ]
+        return _carried(before[0], before[1] + log_decay)
+
+    none = jnp.zeros_like(log_decay)
+    decays = jax.lax.fori_loop(0, places, follow, Decays(none, none))
+    columns = Decays(*(beside(own, [part.decays[i] for part in near]) for i, own in enumerate(decays)))
+    apart = (decays.whole[..., None] - by_place(columns.whole)) + (decays.rest[..., None] - by_place(columns.rest))
+    decay = jnp.exp(jnp.where(order.known[:, None], apart, -jnp.inf))
+    keys = beside(rows[:, :, :tokens].swapaxes(2, 3), [part.key for part in near])
+    scores = _product("kqd", "kds", "kqs", rows, keys)
+    scores = scores.reshape(*scores.shape[:2], 2, tokens, -1)
+    scores = jnp.take_along_axis(scores, order.column[:, None, None], axis=-1)
+    group = value.shape[1] // rows.shape[1]
+    weights = scores[:, :, None] * decay.reshape(len(decay), -1, group, 1, tokens, places)
+    by_key, by_query = (weights[:, :, :, part].reshape(decay.shape) for part in (0, 1))
+    known, read = jnp.split(_read(rows, far.key, far.update, _decay(decays, far.decays, far_seen)), 2, axis=2)
+
+    def updates(update: Array) -> Array:
+        """Of what stands at each place of each token: "batch value_head value_dim token place"."""
+        of_columns = beside(update.swapaxes(2, 3), [part.update for part in near])
+        flat = of_columns.reshape(len(of_columns), -1, of_columns.shape[-1])
+        return by_place(flat).reshape(*of_columns.shape[:3], tokens, places)
+
+    def correct(_: int, update: Array) -> Array:
+        seen = jnp.sum(by_key[:, :, None, :, :-1] * updates(update)[..., :-1], axis=-1).swapaxes(2, 3)
+        return beta[..., None] * (value - (known + seen))
+
+    update = jax.lax.fori_loop(0, places, correct, jnp.zeros_like(value))
+    seen = jnp.sum(by_query[:, :, None] * updates(update), axis=-1).swapaxes(2, 3)
+    return read + seen, decays, update
+
+
+def _product(rows: str, stored: str, result: str, left: Array, right: Array) -> Array:
+    """Of the rows of each sequence with what is stored of it, or of the one sequence that all share."""
+    if right.shape[0] == 1 < left.shape[0]:
+        return jnp.einsum(f"b{rows},{stored}->b{result}", left, right[0], precision=EXACT)
+    return jnp.einsum(f"b{rows},b{stored}->b{result}", left, right, precision=EXACT)
+
+
+def _weights(
+    rows: Float[Array, "batch key_head two_token key_dim"],
+    keys: Float[Array, "#batch key_head key_dim slot"],
+    decay: Float[Array, "batch value_head token slot"],
+) -> Float[Array, "batch value_head two_token slot"]:
+    """Decayed products of each token's key, then of its query, with all keys."""
+    scores = _product("kqd", "kds", "kqs", rows, keys)
+    batch, heads, tokens, slots = decay.shape
+    key_heads = scores.shape[1]
+    by_group = scores.reshape(batch, key_heads, 1, 2, tokens, slots)
+    return (by_group * decay.reshape(batch, key_heads, -1, 1, tokens, slots)).reshape(batch, heads, -1, slots)
+
+
+def _read(
+    rows: Array, keys: Array, updates: Array, decay: Array
+) -> Float[Array, "batch value_head two_token value_dim"]:
+    """What each token's key, then its query, reads of the slots of a source."""
+    return _product("kqs", "kds", "kqd", _weights(rows, keys, decay), updates)
+
+
+def _decay(
+    own: Decays, other: Decays, seen: Bool[Array, "batch token slot"]
+) -> Float[Array, "batch value_head token slot"]:
+    """From each slot to each token that sees it; 0 from others."""
+    between = lambda own, other: own[:, :, :, None] - other[:, :, None, :]
+    apart = between(own.whole, other.whole) + between(own.rest, other.rest)
+    return jnp.exp(jnp.where(seen[:, None], apart, -jnp.inf))
+
+
+def _carried(whole: Array, rest: Array) -> Decays:
+    carry = jnp.floor(rest)
+    return Decays(whole + carry, rest - carry)
+
+
+def _latest(
+    sources: Sequence[tuple[Remembered, Bool[Array, "batch token slot"], Int[Array, "#batch slot"]]],
+    like: Float[Array, "batch value_head token value_dim"],
+) -> Decays:
+    """Of the last slot that each token sees; 0 where it sees none."""
+    none = jnp.zeros(like.shape[:3], like.dtype)
+    found, position = Decays(none, none), jnp.full((like.shape[0], like.shape[2]), -1)
+    for remembered, seen, positions in sources:
+        at = jnp.where(seen, positions[:, None, :], -1)
+        slot, last = jnp.argmax(at, axis=-1), jnp.max(at, axis=-1)
+        later = (last > position)[:, None]
+        own = (at_slots(part, slot) for part in remembered.decays)
+        found = Decays(*(jnp.where(later, new, old) for new, old in zip(own, found, strict=True)))
+        position = jnp.maximum(position, last)
+    return found
+
+
+def _added(
+    before: Decays, log_decay: Float[Array, "batch head token"], mask: Bool[Array, "batch token token"]
+) -> Decays:
+    """Sums over the tokens of a step, after what came before it."""
+    coarse = _UNIT * jnp.round(log_decay / _UNIT)
+    seen = mask.astype(log_decay.dtype)
+    total = lambda values: jnp.einsum("bts,bhs->bht", seen, values, precision=EXACT)
+    large, small = total(coarse), total(log_decay - coarse)
+    whole = jnp.floor(large)
+    return _carried(before.whole + whole, before.rest + ((large - whole) + small))
+
 
 #: What the norms of queries and keys add to the square of their length: of Qwen3-Next's network in transformers, no setting.
 _EPS = 1e-6
@@ -32,7 +245,7 @@ class GatedDeltaNet:
     """Queries, keys and values through a short convolution, a matrix per value head that forgets and corrects itself, and a
     gated norm of what each head puts out.
 
-    The matrix is never made (see `jaxspec.models.delta_rule`). A slot of the cache holds a token's keys, its sums of decay, its
+    The matrix is never made (see `delta_rule`). A slot of the cache holds a token's keys, its sums of decay, its
     updates, and its projections, which the convolution of the next tokens reads; in float32, whatever codec the caches of
     attention have.
 

@@ -13,11 +13,9 @@ from typing import Any, NamedTuple, Protocol
 
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxspec.models.allowed_experts import MoreExperts
-from jaxspec.models.attention import attend, attend_sequentially
-from jaxspec.models.router_choices import RouterChoices
+from jaxspec.models.attention import TextOrder, attend, attend_sequentially
+from jaxspec.models.router import MoreExperts, RouterChoices
 from jaxspec.models.sizes import DecoderSizes
-from jaxspec.models.text_order import TextOrder
 
 __all__ = [
     "Attend",

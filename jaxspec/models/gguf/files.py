@@ -23,12 +23,12 @@ import numpy as np
 
 from hwmodels.networks import FAMILIES
 from jaxspec.errors import InputError, one_line
-from jaxspec.files import GGUF_SUFFIX
 from jaxspec.formats.codes import Codes
 from jaxspec.formats.container import TensorForm
 from jaxspec.formats.gguf_blocks import BLOCK_TYPES, block_codes
 from jaxspec.models.gguf.settings import FREQUENCIES, LONG, SHORT, Converted, config_of, row_of
 from jaxspec.models.gguf.tokenizers import tokenizer_files
+from jaxspec.partial_files import GGUF_SUFFIX
 
 __all__ = ["GgufFile", "gguf_in", "is_gguf", "open_gguf", "split_files"]
 

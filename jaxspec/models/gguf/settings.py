@@ -266,7 +266,7 @@ def _rope(own: Mapping[str, Any], settings: Mapping[str, np.ndarray], row: Conve
 
 def _divisors(factors: np.ndarray, own: Mapping[str, Any], row: Converted) -> dict[str, Any]:
     """Divisors of all frequencies: those of Llama 3.1 and 3.2 under their own name, others as they are."""
-    from jaxspec.models.rope_scaling import Llama3Scaling, plain_frequencies
+    from jaxspec.models.rope import Llama3Scaling, plain_frequencies
 
     base, width = own.get("rope.freq_base", 10_000.0), 2 * len(factors)
     known = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
@@ -327,7 +327,7 @@ def metadata_of(
         own |= {"rope.scaling.attn_factor": vars(scaling)["attention_factor"]}
         own |= {"rope.scaling.original_context_length": vars(scaling)["original_max_position_embeddings"]}
     elif kind == "llama3" and scaling is not None:
-        from jaxspec.models.rope_scaling import plain_frequencies
+        from jaxspec.models.rope import plain_frequencies
 
         plain = plain_frequencies(config.rope_theta, config.rotated_elements)
         scaled = scaling.frequencies(config.rope_theta, config.rotated_elements, jnp.zeros(0, jnp.int32))

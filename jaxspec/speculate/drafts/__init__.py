@@ -1,7 +1,6 @@
 """Drafts: what each remembers, which tokens it proposes after a root or a node, and what it costs."""
 
-from jaxspec.speculate.drafts.compressed_copy import compressed_copy
-from jaxspec.speculate.drafts.elastic_draft import ElasticDraft
+from jaxspec.speculate.drafts.elastic_draft import ElasticDraft, compressed_copy
 from jaxspec.speculate.drafts.factory import check_draft, make_draft
 from jaxspec.speculate.drafts.head_draft import HeadDraft, HeadDraftParams
 from jaxspec.speculate.drafts.interface import Committed, Draft, Level, Memory, ReadyDraft, Root

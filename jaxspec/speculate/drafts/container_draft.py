@@ -17,7 +17,6 @@ from jaxspec.compress.footprint import BitsPerValue, Footprint, measured_footpri
 from jaxspec.compress.knobs import Knobs, check_knobs, knob_defaults, uniform_knobs
 from jaxspec.compress.schemes import Scheme, find_scheme
 from jaxspec.errors import InputError
-from jaxspec.files import parse_json
 from jaxspec.formats.container import Container, drafted_bytes
 from jaxspec.models.checkpoint_files import ContainerFiles, TensorTable
 from jaxspec.models.config import DecoderConfig
@@ -30,9 +29,10 @@ from jaxspec.models.packed_tensors import stored_under
 from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.models.stored_parameters import head_tensor, layer_parameters, lookup
 from jaxspec.models.streamed import is_streamed
+from jaxspec.partial_files import parse_json
 from jaxspec.settings.draft_kinds import KV_OPTION
 from jaxspec.settings.knobs import KnobSpec
-from jaxspec.speculate.drafts.compressed_copy import compressed_copy
+from jaxspec.speculate.drafts.elastic_draft import compressed_copy
 from jaxspec.speculate.drafts.interface import ReadyDraft
 
 __all__ = ["check_container_draft", "container_footprint", "container_knobs", "knob_options", "load_container_draft"]

@@ -10,16 +10,22 @@ from jaxtyping import Array, Bool, Float
 
 from hwmodels.network.architecture import Architecture
 from hwmodels.speculation.draft_cost import DraftCost
-from jaxspec.compress.expert_pool import pool_sizes
+from jaxspec.compress.expert_pool import has_pool, pool_sizes
+from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.kv import compress_cache
 from jaxspec.models.config import DecoderConfig
+from jaxspec.models.decoder import Params
 from jaxspec.models.kv_cache import KVCache
-from jaxspec.speculate.drafts.interface import Committed, Level, Root
-from jaxspec.speculate.drafts.self_draft import SelfDraftParams
-from jaxspec.speculate.drafts.target_copy import CopyStep, TargetCopy
+from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
+from jaxspec.speculate.drafts.self_draft import SelfDraft, SelfDraftParams
+from jaxspec.speculate.drafts.sparse_kv_draft import CopyStep, TargetCopy
 from jaxspec.speculate.hotness import RETENTION, count_choices, faded, hotness_rank, recency, shared_hotness
 
-__all__ = ["ElasticDraft", "ElasticMemory"]
+__all__ = [
+    "ElasticDraft",
+    "ElasticMemory",
+    "compressed_copy",
+]
 
 
 @struct.dataclass
@@ -135,3 +141,20 @@ class ElasticDraft(TargetCopy):
     def _routers(self) -> int:
         assert self.config.router is not None
         return self.config.router.num_layers
+
+
+# The target's compressed copy as a draft: with a pool of experts where the network has experts and the scheme such a knob.
+
+
+def compressed_copy(
+    config: DecoderConfig, compressed: Params, knobs: Knobs, *, sharing: int = 1, name: str = ""
+) -> ReadyDraft:
+    """The target's compressed copy, ready to run.
+
+    Args:
+        compressed: its matrices, of the target's shapes. knobs: how it reads committed KV, and the size of its pools.
+        sharing: consecutive sequences of a batch that share a pool of experts.
+        name: what a user calls it; empty: its kind's.
+    """
+    draft = ElasticDraft(config, sharing) if has_pool(knobs, config) else SelfDraft(config)
+    return ReadyDraft(dataclasses.replace(draft, name=name or draft.name), SelfDraftParams(compressed, knobs))

@@ -19,7 +19,7 @@ from jaxspec.models.released_heads import described_head, is_eagle_head
 from jaxspec.registries import load_object
 from jaxspec.settings.draft_kinds import DRAFT_KINDS, DraftKind, check_draft_name
 from jaxspec.speculate.drafts.interface import ReadyDraft
-from jaxspec.speculate.drafts.layer_skip_search import CalibrationText
+from jaxspec.speculate.drafts.layer_skip_draft import CalibrationText
 
 __all__ = ["check_draft", "is_searched", "kind_of", "make_draft", "own_footprint", "own_knobs", "search_draft"]
 

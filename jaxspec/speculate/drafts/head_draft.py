@@ -32,7 +32,7 @@ from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
 from jaxspec.models.matrix import is_matrix
 from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
 from jaxspec.speculate.drafts.network_draft import scaled_architecture
-from jaxspec.speculate.drafts.target_copy import tree_slots
+from jaxspec.speculate.drafts.sparse_kv_draft import tree_slots
 from jaxspec.speculate.steps import slots_before
 
 __all__ = ["HeadDraft", "HeadDraftParams", "HeadMemory", "load_head_draft", "own_head_draft"]

@@ -38,7 +38,7 @@ from jaxspec.models.kv_cache import CachedKV, KVCache
 from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
 from jaxspec.speculate.drafts.ngram_draft import NO_VOTE
-from jaxspec.speculate.drafts.target_copy import TargetCopy
+from jaxspec.speculate.drafts.sparse_kv_draft import TargetCopy
 from jaxspec.speculate.steps import slots_before
 
 __all__ = ["LookaheadDraft", "check_lookahead", "lookahead_draft"]

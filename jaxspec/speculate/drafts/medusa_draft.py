@@ -11,16 +11,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.network.architecture import Architecture
-from hwmodels.speculation.draft_cost import DraftCost
-from hwmodels.speculation.head_shapes import medusa_head
+from hwmodels.speculation.draft_cost import DraftCost, medusa_head
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import model_place
-from jaxspec.models.ends import head_input
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.matrix import is_matrix
 from jaxspec.models.medusa_heads import medusa_in, medusa_logits
 from jaxspec.models.norms import NORMS
+from jaxspec.models.special_tokens import head_input
 from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
 

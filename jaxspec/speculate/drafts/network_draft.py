@@ -17,15 +17,15 @@ from jaxspec.models.blocks import StepInput
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params, causal_mask, forward
 from jaxspec.models.embedded import check_model, load_model, model_place
-from jaxspec.models.ends import unembed
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, write_cache
 from jaxspec.models.mesh import mesh_of, placed_beside
 from jaxspec.models.rope import text_lengths
+from jaxspec.models.special_tokens import unembed
 from jaxspec.models.stored import as_computed, as_stored
-from jaxspec.models.vocabulary import Vocabulary, shared_vocabulary, vocabulary_beside
+from jaxspec.models.tokenizer import Vocabulary, shared_vocabulary, vocabulary_beside
 from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
-from jaxspec.speculate.drafts.target_copy import forward_level
+from jaxspec.speculate.drafts.sparse_kv_draft import forward_level
 from jaxspec.speculate.steps import slots_before
 
 __all__ = ["NetworkDraft", "NetworkMemory", "check_network_draft", "load_network_draft", "scaled_architecture"]

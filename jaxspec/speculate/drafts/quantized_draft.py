@@ -19,7 +19,7 @@ from jaxspec.models.matrix import Matrix, stack_of
 from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.models.streamed import is_streamed
 from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
-from jaxspec.speculate.drafts.target_copy import TargetCopy
+from jaxspec.speculate.drafts.sparse_kv_draft import TargetCopy
 
 __all__ = ["PlainCopy", "QuantizedDraft", "quantized_copy", "quantized_draft"]
 

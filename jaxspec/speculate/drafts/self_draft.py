@@ -15,7 +15,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.kv_cache import KVCache
 from jaxspec.speculate.drafts.interface import Committed, Level, ReadyDraft, Root
-from jaxspec.speculate.drafts.target_copy import TargetCopy
+from jaxspec.speculate.drafts.sparse_kv_draft import TargetCopy
 
 __all__ = ["SelfDraft", "SelfDraftParams", "self_draft"]
 

@@ -26,13 +26,13 @@ from hwmodels import (
 )
 from hwmodels.analysis.uncertainty.cycle_errors import conditional_errors
 from hwmodels.catalog.calibrations import calibrated_engines
-from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from hwmodels.numerics.scalars import Leaf
-from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, block_head, eagle_head, medusa_head, multi_token_head
-from jaxspec.errors import InputError
-from jaxspec.files import read_json
+from hwmodels.speculation.draft_cost import EAGLE3_VOCABULARY, block_head, eagle_head, medusa_head, multi_token_head
+from jaxspec.errors import InputError, hint
+from jaxspec.partial_files import read_json
 from jaxspec.report.assumptions import ParallelConfig
-from jaxspec.results.quantity import Status
+from jaxspec.results.records import Status
 from jaxspec.settings import CommonConfig, build_config
 from jaxspec.settings.common import PARALLEL
 from jaxspec.settings.draft_kinds import SELF
@@ -40,13 +40,11 @@ from jaxspec.settings.schemes import RELEASED, scheme_facts
 from jaxspec.studies.advise.config import HEADS, LOOKUP, AdviseConfig
 from jaxspec.studies.config_files import head_in_file
 from jaxspec.studies.engine_flags import ServedDraft
-from jaxspec.studies.engine_pricing import engine_terms
-from jaxspec.studies.expert_pricing import copy_by_scheme, with_expert_bits
+from jaxspec.studies.engine_pricing import copy_by_scheme, engine_terms, with_expert_bits
 from jaxspec.studies.given_acceptance import given_rates, known_acceptance
 from jaxspec.studies.measured.pricing import longest_text, resolve_architecture, resolve_draft, resolve_pricing
 from jaxspec.studies.predict.config import BLOCK, PredictConfig
 from jaxspec.studies.release import priced_form, scheme_footprint, stored_form
-from jaxspec.suggestions import hint
 
 #: Configurations of a run, the first of which that it has is taken.
 _CONFIGURATIONS = ("tuned", "given")

@@ -24,8 +24,7 @@ from hwmodels import (
     tokens_per_cycle,
     tree_plan,
 )
-from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, cycle_numbers, cycle_times
-from hwmodels.analysis.uncertainty.delta_method import LogNormal
+from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, LogNormal, cycle_numbers, cycle_times
 from hwmodels.numerics.fast_compile import run_on_host
 from hwmodels.speculation import ServingCycle
 from hwmodels.speculation.draft_cost import held_with_draft

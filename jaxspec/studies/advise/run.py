@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from hwmodels import Architecture, Case, DraftCost
-from hwmodels.analysis.uncertainty.delta_method import COVERAGE, LogNormal, probability_above
+from hwmodels.analysis.uncertainty.cycle_errors import COVERAGE, LogNormal, probability_above
 from hwmodels.numerics.fast_compile import run_on_host
-from jaxspec.files import write_text
+from jaxspec.partial_files import write_text
 from jaxspec.report.assumptions import parallelism_of, priced_facts
 from jaxspec.report.page import device_slugs
 from jaxspec.results import Quantity, given, predicted
@@ -56,8 +56,7 @@ from jaxspec.studies.advise.result import (
 )
 from jaxspec.studies.advise.view import write_advice
 from jaxspec.studies.engine_flags import Engine, Range, ServedTree, engines_for, idle_draft_notes
-from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, with_notes
-from jaxspec.studies.expert_pricing import check_has_experts
+from jaxspec.studies.engine_pricing import check_has_experts, engine_scatter, engine_used, kind_of_draft, with_notes
 from jaxspec.studies.feasibility import kernel_notes, priced_pair
 from jaxspec.studies.headline_intervals import coverage_in_words, covered, interval_ends
 from jaxspec.studies.measured.pricing import longest_text, resolve_architecture

@@ -14,13 +14,12 @@ from flax import struct
 from jaxtyping import Array, Float
 
 from hwmodels import Plan, price
-from hwmodels.analysis.design_costs import DIE_AREA, CostTerm, cost_names, design_costs
-from hwmodels.analysis.sensitivity import leaf_names
+from hwmodels.analysis.design_point import DIE_AREA, CostTerm, cost_names, design_costs, leaf_names
 from hwmodels.catalog.entries import near_matches
-from hwmodels.chip.hardware import Technology
+from hwmodels.chip.blocks import Technology
 from hwmodels.device import Device
-from hwmodels.network.footprint import Footprint
-from hwmodels.numerics.exact_products import EXACT, exact_matmul
+from hwmodels.network.architecture import Footprint
+from hwmodels.numerics.compensated_sums import EXACT, exact_matmul
 from hwmodels.numerics.fields import Rule
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.units import GIGA, MILLI
@@ -33,7 +32,7 @@ from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.studies.codesign.config import BUDGETS, Bounds, CodesignConfig, Cost
 from jaxspec.studies.design_tree import case_of, check_value, design_tree, footprint_of, knob_name, number_rules
 from jaxspec.studies.given_acceptance import FoundLaw, resolve_acceptance
-from jaxspec.trees.optimal_tree import optimal_tree, optimal_trees
+from jaxspec.trees.searches import optimal_tree, optimal_trees
 from jaxspec.tuning.acceptance_law import AcceptanceByKnobs
 
 #: Last parts of the names of numbers that count something.

@@ -14,11 +14,11 @@ import tomli_w
 from scipy.stats import qmc
 
 from hwmodels import Device, catalog
-from hwmodels.analysis.sensitivity import leaf_names
+from hwmodels.analysis.design_point import leaf_names
 from hwmodels.analysis.uncertainty.kernel_errors import known_scatter
 from hwmodels.catalog.device_entries import parse_device
 from jaxspec.errors import InputError, one_line
-from jaxspec.files import read_json, to_json, write_text
+from jaxspec.partial_files import read_json, to_json, write_text
 from jaxspec.report.assumptions import device_facts
 from jaxspec.results import Quantity, calibrated, given, predicted
 from jaxspec.results.network_results import PricedNumber

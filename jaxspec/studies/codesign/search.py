@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import minimize, nnls
 from scipy.stats import qmc
 
-from hwmodels.analysis.design_costs import ELEMENTS
+from hwmodels.analysis.design_point import ELEMENTS
 from hwmodels.compute.roofline import unit_of
 from hwmodels.device import Device
 from hwmodels.numerics.scalars import as_float

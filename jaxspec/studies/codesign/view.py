@@ -10,12 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter
 
 from jaxspec.report.figure_style import BLUE, GREEN, INK, ORANGE, VERMILLION, new_figure, styled
-from jaxspec.report.formatting import NOT_KNOWN, quantity
+from jaxspec.report.formatting import NOT_KNOWN, architecture_title, device_title, quantity
 from jaxspec.report.page import Drawings, Page, Section, write_page
 from jaxspec.report.terminal import Shown, Table
-from jaxspec.report.titles import architecture_title, device_title
 from jaxspec.results import Quantity
-from jaxspec.results.quantity import significant
+from jaxspec.results.records import significant
 from jaxspec.studies.codesign.config import DEVICE_FILE
 from jaxspec.studies.codesign.result import BudgetUse, CodesignResult, DesignRow, VariableRow
 from jaxspec.studies.engine_pricing import notes_of

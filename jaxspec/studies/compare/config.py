@@ -8,18 +8,16 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Literal
 
-from jaxspec.errors import InputError
+from jaxspec.errors import InputError, hint
 from jaxspec.settings.base import Unused
 from jaxspec.settings.coercion import shown
 from jaxspec.settings.common import CommonConfig, StopwatchSettings
 from jaxspec.settings.compressions import LOSSY_NAMES, lossy_names
-from jaxspec.settings.draft import NetworkKnobSettings
-from jaxspec.settings.draft_kinds import SELF, check_draft_name, draft_names, has_files
+from jaxspec.settings.draft_kinds import SELF, NetworkKnobSettings, check_draft_name, draft_names, has_files
 from jaxspec.settings.fields import setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.schemes import SCHEME_FACTS, all_knobs, names_that
 from jaxspec.studies.study import Study, run_directory
-from jaxspec.suggestions import hint
 
 #: Stands alone for an empty list.
 NONE = "none"

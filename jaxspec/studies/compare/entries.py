@@ -9,14 +9,13 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Bool
 
-from jaxspec.compress.knob_files import knobs_of_result
-from jaxspec.compress.knobs import Knobs, check_stored_dtype
+from jaxspec.compress.knobs import Knobs, check_stored_dtype, knobs_of_result
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
-from jaxspec.files import read_json
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import ARITHMETIC_NAME, HEAD_NAME, NETWORK_NAMES, load_draft_head, load_model
+from jaxspec.partial_files import read_json
 from jaxspec.results import measured
 from jaxspec.runs.stages import Arrays
 from jaxspec.scaling.estimators import mean_and_error, rate_interval
@@ -24,10 +23,9 @@ from jaxspec.settings.compressions import COMPRESSIONS, LOSSY_NAMES, Compression
 from jaxspec.settings.draft_kinds import SELF, draft_names
 from jaxspec.settings.fields import fields_of
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS
-from jaxspec.speculate.chunks import Prompts
+from jaxspec.speculate.chunks import Prompts, generated_tokens, padded
 from jaxspec.speculate.drafts import check_draft
 from jaxspec.speculate.proof import continue_texts
-from jaxspec.speculate.ragged import generated_tokens, padded
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies.compare.config import NONE, CompareConfig, self_drafts, tuned_result
 from jaxspec.studies.compare.result import DRAFT, SELF_DRAFT, TaskAccuracy

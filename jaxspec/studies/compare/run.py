@@ -32,24 +32,22 @@ from jaxspec.runs.execute import execute_record_run
 from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.settings import expect
-from jaxspec.settings.compressions import COMPRESSIONS, CompressionFacts
-from jaxspec.settings.rounded_inputs import UNROUNDED_BITS
+from jaxspec.settings.compressions import COMPRESSIONS, UNROUNDED_BITS, CompressionFacts
 from jaxspec.settings.schemes import SCHEME_FACTS
+from jaxspec.speculate.acceptance import acceptance_rates, compare_cycles, speedup_ratio
 from jaxspec.speculate.drafts.factory import kind_of
 from jaxspec.speculate.sampling import GREEDY
-from jaxspec.speculate.statistics import acceptance_rates, compare_cycles, speedup_ratio
 from jaxspec.studies.compare.config import CompareConfig
 from jaxspec.studies.compare.entries import CheckedComparison, check_comparison
 from jaxspec.studies.compare.result import AUTOREGRESSIVE, COMPRESSION, SELF_DRAFT, CompareResult, Contestant
 from jaxspec.studies.compare.stages import CompareStages, Drafted, announced, begin_drafts
 from jaxspec.studies.compare.view import write_compare_report
-from jaxspec.studies.draft_widths import run_form, target_widths
 from jaxspec.studies.engine_pricing import engine_scatter, kind_of_draft
 from jaxspec.studies.feasibility import capacity_bytes
 from jaxspec.studies.headline_intervals import headline_intervals
 from jaxspec.studies.measured.common_fields import common_fields, lossless
 from jaxspec.studies.measured.comparison import head_bits, priced_mean
-from jaxspec.studies.measured.pricing import resolve_pricing
+from jaxspec.studies.measured.pricing import resolve_pricing, run_form, target_widths
 from jaxspec.studies.measured.run_context import begin_run, write_gains
 from jaxspec.studies.measured.stopwatch import stopwatch_part
 

@@ -40,8 +40,7 @@ from jaxspec.studies.compare.entries import CheckedTask, Entry, task_accuracy
 from jaxspec.studies.compare.result import Quality
 from jaxspec.studies.measured.run_context import LoadedInputs, RunContext, stored_by
 from jaxspec.studies.tree.stages import TreeStages, tree_stages
-from jaxspec.trees.rank_traces import AATBySize, RankTraces, aat_by_size
-from jaxspec.trees.text_ratios import ratio_of_totals
+from jaxspec.trees.rank_traces import AATBySize, RankTraces, aat_by_size, ratio_of_totals
 
 #: Seconds to compile one program, roughly, and programs of a draft and of a network that is read.
 _COMPILING_S, _OF_DRAFT, _OF_NETWORK = 5.0, 4, 2

@@ -13,13 +13,21 @@ from hwmodels.numerics.units import GB
 from jaxspec.report.columns import BRACKETS, Column, Grid, fill, statements, terminal_columns
 from jaxspec.report.configurations import LARGEST_GAP
 from jaxspec.report.figure_style import BLUE, GREEN, INK, ORANGE, PURPLE, limits_from_zero, new_axes, styled
-from jaxspec.report.formatting import NOT_KNOWN, fixed, fixed_or_small, milliseconds, times
+from jaxspec.report.formatting import (
+    NOT_KNOWN,
+    architecture_title,
+    device_title,
+    fixed,
+    fixed_or_small,
+    milliseconds,
+    provenance,
+    times,
+)
 from jaxspec.report.page import Drawings, Page, Section, network_section, network_settings, write_page
 from jaxspec.report.stopwatch import STOPWATCH_CAPTION, stopwatch_figure, stopwatch_tables
 from jaxspec.report.terminal import Shown, Table, shown_run
-from jaxspec.report.titles import architecture_title, device_title, provenance
 from jaxspec.runs.directory import RunDirectory
-from jaxspec.settings.rounded_inputs import UNROUNDED_BITS
+from jaxspec.settings.compressions import UNROUNDED_BITS
 from jaxspec.studies.compare.result import AUTOREGRESSIVE, COMPRESSION, DRAFT, SELF_DRAFT, CompareResult, Contestant
 
 

@@ -6,7 +6,7 @@ import dataclasses
 
 from jaxspec.settings.base import Unused
 from jaxspec.settings.common import DRAFT_WITHIN_TARGET, CommonConfig, StopwatchSettings
-from jaxspec.settings.draft import NetworkKnobSettings, knobs_of_other_schemes
+from jaxspec.settings.draft_kinds import NetworkKnobSettings, knobs_of_other_schemes
 from jaxspec.settings.fields import setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.schemes import all_knobs
@@ -56,8 +56,8 @@ EVALUATE = Study(
     first=("knobs", "weight_prune", "weight_cut_bits"),
     help=_HELP,
     run="jaxspec.studies.evaluate.run:evaluate",
-    present="jaxspec.studies.evaluate.view:shown",
-    figures="jaxspec.studies.evaluate.view:figures",
+    present="jaxspec.studies.evaluate.run:shown",
+    figures="jaxspec.studies.evaluate.run:figures",
     announce=lambda config: f"{config.model} priced as {config.architecture} on {', '.join(config.device)}",
     out=run_directory("evaluate"),
     meshed=True,

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from jaxspec.compress import Knobs, Scheme, find_scheme, uniform_knobs
-from jaxspec.compress.knob_files import knobs_of_result
+from jaxspec.compress.knobs import knobs_of_result
 from jaxspec.models.config import DecoderConfig
+from jaxspec.report.configurations import operator_time_figure, roofline_figure, tables, tokens_figure
+from jaxspec.report.page import Drawings
+from jaxspec.report.stopwatch import stopwatch_figure, stopwatch_tables
+from jaxspec.report.terminal import Shown, shown_run
 from jaxspec.runs.directory import ACCEPTANCE_TRACE, RunDirectory
 from jaxspec.runs.execute import execute_record_run
 from jaxspec.runs.processes import shared_processes
@@ -25,6 +30,25 @@ from jaxspec.studies.measured.common_fields import routed
 from jaxspec.studies.measured.comparison import ChainDecoding, compare_configurations
 from jaxspec.studies.measured.hard_drafts import HardDrafts, keep_norms
 from jaxspec.studies.measured.run_context import RunContext, begin_run, write_gains
+
+# What `jaxspec evaluate` shows.
+
+
+def shown(run: tuple[Sequence[EvaluateResult], RunDirectory]) -> Shown:
+    """Tables of one draft for the terminal, from what `evaluate` returned."""
+    return shown_run(run, [*tables(run[0]), *stopwatch_tables(run[0])], page="result.json")
+
+
+def figures(result: EvaluateResult, directory: Path | None = None) -> Drawings:
+    """Figures of one device by name, each as a function that draws it."""
+    del directory
+    return {
+        "tokens": lambda: tokens_figure(result),
+        "roofline": lambda: roofline_figure(result),
+        "operator_time": lambda: operator_time_figure(result, compared=("given",)),
+        "stopwatch": lambda: stopwatch_figure(result),
+    }
+
 
 #: Main numbers of a result, for `jaxspec runs`.
 _HEADLINE = (

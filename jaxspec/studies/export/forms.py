@@ -23,19 +23,18 @@ from hwmodels.network.architecture import ALL_LAYER_MATRICES, KINDS
 from hwmodels.networks import Family, running_row, text_config, wrapper_of
 from hwmodels.speculation.chains import priced_chains
 from jaxspec.errors import InputError
-from jaxspec.files import to_json
 from jaxspec.formats.container import Container, files_beside
 from jaxspec.formats.container.source import check_inside
 from jaxspec.formats.shard_index import json_object
-from jaxspec.host.machine import device_memory_bytes
+from jaxspec.host.measuring import device_memory_bytes
 from jaxspec.models.compressed_export import COMPRESSED_TYPES, write_compressed
-from jaxspec.models.config import DecoderConfig
+from jaxspec.models.config import DecoderConfig, family_of
 from jaxspec.models.decoder import Params
 from jaxspec.models.embedded import is_container, load_model, model_place
-from jaxspec.models.families import family_of
 from jaxspec.models.gguf import is_gguf, open_gguf
 from jaxspec.models.gguf_export import GGUF_TYPES, write_gguf
 from jaxspec.models.stored import SMALL, as_computed
+from jaxspec.partial_files import to_json
 from jaxspec.report.formatting import bytes_in_words, fixed, times
 from jaxspec.results import given, measured, predicted
 from jaxspec.results.network_results import AcceptanceRates
@@ -43,19 +42,18 @@ from jaxspec.runs.progress import Reporter
 from jaxspec.runs.run_index import versions
 from jaxspec.settings import CommonConfig
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
-from jaxspec.speculate.chunks import Prompts, chunk_size
+from jaxspec.speculate.acceptance import acceptance_rates
+from jaxspec.speculate.chunks import Prompts, chunk_size, padded
 from jaxspec.speculate.drafts import NetworkDraft, ReadyDraft
 from jaxspec.speculate.proof import decode_chains
-from jaxspec.speculate.ragged import padded
 from jaxspec.speculate.sampling import GREEDY
-from jaxspec.speculate.statistics import acceptance_rates
 from jaxspec.studies.engine_flags import Engine, ServedDraft, engines_for
 from jaxspec.studies.export.config import DRAFT_LENGTH, ExportConfig
 from jaxspec.studies.export.readme import MANIFEST, check_place, engine_section, remove_earlier
 from jaxspec.studies.export.result import DecodedDraft, ExportResult
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
 from jaxspec.studies.measured.memory import COMPUTED, ROOM_BYTES, DraftNeed, decoding_bytes, parameter_sizes
-from jaxspec.trees.text_ratios import ratio_of_totals
+from jaxspec.trees.rank_traces import ratio_of_totals
 
 #: Bits of a weight, about: how far a file is written.
 _BITS = {"f16": 16, "bf16": 16, "q8_0": 8.5, "q4_0": 4.5, "fp8": 8, "w4a16": 4.125}

@@ -17,19 +17,16 @@ import numpy as np
 from jaxtyping import Array
 
 from hwmodels.networks import Running, running_row
-from jaxspec.compress.head import HEAD, hard_head
-from jaxspec.compress.knob_files import knobs_from_json
-from jaxspec.compress.knobs import Knobs
-from jaxspec.compress.schemes.interface import OwnKnobs
-from jaxspec.compress.weights import knobs_of_matrix, rows_of
-from jaxspec.errors import InputError
-from jaxspec.files import GGUF_SUFFIX, to_json
+from jaxspec.compress.knobs import Knobs, knobs_from_json
+from jaxspec.compress.schemes.scheme import OwnKnobs
+from jaxspec.compress.weights import HEAD, hard_head, knobs_of_matrix, rows_of
+from jaxspec.errors import InputError, hint
 from jaxspec.formats.shard_index import read_json_object
-from jaxspec.models.config import DecoderConfig, LayerParameter
-from jaxspec.models.families import family_of
+from jaxspec.models.config import DecoderConfig, LayerParameter, family_of
 from jaxspec.models.gguf import is_gguf
 from jaxspec.models.layer_files import SHARD_BYTES, LayeredTensors
 from jaxspec.models.matrix import Matrix, stack_of
+from jaxspec.partial_files import GGUF_SUFFIX, to_json
 from jaxspec.results import measured
 from jaxspec.results.network_results import Configuration, ConfigurationsResult
 from jaxspec.runs.execute import out_of_memory_as_input_error
@@ -38,12 +35,11 @@ from jaxspec.runs.progress import Reporter
 from jaxspec.runs.run_index import RECORD, check_result_file, check_settings_file, read_object, versions
 from jaxspec.runs.stages import Stages
 from jaxspec.settings import CommonConfig, expect
-from jaxspec.settings.base import build_config
+from jaxspec.settings.base import build_config, read_layer
 from jaxspec.settings.coercion import as_path, shown
 from jaxspec.settings.draft_kinds import SELF, check_draft_name
 from jaxspec.settings.fields import fields_of, key_of
 from jaxspec.settings.schemes import SCHEME_FACTS
-from jaxspec.settings.toml import read_layer
 from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.drafts import NetworkDraft, ReadyDraft
 from jaxspec.speculate.drafts.factory import kind_of
@@ -65,7 +61,6 @@ from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.run_context import LoadedInputs, RunContext, load_within_memory
 from jaxspec.studies.study import find_study
 from jaxspec.studies.tune.run import tune_drafts
-from jaxspec.suggestions import hint
 
 #: Command -> its configuration that is meant where none is named, and how its drafts are made.
 _COMMANDS: dict[str, tuple[str, Callable[[Any, RunContext], HardDrafts]]] = {

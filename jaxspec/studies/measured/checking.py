@@ -21,18 +21,16 @@ from jaxspec.models.embedded import check_model, is_container, model_place
 from jaxspec.models.special_tokens import end_tokens
 from jaxspec.models.tokenizer import Tokenizer, load_tokenizer
 from jaxspec.settings.common import NO_STOP, OWN_STOP, CommonConfig, StopwatchSettings, check_stopwatch, mesh_sizes
-from jaxspec.settings.draft import knob_values
-from jaxspec.settings.draft_kinds import SELF
+from jaxspec.settings.draft_kinds import SELF, knob_values
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.drafts import check_draft
 from jaxspec.speculate.proof import continuation_length
-from jaxspec.studies.draft_widths import run_form
-from jaxspec.studies.expert_pricing import check_routing, placed
+from jaxspec.studies.engine_pricing import check_routing, placed
 from jaxspec.studies.feasibility import TextLength
-from jaxspec.studies.measured.pricing import resolve_pricing
+from jaxspec.studies.measured.pricing import resolve_pricing, run_form
 from jaxspec.studies.release import with_kernels
 from jaxspec.text import Encoder, TextSplit, check_text, load_text, num_within, read_prompts, without_beginning
-from jaxspec.text.user_text import STDLIB
+from jaxspec.text.documents import STDLIB
 
 
 def stop_tokens(config: CommonConfig, place: Path, tokenizer: Tokenizer, vocab_size: int) -> tuple[int, ...]:

@@ -28,8 +28,7 @@ from jaxspec.runs.stages import Arrays
 from jaxspec.settings.common import CommonConfig
 from jaxspec.speculate.chunks import prompt_chunks
 from jaxspec.speculate.proof import count_mismatches
-from jaxspec.studies.engine_pricing import engine_used, with_notes
-from jaxspec.studies.expert_pricing import placement_name
+from jaxspec.studies.engine_pricing import engine_used, placement_name, with_notes
 from jaxspec.studies.feasibility import kernel_notes, unaccepted_notes
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.pricing import longest_text

@@ -16,15 +16,14 @@ import hwmodels
 from hwmodels import Case
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes as InheritedTimes
 from hwmodels.analysis.uncertainty.cycle_errors import cycle_times
-from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from hwmodels.numerics.fast_compile import jit_fast_compile
 from hwmodels.step.step_cost import seconds_by_part
-from jaxspec.compress.head import HEAD
-from jaxspec.compress.knob_files import knobs_to_json
-from jaxspec.compress.knobs import Knobs
-from jaxspec.files import to_json
+from jaxspec.compress.knobs import Knobs, knobs_to_json
+from jaxspec.compress.weights import HEAD
 from jaxspec.host.stopwatch import chain_way
 from jaxspec.models.config import DecoderConfig, kinds_of
+from jaxspec.partial_files import to_json
 from jaxspec.results import Quantity, given, measured, predicted
 from jaxspec.results.network_results import (
     AcceptanceRates,
@@ -36,19 +35,18 @@ from jaxspec.results.network_results import (
 )
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
+from jaxspec.speculate.acceptance import acceptance_rates, compare_cycles, speedup_ratio
 from jaxspec.speculate.predicted_cycles import predict_cycles
 from jaxspec.speculate.proof import continue_texts, decode_chains
 from jaxspec.speculate.sampling import GREEDY, Decoding
-from jaxspec.speculate.statistics import acceptance_rates, compare_cycles, speedup_ratio
 from jaxspec.studies.engine_pricing import engine_scatter
 from jaxspec.studies.headline_intervals import headline_intervals
 from jaxspec.studies.measured.common_fields import common_fields, lossless
 from jaxspec.studies.measured.hard_drafts import HardDrafts
 from jaxspec.studies.measured.run_context import sampling_mode
 from jaxspec.studies.measured.stopwatch import stopwatch_part
-from jaxspec.tuning.hard import best_length
-from jaxspec.tuning.objective import DraftMeasurement, priced_draft
-from jaxspec.tuning.priced_footprint import priced_footprint
+from jaxspec.tuning.compression_objective import best_length
+from jaxspec.tuning.objective import DraftMeasurement, priced_draft, priced_footprint
 
 #: Counts up with the fields that a stage stores, so that nothing reads what an earlier version left.
 _FORM = 4

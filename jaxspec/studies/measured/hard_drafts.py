@@ -9,14 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxspec.compress.head import HEAD
-from jaxspec.compress.knobs import Knobs, uniform_knobs
-from jaxspec.compress.norm_files import write_norms
-from jaxspec.compress.weights import hard_draft
+from jaxspec.compress.knobs import Knobs, uniform_knobs, write_norms
+from jaxspec.compress.weights import HEAD, hard_draft
 from jaxspec.models.apart import columns_first
 from jaxspec.models.decoder import Params
-from jaxspec.models.ends import head_of
 from jaxspec.models.mesh import on_host
+from jaxspec.models.special_tokens import head_of
 from jaxspec.models.stored import as_computed
 from jaxspec.models.streamed import is_streamed
 from jaxspec.runs.directory import RunDirectory
@@ -26,7 +24,7 @@ from jaxspec.speculate.drafts import ReadyDraft, compressed_copy
 from jaxspec.speculate.proof import continue_texts
 from jaxspec.studies.measured.run_context import RunContext
 from jaxspec.tuning.calibration import Calibration, calibrate
-from jaxspec.tuning.hard import mean_measurement, measure_hard
+from jaxspec.tuning.compression_objective import mean_measurement, measure_hard
 from jaxspec.tuning.objective import DraftMeasurement
 
 __all__ = ["HardDrafts", "keep_norms"]

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxspec.formats.container import Container, packed_form
-from jaxspec.host.machine import device_memory_bytes
+from jaxspec.host.measuring import device_memory_bytes
 from jaxspec.models.checkpoint_files import CheckpointFiles
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.described import described_in

@@ -25,8 +25,7 @@ from jaxspec.runs.processes import ONE_PROCESS, Processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Stages
 from jaxspec.settings import CommonConfig
-from jaxspec.speculate.chunks import Prompts, chunk_size
-from jaxspec.speculate.ragged import padded
+from jaxspec.speculate.chunks import Prompts, chunk_size, padded
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs, window_tokens
 from jaxspec.studies.measured.memory import plan_memory

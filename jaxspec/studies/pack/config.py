@@ -7,7 +7,7 @@ from typing import Literal
 
 from jaxspec.settings.base import Unused
 from jaxspec.settings.common import CommonConfig
-from jaxspec.settings.draft import PackedKnobSettings, knobs_of_other_schemes, packed_knobs
+from jaxspec.settings.draft_kinds import PackedKnobSettings, knobs_of_other_schemes, packed_knobs
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS, PackScheme, names_that
 from jaxspec.studies.study import Out, Study, checked_later

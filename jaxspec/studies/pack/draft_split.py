@@ -13,15 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, UInt
 
-from jaxspec.compress.head import HEAD, HEAD_KNOBS
-from jaxspec.compress.knobs import Knobs, check_range
-from jaxspec.compress.norm_files import read_norms
+from jaxspec.compress.knobs import Knobs, check_range, read_norms
 from jaxspec.compress.schemes import DEFAULT_SCHEME, Scheme
 from jaxspec.compress.selection import keep_largest_of_rows, log_of, num_pruned, ordered_pattern, wanda_score
+from jaxspec.compress.weights import HEAD, HEAD_KNOBS
 from jaxspec.errors import InputError
 from jaxspec.formats.bit_slices import WEIGHT_BITS
 from jaxspec.formats.container import Selection, TensorForm
-from jaxspec.host.machine import device_memory_bytes
+from jaxspec.host.measuring import device_memory_bytes
 from jaxspec.models.chat_template import load_chat_template
 from jaxspec.models.config import INPUT_OF
 from jaxspec.models.layerwise import StoredNetwork, input_squares

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxspec.compress.expert_pool import without_experts
-from jaxspec.compress.knob_files import knobs_of_result
+from jaxspec.compress.knobs import knobs_of_result
 from jaxspec.compress.schemes import SCHEMES
 from jaxspec.errors import InputError
 from jaxspec.formats.container import (
@@ -46,7 +46,7 @@ from jaxspec.runs.progress import Reporter
 from jaxspec.runs.run_index import find_run
 from jaxspec.settings import expect, notes
 from jaxspec.settings.coercion import as_path
-from jaxspec.settings.draft import packed_knobs
+from jaxspec.settings.draft_kinds import packed_knobs
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.drafts.container_draft import knob_options
 from jaxspec.studies.pack.config import RANKING, PackConfig

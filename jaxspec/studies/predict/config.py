@@ -10,8 +10,7 @@ from jaxspec.settings.acceptance import ACCEPTANCE_UNUSED, MAX_PREDICTED_LENGTH,
 from jaxspec.settings.base import Unused
 from jaxspec.settings.catalog_names import catalog_architectures
 from jaxspec.settings.common import POOLS_UNUSED, CommonConfig, ExpertSettings, ParallelSettings
-from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
-from jaxspec.settings.draft_kinds import SELF
+from jaxspec.settings.draft_kinds import SELF, KnobSettings, knobs_of_other_schemes
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, PricedScheme, all_knobs, scheme_facts
 from jaxspec.studies.config_files import NETWORK, kind_in_file, own_scheme

@@ -18,14 +18,21 @@ from jaxtyping import Array, Float
 
 import hwmodels
 from hwmodels import Architecture, Case, SpeculationResult
-from hwmodels.analysis.design_point import DesignPoint, Steps, design_page, page_steps
+from hwmodels.analysis.design_point import (
+    DesignPoint,
+    Steps,
+    changed_trees,
+    changes_by_name,
+    design_page,
+    elasticities,
+    leaf_names,
+    page_steps,
+)
 from hwmodels.analysis.remarks import launch_remarks
-from hwmodels.analysis.sensitivity import changed_trees, changes_by_name, elasticities, leaf_names
-from hwmodels.analysis.uncertainty.cycle_errors import chain_numbers, conditional_errors
-from hwmodels.analysis.uncertainty.delta_method import LogNormal
+from hwmodels.analysis.uncertainty.cycle_errors import LogNormal, chain_numbers, conditional_errors
 from hwmodels.analysis.uncertainty.kernel_errors import step_interval
 from hwmodels.chip.energy import knows_energy
-from hwmodels.network.footprint import UNCOMPRESSED_BITS
+from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from hwmodels.numerics.fast_compile import run_on_host
 from hwmodels.speculation.chains import PricedChains
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, held_with_draft
@@ -37,15 +44,22 @@ from jaxspec.errors import InputError
 from jaxspec.report.assumptions import priced_facts
 from jaxspec.results import Quantity, given, predicted
 from jaxspec.results.network_results import CycleEnds, HeadlineIntervals
-from jaxspec.results.quantity import finite
+from jaxspec.results.records import finite
 from jaxspec.runs.inputs import InputWatch
 from jaxspec.settings import build_config, expect, knob_values
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.schemes import scheme_facts
 from jaxspec.studies.advise.inputs import bits_beside, named_draft
-from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, with_notes
-from jaxspec.studies.expert_pricing import placed, placement_name, with_experts
+from jaxspec.studies.engine_pricing import (
+    engine_scatter,
+    engine_used,
+    kind_of_draft,
+    placed,
+    placement_name,
+    with_experts,
+    with_notes,
+)
 from jaxspec.studies.feasibility import kernel_notes
 from jaxspec.studies.given_acceptance import GivenRates, rates_or_known
 from jaxspec.studies.headline_intervals import covered_by, cycle_ends, held_intervals

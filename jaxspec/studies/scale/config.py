@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from jaxspec.errors import InputError
+from jaxspec.errors import InputError, hint
 from jaxspec.settings.acceptance import ACCEPTANCE_UNUSED, AcceptanceSettings
 from jaxspec.settings.base import Unused
 from jaxspec.settings.catalog_names import catalog_architectures, named_networks
@@ -16,7 +16,6 @@ from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.schemes import WidthScheme
 from jaxspec.studies.study import Plot, Study, run_directory
-from jaxspec.suggestions import hint
 
 #: Tasks whose answers can be checked.
 Task = Literal["python", "arithmetic"]

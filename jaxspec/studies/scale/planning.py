@@ -25,8 +25,7 @@ from hwmodels import (
     price_steps,
     tokens_per_cycle,
 )
-from hwmodels.analysis.uncertainty.cycle_errors import answer_times, cycle_numbers
-from hwmodels.analysis.uncertainty.delta_method import LogNormal
+from hwmodels.analysis.uncertainty.cycle_errors import LogNormal, answer_times, cycle_numbers
 from hwmodels.analysis.uncertainty.kernel_errors import known_scatter, times_have_errors
 from hwmodels.network.operators import decode_step, prefill_step, verify_step
 from hwmodels.numerics.fast_compile import jit_fast_compile

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from hwmodels import DraftCost, Footprint
-from hwmodels.speculation.pool import with_pool
+from hwmodels.speculation.draft_cost import with_pool
 from jaxspec.compress.expert_pool import pool_share
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import find_scheme
@@ -25,15 +25,13 @@ from jaxspec.runs.execute import execute_record_run
 from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Stages
-from jaxspec.scaling.sampling import PROMPT_STEP, WIDTH
+from jaxspec.scaling.branches import PROMPT_STEP, WIDTH
 from jaxspec.settings import expect
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
+from jaxspec.speculate.acceptance import acceptance_rates
 from jaxspec.speculate.drafts.factory import own_knobs
-from jaxspec.speculate.statistics import acceptance_rates
-from jaxspec.studies.draft_widths import target_widths, widths_beside
-from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, with_notes
-from jaxspec.studies.expert_pricing import copy_by_scheme
+from jaxspec.studies.engine_pricing import copy_by_scheme, engine_scatter, engine_used, kind_of_draft, with_notes
 from jaxspec.studies.feasibility import kernel_notes, unaccepted_notes
 from jaxspec.studies.given_acceptance import GivenRates
 from jaxspec.studies.headline_intervals import coverage_in_words, covered_by
@@ -50,6 +48,7 @@ from jaxspec.studies.measured.memory import (
     network_bytes,
     plan_by,
 )
+from jaxspec.studies.measured.pricing import target_widths, widths_beside
 from jaxspec.studies.release import release_notes
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.scale.inputs import Checked, Network, check_scale

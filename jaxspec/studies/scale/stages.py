@@ -12,13 +12,11 @@ from jaxtyping import Bool, Float, Int
 
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays, Stages
-from jaxspec.scaling.beam import BeamSearch, beam_search
-from jaxspec.scaling.sampling import Samples, sample_continuations
+from jaxspec.scaling.branches import BeamSearch, Samples, beam_search, sample_continuations
 from jaxspec.scaling.verifiers.judge import Judge
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
-from jaxspec.speculate.chunks import Prompts, chunk_size
+from jaxspec.speculate.chunks import Prompts, chunk_size, padded
 from jaxspec.speculate.proof import decode_chains
-from jaxspec.speculate.ragged import padded
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.scale.inputs import NO_ANSWER, Network, Problems, load_judge

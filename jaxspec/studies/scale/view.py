@@ -26,10 +26,20 @@ from jaxspec.report.figure_style import (
     new_figure,
     styled,
 )
-from jaxspec.report.formatting import NOT_KNOWN, fixed, scale_of, three_digits, times
+from jaxspec.report.formatting import (
+    NOT_KNOWN,
+    architecture_title,
+    device_title,
+    fixed,
+    in_order,
+    model_title,
+    provenance,
+    scale_of,
+    three_digits,
+    times,
+)
 from jaxspec.report.page import Drawings, Page, Proof, Section, network_section, network_settings, write_page
 from jaxspec.report.terminal import Shown, Table, shown_run
-from jaxspec.report.titles import architecture_title, device_title, in_order, model_title, provenance
 from jaxspec.results import Quantity
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.studies.scale.result import Exchange, PlanRow, ScaleResult

@@ -10,7 +10,7 @@ from jaxspec.settings.acceptance import ACCEPTANCE_UNUSED, AcceptanceSettings
 from jaxspec.settings.base import Unused
 from jaxspec.settings.catalog_names import catalog_architectures, known_architecture
 from jaxspec.settings.common import DRAFT_WITHIN_TARGET, POOLS_UNUSED, ExpertSettings, ParallelSettings
-from jaxspec.settings.draft import KnobSettings, knobs_of_other_schemes
+from jaxspec.settings.draft_kinds import KnobSettings, knobs_of_other_schemes
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.knobs import EXPERT_POOL
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, PricedScheme

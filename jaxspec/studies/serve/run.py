@@ -18,14 +18,22 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from hwmodels import Case, uniform_footprint
-from hwmodels.analysis.uncertainty.delta_method import COVERAGE
-from hwmodels.network.footprint import UNCOMPRESSED_BITS
-from hwmodels.serving.engine import Engine, Serving
-from hwmodels.serving.kv_budget import capacity_tokens, sequence_tokens
-from hwmodels.serving.latencies import Latencies, crossing_rate, latencies
-from hwmodels.serving.requests import Requests, poisson_requests, with_rate
-from hwmodels.serving.simulation import begin_serving, serve_further, served_so_far
-from hwmodels.serving.step_table import StepTable, priced_table, step_seconds
+from hwmodels.analysis.uncertainty.cycle_errors import COVERAGE
+from hwmodels.network.architecture import UNCOMPRESSED_BITS
+from hwmodels.serving.simulation import (
+    Latencies,
+    Requests,
+    begin_serving,
+    capacity_tokens,
+    crossing_rate,
+    latencies,
+    poisson_requests,
+    sequence_tokens,
+    serve_further,
+    served_so_far,
+    with_rate,
+)
+from hwmodels.serving.step_table import Engine, Serving, StepTable, priced_table, step_seconds
 from jaxspec.errors import InputError
 from jaxspec.report.assumptions import priced_facts
 from jaxspec.results import Quantity, given, predicted
@@ -43,8 +51,15 @@ from jaxspec.settings.schemes import RELEASED
 from jaxspec.studies.advise.inputs import draft_weight_bits, file_draft
 from jaxspec.studies.config_files import head_in_file, kind_in_file
 from jaxspec.studies.engine_flags import idle_draft_notes
-from jaxspec.studies.engine_pricing import engine_scatter, engine_used, kind_of_draft, with_notes
-from jaxspec.studies.expert_pricing import placed, placement_name, with_experts
+from jaxspec.studies.engine_pricing import (
+    engine_scatter,
+    engine_used,
+    kind_of_draft,
+    placed,
+    placement_name,
+    with_experts,
+    with_notes,
+)
 from jaxspec.studies.feasibility import check_positions, kernel_notes, priced_pair
 from jaxspec.studies.given_acceptance import GivenRates, rates_or_known
 from jaxspec.studies.headline_intervals import coverage_in_words, covered_by
@@ -320,7 +335,7 @@ class _Parts:
     case: Case
     requests: Requests  # at their own rate, or at one per second
     capacity_tokens: float
-    sequence_tokens: float  # see `hwmodels.serving.kv_budget`
+    sequence_tokens: float  # see `hwmodels.serving.simulation`
     rates: GivenRates
     draft_length: int  # of the fixed draft
 

@@ -15,10 +15,9 @@ from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 from hwmodels.numerics.units import MILLI
 from jaxspec.report.columns import Column, fill
 from jaxspec.report.figure_style import BLUE, INK, VERMILLION, WIDTH_INCHES, ShownFigure, styled
-from jaxspec.report.formatting import three_digits
+from jaxspec.report.formatting import architecture_title, device_title, three_digits
 from jaxspec.report.page import Drawings, Page, Section, write_page
 from jaxspec.report.terminal import Shown, Table, note_lines, shown_run
-from jaxspec.report.titles import architecture_title, device_title
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.studies.given_acceptance import acceptance_line
 from jaxspec.studies.serve.result import DECODING, Crossing, LoadRow, ServeResult

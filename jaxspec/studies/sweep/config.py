@@ -9,12 +9,11 @@ from typing import ClassVar, Literal
 
 from jaxspec.errors import InputError
 from jaxspec.settings.acceptance import AcceptanceSource
-from jaxspec.settings.base import Settings, build_config
+from jaxspec.settings.base import Settings, build_config, read_layer
 from jaxspec.settings.coercion import shown
 from jaxspec.settings.common import DRAFT_WITHIN_TARGET, CommonConfig, ExpertSettings, ParallelSettings
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, WidthScheme
-from jaxspec.settings.toml import read_layer
 from jaxspec.studies.predict.config import PredictConfig
 from jaxspec.studies.study import Study, run_directory
 

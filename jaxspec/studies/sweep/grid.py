@@ -18,8 +18,7 @@ import pyarrow as pa
 
 import hwmodels
 from hwmodels import Architecture
-from hwmodels.analysis.design_point import DesignPoint, design_point
-from hwmodels.analysis.sensitivity import leaf_names
+from hwmodels.analysis.design_point import DesignPoint, design_point, leaf_names
 from hwmodels.analysis.uncertainty.cycle_errors import chain_numbers
 from hwmodels.analysis.uncertainty.kernel_errors import known_scatter, times_have_errors
 from hwmodels.catalog import EntryError

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxspec.errors import InputError
-from jaxspec.suggestions import hint
+from jaxspec.errors import InputError, hint
 
 __all__ = ["ParetoFront", "is_pareto"]
 

@@ -26,8 +26,8 @@ from jaxspec.runs.processes import ONE_PROCESS, Processes, shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.run_index import check_settings_file, find_run
 from jaxspec.settings import expect
+from jaxspec.settings.base import to_toml
 from jaxspec.settings.coercion import as_path
-from jaxspec.settings.toml import to_toml
 from jaxspec.studies.design_tree import CONTEXT, footprint_of, knob_name
 from jaxspec.studies.engine_pricing import engine_notes, engine_status, engine_used
 from jaxspec.studies.feasibility import kernel_notes

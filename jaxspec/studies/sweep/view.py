@@ -29,7 +29,7 @@ from jaxspec.report.formatting import quantity, scale_of
 from jaxspec.report.page import Drawings, Page, Section, write_page
 from jaxspec.report.terminal import Shown, Table, note_lines
 from jaxspec.results.network_results import PricedNumber
-from jaxspec.results.quantity import significant
+from jaxspec.results.records import significant
 from jaxspec.studies.given_acceptance import law_line
 from jaxspec.studies.sweep.pareto import ParetoFront
 from jaxspec.studies.sweep.points_file import read_pieces, read_sweep

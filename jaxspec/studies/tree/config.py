@@ -9,8 +9,15 @@ from typing import Literal
 from jaxspec.settings.acceptance import UNTRACED, AcceptanceSettings
 from jaxspec.settings.base import Unused
 from jaxspec.settings.common import CommonConfig, StopwatchSettings
-from jaxspec.settings.draft import NetworkKnobSettings, knobs_of_other_schemes
-from jaxspec.settings.draft_kinds import SELF, check_draft_name, draft_help, draft_names, no_own_network
+from jaxspec.settings.draft_kinds import (
+    SELF,
+    NetworkKnobSettings,
+    check_draft_name,
+    draft_help,
+    draft_names,
+    knobs_of_other_schemes,
+    no_own_network,
+)
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.schemes import SCHEME_FACTS, all_knobs
 from jaxspec.studies.study import Study, run_directory

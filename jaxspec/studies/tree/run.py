@@ -36,10 +36,14 @@ from hwmodels import (
 from hwmodels.analysis.uncertainty.cycle_errors import CycleTimes, cycle_times
 from hwmodels.numerics.fast_compile import jit_fast_compile
 from hwmodels.speculation.draft_cost import held_with_draft
-from hwmodels.speculation.effective_performance import Decision, decide, effective_performance
-from hwmodels.speculation.verification_length import best_schedule, generation_time
-from jaxspec.compress.knob_files import knobs_to_json
-from jaxspec.compress.knobs import Knobs
+from hwmodels.speculation.verification_length import (
+    Decision,
+    best_schedule,
+    decide,
+    effective_performance,
+    generation_time,
+)
+from jaxspec.compress.knobs import Knobs, knobs_to_json
 from jaxspec.host.stopwatch import tree_way
 from jaxspec.results import Quantity, Status, calibrated, given, measured, predicted
 from jaxspec.runs.directory import ACCEPTANCE_TRACE, RunDirectory
@@ -48,10 +52,10 @@ from jaxspec.runs.processes import shared_processes
 from jaxspec.runs.progress import Reporter
 from jaxspec.runs.stages import Arrays
 from jaxspec.settings import expect
+from jaxspec.speculate.acceptance import compare_cycles
 from jaxspec.speculate.drafts import ReadyDraft
 from jaxspec.speculate.drafts.factory import kind_of
 from jaxspec.speculate.sampling import GREEDY
-from jaxspec.speculate.statistics import compare_cycles
 from jaxspec.studies.engine_pricing import engine_scatter, kind_of_draft
 from jaxspec.studies.feasibility import capacity_bytes
 from jaxspec.studies.given_acceptance import given_trace
@@ -79,10 +83,8 @@ from jaxspec.studies.tree.result import (
 from jaxspec.studies.tree.stages import TreeStages, begin_tree, check_tree
 from jaxspec.studies.tree.view import write_tree_report
 from jaxspec.trees.aat_law import curve_interval, fit_aat_law, r_squared
-from jaxspec.trees.rank_traces import AATBySize, RankTraces, aat_by_size
-from jaxspec.trees.text_ratios import ratio_of_totals
+from jaxspec.trees.rank_traces import AATBySize, RankTraces, aat_by_size, node_reach, ratio_of_totals
 from jaxspec.trees.topology import NestedTrees
-from jaxspec.trees.trace_statistics import node_reach
 
 
 class GrowthTimes(NamedTuple):

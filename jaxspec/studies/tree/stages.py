@@ -11,7 +11,7 @@ import numpy as np
 
 import hwmodels
 from hwmodels import DraftCost
-from hwmodels.speculation.pool import with_pool
+from hwmodels.speculation.draft_cost import with_pool
 from jaxspec.compress.expert_pool import has_pool, pool_share
 from jaxspec.compress.knobs import Knobs, knob_defaults
 from jaxspec.errors import InputError
@@ -24,21 +24,28 @@ from jaxspec.runs.stages import Arrays, Stages
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.speculate.drafts import ReadyDraft, compressed_copy, make_draft
 from jaxspec.speculate.drafts.factory import is_searched, own_knobs, search_draft
-from jaxspec.speculate.drafts.layer_skip_search import CalibrationText
+from jaxspec.speculate.drafts.layer_skip_draft import CalibrationText
 from jaxspec.speculate.engine import autoregressive_tree
 from jaxspec.speculate.expansion import TreeLimits, tree_limits
 from jaxspec.speculate.measured_ranks import record_ranks
 from jaxspec.speculate.predicted_cycles import predict_trees
 from jaxspec.speculate.proof import continuation_length, decode_prompts
 from jaxspec.speculate.sampling import GREEDY, Decoding
-from jaxspec.studies.draft_widths import widths_beside
 from jaxspec.studies.feasibility import check_positions, contexts_within
 from jaxspec.studies.given_acceptance import given_trace
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs, given_knobs
 from jaxspec.studies.measured.hard_drafts import HardDrafts
+from jaxspec.studies.measured.pricing import widths_beside
 from jaxspec.studies.measured.run_context import RunContext, begin_run, sampling_mode
 from jaxspec.studies.tree.config import Search, TreeConfig
-from jaxspec.trees.rank_traces import ENDED, RankTraces, chain_gains, cycles_along_text, prior_scores_from_traces
+from jaxspec.trees.rank_traces import (
+    ENDED,
+    RankTraces,
+    acceptance_table,
+    chain_gains,
+    cycles_along_text,
+    prior_scores_from_traces,
+)
 from jaxspec.trees.searches import (
     depth_first_growth,
     greedy_growth,
@@ -47,8 +54,7 @@ from jaxspec.trees.searches import (
     width_first_growth,
 )
 from jaxspec.trees.topology import NestedTrees, Tree
-from jaxspec.trees.trace_statistics import acceptance_table
-from jaxspec.tuning.priced_footprint import priced_footprint
+from jaxspec.tuning.objective import priced_footprint
 
 #: Nodes that a search by prior score chooses from, for each that it takes: ranks cost nothing once they are recorded.
 _CHOICE = 8

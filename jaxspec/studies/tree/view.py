@@ -28,11 +28,10 @@ from jaxspec.report.figure_style import (
     styled,
     text_colour_on,
 )
-from jaxspec.report.formatting import NOT_KNOWN, fixed, times
+from jaxspec.report.formatting import NOT_KNOWN, architecture_title, device_title, fixed, model_title, provenance, times
 from jaxspec.report.page import Drawings, Page, Section, network_section, network_settings, write_page
 from jaxspec.report.stopwatch import STOPWATCH_CAPTION, stopwatch_figure, stopwatch_tables
 from jaxspec.report.terminal import Shown, Table, shown_run
-from jaxspec.report.titles import architecture_title, device_title, model_title, provenance
 from jaxspec.results import Quantity, predicted
 from jaxspec.results.network_results import NO_ENDS, Ends, HeadlineIntervals
 from jaxspec.runs.directory import RunDirectory

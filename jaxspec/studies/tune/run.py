@@ -31,9 +31,16 @@ from jaxspec.studies.measured.run_context import LoadedInputs, RunContext, begin
 from jaxspec.studies.tune.config import TuneConfig
 from jaxspec.studies.tune.result import GridPoint, TuneResult
 from jaxspec.studies.tune.view import with_calibration, write_report
-from jaxspec.tuning.compression_objective import compiled_j, num_candidates, two_stages
+from jaxspec.tuning.compression_objective import (
+    best_length,
+    compiled_j,
+    grid_knobs,
+    grid_points,
+    num_candidates,
+    token_acceptance,
+    two_stages,
+)
 from jaxspec.tuning.gradient import HISTORY, Ascent, Goal, ascend, from_coordinates
-from jaxspec.tuning.hard import best_length, grid_knobs, grid_points, token_acceptance
 from jaxspec.tuning.objective import DraftMeasurement
 
 

@@ -39,7 +39,16 @@ from jaxspec.report.figure_style import (
     styled,
     text_colour_on,
 )
-from jaxspec.report.formatting import NOT_KNOWN, fixed, knobs_in_words, times
+from jaxspec.report.formatting import (
+    CONFIGURATIONS,
+    NOT_KNOWN,
+    configurations,
+    fixed,
+    in_order,
+    knobs_in_words,
+    provenance,
+    times,
+)
 from jaxspec.report.page import (
     Drawings,
     Page,
@@ -52,10 +61,9 @@ from jaxspec.report.page import (
 )
 from jaxspec.report.stopwatch import STOPWATCH_CAPTION, stopwatch_figure, stopwatch_tables
 from jaxspec.report.terminal import Shown, note_lines, shown_run
-from jaxspec.report.titles import CONFIGURATIONS, configurations, in_order, provenance
 from jaxspec.results import predicted
 from jaxspec.results.network_results import Configuration
-from jaxspec.results.quantity import finite
+from jaxspec.results.records import finite
 from jaxspec.runs.directory import RunDirectory, read_metrics
 from jaxspec.settings.schemes import all_knobs
 from jaxspec.studies.tune.result import GridPoint, OnCalibration, TuneResult

@@ -8,12 +8,12 @@ import pytest
 from code_blocks import ROOT
 
 from experiments.field import predict as pricing
-from experiments.field.answers import LEFT_OUT, all_fitted, answers
+from experiments.field.__main__ import LEFT_OUT, all_fitted, answers
 from experiments.field.fit import FAMILIES, FITTED_TERMS, fit_numbers, group_of, likes, scatter_of
 from experiments.field.gpus import memory_is_known
 from experiments.field.rows import read_rows
 from hwmodels import catalog
-from hwmodels.speculation.engine_terms import EngineTerms
+from hwmodels.speculation.engine_logs import EngineTerms
 
 ROWS = read_rows()
 BY_ID = {row.id: row for row in ROWS}

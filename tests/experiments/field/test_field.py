@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from experiments.field import predict as pricing
-from experiments.field.answers import answers
+from experiments.field.__main__ import answers
 from experiments.field.engines import Engine
 from experiments.field.fit import fit_numbers, group_of, left_out
 from experiments.field.gpus import device_of_group, named_device, solved_bandwidth
@@ -23,7 +23,7 @@ from experiments.field.stored import BESIDES, NotPricedError, stored
 from experiments.field.summary import errors_of, summarise
 from hwmodels import block_head, catalog, parameters
 from hwmodels.network.architecture import weights_per_token
-from hwmodels.speculation.engine_terms import EngineTerms
+from hwmodels.speculation.engine_logs import EngineTerms
 from jaxspec.errors import InputError
 
 PUBLISHED_ROWS = read_rows()

@@ -6,19 +6,17 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from experiments.field.__main__ import show
-from experiments.field.answers import answers
+from experiments.field.__main__ import answers, show
 from experiments.field.engines import engine_of
 from experiments.field.gpus import named_device
 from experiments.field.networks import draft_of, named_architecture
-from experiments.field.predict import predict, price_rows
-from experiments.field.ran import what_ran
+from experiments.field.predict import predict, price_rows, what_ran
 from experiments.field.rows import read_rows
 from experiments.field.stored import SIXTEEN_BITS, NotPricedError, kv_bits, stored, weight_bits
 from experiments.field.summary import summarise, weights_ratio
 from hwmodels import catalog
 from hwmodels.catalog.calibrations import LARGEST_HELD_OUT_ERROR, calibration_record, held_out_error
-from hwmodels.speculation.engine_terms import NO_ENGINE
+from hwmodels.speculation.engine_logs import NO_ENGINE
 
 EAGLE = next(row for row in read_rows() if row.id == "V20780-1-k3")
 NETWORK = dataclasses.replace(read_rows()[0], draft_length=3.0, tokens_per_cycle=2.2, ar_s=None)

@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import pytest
 
-from experiments.field.answers import answers
+from experiments.field.__main__ import answers
 from experiments.field.predict import price_rows
 from experiments.field.rows import PUBLISHED, read_rows, seen_batch
 from jaxspec.errors import InputError

@@ -15,7 +15,7 @@ from experiments.silicon.refit_experts import (
     seconds_of,
     wider_record,
 )
-from hwmodels.analysis.calibration.expert_tables import expert_table, rows_of_main_kernel
+from hwmodels.analysis.calibration.experts import expert_table, rows_of_main_kernel
 from hwmodels.analysis.calibration.kernel_tables import DataSheet, KernelTableError, TableName
 from hwmodels.catalog.calibrated import calibrated_experts
 from hwmodels.catalog.calibrations import calibration_record

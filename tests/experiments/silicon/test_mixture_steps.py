@@ -5,7 +5,7 @@ import pytest
 
 from experiments.silicon import mixture_steps, steps
 from hwmodels import catalog, touched_experts
-from hwmodels.analysis.calibration.table_routing import touched_in_table
+from hwmodels.analysis.calibration.kernel_tables import touched_in_table
 
 pytestmark = pytest.mark.device_matrix
 

@@ -12,8 +12,7 @@ from hwmodels.analysis.calibration.attention import predict_attention
 from hwmodels.analysis.calibration.gemm import predict_gemm
 from hwmodels.analysis.calibration.kernel_tables import DataSheet
 from hwmodels.catalog.calibrations import calibration_record
-from hwmodels.compute.gpu_attention import GpuAttention
-from hwmodels.compute.gpu_prefill import GpuPrefill, prefill_attention_time
+from hwmodels.compute.gpu_attention import GpuAttention, GpuPrefill, prefill_attention_time
 
 pytestmark = pytest.mark.device_matrix
 

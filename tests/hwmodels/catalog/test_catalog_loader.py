@@ -7,7 +7,7 @@ import jax
 import pytest
 
 from hwmodels import Architecture, Device, catalog, parameters
-from hwmodels.analysis.sensitivity import leaf_names
+from hwmodels.analysis.design_point import leaf_names
 from hwmodels.catalog.calibrations import calibrated_engines
 from hwmodels.numerics import units
 

@@ -3,12 +3,11 @@
 import pytest
 
 from hwmodels import catalog, step_cost, step_operators, uniform_weight_bits
-from hwmodels.analysis.sensitivity import leaf_names
+from hwmodels.analysis.design_point import leaf_names
 from hwmodels.catalog import EntryError
 from hwmodels.catalog.device_entries import number_rules, parse_device
-from hwmodels.compute.exponentials import Polynomial
 from hwmodels.compute.systolic.array import SystolicArray
-from hwmodels.compute.vector_array import VectorArray
+from hwmodels.compute.vector_array import Polynomial, VectorArray
 from hwmodels.compute.weight_layouts import TileGroups
 from hwmodels.decoders.decoder import DECODER_KINDS, Decoder
 from hwmodels.network.operators import StepShape

@@ -10,7 +10,7 @@ from hwmodels import chip_bill
 from hwmodels.catalog.device_entries import parse_device
 from hwmodels.catalog.device_template import DEVICE_TEMPLATE
 from hwmodels.catalog.forms import form_of
-from hwmodels.chip.hardware import Technology
+from hwmodels.chip.blocks import Technology
 from hwmodels.compute.systolic.unit import SystolicUnit
 from hwmodels.decoders.decoder import Decoder
 from hwmodels.decoders.encoder import Encoder

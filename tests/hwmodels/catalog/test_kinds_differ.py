@@ -10,7 +10,6 @@ from narrow_devices import one_of_each_form
 from hwmodels import Workload, catalog, decode_operators, uniform_footprint
 from hwmodels.catalog.units import UNITS
 from hwmodels.compute.calibrated_gpu import CalibratedGpu
-from hwmodels.compute.exponentials import EXPONENTIALS
 from hwmodels.compute.fpga_array import FpgaArray
 from hwmodels.compute.host_and_near import HostAndNear
 from hwmodels.compute.matrix_vector_npu import MatrixVectorNpu
@@ -18,7 +17,7 @@ from hwmodels.compute.measured_host import MeasuredHost
 from hwmodels.compute.near_memory import NearMemoryUnit
 from hwmodels.compute.roofline import unit_of
 from hwmodels.compute.systolic.unit import SystolicUnit
-from hwmodels.compute.vector_array import VectorArray
+from hwmodels.compute.vector_array import EXPONENTIALS, VectorArray
 from hwmodels.compute.vector_tile_kernels import VectorTileKernels
 from hwmodels.compute.weight_layouts import LAYOUTS
 from hwmodels.memory.expert_hits import HIT_RULES

@@ -7,7 +7,7 @@ import pytest
 from hwmodels import Workload, catalog, price_steps
 from hwmodels.catalog.calibrations import calibrated_names
 from hwmodels.catalog.loader import _lenders
-from hwmodels.network.footprint import uniform_footprint
+from hwmodels.network.architecture import uniform_footprint
 from hwmodels.network.operators import decode_step, verify_step
 
 WIDTHS = uniform_footprint(16.0)

@@ -10,7 +10,7 @@ import dataclasses
 import pytest
 
 from hwmodels import Footprint, Workload, catalog, decode_operators, step_cost
-from hwmodels.network.footprint import uniform_weight_bits
+from hwmodels.network.architecture import uniform_weight_bits
 from hwmodels.network.operators import step_operators
 from hwmodels.network.operators.steps import prefill_step
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hwmodels import catalog, step_cost, step_operators
-from hwmodels.network.footprint import uniform_weight_bits
+from hwmodels.network.architecture import uniform_weight_bits
 from hwmodels.network.operators import StepShape
 
 DEVICE = catalog.device("m3-ultra")

@@ -6,8 +6,8 @@ import jax
 import pytest
 
 from hwmodels import OPERATORS, Workload, catalog, decode_operators, step_cost, uniform_footprint
+from hwmodels.analysis.design_point import leaf_names
 from hwmodels.analysis.kernel_widths import kernel_remarks
-from hwmodels.analysis.sensitivity import leaf_names
 from hwmodels.analysis.uncertainty.kernel_errors import step_interval
 from hwmodels.catalog import EntryError
 from hwmodels.catalog.device_entries import number_rules

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from hwmodels import Technology, Workload, catalog, chip_bill, decode_operators, step_cost, uniform_footprint
-from hwmodels.analysis.design_costs import design_costs
-from hwmodels.analysis.design_point import chip_area
+from hwmodels.analysis.design_point import chip_area, design_costs
 from hwmodels.catalog.units import UNITS
-from hwmodels.chip.cost import memory_price
+from hwmodels.chip.bill import memory_price
 from hwmodels.chip.energy import energy_per_flop
 from hwmodels.compute.fpga_array import FpgaArray
 from hwmodels.compute.host_and_near import HostAndNear

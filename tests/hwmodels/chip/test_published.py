@@ -5,7 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hwmodels.chip.bill import die_price, die_yield, dies_per_wafer
 from hwmodels.chip.blocks import (
+    Technology,
     bitcell_area,
     decoder_area_at,
     decoder_symbol_energy_at,
@@ -20,8 +22,6 @@ from hwmodels.chip.blocks import (
     sram_area,
     sram_energy_per_byte,
 )
-from hwmodels.chip.cost import die_price, die_yield, dies_per_wafer
-from hwmodels.chip.hardware import Technology
 from hwmodels.chip.published import ENERGY_COEFFICIENTS
 
 NM, UM2, PJ = 1e-9, 1e-12, 1e-12

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from hwmodels.compute.exponentials import EXPONENTIALS, GatheredTable, Polynomial, polynomial_steps, taylor_degree
+from hwmodels.compute.vector_array import EXPONENTIALS, GatheredTable, Polynomial, polynomial_steps, taylor_degree
 
 
 def largest_error(degree):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hwmodels.compute.gpu import TILINGS, GpuGemm, at_width, gemm_time
-from hwmodels.compute.gpu_formats import GemmCoefficients, stack_widths
+from hwmodels.compute.gpu_experts import GemmCoefficients, stack_widths
 
 pytestmark = pytest.mark.device_matrix
 

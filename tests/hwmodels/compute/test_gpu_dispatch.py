@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hwmodels.compute.gpu import DISPATCHED_ROWS, GpuGemm, dispatched_tile
-from hwmodels.compute.gpu_formats import GemmCoefficients, stack_widths
+from hwmodels.compute.gpu_experts import GemmCoefficients, stack_widths
 from hwmodels.compute.tile_counts import exact_ceiling
 from hwmodels.numerics.folds import smooth_ceil_div
 

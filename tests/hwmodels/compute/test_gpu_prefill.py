@@ -1,7 +1,6 @@
 import pytest
 
-from hwmodels.compute.gpu_attention import GpuAttention, launch_time
-from hwmodels.compute.gpu_prefill import GpuPrefill, prefill_attention_time, prefill_parts
+from hwmodels.compute.gpu_attention import GpuAttention, GpuPrefill, launch_time, prefill_attention_time, prefill_parts
 
 DECODING = GpuAttention(
     bandwidth_bytes_per_s=2e12,

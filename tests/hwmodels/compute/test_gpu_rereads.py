@@ -8,7 +8,7 @@ import pytest
 
 from hwmodels.catalog.calibrated import calibrated_gpu
 from hwmodels.compute.gpu import feeding_time, gemm_time, while_fed
-from hwmodels.compute.gpu_formats import GemmCoefficients
+from hwmodels.compute.gpu_experts import GemmCoefficients
 
 #: Shipped formats with the term.
 WITH = [("vllm", "fp8"), ("sglang", "fp8"), ("sglang", "fp8_block")]

@@ -7,7 +7,7 @@ import pytest
 
 from hwmodels.catalog.calibrations import calibrated_engines, calibrated_names, calibration_record
 from hwmodels.compute.gpu import GpuGemm, filling_time, gemm_time, split_time
-from hwmodels.compute.gpu_formats import GemmCoefficients
+from hwmodels.compute.gpu_experts import GemmCoefficients
 
 #: Each shipped fit of products, used by default or not: its data sheet and its entry.
 FITS = [

@@ -8,9 +8,8 @@ import unit_checks
 
 from hwmodels import OPERATORS, Chip, catalog, step_cost, step_operators, uniform_weight_bits
 from hwmodels.compute import matrix_vector_npu
-from hwmodels.compute.exponentials import GatheredTable
 from hwmodels.compute.matrix_vector_npu import SCHEDULES, MatrixVectorNpu
-from hwmodels.compute.vector_units import VectorUnits, softmax_time
+from hwmodels.compute.vector_array import GatheredTable, VectorUnits, softmax_time
 from hwmodels.compute.weight_layouts import CoalescedGroups
 from hwmodels.network.operators import StepShape
 

@@ -18,7 +18,7 @@ from hwmodels import (
     price,
     uniform_footprint,
 )
-from hwmodels.analysis.sensitivity import leaf_names
+from hwmodels.analysis.design_point import leaf_names
 from hwmodels.catalog import EntryError, units
 from hwmodels.catalog.device_entries import number_rules
 from hwmodels.step.step_cost import step_cost

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from hwmodels.compute.row_costs import RowCosts, row_factor
+from hwmodels.compute.roofline import RowCosts, row_factor
 
 COSTS = RowCosts(
     weights=(1e4, 3e6, 5e7),

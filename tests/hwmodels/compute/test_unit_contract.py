@@ -10,7 +10,7 @@ from hwmodels import catalog
 from hwmodels.catalog.units import UNITS
 from hwmodels.compute.calibrated_gpu import CalibratedGpu
 from hwmodels.compute.measured_host import Between, HostAttention, HostProducts, MeasuredHost
-from hwmodels.compute.row_costs import RowCosts
+from hwmodels.compute.roofline import RowCosts
 from hwmodels.compute.systolic.array import OnChipBuffer
 from hwmodels.compute.systolic.unit import SystolicUnit
 from hwmodels.compute.vector_array import VectorArray

@@ -2,8 +2,7 @@ import jax.numpy as jnp
 import pytest
 from unit_checks import compiled
 
-from hwmodels.compute.exponentials import GatheredTable, Polynomial
-from hwmodels.compute.vector_units import VectorUnits, dequantization_time, softmax_time
+from hwmodels.compute.vector_array import GatheredTable, Polynomial, VectorUnits, dequantization_time, softmax_time
 from hwmodels.compute.weight_layouts import CoalescedGroups
 
 VECTOR = VectorUnits(

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels.compute.weight_slices import share_narrower, weight_slices
+from hwmodels.compute.weight_layouts import share_narrower, weight_slices
 
 slices, share = jax.jit(weight_slices), jax.jit(share_narrower)
 

@@ -10,7 +10,7 @@ import pytest
 
 from hwmodels import Architecture, Chip, Technology, Workload, catalog, price_steps, uniform_footprint
 from hwmodels.catalog.entries import EntryError
-from hwmodels.chip.cost import static_power
+from hwmodels.chip.bill import static_power
 from hwmodels.chip.energy import energy_per_flop
 from hwmodels.network.operators import OPERATORS, busiest_load, decode_step
 from hwmodels.parallel import COLLECTIVES, collective_time

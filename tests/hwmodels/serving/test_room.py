@@ -4,7 +4,7 @@ import pytest
 
 from hwmodels import DraftCost, catalog, uniform_footprint
 from hwmodels.network.architecture import state_bytes
-from hwmodels.serving.kv_budget import capacity_tokens, sequence_tokens
+from hwmodels.serving.simulation import capacity_tokens, sequence_tokens
 from hwmodels.step.capacity import held_bytes
 
 DEVICE, TARGET = catalog.device("rtx-4090"), catalog.architecture("llama-3.1-8b")

@@ -5,11 +5,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels.serving.engine import Engine
-from hwmodels.serving.latencies import crossing_rate, latencies
-from hwmodels.serving.requests import Requests, drawn_lengths, poisson_requests, with_rate
-from hwmodels.serving.simulation import begin_serving, serve, serve_further, served_so_far
-from hwmodels.serving.step_table import StepTable
+from hwmodels.serving.simulation import (
+    Requests,
+    begin_serving,
+    crossing_rate,
+    drawn_lengths,
+    latencies,
+    poisson_requests,
+    serve,
+    serve_further,
+    served_so_far,
+    with_rate,
+)
+from hwmodels.serving.step_table import Engine, StepTable
 from tests.hwmodels.serving.serving_witness import run
 
 pytestmark = pytest.mark.device_matrix

@@ -10,7 +10,7 @@ import pytest
 from hwmodels import Case, DraftCost, Workload, catalog, chain_plan, price, uniform_footprint
 from hwmodels.network.operators import prefill_step
 from hwmodels.serving.step_table import StepTable, priced_table, step_seconds
-from hwmodels.speculation.steady_state import serving_cycle
+from hwmodels.speculation.chains import serving_cycle
 from hwmodels.step.priced_steps import price_steps
 
 pytestmark = pytest.mark.device_matrix

@@ -6,16 +6,14 @@ import numpy as np
 import pytest
 from effective_performance_samples import ACCEPTED, CONTEXTS, DRAFT_S, GRID, LAW, LENGTHS, TOKEN_S, VERIFY_S, generate
 
-from hwmodels.speculation.effective_performance import (
+from hwmodels.speculation.verification_length import (
     acceptance_rate,
     decide,
     discounted_performance,
     effective_performance,
+    generation_time,
     primary_performance,
     ridge_length,
-)
-from hwmodels.speculation.verification_length import (
-    generation_time,
 )
 from hwmodels.step.roofline_cases import (
     compute_bound_speedup,

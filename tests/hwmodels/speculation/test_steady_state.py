@@ -10,9 +10,9 @@ from hwmodels import Case, DraftCost, Workload, catalog, chain_plan, eagle_head,
 from hwmodels.network.architecture import weights_per_token
 from hwmodels.parallel.group import sharing_devices
 from hwmodels.speculation import EAGLE3_VOCABULARY
-from hwmodels.speculation.engine_terms import EngineTerms, engine_time, prompts_time
+from hwmodels.speculation.chains import entering_tokens, serving_cycle, serving_step
+from hwmodels.speculation.engine_logs import EngineTerms, engine_time, prompts_time
 from hwmodels.speculation.plan import Plan, block_plan
-from hwmodels.speculation.steady_state import entering_tokens, serving_cycle, serving_step
 
 pytestmark = pytest.mark.device_matrix
 

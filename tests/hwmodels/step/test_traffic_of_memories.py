@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from hwmodels import OPERATORS, Device, MemoryTier, catalog, decode_operators, uniform_footprint
-from hwmodels.network.workload import Workload
-from hwmodels.step.traffic import memory_time
+from hwmodels.network.architecture import Workload
+from hwmodels.step.step_cost import memory_time
 
 
 def seconds(first, second, *, schedule="overlapped", temperature=0.0):

@@ -10,14 +10,14 @@ import pytest
 from jaxspec.compress.knobs import Knobs, check_knobs, uniform_knobs
 from jaxspec.compress.kv import compress_cache, prepare_kv, round_kv_to_float16, rounded_kv, stored_kv
 from jaxspec.compress.schemes import SCHEMES
-from jaxspec.compress.schemes.gaussian import gaussian_patterns
+from jaxspec.compress.schemes.huffman import gaussian_patterns
 from jaxspec.errors import InputError
 from jaxspec.formats.patterns import BFLOAT16, FLOAT16
 from jaxspec.models import DecoderConfig
 from jaxspec.models.kv_cache import KVCache
 from jaxspec.settings.knobs import SharedExponents
 from jaxspec.testing.schemes import hard_kv
-from jaxspec.tuning.hard import grid_points
+from jaxspec.tuning.compression_objective import grid_points
 
 LAYERS, BATCH, HEADS, DIM, SLOTS = 2, 3, 2, 5, 7
 COLUMNS = HEADS * DIM

@@ -10,21 +10,19 @@ import pytest
 
 from hwmodels import Case, Workload, catalog
 from jaxspec.compress import rematerialised
-from jaxspec.compress.head import HEAD, draft_head
 from jaxspec.compress.knobs import Knobs, uniform_knobs
 from jaxspec.compress.schemes import SCHEMES
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1, CASSANDRA1_HEAD
 from jaxspec.compress.selection import num_pruned
-from jaxspec.compress.weights import hard_draft
+from jaxspec.compress.weights import HEAD, draft_head, hard_draft
 from jaxspec.models.blocks import StepInput
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import causal_mask, forward
-from jaxspec.models.ends import head_input, head_of
 from jaxspec.models.matrix import stack_of
+from jaxspec.models.special_tokens import head_input, head_of
 from jaxspec.speculate.sampling import SAMPLING
 from jaxspec.tuning.calibration import calibrate
-from jaxspec.tuning.objective import mean_log_speedup, measure, price
-from jaxspec.tuning.priced_footprint import priced_footprint
+from jaxspec.tuning.objective import mean_log_speedup, measure, price, priced_footprint
 
 pytestmark = pytest.mark.scheme_matrix
 

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxspec.compress.knob_files import knobs_from_json, knobs_to_json
-from jaxspec.compress.knobs import check_knobs, harden, uniform_knobs
+from jaxspec.compress.knobs import check_knobs, harden, knobs_from_json, knobs_to_json, uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.errors import InputError
 from jaxspec.models.config import DecoderConfig

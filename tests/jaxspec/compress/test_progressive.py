@@ -14,8 +14,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.rounded_inputs import input_scale_of, rounded_input
 from jaxspec.models.stored import biased_rows
-from jaxspec.settings.compressions import COMPRESSIONS
-from jaxspec.settings.rounded_inputs import RESIDUAL_KINDS, RoundedInputs
+from jaxspec.settings.compressions import COMPRESSIONS, RESIDUAL_KINDS, RoundedInputs
 
 pytestmark = pytest.mark.scheme_matrix
 

@@ -16,7 +16,7 @@ from jaxspec.models.decoder import forward_text
 from jaxspec.models.rounded_inputs import input_scale_of, input_space_of, spread_rows
 from jaxspec.models.stored import biased_rows
 from jaxspec.models.streamed import Streamed
-from jaxspec.settings.rounded_inputs import RoundedInputs
+from jaxspec.settings.compressions import RoundedInputs
 
 pytestmark = pytest.mark.scheme_matrix
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jaxspec.formats import asymmetric
-from jaxspec.settings.rounded_inputs import IntegerKV
+from jaxspec.settings.compressions import IntegerKV
 
 pytestmark = pytest.mark.scheme_matrix
 

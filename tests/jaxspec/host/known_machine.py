@@ -7,10 +7,10 @@ import numpy as np
 
 from hwmodels import Device, DraftCost, EngineTerms, MemoryTier, catalog, step_cost, step_operators, uniform_weight_bits
 from hwmodels.compute.measured_host import Between, HostAttention, HostProducts, MeasuredHost
-from hwmodels.compute.row_costs import RowCosts
+from hwmodels.compute.roofline import RowCosts
 from hwmodels.network.operators import StepShape
 from jaxspec.host.table import Row
-from jaxspec.studies.measured.clock_prediction import predict_ways
+from jaxspec.studies.measured.stopwatch import predict_ways
 
 #: Matrices: their layers' stacks lie in the cache or beyond it.
 MATRICES = ((200, 300), (300, 700), (700, 300), (900, 900), (1000, 3000), (3000, 1000))

@@ -23,7 +23,7 @@ from known_machine import (
 )
 
 from hwmodels import OPERATORS, catalog, step_cost, step_operators, uniform_weight_bits
-from hwmodels.compute.row_costs import row_factor
+from hwmodels.compute.roofline import row_factor
 from hwmodels.network.operators import StepShape
 from jaxspec.host.fits import factors, fit_cycles, fit_machine, row_costs_of
 from jaxspec.host.run import device_text

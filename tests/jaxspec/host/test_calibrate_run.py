@@ -8,11 +8,11 @@ from known_machine import known_rows, noisy
 
 import jaxspec as js
 from jaxspec.cli import main
-from jaxspec.files import to_json
 from jaxspec.host import measuring
-from jaxspec.host.machine import machine_name
+from jaxspec.host.measuring import machine_name
 from jaxspec.host.programs import Timed, Timing
 from jaxspec.host.table import rows_text
+from jaxspec.partial_files import to_json
 from jaxspec.report.assumptions import device_facts, number_status
 
 pytestmark = [pytest.mark.usefixtures("compile_quickly"), pytest.mark.study]

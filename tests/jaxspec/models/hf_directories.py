@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import abstract_params
-from jaxspec.models.rope_scaling import Llama3Scaling
+from jaxspec.models.rope import Llama3Scaling
 
 LLAMA = DecoderConfig(
     vocab_size=11,

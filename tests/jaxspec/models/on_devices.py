@@ -30,7 +30,7 @@ from jaxspec.speculate.sampling import GREEDY
 from jaxspec.speculate.steps import top_gap
 from jaxspec.studies.compare.stages import channel_norms
 from jaxspec.tuning import calibrate, target_params
-from jaxspec.tuning.hard import measure_hard, measured_windows
+from jaxspec.tuning.compression_objective import measure_hard, measured_windows
 
 MIXTURE = mixture(40)
 
@@ -78,7 +78,7 @@ def in_parts(params, config):
 
     with (
         patch("jaxspec.tuning.calibration._PASS_BYTES", bytes_of_four),
-        patch("jaxspec.tuning.hard.measured_windows", pass_of),
+        patch("jaxspec.tuning.compression_objective.measured_windows", pass_of),
     ):
         found = measure_hard(calibration, uniform_knobs(CASSANDRA1, config), GREEDY)
     measured = [found.survival, found.kl, found.cross_entropy, *jax.tree.leaves(found.footprint)]

@@ -5,7 +5,7 @@ import pytest
 
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import abstract_params
-from jaxspec.models.rope_scaling import Llama3Scaling
+from jaxspec.models.rope import Llama3Scaling
 
 SMALL = DecoderConfig(
     vocab_size=13, hidden_size=10, intermediate_size=7, num_layers=3, num_heads=6, num_kv_heads=2, head_dim=4

@@ -9,12 +9,11 @@ from window_cases import WINDOWS
 from hwmodels import catalog
 from hwmodels.networks import runnable_families
 from hwmodels.networks.running import ACTIVATION_NAMES
-from jaxspec.models.activations import ACTIVATIONS
 from jaxspec.models.architecture import architecture_of
-from jaxspec.models.config import DecoderConfig
-from jaxspec.models.families import decoder_config, family_of
+from jaxspec.models.config import DecoderConfig, decoder_config, family_of
 from jaxspec.models.hf_export import config_json, family_for
-from jaxspec.models.rope_scaling import Llama3Scaling, Rope
+from jaxspec.models.norms import ACTIVATIONS
+from jaxspec.models.rope import Llama3Scaling, Rope
 
 SIZES = {
     "vocab_size": 97,

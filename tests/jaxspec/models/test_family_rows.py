@@ -16,9 +16,8 @@ from hwmodels.network.architecture import parameters
 from hwmodels.networks import FAMILIES, Family, Running, Setting, runnable_families
 from jaxspec.models import decoder
 from jaxspec.models.architecture import architecture_of, spec_of
-from jaxspec.models.config import DecoderConfig
+from jaxspec.models.config import DecoderConfig, decoder_config
 from jaxspec.models.decoder import abstract_params
-from jaxspec.models.families import decoder_config
 from jaxspec.models.hf_export import config_json, family_for, save_directory
 from jaxspec.models.hf_load import load_directory
 

@@ -13,8 +13,8 @@ from linear_cases import HYBRID, HYBRID_PARAMS, delta_net_by_hand
 from hwmodels.networks import LinearSizes
 from jaxspec.models import decoder
 from jaxspec.models.blocks import GatedDeltaNet, GroupedAttention, StepInput
+from jaxspec.models.blocks.gated_delta_net import Decays, Remembered, delta_rule
 from jaxspec.models.decoder import causal_mask
-from jaxspec.models.delta_rule import Decays, Remembered, delta_rule
 from jaxspec.models.fp16_attention import attend_fp16
 from jaxspec.models.kv_cache import CachedKV, KVCache, empty_cache, pad_cache, take_sequences, take_slots, write_cache
 from jaxspec.trees import tree_from_parents, tree_mask

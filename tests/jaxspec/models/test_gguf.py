@@ -23,7 +23,7 @@ from jaxspec.models.checkpoint_files import CheckpointFiles
 from jaxspec.models.coded import Coded, CodedForms
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.embedded import check_model, model_place
-from jaxspec.models.rope_scaling import LongRopeScaling
+from jaxspec.models.rope import LongRopeScaling
 from jaxspec.runs.inputs import input_files
 from jaxspec.studies import EvaluateConfig, PackConfig
 from jaxspec.studies.pack.run import pack_checkpoint, unpack_container

@@ -19,7 +19,7 @@ from decoder_cases import forward_of
 from hwmodels.networks import LearnedPositions, runnable_families
 from jaxspec.models import decoder, dots, kv_cache
 from jaxspec.models.hf_load import load_directory
-from jaxspec.models.rope_scaling import Rope
+from jaxspec.models.rope import Rope
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "hf"
 # These tests spend their time on compiling: hence once per configuration and shape, one width for long texts and for

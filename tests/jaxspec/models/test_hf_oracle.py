@@ -17,12 +17,12 @@ from window_cases import WINDOWS
 
 from hwmodels.networks import runnable_families
 from jaxspec.models import decoder
+from jaxspec.models.config import decoder_config
 from jaxspec.models.decoder import abstract_params
-from jaxspec.models.families import decoder_config
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.hf_load import load_directory
 from jaxspec.models.kv_cache import CachedKV, empty_cache, write_cache
-from jaxspec.models.rope_scaling import Rope
+from jaxspec.models.rope import Rope
 
 # Their warnings are not ours to fix.
 pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]

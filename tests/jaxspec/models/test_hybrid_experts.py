@@ -12,7 +12,7 @@ from test_hf_golden import GOLDEN, TOLERANCE, loaded, wide_error
 from hwmodels import catalog
 from hwmodels.networks import FAMILIES
 from jaxspec.models.architecture import architecture_of
-from jaxspec.models.families import decoder_config
+from jaxspec.models.config import decoder_config
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.hf_load import load_directory
 from jaxspec.models.layerwise import open_network

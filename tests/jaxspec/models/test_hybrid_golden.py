@@ -14,7 +14,7 @@ from jaxspec.compress.weights import sum_of_squares
 from jaxspec.errors import InputError
 from jaxspec.models import decoder, kv_cache
 from jaxspec.models.architecture import architecture_of
-from jaxspec.models.families import decoder_config
+from jaxspec.models.config import decoder_config
 from jaxspec.models.hf_load import load_directory
 from jaxspec.models.layerwise import input_squares, open_network
 

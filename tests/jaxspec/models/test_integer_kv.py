@@ -17,7 +17,7 @@ from jaxspec.models.kv_cache import CachedKV
 from jaxspec.models.rope import rotate
 from jaxspec.models.rounded_inputs import KEY_SCALE, as_integers, rotate_rows
 from jaxspec.models.stored import as_computed
-from jaxspec.settings.rounded_inputs import IntegerKV
+from jaxspec.settings.compressions import IntegerKV
 
 pytestmark = pytest.mark.network
 

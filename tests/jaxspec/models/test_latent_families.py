@@ -12,12 +12,12 @@ from safetensors.numpy import load_file, save_file
 
 from jaxspec.errors import InputError
 from jaxspec.formats.container import SUFFIX, open_checkpoint, pack
+from jaxspec.models.config import decoder_config
 from jaxspec.models.decoder import forward_text
-from jaxspec.models.families import decoder_config
 from jaxspec.models.hf_export import config_json, save_directory
 from jaxspec.models.hf_load import load_container, load_directory
 from jaxspec.models.layerwise import open_network
-from jaxspec.models.rope_scaling import YarnScaling
+from jaxspec.models.rope import YarnScaling
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "hf"
 

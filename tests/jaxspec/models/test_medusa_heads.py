@@ -20,7 +20,7 @@ from jaxspec.models.decoder import forward_text, init_params
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.hf_load import load_directory
 from jaxspec.models.kv_cache import KVCache
-from jaxspec.models.pickled_tensors import PickledFiles
+from jaxspec.models.medusa_heads import PickledFiles
 from jaxspec.speculate.drafts import Committed, Level, Root, check_draft, make_draft
 
 TARGET = DecoderConfig(

@@ -14,9 +14,8 @@ from safetensors.numpy import load_file, save_file
 from hwmodels.networks import running_row
 from hwmodels.networks.families import family_called
 from jaxspec.errors import InputError
-from jaxspec.models.config import DecoderConfig
+from jaxspec.models.config import DecoderConfig, decoder_config
 from jaxspec.models.decoder import abstract_params, forward_text, init_params
-from jaxspec.models.families import decoder_config
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.hf_load import load_directory
 from jaxspec.models.kv_cache import KVCache

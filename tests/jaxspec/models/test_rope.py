@@ -4,8 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from jaxspec.models.rope import rotate
-from jaxspec.models.rope_scaling import Llama3Scaling, Rope
+from jaxspec.models.rope import Llama3Scaling, Rope, rotate
 
 THETA, HEAD_DIM = 10_000.0, 8
 

@@ -14,7 +14,7 @@ from jaxspec.models.decoder import forward_text
 from jaxspec.models.embedded import load_model
 from jaxspec.models.rounded_inputs import input_scale_of, rotate_rows, rounded_input
 from jaxspec.models.stored import biased_rows
-from jaxspec.settings.rounded_inputs import RoundedInputs
+from jaxspec.settings.compressions import RoundedInputs
 
 pytestmark = pytest.mark.network
 

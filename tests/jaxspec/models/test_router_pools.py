@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from hwmodels.networks import ExpertSizes
-from jaxspec.models.allowed_experts import MoreExperts
-from jaxspec.models.router import route
+from jaxspec.models.router import MoreExperts, route
 
 pytestmark = pytest.mark.network
 

@@ -16,9 +16,9 @@ from jaxspec.errors import InputError
 from jaxspec.formats.container import open_checkpoint, pack
 from jaxspec.formats.packed_integers import scaled_rows
 from jaxspec.models.checkpoint_files import CheckpointFiles
-from jaxspec.models.families import decoder_config
+from jaxspec.models.config import decoder_config
 from jaxspec.models.hf_load import load_container, load_directory
-from jaxspec.models.quantized_files import QuantizedFiles
+from jaxspec.models.packed_tensors import QuantizedFiles
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "hf" / "kimi_k2_released"
 E4M3 = ml_dtypes.float8_e4m3fn

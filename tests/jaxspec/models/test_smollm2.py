@@ -16,9 +16,9 @@ from jaxspec.models.decoder import forward_text
 from jaxspec.models.embedded import model_place
 from jaxspec.models.special_tokens import end_tokens
 from jaxspec.speculate import chain_limits, loop
+from jaxspec.speculate.chunks import generated_tokens, padded
 from jaxspec.speculate.engine import autoregressive_tree, decode
 from jaxspec.speculate.loop import Request
-from jaxspec.speculate.ragged import generated_tokens, padded
 from jaxspec.speculate.sampling import GREEDY
 
 NAME = "smollm2-135m"

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels.numerics.exact_products import EXACT
+from hwmodels.numerics.compensated_sums import EXACT
 from jaxspec.models import dots, matrix
 from jaxspec.models.dots import dot_rows, exact_precision, split_dot, splits
 from jaxspec.models.matrix import Stored, stack_of

@@ -15,7 +15,7 @@ from jaxspec.speculate.drafts import self_draft
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.tuning import calibrate, target_params
-from jaxspec.tuning.hard import measure_hard
+from jaxspec.tuning.compression_objective import measure_hard
 from jaxspec.tuning.objective import measure
 
 pytestmark = pytest.mark.network

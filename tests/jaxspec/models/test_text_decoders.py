@@ -13,11 +13,11 @@ from safetensors.numpy import load_file, save_file
 from hwmodels.networks import FAMILIES, family_called
 from jaxspec.errors import InputError
 from jaxspec.formats.container import open_checkpoint, pack
+from jaxspec.models.config import decoder_config, family_of
 from jaxspec.models.embedded import check_directory
-from jaxspec.models.families import decoder_config, family_of
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.hf_load import load_container, load_directory
-from jaxspec.models.rope_scaling import LinearScaling, Rope
+from jaxspec.models.rope import LinearScaling, Rope
 from jaxspec.models.special_tokens import end_tokens
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "hf" / "gemma3_multimodal"

@@ -6,7 +6,7 @@ import pytest
 
 from hwmodels import catalog
 from jaxspec.errors import InputError
-from jaxspec.models.vocabulary import Vocabulary, shared_vocabulary, vocabulary_beside
+from jaxspec.models.tokenizer import Vocabulary, shared_vocabulary, vocabulary_beside
 
 
 def tokenizer(words, special=(), merges=(), kind=dict):

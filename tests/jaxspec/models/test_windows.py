@@ -13,7 +13,7 @@ from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models import decoder
 from jaxspec.models.decoder import causal_mask
 from jaxspec.models.kv_cache import CachedKV, empty_cache, write_cache
-from jaxspec.models.rope_scaling import DynamicScaling, Rope
+from jaxspec.models.rope import DynamicScaling, Rope
 from jaxspec.speculate.drafts import SelfDraft, SelfDraftParams
 from jaxspec.speculate.engine import autoregressive_tree, decode
 from jaxspec.speculate.expansion import tree_limits

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jaxspec.errors import InputError
-from jaxspec.files import plain, to_json, write_text
+from jaxspec.partial_files import plain, to_json, write_text
 from jaxspec.runs.directory import RunDirectory, read_metrics
 from jaxspec.studies import TuneConfig
 

@@ -4,8 +4,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from jaxspec.speculate.rules import residual_distribution
-from jaxspec.speculate.tree_rules import verify_tree
+from jaxspec.speculate.tree_rules import residual_distribution, verify_tree
 from jaxspec.trees import chain_tree
 
 

@@ -15,7 +15,7 @@ from jaxspec.models.decoder import forward, forward_text
 from jaxspec.models.kv_cache import CachedKV, empty_cache, write_cache
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.acceptance import TargetText, all_starts, block_pass
-from jaxspec.speculate.expected_cycles import expected_cycles
+from jaxspec.speculate.predicted_cycles import expected_cycles
 from jaxspec.speculate.proof import continuation_length
 from jaxspec.speculate.sampling import GREEDY, SAMPLING, Decoding
 

@@ -16,10 +16,9 @@ from jaxspec.speculate.acceptance import TargetText, all_starts
 from jaxspec.speculate.drafts import SelfDraft, SelfDraftParams
 from jaxspec.speculate.engine import decode, decode_autoregressively
 from jaxspec.speculate.expansion import chain_limits
-from jaxspec.speculate.expected_cycles import expected_cycles
-from jaxspec.speculate.keys import Purpose, draw_keys
 from jaxspec.speculate.loop import Request
-from jaxspec.speculate.sampling import Decoding
+from jaxspec.speculate.predicted_cycles import expected_cycles
+from jaxspec.speculate.sampling import Decoding, Purpose, draw_keys
 from jaxspec.trees import chain_tree
 
 CONFIG = DecoderConfig(

@@ -14,7 +14,7 @@ from jaxspec.speculate.acceptance import TargetText, all_starts
 from jaxspec.speculate.drafts import SelfDraft, SelfDraftParams
 from jaxspec.speculate.engine import decode
 from jaxspec.speculate.expansion import chain_limits
-from jaxspec.speculate.expected_cycles import expected_cycles
+from jaxspec.speculate.predicted_cycles import expected_cycles
 from jaxspec.trees import chain_tree
 
 pytestmark = pytest.mark.network

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxspec.speculate.keys import Purpose, draw_keys
+from jaxspec.speculate.sampling import Purpose, draw_keys
 
 SEED = jax.random.key(3)
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from rules_samples import BROKEN_RULES, verify_chain
 
-from jaxspec.speculate.rules import acceptance_probability, residual_distribution
 from jaxspec.speculate.sampling import Decoding, token_distribution
+from jaxspec.speculate.tree_rules import acceptance_probability, residual_distribution
 
 VOCAB, DRAFT_LENGTH = 5, 3
 

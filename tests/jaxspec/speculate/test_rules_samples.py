@@ -8,7 +8,7 @@ from long_runs import optimized_jit
 from rules_samples import BROKEN_RULES, verify_chain
 from scipy import stats
 
-from jaxspec.speculate.rules import acceptance_probability, residual_distribution
+from jaxspec.speculate.tree_rules import acceptance_probability, residual_distribution
 
 pytestmark = pytest.mark.network
 

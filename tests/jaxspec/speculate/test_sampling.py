@@ -10,7 +10,7 @@ from every_text import NEW, SMALL, all_texts, chi_square, draft_knobs, prompts_a
 
 from jaxspec.compress.kv import round_kv
 from jaxspec.models.decoder import forward_text
-from jaxspec.speculate import candidates, loop
+from jaxspec.speculate import expansion, loop
 from jaxspec.speculate.drafts import SelfDraft, SelfDraftParams
 from jaxspec.speculate.engine import decode
 from jaxspec.speculate.expansion import chain_limits
@@ -133,7 +133,7 @@ def test_a_filter_on_one_side_is_noticed(monkeypatch, jit, networks, logits, bro
     if broken.startswith("the target"):
         monkeypatch.setattr(loop, "token_distribution", lambda x, _: token_distribution(x, unfiltered))
     else:
-        inner = candidates.propose
+        inner = expansion.propose
 
         def propose(x, *arguments, **options):
             return inner(x, *arguments, **options)._replace(distribution=token_distribution(x, unfiltered))

@@ -8,8 +8,7 @@ import pytest
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models.config import DecoderConfig
-from jaxspec.models.rope import text_lengths
-from jaxspec.models.rope_scaling import DynamicScaling
+from jaxspec.models.rope import DynamicScaling, text_lengths
 from jaxspec.speculate import (
     GREEDY,
     continuation_length,
@@ -20,11 +19,10 @@ from jaxspec.speculate import (
     record_ranks,
     tree_limits,
 )
-from jaxspec.speculate.chunks import Prompts
+from jaxspec.speculate.chunks import Prompts, padded
 from jaxspec.speculate.drafts import self_draft
 from jaxspec.speculate.drafts.interface import ReadyDraft
 from jaxspec.speculate.drafts.network_draft import NetworkDraft
-from jaxspec.speculate.ragged import padded
 from jaxspec.trees import cycles_along_text, tree_from_paths
 
 pytestmark = pytest.mark.network

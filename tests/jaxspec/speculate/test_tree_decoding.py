@@ -16,10 +16,9 @@ from jaxspec.speculate.drafts import NGramDraft, NGramParams, SelfDraft, SelfDra
 from jaxspec.speculate.dynamic_tree import DynamicTree
 from jaxspec.speculate.engine import autoregressive_tree, decode
 from jaxspec.speculate.expansion import TreeLimits, chain_limits, tree_limits
-from jaxspec.speculate.keys import Purpose, draw_keys
 from jaxspec.speculate.loop import LoopForm, Request
 from jaxspec.speculate.measured_ranks import measure_ranks
-from jaxspec.speculate.sampling import Decoding
+from jaxspec.speculate.sampling import Decoding, Purpose, draw_keys
 from jaxspec.trees import (
     PADDING,
     chain_like_paths,

@@ -11,10 +11,9 @@ from every_text import NEW, SMALL, all_texts, chi_square, draft_knobs, prompts_a
 from jaxspec.compress.kv import round_kv
 from jaxspec.models.decoder import forward_text
 from jaxspec.speculate import loop
-from jaxspec.speculate.candidates import propose
 from jaxspec.speculate.drafts import SelfDraft, SelfDraftParams
 from jaxspec.speculate.dynamic_tree import DynamicTree
-from jaxspec.speculate.expansion import TreeLimits, in_levels, tree_limits
+from jaxspec.speculate.expansion import TreeLimits, in_levels, propose, tree_limits
 from jaxspec.speculate.loop import LoopForm, Request
 from jaxspec.speculate.measured_ranks import rank_of
 from jaxspec.speculate.sampling import Decoding

@@ -19,10 +19,9 @@ from jaxspec.speculate import (
     record_ranks,
     tree_limits,
 )
-from jaxspec.speculate.chunks import CHUNK, Prompts
+from jaxspec.speculate.chunks import CHUNK, Prompts, ends_of, generated_tokens, padded
 from jaxspec.speculate.drafts import self_draft
 from jaxspec.speculate.proof import continue_texts
-from jaxspec.speculate.ragged import ends_of, generated_tokens, padded
 from jaxspec.trees import cycles_along_text, tree_from_paths
 
 pytestmark = pytest.mark.network

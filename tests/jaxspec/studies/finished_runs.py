@@ -2,11 +2,11 @@
 
 import json
 
-from jaxspec.compress.knob_files import knobs_to_json
-from jaxspec.files import to_json, write_text
+from jaxspec.compress.knobs import knobs_to_json
+from jaxspec.partial_files import to_json, write_text
 from jaxspec.runs import Reporter
 from jaxspec.runs.inputs import input_digests
-from jaxspec.settings.toml import to_toml
+from jaxspec.settings.base import to_toml
 
 NUMBERS = {
     "speedup_vs_bf16_ar": 2.31,

@@ -11,7 +11,7 @@ from hwmodels import catalog
 from hwmodels.decoders.decoder import PLACES
 from hwmodels.memory.placement import PLACEMENTS
 from hwmodels.network.routing import zipf_routing
-from hwmodels.speculation.pool import fitting_pool
+from hwmodels.speculation.draft_cost import fitting_pool
 from jaxspec.compress.footprint import uniform
 from jaxspec.errors import InputError
 from jaxspec.report.assumptions import device_facts
@@ -19,7 +19,7 @@ from jaxspec.settings import CommonConfig
 from jaxspec.settings.common import DecoderPlace, PlacementName, PlacementSettings
 from jaxspec.settings.fields import choices_of
 from jaxspec.studies import predict, sweep
-from jaxspec.studies.expert_pricing import placed, with_expert_bits
+from jaxspec.studies.engine_pricing import placed, with_expert_bits
 from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.predict.config import PredictConfig
 from jaxspec.studies.predict.result import PredictResult

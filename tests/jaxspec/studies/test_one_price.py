@@ -20,8 +20,7 @@ from hwmodels import (
     expected_tokens_iid,
     price,
 )
-from hwmodels.analysis.uncertainty.cycle_errors import chain_numbers
-from hwmodels.analysis.uncertainty.delta_method import COVERAGE
+from hwmodels.analysis.uncertainty.cycle_errors import COVERAGE, chain_numbers
 from hwmodels.serving.step_table import priced_table
 from jaxspec.compress.footprint import uniform
 from jaxspec.settings import build_config, knob_values
@@ -30,7 +29,7 @@ from jaxspec.studies.advise.config import AdviseConfig
 from jaxspec.studies.advise.inputs import named_draft
 from jaxspec.studies.compare.run import price_chains
 from jaxspec.studies.design_tree import case_of, design_tree
-from jaxspec.studies.expert_pricing import copy_by_scheme, with_experts
+from jaxspec.studies.engine_pricing import copy_by_scheme, with_experts
 from jaxspec.studies.headline_intervals import headline_intervals
 from jaxspec.studies.measured.comparison import priced_cycle
 from jaxspec.studies.predict.config import PredictConfig

@@ -6,8 +6,13 @@ import json
 import pytest
 
 from hwmodels import DraftCost, Workload, catalog, parameters, uniform_footprint
-from hwmodels.speculation.draft_cost import held_with_draft
-from hwmodels.speculation.head_shapes import EAGLE3_VOCABULARY, eagle_head, medusa_head, multi_token_head
+from hwmodels.speculation.draft_cost import (
+    EAGLE3_VOCABULARY,
+    eagle_head,
+    held_with_draft,
+    medusa_head,
+    multi_token_head,
+)
 from jaxspec.errors import InputError
 from jaxspec.settings import build_config
 from jaxspec.studies.advise.config import AdviseConfig

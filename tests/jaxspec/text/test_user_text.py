@@ -10,7 +10,7 @@ from jaxspec.models.tokenizer import ByteTokenizer
 from jaxspec.studies import TuneConfig
 from jaxspec.studies.measured.run_context import load_inputs
 from jaxspec.text import check_text, load_text
-from jaxspec.text.user_text import read_halves
+from jaxspec.text.documents import read_halves
 
 GOOD = "line\n" * 4000
 

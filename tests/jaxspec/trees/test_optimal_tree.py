@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hwmodels.speculation.plan import expected_tree_tokens, tree_shape
-from jaxspec.trees.optimal_tree import optimal_tree, optimal_trees, tree_capacity
-from jaxspec.trees.searches import greedy_growth
+from jaxspec.trees.searches import greedy_growth, optimal_tree, optimal_trees, tree_capacity
 from jaxspec.trees.topology import NestedTrees
 
 pytestmark = pytest.mark.network

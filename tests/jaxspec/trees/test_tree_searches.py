@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hwmodels.speculation.plan import expected_tree_tokens, tree_shape
-from jaxspec.trees.optimal_tree import optimal_trees
 from jaxspec.trees.searches import (
     depth_first_growth,
     expected_tokens_by_size,
     greedy_growth,
     maximal_tree,
+    optimal_trees,
     prior_score_growth,
     prior_scores,
     width_first_growth,

@@ -13,7 +13,7 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.matrix import stack_of
 from jaxspec.speculate.sampling import Decoding
 from jaxspec.tuning.calibration import calibrate, target_params
-from jaxspec.tuning.hard import measure_hard, measured_windows
+from jaxspec.tuning.compression_objective import measure_hard, measured_windows
 from jaxspec.tuning.objective import measure
 
 pytestmark = pytest.mark.network

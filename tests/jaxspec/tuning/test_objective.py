@@ -11,8 +11,15 @@ from jaxspec.compress.schemes.cassandra1 import CASSANDRA1, CASSANDRA1_CODED
 from jaxspec.models.config import DecoderConfig
 from jaxspec.speculate.sampling import SAMPLING
 from jaxspec.tuning.calibration import calibrate
-from jaxspec.tuning.objective import Case, DraftMeasurement, conditional_acceptance, mean_log_speedup, measure, price
-from jaxspec.tuning.priced_footprint import priced_footprint
+from jaxspec.tuning.objective import (
+    Case,
+    DraftMeasurement,
+    conditional_acceptance,
+    mean_log_speedup,
+    measure,
+    price,
+    priced_footprint,
+)
 
 CONFIG = DecoderConfig(
     vocab_size=11, hidden_size=18, intermediate_size=26, num_layers=2, num_heads=3, num_kv_heads=1, head_dim=6

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import pytest
 
 from hwmodels import Footprint, catalog, parameters
-from jaxspec.tuning.priced_footprint import priced_footprint
+from jaxspec.tuning.objective import priced_footprint
 
 HYBRID = {
     "q": 4.0,

@@ -4,7 +4,7 @@ import dataclasses
 
 from jaxspec.report import Shown, Table
 from jaxspec.results import Result, predicted
-from jaxspec.results.quantity import UNKNOWN, Quantity
+from jaxspec.results.records import UNKNOWN, Quantity
 from jaxspec.settings.base import Settings
 from jaxspec.settings.fields import setting
 from jaxspec.studies.study import Study

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import flax.struct
 
-from hwmodels.compute.products import products_of, with_products
+from hwmodels.compute.tile_counts import products_of, with_products
 from hwmodels.compute.unit import SingleKernel
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, number
 from hwmodels.numerics.scalars import Leaf, with_last_axis

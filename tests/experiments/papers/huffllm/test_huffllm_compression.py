@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from experiments.papers.huffllm import compression, solved
+from experiments.papers.huffllm import compression, details
 from experiments.papers.huffllm.compression import ScaleModel, draw_normals, family_of, stored_patterns, weights
 from experiments.papers.huffllm.paper import PAPER
 from experiments.reproduce.run import run_paper
@@ -23,7 +23,7 @@ def sample():
 def result(sample):
     """The two tables of compression."""
     tables = [table for table in PAPER.tables if table.name in ("entropy_splits", "compression_ratios")]
-    solve = lambda seed: solved.Solved(sample, {}, None)
+    solve = lambda seed: details.Solved(sample, {}, None)
     return run_paper(dataclasses.replace(PAPER, tables=tuple(tables), details=(), solve=solve))
 
 
@@ -142,12 +142,12 @@ def test_bits_per_weight_are_within_a_hundredth_and_a_half(result):
 def test_bars(result):
     compared = {"by_metric": {m: {"counted": {"model": {"mean": 0}, "constants": {"mean": 1}}} for m in METRICS}}
     result.details["savings"] = {"own": compared}
-    assert solved.missed_bars(result) == []
+    assert details.missed_bars(result) == []
     # Each kind of bar can be missed.
     moved = [{**row, "model_value": row["model_value"] * 1.2} for row in result.rows]
-    missed = solved.missed_bars(dataclasses.replace(result, rows=moved))
+    missed = details.missed_bars(dataclasses.replace(result, rows=moved))
     # The sign, exponent and both mantissas; twenty models and formats.
-    assert [sum(line.startswith(kind) for line in missed) for kind in solved.BARS] == [4, 20]
+    assert [sum(line.startswith(kind) for line in missed) for kind in details.BARS] == [4, 20]
 
 
 def test_the_model_beats_the_simplest_predictors(result):

@@ -6,7 +6,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from experiments.papers.huffllm import hardware, savings, savings_errors, savings_model, solved
+from experiments.papers.huffllm import hardware, savings, savings_model
 from experiments.papers.huffllm.details import DETAILS
 from experiments.papers.huffllm.paper import PAPER
 from experiments.papers.huffllm.savings_model import FITTED_BOUNDS, Case, Fitted, latency_saving
@@ -34,7 +34,7 @@ def outcome():
     tables = tuple(table for table in PAPER.tables if table.name not in ("entropy_splits", "compression_ratios"))
     details = tuple(detail for detail in DETAILS if detail.name != "explanation")
     paper = dataclasses.replace(
-        PAPER, tables=tables, details=details, solve=lambda seed: solved.Solved(None, OWN, fitted)
+        PAPER, tables=tables, details=details, solve=lambda seed: details.Solved(None, OWN, fitted)
     )
     return run_paper(paper)
 
@@ -93,16 +93,16 @@ def test_constants_and_order_by_hand():
         make("a", 25, 128.0, 30.0),
         make("a", 92, 64.0, 39.0),
     ]
-    constants = savings_errors.constant_predictor(cells, bits)
+    constants = savings.constant_predictor(cells, bits)
     # At 64 GB/s the bounds are 50, 25, 50: (2000 + 625 + 1950) / (2500 + 625 + 2500); at 128 the one cell decides.
     assert constants(cells[0]) == pytest.approx(50 * 4575 / 5625)
     assert constants(cells[2]) == pytest.approx(30)
-    errors = savings_errors.errors_of(cells[2:], lambda cell: 32.0)
+    errors = savings.errors_of(cells[2:], lambda cell: 32.0)
     assert errors == {"cells": 2, "mean": pytest.approx(4.5), "max": pytest.approx(7)}
     # Pairs that differ in one of bandwidth and benchmark: cells 0 and 2, 0 and 3.
-    assert savings_errors.ordering(cells, lambda cell: cell.saving) == {"right": 2, "tied": 0, "wrong": 0}
-    assert savings_errors.ordering(cells, lambda cell: -cell.saving) == {"right": 0, "tied": 0, "wrong": 2}
-    assert savings_errors.ordering(cells, constants) == {"right": 1, "tied": 1, "wrong": 0}
+    assert savings.ordering(cells, lambda cell: cell.saving) == {"right": 2, "tied": 0, "wrong": 0}
+    assert savings.ordering(cells, lambda cell: -cell.saving) == {"right": 0, "tied": 0, "wrong": 2}
+    assert savings.ordering(cells, constants) == {"right": 1, "tied": 1, "wrong": 0}
 
 
 def test_every_printed_cell_has_a_row(result, saving_rows):
@@ -134,21 +134,19 @@ def test_four_numbers_within_what_physics_allows(result, source):
 
 
 def test_bars(result):
-    assert savings_errors.missed_bars(result["own"]) == []
-    latency, energy = (result["own"]["by_metric"][metric] for metric in savings_errors.BARS)
+    assert savings.missed_bars(result["own"]) == []
+    latency, energy = (result["own"]["by_metric"][metric] for metric in savings.BARS)
     assert latency["counted"]["model"]["mean"] < 0.40
     assert latency["counted"]["model"]["mean"] < latency["counted"]["constants"]["mean"]
     assert energy["counted"]["model"]["mean"] < 0.9
     # With the printed ratios, the latencies miss their bar by a hair; energies do not.
-    missed = savings_errors.missed_bars(result["printed"])
+    missed = savings.missed_bars(result["printed"])
     assert all(line.startswith("latency_saving") for line in missed)
     assert result["printed"]["by_metric"]["latency_saving"]["counted"]["model"]["mean"] < 0.48
     assert result["printed"]["by_metric"]["energy_saving"]["counted"]["model"]["mean"] < 0.95
     # Bars can be missed, one by one.
-    spoilt = {
-        "by_metric": {m: {"counted": {"model": {"mean": 9}, "constants": {"mean": 1}}} for m in savings_errors.BARS}
-    }
-    assert len(savings_errors.missed_bars(spoilt)) == 4
+    spoilt = {"by_metric": {m: {"counted": {"model": {"mean": 9}, "constants": {"mean": 1}}} for m in savings.BARS}}
+    assert len(savings.missed_bars(spoilt)) == 4
 
 
 def test_predicted_tables(result):
@@ -224,7 +222,7 @@ def test_energy_terms_are_recovered_from_made_up_savings():
         for model in bits
         for tokens in (25, 92)
     ]
-    found = savings_errors.energy_terms(cells, bits)
+    found = savings.energy_terms(cells, bits)
     assert [row["bandwidth_gbps"] for row in found] == [64.0, 128.0]
     for row in found:
         share, added = terms[row["bandwidth_gbps"]]
@@ -232,7 +230,7 @@ def test_energy_terms_are_recovered_from_made_up_savings():
         assert row["error"] < 1e-9
         assert (row["error_alone"] > 0.1) == (added > 0)
     # One width alone tells no share from what is added.
-    (alone,) = savings_errors.energy_terms(cells[:2], bits)
+    (alone,) = savings.energy_terms(cells[:2], bits)
     assert np.isnan(alone["share"])
     assert alone["share_alone"] == pytest.approx((0.7 * 31.25 - 2) / 31.25)
 
@@ -240,8 +238,8 @@ def test_energy_terms_are_recovered_from_made_up_savings():
 def test_the_printed_energies_know_the_bandwidth_on_every_chip():
     """A.1's energies have no time in them; what the tables imply differs by bandwidth, on Simba by what is added."""
     cells = savings.cells(PRINTED)
-    bits = {m: savings_errors.CAPTION_BITS["OPT" if m.startswith("OPT") else "Llama"] for m in PRINTED}
-    found = {(row["architecture"], row["bandwidth_gbps"]): row for row in savings_errors.energy_terms(cells, bits)}
+    bits = {m: savings.CAPTION_BITS["OPT" if m.startswith("OPT") else "Llama"] for m in PRINTED}
+    found = {(row["architecture"], row["bandwidth_gbps"]): row for row in savings.energy_terms(cells, bits)}
     assert found["systolic WS", 128.0]["share"] - found["systolic WS", 64.0]["share"] > 0.05
     assert abs(found["simba WS", 128.0]["share"] - found["simba WS", 64.0]["share"]) < 0.01
     assert found["simba WS", 64.0]["added"] > 1.5 * found["simba WS", 128.0]["added"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.papers.performance_or_illusion.lookups import sequence_seconds
+from experiments.papers.performance_or_illusion.tables import sequence_seconds
 from hwmodels import catalog
 
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from experiments.silicon.refit_experts import dealt_experts
-from hwmodels.analysis.calibration.expert_tables import ExpertTable
-from hwmodels.analysis.calibration.kernel_tables import DataSheet
-from hwmodels.analysis.calibration.table_routing import EVEN, touched_in_table
+from hwmodels.analysis.calibration.experts import ExpertTable
+from hwmodels.analysis.calibration.kernel_tables import EVEN, DataSheet, touched_in_table
 from hwmodels.catalog.calibrated import calibrated_experts
 from hwmodels.compute.gpu_experts import expert_layer_time
 

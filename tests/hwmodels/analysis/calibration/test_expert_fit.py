@@ -9,18 +9,28 @@ import pytest
 from kernel_samples import write_tables
 
 from hwmodels import Routing, busiest_load, touched_experts
-from hwmodels.analysis.calibration.expert_tables import CACHE_BYTES, ExpertTable, expert_formats, expert_table
 from hwmodels.analysis.calibration.experts import (
+    CACHE_BYTES,
+    ExpertTable,
+    expert_formats,
     expert_parameters,
     expert_roofline,
+    expert_table,
     fell_back,
     fit_experts,
     modelled_rows,
     predict_experts,
 )
-from hwmodels.analysis.calibration.kernel_tables import DataSheet, KernelTableError, TableName
+from hwmodels.analysis.calibration.kernel_tables import (
+    EVEN,
+    DataSheet,
+    KernelTableError,
+    TableName,
+    drawn_loads,
+    popularity_in_table,
+    touched_in_table,
+)
 from hwmodels.analysis.calibration.splits import half_of_groups
-from hwmodels.analysis.calibration.table_routing import EVEN, drawn_loads, popularity_in_table, touched_in_table
 from hwmodels.catalog.calibrations import calibration_record
 
 SHEET = DataSheet(989e12, 4.8e12, 132.0)

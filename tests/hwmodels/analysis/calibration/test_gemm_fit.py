@@ -21,8 +21,7 @@ from hwmodels.analysis.calibration.gemm import (
 from hwmodels.analysis.calibration.kernel_tables import KERNEL_FORMATS, DataSheet, GemmTable
 from hwmodels.analysis.calibration.splits import half_of_shapes
 from hwmodels.compute.gpu import gemm_time
-from hwmodels.compute.gpu_attention import GpuAttention, decode_attention_time
-from hwmodels.compute.gpu_prefill import GpuPrefill, prefill_attention_time
+from hwmodels.compute.gpu_attention import GpuAttention, GpuPrefill, decode_attention_time, prefill_attention_time
 
 pytestmark = pytest.mark.device_matrix
 

@@ -20,9 +20,9 @@ from hwmodels.analysis.uncertainty.cycle_errors import (
 )
 from hwmodels.analysis.uncertainty.kernel_errors import part_deviations, part_times, step_interval
 from hwmodels.compute.unit import ErrorInterval
+from hwmodels.network.architecture import Workload
 from hwmodels.network.operators import decode_step, verify_step
 from hwmodels.network.operators.work import OPERATORS
-from hwmodels.network.workload import Workload
 from hwmodels.step.priced_steps import price_steps
 
 pytestmark = pytest.mark.device_matrix

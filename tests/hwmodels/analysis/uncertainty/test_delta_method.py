@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels.analysis.uncertainty.delta_method import LogNormal, delta_method, probability_above
+from hwmodels.analysis.uncertainty.cycle_errors import LogNormal, delta_method, probability_above
 
 
 def test_products_of_powers_are_exact():

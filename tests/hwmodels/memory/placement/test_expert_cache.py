@@ -24,7 +24,7 @@ from hwmodels.memory.placement import AllExternal, BitSlices, ByMode, DraftCopie
 from hwmodels.network.operators import decode_step, step_operators
 from hwmodels.speculation.cycle import plan_steps
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY, held_with_draft, separate_draft_bytes
-from hwmodels.step.traffic import traffic_by_memory
+from hwmodels.step.step_cost import traffic_by_memory
 
 pytestmark = pytest.mark.device_matrix
 

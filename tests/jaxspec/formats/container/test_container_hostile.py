@@ -17,8 +17,8 @@ from damage_samples import or_one_line, refused
 from rich.console import Console
 
 from jaxspec.errors import InputError
-from jaxspec.files import to_json
 from jaxspec.formats.container import CODECS
+from jaxspec.partial_files import to_json
 from jaxspec.runs.progress import Reporter
 from jaxspec.studies.pack.result import PackResult
 from jaxspec.studies.pack.run import inspect_file

@@ -17,7 +17,7 @@ from jaxspec.models.decoder import forward, forward_text
 from jaxspec.models.draft_head import abstract_head_params, target_ends
 from jaxspec.models.embedded import load_model
 from jaxspec.settings.draft_kinds import DRAFT_KINDS, draft_names, has_files
-from jaxspec.speculate import loop, measured_ranks, target_trace
+from jaxspec.speculate import loop, measured_ranks
 from jaxspec.speculate.drafts import (
     HeadDraft,
     HeadDraftParams,
@@ -170,7 +170,7 @@ def recording(inner):
 
 def test_a_draft_reads_what_else_the_target_recorded(monkeypatch, target):
     monkeypatch.setattr(loop, "forward", recording(forward))
-    monkeypatch.setattr(target_trace, "forward_text", recording(forward_text))
+    monkeypatch.setattr(measured_ranks, "forward_text", recording(forward_text))
     draft = RouterDraft(11)
     static = dict(draft=draft, config=TARGET, num_tokens=40, room=41, limits=chain_limits(2))
     run = functools.partial(decode, target, jnp.zeros(0), PROMPTS, IDS)

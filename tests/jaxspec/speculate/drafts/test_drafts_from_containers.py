@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from packed_runs import CONFIG, pack_run, patterns
 
-from jaxspec.compress.knobs import uniform_knobs
-from jaxspec.compress.norm_files import NORMS_FILE, write_norms
+from jaxspec.compress.knobs import NORMS_FILE, uniform_knobs, write_norms
 from jaxspec.compress.schemes import SCHEMES
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container

@@ -12,18 +12,16 @@ from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.compress.schemes.elastic import ELASTIC
 from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import forward_text
-from jaxspec.speculate.acceptance import TargetText, all_starts
+from jaxspec.speculate.acceptance import TargetText, all_starts, compare_cycles
 from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.drafts import ElasticDraft, ReadyDraft, SelfDraft, compressed_copy
 from jaxspec.speculate.drafts.interface import Committed, Level, Root
 from jaxspec.speculate.engine import autoregressive_tree
 from jaxspec.speculate.expansion import tree_limits
-from jaxspec.speculate.expected_cycles import expected_cycles
-from jaxspec.speculate.predicted_cycles import predict_cycles, predict_trees
+from jaxspec.speculate.hotness import text_pools
+from jaxspec.speculate.predicted_cycles import expected_cycles, predict_cycles, predict_trees
 from jaxspec.speculate.proof import continuation_length, decode_chains, decode_prompts
 from jaxspec.speculate.sampling import GREEDY
-from jaxspec.speculate.statistics import compare_cycles
-from jaxspec.speculate.text_pools import text_pools
 from jaxspec.trees import pad_tree, tree_from_paths
 
 pytestmark = pytest.mark.network

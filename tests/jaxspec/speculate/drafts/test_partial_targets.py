@@ -16,12 +16,17 @@ from jaxspec.models.config import DecoderConfig
 from jaxspec.models.decoder import causal_mask, forward, forward_text, init_params
 from jaxspec.models.hf_load import LoadedModel
 from jaxspec.models.kv_cache import CachedKV
-from jaxspec.models.skipped_blocks import without_blocks
+from jaxspec.models.layer_loops import without_blocks
 from jaxspec.speculate.drafts.interface import Root
-from jaxspec.speculate.drafts.layer_skip_draft import layer_skip_draft, search_layer_skip
-from jaxspec.speculate.drafts.layer_skip_search import CalibrationText, block_weights, eliminate
+from jaxspec.speculate.drafts.layer_skip_draft import (
+    CalibrationText,
+    block_weights,
+    eliminate,
+    layer_skip_draft,
+    search_layer_skip,
+)
 from jaxspec.speculate.drafts.sparse_kv_draft import sparse_kv_draft, visible_slots
-from jaxspec.speculate.target_trace import trace_target
+from jaxspec.speculate.measured_ranks import trace_target
 
 pytestmark = pytest.mark.network
 

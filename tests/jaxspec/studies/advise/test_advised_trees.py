@@ -13,7 +13,7 @@ from hwmodels.network.operators import decode_step
 from jaxspec.errors import InputError
 from jaxspec.studies.advise.pricing import _causes, chance_table, grow_tree, served_tree
 from jaxspec.studies.engine_flags import Range, ServedDraft, ServedTree, engines_for
-from jaxspec.trees.optimal_tree import optimal_trees
+from jaxspec.trees.searches import optimal_trees
 
 FOUR = {"device": "h100-sxm", "architecture": "qwen2.5-72b", "tensor_parallel": 4}
 FOUR |= {"draft": "qwen2.5-0.5b", "acceptance": 0.5}

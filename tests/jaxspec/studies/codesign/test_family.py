@@ -6,7 +6,7 @@ import pytest
 
 from hwmodels import expected_tree_tokens, tokens_per_cycle
 from jaxspec.studies.codesign.problem import chain_family, tree_family
-from jaxspec.trees.optimal_tree import optimal_tree, optimal_trees
+from jaxspec.trees.searches import optimal_tree, optimal_trees
 
 pytestmark = pytest.mark.study
 

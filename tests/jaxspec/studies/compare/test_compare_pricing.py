@@ -20,7 +20,7 @@ from jaxspec.studies.compare.entries import _compressions
 from jaxspec.studies.compare.result import Quality
 from jaxspec.studies.compare.run import contest_on, price_chains, with_own_kernels
 from jaxspec.studies.compare.stages import CompareStages
-from jaxspec.studies.expert_pricing import placed
+from jaxspec.studies.engine_pricing import placed
 from jaxspec.studies.measured.pricing import resolve_pricing
 
 NETWORK = DecoderConfig(

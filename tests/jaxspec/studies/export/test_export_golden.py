@@ -16,7 +16,7 @@ from jaxspec.speculate.drafts import NetworkDraft, ReadyDraft
 from jaxspec.speculate.proof import decode_chains
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies import ExportConfig, export_draft
-from jaxspec.trees.text_ratios import ratio_of_totals
+from jaxspec.trees.rank_traces import ratio_of_totals
 
 pytestmark = pytest.mark.study
 

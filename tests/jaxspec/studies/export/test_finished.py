@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from jaxspec.models.families import decoder_config
+from jaxspec.models.config import decoder_config
 from jaxspec.studies.export.run import target_files
 
 

@@ -11,8 +11,7 @@ from hwmodels import NO_ENGINE, DraftCost, catalog
 from hwmodels.analysis.uncertainty.kernel_errors import loop_scatter
 from hwmodels.compute.unit import ErrorInterval
 from jaxspec.host.stopwatch import TimedWay
-from jaxspec.studies.measured.clock_prediction import predict_ways
-from jaxspec.studies.measured.stopwatch import clocked_way
+from jaxspec.studies.measured.stopwatch import clocked_way, predict_ways
 
 pytestmark = pytest.mark.study
 

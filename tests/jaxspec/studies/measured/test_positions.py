@@ -12,8 +12,7 @@ import pytest
 from hwmodels.networks import LearnedPositions
 from jaxspec.errors import InputError
 from jaxspec.models import init_params, save_directory
-from jaxspec.models.config import DecoderConfig
-from jaxspec.models.families import decoder_config
+from jaxspec.models.config import DecoderConfig, decoder_config
 from jaxspec.settings import CommonConfig, build_config
 from jaxspec.speculate.proof import continuation_length
 from jaxspec.studies import CompareConfig, ScaleConfig, ServeConfig, TreeConfig, serve

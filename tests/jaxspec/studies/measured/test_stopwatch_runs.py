@@ -17,7 +17,7 @@ from hwmodels import (
 )
 from hwmodels.speculation import engine_time
 from jaxspec.errors import InputError
-from jaxspec.host.machine import measured_title
+from jaxspec.host.measuring import measured_title
 from jaxspec.host.stopwatch import chain_way
 from jaxspec.models import DecoderConfig
 from jaxspec.models.architecture import architecture_of
@@ -30,9 +30,8 @@ from jaxspec.speculate.drafts import NGramDraft, NGramParams, ReadyDraft
 from jaxspec.studies.evaluate.config import EvaluateConfig
 from jaxspec.studies.evaluate.result import EvaluateResult
 from jaxspec.studies.evaluate.run import evaluate
-from jaxspec.studies.measured.clock_prediction import cycle_plan, predict_ways
 from jaxspec.studies.measured.run_context import begin_run
-from jaxspec.studies.measured.stopwatch import stopwatch_part
+from jaxspec.studies.measured.stopwatch import cycle_plan, predict_ways, stopwatch_part
 from jaxspec.studies.tree.config import TreeConfig
 from jaxspec.studies.tune.config import TuneConfig
 

@@ -10,8 +10,7 @@ import pytest
 from packed_runs import CONFIG, patterns
 from rich.console import Console
 
-from jaxspec.compress.knob_files import knobs_of_result
-from jaxspec.compress.norm_files import NORMS_FILE
+from jaxspec.compress.knobs import NORMS_FILE, knobs_of_result
 from jaxspec.models.embedded import load_model
 from jaxspec.models.hf_export import save_directory
 from jaxspec.models.matrix import stack_of

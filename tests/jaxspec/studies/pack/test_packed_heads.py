@@ -11,9 +11,9 @@ from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes import SCHEMES
 from jaxspec.formats.container import Container
 from jaxspec.models.decoder import forward_text
-from jaxspec.models.ends import head_input
 from jaxspec.models.hf_load import load_container, load_directory
 from jaxspec.models.layerwise import open_network
+from jaxspec.models.special_tokens import head_input
 from jaxspec.models.stored import as_computed, as_stored
 from jaxspec.speculate.chunks import Prompts
 from jaxspec.speculate.drafts import make_draft

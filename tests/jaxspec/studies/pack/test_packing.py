@@ -10,8 +10,7 @@ from safetensors.numpy import load_file, save_file
 
 import jaxspec
 from hwmodels.networks import FAMILIES
-from jaxspec.compress.knob_files import knobs_to_json
-from jaxspec.compress.knobs import uniform_knobs
+from jaxspec.compress.knobs import knobs_to_json, uniform_knobs
 from jaxspec.compress.schemes import SCHEMES
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.compress.weights import hard_draft, sum_of_squares

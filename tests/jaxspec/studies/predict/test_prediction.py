@@ -80,7 +80,7 @@ def test_decoders_needed_by_a_step(entry):
 def test_sensitivities_are_slopes(entry):
     found = entry["sensitivity"]["tokens_per_s"]
     device = catalog.device("cassandra-npu-roofline")
-    from hwmodels.analysis.sensitivity import leaf_names
+    from hwmodels.analysis.design_point import leaf_names
 
     assert set(found) <= set(leaf_names(device))
     # Decoding is bound by the memory: rates add up to one, and one percent of bandwidth is one percent of speed.

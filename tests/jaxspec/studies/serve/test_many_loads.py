@@ -8,11 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hwmodels.serving.engine import Engine
-from hwmodels.serving.latencies import latencies
-from hwmodels.serving.requests import poisson_requests, with_rate
-from hwmodels.serving.simulation import serve
-from hwmodels.serving.step_table import StepTable
+from hwmodels.serving.simulation import latencies, poisson_requests, serve, with_rate
+from hwmodels.serving.step_table import Engine, StepTable
 from jaxspec.studies.serve.result import DECODING
 
 pytestmark = pytest.mark.study

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from jax.interpreters import partial_eval
 
-from hwmodels.analysis.sensitivity import leaf_names
+from hwmodels.analysis.design_point import leaf_names
 from jaxspec.compress.schemes import find_scheme
 from jaxspec.errors import InputError
 from jaxspec.studies.design_tree import _UNREAD, design_tree, number_rules

@@ -12,7 +12,7 @@ import pytest
 
 from jaxspec.cli import main
 from jaxspec.errors import InputError
-from jaxspec.settings.toml import to_toml
+from jaxspec.settings.base import to_toml
 from jaxspec.studies.sweep.config import SweepConfig, read_sweep_config
 from jaxspec.studies.sweep.points_file import check_points, read_pieces
 from jaxspec.studies.sweep.run import merge_sweeps, sweep

@@ -12,8 +12,7 @@ import pytest
 
 import hwmodels
 from hwmodels import catalog
-from hwmodels.analysis.design_point import design_point
-from hwmodels.analysis.sensitivity import leaf_names
+from hwmodels.analysis.design_point import design_point, leaf_names
 from hwmodels.speculation.chains import priced_chains
 from jaxspec.compress.knobs import knob_defaults
 from jaxspec.compress.schemes import DEFAULT_SCHEME

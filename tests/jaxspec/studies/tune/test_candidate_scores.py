@@ -19,7 +19,7 @@ from jaxspec.studies.measured.run_context import begin_run
 from jaxspec.studies.tune.config import TuneConfig
 from jaxspec.studies.tune.run import CandidateScorer, ScoredCandidate, tune_drafts, tuning_windows, validation_drafts
 from jaxspec.tuning.calibration import calibration_pass
-from jaxspec.tuning.hard import measured_windows
+from jaxspec.tuning.compression_objective import measured_windows
 
 NETWORK = DecoderConfig(
     vocab_size=256, hidden_size=16, intermediate_size=24, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=6

@@ -13,10 +13,9 @@ import numpy.typing as npt
 import tomli_w
 
 from experiments.silicon.refit import CATALOG
-from hwmodels.analysis.calibration.intervals import interval_record
 from hwmodels.analysis.calibration.kernel_tables import KernelTableError, TableName, read_columns
 from hwmodels.analysis.calibration.least_squares import Fit, Parameter, fit, predicted_rows
-from hwmodels.analysis.calibration.report import relative_error
+from hwmodels.analysis.calibration.report import interval_record, relative_error
 from hwmodels.parallel.collectives import COLLECTIVES, Algorithm, Collective, CollectiveKernel, kernels_time
 from jaxspec.partial_files import to_json, write_text
 from jaxspec.runs.progress import Reporter

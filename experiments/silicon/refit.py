@@ -12,14 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from hwmodels.analysis.calibration.attention import (
+    KV_FORMAT_BITS,
+    attention_table,
     decoding_rows,
     fit_attention,
     fit_prefill,
     prefill_rows,
+    prefill_table,
 )
-from hwmodels.analysis.calibration.attention_tables import KV_FORMAT_BITS, attention_table, prefill_table
 from hwmodels.analysis.calibration.gemm import GemmFit, baselines, coefficients, fit_gemm, from_memory
-from hwmodels.analysis.calibration.intervals import interval_record
 from hwmodels.analysis.calibration.kernel_tables import (
     KERNEL_FORMATS,
     DataSheet,
@@ -31,8 +32,17 @@ from hwmodels.analysis.calibration.kernel_tables import (
     gemm_table,
 )
 from hwmodels.analysis.calibration.least_squares import Fit
-from hwmodels.analysis.calibration.report import CalibrationReport, error_by_range, relative_error
-from hwmodels.analysis.calibration.splits import half_of_groups, half_of_shapes, largest_held_out, shape_names, some_of
+from hwmodels.analysis.calibration.report import (
+    CalibrationReport,
+    error_by_range,
+    half_of_groups,
+    half_of_shapes,
+    interval_record,
+    largest_held_out,
+    relative_error,
+    shape_names,
+    some_of,
+)
 from hwmodels.compute.gpu import DISPATCHED_ROWS
 
 __all__ = ["CACHE_BYTES", "cached_bytes", "in_cache", "rows_from_cache"]

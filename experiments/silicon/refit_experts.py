@@ -27,7 +27,6 @@ from hwmodels.analysis.calibration.experts import (
     modelled_rows,
     rows_of_main_kernel,
 )
-from hwmodels.analysis.calibration.intervals import interval_record
 from hwmodels.analysis.calibration.kernel_tables import (
     EVEN,
     DataSheet,
@@ -36,8 +35,15 @@ from hwmodels.analysis.calibration.kernel_tables import (
     data_sheet,
     popularity_in_table,
 )
-from hwmodels.analysis.calibration.report import CalibrationReport, ErrorSummary, error_by_range, relative_error
-from hwmodels.analysis.calibration.splits import half_of_groups, some_of
+from hwmodels.analysis.calibration.report import (
+    CalibrationReport,
+    ErrorSummary,
+    error_by_range,
+    half_of_groups,
+    interval_record,
+    relative_error,
+    some_of,
+)
 from hwmodels.catalog.calibrations import SCALED, calibration_record
 from hwmodels.compute.gpu_experts import ExpertCoefficients, GpuExperts, expert_layer_time
 from hwmodels.network.operators.expert_sharing import busiest_experts, busiest_load

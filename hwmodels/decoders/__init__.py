@@ -1,11 +1,19 @@
 """Decoders and encoders of stored data as hardware, a module for each idea: `huffman_cam.area_overhead(...)`.
 
-`decoder` (rates, how many are needed, where they sit), `decode_cost` (time, stalls, energy), the kinds `unary`,
-`huffman_cam`, and `encoder` (for what is written at run time). Counts in exact arithmetic: `exact`.
+`decoder` (rates, how many are needed, where they sit; counts in exact arithmetic; the unary kind), `decode_cost` (time,
+stalls, energy), the kind `huffman_cam`, and `encoder` (for what is written at run time).
 """
 
-from hwmodels.decoders import decode_cost, decoder, encoder, exact, huffman_cam, unary
+from hwmodels.decoders import decode_cost, decoder, encoder, huffman_cam
 from hwmodels.decoders.decoder import Decoder, no_decoder
 from hwmodels.decoders.encoder import Encoder
 
-__all__ = ["Decoder", "Encoder", "decode_cost", "decoder", "encoder", "exact", "huffman_cam", "no_decoder", "unary"]
+__all__ = [
+    "Decoder",
+    "Encoder",
+    "decode_cost",
+    "decoder",
+    "encoder",
+    "huffman_cam",
+    "no_decoder",
+]

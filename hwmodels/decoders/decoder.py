@@ -11,13 +11,15 @@ Departs: a queue between parsing and output is taken to be deep enough that only
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
 
 import flax.struct
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from hwmodels.decoders.exact import exact_counts, round_up
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, choice, number
 from hwmodels.numerics.folds import Whole
 from hwmodels.numerics.scalars import Leaf, Number, as_float
@@ -34,9 +36,61 @@ __all__ = [
     "decoded_bytes_per_cycle",
     "decoded_bytes_per_s",
     "decoders_needed",
+    "exact_counts",
     "is_coded_at",
     "no_decoder",
+    "round_up",
+    "unary_decoder",
 ]
+
+# Exact counts on the host: rational arithmetic on numbers as their decimals are written.
+
+
+def round_up(work: Fraction, rate: Fraction) -> int:
+    """The smallest whole number of units of this rate (> 0) that do the work (>= 0)."""
+    return -int(-work // rate)
+
+
+def exact_counts(
+    count: Callable[[dict[str, Fraction]], int],
+    arguments: Mapping[str, Number],
+    *,
+    positive: Collection[str] = (),
+    whole: Collection[str] = (),
+    may_be_infinite: Collection[str] = (),
+) -> Whole:
+    """A count for each entry of arguments that are broadcast together.
+
+    Args:
+        count: from one entry's arguments; those that are infinite are left out.
+        arguments: name -> "*b", numbers >= 0.
+        positive, whole, may_be_infinite: names of which more, or less, is asked.
+    Returns:
+        "*b"; a Python integer where all arguments are single numbers, int64 otherwise.
+    Raises:
+        ValueError: a number is traced, or not what is asked.
+    """
+    for name, value in arguments.items():
+        if isinstance(value, Tracer):
+            raise ValueError(
+                f"{name} is traced, but exact counts need known numbers; under jit use the smooth function"
+            )
+    columns = {name: np.asarray(value) for name, value in arguments.items()}
+    shape = np.broadcast_shapes(*(column.shape for column in columns.values()))
+    counts = []
+    for row in zip(*(np.broadcast_to(column, shape).flat for column in columns.values())):
+        written = {}
+        for name, value in zip(columns, row):
+            infinite = math.isinf(value) and value > 0 and name in may_be_infinite
+            if not infinite and not (math.isfinite(value) and (value > 0 or (value == 0 and name not in positive))):
+                raise ValueError(f"{name} is {value}; it must be a finite number {'>' if name in positive else '>='} 0")
+            if name in whole and value != math.floor(value):
+                raise ValueError(f"{name} is {value}; it must be a whole number")
+            if not infinite:
+                written[name] = Fraction(str(value))
+        counts.append(count(written))
+    return counts[0] if not shape else np.array(counts, np.int64).reshape(shape)
+
 
 #: What a decoder undoes.
 DECODER_KINDS = ("none", "unary", "mx", "huffman_cam", "lut")
@@ -197,3 +251,44 @@ def _units(written: dict[str, Fraction]) -> int:
     work = {"symbols_per_cycle": symbols, "code_bits_per_cycle": symbols * written["code_bits"]}
     units = max((round_up(work[limit], written[limit]) for limit in work if limit in written), default=0)
     return int(written["partitions"]) * units
+
+
+# Unary exponent decoders: zero counters over chunks of equal width, all in one cycle.
+
+
+def unary_decoder(
+    *,
+    counters: Number,
+    frequency_hz: Number,
+    chunk_bits: Number = 8.0,
+    symbols_per_cycle: Number = math.inf,
+    symbol_bytes: Number = 2.0,
+    count: Number = 1.0,
+    area_m2: Number = 0.0,
+    power_w: Number = 0.0,
+    latency_cycles: Number = 0.0,
+    place: str = "dma",
+) -> Decoder:
+    """Units of `counters` parallel zero counters each.
+
+    Args:
+        counters: "*b", > 0; chunks that a unit takes per cycle.
+        frequency_hz: "*b", > 0.
+        chunk_bits: "*b", > 0; width of a chunk.
+        symbols_per_cycle: "*b", > 0; values that a unit can put out, infinite where its output is wide enough.
+        symbol_bytes, count, area_m2, power_w, latency_cycles, place: as of `Decoder`.
+    Raises:
+        ValueError: `place` is unknown.
+    """
+    return Decoder(
+        frequency_hz=frequency_hz,
+        symbols_per_cycle=symbols_per_cycle,
+        code_bits_per_cycle=as_float(chunk_bits) * as_float(counters),
+        symbol_bytes=symbol_bytes,
+        count=count,
+        area_m2=area_m2,
+        power_w=power_w,
+        latency_cycles=latency_cycles,
+        kind="unary",
+        place=place,
+    )

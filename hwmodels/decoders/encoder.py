@@ -15,7 +15,7 @@ import flax.struct
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from hwmodels.decoders.exact import exact_counts, round_up
+from hwmodels.decoders.decoder import exact_counts, round_up
 from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, number
 from hwmodels.numerics.folds import Whole
 from hwmodels.numerics.scalars import Leaf, Number, as_float

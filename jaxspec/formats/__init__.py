@@ -1,6 +1,6 @@
 """Number formats, bit for bit, a module each: `formats.huffman.encode(...)`, `formats.mx.decode(...)`.
 
-Patterns: `patterns`, `fields`, `truncation`, `entropy`, `bit_packing`. Sparse values:
+Patterns: `patterns` (with truncation), `fields` (with entropies), `bit_packing`. Sparse values:
 `bitmap`. Exponents: `unary`, `unary_decode`, `huffman`, `huffman_streams`, `huffman_cam`, `huffman_columns`. Blocks with
 shared exponents: `mx`, `mx_truncated`. Integers: `bit_slices`, `group_quantization`, `code_tables`, `tile_layout`;
 `exp_table`. Memory: `superblock`. Files: `container`.
@@ -12,7 +12,6 @@ from jaxspec.formats import (
     bitmap,
     code_tables,
     container,
-    entropy,
     exp_table,
     fields,
     group_quantization,
@@ -25,7 +24,6 @@ from jaxspec.formats import (
     patterns,
     superblock,
     tile_layout,
-    truncation,
     unary,
     unary_decode,
 )
@@ -36,7 +34,6 @@ __all__ = [
     "bitmap",
     "code_tables",
     "container",
-    "entropy",
     "exp_table",
     "fields",
     "group_quantization",
@@ -49,7 +46,6 @@ __all__ = [
     "patterns",
     "superblock",
     "tile_layout",
-    "truncation",
     "unary",
     "unary_decode",
 ]

@@ -35,8 +35,7 @@ import numpy as np
 from flax import struct
 from jaxtyping import Array, BFloat16, Bool, Float, Int, Num, UInt8, UInt16
 
-from jaxspec.formats.patterns import BFLOAT16, format_of, from_bits, to_bits
-from jaxspec.formats.truncation import high_part
+from jaxspec.formats.patterns import BFLOAT16, format_of, from_bits, high_part, to_bits
 from jaxspec.settings.knobs import Rounding, SharedExponents
 
 __all__ = [

@@ -9,12 +9,14 @@ Source: IEEE 754-2019, 3.4 (binary16, binary32); bfloat16 is the upper half of b
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 from jax.typing import DTypeLike
-from jaxtyping import Array, Num, UInt
+from jaxtyping import Array, Float, Int, Num, UInt
 
 from jaxspec.settings.knobs import MANTISSA_BITS
 
@@ -24,10 +26,16 @@ __all__ = [
     "FLOAT32",
     "INT8",
     "NumberFormat",
+    "expected_bits",
     "format_of",
     "from_bits",
+    "high_part",
+    "low_part",
+    "midpoint",
+    "num_bits",
     "target_format",
     "to_bits",
+    "truncate",
 ]
 
 
@@ -110,3 +118,102 @@ def from_bits(bits: UInt[Array, "*b"], number_format: NumberFormat) -> Num[Array
             "name the format that they were stored in"
         )
     return jax.lax.bitcast_convert_type(bits, number_format.value_dtype)
+
+
+# Truncation of mantissas: the high bits that a draft reads, and the low bits that only the target reads.
+
+
+def high_part(
+    bits: UInt[Array, "*#b"], cut_bits: Int[Array, "*#b"] | int, *, number_format: NumberFormat | None = None
+) -> UInt[Array, "*b"]:
+    """The patterns with their lowest `cut_bits` bits zeroed: what the draft reads.
+
+    Args:
+        bits: patterns of bfloat16, float16 or float32.
+        cut_bits: 0 to the number of mantissa bits, an integer or an integer array that broadcasts against `bits`; it may be
+            traced. Beyond the mantissa it would cut exponents.
+        number_format: of the patterns, if a cut that is known before tracing is to be checked against its mantissa.
+    Raises:
+        ValueError: patterns of 8 bits, which are integers, or of another width than the format's; a cut out of range, or
+            fractional.
+    """
+    _check(bits.dtype, cut_bits, number_format)
+    cut = jnp.asarray(cut_bits)
+    if not jnp.issubdtype(cut.dtype, jnp.integer):
+        raise ValueError(f"cut_bits of dtype {cut.dtype} came; whole bits are cut: round them, or blend two whole cuts")
+    everything = jnp.asarray(jnp.iinfo(bits.dtype).max, bits.dtype)
+    mask = (everything << cut.astype(bits.dtype)).astype(bits.dtype)
+    return jnp.bitwise_and(*jnp.broadcast_arrays(bits, mask))
+
+
+def low_part(
+    bits: UInt[Array, "*#b"], cut_bits: Int[Array, "*#b"] | int, *, number_format: NumberFormat | None = None
+) -> UInt[Array, "*b"]:
+    """The cut bits: what only the target reads. `high_part | low_part` is the pattern; see `high_part`."""
+    return bits ^ high_part(bits, cut_bits, number_format=number_format)
+
+
+def truncate(x: Float[Array, "*b"], cut_bits: Int[Array, "*#b"] | int) -> Float[Array, "*b"]:
+    """The values with their lowest mantissa bits zeroed: rounded toward zero; a NaN with low payload becomes an infinity.
+
+    A step function of the values; the gradient given is zero everywhere.
+
+    Args:
+        x: bfloat16, float16 or float32.
+        cut_bits: 0 to the number of mantissa bits, broadcast against x; it may be traced.
+    Raises:
+        ValueError: int8 or another dtype, or a cut that is known and out of range.
+    """
+    number_format = format_of(x.dtype)
+    return from_bits(high_part(to_bits(x), cut_bits, number_format=number_format), number_format)
+
+
+def midpoint(high: Any, cut_bits: UInt[Array, ""] | int, number_format: NumberFormat) -> Any:
+    """Truncated patterns at the middle of the values that they can stand for: the highest cut bit is set, and none is stored.
+
+    Values that are truncated toward zero are all too small; from the middle they err to both sides, with a quarter of the
+    squared error. Zeros, subnormal values, infinities and NaNs stay as they are.
+
+    Args:
+        high: "*b", as `high_part` returns them, of JAX or NumPy; what is returned is alike.
+        cut_bits: as there, for all of them; an array has their dtype.
+    """
+    largest = ((1 << number_format.exponent_bits) - 1) << number_format.mantissa_bits
+    exponents = high & largest
+    normal = (exponents != 0) & (exponents != largest)
+    return high | normal.astype(high.dtype) * ((1 << cut_bits) >> 1)
+
+
+def num_bits(number_format: NumberFormat, cut_bits: Int[Array, "*#b"] | int) -> Int[Array, "*b"] | int:
+    """Bits of a truncated value: what is left of sign, exponent and mantissa.
+
+    Raises:
+        ValueError: an integer format, or a cut that is known and out of range.
+    """
+    _check(number_format.bits_dtype, cut_bits, number_format)
+    return number_format.total_bits - cut_bits
+
+
+def expected_bits(number_format: NumberFormat, cut_bits: Float[Array, "*b"] | float) -> Float[Array, "*b"] | float:
+    """Mean bits of a value at a fractional cut, which is the mean over values: linear, with slope -1 and no kinks."""
+    _check(number_format.bits_dtype, cut_bits, number_format)
+    return number_format.total_bits - cut_bits
+
+
+def _check(dtype: np.dtype, cut_bits: Array | float, number_format: NumberFormat | None) -> None:
+    if dtype not in (np.uint16, np.uint32):
+        raise ValueError(
+            f"patterns of dtype {dtype} hold no mantissa (int8 has none); allowed are those of bfloat16, float16 and "
+            "float32. Cut the bits of integers with fields.split"
+        )
+    if number_format is None:
+        return
+    if dtype != number_format.bits_dtype:
+        raise ValueError(f"patterns of dtype {dtype} are not {number_format.name}, which is {number_format.bits_dtype}")
+    # Arrays of JAX may be traced, and reading concrete ones would wait for the device.
+    known = isinstance(cut_bits, (int, float, np.number, np.ndarray))
+    if known and not np.all((np.asarray(cut_bits) >= 0) & (np.asarray(cut_bits) <= number_format.mantissa_bits)):
+        raise ValueError(
+            f"cut_bits is {cut_bits}; {number_format.name} has {number_format.mantissa_bits} mantissa bits, so that "
+            f"0 to {number_format.mantissa_bits} may be cut"
+        )

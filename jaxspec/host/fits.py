@@ -26,9 +26,8 @@ from hwmodels import (
     step_operators,
     uniform_weight_bits,
 )
-from hwmodels.analysis.calibration.intervals import interval_record
 from hwmodels.analysis.calibration.least_squares import Parameter, fit, predicted_rows
-from hwmodels.analysis.calibration.report import ErrorSummary, relative_error
+from hwmodels.analysis.calibration.report import ErrorSummary, interval_record, relative_error
 from hwmodels.compute.measured_host import Between, HostAttention, HostProducts, MeasuredHost, put_out
 from hwmodels.compute.roofline import RowCosts
 from hwmodels.compute.tile_counts import products_of

@@ -23,8 +23,7 @@ from typing import Any
 
 from jaxspec.errors import InputError, one_line
 from jaxspec.models import template_renderer
-from jaxspec.models.beside_weights import json_beside, read_beside
-from jaxspec.models.special_tokens import special_texts
+from jaxspec.models.special_tokens import json_beside, read_beside, special_texts
 from jaxspec.models.template_renderer import TEMPLATE_DATE
 
 __all__ = ["TEMPLATE_DATE", "ChatTemplate", "load_chat_template"]

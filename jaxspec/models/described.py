@@ -21,11 +21,11 @@ from jaxspec.formats.container import Container
 from jaxspec.formats.container.source import check_no_adapter, missing_because, predicts_further
 from jaxspec.formats.patterns import FLOAT16, target_format
 from jaxspec.formats.shard_index import check_version, json_object, read_json_object
-from jaxspec.models.beside_weights import json_beside
 from jaxspec.models.checkpoint_files import STORED_DTYPES, TensorTable
 from jaxspec.models.config import DecoderConfig, config_of
 from jaxspec.models.gguf import is_gguf
 from jaxspec.models.packed_tensors import unpacked
+from jaxspec.models.special_tokens import json_beside
 from jaxspec.models.stored_parameters import Path as ParameterPath
 from jaxspec.models.stored_parameters import StoredParameter, head_tensor, layer_parameters
 from jaxspec.settings.catalog_names import named_networks

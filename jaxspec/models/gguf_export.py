@@ -25,7 +25,6 @@ import numpy as np
 from hwmodels.networks import FAMILIES, Running, running_row
 from jaxspec.errors import InputError
 from jaxspec.formats.container import Container
-from jaxspec.models.beside_weights import json_beside, read_beside
 from jaxspec.models.checkpoint_files import CheckpointFiles, ContainerFiles, TensorTable
 from jaxspec.models.config import DecoderConfig, decoder_config
 from jaxspec.models.described import Described, NamedTensors, described_in, packed_in
@@ -35,6 +34,7 @@ from jaxspec.models.gguf.files import rows_in_file, split_files
 from jaxspec.models.gguf.settings import Converted, config_of, converted_as, metadata_of
 from jaxspec.models.gguf.tokenizers import tokenizer_metadata
 from jaxspec.models.hf_export import config_json
+from jaxspec.models.special_tokens import json_beside, read_beside
 from jaxspec.models.stored_parameters import StoredParameter, network_parameters
 
 __all__ = ["GGUF_TYPES", "open_network", "write_gguf"]

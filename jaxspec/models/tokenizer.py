@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxspec.errors import InputError, one_line
-from jaxspec.models.beside_weights import read_beside
 from jaxspec.models.gguf import check_tokenizer, is_gguf, open_gguf
+from jaxspec.models.special_tokens import read_beside
 
 __all__ = [
     "ByteTokenizer",

@@ -19,8 +19,8 @@ from hwmodels.network.architecture import dense_layers
 from hwmodels.numerics.scalars import Number
 from hwmodels.numerics.units import GB
 from jaxspec.errors import InputError
-from jaxspec.models.beside_weights import json_beside, read_beside
 from jaxspec.models.rope import LongRopeScaling
+from jaxspec.models.special_tokens import json_beside, read_beside
 from jaxspec.models.tokenizer import Vocabulary, shared_vocabulary
 from jaxspec.settings.draft_kinds import has_files
 from jaxspec.settings.schemes import RELEASED

@@ -50,7 +50,7 @@ from jaxspec.compress.footprint import mean_draft_bits, uniform
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.kv import stored_kv, token_rows
 from jaxspec.compress.schemes import find_scheme
-from jaxspec.formats.entropy import counted_entropy_bits
+from jaxspec.formats.fields import counted_entropy_bits
 from jaxspec.formats.patterns import BFLOAT16, to_bits
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.embedded import load_model

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.reproduce import paper as csv
-from hwmodels.decoders.decoder import Decoder, decoded_bytes_per_cycle, decoders_needed
+from hwmodels.decoders.decoder import Decoder, decoded_bytes_per_cycle, decoders_needed, unary_decoder
 from hwmodels.decoders.encoder import Encoder
-from hwmodels.decoders.unary import unary_decoder
 from hwmodels.memory.tiers import CACHE_BLOCK_BYTES
 from hwmodels.numerics.units import TERA
 

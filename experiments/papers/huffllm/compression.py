@@ -21,7 +21,7 @@ import numpy as np
 from experiments.papers.huffllm.savings_model import MODELS
 from experiments.reproduce.paper import Modelled, PrintedCell, printed_cells, printed_value
 from jaxspec.formats import fields, huffman
-from jaxspec.formats.entropy import entropy_bits
+from jaxspec.formats.fields import entropy_bits
 from jaxspec.formats.huffman_columns import SPLITS
 from jaxspec.formats.unary import NUM_SYMBOLS, mean_code_length
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +11,78 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["M_RANGES", "CalibrationReport", "ErrorSummary", "error_by_range", "figure", "relative_error"]
+__all__ = [
+    "COVERAGE",
+    "M_RANGES",
+    "CalibrationReport",
+    "ErrorSummary",
+    "covered_left_out",
+    "error_by_range",
+    "figure",
+    "half_of_groups",
+    "half_of_shapes",
+    "interval_record",
+    "largest_held_out",
+    "relative_error",
+    "shape_names",
+    "some_of",
+]
+
+# Which measured rows to fit to, the others being held out: whole shapes of weight matrices, never single rows.
+
+
+def half_of_shapes(
+    k: npt.ArrayLike, n: npt.ArrayLike, *, seed: int = 0, complement: bool = False
+) -> npt.NDArray[np.bool_]:
+    """Rows of half of the (k, n) shapes, drawn by a hash that is the same on every machine.
+
+    Args:
+        k, n: "row", sides of each row's weight matrix.
+        seed: which of the splits.
+        complement: the other half.
+    Returns:
+        "row", true where the row is fitted to; half of the shapes, rounded down (up in the complement).
+    """
+    return half_of_groups(_names(k, n), seed=seed, complement=complement)
+
+
+def half_of_groups(labels: Sequence[str], *, seed: int = 0, complement: bool = False) -> npt.NDArray[np.bool_]:
+    """Rows of half of the groups, as `half_of_shapes` draws shapes.
+
+    Args:
+        labels: "row", name of each row's group.
+        seed, complement: as of `half_of_shapes`.
+    """
+    unique = sorted(set(labels), key=lambda label: hashlib.sha256(f"{seed}:{label}".encode()).hexdigest())
+    chosen = set(unique[: len(unique) // 2])
+    return np.array([(label in chosen) != complement for label in labels], bool)
+
+
+def largest_held_out(k: npt.ArrayLike, n: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    """All rows but those of the largest k and of the largest n: does the model reach beyond what it was fitted to?"""
+    k, n = np.asarray(k), np.asarray(n)
+    return (k < k.max()) & (n < n.max())
+
+
+def some_of(rows: npt.NDArray[np.bool_], count: int) -> npt.NDArray[np.bool_]:
+    """At most `count` of the rows, the same on every machine: "row"."""
+    indices = np.flatnonzero(rows)
+    if len(indices) <= count:
+        return rows
+    chosen = np.zeros_like(rows)
+    chosen[np.random.default_rng(0).choice(indices, count, replace=False)] = True
+    return chosen
+
+
+def shape_names(table: Any) -> list[str]:
+    """Name of the weight matrix of each row of a table with k and n."""
+    return _names(table.k, table.n)
+
+
+def _names(k: npt.ArrayLike, n: npt.ArrayLike) -> list[str]:
+    shapes = zip(np.asarray(k).astype(np.int64).tolist(), np.asarray(n).astype(np.int64).tolist())
+    return [f"{one}x{other}" for one, other in shapes]
+
 
 #: Ranges of the number of tokens by which errors are listed, ends included.
 M_RANGES = ((1, 1), (2, 16), (17, 64), (65, 256), (257, 1024), (1025, math.inf))
@@ -119,3 +191,62 @@ def _range_name(low: float, high: float) -> str:
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     rule = ["---", *("---:" for _ in header[1:])]
     return ["| " + " | ".join(cells) + " |" for cells in (header, rule, *rows)]
+
+
+# Intervals of predicted times from the errors of rows that were held out of the fit.
+
+#: Probability that an interval is to cover a new measurement with; of fewer than 19 rows (n - 1) / (n + 1), which is less.
+COVERAGE = 0.90
+
+_ENDS = (0.5 - COVERAGE / 2, 0.5 + COVERAGE / 2)
+
+
+def interval_record(
+    predicted_s: npt.ArrayLike,
+    measured_s: npt.ArrayLike,
+    held_out: npt.ArrayLike,
+    groups: Sequence[str],
+    *,
+    few_groups: bool = False,
+) -> dict[str, Any]:
+    """Ends of the interval as factors of a predicted time, and the share of rows that those of the other half's groups cover.
+
+    Args:
+        predicted_s, measured_s: "row", > 0.
+        held_out: "row", true where the fit behind the prediction has not seen the row.
+        groups: "row", names of rows that err together, as those of one shape.
+        few_groups: count what `covered_left_out` counts, too.
+    """
+    used = np.asarray(held_out, bool)
+    logs = np.log(np.asarray(measured_s, np.float64)[used] / np.asarray(predicted_s, np.float64)[used])
+    names = [name for name, one in zip(groups, used) if one]
+    first = half_of_groups(names, seed=1)
+    covered = []
+    for half in (first, ~first):
+        if half.any() and (~half).any():
+            covered.append(float(np.mean(_inside(logs, half)[~half])))
+    low, high = np.exp(_quantiles(logs))
+    record: dict[str, Any] = {"coverage": COVERAGE, "low": float(low), "high": float(high), "covered": covered}
+    return record | ({"covered_left_out": covered_left_out(logs, names)} if few_groups else {})
+
+
+def covered_left_out(logs: npt.NDArray[np.float64], groups: Sequence[str]) -> float:
+    """Share of the rows that lie between the quantiles of all rows of other groups, each group being left out in turn.
+
+    Args:
+        logs: "row", log(measured / predicted) of rows held out of the fit.
+        groups: "row", as of `interval_record`; two or more.
+    """
+    names = np.asarray(groups)
+    return float(np.sum([np.sum(_inside(logs, names != name)[names == name]) for name in set(groups)]) / len(logs))
+
+
+def _inside(logs: npt.NDArray[np.float64], of: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Which rows, "row", lie between the quantiles of some of them."""
+    low, high = _quantiles(logs[of])
+    return (logs >= low) & (logs <= high)
+
+
+def _quantiles(logs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Ends that a new row lies between; those beyond the lowest or highest of few rows are this row."""
+    return np.quantile(logs, _ENDS, method="weibull")

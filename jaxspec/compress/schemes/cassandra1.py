@@ -12,8 +12,7 @@ from jaxtyping import Array, Float, Int, UInt16
 
 from jaxspec.compress.footprint import BitsPerValue, ExponentCounts, PrunedExponents, bits_per_value, count_exponents
 from jaxspec.compress.schemes.nested import nested_scheme
-from jaxspec.formats.patterns import NumberFormat, target_format
-from jaxspec.formats.truncation import high_part, midpoint
+from jaxspec.formats.patterns import NumberFormat, high_part, midpoint, target_format
 from jaxspec.settings.schemes import SCHEME_FACTS
 
 __all__ = ["CASSANDRA1", "CASSANDRA1_CODED", "CASSANDRA1_HEAD", "CASSANDRA1_MIDPOINT", "UnaryExponents"]

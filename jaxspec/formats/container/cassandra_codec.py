@@ -48,8 +48,7 @@ from jaxspec.formats.container.codec import (
     take,
 )
 from jaxspec.formats.container.tensors import TensorForm, Whole
-from jaxspec.formats.patterns import BFLOAT16, NumberFormat
-from jaxspec.formats.truncation import midpoint
+from jaxspec.formats.patterns import BFLOAT16, NumberFormat, midpoint
 from jaxspec.settings.knobs import SharedExponents
 
 __all__ = ["CassandraCodec"]

@@ -32,7 +32,7 @@ from jaxspec.formats.container import (
 from jaxspec.formats.container.field_codec import field_counts
 from jaxspec.formats.container.opened import CODECS, drafted_bytes, packed_form
 from jaxspec.formats.container.tensors import CHUNK_ELEMENTS, NAMED_FIELDS
-from jaxspec.formats.entropy import counted_entropy_bits
+from jaxspec.formats.fields import counted_entropy_bits
 from jaxspec.models.checkpoint_files import checkpoint_at
 from jaxspec.models.embedded import model_place
 from jaxspec.models.gguf import is_gguf, open_gguf

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxspec.formats.entropy import entropy_bits, entropy_of, histogram
+from jaxspec.formats.fields import entropy_bits, entropy_of, histogram
 
 pytestmark = pytest.mark.scheme_matrix
 

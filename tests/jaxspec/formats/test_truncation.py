@@ -4,9 +4,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from jaxspec.formats import truncation
-from jaxspec.formats.patterns import BFLOAT16, FLOAT16, FLOAT32, INT8, to_bits
-from jaxspec.formats.truncation import high_part, low_part, midpoint, truncate
+from jaxspec.formats import patterns
+from jaxspec.formats.patterns import BFLOAT16, FLOAT16, FLOAT32, INT8, high_part, low_part, midpoint, to_bits, truncate
 
 FORMATS = [BFLOAT16, FLOAT16, FLOAT32]
 CUTS = [
@@ -15,7 +14,7 @@ CUTS = [
 by_name = lambda x: x.name if hasattr(x, "name") else None
 
 
-def patterns(number_format):
+def all_patterns(number_format):
     """All patterns of 16 bits; 65,536 of 32 bits at random, whose exponents are as often 0 as the others."""
     if number_format.total_bits == 16:
         return np.arange(1 << 16, dtype=np.uint16)
@@ -27,14 +26,14 @@ def patterns(number_format):
 
 
 def finite_values(number_format):
-    bits, top = patterns(number_format), 2**number_format.exponent_bits - 1
+    bits, top = all_patterns(number_format), 2**number_format.exponent_bits - 1
     finite = bits >> number_format.mantissa_bits & top < top
     return bits[finite].view(number_format.value_dtype)
 
 
 @pytest.mark.parametrize(("number_format", "cut_bits"), CUTS, ids=by_name)
 def test_parts_are_disjoint_and_rebuild_the_pattern(number_format, cut_bits):
-    bits = patterns(number_format)
+    bits = all_patterns(number_format)
     high, low = (np.asarray(part(jnp.asarray(bits), cut_bits)) for part in (high_part, low_part))
     assert high.dtype == low.dtype == bits.dtype
     np.testing.assert_array_equal(high | low, bits)
@@ -44,7 +43,7 @@ def test_parts_are_disjoint_and_rebuild_the_pattern(number_format, cut_bits):
 
 @pytest.mark.parametrize(("number_format", "cut_bits"), CUTS, ids=by_name)
 def test_truncation_is_integer_division(number_format, cut_bits):
-    bits = patterns(number_format)
+    bits = all_patterns(number_format)
     expected = bits.astype(np.int64) // 2**cut_bits * 2**cut_bits
     truncated = truncate(jnp.asarray(bits.view(number_format.value_dtype)), cut_bits)
     assert truncated.dtype == number_format.value_dtype
@@ -53,7 +52,7 @@ def test_truncation_is_integer_division(number_format, cut_bits):
 
 @pytest.mark.parametrize(("number_format", "cut_bits"), CUTS, ids=by_name)
 def test_the_midpoint_is_the_mean_of_the_ends(number_format, cut_bits):
-    bits = patterns(number_format)
+    bits = all_patterns(number_format)
     high = np.asarray(high_part(jnp.asarray(bits), cut_bits))
     found = midpoint(high, cut_bits, number_format)
     assert found.dtype == bits.dtype
@@ -101,7 +100,7 @@ def test_truncation_by_hand():
 @pytest.mark.scheme_matrix(2)
 @pytest.mark.parametrize("number_format", FORMATS, ids=by_name)
 def test_cut_bits_may_differ_by_row_and_be_traced(number_format):
-    bits = patterns(number_format)
+    bits = all_patterns(number_format)
     rows = np.stack([bits, bits[::-1], np.roll(bits, 5)])
     cut = np.array([[3], [0], [number_format.mantissa_bits]])
     traced = jax.jit(high_part)(jnp.asarray(rows), jnp.asarray(cut))
@@ -112,19 +111,19 @@ def test_cut_bits_may_differ_by_row_and_be_traced(number_format):
 
 
 def test_bits_of_a_value():
-    assert [truncation.num_bits(f, 4) for f in FORMATS] == [12, 12, 28]
-    assert [truncation.num_bits(f, f.mantissa_bits) for f in FORMATS] == [9, 6, 9]
-    np.testing.assert_array_equal(jax.jit(lambda c: truncation.num_bits(FLOAT16, c))(jnp.array([0, 7])), [16, 9])
-    assert truncation.expected_bits(BFLOAT16, 2.5) == 13.5
+    assert [patterns.num_bits(f, 4) for f in FORMATS] == [12, 12, 28]
+    assert [patterns.num_bits(f, f.mantissa_bits) for f in FORMATS] == [9, 6, 9]
+    np.testing.assert_array_equal(jax.jit(lambda c: patterns.num_bits(FLOAT16, c))(jnp.array([0, 7])), [16, 9])
+    assert patterns.expected_bits(BFLOAT16, 2.5) == 13.5
 
 
 def test_expected_bits_are_linear_between_whole_cuts(check_gradient):
     for number_format in FORMATS:
-        whole = [truncation.num_bits(number_format, cut) for cut in (2, 3)]
-        between = truncation.expected_bits(number_format, jnp.asarray(2.25))
+        whole = [patterns.num_bits(number_format, cut) for cut in (2, 3)]
+        between = patterns.expected_bits(number_format, jnp.asarray(2.25))
         np.testing.assert_allclose(between, 0.75 * whole[0] + 0.25 * whole[1])
     weight = jnp.array([1.0, -2.0, 0.5])
-    scalar = lambda cut: jnp.sum(weight * truncation.expected_bits(FLOAT16, cut))
+    scalar = lambda cut: jnp.sum(weight * patterns.expected_bits(FLOAT16, cut))
     check_gradient(scalar, jnp.array([0.0, 3.3, 10.0]), side=jnp.array([1, 0, -1]))
 
 
@@ -138,9 +137,9 @@ def test_known_cuts_out_of_range_are_refused(number_format, cut_bits):
         with pytest.raises(ValueError, match=message):
             low_part(to_bits(x), known, number_format=number_format)
         with pytest.raises(ValueError, match=message):
-            truncation.num_bits(number_format, known)
+            patterns.num_bits(number_format, known)
     with pytest.raises(ValueError, match=message):
-        truncation.expected_bits(number_format, cut_bits + 0.0)
+        patterns.expected_bits(number_format, cut_bits + 0.0)
 
 
 @pytest.mark.wrong_arrays
@@ -149,8 +148,8 @@ def test_integers_are_refused():
         lambda: truncate(jnp.ones(3, jnp.int8), 2),
         lambda: high_part(jnp.ones(3, jnp.uint8), 2),
         lambda: high_part(jnp.ones(3, jnp.int32), 2),
-        lambda: truncation.num_bits(INT8, 2),
-        lambda: truncation.expected_bits(INT8, 2.0),
+        lambda: patterns.num_bits(INT8, 2),
+        lambda: patterns.expected_bits(INT8, 2.0),
     ):
         with pytest.raises(ValueError, match=r"int8 has none.*fields\.split"):
             refused()

@@ -10,9 +10,8 @@ from test_gguf import HF
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from jaxspec.errors import InputError
-from jaxspec.models.beside_weights import json_beside
 from jaxspec.models.chat_template import load_chat_template
-from jaxspec.models.special_tokens import end_tokens
+from jaxspec.models.special_tokens import end_tokens, json_beside
 from jaxspec.models.tokenizer import load_tokenizer
 
 TEXTS = (

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 from jaxspec.compress.footprint import BitsPerValue, uniform
 from jaxspec.compress.schemes import CompressedMatrix, Scheme
 from jaxspec.compress.weights import blend_cuts
-from jaxspec.formats.patterns import BFLOAT16, from_bits, to_bits
-from jaxspec.formats.truncation import high_part
+from jaxspec.formats.patterns import BFLOAT16, from_bits, high_part, to_bits
 from jaxspec.settings.knobs import KnobSpec
 from jaxspec.settings.schemes import SchemeFacts
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hwmodels import catalog
-from hwmodels.analysis.calibration.intervals import COVERAGE, covered_left_out, interval_record
+from hwmodels.analysis.calibration.report import COVERAGE, covered_left_out, interval_record
 
 CATALOG = Path(catalog.__file__).parent
 

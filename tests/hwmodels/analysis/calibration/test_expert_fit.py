@@ -30,7 +30,7 @@ from hwmodels.analysis.calibration.kernel_tables import (
     popularity_in_table,
     touched_in_table,
 )
-from hwmodels.analysis.calibration.splits import half_of_groups
+from hwmodels.analysis.calibration.report import half_of_groups
 from hwmodels.catalog.calibrations import calibration_record
 
 SHEET = DataSheet(989e12, 4.8e12, 132.0)

@@ -2,8 +2,13 @@ import jax
 import numpy as np
 import pytest
 
-from hwmodels.analysis.calibration.attention import decoding_rows, fit_attention, fit_prefill
-from hwmodels.analysis.calibration.attention_tables import AttentionTable, PrefillTable
+from hwmodels.analysis.calibration.attention import (
+    AttentionTable,
+    PrefillTable,
+    decoding_rows,
+    fit_attention,
+    fit_prefill,
+)
 from hwmodels.analysis.calibration.gemm import (
     HOST_PARAMETERS,
     PACKED_PARAMETERS,
@@ -19,7 +24,7 @@ from hwmodels.analysis.calibration.gemm import (
     predict_gemm,
 )
 from hwmodels.analysis.calibration.kernel_tables import KERNEL_FORMATS, DataSheet, GemmTable
-from hwmodels.analysis.calibration.splits import half_of_shapes
+from hwmodels.analysis.calibration.report import half_of_shapes
 from hwmodels.compute.gpu import gemm_time
 from hwmodels.compute.gpu_attention import GpuAttention, GpuPrefill, decode_attention_time, prefill_attention_time
 

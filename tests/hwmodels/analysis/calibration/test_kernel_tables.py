@@ -3,7 +3,7 @@ import importlib.resources
 import pytest
 from kernel_samples import attention_columns, gemm_columns, write_tables
 
-from hwmodels.analysis.calibration.attention_tables import attention_table
+from hwmodels.analysis.calibration.attention import attention_table
 from hwmodels.analysis.calibration.kernel_tables import (
     KernelTableError,
     TableName,

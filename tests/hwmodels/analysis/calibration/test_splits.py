@@ -2,7 +2,7 @@ import hashlib
 
 import numpy as np
 
-from hwmodels.analysis.calibration.splits import half_of_shapes, largest_held_out
+from hwmodels.analysis.calibration.report import half_of_shapes, largest_held_out
 
 K, N = (side.ravel() for side in np.meshgrid([1024, 1536, 4096, 9000, 16384], [2048, 3072, 65536], indexing="ij"))
 K, N = np.repeat(K, 7), np.repeat(N, 7)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         devices,
         drafts,
         inspect,
+        load,
         open_result,
         price,
         resume,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
         unpack,
     )
     from jaxspec.registries import register
-    from jaxspec.runs.inputs import load
 
 # What XLA reads at its first program is set by `hwmodels`. Rooms that do not import it need it too, and importing all of it
 # here would take a second.
@@ -74,17 +74,13 @@ __all__ = [
 ]
 
 
-#: Modules of names that are not in `jaxspec.api`.
-_ELSEWHERE = {"load": "opening", "register": "registries"}
-
-
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         from importlib.metadata import version
 
         return version("jaxspec")
-    if name in _ELSEWHERE:
-        return getattr(importlib.import_module(f"jaxspec.{_ELSEWHERE[name]}"), name)
+    if name == "register":
+        return importlib.import_module("jaxspec.registries").register
     if name == "runs":
         return importlib.import_module("jaxspec.runs")
     if name in __all__:

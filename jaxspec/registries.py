@@ -5,17 +5,13 @@ See docs/decisions/0121-open-registries.md.
 
 from __future__ import annotations
 
-import ast
-import functools
 import importlib
 import importlib.util
 import sys
-import types
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from hwmodels.registry import REGISTRIES, Registry, entry_names, lacking, load_object, tell_by
 from jaxspec.errors import InputError, hint
 
 __all__ = [
@@ -24,7 +20,6 @@ __all__ = [
     "entry_names",
     "known_names",
     "lacking",
-    "lazy_names",
     "load_object",
     "name_of",
     "register",
@@ -32,40 +27,6 @@ __all__ = [
     "table_of",
     "tell_by",
 ]
-
-# Public names of a package that are imported when they are first used, so that a command loads what it needs alone.
-
-
-def lazy_names(package: str) -> None:
-    """Let a package import its public names on first use; it lists them under `if TYPE_CHECKING:`, as type checkers read them.
-
-    A public name is never the module of the same name, whichever was imported first.
-
-    Args:
-        package: its full name; imports in its list are of the form `from module import name`.
-    """
-
-    @functools.cache
-    def places() -> dict[str, str]:
-        spec = importlib.util.find_spec(package)
-        source: str = spec.loader.get_source(package)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
-        listed = [inner for node in ast.parse(source).body if isinstance(node, ast.If) for inner in node.body]
-        imports = [node for node in listed if isinstance(node, ast.ImportFrom)]
-        return {alias.name: str(node.module) for node in imports for alias in node.names}
-
-    class Package(types.ModuleType):
-        def __getattr__(self, name: str) -> Any:
-            if name.startswith("__") or name not in places():
-                raise AttributeError(f"module {package!r} has no attribute {name!r}")
-            value = getattr(importlib.import_module(places()[name]), name)
-            self.__dict__[name] = value
-            return value
-
-        def __setattr__(self, name: str, value: Any) -> None:
-            if not (isinstance(value, types.ModuleType) and name in self.__dict__.get("__all__", ())):
-                super().__setattr__(name, value)
-
-    sys.modules[package].__class__ = Package
 
 
 def _without_jax(name: str) -> None:
@@ -81,6 +42,7 @@ def _without_jax(name: str) -> None:
 
 _without_jax("hwmodels.registry")
 
+from hwmodels.registry import REGISTRIES, Registry, entry_names, lacking, load_object, tell_by  # noqa: E402
 
 #: Kind -> the module that has its registry.
 KINDS = {

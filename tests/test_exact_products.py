@@ -21,6 +21,7 @@ IN_NUMPY = {
     "hwmodels/speculation/acceptance.py",
     "jaxspec/formats/container/cassandra_sections.py",
     "jaxspec/host/fits.py",
+    "jaxspec/speculate/acceptance.py",
     "jaxspec/studies/measured/comparison.py",
     "jaxspec/testing/units.py",
     "jaxspec/trees/aat_law.py",

@@ -245,7 +245,7 @@ def bare():
     "jaxspec/__init__.py": "from . import experiments_are_not_meant\n",
     "jaxspec/tuning/objective.py": "import hwmodels.work\n",
     "jaxspec/compress/__init__.py": '#: Said.\nLEAST = 1\nNEXT = 2\n__all__ = ["LEAST", "NEXT"]\n',
-    "jaxspec/compress/weights.py": "from hwmodels.work import told\n",
+    "jaxspec/compress/blending.py": "from hwmodels.work import told\n",
     "jaxspec/speculate/drafts/lookup.py": "from hwmodels.speculation.draft_cost import DraftCost\n",
     "jaxspec/speculate/loop.py": "from hwmodels.speculation.draft_cost import DraftCost\n",
     "jaxspec/compress/deep/kv.py": "from ...tuning import objective\nimport experiments.runs as r\n",
@@ -266,7 +266,7 @@ def faulty(tmp_path):
 def test_the_checks_find_each_fault_and_nothing_else(faulty):
     assert forbidden_imports(faulty) == [
         "hwmodels/work.py imports jaxspec",
-        "jaxspec/compress/weights.py imports hwmodels",
+        "jaxspec/compress/blending.py imports hwmodels",
         "jaxspec/compress/deep/kv.py imports experiments",
         "jaxspec/speculate/loop.py imports hwmodels",
     ]

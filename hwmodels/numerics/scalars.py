@@ -12,7 +12,6 @@ from jaxtyping import Array, Num
 __all__ = [
     "Leaf",
     "Number",
-    "Tree",
     "as_arrays",
     "as_float",
     "either",

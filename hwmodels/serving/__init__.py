@@ -1,5 +1,5 @@
 """Requests that arrive at an engine: how long they wait, and how many tokens leave it, with and without speculation.
 
-`requests` draws them, `step_table` prices every step that the engine may take by the one pricing path, `engine` says what an
-engine is, `simulation` runs it, `latencies` says what its users see.
+`step_table` says what an engine is and prices every step that it may take by the one pricing path, `simulation` draws requests,
+runs the engine, and says what its users see.
 """

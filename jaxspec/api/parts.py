@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import jax
 from jax.core import Tracer
@@ -29,6 +29,9 @@ from jaxspec.studies.pack.config import PACK, PackConfig
 from jaxspec.studies.pack.result import UnpackResult
 from jaxspec.studies.pack.run import inspect_file, unpack_container
 
+if TYPE_CHECKING:
+    from jaxspec.models import LoadedModel
+
 __all__ = [
     "SchemeCard",
     "architecture",
@@ -37,6 +40,7 @@ __all__ = [
     "devices",
     "drafts",
     "inspect",
+    "load",
     "scheme",
     "schemes",
     "unpack",
@@ -201,3 +205,24 @@ def unpack(
     name = as_path("container", container)
     place = None if out is None else as_path("out", out)
     return unpack_container(name, place, force=force, reporter=reporter or notebook_reporter())
+
+
+def load(
+    path: str | os.PathLike[str], *, part: Literal["target", "draft"] = "target", dtype: Any = None
+) -> LoadedModel:
+    """A network by name or path: "embedded", a Hugging Face directory, or a container that `jaxspec pack` wrote.
+
+    Args:
+        part: "draft" opens the draft inside a container, and reads no byte of the file that only the target needs.
+        dtype: of all parameters; None keeps what is stored.
+    Returns:
+        configuration, parameters, tokenizer; for a container also the number of bytes that were read.
+    Raises:
+        InputError: anything about the path that cannot be used, in one line.
+    """
+    from jaxspec.models import load_model
+
+    path = as_path("path", path)
+    if os.path.isfile(os.path.join(path, "config.toml")) and not os.path.exists(os.path.join(path, "config.json")):
+        raise InputError(f"{path!r} is a run directory, not a network; jaxspec.open_result opens what the run found")
+    return load_model(path, part=part, dtype=dtype)

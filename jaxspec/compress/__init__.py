@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from jaxspec.registries import lazy_names
+from jaxspec.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from jaxspec.compress.footprint import bits_per_value, count_exponents

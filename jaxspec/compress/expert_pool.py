@@ -6,9 +6,9 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Float, Int
 
+from jaxspec.compress.blending import blend
 from jaxspec.compress.knobs import Knobs
 from jaxspec.compress.schemes import Scheme
-from jaxspec.compress.weights import blend
 from jaxspec.models.config import DecoderConfig
 from jaxspec.settings.knobs import EXPERT_POOL
 

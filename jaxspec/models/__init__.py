@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from jaxspec.registries import lazy_names
+from jaxspec.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from jaxspec.models.blocks import StepInput

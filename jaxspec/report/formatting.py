@@ -13,7 +13,6 @@ from jaxspec.results.records import finite, significant
 
 __all__ = [
     "CONFIGURATIONS",
-    "NOT_KNOWN",
     "PricedRecord",
     "architecture_title",
     "bytes_in_words",

@@ -8,16 +8,15 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxspec.errors import InputError
 from jaxspec.formats.container import NETWORK_FILES, weight_files, weight_notes
 from jaxspec.runs.progress import Reporter
-from jaxspec.settings.coercion import as_path
 from jaxspec.settings.draft_kinds import has_files
 
 if TYPE_CHECKING:
-    from jaxspec.models import LoadedModel
+    pass
 
 __all__ = [
     "InputWatch",
@@ -26,32 +25,7 @@ __all__ = [
     "input_files",
     "input_notes",
     "input_sizes",
-    "load",
 ]
-
-# Opens a network for whoever starts from `import jaxspec`, without making that import heavy.
-
-
-def load(
-    path: str | os.PathLike[str], *, part: Literal["target", "draft"] = "target", dtype: Any = None
-) -> LoadedModel:
-    """A network by name or path: "embedded", a Hugging Face directory, or a container that `jaxspec pack` wrote.
-
-    Args:
-        part: "draft" opens the draft inside a container, and reads no byte of the file that only the target needs.
-        dtype: of all parameters; None keeps what is stored.
-    Returns:
-        configuration, parameters, tokenizer; for a container also the number of bytes that were read.
-    Raises:
-        InputError: anything about the path that cannot be used, in one line.
-    """
-    from jaxspec.models import load_model
-
-    path = as_path("path", path)
-    if os.path.isfile(os.path.join(path, "config.toml")) and not os.path.exists(os.path.join(path, "config.json")):
-        raise InputError(f"{path!r} is a run directory, not a network; jaxspec.open_result opens what the run found")
-    return load_model(path, part=part, dtype=dtype)
-
 
 #: Files of a model's folder that decide what it computes, apart from its weights.
 _BESIDE_WEIGHTS = (".json", ".jinja")

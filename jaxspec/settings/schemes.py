@@ -203,8 +203,8 @@ _ALL = (
     SchemeFacts("int4-channel", "4 bits, one scale per output channel", "quantized:INT4_CHANNEL", **_QUANTIZED),
     SchemeFacts("mxfp8", "8-bit MX elements", "quantized:MXFP8", **_QUANTIZED),
     SchemeFacts("mxfp4", "4-bit MX elements", "quantized:MXFP4", **_QUANTIZED),
-    SchemeFacts("bf16", "nothing compressed; the draft is the target", "uncompressed:BF16", lossless=True),
-    SchemeFacts("raw", "every tensor as it is, checksummed", "uncompressed:RAW", lossless=True, codec="raw"),
+    SchemeFacts("bf16", "nothing compressed; the draft is the target", "scheme:BF16", lossless=True),
+    SchemeFacts("raw", "every tensor as it is, checksummed", "scheme:RAW", lossless=True, codec="raw"),
 )
 
 #: Our own schemes.

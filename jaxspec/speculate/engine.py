@@ -74,8 +74,8 @@ def decode(
             the limits, or sampled candidates where only the likeliest are possible.
     Source: Leviathan et al. 2023, arXiv:2211.17192, Algorithm 1 (chains); SpecInfer, Miao et al. 2024, Algorithm 2 (trees).
     """
-    room = request.num_tokens if room is None else room
-    check_sizes(num_tokens=request.num_tokens, room=room)
+    slots: Any = request.num_tokens if room is None else room
+    check_sizes(num_tokens=request.num_tokens, room=slots)
     batch, places = check_tokens("prompts", request.prompts, vocab_size=config.vocab_size)
     check_prompt_ids(request.ids, batch)
     check_lengths(request.lengths, batch, places)
@@ -108,7 +108,7 @@ def decode(
         request._replace(num_tokens=jnp.asarray(request.num_tokens)),
         fixed,
         decoding.for_program(),
-        form=LoopForm(draft, config, room, law, limits, dynamic),
+        form=LoopForm(draft, config, slots, law, limits, dynamic),
     )
 
 

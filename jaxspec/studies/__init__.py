@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jaxspec.registries import lazy_names
+from jaxspec.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from jaxspec.host.config import CalibrateConfig

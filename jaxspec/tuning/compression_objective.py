@@ -44,7 +44,6 @@ __all__ = [
     "measured_windows",
     "num_candidates",
     "objective_j",
-    "price_exactly",
     "relative_j",
     "token_acceptance",
     "two_stages",

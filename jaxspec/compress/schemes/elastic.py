@@ -16,10 +16,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels import Footprint
+from jaxspec.compress.blending import blend
 from jaxspec.compress.footprint import BitsPerValue, uniform
 from jaxspec.compress.rematerialised import made_in_blocks
 from jaxspec.compress.schemes.scheme import KV_BITS, CompressedMatrix, OwnKnobs, Scheme
-from jaxspec.compress.weights import blend
 from jaxspec.formats import bit_slices
 from jaxspec.formats.bit_slices import GROUP_SIZE, WEIGHT_BITS, Int8Groups, Reading, of_rows
 from jaxspec.formats.group_quantization import SCALE_BITS

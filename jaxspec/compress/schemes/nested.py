@@ -21,12 +21,12 @@ from jaxtyping import Array, Float, Int, UInt16
 
 from hwmodels import Footprint
 from hwmodels.numerics.fast_compile import run_on_host
+from jaxspec.compress.blending import blend_cuts
 from jaxspec.compress.footprint import BitsPerValue, soft_bitmap, uniform
 from jaxspec.compress.rematerialised import made_in_blocks
 from jaxspec.compress.schemes.huffman import gaussian_patterns
 from jaxspec.compress.schemes.scheme import CompressedKV, CompressedMatrix, OwnKnobs, Scheme
 from jaxspec.compress.selection import hard_mask, keep_largest, log_of, num_pruned, soft_mask, wanda_score
-from jaxspec.compress.weights import blend_cuts
 from jaxspec.formats.patterns import NumberFormat, from_bits, to_bits
 from jaxspec.settings.knobs import StoredDtype
 from jaxspec.settings.schemes import SchemeFacts

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxspec.compress.weights import blend_cuts as blend
+from jaxspec.compress.blending import blend_cuts as blend
 
 
 def test_blend_by_hand():

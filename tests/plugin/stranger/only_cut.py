@@ -4,9 +4,9 @@ import dataclasses
 
 import jax.numpy as jnp
 
+from jaxspec.compress.blending import blend_cuts
 from jaxspec.compress.footprint import BitsPerValue, uniform
 from jaxspec.compress.schemes import CompressedMatrix, Scheme
-from jaxspec.compress.weights import blend_cuts
 from jaxspec.formats.patterns import BFLOAT16, from_bits, high_part, to_bits
 from jaxspec.settings.knobs import KnobSpec
 from jaxspec.settings.schemes import SchemeFacts

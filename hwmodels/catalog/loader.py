@@ -316,6 +316,9 @@ def with_engine(
     if lent is not None and engine in calibrated_engines(lent.gpu):
         entry = _with_lent_kernels(entry, lent)
     if entry.calibration is None:
+        if engine is not None and engine not in ENGINES:
+            near = near_matches(engine, engine_names())
+            raise UnknownNameError(f"unknown engine {engine!r};{near} allowed: {', '.join(engine_names())}")
         what = f"engine {engine!r}" if engine is not None else f"format {weight_format!r}"
         raise EntryError(
             f"{what} came, but {name} has no measured kernels; leave it out, or take one of the calibrated devices "

@@ -107,6 +107,7 @@ def test_an_engine_or_format_that_was_not_measured_is_refused_in_one_line():
             "format 'nvfp4' is not measured on h200-sxm with trtllm",
         ),
         (lambda: catalog.device("rtx-2080-ti", engine="vllm"), "rtx-2080-ti has no measured kernels"),
+        (lambda: catalog.device("rtx-2080-ti", engine="vlm"), "unknown engine 'vlm'; did you mean"),
         (lambda: catalog.device("rtx-4090", weight_format="fp8"), "rtx-4090 has no measured kernels"),
     ):
         with pytest.raises((EntryError, UnknownNameError), match=message) as error:

@@ -32,7 +32,7 @@ class SelfDraft(TargetCopy):
     """A draft that is a part of its target. Its memory is its KV cache.
 
     Source: Cassandra (self-speculative decoding); what uncommitted tokens see is decided in
-        docs/decisions/0002-acceptance-in-one-pass.md.
+        docs/decisions/0002-acceptance.md.
     """
 
     name: str = dataclasses.field(default="self", compare=False)

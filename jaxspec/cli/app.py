@@ -10,11 +10,11 @@ from typing import Any, TextIO
 import click
 
 from jaxspec import kept_programs
+from jaxspec.cleanup import PENDING
 from jaxspec.cli.options import Command, Group, unknown_command, usage_line
 from jaxspec.cli.process import INTERRUPTED, discard_output
 from jaxspec.cli.study_command import study_command
 from jaxspec.errors import InputError, ReportedByRank0Error, printable
-from jaxspec.partial_files import PENDING
 from jaxspec.registries import load_object, tell_by
 from jaxspec.studies.study import STUDIES, find_study
 

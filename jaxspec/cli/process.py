@@ -17,8 +17,8 @@ import threading
 import time
 from typing import TextIO
 
+from jaxspec.cleanup import PENDING
 from jaxspec.errors import printable
-from jaxspec.partial_files import PENDING
 
 __all__ = ["INTERRUPTED", "discard_output", "main"]
 

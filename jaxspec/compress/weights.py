@@ -85,9 +85,6 @@ def _hard_head(params: Params, prepared: Any, knobs: Knobs) -> Stored:
     return Stored.of(draft_head(params, prepared, knobs, None).values)
 
 
-# Mantissa truncation with a fractional number of cut bits.
-
-
 #: What a scheme prepared of each matrix: kind -> leaves that lead with a layer axis, the head's without one.
 Prepared = dict[str, Any]
 

@@ -12,10 +12,11 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
+from jaxspec.cleanup import PENDING
 from jaxspec.compress.knobs import NORMS_FILE
 from jaxspec.errors import InputError, one_line
 from jaxspec.output_places import check_folder_place
-from jaxspec.partial_files import PENDING, parse_json, read_json, remove_leftovers, to_json, write_text
+from jaxspec.partial_files import parse_json, read_json, remove_leftovers, to_json, write_text
 from jaxspec.runs.inputs import changed_inputs
 from jaxspec.runs.run_index import (
     RECORD,

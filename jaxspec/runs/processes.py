@@ -19,8 +19,8 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
+from jaxspec.cleanup import PENDING
 from jaxspec.errors import CollectiveInputError, InputError, ReportedByRank0Error, one_line
-from jaxspec.partial_files import PENDING
 
 __all__ = ["ONE_PROCESS", "Processes", "ended_after", "shared_processes", "start_processes"]
 

@@ -75,8 +75,8 @@ def test_a_prediction_loads_neither_networks_nor_figures():
 
 
 def test_a_public_name_is_not_the_module_of_that_name():
-    import jaxspec.speculate.predicted_cycles
+    import jaxspec.speculate.drafts.self_draft
 
-    assert callable(jaxspec.speculate.predicted_cycles)
-    with pytest.raises(AttributeError, match="has no attribute 'expected_cyles'"):
-        _ = jaxspec.speculate.expected_cyles
+    assert callable(jaxspec.speculate.drafts.self_draft)
+    with pytest.raises(AttributeError, match="has no attribute 'self_drft'"):
+        _ = jaxspec.speculate.drafts.self_drft

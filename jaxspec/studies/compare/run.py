@@ -42,12 +42,13 @@ from jaxspec.studies.compare.entries import CheckedComparison, check_comparison
 from jaxspec.studies.compare.result import AUTOREGRESSIVE, COMPRESSION, SELF_DRAFT, CompareResult, Contestant
 from jaxspec.studies.compare.stages import CompareStages, Drafted, announced, begin_drafts
 from jaxspec.studies.compare.view import write_compare_report
+from jaxspec.studies.draft_widths import run_form, target_widths
 from jaxspec.studies.engine_pricing import engine_scatter, kind_of_draft
 from jaxspec.studies.feasibility import capacity_bytes
 from jaxspec.studies.headline_intervals import headline_intervals
 from jaxspec.studies.measured.common_fields import common_fields, lossless
 from jaxspec.studies.measured.comparison import head_bits, priced_mean
-from jaxspec.studies.measured.pricing import resolve_pricing, run_form, target_widths
+from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.measured.run_context import begin_run, write_gains
 from jaxspec.studies.measured.stopwatch import stopwatch_part
 

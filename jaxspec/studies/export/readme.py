@@ -7,11 +7,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+from jaxspec.cleanup import PENDING
 from jaxspec.errors import InputError
 from jaxspec.formats.shard_index import INDEX_FILE, read_json_object
 from jaxspec.models.layer_files import LayeredTensors, index_json, plan_shards, write_shard
 from jaxspec.output_places import check_folder_place
-from jaxspec.partial_files import CONTAINER_SUFFIX, PENDING, PartialFiles, to_json
+from jaxspec.partial_files import CONTAINER_SUFFIX, PartialFiles, to_json
 from jaxspec.report.formatting import fixed, times
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, SCHEME_FACTS, SchemeFacts
 from jaxspec.studies.engine_flags import Engine

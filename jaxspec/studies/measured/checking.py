@@ -25,9 +25,10 @@ from jaxspec.settings.draft_kinds import SELF, knob_values
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.drafts import check_draft
 from jaxspec.speculate.proof import continuation_length
+from jaxspec.studies.draft_widths import run_form
 from jaxspec.studies.engine_pricing import check_routing, placed
 from jaxspec.studies.feasibility import TextLength
-from jaxspec.studies.measured.pricing import resolve_pricing, run_form
+from jaxspec.studies.measured.pricing import resolve_pricing
 from jaxspec.studies.release import with_kernels
 from jaxspec.text import Encoder, TextSplit, check_text, load_text, num_within, read_prompts, without_beginning
 from jaxspec.text.documents import STDLIB

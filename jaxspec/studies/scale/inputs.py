@@ -34,10 +34,11 @@ from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.settings.schemes import SCHEME_FACTS
 from jaxspec.speculate.drafts import ReadyDraft, check_draft, make_draft
 from jaxspec.speculate.drafts.factory import is_searched
+from jaxspec.studies.draft_widths import run_form
 from jaxspec.studies.feasibility import TextLength
 from jaxspec.studies.given_acceptance import GivenRates, given_rates
 from jaxspec.studies.measured.checking import check_processes, given_mesh
-from jaxspec.studies.measured.pricing import resolve_architecture, resolve_device, resolve_pricing, run_form
+from jaxspec.studies.measured.pricing import resolve_architecture, resolve_device, resolve_pricing
 from jaxspec.studies.measured.run_context import load_target
 from jaxspec.studies.release import with_kernels
 from jaxspec.studies.scale.config import ScaleConfig

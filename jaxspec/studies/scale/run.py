@@ -31,6 +31,7 @@ from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.knobs import MAX_DRAFT_LENGTH
 from jaxspec.speculate.acceptance import acceptance_rates
 from jaxspec.speculate.drafts.factory import own_knobs
+from jaxspec.studies.draft_widths import target_widths, widths_beside
 from jaxspec.studies.engine_pricing import copy_by_scheme, engine_scatter, engine_used, kind_of_draft, with_notes
 from jaxspec.studies.feasibility import kernel_notes, unaccepted_notes
 from jaxspec.studies.given_acceptance import GivenRates
@@ -48,7 +49,6 @@ from jaxspec.studies.measured.memory import (
     network_bytes,
     plan_by,
 )
-from jaxspec.studies.measured.pricing import target_widths, widths_beside
 from jaxspec.studies.release import release_notes
 from jaxspec.studies.scale.config import ScaleConfig
 from jaxspec.studies.scale.inputs import Checked, Network, check_scale

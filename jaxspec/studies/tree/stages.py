@@ -31,11 +31,11 @@ from jaxspec.speculate.measured_ranks import record_ranks
 from jaxspec.speculate.predicted_cycles import predict_trees
 from jaxspec.speculate.proof import continuation_length, decode_prompts
 from jaxspec.speculate.sampling import GREEDY, Decoding
+from jaxspec.studies.draft_widths import widths_beside
 from jaxspec.studies.feasibility import check_positions, contexts_within
 from jaxspec.studies.given_acceptance import given_trace
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs, given_knobs
 from jaxspec.studies.measured.hard_drafts import HardDrafts
-from jaxspec.studies.measured.pricing import widths_beside
 from jaxspec.studies.measured.run_context import RunContext, begin_run, sampling_mode
 from jaxspec.studies.tree.config import Search, TreeConfig
 from jaxspec.trees.rank_traces import (

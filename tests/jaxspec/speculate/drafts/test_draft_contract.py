@@ -172,10 +172,10 @@ def test_a_draft_reads_what_else_the_target_recorded(monkeypatch, target):
     monkeypatch.setattr(loop, "forward", recording(forward))
     monkeypatch.setattr(measured_ranks, "forward_text", recording(forward_text))
     draft = RouterDraft(11)
-    static = dict(draft=draft, config=TARGET, num_tokens=40, room=41, limits=chain_limits(2))
-    run = functools.partial(decode, target, jnp.zeros(0), PROMPTS, IDS)
-    texts = np.asarray(run(chain_tree(0, 2), SEED, GREEDY, **static).tokens)
-    found = run(chain_tree(1, 2), SEED, GREEDY, **static)
+    static = dict(draft=draft, config=TARGET, room=41, limits=chain_limits(2))
+    run = functools.partial(decode, target, jnp.zeros(0), Request(PROMPTS, IDS, SEED, 40))
+    texts = np.asarray(run(chain_tree(0, 2), GREEDY, **static).tokens)
+    found = run(chain_tree(1, 2), GREEDY, **static)
     start, counted = PROMPTS.shape[1], []
     for text in texts:
         place, cycles = start - 1, 0  # of the root

@@ -104,7 +104,7 @@ def measured_acceptance(results: Mapping[str, Any]) -> dict[str, dict[str, Any]]
             targets=[_RELEASED.get(results["model"], results["model"])],
             texts=[f"{len(by_category)} kinds of questions of Spec-Bench"],
             decoding="greedy",
-            source="experiments/real_network/results.json",
+            source="experiments/results/real_network.json",
         )
     return entries
 

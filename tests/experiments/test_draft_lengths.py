@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.draft_lengths.__main__ import LONGEST, judged, rules
+from experiments.draft_lengths import LONGEST, judged, rules
 from hwmodels import AcceptanceTrace, chain_cycles
 
 

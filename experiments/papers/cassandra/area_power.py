@@ -2,25 +2,127 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from experiments.papers.cassandra import units
-from experiments.papers.cassandra.units import BFLOAT16_MACS, MM2, NPU, npu_decoder, npu_encoder, printed_value
+from experiments.reproduce import paper as csv
 from experiments.reproduce.paper import Modelled, Outcome, PrintedCell, as_printed
 from hwmodels.decoders import decode_cost, decoder
+from hwmodels.decoders.decoder import Decoder, decoded_bytes_per_cycle, decoders_needed, unary_decoder
+from hwmodels.decoders.encoder import Encoder
+from hwmodels.memory.tiers import CACHE_BLOCK_BYTES
+from hwmodels.numerics.units import TERA
 
 __all__ = [
     "BARS",
+    "BFLOAT16_MACS",
+    "CLOCK_HZ",
+    "COUNTERS",
+    "MEAN_CODE_BITS",
+    "MM2",
+    "NPU",
     "corrected_sram_area",
+    "counters_scan",
+    "decoder_count",
     "decoders",
     "missed_bars",
+    "npu_decoder",
+    "npu_encoder",
     "overhead",
     "per_unit",
+    "printed",
+    "printed_value",
     "shares",
     "table5",
     "table5_areas",
 ]
+
+# The NPU of Table V as units and counts, and the number of decoders from the width of its scratchpad.
+
+DATA = Path(__file__).parent / "data"
+
+MM2 = 1e-6
+
+#: The paper's own accelerator, as its tables name it.
+NPU = "systolic array NPU"
+
+
+def printed(name: str) -> tuple[csv.PrintedCell, ...]:
+    """Numbers of a table."""
+    return csv.printed_cells(DATA / f"cassandra_{name}.csv")
+
+
+def printed_value(name: str, metric: str = "", **conditions: str) -> float:
+    """The one number of a table that meets the conditions."""
+    return csv.printed_value(DATA / f"cassandra_{name}.csv", metric, **conditions)
+
+
+def _npu(metric: str) -> float:
+    return printed_value("hardware_specs", metric, device=NPU)
+
+
+#: assumed: the paper prints no clock. 32,000 multiply-adds per cycle at 1 GHz are 64 TFLOPS.
+CLOCK_HZ = 1e9
+
+#: Multiply-adds per cycle at that clock: Cassandra, VI-A, 64 TFLOPS.
+BFLOAT16_MACS = _npu("peak_throughput") * TERA / 2 / CLOCK_HZ
+
+#: Mean length of a unary-coded exponent: Cassandra, IV-B and Fig. 6(b).
+MEAN_CODE_BITS = printed_value("claims", claim_id="CAS017")
+
+#: Bits of a zero counter's chunk: Cassandra, Algorithm 1.
+CHUNK_BITS = int(printed_value("algorithm_config", "chunk_width"))
+
+#: Fitted: zero counters of a unit, the whole number that gives the printed number of decoders.
+COUNTERS = 5
+
+
+def _unit(counters: int) -> Decoder:
+    return unary_decoder(counters=counters, chunk_bits=CHUNK_BITS, frequency_hz=CLOCK_HZ, place="dma")
+
+
+def decoder_count(counters: int = COUNTERS) -> int:
+    """Decoders that keep up with the scratchpad, a whole number in each share of a cache block."""
+    demand = _npu("scratchpad_bandwidth_total")
+    return int(decoders_needed(_unit(counters), demand, MEAN_CODE_BITS, partitions=int(demand / CACHE_BLOCK_BYTES)))
+
+
+def counters_scan(most: int = 16) -> list[dict[str, Any]]:
+    """For each number of counters: a unit's rate, and decoders needed with and without shares."""
+    demand = _npu("scratchpad_bandwidth_total")
+    return [
+        {
+            "counters": counters,
+            "decoded_bytes_per_cycle": float(decoded_bytes_per_cycle(_unit(counters), MEAN_CODE_BITS)),
+            "decoders_in_shares": decoder_count(counters),
+            "decoders_together": decoders_needed(_unit(counters), demand, MEAN_CODE_BITS),
+        }
+        for counters in range(1, most + 1)
+    ]
+
+
+def npu_decoder() -> Decoder:
+    """All decoders of the NPU; a unit's area and power are the printed totals over the printed number."""
+    number = _npu("num_cassandra_decoders")
+    return dataclasses.replace(
+        _unit(COUNTERS),
+        count=float(decoder_count()),
+        area_m2=printed_value("table5_area_power", "area", module="Cassandra Decoder") * MM2 / number,
+        power_w=printed_value("table5_area_power", "power", module="Cassandra Decoder") / number,
+    )
+
+
+def npu_encoder() -> Encoder:
+    """The NPU's encoder as one unit; the paper prints neither how many there are nor their rate."""
+    return Encoder(
+        frequency_hz=CLOCK_HZ,
+        values_per_cycle=1.0,  # assumed: the least that hardware can do
+        area_m2=printed_value("table5_area_power", "area", module="Cassandra Encoder") * MM2,
+        power_w=printed_value("table5_area_power", "power", module="Cassandra Encoder"),
+    )
+
 
 #: What a reproduction must reach: ratios in percentage points (half their last digit), the overhead, the number of decoders.
 #: The mean length of a unary code may miss by so many bits.
@@ -85,7 +187,7 @@ def table5(solved: Any, *, as_printed: bool = False) -> Callable[[PrintedCell], 
         areas[module], powers[module] = entry["area_m2"] * entry["count"] / MM2, entry["power_w"] * entry["count"]
     # The number of decoders is the model's, not the one that units were divided by.
     areas["Cassandra Decoder"] = float(units_of.total_area_m2) / MM2
-    powers["Cassandra Decoder"] = float(decode_cost.total_power(units_of, units.MEAN_CODE_BITS))
+    powers["Cassandra Decoder"] = float(decode_cost.total_power(units_of, MEAN_CODE_BITS))
     areas["Cassandra Encoder"] = float(encoders.total_area_m2) / MM2
     columns = {"area": areas, "power": powers, "area_ratio": _ratios(areas, as_printed=as_printed)}
 
@@ -133,11 +235,11 @@ def shares() -> dict[str, float]:
 
 def decoders(solved: Any) -> Callable[[PrintedCell], Modelled | None]:
     """The number of decoders from the scratchpad's bandwidth; other specifications that the model reads are input."""
-    note = f"{units.COUNTERS} counters of {units.CHUNK_BITS} bits per unit, fitted; 8 shares of 128 bytes, assumed"
+    note = f"{COUNTERS} counters of {CHUNK_BITS} bits per unit, fitted; 8 shares of 128 bytes, assumed"
 
     def model(cell: PrintedCell) -> Modelled | None:
         if cell.metric == "num_cassandra_decoders":
-            return Modelled(float(units.decoder_count()), "calibrated", note)
+            return Modelled(float(decoder_count()), "calibrated", note)
         unread = (NPU, "memory_capacity")
         return None if (cell["device"], cell.metric) == unread else as_printed(cell)
 

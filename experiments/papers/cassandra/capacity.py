@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.papers.cassandra import units
+from experiments.papers.cassandra import area_power
+from experiments.papers.cassandra.area_power import printed_value
 from experiments.papers.cassandra.speedups import FROZEN, PRUNED_CODED, footprint
-from experiments.papers.cassandra.units import printed_value
 from hwmodels import ALL_LAYER_MATRICES, catalog, parameters
 from hwmodels.numerics.units import BITS_PER_BYTE, GB
 
@@ -92,7 +92,7 @@ def readings() -> tuple[Reading, ...]:
     printed = np.array([[printed_value("claims", claim_id=claim)] for claim in _PRINTED])
     device = np.array([float(catalog.device("rtx-4090").memory.capacity_bytes)])
     readings = []
-    widths = (8 + units.MEAN_CODE_BITS, 16.0)
+    widths = (8 + area_power.MEAN_CODE_BITS, 16.0)
     for reading in itertools.product(DRAFTS, ("raw", "coded"), widths, widths):
         ratios = _ratios(_BUDGETS, *reading)
         worst = np.nan_to_num(np.abs(ratios / printed - 1).max(axis=0), nan=np.inf)

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from experiments.papers.cassandra import area_power, capacity, units
+from experiments.papers.cassandra import area_power, capacity
+from experiments.papers.cassandra.area_power import BFLOAT16_MACS, MM2, NPU, npu_decoder, npu_encoder, printed_value
 from experiments.papers.cassandra.speedups import (
     BENCHMARKS,
     BOTH_CODED,
@@ -29,7 +30,6 @@ from experiments.papers.cassandra.speedups import (
     orders,
     speedups,
 )
-from experiments.papers.cassandra.units import BFLOAT16_MACS, MM2, NPU, npu_decoder, npu_encoder, printed_value
 from experiments.papers.huffllm.hardware import printed_areas as huffllm_areas
 from experiments.reproduce.paper import Detail, Outcome
 from hwmodels import (
@@ -454,7 +454,7 @@ _PRUNED, _CUT_BITS = (
 KEPT_SHARE = 1.0 - _PRUNED / 100.0
 
 #: Bits read per weight in a draft step: bitmap, and sign, exponent and what is left of 7 mantissa bits of the kept.
-DRAFT_BITS = 1 + KEPT_SHARE * (1 + units.MEAN_CODE_BITS + 7 - _CUT_BITS)  # Cassandra, IV-B and VI-A
+DRAFT_BITS = 1 + KEPT_SHARE * (1 + area_power.MEAN_CODE_BITS + 7 - _CUT_BITS)  # Cassandra, IV-B and VI-A
 
 #: The GPUs of VI-D by their names in the catalog, and the model whose KV is encoded.
 GPUS, KV_OF = {"RTX 4090": "rtx-4090", "Jetson AGX Orin": "jetson-agx-orin"}, "llama-3.1-8b"
@@ -489,15 +489,15 @@ def bounds() -> list[dict[str, Any]]:
     """
     decoders, encoders = npu_decoder(), npu_encoder()
     area_mm2 = float(decoders.total_area_m2 + encoders.total_area_m2) / MM2
-    power_w = float(decode_cost.total_power(decoders, units.MEAN_CODE_BITS) + encoders.power_w)
+    power_w = float(decode_cost.total_power(decoders, area_power.MEAN_CODE_BITS) + encoders.power_w)
     from_nm = printed_value("hardware_specs", "technology_node", device=NPU)
     rows = []
     for device, bandwidth in _bandwidths().items():
-        decoded_bytes_per_cycle = bandwidth / units.CLOCK_HZ * 16 / DRAFT_BITS
+        decoded_bytes_per_cycle = bandwidth / area_power.CLOCK_HZ * 16 / DRAFT_BITS
         row: dict[str, Any] = {
             "device": device,
             "decoders_for_memory": decoder.decoders_needed(
-                decoders, decoded_bytes_per_cycle, KEPT_SHARE * units.MEAN_CODE_BITS
+                decoders, decoded_bytes_per_cycle, KEPT_SHARE * area_power.MEAN_CODE_BITS
             ),
         }
         if device != NPU:
@@ -517,7 +517,7 @@ def bounds() -> list[dict[str, Any]]:
 def checks() -> list[dict[str, Any]]:
     """Numbers that no cell holds: energy, stalls with fewer units, the encoder's time, and comparisons across papers."""
     decoders, encoders = npu_decoder(), npu_encoder()
-    bits = units.MEAN_CODE_BITS
+    bits = area_power.MEAN_CODE_BITS
     kept_bits = KEPT_SHARE * bits
     memory_s = _WEIGHTS * DRAFT_BITS / BITS_PER_BYTE / _bandwidths()[NPU]
     other = huffllm_areas()

@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.papers.cassandra import capacity
+from experiments.papers.cassandra.area_power import printed_value
 from experiments.papers.cassandra.speedups import BENCHMARKS, DEVICES, FROZEN, METHODS, MODELS, PRUNED_CODED, speedups
-from experiments.papers.cassandra.units import printed_value
 from jaxspec.report.figure_style import BLUE, GREEN, INK, ORANGE, SKY, VERMILLION, new_figure, styled
 
 __all__ = ["capacity_figure", "speedup_figure", "trade_off_figure"]

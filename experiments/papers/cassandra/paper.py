@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.papers.cassandra import area_power, capacity, details, figures, speedups, units
+from experiments.papers.cassandra import area_power, capacity, details, figures, speedups
+from experiments.papers.cassandra.area_power import MM2, npu_decoder, printed_value
 from experiments.papers.cassandra.capacity import best_reading
 from experiments.papers.cassandra.speedups import BY_TOKEN, FROZEN
-from experiments.papers.cassandra.units import MM2, npu_decoder, printed_value
 from experiments.papers.huffllm import compression
 from experiments.reproduce.paper import (
     Choice,
@@ -162,7 +162,7 @@ def _ratio_from(metric: str):
 
 
 def _without_shares(row: ComparedCell) -> float:
-    return float(units.counters_scan()[units.COUNTERS - 1]["decoders_together"])
+    return float(area_power.counters_scan()[area_power.COUNTERS - 1]["decoders_together"])
 
 
 def _unit_figures(solved: Any) -> dict[str, float]:
@@ -279,7 +279,7 @@ TABLES = (
         model=area_power.decoders,
         label=("device",),
         simplest={"the same units without shares": lambda rows: _without_shares},
-        fitted=lambda solved: {"zero counters of a unit": float(units.COUNTERS)},
+        fitted=lambda solved: {"zero counters of a unit": float(area_power.COUNTERS)},
         fitted_to="the printed number of decoders",
         choices=(
             Choice("a clock of 1 GHz, which the paper does not print"),
@@ -463,8 +463,8 @@ PAPER = Paper(
         ),
         Detail(
             "counters",
-            f"Decoders for 1024 bytes per cycle, codewords of {units.MEAN_CODE_BITS} bits (printed: 40)",
-            lambda outcome: units.counters_scan(),
+            f"Decoders for 1024 bytes per cycle, codewords of {area_power.MEAN_CODE_BITS} bits (printed: 40)",
+            lambda outcome: area_power.counters_scan(),
             {
                 "counters of 8 bits": "{counters}",
                 "bytes per cycle": "{decoded_bytes_per_cycle:.2f}",

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from experiments.papers.cassandra import units
-from experiments.papers.cassandra.units import printed_value
+from experiments.papers.cassandra import area_power
+from experiments.papers.cassandra.area_power import printed_value
 from hwmodels import ALL_LAYER_MATRICES, Architecture, Case, Device, Footprint, Workload, catalog, uniform_weight_bits
 from hwmodels.analysis.design_point import priced_steps
 from hwmodels.numerics.fast_compile import jit_fast_compile
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 #: As the paper calls them -> entries of the catalog.
-DEVICES = {"RTX 4090": "rtx-4090", "Jetson AGX Orin": "jetson-agx-orin", units.NPU: "cassandra-npu-roofline"}
+DEVICES = {"RTX 4090": "rtx-4090", "Jetson AGX Orin": "jetson-agx-orin", area_power.NPU: "cassandra-npu-roofline"}
 MODELS = {"DS-Llama-8B": "llama-3.1-8b", "Qwen3-8B": "qwen3-8b", "Qwen3-4B": "qwen3-4b"}
 BENCHMARKS = ("LiveCodeBench", "GPQA-Diamond", "Longbench", "Math-500")
 
@@ -112,7 +112,7 @@ def footprint(method: str, choices: Choices) -> Footprint:
     cut, kv_cut = (config("mantissa_truncation", target=target) for target in ("weights", "kv_cache"))
     kept = 1 - prune
     if method == "Cassandra-1":
-        code = units.MEAN_CODE_BITS
+        code = area_power.MEAN_CODE_BITS
         draft = 1 + kept * (1 + code + 7 - cut)
         pruned = 16 if choices.pruned == "raw" else 8 + code
         kv = (8 + code - kv_cut, 8 + code)
@@ -123,7 +123,7 @@ def footprint(method: str, choices: Choices) -> Footprint:
     else:
         draft, target = mx_truncated.nested_bits(kept, cut, bitmap=1.0, columns=mx_truncated.BLOCK_SIZE)
         kv = mx_truncated.expected_bits(1.0, kv_cut, bitmap=0.0)
-    ends = dict.fromkeys(("embed", "lm_head"), 16.0 if choices.ends == "raw" else 8.0 + units.MEAN_CODE_BITS)
+    ends = dict.fromkeys(("embed", "lm_head"), 16.0 if choices.ends == "raw" else 8.0 + area_power.MEAN_CODE_BITS)
     return Footprint(
         draft_weight_bits=uniform_weight_bits(draft, ALL_LAYER_MATRICES) | ends,
         target_weight_bits=uniform_weight_bits(target, ALL_LAYER_MATRICES) | ends,

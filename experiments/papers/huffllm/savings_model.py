@@ -29,7 +29,6 @@ import numpy as np
 from experiments.reproduce.paper import printed_cells, printed_value
 from hwmodels.compute import vector_mapping
 from hwmodels.compute.systolic import array as systolic_array
-from hwmodels.compute.systolic import buffers as systolic_buffers
 from hwmodels.compute.systolic.array import OnChipBuffer, SystolicArray
 from hwmodels.compute.vector_mapping import BufferedArray, weight_load_time
 from hwmodels.network.architecture import UNCOMPRESSED_BITS
@@ -277,12 +276,12 @@ def _systolic_counts(dataflow: str, as_printed: bool, m: int, k: int, n: int, we
     array = systolic(dataflow, as_printed=as_printed)
     shape = systolic_array.mapping(array, m, k, n)
     folds = ceil_div(shape.row_extent, array.rows) * ceil_div(shape.column_extent, array.columns)
-    elements = systolic_buffers.buffer_elements(array, m, k, n)
+    elements = systolic_array.buffer_elements(array, m, k, n)
     # Each weight and each input is written to its buffer once, too.
     buffer_bits = (
         (elements.weight_reads + k * n) * weight_bits
         + (elements.input_reads + m * k) * UNCOMPRESSED_BITS
-        + elements.output_accesses * systolic_buffers.PARTIAL_SUM_BITS
+        + elements.output_accesses * systolic_array.PARTIAL_SUM_BITS
     )
     return (
         systolic_array.cycles(array, m, k, n) / array.frequency_hz,

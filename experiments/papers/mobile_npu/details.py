@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.papers.mobile_npu import memory
+from experiments.papers.mobile_npu import tables
 from experiments.papers.mobile_npu.accuracy import accuracies, accuracy_statements
 from experiments.papers.mobile_npu.decoding import (
     BATCHES,
@@ -81,7 +81,7 @@ def attention_split(device: Device, model: str = "Qwen2.5-1.5B") -> np.ndarray:
 
 
 def _decoding(solved: Solved) -> list[Statement]:
-    run = {(g, m): d for (g, m), d in solved.items() if memory.fits(m, catalog.device(GENERATIONS[g]), CONTEXT)}
+    run = {(g, m): d for (g, m), d in solved.items() if tables.fits(m, catalog.device(GENERATIONS[g]), CONTEXT)}
     rates = np.array([one.tokens_per_s() for one in run.values()])
     gains = rates[..., -1] / rates[..., 0]
     shares = {name: head_share(solved, name) for name in GENERATIONS}
@@ -218,7 +218,7 @@ def npu_device() -> Device:
 
 def _addresses() -> list[Statement]:
     runs = {
-        name: [model for model in MODELS if memory.fits(model, catalog.device(entry), CONTEXT)]
+        name: [model for model in MODELS if tables.fits(model, catalog.device(entry), CONTEXT)]
         for name, entry in GENERATIONS.items()
     }
     return [
@@ -284,8 +284,8 @@ def _generations(outcome: Outcome) -> list[Mapping[str, Any]]:
                 devices[generation]
                 | {
                     "model": model,
-                    "fits": "yes" if memory.fits(model, device, CONTEXT) else "no",
-                    "session_mib": memory.session_mib(model, CONTEXT),
+                    "fits": "yes" if tables.fits(model, device, CONTEXT) else "no",
+                    "session_mib": tables.session_mib(model, CONTEXT),
                     "one_tokens_per_s": step.tokens_per_s()[0, 0],
                     "sixteen_tokens_per_s": step.tokens_per_s()[0, -1],
                     "head_percent": 100.0 * step.head_share[0, -1],

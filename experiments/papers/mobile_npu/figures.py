@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from experiments.papers.mobile_npu import memory
+from experiments.papers.mobile_npu import tables
 from experiments.papers.mobile_npu.decoding import (
     BATCHES,
     EXPONENTIALS,
@@ -143,7 +143,7 @@ def decoding_figure(solved: Solved) -> Figure:
     above, below = figure.subplots(2, 3, sharey="row")
     for axes, (generation, entry) in zip(above, GENERATIONS.items(), strict=True):
         for model, colour in _MODEL_COLOURS.items():
-            if memory.fits(model, catalog.device(entry), CONTEXT):
+            if tables.fits(model, catalog.device(entry), CONTEXT):
                 axes.plot(BATCHES, solved[generation, model].tokens_per_s()[0], "o-", color=colour, label=model)
         _batches(axes)
         _named(axes, generation, "samples", "tokens/s" if axes is above[0] else "")
@@ -186,7 +186,7 @@ def power_figure(solved: Solved) -> Figure:
     for axes in (power, energy):
         _batches(axes)
     places = np.arange(len(two))
-    held.bar(places, [memory.session_mib(model, CONTEXT) for model in two], 0.5, color=[_MODEL_COLOURS[m] for m in two])
+    held.bar(places, [tables.session_mib(model, CONTEXT) for model in two], 0.5, color=[_MODEL_COLOURS[m] for m in two])
     held.plot(places, [printed("memory_power", "dmabuf_memory", model=model) for model in two], "o", color=PURPLE)
     held.set_xticks(places, two)
     _named(held, "memory of the session", "", "MiB")

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from experiments.papers.mobile_npu import memory
 from experiments.papers.mobile_npu.decoding import (
     BATCHES,
     Decoding,
@@ -23,14 +22,18 @@ from experiments.papers.mobile_npu.versions import (
     LARGER,
     MODELS,
     calibrated_device,
+    network_of,
     networks,
     printed,
+    weight_bits,
 )
 from experiments.reproduce.paper import ComparedCell, Modelled, PrintedCell, as_printed, constant, each
-from hwmodels import catalog, parameters
+from hwmodels import Architecture, Device, catalog, parameters
 from hwmodels.numerics.units import BITS_PER_BYTE, GIGA, KIB, MIB
+from hwmodels.step.capacity import activation_buffer_bytes, held_bytes
 
 __all__ = [
+    "CHUNK_TOKENS",
     "FIG14",
     "FIG15",
     "INPUTS",
@@ -41,16 +44,62 @@ __all__ = [
     "fig14",
     "fig15",
     "fig15_cause",
+    "fits",
     "head_share",
     "largest_cheap_batch",
     "memory_power",
     "nominal_size",
+    "process_mib",
+    "session_mib",
     "share_of_parameters",
     "smallest_too_large",
     "solve",
     "specifications",
     "table2",
+    "weights_and_cache_mib",
+    "weights_mib",
 ]
+
+# Memory of the NPU's session and of the process: weights, cache and buffers as stored.
+
+#: Tokens of a prompt that llama.cpp processes at once unless told otherwise (`n_ubatch`).
+CHUNK_TOKENS = 512
+_ACTIVATION_BYTES = 4
+
+
+def _held(network: Architecture, context: float) -> tuple[float, float]:
+    """MiB of the layers' weights, and of the cache."""
+    bits = weight_bits() | {"embed": 0.0, "lm_head": 0.0}
+    held = held_bytes(network, batch=1.0, context_tokens=context, weight_bits=bits, kv_bits=16.0)
+    return float(held.weights) / MIB, float(held.kv) / MIB
+
+
+def weights_mib(model: str) -> float:
+    """Of the layers alone."""
+    return _held(network_of(model), 0.0)[0]
+
+
+def weights_and_cache_mib(model: str, context: float) -> float:
+    """Of the layers and the cache of a context."""
+    return sum(_held(network_of(model), context))
+
+
+def session_mib(model: str, context: float) -> float:
+    """All that the NPU's session holds."""
+    held = activation_buffer_bytes(network_of(model), tokens=CHUNK_TOKENS, element_bytes=_ACTIVATION_BYTES)
+    return weights_and_cache_mib(model, context) + float(held) / MIB
+
+
+def process_mib(model: str, context: float) -> float:
+    """The session and the vocabulary matrix in the process."""
+    network = network_of(model)
+    vocabulary = float(network.vocab_size) * float(network.hidden_size) * weight_bits()["embed"]
+    return session_mib(model, context) + vocabulary / BITS_PER_BYTE / MIB
+
+
+def fits(model: str, device: Device, context: float) -> bool:
+    """Whether a session on the device can address all that it holds."""
+    return session_mib(model, context) * MIB <= float(device.memory.capacity_bytes)
 
 
 _ENDS: Mapping[str, Callable[[np.ndarray], Any]] = {"lowest": np.min, "highest": np.max, "average": np.mean}
@@ -108,9 +157,9 @@ def memory_power(solved: Solved) -> Callable[[PrintedCell], Modelled]:
         if cell.metric == "cpu_cores_utilized":
             return as_printed(cell, "cores of the host")
         if cell.metric == "dmabuf_memory":
-            return Modelled(memory.session_mib(cell["model"], CONTEXT), "predicted", "weights, cache, activations")
+            return Modelled(session_mib(cell["model"], CONTEXT), "predicted", "weights, cache, activations")
         if cell.metric == "total_memory":
-            mib = memory.process_mib(cell["model"], CONTEXT)
+            mib = process_mib(cell["model"], CONTEXT)
             return Modelled(mib * MIB / (KIB * MIB), "predicted", "with the vocabulary matrix as Q6_K")
         power = solved["V75", cell["model"]].power_w()
         assert power is not None
@@ -185,9 +234,9 @@ def nominal_size(model: str) -> float:
     return float(model.rpartition("-")[2].removesuffix("B"))
 
 
-def smallest_too_large(fits: Callable[[str], bool]) -> float:
+def smallest_too_large(is_small_enough: Callable[[str], bool]) -> float:
     """Nominal size of the smallest network of 7.1 that does not fit, in billions of parameters."""
-    return min(nominal_size(model) for model in MODELS | LARGER if not fits(model))
+    return min(nominal_size(model) for model in MODELS | LARGER if not is_small_enough(model))
 
 
 def claims(solved: Solved) -> Callable[[PrintedCell], Modelled | None]:
@@ -200,7 +249,7 @@ def claims(solved: Solved) -> Callable[[PrintedCell], Modelled | None]:
         "NPU020": Modelled(largest_cheap_batch(solved), "predicted", "of 1, 2, 4, 8, 16", lower),
         "NPU026": Modelled(float(np.mean(head_share(solved))), "predicted", "mean of four networks on V75"),
         "NPU037": Modelled(
-            smallest_too_large(lambda model: memory.fits(model, older, CONTEXT)), "predicted", "of five networks"
+            smallest_too_large(lambda model: fits(model, older, CONTEXT)), "predicted", "of five networks"
         ),
     }
     return lambda cell: modelled.get(cell["claim_id"])
@@ -210,7 +259,7 @@ def share_of_parameters(row: ComparedCell) -> float | None:
     """Of the head in all that a step multiplies by, percent; and the networks whose weights alone fill the addresses."""
     if row["conditions"].get("claim_id") == "NPU037":
         limit = float(catalog.device(GENERATIONS["V73"]).memory.capacity_bytes) / MIB
-        return smallest_too_large(lambda model: memory.weights_mib(model) <= limit)
+        return smallest_too_large(lambda model: weights_mib(model) <= limit)
     shares = []
     for network in networks().values():
         stored = parameters(network)
@@ -267,7 +316,7 @@ FIG14 = {
 def _without_activations(row: ComparedCell) -> float | None:
     model = row["conditions"]["model"]
     if row["metric"] == "dmabuf_memory":
-        return memory.weights_and_cache_mib(model, CONTEXT)
+        return weights_and_cache_mib(model, CONTEXT)
     if row["metric"] == "total_memory":
         return printed("memory_power", "dmabuf_memory", model=model) / KIB
     return None

@@ -13,8 +13,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hwmodels.chip.blocks import HardwareBlock, Technology
-from hwmodels.compute.systolic.array import OnChipBuffer, SystolicArray, elapsed_cycles
-from hwmodels.compute.systolic.buffers import PARTIAL_SUM_BITS, buffer_traffic, smooth_buffer_elements
+from hwmodels.compute.systolic.array import (
+    PARTIAL_SUM_BITS,
+    OnChipBuffer,
+    SystolicArray,
+    buffer_traffic,
+    elapsed_cycles,
+    smooth_buffer_elements,
+)
 from hwmodels.compute.tile_counts import products_of, with_products
 from hwmodels.compute.unit import ROUNDED_ROWS, SingleKernel, UnitTimes
 from hwmodels.decoders.decoder import bits_at

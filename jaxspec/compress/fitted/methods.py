@@ -12,8 +12,8 @@ from jaxtyping import Array, Float, Int
 
 from hwmodels.numerics.compensated_sums import exact_matmul
 from jaxspec.compress.footprint import BitsPerValue
-from jaxspec.compress.schemes import number_forms
-from jaxspec.compress.schemes.number_forms import NumberForm
+from jaxspec.compress.schemes import quantized
+from jaxspec.compress.schemes.quantized import NumberForm
 from jaxspec.compress.schemes.scheme import CompressedMatrix
 from jaxspec.compress.selection import hard_mask, log_of, wanda_score
 from jaxspec.formats import asymmetric
@@ -49,8 +49,8 @@ __all__ = [
 # A channel's scale multiplies its weights before rounding and divides what is read back. An engine divides the activations
 # instead, by scales that it folds into whatever comes before, so that they take no room.
 
-_INT8 = number_forms.channels("int8", 8.0)
-_INT4 = number_forms.groups("q4_0", 4.0)
+_INT8 = quantized.channels("int8", 8.0)
+_INT4 = quantized.groups("q4_0", 4.0)
 
 #: Powers that AWQ tries.
 _POWERS = 20

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from experiments.papers.mobile_npu import memory, tables
+from experiments.papers.mobile_npu import tables
 from experiments.papers.mobile_npu.decoding import fit, fitted_numbers, slowdown, softmax_speedups
 from experiments.papers.mobile_npu.paper import PAPER
 from experiments.papers.mobile_npu.versions import CONTEXT, network_of
@@ -80,11 +80,11 @@ def test_memory_by_hand():
     narrow, wide = 28 * 1536 * (2 * 1536 + 2 * 256 + 2 * 8960), 28 * 1536 * 8960
     weights = narrow * 4.5 / 8 + wide * 8.5 / 8 + float(parameters(network)["norm"]) * 4
     cache, activations = 28 * 2 * 256 * 4096 * 2, 512 * 2 * (8960 + 1536) * 4
-    assert memory.weights_mib("Qwen2.5-1.5B") == pytest.approx(weights / 2**20, rel=1e-6)
+    assert tables.weights_mib("Qwen2.5-1.5B") == pytest.approx(weights / 2**20, rel=1e-6)
     total = (weights + cache + activations) / 2**20
-    assert memory.session_mib("Qwen2.5-1.5B", CONTEXT) == pytest.approx(total, rel=1e-6)
+    assert tables.session_mib("Qwen2.5-1.5B", CONTEXT) == pytest.approx(total, rel=1e-6)
     process = total + 151936 * 1536 * 210 / 256 / 2**20
-    assert memory.process_mib("Qwen2.5-1.5B", CONTEXT) == pytest.approx(process, rel=1e-6)
+    assert tables.process_mib("Qwen2.5-1.5B", CONTEXT) == pytest.approx(process, rel=1e-6)
 
 
 def test_generations_are_table_3(outcome):

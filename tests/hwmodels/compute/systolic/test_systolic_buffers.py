@@ -8,8 +8,7 @@ import pytest
 from systolic_samples import array_of, drawn_shapes
 from systolic_witness import simulate
 
-from hwmodels.compute.systolic.array import DATAFLOWS
-from hwmodels.compute.systolic.buffers import buffer_elements, buffer_traffic, smooth_buffer_elements
+from hwmodels.compute.systolic.array import DATAFLOWS, buffer_elements, buffer_traffic, smooth_buffer_elements
 
 DATA = Path(__file__).parent / "data"
 every_dataflow = pytest.mark.parametrize("dataflow", DATAFLOWS)

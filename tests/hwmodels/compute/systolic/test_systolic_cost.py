@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from systolic_samples import SOME_KINDS, array_of
 
-from hwmodels.compute.systolic.array import smooth_cycles
-from hwmodels.compute.systolic.buffers import smooth_buffer_elements
+from hwmodels.compute.systolic.array import smooth_buffer_elements, smooth_cycles
 from hwmodels.compute.systolic.unit import COMBINATIONS, gemm_cost
 from hwmodels.numerics.smoothing import smooth_maximum
 

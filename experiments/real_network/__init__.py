@@ -1,1 +1,0 @@
-"""Speculation on a pretrained network and natural text, by category."""

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from jaxspec.studies.compare.result import CompareResult
     from jaxspec.studies.compare.run import compare
     from jaxspec.studies.evaluate.config import EvaluateConfig
-    from jaxspec.studies.evaluate.run import EvaluateResult, evaluate
+    from jaxspec.studies.evaluate.result import EvaluateResult
+    from jaxspec.studies.evaluate.run import evaluate
     from jaxspec.studies.export.config import ExportConfig
     from jaxspec.studies.export.result import ExportResult
     from jaxspec.studies.export.run import export_draft

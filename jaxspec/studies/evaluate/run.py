@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -17,7 +16,6 @@ from jaxspec.report.configurations import operator_time_figure, roofline_figure,
 from jaxspec.report.page import Drawings
 from jaxspec.report.stopwatch import stopwatch_figure, stopwatch_tables
 from jaxspec.report.terminal import Shown, shown_run
-from jaxspec.results.network_results import ConfigurationsResult
 from jaxspec.runs.directory import ACCEPTANCE_TRACE, RunDirectory
 from jaxspec.runs.execute import execute_record_run
 from jaxspec.runs.processes import shared_processes
@@ -26,6 +24,7 @@ from jaxspec.settings import expect, knob_values
 from jaxspec.speculate.proof import continuation_length
 from jaxspec.speculate.sampling import GREEDY
 from jaxspec.studies.evaluate.config import EvaluateConfig
+from jaxspec.studies.evaluate.result import EvaluateResult
 from jaxspec.studies.measured.checking import CheckedInputs, check_inputs
 from jaxspec.studies.measured.common_fields import routed
 from jaxspec.studies.measured.comparison import ChainDecoding, compare_configurations
@@ -33,19 +32,11 @@ from jaxspec.studies.measured.hard_drafts import HardDrafts, keep_norms
 from jaxspec.studies.measured.run_context import RunContext, begin_run, write_gains
 
 __all__ = [
-    "EvaluateResult",
     "evaluate",
     "evaluate_drafts",
     "figures",
     "shown",
 ]
-
-# Result of `jaxspec evaluate` for one device.
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class EvaluateResult(ConfigurationsResult):
-    """What one draft reached: the configuration "given"."""
 
 
 # What `jaxspec evaluate` shows.

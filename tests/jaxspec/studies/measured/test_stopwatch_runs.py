@@ -28,7 +28,8 @@ from jaxspec.settings.common import check_stopwatch
 from jaxspec.speculate import GREEDY
 from jaxspec.speculate.drafts import NGramDraft, NGramParams, ReadyDraft
 from jaxspec.studies.evaluate.config import EvaluateConfig
-from jaxspec.studies.evaluate.run import EvaluateResult, evaluate
+from jaxspec.studies.evaluate.result import EvaluateResult
+from jaxspec.studies.evaluate.run import evaluate
 from jaxspec.studies.measured.run_context import begin_run
 from jaxspec.studies.measured.stopwatch import cycle_plan, predict_ways, stopwatch_part
 from jaxspec.studies.tree.config import TreeConfig

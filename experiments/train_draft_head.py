@@ -17,10 +17,14 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int
 
-from experiments.draft_agreement import PROMPT_TOKENS, PROMPTS, SEED, agreement_lines, measure_agreement
 from experiments.model_cards import training_facts, write_card
 from experiments.train_embedded.train import (
+    PROMPT_TOKENS,
+    PROMPTS,
+    SEED,
     Recipe,
+    agreement_lines,
+    measure_agreement,
     optimizer,
     run_steps,
     sample_windows,

@@ -15,12 +15,13 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
-from experiments.draft_agreement import agreement_lines, embedded_agreement
 from experiments.model_cards import load_lines, training_facts, write_card
 from experiments.train_embedded.train import (
     RECIPES,
     SHAPES,
+    agreement_lines,
     bits_per_byte,
+    embedded_agreement,
     held_out_bytes,
     load_summary,
     make_step,

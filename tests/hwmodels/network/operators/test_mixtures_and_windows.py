@@ -21,9 +21,9 @@ def by_name(array):
     return dict(zip(OPERATORS, np.asarray(array, float), strict=True))
 
 
-def step(architecture, **changes):
+def step(architecture, routing=UNIFORM, **changes):
     arguments = {"tokens": 2, "batch": 5, "context_tokens": 11, "weight_bits": BITS, "kv_bits": 16} | changes
-    return step_operators(architecture, StepShape(**arguments))
+    return step_operators(architecture, StepShape(**arguments), routing)
 
 
 @pytest.fixture

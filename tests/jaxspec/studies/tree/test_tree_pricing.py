@@ -93,7 +93,8 @@ def test_a_head_is_one_layer_whatever_the_depth():
 
 def test_a_scheme_that_changes_the_target_counts_beside_another_draft():
     config = TreeConfig(scheme="q4_0", draft="ngram")
-    work = SimpleNamespace(setup=SimpleNamespace(scheme=find_scheme("q4_0")))
+    setup = SimpleNamespace(scheme=find_scheme("q4_0"), config=SimpleNamespace(in_codes=False))
+    work = SimpleNamespace(setup=setup)
     found = TreeStages(config, work, copies=None, made=object()).widths
     assert float(found.target_weight_bits["q"]) == 4.5
     assert float(found.target_weight_bits["lm_head"]) == 16.0

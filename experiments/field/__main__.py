@@ -165,7 +165,7 @@ def draw(rows: Sequence[dict[str, Any]]) -> Figure:
     """One figure of all rows with a prediction and a measurement, a color and marker for each source.
 
     Args:
-        rows: as `experiments.field.__main__` makes them.
+        rows: of `answers`, as they are written.
     """
     figure = Figure(figsize=(7.0, 6.4), layout="constrained")
     axes = figure.add_subplot()

@@ -106,7 +106,7 @@ def _share(
 
 
 #: Kernels that pass over the choices of all experts, wherever those are held, beside their products: Triton's keep a row for
-#: each. Rows of experts dealt to several GPUs say so; see `experiments.silicon.refit_experts`.
+#: each. Rows of experts dealt to several GPUs say so.
 _PASS_OVER_ALL = "triton_tritonexperts"
 #: GPUs that the rows which judge it are dealt to.
 _DEALT_TO = 8

@@ -16,7 +16,7 @@ One product of m x k activations by k x n weights takes, in seconds,
 
 over the tilings Tm in 16, 32, 64, 128; Tn in 64, 128, 256; S in 1, 4 parts of k (whose partial sums of 4 bytes are written
 and read, half of it within the cache). What the terms are for: sums too deep for the few tiles of a narrow product are split,
-which needs a second kernel (split_s, `hwmodels.compute.gpu`); kernels of packed weights go along k instead (depth_s),
+which needs a second kernel (split_s); kernels of packed weights go along k instead (depth_s),
 and change from vector to matrix instructions within the first rows (switch_s), which at 16 bits costs streaming instead
 (row_cost); sag is the clock that gives way under load. The soft minimum is (sum of t^-16)^(-1/16).
 
@@ -26,7 +26,7 @@ Eight numbers per format are fitted. `split_s`, `sag_exponent` and `row_cost` be
 Formats that multiply in 8 or 4 bits have the data sheet's peak of that width and fewer bytes per activation (b); activations
 come and go at 16 bits and are quantized by a kernel of its own before the product (pass_cost, in place of row_cost).
 
-Engines that bring kernels of their own choose rows of a tile by m alone and do not split k (`hwmodels.compute.gpu`):
+Engines that bring kernels of their own choose rows of a tile by m alone and do not split k:
 nine numbers are fitted to theirs: no split_s, but a prologue, and a pass that costs `pass_elements` more per row. Where a
 table was measured without a CUDA graph, two more are the host's, whose time a product lasts at least (`gpu_host`). Where both
 operands outgrow the cache, some kernels are fed from memory again and again: `reread_cost` (`gpu_rereads`), else feeding is 0.

@@ -3,7 +3,7 @@
 A tree is an array `parent`: node i was drafted after node parent[i], or after the last committed token where that is `ROOT`.
 Parents come before their children, so nodes are numbered from 0 in an order in which they can be drafted.
 
-Draft trees: expected tokens of a cycle, for any topology; see `hwmodels.speculation.plan` for what a tree is.
+Draft trees: expected tokens of a cycle, for any topology.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ __all__ = [
     "attend_sequentially",
     "grouped_queries",
     "joined_heads",
+    "product_by_sequence",
     "scaled_scores",
     "text_order",
 ]
@@ -89,7 +90,7 @@ class KVSource(NamedTuple):
     mask: Bool[Array, "batch token slot"]
 
 
-def _product(rows: str, stored: str, result: str, left: Array, right: Array) -> Array:
+def product_by_sequence(rows: str, stored: str, result: str, left: Array, right: Array) -> Array:
     """Of the rows of each sequence with what is stored of it, or of the one sequence that all share."""
     if right.shape[0] == 1 < left.shape[0]:
         return jnp.einsum(f"b{rows},{stored}->b{result}", left, right[0], precision=EXACT)
@@ -150,9 +151,9 @@ def attend(
     latent = None if value_query is None else grouped_queries(value_query, kv_heads)
     scores = []
     for source in sources:
-        score = _product("kqd", "kds", "kqs", grouped, source.key)
+        score = product_by_sequence("kqd", "kds", "kqs", grouped, source.key)
         if latent is not None:
-            score += _product("kqd", "ksd", "kqs", latent, source.value)
+            score += product_by_sequence("kqd", "ksd", "kqs", latent, source.value)
         score = computed_once(score)
         score = scaled_scores(score, key_dim, scale, cap)
         score = score.reshape(batch, kv_heads, heads // kv_heads, tokens, -1)
@@ -177,7 +178,7 @@ def _weighted(
 ) -> Float[Array, "batch kv_head group token value_dim"]:
     """Sums of the values of all slots."""
     *lead, group, token, slots = weights.shape
-    product = _product("kqs", "ksd", "kqd", weights.reshape(*lead, group * token, slots), values)
+    product = product_by_sequence("kqs", "ksd", "kqd", weights.reshape(*lead, group * token, slots), values)
     return product.reshape(*lead, group, token, -1)
 
 

@@ -171,7 +171,7 @@ def _integers(rows: Float[Array, "row column"], form: RoundedInputs) -> Float[Ar
 
 # Keys and values rounded to integers as they are written, so that every step reads what a cache of integers holds.
 #
-# Keys stay in the space of the network itself, as `jaxspec.models.rounded_inputs` keeps inputs: they are divided by the
+# Keys stay in the space of the network itself, as inputs do above: they are divided by the
 # scales of their channels, rounded, and multiplied by them again. An engine divides the rows of the key's matrix once
 # and multiplies those of the query's, which rotary embeddings allow where both elements of a plane share a scale;
 # scores are the same. So they are where an engine rotates keys and queries alike, and queries that are smoothed and

@@ -40,6 +40,7 @@ __all__ = [
     "StopwatchSettings",
     "check_stopwatch",
     "mesh_sizes",
+    "refuse_own_architecture",
 ]
 
 #: Devices along one way of dividing a network.
@@ -195,6 +196,12 @@ class StopwatchSettings(Settings):
     def rounds(self) -> int:
         """Of the stopwatch."""
         return REPEATS if self.repeats is None else self.repeats
+
+
+def refuse_own_architecture(name: str) -> None:
+    """Raise InputError where a command that loads no network is asked for a network's own architecture."""
+    if name == "own":
+        raise InputError("architecture 'own' needs a network; give a catalog name or a config.json")
 
 
 def check_stopwatch(config: Any, prompts: int) -> None:

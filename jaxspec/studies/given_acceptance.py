@@ -43,7 +43,7 @@ class GivenRates(NamedTuple):
         notes: what a user should know of it.
         error: of a trace, a factor of the covariance of the rates over its requests.
         by_dataset: of a trace with several data sets, tokens per cycle of each by draft length.
-        status: "measured" only where nobody gave any; see `jaxspec.studies.given_acceptance`.
+        status: "measured" only where nobody gave any.
     """
 
     rates: list[float]

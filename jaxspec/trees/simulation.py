@@ -1,6 +1,6 @@
 """Tokens that a tree gains per cycle, simulated in bulk.
 
-At most one child of a parent is accepted (`jaxspec.trees.simulation` has what is exact). Two simulations of this law:
+At most one child of a parent is accepted. Two simulations of this law:
 
 * every node draws, with the probability of being accepted after its siblings of smaller rank were not; the first child by
   rank that drew an acceptance is taken. This is what verification does, and its cost grows with the nodes;

@@ -142,6 +142,11 @@ def token_rate(fraction: float, length: int) -> float:
     return (low + high) / 2
 
 
+def _tokens_per_cycle(rate: float) -> list[float]:
+    """At each of `LENGTHS`, when each drafted token is accepted at this rate given those before it."""
+    return [1 + sum(rate**depth for depth in range(1, length + 1)) for length in LENGTHS]
+
+
 def acceptance(method: str, model: str, benchmark: str) -> float:
     """A cell of Table IV."""
     return printed_value("table4_acceptance_rate", method=method, model=model, benchmark=benchmark)
@@ -192,10 +197,9 @@ def speedups(choices: Choices = FROZEN) -> Speedups:
         times = step_times(device, method, model, choices)
         rate = acceptance(method, model, benchmark)
         rate = rate if choices.by_token else token_rate(rate, METHODS[method])
-        gained = [1 + sum(rate**depth for depth in range(1, drafted + 1)) for drafted in LENGTHS]
         candidates = [
             tokens * times.plain / (drafted * times.draft + verify_s)
-            for tokens, drafted, verify_s in zip(gained, LENGTHS, times.verify, strict=True)
+            for tokens, drafted, verify_s in zip(_tokens_per_cycle(rate), LENGTHS, times.verify, strict=True)
         ]
         best[place], length[place] = max(candidates), LENGTHS[int(np.argmax(candidates))]
     return Speedups(best, length)
@@ -210,7 +214,7 @@ def decoder_places() -> list[dict[str, Any]]:
         priced = _seconds(device, catalog.architecture(MODELS[model]), workload(model), footprint(method, FROZEN))
         plain, draft, verify = (np.asarray(seconds, float) for seconds in priced)
         rates = [token_rate(acceptance(method, model, benchmark), drafted) for benchmark in BENCHMARKS]
-        tokens = np.array([[sum(rate**depth for depth in range(length + 1)) for length in LENGTHS] for rate in rates])
+        tokens = np.array([_tokens_per_cycle(rate) for rate in rates])
         speedup = tokens * plain / (lengths * draft + verify)
         rows.append(
             {

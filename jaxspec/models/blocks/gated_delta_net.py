@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from hwmodels.networks import LinearSizes
 from hwmodels.numerics.compensated_sums import EXACT
-from jaxspec.models.attention import KVSource, TextOrder
+from jaxspec.models.attention import KVSource, TextOrder, product_by_sequence
 from jaxspec.models.blocks.interface import AttentionResult, CachedShape, StepInput
 from jaxspec.models.matrix import made
 from jaxspec.models.norms import ACTIVATIONS, rms_norm
@@ -143,7 +143,7 @@ def _in_order(
     apart = (decays.whole[..., None] - by_place(columns.whole)) + (decays.rest[..., None] - by_place(columns.rest))
     decay = jnp.exp(jnp.where(order.known[:, None], apart, -jnp.inf))
     keys = beside(rows[:, :, :tokens].swapaxes(2, 3), [part.key for part in near])
-    scores = _product("kqd", "kds", "kqs", rows, keys)
+    scores = product_by_sequence("kqd", "kds", "kqs", rows, keys)
     scores = scores.reshape(*scores.shape[:2], 2, tokens, -1)
     scores = jnp.take_along_axis(scores, order.column[:, None, None], axis=-1)
     group = value.shape[1] // rows.shape[1]
@@ -166,20 +166,13 @@ def _in_order(
     return read + seen, decays, update
 
 
-def _product(rows: str, stored: str, result: str, left: Array, right: Array) -> Array:
-    """Of the rows of each sequence with what is stored of it, or of the one sequence that all share."""
-    if right.shape[0] == 1 < left.shape[0]:
-        return jnp.einsum(f"b{rows},{stored}->b{result}", left, right[0], precision=EXACT)
-    return jnp.einsum(f"b{rows},b{stored}->b{result}", left, right, precision=EXACT)
-
-
 def _weights(
     rows: Float[Array, "batch key_head two_token key_dim"],
     keys: Float[Array, "#batch key_head key_dim slot"],
     decay: Float[Array, "batch value_head token slot"],
 ) -> Float[Array, "batch value_head two_token slot"]:
     """Decayed products of each token's key, then of its query, with all keys."""
-    scores = _product("kqd", "kds", "kqs", rows, keys)
+    scores = product_by_sequence("kqd", "kds", "kqs", rows, keys)
     batch, heads, tokens, slots = decay.shape
     key_heads = scores.shape[1]
     by_group = scores.reshape(batch, key_heads, 1, 2, tokens, slots)
@@ -190,7 +183,7 @@ def _read(
     rows: Array, keys: Array, updates: Array, decay: Array
 ) -> Float[Array, "batch value_head two_token value_dim"]:
     """What each token's key, then its query, reads of the slots of a source."""
-    return _product("kqs", "kds", "kqd", _weights(rows, keys, decay), updates)
+    return product_by_sequence("kqs", "kds", "kqd", _weights(rows, keys, decay), updates)
 
 
 def _decay(

@@ -9,7 +9,7 @@ from jaxspec.errors import InputError
 from jaxspec.settings.acceptance import ACCEPTANCE_UNUSED, PRINTED, AcceptanceSettings
 from jaxspec.settings.base import Unused
 from jaxspec.settings.catalog_names import catalog_architectures
-from jaxspec.settings.common import CommonConfig, ExpertSettings, ParallelSettings
+from jaxspec.settings.common import CommonConfig, ExpertSettings, ParallelSettings, refuse_own_architecture
 from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, PricedScheme
@@ -23,11 +23,6 @@ EngineName = Literal["vllm", "sglang", "trtllm", "llama.cpp"]
 
 #: Ranks behind the first one.
 _MOST_BRANCHES = 15
-
-
-def _no_network(name: str) -> None:
-    if name == "own":
-        raise InputError("architecture 'own' needs a network; give a catalog name or a config.json")
 
 
 def _few_branches(numbers: tuple[float, ...]) -> None:
@@ -148,7 +143,7 @@ class AdviseConfig(ParallelSettings, AcceptanceSettings):
     def __post_init__(self):
         self.settle("scheme", own_scheme(self.architecture, copied=self.draft == SELF))
         super().__post_init__()
-        _no_network(self.architecture)
+        refuse_own_architecture(self.architecture)
 
     @property
     def kind(self) -> str:

@@ -363,7 +363,7 @@ class Drawn:
 
     Attributes:
         values: "design variable", counts at their steps.
-        merits: " design", see `jaxspec.studies.codesign.search.merit`.
+        merits: " design", see `merit`.
     """
 
     values: np.ndarray

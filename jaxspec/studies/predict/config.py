@@ -9,7 +9,13 @@ from jaxspec.errors import InputError
 from jaxspec.settings.acceptance import ACCEPTANCE_UNUSED, MAX_PREDICTED_LENGTH, AcceptanceSettings
 from jaxspec.settings.base import Unused
 from jaxspec.settings.catalog_names import catalog_architectures
-from jaxspec.settings.common import POOLS_UNUSED, CommonConfig, ExpertSettings, ParallelSettings
+from jaxspec.settings.common import (
+    POOLS_UNUSED,
+    CommonConfig,
+    ExpertSettings,
+    ParallelSettings,
+    refuse_own_architecture,
+)
 from jaxspec.settings.draft_kinds import SELF, KnobSettings, knobs_of_other_schemes
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, PricedScheme, all_knobs, scheme_facts
@@ -38,11 +44,6 @@ _OF_SCHEME: dict[str, Any] = _WIDTH_LIMITS | {"unset": "the scheme's"}
 def kind_of_draft_named(name: str) -> str:
     """What drafts, as engines call it: a head, `LOOKUP`, `BLOCK` or `NETWORK`; or `SELF`, which none of them knows."""
     return name if name in (*HEADS, LOOKUP, BLOCK, SELF) else kind_in_file(name)
-
-
-def _no_network(name: str) -> None:
-    if name == "own":
-        raise InputError("architecture 'own' needs a network; give a catalog name or a config.json")
 
 
 def _all_widths_given(config: PredictConfig) -> str | None:
@@ -138,7 +139,7 @@ class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSe
     def __post_init__(self):
         self.settle("scheme", own_scheme(self.architecture, copied=self.draft == SELF))
         super().__post_init__()
-        _no_network(self.architecture)
+        refuse_own_architecture(self.architecture)
         if (points := len(self.batch) * len(self.context)) > MAX_POINTS:
             raise InputError(
                 f"batch and context make {points:,} pairs; allowed are {MAX_POINTS:,}: give fewer, or jaxspec sweep, which "

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 #: What `python -m experiments.real_network` counted.
-RESULTS = Path(__file__).parents[1] / "real_network" / "results.json"
+RESULTS = Path(__file__).parents[1] / "results" / "real_network.json"
 
 #: Kind of draft, as engines call it -> its name, and what published ones are called.
 _KINDS = {

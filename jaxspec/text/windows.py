@@ -45,24 +45,36 @@ class TextSplit(NamedTuple):
     def calibration_windows(
         self, count: int, length: int, seed: int, *, ahead: int | None = None
     ) -> Int[np.ndarray, "count length"]:
-        """Windows of the calibration text: with an answer behind each one's first tokens, if there are as many answers, as a
-        prompt is what a network answers; otherwise `windows`.
+        """Windows of the calibration text: with an answer behind each one's first tokens, as a prompt is what a network
+        answers. Where there are fewer answers than windows, the rest are `windows`, anywhere in the text.
 
         Args:
             ahead: tokens of a window ahead of the answer, some of which may be of the conversation before; None: anywhere.
         """
-        if ahead is not None and len(places := self._ahead_of_answers(length, ahead)) >= count:
-            return self._at(self._chosen(places, count, seed), length)
+        places = np.zeros(0, np.int64) if ahead is None else self._ahead_of_answers(length, ahead)
+        answered = self._at(self._chosen(places, min(count, len(places)), seed), length)
+        if len(answered) == count:
+            return answered
         where = {"document_starts": self.calibration_starts, "beginning": self.beginning}
-        return windows(self.calibration, count, length, seed, **where)
+        return np.concatenate([answered, windows(self.calibration, count - len(answered), length, seed, **where)])
+
+    def answers_note(self, count: int, length: int, ahead: int) -> tuple[str, ...]:
+        """What to say of `calibration_windows` where some of them, but not all, begin an answer."""
+        answers = len(self._ahead_of_answers(length, ahead))
+        if not 0 < answers < count:
+            return ()
+        return (
+            f"{answers} of {count} calibration windows begin an answer, as many as the text has; the rest lie anywhere in it, "
+            f"where a network often repeats itself and accepts more: --calibration-prompts {answers} takes the answers alone",
+        )
 
     def calibration_between(
         self, count: int, length: int, seed: int, *, ahead: int | None = None
     ) -> Int[np.ndarray, "found length"]:
         """Further windows of the calibration text, of answers or else `windows_between`; none shares a token with those of
         `calibration_windows` with the same arguments."""
-        if ahead is not None and len(places := self._ahead_of_answers(length, ahead)) >= count:
-            chosen = self._chosen(places, count, seed)
+        if ahead is not None and len(places := self._ahead_of_answers(length, ahead)):
+            chosen = self._chosen(places, min(count, len(places)), seed)
             apart = np.abs(places[:, None] - chosen).min(axis=1) >= length - len(self.beginning)
             return self._at(places[apart], length)
         where = {"document_starts": self.calibration_starts, "beginning": self.beginning}

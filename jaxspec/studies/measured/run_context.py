@@ -162,7 +162,9 @@ def load_inputs(
     if note := without_experts(config.model, scheme, loaded.config):
         notes.append(note)
     prompts, lengths = padded(checked.prompts)
-    calibration = text.calibration_windows(config.calibration_prompts, window, config.seed, ahead=config.prompt_tokens)
+    count, ahead = config.calibration_prompts, config.prompt_tokens
+    calibration = text.calibration_windows(count, window, config.seed, ahead=ahead)
+    notes += text.answers_note(count, window, ahead)
     sample = text.calibration[:4096]
     return LoadedInputs(
         model_name=config.model,

@@ -84,8 +84,14 @@ def test_windows_of_conversations_begin_answers(tmp_path, needed):
     assert len(set(numbers)) == len(numbers) > 14
     # A window is longer than a conversation, so that neighbours would share some of it.
     assert all(abs(a - b) > 1 for a in numbers[:9] for b in numbers[9:])
-    anywhere = split.calibration_windows(41, 20, 3)  # of forty answers
-    np.testing.assert_array_equal(split.calibration_windows(41, 20, 3, ahead=12), anywhere)
+    # There are forty answers.
+    few = split.calibration_windows(43, 20, 3, ahead=12)
+    np.testing.assert_array_equal(few[40:], split.calibration_windows(3, 20, 3))
+    assert all(row[1:18] == "<assistant>answer" for row in texts(few[:40]))
+    assert len(few) == 43
+    assert not len(split.calibration_between(43, 20, 3, ahead=12))
+    assert "40 of 43" in split.answers_note(43, 20, 12)[0]
+    assert not split.answers_note(40, 20, 12)
 
 
 def test_prompts_of_a_text_file_are_its_lines(tmp_path):

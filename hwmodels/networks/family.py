@@ -56,7 +56,7 @@ class Rotary:
         local_theta: the key of the base in layers with a window, where they have one of their own.
         skipped: the keys of the layers that are not rotated: a list of 0 (not rotated) and 1, layer by layer; and n, where
             every n-th layer is not, unless the list is there.
-        windowed: where a file states a window, layers without one are not rotated.
+        windowed: layers without a window are not rotated: "always", or where the file states one.
         default: settings of files that state none; None: no scaling.
         scores: yarn's `mscale_all_dim` also multiplies the scores of attention.
         longrope_spellings: names that the family's files have for "longrope", beside this one.
@@ -67,7 +67,7 @@ class Rotary:
     elements: str | None = None
     local_theta: str | None = None
     skipped: tuple[str, str] | None = None
-    windowed: bool = False
+    windowed: Literal["never", "stated", "always"] = "never"
     longrope_spellings: tuple[str, ...] = ()
     default: Mapping[str, Any] | None = None
     scores: bool = False
@@ -198,8 +198,8 @@ class Family:
         spellings: usual key -> other spellings of this family, its own last.
         norms_per_layer: of the residual stream.
         norm_biases: norms have biases beside their scales.
-        qk_norm: "head": one scale for all heads; "all": a scale of its own for every element of all heads; "optional_…":
-            where `use_qk_norm` is true.
+        qk_norm: "head": one scale for all heads; "all": a scale of its own for every element of all heads, normed together unless
+            `computation` says otherwise; "optional_…": where `use_qk_norm` is true.
         gated_ffn: three matrices rather than two.
         qkv_bias, o_bias, ffn_bias, head_bias: vectors added to what the matrices give.
         grouped_queries: `num_key_value_heads` may be stated; otherwise there are as many as query heads, always.

@@ -212,7 +212,8 @@ def _computed(name: str, how: Any, settings: Settings, family: Family) -> Any:
 def _rotated(row: Running, settings: Settings, spec: NetworkSpec) -> tuple[bool, ...]:
     """Whether each layer rotates queries and keys."""
     layers = spec.num_layers
-    if row.rotary is not None and row.rotary.windowed and settings.get("sliding_window") is not None:
+    windowed = "never" if row.rotary is None else row.rotary.windowed
+    if windowed == "always" or (windowed == "stated" and settings.get("sliding_window") is not None):
         return tuple(window is not None for window in spec.windows)
     if row.rotary is None or row.rotary.skipped is None:
         return (row.rotary is not None,) * layers

@@ -53,7 +53,8 @@ def written_config(spec: NetworkSpec, family: Family, *, max_positions: int) -> 
         **({} if row.rotary is None else written_rope(spec, row.rotary, family.defaults)),
         **_layers(spec, family),
         **{switch: value for switch, value in switches if isinstance(switch, str)},
-        **{key: spelled[value.key] if isinstance(value, Setting) else value for key, value in fixed.items()},
+        **{key: value for key, value in fixed.items() if not isinstance(value, Setting)},
+        **{k: spelled[v.key] for k, v in fixed.items() if isinstance(v, Setting) and v.key in spelled},
     }
 
 

@@ -171,7 +171,8 @@ class DecoderConfig(DecoderSizes):
     @property
     def block_norms(self) -> tuple[str, ...]:
         """Norms of the residual stream that each layer has."""
-        return (*PRE_NORMS * self.pre_norms, *POST_NORMS * self.post_norms)
+        pre_norms = PRE_NORMS[:1] if self.parallel else PRE_NORMS
+        return (*pre_norms * self.pre_norms, *POST_NORMS * self.post_norms)
 
     @functools.cached_property
     def router(self) -> LayerParameter | None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from hf_case import Case, rope, sizes
 
+#: Where the family's own are beyond a small vocabulary.
+_TOKENS = {"bos_token_id": 1, "eos_token_id": 2}
+
 #: One of each.
 RECENT_CASES = (
     # Norms after the blocks alone, norms over all heads; windows in layers 0, 1 and 3, whose frequencies are not scaled.
@@ -52,5 +55,36 @@ RECENT_CASES = (
         ),
         seed=50,
         dtype="bfloat16",
+    ),
+    # Blocks side by side, layer norms without biases, norms of heads with scales of their own.
+    Case(
+        "cohere_normed",
+        "cohere",
+        sizes(
+            (44, 24, 26, 2, 4, 2),
+            use_qk_norm=True,
+            attention_bias=True,
+            logit_scale=0.3,
+            rope_parameters=rope("default", 4000.0),
+            **_TOKENS,
+        ),
+        seed=95,
+        dtype="bfloat16",
+    ),
+    # Windows in four layers of five, of which the other one is not rotated; keys that releases have beside.
+    Case(
+        "cohere2_released",
+        "cohere2",
+        sizes(
+            (43, 24, 26, 5, 4, 2), sliding_window=6, logit_scale=0.25, rope_parameters=rope("default", 3000.0), **_TOKENS
+        ),
+        seed=96,
+        dtype="bfloat16",
+        released={
+            **{"layer_types": None, "sliding_window_pattern": 4, "layer_switch": 4, "rotary_pct": 1.0},
+            **{"rope_parameters": None, "rope_theta": 3000, "position_embedding_type": "rope_gptj"},
+            **{"use_parallel_block": True, "use_gated_activation": True, "use_parallel_embedding": False},
+            **{"use_embedding_sharing": True, "order_of_interleaved_layers": "local_attn_first", "head_dim": 6},
+        },
     ),
 )

@@ -58,6 +58,12 @@ def _stated_layers(settings: Settings) -> None:
     )
 
 
+#: Of Cohere's networks, whose blocks are side by side.
+_COHERE: dict[str, Any] = {
+    **{"norm": "unbiased_layer", "norm_eps": Setting("layer_norm_eps"), "parallel": True},
+    **{"activation": Setting("hidden_act"), "logit_divisor": Setting("logit_scale", power=-1)},
+}
+_COHERE_VALUES = {"layer_norm_eps": 1e-5, "hidden_act": "silu", "logit_scale": 0.0625, "max_position_embeddings": 8192}
 #: Of Granite's networks, which scale embedding, scores, residuals and logits.
 GRANITE = _LLAMA | {
     "embedding_scale": Setting("embedding_multiplier"),
@@ -284,7 +290,7 @@ GATED: tuple[Family, ...] = (
             "Exaone4ForCausalLM",
             SANDWICH_TENSORS,
             computation=_NORMS_AFTER,
-            rotary=Rotary(windowed=True),
+            rotary=Rotary(windowed="stated"),
         ),
     ),
     dataclasses.replace(
@@ -310,20 +316,42 @@ GATED: tuple[Family, ...] = (
     ),
     Family(
         name="cohere",
-        defaults=sizes(40, 8192, 22528, 64, None, 256000, tied=True),
+        # The base is 10,000 in transformers 4 by default, 500,000 in transformers 5.
+        defaults=sizes(40, 8192, 22528, 64, None, 256000, tied=True, rope_theta=None) | _COHERE_VALUES,
         norms_per_layer=1,
         qk_norm="optional_all",
         qkv_bias="attention_bias",
         o_bias="attention_bias",
+        running=Running(
+            "CohereForCausalLM",
+            LLAMA_TENSORS,
+            computation=_COHERE | {"qk_norm_scales": True},
+            rotary=Rotary(interleaved=True),
+        ),
     ),
     Family(
         name="cohere2",
-        defaults=sizes(40, 8192, 22528, 64, None, 256000, tied=True, sliding_window=4096, sliding_window_pattern=4),
+        defaults=sizes(40, 8192, 22528, 64, None, 256000, tied=True, sliding_window=4096, sliding_window_pattern=4)
+        | {"rope_theta": 10_000.0}
+        | _COHERE_VALUES,
         norms_per_layer=1,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         windows=Windows("all_but_every_nth"),
         free_head_dim=False,
+        running=Running(
+            "Cohere2ForCausalLM",
+            LLAMA_TENSORS,
+            computation=_COHERE,
+            rotary=Rotary(interleaved=True, windowed="always"),
+            # transformers reads over all of them; releases state them.
+            must_equal={
+                **{"use_parallel_block": True, "use_gated_activation": True, "use_parallel_embedding": False},
+                **{"use_embedding_sharing": Setting("tie_word_embeddings"), "use_qk_norm": False, "rotary_pct": 1.0},
+                **{"position_embedding_type": "rope_gptj", "order_of_interleaved_layers": "local_attn_first"},
+                "layer_switch": Setting("sliding_window_pattern"),
+            },
+        ),
     ),
     dataclasses.replace(
         LLAMA_LIKE,

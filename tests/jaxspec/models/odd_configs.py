@@ -33,7 +33,7 @@ def odd_config(family, seed):
         "eos_token_id": 2,
     }
     granites = ("granite", "granitemoe", "granitemoeshared", "granitemoehybrid")
-    if family not in ("phi3", "smollm3", "olmo2", "olmo3", "olmoe", "opt", "qwen2_moe", *granites):
+    if family not in ("phi3", "smollm3", "olmo2", "olmo3", "olmoe", "opt", "qwen2_moe", "cohere2", *granites):
         raw["head_dim"] = head_dim
     else:
         head_dim = raw["hidden_size"] // heads
@@ -43,6 +43,8 @@ def odd_config(family, seed):
         raw["mlp_bias"] = pick(True, False)
     sections = {
         "opt": opt,
+        "cohere": lambda raw, pick: cohere(raw, pick) | {"use_qk_norm": pick(True, False)},
+        "cohere2": lambda raw, pick: cohere(raw, pick) | some_windows(raw, pick),
         "gemma2": gemma,
         "gemma3_text": gemma,
         "granite": granite,
@@ -62,7 +64,7 @@ def odd_config(family, seed):
         "deepseek_v3": deepseek_v3,
         "glm4_moe_lite": glm4_moe_lite,
         "gpt_oss": gpt_oss,
-        "olmo3": olmo3,
+        "olmo3": some_windows,
         "exaone4": exaone4,
         "seed_oss": lambda raw, pick: {"attention_out_bias": pick(True, False)},
         "ernie4_5": lambda raw, pick: {"use_bias": pick(True, False)},
@@ -137,7 +139,11 @@ def gemma(raw, pick):
     }
 
 
-def olmo3(raw, pick):
+def cohere(raw, pick):
+    return {"layer_norm_eps": raw.pop("rms_norm_eps"), "logit_scale": pick(0.0625, 0.3, 1.0)}
+
+
+def some_windows(raw, pick):
     kinds = [pick("full_attention", "sliding_attention") for _ in range(raw["num_hidden_layers"])]
     return {"sliding_window": pick(3, 8, 40), **pick({}, {"layer_types": kinds})}
 

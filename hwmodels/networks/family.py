@@ -59,6 +59,7 @@ class Rotary:
         windowed: layers without a window are not rotated: "always", or where the file states one.
         default: settings of files that state none; None: no scaling.
         scores: yarn's `mscale_all_dim` also multiplies the scores of attention.
+        query_growth: the key, among the rotary settings, of how queries grow with their position (see `SharedSizes`).
         longrope_spellings: names that the family's files have for "longrope", beside this one.
     """
 
@@ -71,6 +72,7 @@ class Rotary:
     longrope_spellings: tuple[str, ...] = ()
     default: Mapping[str, Any] | None = None
     scores: bool = False
+    query_growth: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)

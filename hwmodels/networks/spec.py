@@ -204,6 +204,7 @@ class SharedSizes:
         experts: sizes and rules of the layers that are mixtures of experts; None: there are none.
         rotary_dim: elements of each head that are rotated, its first ones; None: all. Of an odd number the last one is rotated
             with its neighbour, as transformers does.
+        query_growth: r and n: a query at position p is multiplied by 1 + r log(1 + floor(p / n)); None: it is not.
         interleaved_rope: a plane of rotation is (2i, 2i + 1) rather than (i, i + rotary_dim / 2).
         windows: tokens that a layer sees, itself included, layer by layer; None: all.
         rotated: whether a layer rotates queries and keys, likewise.
@@ -229,6 +230,7 @@ class SharedSizes:
     linear: LinearSizes | None = None
     experts: ExpertSizes | None = None
     rotary_dim: int | None = None
+    query_growth: tuple[float, int] | None = None
     interleaved_rope: bool = False
     windows: tuple[int | None, ...] = (None,)
     rotated: tuple[bool, ...] = (True,)

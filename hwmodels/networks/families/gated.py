@@ -128,6 +128,24 @@ GATED: tuple[Family, ...] = (
         running=Running("MinistralForCausalLM", LLAMA_TENSORS),
     ),
     Family(
+        name="ministral3",
+        defaults=sizes(34, 4096, 14336, 32, 8, 131072, head_dim=128, sliding_window=None)
+        | stated_values(1e-5, 1_000_000.0, 262_144),
+        windows=Windows("all"),
+        running=Running(
+            "Ministral3ForCausalLM",
+            LLAMA_TENSORS,
+            rotary=Rotary(
+                default={
+                    **{"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "beta_fast": 32.0, "beta_slow": 1.0},
+                    **{"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1},
+                    "original_max_position_embeddings": 16_384,
+                },
+                query_growth="llama_4_scaling_beta",
+            ),
+        ),
+    ),
+    Family(
         name="cwm",
         defaults=sizes(64, 6144, 21504, 48, 8, 128256, head_dim=128, sliding_window=8192, sliding_window_pattern=4)
         | stated_values(1e-5, 1_000_000.0, 131_072),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxspec.models.attention import KVSource
@@ -28,7 +29,8 @@ class GroupedAttention:
 
     Source: Ainslie et al. 2023, arXiv:2305.13245. Norms per head (`qk_norm`): Qwen3; over all heads (`qk_norm_whole`): OLMo 2;
         per head with scales of all heads (`qk_norm_scales`): Command R+;
-        biases (`qkv_bias`): Qwen2; soft caps: Gemma 2; sinks: gpt-oss; a gate (`attention_gate`): Qwen3-Next.
+        biases (`qkv_bias`): Qwen2; soft caps: Gemma 2; sinks: gpt-oss; a gate (`attention_gate`): Qwen3-Next;
+        queries that grow with their position (`query_growth`): Ministral 3.
     """
 
     def matrices(self, sizes: DecoderSizes) -> dict[str, tuple[int, ...]]:
@@ -107,6 +109,10 @@ class GroupedAttention:
             frequency, factor = chosen_rope(sizes.ropes, sizes.rotated_elements, lengths, step.rope)
             turn = partial(rotate, factor=factor, interleaved=sizes.interleaved_rope)
             query, key = turn(query, step.positions, frequency), turn(key, step.positions, frequency)
+        if sizes.query_growth is not None:
+            rate, tokens = sizes.query_growth
+            grown = 1 + rate * jnp.log1p(jnp.floor(step.positions / tokens))
+            query = query * grown[..., None, None].astype(dtype)
         query, key, value = as_integers(query, key, value, sizes.integer_kv, weights)
         if step.kv_codec is not None:
             key, value = step.kv_codec(key), step.kv_codec(value)

@@ -37,7 +37,7 @@ def odd_config(family, seed):
         raw["head_dim"] = head_dim
     else:
         head_dim = raw["hidden_size"] // heads
-    if family not in ("mistral", "mixtral", "qwen2", "qwen2_moe", "phi3", "minimax_m2", "ernie4_5", "exaone4"):
+    if family not in ("mistral", "ministral3", "mixtral", "qwen2", "qwen2_moe", "phi3", "minimax_m2", "ernie4_5", "exaone4"):
         raw["attention_bias"] = pick(True, False)
     if family in ("llama", "granite", "smollm3", "seed_oss"):
         raw["mlp_bias"] = pick(True, False)
@@ -53,6 +53,7 @@ def odd_config(family, seed):
         "granitemoehybrid": granitemoehybrid,
         "smollm3": smollm3,
         "mistral": all_windows,
+        "ministral3": all_windows,
         "phi3": all_windows,
         "qwen2": late_windows,
         "qwen3": late_windows,
@@ -290,6 +291,8 @@ def rotation(raw, head_dim, pick):
         scaling, outside = (scaling, outside) if family == "phi3" else (scaling | outside, {})
     else:
         outside = {}
+    if family == "ministral3":
+        scaling |= {"llama_4_scaling_beta": pick(0.1, 0.6), "original_max_position_embeddings": pick(7, 16, 64)}
     theta = pick(500.0, 10_000.0)
     name = {"rope_type": "default" if kind == "none" else kind}
     share = {} if partial == 1 and family == "phi3" else {"partial_rotary_factor": partial}

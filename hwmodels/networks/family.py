@@ -59,6 +59,7 @@ class Rotary:
         windowed: layers without a window are not rotated: "always", or where the file states one.
         default: settings of files that state none; None: no scaling.
         scores: yarn's `mscale_all_dim` also multiplies the scores of attention.
+        stretched: an `alpha` in rotary settings of kind "dynamic" stretches the base, whatever the text's length.
         query_growth: the key, among the rotary settings, of how queries grow with their position (see `SharedSizes`).
         longrope_spellings: names that the family's files have for "longrope", beside this one.
     """
@@ -72,6 +73,7 @@ class Rotary:
     longrope_spellings: tuple[str, ...] = ()
     default: Mapping[str, Any] | None = None
     scores: bool = False
+    stretched: bool = False
     query_growth: str | None = None
 
 
@@ -200,8 +202,8 @@ class Family:
         spellings: usual key -> other spellings of this family, its own last.
         norms_per_layer: of the residual stream.
         norm_biases: norms have biases beside their scales.
-        qk_norm: "head": one scale for all heads; "all": a scale of its own for every element of all heads, normed together unless
-            `computation` says otherwise; "optional_…": where `use_qk_norm` is true.
+        qk_norm: "head": one scale for all heads; "all": a scale of its own for every element of all heads, normed together
+            unless `computation` says otherwise; "optional_…": where `use_qk_norm` is true.
         gated_ffn: three matrices rather than two.
         qkv_bias, o_bias, ffn_bias, head_bias: vectors added to what the matrices give.
         grouped_queries: `num_key_value_heads` may be stated; otherwise there are as many as query heads, always.

@@ -124,6 +124,10 @@ def _rope(
     if kind in rotary.longrope_spellings:
         kind = "longrope"
     base = _nested(settings, values).positive("rope_theta")
+    if rotary.stretched and kind == "dynamic" and values.get("alpha"):
+        _check_width(settings, "dynamic", rotary_dim, rotary_dim > 2, "more than 2")
+        base *= _nested(settings, values).positive("alpha") ** (rotary_dim / (rotary_dim - 2))
+        kind = "default"
     if kind == "default":
         return RopeSpec(base)
     if not isinstance(kind, str) or kind not in _READ:

@@ -15,6 +15,7 @@ __all__ = [
     "GLM4_POST_NORMS",
     "GPT_OSS_TENSORS",
     "GRANITE_EXPERT_TENSORS",
+    "HUNYUAN_TENSORS",
     "LATENT_TENSORS",
     "LLAMA_NORM_BIASES",
     "LLAMA_TENSORS",
@@ -45,6 +46,12 @@ LLAMA_TENSORS = {
     **{f"{kind}_norm": f"{_ATTENTION}{kind}_norm.weight" for kind in ("q", "k")},
     **{kind: f"{_LAYER}mlp.{kind}_proj.weight" for kind in ("gate", "up", "down")},
     **{f"{kind}_bias": f"{_LAYER}mlp.{kind}_proj.bias" for kind in ("gate", "up", "down")},
+}
+
+#: Of Hunyuan, whose norms of queries and keys have names of their own.
+HUNYUAN_TENSORS = LLAMA_TENSORS | {
+    "q_norm": _ATTENTION + "query_layernorm.weight",
+    "k_norm": _ATTENTION + "key_layernorm.weight",
 }
 
 #: Biases of layer norms under the same names.

@@ -36,6 +36,7 @@ class DecoderSizes(SharedSizes):
         pre_norms, post_norms: whether a block's input, and its output before it is added to the stream, are normed.
         parallel: both blocks of a layer read its input, after one norm, and what they put out is added together.
         qk_norm_scales: of norms of queries and keys per head, each element of all heads has a scale of its own.
+        qk_norm_last: queries and keys are normed after their rotation.
         activation: of the feed-forward networks (see `jaxspec.models.norms`).
         local_rope: rotation in layers with a window, where it is another one.
         score_scale: by which scores of attention are multiplied; None: 1 / sqrt(elements of a query head).
@@ -59,6 +60,7 @@ class DecoderSizes(SharedSizes):
     post_norms: bool = False
     parallel: bool = False
     qk_norm_scales: bool = False
+    qk_norm_last: bool = False
     activation: str = "silu"
     local_rope: Rope | None = None
     score_scale: float | None = None

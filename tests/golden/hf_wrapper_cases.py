@@ -75,7 +75,12 @@ WRAPPER_CASES = (
                 sliding_window=None,
                 max_position_embeddings=256,
                 rope_parameters=rope(
-                    "yarn", 4000.0, factor=16.0, original_max_position_embeddings=9, llama_4_scaling_beta=0.4, **_MSCALES
+                    "yarn",
+                    4000.0,
+                    factor=16.0,
+                    original_max_position_embeddings=9,
+                    llama_4_scaling_beta=0.4,
+                    **_MSCALES,
                 ),
                 tie_word_embeddings=True,
             ),
@@ -89,7 +94,7 @@ WRAPPER_CASES = (
                 "image_size": 8,
                 "patch_size": 4,
             },
-                "tie_word_embeddings": True,
+            "tie_word_embeddings": True,
         },
         seed=97,
         dtype="bfloat16",

@@ -23,6 +23,7 @@ from hwmodels.networks.tensor_names import (
     FUSED_QKV,
     GLM4_POST_NORMS,
     GRANITE_EXPERT_TENSORS,
+    HUNYUAN_TENSORS,
     LLAMA_TENSORS,
     SANDWICH_TENSORS,
     SHARED_ALONE,
@@ -381,6 +382,23 @@ GATED: tuple[Family, ...] = (
             "SmolLM3ForCausalLM",
             LLAMA_TENSORS,
             rotary=Rotary(skipped=("no_rope_layers", "no_rope_layer_interval")),
+        ),
+    ),
+    Family(
+        name="hunyuan_v1_dense",
+        defaults=sizes(32, 4096, 11008, 32, None, 290_943) | stated_values(1e-5, 10_000.0, 2048),
+        spellings={"head_dim": ("attention_head_dim", "head_dim")},
+        qk_norm="head",
+        qkv_bias="attention_bias",
+        o_bias="attention_bias",
+        must_equal={"use_cla": False, "use_mla": False, "use_qk_norm": True, "mlp_bias": False},
+        announced=("cla_share_factor",),  # counts where `use_cla` is true
+        running=Running(
+            "HunYuanDenseV1ForCausalLM",
+            HUNYUAN_TENSORS,
+            computation=_LLAMA | {"qk_norm_last": True},
+            rotary=Rotary(stretched=True),
+            must_equal={"use_rotary_pos_emb": True},
         ),
     ),
     Family(

@@ -28,7 +28,7 @@ class GroupedAttention:
     With a gate, rows of `q` are one head's query, then its gate, then the next head's.
 
     Source: Ainslie et al. 2023, arXiv:2305.13245. Norms per head (`qk_norm`): Qwen3; over all heads (`qk_norm_whole`): OLMo 2;
-        per head with scales of all heads (`qk_norm_scales`): Command R+;
+        per head with scales of all heads (`qk_norm_scales`): Command R+; after the rotation (`qk_norm_last`): Hunyuan;
         biases (`qkv_bias`): Qwen2; soft caps: Gemma 2; sinks: gpt-oss; a gate (`attention_gate`): Qwen3-Next;
         queries that grow with their position (`query_growth`): Ministral 3.
     """
@@ -91,12 +91,13 @@ class GroupedAttention:
             rounded=sizes.rounded_inputs,
         )
 
+        norm = lambda x, kind: NORMS[sizes.norm].apply(x, weights, f"{kind}_norm", sizes.norm_eps)
+
         def by_head(product: Array, kind: str) -> Float[Array, "batch token head head_dim"]:
             heads = (*product.shape[:2], -1, sizes.head_dim)
-            if sizes.qk_norm and kind != "v":
+            if sizes.qk_norm and not sizes.qk_norm_last and kind != "v":
                 whole = sizes.qk_norm_whole and not sizes.qk_norm_scales
-                parts = product if whole else product.reshape(heads)
-                product = NORMS[sizes.norm].apply(parts, weights, f"{kind}_norm", sizes.norm_eps)
+                product = norm(product if whole else product.reshape(heads), kind)
             return product.reshape(heads)
 
         product, gate = rows(kind="q"), None
@@ -109,6 +110,8 @@ class GroupedAttention:
             frequency, factor = chosen_rope(sizes.ropes, sizes.rotated_elements, lengths, step.rope)
             turn = partial(rotate, factor=factor, interleaved=sizes.interleaved_rope)
             query, key = turn(query, step.positions, frequency), turn(key, step.positions, frequency)
+        if sizes.qk_norm and sizes.qk_norm_last:
+            query, key = norm(query, "q"), norm(key, "k")
         if sizes.query_growth is not None:
             rate, tokens = sizes.query_growth
             grown = 1 + rate * jnp.log1p(jnp.floor(step.positions / tokens))

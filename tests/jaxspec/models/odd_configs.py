@@ -37,7 +37,17 @@ def odd_config(family, seed):
         raw["head_dim"] = head_dim
     else:
         head_dim = raw["hidden_size"] // heads
-    if family not in ("mistral", "ministral3", "mixtral", "qwen2", "qwen2_moe", "phi3", "minimax_m2", "ernie4_5", "exaone4"):
+    if family not in (
+        "mistral",
+        "ministral3",
+        "mixtral",
+        "qwen2",
+        "qwen2_moe",
+        "phi3",
+        "minimax_m2",
+        "ernie4_5",
+        "exaone4",
+    ):
         raw["attention_bias"] = pick(True, False)
     if family in ("llama", "granite", "smollm3", "seed_oss"):
         raw["mlp_bias"] = pick(True, False)
@@ -293,6 +303,8 @@ def rotation(raw, head_dim, pick):
         outside = {}
     if family == "ministral3":
         scaling |= {"llama_4_scaling_beta": pick(0.1, 0.6), "original_max_position_embeddings": pick(7, 16, 64)}
+    if family == "hunyuan_v1_dense" and kind == "dynamic":
+        scaling |= pick({}, {"alpha": 50.0})
     theta = pick(500.0, 10_000.0)
     name = {"rope_type": "default" if kind == "none" else kind}
     share = {} if partial == 1 and family == "phi3" else {"partial_rotary_factor": partial}

@@ -211,13 +211,15 @@ class Family:
         latent: multi-head latent attention.
         linear: layers that `layer_types` calls "linear_attention" are gated delta nets; where it is not stated, all but every
             `full_attention_interval`-th.
+        convolutions: the linear layers are gated short convolutions instead, called "conv"; where `layer_types` is not stated,
+            all that are not in `full_attn_idxs`.
         attention_gate: in the other layers a gate, projected with the queries, multiplies what attention gives.
         learned_sinks: one stored number per head.
         learned_positions: rows of the position table beyond `max_position_embeddings`; None: no table.
         embedding_norm: a norm right after the embedding.
         must_equal: keys that select what is not modelled, with the only value that is.
         running: what else is needed to run such networks; None: they are priced only.
-        beyond: of networks that are priced only: the spec with what no other column says.
+        beyond: the spec with what no other column says.
         announced: beginnings of keys that announce what is not modelled in other families, and which `beyond` reads.
         names: of networks that are priced only: what their tensors are called, for forms that name modules.
     """
@@ -237,6 +239,7 @@ class Family:
     free_head_dim: bool = True
     latent: bool = False
     linear: bool = False
+    convolutions: bool = False
     attention_gate: bool = False
     learned_sinks: bool = False
     learned_positions: int | None = None

@@ -114,10 +114,11 @@ class LatentSizes:
 
 @dataclasses.dataclass(frozen=True)
 class LinearSizes:
-    """Sizes of gated delta nets.
+    """Sizes of gated delta nets, or of short convolutions that stand alone.
 
     Attributes:
-        key_heads: heads of queries and of keys. value_heads: of values, a multiple of these; consecutive ones share a key head.
+        key_heads: heads of queries and of keys; 0, as `key_dim` is then: a convolution alone (LFM2), whose channels are values.
+        value_heads: of values, a multiple of these; consecutive ones share a key head.
         key_dim, value_dim: elements of a head.
         conv_tokens: tokens that the convolution over queries, keys and values joins, the new one included.
     Raises:
@@ -133,13 +134,18 @@ class LinearSizes:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if value < 1:
+            if value < 1 and not (self.convolution_alone and name in ("key_heads", "key_dim")):
                 raise ValueError(f"{name} of linear attention is {value}; it must be at least 1")
-        if self.value_heads % self.key_heads:
+        if self.key_heads and self.value_heads % self.key_heads:
             raise ValueError(
                 f"{self.value_heads} value heads of linear attention cannot share {self.key_heads} key heads; the first must "
                 "be a multiple of the second"
             )
+
+    @property
+    def convolution_alone(self) -> bool:
+        """Whether there is no matrix for each head."""
+        return self.key_heads == self.key_dim == 0
 
     @property
     def keys(self) -> int:
@@ -321,6 +327,8 @@ class NetworkSpec(SharedSizes):
         if self.linear is not None:
             sizes = {f"linear_{name}": value for name, value in vars(self.linear).items()}
             values |= {"num_linear_layers": linear, **sizes}
+            # The gate before a convolution has as many rows as there are channels.
+            values |= {"linear_rates": 1} if self.linear.convolution_alone else {}
         if self.indexes is not None:
             values |= {"num_selecting_layers": layers, "num_index_layers": sum(self.indexes)}
         beyond = dict(self.beyond)

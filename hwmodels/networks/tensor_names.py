@@ -10,6 +10,7 @@ __all__ = [
     "FUSED_GATE",
     "FUSED_GRANITE_EXPERTS",
     "FUSED_LATENT",
+    "FUSED_LFM2",
     "FUSED_LINEAR",
     "FUSED_QKV",
     "GLM4_POST_NORMS",
@@ -17,6 +18,8 @@ __all__ = [
     "GRANITE_EXPERT_TENSORS",
     "HUNYUAN_TENSORS",
     "LATENT_TENSORS",
+    "LFM2_CONVOLUTIONS",
+    "LFM2_TENSORS",
     "LLAMA_NORM_BIASES",
     "LLAMA_TENSORS",
     "MIXTRAL_TENSORS",
@@ -174,6 +177,27 @@ FUSED_LINEAR = {_LINEAR + "in_proj_qkvz.weight": ("in_qkv", "in_z"), _LINEAR + "
 
 #: Weights of convolutions channel by channel.
 CONVOLUTIONS = frozenset({_LINEAR + "conv1d.weight"})
+
+_FEED_FORWARD, _CONV = _LAYER + "feed_forward.", _LAYER + "conv."
+_GATED = {"gate": "w1", "up": "w3", "down": "w2"}
+#: Of LFM2, with experts or without: short convolutions, and attention in the other layers.
+LFM2_TENSORS = LLAMA_TENSORS | {
+    "final_norm": "model.embedding_norm.weight",
+    "attention_norm": _LAYER + "operator_norm.weight",
+    "mlp_norm": _LAYER + "ffn_norm.weight",
+    "o": _ATTENTION + "out_proj.weight",
+    **{f"{kind}_norm": f"{_ATTENTION}{kind}_layernorm.weight" for kind in ("q", "k")},
+    **{kind: f"{_FEED_FORWARD}{name}.weight" for kind, name in _GATED.items()},
+    **{f"expert_{kind}": f"{_FEED_FORWARD}experts.{{expert}}.{name}.weight" for kind, name in _GATED.items()},
+    "router": _FEED_FORWARD + "gate.weight",
+    "correction_bias": _FEED_FORWARD + "expert_bias",
+    **dict.fromkeys(("in_z", "in_qkv"), _CONV + "in_proj.weight"),
+    "conv": _CONV + "conv.weight",
+    "out": _CONV + "out_proj.weight",
+}
+#: Both gates, then channels.
+FUSED_LFM2 = {_CONV + "in_proj.weight": ("in_z", "in_qkv")}
+LFM2_CONVOLUTIONS = frozenset({_CONV + "conv.weight"})
 
 #: Of networks that also norm what leaves the blocks: the norm called after attention is then right after it.
 SANDWICH_TENSORS = LLAMA_TENSORS | {

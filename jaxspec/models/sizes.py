@@ -136,7 +136,8 @@ class DecoderSizes(SharedSizes):
     @property
     def scored_heads(self) -> int:
         """Scores of a layer for each token that a token sees: of linear attention its key's, its query's and their decay."""
-        return max(self.num_heads, 0 if self.linear is None else 3 * self.linear.value_heads)
+        recurrent = self.linear is not None and not self.linear.convolution_alone
+        return max(self.num_heads, 3 * self.linear.value_heads if self.linear is not None and recurrent else 0)
 
     @property
     def windowed(self) -> bool:

@@ -33,7 +33,7 @@ def odd_config(family, seed):
         "eos_token_id": 2,
     }
     granites = ("granite", "granitemoe", "granitemoeshared", "granitemoehybrid")
-    if family not in ("phi3", "smollm3", "olmo2", "olmo3", "olmoe", "opt", "qwen2_moe", "cohere2", *granites):
+    if family not in ("phi3", "smollm3", "olmo2", "olmo3", "olmoe", "opt", "qwen2_moe", "cohere2", "lfm2", *granites):
         raw["head_dim"] = head_dim
     else:
         head_dim = raw["hidden_size"] // heads
@@ -57,6 +57,8 @@ def odd_config(family, seed):
         "cohere2": lambda raw, pick: cohere(raw, pick) | some_windows(raw, pick),
         "gemma2": gemma,
         "gemma3_text": gemma,
+        "lfm2": lfm2,
+        "lfm2_moe": lfm2_moe,
         "granite": granite,
         "granitemoe": granitemoe,
         "granitemoeshared": lambda raw, pick: granitemoe(raw, pick) | {"shared_intermediate_size": pick(7, 12)},
@@ -184,6 +186,34 @@ def dots1(raw, pick):
     found = glm4_moe(raw, pick) | pick({}, {"sliding_window": None}, window)
     del found["use_qk_norm"]
     return found
+
+
+def lfm2(raw, pick):
+    layers = raw["num_hidden_layers"]
+    attending = sorted({pick(*range(layers)), pick(*range(layers))})
+    kinds = ["full_attention" if layer in attending else "conv" for layer in range(layers)]
+    width = {"block_auto_adjust_ff_dim": pick(True, False), "block_multiple_of": pick(4, 7)}
+    width |= {pick("intermediate_size", "block_ff_dim"): 3 + raw.pop("intermediate_size")}
+    width |= {"block_ffn_dim_multiplier": pick(None, 1.0, 1.3)}
+    listed = pick({"full_attn_idxs": attending}, {"layer_types": kinds}, {})
+    return {"norm_eps": raw.pop("rms_norm_eps"), "conv_L_cache": pick(2, 3, 4), **width, **listed}
+
+
+def lfm2_moe(raw, pick):
+    layers, experts = raw["num_hidden_layers"], pick(3, 6, 9)
+    kinds = [pick("conv", "conv", "full_attention") for _ in range(layers)]
+    kinds[pick(*range(layers))] = "full_attention"
+    return {
+        "norm_eps": raw.pop("rms_norm_eps"),
+        "conv_L_cache": pick(2, 3, 4),
+        "layer_types": kinds,
+        "num_dense_layers": pick(0, 1, layers),
+        "num_experts": experts,
+        "num_experts_per_tok": pick(1, 3, experts),
+        "moe_intermediate_size": pick(3, 8),
+        "norm_topk_prob": pick(True, False),
+        "routed_scaling_factor": pick(1.0, 2.5),
+    }
 
 
 def granite(raw, pick):

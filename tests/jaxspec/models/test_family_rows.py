@@ -104,8 +104,9 @@ def config_of(family, **changes):
         }
     if "rope_theta" in row.defaults and row.defaults["rope_theta"] is None:
         raw["rope_theta"] = 20_000.0
-    if row.linear:
-        raw["full_attention_interval"] = config.num_layers  # the last layer attends
+    if row.linear:  # the last layer attends
+        kinds = ["conv" if row.convolutions else "linear_attention"] * (config.num_layers - 1) + ["full_attention"]
+        raw["layer_types"] = kinds
     if row.grouped_queries:
         raw |= {"num_key_value_heads": config.num_kv_heads}
         # Two numbers of a head are too few to rotate a part of them.

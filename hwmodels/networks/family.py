@@ -84,6 +84,7 @@ class RouterRule:
     Attributes:
         scores: of the logits.
         renormalised: whether the chosen weights are divided by their sum, or the key that says so.
+        added: to that sum.
         scale: the key of the factor of the weights.
         groups: the keys of the number of groups, and of how many of them a token chooses from.
         group_score: of a group.
@@ -96,6 +97,7 @@ class RouterRule:
     groups: tuple[str, str] | None = None
     group_score: Literal["largest", "two_largest"] = "two_largest"
     grouped_by: tuple[str, str, str] | None = None
+    added: float = 1e-20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,7 +173,8 @@ class Experts:
         layers: "all"; "after_dense", after `first_k_dense_replace` dense ones, unless `mlp_layer_types` says which; "listed",
             the same where the list is the family's own way to say it;
             "every_nth", n being `decoder_sparse_step`, without those in `mlp_only_layers`; "frequency", those that are 1 in the
-            list `moe_layer_freq`.
+            list `moe_layer_freq`; "interval", every n-th, n being `moe_layer_interval`, from `moe_layer_start_index` to
+            `moe_layer_end_index`, which is the last layer where it is -1.
         size: the key of an expert's intermediate size.
         shared: the key of the shared experts' intermediate size, all together; or of their number.
         correction_bias: one stored number per expert, which corrects the router's scores.
@@ -180,7 +183,7 @@ class Experts:
         clamp: the key of the limit of a clamped gate; None: the network's own activation gates.
     """
 
-    layers: Literal["all", "after_dense", "listed", "every_nth", "frequency"]
+    layers: Literal["all", "after_dense", "listed", "every_nth", "frequency", "interval"]
     size: str = "moe_intermediate_size"
     shared: str | None = None
     correction_bias: bool = False

@@ -241,6 +241,7 @@ def _routed(settings: Settings, family: Family, row: Running, sizes: ExpertSizes
         functools.partial(dataclasses.replace, sizes),
         scores=rule.scores,
         renormalised=settings.flag(rule.renormalised) if isinstance(rule.renormalised, str) else rule.renormalised,
+        added=rule.added,
         scale=1.0 if rule.scale is None else settings.positive(rule.scale),
         groups=groups,
         groups_per_token=chosen,

@@ -178,6 +178,10 @@ def _expert_layers(settings: Settings, rule: str, layers: int) -> list[bool]:
         return [(number + 1) % step == 0 and number not in dense for number in range(layers)]
     if rule == "frequency":
         return settings.marks("moe_layer_freq")
+    if rule == "interval":
+        first, step = settings.size("moe_layer_start_index", least=0), settings.size("moe_layer_interval")
+        last = layers if settings.get("moe_layer_end_index") == -1 else settings.size("moe_layer_end_index", least=0)
+        return [(number + 1) % step == 0 and first <= number <= last for number in range(layers)]
     kinds = settings.names("mlp_layer_types")
     if kinds is None:
         dense_layers = settings.optional_size("first_k_dense_replace", least=0) or 0

@@ -22,6 +22,7 @@ class ExpertSizes:
         scores: of the router's logits: softmax over all experts, or sigmoid of each.
         renormalised: the weights of the chosen experts are divided by their sum. Of a softmax this equals the softmax over the
             chosen logits alone.
+        added: to that sum, before weights are divided by it.
         scale: by which the weights are multiplied.
         router_bias: the router's logits have a bias.
         correction_bias: a number per expert, added to the scores for the choice alone, not for the weights.
@@ -40,6 +41,7 @@ class ExpertSizes:
     shared_gated: bool = False
     scores: Literal["softmax", "sigmoid"] = "softmax"
     renormalised: bool = True
+    added: float = 1e-20  # keeps a division by a sum of no scores finite
     scale: float = 1.0
     router_bias: bool = False
     correction_bias: bool = False

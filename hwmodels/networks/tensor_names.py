@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "CONVOLUTIONS",
+    "ERNIE_MOE_TENSORS",
     "EXPERT_TENSORS",
     "FUSED_ALONE",
     "FUSED_EXPERTS",
@@ -78,6 +79,9 @@ EXPERT_TENSORS = LLAMA_TENSORS | {
     **{f"expert_{kind}": f"{_LAYER}mlp.experts.{{expert}}.{kind}_proj.weight" for kind in ("gate", "up", "down")},
     **{f"shared_{kind}": f"{_LAYER}mlp.shared_experts.{kind}_proj.weight" for kind in ("gate", "up", "down")},
 }
+
+#: The same of ERNIE 4.5, whose corrections are a matrix of one row.
+ERNIE_MOE_TENSORS = EXPERT_TENSORS | {"correction_bias": _LAYER + "mlp.moe_statics.e_score_correction_bias"}
 
 #: The same with latent attention.
 LATENT_TENSORS = EXPERT_TENSORS | {

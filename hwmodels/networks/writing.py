@@ -109,6 +109,7 @@ def _experts(spec: NetworkSpec, family: Family) -> dict[str, Any]:
     keys, mixed = family.experts, spec.expert_layers
     if keys is None:
         return {}
+    places = [number for number, is_mixed in enumerate(mixed) if is_mixed] or [len(mixed)]
     layers: dict[str, Any] = {
         "all": {},
         "every_nth": {
@@ -116,7 +117,12 @@ def _experts(spec: NetworkSpec, family: Family) -> dict[str, Any]:
             "mlp_only_layers": [n for n, is_mixed in enumerate(mixed) if not is_mixed],
         },
         "listed": {"mlp_layer_types": ["sparse" if is_mixed else "dense" for is_mixed in mixed]},
-        "after_dense": {"first_k_dense_replace": mixed.index(True) if any(mixed) else len(mixed)},
+        "after_dense": {"first_k_dense_replace": places[0]},
+        "interval": {
+            "moe_layer_start_index": places[0],
+            "moe_layer_end_index": places[-1],
+            "moe_layer_interval": places[1] - places[0] if len(places) > 1 else 1,
+        },
     }[keys.layers]
     sizes = spec.experts
     if sizes is None:

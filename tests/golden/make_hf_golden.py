@@ -63,7 +63,8 @@ def random_model(case: Case) -> Any:
             else:
                 value = parameter.shape[-1] ** -0.5 * value
             parameter.copy_(torch.from_numpy(value))
-        for name, buffer in sorted(model.named_buffers()):
+        # Of Ernie 4.5 the correction is a parameter.
+        for name, buffer in sorted([*model.named_buffers(), *model.named_parameters()]):
             if name.endswith(("e_score_correction_bias", "expert_bias")):  # as large as the scores that it corrects
                 buffer.copy_(torch.from_numpy(0.3 * rng.standard_normal(tuple(buffer.shape))))
     return model

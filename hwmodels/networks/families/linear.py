@@ -162,7 +162,7 @@ LINEAR: tuple[Family, ...] = (
         experts=Experts("after_dense", correction_bias=True),
         running=Running(
             "Lfm2MoeForCausalLM",
-            router=RouterRule("sigmoid", "norm_topk_prob", "routed_scaling_factor"),
+            router=RouterRule("sigmoid", "norm_topk_prob", "routed_scaling_factor", added=1e-6),
             must_equal={"use_expert_bias": True},
             **_LFM2_RUNNING,
         ),

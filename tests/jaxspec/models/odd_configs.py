@@ -57,6 +57,7 @@ def odd_config(family, seed):
         "cohere2": lambda raw, pick: cohere(raw, pick) | some_windows(raw, pick),
         "gemma2": gemma,
         "gemma3_text": gemma,
+        "ernie4_5_moe": ernie4_5_moe,
         "lfm2": lfm2,
         "lfm2_moe": lfm2_moe,
         "granite": granite,
@@ -188,13 +189,25 @@ def dots1(raw, pick):
     return found
 
 
+def ernie4_5_moe(raw, pick):
+    layers, experts = raw["num_hidden_layers"], pick(3, 6, 9)
+    raw.pop("attention_bias", None)
+    return {
+        "moe_num_experts": experts,
+        "moe_k": pick(1, 3, experts),
+        "moe_num_shared_experts": pick(0, 1, 2),
+        "moe_intermediate_size": pick(3, 8),
+        **pick({}, {"moe_layer_interval": 2}, {"moe_layer_start_index": 0}, {"moe_layer_end_index": layers // 2}),
+    }
+
+
 def lfm2(raw, pick):
     layers = raw["num_hidden_layers"]
     attending = sorted({pick(*range(layers)), pick(*range(layers))})
     kinds = ["full_attention" if layer in attending else "conv" for layer in range(layers)]
     width = {"block_auto_adjust_ff_dim": pick(True, False), "block_multiple_of": pick(4, 7)}
     width |= {pick("intermediate_size", "block_ff_dim"): 3 + raw.pop("intermediate_size")}
-    width |= {"block_ffn_dim_multiplier": pick(None, 1.0, 1.3)}
+    width |= {"block_ffn_dim_multiplier": pick(0.8, 1.0, 1.3)}
     listed = pick({"full_attn_idxs": attending}, {"layer_types": kinds}, {})
     return {"norm_eps": raw.pop("rms_norm_eps"), "conv_L_cache": pick(2, 3, 4), **width, **listed}
 

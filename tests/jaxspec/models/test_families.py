@@ -142,6 +142,10 @@ def test_both_spellings_of_the_rotary_settings(changes, theta, original):
         ({"model_type": "cohere2", "layer_switch": 3}, "cohere2 with layer_switch = 3 is not modelled; allowed is 4"),
         ({"model_type": "lfm2", "conv_bias": True}, "lfm2 with conv_bias = True is not modelled; allowed is False"),
         ({"model_type": "lfm2", "conv_dim": 7}, "lfm2 with conv_dim = 7 is not modelled; allowed is 192"),
+        (
+            {"model_type": "ernie4_5_moe", "use_bias": True},
+            "ernie4_5_moe with use_bias = True is not modelled; allowed",
+        ),
         ({"model_type": "olmoe", "clip_qkv": 8.0}, "olmoe with clip_qkv = 8.0 is not modelled; allowed is null"),
         ({"is_causal": False}, "is_causal = False is not modelled; allowed is true"),
         (

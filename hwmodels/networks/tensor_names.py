@@ -201,6 +201,7 @@ LFM2_TENSORS = LLAMA_TENSORS | {
 }
 #: Both gates, then channels.
 FUSED_LFM2 = {_CONV + "in_proj.weight": ("in_z", "in_qkv")}
+#: Weights of its convolutions, channel by channel.
 LFM2_CONVOLUTIONS = frozenset({_CONV + "conv.weight"})
 
 #: Of networks that also norm what leaves the blocks: the norm called after attention is then right after it.

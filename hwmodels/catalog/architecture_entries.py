@@ -72,7 +72,7 @@ _OPTIONAL: dict[str, Rule] = {
 }
 
 #: Sizes of linear attention.
-_LINEAR = ("linear_key_heads", "linear_value_heads", "linear_key_dim", "linear_value_dim", "linear_conv_tokens")
+_LINEAR = ("linear_value_heads", "linear_value_dim", "linear_conv_tokens")
 
 #: Field -> rule, for all fields of `Architecture`.
 ARCHITECTURE_RULES = _REQUIRED | _OPTIONAL
@@ -91,6 +91,7 @@ _TOGETHER = (
     ("num_index_layers", ("index_heads", "index_head_dim")),
     ("num_window_layers", ("window_tokens",)),
     ("num_linear_layers", _LINEAR),
+    ("linear_key_heads", ("linear_key_dim",)),
 )
 #: (field, what it needs): the first may be above 0 only where the second is.
 _NEEDS = (
@@ -99,6 +100,7 @@ _NEEDS = (
     ("sink_tokens", "num_window_layers"),
     ("kv_lora_rank", "v_head_dim"),
     ("num_selecting_layers", "num_index_layers"),
+    ("linear_key_heads", "num_linear_layers"),
     ("expert_hidden_size", "num_moe_layers"),
 )
 _AT_MOST = (

@@ -116,7 +116,8 @@ class Architecture:
     num_index_layers: Leaf = 0.0  # that score tokens; the others take the choice of one before
     index_heads: Leaf = 0.0
     index_head_dim: Leaf = 0.0  # elements of the one key of a token, which is cached
-    # Linear attention (gated delta nets, Mamba-2): a matrix per head in place of the keys and values of all tokens.
+    # Linear attention (gated delta nets, Mamba-2): a matrix per head in place of the keys and values of all tokens; or, without
+    # keys, a short convolution alone, between two gates (LFM2).
     num_linear_layers: Leaf = 0.0  # layers that have it; the others attend to what is cached
     linear_key_heads: Leaf = 0.0  # of queries and of keys
     linear_value_heads: Leaf = 0.0  # each with a matrix of its own
@@ -271,8 +272,9 @@ def parameters(architecture: Architecture) -> dict[str, Leaf]:
     shared = a.num_moe_layers * a.hidden_size * a.shared_intermediate_size
     # The heads of a layer share the scales of their query and key norms; latents and low-rank queries have their own.
     scales = 2.0 * a.qk_norm * a.head_dim + either(latent, a.kv_lora_rank + a.q_lora_rank, 0.0)
-    # Heads share the scale of their outputs' norm; each has two numbers of how it forgets.
-    linear_vectors = linear.convolved * a.linear_conv_tokens + a.linear_value_dim + 2.0 * a.linear_value_heads
+    # Heads share the scale of their outputs' norm; each has two numbers of how it forgets. Convolutions alone have neither.
+    linear_vectors = linear.convolved * a.linear_conv_tokens
+    linear_vectors += either(a.linear_key_dim > 0, a.linear_value_dim + 2.0 * a.linear_value_heads, 0.0)
     vectors = norms(a) * a.hidden_size + a.num_layers * a.vectors_per_layer
     vectors += cached_layers * scales + linear_layers * linear_vectors
     stored = {

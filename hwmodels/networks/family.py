@@ -56,9 +56,11 @@ class Rotary:
         local_theta: the key of the base in layers with a window, where they have one of their own.
         skipped: the keys of the layers that are not rotated: a list of 0 (not rotated) and 1, layer by layer; and n, where
             every n-th layer is not, unless the list is there.
-        windowed: where a file states a window, layers without one are not rotated.
+        windowed: layers without a window are not rotated: "always", or where the file states one.
         default: settings of files that state none; None: no scaling.
         scores: yarn's `mscale_all_dim` also multiplies the scores of attention.
+        stretched: an `alpha` in rotary settings of kind "dynamic" stretches the base, whatever the text's length.
+        query_growth: the key, among the rotary settings, of how queries grow with their position (see `SharedSizes`).
         longrope_spellings: names that the family's files have for "longrope", beside this one.
     """
 
@@ -67,10 +69,12 @@ class Rotary:
     elements: str | None = None
     local_theta: str | None = None
     skipped: tuple[str, str] | None = None
-    windowed: bool = False
+    windowed: Literal["never", "stated", "always"] = "never"
     longrope_spellings: tuple[str, ...] = ()
     default: Mapping[str, Any] | None = None
     scores: bool = False
+    stretched: bool = False
+    query_growth: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +84,7 @@ class RouterRule:
     Attributes:
         scores: of the logits.
         renormalised: whether the chosen weights are divided by their sum, or the key that says so.
+        added: to that sum.
         scale: the key of the factor of the weights.
         groups: the keys of the number of groups, and of how many of them a token chooses from.
         group_score: of a group.
@@ -92,6 +97,7 @@ class RouterRule:
     groups: tuple[str, str] | None = None
     group_score: Literal["largest", "two_largest"] = "two_largest"
     grouped_by: tuple[str, str, str] | None = None
+    added: float = 1e-20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,7 +173,8 @@ class Experts:
         layers: "all"; "after_dense", after `first_k_dense_replace` dense ones, unless `mlp_layer_types` says which; "listed",
             the same where the list is the family's own way to say it;
             "every_nth", n being `decoder_sparse_step`, without those in `mlp_only_layers`; "frequency", those that are 1 in the
-            list `moe_layer_freq`.
+            list `moe_layer_freq`; "interval", every n-th, n being `moe_layer_interval`, from `moe_layer_start_index` to
+            `moe_layer_end_index`, which is the last layer where it is -1.
         size: the key of an expert's intermediate size.
         shared: the key of the shared experts' intermediate size, all together; or of their number.
         correction_bias: one stored number per expert, which corrects the router's scores.
@@ -176,7 +183,7 @@ class Experts:
         clamp: the key of the limit of a clamped gate; None: the network's own activation gates.
     """
 
-    layers: Literal["all", "after_dense", "listed", "every_nth", "frequency"]
+    layers: Literal["all", "after_dense", "listed", "every_nth", "frequency", "interval"]
     size: str = "moe_intermediate_size"
     shared: str | None = None
     correction_bias: bool = False
@@ -198,8 +205,8 @@ class Family:
         spellings: usual key -> other spellings of this family, its own last.
         norms_per_layer: of the residual stream.
         norm_biases: norms have biases beside their scales.
-        qk_norm: "head": one scale for all heads; "all": a scale of its own for every element of all heads; "optional_…":
-            where `use_qk_norm` is true.
+        qk_norm: "head": one scale for all heads; "all": a scale of its own for every element of all heads, normed together
+            unless `computation` says otherwise; "optional_…": where `use_qk_norm` is true.
         gated_ffn: three matrices rather than two.
         qkv_bias, o_bias, ffn_bias, head_bias: vectors added to what the matrices give.
         grouped_queries: `num_key_value_heads` may be stated; otherwise there are as many as query heads, always.
@@ -207,13 +214,15 @@ class Family:
         latent: multi-head latent attention.
         linear: layers that `layer_types` calls "linear_attention" are gated delta nets; where it is not stated, all but every
             `full_attention_interval`-th.
+        convolutions: the linear layers are gated short convolutions instead, called "conv"; where `layer_types` is not stated,
+            all that are not in `full_attn_idxs`.
         attention_gate: in the other layers a gate, projected with the queries, multiplies what attention gives.
         learned_sinks: one stored number per head.
         learned_positions: rows of the position table beyond `max_position_embeddings`; None: no table.
         embedding_norm: a norm right after the embedding.
         must_equal: keys that select what is not modelled, with the only value that is.
         running: what else is needed to run such networks; None: they are priced only.
-        beyond: of networks that are priced only: the spec with what no other column says.
+        beyond: the spec with what no other column says.
         announced: beginnings of keys that announce what is not modelled in other families, and which `beyond` reads.
         names: of networks that are priced only: what their tensors are called, for forms that name modules.
     """
@@ -233,6 +242,7 @@ class Family:
     free_head_dim: bool = True
     latent: bool = False
     linear: bool = False
+    convolutions: bool = False
     attention_gate: bool = False
     learned_sinks: bool = False
     learned_positions: int | None = None

@@ -51,7 +51,11 @@ def read_rope(settings: Settings, rotary: Rotary, width: int) -> dict[str, Any]:
     beside = {_ORIGINAL: settings.get(_ORIGINAL)} if has_length else {}
     rope = _rope(settings, stated, beside, rotated or width, rotary)
     factor = _score_factor(settings, rope, stated, rotary)
-    return {"rope": rope, "rotary_dim": None if rotated == width else rotated, "score_factor": factor}
+    found = {"rope": rope, "rotary_dim": None if rotated == width else rotated, "score_factor": factor}
+    if rotary.query_growth is not None:
+        inside = _nested(settings, stated)
+        found["query_growth"] = (inside.positive(rotary.query_growth), _length(inside, _ORIGINAL))
+    return found
 
 
 def _of_two_types(settings: Settings, rotary: Rotary, width: int) -> dict[str, Any]:
@@ -120,6 +124,10 @@ def _rope(
     if kind in rotary.longrope_spellings:
         kind = "longrope"
     base = _nested(settings, values).positive("rope_theta")
+    if rotary.stretched and kind == "dynamic" and values.get("alpha"):
+        _check_width(settings, "dynamic", rotary_dim, rotary_dim > 2, "more than 2")
+        base *= _nested(settings, values).positive("alpha") ** (rotary_dim / (rotary_dim - 2))
+        kind = "default"
     if kind == "default":
         return RopeSpec(base)
     if not isinstance(kind, str) or kind not in _READ:
@@ -253,7 +261,10 @@ def written_rope(spec: NetworkSpec, rotary: Rotary, defaults: Mapping[str, Any])
         rotated = spec.head_dim if spec.rotary_dim is None else spec.rotary_dim
         raw[_PARTIAL] = _ratio(rotated if spec.latent is None else spec.latent.rope_head_dim, spec.head_dim)
     raw["rope_theta"] = main.theta
-    return raw if main.kind == "default" and rotary.default is None else raw | {"rope_scaling": _written(main)}
+    scaling = _written(main)
+    if rotary.query_growth is not None and spec.query_growth is not None:
+        scaling |= zip((rotary.query_growth, _ORIGINAL), spec.query_growth, strict=True)
+    return raw if main.kind == "default" and rotary.default is None else raw | {"rope_scaling": scaling}
 
 
 def _written(rope: RopeSpec) -> dict[str, Any]:

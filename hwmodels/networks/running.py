@@ -166,6 +166,7 @@ def _check_windows(family: Family, settings: Settings) -> None:
         off = rule is None or settings.get("sliding_window") is None
         off = off or (rule is not None and rule.enabled is not None and settings.get(rule.enabled) is not True)
         known = ("full_attention", "linear_attention") if family.linear else ("full_attention", "attention")
+        known = ("full_attention", "conv") if family.convolutions else known
         if off and any(kind not in known for kind in listed):
             allowed = " or ".join(map(repr, known[: 1 + family.linear]))
             raise NotImplementedError(
@@ -212,7 +213,8 @@ def _computed(name: str, how: Any, settings: Settings, family: Family) -> Any:
 def _rotated(row: Running, settings: Settings, spec: NetworkSpec) -> tuple[bool, ...]:
     """Whether each layer rotates queries and keys."""
     layers = spec.num_layers
-    if row.rotary is not None and row.rotary.windowed and settings.get("sliding_window") is not None:
+    windowed = "never" if row.rotary is None else row.rotary.windowed
+    if windowed == "always" or (windowed == "stated" and settings.get("sliding_window") is not None):
         return tuple(window is not None for window in spec.windows)
     if row.rotary is None or row.rotary.skipped is None:
         return (row.rotary is not None,) * layers
@@ -239,6 +241,7 @@ def _routed(settings: Settings, family: Family, row: Running, sizes: ExpertSizes
         functools.partial(dataclasses.replace, sizes),
         scores=rule.scores,
         renormalised=settings.flag(rule.renormalised) if isinstance(rule.renormalised, str) else rule.renormalised,
+        added=rule.added,
         scale=1.0 if rule.scale is None else settings.positive(rule.scale),
         groups=groups,
         groups_per_token=chosen,

@@ -11,7 +11,7 @@ from hwmodels.networks.spec import ExpertSizes, LatentSizes, LearnedPositions, L
 
 __all__ = ["LINEAR_KEYS", "network_spec"]
 
-_FULL, _SLIDING, _LINEAR = "full_attention", "sliding_attention", "linear_attention"
+_FULL, _SLIDING, _LINEAR, _CONVOLUTION = "full_attention", "sliding_attention", "linear_attention", "conv"
 _SELECTED = "deepseek_sparse_attention"
 
 #: Field of `LinearSizes` -> key of config.json.
@@ -52,7 +52,7 @@ def network_spec(settings: Settings, family: Family) -> NetworkSpec:
     if offset is not None:
         positions = LearnedPositions(settings.size("max_position_embeddings") + offset, offset)
     linear_layers = _linear_layers(settings, family, layers)
-    linear = {name: settings.size(key) for name, key in LINEAR_KEYS.items()} if any(linear_layers) else None
+    linear = _linear_sizes(settings, family, hidden) if any(linear_layers) else None
     rule = family.norms_per_layer
     spec = NetworkSpec(
         vocab_size=vocab,
@@ -72,7 +72,7 @@ def network_spec(settings: Settings, family: Family) -> NetworkSpec:
         attention_gate=family.attention_gate,
         attention_sinks=family.learned_sinks,
         learned_positions=positions,
-        linear=None if linear is None else settings.fitted(LinearSizes, **linear),
+        linear=linear,
         experts=experts,
         gated_ffn=family.gated_ffn,
         norms_per_layer=rule if isinstance(rule, int) else rule(settings),
@@ -178,6 +178,10 @@ def _expert_layers(settings: Settings, rule: str, layers: int) -> list[bool]:
         return [(number + 1) % step == 0 and number not in dense for number in range(layers)]
     if rule == "frequency":
         return settings.marks("moe_layer_freq")
+    if rule == "interval":
+        first, step = settings.size("moe_layer_start_index", least=0), settings.size("moe_layer_interval")
+        last = layers if settings.get("moe_layer_end_index") == -1 else settings.size("moe_layer_end_index", least=0)
+        return [(number + 1) % step == 0 and first <= number <= last for number in range(layers)]
     kinds = settings.names("mlp_layer_types")
     if kinds is None:
         dense_layers = settings.optional_size("first_k_dense_replace", least=0) or 0
@@ -187,16 +191,27 @@ def _expert_layers(settings: Settings, rule: str, layers: int) -> list[bool]:
     return [kind == "sparse" for kind in kinds]
 
 
+def _linear_sizes(settings: Settings, family: Family, hidden: int) -> LinearSizes:
+    if family.convolutions:
+        return LinearSizes(0, hidden, 0, 1, settings.size("conv_L_cache"))
+    return settings.fitted(LinearSizes, **{name: settings.size(key) for name, key in LINEAR_KEYS.items()})
+
+
 def _linear_layers(settings: Settings, family: Family, layers: int) -> tuple[bool, ...]:
     """Whether each layer has linear attention."""
     if not family.linear:
         return (False,) * layers
-    kinds = settings.names("layer_types")
-    if kinds is None:
+    kinds, listed = settings.names("layer_types"), family.convolutions and settings.get("full_attn_idxs") is not None
+    attending = settings.layer_numbers("full_attn_idxs") if listed else set(range(layers))
+    if kinds is None and family.convolutions:
+        linear = tuple(layer not in attending for layer in range(layers))
+    elif kinds is None:
         every = settings.size("full_attention_interval")
         linear = tuple((layer + 1) % every != 0 for layer in range(layers))
     else:
-        linear = tuple(kind == _LINEAR for kind in kinds)
+        linear = tuple(kind == (_CONVOLUTION if family.convolutions else _LINEAR) for kind in kinds)
+        if listed and linear != tuple(layer not in attending for layer in range(layers)):
+            raise settings.error("full_attn_idxs", f"is {sorted(attending)}; layer_types has other layers that attend")
     if all(linear):
         raise EntryError(
             f"{settings.prefix}all {layers} layers have linear attention; one at least must attend to a cache"
@@ -212,6 +227,7 @@ def _windows(settings: Settings, family: Family, layers: int) -> tuple[int | Non
         sliding = _sliding(settings, family, layers)
     else:
         allowed = (_FULL, _LINEAR) if family.linear else (_FULL, _SLIDING)
+        allowed = (_FULL, _CONVOLUTION) if family.convolutions else allowed
         allowed += (_SELECTED,) if "index_topk" in family.announced else ()
         others = sorted(set(kinds) - set(allowed))
         if others:

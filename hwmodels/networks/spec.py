@@ -22,6 +22,7 @@ class ExpertSizes:
         scores: of the router's logits: softmax over all experts, or sigmoid of each.
         renormalised: the weights of the chosen experts are divided by their sum. Of a softmax this equals the softmax over the
             chosen logits alone.
+        added: to that sum, before weights are divided by it.
         scale: by which the weights are multiplied.
         router_bias: the router's logits have a bias.
         correction_bias: a number per expert, added to the scores for the choice alone, not for the weights.
@@ -40,6 +41,7 @@ class ExpertSizes:
     shared_gated: bool = False
     scores: Literal["softmax", "sigmoid"] = "softmax"
     renormalised: bool = True
+    added: float = 1e-20  # keeps a division by a sum of no scores finite
     scale: float = 1.0
     router_bias: bool = False
     correction_bias: bool = False
@@ -114,10 +116,11 @@ class LatentSizes:
 
 @dataclasses.dataclass(frozen=True)
 class LinearSizes:
-    """Sizes of gated delta nets.
+    """Sizes of gated delta nets, or of short convolutions that stand alone.
 
     Attributes:
-        key_heads: heads of queries and of keys. value_heads: of values, a multiple of these; consecutive ones share a key head.
+        key_heads: heads of queries and of keys; 0, as `key_dim` is then: a convolution alone (LFM2), whose channels are values.
+        value_heads: of values, a multiple of these; consecutive ones share a key head.
         key_dim, value_dim: elements of a head.
         conv_tokens: tokens that the convolution over queries, keys and values joins, the new one included.
     Raises:
@@ -133,13 +136,18 @@ class LinearSizes:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if value < 1:
+            if value < 1 and not (self.convolution_alone and name in ("key_heads", "key_dim")):
                 raise ValueError(f"{name} of linear attention is {value}; it must be at least 1")
-        if self.value_heads % self.key_heads:
+        if self.key_heads and self.value_heads % self.key_heads:
             raise ValueError(
                 f"{self.value_heads} value heads of linear attention cannot share {self.key_heads} key heads; the first must "
                 "be a multiple of the second"
             )
+
+    @property
+    def convolution_alone(self) -> bool:
+        """Whether there is no matrix for each head."""
+        return self.key_heads == self.key_dim == 0
 
     @property
     def keys(self) -> int:
@@ -204,6 +212,7 @@ class SharedSizes:
         experts: sizes and rules of the layers that are mixtures of experts; None: there are none.
         rotary_dim: elements of each head that are rotated, its first ones; None: all. Of an odd number the last one is rotated
             with its neighbour, as transformers does.
+        query_growth: r and n: a query at position p is multiplied by 1 + r log(1 + floor(p / n)); None: it is not.
         interleaved_rope: a plane of rotation is (2i, 2i + 1) rather than (i, i + rotary_dim / 2).
         windows: tokens that a layer sees, itself included, layer by layer; None: all.
         rotated: whether a layer rotates queries and keys, likewise.
@@ -229,6 +238,7 @@ class SharedSizes:
     linear: LinearSizes | None = None
     experts: ExpertSizes | None = None
     rotary_dim: int | None = None
+    query_growth: tuple[float, int] | None = None
     interleaved_rope: bool = False
     windows: tuple[int | None, ...] = (None,)
     rotated: tuple[bool, ...] = (True,)
@@ -319,6 +329,8 @@ class NetworkSpec(SharedSizes):
         if self.linear is not None:
             sizes = {f"linear_{name}": value for name, value in vars(self.linear).items()}
             values |= {"num_linear_layers": linear, **sizes}
+            # The gate before a convolution has as many rows as there are channels.
+            values |= {"linear_rates": 1} if self.linear.convolution_alone else {}
         if self.indexes is not None:
             values |= {"num_selecting_layers": layers, "num_index_layers": sum(self.indexes)}
         beyond = dict(self.beyond)

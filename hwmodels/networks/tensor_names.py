@@ -4,18 +4,23 @@ from __future__ import annotations
 
 __all__ = [
     "CONVOLUTIONS",
+    "ERNIE_MOE_TENSORS",
     "EXPERT_TENSORS",
     "FUSED_ALONE",
     "FUSED_EXPERTS",
     "FUSED_GATE",
     "FUSED_GRANITE_EXPERTS",
     "FUSED_LATENT",
+    "FUSED_LFM2",
     "FUSED_LINEAR",
     "FUSED_QKV",
     "GLM4_POST_NORMS",
     "GPT_OSS_TENSORS",
     "GRANITE_EXPERT_TENSORS",
+    "HUNYUAN_TENSORS",
     "LATENT_TENSORS",
+    "LFM2_CONVOLUTIONS",
+    "LFM2_TENSORS",
     "LLAMA_NORM_BIASES",
     "LLAMA_TENSORS",
     "MIXTRAL_TENSORS",
@@ -47,6 +52,12 @@ LLAMA_TENSORS = {
     **{f"{kind}_bias": f"{_LAYER}mlp.{kind}_proj.bias" for kind in ("gate", "up", "down")},
 }
 
+#: Of Hunyuan, whose norms of queries and keys have names of their own.
+HUNYUAN_TENSORS = LLAMA_TENSORS | {
+    "q_norm": _ATTENTION + "query_layernorm.weight",
+    "k_norm": _ATTENTION + "key_layernorm.weight",
+}
+
 #: Biases of layer norms under the same names.
 LLAMA_NORM_BIASES = {
     f"{name}_bias": LLAMA_TENSORS[name].removesuffix("weight") + "bias"
@@ -68,6 +79,9 @@ EXPERT_TENSORS = LLAMA_TENSORS | {
     **{f"expert_{kind}": f"{_LAYER}mlp.experts.{{expert}}.{kind}_proj.weight" for kind in ("gate", "up", "down")},
     **{f"shared_{kind}": f"{_LAYER}mlp.shared_experts.{kind}_proj.weight" for kind in ("gate", "up", "down")},
 }
+
+#: The same of ERNIE 4.5, whose corrections are a matrix of one row.
+ERNIE_MOE_TENSORS = EXPERT_TENSORS | {"correction_bias": _LAYER + "mlp.moe_statics.e_score_correction_bias"}
 
 #: The same with latent attention.
 LATENT_TENSORS = EXPERT_TENSORS | {
@@ -167,6 +181,28 @@ FUSED_LINEAR = {_LINEAR + "in_proj_qkvz.weight": ("in_qkv", "in_z"), _LINEAR + "
 
 #: Weights of convolutions channel by channel.
 CONVOLUTIONS = frozenset({_LINEAR + "conv1d.weight"})
+
+_FEED_FORWARD, _CONV = _LAYER + "feed_forward.", _LAYER + "conv."
+_GATED = {"gate": "w1", "up": "w3", "down": "w2"}
+#: Of LFM2, with experts or without: short convolutions, and attention in the other layers.
+LFM2_TENSORS = LLAMA_TENSORS | {
+    "final_norm": "model.embedding_norm.weight",
+    "attention_norm": _LAYER + "operator_norm.weight",
+    "mlp_norm": _LAYER + "ffn_norm.weight",
+    "o": _ATTENTION + "out_proj.weight",
+    **{f"{kind}_norm": f"{_ATTENTION}{kind}_layernorm.weight" for kind in ("q", "k")},
+    **{kind: f"{_FEED_FORWARD}{name}.weight" for kind, name in _GATED.items()},
+    **{f"expert_{kind}": f"{_FEED_FORWARD}experts.{{expert}}.{name}.weight" for kind, name in _GATED.items()},
+    "router": _FEED_FORWARD + "gate.weight",
+    "correction_bias": _FEED_FORWARD + "expert_bias",
+    **dict.fromkeys(("in_z", "in_qkv"), _CONV + "in_proj.weight"),
+    "conv": _CONV + "conv.weight",
+    "out": _CONV + "out_proj.weight",
+}
+#: Both gates, then channels.
+FUSED_LFM2 = {_CONV + "in_proj.weight": ("in_z", "in_qkv")}
+#: Weights of its convolutions, channel by channel.
+LFM2_CONVOLUTIONS = frozenset({_CONV + "conv.weight"})
 
 #: Of networks that also norm what leaves the blocks: the norm called after attention is then right after it.
 SANDWICH_TENSORS = LLAMA_TENSORS | {

@@ -53,7 +53,8 @@ def written_config(spec: NetworkSpec, family: Family, *, max_positions: int) -> 
         **({} if row.rotary is None else written_rope(spec, row.rotary, family.defaults)),
         **_layers(spec, family),
         **{switch: value for switch, value in switches if isinstance(switch, str)},
-        **{key: spelled[value.key] if isinstance(value, Setting) else value for key, value in fixed.items()},
+        **{key: value for key, value in fixed.items() if not isinstance(value, Setting)},
+        **{k: spelled[v.key] for k, v in fixed.items() if isinstance(v, Setting) and v.key in spelled},
     }
 
 
@@ -72,6 +73,10 @@ def _layers(spec: NetworkSpec, family: Family) -> dict[str, Any]:
     if family.linear:
         sizes = {} if spec.linear is None else {key: getattr(spec.linear, name) for name, key in LINEAR_KEYS.items()}
         kinds = {True: "linear_attention", False: "full_attention"}
+        if family.convolutions:
+            sizes = {} if spec.linear is None else {"conv_L_cache": spec.linear.conv_tokens}
+            sizes |= {"block_auto_adjust_ff_dim": False} if "block_auto_adjust_ff_dim" in family.defaults else {}
+            kinds[True] = "conv"
         raw = sizes | {"layer_types": [kinds[linear] for linear in spec.linear_layers]}
     rule = family.windows
     if rule is None:
@@ -104,6 +109,7 @@ def _experts(spec: NetworkSpec, family: Family) -> dict[str, Any]:
     keys, mixed = family.experts, spec.expert_layers
     if keys is None:
         return {}
+    places = [number for number, is_mixed in enumerate(mixed) if is_mixed] or [len(mixed)]
     layers: dict[str, Any] = {
         "all": {},
         "every_nth": {
@@ -111,7 +117,12 @@ def _experts(spec: NetworkSpec, family: Family) -> dict[str, Any]:
             "mlp_only_layers": [n for n, is_mixed in enumerate(mixed) if not is_mixed],
         },
         "listed": {"mlp_layer_types": ["sparse" if is_mixed else "dense" for is_mixed in mixed]},
-        "after_dense": {"first_k_dense_replace": mixed.index(True) if any(mixed) else len(mixed)},
+        "after_dense": {"first_k_dense_replace": places[0]},
+        "interval": {
+            "moe_layer_start_index": places[0],
+            "moe_layer_end_index": places[-1],
+            "moe_layer_interval": places[1] - places[0] if len(places) > 1 else 1,
+        },
     }[keys.layers]
     sizes = spec.experts
     if sizes is None:

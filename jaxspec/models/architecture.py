@@ -7,8 +7,7 @@ from typing import Any
 
 from hwmodels import Architecture
 from hwmodels.networks import NetworkSpec, RopeSpec
-from jaxspec.models.blocks import GatedDeltaNet
-from jaxspec.models.config import SHARED, DecoderConfig
+from jaxspec.models.config import RECURRENT, SHARED, DecoderConfig
 from jaxspec.models.norms import NORMS
 from jaxspec.models.rope import Rope
 
@@ -48,7 +47,7 @@ def spec_of(config: DecoderConfig) -> NetworkSpec:
     own |= {"windows": by_layer(config.windows), "rotated": by_layer(config.rotated)}
     return NetworkSpec(
         **own,
-        linear_layers=tuple(isinstance(attention, GatedDeltaNet) for attention, _ in blocks),
+        linear_layers=tuple(isinstance(attention, RECURRENT) for attention, _ in blocks),
         expert_layers=tuple(router is not None and router.in_layer(layer) for layer in layers),
         gated_ffn=all(getattr(feed_forward, "gated", True) for _, feed_forward in blocks),
         norms_per_layer=len(config.block_norms),

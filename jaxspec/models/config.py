@@ -17,6 +17,7 @@ from jaxspec.models.blocks import (
     GatedDeltaNet,
     GroupedAttention,
     LatentAttention,
+    ShortConvolution,
 )
 from jaxspec.models.blocks.interface import CachedShape
 from jaxspec.models.layer_runs import LayerLoop, LayerRun, loops_of, runs_of
@@ -30,6 +31,7 @@ from jaxspec.settings.knobs import MANTISSA_BITS, SharedExponents, StoredDtype
 __all__ = [
     "INPUT_OF",
     "MATRIX_KINDS",
+    "RECURRENT",
     "DecoderConfig",
     "LayerParameter",
     "config_of",
@@ -54,6 +56,9 @@ INPUT_OF = {
     **{"expert_gate": "expert_gate_up", "expert_up": "expert_gate_up", "expert_down": "expert_down"},
     **{"shared_gate": "shared_gate_up", "shared_up": "shared_gate_up", "shared_down": "shared_down"},
 }
+
+#: Kinds of block in the place of attention whose layers `linear` describes: they attend to no cache of keys and values.
+RECURRENT = (GatedDeltaNet, ShortConvolution)
 
 #: Norms of what enters the two blocks, and of what leaves them.
 PRE_NORMS, POST_NORMS = ("attention_norm", "mlp_norm"), ("attention_post_norm", "mlp_post_norm")
@@ -171,7 +176,8 @@ class DecoderConfig(DecoderSizes):
     @property
     def block_norms(self) -> tuple[str, ...]:
         """Norms of the residual stream that each layer has."""
-        return (*PRE_NORMS * self.pre_norms, *POST_NORMS * self.post_norms)
+        pre_norms = PRE_NORMS[:1] if self.parallel else PRE_NORMS
+        return (*pre_norms * self.pre_norms, *POST_NORMS * self.post_norms)
 
     @functools.cached_property
     def router(self) -> LayerParameter | None:
@@ -233,10 +239,10 @@ class DecoderConfig(DecoderSizes):
     @functools.cached_property
     def mixed_layers(self) -> MixedLayers | None:
         """What the layers of the KV cache hold where some have linear attention; None: all hold keys and values."""
-        if not any(isinstance(kind, GatedDeltaNet) for kind in self.attention):
+        if not any(isinstance(kind, RECURRENT) for kind in self.attention):
             return None
-        own = (kind.cached_shape(self) for kind in self.attention if not isinstance(kind, GatedDeltaNet))
-        layers = (isinstance(self.blocks(layer)[0], GatedDeltaNet) for layer in range(self.num_layers))
+        own = (kind.cached_shape(self) for kind in self.attention if not isinstance(kind, RECURRENT))
+        layers = (isinstance(self.blocks(layer)[0], RECURRENT) for layer in range(self.num_layers))
         return MixedLayers(next(own, None), tuple(layers))
 
     @property
@@ -280,13 +286,14 @@ def config_of(spec: NetworkSpec) -> DecoderConfig:
         DenseFeedForward(gated=spec.gated_ffn),
         GroupedAttention() if spec.latent is None else LatentAttention(),
     )
+    recurrent = ShortConvolution() if spec.linear and spec.linear.convolution_alone else GatedDeltaNet()
     main = _rope(spec.rope)
     return DecoderConfig(
         **{name: getattr(spec, name) for name in SHARED},
         rope_theta=main.theta,
         rope_scaling=main.scaling,
         local_rope=spec.local_rope and _rope(spec.local_rope),
-        attention=tuple(GatedDeltaNet() if linear else attends for linear in spec.linear_layers),
+        attention=tuple(recurrent if linear else attends for linear in spec.linear_layers),
         feed_forward=tuple(Experts() if mixed else dense for mixed in spec.expert_layers),
         **(spec.computation or {}),
     )

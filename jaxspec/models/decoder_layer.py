@@ -1,4 +1,4 @@
-"""One layer of a decoder: attention, then a feed-forward network, each normed and added to its input."""
+"""One layer of a decoder: attention and a feed-forward network, each normed and added to its input."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def decoder_layer(
     step: StepInput,
     attending: Float[Array, "batch token column"] | None = None,
 ) -> LayerResult:
-    """One layer: attention and feed-forward, each normed before, after or both, and added to its input. It computes in the
-    type of `x`.
+    """One layer: attention and feed-forward, one behind the other or side by side, each normed before, after or both, and added
+    to its input. It computes in the type of `x`.
 
     Args:
         weights: of this layer alone, without the layer axis.
@@ -52,6 +52,6 @@ def decoder_layer(
     attending = before(x, "attention_norm") if attending is None else attending
     attended = attention.apply(attending, weights, sizes, step)
     x = added(x, attended.output, "attention_post_norm")
-    fed = feed_forward.apply(before(x, "mlp_norm"), weights, sizes, step)
+    fed = feed_forward.apply(attending if sizes.parallel else before(x, "mlp_norm"), weights, sizes, step)
     x = added(x, fed.output, "mlp_post_norm")
     return LayerResult(x, attended.written, attended.inputs | fed.inputs, fed.choices)

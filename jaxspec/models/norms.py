@@ -71,20 +71,29 @@ class RmsNorm:
 
 @dataclasses.dataclass(frozen=True)
 class LayerNorm:
-    """Mean and variance removed, then scales and biases (Ba et al. 2016, arXiv:1607.06450)."""
+    """Mean and variance removed, then scales and biases (Ba et al. 2016, arXiv:1607.06450).
+
+    Attributes:
+        biased: whether there are biases.
+    """
+
+    biased: bool = True
 
     def vectors(self, name: str) -> dict[str, float]:
         """See `Norm`."""
-        return {name: 1.0, f"{name}_bias": 0.0}
+        return {name: 1.0} | ({f"{name}_bias": 0.0} if self.biased else {})
 
     def apply(self, x: Array, weights: Mapping[str, Array], name: str, eps: float) -> Array:
         """See `Norm`."""
         wide = _wide(x)
         centred = wide - jnp.mean(wide, axis=-1, keepdims=True)
         scale = jax.lax.rsqrt(jnp.mean(centred * centred, axis=-1, keepdims=True) + eps)
-        gain, bias = (jax.lax.broadcast_to_rank(_wide(weights[part]), x.ndim) for part in (name, f"{name}_bias"))
-        return (centred * scale * gain + bias).astype(x.dtype)
+        gain, *bias = (jax.lax.broadcast_to_rank(_wide(weights[part]), x.ndim) for part in self.vectors(name))
+        return sum(bias, centred * scale * gain).astype(x.dtype)
 
 
 #: `DecoderSizes.norm` -> kind of norm.
-NORMS: dict[str, Norm] = {"rms": RmsNorm(), "shifted_rms": RmsNorm(shift=1.0), "layer": LayerNorm()}
+NORMS: dict[str, Norm] = {
+    **{"rms": RmsNorm(), "shifted_rms": RmsNorm(shift=1.0)},
+    **{"layer": LayerNorm(), "unbiased_layer": LayerNorm(biased=False)},
+}

@@ -22,9 +22,9 @@ from hwmodels.networks.heads import DraftHead, draft_head
 from jaxspec.errors import InputError
 from jaxspec.formats.container.source import weight_files
 from jaxspec.formats.shard_index import read_json_object
-from jaxspec.models.blocks import Experts, GatedDeltaNet
+from jaxspec.models.blocks import Experts
 from jaxspec.models.checkpoint_files import CheckpointFiles, TensorTable
-from jaxspec.models.config import DecoderConfig, decoder_config
+from jaxspec.models.config import RECURRENT, DecoderConfig, decoder_config
 from jaxspec.models.decoder import Params
 from jaxspec.models.described import checked_names, described_in
 from jaxspec.models.draft_head import HeadRule, check_head_config
@@ -383,7 +383,7 @@ def own_head_in(directory: Path) -> ReleasedHead:
 
 def _own_config(config: DecoderConfig) -> DecoderConfig:
     """Of one layer with attention to a cache, and the last one's feed-forward network."""
-    attention = [kind for kind in config.attention if not isinstance(kind, GatedDeltaNet)][-1:]
+    attention = [kind for kind in config.attention if not isinstance(kind, RECURRENT)][-1:]
     feed_forward = config.blocks(config.num_layers - 1)[1]
     own = dataclasses.replace(
         config,

@@ -45,10 +45,6 @@ class RouterChoices(NamedTuple):
     used: Int[Array, "batch token *layer chosen"]
 
 
-#: Keeps a division by a sum of no scores finite.
-_SMALLEST_SUM = 1e-20
-
-
 class Routed(NamedTuple):
     """Choices of a step's tokens, and the weights of the experts used."""
 
@@ -98,7 +94,7 @@ def _weights(
     weights = jnp.take_along_axis(scores, jnp.maximum(used, 0), axis=-1)
     weights = jnp.where(used == NO_EXPERT, 0.0, weights)
     if sizes.renormalised:
-        weights = weights / (weights.sum(axis=-1, keepdims=True) + _SMALLEST_SUM)
+        weights = weights / (weights.sum(axis=-1, keepdims=True) + sizes.added)
     return weights * sizes.scale
 
 

@@ -15,7 +15,7 @@ from jaxspec.settings.compressions import IntegerKV, RoundedInputs
 __all__ = ["DecoderSizes", "NormKind", "shortest"]
 
 #: Kinds of norm (see `jaxspec.models.norms`).
-NormKind = Literal["rms", "shifted_rms", "layer"]
+NormKind = Literal["rms", "shifted_rms", "layer", "unbiased_layer"]
 
 _SIZES = (
     *("vocab_size", "hidden_size", "intermediate_size", "num_layers", "num_heads", "num_kv_heads", "head_dim"),
@@ -34,6 +34,9 @@ class DecoderSizes(SharedSizes):
         rope_theta, rope_scaling: rotation of queries and keys.
         norm: kind of all norms. norm_eps: what they add to the variance.
         pre_norms, post_norms: whether a block's input, and its output before it is added to the stream, are normed.
+        parallel: both blocks of a layer read its input, after one norm, and what they put out is added together.
+        qk_norm_scales: of norms of queries and keys per head, each element of all heads has a scale of its own.
+        qk_norm_last: queries and keys are normed after their rotation.
         activation: of the feed-forward networks (see `jaxspec.models.norms`).
         local_rope: rotation in layers with a window, where it is another one.
         score_scale: by which scores of attention are multiplied; None: 1 / sqrt(elements of a query head).
@@ -55,6 +58,9 @@ class DecoderSizes(SharedSizes):
     norm: NormKind = "rms"
     pre_norms: bool = True
     post_norms: bool = False
+    parallel: bool = False
+    qk_norm_scales: bool = False
+    qk_norm_last: bool = False
     activation: str = "silu"
     local_rope: Rope | None = None
     score_scale: float | None = None
@@ -130,7 +136,8 @@ class DecoderSizes(SharedSizes):
     @property
     def scored_heads(self) -> int:
         """Scores of a layer for each token that a token sees: of linear attention its key's, its query's and their decay."""
-        return max(self.num_heads, 0 if self.linear is None else 3 * self.linear.value_heads)
+        recurrent = self.linear is not None and not self.linear.convolution_alone
+        return max(self.num_heads, 3 * self.linear.value_heads if self.linear is not None and recurrent else 0)
 
     @property
     def windowed(self) -> bool:

@@ -169,7 +169,9 @@ def layer_parameters(config: DecoderConfig, row: Running) -> dict[Path, StoredPa
         "row": min,
     }
     # Parameters whose rows are of several kinds, each of which has its own place in a group.
-    sections = {} if linear is None else {"in_qkv": (linear.keys, linear.keys, linear.values)}
+    sections = (
+        {} if linear is None or linear.convolution_alone else {"in_qkv": (linear.keys, linear.keys, linear.values)}
+    )
     found: dict[Path, StoredParameter] = {}
     for name, parameter in sorted(config.layer_parameters.items(), key=lambda item: order[item[0]]):
         axis = -2 if parameter.initial is None else -1

@@ -115,7 +115,9 @@ def _with_linear(attention: Mapping[str, Any], own: Mapping[str, Any], architect
         parts = [(layers * rows, attention[kind]), *((linear_layers * each, bits) for each, bits in of_linear)]
         return sum(weight * bits for weight, bits in parts) / sum(weight for weight, _ in parts)
 
-    queried = (linear.keys, own["in_qkv"]), (linear.values, own["in_z"]), (rates, UNCOMPRESSED_BITS)
+    # Of short convolutions these are rows of a second gate.
+    of_rates = jnp.where(a.linear_key_dim > 0, UNCOMPRESSED_BITS, own["in_z"])
+    queried = (linear.keys, own["in_qkv"]), (linear.values, own["in_z"]), (rates, of_rates)
     return {
         "q": mean("q", queries, queried),
         "k": mean("k", keys, ((linear.keys, own["in_qkv"]),)),

@@ -280,4 +280,22 @@ EXPERT_CASES = (
         dtype="bfloat16",
         packed="mxfp4",
     ),
+    # Corrected scores of a softmax, experts in layers 1 and 3 of 0 to 4, planes of neighbouring elements.
+    Case(
+        "ernie4_5_moe_interval",
+        "ernie4_5_moe",
+        sizes(
+            (44, 24, 26, 5, 4, 2),
+            moe_num_experts=6,
+            moe_k=2,
+            moe_num_shared_experts=2,
+            moe_intermediate_size=9,
+            moe_layer_interval=2,
+            moe_layer_start_index=1,
+            moe_layer_end_index=3,
+            tie_word_embeddings=False,
+        ),
+        seed=102,
+        dtype="bfloat16",
+    ),
 )

@@ -118,4 +118,44 @@ LINEAR_CASES = (
         packed="stacked",
         greedy=12,
     ),
+    # Short convolutions in three layers of five, feed-forward networks whose stated width is made smaller and rounded; keys
+    # that releases have beside.
+    Case(
+        "lfm2_released",
+        "lfm2",
+        sizes(
+            (45, 24, 41, 5, 4, 2),
+            block_multiple_of=6,
+            full_attn_idxs=[1, 4],
+            conv_L_cache=3,
+            rope_parameters=rope("default", 3000.0),
+        ),
+        seed=99,
+        dtype="bfloat16",
+        released={
+            **{"rope_parameters": None, "rope_theta": 3000.0, "layer_types": None, "full_attn_idxs": [1, 4]},
+            **{"intermediate_size": None, "block_ff_dim": 41, "tie_word_embeddings": None, "tie_embedding": True},
+            **{"block_dim": 24, "conv_dim": 24, "conv_dim_out": 24, "num_heads": 4, "block_norm_eps": 1e-5},
+            **{"block_use_swiglu": True, "use_pos_enc": True, "conv_use_xavier_init": True},
+        },
+        greedy=12,
+    ),
+    # The same with experts behind a dense layer, sigmoids and corrected scores.
+    Case(
+        "lfm2_moe_corrected",
+        "lfm2_moe",
+        sizes(
+            (43, 24, 26, 4, 4, 2),
+            num_experts=6,
+            num_experts_per_tok=2,
+            moe_intermediate_size=10,
+            num_dense_layers=1,
+            routed_scaling_factor=1.7,
+            conv_L_cache=4,
+            layer_types=["conv", "full_attention", "conv", "conv"],
+        ),
+        seed=101,
+        dtype="bfloat16",
+        greedy=12,
+    ),
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from hf_case import Case, rope, sizes
 
+_MSCALES = {"mscale": 1.0, "mscale_all_dim": 1.0}
+
 #: One of each kind of network around a text decoder.
 WRAPPER_CASES = (
     Case(
@@ -59,6 +61,42 @@ WRAPPER_CASES = (
             "tie_word_embeddings": False,
         },
         seed=48,
+        dtype="bfloat16",
+    ),
+    # Queries that grow from the ninth token on.
+    Case(
+        "ministral3_multimodal",
+        "mistral3",
+        {
+            "text_config": sizes(
+                (44, 24, 26, 2, 4, 2),
+                model_type="ministral3",
+                head_dim=10,
+                sliding_window=None,
+                max_position_embeddings=256,
+                rope_parameters=rope(
+                    "yarn",
+                    4000.0,
+                    factor=16.0,
+                    original_max_position_embeddings=9,
+                    llama_4_scaling_beta=0.4,
+                    **_MSCALES,
+                ),
+                tie_word_embeddings=True,
+            ),
+            "vision_config": {
+                "model_type": "pixtral",
+                "hidden_size": 8,
+                "intermediate_size": 8,
+                "num_hidden_layers": 1,
+                "num_attention_heads": 2,
+                "head_dim": 4,
+                "image_size": 8,
+                "patch_size": 4,
+            },
+            "tie_word_embeddings": True,
+        },
+        seed=97,
         dtype="bfloat16",
     ),
     # Positions of images have three coordinates; those of text are plain.

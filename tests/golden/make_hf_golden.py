@@ -63,8 +63,9 @@ def random_model(case: Case) -> Any:
             else:
                 value = parameter.shape[-1] ** -0.5 * value
             parameter.copy_(torch.from_numpy(value))
-        for name, buffer in sorted(model.named_buffers()):
-            if name.endswith("e_score_correction_bias"):  # as large as the scores that it corrects
+        # Of Ernie 4.5 the correction is a parameter.
+        for name, buffer in sorted([*model.named_buffers(), *model.named_parameters()]):
+            if name.endswith(("e_score_correction_bias", "expert_bias")):  # as large as the scores that it corrects
                 buffer.copy_(torch.from_numpy(0.3 * rng.standard_normal(tuple(buffer.shape))))
     return model
 
@@ -123,7 +124,8 @@ def expected(directory: Path, seed: int, dtype: torch.dtype = torch.float32, new
 def frequencies(model: Any) -> dict[str, np.ndarray]:
     """The network's own, of a text of one token, where it has any."""
     parts = (getattr(model.model, name, None) for name in ("language_model", "text_model"))
-    rotary = getattr(next(filter(None, parts), model.model), "rotary_emb", None)
+    text = next(filter(None, parts), model.model)
+    rotary = getattr(text, "rotary_emb", None) or getattr(text, "pos_emb", None)
     if rotary is None:
         return {}
     by_type = hasattr(rotary, "layer_types")

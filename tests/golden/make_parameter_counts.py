@@ -32,9 +32,9 @@ GROUPS = (
     ("lm_head", r"^(lm_head|embed_out)\."),
     ("embed", r"(embed_tokens|embed_positions|embed_in|word_embeddings|embeddings|wte|wpe)\."),
     ("shared", r"(shared_experts?|shared_mlp|latent_proj)\."),
-    ("router", r"(router|mlp\.gate|block_sparse_moe\.gate|moe\.gate|mixer\.gate)\."),
+    ("router", r"(router|mlp\.gate|feed_forward\.gate|block_sparse_moe\.gate|moe\.gate|mixer\.gate)\."),
     ("experts", r"\.experts\.|block_sparse_moe\.(input|output)_linear"),
-    ("attention", r"(self_attn|attention|self_attention|attn)\.|mixer\.(q|k|v|o|in|out)_proj"),
+    ("attention", r"(self_attn|attention|self_attention|attn)\.|(mixer|conv)\.(q|k|v|o|in|out)_proj"),
     ("ffn", r"(mlp|fc1|fc2|feed_forward)\b|mixer\.(up|down)_proj"),
 )
 
@@ -43,7 +43,9 @@ def group_of(name: str, shape: tuple[int, ...]) -> str:
     """The group of one tensor."""
     experts_bias = "experts" in name and name.endswith("bias")
     # A convolution has a vector per channel.
-    norm = "conv1d" in name or re.search(r"(norm|ln_\w+|layernorm)(\.norms\.\d+)?\.(weight|bias)$", name)
+    norm = re.search(r"conv1d|conv\.conv|correction_bias$", name) or re.search(
+        r"(norm|ln_\w+|layernorm)(\.norms\.\d+)?\.(weight|bias)$", name
+    )
     if len(shape) == 1 or experts_bias or norm or "shared_expert_gate" in name:
         return "norm"
     for group, pattern in GROUPS:
@@ -69,7 +71,7 @@ def count(raw: dict[str, Any]) -> dict[str, int]:
     windows = [
         kind in ("sliding_attention", "chunked_attention") for kind in getattr(config, "layer_types", None) or []
     ]
-    linear = [kind == "linear_attention" for kind in getattr(config, "layer_types", None) or []]
+    linear = [kind in ("linear_attention", "conv") for kind in getattr(config, "layer_types", None) or []]
     return {
         "total": sum(counts.values()),
         **dict(sorted(counts.items())),

@@ -15,7 +15,7 @@ _PLAIN = (
     *("llama", "mistral", "qwen2", "qwen3", "glm", "glm4", "gemma", "gemma2", "gemma3_text", "phi", "phi3", "olmo2"),
     *("olmo3", "granite", "starcoder2", "gpt_neox", "cohere", "cohere2", "stablelm", "nemotron", "smollm3", "seed_oss"),
     *("internlm3", "iquestcoder", "cwm", "helium", "arcee", "ministral", "vaultgemma"),
-    *("ernie4_5", "exaone4"),
+    *("ernie4_5", "exaone4", "ministral3", "hunyuan_v1_dense", "lfm2"),
 )
 _MOE = (
     "mixtral",
@@ -40,7 +40,7 @@ _LATENT = {"kv_lora_rank": 10, "q_lora_rank": 14, "qk_nope_head_dim": 9, "qk_rop
 def small(model_type: str, **others: Any) -> dict[str, Any]:
     """A small config.json; token numbers lie within its vocabulary."""
     heads = {"num_key_value_heads": SMALL["heads"]} if model_type in _UNGROUPED else {}
-    heads |= {"head_dim": 4} if model_type in ("ministral", "helium") else {}  # no default builds
+    heads |= {"head_dim": 4} if model_type in ("ministral", "helium", "hunyuan_v1_dense") else {}  # no default builds
     return sizes(model_type, **SMALL) | heads | {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2} | others
 
 
@@ -138,6 +138,15 @@ def variants() -> dict[str, dict[str, Any]]:
                 family, **experts, **latent, **(groups | {"first_k_dense_replace": 3})
             )
     ranks = {key: value for key, value in _LATENT.items() if key != "v_head_dim"}
+    convolutions = {"conv_L_cache": 4, "block_multiple_of": 6, "full_attn_idxs": [1, 4]}
+    cases["lfm2 convolutions"] = small("lfm2", **convolutions, **TIED)
+    cases["lfm2 stated width"] = small("lfm2", **convolutions, block_auto_adjust_ff_dim=False)
+    routed = {"num_experts": 7, "num_experts_per_tok": 2, "moe_intermediate_size": 17, "num_dense_layers": 1}
+    kinds = ["conv", "full_attention", "conv", "conv", "full_attention"]
+    cases["lfm2_moe small"] = small("lfm2_moe", **routed, layer_types=kinds, conv_L_cache=4, **TIED)
+    routed = {"moe_num_experts": 7, "moe_k": 2, "moe_intermediate_size": 17, "moe_num_shared_experts": 2}
+    cases["ernie4_5_moe small"] = small("ernie4_5_moe", **routed, **UNTIED)
+    cases["ernie4_5_moe interval"] = small("ernie4_5_moe", **routed, moe_layer_interval=2, moe_layer_end_index=2)
     cases["minicpm3 small"] = small("minicpm3", **ranks, **UNTIED)
     cases["minicpm3 wide values"] = small("minicpm3", **_LATENT, **TIED)
     cases["minicpm3 biased"] = small("minicpm3", **ranks, v_head_dim=None, attention_bias=True, mlp_bias=True)
@@ -173,7 +182,19 @@ def variants() -> dict[str, dict[str, Any]]:
     cases["bloom small"] = {"model_type": "bloom", "n_layer": 3, "hidden_size": 24, "n_head": 6, "vocab_size": 97}
     cases["opt small"] = opt(3, 24, 6) | {"ffn_dim": 31, "max_position_embeddings": 29, "vocab_size": 97}
     cases["opt unbiased"] = cases["opt small"] | {"enable_bias": False, **UNTIED}
-    for family in (*_PLAIN, *_MOE, *_DEEPSEEK, *_HYBRID, "minicpm3", "opt", "falcon", "bloom", *_GPT2):
+    for family in (
+        *_PLAIN,
+        *_MOE,
+        *_DEEPSEEK,
+        *_HYBRID,
+        "ernie4_5_moe",
+        "lfm2_moe",
+        "minicpm3",
+        "opt",
+        "falcon",
+        "bloom",
+        *_GPT2,
+    ):
         config = CONFIG_MAPPING[family]()
         own = {"num_hidden_layers": "n_layer", "hidden_size": "n_embd"} if family in _GPT2 else {}
         own |= {"num_hidden_layers": "n_layer"} if family == "bloom" else {}
@@ -183,8 +204,9 @@ def variants() -> dict[str, dict[str, Any]]:
             own.get("hidden_size", "hidden_size"): config.hidden_size * 3,
             **({"num_experts_per_tok": 6} if family == "deepseek_v2" else {}),
             **({"n_routed_experts": 8, "num_experts_per_tok": 6, "n_shared_experts": 1} if family == "dots1" else {}),
+            **({"layer_types": ["conv"] * 12 + ["full_attention"]} if family == "lfm2_moe" else {}),
             **({"word_embed_proj_dim": config.hidden_size * 3} if family == "opt" else {}),
-            **({"head_dim": 384} if family in ("ministral", "helium") else {}),
+            **({"head_dim": 384} if family in ("ministral", "helium", "hunyuan_v1_dense") else {}),
             **({"num_key_value_heads": 12} if family == "nemotron" else {}),  # no default builds
         }
     return cases

@@ -18,6 +18,7 @@ from hwmodels.networks.family import (
 )
 from hwmodels.networks.settings import Settings
 from hwmodels.networks.tensor_names import (
+    ERNIE_MOE_TENSORS,
     EXPERT_TENSORS,
     FUSED_EXPERTS,
     FUSED_GRANITE_EXPERTS,
@@ -286,6 +287,28 @@ EXPERTS: tuple[Family, ...] = (
             fused_by=dict.fromkeys(FUSED_EXPERTS, "row"),
             transposed=frozenset(GPT_OSS_TENSORS[kind] for kind in ("expert_gate", "expert_down")),
             packed="mxfp4",
+        ),
+    ),
+    Family(
+        name="ernie4_5_moe",
+        defaults=sizes(28, 2560, 12288, 20, 4, 103424, tied=True, num_experts=64, num_experts_per_tok=6)
+        | {"moe_intermediate_size": 1536, "n_shared_experts": 2}
+        | {"moe_layer_start_index": 1, "moe_layer_end_index": -1, "moe_layer_interval": 1}
+        | stated_values(1e-5, 500_000.0, 131_072),
+        spellings={
+            "num_experts": ("moe_num_experts",),
+            "num_experts_per_tok": ("moe_k",),
+            "n_shared_experts": ("moe_num_shared_experts",),
+        },
+        experts=Experts("interval", shared="n_shared_experts", correction_bias=True),
+        must_equal={"use_bias": False},
+        running=Running(
+            "Ernie4_5_MoeForCausalLM",
+            ERNIE_MOE_TENSORS,
+            rotary=Rotary(interleaved=True),
+            router=RouterRule(),
+            must_equal={"moe_norm_min": 1e-12},
+            unit_axes=frozenset({ERNIE_MOE_TENSORS["correction_bias"]}),
         ),
     ),
     Family(

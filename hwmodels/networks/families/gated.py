@@ -23,6 +23,7 @@ from hwmodels.networks.tensor_names import (
     FUSED_QKV,
     GLM4_POST_NORMS,
     GRANITE_EXPERT_TENSORS,
+    HUNYUAN_TENSORS,
     LLAMA_TENSORS,
     SANDWICH_TENSORS,
     SHARED_ALONE,
@@ -58,6 +59,12 @@ def _stated_layers(settings: Settings) -> None:
     )
 
 
+#: Of Cohere's networks, whose blocks are side by side.
+_COHERE: dict[str, Any] = {
+    **{"norm": "unbiased_layer", "norm_eps": Setting("layer_norm_eps"), "parallel": True},
+    **{"activation": Setting("hidden_act"), "logit_divisor": Setting("logit_scale", power=-1)},
+}
+_COHERE_VALUES = {"layer_norm_eps": 1e-5, "hidden_act": "silu", "logit_scale": 0.0625, "max_position_embeddings": 8192}
 #: Of Granite's networks, which scale embedding, scores, residuals and logits.
 GRANITE = _LLAMA | {
     "embedding_scale": Setting("embedding_multiplier"),
@@ -120,6 +127,24 @@ GATED: tuple[Family, ...] = (
         defaults=sizes(32, 4096, 14336, 32, 8, 32000, sliding_window=4096, **stated_values(1e-6, 10_000.0, 131_072)),
         windows=Windows("listed"),
         running=Running("MinistralForCausalLM", LLAMA_TENSORS),
+    ),
+    Family(
+        name="ministral3",
+        defaults=sizes(34, 4096, 14336, 32, 8, 131072, head_dim=128, sliding_window=None)
+        | stated_values(1e-5, 1_000_000.0, 262_144),
+        windows=Windows("all"),
+        running=Running(
+            "Ministral3ForCausalLM",
+            LLAMA_TENSORS,
+            rotary=Rotary(
+                default={
+                    **{"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "beta_fast": 32.0, "beta_slow": 1.0},
+                    **{"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1},
+                    "original_max_position_embeddings": 16_384,
+                },
+                query_growth="llama_4_scaling_beta",
+            ),
+        ),
     ),
     Family(
         name="cwm",
@@ -284,7 +309,7 @@ GATED: tuple[Family, ...] = (
             "Exaone4ForCausalLM",
             SANDWICH_TENSORS,
             computation=_NORMS_AFTER,
-            rotary=Rotary(windowed=True),
+            rotary=Rotary(windowed="stated"),
         ),
     ),
     dataclasses.replace(
@@ -310,20 +335,42 @@ GATED: tuple[Family, ...] = (
     ),
     Family(
         name="cohere",
-        defaults=sizes(40, 8192, 22528, 64, None, 256000, tied=True),
+        # The base is 10,000 in transformers 4 by default, 500,000 in transformers 5.
+        defaults=sizes(40, 8192, 22528, 64, None, 256000, tied=True, rope_theta=None) | _COHERE_VALUES,
         norms_per_layer=1,
         qk_norm="optional_all",
         qkv_bias="attention_bias",
         o_bias="attention_bias",
+        running=Running(
+            "CohereForCausalLM",
+            LLAMA_TENSORS,
+            computation=_COHERE | {"qk_norm_scales": True},
+            rotary=Rotary(interleaved=True),
+        ),
     ),
     Family(
         name="cohere2",
-        defaults=sizes(40, 8192, 22528, 64, None, 256000, tied=True, sliding_window=4096, sliding_window_pattern=4),
+        defaults=sizes(40, 8192, 22528, 64, None, 256000, tied=True, sliding_window=4096, sliding_window_pattern=4)
+        | {"rope_theta": 10_000.0}
+        | _COHERE_VALUES,
         norms_per_layer=1,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         windows=Windows("all_but_every_nth"),
         free_head_dim=False,
+        running=Running(
+            "Cohere2ForCausalLM",
+            LLAMA_TENSORS,
+            computation=_COHERE,
+            rotary=Rotary(interleaved=True, windowed="always"),
+            # transformers reads over all of them; releases state them.
+            must_equal={
+                **{"use_parallel_block": True, "use_gated_activation": True, "use_parallel_embedding": False},
+                **{"use_embedding_sharing": Setting("tie_word_embeddings"), "use_qk_norm": False, "rotary_pct": 1.0},
+                **{"position_embedding_type": "rope_gptj", "order_of_interleaved_layers": "local_attn_first"},
+                "layer_switch": Setting("sliding_window_pattern"),
+            },
+        ),
     ),
     dataclasses.replace(
         LLAMA_LIKE,
@@ -335,6 +382,23 @@ GATED: tuple[Family, ...] = (
             "SmolLM3ForCausalLM",
             LLAMA_TENSORS,
             rotary=Rotary(skipped=("no_rope_layers", "no_rope_layer_interval")),
+        ),
+    ),
+    Family(
+        name="hunyuan_v1_dense",
+        defaults=sizes(32, 4096, 11008, 32, None, 290_943) | stated_values(1e-5, 10_000.0, 2048),
+        spellings={"head_dim": ("attention_head_dim", "head_dim")},
+        qk_norm="head",
+        qkv_bias="attention_bias",
+        o_bias="attention_bias",
+        must_equal={"use_cla": False, "use_mla": False, "use_qk_norm": True, "mlp_bias": False},
+        announced=("cla_share_factor",),  # counts where `use_cla` is true
+        running=Running(
+            "HunYuanDenseV1ForCausalLM",
+            HUNYUAN_TENSORS,
+            computation=_LLAMA | {"qk_norm_last": True},
+            rotary=Rotary(stretched=True),
+            must_equal={"use_rotary_pos_emb": True},
         ),
     ),
     Family(

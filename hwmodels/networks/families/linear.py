@@ -1,13 +1,19 @@
-"""Families in which most layers have linear attention."""
+"""Families in which most layers have linear attention or short convolutions."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from hwmodels.networks.family import Experts, Family, Rotary, RouterRule, Running, Setting, sizes, stated_values
+from hwmodels.networks.settings import Settings
+from hwmodels.networks.spec import NetworkSpec
 from hwmodels.networks.tensor_names import (
     CONVOLUTIONS,
+    FUSED_LFM2,
     FUSED_LINEAR,
+    LFM2_CONVOLUTIONS,
+    LFM2_TENSORS,
     QWEN_HYBRID_EXPERT_TENSORS,
     QWEN_HYBRID_TENSORS,
     QWEN_NEXT_TENSORS,
@@ -45,6 +51,39 @@ _RUNNING: dict[str, Any] = {
     "unit_axes": CONVOLUTIONS,
     # Of the gate behind linear attention; some releases state it, and transformers reads over it.
     "must_equal": {"output_gate_type": "swish"},
+}
+
+
+def _rounded_width(settings: Settings, spec: NetworkSpec) -> NetworkSpec:
+    """LFM2's feed-forward networks have two thirds of the width that files state, rounded up, unless they say otherwise."""
+    if not settings.flag("block_auto_adjust_ff_dim"):
+        return spec
+    width = int(2 * spec.intermediate_size / 3)
+    if settings.get("block_ffn_dim_multiplier") is not None:
+        multiple = settings.size("block_multiple_of")
+        width = -(-int(settings.positive("block_ffn_dim_multiplier") * width) // multiple) * multiple
+    if width < 1:
+        raise settings.error("intermediate_size", f"is {spec.intermediate_size}; two thirds of it are less than 1")
+    return dataclasses.replace(spec, intermediate_size=width)
+
+
+def _stated_layers(settings: Settings) -> None:
+    raise settings.error("layer_types", "is missing; it must say 'conv' or 'full_attention' of each layer")
+
+
+_LFM2: dict[str, Any] = {
+    "linear": True,
+    "convolutions": True,
+    "qk_norm": "head",
+    "must_equal": {"conv_bias": False},
+    "announced": ("conv_",),
+}
+_LFM2_VALUES = {"norm_eps": 1e-5, "rope_theta": 1e6, "max_position_embeddings": 128_000, "conv_L_cache": 3}
+_LFM2_RUNNING: dict[str, Any] = {
+    "tensors": LFM2_TENSORS,
+    "fused": FUSED_LFM2,
+    "unit_axes": LFM2_CONVOLUTIONS,
+    "computation": {"norm_eps": Setting("norm_eps"), "activation": "silu"},
 }
 
 #: One row per family.
@@ -87,5 +126,46 @@ LINEAR: tuple[Family, ...] = (
             **_RUNNING,
         ),
         **_COMMON,
+    ),
+    Family(
+        name="lfm2",
+        defaults=sizes(32, 2560, 12288, 32, 8, 65536, tied=True)
+        | {"block_auto_adjust_ff_dim": True, "block_ffn_dim_multiplier": 1.0, "block_multiple_of": 256}
+        | _LFM2_VALUES,
+        spellings={
+            "intermediate_size": ("block_ff_dim", "intermediate_size"),
+            "tie_word_embeddings": ("tie_embedding", "tie_word_embeddings"),
+        },
+        beyond=_rounded_width,
+        running=Running(
+            "Lfm2ForCausalLM",
+            # transformers reads over all of them; releases state them.
+            must_equal={
+                **{"block_use_swiglu": True, "use_pos_enc": True, "num_heads": Setting("num_attention_heads")},
+                **dict.fromkeys(("block_dim", "conv_dim", "conv_dim_out"), Setting("hidden_size")),
+                "block_norm_eps": Setting("norm_eps"),
+            },
+            **_LFM2_RUNNING,
+        ),
+        **_LFM2,
+    ),
+    Family(
+        name="lfm2_moe",
+        defaults=sizes(32, 2048, 7168, 32, 8, 65536, tied=True, num_experts=32, num_experts_per_tok=4)
+        | {"moe_intermediate_size": 1792, "first_k_dense_replace": 2, "norm_topk_prob": True}
+        | {"routed_scaling_factor": 1.0, "layer_types": _stated_layers}
+        | _LFM2_VALUES,
+        spellings={
+            "first_k_dense_replace": ("num_dense_layers",),
+            "tie_word_embeddings": ("tie_embedding", "tie_word_embeddings"),
+        },
+        experts=Experts("after_dense", correction_bias=True),
+        running=Running(
+            "Lfm2MoeForCausalLM",
+            router=RouterRule("sigmoid", "norm_topk_prob", "routed_scaling_factor", added=1e-6),
+            must_equal={"use_expert_bias": True},
+            **_LFM2_RUNNING,
+        ),
+        **_LFM2,
     ),
 )

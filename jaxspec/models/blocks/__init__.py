@@ -13,6 +13,7 @@ from jaxspec.models.blocks.interface import (
     StepInput,
 )
 from jaxspec.models.blocks.latent_attention import LatentAttention
+from jaxspec.models.blocks.short_convolution import ShortConvolution
 
 __all__ = [
     "Attention",
@@ -25,5 +26,6 @@ __all__ = [
     "GatedDeltaNet",
     "GroupedAttention",
     "LatentAttention",
+    "ShortConvolution",
     "StepInput",
 ]

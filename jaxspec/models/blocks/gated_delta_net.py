@@ -26,7 +26,10 @@ __all__ = [
     "GatedDeltaNet",
     "Remembered",
     "at_slots",
+    "convolved",
     "delta_rule",
+    "linear_sizes",
+    "placed_sources",
 ]
 
 # The gated delta rule as attention without a softmax: one slot for each token, in place of a state that each token changes.
@@ -250,7 +253,7 @@ class GatedDeltaNet:
 
     def matrices(self, sizes: DecoderSizes) -> dict[str, tuple[int, ...]]:
         """See `Block`."""
-        own, hidden = _own(sizes), sizes.hidden_size
+        own, hidden = linear_sizes(sizes), sizes.hidden_size
         rows = {"in_qkv": own.convolved, "in_z": own.values, "in_b": own.value_heads, "in_a": own.value_heads}
         return {name: (count, hidden) for name, count in rows.items()} | {
             "conv": (own.convolved, own.conv_tokens),
@@ -264,12 +267,12 @@ class GatedDeltaNet:
 
     def vectors(self, sizes: DecoderSizes) -> dict[str, tuple[int, float]]:
         """See `Block`."""
-        own = _own(sizes)
+        own = linear_sizes(sizes)
         return {"dt_bias": (own.value_heads, 1.0), "a_log": (own.value_heads, 0.0), "out_norm": (own.value_dim, 1.0)}
 
     def cached_shape(self, sizes: DecoderSizes) -> CachedShape:
         """See `Attention`: all of it in the place of keys, whose slots are last."""
-        own = _own(sizes)
+        own = linear_sizes(sizes)
         return CachedShape(1, own.keys + own.values + 2 * own.value_heads + own.convolved, 0)
 
     def apply(
@@ -290,20 +293,15 @@ class GatedDeltaNet:
                 "another way to attend (attend) came, and layers with linear attention have no softmax to compute in it; leave "
                 "attend out, or take a network without linear attention"
             )
-        if any(positions is None for positions in step.source_positions):
-            raise ValueError(
-                "a cache has no positions, which convolutions need; make it with `empty_cache` of this network"
-            )
-        own, dtype = _own(sizes), normed.dtype
+        own, dtype = linear_sizes(sizes), normed.dtype
         wide = jnp.float64 if dtype == jnp.float64 else jnp.float32
         product = partial(biased_rows, normed, weights, biased=False, dot_dtype=step.dot_dtype)
         projected = product(kind="in_qkv").astype(wide)
         sources = [
-            (_remembered(source, own, wide), source.mask, positions)
-            for source, positions in zip(step.sources, step.source_positions, strict=True)
-            if positions is not None
+            (_remembered(source, own, wide), source.mask, positions) for source, positions in placed_sources(step)
         ]
-        mixed = ACTIVATIONS[sizes.activation](_convolved(projected, made(weights["conv"]).astype(wide), sources, step))
+        earlier = [(remembered.projected, seen, positions) for remembered, seen, positions in sources]
+        mixed = ACTIVATIONS[sizes.activation](convolved(projected, made(weights["conv"]).astype(wide), earlier, step))
         by_head = lambda part, heads: part.reshape(*part.shape[:2], heads, -1).transpose(0, 2, 1, 3)
         query, key = (by_head(part, own.key_heads) for part in jnp.split(mixed[..., : 2 * own.keys], 2, axis=-1))
         value = by_head(mixed[..., 2 * own.keys :], own.value_heads)
@@ -331,32 +329,50 @@ class GatedDeltaNet:
         )
 
 
-def _own(sizes: DecoderSizes) -> LinearSizes:
+def linear_sizes(sizes: DecoderSizes) -> LinearSizes:
+    """Of linear attention, or of short convolutions. Raises ValueError: there are none."""
     if sizes.linear is None:
         raise ValueError("linear is None, and a layer has linear attention; give its sizes")
     return sizes.linear
+
+
+def placed_sources(step: StepInput) -> list[tuple[KVSource, Int[Array, "#batch slot"]]]:
+    """Sources of a step with the positions of their slots. Raises ValueError: a cache without positions."""
+    found = [
+        (source, positions)
+        for source, positions in zip(step.sources, step.source_positions, strict=True)
+        if positions is not None
+    ]
+    if len(found) < len(step.sources):
+        raise ValueError(
+            "a cache has no positions, which convolutions need; make it with `empty_cache` of this network"
+        )
+    return found
 
 
 def _of_length_one(x: Float[Array, "*b element"]) -> Array:
     return x * jax.lax.rsqrt(jnp.sum(x * x, axis=-1, keepdims=True) + _EPS)
 
 
-def _convolved(
+def convolved(
     projected: Float[Array, "batch token channel"],
     taps: Float[Array, "channel tap"],
-    sources: Sequence[tuple[Remembered, Array, Array]],
+    earlier: Sequence[tuple[Float[Array, "#batch channel slot"], Array, Array]],
     step: StepInput,
 ) -> Float[Array, "batch token channel"]:
-    """Each channel over a token and those right before it, which are told by their positions, wherever they lie."""
+    """Each channel over a token and those right before it, which their positions tell, wherever they lie.
+
+    Args:
+        earlier: of each source its channels, which slots each token sees, and their positions.
+    """
     found = projected * taps[None, None, :, -1]
-    own = (projected.swapaxes(1, 2), step.mask, step.positions)
-    places = [*((remembered.projected, seen, positions) for remembered, seen, positions in sources), own]
+    places = [*earlier, (projected.swapaxes(1, 2), step.mask, step.positions)]
     for distance in range(1, taps.shape[1]):
         for channels, seen, positions in places:
             at = seen & (positions[:, None, :] == step.positions[:, :, None] - distance)
-            earlier = at_slots(channels, jnp.argmax(at, axis=-1)).swapaxes(1, 2)
+            before = at_slots(channels, jnp.argmax(at, axis=-1)).swapaxes(1, 2)
             there = jnp.any(at, axis=-1)[..., None]
-            found = found + jnp.where(there, earlier * taps[None, None, :, -1 - distance], 0)
+            found = found + jnp.where(there, before * taps[None, None, :, -1 - distance], 0)
     return found
 
 

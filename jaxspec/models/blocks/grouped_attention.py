@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxspec.models.attention import KVSource
@@ -27,7 +28,9 @@ class GroupedAttention:
     With a gate, rows of `q` are one head's query, then its gate, then the next head's.
 
     Source: Ainslie et al. 2023, arXiv:2305.13245. Norms per head (`qk_norm`): Qwen3; over all heads (`qk_norm_whole`): OLMo 2;
-        biases (`qkv_bias`): Qwen2; soft caps: Gemma 2; sinks: gpt-oss; a gate (`attention_gate`): Qwen3-Next.
+        per head with scales of all heads (`qk_norm_scales`): Command R+; after the rotation (`qk_norm_last`): Hunyuan;
+        biases (`qkv_bias`): Qwen2; soft caps: Gemma 2; sinks: gpt-oss; a gate (`attention_gate`): Qwen3-Next;
+        queries that grow with their position (`query_growth`): Ministral 3.
     """
 
     def matrices(self, sizes: DecoderSizes) -> dict[str, tuple[int, ...]]:
@@ -42,9 +45,9 @@ class GroupedAttention:
         """See `Block`."""
         return ("o",)
 
-    def vectors(self, sizes: DecoderSizes) -> dict[str, tuple[int, float]]:
+    def vectors(self, sizes: DecoderSizes) -> dict[str, tuple[int | tuple[int, ...], float]]:
         """See `Block`."""
-        norms = {
+        norms: dict[str, tuple[int | tuple[int, ...], float]] = {
             name: (length, initial)
             for norm, length in self._normed(sizes).items()
             for name, initial in NORMS[sizes.norm].vectors(norm).items()
@@ -52,12 +55,14 @@ class GroupedAttention:
         sinks = {"sinks": (sizes.num_heads, 0.0)} if sizes.attention_sinks else {}
         return norms | {name: (length, 0.0) for name, length in self._biases(sizes).items()} | sinks
 
-    def _normed(self, sizes: DecoderSizes) -> dict[str, int]:
-        """Norm of queries and keys -> elements that it norms together."""
+    def _normed(self, sizes: DecoderSizes) -> dict[str, int | tuple[int, ...]]:
+        """Norm of queries and keys -> shape of its scales."""
         if not sizes.qk_norm:
             return {}
-        shapes = self.matrices(sizes)
-        return {f"{kind}_norm": shapes[kind][0] if sizes.qk_norm_whole else sizes.head_dim for kind in ("q", "k")}
+        heads, width = {"q_norm": sizes.num_heads, "k_norm": sizes.num_kv_heads}, sizes.head_dim
+        if sizes.qk_norm_scales:
+            return {name: (count, width) for name, count in heads.items()}
+        return {name: count * width if sizes.qk_norm_whole else width for name, count in heads.items()}
 
     def _biases(self, sizes: DecoderSizes) -> dict[str, int]:
         shapes = self.matrices(sizes)
@@ -86,11 +91,13 @@ class GroupedAttention:
             rounded=sizes.rounded_inputs,
         )
 
+        norm = lambda x, kind: NORMS[sizes.norm].apply(x, weights, f"{kind}_norm", sizes.norm_eps)
+
         def by_head(product: Array, kind: str) -> Float[Array, "batch token head head_dim"]:
             heads = (*product.shape[:2], -1, sizes.head_dim)
-            if sizes.qk_norm and kind != "v":
-                parts = product if sizes.qk_norm_whole else product.reshape(heads)
-                product = NORMS[sizes.norm].apply(parts, weights, f"{kind}_norm", sizes.norm_eps)
+            if sizes.qk_norm and not sizes.qk_norm_last and kind != "v":
+                whole = sizes.qk_norm_whole and not sizes.qk_norm_scales
+                product = norm(product if whole else product.reshape(heads), kind)
             return product.reshape(heads)
 
         product, gate = rows(kind="q"), None
@@ -103,6 +110,12 @@ class GroupedAttention:
             frequency, factor = chosen_rope(sizes.ropes, sizes.rotated_elements, lengths, step.rope)
             turn = partial(rotate, factor=factor, interleaved=sizes.interleaved_rope)
             query, key = turn(query, step.positions, frequency), turn(key, step.positions, frequency)
+        if sizes.qk_norm and sizes.qk_norm_last:
+            query, key = norm(query, "q"), norm(key, "k")
+        if sizes.query_growth is not None:
+            rate, tokens = sizes.query_growth
+            grown = 1 + rate * jnp.log1p(jnp.floor(step.positions / tokens))
+            query = query * grown[..., None, None].astype(dtype)
         query, key, value = as_integers(query, key, value, sizes.integer_kv, weights)
         if step.kv_codec is not None:
             key, value = step.kv_codec(key), step.kv_codec(value)

@@ -173,7 +173,10 @@ def check_reading(raw):
     except (catalog.EntryError, NotImplementedError) as error:
         check_message(error)
     else:
-        assert all(type(value) is float and 0 <= value < math.inf for value in vars(read).values())
+        values = dict(vars(read))
+        # Below 0 in Gemma 4, whose norms of narrow heads are shorter than those that are counted.
+        assert math.isfinite(values.pop("vectors_per_layer"))
+        assert all(type(value) is float and 0 <= value < math.inf for value in values.values())
         assert 1 <= read.num_kv_heads <= read.num_heads
         assert read.num_moe_layers + read.num_window_layers <= 2 * read.num_layers
 

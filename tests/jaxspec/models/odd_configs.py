@@ -33,24 +33,40 @@ def odd_config(family, seed):
         "eos_token_id": 2,
     }
     granites = ("granite", "granitemoe", "granitemoeshared", "granitemoehybrid")
-    if family not in ("phi3", "smollm3", "olmo2", "olmo3", "olmoe", "opt", "qwen2_moe", *granites):
+    if family not in ("phi3", "smollm3", "olmo2", "olmo3", "olmoe", "opt", "qwen2_moe", "cohere2", "lfm2", *granites):
         raw["head_dim"] = head_dim
     else:
         head_dim = raw["hidden_size"] // heads
-    if family not in ("mistral", "mixtral", "qwen2", "qwen2_moe", "phi3", "minimax_m2", "ernie4_5", "exaone4"):
+    if family not in (
+        "mistral",
+        "ministral3",
+        "mixtral",
+        "qwen2",
+        "qwen2_moe",
+        "phi3",
+        "minimax_m2",
+        "ernie4_5",
+        "exaone4",
+    ):
         raw["attention_bias"] = pick(True, False)
     if family in ("llama", "granite", "smollm3", "seed_oss"):
         raw["mlp_bias"] = pick(True, False)
     sections = {
         "opt": opt,
+        "cohere": lambda raw, pick: cohere(raw, pick) | {"use_qk_norm": pick(True, False)},
+        "cohere2": lambda raw, pick: cohere(raw, pick) | some_windows(raw, pick),
         "gemma2": gemma,
         "gemma3_text": gemma,
+        "ernie4_5_moe": ernie4_5_moe,
+        "lfm2": lfm2,
+        "lfm2_moe": lfm2_moe,
         "granite": granite,
         "granitemoe": granitemoe,
         "granitemoeshared": lambda raw, pick: granitemoe(raw, pick) | {"shared_intermediate_size": pick(7, 12)},
         "granitemoehybrid": granitemoehybrid,
         "smollm3": smollm3,
         "mistral": all_windows,
+        "ministral3": all_windows,
         "phi3": all_windows,
         "qwen2": late_windows,
         "qwen3": late_windows,
@@ -62,7 +78,7 @@ def odd_config(family, seed):
         "deepseek_v3": deepseek_v3,
         "glm4_moe_lite": glm4_moe_lite,
         "gpt_oss": gpt_oss,
-        "olmo3": olmo3,
+        "olmo3": some_windows,
         "exaone4": exaone4,
         "seed_oss": lambda raw, pick: {"attention_out_bias": pick(True, False)},
         "ernie4_5": lambda raw, pick: {"use_bias": pick(True, False)},
@@ -137,7 +153,11 @@ def gemma(raw, pick):
     }
 
 
-def olmo3(raw, pick):
+def cohere(raw, pick):
+    return {"layer_norm_eps": raw.pop("rms_norm_eps"), "logit_scale": pick(0.0625, 0.3, 1.0)}
+
+
+def some_windows(raw, pick):
     kinds = [pick("full_attention", "sliding_attention") for _ in range(raw["num_hidden_layers"])]
     return {"sliding_window": pick(3, 8, 40), **pick({}, {"layer_types": kinds})}
 
@@ -167,6 +187,46 @@ def dots1(raw, pick):
     found = glm4_moe(raw, pick) | pick({}, {"sliding_window": None}, window)
     del found["use_qk_norm"]
     return found
+
+
+def ernie4_5_moe(raw, pick):
+    layers, experts = raw["num_hidden_layers"], pick(3, 6, 9)
+    raw.pop("attention_bias", None)
+    return {
+        "moe_num_experts": experts,
+        "moe_k": pick(1, 3, experts),
+        "moe_num_shared_experts": pick(0, 1, 2),
+        "moe_intermediate_size": pick(3, 8),
+        **pick({}, {"moe_layer_interval": 2}, {"moe_layer_start_index": 0}, {"moe_layer_end_index": layers // 2}),
+    }
+
+
+def lfm2(raw, pick):
+    layers = raw["num_hidden_layers"]
+    attending = sorted({pick(*range(layers)), pick(*range(layers))})
+    kinds = ["full_attention" if layer in attending else "conv" for layer in range(layers)]
+    width = {"block_auto_adjust_ff_dim": pick(True, False), "block_multiple_of": pick(4, 7)}
+    width |= {pick("intermediate_size", "block_ff_dim"): 3 + raw.pop("intermediate_size")}
+    width |= {"block_ffn_dim_multiplier": pick(0.8, 1.0, 1.3)}
+    listed = pick({"full_attn_idxs": attending}, {"layer_types": kinds}, {})
+    return {"norm_eps": raw.pop("rms_norm_eps"), "conv_L_cache": pick(2, 3, 4), **width, **listed}
+
+
+def lfm2_moe(raw, pick):
+    layers, experts = raw["num_hidden_layers"], pick(3, 6, 9)
+    kinds = [pick("conv", "conv", "full_attention") for _ in range(layers)]
+    kinds[pick(*range(layers))] = "full_attention"
+    return {
+        "norm_eps": raw.pop("rms_norm_eps"),
+        "conv_L_cache": pick(2, 3, 4),
+        "layer_types": kinds,
+        "num_dense_layers": pick(0, 1, layers),
+        "num_experts": experts,
+        "num_experts_per_tok": pick(1, 3, experts),
+        "moe_intermediate_size": pick(3, 8),
+        "norm_topk_prob": pick(True, False),
+        "routed_scaling_factor": pick(1.0, 2.5),
+    }
 
 
 def granite(raw, pick):
@@ -284,6 +344,10 @@ def rotation(raw, head_dim, pick):
         scaling, outside = (scaling, outside) if family == "phi3" else (scaling | outside, {})
     else:
         outside = {}
+    if family == "ministral3":
+        scaling |= {"llama_4_scaling_beta": pick(0.1, 0.6), "original_max_position_embeddings": pick(7, 16, 64)}
+    if family == "hunyuan_v1_dense" and kind == "dynamic":
+        scaling |= pick({}, {"alpha": 50.0})
     theta = pick(500.0, 10_000.0)
     name = {"rope_type": "default" if kind == "none" else kind}
     share = {} if partial == 1 and family == "phi3" else {"partial_rotary_factor": partial}

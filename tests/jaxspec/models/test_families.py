@@ -93,11 +93,11 @@ def test_both_spellings_of_the_rotary_settings(changes, theta, original):
     [
         (
             {"model_type": "qwen9"},
-            "'qwen9' is not modelled; known: arcee, cwm, deepseek_v2, .*, kimi_k2, kimi_k25",
+            "'qwen9' is not modelled; known: arcee, .*, deepseek_v2, .*, kimi_k2, kimi_k25",
         ),
         (
-            {"model_type": "cohere2"},
-            r"'cohere2' is priced \(predict --architecture takes .*\) but does not run; those that",
+            {"model_type": "falcon"},
+            r"'falcon' is priced \(predict --architecture takes .*\) but does not run; those that",
         ),
         ({"model_type": ["llama"]}, "is not modelled"),
         ({"hidden_act": "laplace"}, "hidden_act = 'laplace'"),
@@ -138,6 +138,14 @@ def test_both_spellings_of_the_rotary_settings(changes, theta, original):
         ),
         ({"model_type": "minimax_m2", "scoring_func": "softmax"}, "scoring_func = 'softmax' is not modelled"),
         ({"model_type": "olmo3", "rope_theta": 1e4}, "olmo3 with rope_theta = 10000.0 is not modelled; allowed is 5"),
+        ({"model_type": "cohere2", "use_parallel_block": False}, "cohere2 with use_parallel_block = False is not"),
+        ({"model_type": "cohere2", "layer_switch": 3}, "cohere2 with layer_switch = 3 is not modelled; allowed is 4"),
+        ({"model_type": "lfm2", "conv_bias": True}, "lfm2 with conv_bias = True is not modelled; allowed is False"),
+        ({"model_type": "lfm2", "conv_dim": 7}, "lfm2 with conv_dim = 7 is not modelled; allowed is 192"),
+        (
+            {"model_type": "ernie4_5_moe", "use_bias": True},
+            "ernie4_5_moe with use_bias = True is not modelled; allowed",
+        ),
         ({"model_type": "olmoe", "clip_qkv": 8.0}, "olmoe with clip_qkv = 8.0 is not modelled; allowed is null"),
         ({"is_causal": False}, "is_causal = False is not modelled; allowed is true"),
         (

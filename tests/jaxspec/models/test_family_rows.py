@@ -102,8 +102,11 @@ def config_of(family, **changes):
             "num_local_experts": 0,
             "position_embedding_type": "rope",
         }
-    if row.linear:
-        raw["full_attention_interval"] = config.num_layers  # the last layer attends
+    if "rope_theta" in row.defaults and row.defaults["rope_theta"] is None:
+        raw["rope_theta"] = 20_000.0
+    if row.linear:  # the last layer attends
+        kinds = ["conv" if row.convolutions else "linear_attention"] * (config.num_layers - 1) + ["full_attention"]
+        raw["layer_types"] = kinds
     if row.grouped_queries:
         raw |= {"num_key_value_heads": config.num_kv_heads}
         # Two numbers of a head are too few to rotate a part of them.
@@ -145,7 +148,7 @@ def test_rows_that_run_have_only_what_the_blocks_compute(family):
     assert (row.latent, row.learned_sinks) == (config.latent is not None, config.attention_sinks)
     assert (row.linear, row.attention_gate) == (config.linear is not None, config.attention_gate)
     assert (row.experts is None) == (row.running.router is None)
-    assert row.qk_norm in ("none", "head", "all", "optional_head")
+    assert row.qk_norm in ("none", "head", "all", "optional_head", "optional_all")
     assert spec_of(config).norms_per_layer == len(config.block_norms)
     assert set(row.running.computation) <= fields
     settings = {how.key for how in row.running.computation.values() if isinstance(how, Setting)}

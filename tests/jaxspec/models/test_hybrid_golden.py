@@ -53,6 +53,10 @@ def value_heads_dealt_in_turn(config, layers):
     return layers | {"in_qkv": jnp.concatenate([rows[:, : 2 * own.keys], turned.reshape(values.shape)], axis=1)}
 
 
+def gates_exchanged(config, layers):
+    return layers | {"in_z": jnp.roll(layers["in_z"], config.linear.values, axis=1)}
+
+
 MUTANTS = {
     "no attention gate": open_gates,
     "gates behind queries": gates_behind_queries,
@@ -63,17 +67,20 @@ MUTANTS = {
     "all is learned": changed("in_b", lambda leaf: leaf + 3),
     "key heads in turn": value_heads_dealt_in_turn,
 }
+OF_CONVOLUTIONS = {"gates exchanged": gates_exchanged, "taps in reverse": MUTANTS["taps in reverse"]}
 
 
-@pytest.mark.parametrize("mutant", MUTANTS)
-def test_the_comparison_sees_a_wrong_network(mutant):
-    model, expected = loaded(CASE)
-    layers = MUTANTS[mutant](model.config, model.params["layers"])
+@pytest.mark.parametrize(
+    ("case", "mutant"), [*((CASE, name) for name in MUTANTS), *(("lfm2_released", name) for name in OF_CONVOLUTIONS)]
+)
+def test_the_comparison_sees_a_wrong_network(case, mutant):
+    model, expected = loaded(case)
+    layers = (MUTANTS | OF_CONVOLUTIONS)[mutant](model.config, model.params["layers"])
     assert wide_error(model.config, model.params | {"layers": layers}, expected) > 1000 * TOLERANCE
 
 
 @pytest.mark.network(1)
-@pytest.mark.parametrize("case", [CASE, "qwen3_5_multimodal", *EXPERTS])
+@pytest.mark.parametrize("case", [CASE, "qwen3_5_multimodal", *EXPERTS, "lfm2_released", "lfm2_moe_corrected"])
 def test_greedy_generation(case):
     model, expected = loaded(case)
     tokens = expected["cached_tokens"][:1, : expected["prompt_lengths"].min()]

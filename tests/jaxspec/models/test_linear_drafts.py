@@ -9,13 +9,13 @@ import pytest
 from decoder_cases import random_params
 from linear_cases import HYBRID
 
-from hwmodels.networks import ExpertSizes
+from hwmodels.networks import ExpertSizes, LinearSizes
 from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.kv import compress_cache, join_kv, prepare_kv, round_kv
 from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.compress.weights import hard_draft, sum_of_squares
 from jaxspec.errors import InputError
-from jaxspec.models.blocks import DenseFeedForward, Experts, GatedDeltaNet
+from jaxspec.models.blocks import DenseFeedForward, Experts, GatedDeltaNet, GroupedAttention, ShortConvolution
 from jaxspec.models.decoder import forward_text
 from jaxspec.models.kv_cache import take_sequences
 from jaxspec.speculate.drafts import NetworkDraft, SelfDraft, SelfDraftParams
@@ -33,6 +33,12 @@ GREEDILY = Decoding(greedy=True, temperature=jnp.float32(1.0))
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 KNOBS = {"weight_prune": 0.2, "weight_cut_bits": 3.0, "kv_prune": 0.1, "kv_cut_bits": 4.0}
 ALONE = dataclasses.replace(HYBRID, attention=(GatedDeltaNet(),))
+#: Short convolutions in the place of linear attention.
+CONVOLUTIONS = dataclasses.replace(
+    HYBRID,
+    linear=LinearSizes(0, 20, 0, 1, 3),
+    attention=(ShortConvolution(), GroupedAttention(), ShortConvolution()),
+)
 #: Its layers twice, in one loop.
 TWICE = dataclasses.replace(HYBRID, num_layers=6)
 #: Experts behind the second layer with linear attention, and behind attention.
@@ -72,7 +78,11 @@ def network_of(config, params):
 
 @pytest.mark.network(2)
 @pytest.mark.parametrize("draft", [copy_of, network_of])
-@pytest.mark.parametrize("config", [HYBRID, ALONE, TWICE, EXPERTS], ids=["mixed", "alone", "twice", "experts"])
+@pytest.mark.parametrize(
+    "config",
+    [HYBRID, ALONE, TWICE, EXPERTS, CONVOLUTIONS],
+    ids=["mixed", "alone", "twice", "experts", "convolutions"],
+)
 def test_chains_and_trees_decode_the_text_that_decoding_alone_does(config, draft):
     target = sharp(config)
     static, params = draft(config, target)

@@ -198,14 +198,14 @@ def measured_kernels(config: AdviseConfig, device: str) -> tuple[Case, Kernels]:
         "architecture": config.architecture,
         "engine": kernels.engine,
         "weight_format": kernels.weight_format,
-        "context": config.context,
+        "context": max(config.context),
         "prompt_tokens": max(config.prompt_tokens, 2),
         **own,
     }
     common = build_config(CommonConfig, {name: value for name, value in given.items() if value is not None})
     workload = Workload(
         batch=1.0,
-        context_tokens=float(config.context),
+        context_tokens=float(config.context[0]),
         prompt_tokens=float(config.prompt_tokens),
         output_tokens=float(config.output_tokens),
     )

@@ -79,7 +79,7 @@ WORDS = [
 #: Numbers and names given as flags.
 FLAGS = [
     Row("tune --batch 0", "batch is 0; allowed is 1 to 4096"),
-    Row("tune --batch 1,8", "'1,8' is a list; give one number, lists go to `jaxspec predict` or `jaxspec sweep`"),
+    Row("tune --batch 1,8", "'1,8' is a list; give one number, lists go to jaxspec predict, advise or sweep"),
     Row("tree --context 1k,8k", "lists go to --contexts"),
     Row("advise --run nosuch", "run 'nosuch' cannot be read (No such file or directory); give"),
     Row("predict --json -", "give the name of a file, or /dev/stdout"),

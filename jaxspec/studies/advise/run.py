@@ -96,7 +96,8 @@ def advise(
     """Advise on every device and context of the configuration, or return the result of a finished run.
 
     Returns:
-        One result per device and context, contexts in turn, as in result.json, and the run directory with the page and the engines' settings.
+        One result per device and context, contexts in turn, as in result.json, and the run directory with the page and the
+        engines' settings.
     Raises:
         InputError: bad input; nothing is lost.
     """

@@ -114,7 +114,9 @@ _SHOWN = "vLLM"
 def _at_contexts(results: Sequence[AdviseResult]) -> list[tuple[AdviseResult, str]]:
     """Each result with " at 8,192 cached tokens", or with nothing where all are of one context."""
     contexts = [result.workload.context_tokens.value for result in results]
-    words = [f" at {context:,} cached tokens" for context in contexts] if len(set(contexts)) > 1 else [""] * len(results)
+    words = (
+        [f" at {context:,} cached tokens" for context in contexts] if len(set(contexts)) > 1 else [""] * len(results)
+    )
     return list(zip(results, words, strict=True))
 
 
@@ -186,7 +188,9 @@ def caption(result: AdviseResult, at: str = "") -> list[str]:
 def command_lines(result: AdviseResult, at: str = "") -> list[str]:
     """How the engine that was asked for is started, or vLLM, to copy; nothing where there is no command."""
     title = _shown_title(result)
-    return [f"{title}, for {result.device}{at}:", *result.commands[title].splitlines()] if title in result.commands else []
+    return (
+        [f"{title}, for {result.device}{at}:", *result.commands[title].splitlines()] if title in result.commands else []
+    )
 
 
 def without_command(result: AdviseResult) -> list[str]:
@@ -349,9 +353,7 @@ def _section(results: Sequence[AdviseResult]) -> Section:
     """A device at all its contexts."""
     each = _at_contexts(results)
     last = lambda result: f"-{result.workload.context_tokens.value}" if len(results) > 1 else ""
-    drawings = {
-        f"{name}{last(result)}": draw for result, at in each for name, draw in _figures(result, at).items()
-    }
+    drawings = {f"{name}{last(result)}": draw for result, at in each for name, draw in _figures(result, at).items()}
     remarks = (line for result in results for line in (acceptance_in_words(result), *result.notes))
     return Section(
         result=results[0],

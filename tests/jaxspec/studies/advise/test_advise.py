@@ -132,7 +132,9 @@ def test_contexts_are_rows_of_one_table(advised, tmp_path):
     assert [row["context_tokens"] for row in several.to_frame("by_batch").to_dict("records")] == [300] * 3 + [8192] * 3
     page = (tmp_path / "run" / "report.html").read_text()
     assert page.count("<svg") == 4
-    assert page.count("<h2") == (advised.directory / "report.html").read_text().count("<h2")  # one section of the device
+    assert page.count("<h2") == (advised.directory / "report.html").read_text().count(
+        "<h2"
+    )  # one section of the device
     folders = sorted(path.name for path in (tmp_path / "run" / "engines").iterdir())
     assert folders == ["rtx-4090-context-300", "rtx-4090-context-8192"]
     assert js.open_result(tmp_path / "run") == several

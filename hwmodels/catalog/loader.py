@@ -492,6 +492,8 @@ def _names(section: str) -> tuple[str, ...]:
 
 
 def _slug(name: str) -> str:
+    if not isinstance(name, str):
+        raise UnknownNameError(f"name is {repr(name)[:60]}; it must be a text, as 'h100-sxm'")
     return name.strip().lower()
 
 

@@ -75,7 +75,7 @@ def usage_line(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption):
         options = [] if ctx is None else [name for parameter in ctx.command.params for name in parameter.opts]
         long = [name for name in options if name.startswith("--")]
-        known = hint(error.option_name, long, quote=False, list_all=False)
+        known = _ELSEWHERE.get(error.option_name) or hint(error.option_name, long, quote=False, list_all=False)
         message = f"no such option {error.option_name}{known}"
     elif isinstance(error, click.exceptions.NoArgsIsHelpError):
         return f"a command is missing; {where} --help lists them"
@@ -84,6 +84,11 @@ def usage_line(error: click.ClickException) -> str:
         message = message if len(message) <= _LONGEST else f"{message[: _LONGEST - 1]}…"
     return f"{message}; see {where} --help"
 
+
+#: Options that readers of engines' manuals look for, and what stands for them here.
+_ELSEWHERE = {
+    "--draft-device": "; a draft runs on the devices of its target, --device, or on some of them: --draft-tensor-parallel"
+}
 
 #: Click repeats what came, however long it is.
 _LONGEST = 400

@@ -107,6 +107,8 @@ FLAGS = [
     Row("tree --draft nobody", "draft 'nobody' is unknown"),
     Row("tree --draft embeded-head", "did you mean 'embedded-head'?"),
     Row("tree --search luck", "allowed are prior, width, depth, greedy"),
+    Row("predict --context 1,024", "context is '1,024', with 024; write a number without commas, as 1024 or 1k"),
+    Row("serve --draft-device 1", "no such option --draft-device; a draft runs on the devices of its target, --device"),
     Row("tree --contexts 1q", "whole numbers, separated by commas"),
     Row("tree --contexts 5,-1", "contexts is -1; allowed is 0 to 10,000,000"),
     Row("predict --acceptance 1.2", "acceptance is 1.2; allowed are numbers from 0 to 1"),

@@ -132,7 +132,7 @@ def priced_at_once(function: Function) -> Function:
     names = tuple(inspect.signature(function).parameters)
 
     @functools.cache
-    def trees() -> dict[str, type]:  # once all modules are imported
+    def trees() -> dict[str, Any]:  # once all modules are imported
         return {name: kind for name, kind in get_type_hints(function).items() if dataclasses.is_dataclass(kind)}
 
     @functools.wraps(function)

@@ -187,8 +187,9 @@ class _Field(NamedTuple):
 @functools.cache
 def _fields(kind: type) -> tuple[_Field, ...]:
     return tuple(
-        _Field(field.name, *map(field.metadata.get, ("rule", "made", "part")), field.default is None)
+        _Field(field.name, known("rule"), known("made"), known("part"), field.default is None)
         for field in dataclasses.fields(kind)
+        for known in (field.metadata.get,)
     )
 
 

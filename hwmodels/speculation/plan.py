@@ -189,8 +189,8 @@ def expected_tree_tokens(
         ValueError: a parent that is not an earlier node, another number of nodes, or what is no chance.
     """
     node_depths(parent)  # refuses what is no tree
-    node_acceptance = np.asarray(node_acceptance) if isinstance(node_acceptance, list) else node_acceptance
-    check_number("node_acceptance", node_acceptance, CHANCE)
+    listed = isinstance(node_acceptance, list)
+    check_number("node_acceptance", np.asarray(node_acceptance) if listed else node_acceptance, CHANCE)
     chances = jnp.asarray(as_float(node_acceptance))
     if chances.ndim == 0 or chances.shape[-1] != len(parent):
         raise ValueError(f"node_acceptance has shape {chances.shape}; its last axis must be the {len(parent)} nodes")

@@ -254,8 +254,7 @@ def gain_figure(result: AdviseResult, at: str = "") -> Figure:
     axes.axhline(1.0, color=INK, linewidth=0.9, linestyle=":")
     for row, high in zip(rows, highs, strict=True):
         text = str(row.draft_length.value or "no draft")
-        at = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center", "fontsize": 9}
-        axes.annotate(text, (row.batch, high), **at)
+        axes.annotate(text, (row.batch, high), xytext=(0, 6), textcoords="offset points", ha="center", fontsize=9)
     _batches(axes, result)
     axes.set_ylim(limits_from_zero([1.0, *highs], room=1.15))
     axes.set_ylabel("speedup over decoding without a draft")

@@ -24,7 +24,7 @@ from jaxspec.errors import InputError
 from jaxspec.settings import build_config
 from jaxspec.studies.advise.config import AdviseConfig
 from jaxspec.studies.advise.inputs import draft_acceptance, named_draft, read_widths, served_draft
-from jaxspec.studies.advise.view import advice_in_words
+from jaxspec.studies.advise.view import advice_in_words, gain_figure
 from jaxspec.studies.engine_flags import Range, ServedDraft, engines_for
 
 GIVEN = {
@@ -132,6 +132,8 @@ def test_contexts_are_rows_of_one_table(advised, tmp_path):
     assert [row["context_tokens"] for row in several.to_frame("by_batch").to_dict("records")] == [300] * 3 + [8192] * 3
     page = (tmp_path / "run" / "report.html").read_text()
     assert page.count("<svg") == 4
+    title = gain_figure(far.results[0], " at 8,192 cached tokens").axes[0].get_title(loc="left")
+    assert title.endswith("by batch at 8,192 cached tokens")
     assert page.count("<h2") == (advised.directory / "report.html").read_text().count(
         "<h2"
     )  # one section of the device

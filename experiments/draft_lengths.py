@@ -102,7 +102,7 @@ def cycle_seconds(settings: Settings, draft: str, context: int) -> Float[np.ndar
         engine=settings.engine,  # pyright: ignore[reportArgumentType] - checked there
         draft=draft,
         batch=settings.batches,
-        context=context,
+        context=(context,),
         max_draft_length=LONGEST,
     )
     pricing, _ = measured_kernels(config, settings.device)

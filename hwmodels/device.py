@@ -13,7 +13,18 @@ import numpy as np
 
 from hwmodels.chip.blocks import Technology
 from hwmodels.decoders.encoder import Encoder
-from hwmodels.numerics.fields import NOT_NEGATIVE, POSITIVE, SHARE, choice, flag, number, part, short_line, tree_html
+from hwmodels.numerics.fields import (
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARE,
+    Ruled,
+    choice,
+    flag,
+    number,
+    part,
+    short_line,
+    tree_html,
+)
 from hwmodels.numerics.scalars import Leaf, as_float
 
 #: How several memories share time: all at once, so that the slowest decides, or one after the other.
@@ -21,7 +32,7 @@ Schedule: TypeAlias = Literal["overlapped", "serial"]
 
 
 @flax.struct.dataclass
-class MemoryTier:
+class MemoryTier(Ruled):
     """A memory from which weights and KV are streamed. Every field but the flags is a leaf, "*b".
 
     Coupled: each compute unit has its own part of the banks, so that the bandwidth is that of the units in use.
@@ -43,7 +54,7 @@ class MemoryTier:
 
 
 @flax.struct.dataclass
-class OnChipPath:
+class OnChipPath(Ruled):
     """What all bytes of a step pass between its memories and the compute unit. Every field is a leaf, "*b".
 
     A buffer first, the L2 cache of a GPU or the scratchpad of an NPU, then links: an interconnect, or a network on chip. Where
@@ -57,7 +68,7 @@ class OnChipPath:
 
 
 @flax.struct.dataclass
-class Superblocks:
+class Superblocks(Ruled):
     """How compressed tensors lie in memory: in groups of blocks that are loaded as a whole. Every field is a leaf, "*b"."""
 
     blocks_per_superblock: Leaf = number(POSITIVE)  # > 0
@@ -65,7 +76,7 @@ class Superblocks:
 
 
 @flax.struct.dataclass
-class ExtraRows:
+class ExtraRows(Ruled):
     """Instructions of the rows of a product beyond its first, in kernels that multiply vectors. Every field is a leaf, "*b".
 
     A product of m rows by k x n weights of fewer than 16 bits takes
@@ -78,7 +89,7 @@ class ExtraRows:
 
 
 @flax.struct.dataclass
-class Chip:
+class Chip(Ruled):
     """Power and area beside memory and decoder. Every field is a leaf, "*b"."""
 
     energy_j_per_flop: Leaf = number(NOT_NEGATIVE)  # of arithmetic with its on-chip traffic, >= 0
@@ -91,7 +102,7 @@ class Chip:
 
 
 @flax.struct.dataclass
-class Device:
+class Device(Ruled):
     """A processor with its memories. Every field is a leaf, "*b", or a tree of leaves: any of them may be swept or
     differentiated by.
 

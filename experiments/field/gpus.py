@@ -107,9 +107,9 @@ def named_device(name: str, engine: str | None = None, formats: tuple[str, ...] 
     gpu = entry.calibration
     if rows and engine is not None:
         entry = catalog.device_entry(found, engine=engine)
-    lent = None if rows or gpu is not None or is_file else catalog.lent_kernels(found)
-    if lent is not None and engine in calibrated_engines(lent.gpu):
-        gpu = lent.gpu
+    lent = gpu is None and not rows and not is_file
+    if lent:
+        gpu = catalog.engine_kernels(entry, found, engine)
     if rows or gpu is None:
         said = f"no kernels were measured on {found}, neither of this engine nor of another: the rates of its file"
         if entry.device.extra_rows is not None:
@@ -133,7 +133,7 @@ def named_device(name: str, engine: str | None = None, formats: tuple[str, ...] 
         if error > LARGEST_HELD_OUT_ERROR:
             notes.append(f"kernels of {weights} on {found} with {own} err by {100.0 * error:.0f} % on held-out shapes")
     device = catalog.device(found, engine=kernels, weight_format=weights)
-    if lent is not None:  # what nobody measured shows no engine's terms
+    if lent:  # what nobody measured shows no engine's terms
         return Gpu(found, device, None, weights, (*notes, f"no kernels were measured on {found}: those of {gpu} count"))
     return Gpu(found, device, own, weights, tuple(notes))
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from hwmodels.catalog.entries import Entry, EntryError, file_text, read_entry, shown, titled_document
 from hwmodels.catalog.forms import GIVEN, written_number
 from hwmodels.network.architecture import Architecture, dense_layers
-from hwmodels.numerics.fields import COUNT, FLAG, NOT_NEGATIVE, POSITIVE, WHOLE, Rule
+from hwmodels.numerics.fields import AMOUNT, AT_LEAST_ONE, CHANCE, COUNT, FLAG, NOT_NEGATIVE, POSITIVE, WHOLE, Rule
 
 __all__ = [
     "ARCHITECTURE_RULES",
+    "DESIGN_RULES",
     "POSITIONS",
     "TOKENIZER",
     "accept_architecture",
@@ -21,61 +23,35 @@ __all__ = [
     "read_architecture",
 ]
 
-#: A network without these is none; every other field may be left at the default of `Architecture`.
-_REQUIRED: dict[str, Rule] = {
-    "num_layers": COUNT,
-    "hidden_size": COUNT,
-    "intermediate_size": WHOLE,
-    "num_heads": COUNT,
-    "num_kv_heads": COUNT,
-    "head_dim": COUNT,
-    "vocab_size": COUNT,
-    "tied_embeddings": FLAG,
-    "qk_norm": FLAG,
-}
-_OPTIONAL: dict[str, Rule] = {
-    "gated_ffn": FLAG,
-    "norms_per_layer": WHOLE,
-    # An average over layers: those that are mixtures of experts may have others than those that are not.
+#: What a file gives is whole where a design's number may lie between.
+_WHOLE = {AMOUNT: COUNT, NOT_NEGATIVE: WHOLE, CHANCE: FLAG}
+
+#: Field -> rule, for all fields of `Architecture`.
+ARCHITECTURE_RULES: dict[str, Rule] = {
+    field.name: _WHOLE.get(field.metadata["rule"], WHOLE) for field in dataclasses.fields(Architecture)
+} | {
+    "num_layers": COUNT,  # only a draft head has none
+    # Averages over layers: those that are mixtures of experts may have others than those that are not.
     "vectors_per_layer": NOT_NEGATIVE,
-    "vectors_outside_layers": WHOLE,
-    "learned_positions": WHOLE,
-    "num_ffn_layers": WHOLE,
-    "num_moe_layers": WHOLE,
-    "num_experts": WHOLE,
-    "experts_per_token": WHOLE,
-    "expert_intermediate_size": WHOLE,
-    "shared_intermediate_size": WHOLE,
-    "expert_hidden_size": WHOLE,
-    "kv_lora_rank": WHOLE,
-    "q_lora_rank": WHOLE,
-    "rope_head_dim": WHOLE,
-    "v_head_dim": WHOLE,
-    "num_window_layers": WHOLE,
-    "window_tokens": WHOLE,
-    "sink_tokens": WHOLE,
     "window_query_ratio": POSITIVE,
     "window_kv_ratio": POSITIVE,
-    "selected_tokens": WHOLE,
-    "num_selecting_layers": WHOLE,
-    "num_index_layers": WHOLE,
-    "index_heads": WHOLE,
-    "index_head_dim": WHOLE,
-    "num_linear_layers": WHOLE,
-    "linear_key_heads": WHOLE,
-    "linear_value_heads": WHOLE,
-    "linear_key_dim": WHOLE,
-    "linear_value_dim": WHOLE,
-    "linear_conv_tokens": WHOLE,
-    "linear_rates": WHOLE,
-    "attention_gate": FLAG,
 }
+
+#: The same where counts may lie between whole numbers.
+DESIGN_RULES = {
+    name: {COUNT: AT_LEAST_ONE, WHOLE: NOT_NEGATIVE, FLAG: CHANCE}.get(rule, rule)
+    for name, rule in ARCHITECTURE_RULES.items()
+}
+
+#: Fields that a file may leave out. The others have no default, or must be said of every network.
+_OPTIONAL = frozenset(
+    field.name
+    for field in dataclasses.fields(Architecture)
+    if field.default is not dataclasses.MISSING and field.name not in ("tied_embeddings", "qk_norm")
+)
 
 #: Sizes of linear attention.
 _LINEAR = ("linear_value_heads", "linear_value_dim", "linear_conv_tokens")
-
-#: Field -> rule, for all fields of `Architecture`.
-ARCHITECTURE_RULES = _REQUIRED | _OPTIONAL
 
 #: What a file may say beside sizes: the longest text that the network is made for,
 POSITIONS = "max_positions"
@@ -115,7 +91,7 @@ _AT_MOST = (
 
 
 def parse_architecture(text: str, *, where: str) -> Entry:
-    """Read and check an architecture's TOML entry; only the fields of `_REQUIRED` must be there.
+    """Read and check an architecture's TOML entry; only those of `_OPTIONAL` may be left out.
 
     Raises:
         EntryError: see `parse_entry`; fields that do not fit together.
@@ -125,7 +101,7 @@ def parse_architecture(text: str, *, where: str) -> Entry:
 
 def read_architecture(title: str, document: dict[str, Any], *, where: str) -> Entry:
     """The same of the content of a file without its title."""
-    rules, optional = ARCHITECTURE_RULES | {POSITIONS: COUNT}, frozenset((*_OPTIONAL, POSITIONS))
+    rules, optional = ARCHITECTURE_RULES | {POSITIONS: COUNT}, _OPTIONAL | {POSITIONS}
     entry = read_entry(title, document, rules, where=where, optional=optional, texts=(TOKENIZER,))
     checked_architecture(entry.values, where=where)
     return entry

@@ -313,7 +313,7 @@ def with_engine(
     if weight_format is None and engine in engine_names() and (rows := engine_rows(engine)) is not None:
         return _with_rows(entry, rows)
     lent, title = lent_kernels(name) if entry.calibration is None else None, entry.title
-    if lent is not None and engine in calibrated_engines(lent.gpu):
+    if lent is not None and engine_kernels(entry, name, engine) is not None:
         entry = _with_lent_kernels(entry, lent)
     if entry.calibration is None:
         if engine is not None and engine not in ENGINES:
@@ -354,6 +354,20 @@ def lent_kernels(name: str) -> LentKernels | None:
     """Whose kernels a device of the catalog has with engines that nobody measured on it; None: nobody's."""
     slug = _slug(name) if _slug(name) in DEVICES else device_named(name)
     return None if slug is None else _lenders().get(slug)
+
+
+def engine_kernels(entry: DeviceEntry, name: str, engine: str | None) -> str | None:
+    """The calibrated GPU whose kernels of an engine count on a device: its own, or the one that lends it kernels.
+
+    Args:
+        entry, name: of the device.
+    Returns:
+        of `calibrated_names`; None: the engine was measured on neither.
+    """
+    gpu = entry.calibration
+    if gpu is None and (lent := lent_kernels(name)) is not None:
+        gpu = lent.gpu
+    return gpu if gpu is not None and engine in calibrated_engines(gpu) else None
 
 
 @functools.cache
@@ -492,6 +506,8 @@ def _names(section: str) -> tuple[str, ...]:
 
 
 def _slug(name: str) -> str:
+    if not isinstance(name, str):
+        raise UnknownNameError(f"name is {repr(name)[:60]}; it must be a text, as 'h100-sxm'")
     return name.strip().lower()
 
 

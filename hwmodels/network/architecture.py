@@ -12,21 +12,36 @@ from collections.abc import Collection
 import flax.struct
 import jax
 
-from hwmodels.numerics.fields import short_line, tree_html
+from hwmodels.numerics.fields import (
+    AMOUNT,
+    CHANCE,
+    FINITE,
+    NOT_NEGATIVE,
+    Ruled,
+    check_number,
+    number,
+    short_line,
+    tree_html,
+)
 from hwmodels.numerics.scalars import Leaf, Number, as_float, either
 
 # What is decoded: sequences, their context and their lengths.
 
 
 @flax.struct.dataclass
-class Workload:
-    """What is decoded. Every field is a leaf, "*b"."""
+class Workload(Ruled):
+    """What is decoded. Every field is a leaf, "*b".
 
-    batch: Leaf = 1.0  # sequences decoded together
-    context_tokens: Leaf = 1024.0  # cached tokens per sequence at the step that is priced
-    prompt_tokens: Leaf = 512.0  # per sequence, processed by one prefill
-    output_tokens: Leaf = 512.0  # per sequence, decoded
-    shared_tokens: Leaf = 0.0  # of the context, that all sequences have in common: held once, and read once per step
+    Raises:
+        ValueError: a number that is not finite, or below 0; no sequence, or no token that is decoded.
+    """
+
+    batch: Leaf = number(AMOUNT, default=1.0)  # sequences decoded together
+    context_tokens: Leaf = number(NOT_NEGATIVE, default=1024.0)  # cached tokens per sequence at the step that is priced
+    prompt_tokens: Leaf = number(NOT_NEGATIVE, default=512.0)  # per sequence, processed by one prefill
+    output_tokens: Leaf = number(AMOUNT, default=512.0)  # per sequence, decoded
+    #: Of the context, that all sequences have in common: held once, and read once per step.
+    shared_tokens: Leaf = number(NOT_NEGATIVE, default=0.0)
 
 
 #: Every kind of stored tensor, dense and mixture-of-experts, in the order in which a network uses them.
@@ -67,67 +82,79 @@ LAYER_COUNTS = (
 _STATE_BYTES, _HELD_BYTES = 4.0, 2.0
 
 
+def _absent() -> Leaf:
+    """A size or count of what a network may lack."""
+    return number(NOT_NEGATIVE, default=0.0)
+
+
 @flax.struct.dataclass
-class Architecture:
+class Architecture(Ruled):
     """Sizes of a decoder.
 
     Every field is a leaf, flags included. Sizes are >= 0; for a gradient they count as real numbers. Experts, shared experts,
-    latent attention, windows and linear attention are absent at their defaults.
+    latent attention, windows and linear attention are absent at their defaults. No layers: a draft head without attention.
+
+    Raises:
+        ValueError: a number that is not finite, below 0, or 0 where a network has none without it.
     """
 
-    num_layers: Leaf  # that attend, to a cache or linearly
-    hidden_size: Leaf
-    intermediate_size: Leaf  # of the layers that are not mixtures of experts
-    num_heads: Leaf
-    num_kv_heads: Leaf  # without meaning in latent attention
-    head_dim: Leaf  # latent attention: the part of a query or key that is not rotated
-    vocab_size: Leaf
-    tied_embeddings: Leaf = 0.0  # 1: the head multiplies by the embedding, and is stored once
-    qk_norm: Leaf = 0.0  # 1: queries and keys are normalised head by head
-    gated_ffn: Leaf = 1.0  # 0: two matrices, up and down, in all feed-forward networks
-    norms_per_layer: Leaf = 2.0
-    vectors_per_layer: Leaf = 0.0  # stored elements of biases, learned sinks and other vectors beside the norms' scales
-    vectors_outside_layers: Leaf = (
-        0.0  # stored elements of vectors beside the last norm's scale: biases of it, of the head
-    )
-    learned_positions: Leaf = 0.0  # rows of a position table, stored with the embedding
-    num_ffn_layers: Leaf = 0.0  # layers that have a feed-forward network; 0: all that attend
+    num_layers: Leaf = number(NOT_NEGATIVE)  # that attend, to a cache or linearly
+    hidden_size: Leaf = number(AMOUNT)
+    intermediate_size: Leaf = number(NOT_NEGATIVE)  # of the layers that are not mixtures of experts
+    num_heads: Leaf = number(AMOUNT)
+    num_kv_heads: Leaf = number(AMOUNT)  # without meaning in latent attention
+    head_dim: Leaf = number(AMOUNT)  # latent attention: the part of a query or key that is not rotated
+    vocab_size: Leaf = number(AMOUNT)
+    tied_embeddings: Leaf = number(CHANCE, default=0.0)  # 1: the head multiplies by the embedding, and is stored once
+    qk_norm: Leaf = number(CHANCE, default=0.0)  # 1: queries and keys are normalised head by head
+    gated_ffn: Leaf = number(CHANCE, default=1.0)  # 0: two matrices, up and down, in all feed-forward networks
+    norms_per_layer: Leaf = number(NOT_NEGATIVE, default=2.0)
+    #: Stored elements of biases, learned sinks and other vectors beside the norms' scales, as a mean: it may be negative.
+    vectors_per_layer: Leaf = number(FINITE, default=0.0)
+    #: Stored elements of vectors beside the last norm's scale: biases of it, of the head.
+    vectors_outside_layers: Leaf = _absent()
+    learned_positions: Leaf = _absent()  # rows of a position table, stored with the embedding
+    num_ffn_layers: Leaf = _absent()  # layers that have a feed-forward network; 0: all that attend
     # Mixture of experts.
-    num_moe_layers: Leaf = 0.0  # layers whose feed-forward network is a mixture of experts
-    num_experts: Leaf = 0.0  # routed ones, per layer
-    experts_per_token: Leaf = 0.0  # routed ones
-    expert_intermediate_size: Leaf = 0.0
-    shared_intermediate_size: Leaf = 0.0  # all shared experts of a layer together
-    expert_hidden_size: Leaf = 0.0  # of what routed experts read and write, which two matrices join; 0: hidden_size
+    num_moe_layers: Leaf = _absent()  # layers whose feed-forward network is a mixture of experts
+    num_experts: Leaf = _absent()  # routed ones, per layer
+    experts_per_token: Leaf = _absent()  # routed ones
+    expert_intermediate_size: Leaf = _absent()
+    shared_intermediate_size: Leaf = _absent()  # all shared experts of a layer together
+    #: Of what routed experts read and write, which two matrices join; 0: hidden_size.
+    expert_hidden_size: Leaf = _absent()
     # Multi-head latent attention (DeepSeek-V2): the cache holds one latent vector and one rotated key per token.
-    kv_lora_rank: Leaf = 0.0  # 0: grouped-query attention
-    q_lora_rank: Leaf = 0.0  # 0: queries come from the hidden state directly
-    rope_head_dim: Leaf = 0.0  # rotated part of a query, and of the key that all heads share
-    v_head_dim: Leaf = 0.0  # 0, never so in latent attention: values are as wide as keys
+    kv_lora_rank: Leaf = _absent()  # 0: grouped-query attention
+    q_lora_rank: Leaf = _absent()  # 0: queries come from the hidden state directly
+    rope_head_dim: Leaf = _absent()  # rotated part of a query, and of the key that all heads share
+    v_head_dim: Leaf = _absent()  # 0, never so in latent attention: values are as wide as keys
     # Sliding windows.
-    num_window_layers: Leaf = 0.0  # layers that see the last window_tokens and the first sink_tokens only
-    window_tokens: Leaf = 0.0
-    sink_tokens: Leaf = 0.0
-    window_query_ratio: Leaf = 1.0  # elements of all heads' queries in these layers, by those of the other layers
-    window_kv_ratio: Leaf = 1.0  # elements that these layers cache of a token, likewise
+    num_window_layers: Leaf = _absent()  # layers that see the last window_tokens and the first sink_tokens only
+    window_tokens: Leaf = _absent()
+    sink_tokens: Leaf = _absent()
+    #: Elements of all heads' queries there, by those of other layers.
+    window_query_ratio: Leaf = number(AMOUNT, default=1.0)
+    window_kv_ratio: Leaf = number(AMOUNT, default=1.0)  # elements that these layers cache of a token, likewise
     # Attention to selected tokens: narrow keys of all tokens are scored, and the best tokens are attended to.
-    selected_tokens: Leaf = 0.0  # that a token attends to at most
-    num_selecting_layers: Leaf = 0.0  # that attend to so many
-    num_index_layers: Leaf = 0.0  # that score tokens; the others take the choice of one before
-    index_heads: Leaf = 0.0
-    index_head_dim: Leaf = 0.0  # elements of the one key of a token, which is cached
+    selected_tokens: Leaf = _absent()  # that a token attends to at most
+    num_selecting_layers: Leaf = _absent()  # that attend to so many
+    num_index_layers: Leaf = _absent()  # that score tokens; the others take the choice of one before
+    index_heads: Leaf = _absent()
+    index_head_dim: Leaf = _absent()  # elements of the one key of a token, which is cached
     # Linear attention (gated delta nets, Mamba-2): a matrix per head in place of the keys and values of all tokens; or, without
     # keys, a short convolution alone, between two gates (LFM2).
-    num_linear_layers: Leaf = 0.0  # layers that have it; the others attend to what is cached
-    linear_key_heads: Leaf = 0.0  # of queries and of keys
-    linear_value_heads: Leaf = 0.0  # each with a matrix of its own
-    linear_key_dim: Leaf = 0.0  # of a head
-    linear_value_dim: Leaf = 0.0  # of a head
-    linear_conv_tokens: Leaf = 0.0  # that the convolution over queries, keys and values joins, the new one included
-    linear_rates: Leaf = 2.0  # numbers per head and token of how a matrix forgets and learns; Mamba-2 has one for both
-    attention_gate: Leaf = (
-        0.0  # 1: in the other layers a gate that comes with the queries multiplies attention's outputs
-    )
+    num_linear_layers: Leaf = _absent()  # layers that have it; the others attend to what is cached
+    linear_key_heads: Leaf = _absent()  # of queries and of keys
+    linear_value_heads: Leaf = _absent()  # each with a matrix of its own
+    linear_key_dim: Leaf = _absent()  # of a head
+    linear_value_dim: Leaf = _absent()  # of a head
+    linear_conv_tokens: Leaf = (
+        _absent()
+    )  # that the convolution over queries, keys and values joins, the new one included
+    #: Numbers per head and token of how a matrix forgets and learns; Mamba-2 has one for both.
+    linear_rates: Leaf = number(NOT_NEGATIVE, default=2.0)
+    #: 1: in the other layers a gate that comes with the queries multiplies attention's outputs.
+    attention_gate: Leaf = number(CHANCE, default=0.0)
 
     def __repr__(self) -> str:
         return short_line(self, "num_layers", "hidden_size", "num_heads", "num_kv_heads", "vocab_size", "num_experts")
@@ -401,16 +428,16 @@ UNCOMPRESSED_BITS = 16.0
 
 
 @flax.struct.dataclass
-class Footprint:
+class Footprint(Ruled):
     """Bits READ per stored weight and per stored KV element, by a draft step and by a target step.
 
     Metadata and padding included. Weights are dictionaries over all of `KINDS`; leaves are "*b", >= 0, fractions too.
     """
 
-    draft_weight_bits: dict[str, Leaf]
-    target_weight_bits: dict[str, Leaf]
-    draft_kv_bits: Leaf
-    target_kv_bits: Leaf
+    draft_weight_bits: dict[str, Leaf] = number(NOT_NEGATIVE)
+    target_weight_bits: dict[str, Leaf] = number(NOT_NEGATIVE)
+    draft_kv_bits: Leaf = number(NOT_NEGATIVE)
+    target_kv_bits: Leaf = number(NOT_NEGATIVE)
 
 
 def uniform_weight_bits(bits: Number, kinds: Collection[str] = KINDS) -> dict[str, Leaf]:
@@ -422,8 +449,9 @@ def uniform_weight_bits(bits: Number, kinds: Collection[str] = KINDS) -> dict[st
     Returns:
         kind -> "*b", over all of `KINDS`.
     Raises:
-        ValueError: a name is not in `KINDS`.
+        ValueError: a name is not in `KINDS`; bits that are no number >= 0.
     """
+    check_number("bits", bits, NOT_NEGATIVE)
     unknown = sorted(set(kinds) - set(KINDS))
     if unknown:
         raise ValueError(f"unknown kinds {unknown}; allowed: {', '.join(KINDS)}")

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from hwmodels.memory.lru import inclusion_probability, residency, zipf_popularity
+from hwmodels.numerics.fields import AMOUNT, CHANCE, NOT_NEGATIVE, Ruled, check_number, number
 from hwmodels.numerics.scalars import Leaf, Number, as_arrays, as_float, either, rank_of, with_rank
 
 __all__ = [
@@ -48,18 +49,18 @@ _NEVER = 1e-30
 
 
 @flax.struct.dataclass
-class Routing:
+class Routing(Ruled):
     """Choices of a router, the mean layer's: uniform and independent unless given. Leaves are numbers, or "expert".
 
     A popularity of another length than the network's number of experts is taken for quantiles of its experts, so that
     networks of any size go through one `vmap`.
     """
 
-    popularity: Leaf = None  # "expert": share of all choices that falls on each expert, sums to 1; None: all alike
-    correlation: Leaf = 0.0  # of neighbouring tokens of one sequence, in [0, 1]
-    independence: Leaf = (
-        1.0  # of sequences, in [0, 1]: b of them touch as many experts as b ^ independence on their own
-    )
+    #: "expert": share of all choices that falls on each expert, sums to 1; None: all alike.
+    popularity: Leaf = number(NOT_NEGATIVE, default=None)
+    correlation: Leaf = number(CHANCE, default=0.0)  # of neighbouring tokens of one sequence, in [0, 1]
+    #: Of sequences, in [0, 1]: b of them touch as many experts as b ^ independence on their own.
+    independence: Leaf = number(CHANCE, default=1.0)
 
 
 #: Every expert alike, every token on its own.
@@ -76,8 +77,13 @@ def zipf_routing(
         num_experts, experts_per_token: one number each, > 0.
         entries: static; quantiles of the popularity, as many as experts where their number is known.
         correlation: of neighbouring tokens of one sequence.
+    Raises:
+        ValueError: a number out of its range.
     Source: heavy-tailed routing as in ELMoE-3D, 3.3; draws by `hwmodels.memory.inclusion_probability`.
     """
+    check_number("exponent", exponent, NOT_NEGATIVE)
+    for name, value in (("num_experts", num_experts), ("experts_per_token", experts_per_token), ("entries", entries)):
+        check_number(name, value, AMOUNT)
     draws = as_float(experts_per_token) * entries / as_float(num_experts)
     chosen = inclusion_probability(zipf_popularity(exponent, num_items=entries), draws)
     return Routing(popularity=chosen / jnp.sum(chosen), correlation=correlation)

@@ -9,16 +9,17 @@ from __future__ import annotations
 import contextvars
 import dataclasses
 import functools
+import inspect
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from hwmodels.numerics.fields import check_numbers
+from hwmodels.numerics.fields import AMOUNT, CHANCE, check_number, check_numbers, check_types
 from hwmodels.numerics.host_programs import UnknownOperationError, host_program
 
 __all__ = ["in_small_program", "jit_fast_compile", "priced_at_once", "run_on_host"]
@@ -117,6 +118,10 @@ def run_on_host(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+#: Numbers beside the trees of functions that price.
+_NAMED = {"temperature": CHANCE, "tokens_per_cycle": AMOUNT}
+
+
 def priced_at_once(function: Function) -> Function:
     """The function, compiled as a whole by `jit_fast_compile` unless it is called within a program that is compiled anyway.
 
@@ -124,9 +129,17 @@ def priced_at_once(function: Function) -> Function:
     `vmap` and `grad` without `jit` map and differentiate the compiled program; within `jit` it is part of that program.
     """
     alone, mapped = jit_fast_compile(function), jax.jit(function)
+    names = tuple(inspect.signature(function).parameters)
+
+    @functools.cache
+    def trees() -> dict[str, Any]:  # once all modules are imported
+        return {name: kind for name, kind in get_type_hints(function).items() if dataclasses.is_dataclass(kind)}
 
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
+        check_types(trees(), dict(zip(names, arguments), **named))
+        for name in _NAMED.keys() & named.keys():
+            check_number(name, named[name], _NAMED[name])
         if isinstance(jnp.zeros(()), Tracer):  # within `jit` even a constant is one
             _check(arguments, named)
             return function(*arguments, **named)

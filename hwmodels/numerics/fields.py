@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
+import sys
 from collections.abc import Callable, Mapping
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.struct
 import jax
@@ -24,14 +26,21 @@ from jax.core import Tracer
 from hwmodels.numerics.units import engineering
 
 __all__ = [
+    "AMOUNT",
+    "AT_LEAST_ONE",
+    "CHANCE",
     "COUNT",
+    "FINITE",
     "FLAG",
     "NOT_NEGATIVE",
     "POSITIVE",
     "SHARE",
     "WHOLE",
     "Rule",
+    "Ruled",
+    "check_number",
     "check_numbers",
+    "check_types",
     "choice",
     "flag",
     "leaf_text",
@@ -91,10 +100,18 @@ class Rule:
     holds: Callable[[float], bool]
 
 
-#: Rates and sizes.
+#: Rates and sizes of hardware, of which an infinite one is no limit.
 POSITIVE = Rule("a positive number", lambda value: value > 0)
+#: Sizes of what is computed.
+AMOUNT = Rule("a finite number > 0", lambda value: 0 < value < math.inf)
 #: Latencies, energies, areas: what may be nothing.
-NOT_NEGATIVE = Rule("a number >= 0", lambda value: value >= 0)
+NOT_NEGATIVE = Rule("a number >= 0", lambda value: 0 <= value < math.inf)
+#: What may have any sign.
+FINITE = Rule("a finite number", math.isfinite)
+#: Counts that may lie between whole numbers.
+AT_LEAST_ONE = Rule("a number >= 1", lambda value: 1 <= value < math.inf)
+#: Probabilities, shares that may be nothing, and truth values that may lie between.
+CHANCE = Rule("a number from 0 to 1", lambda value: 0 <= value <= 1)
 #: Efficiencies.
 SHARE = Rule("a number in (0, 1]", lambda value: 0 < value <= 1)
 #: What there is at least one of.
@@ -108,36 +125,109 @@ FLAG = Rule("true or false", lambda value: value in (0.0, 1.0))
 def check_numbers(tree: Any, name: str = "") -> None:
     """Hold all numbers within a tree of dataclasses to the rules of their fields, as the numbers of files are held.
 
-    Tracers and what is no number at all pass. An infinite number is no limit, which a file would leave out.
+    Tracers and arrays of other types pass. An infinite rate is no limit, which a file would leave out.
 
     Args:
         name: of the tree, for messages.
     Raises:
-        ValueError: a number that breaks its rule, by its dotted name.
+        ValueError: a number that breaks its rule, or something else in place of a number, by its dotted name.
     """
     dot = f"{name}." if name else ""
     if isinstance(tree, Mapping):
-        parts = [(dot + str(key), part, None) for key, part in tree.items()]
+        for key, part in tree.items():
+            check_numbers(part, dot + str(key))
     elif isinstance(tree, (tuple, list)):
-        parts = [(f"{dot}{place}", part, None) for place, part in enumerate(tree)]
+        for place, part in enumerate(tree):
+            check_numbers(part, f"{dot}{place}")
     elif dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        parts = [(dot + field, getattr(tree, field), rule) for field, rule in _rules(type(tree))]
+        for field in _fields(type(tree)):
+            part = getattr(tree, field.name)
+            if part is None and field.optional:
+                continue
+            if field.rule is not None:
+                check_number(dot + field.name, part, field.rule)
+            elif field.part is not None and not isinstance(part, field.part):
+                raise _other_type(dot + field.name, part, field.part)
+            else:
+                check_numbers(part, dot + field.name)
         if check := getattr(tree, "check_together", None):  # rules of several fields
             check()
+
+
+def check_number(name: str, value: Any, rule: Rule) -> None:
+    """Hold a number, an array, or a table of them to a rule. Tracers and objects that hold no numbers pass.
+
+    Raises:
+        ValueError: one that breaks the rule; a text, a list or None.
+    """
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            check_number(f"{name}.{key}", part, rule)
+    elif value is None or isinstance(value, _NO_NUMBERS):
+        raise ValueError(f"{name} is {repr(value)[:60]}; it must be {rule.words}{_ARRAY if value else ''}")
     else:
-        return
-    for path, part, rule in parts:
-        if rule is None:
-            check_numbers(part, path)
-        else:
-            for value in _numbers(part):
-                if not rule.holds(value):
-                    raise ValueError(f"{path} is {value:g}; it must be {rule.words}")
+        for number in _numbers(value):
+            if not rule.holds(number):
+                raise ValueError(f"{name} is {number:g}; it must be {rule.words}")
+
+
+#: What somebody may give in place of a number, and JAX puts into no tree that is priced.
+_NO_NUMBERS = (str, bytes, list, set)
+_ARRAY = ", or an array of them"
+
+
+class _Field(NamedTuple):
+    name: str
+    rule: Rule | None
+    made: Rule | None  # of numbers that somebody writes
+    part: type | None
+    optional: bool  # None is its default
 
 
 @functools.cache
-def _rules(kind: type) -> tuple[tuple[str, Rule | None], ...]:
-    return tuple((field.name, field.metadata.get("rule")) for field in dataclasses.fields(kind))
+def _fields(kind: type) -> tuple[_Field, ...]:
+    return tuple(
+        _Field(field.name, known("rule"), known("made"), known("part"), field.default is None)
+        for field in dataclasses.fields(kind)
+        for known in (field.metadata.get,)
+    )
+
+
+def _other_type(name: str, value: Any, kind: type) -> ValueError:
+    return ValueError(f"{name} is {repr(value)[:60]}; it must be of type {kind.__name__}")
+
+
+def check_types(kinds: Mapping[str, type], arguments: Mapping[str, Any]) -> None:
+    """Hold arguments to their types.
+
+    Raises:
+        ValueError: one of another type.
+    """
+    for name, kind in kinds.items():
+        if name in arguments and not isinstance(arguments[name], kind):
+            raise _other_type(name, arguments[name], kind)
+
+
+class Ruled:
+    """A tree that is held to the rules of its fields where somebody makes it, or changes it by `dataclasses.replace`.
+
+    JAX makes trees of axes, gradients, shapes and tracers: those, and arrays of JAX in any tree, are checked where they are
+    priced. So are whole numbers and None where nothing else is in a tree: they may be axes of `vmap`.
+    """
+
+    def __post_init__(self) -> None:
+        maker = sys._getframe(2)  # behind the `__init__` that a dataclass makes
+        if str(maker.f_globals.get("__name__")).startswith("jax."):
+            return
+        kind = type(self)
+        given = [(field, getattr(self, field.name)) for field in _fields(kind)]
+        if all(value is None or type(value) is int for _, value in given):
+            return
+        for field, value in given:
+            if field.part is not None and isinstance(value, (float, np.ndarray, np.generic, *_NO_NUMBERS)):
+                raise _other_type(f"{kind.__name__}.{field.name}", value, field.part)
+            if field.made is not None and not isinstance(value, jax.Array) and not (value is None and field.optional):
+                check_number(f"{kind.__name__}.{field.name}", value, field.made)
 
 
 def _numbers(leaf: Any) -> list[float]:
@@ -150,9 +240,9 @@ def _numbers(leaf: Any) -> list[float]:
     return np.unique(np.asarray(leaf, float)).tolist() if is_number else []
 
 
-def number(rule: Rule, **default: Any) -> Any:
-    """A leaf that a file gives; required unless it has a `default`."""
-    return flax.struct.field(metadata={"rule": rule}, **default)
+def number(rule: Rule, made: Rule | None = None, **default: Any) -> Any:
+    """A leaf that a file gives; required unless it has a `default`. Args: made: narrower rule of what somebody writes."""
+    return flax.struct.field(metadata={"rule": rule, "made": made or rule}, **default)
 
 
 def part(kind: type, **default: Any) -> Any:

@@ -26,6 +26,7 @@ from jax import lax
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
+from hwmodels.numerics import fields
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.speculation.engine_logs import read_engine_log, request_counts
 
@@ -268,11 +269,19 @@ _HALVINGS = 56
 
 
 @flax.struct.dataclass
-class Acceptance:
-    """Acceptance of a draft; each field is a leaf in [0, 1], or None where a study has no draft of that kind."""
+class Acceptance(fields.Ruled):
+    """Acceptance of a draft; each field is a leaf in [0, 1], or None where a study has no draft of that kind.
 
-    conditional: Leaf = None  # chains: P(position accepted | all before it accepted), "*b position"
-    node: Leaf = None  # trees: P(node accepted | its parent accepted), "*b node"; those of siblings sum to at most 1
+    Numbers of a trace may lie outside: see `tokens_to_rates`.
+
+    Raises:
+        ValueError: numbers outside [0, 1] made by hand; what is no finite number and no array.
+    """
+
+    #: Chains: P(position accepted | all before it accepted), "*b position".
+    conditional: Leaf = fields.number(fields.FINITE, made=fields.CHANCE, default=None)
+    #: Trees: P(node accepted | its parent accepted), "*b node"; those of siblings sum to at most 1.
+    node: Leaf = fields.number(fields.FINITE, made=fields.CHANCE, default=None)
 
     @classmethod
     def from_mean_length(cls, tokens_per_cycle: Number, draft_length: float) -> Acceptance:
@@ -284,6 +293,7 @@ class Acceptance:
         Raises:
             ValueError: a draft length below 1 or beyond `LONGEST_DRAFT`; tokens that no such draft gains.
         """
+        fields.check_number("draft_length", draft_length, fields.AMOUNT)
         if not 1 <= draft_length <= LONGEST_DRAFT:
             raise ValueError(f"draft_length is {draft_length:g}; allowed is 1 to {LONGEST_DRAFT}")
         if not isinstance(tokens_per_cycle, Tracer):

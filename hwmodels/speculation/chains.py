@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int
 from hwmodels.network.architecture import Workload
 from hwmodels.network.operators import StepShape, decode_step
 from hwmodels.numerics.fast_compile import priced_at_once
+from hwmodels.numerics.fields import CHANCE, FINITE, WHOLE, check_number
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 from hwmodels.parallel.group import for_draft, sharing_devices
 from hwmodels.speculation.acceptance import Acceptance
@@ -142,8 +143,11 @@ def tokens_per_cycle(conditional: Float[Array, "*b position"]) -> Float[Array, "
     Returns:
         "*b position"; entry i belongs to draft length i + 1: 1 + sum over j <= i + 1 of the product of the first j
         conditionals. The 1 is the token that the verification itself yields.
+    Raises:
+        ValueError: a number that is not finite, or what is no array.
     Source: Leviathan et al. 2023, arXiv:2211.17192, Eq. 1, with one probability per position.
     """
+    check_number("conditional", conditional, FINITE)
     return 1.0 + jnp.cumsum(jnp.cumprod(jnp.asarray(as_float(conditional)), axis=-1), axis=-1)
 
 
@@ -156,15 +160,15 @@ def expected_tokens_iid(alpha_token: Number, draft_length: int) -> Float[Array, 
     Returns:
         "*b", tokens per cycle, in [1, draft_length + 1].
     Raises:
-        ValueError: draft_length < 0.
+        ValueError: a draft length that is no whole number >= 0, or what is no chance.
     Source: Leviathan et al. 2023, arXiv:2211.17192, Eq. 1.
     Departs: summed, not the closed form, so that the gradient is right at 1.
     """
-    if draft_length < 0:
-        raise ValueError(f"draft_length is {draft_length}; it must be >= 0")
+    check_number("draft_length", draft_length, WHOLE)
+    check_number("alpha_token", alpha_token, CHANCE)
     alpha = jnp.asarray(as_float(alpha_token))
     total = jnp.ones_like(alpha)
-    for _ in range(draft_length):
+    for _ in range(int(draft_length)):
         total = 1.0 + alpha * total
     return total
 

@@ -27,6 +27,7 @@ from hwmodels.network.architecture import (
 from hwmodels.network.operators import StepShape, decode_step, draft_step, verify_step
 from hwmodels.network.routing import UNIFORM, Routing
 from hwmodels.numerics.fast_compile import priced_at_once
+from hwmodels.numerics.fields import AMOUNT, Ruled, check_number, part
 from hwmodels.numerics.scalars import Leaf, Number, as_float, either, same_rank, with_rank
 from hwmodels.parallel.group import for_draft, sharing_devices
 from hwmodels.speculation.draft_cost import (
@@ -56,7 +57,7 @@ __all__ = [
 
 
 @flax.struct.dataclass
-class Case:
+class Case(Ruled):
     """A device, a network and what runs on it; leaves are single numbers: `vmap` and `grad` take the whole case.
 
     Attributes:
@@ -65,16 +66,22 @@ class Case:
         routing: of the target's tokens among the architecture's experts.
         engine: what the engine spends on a cycle beside its kernels.
         pool_fits: static; the draft chooses among as many experts as the first memory has room for, whatever `draft` says.
+    Raises:
+        ValueError: a name, or another thing, in place of one of them.
     """
 
-    device: Device
-    architecture: Architecture
-    workload: Workload
-    footprint: Footprint = dataclasses.field(default_factory=lambda: uniform_footprint(UNCOMPRESSED_BITS))
-    draft: DraftCost = COMPRESSED_COPY
-    routing: Routing = UNIFORM
-    engine: EngineTerms = NO_ENGINE
+    device: Device = part(Device)
+    architecture: Architecture = part(Architecture)
+    workload: Workload = part(Workload)
+    footprint: Footprint = part(Footprint, default_factory=lambda: uniform_footprint(UNCOMPRESSED_BITS))
+    draft: DraftCost = part(DraftCost, default=COMPRESSED_COPY)
+    routing: Routing = part(Routing, default=UNIFORM)
+    engine: EngineTerms = part(EngineTerms, default=NO_ENGINE)
     pool_fits: bool = flax.struct.field(pytree_node=False, default=False)
+
+    def check_together(self) -> None:
+        """Hold the target to what a draft head need not have. Raises ValueError: a network without layers."""
+        check_number("Case.architecture.num_layers", self.architecture.num_layers, AMOUNT)
 
     @property
     def pooled(self) -> Case:

@@ -13,6 +13,7 @@ from hwmodels.memory.placement import placement_of
 from hwmodels.network.architecture import Architecture, Footprint, Workload
 from hwmodels.network.operators import draft_step, step_operators
 from hwmodels.network.routing import EVERY_EXPERT, UNIFORM, Routing
+from hwmodels.numerics.fields import AMOUNT, CHANCE, NOT_NEGATIVE, Rule, Ruled, check_number, number, part
 from hwmodels.numerics.scalars import Leaf, Number, as_float, either
 from hwmodels.parallel.group import DeviceGroup, held_share
 from hwmodels.speculation.plan import Plan, block_plan, chain_plan
@@ -35,28 +36,35 @@ __all__ = [
 ]
 
 
+#: Of experts to choose among: none where a network has none, and infinitely many are all.
+_POOL = Rule("a number >= 0", lambda value: value >= 0)
+
+
 @flax.struct.dataclass
-class DraftCost:
+class DraftCost(Ruled):
     """Shapes of a draft and the forward passes that a draft step takes. Its widths are the footprint's `draft_*`.
 
     Every field but statement and block is a leaf, "*b", or a tree of leaves.
     """
 
-    architecture: Architecture | None = None  # None: the target's own shapes, a compressed copy of it
-    passes: Leaf = 1.0  # forward passes per draft step, >= 0; 0: a lookup, which takes what an engine spends on it
-    shares_ends: Leaf = 0.0  # 1: embedding and LM head are the target's, which holds them already; 0: the draft's own
-    maps_logits: Leaf = 0.0  # 1: each pass writes its logits into the target's vocabulary, as EAGLE-3 heads in engines
-    pool_experts: Leaf = EVERY_EXPERT  # of each layer, the most popular ones, among which a draft step may choose
-    separate_weights: Leaf = (
-        0.0  # of a draft of the target's shapes; 1: its weights lie beside the target's; 0: within them
-    )
-    attention_share: Leaf = 1.0  # of the attention blocks of all layers, that a draft step runs
-    feed_forward_share: Leaf = 1.0  # of the feed-forward networks of all layers, that a draft step runs
-    visible_share: Leaf = 1.0  # of the cached tokens, that a draft step reads
-    lookahead_tokens: Leaf = (
-        0.0  # per sequence, of the draft's own, that each verification processes beside the drafted ones
-    )
-    lookahead_visible: Leaf = 1.0  # new tokens that each of them sees on average, itself included
+    #: None: the target's own shapes, a compressed copy of it.
+    architecture: Architecture | None = part(Architecture, default=None)
+    #: Forward passes per draft step, >= 0; 0: a lookup, which takes what an engine spends on it.
+    passes: Leaf = number(NOT_NEGATIVE, default=1.0)
+    #: 1: embedding and LM head are the target's, which holds them already; 0: the draft's own.
+    shares_ends: Leaf = number(CHANCE, default=0.0)
+    #: 1: each pass writes its logits into the target's vocabulary, as EAGLE-3 heads in engines.
+    maps_logits: Leaf = number(CHANCE, default=0.0)
+    #: Of each layer, the most popular ones, among which a draft step may choose.
+    pool_experts: Leaf = number(_POOL, default=EVERY_EXPERT)
+    #: Of a draft of the target's shapes; 1: its weights lie beside the target's; 0: within them.
+    separate_weights: Leaf = number(CHANCE, default=0.0)
+    attention_share: Leaf = number(CHANCE, default=1.0)  # of the attention blocks of all layers, that a draft step runs
+    feed_forward_share: Leaf = number(CHANCE, default=1.0)  # of the feed-forward networks, likewise
+    visible_share: Leaf = number(CHANCE, default=1.0)  # of the cached tokens, that a draft step reads
+    #: Per sequence, of the draft's own, that each verification processes beside the drafted ones.
+    lookahead_tokens: Leaf = number(NOT_NEGATIVE, default=0.0)
+    lookahead_visible: Leaf = number(AMOUNT, default=1.0)  # new tokens that each sees on average, itself included
     statement: str = flax.struct.field(pytree_node=False, default="a compressed copy of the target")  # for a reader
     block: bool = flax.struct.field(pytree_node=False, default=False)  # one pass drafts all of a cycle's tokens
 
@@ -149,6 +157,7 @@ def eagle_head(target: Architecture, vocabulary: float | None = None) -> DraftCo
             target's head.
     Source: Li et al. 2024, arXiv:2401.15077, Sec. 3.1; EAGLE-3, arXiv:2503.01840, for a vocabulary of its own.
     """
+    check_number("vocabulary", target.vocab_size if vocabulary is None else vocabulary, AMOUNT)
     rows = float(target.vocab_size) if vocabulary is None else min(vocabulary, float(target.vocab_size))
     return DraftCost(
         architecture=one_layer(target, rows),
@@ -179,6 +188,7 @@ def medusa_head(target: Architecture, blocks: Leaf = 1.0) -> DraftCost:
         blocks: of each head.
     Source: Cai et al. 2024, arXiv:2401.10774, Sec. 2.1.
     """
+    check_number("blocks", blocks, NOT_NEGATIVE)
     own = one_layer(target, target.vocab_size + blocks * target.hidden_size)
     return DraftCost(
         # Tied, so that no table of embeddings lies beside the head.

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from hwmodels.numerics.fields import AMOUNT, AT_LEAST_ONE, CHANCE, NOT_NEGATIVE, Ruled, check_number, number
 from hwmodels.numerics.scalars import Leaf, Number, as_float
 
 __all__ = [
@@ -36,24 +37,28 @@ ROOT = -1
 
 
 @flax.struct.dataclass
-class Plan:
+class Plan(Ruled):
     """Tokens that a cycle drafts and verifies; or a family of cycles, "*b", that take the same kinds of draft steps.
 
     `chain_plan`, `block_plan` and `tree_plan` make one, `plan_family` joins several. Every field is a leaf; counts are real.
     """
 
-    draft_tokens: Leaf  # " step": tokens per sequence of a draft step of each kind, >= 1
-    draft_visible: Leaf  # " step": new tokens that each of them sees, itself included
-    draft_repeats: Leaf  # "*b step": how often a cycle takes such a step, >= 0
-    verify_tokens: Leaf  # "*b": per sequence, the last accepted one included, >= 1
-    verify_visible: Leaf  # "*b": new tokens that a verified one sees on average, itself included
+    draft_tokens: Leaf = number(AT_LEAST_ONE)  # " step": tokens per sequence of a draft step of each kind, >= 1
+    draft_visible: Leaf = number(AMOUNT)  # " step": new tokens that each of them sees, itself included
+    draft_repeats: Leaf = number(NOT_NEGATIVE)  # "*b step": how often a cycle takes such a step, >= 0
+    verify_tokens: Leaf = number(AT_LEAST_ONE)  # "*b": per sequence, the last accepted one included, >= 1
+    verify_visible: Leaf = number(AMOUNT)  # "*b": new tokens that a verified one sees on average, itself included
 
 
 def chain_plan(draft_length: Number) -> Plan:
     """A chain of `draft_length` ("*b", >= 0, fractions too) drafted tokens, all verified at once behind the last accepted one.
 
     A draft length of 0 is one step of autoregressive decoding. Gradient: by the draft length, as all counts are linear in it.
+
+    Raises:
+        ValueError: a draft length that is no finite number >= 0.
     """
+    check_number("draft_length", draft_length, NOT_NEGATIVE)
     length = jnp.asarray(as_float(draft_length))
     return Plan(
         draft_tokens=jnp.ones(1, length.dtype),
@@ -68,8 +73,9 @@ def block_plan(draft_length: Number) -> Plan:
     """A chain of `draft_length` (one number, or "length") tokens that one pass drafts.
 
     The pass runs on the committed token and a place for each drafted one. Each length is a draft step of a kind of its own.
-    Gradient: by the draft length from 1 on.
+    Gradient: by the draft length from 1 on. Errors: as of `chain_plan`.
     """
+    check_number("draft_length", draft_length, NOT_NEGATIVE)
     length = jnp.asarray(as_float(draft_length))
     each = jnp.atleast_1d(length)
     return dataclasses.replace(
@@ -180,9 +186,11 @@ def expected_tree_tokens(
         node_acceptance: "*b node", in [0, 1]; P(node accepted | its parent accepted). At most one child of a parent is
             accepted, so that those of siblings sum to at most 1.
     Raises:
-        ValueError: a parent that is not an earlier node, or another number of nodes.
+        ValueError: a parent that is not an earlier node, another number of nodes, or what is no chance.
     """
     node_depths(parent)  # refuses what is no tree
+    listed = isinstance(node_acceptance, list)
+    check_number("node_acceptance", np.asarray(node_acceptance) if listed else node_acceptance, CHANCE)
     chances = jnp.asarray(as_float(node_acceptance))
     if chances.ndim == 0 or chances.shape[-1] != len(parent):
         raise ValueError(f"node_acceptance has shape {chances.shape}; its last axis must be the {len(parent)} nodes")

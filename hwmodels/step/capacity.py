@@ -19,6 +19,7 @@ from hwmodels.network.architecture import (
     parameters,
     state_bytes,
 )
+from hwmodels.numerics.fields import AMOUNT, NOT_NEGATIVE, POSITIVE, check_number
 from hwmodels.numerics.scalars import Number, as_float
 from hwmodels.numerics.units import BITS_PER_BYTE
 
@@ -57,7 +58,12 @@ def held_bytes(
         weight_bits: kind -> "*b"; bits held per stored weight.
         kv_bits: "*b", bits held per cached element.
         shared_tokens: "*b", in [0, context_tokens]; of the context, that all sequences have in common.
+    Raises:
+        ValueError: a number that is negative or not finite.
     """
+    numbers = {"batch": batch, "context_tokens": context_tokens, "kv_bits": kv_bits, "shared_tokens": shared_tokens}
+    for name, value in (numbers | {"weight_bits": weight_bits}).items():
+        check_number(name, value, NOT_NEGATIVE)
     weights = _weight_bytes(architecture, weight_bits)
     token_bytes = kv_elements_per_token(architecture) * as_float(kv_bits) / BITS_PER_BYTE
     rows = cached_rows(architecture, context_tokens, batch=batch, shared_tokens=shared_tokens)
@@ -100,8 +106,12 @@ def longest_context(
         batch: "*b", > 0; the rest as `held_bytes` takes it.
     Returns:
         "*b", >= 0, a real number; 0 where the weights alone do not fit, infinite where every layer has a full window.
+    Raises:
+        ValueError: a number that is not positive.
     Gradient: kinks where the windows fill and where the weights just fit.
     """
+    check_number("budget_bytes", budget_bytes, POSITIVE)
+    check_number("batch", batch, AMOUNT)
     a = jax.tree.map(as_float, architecture)
     room = jnp.asarray(as_float(budget_bytes) - _weight_bytes(a, weight_bits) - state_bytes(a) * as_float(batch))
     token_bytes = as_float(batch) * kv_elements_per_token(a) * as_float(kv_bits) / BITS_PER_BYTE

@@ -12,7 +12,8 @@ from jax.core import Tracer
 
 from hwmodels import Architecture, Device, Footprint
 from hwmodels.analysis.design_point import leaf_names
-from hwmodels.numerics.fields import check_numbers
+from hwmodels.catalog.architecture_entries import DESIGN_RULES
+from hwmodels.numerics.fields import Rule, check_number, check_numbers
 from jaxspec.api.calls import notebook_reporter
 from jaxspec.api.results import StudyResults
 from jaxspec.compress.knobs import checked_values
@@ -69,20 +70,22 @@ def architecture(name: str | os.PathLike[str], /, **numbers: float) -> Architect
     Raises:
         InputError: an unknown name, a file that cannot be used, or a number that it does not have or that breaks its rule.
     """
-    return _with_numbers(
-        resolve_architecture(known_architecture(as_path("architecture", name)), None), str(name), numbers
-    )
+    shapes = resolve_architecture(known_architecture(as_path("architecture", name)), None)
+    return _with_numbers(shapes, str(name), numbers, DESIGN_RULES)
 
 
-def _with_numbers(tree: Tree, name: str, numbers: dict[str, float]) -> Tree:
+def _with_numbers(tree: Tree, name: str, numbers: dict[str, float], rules: Mapping[str, Rule] | None = None) -> Tree:
     leaves, treedef = jax.tree.flatten(tree)
     places = {known.replace(".", "_"): place for place, known in enumerate(leaf_names(tree))}
     for given, value in numbers.items():
         if given not in places:
             raise InputError(f"{name} has no number {given!r}{hint(given, places)}")
         leaves[places[given]] = value if isinstance(value, Tracer) else coerce(given, value, float)
-    changed = treedef.unflatten(leaves)
     try:
+        for given, value in numbers.items():
+            if rules is not None:
+                check_number(given, value, rules[given])
+        changed = treedef.unflatten(leaves)
         check_numbers(changed if numbers else ())
     except ValueError as error:
         raise InputError(str(error)) from error

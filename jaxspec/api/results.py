@@ -161,7 +161,7 @@ def _reason(error: OSError) -> str:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class StudyResults(Sequence):
-    """Results of a study: one per device (or pair of batch and context, where those are lists), or one altogether.
+    """Results of a study: one per device (or batch and context, where those are lists), or one altogether.
 
     `results[0]` is the part of one result, `results["rtx-4090"]` that of one device. Where there is one result, its fields are
     attributes: `results.speedup_vs_bf16_ar.value`.

@@ -21,7 +21,7 @@ from jaxspec.output_places import check_figure_place, check_file_place
 from jaxspec.partial_files import to_json, write_text
 from jaxspec.settings import layered_config, read_layer
 from jaxspec.settings.base import ConfigType, Settings, quick_help
-from jaxspec.settings.coercion import as_path, short_number, shown
+from jaxspec.settings.coercion import as_path, places_of_lists, short_number, shown
 from jaxspec.settings.fields import (
     choices_of,
     explained,
@@ -30,6 +30,7 @@ from jaxspec.settings.fields import (
     has_flag,
     hints,
     names_of,
+    setting_of,
     takes_several,
     takes_text,
 )
@@ -74,7 +75,7 @@ def usage_line(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption):
         options = [] if ctx is None else [name for parameter in ctx.command.params for name in parameter.opts]
         long = [name for name in options if name.startswith("--")]
-        known = hint(error.option_name, long, quote=False, list_all=False)
+        known = _ELSEWHERE.get(error.option_name) or hint(error.option_name, long, quote=False, list_all=False)
         message = f"no such option {error.option_name}{known}"
     elif isinstance(error, click.exceptions.NoArgsIsHelpError):
         return f"a command is missing; {where} --help lists them"
@@ -83,6 +84,11 @@ def usage_line(error: click.ClickException) -> str:
         message = message if len(message) <= _LONGEST else f"{message[: _LONGEST - 1]}…"
     return f"{message}; see {where} --help"
 
+
+#: Options that readers of engines' manuals look for, and what stands for them here.
+_ELSEWHERE = {
+    "--draft-device": "; a draft runs on the devices of its target, --device, or on some of them: --draft-tensor-parallel"
+}
 
 #: Click repeats what came, however long it is.
 _LONGEST = 400
@@ -137,14 +143,14 @@ FIRST += ("draft", "scheme", "text")
 class _Whole(click.types.IntParamType):
     """A whole number, be it as "128k"."""
 
+    def __init__(self, field: dataclasses.Field):
+        self._field = field
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = short_number(value)
-        if number is None and param is not None and "," in str(value):
-            flags = [flag for other in (ctx.command.params if ctx else ()) for flag in other.opts]
-            plurals = [flag for flag in flags if flag in (f"{param.opts[0]}s", f"{param.opts[0]}es")]
-            predict = ["`jaxspec predict`"] * (param.name in ("batch", "context"))
-            lists = " or ".join(plurals or [*predict, "`jaxspec sweep`"])
-            self.fail(f"{shown(value)} is a list; give one number, lists go to {lists}", param, ctx)
+        if number is None and "," in str(value):
+            places = places_of_lists(self._field.name, setting_of(self._field), before="--")
+            self.fail(f"{shown(value)} is a list; give one number, lists go to {places}", param, ctx)
         return super().convert(value, param, ctx) if number is None else number
 
 
@@ -158,7 +164,7 @@ def option_of(kind: type[Settings], name: str) -> Callable[[Function], Function]
     if bool in parts:
         return click.option(f"{flag}/--no-{flag.removeprefix('--')}", name, default=None, help=text)
     number = str if str in parts else next((part for part in parts if part in (int, float)), str)
-    number = _Whole() if number is int else number
+    number = _Whole(field) if number is int else number
     kind_of_option = ListOption if takes_several(annotation) else click.Option
     complete = completion_of(field, annotation)
     return click.option(flag, name, cls=kind_of_option, type=number, help=text, shell_complete=complete)

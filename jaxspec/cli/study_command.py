@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import gc
+import inspect
 import os
 import sys
 import threading
@@ -320,11 +321,13 @@ def _run(
         helps = start_processes(**vars(launch)).index > 0
     heading = None if study.announce is None else f"jaxspec {study.name}: {study.announce(config)}"
     reporter = Reporter(new_console(stderr=True, quiet=helps), heading=heading)
-    writes = {} if study.out is None else {"out": out, "force": force, "reporter": reporter}
+    writes: dict[str, Any] = {} if study.out is None else {"out": out, "force": force, "reporter": reporter}
     run = load_object(study.run)
     # Traces are many objects, all of them in use: looking through them for garbage takes a tenth of a short command.
     gc.set_threshold(_NEW_OBJECTS)
-    with _compiling(reporter) if study.on_processor and study.out is None else contextlib.nullcontext():
+    with _compiling(reporter) as begins:
+        if "checked" in inspect.signature(run).parameters:
+            writes["checked"] = begins
         results = run(config, **writes)
     if helps:  # process 0 shows the result
         return
@@ -338,13 +341,13 @@ def _run(
 
 
 @contextlib.contextmanager
-def _compiling(reporter: Reporter) -> Iterator[None]:
-    """Say what a command without progress waits for, where it takes longer than a second."""
+def _compiling(reporter: Reporter) -> Iterator[Callable[[], None]]:
+    """Say what a command without progress waits for, where it takes longer than a second once its inputs are known to be good:
+    it then calls what this gives."""
     timer = threading.Timer(_PATIENCE_S, reporter.line, ["compiling ..."])
     timer.daemon = True
-    timer.start()
     try:
-        yield
+        yield timer.start
     finally:
         timer.cancel()
 

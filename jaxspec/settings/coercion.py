@@ -18,7 +18,17 @@ from jaxspec.errors import InputError, hint
 from jaxspec.registries import name_of
 from jaxspec.settings.fields import Setting, choices_of, key_of, range_text
 
-__all__ = ["as_path", "as_text", "coerce", "named", "plain_number", "refuse_traced", "short_number", "shown"]
+__all__ = [
+    "as_path",
+    "as_text",
+    "coerce",
+    "named",
+    "places_of_lists",
+    "plain_number",
+    "refuse_traced",
+    "short_number",
+    "shown",
+]
 
 #: Longest value that a message repeats.
 _SHOWN = 60
@@ -100,8 +110,18 @@ def _coerce(name: str, value: Any, annotation: Any, given: Setting) -> Any:
         raise InputError(f"{name} is {shown(value)}; it must be true or false")
     number = (short_number(value) if annotation is int else None) or _number(value, annotation)
     if number is None:
-        raise InputError(f"{name} is {shown(value)}; it must be {_kind_of_number(annotation, given)}")
+        what = _kind_of_number(annotation, given)
+        several = annotation is int and not isinstance(value, str) and len(_items(value)) > 1
+        places = f": lists go to {places_of_lists(name, given)}" if several else ""
+        raise InputError(f"{name} is {shown(value)}; it must be {what}{places}")
     return _limited(name, number, given)
+
+
+def places_of_lists(name: str, given: Setting, *, before: str = "") -> str:
+    """What takes several values where one setting takes a single number. Args: before: names of settings, as "--"."""
+    if given.lists:
+        return f"{before}{given.lists}"
+    return "jaxspec predict, advise or sweep" if name in ("batch", "context") else "jaxspec sweep"
 
 
 def named(value: Any, given: Setting) -> Any:
@@ -209,6 +229,8 @@ def _several(name: str, value: Any, inner: Any, given: Setting) -> tuple:
         if not all(isinstance(item, (str, os.PathLike)) and os.fspath(item) for item in items):
             raise refusal
         return tuple(dict.fromkeys(given.known(as_text(name, item)) for item in items))
+    if isinstance(value, str) and (split := [item for item in items if re.fullmatch(r"0\d+", item)]):
+        raise InputError(f"{name} is {shown(value)}, with {split[0]}; write a number without commas, as 1024 or 1k")
     short = [short_number(item) if inner is int else None for item in items]
     numbers = [_number(item, inner, text=isinstance(value, str)) if n is None else n for item, n in zip(items, short)]
     if any(number is None for number in numbers):

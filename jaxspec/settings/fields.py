@@ -49,6 +49,7 @@ class Setting(NamedTuple):
         key: name in a file, where it cannot be that of the field.
         quick: value under `--quick`; None: the default.
         flag: on the command line, where it cannot be made of the field's name.
+        lists: of one number, the setting that takes several.
         known: from a text as somebody writes it to the name that is meant; what it does not understand, comes back.
         names: of a text that may be something else too, as a file: what the tab key offers, or a function that finds it.
         objects: kind of registry ("device", ...) whose objects, and their tables, may stand for their names.
@@ -65,6 +66,7 @@ class Setting(NamedTuple):
     key: str = ""
     quick: Any = None
     flag: str = ""
+    lists: str = ""
     names: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
     objects: str = ""
     known: Callable[[str], str] = str

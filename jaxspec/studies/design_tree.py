@@ -11,9 +11,9 @@ import jax
 from hwmodels import Architecture, Case, Device, DraftCost, EngineTerms, Footprint, Workload
 from hwmodels.analysis.design_point import leaf_names
 from hwmodels.catalog import device_entries
-from hwmodels.catalog.architecture_entries import ARCHITECTURE_RULES
+from hwmodels.catalog.architecture_entries import DESIGN_RULES
 from hwmodels.chip.blocks import Technology
-from hwmodels.numerics.fields import COUNT, FLAG, NOT_NEGATIVE, POSITIVE, WHOLE, Rule
+from hwmodels.numerics.fields import AT_LEAST_ONE, CHANCE, NOT_NEGATIVE, POSITIVE, Rule
 from hwmodels.speculation.draft_cost import with_pool
 from jaxspec.compress.footprint import uniform
 from jaxspec.compress.footprint_table import HEAD_WIDTHS, WIDTHS, expected_widths
@@ -52,8 +52,6 @@ _UNREAD = {
 }
 
 _WIDTH = Rule("more than 0 to 64 bits", lambda value: 0 < value <= 64)
-_AT_LEAST_ONE = Rule("a number >= 1", lambda value: value >= 1)
-_CHANCE = Rule("a number from 0 to 1", lambda value: 0 <= value <= 1)
 
 
 def knob_name(name: str, scheme: Scheme) -> str | None:
@@ -143,10 +141,10 @@ def number_rules(architecture: Architecture, device: Device, scheme: Scheme) -> 
 
     Numbers that no result depends on, whatever the others are, are not among them.
     """
-    shape = {f"architecture.{name}": _relaxed(ARCHITECTURE_RULES[name]) for name in leaf_names(architecture)}
+    shape = {f"architecture.{name}": DESIGN_RULES[name] for name in leaf_names(architecture)}
     workload = {f"workload.{field.name}": POSITIVE for field in dataclasses.fields(Workload)}
     workload["workload.context_tokens"] = NOT_NEGATIVE
-    workload["workload.batch"] = _AT_LEAST_ONE
+    workload["workload.batch"] = AT_LEAST_ONE
     widths = WIDTHS + HEAD_WIDTHS * scheme.facts.head
     knobs = {
         f"{_DRAFT}{spec.name}": Rule(
@@ -155,7 +153,7 @@ def number_rules(architecture: Architecture, device: Device, scheme: Scheme) -> 
         for spec in scheme.knob_specs
         if spec.per != "experts"
     }
-    experts = {"routing.correlation": _CHANCE, "routing.independence": _CHANCE, "draft.expert_pool": _CHANCE}
+    experts = {"routing.correlation": CHANCE, "routing.independence": CHANCE, "draft.expert_pool": CHANCE}
     if not float(architecture.num_experts):
         experts = {}
     rules = (
@@ -166,7 +164,7 @@ def number_rules(architecture: Architecture, device: Device, scheme: Scheme) -> 
         | {f"device.{name}": rule for name, rule in device_entries.number_rules(device).items()}
         | {f"engine.{field.name}": NOT_NEGATIVE for field in dataclasses.fields(EngineTerms)}
         | {f"footprint.{name}": _WIDTH for name in widths}
-        | {"acceptance.alpha_token": _CHANCE}
+        | {"acceptance.alpha_token": CHANCE}
     )
     return {name: rule for name, rule in rules.items() if _why_unread(name) is None}
 
@@ -174,11 +172,6 @@ def number_rules(architecture: Architecture, device: Device, scheme: Scheme) -> 
 def _why_unread(name: str) -> str | None:
     """Why a number has no effect; None where it may have one."""
     return next((reason for start, reason in _UNREAD.items() if name.startswith(start)), None)
-
-
-def _relaxed(rule: Rule) -> Rule:
-    """A rule of whole numbers or flags for real ones between."""
-    return {COUNT: _AT_LEAST_ONE, WHOLE: NOT_NEGATIVE, FLAG: _CHANCE}.get(rule, rule)
 
 
 def check_value(where: str, value: float, rules: Mapping[str, Rule], device: str) -> None:

@@ -68,7 +68,8 @@ class Study:
         name: of the command.
         config: its settings; each but tables becomes a flag.
         help: text of `--help`, as Click reads it.
-        run: "module:function" from a configuration, and `out`, `force` and `reporter` where it writes, to a result, a list of
+        run: "module:function" from a configuration, and `out`, `force` and `reporter` where it writes, or `checked` (which it
+            calls when all inputs are known to be good) where it takes that, to a result, a list of
             results (one per device), or either with its run directory; the annotation of what it returns says which.
         present: "module:function" from that result to a `jaxspec.report.terminal.Shown`.
         announce: line printed before the first other one, when all input is known to be good; None: none.

@@ -302,6 +302,7 @@ def find_scheme(name: str, *, runs: bool = False, packs: bool = False) -> Scheme
     """
     able = [s.name for s in SCHEME_FACTS.values() if (s.runs or not runs) and (s.packs or not packs)]
     if name not in able:
-        why = "" if name not in SCHEMES else ", which can be priced but not " + ("run" if runs else "packed") + " yet"
+        other = isinstance(name, str) and name in SCHEMES
+        why = f", which can be priced but not {'run' if runs else 'packed'} yet" if other else ""
         raise InputError(f"scheme is {name!r}{why}{hint(name, able)}")
     return SCHEMES[name]

@@ -14,7 +14,7 @@ from jaxspec.settings.draft_kinds import SELF
 from jaxspec.settings.fields import same_as, setting
 from jaxspec.settings.schemes import DEFAULT_SCHEME_NAME, PricedScheme
 from jaxspec.studies.config_files import NETWORK, own_scheme
-from jaxspec.studies.predict.config import BLOCK, HEADS, LOOKUP, PredictConfig, kind_of_draft_named
+from jaxspec.studies.predict.config import BLOCK, HEADS, LOOKUP, PredictConfig, check_pairs, kind_of_draft_named
 from jaxspec.studies.study import Study, run_directory
 
 #: Engines that can be asked for: those with measured kernels or terms, and llama.cpp, which has neither.
@@ -55,13 +55,8 @@ class AdviseConfig(ParallelSettings, AcceptanceSettings):
         unset="the device's own kernels (trtllm), no added time",
     )
     weight_format: str | None = same_as(CommonConfig, "weight_format")
-    batch: tuple[int, ...] = setting(
-        (1, 2, 4, 8, 16, 32, 64, 128),
-        "Sequences decoded together. Several, separated by commas, make a table.",
-        low=1,
-        high=4096,
-    )
-    context: int = same_as(CommonConfig, "context")
+    batch: tuple[int, ...] = same_as(PredictConfig, "batch", default=(1, 2, 4, 8, 16, 32, 64, 128))
+    context: tuple[int, ...] = same_as(PredictConfig, "context")
     prompt_tokens: int = setting(
         0,
         "Tokens of the prompts of new sequences, which a busy engine processes during decoding; 0: decoding alone.",
@@ -144,6 +139,7 @@ class AdviseConfig(ParallelSettings, AcceptanceSettings):
         self.settle("scheme", own_scheme(self.architecture, copied=self.draft == SELF))
         super().__post_init__()
         refuse_own_architecture(self.architecture)
+        check_pairs(self)
 
     @property
     def kind(self) -> str:
@@ -161,12 +157,12 @@ _HELP = """Advise whether to speculate, how, and how sure that is.
 \b
 jaxspec advise --device h100-sxm --engine vllm                    an EAGLE-3 head, as accepted in published runs
 jaxspec advise --device h100-sxm --engine vllm --draft llama-3.2-1b --acceptance 0.8,0.74,0.7 --acceptance-cycles 2000
-jaxspec advise --draft self --scheme cassandra1 --run runs/tune-0123456789ab --batch 1,8,64
+jaxspec advise --draft self --scheme cassandra1 --run runs/tune-0123456789ab --batch 1,8,64 --context 1024,8k
 jaxspec advise --device my-machine.toml --engine llama.cpp --draft qwen2.5-0.5b --architecture qwen2.5-7b
 
-For each batch: the draft length with the highest predicted speed (0 if no draft pays), its gain with an interval, the
-probability that it pays, and the time by cause. The run directory contains result.json, report.html, and settings for vLLM
-(draft length by batch), SGLang and llama.cpp. No network runs.
+For each batch and context: the draft length with the highest predicted speed (0 if no draft pays), its gain with an interval,
+the probability that it pays, and the time by cause. The run directory contains result.json, report.html, and for each context
+settings for vLLM (draft length by batch), SGLang and llama.cpp. No network runs.
 """
 
 

@@ -25,7 +25,6 @@ from hwmodels import (
     uniform_footprint,
 )
 from hwmodels.analysis.uncertainty.cycle_errors import conditional_errors
-from hwmodels.catalog.calibrations import calibrated_engines
 from hwmodels.network.architecture import UNCOMPRESSED_BITS
 from hwmodels.numerics.scalars import Leaf
 from hwmodels.speculation.draft_cost import EAGLE3_VOCABULARY, block_head, eagle_head, medusa_head, multi_token_head
@@ -198,14 +197,14 @@ def measured_kernels(config: AdviseConfig, device: str) -> tuple[Case, Kernels]:
         "architecture": config.architecture,
         "engine": kernels.engine,
         "weight_format": kernels.weight_format,
-        "context": config.context,
+        "context": max(config.context),
         "prompt_tokens": max(config.prompt_tokens, 2),
         **own,
     }
     common = build_config(CommonConfig, {name: value for name, value in given.items() if value is not None})
     workload = Workload(
         batch=1.0,
-        context_tokens=float(config.context),
+        context_tokens=float(config.context[0]),
         prompt_tokens=float(config.prompt_tokens),
         output_tokens=float(config.output_tokens),
     )
@@ -231,14 +230,13 @@ def _no_known_engine(device: Device) -> str:
 
 def _kernels(config: AdviseConfig, device: str) -> Kernels:
     try:
-        calibration = catalog.device_entry(device).calibration
+        entry = catalog.device_entry(device)
     except (catalog.UnknownNameError, catalog.EntryError) as error:
         raise InputError(str(error)) from error
-    engine, lent = config.engine, catalog.lent_kernels(device)
-    gpu = calibration if lent is None else lent.gpu
-    if engine is None or (gpu is not None and engine in calibrated_engines(gpu)):
+    engine = config.engine
+    if engine is None or catalog.engine_kernels(entry, device, engine) is not None:
         return Kernels(engine, config.weight_format)
-    whose = "the data sheet's times count" if calibration is None else "those of the device's own engine count"
+    whose = "the data sheet's times count" if entry.calibration is None else "those of the device's own engine count"
     return Kernels(None, config.weight_format, (f"kernels of {engine} were not measured on {device}: {whose}",))
 
 

@@ -67,6 +67,7 @@ class AdvisedBatch(Record):
     """Advice for one batch.
 
     Attributes:
+        context_tokens: those of the result's workload.
         draft_length: 0: do not speculate.
         tokens_per_cycle, cycle_s, tokens_per_s, speedup_vs_*: with that length; of all sequences where they decode together.
         interval, tokens_per_s_interval: of speedup_vs_stored_ar and tokens_per_s.
@@ -79,6 +80,7 @@ class AdvisedBatch(Record):
     """
 
     batch: int = 0
+    context_tokens: int = 0
     draft_length: Quantity[int] = UNKNOWN
     tokens_per_cycle: Quantity[float] = UNKNOWN
     cycle_s: Quantity[float] = UNKNOWN
@@ -108,7 +110,7 @@ class ScheduleRange(Record):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdviseResult(PricedResult):
-    """Advice for one device.
+    """Advice for one device and one context.
 
     Attributes:
         release: as of `PredictResult`.

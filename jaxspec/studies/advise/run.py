@@ -72,12 +72,18 @@ _HEADLINE = ("speculate", "single_draft_length")
 
 @dataclasses.dataclass(frozen=True)
 class _Checked:
-    """Checked inputs of one device."""
+    """Checked inputs of one device and one context, which is that of `pricing`."""
 
+    device: str
     pricing: Case
     kernels: Kernels
     draft: DraftCost
     acceptance: DraftAcceptance
+
+    @property
+    def context(self) -> int:
+        """Cached tokens of a sequence."""
+        return int(self.pricing.workload.context_tokens)
 
 
 def advise(
@@ -87,10 +93,11 @@ def advise(
     force: bool = False,
     reporter: Reporter | None = None,
 ) -> tuple[list[AdviseResult], RunDirectory]:
-    """Advise on every device of the configuration, or return the result of a finished run.
+    """Advise on every device and context of the configuration, or return the result of a finished run.
 
     Returns:
-        One result per device, as in result.json, and the run directory with the page and the engines' settings.
+        One result per device and context, contexts in turn, as in result.json, and the run directory with the page and the
+        engines' settings.
     Raises:
         InputError: bad input; nothing is lost.
     """
@@ -99,7 +106,7 @@ def advise(
         "advise",
         config,
         lambda: _check(config),
-        lambda name, checked, directory, _: _advice(config, checked, name, directory),
+        lambda _, checked, directory, __: _advice(config, checked, directory),
         write_advice,
         kind=AdviseResult,
         out=out,
@@ -114,17 +121,23 @@ def _check(config: AdviseConfig) -> dict[str, _Checked]:
     check_has_experts(["expert_bits"] if config.expert_bits else [], target, config.architecture)
     pricings = {name: measured_kernels(with_release_kernels(config, name), name) for name in config.device}
     common = named_draft(config, target), draft_acceptance(config)
-    return {name: _Checked(pricing, kernels, *common) for name, (pricing, kernels) in pricings.items()}
+    parts = {}
+    for name, (pricing, kernels) in pricings.items():
+        for context in config.context:
+            load = dataclasses.replace(pricing.workload, context_tokens=float(context))
+            at = dataclasses.replace(pricing, workload=load)
+            parts[f"{name}, context {context:,}"] = _Checked(name, at, kernels, *common)
+    return parts
 
 
-def _advice(config: AdviseConfig, checked: _Checked, device: str, directory: RunDirectory) -> AdviseResult:
-    pricing, kernels, acceptance = checked.pricing, checked.kernels, checked.acceptance
+def _advice(config: AdviseConfig, checked: _Checked, directory: RunDirectory) -> AdviseResult:
+    device, pricing, kernels, acceptance = checked.device, checked.pricing, checked.kernels, checked.acceptance
     widths = read_widths(config)
     scatter = engine_scatter(config.engine, kind_of_draft(checked.draft), device=pricing.device)
     advised = price_advice(
         pricing, footprint=widths, draft=checked.draft, acceptance=acceptance, batches=config.batch, scatter=scatter
     )
-    rows = [_row(config, checked.draft, advised, place) for place in range(len(config.batch))]
+    rows = [_row(config, checked, advised, place) for place in range(len(config.batch))]
     served: ServedTree | None = None
     if config.branch_acceptance is not None:
         trees = price_trees(
@@ -145,6 +158,7 @@ def _advice(config: AdviseConfig, checked: _Checked, device: str, directory: Run
     padded = config.prices_own_network and _other_rows(checked.draft.architecture, pricing.architecture)
     engines = _engines(config, schedule, single, served, padded)
     folder = dict(zip(config.device, device_slugs(config.device), strict=True))[device]
+    folder += f"-context-{checked.context}" if len(config.context) > 1 else ""
     for engine in engines:
         for name, content in ({engine.file: engine.content} | dict(engine.more_files)).items():
             write_text(directory.path / "engines" / folder / name, content)
@@ -156,7 +170,7 @@ def _advice(config: AdviseConfig, checked: _Checked, device: str, directory: Run
         scheme=given(config.scheme),
         release=release_in_words(config.architecture, config.scheme),
         workload=AdvisedWorkload(
-            context_tokens=given(config.context),
+            context_tokens=given(checked.context),
             prompt_tokens=given(config.prompt_tokens),
             output_tokens=given(config.output_tokens),
         ),
@@ -180,7 +194,7 @@ def _advice(config: AdviseConfig, checked: _Checked, device: str, directory: Run
         interval_statement=coverage_in_words(covers) if covers else None,
         engines={engine.title: engine.content for engine in engines},
         commands={engine.title: engine.shown for engine in engines},
-        **_notes(config, checked, device, advised=advised, lengths=lengths, named=bool(engines)),
+        **_notes(config, checked, advised=advised, lengths=lengths, named=bool(engines)),
         versions=versions(),
     )
 
@@ -199,7 +213,6 @@ def _unpriced(first: int) -> tuple[str, ...]:
 def _notes(
     config: AdviseConfig,
     checked: _Checked,
-    device: str,
     *,
     advised: Advised | None = None,
     lengths: Sequence[int] = (),
@@ -214,6 +227,7 @@ def _notes(
     pricing, own_network = checked.pricing, config.prices_own_network
     priced = [config.architecture, *([config.draft] if own_network else [])]
     networks = {"architecture": pricing.architecture, "draft": checked.draft.architecture}
+    at = f" at {checked.context:,} cached tokens" if len(config.context) > 1 else ""
     own = (
         *release_notes(config.architecture, config.scheme),
         *draft_notes(config.draft),
@@ -236,14 +250,14 @@ def _notes(
         [read_widths(config)],
         batches=config.batch,
         texts=dict.fromkeys(priced, float(longest_text(config))),
-        held=advised and {f"batch {batch}": float(size) for batch, size in zip(config.batch, advised.held)},
+        held=advised and {f"batch {batch}{at}": float(size) for batch, size in zip(config.batch, advised.held)},
         **networks,
     )
     prompts = config.prompt_tokens > 0
-    return with_notes(fields, pricing.device, config.engine, about=own, prompts=prompts, named=device)
+    return with_notes(fields, pricing.device, config.engine, about=own, prompts=prompts, named=checked.device)
 
 
-def _row(config: AdviseConfig, draft: DraftCost, advised: Advised, place: int) -> AdvisedBatch:
+def _row(config: AdviseConfig, checked: _Checked, advised: Advised, place: int) -> AdvisedBatch:
     """Advice for one batch."""
     speedup = advised.numbers["speedup_vs_stored_ar"]
     best = int(np.argmax(speedup.value[place]))
@@ -263,6 +277,7 @@ def _row(config: AdviseConfig, draft: DraftCost, advised: Advised, place: int) -
         chance = float(_chance(LogNormal(speedup.value[place, best], speedup.log_deviation[place, best])))
     return AdvisedBatch(
         batch=config.batch[place],
+        context_tokens=checked.context,
         draft_length=predicted(length),
         tokens_per_cycle=predicted(float(advised.tokens[best]) if pays else 1.0),
         tokens_per_s_interval=ends["tokens_per_s"] if pays else Ends(),
@@ -272,7 +287,7 @@ def _row(config: AdviseConfig, draft: DraftCost, advised: Advised, place: int) -
         best_draft_interval=ends["speedup_vs_stored_ar"],
         probability_pays=predicted(chance),
         speedups=predicted(speedup.value[place].tolist()),
-        time_by_cause=predicted(time_by_cause(advised, place, length, draft)),
+        time_by_cause=predicted(time_by_cause(advised, place, length, checked.draft)),
         fits=predicted(bool(advised.fits[place])),
         **numbers,
     )

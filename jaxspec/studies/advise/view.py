@@ -30,10 +30,11 @@ from jaxspec.report.figure_style import (
 from jaxspec.report.formatting import NOT_KNOWN, fixed, times
 from jaxspec.report.page import Drawings, Page, Section, write_page
 from jaxspec.report.terminal import Shown, Table, note_lines, shown_run
-from jaxspec.results import UNKNOWN
+from jaxspec.results import UNKNOWN, given
 from jaxspec.runs.directory import RunDirectory
 from jaxspec.studies.advise.result import AdvisedBatch, AdviseResult, ScheduleRange
 from jaxspec.studies.given_acceptance import acceptance_line
+from jaxspec.studies.predict.view import by_device
 
 
 def _digits(count: int) -> Callable[[float], str]:
@@ -99,6 +100,10 @@ BATCH_COLUMNS = (
 )
 
 
+#: Behind the context, where there are several.
+_BATCH = _number("batch", "sequences", lambda row: given(row.batch), 0)
+
+
 #: Engine whose command is shown where none was asked for, and titles of those that can be.
 _TITLES = {"vllm": "vLLM", "sglang": "SGLang", "llama.cpp": "llama.cpp"}
 
@@ -106,9 +111,18 @@ _TITLES = {"vllm": "vLLM", "sglang": "SGLang", "llama.cpp": "llama.cpp"}
 _SHOWN = "vLLM"
 
 
-def title_in_words(result: AdviseResult) -> str:
-    """What a table or a figure of the advice shows."""
-    return f"{result.architecture} on {result.device}: speculation with {result.draft.name}, by batch"
+def _at_contexts(results: Sequence[AdviseResult]) -> list[tuple[AdviseResult, str]]:
+    """Each result with " at 8,192 cached tokens", or with nothing where all are of one context."""
+    contexts = [result.workload.context_tokens.value for result in results]
+    words = (
+        [f" at {context:,} cached tokens" for context in contexts] if len(set(contexts)) > 1 else [""] * len(results)
+    )
+    return list(zip(results, words, strict=True))
+
+
+def title_in_words(result: AdviseResult, at: str = "") -> str:
+    """What a table or a figure of the advice shows. Args: at: which context, as of `_at_contexts`."""
+    return f"{result.architecture} on {result.device}: speculation with {result.draft.name}, by batch{at}"
 
 
 def acceptance_in_words(result: AdviseResult) -> str:
@@ -116,9 +130,9 @@ def acceptance_in_words(result: AdviseResult) -> str:
     return acceptance_line(result.draft.conditional, result.draft.acceptance_source)
 
 
-def advice_in_words(result: AdviseResult) -> str:
+def advice_in_words(result: AdviseResult, at: str = "") -> str:
     """Whether to speculate on this device, up to which batch, and what that gains at most."""
-    where = f"{result.architecture} on {result.device}" + (f" ({result.release})" if result.release else "")
+    where = f"{result.architecture} on {result.device}{at}" + (f" ({result.release})" if result.release else "")
     paying = [row for row in result.by_batch if row.draft_length.value]
     absent = [str(row.batch) for row in result.by_batch if row.fits.value is False]
     room = f" There is no memory for batch {', '.join(absent)}." if absent else ""
@@ -147,7 +161,7 @@ def schedule_in_words(schedule: list[ScheduleRange]) -> str:
     return "; ".join(words)
 
 
-def caption(result: AdviseResult) -> list[str]:
+def caption(result: AdviseResult, at: str = "") -> list[str]:
     """What the table's numbers rest on, a line per remark."""
     chances = result.draft.conditional
     few = ", ".join(fixed(chance, 2) for chance in (chances.value or [])[:4])
@@ -156,13 +170,13 @@ def caption(result: AdviseResult) -> list[str]:
     lines = [
         f"draft {result.draft.name}, priced as {result.draft.priced_as}; accepted by position {few}{more} ({chances.status}); "
         "the rest: predicted",
-        f"one draft length for all these batches: {single or 'none pays on average'}",
+        f"one draft length for all these batches{at}: {single or 'none pays on average'}",
     ]
     if any(row.tree for row in result.by_batch):
         branches = ", ".join(fixed(chance, 2) for chance in result.draft.branch_acceptance.known)
         better = [f"{row.batch}" for row in result.by_batch if row.tree and row.tree.pays.value]
         where = f"faster than any chain at batch {', '.join(better)}" if better else "faster than a chain at no batch"
-        lines.append(f"trees, further tokens accepted with probabilities {branches} (input): {where}")
+        lines.append(f"trees, further tokens accepted with probabilities {branches} (input){at}: {where}")
     lines.append(
         f"in brackets: {result.interval_statement}"
         if result.interval_statement
@@ -171,10 +185,12 @@ def caption(result: AdviseResult) -> list[str]:
     return lines
 
 
-def command_lines(result: AdviseResult) -> list[str]:
+def command_lines(result: AdviseResult, at: str = "") -> list[str]:
     """How the engine that was asked for is started, or vLLM, to copy; nothing where there is no command."""
     title = _shown_title(result)
-    return [f"{title}, for {result.device}:", *result.commands[title].splitlines()] if title in result.commands else []
+    return (
+        [f"{title}, for {result.device}{at}:", *result.commands[title].splitlines()] if title in result.commands else []
+    )
 
 
 def without_command(result: AdviseResult) -> list[str]:
@@ -218,7 +234,7 @@ def _batches(axes: Axes, result: AdviseResult) -> None:
 
 
 @styled
-def gain_figure(result: AdviseResult) -> Figure:
+def gain_figure(result: AdviseResult, at: str = "") -> Figure:
     """Speedup of the best draft at every batch, with its interval and its length; 1 is decoding without a draft."""
     figure = ShownFigure(figsize=(WIDTH_INCHES, 4.4), layout="constrained")
     axes = figure.subplots()
@@ -238,12 +254,11 @@ def gain_figure(result: AdviseResult) -> Figure:
     axes.axhline(1.0, color=INK, linewidth=0.9, linestyle=":")
     for row, high in zip(rows, highs, strict=True):
         text = str(row.draft_length.value or "no draft")
-        at = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center", "fontsize": 9}
-        axes.annotate(text, (row.batch, high), **at)
+        axes.annotate(text, (row.batch, high), xytext=(0, 6), textcoords="offset points", ha="center", fontsize=9)
     _batches(axes, result)
     axes.set_ylim(limits_from_zero([1.0, *highs], room=1.15))
     axes.set_ylabel("speedup over decoding without a draft")
-    axes.set_title(title_in_words(result), fontsize=10, loc="left")
+    axes.set_title(title_in_words(result, at), fontsize=10, loc="left")
     axes.grid(True)
     axes.legend(loc="lower left")
     return figure
@@ -280,31 +295,42 @@ def limits_figure(result: AdviseResult) -> Figure:
     return figure
 
 
-def advice_table(result: AdviseResult, title: str | None = None) -> Table:
-    """A row per batch; those that do not fit the device are dim.
+def advice_table(results: Sequence[AdviseResult], title: str | None = None) -> Table:
+    """A row per batch, and per context where there are several; those that do not fit the device are dim.
 
     Args:
+        results: of one device.
         title: in place of the advice in words.
     """
-    table = Table(advice_in_words(result) if title is None else title, "\n".join(caption(result)))
-    rows = {str(row.batch): row for row in result.by_batch}
+    each = _at_contexts(results)
+    lines = dict.fromkeys(line for alike in zip(*(caption(*one) for one in each), strict=True) for line in alike)
+    table = Table("\n".join(advice_in_words(*one) for one in each) if title is None else title, "\n".join(lines))
+    rows = [row for result in results for row in result.by_batch]
     dim = lambda row: None if row.fits.value else "dim"
-    return fill(table, BATCH_COLUMNS, rows, dim, corner="batch", side="right")
+    if len(results) == 1:
+        return fill(table, BATCH_COLUMNS, ((str(row.batch), row) for row in rows), dim, corner="batch", side="right")
+    named = ((f"{row.context_tokens:,}", row) for row in rows)
+    return fill(table, (_BATCH, *BATCH_COLUMNS), named, dim, corner="context", side="right")
 
 
 def figures(result: AdviseResult, directory: Path | None = None) -> Drawings:
     """The page's figures of one device by name."""
-    return {"gain": lambda: gain_figure(result), "limits": lambda: limits_figure(result)}
+    return _figures(result)
+
+
+def _figures(result: AdviseResult, at: str = "") -> Drawings:
+    return {"gain": lambda: gain_figure(result, at), "limits": lambda: limits_figure(result)}
 
 
 def shown(run: tuple[Sequence[AdviseResult], RunDirectory]) -> Shown:
     """Tables for the terminal, from what `advise` returned."""
     results, directory = run
-    lines = [line for result in results for line in without_command(result)]
+    lines = dict.fromkeys(line for result in results for line in without_command(result))
+    tables = [advice_table(same) for same in by_device(results)]
     return dataclasses.replace(
-        shown_run(run, [advice_table(result) for result in results], [*lines, *note_lines(results)]),
+        shown_run(run, tables, [*lines, *note_lines(results)]),
         files=f"page: {directory.path / 'report.html'}; engines' settings: {directory.path / 'engines'}",
-        commands=[line for result in results for line in command_lines(result)],
+        commands=[line for same in by_device(results) for one in _at_contexts(same) for line in command_lines(*one)],
         first=list(dict.fromkeys(map(acceptance_in_words, results))),
     )
 
@@ -319,18 +345,23 @@ _PAGE = Page(heading="Should this network speculate?", command="jaxspec advise -
 
 def write_advice(results: Sequence[AdviseResult], directory: Path) -> Path:
     """Write the page and its figures into a run directory; see `write_page`."""
-    return write_page(_PAGE, [_section(result) for result in results], directory)
+    return write_page(_PAGE, [_section(same) for same in by_device(results)], directory)
 
 
-def _section(result: AdviseResult) -> Section:
+def _section(results: Sequence[AdviseResult]) -> Section:
+    """A device at all its contexts."""
+    each = _at_contexts(results)
+    last = lambda result: f"-{result.workload.context_tokens.value}" if len(results) > 1 else ""
+    drawings = {f"{name}{last(result)}": draw for result, at in each for name, draw in _figures(result, at).items()}
+    remarks = (line for result in results for line in (acceptance_in_words(result), *result.notes))
     return Section(
-        result=result,
-        title=title_in_words(result),
-        headlines=[advice_in_words(result)],
-        pays=bool(result.speculate.value),
-        tables=[advice_table(result, title="")],
-        figures=figures(result),
-        captions=_CAPTIONS,
-        blocks=result.commands,
-        remarks=[acceptance_in_words(result), *result.notes],
+        result=results[0],
+        title=title_in_words(results[0]) + (" and context" if len(results) > 1 else ""),
+        headlines=[advice_in_words(*one) for one in each],
+        pays=any(result.speculate.value for result in results),
+        tables=[advice_table(results, title="")],
+        figures=drawings,
+        captions={name: _CAPTIONS[name.partition("-")[0]] for name in drawings},
+        blocks={f"{title}{at}": text for result, at in each for title, text in result.commands.items()},
+        remarks=list(dict.fromkeys(remarks)),
     )

@@ -34,8 +34,18 @@ BLOCK = "block"
 #: Of settings that make one result for each of their values.
 _SEVERAL = "Several, separated by commas, make a table."
 
-#: Pairs of batch and context of one prediction: a minute's worth.
+#: Pairs of batch and context of one command: a minute's worth.
 MAX_POINTS = 1000
+
+
+def check_pairs(config: Any) -> None:
+    """Raise InputError where batches and contexts make more pairs than one command prices."""
+    if (points := len(config.batch) * len(config.context)) > MAX_POINTS:
+        raise InputError(
+            f"batch and context make {points:,} pairs; allowed are {MAX_POINTS:,}: give fewer, or jaxspec sweep, which "
+            "prices millions"
+        )
+
 
 _WIDTH_LIMITS: dict[str, Any] = {"low": 0, "high": 64, "above": True}
 _OF_SCHEME: dict[str, Any] = _WIDTH_LIMITS | {"unset": "the scheme's"}
@@ -140,11 +150,7 @@ class PredictConfig(ParallelSettings, ExpertSettings, KnobSettings, AcceptanceSe
         self.settle("scheme", own_scheme(self.architecture, copied=self.draft == SELF))
         super().__post_init__()
         refuse_own_architecture(self.architecture)
-        if (points := len(self.batch) * len(self.context)) > MAX_POINTS:
-            raise InputError(
-                f"batch and context make {points:,} pairs; allowed are {MAX_POINTS:,}: give fewer, or jaxspec sweep, which "
-                "prices millions"
-            )
+        check_pairs(self)
 
     @property
     def kind(self) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -337,11 +337,14 @@ _Numbers = dict[str, LogNormal]
 _SENSITIVITY_TEMPERATURE = 0.02
 
 
-def predict(config: PredictConfig | None = None, **settings: Any) -> list[PredictResult]:
+def predict(
+    config: PredictConfig | None = None, *, checked: Callable[[], object] = lambda: None, **settings: Any
+) -> list[PredictResult]:
     """One result per device; with several batches or contexts one for each pair of them, contexts in turn.
 
     Args:
         config: what to predict; or
+        checked: called when all inputs are known to be good, before the first device is priced.
         settings: the fields of `PredictConfig` by name, with its defaults: predict(acceptance=0.9, device="l40s").
             acceptance is alpha_token, or one conditional per position; accepted_per_cycle, acceptance_cumulative and
             acceptance_log take what engines print instead; the widths of the scheme follow from its
@@ -371,6 +374,7 @@ def predict(config: PredictConfig | None = None, **settings: Any) -> list[Predic
     conditional = rates.of_positions(config.max_draft_length)
     digests = watch.digest()
     watch.compare_with(digests)
+    checked()
     results = []
     for name, case in cases.items():
         errors = known_errors(config, case, conditional, rates)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from hwmodels.numerics.units import GB, GIGA, MILLI
 from hwmodels.speculation.draft_cost import COMPRESSED_COPY
@@ -13,7 +13,7 @@ from jaxspec.report.columns import Column, fill, interval_in_words, shown_column
 from jaxspec.report.formatting import fixed, fixed_or_small, milliseconds, times
 from jaxspec.report.terminal import Shown, Table, note_lines
 from jaxspec.results import Quantity, predicted
-from jaxspec.results.network_results import Ends
+from jaxspec.results.network_results import Ends, PricedResult
 from jaxspec.settings.schemes import RELEASED
 from jaxspec.studies.given_acceptance import acceptance_line
 from jaxspec.studies.predict.result import BatchRow, LengthRow, PredictResult, StepTotals
@@ -110,7 +110,10 @@ STEPS = {
 }
 
 
-def by_device(results: Sequence[PredictResult]) -> list[list[PredictResult]]:
+Result = TypeVar("Result", bound=PricedResult)
+
+
+def by_device(results: Sequence[Result]) -> list[list[Result]]:
     """Results of each device, in their order: several where it is priced at several batches or contexts."""
     devices = dict.fromkeys(result.device for result in results)
     return [[result for result in results if result.device == device] for device in devices]

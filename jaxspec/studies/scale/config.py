@@ -127,7 +127,7 @@ class ScaleConfig(ParallelSettings, AcceptanceSettings):
     device: tuple[str, ...] = same_as(CommonConfig, "device")
     engine: str | None = same_as(CommonConfig, "engine")
     weight_format: str | None = same_as(CommonConfig, "weight_format")
-    batch: int = same_as(CommonConfig, "batch", "Problems worked on together, for the predicted cost.")
+    batch: int = same_as(CommonConfig, "batch", "Problems worked on together, for the predicted cost.", lists="batches")
     batches: tuple[int, ...] = setting(
         (1, 4, 16),
         "Batches at which samples are compared with speculation, beside --batch, separated by commas.",

@@ -43,6 +43,7 @@ class TreeConfig(NetworkKnobSettings, StopwatchSettings, CommonConfig):
     )
     depth: int = setting(8, "Largest depth of a tree, in drafted tokens.", low=1, high=64, quick=6)
     search: Search = setting("prior", "How trees grow.")
+    context: int = same_as(CommonConfig, "context", lists="contexts")
     contexts: tuple[int, ...] = setting(
         (128, 512, 2048, 4096, 8192, 16384),
         "Context lengths to decide at, in addition to --context, separated by commas.",

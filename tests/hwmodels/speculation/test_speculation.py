@@ -107,7 +107,7 @@ def test_gradient_of_tokens_per_cycle_at_zero(x64):
 
 
 def test_negative_draft_length_is_refused():
-    with pytest.raises(ValueError, match="draft_length is -1; it must be >= 0"):
+    with pytest.raises(ValueError, match="draft_length is -1; it must be a whole number >= 0"):
         expected_tokens_iid(0.5, -1)
 
 

@@ -79,7 +79,7 @@ WORDS = [
 #: Numbers and names given as flags.
 FLAGS = [
     Row("tune --batch 0", "batch is 0; allowed is 1 to 4096"),
-    Row("tune --batch 1,8", "'1,8' is a list; give one number, lists go to `jaxspec predict` or `jaxspec sweep`"),
+    Row("tune --batch 1,8", "'1,8' is a list; give one number, lists go to jaxspec predict, advise or sweep"),
     Row("tree --context 1k,8k", "lists go to --contexts"),
     Row("advise --run nosuch", "run 'nosuch' cannot be read (No such file or directory); give"),
     Row("predict --json -", "give the name of a file, or /dev/stdout"),
@@ -107,6 +107,8 @@ FLAGS = [
     Row("tree --draft nobody", "draft 'nobody' is unknown"),
     Row("tree --draft embeded-head", "did you mean 'embedded-head'?"),
     Row("tree --search luck", "allowed are prior, width, depth, greedy"),
+    Row("predict --context 1,024", "context is '1,024', with 024; write a number without commas, as 1024 or 1k"),
+    Row("serve --draft-device 1", "no such option --draft-device; a draft runs on the devices of its target, --device"),
     Row("tree --contexts 1q", "whole numbers, separated by commas"),
     Row("tree --contexts 5,-1", "contexts is -1; allowed is 0 to 10,000,000"),
     Row("predict --acceptance 1.2", "acceptance is 1.2; allowed are numbers from 0 to 1"),

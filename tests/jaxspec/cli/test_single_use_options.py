@@ -62,7 +62,7 @@ def test_a_second_value_is_refused_and_not_taken_silently(words, capsys, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("command", "option", "several"), [("predict", "--device", True), ("advise", "--context", False)]
+    ("command", "option", "several"), [("predict", "--device", True), ("tree", "--context", False)]
 )
 def test_a_list_is_told_how_it_is_written(command, option, several, capsys):
     line = refused(capsys, command, option, "1", f"{option}=2")

@@ -24,7 +24,7 @@ from jaxspec.errors import InputError
 from jaxspec.settings import build_config
 from jaxspec.studies.advise.config import AdviseConfig
 from jaxspec.studies.advise.inputs import draft_acceptance, named_draft, read_widths, served_draft
-from jaxspec.studies.advise.view import advice_in_words
+from jaxspec.studies.advise.view import advice_in_words, gain_figure
 from jaxspec.studies.engine_flags import Range, ServedDraft, engines_for
 
 GIVEN = {
@@ -118,6 +118,28 @@ def test_files_of_a_run(advised):
     assert not any("were not priced" in note for note in advised.notes)
     assert "errors of the device's steps are not known" in advised.interval_statement
     assert str(advised.table()).count("[") >= 2
+
+
+@pytest.mark.study
+def test_contexts_are_rows_of_one_table(advised, tmp_path):
+    several = js.advise(**GIVEN | {"context": "300,8k"}, out=tmp_path / "run")
+    near, far = several
+    assert near.by_batch == advised.by_batch
+    assert [one.workload.context_tokens.value for one in several.results] == [300, 8192]
+    assert far.by_batch[0].cycle_s.value > near.by_batch[0].cycle_s.value
+    (table,) = several.tables
+    assert [tuple(row.cells[:2]) for row in table.rows][2:4] == [("300", "512"), ("8,192", "1")]
+    assert [row["context_tokens"] for row in several.to_frame("by_batch").to_dict("records")] == [300] * 3 + [8192] * 3
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert page.count("<svg") == 4
+    title = gain_figure(far.results[0], " at 8,192 cached tokens").axes[0].get_title(loc="left")
+    assert title.endswith("by batch at 8,192 cached tokens")
+    assert page.count("<h2") == (advised.directory / "report.html").read_text().count(
+        "<h2"
+    )  # one section of the device
+    folders = sorted(path.name for path in (tmp_path / "run" / "engines").iterdir())
+    assert folders == ["rtx-4090-context-300", "rtx-4090-context-8192"]
+    assert js.open_result(tmp_path / "run") == several
 
 
 def test_acceptance_from_a_run(tmp_path):

@@ -1,0 +1,75 @@
+"""Numbers of trees and plans that somebody makes are checked; what JAX makes of them passes."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import hwmodels
+import jaxspec as js
+from hwmodels import Acceptance, Case, DraftCost, EngineTerms, Footprint, Plan, Routing, Workload, catalog, chain_plan
+
+DEVICE, NETWORK = catalog.device("rtx-4090"), catalog.architecture("llama-3.1-8b")
+CASE = Case(DEVICE, NETWORK, Workload(batch=4.0))
+
+#: Each of a kind with allowed numbers; all of their numbers are tried.
+MADE = (CASE.workload, chain_plan(2.0), DraftCost(), EngineTerms(), Routing(), NETWORK, DEVICE, DEVICE.memory)
+BAD = (-1, -1.0, math.nan, np.float32(-2.0), np.array([1.0, -2.0]), "8", [1.0, 2.0])
+
+
+@pytest.mark.parametrize("tree", MADE, ids=lambda tree: type(tree).__name__)
+def test_each_number_of_a_tree_is_checked(tree):
+    for field in (field for field in dataclasses.fields(tree) if "rule" in field.metadata):
+        for value in (math.nan, math.inf, "8") if field.name == "vectors_per_layer" else BAD:
+            with pytest.raises(ValueError, match=rf"^{type(tree).__name__}\.{field.name} is .*; it must be ") as caught:
+                dataclasses.replace(tree, **{field.name: value})
+            assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: js.Workload(batch=0.0), "Workload.batch is 0; it must be a finite number > 0"),
+        (lambda: js.Workload(batch=math.inf), "Workload.batch is inf"),
+        (lambda: js.Workload(batch=None), "Workload.batch is None; it must be a finite number > 0"),
+        (lambda: js.chain_plan(-1), "draft_length is -1; it must be a number >= 0"),
+        (lambda: hwmodels.block_plan(math.nan), "draft_length is nan"),
+        (lambda: js.architecture("llama-3.1-8b", num_layers=0), "num_layers is 0; it must be a number >= 1"),
+        (lambda: js.price(Case(DEVICE, NETWORK.replace(num_layers=0), Workload()), chain_plan(1)), "num_layers is 0"),
+        (lambda: js.price("rtx-4090", chain_plan(1)), "case is 'rtx-4090'; it must be of type Case"),
+        (lambda: js.price(chain_plan(1), CASE), "case is Plan.*; it must be of type Case"),
+        (lambda: js.price(dataclasses.replace(CASE, device=None), chain_plan(1)), "Case.device is None"),
+        (lambda: js.price(CASE, chain_plan(1), temperature=2), "temperature is 2; it must be a number from 0 to 1"),
+        (lambda: js.price(CASE, Plan(1, 1, -1, 2, 2)), "Plan.draft_repeats is -1"),
+        (lambda: Case("rtx-4090", NETWORK, Workload()), "Case.device is 'rtx-4090'; it must be of type Device"),
+        (lambda: Acceptance(np.array([0.9, 1.2])), "Acceptance.conditional is 1.2; it must be a number from 0 to 1"),
+        (lambda: Footprint({"q": -1.0}, {"q": 1.0}, 16.0, 16.0), "Footprint.draft_weight_bits.q is -1"),
+        (lambda: hwmodels.uniform_footprint("16"), "bits is '16'"),
+        (lambda: hwmodels.zipf_routing(1.0, num_experts=0, experts_per_token=2, entries=8), "num_experts is 0"),
+        (lambda: catalog.device(4090), "name is 4090; it must be a text"),
+    ],
+)
+@pytest.mark.wrong_arrays
+def test_what_cannot_be_is_one_line(make, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        make()
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_what_jax_makes_of_trees_passes():
+    seconds = lambda case, length: js.price(case, chain_plan(length)).total_s
+    slope = jax.grad(seconds)(CASE, 3.0)
+    assert jax.tree.map(float, slope).workload.shared_tokens < 0  # a gradient is no workload
+    axes = Case(None, None, Workload(0, None, None, None, None), None, None, None, None)
+    batches = dataclasses.replace(CASE, workload=Workload(batch=jnp.array([1.0, 8.0])))
+    assert jax.vmap(seconds, (axes, 0))(batches, jnp.array([0.0, 2.0])).shape == (2,)
+    assert jax.grad(lambda batch: seconds(dataclasses.replace(CASE, workload=Workload(batch=batch)), 3.0))(4.0) > 0
+    assert jax.tree.map(str, CASE).workload.batch == "4.0"
+    traces = []
+    program = jax.jit(lambda case, length: (traces.append(1), seconds(case, length))[1])
+    for batch in (1.0, 2.0, 3.0):
+        program(dataclasses.replace(CASE, workload=Workload(batch=batch)), batch)
+    assert len(traces) == 1

@@ -13,12 +13,9 @@ from hwmodels.speculation.verification_length import (
     effective_performance,
     generation_time,
     primary_performance,
-    ridge_length,
 )
 from hwmodels.step.roofline_cases import (
     compute_bound_speedup,
-    draft_ratio,
-    memory_bound_floor,
     memory_bound_speedup,
     mixed_speedup,
 )
@@ -53,40 +50,6 @@ def test_not_to_speculate_is_an_answer():
     assert decision.best_speedup.tolist() == pytest.approx([0.8, 2.0])
     # A tie is no reason to speculate.
     assert not bool(decide(LENGTHS, effective, 1.0 / effective[2]).speculate)
-
-
-def test_ridge_length_from_times():
-    lengths = np.arange(1.0, 33.0)
-    # With b = 0 the ridge is where the two roofs cross, on the grid or not.
-    assert float(ridge_length(lengths, np.maximum(10.0, 10.0 / 7.3 * lengths))) == pytest.approx(7.3, rel=1e-5)
-    # Bound by arithmetic from the start, and bound by memory to the end.
-    assert float(ridge_length(lengths, 3.0 * lengths)) == pytest.approx(1.0)
-    assert float(ridge_length(lengths, np.full(32, 3.0))) == pytest.approx(32.0)
-
-
-def test_bound_by_arithmetic_never_pays():
-    alpha = np.linspace(0.0, 0.5, GRID.size)
-    assert np.all(LAW < GRID)
-    bound = np.asarray(compute_bound_speedup(GRID, LAW))
-    assert np.all(bound < 1)
-    assert np.all(np.asarray(compute_bound_speedup(GRID, LAW, alpha)) <= bound)
-    # Eq. (9) in its own terms: T_v(x) = x T_v(1) with a step of 7 s.
-    effective = effective_performance(LAW, 7.0 * GRID, 7.0 * alpha)
-    np.testing.assert_allclose(compute_bound_speedup(GRID, LAW, alpha), effective * 7.0, rtol=1e-6)
-    assert not bool(decide(GRID, effective, 7.0).speculate)
-
-
-def test_bound_by_memory_always_pays():
-    depth = np.ceil(np.log2(GRID))
-    alpha = np.asarray(draft_ratio(0.25e9, 8e9, depth))
-    assert alpha[0] == 1 / 32
-    assert np.all(alpha < 0.5)
-    speedup = np.asarray(memory_bound_speedup(LAW, alpha))
-    floor = np.asarray(memory_bound_floor(LAW))
-    np.testing.assert_allclose(floor, LAW / 1.5, rtol=1e-6)
-    assert np.all(speedup > floor)
-    assert np.all(floor > 1)
-    assert np.all(np.asarray(memory_bound_floor(LAW, largest_ratio=0.25)) > floor)
 
 
 @pytest.mark.parametrize("drafting", ["resolved", "printed"])

@@ -1,4 +1,3 @@
-import chex
 import jax
 import jax.numpy as jnp
 import ml_dtypes
@@ -55,21 +54,6 @@ def test_two_lanes_by_hand(encode_streams, decode_streams, small_code):
     )
 
 
-def test_a_codeword_across_two_words_by_hand(encode_streams, small_code):
-    # 31 A and then D: 31 zeros and a one, then 11 in the next word. 33 symbols and one A that fills the step.
-    symbols = jnp.array([A] * 31 + [D, C], jnp.uint8)
-    assert by_lane(encode_streams(symbols, small_code, lanes=1)) == [[1, 0b11110 << 27]]
-
-
-def test_table_by_hand(small_code):
-    # The upper half is the length; 12 bits that begin with 0, 10, 110 and 111.
-    table = np.asarray(huffman_streams.entries(small_code, shift=7))
-    expected = np.repeat(
-        [1 << 16 | A << 7, 2 << 16 | B << 7, 3 << 16 | C << 7, 3 << 16 | D << 7], [2048, 1024, 512, 512]
-    )
-    np.testing.assert_array_equal(table, expected)
-
-
 @settings(max_examples=80)
 @given(
     # One, fewer symbols than lanes, a last step that is not full, long lanes.
@@ -112,25 +96,6 @@ def test_symbols_of_16_bits_and_codewords_of_16_bits(encode_streams, decode_stre
     streams = encode_streams(jnp.asarray(symbols), code, lanes=2)
     assert by_lane(streams) == streams_in_plain_python(symbols, code, 2)
     np.testing.assert_array_equal(decode_streams(streams, huffman_streams.entries(code), num_symbols=51).pairs, symbols)
-
-
-def test_longer_codewords_are_refused():
-    lengths = np.array([1, 2, 3, 17], np.uint8)
-    with pytest.raises(ValueError, match="at most 16 are allowed"):
-        huffman_streams.encode(jnp.zeros(3, jnp.uint8), code_of_lengths(lengths, max_length=17))
-
-
-def test_a_huge_run_costs_a_bit_per_symbol(encode_streams, decode_streams):
-    code, n = code_of_symbols(COUNTS["one symbol"]), 100_001
-    streams = encode_streams(jnp.full(n, 200, jnp.uint8), code)
-    lanes = huffman_streams.num_lanes(n)
-    assert streams.word_counts.shape == (lanes,) == (16,)
-    # Each lane has the symbols of all steps, one bit each.
-    steps = huffman_streams.num_steps(n, lanes)
-    assert huffman_streams.num_bits(streams) == lanes * (32 * -(-2 * steps // 32) + 16)
-    found = decode_streams(streams, huffman_streams.entries(code), num_symbols=n)
-    assert bool(found.complete)
-    np.testing.assert_array_equal(found.pairs, 200)
 
 
 def test_lanes_grow_with_the_tensor():
@@ -181,25 +146,6 @@ def test_under_vmap(jit, small_code):
     found = jit(jax.vmap(lambda stream: huffman_streams.decode(stream, table, num_symbols=29)))(streams)
     np.testing.assert_array_equal(found.pairs, symbols)
     assert found.complete.tolist() == [True] * 3
-
-
-def test_new_values_do_not_trace_anew(jit):
-    rng = np.random.default_rng(8)
-
-    @chex.assert_max_traces(n=1)
-    def encode_streams(symbols, code):
-        return huffman_streams.encode(symbols, code, lanes=2)
-
-    @chex.assert_max_traces(n=1)
-    def decode_streams(streams, table):
-        return huffman_streams.decode(streams, table, num_symbols=45)
-
-    encode_streams, decode_streams = jit(encode_streams), jit(decode_streams)
-    for counts in COUNTS.values():
-        code = code_of_symbols(counts)
-        symbols = rng.choice(np.flatnonzero(counts), size=45).astype(np.uint8)
-        found = decode_streams(encode_streams(jnp.asarray(symbols), code), huffman_streams.entries(code))
-        np.testing.assert_array_equal(found.pairs, symbols)
 
 
 def test_the_expected_size_is_the_mean_of_exact_ones():

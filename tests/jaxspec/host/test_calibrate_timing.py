@@ -6,41 +6,10 @@ import pytest
 
 from jaxspec.host import programs
 from jaxspec.host.measuring import noise_of
-from jaxspec.host.programs import Timed, cycle_timings, measure
+from jaxspec.host.programs import cycle_timings
 from jaxspec.models import DecoderConfig, apart
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
-
-
-class Machine:
-    """A clock that programs move: a first call compiles, each call has its start, and each turn takes its time."""
-
-    def __init__(self):
-        self.now, self.calls, self.compiled = 0.0, [], set()
-
-    def program(self, name, turn_s, slow=()):
-        def run(turns):
-            if name not in self.compiled:
-                self.compiled.add(name)
-                self.now += 5.0
-            self.calls.append(name)
-            factor = 3.0 if self.calls.count(name) in slow else 1.0
-            self.now += 1e-4 + factor * turns * turn_s
-            return jnp.zeros(1)
-
-        return Timed(run, per_turn=4)
-
-
-def test_programs_take_turns_and_the_median_counts():
-    machine = Machine()
-    fast, slow = machine.program("fast", 1e-5), machine.program("slow", 4e-3)
-    found = measure([fast, slow], repeats=5, call_s=0.02, clock=lambda: machine.now)
-    assert found[0].first_s > 5 < found[1].first_s
-    assert found[0].median == pytest.approx(1e-5 / 4, rel=0.05)
-    assert found[1].median == pytest.approx(4e-3 / 4, rel=0.05)
-    # The last ten calls are the repeats: one of each in turn.
-    assert machine.calls[-10:] == ["fast", "slow"] * 5
-    assert found[0].spread == pytest.approx(0.0, abs=1e-9)
 
 
 def test_a_quiet_machine_is_believed_and_a_busy_one_is_not():

@@ -2,10 +2,8 @@
 
 import ml_dtypes
 import numpy as np
-import pytest
 from safetensors.numpy import save_file
 
-from jaxspec.errors import InputError
 from jaxspec.models.checkpoint_files import CheckpointFiles
 from jaxspec.models.packed_tensors import UnpackedFiles, unpacked_mxfp4
 
@@ -57,20 +55,3 @@ def test_a_pair_of_tensors_is_read_as_one_with_inputs_before_outputs(tmp_path):
     found = files.read("experts.down")
     assert found.shape == (3, 64, 5)
     np.testing.assert_array_equal(found.astype(np.float64), expected(BLOCKS, SCALES).swapaxes(1, 2))
-
-
-@pytest.mark.parametrize(
-    ("tensors", "message"),
-    [
-        ({"w_blocks": BLOCKS}, "has tensor 'w_blocks' without 'w_scales'"),
-        ({"w_blocks": BLOCKS, "w_scales": SCALES[:, :4]}, r"of U8 \(3, 5, 2, 16\) with scales of U8 \(3, 4, 2\)"),
-        ({"w_blocks": BLOCKS[..., :8], "w_scales": SCALES}, r"of U8 \(3, 5, 2, 8\)"),
-        ({"w_blocks": BLOCKS, "w_scales": SCALES.astype(np.float32)}, "scales of F32"),
-        ({"w_blocks": BLOCKS, "w_scales": SCALES, "w": SCALES}, "tensor 'w' both packed and unpacked"),
-        ({"w_blocks": BLOCKS[0, 0, 0], "w_scales": np.array(3, np.uint8)}, r"of U8 \(16,\)"),
-    ],
-)
-def test_pairs_that_do_not_fit_are_refused(tensors, message, tmp_path):
-    save_file(tensors, tmp_path / "model.safetensors")
-    with pytest.raises(InputError, match=message):
-        UnpackedFiles(CheckpointFiles(tmp_path))

@@ -9,8 +9,6 @@ from jaxspec.compress.schemes.cassandra1 import CASSANDRA1
 from jaxspec.models.config import DecoderConfig
 from jaxspec.speculate import (
     GREEDY,
-    Decoding,
-    acceptance_rates,
     continuation_length,
     count_mismatches,
     decode_chains,
@@ -19,7 +17,7 @@ from jaxspec.speculate import (
     record_ranks,
     tree_limits,
 )
-from jaxspec.speculate.chunks import CHUNK, Prompts, ends_of, generated_tokens, padded
+from jaxspec.speculate.chunks import Prompts, ends_of, generated_tokens, padded
 from jaxspec.speculate.drafts import self_draft
 from jaxspec.speculate.proof import continue_texts
 from jaxspec.trees import cycles_along_text, tree_from_paths
@@ -159,24 +157,6 @@ def test_ranks_tell_every_cycle_of_a_tree(target, draft, chains, stop, stopping)
     np.testing.assert_array_equal(told.generated, counted["generated"])
     np.testing.assert_array_equal(told.accepted, counted["accepted_nodes"])
     assert np.sum(counted["accepted_nodes"]) > 3
-
-
-def test_a_token_that_stops_the_text_is_no_trial_of_the_next():
-    # Four cycles: two accept both tokens, one accepts the first, which stops the text, one accepts none.
-    counts = {"accepted_at": np.array([[3, 2]]), "ended_at": np.array([[1, 0]]), "cycles": np.array([4])}
-    found = acceptance_rates(**counts, draft_length=2)
-    assert found["conditional"] == [3 / 4, 2 / 2]
-    assert found["alpha_token"] == 5 / 6
-    assert found["alpha_fraction"] == 5 / 8
-
-
-def test_draws_do_not_depend_on_the_chunk(target, draft):
-    # One prompt many times: texts differ by their draws alone, and no two prompts of two chunks share those.
-    count, sampled = CHUNK + 6, {"decoding": Decoding(greedy=False, temperature=2.0), "seed": 0}
-    prompts = np.repeat(TEXTS[0][None], count, axis=0)
-    found = decode_chains(target, CONFIG, draft, Prompts(prompts, num_tokens=TOKENS, **sampled), LENGTH, room=ROOM)
-    new = generated_tokens(found["tokens"], np.full(count, 6), found["generated"], TOKENS)
-    assert len({tuple(text) for text in new}) == count
 
 
 def test_differences_at_near_ties_count_on_a_cpu_alone(monkeypatch):

@@ -16,12 +16,9 @@ from jaxspec.trees import (
     cycles_along_text,
     node_reach,
     prior_scores_from_traces,
-    public_tree,
-    stack_trees,
     tree_from_parents,
     tree_from_paths,
     tree_paths,
-    unstack_trees,
 )
 from jaxspec.trees.searches import depth_first_growth, greedy_growth, maximal_tree, width_first_growth
 
@@ -94,16 +91,6 @@ def test_cycles_are_those_of_decoding(toy, jit, tree):
     np.testing.assert_array_equal(found.generated, found.cycles + jnp.sum(found.accepted, axis=1))
 
 
-def test_a_path_that_is_cut_off_is_not_complete(toy, jit):
-    _, _, traces = toy
-    rank = np.asarray(traces.rank).copy()
-    rank[:, 0, 1:] = UNKNOWN
-    rank[0, 0], rank[1, 0, 0] = [6, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN], 0
-    cut = RankTraces(jnp.asarray(rank), traces.num_starts)
-    found = jit(lambda tree: cycles_along_text(tree, cut, num_tokens=1))(public_tree("chain_8"))
-    assert found.complete.tolist()[:2] == [True, False]
-
-
 @pytest.mark.parametrize("grow", [width_first_growth, depth_first_growth])
 def test_every_size_at_once(toy, grow):
     _, _, traces = toy
@@ -134,16 +121,6 @@ def test_scores_from_traces_are_the_papers(toy):
         prior_scores_from_traces(maximal, traces, num_tokens=50)
 
 
-def test_many_trees_at_once(toy, jit):
-    _, _, traces = toy
-    trees = stack_trees([RAGGED, public_tree("quaternary_20"), tree_from_parents([ROOT, 0, 1])])
-    count = lambda tree: cycles_along_text(tree, traces, num_tokens=25)
-    batch, single = jit(jax.vmap(count))(trees), jit(count)
-    for i, tree in enumerate(unstack_trees(trees)):
-        alone = single(tree)
-        jax.tree.map(np.testing.assert_array_equal, jax.tree.map(lambda leaf, i=i: leaf[i], batch), alone)
-
-
 jitted_paths = jax.jit(accepted_nodes)
 
 jitted_cycles = jax.jit(lambda tree, traces, tokens: cycles_along_text(tree, traces, num_tokens=tokens))
@@ -172,17 +149,3 @@ def test_any_shape(seed, shape, nodes):
             at, cycles = at + len(end) + 1, cycles + 1
         assert (found.cycles[t], found.generated[t]) == (cycles, at)
         assert bool(found.complete[t]) == (known and at >= asked)
-
-
-@pytest.mark.wrong_arrays
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda t: accepted_nodes(RAGGED, jnp.zeros((2, 0), jnp.int32)), "last axis is depth"),
-        (lambda t: accepted_nodes(stack_trees([RAGGED, RAGGED]), t.rank), "use vmap"),
-        (lambda t: cycles_along_text(RAGGED, t.replace(num_starts=t.num_starts[:2]), num_tokens=1), "num_starts"),
-    ],
-)
-def test_what_is_refused(toy, call, words):
-    with pytest.raises(ValueError, match=words):
-        call(toy[2])

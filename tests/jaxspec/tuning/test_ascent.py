@@ -124,14 +124,6 @@ def test_an_ascent_ends_at_the_optimum_of_separable_losses(monkeypatch, noise):
     assert np.abs(bits - 7 * optimum).mean() < np.abs(3.0 - 7 * optimum).mean() / 3
 
 
-def test_a_pair_moves_all_matrices_alike_and_leaves_layers_alone(monkeypatch):
-    optimum = np.linspace(0.3, 0.8, 14).reshape(2, 7)
-    monkeypatch.setattr(gradient, "marginal_returns", separable(optimum))
-    found = ascend(None, None, START, GOAL, ascent(tied=True))
-    assert all(np.ptp(place) == 0 for place in found.path["weight_cut_bits"])
-    np.testing.assert_array_equal(found.path["kv_cut_bits"][-1], to_coordinates(START)["kv_cut_bits"])
-
-
 @pytest.mark.parametrize("objective", ["speedup", "kl"])
 def test_limits_of_bits_are_kept_as_far_as_a_pass_tells(objective):
     places = jax.tree.map(np.asarray, to_coordinates(START))

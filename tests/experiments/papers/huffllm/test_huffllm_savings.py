@@ -9,7 +9,7 @@ import pytest
 from experiments.papers.huffllm import hardware, savings, savings_model
 from experiments.papers.huffllm.details import DETAILS
 from experiments.papers.huffllm.paper import PAPER
-from experiments.papers.huffllm.savings_model import FITTED_BOUNDS, Case, Fitted, latency_saving
+from experiments.papers.huffllm.savings_model import Case, Fitted, latency_saving
 from experiments.reproduce.run import run_paper
 
 pytestmark = pytest.mark.paper
@@ -24,7 +24,6 @@ PRINTED = {
     "OPT-6.7B": 13.78,
     "OPT-2.7B": 13.68,
 }
-SOME = Fitted(exposed_load_share=0.37, buffer_j_per_bit=3e-14, entry_j_per_weight=7e-12, decoder_j_per_cycle=9e-13)
 
 
 @pytest.fixture(scope="module")
@@ -64,22 +63,6 @@ def test_printed_cells():
     case = Case("OPT-6.7B", 25, 128.0, "simba WS")
     assert printed["OPT_energy_timeloop", "energy_saving", case] == 6.23
     assert printed["output_stationary", "latency_saving", Case("Llama 3-8B", 92, 64.0, "systolic OS")] == 30.99
-
-
-def test_planted_numbers_are_found():
-    planted = [
-        cell._replace(saving=savings.predict(cell, OWN, SOME)) for cell in savings.cells(PRINTED) if not cell.repeated
-    ]
-    found = savings.calibrate(planted, OWN)
-    np.testing.assert_allclose(found, SOME, rtol=1e-3)
-    # Neither doubtful cells nor those to be predicted move the fit.
-    spoilt = [
-        cell._replace(saving=0.5 * cell.saving)
-        if cell.doubt or cell.case.model.startswith("OPT") or cell.case.architecture == "systolic OS"
-        else cell
-        for cell in planted
-    ]
-    np.testing.assert_allclose(savings.calibrate(spoilt, OWN), SOME, rtol=1e-3)
 
 
 def test_constants_and_order_by_hand():
@@ -123,16 +106,6 @@ def test_every_printed_cell_has_a_row(result, saving_rows):
         assert row["model_value"] == pytest.approx(other["model_value"], abs=2.0)
 
 
-@pytest.mark.parametrize("source", ["own", "printed"])
-def test_four_numbers_within_what_physics_allows(result, source):
-    assert len(Fitted._fields) == 4
-    assert list(result[source]["fitted"]) == list(FITTED_BOUNDS)
-    for name, value in result[source]["fitted"].items():
-        low, high = FITTED_BOUNDS[name]
-        # Inside, not at the border.
-        assert low + 0.02 * (high - low) < value < high - 0.2 * (high - low), name
-
-
 def test_bars(result):
     assert savings.missed_bars(result["own"]) == []
     latency, energy = (result["own"]["by_metric"][metric] for metric in savings.BARS)
@@ -162,14 +135,6 @@ def test_predicted_tables(result):
     # The source's own values for the reversed cells, 31.52 % for Llama 2-13B on MMLU, are what the model has.
     case = Case("Llama 2-13B", 92, 128.0, "systolic OS")
     assert latency_saving(case, OWN["Llama 2-13B"], Fitted(**result["own"]["fitted"])) == pytest.approx(31.52, abs=0.8)
-
-
-def test_left_out_benchmarks_are_better_than_constants(result):
-    for by_benchmark in result["own"]["leave_one_benchmark_out"].values():
-        assert list(by_benchmark) == list(savings_model.BENCHMARK_TOKENS)
-        for compared in by_benchmark.values():
-            assert compared["model"]["cells"] > 10
-            assert compared["model"]["mean"] < compared["constants"]["mean"]
 
 
 def test_roofline_areas_and_cams(result, outcome):
@@ -202,45 +167,3 @@ def test_roofline_areas_and_cams(result, outcome):
     # Twice the codewords, 6 / 5 as long, for 5 / 6 as many decoders.
     growth = list(chip["cam_percent"].values())
     np.testing.assert_allclose(np.divide(growth[1:], growth[:-1]), 2, rtol=1e-6)
-
-
-def test_energy_terms_are_recovered_from_made_up_savings():
-    """A share of 0.7 and 2 % added at one bandwidth, of 0.6 and none at the other, with networks of two widths."""
-    bits = {"Llama 3-8B": 11.0, "OPT-13B": 14.0}
-    terms = {64.0: (0.7, 2.0), 128.0: (0.6, 0.0)}
-    cells = [
-        savings.PrintedSaving(
-            "made up",
-            "energy_saving",
-            Case(model, tokens, bandwidth, "simba WS"),
-            "MMLU",
-            share * 100 * (1 - bits[model] / 16) - added,
-            "",
-            False,
-        )
-        for bandwidth, (share, added) in terms.items()
-        for model in bits
-        for tokens in (25, 92)
-    ]
-    found = savings.energy_terms(cells, bits)
-    assert [row["bandwidth_gbps"] for row in found] == [64.0, 128.0]
-    for row in found:
-        share, added = terms[row["bandwidth_gbps"]]
-        assert (row["share"], row["added"]) == pytest.approx((share, added), abs=1e-9)
-        assert row["error"] < 1e-9
-        assert (row["error_alone"] > 0.1) == (added > 0)
-    # One width alone tells no share from what is added.
-    (alone,) = savings.energy_terms(cells[:2], bits)
-    assert np.isnan(alone["share"])
-    assert alone["share_alone"] == pytest.approx((0.7 * 31.25 - 2) / 31.25)
-
-
-def test_the_printed_energies_know_the_bandwidth_on_every_chip():
-    """A.1's energies have no time in them; what the tables imply differs by bandwidth, on Simba by what is added."""
-    cells = savings.cells(PRINTED)
-    bits = {m: savings.CAPTION_BITS["OPT" if m.startswith("OPT") else "Llama"] for m in PRINTED}
-    found = {(row["architecture"], row["bandwidth_gbps"]): row for row in savings.energy_terms(cells, bits)}
-    assert found["systolic WS", 128.0]["share"] - found["systolic WS", 64.0]["share"] > 0.05
-    assert abs(found["simba WS", 128.0]["share"] - found["simba WS", 64.0]["share"]) < 0.01
-    assert found["simba WS", 64.0]["added"] > 1.5 * found["simba WS", 128.0]["added"]
-    assert all(row["error"] < 0.8 for row in found.values() if not np.isnan(row["error"]))

@@ -1,7 +1,5 @@
 """Containers of bit slices and pools of experts: the elastic draft of a run, as model and as draft of every command."""
 
-import json
-
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
@@ -16,7 +14,6 @@ from jaxspec.compress.knobs import uniform_knobs
 from jaxspec.compress.schemes import SCHEMES
 from jaxspec.compress.weights import target_network
 from jaxspec.errors import InputError
-from jaxspec.formats.container import Container, open_checkpoint, pack
 from jaxspec.models import DecoderConfig, load_directory
 from jaxspec.models.blocks import Experts
 from jaxspec.models.hf_load import load_container
@@ -27,12 +24,10 @@ from jaxspec.runs.directory import RunDirectory
 from jaxspec.settings import build_config
 from jaxspec.speculate.drafts import ElasticDraft, compressed_copy, make_draft
 from jaxspec.speculate.drafts.container_draft import container_footprint
-from jaxspec.speculate.drafts.factory import own_knobs
-from jaxspec.studies import ScaleConfig, TreeConfig, scale
+from jaxspec.studies import TreeConfig
 from jaxspec.studies.measured.run_context import load_target
 from jaxspec.studies.pack.config import PackConfig
 from jaxspec.studies.pack.run import pack_checkpoint
-from jaxspec.studies.scale import run as run_module
 from jaxspec.studies.tree import stages as stages_module
 from jaxspec.studies.tree.stages import TreeStages, begin_tree
 
@@ -134,17 +129,6 @@ def test_trees_follow_the_pools_and_are_priced_with_them(packed, some_text, tmp_
     np.testing.assert_allclose(pool_share(stages.copied_by, CONFIG), [1 / 5, 3 / 5], rtol=1e-6)
 
 
-def test_scaling_prices_the_pool(packed, some_text, tmp_path, monkeypatch):
-    told, rows = [], run_module.exchange_rows
-    monkeypatch.setattr(
-        run_module, "exchange_rows", lambda *a, draft, **m: told.append(draft) or rows(*a, draft=draft, **m)
-    )
-    given = settings(packed, some_text, task="arithmetic", samples="1", acceptance=0.7)
-    del given["text"]
-    scale(build_config(ScaleConfig, given), out=str(tmp_path / "run"))
-    assert [float(cost.pool_experts) for cost in told] == pytest.approx([POOL])
-
-
 @pytest.mark.parametrize("value", [8.5e6, -np.inf, np.nan])
 def test_a_value_that_would_spoil_its_group_is_refused(value, tmp_path):
     matrix = np.ones((64, 64), np.float32)
@@ -156,28 +140,3 @@ def test_a_value_that_would_spoil_its_group_is_refused(value, tmp_path):
         ):
             pack_checkpoint(PackConfig(model=str(tmp_path / "m.safetensors"), scheme=scheme), tmp_path / "out.jspk")
     assert [path.name for path in tmp_path.iterdir()] == ["m.safetensors"]
-
-
-def with_option(packed, path, **options):
-    """A container of matrices that are stored as they are, with these options."""
-    pack(open_checkpoint(packed[0] / "model"), path, "elastic", options=options)
-    return str(path)
-
-
-def test_the_pool_is_an_option_of_the_file(packed, tmp_path):
-    model = str(packed[0] / "model")
-    with Container(packed[0] / "model.jspk") as container:
-        assert json.loads(container.options["expert_pool"]) == pytest.approx([0.2, 0.6])
-        assert json.loads(container.options["kv_knobs"]) == {}
-    path = tmp_path / "a.jspk"
-    config = PackConfig(model=model, scheme="elastic", slice_bits=3, expert_pool=0.3)
-    assert pack_checkpoint(config, path).options == {
-        "scheme": "elastic",
-        "slice_bits": 3,
-        "expert_pool": 0.3,
-        "knobs": None,
-    }
-    np.testing.assert_allclose(own_knobs(str(path), CONFIG).values["expert_pool"], [0.3, 0.3])
-    # Nothing said: the scheme's own.
-    path = with_option(packed, tmp_path / "b.jspk")
-    np.testing.assert_allclose(own_knobs(path, CONFIG).values["expert_pool"], [0.5, 0.5])

@@ -3,11 +3,11 @@
 import importlib.util
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 
 import code_blocks
+import jax
 import mathematics_hook
 import nbformat
 import page_commands
@@ -18,6 +18,7 @@ import stand_ins
 from generated.commands import all_commands
 from own_address import own_address
 
+from jaxspec.cli import main
 from jaxspec.cli.app import cli
 
 PAGES = {
@@ -193,7 +194,8 @@ for _path in NOTEBOOKS:
     globals()[f"Test_{_path.stem}"] = executes(_path)
 
 
-RUNS = ("tune", "evaluate", "tree", "predict", "sweep", "pack")
+#: Those that do more than price, of which other tests have every option.
+RUNS = ("tune", "evaluate", "tree", "sweep", "pack")
 SMALL = ["--prompt-tokens", "32", "--output-tokens", "8", "--calibration-prompts", "4"]
 
 
@@ -238,8 +240,8 @@ def together(runs):
 
 @pytest.mark.study
 @pytest.mark.parametrize("commands", together(documented_runs()), ids=lambda commands: shlex.join(commands[0]))
-def test_documented_commands_run(commands, tmp_path, monkeypatch):
-    """For real, with few prompts and steps; processes of one run on this machine."""
+def test_documented_commands_run(commands, tmp_path, monkeypatch, capfd):
+    """For real, with few prompts and steps; those of several processes as processes on this machine."""
     monkeypatch.chdir(tmp_path)
     for name, make in stand_ins.stand_ins().items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -248,19 +250,26 @@ def test_documented_commands_run(commands, tmp_path, monkeypatch):
     if command == "pack":
         (tmp_path / "model.jspk").unlink()  # which it writes, and other commands read
     if command == "sweep":
-        example = subprocess.run(
-            [sys.executable, "-m", "jaxspec", "sweep", "--example"], capture_output=True, text=True
-        )
-        (tmp_path / "sweep.toml").write_text(example.stdout)
+        assert run_here(["sweep", "--example"]) == 0
+        (tmp_path / "sweep.toml").write_text(capfd.readouterr().out)
     extra = few_prompts(commands[0]) if command in ("tune", "evaluate", "tree") else []
     extra += ["--steps", "2", "--uniform-steps", "1"] if command == "tune" else []
+    if "--coordinator" not in commands[0]:
+        assert [run_here([*words[1:], *extra]) for words in commands] == [0], capfd.readouterr().err[-2000:]
+        return
     here, started = own_address(), []
     for words in commands:
-        at = words.index("--coordinator") + 1 if "--coordinator" in words else None
+        at = words.index("--coordinator") + 1
         words = [here if place == at else word for place, word in enumerate(words)]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         started.append(subprocess.Popen([sys.executable, "-m", *words, *extra], **pipes))
     for process in started:
         _, error = process.communicate(timeout=900)
         assert process.returncode == 0, error[-2000:]
-    shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+def run_here(words):
+    """The exit code of a command, which shares compiled programs with those before it; users run without strict promotion."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"), pytest.raises(SystemExit) as ended:
+        main(words)
+    return ended.value.code or 0

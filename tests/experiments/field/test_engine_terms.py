@@ -45,6 +45,7 @@ def test_numbers_of_the_catalog_are_the_fitted_ones():
                 assert rows.value == pytest.approx(numbers.instructions, rel=0.02)
 
 
+@pytest.mark.paper
 def test_a_step_that_no_bandwidth_explains_leaves_a_rest_in_each_pass_of_the_target():
     row = BY_ID["SGL01"]
     known, unknown = (

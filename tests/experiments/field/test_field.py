@@ -81,6 +81,7 @@ def test_a_bad_cell_is_named(tmp_path, changes, words):
     assert pricing.price_rows([row]) == [row.unread]
 
 
+@pytest.mark.paper
 def test_a_bad_row_leaves_the_others_of_its_file(tmp_path):
     path = written(tmp_path, batch="many", speedup="-1", draft_kind="n-gram")
     good = PUBLISHED.read_text(encoding="utf-8").splitlines()[2]

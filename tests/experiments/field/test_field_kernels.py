@@ -103,6 +103,7 @@ def test_precisions_choose_the_kernels_of_target_and_draft():
     assert ran(changed(draft_kind="n-gram", target_precision="fp8")).notes == ()
 
 
+@pytest.mark.paper
 def test_terms_of_one_engine_are_not_taken_for_another():
     assert engine_of("vLLM V1 main").terms == catalog.engine("vllm")
     assert engine_of("vLLM V1 main").notes == ()
@@ -157,6 +158,7 @@ def test_each_row_that_is_not_priced_has_one_reason(changes, reason):
 LLAMA = next(row for row in read_rows() if row.id == "SX-5090-600W-n3")
 
 
+@pytest.mark.paper
 def test_rows_of_a_verification_take_instructions_under_llama_cpp():
     (parts,) = price_rows([LLAMA])
     assert parts.rows is not None

@@ -144,7 +144,7 @@ def test_the_same_command_goes_on_after_two_interrupts_in_a_row(folder):
 
 
 @pytest.mark.signals
-@pytest.mark.parametrize("command", ["tune", "sweep", "pack"])
+@pytest.mark.parametrize("command", ["tune", "pack"])
 def test_signals_at_many_moments_and_then_the_whole_command(folder, command):
     arguments, _ = COMMANDS[command]
     rng = random.Random(command)
@@ -155,7 +155,7 @@ def test_signals_at_many_moments_and_then_the_whole_command(folder, command):
     length_s = time.monotonic() - begun
     for made in ("run", "new", "back"):
         shutil.rmtree(folder / made, ignore_errors=True)
-    for _ in range(8):
+    for _ in range(4):
         before = listing(folder)
         process = start(folder, command, arguments)
         try:

@@ -62,6 +62,7 @@ def test_predicted_half(solved):
     assert table_three(4).flagged.sum() == 1
 
 
+@pytest.mark.paper
 def test_without_a_cache_the_bonded_memory_holds_what_is_static():
     """Quant-SD's step of one request by hand: static weights and KV at one rate, eight experts of each layer at the other."""
     found = speedups(from_names(_numbers()), 8)
@@ -100,6 +101,7 @@ def result():
     return run_paper(dataclasses.replace(PAPER, details=some), readings=False)
 
 
+@pytest.mark.paper
 def test_every_cell_that_is_covered(result):
     counts = {name: summary["covered"] for name, summary in result.summary.items()}
     assert counts["table3_sd_schemes"] == 384

@@ -194,8 +194,8 @@ for _path in NOTEBOOKS:
     globals()[f"Test_{_path.stem}"] = executes(_path)
 
 
-#: Those that do more than price, of which other tests have every option.
-RUNS = ("tune", "evaluate", "tree", "sweep", "pack")
+#: Those that run a network: other tests have every option of those that only price.
+RUNS = ("tune", "evaluate", "tree", "pack")
 SMALL = ["--prompt-tokens", "32", "--output-tokens", "8", "--calibration-prompts", "4"]
 
 
@@ -208,7 +208,7 @@ def few_prompts(words):
 
 
 def documented_runs():
-    """Commands of the pages, those with most options first, of which each has an option that none before it has."""
+    """Commands of the pages, those with most options first, each with an option that none before it has."""
     calls = [
         words
         for text in PAGES.values()
@@ -219,13 +219,12 @@ def documented_runs():
     ]
     found, shown = [], set()
     for words in sorted(calls, key=lambda words: -sum(word[:1] == "-" for word in words)):
-        # `sweep merge` needs all shards of another command.
-        if words[1:3] == ["sweep", "merge"] or "--knobs" in words or "--example" in words:
+        if {"--knobs", "--example"} & set(words):
             continue
-        options = {(words[1], word) for word in words if word[:1] == "-"} | {words[1]}
+        options = {word for word in words if word[:1] == "-"} | {words[1]}
         if not options <= shown:
             found.append(words)
-            shown |= options - {(words[1], "--process-id")}
+            shown |= options - {"--process-id"}
     return found
 
 
@@ -249,9 +248,6 @@ def test_documented_commands_run(commands, tmp_path, monkeypatch, capfd):
     command = commands[0][1]
     if command == "pack":
         (tmp_path / "model.jspk").unlink()  # which it writes, and other commands read
-    if command == "sweep":
-        assert run_here(["sweep", "--example"]) == 0
-        (tmp_path / "sweep.toml").write_text(capfd.readouterr().out)
     extra = few_prompts(commands[0]) if command in ("tune", "evaluate", "tree") else []
     extra += ["--steps", "2", "--uniform-steps", "1"] if command == "tune" else []
     if "--coordinator" not in commands[0]:

@@ -202,6 +202,7 @@ def test_jit_vmap_and_no_retrace(small, toy_device, workload, footprint, jit_onc
         chex.assert_trees_all_close(jax.tree.map(lambda leaf: leaf[0], results), alone, rtol=1e-5)
 
 
+@pytest.mark.device_matrix
 def test_gradient_of_the_objective(small, toy_device, workload, footprint, check_gradient):
     # Draft lengths are weighted smoothly; the roofline is exact, at a point away from its kinks.
     def objective(x):

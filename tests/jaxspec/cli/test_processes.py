@@ -98,7 +98,7 @@ def check_stopped(folder, before, code, error, seconds):
     assert not said or (folder / "run/config.toml").exists()
 
 
-@pytest.mark.signals(3)
+@pytest.mark.signals(1)
 @pytest.mark.parametrize(
     ("command", "number"),
     # The one about two interrupts runs a sweep.
@@ -205,7 +205,7 @@ def test_importing_takes_no_signal_and_python_callers_get_their_exception(monkey
         sweep(SweepConfig(axes={"workload.batch": [1]}))
 
 
-@pytest.mark.parametrize("command", ["devices --sources", "--help", "sweep absent.toml"])
+@pytest.mark.parametrize("command", ["devices --sources", "sweep absent.toml"])
 def test_a_reader_that_leaves_is_no_error(tmp_path, command):
     read, write = os.pipe()
     os.close(read)  # as `| head` does in the end

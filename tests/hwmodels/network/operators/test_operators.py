@@ -171,6 +171,7 @@ def test_no_retrace_on_new_values(small, workload, footprint, jit_once):
     traced(*jax.tree.map(lambda leaf: leaf * 1.5, trees))
 
 
+@pytest.mark.device_matrix
 def test_gradient(small, workload, footprint, check_gradient):
     def total(leaves):
         architecture, workload, footprint = leaves
